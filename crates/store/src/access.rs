@@ -10,18 +10,18 @@ use recapd_core::domain::{
     time::Timestamp,
 };
 
-/// The most tokens that are kept, so that a daemon's memory holds a copy of all.
+/// Limits how many tokens are stored, because a daemon keeps a copy of all in memory.
 pub const TOKENS_MAX: i64 = 1_000;
 
 /// A stored token: its digest, not its text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Token {
     pub name: TokenName,
-    /// Its SHA-256, in hexadecimal digits.
+    /// The token's SHA-256, in hexadecimal digits.
     pub digest: String,
-    /// The actions it allows.
+    /// The actions that the token allows.
     pub scope: Scope,
-    /// The agents and projects it allows them on.
+    /// The agents and projects for which it allows them.
     pub reach: Reach,
     pub created_at: Timestamp,
     pub expires_at: Option<Timestamp>,
@@ -51,25 +51,25 @@ pub enum TokenOutcome {
 /// The store of tokens. Each operation is one transaction.
 #[async_trait]
 pub trait AccessStore: Send + Sync {
-    /// Stores a token, and replaces a revoked one of its name.
+    /// Stores a token. Replaces a revoked token of the same name.
     async fn keep_token(&self, token: NewToken, now: Timestamp) -> StoreResult<TokenOutcome>;
 
     /// Returns all tokens by name, including revoked and expired ones.
     async fn tokens(&self) -> StoreResult<Vec<Token>>;
 
-    /// Revokes a token. Returns false if there is none of that name.
+    /// Revokes a token. Returns false if no token has that name.
     async fn revoke_token(&self, name: &TokenName, now: Timestamp) -> StoreResult<bool>;
 
-    /// Deletes all tokens, as if none had ever been made. Returns how many.
+    /// Deletes all tokens, as if none had ever been made. Returns how many it deleted.
     async fn reset_tokens(&self) -> StoreResult<u64>;
 
-    /// Records when a token was used, unless a later use is recorded.
+    /// Records when a token was used. Keeps a later time that is recorded already.
     async fn note_token_use(&self, name: &TokenName, at: Timestamp) -> StoreResult<()>;
 
-    /// Returns the project that an agent belongs to; `None` also for an unknown agent.
+    /// Returns an agent's project; `None` if the agent has no project or doesn't exist.
     async fn project_of(&self, agent: &AgentId) -> StoreResult<Option<ProjectId>>;
 
-    /// Returns those of the agents `named` that exist, after `after`, by id.
+    /// Returns the ids of the existing agents that `named` covers, in order, from the first after `after`.
     async fn named_agents(
         &self,
         named: &AccessNames,

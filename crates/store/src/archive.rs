@@ -1,4 +1,5 @@
-//! The seam through which complete histories leave a database and come back: see [`recapd_core::domain::journal`].
+//! The interface through which complete histories are exported from a database and restored: see
+//! [`recapd_core::domain::journal`].
 
 use async_trait::async_trait;
 use serde_json::value::RawValue;
@@ -19,20 +20,21 @@ use recapd_core::{
 
 #[async_trait]
 pub trait Archive: Send + Sync {
-    /// Returns an agent's state that its messages alone don't give; `None` for an unknown agent.
+    /// Returns the part of an agent's state that its messages don't contain; `None` for an unknown agent.
     ///
     /// # Errors
     /// [`ArchiveError::Forked`].
     async fn head(&self, agent: &AgentId) -> Result<Option<Head>, ArchiveError>;
 
-    /// Returns messages in order, from the first of `range` on: as many as its limits allow, but at least one if there is one.
+    /// Returns messages of `range` in order: as many as its limits allow, but at least one if there is one.
     async fn records(&self, agent: &AgentId, range: RecordRange) -> StoreResult<Vec<MessageRecord>>;
 
-    /// Restores messages in one transaction. If a head comes with them, also sets the boundary and the sessions, and queues what is then
-    /// pending. Existing messages are compared, not changed; the boundary and the sessions are set even if only they are missing.
+    /// Restores messages in one transaction. If the request has a head, also sets the boundary and the sessions (even if all
+    /// messages exist already), and wakes the queue if exchanges are then pending. Compares existing messages and doesn't change
+    /// them.
     ///
     /// # Errors
-    /// [`ArchiveError::Journal`] when the messages contradict existing ones; nothing is changed then.
+    /// [`ArchiveError::Journal`] if the messages contradict existing ones; then nothing is changed.
     async fn restore(&self, restore: Restore) -> Result<RestoreOutcome, ArchiveError>;
 }
 
@@ -40,27 +42,27 @@ pub trait Archive: Send + Sync {
 pub enum ArchiveError {
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The journal contradicts the database: leave this agent out.
+    /// The journal contradicts the database. The caller should skip this agent.
     #[error(transparent)]
     Journal(#[from] JournalError),
-    /// The agent is a fork, and its starting state wasn't recorded.
+    /// The agent is a fork whose starting state wasn't recorded.
     #[error("agent `{0}` was forked before recapd recorded what a fork begins with")]
     Forked(AgentId),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordRange {
-    /// Only messages after this one.
+    /// Reads only messages after this one.
     pub after_seq: i64,
-    /// No messages after this one.
+    /// Reads no messages after this one.
     pub through_seq: i64,
     pub messages_max: i64,
-    /// Once this many bytes of payload are read, no further message is.
+    /// Stops once this many bytes of payload are read.
     pub bytes_max: usize,
 }
 
 impl RecordRange {
-    /// Returns true if `read`, which this range gave, reaches the end of the range.
+    /// Returns true if `read`, the result for this range, contains the last message of the range.
     pub fn is_rest(&self, read: &[MessageRecord]) -> bool {
         let bytes: usize = read.iter().map(|record| record.payload.len()).sum();
         let is_short = i64::try_from(read.len()).is_ok_and(|read| read < self.messages_max);
@@ -71,18 +73,18 @@ impl RecordRange {
 #[derive(Clone, Debug)]
 pub struct Restore {
     pub agent: AgentId,
-    /// The agent's head, perhaps from an earlier piece of the journal. Set only where it takes effect: with the last message that it
-    /// counts, even if others follow, and with the last message of all.
+    /// The agent's head, perhaps from an earlier piece of the journal. Set only for the request in which it takes effect: the one
+    /// with the last message that the head counts, even if others follow, and the one with the last message of all.
     pub head: Option<Head>,
-    /// In order, without a gap.
+    /// Consecutive messages in order.
     pub records: Vec<ReadRecord>,
-    /// The agent's settings and starting state, from which a missing agent is created.
+    /// The agent's settings and starting state, for the creation of a missing agent.
     pub origin: Option<AgentOrigin>,
     pub now: Timestamp,
 }
 
 impl Restore {
-    /// Returns the number of the last message among them; 0 if there is none.
+    /// Returns the number of the last message in the request; 0 if it has no messages.
     pub fn through_seq(&self) -> i64 {
         self.records.last().map_or(0, |recorded| recorded.record.seq)
     }
@@ -92,10 +94,10 @@ impl Restore {
 #[derive(Clone, Debug)]
 pub struct AgentOrigin {
     pub project: Option<String>,
-    /// What it overrides in the configuration, as JSON.
+    /// The settings in which the agent differs from the configuration, as JSON.
     pub settings: Box<RawValue>,
     pub created_at: Timestamp,
-    /// What it began with, if it is a fork.
+    /// The starting state, if the agent is a fork.
     pub fork: Option<Box<ForkRecord>>,
 }
 
@@ -114,11 +116,11 @@ impl From<&Head> for AgentOrigin {
 #[derive(Clone, Debug)]
 pub struct ReadRecord {
     pub record: MessageRecord,
-    /// Set in a conversation of several speakers.
+    /// The message's speaker, in a conversation of several.
     pub speaker: Option<String>,
     pub entry: LedgerEntry,
     pub important: bool,
-    /// The clear, mark, rewind, pin or unpin that the message is, if any.
+    /// The clear, mark, rewind, pin or unpin that the message is, if it is one.
     pub step: Option<Step>,
 }
 
@@ -128,13 +130,14 @@ pub struct RestoreOutcome {
     pub duplicates: i64,
     /// The number of the agent's last message.
     pub last_seq: i64,
-    /// True if the agent isn't in the state that the head describes: the head's last message is missing or wasn't compared, the agent has
-    /// continued without the head, or it is another agent of that name.
+    /// True if the agent isn't in the state that the head describes: the head's last message is missing or wasn't compared, the
+    /// agent has continued without the head, or a different agent has this name.
     pub lacks_head: bool,
 }
 
 impl ReadRecord {
-    /// Parses a record's payload. Keeps a payload that today's parser refuses without content. `redactor` removes secrets from its line.
+    /// Parses a record's payload. A payload that today's parser refuses becomes a message without content. `redactor` removes
+    /// secrets from the message's line.
     pub fn read(record: MessageRecord, redactor: &Redactor) -> Self {
         let kind = Kind::from_name(&record.kind);
         let message = match formats::parse(record.format, &record.payload) {

@@ -1,4 +1,4 @@
-//! The audit in the store: who changed what over HTTP, who was refused, who signed in.
+//! The audit log in the database: who changed what over HTTP, which requests were refused, and who signed in.
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 use super::StoreResult;
 use recapd_core::domain::{agent::AgentId, time::Timestamp};
 
-/// The kind of an event. Each kind has its own limit, so that a flood of one doesn't displace the others.
+/// The kind of an event. Each kind has its own limit, so that many events of one kind don't displace other kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AuditKind {
@@ -87,7 +87,7 @@ pub struct AuditQuery {
 pub trait AuditStore: Send + Sync {
     async fn record_audit(&self, events: Vec<AuditEvent>) -> StoreResult<()>;
 
-    /// Deletes at most `limit` of a kind's oldest events, as far as there are more than `keep`. Returns how many.
+    /// Deletes the oldest events of a kind if there are more than `keep`, at most `limit` of them. Returns how many it deleted.
     async fn prune_audit(&self, kind: AuditKind, keep: i64, limit: i64) -> StoreResult<u64>;
 
     /// Returns events, newest first.

@@ -1,7 +1,7 @@
-//! Backups of a whole SQLite database as one file, taken while a daemon works on it, and restoring them.
+//! Backs up a SQLite database as one file while a daemon works on it, and restores backups.
 //!
-//! A file gets its final name only when it is complete and on disk: it is written next to that name under a temporary one, checked by the
-//! caller, and renamed.
+//! A file gets its final name only when it is complete and on disk. It is written under a temporary name next to the final one,
+//! checked by the caller, and renamed.
 
 use std::{
     fs::{File, OpenOptions, Permissions},
@@ -18,9 +18,9 @@ use super::{
     sqlite::{self, SqliteSettings},
 };
 
-/// The ending of a file's name until it is complete.
+/// The suffix of a file's temporary name.
 const PART: &str = ".part";
-/// The endings of files that may accompany a database.
+/// The suffixes of files that may belong to a database.
 const BESIDE: [&str; 3] = ["-wal", "-shm", ".lock"];
 
 #[derive(Debug, thiserror::Error)]
@@ -35,44 +35,44 @@ pub enum BackupError {
     Store(#[from] StoreError),
 }
 
-/// A copy without its final name. Dropping it deletes it.
+/// A copy under its temporary name. Dropping it deletes the file.
 #[derive(Debug)]
 pub struct PartialCopy {
     settings: SqliteSettings,
     file: PathBuf,
     target: PathBuf,
-    /// Keeps others from opening the target in the meantime.
+    /// Keeps others from opening the database that is being restored.
     lock: Option<File>,
 }
 
-/// Writes the present state of a database to a temporary file next to `file`. Only its owner can read it: it holds tokens and
-/// conversations. A daemon on the database isn't held up.
+/// Writes the present state of a database to a temporary file next to `file`. Only the owner can read the file, because it holds
+/// tokens and conversations. A daemon that uses the database isn't delayed.
 ///
 /// # Errors
-/// See [`BackupError`]; nothing is left then.
+/// See [`BackupError`]; then no file is left behind.
 pub async fn take(from: &DatabaseSettings, file: &Path) -> Result<PartialCopy, BackupError> {
     let settings = of_sqlite(from)?;
     check_free(file)?;
     write(settings, settings, file, None).await
 }
 
-/// Writes the content of the backup `file` to a temporary file next to the database. The database must not exist yet, and can't be opened
+/// Restores the backup `file` to a temporary file next to the database. The database must not exist yet, and nobody can open it
 /// until the [`PartialCopy`] is dropped.
 ///
 /// # Errors
-/// See [`BackupError`]; nothing is left then.
+/// See [`BackupError`]; then no file is left behind.
 pub async fn bring_back(file: &Path, to: &DatabaseSettings) -> Result<PartialCopy, BackupError> {
     let settings = of_sqlite(to)?;
     let from = at(settings, file);
     let options = sqlite::options_of(&settings.url)?;
     let target = options.get_filename();
     if !file.exists() {
-        return Err(failed(file)(io::ErrorKind::NotFound.into()));
+        return Err(file_error(file)(io::ErrorKind::NotFound.into()));
     }
-    sqlite::make_folder(target, settings.missing_folder).map_err(failed(target))?;
+    sqlite::make_folder(target, settings.missing_folder).map_err(file_error(target))?;
     let lock = sqlite::lock(target).await?;
     check_free(target)?;
-    // SQLite would apply a leftover log to the new database.
+    // SQLite would apply a leftover write-ahead log to the new database.
     check_free(&with_end(target, "-wal"))?;
     write(&from, settings, target, Some(lock)).await
 }
@@ -84,7 +84,7 @@ async fn write(
     lock: Option<File>,
 ) -> Result<PartialCopy, BackupError> {
     let file = with_end(target, PART);
-    // A backup is private to its owner. A restored database gets the mode that its folder gives.
+    // Only the owner may read a backup. A restored database gets the mode that its folder prescribes.
     make(
         &file,
         if lock.is_some() {
@@ -103,7 +103,7 @@ async fn write(
     Ok(part)
 }
 
-/// Fails if anything has that name, even a dangling link: a rename would replace it.
+/// Fails if a file with that name exists, even a dangling link, because a rename would replace it.
 fn check_free(name: &Path) -> Result<(), BackupError> {
     if name.symlink_metadata().is_ok() {
         return Err(BackupError::Exists(name.to_path_buf()));
@@ -117,15 +117,15 @@ fn make(file: &Path, mode: u32) -> Result<(), BackupError> {
     match options.open(file) {
         Ok(empty) => empty
             .set_permissions(Permissions::from_mode(mode))
-            .map_err(failed(file)),
+            .map_err(file_error(file)),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
             Err(BackupError::Exists(file.to_path_buf()))
         }
-        Err(error) => Err(failed(file)(error)),
+        Err(error) => Err(file_error(file)(error)),
     }
 }
 
-/// Copies in one read transaction: the database at one moment, without deleted data.
+/// Copies the database in one read transaction, so that the copy shows one moment and has no deleted data.
 async fn vacuum_into(from: &SqliteSettings, file: &Path) -> Result<(), StoreError> {
     let options = sqlite::options_of(&from.url)?
         .read_only(true)
@@ -139,15 +139,16 @@ async fn vacuum_into(from: &SqliteSettings, file: &Path) -> Result<(), StoreErro
 }
 
 impl PartialCopy {
-    /// Returns the settings that open the copy, to check it.
+    /// Returns the settings that open the copy, so that the caller can check it.
     pub fn settings(&self) -> DatabaseSettings {
         self.settings.clone().into()
     }
 
-    /// Syncs the copy to disk as one file without a log, and gives it its final name. The copy must be closed. Returns its size in bytes.
+    /// Syncs the copy to disk as one file without a write-ahead log, and renames it to its final name. The copy must be closed.
+    /// Returns its size in bytes.
     ///
     /// # Errors
-    /// See [`BackupError`]; nothing is left then.
+    /// See [`BackupError`]; then no file is left behind.
     pub async fn keep(self) -> Result<u64, BackupError> {
         let options = sqlite::options_of(&self.settings.url)?;
         let options = options.journal_mode(SqliteJournalMode::Delete);
@@ -159,16 +160,16 @@ impl PartialCopy {
             file.sync_all()?;
             file.metadata()
         });
-        let bytes = synced.map_err(failed(&self.file))?.len();
+        let bytes = synced.map_err(file_error(&self.file))?.len();
         check_free(&self.target)?;
-        std::fs::rename(&self.file, &self.target).map_err(failed(&self.target))?;
+        std::fs::rename(&self.file, &self.target).map_err(file_error(&self.target))?;
         let folder = self
             .target
             .parent()
             .filter(|folder| !folder.as_os_str().is_empty());
         let folder = folder.unwrap_or(Path::new("."));
         let named = File::open(folder).and_then(|folder| folder.sync_all());
-        named.map_err(failed(folder))?;
+        named.map_err(file_error(folder))?;
         Ok(bytes)
     }
 }
@@ -177,7 +178,7 @@ impl Drop for PartialCopy {
     fn drop(&mut self) {
         let beside = BESIDE.map(|end| with_end(&self.file, end));
         for file in beside.iter().chain([&self.file]) {
-            // It was renamed, or never created.
+            // If the file was renamed or never created, this fails, which is right.
             std::fs::remove_file(file).ok();
         }
         self.lock.take();
@@ -204,7 +205,7 @@ fn with_end(file: &Path, end: &str) -> PathBuf {
     file
 }
 
-fn failed(file: &Path) -> impl Fn(io::Error) -> BackupError + use<> {
+fn file_error(file: &Path) -> impl Fn(io::Error) -> BackupError + use<> {
     let file = file.to_path_buf();
     move |error| BackupError::File {
         file: file.clone(),

@@ -1,8 +1,8 @@
-//! The seam for batches at a provider: their questions, and the outcomes.
+//! The interface for batches at a provider: their questions and the outcomes.
 //!
-//! The transaction that gives a lease back stores its question. While the question is out, no lease is held; the queue row waits for the
-//! answer. The answer is journalled where the next update finds it, so that it passes the same fences as any other. The states are those
-//! of [`recapd_core::domain::batch`].
+//! A question is stored in the transaction that gives its lease back. While the question is at the provider, nobody holds a
+//! lease, and the queue row waits for the answer. The answer is stored in the journal of answers, where the next update finds it,
+//! so that it passes the same fences as any other. The states are those of [`recapd_core::domain::batch`].
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -19,15 +19,15 @@ use recapd_core::domain::{
 pub struct BatchQuestion {
     /// Its key in the journal of answers, and its id at the provider.
     pub key: String,
-    /// The summary's version that was read.
+    /// The summary's version that the question is about.
     pub version: i64,
-    /// The watermark that was read.
+    /// The watermark that the question is about.
     pub lo: i64,
     /// The watermark after the update.
     pub hi: i64,
-    /// The exchanges that it is about, in order.
+    /// The exchanges that the question is about, in order.
     pub exchanges: Vec<i64>,
-    /// The provisional items that the answer is to replace, if nothing was pending.
+    /// The provisional items that the answer will replace, if nothing was pending.
     pub revisited: Vec<i64>,
     pub provider: String,
     pub model: String,
@@ -35,40 +35,40 @@ pub struct BatchQuestion {
     pub body: String,
     /// The expected tokens, input and output.
     pub tokens: i64,
-    /// Their price in a batch, in micro-dollars, if known.
+    /// The price of these tokens in a batch, in micro-dollars, if known.
     pub cost_microusd: Option<i64>,
 }
 
-/// How to combine waiting questions into a batch.
+/// Limits for combining waiting questions into a batch.
 #[derive(Clone, Debug)]
 pub struct Gather {
     pub name: String,
     pub provider: String,
     pub model: String,
     pub requests_max: i64,
-    /// The most bytes of bodies in a batch. A single question may exceed it.
+    /// Limits the bytes of a batch's bodies. The first question is taken whatever its size.
     pub bytes_max: i64,
     pub open_max: i64,
-    /// A smaller batch is made only if its oldest question has waited since before this.
+    /// A batch that isn't full is made only if its oldest question has waited since before this time.
     pub waiting_before: Timestamp,
     pub now: Timestamp,
-    /// When to look for the batch at the provider if its submission isn't confirmed.
+    /// When to ask the provider about the batch if its submission isn't confirmed by then.
     pub next_at: Timestamp,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenBatch {
     pub batch: i64,
-    /// The identity under which the provider gets the batch, and by which it is found there.
+    /// The identity under which the batch is submitted, and by which it is found at the provider.
     pub wanted: BatchIdentity,
     pub provider: String,
     pub model: String,
     pub state: BatchState,
     /// The provider's id, once known.
     pub provider_id: Option<String>,
-    /// How many looks it had in this state before this one.
+    /// How often the batch was polled in this state before.
     pub looks: i64,
-    /// Until when the caller holds it. If the stored time differs later, another daemon holds it.
+    /// Until when the caller holds the batch. If the stored time has changed, another daemon holds it.
     pub held_until: Timestamp,
 }
 
@@ -81,16 +81,16 @@ pub struct BatchLine {
     pub body: String,
 }
 
-/// A step of a batch that stays open.
+/// A step of an open batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BatchMove {
-    /// The state that the caller read. If the batch has left it, nothing is changed.
+    /// The state that the caller read. If the batch is in another state, nothing changes.
     pub from: BatchState,
-    /// Until when the caller holds the batch. If another daemon holds it by now, nothing is changed, unless `submitted_as` is set.
+    /// Until when the caller holds the batch. If another daemon holds it, nothing changes, unless `submitted_as` is set.
     pub held_until: Timestamp,
     /// The provider's id, if this step records the submission.
     pub submitted_as: Option<String>,
-    /// When to look again.
+    /// When to poll again.
     pub next_at: Timestamp,
 }
 
@@ -98,7 +98,7 @@ pub struct BatchMove {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BatchReply {
     pub key: String,
-    /// The checked answer, or a short name of the reason why there is none to use.
+    /// The checked answer, or a short name of the reason why there is no usable answer.
     pub answer: Result<String, String>,
     pub input_tokens: i64,
     pub output_tokens: i64,
@@ -108,7 +108,7 @@ pub struct BatchReply {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BatchEnd {
     pub results: Vec<BatchReply>,
-    /// A short name of the reason why the other questions have no answer.
+    /// A short name of the reason why questions without a reply have no answer.
     pub otherwise: String,
     pub now: Timestamp,
 }
@@ -118,7 +118,7 @@ pub struct BatchEnd {
 pub struct BatchClosed {
     /// How many answers updates will use.
     pub answered: i64,
-    /// How many questions have to be asked directly.
+    /// How many questions must be asked directly instead.
     pub failed: i64,
     /// How many answers came too late.
     pub late: i64,
@@ -136,14 +136,14 @@ pub struct BatchedAnswer {
     /// The watermark after the update.
     pub hi: i64,
     pub exchanges: Vec<i64>,
-    /// The provisional items that it is to replace, if nothing was pending when it was asked for.
+    /// The provisional items that the answer will replace, if nothing was pending when the question was asked.
     pub revisited: Vec<i64>,
     pub provider: String,
     pub model: String,
     pub answer: JournalledAnswer,
     /// In micro-dollars, if the price is known.
     pub cost_microusd: Option<i64>,
-    /// True if a run has accounted for its cost already.
+    /// True if a run has accounted for the cost already.
     pub is_accounted: bool,
 }
 
@@ -154,7 +154,7 @@ pub struct BatchFigures {
     pub intents: i64,
     /// Batches that a provider works on.
     pub submitted: i64,
-    /// Questions that wait for a batch.
+    /// Questions that wait to be put into a batch.
     pub waiting: i64,
     /// Questions in open batches.
     pub out: i64,
@@ -165,12 +165,12 @@ pub struct BatchFigures {
 /// The store of questions for batches. Each operation is one transaction.
 #[async_trait]
 pub trait BatchStore: Send + Sync {
-    /// Stores a question, gives the lease back without counting an attempt, and lets the queue row wait for the answer until `until`.
-    /// Returns false and changes nothing if the work is urgent by now, or if a batch has already held a question about the same state of
-    /// the summary: ask directly then.
+    /// Stores a question, gives the lease back without counting an attempt, and lets the queue row wait for the answer until
+    /// `until`. Returns false and changes nothing if the work has become urgent, or if a batch has held a question about the same
+    /// state of the summary already. The caller must then ask directly.
     ///
     /// # Errors
-    /// [`super::StoreError::Fenced`] when the lease is no longer held.
+    /// [`super::StoreError::Fenced`] if the lease is no longer held.
     async fn defer(
         &self,
         lease: &Lease,
@@ -179,25 +179,26 @@ pub trait BatchStore: Send + Sync {
         now: Timestamp,
     ) -> StoreResult<bool>;
 
-    /// Withdraws an agent's question that is in no batch yet, so that it is asked directly. Returns whether there was one.
+    /// Withdraws an agent's question that isn't in a batch yet, so that it can be asked directly. Returns whether there was one.
     async fn withdraw_question(&self, agent: &AgentId, now: Timestamp) -> StoreResult<bool>;
 
     /// Returns the answer from a batch that fits an agent's present summary, if there is one.
     async fn batched_answer(&self, agent: &AgentId) -> StoreResult<Option<BatchedAnswer>>;
 
-    /// True if any question waits. It only reads, because it is called often and usually finds none.
+    /// Returns true if any question waits for a batch. Only reads, because it is called often and usually finds none.
     async fn has_waiting(&self) -> StoreResult<bool>;
 
-    /// Withdraws waiting questions whose answers would be useless by now, and makes rows due whose question is gone. Returns how many
-    /// questions it withdrew: their expected cost no longer counts. Skips agents that others are writing.
+    /// Withdraws waiting questions whose answers would be useless by now, and makes rows due that wait for a question that no
+    /// longer exists. Returns how many questions it withdrew; their expected cost no longer counts. Skips agents that others are
+    /// writing.
     async fn withdraw_outdated(&self, now: Timestamp) -> StoreResult<u64>;
 
-    /// Moves waiting questions into a new batch, oldest first; `None` if too few wait or too many batches are open. Skips agents that
-    /// others are writing. It takes the write lock, so check [`Self::has_waiting`] first.
+    /// Puts waiting questions into a new batch, oldest first. Returns `None` if too few wait or too many batches are open. Skips
+    /// agents that others are writing. Takes the write lock, so check [`Self::has_waiting`] first.
     async fn gather(&self, gather: Gather) -> StoreResult<Option<OpenBatch>>;
 
-    /// Takes at most `limit` open batches that are due for a look, and moves their next look to `next_at`, so that only one caller looks
-    /// at each.
+    /// Returns up to `limit` open batches that are due to be polled, and sets their next poll to `next_at`, so that only one
+    /// caller polls each.
     async fn due_batches(
         &self,
         now: Timestamp,
@@ -208,13 +209,14 @@ pub trait BatchStore: Send + Sync {
     /// Returns the questions of a batch that have no outcome yet.
     async fn batch_lines(&self, batch: i64) -> StoreResult<Vec<BatchLine>>;
 
-    /// Applies a step to a batch. Returns false and changes nothing if it has left the expected state, or if another daemon holds it.
+    /// Applies a step to a batch. Returns false and changes nothing if the batch isn't in the expected state or another daemon
+    /// holds it.
     async fn move_batch(&self, batch: i64, step: BatchMove) -> StoreResult<bool>;
 
-    /// Closes a batch: journals its answers and wakes all rows that wait for it, with or without an answer. Drops answers that are
-    /// useless by now. A second call changes nothing.
+    /// Closes a batch: journals its answers, and wakes all rows that wait for it, with or without an answer. Drops answers that
+    /// have become useless. A second call changes nothing.
     async fn close_batch(&self, batch: i64, end: BatchEnd) -> StoreResult<BatchClosed>;
 
-    /// Returns the provider's ids of our batches, newest first, at most `limit`.
+    /// Returns the provider's ids of recapd's batches, newest first, at most `limit`.
     async fn known_batches(&self, provider: &str, limit: i64) -> StoreResult<Vec<String>>;
 }

@@ -1,13 +1,13 @@
-//! Copies a whole database into another one, of the same kind or not, table by table.
+//! Copies a whole database into another one, table by table. Either may be SQLite or PostgreSQL.
 //!
-//! Tables and columns are read from the schemas, so that later additions can't be overlooked. The target is written in one transaction,
-//! which is committed once it has been read back and found equal: a failed copy leaves nothing. Rows are streamed, so that memory doesn't
-//! grow with them.
+//! Tables and columns are read from the schemas, so that a later addition can't be overlooked. The target is written in one
+//! transaction. It commits only when the copy has been read back and found equal, so a failed copy leaves nothing. Rows are
+//! streamed, so that memory doesn't grow with them.
 //!
-//! Not copied: recall's index, which is rebuilt, and held leases, whose rows may be claimed at once. Fencing tokens continue from the
-//! last one.
+//! Two things aren't copied: the recall index, which is built again, and held leases, whose rows may be claimed at once. Fencing
+//! tokens continue from the last one.
 //!
-//! Daemons must be stopped, and no messages may be inserted by SQL in the meantime: they would stay in the source.
+//! Meanwhile daemons must be stopped, and nobody may insert messages by SQL, because such messages would stay in the source.
 
 mod content;
 mod table;
@@ -26,11 +26,11 @@ use super::{
 use content::{Checksum, Record, RowBatch};
 use table::{Pair, pairs};
 
-/// How long to wait for the lock on the source's inbox, in milliseconds. New inserts wait just as long.
+/// How long to wait for the lock on the source's inbox, in milliseconds. New inserts wait for as long.
 const INBOX_MS_MAX: u64 = 10_000;
-/// How long a statement may take, in milliseconds: one statement reads a whole table.
+/// How long a statement may take, in milliseconds. One statement reads a whole table.
 const STATEMENT_MS_MAX: u64 = 24 * 3_600_000;
-/// How often to check that other connections are gone, and the pause between checks: a stopped daemon needs a moment.
+/// How often to check that no other connection is left. A daemon that stops needs a moment.
 const OTHERS_LOOKS_MAX: u32 = 10;
 const OTHERS_PAUSE: Duration = Duration::from_millis(200);
 
@@ -46,15 +46,15 @@ pub enum CopyError {
     Inserts,
     #[error("the target isn't empty: table {0} has rows; copy into a new database")]
     NotEmpty(String),
-    /// The two have different tables or columns, so their versions differ.
+    /// The two databases have different tables or columns, so their versions differ.
     #[error("the databases differ in {0}")]
     Unlike(String),
     #[error("table {table} came out different ({read} rows read, {written} written): nothing was kept")]
     Differs {
         table: String,
-        /// Rows of the target.
+        /// Rows read in the target.
         read: u64,
-        /// Rows of the source.
+        /// Rows written from the source.
         written: u64,
     },
 }
@@ -63,15 +63,15 @@ pub enum CopyError {
 pub struct CopyProgress<'p> {
     pub table: &'p str,
     pub rows: u64,
-    /// Rows to be copied and read back.
+    /// All rows to copy and to read back.
     pub rows_total: u64,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct CopyReport {
-    /// In the order in which they were copied.
+    /// The tables in the order in which they were copied.
     pub tables: Vec<CopiedTable>,
-    /// How many texts had a U+0000, which PostgreSQL can't hold: it becomes U+FFFD there.
+    /// How many texts contained U+0000, which PostgreSQL can't hold and which becomes U+FFFD there.
     pub texts_changed: u64,
     /// How many held leases were released.
     pub leases_released: u64,
@@ -84,7 +84,7 @@ pub struct CopyReport {
 pub struct CopiedTable {
     pub table: String,
     pub rows: u64,
-    /// The checksum over its rows, the same on both kinds of database.
+    /// The checksum of its rows, which is the same for both kinds of database.
     pub checksum: String,
 }
 
@@ -94,25 +94,25 @@ impl CopyReport {
     }
 }
 
-/// Copies a database into an empty one, and creates the file if it doesn't exist.
+/// Copies a database into an empty one. Creates the target file if it doesn't exist.
 ///
 /// # Errors
-/// See [`CopyError`]; the target then has tables, but no rows.
+/// See [`CopyError`]; then the target has tables but no rows.
 pub async fn copy(
     from: &DatabaseSettings,
     to: &DatabaseSettings,
     progress: &(dyn Fn(CopyProgress<'_>) + Send + Sync),
 ) -> Result<CopyReport, CopyError> {
-    let mut source = End::open(from, false).await.map_err(CopyError::Source)?;
+    let mut source = CopyEnd::open(from, false).await.map_err(CopyError::Source)?;
     schema::check(&mut source.connection)
         .await
         .map_err(CopyError::Source)?;
-    let mut target = End::open(to, true).await.map_err(CopyError::Target)?;
+    let mut target = CopyEnd::open(to, true).await.map_err(CopyError::Target)?;
     schema::migrate(&mut target.connection)
         .await
         .map_err(CopyError::Target)?;
-    source.is_alone("source").await?;
-    target.is_alone("target").await?;
+    source.check_alone("source").await?;
+    target.check_alone("target").await?;
     begin_reading(&mut source.connection)
         .await
         .map_err(CopyError::Source)?;
@@ -120,29 +120,29 @@ pub async fn copy(
         .await
         .map_err(CopyError::Target)?;
     let pairs = pairs(&mut source.connection, &mut target.connection).await?;
-    let copied = all(&mut source, &mut target, &pairs, progress).await?;
-    // A recapd that connected in the meantime may have written something that isn't in the copy, or be about to.
-    source.is_alone("source").await?;
-    if is_awaited(&mut source.connection)
+    let copied = copy_tables(&mut source, &mut target, &pairs, progress).await?;
+    // A recapd that connected in the meantime may have written, or be about to write, something that isn't in the copy.
+    source.check_alone("source").await?;
+    if is_insert_waiting(&mut source.connection)
         .await
         .map_err(CopyError::Source)?
     {
         return Err(CopyError::Inserts);
     }
     end(&mut target.connection).await.map_err(CopyError::Target)?;
-    bring_in(&mut target.connection).await;
-    // The copy is committed, whatever happens to the source.
+    checkpoint_fully(&mut target.connection).await;
+    // The copy is committed already, so an error here doesn't matter.
     drop(end(&mut source.connection).await);
     Ok(copied)
 }
 
-/// A database at one end of a copy, with its lock if it is a file.
-struct End {
+/// One of the two databases of a copy, with its lock if it is a file.
+struct CopyEnd {
     connection: Connection,
     _lock: Option<std::fs::File>,
 }
 
-impl End {
+impl CopyEnd {
     async fn open(settings: &DatabaseSettings, makes: bool) -> StoreResult<Self> {
         let (connection, lock) = match settings {
             DatabaseSettings::Sqlite(settings) => {
@@ -159,8 +159,8 @@ impl End {
         })
     }
 
-    /// Fails if another recapd is connected to a server. A file has its lock for that.
-    async fn is_alone(&mut self, which: &'static str) -> Result<(), CopyError> {
+    /// Fails if another recapd is connected to a server. On a file, the lock ensures this.
+    async fn check_alone(&mut self, which: &'static str) -> Result<(), CopyError> {
         if self.connection.dialect() == SqlDialect::Sqlite {
             return Ok(());
         }
@@ -180,7 +180,7 @@ impl End {
 }
 
 async fn others(connection: &mut Connection) -> StoreResult<i64> {
-    // Without this a transaction sees the same snapshot each time.
+    // Without this statement, a transaction would see the same statistics each time.
     let anew = sql!("-- postgres/copy.look_anew\nSELECT pg_stat_clear_snapshot()");
     query(anew).execute(&mut *connection).await?;
     let sql = sql!(
@@ -190,8 +190,9 @@ async fn others(connection: &mut Connection) -> StoreResult<i64> {
     Ok(query(sql).fetch_one(connection).await?.try_get(0)?)
 }
 
-/// True if an insert of messages by SQL waits until the source is free again. On a file, such an insert fails instead of waiting.
-async fn is_awaited(connection: &mut Connection) -> StoreResult<bool> {
+/// Returns true if an insert of messages by SQL waits for the end of the copy. On a file, such an insert fails instead of
+/// waiting.
+async fn is_insert_waiting(connection: &mut Connection) -> StoreResult<bool> {
     if connection.dialect() == SqlDialect::Sqlite {
         return Ok(false);
     }
@@ -204,9 +205,9 @@ async fn is_awaited(connection: &mut Connection) -> StoreResult<bool> {
     Ok(waiting > 0)
 }
 
-async fn all(
-    source: &mut End,
-    target: &mut End,
+async fn copy_tables(
+    source: &mut CopyEnd,
+    target: &mut CopyEnd,
     pairs: &[Pair],
     progress: &(dyn Fn(CopyProgress<'_>) + Send + Sync),
 ) -> Result<CopyReport, CopyError> {
@@ -236,7 +237,7 @@ async fn all(
                 rows_total,
             });
         };
-        let (read, changed) = carry(source, target, pair, &mut told).await?;
+        let (read, changed) = copy_rows(source, target, pair, &mut told).await?;
         let written = read_back(target, pair, &mut told)
             .await
             .map_err(CopyError::Target)?;
@@ -264,9 +265,9 @@ async fn all(
 }
 
 /// Copies a table's rows. Returns their checksum, and how many texts had to change.
-async fn carry(
-    source: &mut End,
-    target: &mut End,
+async fn copy_rows(
+    source: &mut CopyEnd,
+    target: &mut CopyEnd,
     pair: &Pair,
     told: &mut (dyn FnMut(u64) + Send),
 ) -> Result<(Checksum, u64), CopyError> {
@@ -301,9 +302,9 @@ async fn carry(
     Ok((sum, changed))
 }
 
-/// Returns the checksum over the target's rows.
+/// Returns the checksum of the target's rows.
 async fn read_back(
-    target: &mut End,
+    target: &mut CopyEnd,
     pair: &Pair,
     told: &mut (dyn FnMut(u64) + Send),
 ) -> StoreResult<Checksum> {
@@ -320,7 +321,7 @@ async fn read_back(
     Ok(sum)
 }
 
-/// Begins to read the source, and blocks inserts of messages into it: a file's lock only keeps off daemons.
+/// Begins to read the source, and blocks inserts of messages into it. A file's lock stops only daemons.
 async fn begin_reading(source: &mut Connection) -> StoreResult<()> {
     if let DriverConnection::Postgres(postgres) = source.driver() {
         postgres::wait_at_most(postgres.untimed()?, INBOX_MS_MAX).await?;
@@ -331,7 +332,7 @@ async fn begin_reading(source: &mut Connection) -> StoreResult<()> {
     );
     query(begin).execute(&mut *source).await?;
     if source.dialect() == SqlDialect::Postgres {
-        // This comes first, so that everything committed before the lock is read.
+        // The lock comes first, so that everything committed before it is read.
         let hold = sql!("-- postgres/copy.hold_inbox\nLOCK TABLE message_inbox IN SHARE MODE");
         query(hold).execute(source).await?;
     }
@@ -354,8 +355,8 @@ async fn end(connection: &mut Connection) -> StoreResult<()> {
     Ok(())
 }
 
-/// Writes all of a file's log into the file, so that moving the file alone moves everything.
-async fn bring_in(target: &mut Connection) {
+/// Writes the whole write-ahead log into the database file, so that the file alone holds everything.
+async fn checkpoint_fully(target: &mut Connection) {
     let sql = sql!("-- sqlite/copy.checkpoint\nPRAGMA wal_checkpoint(TRUNCATE)");
     if target.dialect() == SqlDialect::Sqlite
         && let Err(error) = query(sql).fetch_one(target).await
@@ -364,7 +365,7 @@ async fn bring_in(target: &mut Connection) {
     }
 }
 
-/// Returns the last fencing token that may have been given out: PostgreSQL allocates them in blocks.
+/// Returns the last fencing token that may have been given out. PostgreSQL reserves tokens in blocks.
 async fn last_token(connection: &mut Connection) -> StoreResult<i64> {
     let sql = sql!(
         sqlite: "-- sql/copy.last_token\nSELECT value FROM counters WHERE name = 'lease_token'",
@@ -374,14 +375,14 @@ async fn last_token(connection: &mut Connection) -> StoreResult<i64> {
     Ok(query(sql).fetch_one(connection).await?.try_get(0)?)
 }
 
-/// Sets the counters to fit the rows. Returns how many leases were released.
+/// Sets the target's counters to fit its rows. Returns how many leases it released.
 async fn finish(target: &mut Connection, pairs: &[Pair], last_token: i64) -> StoreResult<u64> {
     let token = sql!(
         sqlite: "-- sql/copy.token\nUPDATE counters SET value = max(value, $1) WHERE name = 'lease_token'",
         postgres: "-- sql/copy.token\nSELECT setval('lease_token', greatest($1, 1), $1 > 0)",
     );
     query(token).bind(last_token).execute(&mut *target).await?;
-    // Works like a release: the holders of these leases don't use the target.
+    // The holders of these leases don't use the target, so the leases are released.
     let release = sql!(
         "-- sql/copy.release\nUPDATE summary_update_queue SET lease_token = NULL, lease_owner = NULL, \
          leased_at = NULL, visible_at = queued_at, attempts = {max}(attempts - 1, 0) \
@@ -390,7 +391,7 @@ async fn finish(target: &mut Connection, pairs: &[Pair], last_token: i64) -> Sto
     let released = query(release).execute(&mut *target).await?;
     if target.dialect() == SqlDialect::Postgres {
         for pair in pairs {
-            pair.number_on(target).await?;
+            pair.continue_numbering(target).await?;
         }
         let index = sql!(
             "-- postgres/copy.index\nINSERT INTO recall_pending (agent_id) SELECT agent_id FROM agents \

@@ -1,23 +1,23 @@
-//! The seam for embeddings: the messages that an embedding model is still to read, and what it makes of them.
+//! The interface for embeddings: which messages an embedding model hasn't read yet, and the embeddings that it made.
 
 use async_trait::async_trait;
 
 use super::{StoreResult, StoredMessage};
 use recapd_core::domain::{agent::AgentId, recall::Embedding, time::Timestamp};
 
-/// Of an agent's messages only the newest are given to a model.
+/// Limits how many of an agent's newest messages are embedded.
 pub const EMBEDDED_MESSAGES_MAX: i64 = 200_000;
-/// The most embeddings that a search compares with its question, newest first.
+/// Limits how many embeddings a search compares with its question. The newest come first.
 pub const COMPARED_MAX: i64 = 50_000;
 
-/// Embeddings of one model can be compared. Another model, or other dimensions, begin anew.
+/// Identifies a model. Embeddings of one model can be compared; for another model, or other dimensions, all are made again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EmbeddingModel {
     pub name: String,
     pub dimensions: i64,
 }
 
-/// Asks for the next messages. Nobody else gets messages of the same agent until then.
+/// A request for the next messages. Until it ends, nobody else gets messages of the same agent.
 #[derive(Clone, Debug)]
 pub struct EmbeddingClaim {
     pub model: EmbeddingModel,
@@ -26,41 +26,41 @@ pub struct EmbeddingClaim {
     pub until: Timestamp,
 }
 
-/// Messages of one agent that users and the model said, in order; none if only others came.
+/// Messages of one agent from users and the model, in order. Empty if only other messages came.
 #[derive(Clone, Debug)]
 pub struct EmbeddingBatch {
     pub agent: AgentId,
     pub messages: Vec<StoredMessage>,
-    /// Everything before is done.
+    /// Messages up to this one are embedded already.
     pub after_seq: i64,
-    /// How far these messages go.
+    /// The last message of the batch.
     pub through_seq: i64,
-    /// The claim's end, by which the result is known to be this claim's.
+    /// When the claim ends. The time identifies the claim when its result comes.
     pub claimed_until: Timestamp,
 }
 
-/// What a model made of a batch.
+/// The embeddings that a model made of a batch.
 #[derive(Clone, Debug)]
 pub struct EmbeddingOutcome {
     pub agent: AgentId,
     pub model: EmbeddingModel,
-    /// By message number.
+    /// Each embedding with its message's number.
     pub embeddings: Vec<(i64, Embedding)>,
     pub after_seq: i64,
-    /// The batch's, or its `after_seq` to give it back.
+    /// The batch's `through_seq`, or its `after_seq` to give the batch back.
     pub through_seq: i64,
     pub claimed_until: Timestamp,
 }
 
 #[async_trait]
 pub trait EmbeddingStore: Send + Sync {
-    /// Claims the next messages of the agent with the fewest; `None` if there are none.
+    /// Claims the next messages of the agent with the fewest messages to embed; `None` if there are none.
     async fn claim_unembedded(&self, claim: EmbeddingClaim) -> StoreResult<Option<EmbeddingBatch>>;
 
-    /// Keeps embeddings and ends the claim. What was forgotten since gets none. Returns how many were kept: none once the claim is
-    /// somebody else's.
+    /// Stores embeddings and ends the claim. Leaves out messages that were forgotten since. Returns how many it stored; 0 if
+    /// another daemon has the claim by now.
     async fn keep_embeddings(&self, outcome: EmbeddingOutcome) -> StoreResult<u64>;
 
-    /// Counts the messages that the model is still to look at, of all kinds.
+    /// Counts the messages of all kinds that aren't embedded yet.
     async fn unembedded(&self, model: &EmbeddingModel) -> StoreResult<i64>;
 }

@@ -1,4 +1,4 @@
-//! The store's errors, by what the caller does next.
+//! The store's errors, grouped by what the caller does next.
 
 use super::{FactFault, ITEM_PINS_MAX, Outage};
 use recapd_core::domain::{
@@ -11,7 +11,7 @@ use recapd_platform::threads::ComputationPanic;
 
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// Another worker or a change of the summary came first. Drop the result: the queue will offer the work again.
+    /// Another worker or a change of the summary came first. The caller drops its result; the queue will offer the work again.
     #[error("fenced off: {0}")]
     Fenced(Fence),
     #[error("agent `{0}` is unknown")]
@@ -22,17 +22,17 @@ pub enum StoreError {
     ClientIdReused(String),
     #[error("idempotency key `{0}` was used for another request")]
     KeyReused(String),
-    /// The mark was never set, or a clear or an earlier rewind has left it behind.
+    /// The mark was never set, or a clear or an earlier rewind has removed it.
     #[error("{}", no_mark(.0.as_deref()))]
     UnknownMark(Option<String>),
-    /// The version to go back to never existed, or it is no longer kept.
+    /// The version to go back to never existed, or it has been deleted.
     #[error("{}", no_version(*.version, *.kept))]
     UnknownVersion {
         version: i64,
         /// The oldest and the newest version that are kept; `None` if there are none.
         kept: Option<(i64, i64)>,
     },
-    /// No such item covers anything.
+    /// The agent has no such item in force.
     #[error("{}", no_item(*.item, *.now))]
     UnknownItem {
         item: i64,
@@ -51,7 +51,7 @@ pub enum StoreError {
     /// Forks of this agent share its exchanges.
     #[error("`{agent}` can't be deleted while it has forks: {}", forks.join(", "))]
     HasForks { agent: AgentId, forks: Vec<String> },
-    /// The copies of pinned messages would take more room than contexts have for them.
+    /// The copies of pinned messages would take more tokens than contexts reserve for them.
     #[error(
         "{} pinned messages would have {tokens} tokens: at most {COPIES_MAX} of {max_tokens} can be pinned",
         pinned + 1
@@ -66,7 +66,7 @@ pub enum StoreError {
     Note(#[from] NoteFault),
     #[error("there is no note `{0}`")]
     UnknownNote(NoteName),
-    /// The note was written since the version that the change replaces.
+    /// Another change has written the note since the version that this change replaces.
     #[error("note `{name}` {}", now_at(*version))]
     NoteChanged {
         name: NoteName,
@@ -78,7 +78,7 @@ pub enum StoreError {
     /// The newest exchange alone would exceed the agent's budget, and the agent's settings refuse that.
     #[error(transparent)]
     WouldOverflow(#[from] TooBig),
-    /// Stored data is impossible; an operator must look.
+    /// Stored data contradicts itself. An operator must examine it.
     #[error("table {table}, {row}: column {column} holds `{value}`")]
     Inconsistent {
         table: &'static str,
@@ -86,28 +86,28 @@ pub enum StoreError {
         column: &'static str,
         value: String,
     },
-    /// The change would break a constraint, or the database can't hold the value: a defect of recapd. Nothing was changed.
+    /// The change would break a constraint, or the database can't hold the value: a bug in recapd. Nothing was changed.
     #[error("the database refuses the change: {0}")]
     Refused(String),
-    /// A newer recapd wrote the database, or it isn't recapd's.
+    /// A newer recapd wrote the database, or the database isn't recapd's.
     #[error("the database's schema can't be used: {0}")]
     Schema(String),
     #[error("{0} is in use by another recapd")]
     InUse(String),
-    /// The database rolled the transaction back several times because of conflicts, or others held its locks. Nothing is wrong, and
-    /// nothing was changed.
+    /// The database rolled the transaction back several times because of conflicts, or others held its locks. Nothing was
+    /// changed, and a retry may succeed.
     #[error("the change gave way to others, try again: {0}")]
     Contended(String),
-    /// The database is unreachable, full, busy or broken: try again later.
+    /// The database is unreachable, full, busy or broken. A retry may succeed later.
     #[error("the database fails: {0}")]
     Unavailable(Outage),
-    /// A computation on the data panicked. The database has nothing to do with it.
+    /// A computation on the data panicked. The database isn't the cause.
     #[error(transparent)]
     Panicked(#[from] ComputationPanic),
 }
 
 impl StoreError {
-    /// Returns the label of the failure in `recapd_db_errors_total`; `None` if the database works and only refused.
+    /// Returns the label of the failure in `recapd_db_errors_total`; `None` if the database works and only refused the operation.
     pub fn class(&self) -> Option<&'static str> {
         match self {
             Self::Unavailable(outage) => Some(outage.kind.class()),
@@ -155,9 +155,9 @@ pub enum Fence {
     Version,
     /// A watermark moved: the boundary moved back, or the exchanges are covered already.
     Watermark,
-    /// Exchanges that were read have been set aside.
+    /// Exchanges of the update have been set aside.
     Exchanges,
-    /// Another caller has taken a row out of the inbox, or an earlier row of the agent waits there.
+    /// Another caller has removed a row from the inbox, or an earlier row of the agent waits there.
     Inbox,
 }
 

@@ -1,5 +1,5 @@
-//! Checks of a database: whether a file can be written and is undamaged (a database that can be read may be neither), and whether a
-//! server's database has the right encoding and closed schemas.
+//! Examines a database. For a file: can it be written, and is it undamaged? (A file that can be read may be neither.) For a
+//! server: has the database the right encoding, and are its schemas closed to other roles?
 
 use super::{
     DatabaseSettings, StoreResult, postgres, schema,
@@ -7,12 +7,12 @@ use super::{
     sqlite,
 };
 
-/// SQLite's answer if it finds nothing wrong.
+/// SQLite's answer if it finds no damage.
 const WHOLE: &str = "ok";
-/// Part of SQLite's answer if it couldn't check something.
+/// The part of SQLite's answer that says that it couldn't check something.
 const UNSEEN: &str = "unable to validate";
 
-/// Tries whether a file accepts writes, and changes nothing. Does nothing for a server.
+/// Checks whether a file accepts writes, without changing anything. Does nothing for a server.
 ///
 /// # Errors
 /// Those of a write.
@@ -20,7 +20,7 @@ pub async fn can_be_written(settings: &DatabaseSettings) -> StoreResult<()> {
     let DatabaseSettings::Sqlite(settings) = settings else {
         return Ok(());
     };
-    let mut connection = sqlite::beside(settings).await?;
+    let mut connection = sqlite::open_shared(settings).await?;
     let begin = sql!("-- sqlite/examine.begin\nBEGIN IMMEDIATE");
     query(begin).execute(&mut connection).await?;
     let undo = sql!("-- sqlite/examine.undo\nROLLBACK");
@@ -28,7 +28,7 @@ pub async fn can_be_written(settings: &DatabaseSettings) -> StoreResult<()> {
     Ok(connection.close().await?)
 }
 
-/// Returns the encoding of a server's database, unless it is UTF8.
+/// Returns the encoding of a server's database if it isn't UTF8.
 ///
 /// # Errors
 /// [`StoreError::Unavailable`](super::StoreError::Unavailable).
@@ -40,7 +40,7 @@ pub async fn other_encoding(settings: &DatabaseSettings) -> StoreResult<Option<S
     schema::other_encoding(&mut connection).await
 }
 
-/// Returns the schemas of a server in which recapd looks names up and every role may create objects.
+/// Returns the schemas in a server's search path in which every role may create objects.
 ///
 /// # Errors
 /// [`StoreError::Unavailable`](super::StoreError::Unavailable).
@@ -60,7 +60,7 @@ pub async fn damage(settings: &DatabaseSettings) -> StoreResult<Option<String>> 
     let DatabaseSettings::Sqlite(settings) = settings else {
         return Ok(None);
     };
-    let mut connection = sqlite::looking(settings).await?;
+    let mut connection = sqlite::open_unchanged(settings).await?;
     let sql = sql!("-- sqlite/examine.damage\nPRAGMA quick_check(1)");
     let found: String = query(sql).fetch_one(&mut connection).await?.try_get(0)?;
     connection.close().await?;

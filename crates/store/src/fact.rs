@@ -1,4 +1,4 @@
-//! Facts as operators see them: requests and rows, without any SQL.
+//! Requests and rows for facts as operators see them. Contains no SQL.
 
 use recapd_core::domain::{
     agent::AgentId,
@@ -16,11 +16,11 @@ use recapd_core::domain::{
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FactRow {
     pub fact: Fact,
-    /// The version that added it.
+    /// The version that added the fact.
     pub added_version: i64,
-    /// The version since which it no longer holds.
+    /// The version in which the fact ended.
     pub closed_version: Option<i64>,
-    /// The exchange that ended it, if one did.
+    /// The exchange that ended the fact, if an exchange did.
     pub closed_by_exchange: Option<i64>,
     /// The fact that replaced it.
     pub replaced_by: Option<i64>,
@@ -29,9 +29,9 @@ pub struct FactRow {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FactQuery {
     pub after: i64,
-    /// The most facts, in order of their numbers.
+    /// Limits the number of facts; the first by number are returned.
     pub limit: i64,
-    /// True includes facts that no longer hold.
+    /// If true, includes facts that no longer hold.
     pub all: bool,
 }
 
@@ -56,7 +56,7 @@ pub struct FactRequest {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FactEdited {
     pub version: i64,
-    /// The fact after the change; a new text gave it a new number.
+    /// The fact after the change. With a new text it has a new number.
     pub row: FactRow,
 }
 

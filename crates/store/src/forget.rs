@@ -7,16 +7,16 @@ pub const FORGET_EXCHANGES_MAX: usize = 1_000;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Forgettable {
-    /// Whole exchanges, by number, at most [`FORGET_EXCHANGES_MAX`].
+    /// Whole exchanges, by their numbers, at most [`FORGET_EXCHANGES_MAX`].
     Exchanges(Vec<i64>),
     Message(i64),
-    /// The rest of earlier requests that a crash or a failure interrupted.
+    /// What is left of earlier requests that a crash or a failure interrupted.
     Begun,
 }
 
 #[derive(Clone, Debug)]
 pub struct Forget {
-    /// The agent that numbers them. What forks inherited is forgotten in all agents that share it.
+    /// The agent whose numbers the request uses. Inherited exchanges are forgotten in all agents that share them.
     pub agent: AgentId,
     pub what: Forgettable,
     pub rules: AppendRules,
@@ -37,8 +37,9 @@ pub struct Forgotten {
     pub items: i64,
     /// Earlier versions of documents that lost their text.
     pub versions: i64,
-    /// True if nothing is left in SQLite's files, or in the rows of PostgreSQL's tables (the server may keep more: in its log, in index
-    /// keys, in backups). If false, a reader still holds an earlier state, which stays until the next checkpoint or vacuum.
+    /// True if nothing is left in SQLite's files, or in the rows of PostgreSQL's tables. (PostgreSQL may keep more in its
+    /// write-ahead log, in index keys and in backups.) If false, a reader still uses an earlier state, which stays until the next
+    /// checkpoint or vacuum.
     pub is_scrubbed: bool,
 }
 
@@ -47,7 +48,7 @@ pub struct Forgotten {
 pub struct ForgetStep {
     pub items: i64,
     pub versions: i64,
-    /// Exchanges that are still to be forgotten.
+    /// How many exchanges are still to be forgotten.
     pub left: i64,
 }
 

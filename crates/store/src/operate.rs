@@ -1,6 +1,6 @@
-//! Operators' view of the updates, and their actions: the queue, its pauses, the runs.
+//! Operators' view of the updates, and operators' actions: the queue, its pauses, the runs.
 //!
-//! Invariant: none of this can lose work. The watermarks say what is pending; a row only says when to look.
+//! Invariant: no action loses work. The watermarks say what is pending; a queue row only says when to update.
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 use super::{ClaimRequest, EnqueueOutcome, StoreResult};
 use recapd_core::domain::{agent::AgentId, spend::SpendTotal, time::Timestamp, work::Lease};
 
-/// The most rows of the queue, or runs, that one search reads; the next search continues from there.
+/// Limits how many queue rows or runs one search reads. The next search continues from there.
 pub const SEARCHED_MAX: i64 = 10_000;
 
 /// The state of a row of the queue.
@@ -279,12 +279,12 @@ impl OperatorOutcome {
     }
 }
 
-/// A document with an item that has outgrown its section.
+/// A document with an item that is too old for its section.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct AgeingDue {
     /// The agent whose document it is.
     pub agent_id: AgentId,
-    /// When the item outgrew its section.
+    /// When the item became too old for its section.
     pub due_at: Timestamp,
 }
 
@@ -302,21 +302,21 @@ pub trait OperatorStore: Send + Sync {
     /// Returns an agent's row, if it has one.
     async fn queue_row(&self, agent: &AgentId, now: Timestamp) -> StoreResult<Option<QueueRow>>;
 
-    /// Asks for an update at once: creates a row, or makes the existing one due, whatever it waits for. A row that an operator paused
+    /// Asks for an update at once: creates a row, or makes the existing one due, even if it waits. A row that an operator paused
     /// stays paused.
     ///
     /// # Errors
     /// [`super::StoreError::UnknownAgent`].
     async fn refresh(&self, agent: &AgentId, now: Timestamp) -> StoreResult<EnqueueOutcome>;
 
-    /// Makes a row due that waits, is parked or is paused, with a new series of attempts.
+    /// Makes a waiting, parked or paused row due, with a new series of attempts.
     async fn retry(&self, agent: &AgentId, now: Timestamp) -> StoreResult<OperatorOutcome>;
 
-    /// Leases an agent's row if it is due and not paused, regardless of other rows that are due.
+    /// Leases an agent's row if it is due and not paused, whatever other rows are due.
     async fn claim_one(&self, agent: &AgentId, claim: ClaimRequest) -> StoreResult<Option<Lease>>;
 
-    /// Parks a row. Voids the lease of an update in progress. Its exchanges stay pending: an operator revives the row, or the next
-    /// eviction does, after ten minutes at the earliest.
+    /// Parks a row, and voids the lease of an update in progress. The row's exchanges stay pending until an operator revives the
+    /// row, or an eviction does so after ten minutes or more.
     async fn cancel(&self, agent: &AgentId, now: Timestamp) -> StoreResult<OperatorOutcome>;
 
     /// Pauses an agent's updates until [`Self::resume_agent`]. Voids the lease of an update in progress.
@@ -331,8 +331,8 @@ pub trait OperatorStore: Send + Sync {
     /// [`super::StoreError::UnknownAgent`].
     async fn resume_agent(&self, agent: &AgentId, now: Timestamp) -> StoreResult<bool>;
 
-    /// Pauses all updates of all daemons on this database. Nothing is claimed any more; updates in progress finish. Returns since when
-    /// they are paused. A second call changes nothing.
+    /// Pauses all updates of all daemons on this database. Nothing is claimed any more; updates in progress finish. Returns since
+    /// when updates are paused. A second call changes nothing.
     async fn pause_queue(&self, now: Timestamp) -> StoreResult<Timestamp>;
 
     /// Undoes [`Self::pause_queue`]. Returns false if the queue wasn't paused.
@@ -341,27 +341,27 @@ pub trait OperatorStore: Send + Sync {
     /// Returns since when all updates are paused, if they are.
     async fn queue_paused_since(&self) -> StoreResult<Option<Timestamp>>;
 
-    /// Returns the documents that [`Self::age`] would make due now, at most `limit`, the longest overdue first.
+    /// Returns up to `limit` documents that [`Self::age`] would make due now, the longest overdue first.
     async fn ageing_due(&self, now: Timestamp, limit: i64) -> StoreResult<Vec<AgeingDue>>;
 
     async fn age(&self, now: Timestamp, limit: i64) -> StoreResult<u64>;
 
-    /// Returns the time of the clock that leases and backoffs are judged by: the server's on PostgreSQL, otherwise `callers`.
+    /// Returns the time by the clock that leases and backoffs use: the server's on PostgreSQL, otherwise `callers`.
     async fn clock(&self, callers: Timestamp) -> StoreResult<Timestamp>;
 
     /// Returns runs, newest first.
     async fn runs(&self, query: RunQuery) -> StoreResult<Vec<Run>>;
 
-    /// Returns one run; `None` if there is none, or if it was deleted for its age.
+    /// Returns one run; `None` if it never existed or has been deleted for its age.
     async fn run(&self, run: i64) -> StoreResult<Option<Run>>;
 
-    /// Returns figures about the runs that ended since then.
+    /// Returns figures about the runs that ended since `since`.
     async fn run_figures(&self, since: Timestamp) -> StoreResult<RunFigures>;
 
-    /// Returns figures about the runs that ended since then, for each hour in which any did, in order.
+    /// Returns figures about the runs that ended since `since`, hour by hour. Leaves out hours without runs.
     async fn run_hours(&self, since: Timestamp) -> StoreResult<Vec<RunHour>>;
 
-    /// Returns what each of `agents` has spent since then, in their order.
+    /// Returns what each of `agents` has spent since `since`, in the order of `agents`.
     async fn spent(&self, agents: &[AgentId], since: Timestamp) -> StoreResult<Vec<SpendTotal>>;
 
     /// Returns when any daemon last fired a schedule; `None` if never.
@@ -370,6 +370,7 @@ pub trait OperatorStore: Send + Sync {
     /// Returns when the latest completed firing of a schedule finished; `None` if none did.
     async fn done_at(&self, schedule: &str) -> StoreResult<Option<Timestamp>>;
 
-    /// Returns the agents whose exchanges have been pending longest, longest first: the agent, since when, and how many exchanges.
+    /// Returns the agents whose exchanges have been pending longest, longest first: the agent, the time since which, and how many
+    /// exchanges.
     async fn stalest(&self, limit: i64) -> StoreResult<Vec<(AgentId, Timestamp, i64)>>;
 }

@@ -1,4 +1,5 @@
-//! Why the database is unusable for now, by the drivers' codes: their texts differ by version and language.
+//! Classifies why the database is unusable for now, by the drivers' error codes, because their texts differ by version and
+//! language.
 
 use std::{fmt, io};
 
@@ -17,9 +18,9 @@ const DISK_FULL: &str = "53100";
 /// PostgreSQL's `query_canceled`: a statement took too long.
 const TOO_LONG: &str = "57014";
 /// PostgreSQL's `invalid_sql_statement_name` and `duplicate_prepared_statement`. recapd gets them for its own statements only if
-/// something gives each transaction another connection.
+/// a pooler gives each transaction another connection.
 const POOLED: [&str; 2] = ["26000", "42P05"];
-/// The cause of that and the cure.
+/// Names that cause, and what to do.
 const POOLER: &str = "a pooler in transaction mode stands before the server: let it pool sessions, or name the server itself \
                       (database.url; docs/postgres.md)";
 /// PostgreSQL's `data_corrupted` and `index_corrupted`.
@@ -55,7 +56,7 @@ impl OutageKind {
 }
 
 impl Outage {
-    /// Prefixes the reason with what it happened to.
+    /// Puts `what`, the thing that failed, before the reason.
     pub(super) fn of(self, what: impl fmt::Display) -> Self {
         Self {
             reason: format!("{what}: {}", self.reason),

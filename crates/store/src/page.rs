@@ -1,28 +1,28 @@
-//! Pages of exchanges, which bound memory however much is said in one exchange.
+//! Reads exchanges in pages, which limit the memory used, however long an exchange is.
 //!
-//! Invariant: a page exceeds its limit of payload bytes by one message at most. Anything left out stands before the page's first exchange
-//! or after its last message.
+//! Invariant: a page exceeds its limit of payload bytes by at most one message. What doesn't fit comes before the page's first
+//! exchange or after its last message.
 
 use super::{ExchangeQuery, MessageRange, MessageScope, Store, StoreResult, StoredExchange};
 use recapd_core::domain::{agent::AgentId, number::usize_or_max};
 
-/// The most payload bytes on a page, and in one part of an exchange. Processing takes several times as much, and several readers may come
-/// at once.
+/// Limits the payload bytes of a page and of one part of an exchange. Processing them takes several times as much memory, and
+/// several readers may do so at once.
 pub const PAGE_BYTES_MAX: i64 = 8_000_000;
-/// The most messages in one part of an exchange.
+/// Limits the messages of one part of an exchange.
 pub const PART_MESSAGES_MAX: i64 = 1_000;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PagedExchange {
-    /// With its messages.
+    /// The exchange with its messages.
     pub stored: StoredExchange,
-    /// Set if these messages are only the first ones, because the exchange is too big for any page: [`Store::expand`] continues after
+    /// Set if only the first messages are here, because the exchange is too big for any page. [`Store::expand`] continues after
     /// this message.
     pub next_after: Option<i64>,
 }
 
-/// Returns the newest exchanges of `query` that fit on a page, in order, each complete. An exchange that is too big by itself comes
-/// alone, with its first messages. To get older ones, ask again with the number of the first.
+/// Returns the newest exchanges of `query` that fit on a page, complete and in order. If the newest exchange alone is too big,
+/// returns only that one, with its first messages. To get older exchanges, query again with `through` before the first one.
 ///
 /// # Errors
 /// The store's.
@@ -43,7 +43,7 @@ pub async fn page(
     Ok(whole.collect())
 }
 
-/// Reads the first messages of an exchange that was left unread, as many as a page holds.
+/// Reads the first messages of an exchange that didn't fit on a page, as many as a page holds.
 ///
 /// # Errors
 /// The store's.
@@ -66,7 +66,7 @@ pub async fn begun(store: &dyn Store, agent: &AgentId, unread: StoredExchange) -
     })
 }
 
-/// Returns the range of the next part of an exchange.
+/// Returns the range of the next part of an exchange, after message `after_seq`.
 pub fn part(after_seq: i64) -> MessageRange {
     MessageRange {
         after_seq,

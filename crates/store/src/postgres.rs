@@ -1,12 +1,12 @@
 //! PostgreSQL: a pool of connections to a database that any number of daemons share.
 //!
-//! Each operation that writes is one transaction. It locks the agent's row first and then the queue's, always in this order, which
-//! prevents deadlocks. Operations with several reading statements use one snapshot.
+//! Each write operation is one transaction. It locks the agent's row first and then the queue's row; this fixed order prevents
+//! deadlocks. Operations with several reading statements use one snapshot.
 //!
-//! A daemon may stop in the middle of a transaction (its machine is suspended); it then holds its agent until the server disconnects it.
-//! Writes of other agents must continue in the meantime. So writes of one agent wait in the process without a connection each
-//! ([`admission`]), a write that finds its row locked gives its connection back and tries again, and some connections are reserved for
-//! reads.
+//! A daemon may stop in the middle of a transaction, for example because its machine is suspended. It then keeps its agent locked
+//! until the server disconnects it. Writes of other agents must continue meanwhile. So writes of the same agent wait in the
+//! process without holding connections ([`admission`]), a write that finds its row locked returns its connection and retries, and
+//! some connections are reserved for reads.
 
 mod admission;
 mod change_listener;
@@ -56,54 +56,55 @@ use timed::{TimedPool, refusal, within};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PostgresSettings {
     pub url: String,
-    /// A standby for reads that may be slightly stale; `None`: none is used.
+    /// A standby for reads that may be slightly stale; `None` if there is none.
     pub read_url: Option<String>,
     /// How far the standby may be behind.
     pub read_lag_ms_max: u64,
-    /// How long a read waits for the standby before it asks the primary; [`READ_PATIENCE_MS`] outside of tests.
+    /// How long a read waits for the standby before it asks the primary. Always [`READ_PATIENCE_MS`], except in tests.
     pub read_patience_ms: u64,
     pub connections: u32,
     pub acquire_timeout_ms: u64,
-    /// How long a statement may run. Its answer may take a little longer before the connection is closed.
+    /// The time limit of a statement. recapd waits a little longer for the answer before it closes the connection.
     pub statement_timeout_ms: u64,
     pub clock: Clock,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clock {
-    /// The server's, so that the daemons' clocks don't matter.
+    /// The server's clock, so that the daemons' clocks don't matter.
     Database,
-    /// The caller's, for tests that control it.
+    /// The caller's clock, for tests that control it.
     Caller,
 }
 
-/// A write waits for a locked row with its connection only about as long as an ordinary transaction takes. The server ends a transaction
-/// that is idle for some seconds. Both in milliseconds.
+/// Begins a write. It waits for a locked row only about as long as an ordinary transaction takes, because it holds a connection.
+/// The server ends a transaction that is idle for some seconds. Both times are in milliseconds.
 const BEGIN: &str =
     "BEGIN; SET LOCAL lock_timeout = 50; SET LOCAL idle_in_transaction_session_timeout = 3000";
 const SNAPSHOT: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
-/// The least number of attempts at a transaction that the server rolls back in favour of another, or that finds a row locked …
+/// A transaction that the server rolls back in favour of another, or that finds a row locked, is tried at least this often.
 const TRIES_MIN: u32 = 4;
-/// … with this pause before the second attempt, doubled before each further one …
+/// The pause before the second attempt. It doubles before each further one.
 const RETRY_FIRST: Duration = Duration::from_millis(10);
-/// … up to this.
+/// Limits that pause.
 const RETRY_MAX: Duration = Duration::from_millis(200);
-/// One in this many connections is reserved for operations that don't wait for rows: reads, claims, readiness.
+/// One of this many connections is reserved for operations that don't wait for rows: reads, claims, readiness checks.
 const READERS_SHARE: u32 = 4;
-/// Name of an advisory lock. Forks share it; an operation that locks a whole family takes it exclusively, so that nothing forks.
+/// The name of an advisory lock. A fork takes it shared; an operation that locks a whole family takes it exclusively, so that
+/// nobody forks.
 const FAMILIES: &str = "recapd families";
-/// A connection used within this time is presumed alive.
+/// A connection that was used within this time is presumed to be alive.
 const TRUSTED: Duration = Duration::from_secs(1);
 
 pub(super) struct Postgres {
     pool: TimedPool,
     admission: Admission,
-    /// How long a write waits for its turn, and retries to get its locks.
+    /// How long a write waits for its turn and retries to get its locks.
     patience: Duration,
     timeouts: Timeouts,
     replica: Option<Replica>,
     clock: Clock,
-    /// Tokens reserved for this process that aren't given out yet.
+    /// Fencing tokens that are reserved for this process and not given out yet.
     tokens: Mutex<Range<i64>>,
 }
 
@@ -111,12 +112,12 @@ impl Postgres {
     /// Connects and brings the schema up to date.
     pub(super) async fn open(settings: &PostgresSettings) -> StoreResult<Self> {
         super::schema::migrate(&mut alone(settings, super::schema::STATEMENT_MS_MAX).await?).await?;
-        Self::over(settings).await
+        Self::connect(settings).await
     }
 
     /// Connects to a database that must have this recapd's schema already.
     pub(super) async fn look(settings: &PostgresSettings) -> StoreResult<Self> {
-        let postgres = Self::over(settings).await?;
+        let postgres = Self::connect(settings).await?;
         super::schema::check(&mut postgres.reader().await?).await?;
         Ok(postgres)
     }
@@ -124,7 +125,7 @@ impl Postgres {
     /// Works like [`Self::look`], for a daemon.
     pub(super) async fn open_as_is(settings: &PostgresSettings) -> StoreResult<Self> {
         let postgres = Self::look(settings).await?;
-        super::schema::check_closed(&mut postgres.reader().await?).await?;
+        super::schema::check_schemas_closed(&mut postgres.reader().await?).await?;
         Ok(postgres)
     }
 
@@ -136,7 +137,7 @@ impl Postgres {
         self.timeouts.count()
     }
 
-    async fn over(settings: &PostgresSettings) -> StoreResult<Self> {
+    async fn connect(settings: &PostgresSettings) -> StoreResult<Self> {
         Ok(Self {
             pool: pool(settings, &settings.url).await?,
             admission: Admission::default(),
@@ -152,7 +153,8 @@ impl Postgres {
         })
     }
 
-    /// Runs `work` in a transaction, and again if the server rolled it back in favour of another or if others hold its locks.
+    /// Runs `work` in a transaction. Retries if the server rolled it back in favour of another transaction, or if others hold its
+    /// locks.
     pub(super) async fn write<F, T>(&self, lock: Lock, work: F) -> StoreResult<T>
     where
         F: for<'c> FnOnce(&'c mut Connection) -> BoxFuture<'c, StoreResult<T>> + Clone + Send + 'static,
@@ -211,7 +213,7 @@ impl Postgres {
         queue::claim_at_once(&mut connection, claim, first).await
     }
 
-    /// Takes `count` tokens, at most as many as are reserved at a time, and returns the first.
+    /// Takes `count` fencing tokens (at most one reserved block) and returns the first.
     async fn take_tokens(&self, connection: &mut Connection, count: i64) -> StoreResult<i64> {
         let count = count.clamp(1, TOKENS_RESERVED);
         let mut tokens = self.tokens.lock().await;
@@ -235,27 +237,27 @@ impl Postgres {
         Ok(Connection::from(begun).with_clock(self.clock))
     }
 
-    /// Passes on what the pool gave, and counts it if it is a timeout.
+    /// Returns what the pool returned, and counts it if it is a timeout.
     async fn observe<T: Send>(&self, given: Result<T, sqlx::Error>) -> Result<T, sqlx::Error> {
-        self.pool.explained(self.timeouts.observe(given)).await
+        self.pool.with_server_error(self.timeouts.observe(given)).await
     }
 
     pub(super) fn replica(&self) -> Option<&Replica> {
         self.replica.as_ref()
     }
 
-    pub(super) async fn bell(&self) -> StoreResult<Box<dyn ChangeListener>> {
+    pub(super) async fn change_listener(&self) -> StoreResult<Box<dyn ChangeListener>> {
         let options = self.pool().connect_options();
         Ok(Box::new(change_listener::Notification::listen(&options).await?))
     }
 
-    /// Vacuums the tables, so that no earlier state of a row is left in them. Returns false if some may be left, which a later vacuum
-    /// removes. The server's log, index keys, backups and replicas are beyond its reach.
+    /// Vacuums the tables, so that they keep no earlier state of a row. Returns false if some may be left; a later vacuum removes
+    /// it. Can't clean the server's log, index keys, backups and replicas.
     pub(super) async fn scrub(&self) -> StoreResult<bool> {
         vacuum::vacuum(&mut self.reader().await?).await
     }
 
-    /// Takes the name `owner` among the daemons of this database.
+    /// Registers the name `owner` among the daemons of this database.
     pub(super) async fn join(&self, owner: &str) -> StoreResult<Member> {
         Member::join(&self.pool().connect_options(), owner).await
     }
@@ -268,14 +270,14 @@ impl Postgres {
     }
 }
 
-/// Opens a single connection, whatever the schema is, with this limit on its statements.
+/// Opens a single connection with this time limit for statements, whatever the schema is.
 pub(super) async fn alone(settings: &PostgresSettings, statement_ms_max: u64) -> StoreResult<Connection> {
-    // A pool only reports a timeout; a connection reports the reason.
+    // A pool would only report a timeout; a connection reports the reason.
     let options = options(&settings.url)?;
     let acquire_timeout = Duration::from_millis(settings.acquire_timeout_ms);
     let connection = within(acquire_timeout, async {
         let mut connection = options.connect().await?;
-        set(&mut connection, &patience(statement_ms_max)).await?;
+        set(&mut connection, &timeouts_of(statement_ms_max)).await?;
         Ok::<_, sqlx::Error>(connection)
     });
     Ok(TimedConnection::alone(connection.await?, statement_ms_max).into())
@@ -286,7 +288,7 @@ pub(super) async fn wait_at_most(connection: &mut PgConnection, lock_ms_max: u64
     Ok(set(connection, &[("lock_timeout", lock_ms_max)]).await?)
 }
 
-/// Locks the agent's row. If there is none, callers that would create it take turns.
+/// Locks the agent's row. If there is no row, callers that would create it take turns.
 async fn lock_agent(tx: &mut Connection, agent: &AgentId) -> StoreResult<()> {
     if !agent::lock(tx, agent).await? {
         lock_name(tx, &format!("recapd agent {agent}")).await?;
@@ -301,8 +303,8 @@ async fn lock_name(tx: &mut Connection, name: &str) -> StoreResult<()> {
     Ok(())
 }
 
-/// Returns options for the start of a connection, without any setting that a pooler refuses. [`set`] makes the settings afterwards, and
-/// floats are exact without one.
+/// Returns options for opening a connection. They contain no setting that a pooler refuses: [`set`] makes those afterwards.
+/// Floats are exact without a setting.
 fn options(url: &str) -> StoreResult<PgConnectOptions> {
     let options = PgConnectOptions::from_str(url)?;
     Ok(options.application_name("recapd").extra_float_digits(None))
@@ -310,8 +312,8 @@ fn options(url: &str) -> StoreResult<PgConnectOptions> {
 
 type Settings = [(&'static str, u64)];
 
-/// Makes settings for the whole life of the connection. They are numbers, which can stand in the statement's text: nothing is prepared,
-/// and one round trip makes them all.
+/// Makes settings for the whole life of the connection in one round trip. They are numbers, so the statement's text can contain
+/// them and needs no preparation.
 async fn set(connection: &mut PgConnection, settings: &Settings) -> Result<(), sqlx::Error> {
     let sets: Vec<String> = settings
         .iter()
@@ -321,15 +323,15 @@ async fn set(connection: &mut PgConnection, settings: &Settings) -> Result<(), s
     connection.execute(AssertSqlSafe(sql)).await.map(drop)
 }
 
-/// Returns settings that limit statements and idle transactions, in milliseconds.
-fn patience(timeout_ms: u64) -> [(&'static str, u64); 2] {
+/// Returns settings that limit the time of statements and of idle transactions, in milliseconds.
+fn timeouts_of(timeout_ms: u64) -> [(&'static str, u64); 2] {
     [
         ("statement_timeout", timeout_ms),
         ("idle_in_transaction_session_timeout", timeout_ms),
     ]
 }
 
-/// Opens a separate connection with these settings that listens to these channels.
+/// Opens a separate connection with these settings, which listens to these channels.
 async fn listener(
     options: &PgConnectOptions,
     settings: &'static Settings,
@@ -351,7 +353,7 @@ async fn listener(
 async fn pool(settings: &PostgresSettings, url: &str) -> StoreResult<TimedPool> {
     let acquire_timeout = Duration::from_millis(settings.acquire_timeout_ms);
     let options = options(url)?;
-    let pool = match pooled(settings, acquire_timeout)
+    let pool = match pool_options(settings, acquire_timeout)
         .connect_with(options.clone())
         .await
     {
@@ -368,17 +370,18 @@ fn writers_max(connections: u32) -> usize {
     usize_or_max(connections.saturating_sub(readers).max(1))
 }
 
-/// Pings only connections that were idle for a while: a ping before every use would cost a round trip per statement.
-fn pooled(settings: &PostgresSettings, acquire_timeout: Duration) -> PgPoolOptions {
+/// Makes a pool that pings only connections that were idle for a while. A ping before every use would cost a round trip per
+/// statement.
+fn pool_options(settings: &PostgresSettings, acquire_timeout: Duration) -> PgPoolOptions {
     let timeout_ms = settings.statement_timeout_ms;
-    // If a dead connection doesn't answer, the other half of the time is left for a new one.
+    // If a dead connection doesn't answer the ping, the other half of the time is left to open a new one.
     let ping_max = PULSE.min(acquire_timeout / 2);
     PgPoolOptions::new()
         .max_connections(settings.connections.max(1))
         .acquire_timeout(acquire_timeout)
         .test_before_acquire(false)
         .after_connect(move |connection, _| {
-            Box::pin(async move { set(connection, &patience(timeout_ms)).await })
+            Box::pin(async move { set(connection, &timeouts_of(timeout_ms)).await })
         })
         .before_acquire(move |connection, meta| {
             Box::pin(async move {

@@ -1,4 +1,4 @@
-//! Results of a search of the archive, and of expanding an exchange.
+//! The results of searching the archive and of expanding an exchange.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,15 +7,15 @@ use recapd_core::domain::{
     agent::AgentId, exchange::Exchange, ledger::Ledger, recall::Term, time::Timestamp,
 };
 
-/// The most messages that a search reads because they aren't indexed yet: the newest of the agent first, then those of its ancestors.
+/// Limits how many unindexed messages a search reads: the agent's newest first, then those of its ancestors.
 pub const TAIL_MESSAGES_MAX: i64 = 20_000;
 
-/// Where an exchange is, as an agent sees it.
+/// Where an exchange is, from the view of one agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[schema(as = ExchangePlace)]
 pub enum ExchangePlace {
-    /// Leading instructions, always in view.
+    /// The preamble: leading instructions, which are always in view.
     Preamble,
     /// The model sees it.
     Window,
@@ -64,7 +64,8 @@ pub struct PlacedExchange {
 }
 
 impl PlacedExchange {
-    /// True if a search may find it. Instructions are always in view, and set-aside exchanges are no part of the past.
+    /// Returns true if a search may find the exchange. Instructions are always in view, and set-aside exchanges don't belong to
+    /// the past.
     pub fn is_found(&self) -> bool {
         !matches!(self.place, ExchangePlace::Preamble | ExchangePlace::SetAside)
     }
@@ -75,20 +76,20 @@ pub struct FoundExchange {
     pub placed: PlacedExchange,
     /// Its best messages, best first.
     pub hits: Vec<StoredMessage>,
-    /// The terms that it doesn't have, as indexes of [`SearchHits::terms`].
+    /// The query's terms that the exchange doesn't contain, as indexes of [`SearchHits::terms`].
     pub missing: Vec<usize>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SearchHits {
-    /// The terms that were used: the rarest, if a query has very many.
+    /// The terms that the search used: only the rarest, if a query has very many.
     pub terms: Vec<Term>,
     /// In the order that the search asks for.
     pub found: Vec<FoundExchange>,
     /// True if more exchanges match.
     pub has_more: bool,
-    /// How many messages were not searched, because they are neither indexed nor among the newest. They are counted only up to a limit
-    /// per agent.
+    /// How many messages were not searched, because they are neither indexed nor among the newest. Counted only up to a limit per
+    /// agent.
     pub unsearched: i64,
 }
 
@@ -96,9 +97,9 @@ pub struct SearchHits {
 pub struct MessageRange {
     pub after_seq: i64,
     pub messages_max: i64,
-    /// Once this many bytes of payload are read, no further message is.
+    /// Stops once this many bytes of payload are read.
     pub bytes_max: usize,
-    /// True if the newest writes must be included: then no standby is used.
+    /// True if the newest writes must be included, so that no standby is asked.
     pub is_current: bool,
     pub scope: MessageScope,
 }
@@ -108,7 +109,7 @@ pub struct MessageRange {
 pub enum MessageScope {
     #[default]
     All,
-    /// What was said, done and summarised by a host, without instructions and events.
+    /// Texts, tool calls and a host's summaries, without instructions and events.
     Conversation,
 }
 

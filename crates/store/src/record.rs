@@ -1,4 +1,4 @@
-//! A store's requests and rows, without any SQL.
+//! The store's requests and rows. Contains no SQL.
 
 use std::borrow::Cow;
 
@@ -24,29 +24,29 @@ use recapd_core::{
 #[derive(Clone, Debug)]
 pub struct PreparedMessage {
     pub message: Message,
-    /// The part of it that the ledger needs, including its tokens.
+    /// The part of the message that the ledger needs, including its tokens.
     pub entry: LedgerEntry,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AppendRules {
-    /// The window's budget, unless the agent has its own.
+    /// The window's budget, if the agent has none of its own.
     pub budget: Budget,
-    /// What to do when the newest leg alone is too big, unless the agent says.
+    /// What to do when the newest leg alone is too big, if the agent's settings don't say.
     pub on_overflow: OnOverflow,
     /// The values from which an agent's preset is expanded.
     pub basis: Basis,
-    /// How contexts are built, unless the agent says. The room for pins follows from it.
+    /// How contexts are built, if the agent's settings don't say. The limit for pins follows from it.
     pub context: ContextOptions,
-    /// A longer silence begins a new session; 0: never.
+    /// A silence longer than this begins a new session; 0 means never.
     pub idle_gap_ms: i64,
     /// The number of pending exchanges that makes an update due.
     pub batch_exchanges: i64,
-    /// The tokens that they must also have; 0: none.
+    /// The tokens that these exchanges must also have; 0 means none.
     pub batch_tokens_min: i64,
     /// How long an update waits for more exchanges once it is due.
     pub debounce_ms: i64,
-    /// The longest that an update waits while it isn't due.
+    /// How long an update that isn't due waits at most.
     pub max_wait_ms: i64,
     /// The least time between two revivals of a parked row by evictions.
     pub revive_after_ms: i64,
@@ -76,11 +76,11 @@ pub struct RequestKey {
 pub struct AppendRequest {
     pub agent: AgentId,
     pub messages: Vec<PreparedMessage>,
-    /// The key of the request that brought them.
+    /// The idempotency key of the request with these messages.
     pub key: Option<RequestKey>,
     pub count_method: String,
     pub rules: AppendRules,
-    /// True for a replay: items are aged by the messages' times, not by the clock.
+    /// True for a replay. Items are then aged by the messages' times, not by the clock.
     pub replayed: bool,
     pub now: Timestamp,
 }
@@ -97,21 +97,21 @@ pub struct AppendOutcome {
     pub version: i64,
     /// Tokens in the window, including the preamble.
     pub window_tokens: i64,
-    /// What a raised budget brought back into the window before the messages came.
+    /// What a raised budget brought back into the window before the messages were appended.
     pub returned: Option<Return>,
     pub evictions: Vec<Eviction>,
-    /// The clears, marks, rewinds and pins among the messages, and their effects.
+    /// The steps among the messages (clears, marks, rewinds, pins and notes), and their effects.
     pub steps: Vec<StepOutcome>,
     pub settings: AgentSettings,
     pub budget: Budget,
-    /// The session that ended because its newest exchange is too big.
+    /// The session that ended because its newest leg is too big.
     pub session_ended: Option<i64>,
     pub enqueued: Option<EnqueueOutcome>,
     /// When the agent was created. If it is deleted and created again, this differs.
     pub created_at: Timestamp,
 }
 
-/// The effect of a clear, mark, rewind, pin or unpin.
+/// The effect of a step: a clear, mark, rewind, pin, unpin or note.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StepOutcome {
     /// The window is empty, and a new session runs.
@@ -120,18 +120,18 @@ pub enum StepOutcome {
     },
     Marked {
         label: Option<String>,
-        /// The exchange that holds it.
+        /// The exchange in which the mark is.
         exchange: i64,
     },
     Rewound {
-        /// The exchange that holds the mark, or the preamble's number.
+        /// The exchange in which the mark is, or the preamble's number.
         exchange: i64,
         /// How many exchanges with content were set aside.
         set_aside: i64,
         /// The summary's new version, if it had to change.
         version: Option<i64>,
     },
-    /// The mark to go back to doesn't exist; nothing happened.
+    /// The mark to go back to doesn't exist. Nothing changed.
     Ignored {
         label: Option<String>,
     },
@@ -142,15 +142,15 @@ pub enum StepOutcome {
     Unpinned {
         seq: i64,
     },
-    /// The message to pin, or the pin to remove, doesn't exist; nothing happened.
+    /// The message to pin, or the pin to remove, doesn't exist. Nothing changed.
     NotThere {
         seq: i64,
     },
-    /// A note has a new version, of this number.
+    /// A note has this new version.
     Noted {
         version: i64,
     },
-    /// The note to delete doesn't exist; nothing happened.
+    /// The note to delete doesn't exist. Nothing changed.
     NoNote {
         name: NoteName,
     },
@@ -159,13 +159,13 @@ pub enum StepOutcome {
 /// Which notes to read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NoteQuery {
-    /// The note whose versions are meant; `None` means all notes as they are.
+    /// Reads the versions of this note; `None` reads the present version of all notes.
     pub versions_of: Option<NoteName>,
-    /// Of a note's versions, only the last one.
+    /// Reads only the last of a note's versions.
     pub latest: bool,
-    /// With their texts.
+    /// Includes the texts.
     pub texts: bool,
-    /// As they were before this exchange; without it, as they are.
+    /// Reads the notes as they were before this exchange; `None` reads them as they are.
     pub before: Option<i64>,
 }
 
@@ -174,7 +174,7 @@ pub struct NoteQuery {
 pub struct Pin {
     pub message: StoredMessage,
     pub exchange: i64,
-    /// True if a pin keeps it; false if it is important to the running session.
+    /// True if the message is pinned; false if it is only important to the running session.
     pub pinned: bool,
 }
 
@@ -182,13 +182,13 @@ pub struct Pin {
 pub struct Pins {
     /// In order of their messages.
     pub pins: Vec<Pin>,
-    /// The exchange of the oldest pin in force, if older ones than these were left out.
+    /// The exchange of the oldest pin, if older pins than these were left out.
     pub oldest_unread: Option<i64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ForkOutcome {
-    /// The parent's last exchange at the fork; `None` if it had none yet.
+    /// The parent's last exchange at the fork; `None` if it had no exchanges.
     pub fork_exchange: Option<i64>,
     /// How many exchanges the child shares with the parent: those in its window and those pending.
     pub exchanges: i64,
@@ -201,22 +201,22 @@ pub struct ForkOutcome {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ancestor {
     pub agent: AgentId,
-    /// Its last exchange at the fork; `None` if it had none yet.
+    /// The last exchange of this ancestor at the fork; `None` if it had no exchanges.
     pub fork_exchange: Option<i64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoredAt {
-    /// Its index in the request, from 0.
+    /// The message's index in the request, from 0.
     pub place: usize,
     /// Its number in the agent's history.
     pub seq: i64,
     pub exchange: i64,
     /// The session of that exchange.
     pub session: i64,
-    /// True if it begins a leg other than the first one of its exchange.
+    /// True if the message begins a leg that isn't the first of its exchange.
     pub begins_leg: bool,
-    /// True if it keeps its client id; otherwise it has another one ([`Self::client_id`]).
+    /// True if the message keeps its client id; otherwise it has another id ([`Self::client_id`]).
     pub keeps_id: bool,
 }
 
@@ -231,11 +231,11 @@ impl StoredAt {
     }
 }
 
-/// Prefix of the id that a replayed message gets in place of its own.
+/// The beginning of the client id that replaces the own id of a replayed message.
 const OTHER_ID_PREFIX: &str = "replayed:";
 
-/// Returns an id for a replayed message whose own id belongs to another message. It is the same each time, so that a repetition is
-/// recognised.
+/// Returns a replacement id for a replayed message whose own id belongs to a different message. It is the same each time, so that
+/// a second replay is recognised as a duplicate.
 pub(super) fn other_id(message: &Message) -> Option<String> {
     let own = message.client_id.as_deref()?;
     let digest = short_hash(&[own.as_bytes(), message.payload.as_bytes()]);
@@ -263,23 +263,23 @@ pub struct AgentRow {
     pub agent: AgentId,
     pub project: Option<String>,
     pub ledger: Ledger,
-    /// How many exchanges are pending. In a transaction that changes the agent this is an upper bound, the count of their numbers: some
-    /// of these are set aside or belong to preambles.
+    /// How many exchanges are pending. In a transaction that changes the agent, this is an upper bound computed from their
+    /// numbers, because some of these are set aside or belong to preambles.
     pub pending_exchanges: i64,
     pub pending_since: Option<Timestamp>,
-    /// The time that its items are aged by; `None` for the clock.
+    /// The time for which its items are aged; `None` for the clock's time.
     pub as_of: Option<Timestamp>,
     pub created_at: Timestamp,
     /// When it was last written to.
     pub updated_at: Timestamp,
-    /// The budget that the last append applied, in tokens; 0: none.
+    /// The budget that the last append applied, in tokens; 0 means none.
     pub budget_tokens: i64,
-    /// The budget that the last append applied, in messages; 0: none.
+    /// The budget that the last append applied, in messages; 0 means none.
     pub max_messages: i64,
     pub chain: Chain,
-    /// What it overrides in the configuration.
+    /// The settings in which the agent differs from the configuration.
     pub settings: AgentSettings,
-    /// The summary's version that readers get; 0 before the first.
+    /// The summary's version that readers get; 0 if there is none yet.
     pub version: i64,
     pub summary_tokens: i64,
 }
@@ -297,38 +297,39 @@ impl AgentRow {
     }
 }
 
-/// The bytes that each message counts in addition to its payload, since even a short one takes memory.
+/// How many bytes each message counts in addition to its payload, since even a short message takes memory.
 pub const MESSAGE_BYTES: i64 = 256;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExchangeQuery {
-    /// The first; 0 includes the running session's preamble, whatever its number.
+    /// The first exchange; 0 includes the running session's preamble, whatever its number.
     pub from: i64,
     pub through: i64,
-    /// The most exchanges; the newest are read.
+    /// Limits the number of exchanges; the newest are read.
     pub limit: i64,
-    /// The most bytes of messages to read: payloads, plus [`MESSAGE_BYTES`] for each. The newest exchanges get theirs first, each all or
-    /// none. 0 reads no messages.
+    /// Limits the bytes of messages: payloads, plus [`MESSAGE_BYTES`] for each. The newest exchanges get their messages first,
+    /// either all of an exchange or none. 0 reads no messages.
     pub bytes_max: i64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredExchange {
     pub exchange: Exchange,
-    /// When it left the window, if it did.
+    /// When the exchange left the window, if it did.
     pub evicted_at: Option<Timestamp>,
     /// The first version of the summary that covered it.
     pub summary_version: Option<i64>,
     pub messages: Vec<StoredMessage>,
-    /// Their bytes, if they were asked for but are too many to read ([`ExchangeQuery::bytes_max`]).
+    /// The bytes of the messages, if the query asked for them but they are too many to read ([`ExchangeQuery::bytes_max`]).
     pub unread_bytes: Option<i64>,
-    /// The request that a later leg works on. Read only for an update, and only if no earlier leg comes with it.
+    /// The request that a later leg works on. Read only for an update, and only if the update has no earlier leg of the same
+    /// exchange.
     pub request: Option<StoredMessage>,
 }
 
-/// How many of the newest exchanges are searched for the speakers' last messages.
+/// How many of the newest exchanges are read to find the speakers' last messages.
 pub const SAID_EXCHANGES_MAX: i64 = 1_000;
-/// The most legs of an exchange that are read: the first ones.
+/// Limits how many legs of an exchange are read: the first ones.
 pub const LEGS_MAX: i64 = 10_000;
 
 /// A message of a named speaker.
@@ -349,7 +350,7 @@ pub struct StoredMessage {
 }
 
 impl StoredMessage {
-    /// Returns the message in the form that contexts are built from.
+    /// Returns the message in the form that builds contexts.
     pub fn source(&self) -> SourceMessage<'_> {
         SourceMessage {
             seq: self.seq,
@@ -362,7 +363,7 @@ impl StoredMessage {
 /// A summary as readers get it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SummaryRow {
-    /// 0 before the first.
+    /// 0 if there is none yet.
     pub version: i64,
     /// The document, without pending exchanges.
     pub content: String,
@@ -370,7 +371,7 @@ pub struct SummaryRow {
     pub updated_at: Timestamp,
     pub summarized_through: i64,
     pub first_exchange: i64,
-    /// The agent's own time zone; after [`Self::rendered_by`] the zone in which its times are shown.
+    /// The agent's own time zone. After [`Self::rendered_by`], the zone in which times are shown.
     pub zone: Option<Zone>,
     pub pending_since: Option<Timestamp>,
     /// The newest pending exchanges, oldest first, at most [`PENDING_SHOWN_MAX`].
@@ -380,7 +381,7 @@ pub struct SummaryRow {
 }
 
 impl SummaryRow {
-    /// Sets the zone in which a summary that ages by `ageing` shows its times.
+    /// Sets the zone in which the summary shows its times to that of `ageing`.
     #[must_use]
     pub fn rendered_by(self, ageing: Ageing) -> Self {
         let zone = match ageing {
@@ -393,7 +394,7 @@ impl SummaryRow {
 
 pub const PENDING_SHOWN_MAX: i64 = 200;
 
-/// Pending exchanges that are too many to list.
+/// The number and range of pending exchanges that aren't listed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PendingBefore {
     pub exchanges: i64,

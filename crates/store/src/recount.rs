@@ -11,7 +11,7 @@ use recapd_core::domain::{
 pub struct KeptCalibration {
     pub provider: String,
     pub model: String,
-    /// Orders them: a larger number was learned later.
+    /// Orders the calibrations: a larger number was learned later.
     pub learned: u64,
     pub calibration: Calibration,
 }
@@ -21,7 +21,7 @@ pub struct KeptCalibration {
 pub struct CalibrationFigures {
     pub provider: String,
     pub model: String,
-    /// How many samples it is based on.
+    /// The number of samples.
     pub samples: usize,
     /// The average of reported tokens per thousand estimated ones.
     pub average_permille: i64,
@@ -42,25 +42,25 @@ impl From<&KeptCalibration> for CalibrationFigures {
     }
 }
 
-/// The newest of an agent's exchanges that an earlier model's counter has counted.
+/// An agent's newest exchanges with counts from an earlier model's counter.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RecountBatch {
-    /// The settings by which to count them.
+    /// The settings that say how to count them.
     pub settings: AgentSettings,
-    /// The first of them.
+    /// The first exchange of the batch.
     pub from: i64,
-    /// The exchange after the last of them.
+    /// The exchange after the last one of the batch.
     pub before: i64,
-    /// True if this is the last batch, which also holds the preamble.
+    /// True if this is the last batch, which also contains the preamble.
     pub is_last: bool,
-    /// Each with its exchange.
+    /// The messages, each with its exchange.
     pub messages: Vec<(i64, StoredMessage)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewCount {
     pub exchange: i64,
-    /// Its number in the history.
+    /// The message's number in the history.
     pub seq: i64,
     pub tokens: i64,
 }

@@ -1,7 +1,7 @@
-//! The schema: a database's migrations, and how to bring it up to date.
+//! The schema: a database's migrations, and how to apply them.
 //!
-//! Migrations only go forward. Daemons of the previous version may keep running during and after one, because it adds things and never
-//! removes any. Each is one transaction, so that a failed one leaves nothing behind.
+//! Migrations only go forward. A migration adds things and never removes any, so daemons of the previous version may run during
+//! and after it. Each migration is one transaction, so a failed one leaves nothing behind.
 
 pub mod catalogue;
 mod turns;
@@ -16,14 +16,14 @@ use super::{
 };
 use recapd_core::domain::text::hexadecimal;
 
-/// How long a statement of a migration may take: an index over a large table takes long.
+/// How long a statement of a migration may take. To build an index on a large table takes long.
 pub(super) const STATEMENT_MS_MAX: u64 = 6 * 3_600_000;
 /// How to create a database with the right encoding.
 pub const UTF8_CURE: &str = "CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0";
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Schema {
-    /// The migrations of this recapd and those found only in the database, by version.
+    /// The migrations of this recapd, and unknown ones in the database, by version.
     pub migrations: Vec<Migration>,
 }
 
@@ -40,9 +40,9 @@ pub struct Migration {
 pub enum MigrationState {
     Applied,
     Pending,
-    /// The database has another migration with that version.
+    /// The database has a different migration with that version.
     Changed,
-    /// It was begun and not finished.
+    /// The migration was begun and not finished.
     HalfDone,
     /// A newer recapd has applied it.
     Unknown,
@@ -65,13 +65,13 @@ impl Schema {
         self.migrations.iter().filter(pending).count()
     }
 
-    /// True if no migration was applied. Then there are no tables of recapd's either, unless something else made them.
+    /// Returns true if no migration was applied. Then there are no tables of recapd, unless another program made them.
     pub fn is_missing(&self) -> bool {
         self.pending() == self.migrations.len()
     }
 
-    /// True if a database with that encoding may be used in spite of it. An existing database with `SQL_ASCII` continues: it works as
-    /// long as all inserts are UTF-8, and `recapd doctor` warns of it.
+    /// Returns true if a database with that encoding may be used, although it isn't UTF8. An existing database with `SQL_ASCII`
+    /// may be: it works as long as all inserts are UTF-8, and `recapd doctor` warns about it.
     pub fn goes_on_in(&self, encoding: &str) -> bool {
         !self.is_missing() && encoding == "SQL_ASCII"
     }
@@ -79,7 +79,7 @@ impl Schema {
     /// Checks that this recapd can bring the database up to date.
     ///
     /// # Errors
-    /// [`StoreError::Schema`] with the cure.
+    /// [`StoreError::Schema`], which says what to do.
     pub fn can_go_on(&self) -> StoreResult<()> {
         let newest = self.own();
         for migration in self.migrations.iter().rev() {
@@ -104,7 +104,7 @@ impl Schema {
     /// Checks that this recapd can work with the database as it is.
     ///
     /// # Errors
-    /// [`StoreError::Schema`] with the cure.
+    /// [`StoreError::Schema`], which says what to do.
     pub fn is_current(&self) -> StoreResult<()> {
         if self.is_missing() {
             return Err(StoreError::Schema(
@@ -142,19 +142,19 @@ pub fn newest() -> [i64; 2] {
     ]
 }
 
-/// Reads the state of a database's schema. It changes nothing, and daemons may run.
+/// Reads the state of a database's schema. Changes nothing, and daemons may run.
 ///
 /// # Errors
 /// [`StoreError::Unavailable`], also when there is no such file.
 pub async fn status(settings: &DatabaseSettings) -> StoreResult<Schema> {
     let mut connection = match settings {
-        DatabaseSettings::Sqlite(settings) => sqlite::looking(settings).await?,
+        DatabaseSettings::Sqlite(settings) => sqlite::open_unchanged(settings).await?,
         DatabaseSettings::Postgres(settings) => postgres::alone(settings, STATEMENT_MS_MAX).await?,
     };
     read(&mut connection).await
 }
 
-/// Reads the state of the schema that [`up`] would find. It changes nothing.
+/// Reads the state of the schema that [`up`] would find. Changes nothing.
 ///
 /// # Errors
 /// [`StoreError::Unavailable`].
@@ -167,15 +167,15 @@ pub async fn before_up(settings: &DatabaseSettings) -> StoreResult<Schema> {
     }
 }
 
-/// Brings a database up to date, and creates a missing file. Returns the state before.
+/// Brings a database up to date. Creates a missing file. Returns the state before.
 ///
 /// # Errors
-/// [`StoreError::Schema`] when that is impossible, [`StoreError::InUse`] while a daemon uses the file, [`StoreError::Unavailable`].
+/// [`StoreError::Schema`] if that is impossible, [`StoreError::InUse`] while a daemon uses the file, [`StoreError::Unavailable`].
 pub async fn up(settings: &DatabaseSettings) -> StoreResult<Schema> {
     up_within(settings, turns::TRIES_MAX).await
 }
 
-/// Works like [`up`], with at most `tries_max` attempts to lock the tables of a server while others use them.
+/// Works like [`up`], but makes at most `tries_max` attempts to lock a server's tables that others use.
 ///
 /// # Errors
 /// As [`up`].
@@ -192,12 +192,13 @@ pub async fn up_within(settings: &DatabaseSettings, tries_max: u32) -> StoreResu
     }
 }
 
-/// Checks that the schema is this recapd's, for callers that only read and can't change it.
+/// Checks that the schema is that of this recapd, for callers that only read and can't change it.
 pub(super) async fn check(connection: &mut Connection) -> StoreResult<()> {
     read(connection).await?.is_current()
 }
 
-/// Applies the missing migrations. If several callers do so at once, one works and the others wait. Returns the state before.
+/// Applies the missing migrations. If several callers do so at once, one applies them and the others wait. Returns the state
+/// before.
 pub(super) async fn migrate(connection: &mut Connection) -> StoreResult<Schema> {
     migrate_within(connection, turns::TRIES_MAX).await
 }
@@ -206,7 +207,7 @@ async fn migrate_within(connection: &mut Connection, tries_max: u32) -> StoreRes
     let before = read(connection).await?;
     before.can_go_on()?;
     check_encoding(connection, &before).await?;
-    check_closed(connection).await?;
+    check_schemas_closed(connection).await?;
     let migrator = migrator(connection.dialect());
     match connection.dialect() {
         SqlDialect::Sqlite => run(connection, &migrator).await.map_err(failure)?,
@@ -231,9 +232,10 @@ async fn check_encoding(connection: &mut Connection, found: &Schema) -> StoreRes
     }
 }
 
-/// Refuses a server's schema in which every role may create objects. Statements use PostgreSQL's functions by name, and a function in
-/// that schema whose parameter types match a call exactly takes precedence over PostgreSQL's. It would run with recapd's rights.
-pub(super) async fn check_closed(connection: &mut Connection) -> StoreResult<()> {
+/// Fails if every role may create objects in a schema of the server's search path. Statements call PostgreSQL's functions by
+/// name, and a function in that schema whose parameter types match a call exactly takes precedence. It would run with recapd's
+/// rights.
+pub(super) async fn check_schemas_closed(connection: &mut Connection) -> StoreResult<()> {
     let open = open_schemas(connection).await?;
     if open.is_empty() {
         return Ok(());
@@ -264,7 +266,7 @@ pub(super) async fn open_schemas(connection: &mut Connection) -> StoreResult<Vec
     found.iter().map(|row| Ok(row.try_get(0)?)).collect()
 }
 
-/// Returns the encoding of a server's database, unless it is UTF8.
+/// Returns the encoding of a server's database if it isn't UTF8.
 pub(super) async fn other_encoding(connection: &mut Connection) -> StoreResult<Option<String>> {
     if connection.dialect() == SqlDialect::Sqlite {
         return Ok(None);
@@ -368,7 +370,7 @@ fn migrator(dialect: SqlDialect) -> Migrator {
 fn failure(error: MigrateError) -> StoreError {
     match error {
         MigrateError::Execute(error) => error.into(),
-        // It would fail again, unless the connection was lost.
+        // The statement would fail again. If only the connection was lost, a retry may succeed.
         MigrateError::ExecuteMigration(error, version) if error.as_database_error().is_some() => {
             StoreError::Schema(format!(
                 "migration {version} fails, and nothing of it was done: {error}"

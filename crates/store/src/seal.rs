@@ -1,11 +1,12 @@
 //! Seals: hashes that prove that a row is as it was written.
 //!
-//! Each message has a seal, a hash of a random salt and of everything in it that never changes. An agent's chain hashes the link before
-//! together with the next message's seal, so that no message can be removed, inserted or moved. Forgetting a message removes the salt and
-//! keeps the seal: the chain holds, and the seal can't confirm a guess at the content. Other rows have an unsalted digest, which is
-//! recalculated when part of them is forgotten.
+//! Each message has a seal: a hash of a random salt and of everything in the message that never changes. Each link of an agent's
+//! chain is a hash of the previous link and the next message's seal, so that no message can be removed, inserted or moved. When a
+//! message is forgotten, its salt is removed and its seal stays: the chain is still valid, and the seal can't confirm a guess at
+//! the content. Other rows have an unsalted digest, which is recalculated when part of the row is forgotten.
 //!
-//! Both databases give the same hashes: texts are hashed as PostgreSQL stores them, without U+0000, and so are times.
+//! Both databases give the same hashes, because texts and times are hashed in the form in which PostgreSQL stores them (texts
+//! without U+0000).
 
 use sha2::{Digest as _, Sha256};
 
@@ -25,7 +26,7 @@ use recapd_core::domain::{
 
 pub(super) const SALT_BYTES: usize = 16;
 
-/// The values of a hash, each with its kind and its length, so that no two lists give the same bytes.
+/// Collects the values of a hash, each with its kind and its length, so that no two lists of values give the same bytes.
 struct HashInput(Sha256);
 
 impl HashInput {
@@ -64,7 +65,7 @@ impl HashInput {
     }
 }
 
-/// Everything in a message that never changes, unless it is forgotten.
+/// The parts of a message that never change, unless the message is forgotten.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MessageRow<'a> {
     pub(super) agent: &'a AgentId,
@@ -115,15 +116,15 @@ pub(super) struct Seal {
 /// The end of the chain of an agent's messages.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Chain {
-    /// The last link; `None` before the first.
+    /// The last link; `None` if there is none yet.
     pub(super) link: Option<String>,
-    /// The last message that it includes.
+    /// The last message that the chain includes.
     pub(super) through: i64,
 }
 
 impl Chain {
-    /// True if that message is the next in the chain. It isn't while older messages wait for their seals; until then new ones get none,
-    /// either.
+    /// Returns true if `seq` is the next message of the chain. It isn't while older messages have no seal yet; until then new
+    /// messages get none, either.
     pub(super) fn is_next(&self, seq: i64) -> bool {
         self.through + 1 == seq
     }
@@ -135,7 +136,7 @@ impl Chain {
     }
 }
 
-/// Returns the digest of an exchange's row, without the figures that its messages give. `headline` is its stored form.
+/// Returns the digest of an exchange's row, without the figures that its messages determine. `headline` is in its stored form.
 pub(super) fn of_exchange(exchange: &Exchange, headline: &str) -> String {
     HashInput::of("exchange")
         .int(exchange.exchange)
@@ -158,7 +159,7 @@ pub(super) fn of_eviction(eviction: &Eviction) -> String {
         .hash()
 }
 
-/// Returns the digest of an item, without its pin, which may change.
+/// Returns the digest of an item. Leaves out its pin, which may change.
 pub(super) fn of_item(number: i64, item: &Item) -> String {
     let fields = HashInput::of("item")
         .int(number)
@@ -176,7 +177,7 @@ pub(super) fn of_item(number: i64, item: &Item) -> String {
     ranges.iter().fold(fields, add).hash()
 }
 
-/// Returns the digest of a fact, without its pin, which may change.
+/// Returns the digest of a fact. Leaves out its pin, which may change.
 pub(super) fn of_fact(number: i64, fact: &Fact) -> String {
     HashInput::of("fact")
         .int(number)
@@ -193,7 +194,7 @@ pub(super) fn of_fork(record: &str) -> String {
     HashInput::of("fork").text(record).hash()
 }
 
-/// Everything in a version that never changes, unless its text is removed. Its tokens are recounted instead.
+/// The parts of a version that never change, unless its text is removed. Its tokens are left out; they can be counted again.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct VersionRow<'a> {
     pub(super) version: i64,
@@ -225,7 +226,7 @@ impl VersionRow<'_> {
     }
 }
 
-/// Combines the digests of a document's items and facts into one, each in order of their numbers.
+/// Combines the digests of a document's items and facts, each in order of their numbers, into one digest.
 pub(super) fn made_of(items: &[String], facts: &[String]) -> String {
     let add = |fields: HashInput, digest: &String| fields.text(digest);
     let fields = items.iter().fold(HashInput::of("made of"), add);

@@ -1,4 +1,4 @@
-//! What models cost, and work that waits without having failed.
+//! The cost of models, and updates that wait although nothing failed.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,27 +9,27 @@ use recapd_core::domain::{
     time::Timestamp,
 };
 
-/// The end of a lease whose work has to wait although nothing failed.
+/// Ends a lease whose update has to wait although nothing failed.
 #[derive(Clone, Debug)]
 pub struct Postponement {
-    /// When it may be claimed again.
+    /// When the row may be claimed again.
     pub until: Timestamp,
-    /// The limit that pauses it; `None` if it waits for a provider.
+    /// The spending limit that pauses the update; `None` if it waits for a provider.
     pub limit: Option<SpendLimit>,
-    /// Why, for the runs table.
+    /// The reason, for the table of runs.
     pub why: AttemptError,
-    /// Its cost so far and its times.
+    /// The attempt's cost so far and its times.
     pub run: RunRecord,
 }
 
-/// Which waiting updates to make due again. Each variant includes those before it.
+/// Which waiting updates to make due. Each variant includes those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resume {
-    /// Those that a spending limit paused: the limits may have changed.
+    /// Updates that a spending limit paused, because the limits may have changed.
     Paused,
-    /// Also those that wait for a provider: another provider or key may work now.
+    /// Also updates that wait for a provider, because another provider or key may work now.
     Waiting,
-    /// Also those parked because the key or the account was refused: there may be another one now.
+    /// Also updates that were parked because the key or the account was refused, because another one may be configured now.
     Refused,
 }
 

@@ -1,5 +1,5 @@
-//! The store in SQL: each operation is written once for both databases. They differ in [`statement`], [`value`], [`super::sqlite`] and
-//! [`super::postgres`].
+//! Implements the store in SQL. Each operation is written once for both databases. [`statement`], [`value`], [`super::sqlite`]
+//! and [`super::postgres`] hold what differs between them.
 
 mod access;
 pub(super) mod agent;
@@ -90,7 +90,7 @@ impl Store for SqlStore {
     }
 
     async fn known_payloads(&self, agent: &AgentId, ids: &[&str]) -> StoreResult<HashMap<String, String>> {
-        append::known_payloads(&mut self.reader().await?, agent, ids).await
+        append::stored_payloads(&mut self.reader().await?, agent, ids).await
     }
 
     async fn rewind(&self, request: AppendRequest) -> StoreResult<AppendOutcome> {
@@ -178,7 +178,7 @@ impl Store for SqlStore {
     }
 
     async fn agent(&self, agent: &AgentId) -> StoreResult<Option<AgentRow>> {
-        agent::counted(&mut self.reader().await?, agent).await
+        agent::load_counted(&mut self.reader().await?, agent).await
     }
 
     async fn agents(&self, after: Option<&AgentId>, limit: i64) -> StoreResult<Vec<AgentRow>> {
@@ -256,7 +256,7 @@ impl Store for SqlStore {
     }
 
     async fn forgettings_left(&self, agent: &AgentId) -> StoreResult<i64> {
-        forget::plan::left(&mut self.reader().await?, agent).await
+        forget::plan::count_left(&mut self.reader().await?, agent).await
     }
 
     async fn settle_totals(
@@ -417,7 +417,7 @@ impl Store for SqlStore {
     }
 
     async fn journalled(&self, agent: &AgentId, key: &str) -> StoreResult<Option<JournalledAnswer>> {
-        summary::journalled(&mut self.reader().await?, agent, key).await
+        summary::load_journalled(&mut self.reader().await?, agent, key).await
     }
 
     async fn journalled_among(&self, agent: &AgentId, keys: &[String]) -> StoreResult<Vec<String>> {
@@ -594,7 +594,7 @@ impl Store for SqlStore {
     }
 
     async fn ping(&self) -> StoreResult<()> {
-        self.is_well()?;
+        self.check_writable()?;
         database::ping(&mut self.reader().await?).await
     }
 }

@@ -1,6 +1,6 @@
 //! The embedded database: SQLite in WAL mode, one writer with grouped commits, a pool of readers.
 //!
-//! One daemon at a time: it holds a lock file next to the database. Other programs may read and write through SQL meanwhile.
+//! One daemon at a time uses a file and holds a lock file next to it. Meanwhile other programs may read and write through SQL.
 
 mod address;
 mod change_listener;
@@ -39,9 +39,10 @@ use writer::{CACHE_KIB, Writer};
 
 use recapd_platform::background::{ThreadPriority, run_alone};
 
-/// How long to wait for a held lock: a program that the holder starts has it, too, until it is loaded.
+/// How long to wait for a lock that is held. A process that the holder starts inherits the lock for a moment, until it loads its
+/// program.
 const LOCK_PATIENCE: Duration = Duration::from_secs(1);
-/// The interval of attempts within that time.
+/// The interval of the attempts within that time.
 const LOCK_TRY_EVERY: Duration = Duration::from_millis(10);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,7 +50,7 @@ pub struct SqliteSettings {
     pub url: String,
     /// The number of connections for reading.
     pub readers: u32,
-    /// The most operations that share one commit.
+    /// Limits how many operations share one commit.
     pub group_commit_max: usize,
     /// How long a writer waits for another program's lock.
     pub busy_timeout_ms: u64,
@@ -57,12 +58,12 @@ pub struct SqliteSettings {
     pub missing_folder: MissingFolder,
 }
 
-/// What to do about a missing folder.
+/// What to do if the folder is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MissingFolder {
-    /// Fail: the disk may not be mounted, or the name may be misspelt.
+    /// Fails: the disk may not be mounted, or the name may be misspelt.
     Refuse,
-    /// Create it, for the user alone.
+    /// Creates it, for the user alone.
     Make,
 }
 
@@ -72,7 +73,7 @@ impl SqliteSettings {
         [
             ("synchronous", self.synchronous.name()),
             ("foreign_keys", "ON"),
-            // Deleted and replaced content is overwritten: an old document must not be readable from a freed page.
+            // Overwrites deleted and replaced content, so that an old document can't be read from a freed page.
             ("secure_delete", "ON"),
         ]
     }
@@ -85,11 +86,11 @@ impl SqliteSettings {
 /// When SQLite waits for the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Synchronous {
-    /// At each commit: a power cut loses nothing acknowledged.
+    /// At each commit: a power cut loses nothing that was acknowledged.
     Full,
-    /// At checkpoints: consistent after a power cut, but the last commits may be gone.
+    /// At checkpoints: after a power cut the file is consistent, but the last commits may be lost.
     Normal,
-    /// Never: for throw-away databases.
+    /// Never: only for databases that may be lost.
     Off,
 }
 
@@ -120,21 +121,21 @@ impl Sqlite {
     pub(super) async fn open(settings: &SqliteSettings) -> StoreResult<Self> {
         let (mut connection, lock) = alone(settings, true).await?;
         super::schema::migrate(&mut connection).await?;
-        Self::over(settings, connection, Some(Arc::new(lock))).await
+        Self::with_connections(settings, connection, Some(Arc::new(lock))).await
     }
 
     /// Takes the lock of an existing file, whose schema must be up to date.
     pub(super) async fn open_as_is(settings: &SqliteSettings) -> StoreResult<Self> {
         let (mut connection, lock) = alone(settings, false).await?;
         super::schema::check(&mut connection).await?;
-        Self::over(settings, connection, Some(Arc::new(lock))).await
+        Self::with_connections(settings, connection, Some(Arc::new(lock))).await
     }
 
-    /// Opens an existing file while a daemon may run.
+    /// Opens an existing file, even while a daemon runs.
     pub(super) async fn look(settings: &SqliteSettings) -> StoreResult<Self> {
-        let mut connection = beside(settings).await?;
+        let mut connection = open_shared(settings).await?;
         super::schema::check(&mut connection).await?;
-        Self::over(settings, connection, None).await
+        Self::with_connections(settings, connection, None).await
     }
 
     pub(super) fn pool(&self) -> &SqlitePool {
@@ -146,8 +147,8 @@ impl Sqlite {
         self.timeouts.count()
     }
 
-    /// Replaces `opened`, which has looked at the schema, by the writer and the readers.
-    async fn over(
+    /// Replaces `opened`, the connection that checked the schema, by the writer and the readers.
+    async fn with_connections(
         settings: &SqliteSettings,
         opened: Connection,
         lock: Option<Arc<File>>,
@@ -160,7 +161,8 @@ impl Sqlite {
         let readers = settings.readers.max(1);
         let readers = SqlitePoolOptions::new()
             .max_connections(readers)
-            // Each has a thread with the priority of the one that opened it. A daemon opens all at its start and keeps them.
+            // Each connection has a thread, with the priority of the thread that opened it. A daemon opens all at its start and
+            // keeps them.
             .min_connections(if lock.is_some() { readers } else { 0 })
             .idle_timeout(None)
             .max_lifetime(None)
@@ -168,7 +170,7 @@ impl Sqlite {
             .await?;
         let tasks = TaskTracker::new();
         let checkpoint = Checkpoint::new(options.clone());
-        let (committed, beside) = checkpoint.beside(lock.is_some());
+        let (committed, beside) = checkpoint.start(lock.is_some());
         run_alone("recapd-log", ThreadPriority::Patient, tasks.track_future(beside))
             .map_err(|error| no_thread(&error))?;
         let (writer, writing) = Writer::new(
@@ -212,17 +214,17 @@ impl Sqlite {
     }
 
     /// Fails if the next write is likely to fail or to be lost.
-    pub(super) fn is_well(&self) -> StoreResult<()> {
+    pub(super) fn check_condition(&self) -> StoreResult<()> {
         self.condition.check()
     }
 
-    pub(super) async fn bell(&self) -> StoreResult<Box<dyn ChangeListener>> {
+    pub(super) async fn change_listener(&self) -> StoreResult<Box<dyn ChangeListener>> {
         Ok(Box::new(change_listener::DataVersion::open(&self.options).await?))
     }
 
     /// Checkpoints and empties the write-ahead log, so that no earlier state of a page is left. Returns false if a reader prevented it.
     pub(super) async fn scrub(&self) -> StoreResult<bool> {
-        Ok(self.checkpoint.all().await?)
+        Ok(self.checkpoint.checkpoint_and_empty().await?)
     }
 
     pub(super) async fn close(self) {
@@ -234,7 +236,7 @@ impl Sqlite {
     }
 }
 
-/// Opens a connection to a database that no other process holds, with its lock, whatever its schema is.
+/// Opens a connection to a database that no other process may use, takes its lock, and doesn't check its schema.
 pub(super) async fn alone(settings: &SqliteSettings, makes: bool) -> StoreResult<(Connection, File)> {
     let options = options(settings)?.create_if_missing(makes);
     let file = options.get_filename();
@@ -244,14 +246,14 @@ pub(super) async fn alone(settings: &SqliteSettings, makes: bool) -> StoreResult
         ));
     }
     if makes {
-        make_folder(file, settings.missing_folder).map_err(|error| failed(file, &error))?;
+        make_folder(file, settings.missing_folder).map_err(|error| file_error(file, &error))?;
     }
     let lock = lock(file).await?;
     Condition::of(file)?;
     if makes {
-        files::make(file).map_err(|error| failed(file, &error))?;
+        files::make(file).map_err(|error| file_error(file, &error))?;
     }
-    // Migrations and copies write much in one transaction.
+    // Migrations and copies write a lot in one transaction.
     let options = options.pragma("cache_size", CACHE_KIB.to_string());
     let connection = SqliteConnection::connect_with(&options).await?;
     Ok((connection.into(), lock))
@@ -261,16 +263,16 @@ pub(super) fn is_there(settings: &SqliteSettings) -> StoreResult<bool> {
     Ok(options(settings)?.get_filename().exists())
 }
 
-/// Opens an existing file without changing anything in it, not even its journal mode, whatever its schema is.
-pub(super) async fn looking(settings: &SqliteSettings) -> StoreResult<Connection> {
+/// Opens an existing file without changing anything in it, not even its journal mode, and doesn't check its schema.
+pub(super) async fn open_unchanged(settings: &SqliteSettings) -> StoreResult<Connection> {
     let options = options_of(&settings.url)?
         .read_only(true)
         .busy_timeout(settings.busy_timeout());
     Ok(SqliteConnection::connect_with(&options).await?.into())
 }
 
-/// Opens an existing file, even while a daemon holds it, whatever its schema is.
-pub(super) async fn beside(settings: &SqliteSettings) -> StoreResult<Connection> {
+/// Opens an existing file, even while a daemon uses it, and doesn't check its schema.
+pub(super) async fn open_shared(settings: &SqliteSettings) -> StoreResult<Connection> {
     let options = options(settings)?.create_if_missing(false);
     Ok(SqliteConnection::connect_with(&options).await?.into())
 }
@@ -279,7 +281,7 @@ fn no_thread(error: &io::Error) -> StoreError {
     StoreError::Unavailable(Outage::from(error).of("starting a thread"))
 }
 
-fn failed(file: &Path, error: &io::Error) -> StoreError {
+fn file_error(file: &Path, error: &io::Error) -> StoreError {
     StoreError::Unavailable(Outage::from(error).of(file.display()))
 }
 
@@ -292,18 +294,18 @@ fn options(settings: &SqliteSettings) -> StoreResult<SqliteConnectOptions> {
     Ok(pragmas.fold(options, |options, (name, value)| options.pragma(name, value)))
 }
 
-/// Takes the lock of a database, which need not exist.
+/// Takes the lock of a database file, which need not exist yet.
 pub(super) async fn lock(database: &Path) -> StoreResult<File> {
     let mut path = PathBuf::from(database);
     path.as_mut_os_string().push(".lock");
-    let file = files::make(&path).map_err(|error| failed(&path, &error))?;
+    let file = files::make(&path).map_err(|error| file_error(&path, &error))?;
     let patience = Instant::now() + LOCK_PATIENCE;
     loop {
         match file.try_lock() {
             Ok(()) => return Ok(file),
             Err(TryLockError::WouldBlock) if Instant::now() < patience => sleep(LOCK_TRY_EVERY).await,
             Err(TryLockError::WouldBlock) => return Err(StoreError::InUse(database.display().to_string())),
-            Err(TryLockError::Error(error)) => return Err(failed(&path, &error)),
+            Err(TryLockError::Error(error)) => return Err(file_error(&path, &error)),
         }
     }
 }
@@ -326,7 +328,7 @@ mod tests {
         }
     }
 
-    /// The other operations of its group are committed, its own changes aren't, and the writer continues.
+    /// The panic undoes only its own operation. Other operations of the group are committed, and the writer continues.
     #[tokio::test]
     async fn a_panic_in_an_operation_ends_that_operation_alone() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Counts waits for a pool's connection that timed out: all were busy, or the server was away.
+//! Counts how often a caller waited in vain for a pool's connection: all were busy, or the server was unavailable.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub(super) struct Timeouts(AtomicU64);
 
 impl Timeouts {
-    /// Passes on what the pool returned, and counts it if it is a timeout.
+    /// Returns what the pool returned, and counts it if it is a timeout.
     pub(super) fn observe<T>(&self, given: Result<T, sqlx::Error>) -> Result<T, sqlx::Error> {
         if matches!(given, Err(sqlx::Error::PoolTimedOut)) {
             self.0.fetch_add(1, Ordering::Relaxed);

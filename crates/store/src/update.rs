@@ -23,7 +23,7 @@ pub struct ClaimRequest {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MaterialLimits {
     pub exchanges_max: i64,
-    /// The most tokens of all exchanges together; a single exchange may exceed it.
+    /// Limits the tokens of all exchanges together. A single exchange may have more.
     pub tokens_max: i64,
 }
 
@@ -32,27 +32,27 @@ pub struct MaterialLimits {
 pub struct Material {
     pub version: i64,
     pub lo: i64,
-    /// The last exchange of this update; [`Self::lo`] when nothing is pending.
+    /// The last exchange of this update; equals [`Self::lo`] if nothing is pending.
     pub hi: i64,
-    /// The live pending exchanges of this update, with their messages. When nothing is pending: the exchanges of the provisional items
-    /// that are revisited.
+    /// The live pending exchanges of this update, with their messages. If nothing is pending, the exchanges of the provisional
+    /// items that are condensed again.
     pub exchanges: Vec<StoredExchange>,
-    /// True if these are all that was pending; false if the limits left some for the next update.
+    /// True if the update takes all pending exchanges; false if the limits left some for the next update.
     pub takes_all: bool,
     pub items: Vec<Item>,
     /// The facts that hold.
     pub facts: Vec<Fact>,
-    /// Provisional items to be condensed again, when nothing is pending.
+    /// Provisional items to condense again, if nothing is pending.
     pub revisited: Vec<i64>,
-    /// Shown items that compaction must not replace. A fork's inherited items are among them: their exchanges belong to the parent, so
-    /// the fork couldn't write them again.
+    /// Shown items that compaction must not replace. A fork's inherited items are among them, because the fork doesn't have their
+    /// exchanges and couldn't write them again.
     pub fixed: Vec<i64>,
-    /// The time that items are aged by; `None` for the clock.
+    /// The time for which items are aged; `None` for the clock's time.
     pub as_of: Option<Timestamp>,
     pub time: AgentTime,
     /// When the oldest pending exchange left the window.
     pub pending_since: Option<Timestamp>,
-    /// When an item next changes its section.
+    /// When the next item becomes too old for its section.
     pub next_ageing_at: Option<Timestamp>,
 }
 
@@ -94,7 +94,7 @@ pub struct Patch {
     pub hi: i64,
     /// How many live exchanges lie between `lo` and `hi`.
     pub exchanges: i64,
-    /// New items. With `true`, the item covers its exchanges but isn't shown.
+    /// New items. `true` marks an item that covers its exchanges but isn't shown.
     pub added: Vec<(Item, bool)>,
     /// Shown items that leave the document but still cover their exchanges.
     pub dropped: Vec<i64>,
@@ -105,22 +105,22 @@ pub struct Patch {
     pub token_count: i64,
     pub path: Path,
     pub as_of: Timestamp,
-    /// When an item next changes its section.
+    /// When the next item becomes too old for its section.
     pub next_ageing_at: Option<Timestamp>,
-    /// True if the row stays due because provisional items are still to be condensed again.
+    /// True if the row stays due, because provisional items must be condensed again.
     pub has_more: bool,
-    /// Parks the row with this error: digests replace the answer of a model that failed until the last attempt.
+    /// Parks the row with this error. Digests replace the answer, because the model failed until the last attempt.
     pub park: Option<AttemptError>,
-    /// When a row that stays in the queue may be claimed again, if no batch is pending, in milliseconds from now.
+    /// After this many milliseconds a row that stays in the queue may be claimed again, if no whole batch is pending.
     pub rearm_wait_ms: i64,
     /// The number of pending exchanges that makes an update due at once.
     pub batch_exchanges: i64,
-    /// The tokens that they must also have; 0: none.
+    /// The tokens that these exchanges must also have; 0 means none.
     pub batch_tokens_min: i64,
     pub run: RunRecord,
 }
 
-/// The end of a lease that had nothing to write.
+/// Ends a lease that has nothing to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settle {
     /// The watermark that was read.
@@ -133,7 +133,7 @@ pub struct Settle {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completion {
     pub version: i64,
-    /// True if the row stays in the queue, because something is pending or was asked for in the meantime.
+    /// True if the row stays in the queue, because exchanges are pending or an update was asked for meanwhile.
     pub rearmed: bool,
     pub parked: bool,
 }
@@ -149,7 +149,7 @@ pub struct AttemptError {
 
 pub const ERROR_CHARS_MAX: usize = 2_000;
 
-/// The class of the error with which a row is parked after its holders vanished repeatedly.
+/// The class of the error with which a row is parked after its workers crashed repeatedly.
 pub const CRASHED: &str = "crashed";
 
 #[derive(Clone, Debug)]
@@ -157,30 +157,30 @@ pub struct Failure {
     pub error: AttemptError,
     /// In how many milliseconds the row may be claimed again.
     pub backoff_ms: i64,
-    /// Parks the row until an operator or an eviction revives it; an eviction during the attempt also counts.
+    /// Parks the row until an operator or an eviction revives it. An eviction during the attempt counts, too.
     pub park: bool,
     pub run: RunRecord,
 }
 
-/// After this time an unfinished firing counts as lost, because the daemon that took it was killed or failed, and another takes it. If it
-/// merely takes longer, two daemons fire at the same time and skip each other's rows.
+/// After this time a firing that isn't finished counts as lost, because its daemon was killed or failed, and another daemon takes
+/// it. If the firing only takes longer, two daemons fire at the same time and skip each other's rows.
 pub const FIRING_MS_MAX: i64 = 15 * MINUTE_MS;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Slot {
-    /// The caller has it and must fire.
+    /// The caller has the slot and must fire the job.
     Ours,
-    /// Another caller has it, or failed with it less than [`FIRING_MS_MAX`] ago.
+    /// Another caller has the slot, or failed with it less than [`FIRING_MS_MAX`] ago.
     Busy,
-    /// It has been fired.
+    /// The job has been fired.
     Done,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prune {
-    /// Runs that ended, slots that fired and request keys that were last used before this.
+    /// Deletes ended runs, finished slots and idempotency keys that were last used before this time.
     pub runs_before: Timestamp,
-    /// Answers journalled before this.
+    /// Deletes answers journalled before this time.
     pub answers_before: Timestamp,
     /// How many of each agent's newest versions stay.
     pub versions_keep: i64,

@@ -1,4 +1,4 @@
-//! The findings of `recapd verify`, which checks on the data each invariant that data can prove.
+//! The findings of `recapd verify`, which checks each invariant that stored data can prove.
 
 use serde::Serialize;
 
@@ -13,7 +13,7 @@ use recapd_core::domain::{
 /// The ceiling of every document, in o200k tokens.
 pub const CEILING_TOKENS: i64 = 10_000;
 
-/// The invariants that are checked on the data, numbered as in the design.
+/// The invariants that are checked on stored data, numbered as in the design.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Invariant {
@@ -76,7 +76,7 @@ pub enum Depth {
     Deep,
 }
 
-/// Something that the result for an invariant doesn't include.
+/// Something that wasn't checked, so that the result for an invariant doesn't include it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Unseen {
     pub invariant: Invariant,
@@ -85,7 +85,7 @@ pub struct Unseen {
     pub count: i64,
 }
 
-/// The most breaches of one agent that are listed.
+/// Limits how many breaches of one agent are listed.
 const BREACHES_NAMED_MAX: usize = 1_000;
 
 /// What is wrong, and what wasn't checked.
@@ -139,16 +139,16 @@ pub struct AgentReport {
 /// The stored data of one agent.
 pub(super) struct Facts {
     pub(super) row: AgentRow,
-    /// The first exchange whose successors' running totals are still to be recalculated; its own is right.
+    /// The first exchange after which running totals are outdated. Its own total is right.
     pub(super) totals_from: Option<i64>,
     pub(super) messages: i64,
     pub(super) last_seq: i64,
-    /// Numbers up to here belong to messages of the agent it was forked from.
+    /// Messages up to this number belong to the agent's parent.
     pub(super) fork_seq: i64,
     pub(super) strays: i64,
     /// Pins of messages that don't exist or were set aside.
     pub(super) pins_astray: i64,
-    /// Versions of notes without a message that wrote them.
+    /// Versions of notes whose messages don't write them.
     pub(super) notes_astray: i64,
     pub(super) exchanges: Vec<ExchangeFact>,
     pub(super) items: Vec<ItemFact>,
@@ -170,27 +170,27 @@ pub(super) struct ExchangeFact {
     pub(super) messages_expected: i64,
     pub(super) messages: i64,
     pub(super) message_tokens: i64,
-    /// Messages that are sent, according to the exchange.
+    /// How many messages are sent to a model, according to the exchange.
     pub(super) sent: i64,
-    /// Messages that are sent, according to the messages.
+    /// How many messages are sent to a model, according to the messages.
     pub(super) messages_sent: i64,
     pub(super) is_preamble: bool,
-    /// The first leg of the exchange that it continues.
+    /// The first leg of the exchange, if this is a later leg.
     pub(super) continues: Option<i64>,
-    /// The exchange number at which its leg begins, if it isn't the first leg.
+    /// The exchange number at which this leg begins, if it isn't the first leg.
     pub(super) leg_from: Option<i64>,
-    /// True if its first message is the model's.
+    /// True if the first message is from the model.
     pub(super) is_begun_by_model: bool,
 }
 
 pub(super) struct ItemFact {
     pub(super) item: i64,
-    /// The number of the item that it was copied from, or its own.
+    /// The number of the item that this one was copied from, or its own number.
     pub(super) known_as: i64,
     pub(super) started_at: Timestamp,
     pub(super) ended_at: Timestamp,
     pub(super) source_tokens: i64,
-    /// `None` if it isn't a copy; else true if it equals its original.
+    /// `None` if the item isn't a copy; otherwise true if it equals its original.
     pub(super) copies: Option<bool>,
     pub(super) ranges: Vec<ExchangeRange>,
 }
@@ -208,11 +208,11 @@ pub(super) struct VersionFact {
 pub(super) struct StatedFact {
     pub(super) fact: i64,
     pub(super) exchange: i64,
-    /// True if its exchange was set aside.
+    /// True if the fact's exchange was set aside.
     pub(super) is_set_aside: bool,
     pub(super) added_version: i64,
     pub(super) closed_version: Option<i64>,
-    /// True if it names what ended it.
+    /// True if the row names what ended the fact.
     pub(super) is_ended: bool,
     /// The last number that the agent has given to a fact.
     pub(super) last_fact: i64,
@@ -271,22 +271,22 @@ fn check_messages(facts: &Facts, breaches: &mut Vec<Breach>) {
     let expected = last_seq - facts.fork_seq;
     if facts.messages != expected || facts.last_seq != last_seq {
         let found = format!(
-            "{} messages up to number {}, {expected} were accepted",
+            "{} messages up to number {} exist, but {expected} were accepted",
             facts.messages, facts.last_seq
         );
         breach(breaches, Invariant::NothingLost, found);
     }
     if facts.strays > 0 {
-        let found = format!("{} messages lie outside their exchange", facts.strays);
+        let found = format!("{} messages are outside of their exchange", facts.strays);
         breach(breaches, Invariant::ExchangesAtomic, found);
     }
     if facts.pins_astray > 0 {
-        let found = format!("{} pins name messages that aren't there", facts.pins_astray);
+        let found = format!("{} pins name messages that don't exist", facts.pins_astray);
         breach(breaches, Invariant::NothingLost, found);
     }
     if facts.notes_astray > 0 {
         let found = format!(
-            "{} versions of notes name messages that aren't there",
+            "{} versions of notes name messages that don't exist",
             facts.notes_astray
         );
         breach(breaches, Invariant::NothingLost, found);
@@ -365,19 +365,19 @@ fn check_window(facts: &Facts, live: &[&ExchangeFact], breaches: &mut Vec<Breach
     let window = ledger.window_tokens();
     if facts.row.budget_tokens > 0 && window > facts.row.budget_tokens && could_fit {
         let found = format!(
-            "{in_window} exchanges of {window} tokens stand in a window of {}",
+            "{in_window} exchanges of {window} tokens are in a window of {}",
             facts.row.budget_tokens
         );
         breach(breaches, Invariant::WindowFits, found);
     }
     let ceiling = facts.row.max_messages;
     if facts.row.kept_budget().is_exceeded_by_messages(sent) && could_fit {
-        let found = format!("{in_window} exchanges of {sent} messages stand in a window of {ceiling}");
+        let found = format!("{in_window} exchanges of {sent} messages are in a window of {ceiling}");
         breach(breaches, Invariant::WindowFits, found);
     }
 }
 
-/// Checks that every live exchange up to the watermark is in exactly one item, and every other in none.
+/// Checks that every live exchange up to the watermark is in exactly one item, and that every other exchange is in none.
 fn check_states(facts: &Facts, live: &[&ExchangeFact], breaches: &mut Vec<Breach>) {
     let ledger = &facts.row.ledger;
     let mut ranges: Vec<ExchangeRange> = facts
@@ -423,8 +423,10 @@ fn check_states(facts: &Facts, live: &[&ExchangeFact], breaches: &mut Vec<Breach
         .iter()
         .any(|e| e.exchange > ledger.summarized_through && e.exchange < ledger.first_exchange);
     let found = match facts.row.pending_since {
-        None if has_pending => "exchanges are pending, but nothing says since when",
-        Some(_) if ledger.pending_numbers() == 0 => "nothing is pending, but something says since when",
+        None if has_pending => "exchanges are pending, but the agent's row has no time for it",
+        Some(_) if ledger.pending_numbers() == 0 => {
+            "nothing is pending, but the agent's row has a time for it"
+        }
         _ => return,
     };
     breach(breaches, Invariant::OneState, found.to_owned());
@@ -474,7 +476,7 @@ fn check_versions(facts: &Facts, live: &[&ExchangeFact], breaches: &mut Vec<Brea
     }
     for pair in facts.versions.windows(2) {
         let [a, b] = pair else { continue };
-        // A version that takes coverage back covers nothing new.
+        // A version that takes coverage back covers no new exchanges.
         let goes_back = b.covers_after <= a.covers_through && b.covers_after == b.covers_through;
         let follows = b.covers_after >= a.covers_through || (b.goes_back && goes_back);
         if b.version != a.version + 1 || !follows || skips(a.covers_through, b.covers_after) {
@@ -487,7 +489,8 @@ fn check_versions(facts: &Facts, live: &[&ExchangeFact], breaches: &mut Vec<Brea
     }
 }
 
-/// Checks that one version adds each fact and a later one, or none, closes it, and that facts that hold come from covered exchanges.
+/// Checks that one version adds each fact, that at most one later version closes it, and that facts that hold come from covered
+/// exchanges.
 fn check_stated(facts: &Facts, breaches: &mut Vec<Breach>) {
     for stated in &facts.stated {
         let number = stated.fact;

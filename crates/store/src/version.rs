@@ -1,4 +1,4 @@
-//! Versions of a summary and operators' changes to them: requests and rows, without any SQL.
+//! Requests and rows for versions of a summary, and for operators' changes to it. Contains no SQL.
 
 use serde::Serialize;
 
@@ -12,9 +12,9 @@ use super::EnqueueOutcome;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VersionQuery {
-    /// Only versions before this one.
+    /// Reads only versions before this one.
     pub before: Option<i64>,
-    /// The most versions; the newest are read.
+    /// Limits the number of versions; the newest are read.
     pub limit: i64,
 }
 
@@ -81,7 +81,7 @@ pub struct RevisionOutcome {
     pub removed: i64,
     /// The number of removed items that an operator had edited or pinned.
     pub edited: i64,
-    /// Set if anything is pending.
+    /// Set if exchanges are pending.
     pub enqueued: Option<EnqueueOutcome>,
 }
 
@@ -90,16 +90,16 @@ pub struct ItemRow {
     pub item: Item,
     /// The version that added it.
     pub added_version: i64,
-    /// False if it is too old for the document or had no room in it.
+    /// False if the item is too old for the document or had no room in it.
     pub shown: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ItemQuery {
     pub after: i64,
-    /// The most items, in order of their numbers.
+    /// Limits the number of items; the first by number are returned.
     pub limit: i64,
-    /// True includes items that aren't in the document.
+    /// If true, includes items that aren't in the document.
     pub all: bool,
 }
 
@@ -116,9 +116,9 @@ pub struct EditRequest {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EditOutcome {
     pub version: i64,
-    /// The item after the edit; a new text gave it a new number.
+    /// The item after the edit. With a new text it has a new number.
     pub row: ItemRow,
 }
 
-/// The most items of one agent that may be pinned.
+/// Limits how many items of one agent may be pinned.
 pub const ITEM_PINS_MAX: i64 = 100;

@@ -130,14 +130,14 @@ async fn a_planted_trigger_fails_verify_and_restore() {
         .unwrap();
     assert_eq!(code(&verified), Some(1), "{}", stderr(&verified));
     let text = String::from_utf8(verified.stdout).unwrap();
-    let expected = "  schema: as the migrations make it          BROKEN, 1 time\n        trigger spy is none of recapd's\n";
+    let expected = "  schema: as the migrations make it          BROKEN, 1 time\n        trigger spy isn't one of recapd's\n";
     assert!(text.contains(expected), "{text}");
     let folder = TempDir::new().unwrap();
     let restored = folder.path().join("restored.db");
     let output = run("restore", &backup, &restored);
     assert_eq!(code(&output), Some(1), "{}", stderr(&output));
     assert!(
-        stderr(&output).contains("trigger spy is none of recapd's"),
+        stderr(&output).contains("trigger spy isn't one of recapd's"),
         "{}",
         stderr(&output)
     );

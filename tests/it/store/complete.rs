@@ -555,7 +555,7 @@ pub(crate) async fn parking_resets_the_crashes(db: &dyn Backend) {
     let update = Patch {
         park: Some(AttemptError {
             class: CRASHED.to_owned(),
-            message: "3 holders of this row vanished".to_owned(),
+            message: "this row has crashed 3 workers".to_owned(),
         }),
         ..patch(&material, items(&material), minute(22))
     };

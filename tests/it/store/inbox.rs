@@ -263,9 +263,9 @@ pub(crate) async fn a_listener_hears_an_insert(db: &dyn Backend) {
     let mut bell = db.inbox().inbox_listener().await.unwrap();
     for content in ["one", "two"] {
         insert(db, "a", "user", content).await;
-        let rung = timeout(PATIENCE, bell.rung()).await;
+        let rung = timeout(PATIENCE, bell.wait_for_change()).await;
         rung.expect("the bell rings").unwrap();
-        let idle = timeout(SILENCE, bell.rung()).await;
+        let idle = timeout(SILENCE, bell.wait_for_change()).await;
         assert!(idle.is_err(), "it rang again, and nothing was inserted since");
     }
 }

@@ -271,6 +271,6 @@ pub(crate) async fn notes_without_messages_are_found(db: &dyn Backend) {
     let report = db.store().verify(&agent("a")).await.unwrap();
     assert_eq!(
         report.breaches[0].found,
-        "1 versions of notes name messages that aren't there"
+        "1 versions of notes name messages that don't exist"
     );
 }

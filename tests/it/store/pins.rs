@@ -223,5 +223,5 @@ pub(crate) async fn pins_of_missing_messages_are_found(db: &dyn Backend) {
     steps(db, "a", &[Step::Pin(1)]).await;
     db.raw("UPDATE pins SET seq = 77").await;
     let report = db.store().verify(&agent("a")).await.unwrap();
-    assert_eq!(report.breaches[0].found, "1 pins name messages that aren't there");
+    assert_eq!(report.breaches[0].found, "1 pins name messages that don't exist");
 }

@@ -28,17 +28,17 @@ async fn objects_planted_in_a_file_are_named() {
         (
             "CREATE TRIGGER spy AFTER INSERT ON message_log BEGIN UPDATE summaries SET content = new.payload; END",
             "DROP TRIGGER spy",
-            "trigger spy is none of recapd's",
+            "trigger spy isn't one of recapd's",
         ),
         (
             "CREATE VIEW leak AS SELECT * FROM message_log",
             "DROP VIEW leak",
-            "view leak is none of recapd's",
+            "view leak isn't one of recapd's",
         ),
         (
             "CREATE TABLE loot (text)",
             "DROP TABLE loot",
-            "table loot is none of recapd's",
+            "table loot isn't one of recapd's",
         ),
         (
             "ALTER TABLE agents ADD COLUMN owner TEXT",
@@ -71,7 +71,7 @@ async fn objects_planted_on_a_server_are_named() {
         (
             "CREATE TRIGGER spy BEFORE INSERT ON message_log FOR EACH ROW EXECUTE FUNCTION spy()",
             "DROP TRIGGER spy ON message_log",
-            "trigger message_log.spy is none of recapd's",
+            "trigger message_log.spy isn't one of recapd's",
         ),
         (
             "ALTER TABLE agents DISABLE TRIGGER agents_made",
@@ -81,17 +81,17 @@ async fn objects_planted_on_a_server_are_named() {
         (
             "ALTER TABLE agents ADD COLUMN owner text",
             "ALTER TABLE agents DROP COLUMN owner",
-            "column agents.owner is none of recapd's",
+            "column agents.owner isn't one of recapd's",
         ),
         (
             "CREATE RULE hush AS ON DELETE TO message_log DO INSTEAD NOTHING",
             "DROP RULE hush ON message_log",
-            "rule message_log.hush is none of recapd's",
+            "rule message_log.hush isn't one of recapd's",
         ),
         (
             "CREATE FUNCTION hashtextextended(text, integer) RETURNS bigint LANGUAGE sql AS 'SELECT 1::bigint'",
             "DROP FUNCTION hashtextextended(text, integer)",
-            "function hashtextextended(text, integer) is none of recapd's",
+            "function hashtextextended(text, integer) isn't one of recapd's",
         ),
         (
             "ALTER FUNCTION recapd_scope() SECURITY DEFINER",

@@ -1,7 +1,7 @@
-//! Takes messages that agents inserted by SQL out of the inbox, in order, and appends them like any others.
+//! Moves messages that agents inserted by SQL from the inbox to the archive, in order.
 //!
-//! A row leaves the inbox in the transaction that appends it. A row that can't be appended now waits, and so do all later rows of its
-//! agent. A row that can never be appended is set aside, so that the others can go on.
+//! The transaction that appends a row also removes it from the inbox. A row that can't be appended now waits, and so do all later
+//! rows of its agent. A row that can never be appended is moved aside as refused, so that the other rows can continue.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -26,11 +26,11 @@ use recapd_telemetry::metrics::{InboxSample, labels::InboxRefusal};
 
 /// How often the inbox is read on databases that don't notify of inserts.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
-/// How often the inbox is read on databases that do: a notice may be lost.
+/// How often the inbox is read on databases that do, because a notice may be lost.
 const NET_EVERY: Duration = Duration::from_mins(1);
-/// The most rows that are read at once.
+/// Limits the rows that are read at once.
 const ROWS_MAX: i64 = 500;
-/// The most bytes of texts that are read at once, beyond the first row.
+/// Limits the bytes of texts that are read at once. The first row is read whatever its size.
 const BYTES_MAX: i64 = 4_000_000;
 const CLIENT_ID_BYTES_MAX: usize = 256;
 
@@ -38,9 +38,9 @@ impl Ingestor {
     pub async fn ingest_inbox(&self, inbox: Arc<dyn InboxStore>, stop: CancellationToken) {
         let mut bell = None;
         loop {
-            // Listens before it looks, so that it misses no insert in between.
+            // Listens before it reads, so that it misses no insert in between.
             if bell.is_none() {
-                bell = heard(inbox.inbox_listener().await);
+                bell = listener_or_warn(inbox.inbox_listener().await);
             }
             match self.empty_inbox(&inbox, &stop).await {
                 Ok(true) => continue,
@@ -51,13 +51,14 @@ impl Ingestor {
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = tokio::time::sleep(look_in) => {}
-                lost = rung(&mut bell) => if lost { bell = None },
+                lost = wait_for_insert(&mut bell) => if lost { bell = None },
             }
         }
     }
 
-    /// Appends the rows that wait now. A row that can't be appended waits, with all later ones of its agent. Returns true if the caller
-    /// should look again at once: another daemon was faster, or an earlier row was committed behind the page being read.
+    /// Appends the rows that wait now. A row that can't be appended waits, and so do all later rows of its agent. Returns true if
+    /// the caller should call again at once, because another daemon was faster or an earlier row was committed before the page
+    /// that was being read.
     ///
     /// # Errors
     /// When the store fails for more than one agent. What was appended before stays.
@@ -67,14 +68,14 @@ impl Ingestor {
         stop: &CancellationToken,
     ) -> StoreResult<bool> {
         let passed = self.pass(inbox, stop).await;
-        // Samples after a failed pass, too: the metrics show what still waits.
+        // Samples after a failed pass, too, so that the metrics show what still waits.
         let sampled = self.sample_inbox(inbox).await;
         let lost = passed?;
         sampled?;
         Ok(lost && !stop.is_cancelled())
     }
 
-    /// Goes over all waiting rows once. Returns whether any was lost to another daemon or to an earlier row.
+    /// Reads all waiting rows once and appends them. Returns true if another daemon took a row, or an earlier row was missed.
     async fn pass(&self, inbox: &Arc<dyn InboxStore>, stop: &CancellationToken) -> StoreResult<bool> {
         let (mut after, mut held, mut lost) = (0, HashSet::new(), false);
         let mut has_failed = false;
@@ -89,12 +90,12 @@ impl Ingestor {
                 }
                 match self.take_rows(inbox, &name, rows).await {
                     Ok(()) => has_failed = false,
-                    // Two failures in a row mean that the database is away; a single one may concern this agent alone.
+                    // Two failures in a row mean that the database is unavailable; one failure may concern this agent alone.
                     Err(error @ StoreError::Unavailable(_)) if has_failed => return Err(error),
                     Err(error) => {
                         has_failed = matches!(error, StoreError::Unavailable(_));
                         lost |= matches!(error, StoreError::Fenced(_));
-                        tell_held(&name, &error);
+                        log_waiting_rows(&name, &error);
                         held.insert(name);
                     }
                 }
@@ -118,7 +119,7 @@ impl Ingestor {
         Ok(())
     }
 
-    /// Appends the rows of one agent and sets aside those that can never be appended.
+    /// Appends the rows of one agent. Moves aside those that can never be appended.
     async fn take_rows(
         &self,
         inbox: &Arc<dyn InboxStore>,
@@ -128,21 +129,21 @@ impl Ingestor {
         let agent: AgentId = match name.parse() {
             Ok(agent) => agent,
             Err(error) => {
-                let refused = rows.iter().map(|row| refused(row, error.to_string()));
+                let refused = rows.iter().map(|row| refused_row(row, error.to_string()));
                 let refused = refused.collect();
-                return self.put_aside(inbox, InboxRefusal::Agent, refused).await;
+                return self.move_aside(inbox, InboxRefusal::Agent, refused).await;
             }
         };
         let (mut good, mut bad, mut defects) = (Vec::new(), Vec::new(), Vec::new());
         for row in rows {
             match threads::computed_here("reading a message", || message(&row)) {
                 Ok(Ok(message)) => good.push((row.id, message)),
-                Ok(Err(reason)) => bad.push(refused(&row, reason)),
-                Err(panicked) => defects.push(refused(&row, panicked.to_string())),
+                Ok(Err(reason)) => bad.push(refused_row(&row, reason)),
+                Err(panicked) => defects.push(refused_row(&row, panicked.to_string())),
             }
         }
-        self.put_aside(inbox, InboxRefusal::Message, bad).await?;
-        self.put_aside(inbox, InboxRefusal::Defect, defects).await?;
+        self.move_aside(inbox, InboxRefusal::Message, bad).await?;
+        self.move_aside(inbox, InboxRefusal::Defect, defects).await?;
         if good.is_empty() {
             return Ok(());
         }
@@ -152,7 +153,7 @@ impl Ingestor {
         }
     }
 
-    /// Appends the rows one at a time, after one of them made the whole append fail.
+    /// Appends the rows one by one, after one of them made the whole append fail.
     async fn take_one_by_one(
         &self,
         inbox: &Arc<dyn InboxStore>,
@@ -170,7 +171,7 @@ impl Ingestor {
                     reason: error.to_string(),
                     not_utf8: None,
                 };
-                self.put_aside(inbox, reason, vec![refused]).await?;
+                self.move_aside(inbox, reason, vec![refused]).await?;
             }
         }
         Ok(())
@@ -190,7 +191,7 @@ impl Ingestor {
         Ok(())
     }
 
-    async fn put_aside(
+    async fn move_aside(
         &self,
         inbox: &Arc<dyn InboxStore>,
         why: InboxRefusal,
@@ -208,8 +209,8 @@ impl Ingestor {
     }
 }
 
-/// Logs why an agent's rows wait. Losing to a faster daemon is normal, and logged for debugging only.
-fn tell_held(agent_id: &str, error: &StoreError) {
+/// Logs why an agent's rows wait. That another daemon was faster is normal, so it is logged for debugging only.
+fn log_waiting_rows(agent_id: &str, error: &StoreError) {
     if matches!(error, StoreError::Fenced(_)) {
         debug!(agent_id, %error, "inbox.held");
     } else {
@@ -217,23 +218,23 @@ fn tell_held(agent_id: &str, error: &StoreError) {
     }
 }
 
-fn heard(bell: StoreResult<Box<dyn ChangeListener>>) -> Option<Box<dyn ChangeListener>> {
+fn listener_or_warn(bell: StoreResult<Box<dyn ChangeListener>>) -> Option<Box<dyn ChangeListener>> {
     bell.inspect_err(|error| warn!(%error, "inbox.no_bell")).ok()
 }
 
-/// Waits for a notice of an insert, for ever without a listener. Returns true if the listener is lost.
-async fn rung(bell: &mut Option<Box<dyn ChangeListener>>) -> bool {
+/// Waits for a notice of an insert; without a listener, waits forever. Returns true if the listener is lost.
+async fn wait_for_insert(bell: &mut Option<Box<dyn ChangeListener>>) -> bool {
     match bell {
         None => std::future::pending().await,
         Some(bell) => bell
-            .rung()
+            .wait_for_change()
             .await
             .inspect_err(|error| warn!(%error, "inbox.bell_lost"))
             .is_err(),
     }
 }
 
-/// Groups the rows by agent. Groups keep the order of their rows, and come in the order of their first rows.
+/// Groups the rows by agent. The groups keep the order of their rows and are in the order of their first rows.
 fn by_agent(rows: Vec<InboxRow>) -> Vec<(String, Vec<InboxRow>)> {
     let mut agents: Vec<(String, Vec<InboxRow>)> = Vec::new();
     let mut places = HashMap::new();
@@ -248,7 +249,7 @@ fn by_agent(rows: Vec<InboxRow>) -> Vec<(String, Vec<InboxRow>)> {
     agents
 }
 
-fn refused(row: &InboxRow, reason: String) -> RefusedRow {
+fn refused_row(row: &InboxRow, reason: String) -> RefusedRow {
     RefusedRow {
         id: row.id,
         reason,
@@ -290,7 +291,7 @@ fn message(row: &InboxRow) -> Result<Message, String> {
     })
 }
 
-/// Why a row can never be appended; `None` if the row isn't at fault or the error may pass.
+/// Returns why a row can never be appended; `None` if the row isn't the cause or the error is temporary.
 fn refusal(error: &StoreError) -> Option<InboxRefusal> {
     match error {
         StoreError::ClientIdReused(_) => Some(InboxRefusal::ClientId),
@@ -315,7 +316,7 @@ mod tests {
     use super::*;
     use recapd_store::Fence;
 
-    fn warns(error: &StoreError) -> bool {
+    fn is_warning(error: &StoreError) -> bool {
         let told = Arc::new(AtomicBool::new(false));
         let writer = {
             let told = Arc::clone(&told);
@@ -328,13 +329,13 @@ mod tests {
             .with_max_level(Level::WARN)
             .with_writer(writer)
             .finish();
-        tracing::subscriber::with_default(subscriber, || tell_held("coder", error));
+        tracing::subscriber::with_default(subscriber, || log_waiting_rows("coder", error));
         told.load(Ordering::SeqCst)
     }
 
     #[test]
     fn losing_a_row_to_a_faster_daemon_is_no_warning() {
-        assert!(!warns(&StoreError::Fenced(Fence::Inbox)));
-        assert!(warns(&StoreError::Unavailable("it took too long".into())));
+        assert!(!is_warning(&StoreError::Fenced(Fence::Inbox)));
+        assert!(is_warning(&StoreError::Unavailable("it took too long".into())));
     }
 }

@@ -1,4 +1,4 @@
-//! Rows in transit: read, adapted, hashed and written.
+//! Reads, adapts, hashes and writes the rows of a copy.
 
 use std::fmt;
 
@@ -13,10 +13,10 @@ use super::{
 };
 use recapd_core::domain::time::Timestamp;
 
-/// Values in one statement: SQLite accepts 32,766, PostgreSQL 65,535.
+/// Limits the values of one statement: SQLite accepts 32,766, PostgreSQL 65,535.
 const VALUES_MAX: usize = 16_000;
 const BYTES_MAX: usize = 4 << 20;
-/// Progress is reported after this many rows.
+/// How many rows are copied between two reports of progress.
 pub(super) const ROWS_TOLD: u64 = 1_000;
 
 #[derive(Clone, Debug)]
@@ -44,7 +44,7 @@ impl Record {
             .map(Self)
     }
 
-    /// Changes values that the target can't hold. Returns how many texts that changed.
+    /// Changes values that the target can't hold. Returns how many texts it changed.
     pub(super) fn fit(&mut self, target: SqlDialect) -> u64 {
         if target == SqlDialect::Sqlite {
             return 0;
@@ -72,7 +72,7 @@ impl Record {
     }
 }
 
-/// A checksum over rows in any order: their number, and the sum of their hashes.
+/// A checksum of rows that doesn't depend on their order: their number, and the sum of their hashes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Checksum {
     pub(super) rows: u64,
@@ -83,7 +83,7 @@ impl Checksum {
     pub(super) fn add(&mut self, record: &Record) {
         let mut hash = Sha256::new();
         for value in &record.0 {
-            // A tag before each value tells apart types, and a length tells apart texts.
+            // A tag before each value distinguishes types, and a length separates texts.
             match value {
                 // SQLite doesn't distinguish numbers, times and flags.
                 Value::Int(Some(number)) | Value::Time(Some(Timestamp(number))) => whole(&mut hash, *number),
@@ -148,7 +148,7 @@ impl<'p> RowBatch<'p> {
         self.bytes >= BYTES_MAX || (self.records.len() + 1) * self.pair.columns.len() > VALUES_MAX
     }
 
-    /// Writes the rows, if any, and clears them. Returns how many.
+    /// Writes the collected rows and clears them. Returns how many it wrote.
     pub(super) async fn write(&mut self, target: &mut Connection) -> StoreResult<u64> {
         let records = std::mem::take(&mut self.records);
         self.bytes = 0;

@@ -1,4 +1,4 @@
-//! The tables of two databases, column by column, as their schemas define them.
+//! Pairs the tables of two databases column by column, as their schemas define them.
 
 use std::collections::BTreeMap;
 
@@ -10,13 +10,12 @@ use super::{
     CopyError,
 };
 
-/// Tables that aren't copied: the record of migrations, counters, and recall's index, which is built
-/// again.
+/// Tables that aren't copied: the record of migrations, counters, and the recall index, which is built again.
 const LEFT_OUT: [&str; 4] = ["_sqlx_migrations", "counters", "recall_", "sqlite_"];
 /// Columns that only one of the databases has.
 const OWN_COLUMNS: [(&str, &str); 1] = [("message_log", "id")];
 
-/// The kind of value in a column, whatever its type in either database.
+/// The kind of values in a column, which both databases have in different types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ColumnKind {
     Int,
@@ -52,7 +51,7 @@ impl Pair {
         )
     }
 
-    /// Returns the beginning of an `INSERT` that keeps numbers which the target would assign itself.
+    /// Returns the beginning of an `INSERT` that also sets numbers which the target would otherwise assign itself.
     pub(super) fn insert(&self, dialect: SqlDialect) -> String {
         let columns: Vec<String> = self
             .columns
@@ -76,8 +75,8 @@ impl Pair {
         Ok(u64::try_from(count).unwrap_or_default())
     }
 
-    /// Makes PostgreSQL number new rows after the existing ones.
-    pub(super) async fn number_on(&self, target: &mut Connection) -> StoreResult<()> {
+    /// Makes PostgreSQL continue the numbers of new rows after the existing ones.
+    pub(super) async fn continue_numbering(&self, target: &mut Connection) -> StoreResult<()> {
         let Some(column) = &self.numbered else {
             return Ok(());
         };
@@ -91,17 +90,17 @@ impl Pair {
     }
 }
 
-/// Returns the tables to copy, each after those that it refers to.
+/// Returns the tables to copy. A table comes after those that it refers to.
 pub(super) async fn pairs(source: &mut Connection, target: &mut Connection) -> Result<Vec<Pair>, CopyError> {
     let from = tables(source).await.map_err(CopyError::Source)?;
     let mut to = tables(target).await.map_err(CopyError::Target)?;
     let mut pairs = Vec::new();
     for (name, columns) in from {
-        let others = to.remove(&name).ok_or_else(|| unlike(&name, "table"))?;
+        let others = to.remove(&name).ok_or_else(|| mismatch(&name, "table"))?;
         pairs.push(pair(&name, columns, others)?);
     }
     if let Some((name, _)) = to.pop_first() {
-        return Err(unlike(&name, "table"));
+        return Err(mismatch(&name, "table"));
     }
     let references = references(target).await.map_err(CopyError::Target)?;
     Ok(in_order(pairs, &references))
@@ -127,11 +126,11 @@ fn pair(name: &str, from: Vec<Column>, mut to: Vec<Column>) -> Result<Pair, Copy
         }
         let place = format!("{name}.{}", column.name);
         let Some(at) = to.iter().position(|other| other.name == column.name) else {
-            return Err(unlike(&place, "column"));
+            return Err(mismatch(&place, "column"));
         };
         let other = to.swap_remove(at);
-        let kind = shared(&column.type_name, &other.type_name).ok_or_else(|| {
-            unlike(
+        let kind = shared_kind(&column.type_name, &other.type_name).ok_or_else(|| {
+            mismatch(
                 &format!("{place} ({}, {})", column.type_name, other.type_name),
                 "column",
             )
@@ -141,15 +140,15 @@ fn pair(name: &str, from: Vec<Column>, mut to: Vec<Column>) -> Result<Pair, Copy
         }
         pair.columns.push((column.name, kind));
     }
-    // In the same order in both databases, so that checksums can be compared.
+    // Both databases use the same order, so that checksums can be compared.
     pair.columns.sort_by(|(one, _), (other, _)| one.cmp(other));
     match to.iter().find(|column| !is_own(column)) {
-        Some(column) => Err(unlike(&format!("{name}.{}", column.name), "column")),
+        Some(column) => Err(mismatch(&format!("{name}.{}", column.name), "column")),
         None => Ok(pair),
     }
 }
 
-fn unlike(name: &str, what: &str) -> CopyError {
+fn mismatch(name: &str, what: &str) -> CopyError {
     CopyError::Unlike(format!("{what} {name}"))
 }
 
@@ -165,8 +164,8 @@ fn kind(type_name: &str) -> Option<ColumnKind> {
     })
 }
 
-/// Returns the kind of a column with these two types: SQLite has fewer types, and PostgreSQL's are more specific.
-fn shared(one: &str, other: &str) -> Option<ColumnKind> {
+/// Returns the kind of a column with these two types. PostgreSQL has more types than SQLite, so its type decides.
+fn shared_kind(one: &str, other: &str) -> Option<ColumnKind> {
     match (kind(one)?, kind(other)?) {
         (one, other) if one == other => Some(one),
         (ColumnKind::Int, kind @ (ColumnKind::Flag | ColumnKind::Time))
@@ -177,7 +176,7 @@ fn shared(one: &str, other: &str) -> Option<ColumnKind> {
 }
 
 async fn tables(connection: &mut Connection) -> StoreResult<BTreeMap<String, Vec<Column>>> {
-    // Without generated columns, and without partitions, which belong to their table.
+    // Leaves out generated columns, and partitions, which belong to their table.
     let sql = sql!(
         sqlite: "-- sql/copy.tables\nSELECT m.name, c.name, c.type, 0 FROM sqlite_schema m, \
                  pragma_table_info(m.name) c WHERE m.type = 'table' ORDER BY m.name, c.cid",
@@ -217,7 +216,7 @@ async fn references(connection: &mut Connection) -> StoreResult<Vec<(String, Str
         .collect()
 }
 
-/// Puts referenced tables first. Tables in a cycle stay in order: their references must be deferrable.
+/// Puts referenced tables first. Tables in a cycle keep their order; their references must be deferrable.
 fn in_order(mut pairs: Vec<Pair>, references: &[(String, String)]) -> Vec<Pair> {
     let mut ordered: Vec<Pair> = Vec::new();
     while !pairs.is_empty() {
@@ -238,15 +237,15 @@ mod tests {
 
     #[test]
     fn postgresql_types_decide_the_kind_of_a_number() {
-        assert_eq!(shared("INTEGER", "bigint"), Some(ColumnKind::Int));
-        assert_eq!(shared("INTEGER", "boolean"), Some(ColumnKind::Flag));
+        assert_eq!(shared_kind("INTEGER", "bigint"), Some(ColumnKind::Int));
+        assert_eq!(shared_kind("INTEGER", "boolean"), Some(ColumnKind::Flag));
         assert_eq!(
-            shared("timestamp with time zone", "INTEGER"),
+            shared_kind("timestamp with time zone", "INTEGER"),
             Some(ColumnKind::Time)
         );
-        assert_eq!(shared("TEXT", "json"), Some(ColumnKind::Json));
-        assert_eq!(shared("TEXT", "bigint"), None);
-        assert_eq!(shared("BLOB", "bytea"), None);
+        assert_eq!(shared_kind("TEXT", "json"), Some(ColumnKind::Json));
+        assert_eq!(shared_kind("TEXT", "bigint"), None);
+        assert_eq!(shared_kind("BLOB", "bytea"), None);
     }
 
     #[test]

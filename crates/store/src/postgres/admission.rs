@@ -1,4 +1,4 @@
-//! Makes writes of one agent wait for one another before any of them takes a connection. On the server they would wait for the agent's
+//! Queues the writes of one agent in the process, before they take connections. On the server they would wait for the agent's
 //! row, and each would occupy a connection that reads and other agents' writes could use.
 
 use std::{
@@ -14,10 +14,10 @@ use tokio::{
 use super::{Lock, StoreError, StoreResult};
 use recapd_core::domain::agent::AgentId;
 
-/// The most writes of one agent in this process, running or waiting; more are refused.
+/// Limits the writes of one agent in this process, running or waiting. Further writes are refused.
 const WRITES_MAX: usize = 256;
 
-/// The thing whose writes take turns.
+/// What a write waits for: the writes of one agent take turns.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Key {
     Agent(AgentId),
@@ -38,18 +38,18 @@ impl Key {
     }
 }
 
-/// The turns of all keys with writes.
+/// The turns, by key.
 #[derive(Debug, Default)]
 pub(super) struct Admission(Arc<Mutex<HashMap<Key, Turns>>>);
 
 #[derive(Debug)]
 struct Turns {
     gate: Arc<Semaphore>,
-    /// Running or waiting.
+    /// The number of running and waiting writes.
     writes: usize,
 }
 
-/// A write's turn, which ends when this is dropped.
+/// A write's turn. Dropping it ends the turn.
 #[derive(Debug)]
 pub(super) struct WriteTurn {
     /// Dropped first, so that the next write gets its turn before the last slot removes the key.
@@ -64,7 +64,7 @@ struct LineSlot {
 }
 
 impl Admission {
-    /// Waits until `deadline` for the turn of a write that takes `lock`; returns `None` at once if it needs no turn.
+    /// Waits until `deadline` for the turn of a write that takes `lock`. Returns `None` at once if the write needs no turn.
     ///
     /// # Errors
     /// [`StoreError::Contended`] after the deadline, or if too many writes wait already.
@@ -73,11 +73,11 @@ impl Admission {
             return Ok(None);
         };
         let (place, gate) = self.line_up(key)?;
-        let late = || StoreError::Contended("earlier writes of the same agent take too long".to_owned());
+        let too_late = || StoreError::Contended("earlier writes of the same agent take too long".to_owned());
         let permit = timeout_at(deadline, gate.acquire_owned())
             .await
-            .map_err(|_| late())?
-            .map_err(|_| late())?;
+            .map_err(|_| too_late())?
+            .map_err(|_| too_late())?;
         Ok(Some(WriteTurn {
             _permit: permit,
             _place: place,

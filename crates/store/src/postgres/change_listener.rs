@@ -10,16 +10,16 @@ use super::{
     member::{PULSE, is_alive},
 };
 
-/// The channel that the view's trigger notifies.
+/// The channel to which the view's trigger sends notifications.
 const CHANNEL: &str = "recapd_inbox";
 
 pub(super) struct Notification(PgListener);
 
 impl Notification {
-    /// Listens to commits from now on.
+    /// Listens for commits from now on.
     pub(super) async fn listen(options: &PgConnectOptions) -> StoreResult<Self> {
         let mut listener = listener(options, &[], &[CHANNEL]).await?;
-        // A gap must be noticed.
+        // If the connection is lost, the caller must know that notifications were missed.
         listener.eager_reconnect(false);
         Ok(Self(listener))
     }
@@ -27,8 +27,8 @@ impl Notification {
 
 #[async_trait]
 impl ChangeListener for Notification {
-    async fn rung(&mut self) -> StoreResult<()> {
-        // A firewall may silently drop a connection that is idle for long.
+    async fn wait_for_change(&mut self) -> StoreResult<()> {
+        // Without these checks, a firewall might silently drop an idle connection.
         let heard = loop {
             match timeout(PULSE, self.0.try_recv()).await {
                 Ok(heard) => break heard,

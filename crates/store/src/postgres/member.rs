@@ -1,11 +1,12 @@
-//! A daemon among others on one database: it holds its name, and hears the other daemons' announcements.
+//! A daemon's membership among the daemons of one database: it holds the daemon's name, and receives the other daemons'
+//! announcements.
 //!
-//! Both use one separate connection. An advisory lock holds the name, and the server releases it with the connection, however the daemon
-//! ends. So a restarted daemon gets its name, and with it its leases, at once, and two daemons with one name can't take each other's
-//! leases. A daemon that reconnects and finds its name taken keeps trying: after a network partition its own lost connection holds the
-//! name until the server notices.
+//! Both use one separate connection. An advisory lock holds the name, and the server releases the lock with the connection,
+//! however the daemon ends. So a restarted daemon gets its name and its leases back at once, and two daemons with the same name
+//! can't take each other's leases. A daemon that reconnects and finds its name taken keeps trying: after a network partition its
+//! own lost connection holds the name until the server notices the loss.
 //!
-//! Announcements while the connection is down are lost; after that the daemon has to check everything again.
+//! While the connection is down, announcements are missed. After that the daemon must check everything again.
 
 use std::time::Duration;
 
@@ -24,44 +25,44 @@ use recapd_core::domain::agent::AgentId;
 
 /// The channel that announces that a row of the queue can be claimed.
 const QUEUE: &str = "recapd_queue";
-/// The channel that announces that readers see a changed summary of an agent.
+/// The channel that announces that an agent has a changed summary for readers.
 const AGENT: &str = "recapd_agent";
-/// With these the server notices within half a minute that a daemon's machine is gone: by probes or, if it has sent something, by the
-/// missing acknowledgement, for which it would wait a quarter of an hour by default.
+/// TCP settings by which the server notices within half a minute that a daemon's machine is gone: by unanswered probes or, if the
+/// server has sent something, by the missing acknowledgement, for which it would otherwise wait a quarter of an hour.
 const KEEPALIVES: [(&str, u64); 4] = [
     ("tcp_keepalives_idle", 10),
     ("tcp_keepalives_interval", 5),
     ("tcp_keepalives_count", 4),
     ("tcp_user_timeout", 15_000),
 ];
-/// How often a silent connection is checked, and how long it has to answer.
+/// How often a silent connection is checked, and how long it may take to answer.
 pub const PULSE: Duration = Duration::from_secs(5);
-/// How long one attempt to take a name waits: the server may not have noticed yet that the previous holder is gone.
+/// How long one attempt to take a name waits. The server may not have noticed yet that the previous holder is gone.
 const NAME_PATIENCE: Duration = Duration::from_secs(3);
-/// The interval of tries within that time.
+/// The interval of the tries within one attempt.
 const NAME_TRY_EVERY: Duration = Duration::from_millis(50);
-/// The first wait before another attempt to take a name; it doubles each time.
+/// The wait before another attempt to take a name. It doubles each time.
 const NAME_AGAIN_FIRST: Duration = Duration::from_secs(1);
-/// The longest such wait: by then the server has noticed that a vanished holder is gone.
+/// Limits that wait. By then the server has noticed that a vanished holder is gone.
 const NAME_AGAIN_MAX: Duration = Duration::from_secs(30);
-/// The first wait before reconnecting; it doubles each time.
+/// The wait before reconnecting. It doubles each time.
 const RECONNECT_FIRST: Duration = Duration::from_millis(50);
-/// The longest such wait, so that work resumes within seconds when the server is back.
+/// Limits that wait, so that work resumes within seconds when the server is back.
 const RECONNECT_MAX: Duration = Duration::from_secs(2);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PeerMessage {
-    /// Something in the queue can be claimed.
+    /// A row of the queue can be claimed.
     Queue,
-    /// Readers see a changed summary of this agent.
+    /// This agent has a changed summary for readers.
     Agent(AgentId),
     Lost(String),
-    /// The connection is back. Announcements in between were missed.
+    /// The connection is restored. Announcements were missed.
     Back {
-        /// False if another daemon has taken its name, or if the server still holds it for the lost connection.
+        /// False if another daemon has taken the name, or if the server still holds it for the lost connection.
         has_name: bool,
     },
-    /// It has its name again, after having reconnected without it.
+    /// The daemon has its name again, after a reconnection without it.
     Named,
 }
 
@@ -70,7 +71,7 @@ pub struct Member {
     owner: String,
     listener: Option<PgListener>,
     wait: Duration,
-    /// The next attempt to take its name; `None` while it has it.
+    /// The next attempt to take the name; `None` while the daemon has it.
     name_try: Option<NameTry>,
 }
 
@@ -98,7 +99,7 @@ impl NameTry {
 }
 
 impl Member {
-    /// Takes the name `owner` and begins to listen.
+    /// Takes the name `owner` and begins to listen for announcements.
     pub(super) async fn join(options: &PgConnectOptions, owner: &str) -> StoreResult<Self> {
         let options = options.clone().application_name("recapd member");
         let mut listener = listen(&options).await?;
@@ -125,11 +126,11 @@ impl Member {
     pub async fn hear(&mut self) -> PeerMessage {
         loop {
             let Some(listener) = &mut self.listener else {
-                return self.come_back().await;
+                return self.reconnect_or_wait().await;
             };
             let now = Instant::now();
             let heard = match self.name_try.filter(|due| due.at <= now) {
-                // Checked before listening: if the others never fall silent, its turn would never come.
+                // The name comes first: if the other daemons never fell silent, it would never be tried.
                 Some(due) => {
                     let taken = take_name(listener, &self.owner).await;
                     taken.map_err(|error| error.to_string()).map(|has_name| {
@@ -151,7 +152,7 @@ impl Member {
         }
     }
 
-    async fn come_back(&mut self) -> PeerMessage {
+    async fn reconnect_or_wait(&mut self) -> PeerMessage {
         match self.reconnect().await {
             Ok(has_name) => PeerMessage::Back { has_name },
             Err(error) => {
@@ -167,7 +168,7 @@ impl Member {
         let mut listener = listen(&self.options).await?;
         let patience = Instant::now() + NAME_PATIENCE;
         let mut has_name = take_name(&mut listener, &self.owner).await?;
-        // The lost connection holds the name until the server is done with it.
+        // The server may hold the name for the lost connection for a moment.
         while !has_name && Instant::now() < patience {
             sleep(NAME_TRY_EVERY).await;
             has_name = take_name(&mut listener, &self.owner).await?;
@@ -178,26 +179,26 @@ impl Member {
     }
 }
 
-/// Opens a connection that hears the other daemons.
+/// Opens a connection that receives the other daemons' announcements.
 async fn listen(options: &PgConnectOptions) -> Result<PgListener, sqlx::Error> {
     let mut listener = listener(options, &KEEPALIVES, &[QUEUE, AGENT]).await?;
-    // A gap must be noticed.
+    // If the connection is lost, the caller must know that announcements were missed.
     listener.eager_reconnect(false);
     Ok(listener)
 }
 
-/// Returns how long to listen before something else has to be done.
+/// Returns how long to listen: until the next attempt to take the name or the next check of the connection.
 fn silence(name_try: Option<NameTry>, now: Instant) -> Duration {
     name_try.map_or(PULSE, |due| due.at.saturating_duration_since(now).min(PULSE))
 }
 
-/// Listens for up to `silence`. An error says why the connection was lost.
+/// Listens for up to `silence`. An error states why the connection was lost.
 async fn hear_in(silence: Duration, listener: &mut PgListener) -> Result<Option<PeerMessage>, String> {
     match timeout(silence, listener.try_recv()).await {
         Ok(Ok(Some(notice))) => Ok(read(notice.channel(), notice.payload())),
         Ok(Ok(None)) => Err("the connection was closed".to_owned()),
         Ok(Err(error)) => Err(error.to_string()),
-        // The name is tried next, which also shows whether the connection is alive.
+        // The attempt to take the name comes next, and it also shows whether the connection is alive.
         Err(_) if silence < PULSE => Ok(None),
         Err(_) => {
             let alive = is_alive(listener).await;

@@ -1,5 +1,5 @@
-//! A standby for reads that may be slightly stale. If it fails or doesn't know something yet, the primary is asked. After a failure it
-//! rests for a while, so that not every reader waits for a standby that is down.
+//! Reads from a standby if the result may be slightly stale. If the standby fails or doesn't have what is asked for, the primary
+//! is asked. After a failure the standby isn't used for a while, so that not every reader waits for a standby that is down.
 
 use std::{
     fmt,
@@ -10,17 +10,17 @@ use std::{
 use tokio::time::{Instant, timeout};
 use tracing::warn;
 
-use super::{Clock, PostgresSettings, SNAPSHOT, options, pooled, timed::TimedPool};
+use super::{Clock, PostgresSettings, SNAPSHOT, options, pool_options, timed::TimedPool};
 use crate::{
     StoreError, StoreResult,
     sql::{Connection, query, sql},
 };
 
-/// How long to wait for the standby until a read can begin …
+/// How long a read may wait for the standby to begin.
 pub const READ_PATIENCE_MS: u64 = 1_000;
-/// … and until the read is done, whatever other limits statements have.
+/// How long a read may take, whatever other limits statements have.
 const READ_MAX: Duration = Duration::from_secs(10);
-/// How long it rests after a failure.
+/// How long the standby isn't used after a failure.
 const REST: Duration = Duration::from_secs(5);
 
 pub(crate) struct Replica {
@@ -32,10 +32,10 @@ pub(crate) struct Replica {
 }
 
 impl Replica {
-    /// Connects lazily: nobody waits for a standby to start.
+    /// Connects only when it is first used, so that nobody waits for a standby to start.
     pub(super) fn of(settings: &PostgresSettings, url: &str) -> StoreResult<Self> {
         let patience = Duration::from_millis(settings.read_patience_ms);
-        let pool = pooled(settings, patience).connect_lazy_with(options(url)?);
+        let pool = pool_options(settings, patience).connect_lazy_with(options(url)?);
         Ok(Self {
             pool: TimedPool::over(pool, settings.statement_timeout_ms),
             lag_ms_max: settings.read_lag_ms_max,
@@ -45,7 +45,7 @@ impl Replica {
         })
     }
 
-    /// Returns its answer; `None` while it rests, or if its answer doesn't count.
+    /// Returns the standby's answer. Returns `None` while the standby rests after a failure, or if it isn't fit to answer.
     pub(crate) async fn read<T, F>(&self, read: impl FnOnce(Connection) -> F + Send) -> Option<T>
     where
         F: Future<Output = StoreResult<T>> + Send,
@@ -93,17 +93,18 @@ impl Replica {
     }
 }
 
-/// How closely it follows the primary.
+/// How closely the standby follows the primary.
 #[derive(Clone, Copy, Debug)]
 struct ReplicaState {
-    /// True if it is a standby and receives the primary's log.
+    /// True if the server is a standby and receives the primary's log.
     follows: bool,
-    /// How far it is behind what it has received; `None` if unknown.
+    /// How far the standby is behind what it has received; `None` if unknown.
     lag_ms: Option<i64>,
 }
 
 impl ReplicaState {
-    /// A standby that has replayed everything it received isn't behind, however long ago that was: nothing has been written since.
+    /// Reads the state. A standby that has replayed everything it received isn't behind, even if that was long ago: nothing was
+    /// written since.
     async fn of(tx: &mut Connection) -> StoreResult<Self> {
         let sql = sql!(
             "-- postgres/replica.state\nSELECT pg_is_in_recovery() AND EXISTS (SELECT 1 FROM pg_stat_wal_receiver), \
@@ -121,7 +122,7 @@ impl ReplicaState {
         if !self.follows {
             return Err(Unfit::OnItsOwn);
         }
-        // Clocks of two servers may differ: something written a moment ago may seem to be in the future.
+        // The clocks of two servers may differ, so a recent write may seem to be in the future.
         let lag_ms = self
             .lag_ms
             .map(|lag_ms| u64::try_from(lag_ms).unwrap_or_default());
@@ -134,13 +135,13 @@ impl ReplicaState {
 
 #[derive(Debug)]
 enum Unfit {
-    /// It doesn't know the thing asked about; the primary may know it by now.
+    /// It doesn't have what was asked for. The primary may have it.
     Unaware,
-    /// It is no standby any more, or receives nothing.
+    /// It is no longer a standby, or receives nothing.
     OnItsOwn,
     /// It is this many milliseconds behind; `None` if unknown.
     Late(Option<u64>),
-    /// It can't be reached, or it cancels reads because its replay goes first.
+    /// It can't be reached, or it cancels reads in favour of its replay.
     Failing(StoreError),
     Slow,
 }

@@ -1,11 +1,13 @@
-//! Connections to a server that may vanish silently: with its machine, or behind a firewall that forgets connections.
+//! Connections with a time limit for answers, because a server may vanish silently: with its machine, or behind a firewall that
+//! forgets connections.
 //!
-//! The server itself ends statements that take too long. If nothing is heard from it for longer than that, the connection counts as lost
-//! and is closed: TCP gives up only after a quarter of an hour, or never if nothing is left to send. The last statement, even a commit,
-//! may have been carried out, as with any connection that breaks.
+//! The server itself ends statements that take too long. If it stays silent for longer than that, its connection counts as lost
+//! and is closed. TCP alone would give up only after a quarter of an hour, or never if nothing is left to send. As with any
+//! broken connection, the last statement, even a commit, may have taken effect.
 //!
-//! sqlx waits as long as TCP does, even when it pings a connection that returns to its pool, and its transactions don't hand out their
-//! connection to be closed. So transactions here consist of plain statements, and the return to the pool has a time limit, too.
+//! sqlx waits as long as TCP does, even when it pings a connection that returns to its pool, and its transactions don't give
+//! access to their connection to close it. So transactions here consist of plain statements, and the return to the pool has a
+//! time limit, too.
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -27,9 +29,9 @@ use tokio_util::task::{TaskTracker, task_tracker::TaskTrackerToken};
 
 use recapd_core::domain::number::usize_or_max;
 
-/// How much longer than a statement may run its answer may take: the server has to cancel it and say so.
+/// How much longer than its time limit an answer may take, because the server has to cancel the statement and report that.
 const MARGIN: Duration = Duration::from_secs(5);
-/// How long to ask a server that gave no connection once more, to learn why.
+/// How long one more attempt to connect may take, which finds out why the pool got no connection.
 const REFUSAL_MAX: Duration = Duration::from_secs(1);
 
 /// A statement with its parameters.
@@ -37,23 +39,23 @@ pub(crate) type PgQuery = Query<'static, Postgres, PgArguments>;
 
 /// A connection with a time limit for answers.
 pub(crate) struct TimedConnection {
-    /// `None` only while it is dropped.
+    /// `None` only while this is being dropped.
     held: Option<ConnectionSource>,
     watch: Watch,
-    /// True from before a transaction begins until its commit is confirmed.
+    /// True from just before a transaction begins until its commit is confirmed.
     in_transaction: bool,
 }
 
 enum ConnectionSource {
     Alone(PgConnection),
-    /// Counted as out until it is back in its pool.
+    /// A connection of a pool, which counts as in use until it is back in the pool.
     Pooled(PoolConnection<Postgres>, Loan),
 }
 
-/// A pooled connection's entries in the counts, until it is back.
+/// A pooled connection's entries in the counts. They end when it is back in the pool.
 struct Loan {
     out: TaskTrackerToken,
-    /// The permit of a connection that writes.
+    /// The permit to write, if the connection writes.
     write: Option<OwnedSemaphorePermit>,
 }
 
@@ -73,7 +75,7 @@ struct Watch {
 }
 
 impl Watch {
-    /// Allows for statements of this length.
+    /// Returns a watch for statements with this time limit.
     fn over(statement_ms_max: u64) -> Self {
         Self {
             patience: Duration::from_millis(statement_ms_max) + MARGIN,
@@ -81,7 +83,7 @@ impl Watch {
         }
     }
 
-    /// Waits for an answer. If it doesn't come in time, or if the connection fails, the connection is lost.
+    /// Waits for an answer. If the answer doesn't come in time, or if the connection fails, marks the connection as lost.
     async fn wait<T>(
         &mut self,
         answer: impl Future<Output = Result<T, sqlx::Error>>,
@@ -93,7 +95,7 @@ impl Watch {
 }
 
 impl TimedConnection {
-    /// Wraps a separate connection with this limit for its statements.
+    /// Wraps a separate connection with this time limit for its statements.
     pub(super) fn alone(connection: PgConnection, statement_ms_max: u64) -> Self {
         Self::over(ConnectionSource::Alone(connection), statement_ms_max)
     }
@@ -106,7 +108,7 @@ impl TimedConnection {
         }
     }
 
-    /// Returns the connection and its watch. A lost connection isn't used again: the outcome of its last statement is unknown.
+    /// Returns the connection and its watch. Fails for a lost connection, because the outcome of its last statement is unknown.
     fn live(&mut self) -> Result<(&mut PgConnection, &mut Watch), sqlx::Error> {
         match &mut self.held {
             Some(held) if !self.watch.is_lost => Ok((held.connection(), &mut self.watch)),
@@ -114,7 +116,7 @@ impl TimedConnection {
         }
     }
 
-    /// Returns the connection alone, for operations that may take longer than a statement.
+    /// Returns the connection without its watch, for operations that may take longer than a statement.
     pub(crate) fn untimed(&mut self) -> Result<&mut PgConnection, sqlx::Error> {
         self.live().map(|(connection, _)| connection)
     }
@@ -130,7 +132,7 @@ impl TimedConnection {
         watch.wait(connection.fetch_optional(query)).await
     }
 
-    /// Returns the rows one after the other, with the time limit for each.
+    /// Returns the rows one by one, with the time limit for each.
     pub(crate) fn fetch(
         &mut self,
         query: PgQuery,
@@ -144,7 +146,7 @@ impl TimedConnection {
         Ok(rows.boxed())
     }
 
-    /// Commits a transaction, if there is one. A commit without an answer may have been made.
+    /// Commits the transaction, if there is one. If no answer comes, the commit may have taken effect.
     pub(crate) async fn commit(mut self) -> Result<(), sqlx::Error> {
         if self.in_transaction {
             let (connection, watch) = self.live()?;
@@ -156,7 +158,8 @@ impl TimedConnection {
 }
 
 impl Drop for TimedConnection {
-    /// Rolls back uncommitted work and returns a pooled connection to its pool. Closes a lost one without a goodbye.
+    /// Rolls back uncommitted work and returns a pooled connection to its pool. Closes a lost connection without telling the
+    /// server.
     fn drop(&mut self) {
         let Some(ConnectionSource::Pooled(pooled, loan)) = self.held.take() else {
             return;
@@ -173,28 +176,28 @@ impl Drop for TimedConnection {
     }
 }
 
-/// Rolls back uncommitted work and returns the connection to its pool, which pings it. One that doesn't answer in time is closed, which
-/// frees its place in the pool.
+/// Rolls back uncommitted work and returns the connection to its pool, which pings it. Closes a connection that doesn't answer in
+/// time, which frees its slot in the pool.
 async fn give_back(mut pooled: PoolConnection<Postgres>, in_transaction: bool, patience: Duration) {
     if in_transaction && within(patience, pooled.execute("ROLLBACK")).await.is_err() {
         drop(pooled.detach());
         return;
     }
-    // The pool does this by itself when a connection is dropped, but without a time limit.
+    // When a connection is dropped, the pool does this by itself, but without a time limit.
     drop(timeout(patience, pooled.return_to_pool()).await);
 }
 
 pub(super) struct TimedPool {
     pool: PgPool,
     statement_ms_max: u64,
-    /// Connections in use, and those on their way back.
+    /// Connections in use, and those that are being returned.
     out: TaskTracker,
     /// Permits to begin a write.
     writers: Arc<Semaphore>,
 }
 
 impl TimedPool {
-    /// Wraps `pool` with this limit for its statements.
+    /// Wraps `pool` with this time limit for its statements.
     pub(super) fn over(pool: PgPool, statement_ms_max: u64) -> Self {
         Self {
             pool,
@@ -229,10 +232,10 @@ impl TimedPool {
     /// Begins a transaction with `statement`.
     pub(super) async fn begin(&self, statement: &'static str) -> Result<TimedConnection, sqlx::Error> {
         let timed = self.acquire().await?;
-        begun(timed, statement).await
+        begin_with(timed, statement).await
     }
 
-    /// Begins a transaction that may wait for others: it leaves some connections to those that don't wait.
+    /// Begins a transaction that may wait for others. Some connections stay reserved for operations that don't wait.
     pub(super) async fn begin_write(&self, statement: &'static str) -> Result<TimedConnection, sqlx::Error> {
         let free = Arc::clone(&self.writers).acquire_owned();
         let write = timeout(self.pool.options().get_acquire_timeout(), free)
@@ -240,11 +243,14 @@ impl TimedPool {
             .map_err(|_| sqlx::Error::PoolTimedOut)?
             .map_err(|_| sqlx::Error::PoolClosed)?;
         let timed = self.lend(Some(write)).await?;
-        begun(timed, statement).await
+        begin_with(timed, statement).await
     }
 
-    /// Replaces a pool's timeout: if there was room for a connection, the server was to blame, and the error is its own.
-    pub(super) async fn explained<T: Send>(&self, given: Result<T, sqlx::Error>) -> Result<T, sqlx::Error> {
+    /// Replaces a pool's timeout by the server's own error, if the pool had a free slot and the server is therefore to blame.
+    pub(super) async fn with_server_error<T: Send>(
+        &self,
+        given: Result<T, sqlx::Error>,
+    ) -> Result<T, sqlx::Error> {
         let options = self.pool.options();
         let has_room = self.out.len() < usize_or_max(options.get_max_connections());
         match given {
@@ -253,26 +259,29 @@ impl TimedPool {
         }
     }
 
-    /// Waits for connections in use, and closes all.
+    /// Waits for connections in use, and closes all connections.
     pub(super) async fn close(self) {
         self.pool.close().await;
     }
 }
 
-async fn begun(mut timed: TimedConnection, statement: &'static str) -> Result<TimedConnection, sqlx::Error> {
-    // If this is cancelled half-way, it is unknown whether the transaction has begun.
+async fn begin_with(
+    mut timed: TimedConnection,
+    statement: &'static str,
+) -> Result<TimedConnection, sqlx::Error> {
+    // If this call is cancelled half-way, the transaction may have begun.
     timed.in_transaction = true;
     let (connection, watch) = timed.live()?;
     watch.wait(connection.execute(statement)).await?;
     Ok(timed)
 }
 
-/// Finds out why a pool got no connection: the pool itself reports a mere timeout, even if nobody listens at the address.
+/// Finds out why the pool got no connection. The pool itself reports only a timeout, even if no server listens at the address.
 pub(super) async fn refusal(options: &PgConnectOptions) -> sqlx::Error {
     match within(REFUSAL_MAX, options.connect()).await {
         Err(error) => error,
         Ok(connection) => {
-            // The server is back.
+            // The server works again.
             drop(within(REFUSAL_MAX, connection.close()).await);
             sqlx::Error::PoolTimedOut
         }
@@ -307,10 +316,10 @@ mod tests {
         let pool = TimedPool::over(pool, 100);
         let given = pool.acquire().await;
         assert!(matches!(given, Err(sqlx::Error::PoolTimedOut)));
-        let away = pool.explained(given).await.err().unwrap();
+        let away = pool.with_server_error(given).await.err().unwrap();
         assert!(away.to_string().contains("refused"), "{away}");
         let _at_work = pool.out.token();
-        let busy = pool.explained(pool.acquire().await).await.err().unwrap();
+        let busy = pool.with_server_error(pool.acquire().await).await.err().unwrap();
         assert!(matches!(busy, sqlx::Error::PoolTimedOut), "{busy}");
     }
 

@@ -1,4 +1,4 @@
-//! Removes forgotten and deleted data from the tables: dead rows that no transaction sees any more.
+//! Removes forgotten and deleted data from the tables: dead rows that no transaction can see any more.
 
 use std::time::Duration;
 
@@ -9,13 +9,13 @@ use crate::{
     sql::{Connection, query, query_made, sql},
 };
 
-/// How often to check for readers of an earlier state …
+/// How often to check for readers of an earlier state.
 const LOOKS_MAX: u32 = 20;
-/// … and how long to wait between checks.
+/// How long to wait between these checks.
 const LOOK_EVERY: Duration = Duration::from_millis(25);
 
-/// Vacuums all tables with agents' rows. Returns false if something may be left: somebody still reads an earlier state, the statement
-/// timed out, or the role doesn't own the tables.
+/// Vacuums all tables with agents' rows. Returns false if dead rows may be left: somebody still reads an earlier state, the
+/// statement timed out, or the role doesn't own the tables.
 pub(super) async fn vacuum(connection: &mut Connection) -> StoreResult<bool> {
     let sql = sql!(
         "-- postgres/vacuum.tables\nSELECT quote_ident(c.relname), pg_has_role(c.relowner, 'USAGE') FROM pg_class c \
@@ -32,8 +32,8 @@ pub(super) async fn vacuum(connection: &mut Connection) -> StoreResult<bool> {
         return Ok(false);
     }
     let is_past = wait_for_readers(connection).await?;
-    // The names are the schema's own. TRUNCATE is off because it waits up to five seconds for an exclusive lock on each table, and
-    // readers would queue behind that.
+    // The names come from the schema. TRUNCATE is off because it waits up to five seconds for an exclusive lock on each table,
+    // and readers would queue behind that lock.
     let sql = format!(
         "-- postgres/vacuum.vacuum\nVACUUM (TRUNCATE false) {}",
         tables.join(", ")
@@ -45,15 +45,15 @@ pub(super) async fn vacuum(connection: &mut Connection) -> StoreResult<bool> {
     Ok(is_past && owns_all)
 }
 
-/// Waits a moment until nothing sees the earlier state: readers, prepared transactions, standbys that report what they read. Returns
-/// false if something still does.
+/// Waits a moment until nobody sees the earlier state: readers, prepared transactions, standbys that report what they read.
+/// Returns false if somebody still does.
 async fn wait_for_readers(connection: &mut Connection) -> StoreResult<bool> {
-    // The first transaction id that isn't assigned yet. Anything that still sees the earlier state is older.
+    // The first transaction id that isn't assigned yet. Whoever still sees the earlier state has an older id.
     let next = sql!(
         "-- postgres/vacuum.next\nSELECT CAST(CAST(pg_snapshot_xmax(pg_current_snapshot()) AS xid) AS text)"
     );
     let next: String = query(next).fetch_one(&mut *connection).await?.try_get(0)?;
-    // The server hides what other roles' sessions do and since when, but not these ids, which VACUUM goes by. A vacuum doesn't hold up
+    // The server hides other roles' statements and their times, but not these ids, which VACUUM uses. A vacuum doesn't delay
     // another vacuum. Sessions without a database send the log to standbys.
     let read = sql!(
         "-- postgres/vacuum.readers\nSELECT coalesce(max(held.xids), 0) > age(CAST(CAST($1 AS text) AS xid)) FROM (\

@@ -1,10 +1,10 @@
 //! Compares the tables, views, triggers and functions of a database with those that the migrations create.
 //!
-//! A planted trigger runs with the daemon's rights at each of its writes, and a changed view shows agents the data of others. SQLite's
-//! schema is compared with that of an empty database that the same migrations have created. On PostgreSQL a mere reader may not create
-//! one, so the schema is compared with a list (`migrations/postgres/catalogue.tsv`), which a test holds to the migrations. The check
-//! excludes additions that don't touch recapd: indexes, privileges, row policies, partitions, and other tables and views in the same
-//! schema.
+//! A planted trigger would run with the daemon's rights at each write, and a changed view could show agents the data of others.
+//! SQLite's schema is compared with that of an empty database that the same migrations have created. A role that may only read
+//! can't create a database on PostgreSQL, so there the schema is compared with a list (`migrations/postgres/catalogue.tsv`), and
+//! a test compares this list with the migrations. The check ignores additions that don't affect recapd: indexes, privileges, row
+//! policies, partitions, and other tables and views in the same schema.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -28,7 +28,7 @@ const STATEMENT_MS_MAX: u64 = 60_000;
 pub struct SchemaFault {
     /// `table`, `view`, `trigger`, `index`, `column`, `constraint`, `function` or `rule`.
     pub kind: String,
-    /// Its name, after that of its table and a dot if it belongs to one.
+    /// The object's name, after its table's name and a dot if it belongs to a table.
     pub name: String,
     pub fault: SchemaDifference,
 }
@@ -46,33 +46,33 @@ impl fmt::Display for SchemaFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { kind, name, fault } = self;
         match fault {
-            SchemaDifference::Planted => write!(f, "{kind} {name} is none of recapd's"),
+            SchemaDifference::Planted => write!(f, "{kind} {name} isn't one of recapd's"),
             SchemaDifference::Changed => write!(f, "{kind} {name} isn't as recapd made it"),
             SchemaDifference::Missing => write!(f, "{kind} {name} is missing"),
         }
     }
 }
 
-/// Definitions by kind and name.
+/// Definitions of objects, by kind and name.
 type Catalogue = BTreeMap<(String, String), String>;
 
-/// Returns every difference between a database and the migrations that it has. It changes nothing, and daemons may run.
+/// Returns every difference between a database and the migrations that it has applied. Changes nothing, and daemons may run.
 ///
 /// # Errors
 /// [`StoreError::Unavailable`](crate::StoreError::Unavailable), also when there is no such file.
 pub async fn faults(settings: &DatabaseSettings) -> StoreResult<Vec<SchemaFault>> {
     match settings {
         DatabaseSettings::Sqlite(settings) => {
-            let mut connection = sqlite::looking(settings).await?;
+            let mut connection = sqlite::open_unchanged(settings).await?;
             let version = read(&mut connection).await?.version();
-            let found = of_sqlite(&mut connection).await?;
+            let found = read_sqlite(&mut connection).await?;
             connection.close().await?;
-            Ok(differences(&made_up_to(version).await?, &found))
+            Ok(differences(&schema_of_migrations(version).await?, &found))
         }
         DatabaseSettings::Postgres(settings) => {
-            let expected = listed(POSTGRES);
+            let expected = parse_list(POSTGRES);
             let mut connection = postgres::alone(settings, STATEMENT_MS_MAX).await?;
-            let found = of_postgres(&mut connection, Some(&expected)).await?;
+            let found = read_postgres(&mut connection, Some(&expected)).await?;
             connection.close().await?;
             Ok(differences(&expected, &found))
         }
@@ -88,14 +88,14 @@ pub async fn listing(settings: &DatabaseSettings) -> StoreResult<String> {
         return Ok(String::new());
     };
     let mut connection = postgres::alone(settings, STATEMENT_MS_MAX).await?;
-    let found = of_postgres(&mut connection, None).await?;
+    let found = read_postgres(&mut connection, None).await?;
     connection.close().await?;
     let line =
         |((kind, name), definition): (&(String, String), &String)| format!("{kind}\t{name}\t{definition}\n");
     Ok(found.iter().map(line).collect())
 }
 
-fn listed(list: &str) -> Catalogue {
+fn parse_list(list: &str) -> Catalogue {
     let fields = list.lines().filter_map(|line| {
         let mut fields = line.splitn(3, '\t').map(str::to_owned);
         Some(((fields.next()?, fields.next()?), fields.next()?))
@@ -125,24 +125,24 @@ fn differences(expected: &Catalogue, found: &Catalogue) -> Vec<SchemaFault> {
     faults
 }
 
-/// Replaces a definition that other versions of PostgreSQL word differently.
+/// Replaces a definition that versions of PostgreSQL word differently.
 const UNREADABLE: &str = "?";
 
 /// Returns the schema that the migrations up to `version` create, in memory.
-async fn made_up_to(version: i64) -> StoreResult<Catalogue> {
+async fn schema_of_migrations(version: i64) -> StoreResult<Catalogue> {
     let mut connection: Connection = SqliteConnection::connect("sqlite::memory:").await?.into();
     let all = migrator(SqlDialect::Sqlite);
     let until = all.iter().filter(|migration| migration.version <= version);
     let mut migrator = Migrator::with_migrations(until.cloned().collect());
     migrator.set_locking(false);
     run(&mut connection, &migrator).await.map_err(failure)?;
-    let made = of_sqlite(&mut connection).await?;
+    let made = read_sqlite(&mut connection).await?;
     connection.close().await?;
     Ok(made)
 }
 
-/// Excludes what SQLite and sqlx keep for themselves: statistics, counters, the list of migrations.
-async fn of_sqlite(connection: &mut Connection) -> StoreResult<Catalogue> {
+/// Reads a file's catalogue. Leaves out what SQLite and sqlx keep for themselves: statistics, counters, the list of migrations.
+async fn read_sqlite(connection: &mut Connection) -> StoreResult<Catalogue> {
     let sql = sql!(
         "-- sqlite/catalogue.read\nSELECT type, name, coalesce(sql, '') FROM sqlite_schema \
          WHERE name NOT LIKE 'sqlite\\_%' ESCAPE '\\' AND tbl_name <> '_sqlx_migrations'"
@@ -151,26 +151,26 @@ async fn of_sqlite(connection: &mut Connection) -> StoreResult<Catalogue> {
     rows.iter()
         .map(|row| {
             let definition: String = row.try_get(2)?;
-            Ok(((row.try_get(0)?, row.try_get(1)?), spelt_alike(&definition)))
+            Ok(((row.try_get(0)?, row.try_get(1)?), normalized(&definition)))
         })
         .collect()
 }
 
-/// Removes white space and the quotation marks of names: versions of SQLite place them differently where a table is altered.
-fn spelt_alike(definition: &str) -> String {
+/// Removes white space and the quotation marks of names, because versions of SQLite place them differently in altered tables.
+fn normalized(definition: &str) -> String {
     let kept = |c: &char| !c.is_whitespace() && *c != '"';
     definition.chars().filter(kept).collect()
 }
 
-/// Reads the relations and functions in `names`, and functions that share a name with PostgreSQL's own; all if `None`.
-async fn of_postgres(connection: &mut Connection, names: Option<&Catalogue>) -> StoreResult<Catalogue> {
+/// Reads the relations and functions in `names`, and functions with the same name as one of PostgreSQL's own. `None` reads all.
+async fn read_postgres(connection: &mut Connection, names: Option<&Catalogue>) -> StoreResult<Catalogue> {
     let asked = |is_function: bool| {
         let keys = names?.keys().filter(move |(kind, _)| match kind.as_str() {
             "function" => is_function,
             "table" | "view" => !is_function,
             _ => false,
         });
-        // A function's name, without its parameter types.
+        // Keeps a function's name without its parameter types.
         let names = keys.map(|(_, name)| name.split('(').next().unwrap_or_default());
         Some(serde_json::json!(names.collect::<Vec<_>>()).to_string())
     };
@@ -251,7 +251,7 @@ mod tests {
             [
                 "table a isn't as recapd made it",
                 "table b is missing",
-                "trigger a.t is none of recapd's",
+                "trigger a.t isn't one of recapd's",
             ]
         );
         assert_eq!(differences(&made, &made), []);
@@ -262,7 +262,7 @@ mod tests {
         let versions = sqlite::MIGRATIONS.iter().map(|(version, ..)| *version);
         let mut before = 0;
         for version in versions {
-            let made = made_up_to(version).await.unwrap();
+            let made = schema_of_migrations(version).await.unwrap();
             assert!(made.len() > 1, "{version}");
             before = made.len();
         }
@@ -271,7 +271,7 @@ mod tests {
 
     #[test]
     fn the_list_for_postgresql_covers_each_kind_of_object() {
-        let listed = listed(POSTGRES);
+        let listed = parse_list(POSTGRES);
         for (kind, name) in [
             ("table", "message_log"),
             ("view", "agent_summary"),

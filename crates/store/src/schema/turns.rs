@@ -1,7 +1,8 @@
-//! Migrations of a server's database while daemons work on it.
+//! Migrates a server's database while daemons work on it.
 //!
-//! While a migration waits for a table that somebody reads (a dump holds all tables until it ends), everybody after it waits too: claims,
-//! appends, lease renewals. So it waits only briefly, releases everything, pauses for the others, and tries again.
+//! While a migration waits for a table that somebody reads (a dump locks all tables until it ends), all later users of the table
+//! wait, too: claims, appends, lease renewals. So the migration waits only briefly, releases all locks, pauses to let the others
+//! work, and retries.
 
 use std::time::Duration;
 
@@ -17,14 +18,14 @@ use super::{
     failure, run,
 };
 
-/// How long one attempt waits for a lock: far less than a lease lasts (`queue.lease_ms`), and longer than PostgreSQL waits before it ends
-/// an autovacuum that blocks it (`deadlock_timeout`, a second by default).
+/// How long one attempt waits for a lock. Far less than a lease lasts (`queue.lease_ms`), but longer than PostgreSQL waits before
+/// it ends an autovacuum that blocks the migration (`deadlock_timeout`, a second by default).
 const LOCK_MS_MAX: u64 = 2_000;
-/// The pause for others before the next attempt.
+/// The pause between two attempts, in which the others work.
 const PAUSE: Duration = Duration::from_secs(2);
-/// A minute of attempts.
+/// Limits the attempts, which together take more than a minute.
 pub(super) const TRIES_MAX: u32 = 20;
-/// How long to wait for another recapd that migrates. Nobody else waits behind that lock.
+/// How long to wait for another recapd that migrates. Nobody else waits for that lock.
 const OTHERS_MS_MAX: u64 = 60_000;
 /// PostgreSQL's `lock_not_available` and `deadlock_detected`.
 const HELD: [&str; 2] = ["55P03", "40P01"];
@@ -35,13 +36,13 @@ pub(super) async fn migrate(
     tries_max: u32,
 ) -> StoreResult<()> {
     lock(connection).await?;
-    let done = in_turns(connection, migrator, tries_max).await;
-    // The lock must not stay on a connection that others use next.
+    let done = migrate_with_pauses(connection, migrator, tries_max).await;
+    // The lock must not stay on the connection, which others use next.
     let unlocked = unlock(connection).await;
     done.and(unlocked)
 }
 
-/// Makes sure that one recapd migrates at a time. The lock is the migrator's own, which earlier versions take, too.
+/// Makes sure that one recapd migrates at a time. Uses the migrator's own lock, which earlier versions take, too.
 async fn lock(connection: &mut Connection) -> StoreResult<()> {
     let DriverConnection::Postgres(postgres) = connection.driver() else {
         return Ok(());
@@ -64,7 +65,11 @@ async fn unlock(connection: &mut Connection) -> StoreResult<()> {
     postgres.unlock().await.map_err(failure)
 }
 
-async fn in_turns(connection: &mut Connection, migrator: &Migrator, tries_max: u32) -> StoreResult<()> {
+async fn migrate_with_pauses(
+    connection: &mut Connection,
+    migrator: &Migrator,
+    tries_max: u32,
+) -> StoreResult<()> {
     let mut tries = 1;
     loop {
         let error = match run(connection, migrator).await {

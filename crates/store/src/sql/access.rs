@@ -1,4 +1,4 @@
-//! Tokens: see [`AccessStore`].
+//! Stores access tokens; see [`AccessStore`].
 
 use async_trait::async_trait;
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! Agents' rows: creates, locks, loads and lists them, and changes their settings.
+//! Creates, locks, loads and lists agents' rows, and changes agents' settings.
 
 use crate::sql::{
     Connection, query, sql,
@@ -17,8 +17,9 @@ use recapd_core::domain::{
     time::Timestamp,
 };
 
-/// Selects an agent's row with its newest exchange and its preamble, as [`row::agent`] reads it. For display, pending exchanges are
-/// `counted`; otherwise they are `bounded` by their numbers, which takes the same time however many there are.
+/// Selects an agent's row with its newest exchange and its preamble (the messages before the first user message), in the columns
+/// that [`row::agent`] reads. `counted`, for display, counts the pending exchanges. `bounded` computes an upper bound of them
+/// from their numbers, which takes the same time however many they are.
 macro_rules! agent_select {
     (counted, $label:literal, $where:literal) => {
         agent_select!(
@@ -50,7 +51,8 @@ macro_rules! agent_select {
     };
 }
 
-/// Locks the agent's row until the end of the transaction. Returns false if there is none; another caller may still create one then.
+/// Locks the agent's row until the end of the transaction. Returns false if the agent has no row; another caller may still create
+/// it.
 pub(crate) async fn lock(tx: &mut Connection, agent: &AgentId) -> StoreResult<bool> {
     if tx.dialect() == SqlDialect::Sqlite {
         return Ok(true);
@@ -59,7 +61,8 @@ pub(crate) async fn lock(tx: &mut Connection, agent: &AgentId) -> StoreResult<bo
     Ok(query(sql).bind(agent.as_str()).execute(tx).await? > 0)
 }
 
-/// Locks the rows of an agent's whole family, all that descend by forks from the same first agent. None of them can be forked meanwhile.
+/// Locks the rows of all agents that descend by forks from the same first agent as `agent`, so that none of them is forked
+/// meanwhile.
 pub(crate) async fn lock_family(tx: &mut Connection, agent: &AgentId) -> StoreResult<()> {
     let sql = sql!(
         "-- postgres/agent.lock_family\nWITH RECURSIVE up (agent_id, parent) AS \
@@ -73,8 +76,11 @@ pub(crate) async fn lock_family(tx: &mut Connection, agent: &AgentId) -> StoreRe
     Ok(())
 }
 
-/// Loads an agent for display.
-pub(super) async fn counted(connection: &mut Connection, agent: &AgentId) -> StoreResult<Option<AgentRow>> {
+/// Loads an agent for display, with the exact number of pending exchanges.
+pub(super) async fn load_counted(
+    connection: &mut Connection,
+    agent: &AgentId,
+) -> StoreResult<Option<AgentRow>> {
     let sql = agent_select!(
         counted,
         "-- sql/agent.counted",
@@ -83,7 +89,7 @@ pub(super) async fn counted(connection: &mut Connection, agent: &AgentId) -> Sto
     one(connection, sql, agent).await
 }
 
-/// Loads an agent for changes.
+/// Loads an agent for changes, with an upper bound of the pending exchanges.
 pub(super) async fn load(connection: &mut Connection, agent: &AgentId) -> StoreResult<Option<AgentRow>> {
     let sql = agent_select!(
         bounded,
@@ -102,7 +108,7 @@ async fn one(
     found.as_ref().map(row::agent).transpose()
 }
 
-pub(super) async fn known(connection: &mut Connection, agent: &AgentId) -> StoreResult<AgentRow> {
+pub(super) async fn load_known(connection: &mut Connection, agent: &AgentId) -> StoreResult<AgentRow> {
     let row = load(connection, agent).await?;
     row.ok_or_else(|| StoreError::UnknownAgent(agent.clone()))
 }
@@ -120,7 +126,7 @@ pub(super) async fn load_or_create(
         // Another caller has created it in the meantime, perhaps by a fork.
         lock(tx, agent).await?;
     }
-    // An agent that is being deleted is hidden.
+    // The load skips an agent that is being deleted.
     let row = load(tx, agent).await?;
     row.ok_or_else(|| StoreError::Contended("the agent is being deleted".to_owned()))
 }
@@ -174,7 +180,7 @@ pub(super) async fn change_settings(
     Ok(settings)
 }
 
-/// Makes the ageing job look at the document: in another time zone, days begin at other times.
+/// Makes the document due for ageing at once, because days begin at other times in another time zone.
 async fn age_anew(tx: &mut Connection, agent: &AgentId, now: Timestamp) -> StoreResult<()> {
     let sql = sql!(
         "-- sql/agent.age_anew\nUPDATE summaries SET next_ageing_at = {min}(next_ageing_at, $2) \

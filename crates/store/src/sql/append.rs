@@ -1,8 +1,8 @@
-//! Append: numbers the messages, places them in exchanges, moves the boundary and wakes the queue, in one transaction. The ledger
-//! decides.
+//! Appends messages in one transaction: numbers the messages, assigns them to exchanges, moves the boundary and wakes the queue.
+//! The ledger decides which exchange a message belongs to and what is evicted.
 //!
-//! Clears, marks, rewinds, pins, unpins and notes take effect where they stand: the messages up to and including one are written, then the step
-//! is taken, then the next messages follow.
+//! A step (a clear, mark, rewind, pin, unpin or note) takes effect at its position: the messages up to and including the step's
+//! message are written, then the step is applied, then the next messages follow.
 
 pub(super) mod boundary;
 pub(super) mod write;
@@ -36,12 +36,12 @@ use recapd_core::{
 #[derive(Default)]
 struct AppendRows {
     messages: Vec<StoredAt>,
-    /// Complete exchanges, and finally the newest one. Their running totals ascend.
+    /// Complete exchanges, followed by the newest one. Their running totals ascend.
     exchanges: Vec<Exchange>,
     sessions: Vec<NewSession>,
     evictions: Vec<Eviction>,
     preamble: Option<Exchange>,
-    /// The session that ended because its newest leg is too big.
+    /// The session that ended because its newest leg alone exceeds the budget.
     session_ended: Option<i64>,
 }
 
@@ -54,7 +54,7 @@ pub(super) struct NewSession {
 }
 
 impl NewSession {
-    /// Creates the ledger's session, before anything is said in it.
+    /// Creates the row of the ledger's session, which has no exchanges yet.
     pub(super) fn empty(
         ledger: &Ledger,
         opened_at: Timestamp,
@@ -86,15 +86,15 @@ pub(super) async fn append(
         ..
     } = row;
     if let Some(key) = &request.key {
-        keep_key(tx, &request.agent, key, request.now).await?;
+        store_key(tx, &request.agent, key, request.now).await?;
     }
-    // From here on the agent's own rules apply.
+    // From here on the agent's own settings override the configured ones.
     let in_force = settings.expanded(&request.rules.basis);
     request.rules.budget = in_force.budget(request.rules.budget);
     request.rules.on_overflow = in_force.on_overflow.unwrap_or(request.rules.on_overflow);
     request.rules.context = in_force.context_options(request.rules.context);
     let budget = request.rules.budget;
-    let fresh = without_known(tx, &request).await?;
+    let fresh = without_duplicates(tx, &request).await?;
     let returned = if !fresh.is_empty() && budget.is_above(budget_before) {
         boundary::take_back(tx, &request.agent, budget, &mut ledger).await?
     } else {
@@ -147,7 +147,7 @@ fn check_target(step: &StepOutcome) -> StoreResult<()> {
     }
 }
 
-/// Returns the summary's version after these steps, given the one `before`: a rewind may write one.
+/// Returns the summary's version after `steps`; it was `before`. A rewind may write a version.
 fn version_after(before: i64, steps: &[StepOutcome]) -> i64 {
     let written = steps.iter().rev().find_map(|step| match step {
         StepOutcome::Rewound { version, .. } => *version,
@@ -156,8 +156,13 @@ fn version_after(before: i64, steps: &[StepOutcome]) -> i64 {
     written.unwrap_or(before)
 }
 
-/// Stores the key of a request. Only the same request may be repeated under it.
-async fn keep_key(tx: &mut Connection, agent: &AgentId, key: &RequestKey, now: Timestamp) -> StoreResult<()> {
+/// Stores the idempotency key of a request. Fails if a different request has used the key.
+async fn store_key(
+    tx: &mut Connection,
+    agent: &AgentId,
+    key: &RequestKey,
+    now: Timestamp,
+) -> StoreResult<()> {
     let sql = sql!(
         "-- sql/append.keep_key\nINSERT INTO idempotency_keys (agent_id, key, digest, used_at) VALUES ($1, $2, $3, $4) \
                ON CONFLICT (agent_id, key) DO UPDATE SET used_at = excluded.used_at RETURNING digest"
@@ -181,7 +186,7 @@ fn step_at(request: &AppendRequest, place: usize) -> Option<Step> {
     Step::of(&request.messages.get(place)?.message)
 }
 
-/// Writes the placed messages and takes the step that the last message of `part` is, if any.
+/// Writes the placed messages, and applies the step that the last message of `part` is, if it is one.
 async fn write_part(
     tx: &mut Connection,
     request: &AppendRequest,
@@ -204,7 +209,7 @@ async fn write_part(
         }
         Some((Step::Rewind(label), at)) => {
             let stepped = lineage::rewind(tx, request, ledger, label, at).await?;
-            // The exchange with the mark may have grown after it, or the budget may have shrunk. All rows are written by now.
+            // The mark's exchange may have grown after the mark, or the budget may have shrunk. All rows are written by now.
             let eviction = boundary::evict(tx, request, &[], ledger, at).await?;
             written.evictions.extend(eviction);
             Some(stepped)
@@ -225,7 +230,7 @@ async fn write_part(
     Ok(stepped)
 }
 
-/// Closes the running session. Its exchanges are written as they are; the next session begins empty.
+/// Closes the running session and opens an empty one. The closed session's exchanges are written as they are.
 fn close_session(written: &mut AppendRows, ledger: &mut Ledger, at: Timestamp) {
     written.exchanges.extend(ledger.newest.clone());
     written.evictions.extend(ledger.clear(at));
@@ -233,13 +238,14 @@ fn close_session(written: &mut AppendRows, ledger: &mut Ledger, at: Timestamp) {
     written.sessions.push(opened);
 }
 
-/// Returns the places of the messages to be stored, and whether each keeps its client id.
-async fn without_known(tx: &mut Connection, request: &AppendRequest) -> StoreResult<Vec<(usize, bool)>> {
+/// Deduplicates the request's messages: a message that is stored already under its client id is a duplicate, so a message that is
+/// sent twice is stored once (idempotent). Returns the positions of the new messages, each with whether it keeps its client id.
+async fn without_duplicates(tx: &mut Connection, request: &AppendRequest) -> StoreResult<Vec<(usize, bool)>> {
     let messages = request.messages.iter();
     let ids: Vec<&str> = messages
         .filter_map(|prepared| prepared.message.client_id.as_deref())
         .collect();
-    let mut known = known_payloads(tx, &request.agent, &ids).await?;
+    let mut known = stored_payloads(tx, &request.agent, &ids).await?;
     let mut fresh = Vec::with_capacity(request.messages.len());
     for (place, PreparedMessage { message, .. }) in request.messages.iter().enumerate() {
         let Some(id) = &message.client_id else {
@@ -252,21 +258,22 @@ async fn without_known(tx: &mut Connection, request: &AppendRequest) -> StoreRes
                 fresh.push((place, true));
             }
             Some(payload) if formats::is_same(payload, &message.payload) || is_tombstone(payload) => {}
-            // A session that was resumed or forked copies earlier lines under its own name.
+            // A Claude Code session that was resumed or forked copies earlier lines under its own name.
             Some(payload)
                 if message.format == Format::ClaudeCode
                     && formats::is_copied_line(payload, &message.payload) => {}
-            // A transcript may have another message under the same id, and nothing of it may be lost. It is stored under another id.
+            // A transcript may hold a different message under the same id. No message may be lost, so it is stored under another
+            // id.
             Some(_) if request.replayed => fresh.push((place, false)),
             Some(_) => return Err(StoreError::ClientIdReused(id.clone())),
         }
     }
-    without_known_others(tx, request, fresh, known).await
+    without_stored_replacements(tx, request, fresh, known).await
 }
 
-/// Returns `fresh` without the messages that are stored already under their replacement ids. `known` holds the messages stored under the
-/// original ids.
-async fn without_known_others(
+/// Removes from `fresh` the messages that are stored already under their replacement ids. `known` holds the payloads that are
+/// stored under the original ids.
+async fn without_stored_replacements(
     tx: &mut Connection,
     request: &AppendRequest,
     fresh: Vec<(usize, bool)>,
@@ -281,14 +288,14 @@ async fn without_known_others(
         return Ok(fresh);
     }
     let ids: Vec<&str> = others.values().map(String::as_str).collect();
-    let stored = known_payloads(tx, &request.agent, &ids).await?;
+    let stored = stored_payloads(tx, &request.agent, &ids).await?;
     let mut taken: HashSet<String> = known.into_keys().chain(stored.into_keys()).collect();
     let is_new = |&(place, _): &(usize, bool)| others.get(&place).is_none_or(|id| taken.insert(id.clone()));
     Ok(fresh.into_iter().filter(is_new).collect())
 }
 
 /// Returns the payloads stored under these client ids.
-pub(super) async fn known_payloads(
+pub(super) async fn stored_payloads(
     tx: &mut Connection,
     agent: &AgentId,
     ids: &[&str],
@@ -356,7 +363,8 @@ async fn place_all(
     Ok(written)
 }
 
-/// Applies the settings for a leg that is too big by itself: an error undoes the whole append; a session is ended once.
+/// Applies the settings for a leg that alone exceeds the budget. They may ask for an error, which undoes the whole append, or for
+/// the end of the session.
 fn check_overflow(
     request: &AppendRequest,
     written: &mut AppendRows,
@@ -373,8 +381,8 @@ fn check_overflow(
     Ok(())
 }
 
-/// Wakes the queue if there is work: exchanges left the window, a session ended with pending exchanges, or a rewind wrote digests that
-/// are to be condensed.
+/// Wakes the queue if there is work: exchanges left the window, a session with pending exchanges ended, or a rewind wrote digests
+/// that a model will condense.
 pub(super) async fn wake(
     tx: &mut Connection,
     request: &AppendRequest,

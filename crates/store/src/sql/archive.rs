@@ -1,4 +1,4 @@
-//! Complete histories: read here for a journal, and written back in [`restore`].
+//! Reads complete histories for a journal. [`restore`] writes them back.
 
 pub(super) mod restore;
 
@@ -25,7 +25,7 @@ use recapd_core::domain::{
 impl Archive for SqlStore {
     async fn head(&self, agent: &AgentId) -> Result<Option<Head>, ArchiveError> {
         let mut tx = self.snapshot().await?;
-        let fork = fork::record::kept(&mut tx, agent).await?;
+        let fork = fork::record::load(&mut tx, agent).await?;
         Ok(head(&mut tx, agent, fork).await?)
     }
 

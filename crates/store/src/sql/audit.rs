@@ -1,4 +1,4 @@
-//! The audit: see [`AuditStore`].
+//! Stores audit events; see [`AuditStore`].
 
 use async_trait::async_trait;
 

@@ -1,4 +1,4 @@
-//! Questions in batches, from the queue's side: deferred, withdrawn, answered.
+//! The queue's side of batches: defers questions to a batch, withdraws them, and reads their answers.
 
 mod round;
 
@@ -21,7 +21,7 @@ use recapd_core::domain::{
     work::{Lease, Priority},
 };
 
-pub(super) use round::{account_unused, figures, look_in_time};
+pub(super) use round::{account_unused, figures, limit_next_polls};
 
 #[async_trait]
 impl BatchStore for SqlStore {
@@ -48,7 +48,7 @@ impl BatchStore for SqlStore {
     }
 
     async fn batched_answer(&self, agent: &AgentId) -> StoreResult<Option<BatchedAnswer>> {
-        answered(&mut self.reader().await?, agent).await
+        load_answer(&mut self.reader().await?, agent).await
     }
 
     async fn has_waiting(&self) -> StoreResult<bool> {
@@ -75,7 +75,7 @@ impl BatchStore for SqlStore {
             return Ok(Vec::new());
         }
         self.write(Lock::Batches, move |tx| {
-            Box::pin(round::due(tx, now, next_at, limit))
+            Box::pin(round::take_due(tx, now, next_at, limit))
         })
         .await
     }
@@ -95,7 +95,7 @@ impl BatchStore for SqlStore {
     }
 
     async fn known_batches(&self, provider: &str, limit: i64) -> StoreResult<Vec<String>> {
-        round::known(&mut self.reader().await?, provider, limit).await
+        round::known_ids(&mut self.reader().await?, provider, limit).await
     }
 }
 
@@ -141,7 +141,7 @@ async fn defer(
     Ok(true)
 }
 
-/// Stores a question, unless one about the same state of the summary exists.
+/// Stores a question. Returns false if one about the same state of the summary exists.
 async fn write(
     tx: &mut Connection,
     agent: &AgentId,
@@ -172,8 +172,9 @@ async fn write(
     Ok(done == 1)
 }
 
-/// Makes an agent's row due that waits for a batch's answer: the summary has changed, and no question is about its present state.
-pub(super) async fn wait_no_longer(tx: &mut Connection, agent: &AgentId, now: Timestamp) -> StoreResult<()> {
+/// Makes the agent's row due if it waits for a batch's answer. The summary has changed, so no question is about its present
+/// state.
+pub(super) async fn end_batch_wait(tx: &mut Connection, agent: &AgentId, now: Timestamp) -> StoreResult<()> {
     let sql = sql!(
         "-- sql/batch.wait_no_longer\nUPDATE summary_update_queue SET deferred_at = NULL, visible_at = $2, \
                due_at = {min}(due_at, $2 + behind_ms {ms}) WHERE agent_id = $1 AND deferred_at IS NOT NULL"
@@ -183,10 +184,10 @@ pub(super) async fn wait_no_longer(tx: &mut Connection, agent: &AgentId, now: Ti
     Ok(())
 }
 
-/// Withdraws the agent's unsent question, which may hold forgotten text, and makes its row due. The answer to a sent question comes too
-/// late: forgetting has changed the summary's version.
+/// Withdraws the agent's unsent question, which may hold forgotten text, and makes the agent's row due. The answer to a sent
+/// question will be ignored, because forgetting has changed the summary's version.
 pub(super) async fn forget(tx: &mut Connection, agent: &AgentId, now: Timestamp) -> StoreResult<()> {
-    // If questions are being gathered at this moment, that finishes first, and its result is seen.
+    // If a batch is being gathered at this moment, this lock waits until it is written.
     let open = sql!(
         "-- sql/batch.lock_questions\nSELECT 1 FROM batch_requests WHERE agent_id = $1 AND ended_at IS NULL {for_update}"
     );
@@ -201,7 +202,7 @@ pub(super) async fn forget(tx: &mut Connection, agent: &AgentId, now: Timestamp)
         .bind(now)
         .execute(&mut *tx)
         .await?;
-    wait_no_longer(tx, agent, now).await
+    end_batch_wait(tx, agent, now).await
 }
 
 async fn withdraw(tx: &mut Connection, agent: AgentId, now: Timestamp) -> StoreResult<bool> {
@@ -213,7 +214,7 @@ async fn withdraw(tx: &mut Connection, agent: AgentId, now: Timestamp) -> StoreR
     Ok(done > 0)
 }
 
-async fn answered(connection: &mut Connection, agent: &AgentId) -> StoreResult<Option<BatchedAnswer>> {
+async fn load_answer(connection: &mut Connection, agent: &AgentId) -> StoreResult<Option<BatchedAnswer>> {
     let sql = sql!(
         "-- sql/batch.answered\nSELECT r.journal_key, r.version, r.covers_after, r.covers_through, \
                r.exchanges, r.provider, r.model, r.accounted_at IS NOT NULL, m.answer, m.input_tokens, m.output_tokens, r.cost_microusd, \
@@ -245,7 +246,7 @@ async fn answered(connection: &mut Connection, agent: &AgentId) -> StoreResult<O
     }))
 }
 
-/// Marks the cost of a batch's answer as accounted for by a run, so that no other run counts it.
+/// Marks the cost of a batch's answer as accounted for by `run`, so that no other run counts it.
 pub(super) async fn account(tx: &mut Connection, agent: &AgentId, run: &RunRecord) -> StoreResult<()> {
     let Some(key) = &run.batched else {
         return Ok(());

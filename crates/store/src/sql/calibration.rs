@@ -1,4 +1,4 @@
-//! Stored calibrations of token counters.
+//! Stores calibrations of token counters.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,7 +14,8 @@ use recapd_core::domain::{
     time::Timestamp,
 };
 
-/// A stored sample: estimated tokens, reported tokens, reporting agent. The first versions didn't store the agent.
+/// A stored sample: estimated tokens, reported tokens, and the agent that reported them. The first versions didn't store the
+/// agent.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
 enum KeptSample {
@@ -70,7 +71,7 @@ pub(super) async fn load(connection: &mut Connection) -> StoreResult<Vec<KeptCal
     found.iter().map(read).collect()
 }
 
-/// Saves these, and deletes all except those of the models that learned last.
+/// Saves `kept`, and deletes all but the most recently learned calibrations.
 pub(super) async fn keep(tx: &mut Connection, kept: Vec<KeptCalibration>, now: Timestamp) -> StoreResult<()> {
     let sql = sql!(
         "-- sql/calibration.keep\nINSERT INTO calibrations (provider, model, learned, samples, updated_at) \

@@ -1,4 +1,4 @@
-//! The one transaction that writes a summary.
+//! Completes an update: the one transaction that writes a summary.
 
 mod items;
 mod rearm;
@@ -23,7 +23,8 @@ pub(super) use items::{reserve_items, retire_items, write_items};
 use rearm::{finish, park};
 pub(super) use settle::{settle, settle_at_once};
 
-/// Applies an update. The fences are checked in the order lease, version, watermark, exchanges. A failed one undoes everything.
+/// Applies an update exactly once. Checks four fences in this order: lease, version, watermark, exchanges. If one fails, nothing
+/// is written.
 pub(super) async fn complete(tx: &mut Connection, lease: Lease, patch: Patch) -> StoreResult<Completion> {
     guard_lease(tx, &lease).await?;
     write_document(tx, &lease, &patch).await?;
@@ -64,8 +65,8 @@ pub(super) async fn age_document(tx: &mut Connection, lease: Lease, patch: Patch
     Ok(true)
 }
 
-/// True if a question about that version is out, or if it has an answer that no update has used. Answers about other versions are never
-/// found again.
+/// Returns true if a question about this version is unanswered, or has an answer that no update has used. A new version would
+/// make such an answer useless.
 async fn is_asked_about(tx: &mut Connection, agent: &AgentId, version: i64) -> StoreResult<bool> {
     let sql = sql!(
         "-- sql/complete.is_asked_about\nSELECT 1 FROM batch_requests WHERE agent_id = $1 AND version = $2 \
@@ -89,7 +90,7 @@ async fn guard_lease(tx: &mut Connection, lease: &Lease) -> StoreResult<()> {
     found.map(drop).ok_or(StoreError::Fenced(Fence::Lease))
 }
 
-/// Writes the document that readers get, unless an earlier one is held until a rebuild has caught up ([`hold`]).
+/// Writes the document that readers get, unless a rebuild holds an earlier one for them ([`hold`]).
 pub(super) async fn write_document(tx: &mut Connection, lease: &Lease, patch: &Patch) -> StoreResult<()> {
     let sql = sql!(
         "-- sql/complete.write_document\nUPDATE summaries SET version = version + 1, next_ageing_at = $6, \
@@ -114,7 +115,7 @@ pub(super) async fn write_document(tx: &mut Connection, lease: &Lease, patch: &P
     }
 }
 
-/// Moves the watermark from `lo` to `hi`, unless it or the boundary has moved in the meantime. Returns the boundary.
+/// Moves the watermark from `lo` to `hi`. Fails if the watermark or the boundary has moved in the meantime. Returns the boundary.
 async fn move_watermark(
     tx: &mut Connection,
     agent: &AgentId,
@@ -160,14 +161,14 @@ async fn count_live(tx: &mut Connection, agent: &AgentId, lo: i64, hi: i64) -> S
         .try_get(0)?)
 }
 
-/// Writes the version, after its document's items and facts.
+/// Writes the version. Its items and facts must be written already.
 pub(super) async fn write_version(
     tx: &mut Connection,
     lease: &Lease,
     patch: &Patch,
     kind: VersionKind,
 ) -> StoreResult<()> {
-    let made_of = fill::made_of(tx, &lease.agent).await?;
+    let made_of = fill::document_digest(tx, &lease.agent).await?;
     let row = VersionRow {
         version: patch.version + 1,
         kind: kind.name(),

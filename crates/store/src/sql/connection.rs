@@ -1,4 +1,4 @@
-//! A connection to either database, with the clock and the fairness that its statements use.
+//! A connection to either database, with the clock and the fairness rule that its statements use.
 
 use sqlx::{Connection as _, Sqlite, SqliteConnection, Transaction, pool::PoolConnection};
 
@@ -65,19 +65,19 @@ impl Connection {
         }
     }
 
-    /// Closes a connection to a file and waits for that: a dropped connection would keep its locks for a moment.
+    /// Closes a connection to a file and waits for the close. A dropped connection would keep its locks for a moment.
     pub(crate) async fn close(self) -> Result<(), sqlx::Error> {
         match self.link {
             DriverHandle::Direct(connection) => {
                 connection.close().map_err(|(_, error)| direct::failure(error))
             }
             DriverHandle::Sqlite(connection) => connection.close().await,
-            // Returned to the pool, rolled back, or dropped.
+            // Dropping these returns them to the pool, rolls them back, or closes them.
             _ => Ok(()),
         }
     }
 
-    /// Sets the clock that judges leases and backoffs.
+    /// Sets which clock leases and backoffs use.
     pub(crate) fn with_clock(self, clock: Clock) -> Self {
         Self { clock, ..self }
     }
@@ -90,13 +90,13 @@ impl Connection {
         self.fairness
     }
 
-    /// Returns the caller's time if it judges leases and backoffs; `None` if the database's does.
-    pub(crate) fn judging(&self, callers: Timestamp) -> Option<Timestamp> {
+    /// Returns the caller's time if leases and backoffs use the caller's clock; `None` if they use the database's.
+    pub(crate) fn caller_time(&self, callers: Timestamp) -> Option<Timestamp> {
         (self.clock == Clock::Caller).then_some(callers)
     }
 
-    /// Returns the time by the clock that judges leases and backoffs: the database's if daemons share it, otherwise the caller's. It
-    /// stays the same throughout a transaction.
+    /// Returns the time for leases and backoffs: the database's if daemons share the database, otherwise the caller's. Stays the
+    /// same within a transaction.
     pub(crate) async fn now(&mut self, callers: Timestamp) -> Result<Timestamp, sqlx::Error> {
         if self.clock == Clock::Caller {
             return Ok(callers);

@@ -1,4 +1,4 @@
-//! Opens the database under the store, and reads and writes it.
+//! Opens the database, and runs the store's reads and writes in it.
 
 use futures::future::BoxFuture;
 
@@ -34,17 +34,17 @@ impl From<PostgresSettings> for DatabaseSettings {
     }
 }
 
-/// The lock that a writing operation takes before anything else, if others may write at the same time. Rows of the queue are locked after
-/// it, which prevents deadlocks.
+/// The lock that a write takes first, on a database with several writers. A write locks rows of the queue only after it, which
+/// prevents deadlocks.
 #[derive(Clone, Debug)]
 pub(crate) enum Lock {
     /// For operations that change only rows of the queue, or rows that no other operation changes.
     Nothing,
-    /// The agent's row. Everything that belongs to an agent is changed under this lock.
+    /// Locks the agent's row. Everything that belongs to an agent changes only under this lock.
     Agent(AgentId),
-    /// The rows of all agents that may share messages with this one through forks, in order of their ids.
+    /// Locks the rows of all agents that may share messages with this one through forks, in order of their ids.
     Family(AgentId),
-    /// The row of an agent that is being forked. Nothing locks its whole family meanwhile.
+    /// Locks the row of an agent that is being forked. No other transaction can lock its whole family meanwhile.
     Parent(AgentId),
     Batches,
     Calibrations,
@@ -62,12 +62,12 @@ enum Database {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Connections {
-    /// Open and idle.
+    /// Open connections that nobody uses.
     pub idle: u32,
     pub in_use: u32,
-    /// The most that may be open.
+    /// The most connections that may be open.
     pub max: u32,
-    /// How often no connection became free in time, since the pool was made.
+    /// How often a caller waited in vain for a free connection, since the pool was made.
     pub timeouts: u64,
 }
 
@@ -84,7 +84,7 @@ impl Connections {
 }
 
 impl SqlStore {
-    /// Opens the database for a daemon: creates a missing file and brings the schema up to date. A file is locked until the store is
+    /// Opens the database for a daemon. Creates a missing file, and brings the schema up to date. Locks a file until the store is
     /// dropped.
     ///
     /// # Errors
@@ -97,10 +97,10 @@ impl SqlStore {
                 Database::Postgres(Box::new(Postgres::open(settings).await?))
             }
         };
-        Ok(Self::over(database))
+        Ok(Self::with_database(database))
     }
 
-    /// Works like [`Self::open`], but the schema must be up to date already.
+    /// Opens the database for a daemon like [`Self::open`], but fails if the schema isn't up to date.
     ///
     /// # Errors
     /// As [`Self::open`].
@@ -113,7 +113,7 @@ impl SqlStore {
                 Database::Postgres(Box::new(Postgres::open_as_is(settings).await?))
             }
         };
-        Ok(Self::over(database))
+        Ok(Self::with_database(database))
     }
 
     /// Opens an existing database for reading, while a daemon may run.
@@ -127,21 +127,22 @@ impl SqlStore {
                 Database::Postgres(Box::new(Postgres::look(settings).await?))
             }
         };
-        Ok(Self::over(database))
+        Ok(Self::with_database(database))
     }
 
-    fn over(database: Database) -> Self {
+    fn with_database(database: Database) -> Self {
         let fairness = Fairness::default();
         Self { database, fairness }
     }
 
-    /// Places rows of the queue by `fairness`.
+    /// Sets the rule that places rows in the queue.
     #[must_use]
     pub fn with_fairness(self, fairness: Fairness) -> Self {
         Self { fairness, ..self }
     }
 
-    /// Takes the name `owner` among the daemons that share this database; `None` where there is only one daemon.
+    /// Registers the name `owner` among the daemons that share this database. Returns `None` for a database that only one daemon
+    /// can use.
     ///
     /// # Errors
     /// [`StoreError::InUse`](crate::StoreError::InUse) when another daemon has that name, or
@@ -153,11 +154,11 @@ impl SqlStore {
         }
     }
 
-    /// Fails if the next write is likely to fail, as far as that shows without one: reads continue to work on a file that was moved or a
-    /// disk that is full.
-    pub(super) fn is_well(&self) -> StoreResult<()> {
+    /// Fails if the next write is likely to fail, as far as this shows without writing. Reads still work on a file that was moved
+    /// or a full disk, so they don't show it.
+    pub(super) fn check_writable(&self) -> StoreResult<()> {
         match &self.database {
-            Database::Sqlite(sqlite) => sqlite.is_well(),
+            Database::Sqlite(sqlite) => sqlite.check_condition(),
             Database::Postgres(_) => Ok(()),
         }
     }
@@ -178,20 +179,20 @@ impl SqlStore {
         self.write_extent(lock, WriteSize::Bounded, work).await
     }
 
-    /// Runs `work` of this extent in a transaction.
+    /// Runs `work` in a transaction of this size, and returns after its commit.
     pub(super) async fn write_extent<F, T>(&self, lock: Lock, extent: WriteSize, work: F) -> StoreResult<T>
     where
         F: for<'c> FnOnce(&'c mut Connection) -> BoxFuture<'c, StoreResult<T>> + Clone + Send + 'static,
         T: Send + 'static,
     {
-        let work = fairly(self.fairness, work);
+        let work = with_fairness_rule(self.fairness, work);
         match &self.database {
             Database::Sqlite(sqlite) => sqlite.write(extent, work).await,
             Database::Postgres(postgres) => postgres.write(lock, work).await,
         }
     }
 
-    /// Returns the PostgreSQL store, if it is one, for operations that are cheaper there.
+    /// Returns the PostgreSQL store, if this is one, for operations that are cheaper there.
     pub(super) fn postgres(&self) -> Option<&Postgres> {
         match &self.database {
             Database::Sqlite(_) => None,
@@ -215,7 +216,7 @@ impl SqlStore {
         }
     }
 
-    /// Begins a reading transaction, whose statements all see the same state.
+    /// Begins a reading transaction. All its statements see the same state.
     pub(super) async fn snapshot(&self) -> StoreResult<Connection> {
         match &self.database {
             Database::Sqlite(sqlite) => sqlite.snapshot().await,
@@ -223,7 +224,7 @@ impl SqlStore {
         }
     }
 
-    /// Reads a state that may be a moment old, so that the caller's last write may be missing. Uses a standby if one can answer.
+    /// Reads a state that may be a moment old and lack the caller's last write. Asks a standby if one can answer.
     pub(super) async fn past<T, F>(&self, read: impl Fn(Connection) -> F + Send + Sync) -> StoreResult<T>
     where
         F: Future<Output = StoreResult<T>> + Send,
@@ -237,7 +238,7 @@ impl SqlStore {
         read(self.snapshot().await?).await
     }
 
-    /// Works like [`Self::past`], but asks the primary if the standby lacks the row.
+    /// Works like [`Self::past`], but asks the primary if the standby doesn't have the row.
     pub(super) async fn past_found<T, F>(
         &self,
         read: impl Fn(Connection) -> F + Send + Sync,
@@ -254,14 +255,14 @@ impl SqlStore {
         read(self.snapshot().await?).await
     }
 
-    pub(super) async fn bell(&self) -> StoreResult<Box<dyn ChangeListener>> {
+    pub(super) async fn change_listener(&self) -> StoreResult<Box<dyn ChangeListener>> {
         match &self.database {
-            Database::Sqlite(sqlite) => sqlite.bell().await,
-            Database::Postgres(postgres) => postgres.bell().await,
+            Database::Sqlite(sqlite) => sqlite.change_listener().await,
+            Database::Postgres(postgres) => postgres.change_listener().await,
         }
     }
 
-    /// Removes deleted data from the database's files. Returns false if some may remain.
+    /// Overwrites deleted data in the database's files. Returns false if some may remain.
     pub(super) async fn scrub(&self) -> StoreResult<bool> {
         match &self.database {
             Database::Sqlite(sqlite) => sqlite.scrub().await,
@@ -269,7 +270,7 @@ impl SqlStore {
         }
     }
 
-    /// Works like [`Self::scrub`], after a commit; a failure counts as false.
+    /// Works like [`Self::scrub`], but counts a failure as false, because the caller's write is committed already.
     pub(super) async fn scrub_after(&self) -> bool {
         match self.scrub().await {
             Ok(is_scrubbed) => is_scrubbed,
@@ -280,7 +281,7 @@ impl SqlStore {
         }
     }
 
-    /// Returns the figures of the connection pool; on SQLite, of the readers' pool.
+    /// Returns the figures of the connection pool. On SQLite these are the figures of the readers' pool.
     pub fn connections(&self) -> Connections {
         match &self.database {
             Database::Sqlite(sqlite) => Connections::of(sqlite.pool(), sqlite.timeouts()),
@@ -297,8 +298,8 @@ impl SqlStore {
     }
 }
 
-/// Wraps `work` so that its connection knows how to place rows of the queue.
-fn fairly<F, T>(
+/// Wraps `work` so that its connection has the rule that places rows in the queue.
+fn with_fairness_rule<F, T>(
     fairness: Fairness,
     work: F,
 ) -> impl for<'c> FnOnce(&'c mut Connection) -> BoxFuture<'c, StoreResult<T>> + Clone + Send + 'static
@@ -312,10 +313,10 @@ where
     }
 }
 
-/// Makes a round trip, and checks that the server takes writes.
+/// Makes a round trip to the database.
 ///
 /// # Errors
-/// If it doesn't.
+/// If the server doesn't accept writes.
 pub(super) async fn ping(connection: &mut Connection) -> StoreResult<()> {
     let sql = sql!(
         sqlite: "-- sql/database.ping\nSELECT 0",

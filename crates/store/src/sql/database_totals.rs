@@ -1,27 +1,27 @@
-//! Totals of agents and documents at a constant cost: beyond a limit they are estimated instead of counted.
+//! Counts agents and documents at a constant cost: a large table is estimated instead of counted.
 
 use super::{super::StoreResult, row, statement::SqlDialect};
 use crate::sql::{Connection, Row, query, sql};
 use recapd_core::domain::time::Timestamp;
 
-/// SQLite: the most rows of a table that are counted.
+/// On SQLite, a table's first rows up to this many are counted.
 const ROWS_MAX: i64 = 10_000;
-/// PostgreSQL: about the most pages of a table that are counted.
+/// On PostgreSQL, about this many pages of a table are counted.
 const PAGES_MAX: i64 = 512;
-/// A whole table, in millionths.
+/// The whole of a table, in millionths.
 const WHOLE_PPM: i64 = 1_000_000;
 
 pub(super) struct DatabaseTotals {
     pub(super) agents: i64,
-    /// Summaries that were written.
+    /// Agents that have a document.
     pub(super) documents: i64,
     pub(super) documents_tokens: i64,
     pub(super) is_estimated: bool,
     pub(super) oldest_pending_at: Option<Timestamp>,
 }
 
-/// Returns the totals. For a large table, PostgreSQL counts some pages, always the same ones, and extrapolates; SQLite counts the first
-/// rows, which gives a lower bound.
+/// Returns the totals. For a large table, PostgreSQL always counts the same pages and extrapolates. SQLite counts the first rows,
+/// which gives a lower bound.
 pub(super) async fn totals(tx: &mut Connection) -> StoreResult<DatabaseTotals> {
     let pending = sql!(
         "-- sql/database_totals.oldest_pending\nSELECT min(pending_since) FROM agents WHERE pending_since IS NOT NULL"
@@ -88,12 +88,12 @@ fn of(row: &Row) -> StoreResult<DatabaseTotals> {
     })
 }
 
-/// Returns the share of a table with this many pages to count, in millionths; at least one.
+/// Returns which share of a table with this many pages to count, in millionths; at least 1.
 fn share_ppm(pages: i64) -> i64 {
     (PAGES_MAX * WHOLE_PPM / pages.max(1)).clamp(1, WHOLE_PPM)
 }
 
-/// Extrapolates from the count in such a share.
+/// Extrapolates from the count in a share of the table.
 fn whole(counted: i64, share_ppm: i64) -> i64 {
     counted.saturating_mul(WHOLE_PPM) / share_ppm
 }

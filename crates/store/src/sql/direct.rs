@@ -1,7 +1,7 @@
-//! SQLite called on the current thread.
+//! Calls SQLite on the current thread.
 //!
-//! sqlx runs each SQLite connection on a thread of its own and passes every statement and result between threads. For the one writer, on
-//! which everything waits, this takes longer than the statements themselves. So the writer's thread calls SQLite directly.
+//! sqlx runs each SQLite connection on a thread of its own, and passes every statement and result between threads. All writes
+//! wait for the one writer, and there the passing takes longer than the statements. So the writer's thread calls SQLite directly.
 
 use std::{borrow::Cow, error::Error, fmt, time::Duration};
 
@@ -15,7 +15,7 @@ use tracing::{trace, warn};
 
 use super::value::Value;
 
-/// Slower statements are logged, as sqlx does.
+/// A statement that takes longer is logged, as sqlx does.
 const SLOW: Duration = Duration::from_secs(1);
 
 /// A row, read completely.
@@ -31,11 +31,11 @@ impl DirectRow {
                 index: column,
                 len: self.0.len(),
             })?;
-        T::column_result(ValueRef::from(value)).map_err(|source| undecoded(column, source))
+        T::column_result(ValueRef::from(value)).map_err(|source| decode_error(column, source))
     }
 }
 
-fn undecoded(column: usize, source: FromSqlError) -> sqlx::Error {
+fn decode_error(column: usize, source: FromSqlError) -> sqlx::Error {
     sqlx::Error::ColumnDecode {
         index: column.to_string(),
         source: Box::new(source),
@@ -43,15 +43,15 @@ fn undecoded(column: usize, source: FromSqlError) -> sqlx::Error {
 }
 
 pub(super) struct StatementResult {
-    /// At most as many as were asked for.
+    /// At most `rows_max` rows.
     pub(super) rows: Vec<DirectRow>,
     pub(super) changed: u64,
 }
 
-/// Runs one statement, until it has returned `rows_max` rows.
+/// Runs one statement until it has returned `rows_max` rows.
 ///
 /// # Errors
-/// SQLite's refusals, as sqlx's error.
+/// The errors of SQLite, as sqlx's errors.
 pub(super) fn run(
     connection: &mut Connection,
     sql: &str,
@@ -63,7 +63,7 @@ pub(super) fn run(
     let rows = rows(connection, sql, values, rows_max).map_err(failure);
     let took = begun.elapsed();
     if took >= SLOW {
-        // Its label is enough; the rest may be long.
+        // The first line, the statement's label, identifies it.
         let statement = sql.lines().next().unwrap_or_default();
         warn!(statement, ?took, "store.slow_statement");
     }
@@ -91,8 +91,8 @@ fn rows(
     Ok(rows)
 }
 
-/// Binds parameters by name. SQLite treats `$N` as a name and numbers names as they appear, so each gets the `N`th value here, wherever
-/// it stands.
+/// Binds parameters by name. SQLite takes `$N` for a name and numbers names in order of appearance. So this binds the `N`th value
+/// to `$N` explicitly.
 fn bind(statement: &mut CachedStatement<'_>, values: &[Value<'_>]) -> rusqlite::Result<()> {
     for place in 1..=statement.parameter_count() {
         let name = statement.parameter_name(place);

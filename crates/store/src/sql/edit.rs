@@ -1,4 +1,4 @@
-//! Items as operators see them, and operators' changes to them.
+//! Lists items for operators, and applies operators' changes to items.
 
 use crate::sql::{Connection, Row, query, sql};
 
@@ -55,8 +55,8 @@ pub(super) async fn edit(tx: &mut Connection, request: EditRequest) -> StoreResu
         policy,
         now,
     } = request;
-    let row = agent::known(tx, &agent).await?;
-    withdrawals::rest(tx, &agent).await?;
+    let row = agent::load_known(tx, &agent).await?;
+    withdrawals::write_rest(tx, &agent).await?;
     let Some(found) = load(tx, &agent, item).await? else {
         let now = successor(tx, &agent, item).await?;
         return Err(StoreError::UnknownItem { item, now });
@@ -114,7 +114,7 @@ async fn load(tx: &mut Connection, agent: &AgentId, item: i64) -> StoreResult<Op
     found.as_ref().map(read).transpose()
 }
 
-/// Returns the item that now covers the first exchange of an item that covers nothing any more.
+/// Returns the item that now covers the first exchange of `item`, which covers nothing any more.
 async fn successor(tx: &mut Connection, agent: &AgentId, item: i64) -> StoreResult<Option<i64>> {
     let sql = sql!(
         "-- sql/edit.successor\nSELECT i.item FROM summary_items i JOIN summary_item_ranges r \
@@ -140,7 +140,7 @@ async fn count_pinned(tx: &mut Connection, agent: &AgentId) -> StoreResult<i64> 
 }
 
 async fn pin(tx: &mut Connection, agent: &AgentId, item: i64, pinned: bool) -> StoreResult<()> {
-    // A pinned item must stay, but a provisional one would be replaced once the model is back.
+    // A provisional item is replaced once the model is back, but a pinned item must stay. So pinning ends the provisional state.
     let sql = sql!(
         "-- sql/edit.pin\nUPDATE summary_items SET pinned = $3, \
                provisional = CASE WHEN $3 THEN {false} ELSE provisional END WHERE agent_id = $1 AND item = $2"

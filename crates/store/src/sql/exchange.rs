@@ -16,8 +16,8 @@ use recapd_core::domain::{
     perspective::HUMANS,
 };
 
-/// Loads live exchanges of a range, the newest `limit` of them, in order. It gets the size of their messages first, so that it reads no
-/// more than allowed.
+/// Loads the newest `limit` live exchanges of a range, in ascending order. Reads the sizes of their messages first, so that it
+/// reads no more bytes than allowed.
 pub(super) async fn load(
     tx: &mut Connection,
     agent: &AgentId,
@@ -31,7 +31,7 @@ pub(super) async fn load(
     let sql = sql!(
         "-- sql/exchange.load\nSELECT ",
         exchange_columns!("e"),
-        // Exchanges in the window don't need the search for an eviction.
+        // The search for an eviction is only for exchanges outside of the window.
         ", CASE WHEN e.exchange < a.first_exchange THEN ",
         evicted_at!(),
         " END, ",
@@ -39,8 +39,8 @@ pub(super) async fn load(
         "(SELECT w.version FROM summary_versions w WHERE w.agent_id = e.agent_id ",
         "   AND w.covers_after < e.exchange AND e.exchange <= w.covers_through AND NOT EXISTS ",
         "   (SELECT 1 FROM summary_versions r WHERE r.agent_id = w.agent_id AND r.version > w.version ",
-        // On SQLite a version's kind is stored after its document, and reading past that costs more than everything else, so it is
-        // checked last.
+        // SQLite stores a version's kind after its document, and reading past a document is the most expensive part, so the kind
+        // is checked last.
         "    AND r.covers_through < e.exchange AND r.kind <> 'update') ORDER BY w.version LIMIT 1) END, ",
         "CASE WHEN $5 THEN (SELECT CAST(coalesce(sum(octet_length(m.payload) + CAST($8 AS bigint)), 0) AS bigint) FROM message_log m ",
         "   WHERE m.agent_id = e.source_agent_id AND m.seq BETWEEN e.first_seq AND e.last_seq ",
@@ -78,7 +78,7 @@ pub(super) async fn load(
     Ok(exchanges)
 }
 
-/// Returns the number of the running session's preamble: 0, or the number it got after a clear.
+/// Returns the number of the running session's preamble. It is 0, or a number assigned after a clear.
 async fn preamble(tx: &mut Connection, agent: &AgentId) -> StoreResult<Option<i64>> {
     let sql = sql!("-- sql/exchange.preamble\nSELECT preamble_exchange FROM agents WHERE agent_id = $1");
     match query(sql).bind(agent.as_str()).fetch_optional(tx).await? {
@@ -87,7 +87,7 @@ async fn preamble(tx: &mut Connection, agent: &AgentId) -> StoreResult<Option<i6
     }
 }
 
-/// Chooses the newest `exchanges` whose messages have at most `bytes_max` together. Returns the index of the first of them.
+/// Chooses the newest `exchanges` whose messages have at most `bytes_max` bytes together. Returns the index of the first one.
 fn choose(exchanges: &mut [StoredExchange], bytes_max: i64) -> usize {
     let mut room = bytes_max;
     let mut read_from = exchanges.len();
@@ -102,7 +102,7 @@ fn choose(exchanges: &mut [StoredExchange], bytes_max: i64) -> usize {
     read_from
 }
 
-/// Reads the messages of `exchanges`, which ascend. Neighbours are read together. Gaps aren't read, since they may be long.
+/// Reads the messages of `exchanges`, which ascend. Reads neighbours together, and skips gaps, which may be long.
 pub(super) async fn with_messages(
     tx: &mut Connection,
     agent: &AgentId,
@@ -127,8 +127,8 @@ fn are_neighbours(one: &StoredExchange, next: &StoredExchange) -> bool {
     next.exchange.exchange == one.exchange.exchange + 1
 }
 
-/// Reads the messages of `exchanges`, which ascend, in one statement: a round trip costs as much as some rows. The `preamble` may be
-/// among them; other preambles in the range are left out.
+/// Reads the messages of `exchanges`, which ascend, in one statement, because a round trip costs as much as some rows. Leaves out
+/// preambles in the range, except `preamble`.
 async fn add_messages(
     tx: &mut Connection,
     agent: &AgentId,
@@ -171,7 +171,7 @@ async fn add_messages(
     Ok(())
 }
 
-/// Returns an exchange, live or not; `None` if the agent has none of that number.
+/// Returns an exchange, live or set aside; `None` if the agent has no exchange of that number.
 pub(super) async fn find(
     tx: &mut Connection,
     agent: &AgentId,
@@ -234,8 +234,8 @@ pub(super) async fn landmarks(
     landmarks.collect()
 }
 
-/// See [`super::super::Store::session_start`]. The session's row gives the number to start from. Set-aside exchanges don't start a
-/// session, and a fork lacks the rows of sessions that ended before it and of exchanges that were covered then.
+/// See [`super::super::Store::session_start`]. Starts from the number in the session's row, and skips set-aside exchanges. A fork
+/// lacks the rows of sessions that ended before the fork, and of exchanges that were covered then.
 pub(super) async fn session_start(
     connection: &mut Connection,
     agent: &AgentId,
@@ -265,7 +265,7 @@ pub(super) async fn has_evicted(connection: &mut Connection, agent: &AgentId) ->
     Ok(evictions.is_some_and(|evictions| evictions > 0))
 }
 
-/// Reads the messages of one exchange, in order. A fork's exchange may refer to another agent's messages.
+/// Reads the messages of one exchange in order. A fork's exchange may refer to another agent's messages.
 pub(super) async fn messages(
     tx: &mut Connection,
     agent: &AgentId,
@@ -291,7 +291,7 @@ pub(super) async fn last_said(
     agent: &AgentId,
     limit: i64,
 ) -> StoreResult<Vec<SaidMessage>> {
-    // Reads exchanges from the newest on, and no further than the limit requires.
+    // Reads exchanges from the newest back, and stops at the limit.
     let sql = sql!(
         "-- sql/exchange.last_said\nSELECT m.seq, m.format, m.payload, m.tokens, m.said_at, m.kind, e.exchange \
                FROM agents a {join} exchange_log e ON e.agent_id = a.agent_id AND e.exchange > a.last_exchange - $3 \

@@ -1,7 +1,7 @@
-//! The facts of a version: written, closed, withdrawn, brought back, read.
+//! Writes, closes, withdraws, restores and reads the facts of a summary.
 //!
-//! Invariant: a row is only ever closed. A changed text, or a fact that holds again, gets a number of its own, so that the rows show
-//! which facts each version had.
+//! Invariant: the only change to a row is that it is closed. A changed text, or a fact that holds again, gets a new row with a
+//! new number. So the rows show which facts each version had.
 
 mod operator;
 mod record;
@@ -25,7 +25,7 @@ use recapd_core::domain::{
 
 pub(super) use operator::change;
 pub(super) use record::{records, restore};
-pub(super) use withdraw::{about, as_of, beyond, blank};
+pub(super) use withdraw::{about, as_of, beyond, remove_texts};
 
 /// The columns of a [`Fact`], as [`fact`] reads them.
 macro_rules! fact_columns {
@@ -76,8 +76,8 @@ pub(super) async fn list(
     found.iter().map(read).collect()
 }
 
-/// Writes a version's changes. A new fact that has a number is a copy of that fact, which holds again. Returns the number of the first
-/// new fact; the others follow.
+/// Writes a version's changes to the facts. A new fact that already has a number is a copy of that closed fact, which holds
+/// again. Returns the number of the first new fact; the other new facts have the next numbers.
 pub(super) async fn write(
     tx: &mut Connection,
     agent: &AgentId,
@@ -134,8 +134,8 @@ fn fact_row<'r>(agent: &'r AgentId, number: i64, fact: &'r Fact, version: i64) -
     ]
 }
 
-/// Records that the fact `from` holds again as `to`, and removes what ended `from`. In a fork, a copy of a fact that came from its parent
-/// also keeps the number that it had there.
+/// Records that fact `from` holds again as fact `to`, and removes what ended `from`. A fork's copy of an inherited fact also
+/// keeps the number that the fact had in the parent.
 async fn note_copy(tx: &mut Connection, agent: &AgentId, from: i64, to: i64) -> StoreResult<()> {
     let source = sql!(
         "-- sql/facts.note_source\nUPDATE summary_facts SET source_agent_id = o.source_agent_id, \
@@ -180,7 +180,7 @@ async fn close(
     if done == 1 {
         return Ok(());
     }
-    // The version fence holds, so no other transaction can have closed it: a miss is a bug.
+    // The version fence holds, so no other transaction can have closed this fact: a miss is a bug.
     let fact = format!("fact {} of {agent}", closure.fact);
     Err(row::inconsistent(
         "summary_facts",

@@ -1,8 +1,8 @@
-//! A row's place behind the rows of its project (see [`Fairness`](recapd_core::domain::work::Fairness)).
+//! Computes a row's place behind the waiting rows of its project (see [`Fairness`](recapd_core::domain::work::Fairness)).
 //!
-//! A row gets its place when it is created and when it is armed again, and keeps it (`behind_ms`) through failures, waits and wakes:
-//! `due_at` is always the sum of `visible_at`, the slack of the priority, and the place. A row that becomes more urgent gets the place
-//! that a new row would get.
+//! A row gets its place when it is created or armed again. The place (`behind_ms`) stays through failures, waits and wakes:
+//! `due_at` is always the sum of `visible_at`, the slack of the priority, and the place. A row that becomes more urgent gets the
+//! place of a new row.
 
 use super::{super::StoreResult, Connection, query, statement::Statement};
 use recapd_core::domain::{
@@ -11,8 +11,8 @@ use recapd_core::domain::{
 };
 
 /// SQL that counts the rows `w` of the project of agent `a` that wait for a worker, are at least as urgent as `$level`, and meet
-/// `$condition`. Rows that are paused or wait for a batch's answer don't count. It counts at most `$max`, in index order, so that no more
-/// of the index is read. On a table with a limit it is evaluated once, however often its result is used.
+/// `$condition`. Skips rows that are paused or wait for a batch's answer. Counts at most `$max` rows, in index order, so that it
+/// reads no more of the index. On a table with a limit it is evaluated once, however often its result is used.
 macro_rules! rows_ahead {
     ($level:literal, $condition:literal, $max:literal) => {
         concat!(
@@ -28,9 +28,9 @@ macro_rules! rows_ahead {
 }
 pub(super) use rows_ahead;
 
-/// SQL that creates rows for many agents, each in its place. `$newcomers` is the statement's label and first table: the agents, their
-/// projects, and whether they have a row (`$1` and `$9` are its parameters). `$conflict` says what happens to existing rows. Each is a
-/// list of parts.
+/// SQL that creates queue rows for many agents, each with its place. `$newcomers` is a list of parts: the statement's label and
+/// its first table, with the agents, their projects, and whether they have a row. Its parameters are `$1` and `$9`. `$conflict`,
+/// also a list of parts, says what happens to existing rows.
 macro_rules! enqueue_all {
     ([$($newcomers:tt)+], [$($conflict:tt)+]) => {
         concat!(
@@ -54,17 +54,17 @@ pub(super) use enqueue_all;
 
 /// The parameters of [`enqueue_all!`]'s statement.
 pub(super) struct Newcomers {
-    /// `$1`: the time by which the agents are selected.
+    /// `$1`: the time that decides which agents are selected.
     pub(super) by: Timestamp,
     pub(super) reason: Reason,
     pub(super) priority: Priority,
     pub(super) now: Timestamp,
-    /// `$9`: the most agents.
+    /// `$9`: limits the number of agents.
     pub(super) limit: i64,
 }
 
 impl Newcomers {
-    /// Creates the rows. Returns how many were created or changed.
+    /// Creates the rows. Returns how many it created or changed.
     pub(super) async fn enqueue(
         self,
         tx: &mut Connection,

@@ -1,12 +1,12 @@
 //! Forgetting: the one exception to "nothing is lost".
 //!
-//! A forgotten message becomes a tombstone: its number, kind and time stay, so that exchanges stay complete and a replay ends in the same
-//! state. The same transaction removes everything derived from it, in every agent that shares it: headlines, counts, items, texts of
-//! documents, model answers, words of the index, forks' records. Freed pages are overwritten (`secure_delete`), and the log is emptied
-//! after the commits.
+//! A forgotten message becomes a tombstone. Its number, kind and time stay, so that exchanges stay complete and a replay ends in
+//! the same state. The same transaction removes everything derived from the message, in every agent that shares it: headlines,
+//! counts, items, texts of documents, model answers, words of the index, forks' records. The database overwrites freed pages
+//! (`secure_delete`), and the write-ahead log is emptied after the commits.
 //!
-//! Steps (clears, marks, rewinds, pins) stay: they are the course of the conversation, not its content. Only their labels go
-//! ([`labels`]).
+//! Steps (clears, marks, rewinds, pins) stay, because they are the course of the conversation, not its content. Only their labels
+//! are removed ([`labels`]).
 //!
 //! A request is recorded first ([`plan`]), and then a few exchanges are forgotten at a time: each transaction removes everything about
 //! its exchanges and strikes them off the record. Their documents are composed before it, from a snapshot, because composing takes longer
@@ -40,12 +40,12 @@ use recapd_core::domain::{
     recall::block_of,
 };
 
-/// The most exchanges that one transaction forgets …
+/// Limits how many exchanges one transaction forgets.
 const EXCHANGES_MAX: usize = 24;
-/// … and the most messages, except that the first exchange is forgotten whatever its size.
+/// Limits how many messages one transaction forgets. The first exchange is forgotten even if it has more.
 const MESSAGES_MAX: usize = 256;
 
-/// A message that becomes a tombstone.
+/// A message that will become a tombstone.
 #[derive(Clone, Debug)]
 pub(super) struct Tombstone {
     source: AgentId,
@@ -58,11 +58,11 @@ pub(super) struct Tombstone {
 struct TouchedAgent {
     exchanges: BTreeSet<i64>,
     /// The exchanges that a summary may be about: all except preambles.
-    told: BTreeSet<i64>,
+    summarisable: BTreeSet<i64>,
 }
 
 #[derive(Default)]
-struct Some {
+struct Chosen {
     wanted: Vec<ForgettingRow>,
     buried: Vec<Tombstone>,
     touched: BTreeMap<AgentId, TouchedAgent>,
@@ -111,9 +111,9 @@ pub(super) async fn forget_some(
     composed: &[ComposedVersion],
 ) -> StoreResult<ForgetStep> {
     let mut step = ForgetStep::default();
-    let some = next(tx, &request.agent).await?;
+    let some = choose(tx, &request.agent).await?;
     for agent in some.touched.keys() {
-        withdrawals::rest(tx, agent).await?;
+        withdrawals::write_rest(tx, agent).await?;
     }
     notes::forget(tx, request, &some).await?;
     bury(tx, request, &some.buried).await?;
@@ -134,13 +134,13 @@ pub(super) async fn forget_some(
     Ok(step)
 }
 
-/// Chooses what to forget next: the newest exchanges, because their totals move the fewest others.
-async fn next(tx: &mut Connection, agent: &AgentId) -> StoreResult<Some> {
-    let mut some = Some::default();
+/// Chooses what to forget next: the newest exchanges first, because changing them moves the fewest totals.
+async fn choose(tx: &mut Connection, agent: &AgentId) -> StoreResult<Chosen> {
+    let mut some = Chosen::default();
     for wanted in plan::next(tx, agent, EXCHANGES_MAX).await? {
         let found = find(tx, &wanted).await?;
         let is_too_many = some.buried.len() + found.len() > MESSAGES_MAX;
-        // The index is rewritten by blocks of messages.
+        // The index is rewritten by blocks of messages, so all must be in the same block.
         let is_elsewhere = |first: &ForgettingRow| block_of(first.first_seq) != block_of(wanted.first_seq);
         if some
             .wanted
@@ -150,17 +150,17 @@ async fn next(tx: &mut Connection, agent: &AgentId) -> StoreResult<Some> {
             break;
         }
         if let Some(first) = found.first() {
-            for agent in sharers(tx, &wanted.source, first.seq).await? {
+            for agent in agents_sharing(tx, &wanted.source, first.seq).await? {
                 let touched = some.touched.entry(agent).or_default();
                 touched.exchanges.insert(wanted.exchange);
-                if wanted.is_told {
-                    touched.told.insert(wanted.exchange);
+                if wanted.is_summarisable {
+                    touched.summarisable.insert(wanted.exchange);
                 }
             }
         }
         let labels = labels::find(tx, &wanted).await?;
         if !labels.is_empty() {
-            for agent in sharers(tx, &wanted.source, wanted.first_seq).await? {
+            for agent in agents_sharing(tx, &wanted.source, wanted.first_seq).await? {
                 some.labels
                     .entry(agent)
                     .or_default()
@@ -198,9 +198,9 @@ async fn find(tx: &mut Connection, wanted: &ForgettingRow) -> StoreResult<Vec<To
     buried.collect()
 }
 
-/// Turns messages into tombstones, and removes their words from the index. Their client ids stay, so that the same messages are
-/// recognised when they are sent again.
-async fn bury(tx: &mut Connection, request: &Forget, buried: &[Tombstone]) -> StoreResult<()> {
+/// Turns messages into tombstones, and removes their words from the index. Keeps their client ids, so that the same messages are
+/// recognised as duplicates when they are sent again.
+async fn write_tombstones(tx: &mut Connection, request: &Forget, buried: &[Tombstone]) -> StoreResult<()> {
     let sql = sql!(
         "-- sql/forget.bury\nUPDATE message_log SET payload = $3, format = 'native', tokens = 0, \
                speaker = NULL, salt = NULL, forgotten_at = $4 WHERE agent_id = $1 \
@@ -228,8 +228,8 @@ async fn bury(tx: &mut Connection, request: &Forget, buried: &[Tombstone]) -> St
     Ok(())
 }
 
-/// Returns the agents that share the messages of `source` from number `seq` on: itself and those forked since.
-async fn sharers(tx: &mut Connection, source: &AgentId, seq: i64) -> StoreResult<Vec<AgentId>> {
+/// Returns the agents that share the messages of `source` from number `seq` on: `source` itself and the agents forked since.
+async fn agents_sharing(tx: &mut Connection, source: &AgentId, seq: i64) -> StoreResult<Vec<AgentId>> {
     let sql = sql!(
         "-- sql/forget.sharers\nWITH RECURSIVE family (agent_id) AS (SELECT agent_id FROM agents WHERE agent_id = $1 \
                UNION SELECT a.agent_id FROM family f {join} agents a ON a.parent_agent_id = f.agent_id \

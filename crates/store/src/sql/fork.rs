@@ -1,9 +1,9 @@
-//! Fork: creates an agent that starts from another one's present state.
+//! Fork: creates an agent that starts from another agent's present state.
 //!
-//! The child gets rows, not messages: the exchanges after the parent's watermark, which point to the parent's messages, both watermarks,
-//! the marks in these exchanges, the items that the document shows, and the facts that hold. Later changes to the parent don't affect
-//! them. Running totals begin at zero with the first of these exchanges. A copied item isn't provisional: only the parent can condense
-//! its exchanges again.
+//! The child gets its own rows of the parent's state, but shares the parent's messages. It gets the exchanges after the parent's
+//! watermark, both watermarks, the marks in these exchanges, the items in the document, and the facts that hold. Later changes to
+//! the parent don't affect these rows. Running totals begin at zero with the first copied exchange. A copied item isn't
+//! provisional, because only the parent can condense its exchanges again.
 
 pub(super) mod record;
 
@@ -16,7 +16,7 @@ use super::{
 };
 use recapd_core::domain::{agent::AgentId, number::i64_or_max, time::Timestamp, work::Reason};
 
-/// The most generations of ancestors that are read.
+/// Limits how many generations of ancestors are read.
 const GENERATIONS_MAX: i64 = 1_000;
 
 pub(super) async fn fork(
@@ -25,7 +25,7 @@ pub(super) async fn fork(
     child: AgentId,
     now: Timestamp,
 ) -> StoreResult<ForkOutcome> {
-    let from = agent::known(tx, &parent).await?;
+    let from = agent::load_known(tx, &parent).await?;
     if agent::load(tx, &child).await?.is_some() {
         return Err(StoreError::AgentExists(child));
     }
@@ -42,7 +42,7 @@ pub(super) async fn fork(
     lineage::notes::copy(tx, &parent, &child).await?;
     copy_session(tx, &parent, &child).await?;
     let items = copy_document(tx, &from, &child, now).await?;
-    record::keep(tx, &child).await?;
+    record::write_new(tx, &child).await?;
     Ok(ForkOutcome {
         fork_exchange,
         exchanges,
@@ -62,7 +62,7 @@ async fn tokens_before(tx: &mut Connection, from: &AgentRow) -> StoreResult<i64>
         .bind(from.ledger.summarized_through)
         .fetch_optional(tx)
         .await?;
-    // If there is none, everything live is before the window.
+    // If there is none, all live exchanges are before the window.
     let first = row.map(|row| row.try_get(0)).transpose()?;
     Ok(first.unwrap_or(from.ledger.tokens_before_window))
 }
@@ -100,7 +100,7 @@ async fn copy_agent(
     Ok(())
 }
 
-/// Copies the live exchanges after the watermark, and the running preamble. Returns how many exchanges.
+/// Copies the live exchanges after the watermark, and the running session's preamble. Returns how many exchanges it copied.
 async fn copy_exchanges(
     tx: &mut Connection,
     from: &AgentRow,
@@ -128,7 +128,7 @@ async fn copy_exchanges(
     Ok(rows - i64::from(preamble.is_some()))
 }
 
-/// Copies the tokens of these exchanges' messages that were counted again after the parent's model changed.
+/// Copies the token counts of these exchanges' messages that were counted again after a change of the parent's model.
 async fn copy_recounts(tx: &mut Connection, parent: &AgentId, child: &AgentId) -> StoreResult<()> {
     let sql = sql!(
         "-- sql/fork.recounts\nINSERT INTO recounts (agent_id, seq, tokens, count_method) \
@@ -143,7 +143,8 @@ async fn copy_recounts(tx: &mut Connection, parent: &AgentId, child: &AgentId) -
     Ok(())
 }
 
-/// Copies the marks in exchanges that the child has. None moves its window back to before the first of these.
+/// Copies the marks in exchanges that the child has. No copied mark moves the child's window to before the first of these
+/// exchanges.
 async fn copy_marks(tx: &mut Connection, from: &AgentRow, child: &AgentId, base: i64) -> StoreResult<()> {
     let sql = sql!(
         "-- sql/fork.marks\nINSERT INTO marks (agent_id, mark, label, exchange, first_exchange, \
@@ -160,8 +161,8 @@ async fn copy_marks(tx: &mut Connection, from: &AgentRow, child: &AgentId, base:
     Ok(())
 }
 
-/// Copies the running session, which continues in the child, and the last session that a clear closed: without that one a raised budget
-/// could bring back exchanges from before the clear.
+/// Copies the running session, which continues in the child, and the last session that a clear closed. Without that session, a
+/// raised budget could bring back exchanges from before the clear.
 async fn copy_session(tx: &mut Connection, parent: &AgentId, child: &AgentId) -> StoreResult<()> {
     let sql = sql!(
         "-- sql/fork.session\nINSERT INTO sessions (agent_id, session, first_exchange, opened_at, ended_at, \
@@ -177,8 +178,8 @@ async fn copy_session(tx: &mut Connection, parent: &AgentId, child: &AgentId) ->
     Ok(())
 }
 
-/// Writes the document of the present items as the child's first version, and copies these items. Returns how many. During a rebuild the
-/// parent's readers get another document.
+/// Writes the document of the present items as the child's first version, and copies these items. Returns how many it copied.
+/// During a rebuild this differs from the document that the parent's readers get.
 async fn copy_document(
     tx: &mut Connection,
     from: &AgentRow,
@@ -237,7 +238,7 @@ async fn copy_document(
     Ok(i64_or_max(copied))
 }
 
-/// Wakes the queue for the child, if anything was pending at the fork.
+/// Wakes the queue for the child if exchanges were pending at the fork.
 async fn wake(
     tx: &mut Connection,
     from: &AgentRow,
@@ -251,7 +252,7 @@ async fn wake(
     Ok(Some(queue::enqueue(tx, child, wake).await?))
 }
 
-/// Returns the ancestors of `agent`, nearest first. Ends if an ancestor repeats.
+/// Returns the ancestors of `agent`, nearest first. Stops if an ancestor repeats.
 pub(super) async fn ancestors(connection: &mut Connection, agent: &AgentId) -> StoreResult<Vec<Ancestor>> {
     let sql =
         sql!("-- sql/fork.parent\nSELECT parent_agent_id, fork_exchange FROM agents WHERE agent_id = $1");

@@ -1,8 +1,8 @@
-//! The held document, which readers get while a rebuild catches up.
+//! Holds the readers' document during a rebuild.
 //!
-//! A rebuild makes the items again, batch by batch, and its first versions cover less than the document before. So that document stays in
-//! `summaries.content` until the new one covers as much, or nothing is left to cover. The versions in between are written to
-//! `summary_versions` only.
+//! A rebuild makes the items again, batch by batch, and its first versions cover less than the previous document. So the previous
+//! document stays in `summaries.content` until the new one covers as much, or nothing is left to cover. Until then new versions
+//! are written to `summary_versions` only.
 
 use crate::sql::{Connection, query, sql};
 
@@ -16,7 +16,7 @@ pub(super) async fn is_held(connection: &mut Connection, agent: &AgentId) -> Sto
     Ok(found.is_some())
 }
 
-/// Holds the present document, before the watermark moves back.
+/// Holds the present document. Must run before the watermark moves back.
 pub(super) async fn begin(tx: &mut Connection, agent: &AgentId) -> StoreResult<()> {
     let sql = sql!(
         "-- sql/hold.begin\nUPDATE summaries SET held_version = version, held_through = \
@@ -27,7 +27,8 @@ pub(super) async fn begin(tx: &mut Connection, agent: &AgentId) -> StoreResult<(
     Ok(())
 }
 
-/// Gives readers the newest version again, if it covers `through`, as the held one did, or if `ends` says that it will never cover more.
+/// Gives readers the newest version again if it covers as much as the held document (`through`), or if `ends` says that it will
+/// never cover more.
 pub(super) async fn release(
     tx: &mut Connection,
     agent: &AgentId,

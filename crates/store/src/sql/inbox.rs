@@ -1,4 +1,4 @@
-//! The inbox: see [`InboxStore`].
+//! Reads and empties the inbox; see [`InboxStore`].
 
 use async_trait::async_trait;
 
@@ -44,7 +44,7 @@ impl InboxStore for SqlStore {
     }
 
     async fn inbox_listener(&self) -> StoreResult<Box<dyn ChangeListener>> {
-        self.bell().await
+        self.change_listener().await
     }
 }
 
@@ -88,7 +88,7 @@ fn row(row: &Row) -> StoreResult<InboxRow> {
     })
 }
 
-/// Reads a text; `None` if it is invalid UTF-8, and then `bad` gets the name of the first such column.
+/// Reads a text. Returns `None` for invalid UTF-8; `bad` gets the name of the first such column.
 fn text(
     row: &Row,
     at: usize,
@@ -104,8 +104,8 @@ fn text(
     }
 }
 
-/// Removes all these rows. Another caller that wants one of them waits for the commit and finds it gone. No row is removed before an
-/// earlier one of its agent: a reader that goes page by page misses rows committed in earlier pages.
+/// Removes these rows, or fails. Another caller that wants one of them waits for the commit and then finds it removed. Doesn't
+/// remove a row before an earlier row of its agent, which a reader that reads page by page may have missed.
 async fn take(tx: &mut Connection, agent: &AgentId, rows: &[i64]) -> StoreResult<()> {
     let sql = sql!(
         "-- sql/inbox.take\nDELETE FROM message_inbox WHERE refused_at IS NULL \
@@ -146,7 +146,7 @@ async fn refuse(tx: &mut Connection, rows: Vec<RefusedRow>, now: Timestamp) -> S
     Ok(refused)
 }
 
-/// Converts the texts of a waiting row to hexadecimal; the agent's id only if it can't be read.
+/// Converts the texts of a waiting row to hexadecimal. Converts the agent's id only if `with_agent`, because it can't be read.
 async fn to_hex(tx: &mut Connection, id: i64, with_agent: bool) -> StoreResult<()> {
     let sql = sql!(
         "-- sqlite/inbox.to_hex\nUPDATE message_inbox SET role = hex(role), content = hex(content), \

@@ -1,4 +1,4 @@
-//! The effects of clears, marks and rewinds beyond an append ([`recapd_core::domain::lineage`]).
+//! Applies clears, marks and rewinds to the database ([`recapd_core::domain::lineage`]).
 
 pub(super) mod notes;
 pub(super) mod pins;
@@ -15,7 +15,7 @@ use recapd_core::domain::{
     agent::AgentId, exchange::Exchange, ledger::Ledger, lineage::Mark, number::i64_or_max, time::Timestamp,
 };
 
-/// Deletes the marks: a rewind can't go back past a clear.
+/// Applies a clear: deletes the marks, because a rewind can't go back past a clear.
 pub(super) async fn clear(tx: &mut Connection, agent: &AgentId, ledger: &Ledger) -> StoreResult<StepOutcome> {
     forget_marks(tx, agent, 0).await?;
     Ok(StepOutcome::Cleared {
@@ -46,8 +46,8 @@ pub(super) async fn mark(
     Ok(StepOutcome::Marked { label, exchange })
 }
 
-/// Goes back to the newest mark, or to the newest one with that label: sets the later exchanges aside, withdraws items about exchanges
-/// that the summary no longer covers, and voids the lease of an update in progress.
+/// Rewinds to the newest mark, or to the newest one with that label. Sets the later exchanges aside, withdraws items about
+/// exchanges that the summary no longer covers, and voids the lease of an update in progress.
 pub(super) async fn rewind(
     tx: &mut Connection,
     request: &AppendRequest,
@@ -60,10 +60,10 @@ pub(super) async fn rewind(
     let Some((exchange, set_aside)) = go_back(tx, agent, ledger, label.as_deref(), at).await? else {
         return Ok(StepOutcome::Ignored { label });
     };
-    // During a rebuild, the readers' document may be about exchanges that were set aside.
+    // During a rebuild, the held document may be about exchanges that were set aside.
     hold::release(tx, agent, 0, true).await?;
     let version = if ledger.summarized_through < covered_through {
-        // Exchanges that become pending again may have been counted by an earlier model's counter.
+        // Exchanges that become pending again may have counts from an earlier model's counter.
         recount::begin_again(tx, agent).await?;
         Some(withdraw::withdraw(tx, request, ledger, at).await?)
     } else {
@@ -77,8 +77,8 @@ pub(super) async fn rewind(
     })
 }
 
-/// Goes back to the newest mark, or to the newest one with that label, and sets the later exchanges aside. The summary stays as it is.
-/// Returns the mark's exchange and how many were set aside; `None` if there is no such mark.
+/// Goes back to the newest mark, or to the newest one with that label, and sets the later exchanges aside. Doesn't change the
+/// summary. Returns the mark's exchange and the number of exchanges set aside; `None` if there is no such mark.
 pub(super) async fn go_back(
     tx: &mut Connection,
     agent: &AgentId,
@@ -93,7 +93,7 @@ pub(super) async fn go_back(
     pins::withdraw(tx, agent, mark.exchange).await?;
     notes::withdraw(tx, agent, mark.exchange).await?;
     let set_aside = set_aside(tx, agent, mark.exchange, at).await?;
-    ledger.rewind(&mark, held(tx, agent, mark.exchange).await?);
+    ledger.rewind(&mark, load_exchange(tx, agent, mark.exchange).await?);
     Ok(Some((mark.exchange, set_aside)))
 }
 
@@ -131,7 +131,7 @@ async fn forget_marks(tx: &mut Connection, agent: &AgentId, kept: i64) -> StoreR
     Ok(())
 }
 
-/// Sets the exchanges after `kept` aside. Returns how many of them have messages: one may hold only a rewind.
+/// Sets the exchanges after `kept` aside. Returns how many of them have messages. An exchange that holds only a rewind has none.
 async fn set_aside(tx: &mut Connection, agent: &AgentId, kept: i64, at: Timestamp) -> StoreResult<i64> {
     let sql = sql!(
         "-- sql/lineage.set_aside\nUPDATE exchange_log SET set_aside_at = $3 \
@@ -144,7 +144,7 @@ async fn set_aside(tx: &mut Connection, agent: &AgentId, kept: i64, at: Timestam
 }
 
 /// Returns an exchange; `None` if it is a preamble.
-async fn held(tx: &mut Connection, agent: &AgentId, exchange: i64) -> StoreResult<Option<Exchange>> {
+async fn load_exchange(tx: &mut Connection, agent: &AgentId, exchange: i64) -> StoreResult<Option<Exchange>> {
     let sql = sql!(
         "-- sql/lineage.held\nSELECT ",
         exchange_columns!("e"),
@@ -158,8 +158,8 @@ async fn held(tx: &mut Connection, agent: &AgentId, exchange: i64) -> StoreResul
     found.map(|row| row::exchange(&row, 0)).transpose()
 }
 
-/// Voids the lease of an update in progress, because the state that it works on has changed. The row can be claimed again at once, and no
-/// attempt is counted.
+/// Voids the lease of an update in progress, because the state that the update works on has changed. The row can be claimed again
+/// at once, and no attempt is counted.
 pub(super) async fn void_lease(tx: &mut Connection, agent: &AgentId, now: Timestamp) -> StoreResult<()> {
     let now = tx.now(now).await?;
     let sql = sql!(

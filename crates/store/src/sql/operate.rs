@@ -1,4 +1,4 @@
-//! The operations of operators: see [`OperatorStore`].
+//! Implements the operations of operators; see [`OperatorStore`].
 
 mod operator;
 mod runs;

@@ -1,11 +1,11 @@
-//! How much is pending.
+//! Measures how much is pending.
 
 use super::{Connection, query, sql};
 use crate::StoreResult;
 use recapd_core::domain::agent::AgentId;
 
-/// True if the exchanges pending after `through` have at least `tokens_min` tokens. Set-aside exchanges count, too: this only serves
-/// scheduling, so it reads just one row.
+/// Returns true if the exchanges pending after `through` have at least `tokens_min` tokens. Counts set-aside exchanges, too: the
+/// result only serves scheduling, and this way one row is enough.
 pub(super) async fn has_tokens(
     tx: &mut Connection,
     agent: &AgentId,

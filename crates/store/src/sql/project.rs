@@ -1,4 +1,4 @@
-//! Projects: a column of the agents' rows.
+//! Reads and sets projects, which are a column of the agents' rows.
 
 use crate::sql::{Connection, Row, query, sql};
 
@@ -27,7 +27,7 @@ pub(super) async fn set(
     if done == 0 {
         return Err(StoreError::UnknownAgent(agent.clone()));
     }
-    // From now on the queue's row counts for the new project; it keeps its place.
+    // The queue's row now counts for the new project and keeps its place.
     let sql =
         sql!("-- sql/project.set_row\nUPDATE summary_update_queue SET project_id = $2 WHERE agent_id = $1");
     query(sql)

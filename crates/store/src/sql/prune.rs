@@ -1,4 +1,4 @@
-//! Deletes rows that are kept only for a time. It works in steps, each a short transaction that blocks nobody and reads an amount that
+//! Deletes rows whose retention has ended. Works in short transactions that block nobody, each of which reads an amount that
 //! doesn't grow with the database.
 
 use crate::sql::{Connection, Lock, query, sql, statement::Statement};
@@ -9,7 +9,7 @@ use super::{
 };
 use recapd_core::domain::time::Timestamp;
 
-/// The most agents whose versions one step looks at.
+/// Limits for how many agents one step reads the versions.
 const AGENTS_MAX: i64 = 200;
 
 pub(super) async fn prune(store: &SqlStore, prune: Prune) -> StoreResult<u64> {
@@ -25,7 +25,7 @@ pub(super) async fn prune(store: &SqlStore, prune: Prune) -> StoreResult<u64> {
     Ok(gone + versions(store, prune.versions_keep, limit).await?)
 }
 
-/// Returns the statements that delete by age alone, each with its limit of age.
+/// Returns the statements that delete by age alone, each with the time before which rows are deleted.
 fn by_age(prune: &Prune) -> [(&'static Statement, Timestamp); 6] {
     let runs = sql!(
         "-- sql/prune.runs\nDELETE FROM update_runs WHERE run IN \
@@ -35,8 +35,8 @@ fn by_age(prune: &Prune) -> [(&'static Statement, Timestamp); 6] {
         "-- sql/prune.answers\nDELETE FROM model_answers WHERE (agent_id, journal_key) IN \
                    (SELECT agent_id, journal_key FROM model_answers WHERE created_at < $1 ORDER BY created_at LIMIT $2 {skip_locked})"
     );
-    // The latest slot of a schedule stays, however old: without it the schedule would fire again. The latest completed one stays, too: it
-    // shows since when the later ones have failed.
+    // The latest slot of a schedule stays, however old, because without it the schedule would fire again. The latest completed
+    // slot stays, too, because it shows since when later slots have failed.
     let slots = sql!(
         "-- sql/prune.slots\nDELETE FROM schedule_slots WHERE (name, slot) IN \
                  (SELECT o.name, o.slot FROM schedule_slots o WHERE o.fired_at < $1 AND EXISTS \
@@ -47,7 +47,7 @@ fn by_age(prune: &Prune) -> [(&'static Statement, Timestamp); 6] {
         "-- sql/prune.keys\nDELETE FROM idempotency_keys WHERE (agent_id, key) IN \
                 (SELECT agent_id, key FROM idempotency_keys WHERE used_at < $1 ORDER BY used_at LIMIT $2 {skip_locked})"
     );
-    // Questions that ended, and then batches without questions, at the age of deleted answers.
+    // Deletes ended questions, and then batches without questions, at the same age as model answers.
     let questions = sql!(
         "-- sql/prune.questions\nDELETE FROM batch_requests WHERE (agent_id, version, covers_after) IN \
                      (SELECT agent_id, version, covers_after FROM batch_requests WHERE ended_at < $1 \
@@ -68,7 +68,7 @@ fn by_age(prune: &Prune) -> [(&'static Statement, Timestamp); 6] {
     ]
 }
 
-/// Records the time since which all runs are kept.
+/// Records the time from which on all runs are kept.
 async fn note(tx: &mut Connection, runs_before: Timestamp) -> StoreResult<()> {
     let sql = sql!(
         "-- sql/prune.note\nINSERT INTO prunings (table_name, before_at) VALUES ('update_runs', $1) \
@@ -79,7 +79,7 @@ async fn note(tx: &mut Connection, runs_before: Timestamp) -> StoreResult<()> {
     Ok(())
 }
 
-/// Runs a statement until it deletes fewer rows than it may.
+/// Repeats a statement until it deletes fewer rows than the limit.
 async fn all_before(
     store: &SqlStore,
     sql: &'static Statement,
@@ -109,7 +109,8 @@ async fn some_before(
     Ok(query(sql).bind(before).bind(limit).execute(tx).await?)
 }
 
-/// Deletes all versions except the newest `keep` of each agent, agent by agent: no index shows which are too old.
+/// Deletes all versions except each agent's newest `keep`. Goes agent by agent, because no index shows which versions are too
+/// old.
 async fn versions(store: &SqlStore, keep: i64, limit: i64) -> StoreResult<u64> {
     let (mut gone, mut after) = (0, String::new());
     loop {
@@ -122,14 +123,14 @@ async fn versions(store: &SqlStore, keep: i64, limit: i64) -> StoreResult<u64> {
         gone += step;
         match last {
             None => return Ok(gone),
-            // The same agents may have more.
+            // The same agents may have more old versions.
             Some(_) if step == limit.unsigned_abs() => {}
             Some(last) => after = last,
         }
     }
 }
 
-/// Deletes versions of the next agents after `after`. Returns how many, and the last of those agents.
+/// Deletes old versions of the next agents after `after`. Returns how many versions, and the last of those agents.
 async fn some_versions(
     tx: &mut Connection,
     after: String,

@@ -32,7 +32,7 @@ pub(crate) fn query<'q>(statement: &'static Statement) -> Query<'q> {
     }
 }
 
-/// Returns a statement whose text is made at run time, from the schema's own names and nothing else.
+/// Returns a statement whose text is composed at run time. It may contain only names from the schema.
 pub(crate) fn query_made<'q>(sql: String) -> Query<'q> {
     Query {
         text: SqlText::Made(sql),
@@ -40,7 +40,7 @@ pub(crate) fn query_made<'q>(sql: String) -> Query<'q> {
     }
 }
 
-/// Returns an `INSERT` of several rows, with the text `head` before them and `tail` after them.
+/// Returns an `INSERT` of several rows. `head` is the text before the rows, `tail` the text after them.
 pub(crate) fn insert<'q>(
     head: &'static Statement,
     rows: Vec<Vec<Value<'q>>>,
@@ -116,7 +116,7 @@ impl<'q> Query<'q> {
         match connection.driver() {
             DriverConnection::Direct(direct) => Ok(self.run_directly(direct, usize::MAX)?.changed),
             DriverConnection::Sqlite(sqlite) => Ok(sqlite.execute(self.for_sqlite()?).await?.rows_affected()),
-            // Boxed, because otherwise every future that runs a statement would reserve space for it.
+            // Boxed, because otherwise every future that runs a statement would reserve space for this one.
             DriverConnection::Postgres(postgres) => Box::pin(postgres.execute(self.for_postgres()?)).await,
         }
     }
@@ -137,7 +137,7 @@ impl<'q> Query<'q> {
         }
     }
 
-    /// Returns the first row; fails if there is none.
+    /// Returns the first row. Fails if there is none.
     pub(crate) async fn fetch_one(self, connection: &mut Connection) -> Result<Row, sqlx::Error> {
         self.fetch_optional(connection)
             .await?

@@ -1,7 +1,7 @@
-//! The queue: one row per agent, with one column that says when it may be claimed.
+//! The queue: one row per agent, with one column that says when the row may be claimed.
 //!
-//! This module creates and wakes rows. [`claim`](mod@claim) takes them, [`lease`] holds them and gives them back, [`repair`] repairs
-//! them, and [`run`] records attempts.
+//! This module creates and wakes rows. [`claim`](mod@claim) leases them to workers, [`lease`] renews and ends leases, [`repair`]
+//! repairs rows, and [`run`] records attempts.
 
 mod claim;
 mod lease;
@@ -24,19 +24,19 @@ pub(super) use lease::{disclaim, error_text, fail, reclaim, release, renew};
 pub(super) use repair::{probe_parked, reconcile, set_back};
 pub(super) use run::{RunOutcome, insert_run, record_run};
 
-/// A request to look at an agent: the parameters of [`enqueue`].
+/// A wake: says that an agent's summary needs an update. These are the parameters of [`enqueue`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wake {
     pub(super) reason: Reason,
-    /// How long the row may wait, so that one update does more.
+    /// How long the row may wait for more work, so that one update does more.
     pub(super) delay_ms: i64,
-    /// The least time between two revivals of a parked row; 0 revives it at once.
+    /// The shortest time between two revivals of a parked row; 0 revives the row at once.
     pub(super) revive_after_ms: i64,
     pub(super) now: Timestamp,
 }
 
 impl Wake {
-    /// Makes a request without any wait.
+    /// Returns a wake that makes the row due at once.
     pub(super) fn at_once(reason: Reason, now: Timestamp) -> Self {
         Self {
             reason,
@@ -47,9 +47,10 @@ impl Wake {
     }
 }
 
-/// Creates the row, or counts a wake in the existing one. It never shortens a lease, a backoff or a pause, and never lowers the urgency.
-/// A row that waits for a batch's answer keeps waiting, unless it is urgent now. A new row gets a place behind the waiting rows of its
-/// project. A woken one keeps its place, unless it becomes more urgent: then it gets the place of a new one.
+/// Creates the row, or counts a wake in the existing one. A wake never shortens a lease, a backoff or a pause, and never lowers
+/// the urgency. A row that waits for a batch's answer keeps waiting, unless the wake is urgent. A new row gets a place behind the
+/// waiting rows of its project. An existing row keeps its place, unless it becomes more urgent: then it gets the place of a new
+/// row.
 pub(super) async fn enqueue(tx: &mut Connection, agent: &AgentId, wake: Wake) -> StoreResult<EnqueueOutcome> {
     let Wake {
         reason,
@@ -101,7 +102,7 @@ pub(super) async fn enqueue(tx: &mut Connection, agent: &AgentId, wake: Wake) ->
     })
 }
 
-/// Gives a parked row a new series of attempts, but only one more after a third crash.
+/// Gives a parked row a new series of attempts. After a third crash it gets only one more attempt.
 async fn revive(
     tx: &mut Connection,
     agent: &AgentId,

@@ -1,8 +1,8 @@
-//! Rebuild: discards the items and makes them again from the archive.
+//! Rebuild: discards the items and makes new ones from the archive.
 //!
-//! Everything outside of the window becomes pending again, and the queue does the rest, batch by batch. Readers get the old document
-//! until the new one covers as much ([`super::hold`]). A fork's inherited items cover exchanges for which it has no rows, so they stay;
-//! missing ones are restored from the record made at the fork.
+//! Everything outside of the window becomes pending again, and the queue summarises it batch by batch. Readers get the old
+//! document until the new one covers as much ([`super::hold`]). A fork has no rows of the exchanges that its inherited items
+//! cover, so these items stay. Missing inherited items are restored from the record made at the fork.
 
 use crate::sql::{Connection, query, sql};
 
@@ -22,14 +22,14 @@ use recapd_core::domain::{
     time::Timestamp,
 };
 
-/// Plans a rebuild from a consistent state of the agent.
+/// Plans a rebuild from a consistent read of the agent.
 pub(super) async fn plan(
     tx: &mut Connection,
     request: &RebuildRequest,
     basis: PlanBasis,
 ) -> StoreResult<RevisionPlan> {
     let agent = &request.agent;
-    let record = fork::record::found(tx, agent).await?;
+    let record = fork::record::load_if_readable(tx, agent).await?;
     let covered = basis.row.ledger.summarized_through;
     let through = base(tx, agent).await?;
     let lost = lost_items(tx, agent, record, through).await?;
@@ -38,7 +38,7 @@ pub(super) async fn plan(
         policy: request.policy,
         now: request.now,
         through,
-        // Items that cover nothing any more go, too.
+        // Removes items that cover nothing any more, too.
         removed: RemovedItems::of(tx, agent, |_, last_exchange| last_exchange <= through).await?,
         added: lost.iter().map(item).collect(),
         has_digests: false,
@@ -52,7 +52,7 @@ pub(super) async fn plan(
     })
 }
 
-/// Returns the last exchange that can't be summarised again: the last one covered when the agent was forked.
+/// Returns the last exchange that a fork can't summarise again: the last one covered when it was forked.
 async fn base(tx: &mut Connection, agent: &AgentId) -> StoreResult<i64> {
     let sql = sql!(
         "-- sql/rebuild.base\nSELECT CASE WHEN a.parent_agent_id IS NULL THEN 0 ELSE \
@@ -64,7 +64,7 @@ async fn base(tx: &mut Connection, agent: &AgentId) -> StoreResult<i64> {
     Ok(row.try_get(0)?)
 }
 
-/// Creates the row of the agent's document if the table was emptied; versions continue from the last one.
+/// Creates the row of the agent's document if it is missing. Versions continue from the last one.
 pub(super) async fn mend(tx: &mut Connection, agent: &AgentId, now: Timestamp) -> StoreResult<()> {
     let sql = sql!(
         "-- sql/rebuild.mend\nINSERT INTO summaries (agent_id, version, updated_at) \
@@ -120,7 +120,7 @@ fn item(kept: &ItemRecord) -> Item {
     }
 }
 
-/// Seals discarded items as they are: whoever rebuilds knows that something was wrong with them.
+/// Seals discarded items as they are. Whoever rebuilds knows that something was wrong with them.
 pub(super) async fn seal_removed(tx: &mut Connection, agent: &AgentId, version: i64) -> StoreResult<()> {
     let sql = sql!(
         "-- sql/rebuild.seal_removed\nUPDATE summary_items SET digest = NULL WHERE agent_id = $1 AND removed_version = $2"

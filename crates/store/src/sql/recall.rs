@@ -1,8 +1,8 @@
-//! Recall: searches of the archive, and exchanges in their original form.
+//! Recall: searches the archive, and shows exchanges in their original form.
 //!
-//! The index is written after the appends, some messages at a time, because indexing a message costs more than storing it. Messages that
-//! aren't indexed yet are searched by reading them. Both databases have the same rows ([`rows`]), so they find the same in the same order;
-//! they differ in how they know what is still to be indexed ([`watermark`], [`marks`]).
+//! The index is written after the appends, some messages at a time, because indexing a message costs more than storing it. A
+//! search reads messages that aren't indexed yet. Both databases have the same rows ([`rows`]), so they find the same messages in
+//! the same order. They differ in how they record which messages still need indexing ([`watermark`], [`marks`]).
 
 mod legs;
 mod line;
@@ -29,7 +29,7 @@ pub(super) use rows::forget;
 pub(super) use search::search;
 pub(super) use vectors::forget as forget_vectors;
 
-/// The most bytes of payloads indexed in one transaction: some ten milliseconds of writing.
+/// Limits the bytes of payloads that one transaction indexes, to some ten milliseconds of writing.
 const INDEX_BYTES_MAX: usize = 131_072;
 
 pub(super) async fn index(store: &SqlStore, messages_max: i64) -> StoreResult<i64> {
@@ -39,7 +39,7 @@ pub(super) async fn index(store: &SqlStore, messages_max: i64) -> StoreResult<i6
     }
 }
 
-/// Returns the line of `agent` and an exchange in it; `None` if there is no such exchange or agent.
+/// Returns the ancestor line of `agent`, and an exchange in it; `None` if there is no such exchange or agent.
 async fn look_up(
     tx: &mut Connection,
     agent: &AgentId,
@@ -69,7 +69,7 @@ pub(super) async fn expand(
     }))
 }
 
-/// The most user messages of an exchange among which its request is searched for.
+/// Limits how many of an exchange's first user messages are read to find its request.
 const REQUESTS_LOOKED_AT: i64 = 8;
 
 pub(super) async fn request_of(
@@ -102,15 +102,15 @@ pub(super) async fn request_of(
         .find(|stored| is_safe_boundary(&stored.message)))
 }
 
-/// SQL that is true if message `m` belongs to the scope that parameter 7 names ([`all`]).
+/// SQL that is true if message `m` belongs to the scope of parameter 7 (see [`all_kinds_flag`]).
 macro_rules! is_in_scope {
     () => {
         "($7 > 0 OR m.kind IN ('user', 'assistant', 'tool_call', 'tool_result', 'interrupted', 'compact_summary'))"
     };
 }
 
-/// Returns the messages of an exchange within the range, and whether there are more. It reads their sizes first, because a statement that
-/// ends early has read its rows by then.
+/// Returns the messages of an exchange within the range, and whether there are more. Reads their sizes first, because a statement
+/// that is stopped early has read its rows already.
 async fn messages(
     tx: &mut Connection,
     agent: &AgentId,
@@ -133,15 +133,15 @@ async fn messages(
         .bind(range.after_seq)
         .bind(of.exchange)
         .bind(agent.as_str())
-        .bind(all(range))
+        .bind(all_kinds_flag(range))
         .fetch_all(tx)
         .await?;
     let messages: StoreResult<Vec<StoredMessage>> = found.iter().map(row::message).collect();
     Ok((messages?, has_more))
 }
 
-/// 1 if the range has messages of every kind.
-fn all(range: MessageRange) -> i64 {
+/// Returns 1 if the range has messages of every kind.
+fn all_kinds_flag(range: MessageRange) -> i64 {
     i64::from(range.scope == MessageScope::All)
 }
 
@@ -164,9 +164,9 @@ async fn last_within(
         .bind(of.last_seq)
         .bind(range.after_seq)
         .bind(of.exchange)
-        // One more than may be read shows whether there are more.
+        // One row more than may be read shows whether there are more.
         .bind(range.messages_max.saturating_add(1))
-        .bind(all(range))
+        .bind(all_kinds_flag(range))
         .fetch_all(tx)
         .await?;
     let messages_max = usize_or_max(range.messages_max);
@@ -182,8 +182,8 @@ async fn last_within(
     Ok((through_seq, false))
 }
 
-/// Runs after messages of an agent were deleted.
-pub(super) async fn forgot_newest(tx: &mut Connection) -> StoreResult<()> {
+/// Corrects the index after messages of an agent were deleted.
+pub(super) async fn correct_after_deletion(tx: &mut Connection) -> StoreResult<()> {
     match tx.dialect() {
         SqlDialect::Sqlite => watermark::hold(tx).await,
         SqlDialect::Postgres => Ok(()),

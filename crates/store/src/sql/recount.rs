@@ -1,9 +1,9 @@
-//! Counts tokens again after a change of model: exchanges in the window or pending, and the preamble, get the counts of the new model's
-//! counter; covered exchanges keep theirs.
+//! Counts tokens again after a change of model. Exchanges in the window or pending, and the preamble, get the counts of the new
+//! model's counter; covered exchanges keep their counts.
 //!
-//! It goes from the newest exchange to the oldest, some at a time. Each step is one transaction. If it changes more running totals than
-//! one transaction should, those follow later ([`totals`]). A crash between two steps thus leaves a mixture of counts, and a record of
-//! what is left to do. The window's budget is enforced as soon as all totals are right.
+//! The recount goes from the newest exchange to the oldest, some exchanges per transaction. If a step changes more running totals
+//! than one transaction should, they follow later ([`totals`]). So a crash between two steps leaves a mixture of counts, and a
+//! record of what is left to do. The window's budget is enforced as soon as all totals are right.
 
 use crate::sql::{Connection, query, sql};
 
@@ -23,7 +23,7 @@ use recapd_core::domain::{
     time::Timestamp,
 };
 
-/// Marks everything not covered as due for a recount.
+/// Records that everything not covered needs a recount.
 pub(super) async fn begin(tx: &mut Connection, agent: &AgentId) -> StoreResult<()> {
     let sql = sql!(
         "-- sql/recount.begin\nUPDATE agents SET recount_before = last_exchange + 1 WHERE agent_id = $1"
@@ -54,7 +54,7 @@ pub(super) async fn due(connection: &mut Connection, limit: i64) -> StoreResult<
     found.iter().map(|found| row::agent_id(found, 0)).collect()
 }
 
-/// Returns the next exchanges to count: as many as have `messages_max` messages, but at least one.
+/// Returns the next exchanges to count: together up to `messages_max` messages, but at least one exchange.
 pub(super) async fn batch(
     tx: &mut Connection,
     agent: &AgentId,
@@ -110,9 +110,9 @@ async fn messages_of(
     Ok(found.into_iter().map(|message| (of.exchange, message)).collect())
 }
 
-/// Returns the agent's row and the exchange before which its counts are old, if any are.
+/// Returns the agent's row, and the exchange before which the counts are old; `None` if no counts are old.
 async fn load(tx: &mut Connection, agent: &AgentId) -> StoreResult<Option<(AgentRow, i64)>> {
-    let row = agent::known(tx, agent).await?;
+    let row = agent::load_known(tx, agent).await?;
     let sql = sql!("-- sql/recount.load\nSELECT recount_before FROM agents WHERE agent_id = $1");
     let found = query(sql).bind(agent.as_str()).fetch_one(tx).await?;
     Ok(found.try_get::<Option<i64>>(0)?.map(|before| (row, before)))
@@ -137,9 +137,9 @@ pub(super) async fn recount(tx: &mut Connection, request: Recount) -> StoreResul
     };
     write_counts(tx, &request, range).await?;
     sum_exchanges(tx, agent, range).await?;
-    let is_settled = totals::shift(tx, agent, from).await?;
+    let is_settled = totals::handle_change(tx, agent, from).await?;
     if from < row.ledger.first_exchange {
-        // An update that has read the old counts would write them into its items.
+        // An update in progress has read the old counts, and would write them into its items.
         lineage::void_lease(tx, agent, request.now).await?;
     }
     let left = (!request.is_last).then_some(from);
@@ -157,7 +157,7 @@ pub(super) async fn recount(tx: &mut Connection, request: Recount) -> StoreResul
         rules: &request.rules,
         now: request.now,
     };
-    Ok(Some(budgeted.held(tx, is_settled).await?))
+    Ok(Some(budgeted.fit_budget(tx, is_settled).await?))
 }
 
 fn tokenizer_of(settings: &AgentSettings) -> (Option<&str>, Option<&str>) {
@@ -171,7 +171,7 @@ struct Range {
     preamble: Option<i64>,
 }
 
-/// Writes the counts of messages that aren't forgotten and whose exchange is still live and not covered.
+/// Stores the counts of messages that aren't forgotten and whose exchange is live and not covered.
 async fn write_counts(tx: &mut Connection, request: &Recount, range: Range) -> StoreResult<()> {
     let counts = request.counts.iter();
     let counts: Vec<[i64; 3]> = counts
@@ -204,7 +204,7 @@ async fn write_counts(tx: &mut Connection, request: &Recount, range: Range) -> S
     Ok(())
 }
 
-/// Sums the tokens of exchanges from their messages, including new ones.
+/// Sums the tokens of exchanges from their messages, including messages that arrived since.
 async fn sum_exchanges(tx: &mut Connection, agent: &AgentId, range: Range) -> StoreResult<()> {
     let sql = sql!(
         "-- sql/recount.exchanges\nUPDATE exchange_log SET tokens = \
@@ -235,7 +235,7 @@ pub(super) async fn settle_totals(
         None => Ok(None),
         Some(is_settled) => {
             let budgeted = BudgetedAgent { agent, rules, now };
-            Ok(Some(budgeted.held(tx, is_settled).await?))
+            Ok(Some(budgeted.fit_budget(tx, is_settled).await?))
         }
     }
 }
@@ -248,9 +248,9 @@ struct BudgetedAgent<'a> {
 }
 
 impl BudgetedAgent<'_> {
-    /// Moves the boundary if the new counts exceed the budget. That is unknown until all totals are right.
-    async fn held(self, tx: &mut Connection, is_settled: bool) -> StoreResult<RecountOutcome> {
-        let row = agent::known(tx, self.agent).await?;
+    /// Moves the boundary if the new counts exceed the budget. Does nothing until all totals are right.
+    async fn fit_budget(self, tx: &mut Connection, is_settled: bool) -> StoreResult<RecountOutcome> {
+        let row = agent::load_known(tx, self.agent).await?;
         let kept = row.kept_budget();
         let mut ledger = row.ledger;
         let in_force = row.settings.expanded(&self.rules.basis);

@@ -29,15 +29,15 @@ pub(super) struct Revision {
     pub(super) kind: VersionKind,
     /// The last exchange that the version covers.
     pub(super) through: i64,
-    /// The first of the newly covered exchanges, and how many; `None` if there are none.
+    /// The first newly covered exchange, and the number of newly covered exchanges; `None` if there are none.
     pub(super) gains: Option<(i64, i64)>,
-    /// Items that cover nothing any more.
+    /// Items that no longer cover anything.
     pub(super) removed: Vec<i64>,
-    /// New items. One with a number is a copy of that item.
+    /// New items. An item that already has a number is a copy of the item with that number.
     pub(super) added: Vec<Item>,
-    /// New items that cover their exchanges, but aren't in the document.
+    /// New items that cover their exchanges but don't appear in the document.
     pub(super) hidden: Vec<Item>,
-    /// Changes to the facts. A new one with a number is a copy of that fact.
+    /// Changes to the facts. A new fact that already has a number is a copy of the fact with that number.
     pub(super) facts: FactUpdate,
     pub(super) policy: SummaryPolicy,
     /// The time that its items are aged by.
@@ -48,9 +48,9 @@ pub(super) struct Revision {
 #[derive(Clone, Copy)]
 pub(super) struct WrittenVersion {
     pub(super) version: i64,
-    /// The number of the first new item; the others follow.
+    /// The number of the first new item; the other new items have the next numbers.
     pub(super) first_item: i64,
-    /// The number of the first new fact; the others follow.
+    /// The number of the first new fact; the other new facts have the next numbers.
     pub(super) first_fact: i64,
 }
 
@@ -165,7 +165,7 @@ impl ComposedVersion {
     }
 }
 
-/// Returns the document's version, and the time that its items are aged by; `None` for the clock.
+/// Returns the document's version, and the time for which its items are aged; `None` stands for the clock's time.
 pub(super) async fn current(tx: &mut Connection, agent: &AgentId) -> StoreResult<(i64, Option<Timestamp>)> {
     let sql = sql!(
         "-- sql/revise.current\nSELECT s.version, a.as_of FROM summaries s \
@@ -176,7 +176,7 @@ pub(super) async fn current(tx: &mut Connection, agent: &AgentId) -> StoreResult
     Ok((row.try_get(0)?, row::time(&row, 1)?))
 }
 
-/// Moves the watermark to `through`; everything between it and the window becomes pending. Returns the boundary.
+/// Moves the watermark to `through`. Exchanges between it and the window become pending. Returns the boundary.
 pub(super) async fn move_watermark(
     tx: &mut Connection,
     agent: &AgentId,
@@ -235,7 +235,7 @@ fn patch(revision: &Revision, version: i64, items: &[Item], old: usize, composit
     }
 }
 
-/// Records the number that an item had in the parent: a fork has its own numbers for inherited items.
+/// Records which number an item had in the parent, because a fork gives inherited items numbers of its own.
 async fn note_source(tx: &mut Connection, agent: &AgentId, from: i64, to: i64) -> StoreResult<()> {
     let sql = sql!(
         "-- sql/revise.note_source\nUPDATE summary_items SET source_agent_id = o.source_agent_id, \

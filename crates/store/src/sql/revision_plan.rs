@@ -1,8 +1,8 @@
-//! Rollbacks and rebuilds: planned from a snapshot, so that the writer, on whom everybody waits, only writes.
+//! Plans rollbacks and rebuilds from a snapshot, so that the writer, for which all writes wait, only writes.
 //!
-//! What is read grows with the agent's history, and what is written doesn't: the document's items, a version, the watermark. The other
-//! removed items follow ([`withdrawals`]). A plan is used only if the agent is still as it was. Else it is made again, at last within the
-//! transaction.
+//! A plan reads an amount that grows with the agent's history, but writes only the document's items, a version and the watermark.
+//! Rows of other removed items are written later ([`withdrawals`]). A plan is applied only if the agent hasn't changed since.
+//! Otherwise it is made again, and after some tries within the transaction.
 
 use crate::sql::{Connection, Lock, SqlStore, query, sql};
 
@@ -22,7 +22,7 @@ use recapd_core::domain::{
 };
 use recapd_platform::threads;
 
-/// Plans that are made before the agent is kept from changing meanwhile.
+/// After this many plans, the next plan is made within the transaction, where the agent can't change.
 const PLANS_MAX: usize = 3;
 
 #[derive(Clone, Debug)]
@@ -31,21 +31,21 @@ pub(super) enum RevisionRequest {
     Rebuild(RebuildRequest),
 }
 
-/// What a plan starts from.
+/// The state of the agent from which a plan starts.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct PlanBasis {
     pub(super) row: AgentRow,
-    /// The newest version, which readers may not get yet.
+    /// The newest version. Readers may still get an earlier one.
     version: Option<i64>,
     forgotten_at: Option<Timestamp>,
     recount_before: Option<i64>,
-    /// True while rows of items removed earlier aren't written yet.
+    /// True if items removed by an earlier version still lack their rows.
     has_withdrawals: bool,
 }
 
 impl PlanBasis {
     async fn read(tx: &mut Connection, agent: &AgentId) -> StoreResult<Self> {
-        let row = agent::known(tx, agent).await?;
+        let row = agent::load_known(tx, agent).await?;
         let sql = sql!(
             "-- sql/revision_plan.basis\nSELECT s.version, a.forgotten_at, a.recount_before FROM agents a \
                    LEFT JOIN summaries s ON s.agent_id = a.agent_id WHERE a.agent_id = $1"
@@ -72,18 +72,18 @@ pub(super) struct RevisionPlan {
     pub(super) removed: RemovedItems,
     /// New items for the document.
     pub(super) added: Vec<Item>,
-    /// Whether digests that are to be condensed are among them.
+    /// True if digests that a model will condense are among `added`.
     pub(super) has_digests: bool,
-    /// New items that only cover their exchanges.
+    /// New items that cover their exchanges but don't appear in the document.
     pub(super) hidden: Vec<Item>,
-    /// The first of `added`, if these are copies of what a fork began with.
+    /// Records of a fork's inherited items. The first items of `added` are copies of these.
     pub(super) inherited: Vec<ItemRecord>,
-    /// How many items come back.
+    /// How many items are restored.
     pub(super) restored: i64,
     pub(super) facts: FactUpdate,
-    /// Exchanges that are covered then and weren't before.
+    /// How many exchanges the version covers that weren't covered before.
     pub(super) gained: i64,
-    /// Exchanges that were covered before and aren't then.
+    /// How many exchanges were covered before and won't be.
     pub(super) uncovered: i64,
 }
 
@@ -195,7 +195,7 @@ impl RevisionPlan {
             hold::release(tx, &agent, through, !is_pending).await?;
         }
         if through < covered {
-            // Exchanges that are no longer covered may be due for a recount.
+            // Exchanges that are no longer covered may need a recount.
             recount::begin_again(tx, &agent).await?;
         }
         lineage::void_lease(tx, &agent, now).await?;

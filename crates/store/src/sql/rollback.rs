@@ -1,9 +1,9 @@
 //! Rollback: writes a new version with the items of an earlier one.
 //!
-//! The rows show which items each version had: items are never changed, only added, dropped and removed by versions. Unchanged items
-//! stay; the others come back as copies under new numbers, so that every version in between keeps its own. The watermark returns to that
-//! of the earlier version, because the later ones are undone, but never into the window, where a rewind or a raised budget may have
-//! brought exchanges back.
+//! The rows show which items each version had, because versions only add, drop and remove items and never change them. Unchanged
+//! items stay. Other items are restored as copies with new numbers, so that every version in between keeps its own items. The
+//! watermark returns to that of the earlier version, because the later versions are undone. It never moves into the window, where
+//! a rewind or a raised budget may have brought exchanges back.
 
 use std::collections::BTreeSet;
 
@@ -28,15 +28,15 @@ use recapd_core::domain::{
     },
 };
 
-struct Former {
+struct FormerItem {
     item: Item,
-    /// True if it covered its exchanges without being in the document.
+    /// True if it covered its exchanges but didn't appear in the document.
     was_hidden: bool,
-    /// True if it is unchanged since then.
+    /// True if it hasn't changed since.
     stands: bool,
 }
 
-/// Plans a rollback from a consistent state of the agent.
+/// Plans a rollback from a consistent read of the agent.
 pub(super) async fn plan(
     tx: &mut Connection,
     request: &RollbackRequest,
@@ -90,19 +90,19 @@ async fn covers_through(tx: &mut Connection, agent: &AgentId, version: i64) -> S
         Some(found) => Ok(found.figures.covers_through),
         None => Err(StoreError::UnknownVersion {
             version,
-            kept: version::kept(tx, agent).await?,
+            kept: version::kept_range(tx, agent).await?,
         }),
     }
 }
 
-/// Returns the items that covered anything as of `version`, except those about exchanges beyond `through` or set aside since. A withdrawn
-/// item about anything forgotten never comes back.
+/// Returns the items that covered anything as of `version`. Leaves out items about exchanges after `through` or set aside since,
+/// and withdrawn items about anything forgotten.
 async fn former_items(
     tx: &mut Connection,
     agent: &AgentId,
     version: i64,
     through: i64,
-) -> StoreResult<Vec<Former>> {
+) -> StoreResult<Vec<FormerItem>> {
     let sql = sql!(
         "-- sql/rollback.former_items\nSELECT i.item, i.importance, i.origin, i.provisional, i.started_at, \
                i.ended_at, i.source_tokens, i.text, i.brief, i.gist, \
@@ -126,8 +126,8 @@ async fn former_items(
         .bind(through)
         .fetch_all(tx)
         .await?;
-    let read = |found: &Row| -> StoreResult<Former> {
-        Ok(Former {
+    let read = |found: &Row| -> StoreResult<FormerItem> {
+        Ok(FormerItem {
             item: row::item(found)?,
             was_hidden: found.try_get(12)?,
             stands: found.try_get(13)?,
@@ -140,7 +140,7 @@ async fn former_items(
 async fn orphans(
     tx: &mut Connection,
     agent: &AgentId,
-    former: &[Former],
+    former: &[FormerItem],
     through: i64,
 ) -> StoreResult<Vec<Exchange>> {
     let ranges = former
@@ -161,8 +161,8 @@ async fn orphans(
     found.iter().map(|row| row::exchange(row, 0)).collect()
 }
 
-/// Returns an item with the present times and tokens of its exchanges, which may have been counted again. An inherited item keeps its
-/// own.
+/// Returns `item` with the present times and tokens of its exchanges, which may have been counted again. An inherited item keeps
+/// its own.
 async fn as_of_today(tx: &mut Connection, agent: &AgentId, item: Item) -> StoreResult<Item> {
     let sql = sql!(
         "-- sql/rollback.as_of_today\nSELECT min(e.opened_at), max(e.last_at), CAST(sum(e.tokens) AS bigint) \

@@ -1,4 +1,4 @@
-//! Converts rows to domain values, and database errors to the store's.
+//! Converts rows to domain values, and database errors to [`StoreError`].
 
 use crate::sql::Row;
 use sqlx::{
@@ -20,11 +20,11 @@ use recapd_core::{
     formats,
 };
 
-/// PostgreSQL's codes for a transaction that gave way to another: `serialization_failure`, `deadlock_detected`, `lock_not_available`. The
-/// whole transaction can be retried.
+/// PostgreSQL's codes for a transaction that was undone in favour of another one: `serialization_failure`, `deadlock_detected`,
+/// `lock_not_available`. The whole transaction can be retried.
 const UNDONE: [&str; 3] = ["40001", "40P01", "55P03"];
-/// PostgreSQL's classes of errors about values that it can never store: outside of their type (a time before 4713 BC), or too large (a
-/// key too long for an index).
+/// PostgreSQL's classes of errors about values that it can never store. Class 22 is for values outside of their type, such as a
+/// time before 4713 BC; class 54 for values that are too large, such as a key too long for an index.
 const IMPOSSIBLE: [&str; 2] = ["22", "54"];
 
 impl From<sqlx::Error> for StoreError {
@@ -33,7 +33,7 @@ impl From<sqlx::Error> for StoreError {
             Some(refusal) if refusal.code().is_some_and(|code| UNDONE.contains(&code.as_ref())) => {
                 Self::Contended(error.to_string())
             }
-            // The schema will always refuse this: a defect, so a retry is useless.
+            // The schema will always refuse this value: it is a defect, and a retry is useless.
             Some(refusal) if refusal.kind() != ErrorKind::Other || is_impossible(refusal) => {
                 Self::Refused(error.to_string())
             }
@@ -80,8 +80,8 @@ macro_rules! exchange_columns {
 }
 pub(super) use exchange_columns;
 
-/// The latest time at which exchange `e` left the window; NULL if it never did. Evictions are grouped by the number of digits of their
-/// length. In each group the index `evictions_reach` is searched back as far as such an eviction can reach.
+/// SQL for the latest time at which exchange `e` left the window; NULL if it never did. Evictions are grouped by the number of
+/// digits of their length. In each group, the index `evictions_reach` is searched only as far back as such an eviction can reach.
 macro_rules! evicted_at {
     () => {
         "(SELECT max((SELECT max(v.evicted_at) FROM evictions v WHERE v.agent_id = e.agent_id \
@@ -199,8 +199,8 @@ pub(super) fn agent(row: &Row) -> StoreResult<AgentRow> {
     })
 }
 
-/// Reads `seq, format, payload, tokens, said_at, kind`. The message is parsed again from its payload; one that today's parser refuses is
-/// shown without content rather than hidden.
+/// Reads `seq, format, payload, tokens, said_at, kind`, and parses the payload. Shows a message that today's parser refuses
+/// without content, rather than hiding it.
 pub(super) fn message(row: &Row) -> StoreResult<StoredMessage> {
     let seq: i64 = row.try_get(0)?;
     let format: String = row.try_get(1)?;

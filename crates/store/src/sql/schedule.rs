@@ -1,4 +1,4 @@
-//! The schedules' work, and the sampled figures.
+//! The statements of scheduled jobs, and the sampled figures.
 
 use crate::sql::{Connection, query, sql};
 
@@ -10,8 +10,8 @@ use super::{
 };
 use recapd_core::domain::{spend::day_start, time::Timestamp, work::Reason};
 
-/// SQL that is true if the parked row `$row` of agent `a` is due again at `$now` to age its document: a model has nothing to do, and the
-/// row has been parked for ten minutes. So a row that keeps failing isn't tried each time the job runs.
+/// SQL that is true if the parked row `$row` of agent `a` may be made due at `$now` to age its document. Nothing is pending for a
+/// model, and the row has been parked for ten minutes, so that a row that keeps failing isn't tried each time the job runs.
 macro_rules! may_age {
     ($row:literal, $now:literal) => {
         concat!(
@@ -24,8 +24,8 @@ macro_rules! may_age {
     };
 }
 
-/// SQL that selects the documents `s` of agents `a` with an item that has outgrown its section by `$1`, unless the queue's row `o` waits
-/// for that already. `$reason` is the bit of [`Reason::Ageing`].
+/// SQL that selects the documents `s` of agents `a` with an item that is too old for its section at time `$1`, unless the queue's
+/// row `o` already waits to age it. `$reason` is the bit of [`Reason::Ageing`].
 macro_rules! outgrown {
     ($reason:literal, $now:literal) => {
         concat!(
@@ -41,9 +41,9 @@ macro_rules! outgrown {
     };
 }
 
-/// Wakes the queue for documents with an item that has outgrown its section. An index finds them, so the job's cost depends on what it
-/// changes, not on the number of documents. A row that waits for that already isn't woken again. A parked row becomes due again if a
-/// model has nothing to do for its agent: its document must age, too.
+/// Wakes the queue for documents with an item that is too old for its section. An index finds these, so the job's cost depends on
+/// what it changes, not on the number of documents. Skips a row that already waits for ageing. Makes a parked row due again if
+/// nothing is pending for its model, because its document must age, too.
 pub(super) async fn enqueue_ageing(tx: &mut Connection, now: Timestamp, limit: i64) -> StoreResult<u64> {
     let sql = sql!(enqueue_all!(
         [
@@ -96,7 +96,8 @@ pub(super) async fn ageing_due(
         .collect()
 }
 
-/// Takes a slot. The primary key gives it to one caller, and later to another if the first doesn't finish in time.
+/// Takes a slot of a schedule. The primary key lets only one caller take it. If that caller doesn't finish in time, another may
+/// take it.
 pub(super) async fn take_slot(
     tx: &mut Connection,
     name: String,
@@ -162,7 +163,7 @@ pub(super) async fn done_at(connection: &mut Connection, name: &str) -> StoreRes
     Ok(found.map(|row| row.try_get(0)).transpose()?)
 }
 
-/// Selects the figures of the last runs. The databases measure durations differently.
+/// Selects the figures of the last runs. The two databases compute durations differently.
 macro_rules! sample_runs {
     ($mean_ms:literal) => {
         concat!(
@@ -179,7 +180,7 @@ macro_rules! sample_runs {
 
 /// Returns the present figures, and those of the last `window_ms`.
 ///
-/// A row with an expired lease counts as ready: nobody works on it, and it waits for the next claim.
+/// A row with an expired lease counts as ready, because no worker has it and the next claim takes it.
 pub(super) async fn sample(tx: &mut Connection, now: Timestamp, window_ms: i64) -> StoreResult<Sample> {
     let queue = sql!(
         "-- sql/schedule.sample_queue\nSELECT \

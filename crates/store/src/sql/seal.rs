@@ -1,4 +1,4 @@
-//! Seals on rows: made and chained as messages are written, and added later to rows without one ([`fill`]).
+//! Seals rows. New messages are sealed and chained when they are written; rows without a seal get one later ([`fill`]).
 
 pub(super) mod fill;
 
@@ -14,20 +14,20 @@ use super::{
 use recapd_core::domain::{agent::AgentId, number::i64_or_max, text::hexadecimal, time::Timestamp};
 use recapd_platform::randomness;
 
-/// The most bytes of payloads sealed in one transaction, except that the first message is sealed whatever its size.
+/// Limits the bytes of payloads that one transaction seals. The first message is sealed whatever its size.
 const BYTES_MAX: usize = 1 << 20;
 
-/// Seals the agent's next message and adds it to the chain; `None` while earlier ones wait for their seals.
-pub(super) fn chained(chain: &mut Chain, row: &MessageRow<'_>) -> StoreResult<Option<Seal>> {
+/// Seals the agent's next message and adds it to the chain. Returns `None` while earlier messages have no seal yet.
+pub(super) fn seal_next(chain: &mut Chain, row: &MessageRow<'_>) -> StoreResult<Option<Seal>> {
     if !chain.is_next(row.seq) {
         return Ok(None);
     }
-    let sealed = sealed(row)?;
+    let sealed = seal_message(row)?;
     chain.add(row, &sealed.seal);
     Ok(Some(sealed))
 }
 
-fn sealed(row: &MessageRow<'_>) -> StoreResult<Seal> {
+fn seal_message(row: &MessageRow<'_>) -> StoreResult<Seal> {
     let salt = randomness::bytes::<SALT_BYTES>().map_err(|none| {
         StoreError::Unavailable(Outage {
             kind: OutageKind::Io,
@@ -106,9 +106,9 @@ impl StoredRow {
     }
 }
 
-/// Messages that are sealed late.
+/// Messages that get their seals late.
 #[derive(Clone, Debug)]
-struct Late {
+struct UnsealedMessages {
     agent: AgentId,
     before: i64,
     chain: Chain,
@@ -118,9 +118,9 @@ struct Late {
 }
 
 pub(super) async fn seal_rows(store: &SqlStore, rows_max: i64) -> StoreResult<i64> {
-    if let Some(agent) = unchained(&mut store.reader().await?).await? {
-        // Reading and hashing happen here, so that the writer only writes.
-        let late = late(&mut store.snapshot().await?, agent, rows_max).await?;
+    if let Some(agent) = agent_to_seal(&mut store.reader().await?).await? {
+        // Reads and hashes here, so that the writer only writes.
+        let late = load_unsealed(&mut store.snapshot().await?, agent, rows_max).await?;
         let lock = Lock::Agent(late.agent.clone());
         return store
             .write(lock, move |tx| {
@@ -138,8 +138,8 @@ pub(super) async fn seal_rows(store: &SqlStore, rows_max: i64) -> StoreResult<i6
         .await
 }
 
-/// Returns an agent with messages beyond the end of its chain. A message that lost its seal doesn't count.
-async fn unchained(connection: &mut Connection) -> StoreResult<Option<AgentId>> {
+/// Returns an agent with messages after the end of its chain. Ignores messages that lost their seal.
+async fn agent_to_seal(connection: &mut Connection) -> StoreResult<Option<AgentId>> {
     let sql = sql!(
         "-- sql/seal.unchained\nSELECT m.agent_id FROM message_log m {join} agents a ON a.agent_id = m.agent_id \
                WHERE m.seal IS NULL AND m.seq > a.chained_through ORDER BY m.agent_id, m.seq LIMIT 1"
@@ -148,7 +148,7 @@ async fn unchained(connection: &mut Connection) -> StoreResult<Option<AgentId>> 
     found.map(|found| row::agent_id(&found, 0)).transpose()
 }
 
-async fn late(tx: &mut Connection, agent: AgentId, rows_max: i64) -> StoreResult<Late> {
+async fn load_unsealed(tx: &mut Connection, agent: AgentId, rows_max: i64) -> StoreResult<UnsealedMessages> {
     let sql = sql!("-- sql/seal.chain\nSELECT chain, chained_through FROM agents WHERE agent_id = $1");
     let found = query(sql).bind(agent.as_str()).fetch_optional(&mut *tx).await?;
     let found = found.ok_or_else(|| StoreError::UnknownAgent(agent.clone()))?;
@@ -172,13 +172,13 @@ async fn late(tx: &mut Connection, agent: AgentId, rows_max: i64) -> StoreResult
         };
         let stored = StoredRow::read(&found)?;
         bytes += stored.payload.len();
-        let sealed = sealed(&stored.of(&agent))?;
+        let sealed = seal_message(&stored.of(&agent))?;
         chain.add(&stored.of(&agent), &sealed.seal);
         seals.push((stored.seq, sealed));
         (first, last) = (first.min(stored.exchange), last.max(stored.exchange));
     }
     drop(found);
-    Ok(Late {
+    Ok(UnsealedMessages {
         agent,
         before,
         chain,
@@ -187,9 +187,9 @@ async fn late(tx: &mut Connection, agent: AgentId, rows_max: i64) -> StoreResult
     })
 }
 
-/// Writes the seals, unless another caller has moved the chain on. A message that was forgotten in the meantime gets no salt. Returns how
-/// many.
-async fn write_late(tx: &mut Connection, late: Late) -> StoreResult<i64> {
+/// Writes the seals, unless another caller has extended the chain meanwhile. A message that was forgotten meanwhile gets no salt.
+/// Returns how many seals it wrote.
+async fn write_late(tx: &mut Connection, late: UnsealedMessages) -> StoreResult<i64> {
     let moved = sql!(
         "-- sql/seal.move_chain\nUPDATE agents SET chain = $3, chained_through = $4 WHERE agent_id = $1 AND chained_through = $2"
     );

@@ -1,4 +1,5 @@
-//! Sessions: the first message, an idle gap or an explicit end opens one; an idle gap, a clear or an explicit end closes it.
+//! Opens and closes sessions. The first message, an idle gap, a clear or an explicit end opens one; an idle gap, a clear or an
+//! explicit end closes the previous one.
 
 use crate::sql::{Connection, query, sql};
 
@@ -29,7 +30,7 @@ pub(super) async fn open(
     Ok(())
 }
 
-/// Ends a session for `reason`: `idle`, `end` or `clear`.
+/// Ends a session. `reason` is `idle`, `end` or `clear`.
 pub(super) async fn end(
     tx: &mut Connection,
     agent: &AgentId,
@@ -56,7 +57,7 @@ pub(super) async fn end_session(
     agent: &AgentId,
     now: Timestamp,
 ) -> StoreResult<SessionEnded> {
-    let row = agent::known(tx, agent).await?;
+    let row = agent::load_known(tx, agent).await?;
     let session = row.ledger.session;
     if !is_session_empty(tx, &row).await? {
         end(tx, agent, session, now, "end").await?;
@@ -80,7 +81,7 @@ pub(super) async fn end_session(
     Ok(SessionEnded { session, enqueued })
 }
 
-/// True if the session has no messages yet: ending it would only leave an empty one behind.
+/// Returns true if the session has no messages yet. Ending it would only leave an empty session behind.
 async fn is_session_empty(tx: &mut Connection, row: &AgentRow) -> StoreResult<bool> {
     let sql = sql!(
         "-- sql/session.is_session_empty\nSELECT first_exchange > $3 FROM sessions \

@@ -1,4 +1,4 @@
-//! What models cost, and work that waits without having failed.
+//! Accounts for the cost of models, and delays work that hasn't failed: postponed and paused updates.
 
 use crate::sql::{Connection, Row, query, sql};
 
@@ -19,15 +19,16 @@ use recapd_core::domain::{
     work::{Lease, Priority, Reason},
 };
 
-/// `paused_for` of a row that waits for a provider. Such a row isn't paused and has no `paused_until`. Other values are `hand` and the
-/// names of spending limits.
+/// `paused_for` of a row that waits for a provider. Such a row isn't paused and has no `paused_until`. The other values are
+/// `hand` and the names of spending limits.
 pub(super) const PROVIDER: &str = "provider";
-/// The longest wait if the daemon's clock and the database's differ so much that the right wait is unknown.
+/// Limits a wait if the daemon's clock and the database's differ so much that the right wait is unknown.
 const UNSURE_MS: i64 = 1_000;
 
-/// Converts the time `until` from the daemon's clock (which showed `finished_at`) to the database's (which shows `now`). The daemon's
-/// clock may be wrong, or may have jumped since it set the time, so the nearer of the two readings counts.
-fn by_its_clock(until: Timestamp, finished_at: Timestamp, now: Timestamp) -> Timestamp {
+/// Converts the time `until` from the daemon's clock to the database's. The daemon's clock showed `finished_at` when the
+/// database's showed `now`. The daemon's clock may be wrong, or may have jumped since it set `until`, so the nearer of the two
+/// possible times counts.
+fn to_database_clock(until: Timestamp, finished_at: Timestamp, now: Timestamp) -> Timestamp {
     let (own_ms, seen_ms) = (until.0 - finished_at.0, until.0 - now.0);
     now.plus_ms(if seen_ms < 0 && own_ms > seen_ms {
         own_ms.clamp(0, UNSURE_MS)
@@ -47,7 +48,7 @@ pub(super) async fn postpone(
         why,
         run,
     } = postponement;
-    let until = by_its_clock(until, run.finished_at, tx.now(run.finished_at).await?);
+    let until = to_database_clock(until, run.finished_at, tx.now(run.finished_at).await?);
     let sql = sql!(
         "-- sql/spending.postpone\nUPDATE summary_update_queue SET lease_token = NULL, lease_owner = NULL, \
                leased_at = NULL, attempts = {max}(attempts - 1, 0), visible_at = $3, \
@@ -72,17 +73,17 @@ pub(super) async fn postpone(
         return Err(StoreError::Fenced(Fence::Lease));
     }
     if run.model_calls > 0 {
-        keep_run(tx, &lease, &run, Some(&why)).await?;
+        record_run_once(tx, &lease, &run, Some(&why)).await?;
     }
     Ok(())
 }
 
 pub(super) async fn record_run(tx: &mut Connection, lease: Lease, run: RunRecord) -> StoreResult<()> {
-    keep_run(tx, &lease, &run, None).await
+    record_run_once(tx, &lease, &run, None).await
 }
 
-/// Records the cost of an attempt that had no effect, and the error that postponed it, if any.
-async fn keep_run(
+/// Records the cost of an attempt that had no effect, and the error that postponed it, if there is one.
+async fn record_run_once(
     tx: &mut Connection,
     lease: &Lease,
     run: &RunRecord,
@@ -92,7 +93,7 @@ async fn keep_run(
         "-- sql/spending.is_recorded\nSELECT 1 FROM update_runs WHERE agent_id = $1 AND lease_token = $2 LIMIT 1"
     );
     let query = query(sql).bind(lease.agent.as_str()).bind(lease.token);
-    // The lease may have ended with a recorded run although the caller didn't get the answer.
+    // A call whose answer was lost may have recorded the run already, and ended the lease.
     if query.fetch_optional(&mut *tx).await?.is_some() {
         return Ok(());
     }
@@ -103,7 +104,7 @@ async fn keep_run(
     queue::record_run(tx, lease, "superseded", run, details).await
 }
 
-/// Makes the rows due that meet `$condition`. Parked rows get a new series of attempts.
+/// Makes the rows that meet `$condition` due. Parked rows get a new series of attempts.
 macro_rules! resume {
     ($label:literal, $condition:literal) => {
         sql!(
@@ -121,7 +122,7 @@ macro_rules! resume {
     };
 }
 
-/// See [`super::super::Store::resume`]. It is one statement, so that rows are always locked in the same order.
+/// See [`super::super::Store::resume`]. Uses one statement, so that rows are always locked in the same order.
 pub(super) async fn resume(tx: &mut Connection, whom: Resume, now: Timestamp) -> StoreResult<u64> {
     let sql = match whom {
         Resume::Paused => resume!(
@@ -140,7 +141,7 @@ pub(super) async fn resume(tx: &mut Connection, whom: Resume, now: Timestamp) ->
     Ok(query(sql).bind(now).execute(tx).await?)
 }
 
-/// Makes an agent's paused update due, because other limits may apply now.
+/// Makes an agent's paused update due, because other spending limits may apply now.
 pub(super) async fn resume_agent(tx: &mut Connection, agent: &AgentId, now: Timestamp) -> StoreResult<()> {
     let sql = sql!(
         "-- sql/spending.resume_agent\nUPDATE summary_update_queue SET visible_at = {min}(visible_at, $2), \
@@ -160,7 +161,7 @@ pub(super) async fn spending(
     let sql = sql!("-- sql/spending.settings\nSELECT CAST(settings AS text) FROM agents WHERE agent_id = $1");
     let found = query(sql).bind(agent.as_str()).fetch_optional(&mut *tx).await?;
     let settings = found.ok_or_else(|| StoreError::UnknownAgent(agent.clone()))?;
-    let (own, all) = in_batches(tx, agent, since).await?;
+    let (own, all) = cost_in_batches(tx, agent, since).await?;
     Ok(Spending {
         settings: row::settings(&settings, 0, agent.as_str())?,
         agent: of_agent(tx, agent, since).await?.plus(own),
@@ -168,10 +169,10 @@ pub(super) async fn spending(
     })
 }
 
-/// Returns the expected cost of questions in batches that no run accounts for yet, for the agent and for all agents: it counts as spent.
-/// Of the agent's own questions only those that are out count: the caller has an answer already, and withdraws a question that still
-/// waits. Questions older than the longest life of a batch don't count, because they get no answer any more.
-async fn in_batches(
+/// Returns the expected cost of questions in batches that no run accounts for yet, for the agent and for all agents. This cost
+/// counts as spent. Of the agent's own questions only the sent ones count, because the caller withdraws a waiting question and
+/// has an answer already. Questions older than the longest life of a batch don't count, because no answer to them comes any more.
+async fn cost_in_batches(
     tx: &mut Connection,
     agent: &AgentId,
     since: Timestamp,
@@ -189,7 +190,7 @@ async fn in_batches(
         .await?;
     let (mut own, mut all) = (SpendTotal::default(), SpendTotal::default());
     for row in found {
-        let some = spent(&row)?;
+        let some = read_total(&row)?;
         all = all.plus(some);
         if row.try_get(4)? {
             own = some;
@@ -209,7 +210,7 @@ pub(super) async fn of_agent(
                coalesce(CAST(sum(model_calls) FILTER (WHERE cost_microusd IS NULL) AS bigint), 0) FROM update_runs \
                WHERE agent_id = $1 AND finished_at >= $2 AND model_calls > 0"
     );
-    spent(&query(sql).bind(agent.as_str()).bind(since).fetch_one(tx).await?)
+    read_total(&query(sql).bind(agent.as_str()).bind(since).fetch_one(tx).await?)
 }
 
 pub(super) async fn of_all(tx: &mut Connection, since: Timestamp) -> StoreResult<SpendTotal> {
@@ -219,10 +220,10 @@ pub(super) async fn of_all(tx: &mut Connection, since: Timestamp) -> StoreResult
                coalesce(CAST(sum(model_calls) FILTER (WHERE cost_microusd IS NULL) AS bigint), 0) FROM update_runs \
                WHERE finished_at >= $1 AND model_calls > 0"
     );
-    spent(&query(sql).bind(since).fetch_one(tx).await?)
+    read_total(&query(sql).bind(since).fetch_one(tx).await?)
 }
 
-fn spent(row: &Row) -> StoreResult<SpendTotal> {
+fn read_total(row: &Row) -> StoreResult<SpendTotal> {
     Ok(SpendTotal {
         calls: row.try_get(0)?,
         tokens: row.try_get(1)?,
@@ -231,7 +232,7 @@ fn spent(row: &Row) -> StoreResult<SpendTotal> {
     })
 }
 
-/// Returns how many updates are paused, and until when the first one is.
+/// Returns how many updates are paused, and when the first pause ends.
 pub(super) async fn paused(tx: &mut Connection) -> StoreResult<(i64, Option<Timestamp>)> {
     let sql = sql!(
         "-- sql/spending.paused\nSELECT count(*), min(paused_until) FROM summary_update_queue \
@@ -241,7 +242,7 @@ pub(super) async fn paused(tx: &mut Connection) -> StoreResult<(i64, Option<Time
     Ok((row.try_get(0)?, row::time(&row, 1)?))
 }
 
-/// Returns why and until when a spending limit pauses an agent's updates.
+/// Returns which spending limit pauses an agent's updates, and until when.
 pub(super) async fn paused_agent(
     connection: &mut Connection,
     agent: &AgentId,
@@ -259,7 +260,8 @@ pub(super) async fn paused_agent(
     Ok(Some(SpendPause { limit, until }))
 }
 
-/// Returns the newest update that asked a model. A spending limit isn't reported as its error: the provider isn't to blame.
+/// Returns the newest update that asked a model. Leaves out the error of a spending limit, because the provider isn't to blame
+/// for it.
 pub(super) async fn last_run(tx: &mut Connection) -> StoreResult<Option<LastRun>> {
     let sql = sql!(
         "-- sql/spending.last_run\nSELECT coalesce(provider, ''), coalesce(model, ''), \
@@ -312,7 +314,7 @@ mod tests {
             (hour + 500, 0, hour, 500),
             (hour + 500, 2 * hour, hour, 500 - hour),
         ] {
-            let at = by_its_clock(Timestamp(until), Timestamp(finished_at), Timestamp(now));
+            let at = to_database_clock(Timestamp(until), Timestamp(finished_at), Timestamp(now));
             assert_eq!(at.0 - now, waits_ms, "{until} {finished_at} {now}");
         }
     }

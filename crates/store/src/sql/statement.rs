@@ -1,7 +1,7 @@
-//! Statements in the form that each database needs.
+//! Translates statements into the form that each database needs.
 //!
-//! SQL is written once. Where the two databases use different words for the same thing, a placeholder replaces them ([`WORDS`]); where
-//! they need different statements, both are written next to each other. Parameters are `$1`, `$2`, …
+//! SQL is written once. Where the two databases use different words for the same thing, the text has a placeholder ([`WORDS`]).
+//! Where they need different statements, both are written next to each other. Parameters are `$1`, `$2`, …
 
 use std::sync::OnceLock;
 
@@ -13,14 +13,14 @@ pub(crate) enum SqlDialect {
 
 /// Placeholder, SQLite's word, PostgreSQL's word.
 const WORDS: [(&str, &str, &str); 19] = [
-    // Of two values. Neither may be NULL, which the databases treat differently.
+    // The greater of two values, and the lesser. Neither may be NULL, because the databases treat NULL differently.
     ("{max}", "max", "greatest"),
     ("{min}", "min", "least"),
     // A text parameter as JSON.
     ("{::json}", "", "::json"),
     ("{::jsonb}", "", "::jsonb"),
-    // An array's elements, in a column `value`. For a number in it: `CAST(value AS bigint)`, in a nested array `CAST(value ->> 0 AS
-    // bigint)`.
+    // An array's elements, in a column `value`. `CAST(value AS bigint)` reads a number, and `CAST(value ->> 0 AS bigint)` reads
+    // one from a nested array.
     ("{each}", "json_each", "jsonb_array_elements"),
     ("{each_text}", "json_each", "jsonb_array_elements_text"),
     ("{array}", "json_array", "json_build_array"),
@@ -30,18 +30,19 @@ const WORDS: [(&str, &str, &str); 19] = [
     ("{false}", "0", "false"),
     // After a number of milliseconds that is added to a time.
     ("{ms}", "", "* interval '1 millisecond'"),
-    // SQLite keeps the order of the tables in CROSS JOINs, whatever its statistics say.
+    // In a CROSS JOIN, SQLite keeps the order of the tables, whatever its statistics say.
     ("{join}", "CROSS JOIN", "JOIN"),
-    // SQLite has one writer: a row can't change between being read and the commit.
+    // SQLite has one writer, so a row can't change between its reading and the commit.
     ("{for_update}", "", "FOR NO KEY UPDATE"),
-    // Keeps the row from being deleted; with several tables the row of `a`.
+    // Keeps the row from being deleted. With several tables, the row of `a`.
     ("{for_share}", "", "FOR KEY SHARE"),
     ("{a_for_share}", "", "FOR KEY SHARE OF a"),
-    // Skips rows that another transaction is writing; with several tables those of `v`, or of `a`.
+    // Skips rows that another transaction is writing. With several tables, rows of `v` or of `a`.
     ("{skip_locked}", "", "FOR UPDATE SKIP LOCKED"),
     ("{v_skip_locked}", "", "FOR UPDATE OF v SKIP LOCKED"),
     ("{a_skip_locked}", "", "FOR NO KEY UPDATE OF a SKIP LOCKED"),
-    // Before messages of agent `$1` are inserted: marks the agent for indexing. SQLite's index goes by the messages' ids.
+    // Stands before the insertion of messages of agent `$1`: marks the agent for indexing. SQLite's index goes by the messages'
+    // ids instead.
     (
         "{noting}",
         "",
@@ -85,7 +86,7 @@ fn translate(sql: &str, dialect: SqlDialect) -> String {
     WORDS.iter().fold(sql.to_owned(), replace)
 }
 
-/// A static statement: `sql!("…")`, in parts that are joined, or `sql!(sqlite: "…", postgres: "…")`.
+/// Makes a static statement: `sql!("…")`, with one or more parts that are joined, or `sql!(sqlite: "…", postgres: "…")`.
 macro_rules! sql {
     (sqlite: $sqlite:expr, postgres: $postgres:expr $(,)?) => {{
         static STATEMENT: $crate::sql::statement::Statement =

@@ -1,4 +1,4 @@
-//! The summary: reads it and the input of updates, and journals answers.
+//! Reads summaries and the input of updates, and journals model answers.
 
 use crate::sql::{Connection, Row, query, sql, statement::Statement};
 
@@ -22,7 +22,7 @@ use recapd_core::domain::{
     zone::Zone,
 };
 
-/// Reads the document that readers get, and the exchanges pending after it.
+/// Reads the document that readers get, and the exchanges that are pending after it.
 pub(super) async fn read(tx: &mut Connection, agent: &AgentId) -> StoreResult<Option<SummaryRow>> {
     let sql = sql!(
         "-- sql/summary.read\nSELECT coalesce(s.held_version, s.version), s.content, s.token_count, s.updated_at, \
@@ -32,7 +32,7 @@ pub(super) async fn read(tx: &mut Connection, agent: &AgentId) -> StoreResult<Op
     with_pending(tx, agent, sql).await
 }
 
-/// Reads the document of the present items, even while a rebuild makes them again.
+/// Reads the document of the present items. During a rebuild it differs from what readers get.
 pub(super) async fn read_of_items(tx: &mut Connection, agent: &AgentId) -> StoreResult<Option<SummaryRow>> {
     let sql = sql!(
         "-- sql/summary.read_of_items\nSELECT s.version, s.content, s.token_count, s.updated_at, \
@@ -42,13 +42,13 @@ pub(super) async fn read_of_items(tx: &mut Connection, agent: &AgentId) -> Store
     with_pending(tx, agent, sql).await
 }
 
-/// See [`super::super::Store::summary_of_step`]. A version that isn't from an update starts afresh, because something in the versions
-/// before it was taken back or corrected. Until a version covers the step, the result is the version that was current at the step: a
-/// summary that catches up with many steps would otherwise change with each version that it writes. While a rebuild catches up, it is the
-/// held one.
+/// See [`super::super::Store::summary_of_step`]. Returns the first version that covers the step. Until there is one, returns the
+/// version that was current at the step: otherwise a summary that catches up with many steps would change with each version.
+/// During a rebuild it returns the held version. A version that no update wrote starts afresh, because it took back or corrected
+/// something in the versions before.
 ///
-/// The search goes back from the newest version to the first that doesn't cover the step or that starts afresh. Each version covers at
-/// least as much as the one before it, so it reads few, however many there are.
+/// The search goes back from the newest version to the first one that doesn't cover the step or starts afresh. Each version
+/// covers at least as much as the one before, so the search reads few versions.
 pub(super) async fn of_step(tx: &mut Connection, agent: &AgentId) -> StoreResult<Option<SummaryRow>> {
     if hold::is_held(tx, agent).await? {
         return read(tx, agent).await;
@@ -99,9 +99,9 @@ async fn with_pending(
         updated_at: row.try_get(3)?,
         summarized_through,
         first_exchange,
-        // During a rebuild some pending exchanges are in the document already; readers needn't know.
+        // During a rebuild the held document has some pending exchanges already, and readers needn't know.
         pending_since: row::time(&row, 6)?.filter(|_| summarized_through + 1 < first_exchange),
-        zone: zone(&row, 7)?,
+        zone: read_zone(&row, 7)?,
         pending_before: count_pending(tx, agent, summarized_through, named_from).await?,
         pending,
     }))
@@ -151,7 +151,7 @@ async fn count_pending(
     })
 }
 
-/// Reads version, watermarks, items and the next pending exchanges, in one consistent read.
+/// Reads the input of an update in one consistent read: version, watermarks, items and the next pending exchanges.
 pub(super) async fn material(
     tx: &mut Connection,
     agent: &AgentId,
@@ -170,7 +170,7 @@ pub(super) async fn material(
     let lo: i64 = row.try_get(1)?;
     let boundary: i64 = row.try_get(2)?;
     let (mut batch, takes_all) = next_pending(tx, agent, lo, boundary, limits).await?;
-    // If everything is taken, gaps at the end of the range are included.
+    // If all pending exchanges are taken, the range includes gaps at its end.
     let hi = if takes_all {
         boundary - 1
     } else {
@@ -178,12 +178,12 @@ pub(super) async fn material(
     };
     let (items, fixed) = items_and_fixed(tx, agent).await?;
     let revisited = if batch.is_empty() && hi == lo {
-        to_revisit(&items, limits)
+        items_to_revisit(&items, limits)
     } else {
         Vec::new()
     };
     for item in items.iter().filter(|item| revisited.contains(&item.item)) {
-        batch.extend(covered(tx, agent, item).await?);
+        batch.extend(load_covered(tx, agent, item).await?);
     }
     batch.sort_unstable_by_key(|exchange| exchange.exchange);
     let mut exchanges = exchange::with_messages(tx, agent, batch).await?;
@@ -205,7 +205,7 @@ pub(super) async fn material(
     })
 }
 
-/// Adds the request to an exchange's first leg here, if that is a later leg.
+/// Gives the first of these exchanges the request of its exchange, if it is a later leg.
 async fn add_requests(
     tx: &mut Connection,
     agent: &AgentId,
@@ -296,7 +296,7 @@ pub(super) async fn agent_time(tx: &mut Connection, agent: &AgentId) -> StoreRes
     let row = query(sql).bind(agent.as_str()).fetch_one(tx).await?;
     let times = (row::time(&row, 1)?, row::time(&row, 2)?);
     Ok(AgentTime {
-        zone: zone(&row, 0)?,
+        zone: read_zone(&row, 0)?,
         session: match times {
             (Some(opened_at), Some(last_at)) => Some(RunningSession { opened_at, last_at }),
             _ => None,
@@ -304,12 +304,12 @@ pub(super) async fn agent_time(tx: &mut Connection, agent: &AgentId) -> StoreRes
     })
 }
 
-fn zone(row: &Row, column: usize) -> StoreResult<Option<Zone>> {
+fn read_zone(row: &Row, column: usize) -> StoreResult<Option<Zone>> {
     let name: Option<String> = row.try_get(column)?;
     Ok(name.as_deref().and_then(Zone::parse))
 }
 
-pub(super) async fn journalled(
+pub(super) async fn load_journalled(
     connection: &mut Connection,
     agent: &AgentId,
     key: &str,
@@ -347,10 +347,10 @@ pub(super) async fn journalled_among(
         .await?)
 }
 
-/// For how long after a forgetting answers aren't journalled: the question may hold forgotten text.
+/// For this long after a forgetting no answers are journalled, because their questions may hold forgotten text.
 const FORGET_WAIT_MS: i64 = HOUR_MS;
 
-/// Journals an answer.
+/// Stores a model's answer, so that a crash doesn't make recapd ask again.
 pub(super) async fn journal(
     tx: &mut Connection,
     agent: AgentId,
@@ -362,7 +362,8 @@ pub(super) async fn journal(
     journal_of(tx, (agent, key), answer, now, asked_at).await
 }
 
-/// Does the same as [`journal`] for a question not older than `asked_at`: the answer may hold text that was forgotten since.
+/// Does the same as [`journal`] for a question that was asked at or after `asked_at`. The answer may hold text that was forgotten
+/// since.
 pub(super) async fn journal_of(
     tx: &mut Connection,
     (agent, key): (AgentId, String),
@@ -391,8 +392,8 @@ pub(super) async fn journal_of(
     Ok(())
 }
 
-/// Returns the oldest provisional items within the limits, but at least one if there is one.
-fn to_revisit(items: &[Item], limits: MaterialLimits) -> Vec<i64> {
+/// Returns the oldest provisional items within the limits, and at least one if there is one.
+fn items_to_revisit(items: &[Item], limits: MaterialLimits) -> Vec<i64> {
     let (mut tokens, mut exchanges) = (0, 0);
     let provisional = items.iter().filter(|item| item.provisional);
     let within = provisional.enumerate().take_while(|(place, item)| {
@@ -407,7 +408,7 @@ fn to_revisit(items: &[Item], limits: MaterialLimits) -> Vec<i64> {
     within.map(|(_, item)| item.item).collect()
 }
 
-async fn covered(tx: &mut Connection, agent: &AgentId, item: &Item) -> StoreResult<Vec<Exchange>> {
+async fn load_covered(tx: &mut Connection, agent: &AgentId, item: &Item) -> StoreResult<Vec<Exchange>> {
     let sql = sql!(
         "-- sql/summary.covered\nSELECT ",
         exchange_columns!("e"),

@@ -1,20 +1,20 @@
-//! Running totals of an agent's exchanges, after the tokens of some have changed.
+//! Recalculates the running totals of an agent's exchanges after the tokens of some have changed.
 //!
-//! A change moves the totals of all later exchanges, and these may be a hundred thousand. So `agents.totals_from` says from which
-//! exchange on the totals are outdated, and they are recalculated from there, some at a time; appends continue after them. Until then the
-//! window is measured as before the change. Everything before `totals_from` is right already.
+//! A change affects the totals of all later exchanges, of which there may be a hundred thousand. So `agents.totals_from` holds
+//! the exchange from which on totals are outdated, and they are recalculated from there, some at a time. Meanwhile appends
+//! continue from the outdated totals, and the window is measured by them. Totals before `totals_from` are right.
 
 use crate::sql::{Connection, query, sql};
 
 use super::{super::StoreResult, row};
 use recapd_core::domain::agent::AgentId;
 
-/// Exchanges whose totals are recalculated in one transaction: some ten milliseconds of writing.
+/// Limits how many totals one transaction recalculates, to some ten milliseconds of writing.
 const SETTLED_MAX: i64 = 2_000;
 
-/// Handles a change in the tokens of exchange `from` or later ones. If few exchanges follow, their totals are right when this returns.
-/// Returns true if all are.
-pub(super) async fn shift(tx: &mut Connection, agent: &AgentId, from: i64) -> StoreResult<bool> {
+/// Handles a change in the tokens of exchange `from` or later ones. Recalculates the totals at once if few exchanges follow.
+/// Returns true if all totals are right.
+pub(super) async fn handle_change(tx: &mut Connection, agent: &AgentId, from: i64) -> StoreResult<bool> {
     let note = sql!(
         "-- sql/totals.note\nUPDATE agents SET totals_from = {min}(coalesce(totals_from, $2), $2) WHERE agent_id = $1 \
                RETURNING totals_from"
@@ -30,20 +30,20 @@ pub(super) async fn shift(tx: &mut Connection, agent: &AgentId, from: i64) -> St
     Ok(true)
 }
 
-/// Recalculates the next totals. Returns true if all are right now; `None` if they were before.
+/// Recalculates the next totals. Returns true if all are right now; `None` if all were right before.
 pub(super) async fn settle_some(tx: &mut Connection, agent: &AgentId) -> StoreResult<Option<bool>> {
-    let Some(from) = from(tx, agent).await? else {
+    let Some(from) = outdated_after(tx, agent).await? else {
         return Ok(None);
     };
     let end = end_of_some(tx, agent, from).await?;
-    reckon(tx, agent, from, end).await?;
+    recalculate(tx, agent, from, end).await?;
     let sql = sql!("-- sql/totals.settled\nUPDATE agents SET totals_from = $2 WHERE agent_id = $1");
     query(sql).bind(agent.as_str()).bind(end).execute(tx).await?;
     Ok(Some(end.is_none()))
 }
 
-/// Returns the exchange after which totals are outdated, if there is one; its own is right.
-pub(super) async fn from(tx: &mut Connection, agent: &AgentId) -> StoreResult<Option<i64>> {
+/// Returns the exchange after which totals are outdated, if there is one. Its own total is right.
+pub(super) async fn outdated_after(tx: &mut Connection, agent: &AgentId) -> StoreResult<Option<i64>> {
     let sql = sql!("-- sql/totals.from\nSELECT totals_from FROM agents WHERE agent_id = $1");
     let found = query(sql).bind(agent.as_str()).fetch_optional(tx).await?;
     Ok(found.map(|row| row.try_get(0)).transpose()?.flatten())
@@ -57,7 +57,7 @@ pub(super) async fn due(connection: &mut Connection, limit: i64) -> StoreResult<
     found.iter().map(|found| row::agent_id(found, 0)).collect()
 }
 
-/// Returns the exchange up to which totals are recalculated at once, starting at `from`; `None` if no more follow.
+/// Returns the last exchange of the next recalculation from `from` on; `None` if that one reaches the newest exchange.
 async fn end_of_some(tx: &mut Connection, agent: &AgentId, from: i64) -> StoreResult<Option<i64>> {
     let sql = sql!(
         "-- sql/totals.end_of_some\nSELECT exchange FROM exchange_log WHERE agent_id = $1 AND exchange >= $2 \
@@ -68,8 +68,8 @@ async fn end_of_some(tx: &mut Connection, agent: &AgentId, from: i64) -> StoreRe
     Ok(found.map(|row| row.try_get(0)).transpose()?)
 }
 
-/// Recalculates the totals after `from` up to `end`, and those in the agent's row and in its marks, which are totals of exchanges.
-async fn reckon(tx: &mut Connection, agent: &AgentId, from: i64, end: Option<i64>) -> StoreResult<()> {
+/// Recalculates the totals after `from` up to `end`, and the copies of these totals in the agent's row and in its marks.
+async fn recalculate(tx: &mut Connection, agent: &AgentId, from: i64, end: Option<i64>) -> StoreResult<()> {
     let totals = sql!(
         "-- sql/totals.exchanges\nUPDATE exchange_log SET tokens_before = n.total FROM \
                   (SELECT exchange, first_value(tokens_before) OVER (ORDER BY exchange) \

@@ -1,4 +1,4 @@
-//! Values of parameters and rows, in each database's own types.
+//! Converts values of parameters and rows to each database's own types.
 
 use std::borrow::Cow;
 
@@ -12,17 +12,17 @@ use sqlx::{
 use super::direct::DirectRow;
 use recapd_core::domain::time::Timestamp;
 
-/// A parameter. `None` is NULL of that type.
+/// A parameter. `None` is a NULL of that type.
 #[derive(Clone, Debug)]
 pub(crate) enum Value<'q> {
-    /// `INTEGER`, `bigint`.
+    /// `INTEGER` in SQLite, `bigint` in PostgreSQL.
     Int(Option<i64>),
     /// Floating point.
     Real(Option<f64>),
     Text(Option<Cow<'q, str>>),
-    /// 0 or 1, `boolean`.
+    /// 0 or 1 in SQLite, `boolean` in PostgreSQL.
     Flag(Option<bool>),
-    /// Milliseconds since 1970 UTC, `timestamptz`.
+    /// Milliseconds since 1970 UTC in SQLite, `timestamptz` in PostgreSQL.
     Time(Option<Timestamp>),
 }
 
@@ -50,7 +50,7 @@ impl Value<'_> {
     }
 }
 
-/// Replaces U+0000, which PostgreSQL's texts can't hold, by U+FFFD.
+/// Replaces U+0000, which a text in PostgreSQL can't hold, with U+FFFD.
 pub(crate) fn without_nul(text: &str) -> Cow<'_, str> {
     if text.contains('\0') {
         Cow::Owned(text.replace('\0', "\u{fffd}"))
@@ -62,12 +62,12 @@ pub(crate) fn without_nul(text: &str) -> Cow<'_, str> {
 /// PostgreSQL's earliest time: 24 November 4714 BC.
 const EARLIEST_MS: i64 = -210_866_803_200_000;
 
-/// Converts a time, and clamps it to the range of PostgreSQL and chrono (until the year 262,142).
+/// Converts a time. Clamps it to the times that both PostgreSQL and chrono can hold (until the year 262,142).
 fn date_time(at: Timestamp) -> DateTime<Utc> {
     DateTime::from_timestamp_millis(at.0.max(EARLIEST_MS)).unwrap_or(DateTime::<Utc>::MAX_UTC)
 }
 
-/// Returns the time that PostgreSQL returns after storing this one.
+/// Returns the value that PostgreSQL gives back for this time.
 pub(crate) fn in_postgres(at: Timestamp) -> Timestamp {
     Timestamp(date_time(at).timestamp_millis())
 }
@@ -91,7 +91,7 @@ values!(Int: i64, Real: f64, Text: &'q str, Text: String, Text: Cow<'q, str>, Fl
 #[derive(Debug)]
 pub(crate) enum Row {
     Sqlite(SqliteRow),
-    /// From SQLite without sqlx.
+    /// A row that SQLite returned without sqlx.
     Direct(DirectRow),
     Postgres(PgRow),
 }

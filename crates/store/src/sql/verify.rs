@@ -1,4 +1,4 @@
-//! Collects the facts that [`super::super::verify`] checks.
+//! Reads the data that [`super::super::verify`] checks.
 
 mod archive;
 mod numbers;
@@ -24,9 +24,9 @@ use recapd_core::{
     tokenizer,
 };
 
-/// Reads everything about one agent in one transaction and checks it.
+/// Reads everything about one agent in one transaction, and checks it.
 pub(super) async fn verify(tx: &mut Connection, agent: &AgentId, depth: Depth) -> StoreResult<AgentReport> {
-    let known = agent::known(tx, agent).await?;
+    let known = agent::load_known(tx, agent).await?;
     let counter = tokenizer::ceiling_counter();
     let mut findings = VerifyFindings::default();
     let mut recount = tokens::Recount::new(depth);
@@ -46,11 +46,11 @@ pub(super) async fn verify(tx: &mut Connection, agent: &AgentId, depth: Depth) -
         exchanges: exchanges(tx, agent).await?,
         items: items(tx, agent).await?,
         versions: versions(tx, agent, counter.as_ref()).await?,
-        stated: stated(tx, agent).await?,
+        stated: load_facts(tx, agent).await?,
         version,
         document_tokens,
         document_counted,
-        totals_from: totals::from(tx, agent).await?,
+        totals_from: totals::outdated_after(tx, agent).await?,
         row: known,
     };
     Ok(check(&facts, findings))
@@ -65,7 +65,7 @@ async fn count_messages(tx: &mut Connection, agent: &AgentId) -> StoreResult<(i6
     Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?))
 }
 
-/// Counts messages outside of the range of the exchange that they name.
+/// Counts messages that are outside of the range of the exchange that they name.
 async fn count_strays(tx: &mut Connection, agent: &AgentId) -> StoreResult<i64> {
     let sql = sql!(
         "-- sql/verify.count_strays\nSELECT count(*) FROM message_log m LEFT JOIN exchange_log e \
@@ -101,7 +101,7 @@ async fn count_notes_astray(tx: &mut Connection, agent: &AgentId) -> StoreResult
 }
 
 async fn exchanges(tx: &mut Connection, agent: &AgentId) -> StoreResult<Vec<ExchangeFact>> {
-    // A fork's first exchanges hold messages of its parent.
+    // The first exchanges of a fork hold messages of its parent.
     let sql = sql!(
         "-- sql/verify.exchanges\nSELECT e.exchange, e.tokens, e.tokens_before, e.set_aside_at IS NOT NULL, \
                e.opened_at, e.last_at, e.last_seq - e.first_seq + 1, coalesce(m.messages, 0), coalesce(m.tokens, 0), \
@@ -122,7 +122,7 @@ async fn exchanges(tx: &mut Connection, agent: &AgentId) -> StoreResult<Vec<Exch
     let found = query(sql).bind(agent.as_str()).fetch_all(tx).await?;
     let facts = found.iter().map(|row| -> StoreResult<ExchangeFact> {
         let (exchange, headline): (i64, String) = (row.try_get(0)?, row.try_get(12)?);
-        // If it can't be read, the check of digests reports it.
+        // The check of digests reports a headline that can't be read.
         let headline = row::headline(exchange, &headline).unwrap_or_default();
         Ok(ExchangeFact {
             exchange,
@@ -179,9 +179,10 @@ async fn items(tx: &mut Connection, agent: &AgentId) -> StoreResult<Vec<ItemFact
     Ok(items)
 }
 
-/// Accepts a copy also if it equals the record made at the fork: a fork from a journal may find a parent whose items were made again.
+/// Accepts an inherited item also if it equals the record made at the fork. A fork that was restored from a journal may have a
+/// parent whose items were made again.
 async fn confirm_copies(tx: &mut Connection, agent: &AgentId, items: &mut [ItemFact]) -> StoreResult<()> {
-    let Some(record) = fork::record::found(tx, agent).await? else {
+    let Some(record) = fork::record::load_if_readable(tx, agent).await? else {
         return Ok(());
     };
     for fact in items.iter_mut().filter(|fact| fact.copies == Some(false)) {
@@ -219,7 +220,7 @@ async fn versions(
     Ok(facts)
 }
 
-async fn stated(tx: &mut Connection, agent: &AgentId) -> StoreResult<Vec<StatedFact>> {
+async fn load_facts(tx: &mut Connection, agent: &AgentId) -> StoreResult<Vec<StatedFact>> {
     let sql = sql!(
         "-- sql/verify.facts\nSELECT f.fact, f.exchange, e.set_aside_at IS NOT NULL, f.added_version, f.closed_version, \
                f.closed_by_exchange IS NOT NULL OR f.replaced_by IS NOT NULL, a.last_fact FROM summary_facts f \
@@ -250,7 +251,7 @@ async fn document(
     let sql = sql!(
         "-- sql/verify.document\nSELECT version, token_count, content FROM summaries WHERE agent_id = $1"
     );
-    // Another check reports a missing one.
+    // Another check reports a missing document.
     let Some(row) = query(sql).bind(agent.as_str()).fetch_optional(tx).await? else {
         return Ok((0, 0, 0));
     };

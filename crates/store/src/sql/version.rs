@@ -58,7 +58,10 @@ pub(super) async fn load(
     found.map(read).transpose()
 }
 
-pub(super) async fn kept(connection: &mut Connection, agent: &AgentId) -> StoreResult<Option<(i64, i64)>> {
+pub(super) async fn kept_range(
+    connection: &mut Connection,
+    agent: &AgentId,
+) -> StoreResult<Option<(i64, i64)>> {
     let sql = sql!(
         "-- sql/version.kept\nSELECT min(version), max(version) FROM summary_versions WHERE agent_id = $1"
     );

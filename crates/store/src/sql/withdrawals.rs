@@ -1,18 +1,19 @@
-//! Items that a rollback or a rebuild removes and that weren't in the document: of a long history these are thousands.
+//! Writes the rows of items that a rollback or a rebuild removed and that weren't in the document. A long history has thousands
+//! of them.
 //!
-//! The version's transaction records their numbers, and from then on nobody takes them for items in force ([`in_force`]). Their own rows
-//! are written afterwards, some at a time. Whatever else changes which items are in force finishes that first ([`rest`]), so a record
-//! is always about the newest such version.
+//! The version's transaction records their numbers, and from then on they count as removed ([`in_force`]). Their own rows are
+//! written later, some at a time. Any other operation that changes which items are in force first writes all of these rows
+//! ([`write_rest`]). So the record is always about the newest such version.
 
 use crate::sql::{Connection, SqlStore, Value, insert, query, sql};
 
 use super::{super::StoreResult, append::write::runs, database::Lock, row, seal::fill};
 use recapd_core::domain::{agent::AgentId, number::i64_or_max};
 
-/// Items whose rows one transaction writes: some five milliseconds.
+/// Limits how many items' rows one transaction writes, to some five milliseconds.
 const ITEMS_MAX: i64 = 256;
 
-/// The condition that an item `i` covers its exchanges.
+/// SQL that is true if item `i` covers its exchanges.
 macro_rules! in_force {
     () => {
         "i.removed_version IS NULL AND NOT EXISTS (SELECT 1 FROM withdrawals w WHERE w.agent_id = i.agent_id \
@@ -24,17 +25,17 @@ pub(super) use in_force;
 /// Items that a version removes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RemovedItems {
-    /// Those in the document.
+    /// The items in the document.
     pub(super) shown: Vec<i64>,
-    /// The first and the last number of each run of others. Items in between are removed, too.
+    /// The other items, as runs of numbers with a first and a last one. Items in between are removed, too.
     pub(super) hidden: Vec<(i64, i64)>,
     pub(super) count: i64,
-    /// How many of all an operator edited or pinned.
+    /// How many of all these items an operator edited or pinned.
     pub(super) edited: i64,
 }
 
 impl RemovedItems {
-    /// Reads those of the agent's items in force that aren't to `stay`.
+    /// Reads the agent's items in force, except those that `stay`.
     pub(super) async fn of(
         tx: &mut Connection,
         agent: &AgentId,
@@ -69,7 +70,7 @@ impl RemovedItems {
     }
 }
 
-/// Records that `version` removes these items. Their digests are made anew if it `reseals` them.
+/// Records that `version` removes these items. If it `reseals` them, their digests are made again.
 pub(super) async fn note(
     tx: &mut Connection,
     agent: &AgentId,
@@ -97,9 +98,9 @@ pub(super) async fn note(
     Ok(())
 }
 
-/// Writes the rows of all items that are still recorded.
-pub(super) async fn rest(tx: &mut Connection, agent: &AgentId) -> StoreResult<()> {
-    while some(tx, agent).await? {}
+/// Writes the rows of all items that the record still holds.
+pub(super) async fn write_rest(tx: &mut Connection, agent: &AgentId) -> StoreResult<()> {
+    while write_rows(tx, agent).await? {}
     Ok(())
 }
 
@@ -111,12 +112,12 @@ pub(super) async fn write_some(store: &SqlStore, agent: &AgentId) -> StoreResult
     let agent = agent.clone();
     store
         .write(Lock::Agent(agent.clone()), move |tx| {
-            Box::pin(async move { some(tx, &agent).await })
+            Box::pin(async move { write_rows(tx, &agent).await })
         })
         .await
 }
 
-/// Returns the version that removed what is recorded, and whether it reseals.
+/// Returns the version that removed the recorded items, and whether it reseals them.
 pub(super) async fn recorded(
     connection: &mut Connection,
     agent: &AgentId,
@@ -131,7 +132,7 @@ pub(super) async fn recorded(
 }
 
 /// Writes the next rows. Returns true if any are left.
-async fn some(tx: &mut Connection, agent: &AgentId) -> StoreResult<bool> {
+async fn write_rows(tx: &mut Connection, agent: &AgentId) -> StoreResult<bool> {
     let Some((version, reseals)) = recorded(tx, agent).await? else {
         return Ok(false);
     };

@@ -9,8 +9,8 @@ use sqlx::sqlite::SqliteConnectOptions;
 
 use crate::{StoreError, StoreResult};
 
-/// Returns how to open the file at `url`. An address without a path is refused: SQLite would create a database that is gone when it is
-/// closed.
+/// Returns how to open the file at `url`. Refuses an address without a path, because SQLite would create a temporary database.
+///
 ///
 /// # Errors
 /// If it isn't the address of a file.
@@ -24,7 +24,7 @@ pub(crate) fn options_of(url: &str) -> StoreResult<SqliteConnectOptions> {
     Ok(options.filename(file))
 }
 
-/// Resolves all links, so that the lock and the log are the same by whatever link a file is opened.
+/// Resolves all links, so that the lock and the log have the same names whichever link was used.
 fn real(file: &Path) -> PathBuf {
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
     let folder = || folder.unwrap_or(Path::new(".")).canonicalize();

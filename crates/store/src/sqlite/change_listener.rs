@@ -1,12 +1,12 @@
-//! Notices that another connection has written to the file. SQLite's `data_version` changes with the commits of other connections, so a
-//! connection that never writes reads it. Each look takes some microseconds and no lock.
+//! Notices that another connection has written to the file. SQLite's `data_version` changes with the commits of other
+//! connections, so the listener reads it on a connection that never writes. Each check takes some microseconds and no lock.
 //!
 //! ```text
-//! commit ──► frames in the write-ahead log ──► inotify ──► look ──► the index of the log says so, or: look again soon
+//! commit ──► frames in the write-ahead log ──► inotify ──► check ──► the log's index shows the commit, or: check again soon
 //! ```
 //!
-//! The kernel reports the frames before the commit is visible, by as long as the disk takes, so one look isn't enough. Systems other than
-//! Linux report nothing, so there the listener looks at intervals.
+//! The kernel reports the frames before the commit is visible; the disk decides how long before. So one check isn't enough.
+//! Systems other than Linux report nothing, so there the listener checks at intervals.
 
 mod log_events;
 
@@ -23,27 +23,28 @@ use tracing::warn;
 use self::log_events::LogEvents;
 use super::super::{Outage, StoreError, StoreResult, inbox::ChangeListener};
 
-/// The least time between two signals, and the interval of looks where the kernel reports nothing.
+/// The shortest time between two signals, and the interval of checks where the kernel reports nothing.
 const RING_EVERY: Duration = Duration::from_millis(150);
-/// The first wait before another look after a write; it doubles each time.
+/// The wait before another check after a write. It doubles each time.
 const AGAIN_FIRST: Duration = Duration::from_millis(10);
-/// The longest such wait, however long the disk takes.
+/// Limits that wait, however long the disk takes.
 const AGAIN_MAX: Duration = Duration::from_secs(10);
 pub(super) struct DataVersion {
     connection: SqliteConnection,
     seen: i64,
     /// Events about writes to the log; `None` where the kernel reports none.
     log: Option<LogEvents>,
-    /// When to look again without an event, because the reported write may not be visible yet.
+    /// How long to wait before the next check without an event, because the reported write may not be visible yet.
     again: Option<Duration>,
     rang_at: Instant,
 }
 
 impl DataVersion {
-    /// Listens to commits from now on.
+    /// Listens for commits from now on.
     pub(super) async fn open(options: &SqliteConnectOptions) -> StoreResult<Self> {
         let mut connection = SqliteConnection::connect_with(&options.clone().read_only(true)).await?;
-        // The first read creates the log. Listening begins before the look from which on commits count.
+        // The first read creates the log. Listening begins before the second read, so that every commit after that read is
+        // noticed.
         data_version(&mut connection).await?;
         let log = LogEvents::listen(&log_of(options.get_filename()))
             .inspect_err(|error| warn!(%error, "inbox.polled: the kernel doesn't tell of writes"))
@@ -58,14 +59,14 @@ impl DataVersion {
         })
     }
 
-    /// Waits until a look may be worth it.
+    /// Waits until a check may find something.
     async fn wait(&mut self) -> StoreResult<()> {
         let Some(log) = &mut self.log else {
             sleep(RING_EVERY).await;
             return Ok(());
         };
         self.again = tokio::select! {
-            heard = log.next() => heard.map(|()| Some(AGAIN_FIRST)).map_err(|error| deaf(&error))?,
+            heard = log.next() => heard.map(|()| Some(AGAIN_FIRST)).map_err(|error| listen_error(&error))?,
             () = pause(self.again) => self.again.map(|again| again * 2).filter(|again| *again <= AGAIN_MAX),
         };
         sleep_until(self.rang_at + RING_EVERY).await;
@@ -75,7 +76,7 @@ impl DataVersion {
 
 #[async_trait]
 impl ChangeListener for DataVersion {
-    async fn rung(&mut self) -> StoreResult<()> {
+    async fn wait_for_change(&mut self) -> StoreResult<()> {
         loop {
             self.wait().await?;
             let version = data_version(&mut self.connection).await?;
@@ -88,7 +89,7 @@ impl ChangeListener for DataVersion {
     }
 }
 
-/// Waits for `time`; forever if `None`.
+/// Waits for `time`; `None` waits forever.
 async fn pause(time: Option<Duration>) {
     match time {
         Some(time) => sleep(time).await,
@@ -102,7 +103,7 @@ fn log_of(database: &Path) -> PathBuf {
     path
 }
 
-fn deaf(error: &std::io::Error) -> StoreError {
+fn listen_error(error: &std::io::Error) -> StoreError {
     StoreError::Unavailable(Outage::from(error).of("hearing of writes"))
 }
 
@@ -119,7 +120,7 @@ mod tests {
     use super::*;
 
     /// Returns a database in a folder, a connection that writes to it, and a listener.
-    async fn bell() -> (TempDir, SqliteConnection, DataVersion) {
+    async fn watched_database() -> (TempDir, SqliteConnection, DataVersion) {
         let folder = tempfile::tempdir().unwrap();
         let options = SqliteConnectOptions::new()
             .filename(folder.path().join("a.db"))
@@ -133,24 +134,24 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[tokio::test]
     async fn a_write_is_noticed_without_polling() {
-        let (_folder, mut other, mut bell) = bell().await;
+        let (_folder, mut other, mut bell) = watched_database().await;
         assert!(bell.log.is_some());
         for table in ["CREATE TABLE one (text)", "CREATE TABLE two (text)"] {
             // It only waits for the kernel.
             bell.again = None;
             other.execute(table).await.unwrap();
-            bell.rung().await.unwrap();
+            bell.wait_for_change().await.unwrap();
         }
         // It could have signalled again by then.
-        let silence = tokio::time::timeout(RING_EVERY * 4, bell.rung()).await;
+        let silence = tokio::time::timeout(RING_EVERY * 4, bell.wait_for_change()).await;
         assert!(silence.is_err(), "nothing was written");
     }
 
     #[tokio::test]
     async fn without_kernel_events_the_listener_polls() {
-        let (_folder, mut other, mut bell) = bell().await;
+        let (_folder, mut other, mut bell) = watched_database().await;
         bell.log = None;
         other.execute("CREATE TABLE one (text)").await.unwrap();
-        bell.rung().await.unwrap();
+        bell.wait_for_change().await.unwrap();
     }
 }

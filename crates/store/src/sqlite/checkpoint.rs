@@ -1,11 +1,11 @@
-//! Checkpoints the write-ahead log on a connection of its own, so that the writer need not stop for it.
+//! Checkpoints the write-ahead log on a separate connection, so that the writer need not stop for it.
 //!
-//! SQLite would do so within the commit that makes the log long: some ten milliseconds in which no append is answered. It still does if
-//! this falls behind.
+//! SQLite itself would checkpoint within the commit that makes the log long: for some ten milliseconds no append would be
+//! answered. It still does so if this module falls behind.
 //!
-//! SQLite only restarts the log if a commit finds all of it checkpointed, which never happens next to a busy writer. So once the log is
-//! long and little is left, the writer checkpoints the rest. It also does so once after a failed commit: on a full disk the log may be
-//! what takes the space.
+//! SQLite restarts the log only if a commit finds all of it checkpointed, which never happens next to a busy writer. So once the
+//! log is long and little is left, the writer checkpoints the rest. The writer also does so once after a failed commit, because
+//! on a full disk the log may be what takes the space.
 
 use std::{
     sync::{
@@ -31,28 +31,28 @@ use super::super::{
 };
 use recapd_core::domain::{failure_streak::FailureStreak, number::i64_or_max};
 
-/// Operations that are committed between two checkpoints.
+/// A checkpoint begins after this many operations were committed.
 const OPERATIONS_BETWEEN: usize = 512;
-/// Pages in the log from which on the writer checkpoints the rest.
+/// From this many pages on the log is long, and the writer checkpoints the rest.
 const PAGES_LONG: i64 = 32_000;
-/// How many passes come before that, each of which checkpoints what was written during the pass before, and is faster. SQLite syncs the
-/// file in a pass that finds nothing new. One of these passes is sure to be such a one, which saves the writer, on whom everybody waits,
-/// that sync.
+/// How many passes come before the writer's. Each pass checkpoints what was written during the previous one, so each is shorter.
+/// SQLite syncs the file in a pass that finds nothing new. With this many passes there is one, which saves the writer the sync:
+/// all writes wait for the writer.
 const PASSES: u32 = 12;
-/// Pages in the log at which a commit checkpoints all of it. SQLite's own limit is 1,000.
+/// If the log has this many pages, a commit checkpoints all of it. SQLite's own limit is 1,000.
 pub(super) const PAGES_MAX: i64 = 64_000;
 
-/// The wait before a failed checkpoint is tried again.
+/// The wait before a failed checkpoint is retried.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Checkpoints what nobody reads or writes at the moment. Returns whether anybody was in the way, the pages in the log, and how many of
-/// them are checkpointed.
+/// Checkpoints the pages that nobody uses at the moment. The result has three columns: whether anybody was in the way, the pages
+/// in the log, and how many of them are checkpointed.
 const SOME: &str = "-- sqlite/checkpoint.some\nPRAGMA wal_checkpoint(PASSIVE)";
 
 /// Counts the writer's commits, and signals when it is time for a checkpoint.
 pub(super) struct CommitCounter {
     operations: usize,
-    /// True if nobody else may write the database.
+    /// True if no other process may write to the database.
     is_alone: bool,
     enough: mpsc::Sender<()>,
     has_failed: Arc<AtomicBool>,
@@ -60,16 +60,16 @@ pub(super) struct CommitCounter {
 }
 
 impl CommitCounter {
-    /// Checkpoints the rest of the log on the writer's own connection, if it is time to.
+    /// Checkpoints the rest of the log on the writer's own connection, if that is due.
     pub(super) async fn finish(&self, writer: &mut Connection) {
         if self.is_nearly_in.swap(false, Ordering::Relaxed)
-            && let Err(error) = bring_in(writer).await
+            && let Err(error) = checkpoint_fully(writer).await
         {
             warn!(%error, "store.no_checkpoint");
         }
     }
 
-    /// Checkpoints and empties the log, if nobody else may write: then the file alone holds everything.
+    /// Checkpoints and empties the log if no other process may write. Then the file alone holds everything.
     pub(super) async fn end(&self, writer: &mut Connection) {
         let sql = sql!("-- sqlite/checkpoint.end\nPRAGMA wal_checkpoint(TRUNCATE)");
         if self.is_alone
@@ -87,19 +87,19 @@ impl CommitCounter {
         }
     }
 
-    /// Records a failed commit. From now on each commit asks for a checkpoint, until one succeeds.
-    pub(super) fn failed(&self) {
+    /// Records a failed commit. From now on each commit asks for a checkpoint, until a checkpoint succeeds.
+    pub(super) fn record_failure(&self) {
         self.has_failed.store(true, Ordering::Relaxed);
     }
 }
 
-async fn bring_in(writer: &mut Connection) -> StoreResult<()> {
+async fn checkpoint_fully(writer: &mut Connection) -> StoreResult<()> {
     let sql = sql!("-- sqlite/checkpoint.rest\nPRAGMA wal_checkpoint(PASSIVE)");
     query(sql).fetch_one(writer).await?;
     Ok(())
 }
 
-/// The connection for checkpoints, which run one at a time. It is opened when it is first needed.
+/// The connection for checkpoints, which run one at a time. It is opened at the first checkpoint.
 pub(super) struct Checkpoint {
     options: SqliteConnectOptions,
     connection: Mutex<Option<SqliteConnection>>,
@@ -108,17 +108,17 @@ pub(super) struct Checkpoint {
 impl Checkpoint {
     pub(super) fn new(options: SqliteConnectOptions) -> Arc<Self> {
         Arc::new(Self {
-            // If somebody has moved the database away, no new one is created in its place.
+            // If somebody has moved the database away, don't create a new one in its place.
             options: options.create_if_missing(false),
             connection: Mutex::new(None),
         })
     }
 
-    /// Returns a counter for the writer, and the work to do concurrently until the counter is dropped.
+    /// Returns a counter for the writer, and the task that runs until the counter is dropped.
     ///
-    /// If the database `is_alone`, the writer checkpoints what a crash left before anybody writes, so that the log restarts. Otherwise a
-    /// series of crashes after few operations each would fill the disk with the log, until there is no space to checkpoint it.
-    pub(super) fn beside(
+    /// If `is_alone`, the writer checkpoints what a crash left behind before anybody writes, so that the log restarts. Otherwise
+    /// a series of crashes after few operations each would fill the disk with the log, until there is no space to checkpoint it.
+    pub(super) fn start(
         self: &Arc<Self>,
         is_alone: bool,
     ) -> (CommitCounter, impl Future<Output = ()> + Send + use<>) {
@@ -135,7 +135,7 @@ impl Checkpoint {
         let work = async move {
             let (mut spell, begun) = (FailureStreak::default(), Instant::now());
             while wanted.recv().await.is_some() {
-                let done = own.some().await;
+                let done = own.checkpoint_most().await;
                 let now_ms = i64_or_max(begun.elapsed().as_millis());
                 match done {
                     Ok(is_long) => {
@@ -157,8 +157,8 @@ impl Checkpoint {
         (committed, work)
     }
 
-    /// Checkpoints most of the log. Returns true if it is long.
-    async fn some(&self) -> Result<bool, sqlx::Error> {
+    /// Checkpoints most of the log. Returns true if the log is long.
+    async fn checkpoint_most(&self) -> Result<bool, sqlx::Error> {
         let mut is_long = false;
         for _ in 0..PASSES {
             let row = self.run(SOME).await?;
@@ -170,10 +170,10 @@ impl Checkpoint {
         Ok(is_long)
     }
 
-    /// Checkpoints all of the log and empties it. Returns false if a reader held it.
+    /// Checkpoints all of the log and empties it. Returns false if a reader prevented it.
     ///
-    /// Nobody can write while SQLite empties the log, so most of it is checkpointed before.
-    pub(super) async fn all(&self) -> Result<bool, sqlx::Error> {
+    /// Nobody can write while SQLite empties the log, so this checkpoints most of it first.
+    pub(super) async fn checkpoint_and_empty(&self) -> Result<bool, sqlx::Error> {
         for _ in 0..PASSES {
             let row = self.run(SOME).await?;
             if row.try_get::<i64, _>(1)? == row.try_get::<i64, _>(2)? {
@@ -186,7 +186,7 @@ impl Checkpoint {
         Ok(row.try_get::<i64, _>(0)? == 0)
     }
 
-    /// Returns whether anybody was in the way, the pages in the log, and how many of them are checkpointed.
+    /// Runs a checkpoint. The result has the columns of [`SOME`].
     async fn run(&self, sql: &'static str) -> Result<SqliteRow, sqlx::Error> {
         let mut held = self.connection.lock().await;
         let connection = match held.as_mut() {
@@ -242,7 +242,7 @@ mod tests {
         let mut still_open = Vec::new();
         for (first, is_brought_in) in [(false, false), (true, true)] {
             let before = size(&left);
-            let (committed, _beside) = Checkpoint::new(options.clone()).beside(first);
+            let (committed, _beside) = Checkpoint::new(options.clone()).start(first);
             let mut writer = Connection::from(rusqlite::Connection::open(&left).unwrap());
             committed.finish(&mut writer).await;
             assert_eq!(size(&left) > before, is_brought_in);
@@ -255,9 +255,9 @@ mod tests {
         let (_folder, options, _open) = database();
         let checkpoint = Checkpoint::new(options);
         for (fails, is_finished) in [(false, false), (true, true)] {
-            let (mut committed, beside) = checkpoint.beside(false);
+            let (mut committed, beside) = checkpoint.start(false);
             if fails {
-                committed.failed();
+                committed.record_failure();
             }
             committed.add(1);
             let (has_failed, is_nearly_in) = (
@@ -276,7 +276,7 @@ mod tests {
         let (_folder, options, others) = database();
         let file = options.get_filename().to_owned();
         let mut writer = Connection::from(rusqlite::Connection::open(&file).unwrap());
-        let (committed, _beside) = Checkpoint::new(options).beside(false);
+        let (committed, _beside) = Checkpoint::new(options).start(false);
         for (table, is_nearly_in) in [("first", true), ("second", false)] {
             let before = size(&file);
             others

@@ -1,9 +1,9 @@
-//! Checks that the open files still have their names, and remembers how the last write went: reads may continue as if nothing were wrong
-//! in either case.
+//! Checks that the open files still have their names, and remembers whether the last write failed. In both cases reads may
+//! continue as if nothing were wrong.
 //!
-//! A file that was moved away or removed can still be written, but nobody would find its content: the next start opens the file that has
-//! the name by then. The same holds for the log next to it, which has the newest commits, and for the lock, without which a second daemon
-//! starts. A file with two names has two logs that don't know of each other.
+//! A file that was moved away or removed can still be written, but nobody would find its content: the next start opens whatever
+//! file then has the name. The same holds for the log next to it, which has the newest commits, and for the lock, without which a
+//! second daemon could start. A file with two names gets two logs, whose writers don't see each other.
 
 use std::{
     fs, io,
@@ -14,19 +14,19 @@ use std::{
 
 use super::super::{Outage, OutageKind, StoreError, StoreResult};
 
-/// The files that were opened by the database's name and next to it, and the last write's error.
+/// The files that were opened under the database's name and next to it, and the error of the last write.
 pub(super) struct Condition {
     opened: [OpenFile; 3],
     fault: Mutex<Option<Outage>>,
 }
 
-/// An open file, once it exists: SQLite creates its log when it first reads.
+/// An open file, if it exists already. SQLite creates its log when it first reads.
 struct OpenFile {
     name: PathBuf,
     file: OnceLock<Identity>,
 }
 
-/// A file's identity, whatever its name: its device and its inode.
+/// Identifies a file whatever its name: its device and its inode.
 type Identity = (u64, u64);
 
 impl Condition {
@@ -34,7 +34,7 @@ impl Condition {
     pub(super) fn of(name: &Path) -> StoreResult<Self> {
         let condition = Self {
             opened: ["", "-wal", ".lock"].map(|end| OpenFile {
-                name: beside(name, end),
+                name: name_beside(name, end),
                 file: OnceLock::new(),
             }),
             fault: Mutex::default(),
@@ -43,13 +43,13 @@ impl Condition {
         Ok(condition)
     }
 
-    /// Checks that the names still lead to those files. The error says what to do.
+    /// Checks that the names still belong to the opened files. The error says what to do.
     pub(super) fn check_place(&self) -> Result<(), Outage> {
         self.opened.iter().try_for_each(OpenFile::check)
     }
 
-    /// Records a failed write. That others hold the file says nothing about the next write, so it isn't recorded.
-    pub(super) fn failed(&self, error: &StoreError) {
+    /// Records a failed write. Doesn't record that others held the file, because that says nothing about the next write.
+    pub(super) fn record_failure(&self, error: &StoreError) {
         match error {
             StoreError::Unavailable(outage) if outage.kind != OutageKind::Busy => {
                 *self.fault() = Some(outage.clone());
@@ -58,8 +58,8 @@ impl Condition {
         }
     }
 
-    /// Records a successful write. It doesn't clear damage, which may not concern what was written.
-    pub(super) fn written(&self) {
+    /// Records a successful write. Doesn't clear damage, because the write may not have touched the damaged part.
+    pub(super) fn record_success(&self) {
         self.fault().take_if(|fault| fault.kind != OutageKind::Corrupt);
     }
 
@@ -78,7 +78,7 @@ impl Condition {
 }
 
 impl OpenFile {
-    /// Checks that the file with this name is the one that had it first, and has no other name.
+    /// Checks that the file with this name is the one that was opened, and has no other name.
     fn check(&self) -> Result<(), Outage> {
         let name = self.name.display();
         let fault = match fs::metadata(&self.name) {
@@ -111,7 +111,7 @@ impl OpenFile {
     }
 }
 
-fn beside(name: &Path, end: &str) -> PathBuf {
+fn name_beside(name: &Path, end: &str) -> PathBuf {
     let mut path = name.to_owned();
     path.as_mut_os_string().push(end);
     path
@@ -126,7 +126,7 @@ mod tests {
         for end in ["", "-wal", ".lock"] {
             let folder = tempfile::tempdir().unwrap();
             let name = folder.path().join("a.db");
-            let (own, elsewhere) = (beside(&name, end), folder.path().join("elsewhere"));
+            let (own, elsewhere) = (name_beside(&name, end), folder.path().join("elsewhere"));
             fs::write(&name, "database").unwrap();
             fs::write(&own, "one").unwrap();
             let condition = Condition::of(&name).unwrap();
@@ -148,7 +148,7 @@ mod tests {
         let (name, other) = (folder.path().join("a.db"), folder.path().join("b.db"));
         fs::write(&name, "database").unwrap();
         let condition = Condition::of(&name).unwrap();
-        fs::write(beside(&name, "-wal"), "log").unwrap();
+        fs::write(name_beside(&name, "-wal"), "log").unwrap();
         assert_eq!(condition.check_place(), Ok(()));
         fs::hard_link(&name, &other).unwrap();
         let linked = condition.check_place().unwrap_err().reason;
@@ -164,7 +164,7 @@ mod tests {
         let condition = Condition::of(file.path()).unwrap();
         let failed = |kind: OutageKind| {
             let reason = "a test".to_owned();
-            condition.failed(&StoreError::Unavailable(Outage { kind, reason }));
+            condition.record_failure(&StoreError::Unavailable(Outage { kind, reason }));
         };
         failed(OutageKind::Busy);
         condition.check().unwrap();
@@ -172,10 +172,10 @@ mod tests {
         let full = condition.check().unwrap_err();
         assert_eq!(full.class(), Some("full"));
         assert!(full.to_string().contains("the last write failed"), "{full}");
-        condition.written();
+        condition.record_success();
         condition.check().unwrap();
         failed(OutageKind::Corrupt);
-        condition.written();
+        condition.record_success();
         assert_eq!(condition.check().unwrap_err().class(), Some("corrupt"));
     }
 }

@@ -1,7 +1,7 @@
-//! Who may read a database: its owner alone, and a group if its folder is set up for one.
+//! Decides who may read a database: its owner alone, or also a group if its folder is set up for one.
 //!
-//! SQLite gives the files that it creates next to a database (`-wal`, `-shm`) the database's own mode, whatever the umask is
-//! (`findCreateFileMode` in its `os_unix.c`). So only the database itself has to be created before SQLite would.
+//! SQLite gives the files that it creates next to a database (`-wal`, `-shm`) the mode of the database, whatever the umask is
+//! (`findCreateFileMode` in its `os_unix.c`). So recapd must create only the database itself, before SQLite would.
 
 use std::{
     fs::{DirBuilder, File, OpenOptions, Permissions},
@@ -12,14 +12,14 @@ use std::{
 
 use super::MissingFolder;
 
-/// For the owner alone.
+/// The mode of a file for the owner alone.
 pub(crate) const OWN_MODE: u32 = 0o600;
-/// For the owner and the group.
+/// The mode of a file for the owner and the group.
 const GROUP_MODE: u32 = 0o660;
-/// For the owner alone.
+/// The mode of a folder for the owner alone.
 const FOLDER_MODE: u32 = 0o700;
-/// The bits of a folder that is set up for a group: its files belong to the group, which may write there. The service's unit does so
-/// (`StateDirectoryMode=2770`).
+/// The bits of a folder that is set up for a group: new files belong to the group, and the group may write. The service's unit
+/// sets them (`StateDirectoryMode=2770`).
 const FOR_GROUP: u32 = 0o2020;
 
 /// Returns the mode of a new file next to `file`.
@@ -30,14 +30,14 @@ pub(crate) fn mode_beside(file: &Path) -> u32 {
     if is_for_group { GROUP_MODE } else { OWN_MODE }
 }
 
-/// Opens `file` for writing. A new one is readable only by those who may read it; an existing one keeps its mode.
+/// Opens `file` for writing. Gives a new file the mode that its folder prescribes; an existing file keeps its mode.
 pub(super) fn make(file: &Path) -> io::Result<File> {
     let is_new = !file.try_exists()?;
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(false).mode(OWN_MODE);
     let made = options.open(file)?;
     if is_new {
-        // The umask doesn't count: a folder that is set up for a group is meant for everything created there.
+        // The umask is overridden: a folder that is set up for a group is meant for everything created there.
         made.set_permissions(Permissions::from_mode(mode_beside(file)))?;
     }
     Ok(made)
@@ -55,7 +55,8 @@ pub fn make_folder(file: &Path, missing: MissingFolder) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(folder)
 }
 
-/// Returns the files of the database `file` that others can read than its owner, and its group if the folder is set up for one.
+/// Returns the files of the database `file` that others can read: anyone but the owner, and the group if the folder is set up for
+/// one.
 pub fn exposed(file: &Path) -> Vec<PathBuf> {
     let beside = ["", "-wal", "-shm", ".lock"].map(|end| {
         let mut name = file.as_os_str().to_owned();

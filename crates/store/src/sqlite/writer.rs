@@ -1,10 +1,10 @@
-//! The one writer: operations queue up for it, and those that wait together are committed together.
+//! The one writer. Operations queue up for it, and operations that wait at the same time are committed together.
 //!
-//! It has a thread of its own, on which SQLite runs, too: passing a statement to another thread and back would take longer than running
-//! it.
+//! The writer has its own thread, on which SQLite runs, too. To pass a statement to another thread and back would take longer
+//! than to run it.
 //!
-//! Each operation runs in its own savepoint, so that a failed one leaves no trace in the commit of the others. Nobody hears of success
-//! before the commit, or if the file was moved away, because the write would be lost.
+//! Each operation runs in its own savepoint, so that a failed one leaves no trace in the commit of the others. An operation
+//! succeeds only after the commit. It fails if the file was moved away, because the write would be lost.
 
 use std::{panic::AssertUnwindSafe, path::Path, sync::Arc};
 
@@ -28,12 +28,13 @@ use super::{
 use recapd_core::domain::number::i64_or_max;
 use recapd_platform::threads::ComputationPanic;
 
-/// Operations that may queue for the writer; further ones wait for a place.
+/// Limits the operations that queue for the writer. Further ones wait for a slot.
 const WRITES_QUEUED_MAX: usize = 1_024;
 
-/// Memory for pages, in KiB, negated: every turn of many agents touches pages of its own. SQLite's default is 2,000.
+/// The memory for pages, in KiB, negated as SQLite wants it. SQLite's default is 2,000, but each turn of many agents touches
+/// different pages.
 pub(super) const CACHE_KIB: i64 = -16_000;
-/// Statements that are kept prepared.
+/// How many prepared statements are kept.
 const STATEMENTS_KEPT: usize = 256;
 
 pub(super) fn connect(file: &Path, settings: &SqliteSettings) -> StoreResult<Connection> {
@@ -46,9 +47,9 @@ pub(super) fn connect(file: &Path, settings: &SqliteSettings) -> StoreResult<Con
         }
         connection.pragma_update(None, "wal_autocheckpoint", PAGES_MAX)?;
         connection.pragma_update(None, "cache_size", CACHE_KIB)?;
-        // SQLite's default keeps less in memory than an append may change, so that each commit would create and delete a file.
+        // SQLite's default limit of memory is below what an append may change, so each commit would create and delete a file.
         connection.pragma_update(None, "temp_store", WriteSize::Bounded.journal())?;
-        // Otherwise each `LIMIT $1` would be planned again for each value.
+        // Without this setting, SQLite would plan each `LIMIT $1` again for each value.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
         connection.set_prepared_statement_cache_capacity(STATEMENTS_KEPT);
         Ok(Connection::from(connection))
@@ -81,11 +82,11 @@ impl WriteSize {
     }
 }
 
-/// One operation: run inside a transaction, then told the result of the commit.
+/// One operation of the writer.
 trait Job: Send {
     fn extent(&self) -> WriteSize;
     fn run<'c>(&'c mut self, connection: &'c mut Connection) -> BoxFuture<'c, bool>;
-    /// Records a failure even if nobody waits for the result any more.
+    /// Gives the caller the result after the commit. Records a failure even if the caller no longer waits.
     fn finish(self: Box<Self>, commit: &Result<(), Outage>, condition: &Condition);
 }
 
@@ -110,11 +111,11 @@ where
             let Some(work) = self.work.take() else {
                 return false;
             };
-            // The savepoint undoes its changes; the others in its group, and later ones, continue.
+            // The savepoint undoes this operation's changes; other operations continue.
             let ended = AssertUnwindSafe(async { work(connection).await })
                 .catch_unwind()
                 .await;
-            let outcome = ended.unwrap_or_else(|_| Err(panicked()));
+            let outcome = ended.unwrap_or_else(|_| Err(panic_error()));
             let succeeded = outcome.is_ok();
             self.outcome = Some(outcome);
             succeeded
@@ -129,22 +130,22 @@ where
             (None, Ok(())) => Err(StoreError::Unavailable("the operation did not run".into())),
         };
         if let Err(error) = &result {
-            condition.failed(error);
+            condition.record_failure(error);
         }
-        // The caller may be gone; the commit stands all the same.
+        // The caller may be gone; the commit is valid nevertheless.
         drop(self.reply.send(result));
     }
 }
 
-/// The panic hook has logged the panic's text already.
-fn panicked() -> StoreError {
+/// Returns the error of an operation that panicked. The panic hook has logged the panic's text already.
+fn panic_error() -> StoreError {
     let panicked = ComputationPanic("an operation of the database");
     tracing::error!(error = %panicked, "store.panicked");
     panicked.into()
 }
 
 impl Writer {
-    /// Returns the handle, and the writer's work on its connection until no handle is left.
+    /// Returns the handle, and the writer's task, which runs until no handle is left.
     pub(super) fn new(
         connection: Connection,
         group_max: usize,
@@ -165,7 +166,7 @@ impl Writer {
     {
         let gone = || {
             let gone = StoreError::Unavailable("the writer has stopped".into());
-            self.condition.failed(&gone);
+            self.condition.record_failure(&gone);
             gone
         };
         let (reply, answer) = oneshot::channel();
@@ -195,11 +196,11 @@ async fn write_all(
             Ok(()) => commit_group(&mut connection, &mut group, &committed).await,
             Err(moved) => Err(moved),
         };
-        // A commit without changes writes nothing, so it succeeds even on a full disk.
+        // A commit without changes writes nothing, so it succeeds even on a full disk and proves nothing.
         if commit.is_ok() && changes(&mut connection) != before {
-            condition.written();
+            condition.record_success();
         }
-        // Everybody who writes waited that long.
+        // Every operation of the group waited this long.
         let took_us = i64_or_max(start.elapsed().as_micros());
         trace!(operations = group.len(), took_us, "store.committed");
         committed.add(group.len());
@@ -222,7 +223,7 @@ fn changes(connection: &mut Connection) -> u64 {
     }
 }
 
-/// Commits the work of a group, or nothing of it.
+/// Commits the operations of a group, or none of them.
 async fn commit_group(
     connection: &mut Connection,
     group: &mut [Box<dyn Job>],
@@ -234,10 +235,10 @@ async fn commit_group(
     }
     let written = write_group(connection, group).await;
     if written.is_err() {
-        // A transaction left open would block every later one.
+        // A transaction that stays open would block every later one.
         let undo = sql!("-- sqlite/writer.rollback\nROLLBACK");
         drop(query(undo).execute(&mut *connection).await);
-        committed.failed();
+        committed.record_failure();
     }
     if is_unbounded {
         keep_before(connection, WriteSize::Bounded);
@@ -245,8 +246,8 @@ async fn commit_group(
     written.map_err(|error| Outage::from(&error))
 }
 
-/// Sets where the next transactions keep the data before a change. Not as a prepared statement: this pragma takes effect while it is
-/// prepared.
+/// Sets where the next transactions keep the data that a rollback would restore. Doesn't use a prepared statement, because this
+/// pragma takes effect while it is prepared.
 fn keep_before(connection: &mut Connection, extent: WriteSize) {
     if let DriverConnection::Direct(direct) = connection.driver()
         && let Err(error) = direct.pragma_update(None, "temp_store", extent.journal())

@@ -70,8 +70,8 @@ async fn a_listener_reports_its_dead_connection() {
     let mut good = near.inbox_listener().await.unwrap();
     way.forget();
     tokio::select! {
-        rung = good.rung() => panic!("nothing was inserted: {rung:?}"),
-        lost = timeout(PATIENCE, deaf.rung()) => {
+        rung = good.wait_for_change() => panic!("nothing was inserted: {rung:?}"),
+        lost = timeout(PATIENCE, deaf.wait_for_change()) => {
             let lost = lost.expect("it is found out");
             assert!(matches!(lost, Err(StoreError::Unavailable(_))), "{lost:?}");
         }
@@ -81,7 +81,7 @@ async fn a_listener_reports_its_dead_connection() {
     let insert = "INSERT INTO messages (agent_id, role, content) VALUES ('a', 'user', 'Hello')";
     execute(&mut database.connect().await, insert).await;
     for bell in [&mut good, &mut again] {
-        let rung = timeout(PATIENCE, bell.rung()).await;
+        let rung = timeout(PATIENCE, bell.wait_for_change()).await;
         rung.expect("the bell rings").unwrap();
     }
 }

@@ -1,4 +1,4 @@
-//! Moves the boundary: forward when the window is over budget, back when a raised budget has room.
+//! Moves the boundary: forward (eviction) when the window is over budget, back when a raised budget has room.
 
 use crate::sql::{Connection, Row, query, sql};
 
@@ -11,8 +11,8 @@ use recapd_core::domain::{
     window::Budget,
 };
 
-/// Moves the boundary if the window exceeds one of its ceilings. `unwritten` holds the exchanges whose rows don't exist yet or are out of
-/// date.
+/// Evicts the oldest exchanges if the window exceeds its ceiling in tokens or in messages. `unwritten` holds the exchanges whose
+/// rows don't exist yet or are out of date.
 pub(super) async fn evict(
     tx: &mut Connection,
     request: &AppendRequest,
@@ -26,7 +26,7 @@ pub(super) async fn evict(
         None => None,
     };
     let held = if budget.max_messages() > 0 {
-        window(tx, &request.agent, ledger.first_exchange, unwritten).await?
+        load_window(tx, &request.agent, ledger.first_exchange, unwritten).await?
     } else {
         Vec::new()
     };
@@ -35,8 +35,8 @@ pub(super) async fn evict(
     Ok(cut.and_then(|cut| ledger.evict_to(cut, at)))
 }
 
-/// Returns the exchanges of the window. They are few, because the window has a ceiling in messages.
-async fn window(
+/// Returns the exchanges of the window. The window's ceiling in messages keeps them few.
+async fn load_window(
     tx: &mut Connection,
     agent: &AgentId,
     first_exchange: i64,
@@ -55,7 +55,7 @@ async fn window(
         .fetch_all(tx)
         .await?;
     let stored = found.iter().map(|row| {
-        let (cut, messages) = (cut(row)?, row.try_get(2)?);
+        let (cut, messages) = (read_cut(row)?, row.try_get(2)?);
         Ok(WindowExchange { cut, messages })
     });
     let mut held = stored.collect::<Result<Vec<_>, sqlx::Error>>()?;
@@ -65,15 +65,15 @@ async fn window(
 }
 
 /// Reads a cut from a row's first two columns.
-fn cut(row: &Row) -> Result<CutPoint, sqlx::Error> {
+fn read_cut(row: &Row) -> Result<CutPoint, sqlx::Error> {
     Ok(CutPoint {
         exchange: row.try_get(0)?,
         tokens_before: row.try_get(1)?,
     })
 }
 
-/// Finds the first exchange with enough tokens before it, or the floor. It takes one index look-up among the stored exchanges, whose
-/// totals are all below those of this append.
+/// Finds the first exchange with enough tokens before it, but none after the overflow's floor. This takes one index look-up among
+/// the stored exchanges, whose totals are all below the totals of this append.
 pub(crate) async fn find_cut(
     tx: &mut Connection,
     agent: &AgentId,
@@ -90,18 +90,18 @@ pub(crate) async fn find_cut(
         .bind(overflow.tokens_before_min)
         .fetch_optional(&mut *tx)
         .await?;
-    let stored = found.map(|row| cut(&row)).transpose()?;
+    let stored = found.map(|row| read_cut(&row)).transpose()?;
     let first = unwritten.partition_point(|exchange| exchange.tokens_before < overflow.tokens_before_min);
     let found = stored.or_else(|| unwritten.get(first).map(CutPoint::before));
     match found.filter(|cut| cut.exchange <= overflow.floor) {
         Some(found) => Ok(Some(found)),
-        None => stored_cut(tx, agent, overflow.floor).await,
+        None => cut_before(tx, agent, overflow.floor).await,
     }
 }
 
-/// Returns the cut before an exchange; `None` if that is new, and therefore the newest. Exchanges that others continue were written
-/// before the fork or the rewind.
-async fn stored_cut(tx: &mut Connection, agent: &AgentId, exchange: i64) -> StoreResult<Option<CutPoint>> {
+/// Returns the cut before an exchange. Returns `None` for an exchange without a row, which is the newest one. An exchange that a
+/// fork or a rewind continues has a row already.
+async fn cut_before(tx: &mut Connection, agent: &AgentId, exchange: i64) -> StoreResult<Option<CutPoint>> {
     let sql = sql!(
         "-- sql/append.stored_cut\nSELECT exchange, tokens_before FROM exchange_log \
                WHERE agent_id = $1 AND exchange = $2"
@@ -111,10 +111,10 @@ async fn stored_cut(tx: &mut Connection, agent: &AgentId, exchange: i64) -> Stor
         .bind(exchange)
         .fetch_optional(tx)
         .await?;
-    Ok(found.map(|row| cut(&row)).transpose()?)
+    Ok(found.map(|row| read_cut(&row)).transpose()?)
 }
 
-/// Moves the boundary back over as many pending exchanges as `budget` has room for, but not over those that a clear removed.
+/// Moves the boundary back over as many pending exchanges as `budget` has room for. Exchanges that a clear removed stay outside.
 pub(super) async fn take_back(
     tx: &mut Connection,
     agent: &AgentId,
@@ -124,7 +124,7 @@ pub(super) async fn take_back(
     let Some(room) = ledger.room(budget) else {
         return Ok(None);
     };
-    // A ceiling in messages admits only the newest exchanges within it, but always the very newest one.
+    // A ceiling in messages admits only the newest exchanges that fit it, and always the newest one of all.
     let sql = sql!(
         "-- sql/boundary.take_back\nSELECT e.exchange, e.tokens_before FROM exchange_log e WHERE e.agent_id = $1 \
                AND e.tokens_before >= $2 AND e.exchange > $3 AND e.set_aside_at IS NULL AND e.role = 'exchange' \
@@ -143,6 +143,6 @@ pub(super) async fn take_back(
         .bind(budget.max_messages())
         .fetch_optional(tx)
         .await?;
-    let cut = found.map(|row| cut(&row)).transpose()?;
+    let cut = found.map(|row| read_cut(&row)).transpose()?;
     Ok(cut.and_then(|cut| ledger.take_back(cut)))
 }

@@ -9,7 +9,7 @@ use super::{
             seal::{self, Chain, MessageRow},
         },
         lineage,
-        seal::chained,
+        seal::seal_next,
         session,
     },
     AppendRows, NewSession,
@@ -21,7 +21,7 @@ use recapd_core::domain::{
     number::i64_or_max,
 };
 
-/// The most rows that one statement inserts. With sixteen values each, they stay well below SQLite's limit of 32,766 values.
+/// Limits the rows of one `INSERT`. At sixteen values a row this stays well below SQLite's limit of 32,766 values.
 const ROWS_MAX: usize = 64;
 
 pub(super) async fn rows(
@@ -50,7 +50,8 @@ pub(super) async fn state(
     update_agent(tx, request, (ledger, chain), written).await
 }
 
-/// Splits `rows` into runs of 64, 32 and so on: few statements to run, however many rows, and only seven different ones to prepare.
+/// Splits `rows` into runs of 64, 32, 16 and so on. This takes few statements for any number of rows, and only seven different
+/// ones to prepare.
 pub(crate) fn runs<T>(mut rows: &[T]) -> impl Iterator<Item = &[T]> {
     std::iter::from_fn(move || {
         let exponent = rows.len().min(ROWS_MAX).checked_ilog2()?;
@@ -89,7 +90,7 @@ fn message_row<'r>(
         return Ok(None);
     };
     let client_id = placed.client_id(message);
-    let sealed = chained(
+    let sealed = seal_next(
         chain,
         &MessageRow {
             agent: &request.agent,
@@ -143,7 +144,7 @@ async fn note_important(
     Ok(())
 }
 
-/// Writes new or grown exchanges.
+/// Writes exchanges that are new or have grown.
 pub(crate) async fn upsert_exchanges(
     tx: &mut Connection,
     agent: &AgentId,
@@ -189,7 +190,7 @@ pub(crate) async fn upsert_exchanges(
     Ok(())
 }
 
-/// Writes new sessions, and the ends of those before them.
+/// Writes new sessions, and ends the sessions before them.
 pub(crate) async fn open_sessions(
     tx: &mut Connection,
     agent: &AgentId,
@@ -204,7 +205,7 @@ pub(crate) async fn open_sessions(
     Ok(())
 }
 
-/// Writes the evictions with the summary's present version. The agent's row counts them.
+/// Writes the evictions with the summary's present version. The agent's row holds the number of evictions.
 pub(crate) async fn write_evictions(
     tx: &mut Connection,
     agent: &AgentId,

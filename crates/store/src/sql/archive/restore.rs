@@ -1,5 +1,5 @@
-//! Restores a history: the messages' rows as they were, and the exchanges and the boundary that follow from them. Clears, marks, rewinds,
-//! pins and unpins take effect where they stand, as in an append.
+//! Restores a history from a journal: writes the messages' rows unchanged, and derives the exchanges and the boundary from them.
+//! A step (a clear, mark, rewind, pin or unpin) takes effect at its position, as in an append.
 
 use crate::sql::{Connection, Value, insert, query, sql};
 
@@ -12,7 +12,7 @@ use super::super::{
     agent,
     append::{NewSession, write},
     fork, hold, lineage, queue,
-    seal::chained,
+    seal::seal_next,
     session,
 };
 use recapd_core::domain::{
@@ -63,7 +63,7 @@ async fn restore_all(tx: &mut Connection, request: &Restore) -> Result<RestoreOu
     let mut found = agent::load(tx, &request.agent).await?;
     let is_new = found.is_none();
     if is_new {
-        begin(tx, request).await?;
+        create_agent(tx, request).await?;
         found = agent::load(tx, &request.agent).await?;
     } else if let Some(origin) = &request.origin {
         compare_forks(tx, &request.agent, origin).await?;
@@ -73,15 +73,15 @@ async fn restore_all(tx: &mut Connection, request: &Restore) -> Result<RestoreOu
         .records
         .partition_point(|recorded| recorded.record.seq <= ledger.last_seq);
     let (known, fresh) = request.records.split_at(known);
-    compare(tx, &request.agent, known).await??;
+    compare_messages(tx, &request.agent, known).await??;
     for part in fresh.split_inclusive(|recorded| recorded.step.is_some()) {
         restore_part(tx, request, part, (&mut ledger, &mut chain)).await?;
     }
     let is_written = is_new || !fresh.is_empty();
-    let standing = standing(tx, request, &ledger, is_written).await?;
+    let standing = compare_with_head(tx, request, &ledger, is_written).await?;
     let due = request.head.as_ref().filter(|_| standing == ImportState::Due);
     if let Some(head) = due {
-        seal(tx, head, &mut ledger, request.now).await?;
+        apply_head(tx, head, &mut ledger, request.now).await?;
     }
     if (is_written || due.is_some()) && ledger.pending_numbers() > 0 {
         wake(tx, &request.agent, request.now).await?;
@@ -94,8 +94,8 @@ async fn restore_all(tx: &mut Connection, request: &Restore) -> Result<RestoreOu
     })
 }
 
-/// Compares the agent with the given head, if there is one.
-async fn standing(
+/// Compares the agent with the request's head, if it has one.
+async fn compare_with_head(
     tx: &mut Connection,
     request: &Restore,
     ledger: &Ledger,
@@ -120,7 +120,7 @@ async fn create(tx: &mut Connection, agent: &AgentId, now: Timestamp) -> Result<
     Err(StoreError::AgentExists(agent.clone()).into())
 }
 
-async fn begin(tx: &mut Connection, request: &Restore) -> Result<(), ArchiveError> {
+async fn create_agent(tx: &mut Connection, request: &Restore) -> Result<(), ArchiveError> {
     let agent = &request.agent;
     let Some(origin) = &request.origin else {
         return create(tx, agent, request.now).await;
@@ -129,7 +129,7 @@ async fn begin(tx: &mut Connection, request: &Restore) -> Result<(), ArchiveErro
         return Err(JournalError::Settings(error.to_string()).into());
     }
     match &origin.fork {
-        Some(fork) => fork::record::bring_back(tx, agent, fork, request.now).await?,
+        Some(fork) => fork::record::restore(tx, agent, fork, request.now).await?,
         None => create(tx, agent, request.now).await?,
     }
     let sql = sql!(
@@ -147,20 +147,20 @@ async fn begin(tx: &mut Connection, request: &Restore) -> Result<(), ArchiveErro
     Ok(())
 }
 
-/// Fails if an existing agent has another starting state than the journal.
+/// Fails if an existing agent began with another fork record than the journal's agent.
 async fn compare_forks(
     tx: &mut Connection,
     agent: &AgentId,
     origin: &AgentOrigin,
 ) -> Result<(), ArchiveError> {
-    let kept = fork::record::kept(tx, agent).await?;
+    let kept = fork::record::load(tx, agent).await?;
     if kept == origin.fork {
         return Ok(());
     }
     Err(JournalError::OtherFork.into())
 }
 
-async fn compare(
+async fn compare_messages(
     tx: &mut Connection,
     agent: &AgentId,
     known: &[ReadRecord],
@@ -182,7 +182,7 @@ async fn compare(
     Ok(Ok(()))
 }
 
-/// Writes messages, of which only the last may be a step, and takes that step.
+/// Writes messages and applies the step among them. Only the last message may be a step.
 async fn restore_part(
     tx: &mut Connection,
     request: &Restore,
@@ -209,7 +209,7 @@ async fn restore_part(
             if ledger.summarized_through < covered_through {
                 return Err(JournalError::Summarised { seq: record.seq }.into());
             }
-            // The document that is held during a rebuild is about exchanges that are now set aside.
+            // Readers get a held document during a rebuild. It may be about exchanges that are now set aside.
             hold::release(tx, &request.agent, 0, true).await?;
             lineage::void_lease(tx, &request.agent, request.now).await?;
         }
@@ -252,8 +252,9 @@ fn close_session(placed: &mut RestoreRows, ledger: &mut Ledger, at: Timestamp) {
     placed.sessions.push(opened);
 }
 
-/// Returns an error if the boundary isn't after the summarised exchanges, or is beyond the last exchange.
-fn misfit(head: &Head, ledger: &Ledger) -> Option<JournalError> {
+/// Returns an error if the head's boundary is at or before the last summarised exchange, or more than one after the last
+/// exchange.
+fn check_boundary(head: &Head, ledger: &Ledger) -> Option<JournalError> {
     let first_exchange = head.first_exchange;
     let fits =
         (ledger.summarized_through.max(0) + 1..=ledger.last_exchange.max(0) + 1).contains(&first_exchange);
@@ -281,7 +282,7 @@ async fn write_rows(
     write::open_sessions(tx, agent, &placed.sessions).await
 }
 
-/// Writes the ledger without a budget, because no append applied one to these messages. Only the head that follows them states the
+/// Writes the ledger without a budget, because no append applied a budget to these messages. Only the head after them states the
 /// boundary.
 async fn write_state(
     tx: &mut Connection,
@@ -338,7 +339,7 @@ fn row<'r>(
     ReadRecord { record, speaker, .. }: &'r ReadRecord,
     chain: &mut Chain,
 ) -> StoreResult<Vec<Value<'r>>> {
-    let sealed = chained(
+    let sealed = seal_next(
         chain,
         &MessageRow {
             agent,
@@ -369,21 +370,21 @@ fn row<'r>(
         record.client_id.as_deref().into(),
         record.said_at.into(),
         record.received_at.into(),
-        // A tombstone doesn't say when it was forgotten.
+        // A tombstone doesn't hold the time of the forgetting, so the time of its receipt is used.
         is_tombstone(&record.payload).then_some(record.received_at).into(),
         salt.into(),
         seal.into(),
     ])
 }
 
-/// Applies what the messages alone don't give: ended sessions, the boundary and the evictions.
-async fn seal(
+/// Applies what the messages don't contain: ends of sessions, the boundary, the evictions and the marks.
+async fn apply_head(
     tx: &mut Connection,
     head: &Head,
     ledger: &mut Ledger,
     now: Timestamp,
 ) -> Result<(), ArchiveError> {
-    if let Some(error) = misfit(head, ledger) {
+    if let Some(error) = check_boundary(head, ledger) {
         return Err(error.into());
     }
     replace_sessions(tx, head).await?;
@@ -408,7 +409,7 @@ async fn seal(
         .bind(cut.exchange)
         .bind(cut.tokens_before)
         .bind(head.budget_tokens)
-        .bind(inherited(head).saturating_add(i64_or_max(head.evictions.len())))
+        .bind(inherited_evictions(head).saturating_add(i64_or_max(head.evictions.len())))
         .bind((ledger.pending_numbers() > 0).then_some(now))
         .bind(head.max_messages)
         .execute(tx)
@@ -447,7 +448,7 @@ pub(crate) async fn write_sessions(
     Ok(())
 }
 
-fn inherited(head: &Head) -> i64 {
+fn inherited_evictions(head: &Head) -> i64 {
     head.fork.as_ref().map_or(0, |fork| fork.last_eviction)
 }
 
@@ -463,7 +464,7 @@ async fn replace_evictions(tx: &mut Connection, head: &Head) -> StoreResult<()> 
                tokens, evicted_at, digest, version) VALUES ($1, $2, $3, $4, $5, $6, $7, \
                (SELECT s.version FROM summaries s WHERE s.agent_id = $1))"
     );
-    for (number, record) in (inherited(head) + 1..).zip(&head.evictions) {
+    for (number, record) in (inherited_evictions(head) + 1..).zip(&head.evictions) {
         query(sql)
             .bind(head.agent_id.as_str())
             .bind(number)
@@ -516,8 +517,8 @@ pub(crate) async fn write_marks(
     Ok(())
 }
 
-/// Returns the head's boundary with its running total, that of the first live exchange from there on. If there is none, the window is
-/// empty and everything comes before it.
+/// Returns the head's boundary with its running total, which is that of the first live exchange at or after the boundary. Without
+/// such an exchange the window is empty, and the total is that of all exchanges.
 async fn boundary(tx: &mut Connection, head: &Head, ledger: &Ledger) -> StoreResult<CutPoint> {
     let sql = sql!(
         "-- sql/archive.boundary\nSELECT min(tokens_before) FROM exchange_log WHERE agent_id = $1 \

@@ -1,4 +1,4 @@
-//! The life of a batch: gathered, polled, closed.
+//! The life of a batch: it is gathered, polled and closed.
 
 mod close;
 mod gather;
@@ -20,8 +20,8 @@ pub(super) use close::close;
 pub(super) use gather::gather;
 pub(super) use outdated::clear_outdated;
 
-/// Limits every batch's next look to [`LOOK_MS`] from now: a clock that ran ahead has set any later one.
-pub(crate) async fn look_in_time(tx: &mut Connection, now: Timestamp) -> StoreResult<u64> {
+/// Sets every next poll that is later than [`LOOK_MS`] from now to that time. Only a clock that ran ahead sets a later one.
+pub(crate) async fn limit_next_polls(tx: &mut Connection, now: Timestamp) -> StoreResult<u64> {
     let sql = sql!(
         "-- sql/round.look_in_time\nUPDATE provider_batches SET next_at = $1 WHERE state <> 'closed' AND next_at > $1"
     );
@@ -36,7 +36,7 @@ pub(super) async fn is_any_due(connection: &mut Connection, now: Timestamp) -> S
     Ok(found.is_some())
 }
 
-pub(super) async fn due(
+pub(super) async fn take_due(
     tx: &mut Connection,
     now: Timestamp,
     next_at: Timestamp,
@@ -53,10 +53,10 @@ pub(super) async fn due(
         .bind(limit)
         .fetch_all(tx)
         .await?;
-    found.iter().map(open).collect()
+    found.iter().map(read_batch).collect()
 }
 
-fn open(row: &Row) -> StoreResult<OpenBatch> {
+fn read_batch(row: &Row) -> StoreResult<OpenBatch> {
     let (batch, state): (i64, String) = (row.try_get(0)?, row.try_get(5)?);
     Ok(OpenBatch {
         batch,
@@ -91,7 +91,7 @@ pub(super) async fn lines(connection: &mut Connection, batch: i64) -> StoreResul
     found.iter().map(line).collect()
 }
 
-/// See [`BatchStore::move_batch`]. Once the provider has the bodies, they are removed.
+/// See [`BatchStore::move_batch`]. Deletes the bodies of the requests once the provider has them.
 pub(super) async fn move_on(tx: &mut Connection, batch: i64, step: BatchMove) -> StoreResult<bool> {
     let is_submitted = step.submitted_as.is_some();
     if is_submitted {
@@ -121,7 +121,7 @@ pub(super) async fn move_on(tx: &mut Connection, batch: i64, step: BatchMove) ->
     Ok(true)
 }
 
-/// Locks the agents of a batch's questions, in order of their ids: questions are written under these locks.
+/// Locks the agents of a batch's questions in order of their ids, since questions are only written under these locks.
 async fn lock_asking(tx: &mut Connection, batch: i64) -> StoreResult<()> {
     let sql = sql!(
         "-- postgres/round.lock_asking\nSELECT agent_id FROM agents WHERE agent_id IN \
@@ -133,7 +133,7 @@ async fn lock_asking(tx: &mut Connection, batch: i64) -> StoreResult<()> {
     Ok(())
 }
 
-pub(super) async fn known(
+pub(super) async fn known_ids(
     connection: &mut Connection,
     provider: &str,
     limit: i64,

@@ -1,4 +1,5 @@
-//! The items of an update: numbered, written with the exchanges that they cover, checked against these, retired.
+//! Writes an update's items: reserves their numbers, writes them with the exchanges that they cover, checks the coverage, and
+//! retires old items.
 
 use crate::{
     Patch, StoreResult, seal,
@@ -6,7 +7,7 @@ use crate::{
 };
 use recapd_core::domain::{agent::AgentId, number::i64_or_max, summary::item::Item};
 
-/// Reserves item numbers, and returns the first.
+/// Reserves a number for each new item, and returns the first number.
 pub(crate) async fn reserve_items(tx: &mut Connection, agent: &AgentId, patch: &Patch) -> StoreResult<i64> {
     let count = i64_or_max(patch.added.len());
     let sql = sql!(
@@ -74,7 +75,7 @@ fn item_row<'r>(
     ]
 }
 
-/// Writes which exchanges items cover: item, first and last exchange.
+/// Writes which exchanges each item covers, from rows of item, first exchange and last exchange.
 async fn write_ranges(tx: &mut Connection, agent: &AgentId, ranges: &[[i64; 3]]) -> StoreResult<()> {
     for run in runs(ranges) {
         let row = |&[item, first, last]: &[i64; 3]| -> Vec<Value<'_>> {
@@ -91,10 +92,10 @@ async fn write_ranges(tx: &mut Connection, agent: &AgentId, ranges: &[[i64; 3]])
     Ok(())
 }
 
-/// Checks that each exchange of the update is in exactly one new item, and that beyond these, new items cover exactly what the removed
-/// ones covered. Anything else is a bug, and nothing is written.
+/// Checks that each exchange of the update is in exactly one new item, and that the other new items cover exactly what the
+/// removed items covered. Fails otherwise: that is a bug.
 ///
-/// It compares ranges, and looks at exchanges only where they differ: a removed item may be about all of a long past.
+/// Compares ranges, and reads exchanges only where the ranges differ, because a removed item may cover a very long past.
 pub(super) async fn guard_coverage(
     tx: &mut Connection,
     agent: &AgentId,
@@ -155,7 +156,7 @@ pub(crate) async fn retire_items(tx: &mut Connection, agent: &AgentId, patch: &P
             .bind(patch.version + 1)
             .execute(&mut *tx)
             .await?;
-        // The version fence holds, so no other transaction can have touched them: a miss is a bug.
+        // The version fence holds, so no other transaction can have changed these items: a miss is a bug.
         if usize::try_from(done).ok() != Some(items.len()) {
             let value = format!("{} of {} retired", done, items.len());
             return Err(row::inconsistent(

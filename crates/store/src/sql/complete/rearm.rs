@@ -1,4 +1,4 @@
-//! The queue's row after an update: deleted, armed again, or parked.
+//! Ends a lease after an update: deletes the queue's row, arms it again, or parks it.
 
 use crate::{
     Fence, Patch, StoreError, StoreResult,
@@ -9,10 +9,10 @@ use recapd_core::domain::{
     work::{Lease, Priority, WOKEN_RETRY_MS_MIN},
 };
 
-/// Parks the row after its last attempt. A row that was woken in the meantime gets one more attempt after the longest wait: no further
-/// wake may come, and exchanges that left the window during the attempt would stay pending until one does.
+/// Parks the row after its last attempt. A row that was woken during the attempt gets one more attempt after the longest wait
+/// instead: exchanges left the window meanwhile, and perhaps no further wake comes.
 ///
-/// The count of crashes is reset: digests replace the exchanges that caused them, and the next questions are about others.
+/// Resets the count of crashes: digests replace the exchanges that caused them, and the next questions are about other exchanges.
 pub(super) async fn park(
     tx: &mut Connection,
     lease: &Lease,
@@ -44,8 +44,8 @@ pub(super) async fn park(
     Ok(row.try_get(0)?)
 }
 
-/// Deletes the row if nothing is left to do. Otherwise arms it again: at once, or after the longest wait if less than a batch is pending
-/// and nothing urgent woke it in the meantime.
+/// Deletes the row if no work is left. Otherwise arms it again: at once if a whole batch is pending or something urgent woke it
+/// during the update, else after the longest wait.
 pub(super) async fn finish(
     tx: &mut Connection,
     lease: &Lease,
@@ -60,7 +60,7 @@ pub(super) async fn finish(
     let is_batch = pending >= patch.batch_exchanges
         && pending::has_tokens(tx, &lease.agent, patch.hi, patch.batch_tokens_min).await?;
     let is_lonely = pending > 0 && !is_batch;
-    let wait_ms = if is_lonely && !is_urged(tx, lease).await? {
+    let wait_ms = if is_lonely && !was_woken_urgently(tx, lease).await? {
         patch.rearm_wait_ms
     } else {
         0
@@ -69,8 +69,8 @@ pub(super) async fn finish(
     Ok(true)
 }
 
-/// True if something urgent woke the row during the update: a session ended, or an operator asked.
-async fn is_urged(tx: &mut Connection, lease: &Lease) -> StoreResult<bool> {
+/// Returns true if something urgent woke the row during the update: a session ended, or an operator asked.
+async fn was_woken_urgently(tx: &mut Connection, lease: &Lease) -> StoreResult<bool> {
     let sql = sql!(
         "-- sql/complete.is_urged\nSELECT wake_seq <> $3 AND priority >= $4 FROM summary_update_queue \
                WHERE agent_id = $1 AND lease_token = $2"

@@ -1,4 +1,4 @@
-//! The end of a lease with nothing to write.
+//! Ends a lease that has nothing to write.
 
 use super::{
     count_live, guard_lease, move_watermark,
@@ -10,10 +10,10 @@ use crate::{
 };
 use recapd_core::domain::work::Lease;
 
-/// Does the work of [`settle`] in one statement, if nothing was pending; otherwise returns `None`.
+/// Does the work of [`settle`] in one statement if nothing was pending; otherwise returns `None`.
 ///
-/// It needs no lock: moving the boundary forward also moves the wake counter in the same transaction, and taking coverage back voids the
-/// lease.
+/// This needs no lock: a transaction that moves the boundary forward also raises the wake counter, and one that takes coverage
+/// back voids the lease.
 pub(crate) async fn settle_at_once(
     connection: &mut Connection,
     lease: &Lease,
@@ -42,7 +42,7 @@ pub(crate) async fn settle_at_once(
     }))
 }
 
-/// Finishes a lease that had nothing to write. Only set-aside exchanges may lie between the watermarks.
+/// Ends a lease that has nothing to write. Only set-aside exchanges may lie between the watermarks.
 pub(crate) async fn settle(tx: &mut Connection, lease: Lease, settle: Settle) -> StoreResult<Completion> {
     guard_lease(tx, &lease).await?;
     let boundary = move_watermark(tx, &lease.agent, settle.lo, settle.hi, settle.now).await?;

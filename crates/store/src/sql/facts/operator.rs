@@ -1,4 +1,4 @@
-//! Operators' changes to facts.
+//! Applies operators' changes to facts.
 
 use crate::sql::{Connection, query, sql};
 
@@ -30,17 +30,17 @@ pub(crate) async fn change(tx: &mut Connection, request: FactRequest) -> StoreRe
         policy,
         now,
     } = request;
-    let row = agent::known(tx, &agent).await?;
+    let row = agent::load_known(tx, &agent).await?;
     let held = holding(tx, &agent).await?;
     let (number, update) = match &hand {
-        FactChange::Add(new) => (None, added(new, &held, now)?),
+        FactChange::Add(new) => (None, add_fact(new, &held, now)?),
         FactChange::Edit { fact, edit } => {
             let found = held.iter().find(|held| held.fact == *fact);
             let found = found.ok_or(FactFault::Unknown(*fact))?;
             if let Some(pinned) = edit.pinned.filter(|_| edit.text.is_none()) {
                 pin(tx, &agent, *fact, pinned).await?;
             }
-            (Some(*fact), edited(found, edit, &held)?)
+            (Some(*fact), edit_fact(found, edit, &held)?)
         }
     };
     let is_new = !update.added.is_empty();
@@ -76,7 +76,7 @@ pub(crate) async fn change(tx: &mut Connection, request: FactRequest) -> StoreRe
     })
 }
 
-fn added(new: &NewFact, held: &[Fact], now: Timestamp) -> Result<FactUpdate, FactFault> {
+fn add_fact(new: &NewFact, held: &[Fact], now: Timestamp) -> Result<FactUpdate, FactFault> {
     let fact = Fact {
         fact: 0,
         kind: new.kind,
@@ -90,15 +90,15 @@ fn added(new: &NewFact, held: &[Fact], now: Timestamp) -> Result<FactUpdate, Fac
     if held.len() >= FACTS_MAX {
         return Err(FactFault::Full);
     }
-    new_among(held, &fact)?;
+    check_is_new(held, &fact)?;
     Ok(FactUpdate {
         added: vec![fact],
         ..FactUpdate::default()
     })
 }
 
-/// Edits a fact. A new text makes it another fact, in the operator's words.
-fn edited(found: &Fact, edit: &FactEdit, held: &[Fact]) -> Result<FactUpdate, FactFault> {
+/// Edits a fact. A new text replaces the fact with a new one in the operator's words.
+fn edit_fact(found: &Fact, edit: &FactEdit, held: &[Fact]) -> Result<FactUpdate, FactFault> {
     let added = edit.text.as_ref().map(|text| Fact {
         fact: 0,
         text: text.clone(),
@@ -108,7 +108,7 @@ fn edited(found: &Fact, edit: &FactEdit, held: &[Fact]) -> Result<FactUpdate, Fa
         ..found.clone()
     });
     if let Some(fact) = &added {
-        new_among(held, fact)?;
+        check_is_new(held, fact)?;
     }
     let closure = FactClosure {
         fact: found.fact,
@@ -123,7 +123,7 @@ fn edited(found: &Fact, edit: &FactEdit, held: &[Fact]) -> Result<FactUpdate, Fa
     })
 }
 
-fn new_among(held: &[Fact], fact: &Fact) -> Result<(), FactFault> {
+fn check_is_new(held: &[Fact], fact: &Fact) -> Result<(), FactFault> {
     let same = held
         .iter()
         .find(|held| held.kind == fact.kind && held.text == fact.text);

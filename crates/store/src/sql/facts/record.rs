@@ -1,4 +1,4 @@
-//! Facts in the record of a fork's starting state.
+//! Reads and restores the facts in the record of a fork's starting state.
 
 use crate::sql::{Connection, query, sql};
 
@@ -8,7 +8,7 @@ use super::{
 };
 use recapd_core::domain::{agent::AgentId, journal::FactRecord, transcript::Voice};
 
-/// Returns the facts of `agent`, right after the fork.
+/// Returns the facts that `agent` has right after the fork.
 pub(crate) async fn records(tx: &mut Connection, agent: &AgentId) -> StoreResult<Vec<FactRecord>> {
     let sql = sql!(
         "-- sql/facts.records\nSELECT ",
@@ -32,7 +32,7 @@ pub(crate) async fn records(tx: &mut Connection, agent: &AgentId) -> StoreResult
     records.collect()
 }
 
-/// Writes a fact of the record. A voice that this version doesn't know becomes the summariser's.
+/// Writes a fact of the record. Replaces a voice that this version of recapd doesn't know by the summariser's.
 pub(crate) async fn restore(tx: &mut Connection, agent: &AgentId, record: &FactRecord) -> StoreResult<()> {
     let sql = sql!(
         "-- sql/facts.restore\nINSERT INTO summary_facts (agent_id, fact, added_version, kind, text, voice, speaker, \

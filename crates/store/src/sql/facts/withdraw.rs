@@ -1,4 +1,4 @@
-//! Changes to the facts by a rewind, a rollback, a rebuild or a forgetting.
+//! Computes the changes to facts that a rewind, a rollback, a rebuild or a forgetting needs.
 
 use std::collections::BTreeSet;
 
@@ -29,13 +29,14 @@ pub(crate) async fn beyond(tx: &mut Connection, agent: &AgentId, through: i64) -
         .await?;
     let (left, gone): (Vec<Fact>, Vec<Fact>) = held.into_iter().partition(|fact| fact.exchange <= through);
     Ok(FactUpdate {
-        added: brought_back(found.iter().map(fact).collect::<StoreResult<_>>()?, &left),
-        closed: withdrawn(&gone),
+        added: without_same_text(found.iter().map(fact).collect::<StoreResult<_>>()?, &left),
+        closed: close_facts(&gone),
         refused: Vec::new(),
     })
 }
 
-/// Restores the facts that held as of `version`, except those from exchanges after `through` or set aside since, and forgotten ones.
+/// Restores the facts that held as of `version`. Leaves out facts from exchanges after `through`, from exchanges set aside since,
+/// and forgotten facts.
 pub(crate) async fn as_of(
     tx: &mut Connection,
     agent: &AgentId,
@@ -63,13 +64,13 @@ pub(crate) async fn as_of(
     let (left, gone): (Vec<Fact>, Vec<Fact>) = held.into_iter().partition(stands);
     let back = former.into_iter().filter(|(_, stands)| !stands);
     Ok(FactUpdate {
-        added: brought_back(back.map(|(fact, _)| fact).collect(), &left),
-        closed: withdrawn(&gone),
+        added: without_same_text(back.map(|(fact, _)| fact).collect(), &left),
+        closed: close_facts(&gone),
         refused: Vec::new(),
     })
 }
 
-/// Withdraws the facts from those exchanges.
+/// Withdraws the facts from these exchanges.
 pub(crate) async fn about(
     tx: &mut Connection,
     agent: &AgentId,
@@ -78,13 +79,13 @@ pub(crate) async fn about(
     let mut gone = holding(tx, agent).await?;
     gone.retain(|fact| exchanges.contains(&fact.exchange));
     Ok(FactUpdate {
-        closed: withdrawn(&gone),
+        closed: close_facts(&gone),
         ..FactUpdate::default()
     })
 }
 
-/// Removes the texts of all closed facts from those exchanges.
-pub(crate) async fn blank(
+/// Deletes the texts of all closed facts from these exchanges.
+pub(crate) async fn remove_texts(
     tx: &mut Connection,
     agent: &AgentId,
     exchanges: &BTreeSet<i64>,
@@ -102,8 +103,8 @@ pub(crate) async fn blank(
     Ok(())
 }
 
-/// Returns the `facts` whose kind and text no fact in `left` has.
-fn brought_back(mut facts: Vec<Fact>, left: &[Fact]) -> Vec<Fact> {
+/// Returns those `facts` whose kind and text no fact in `left` has.
+fn without_same_text(mut facts: Vec<Fact>, left: &[Fact]) -> Vec<Fact> {
     facts.retain(|fact| {
         !left
             .iter()
@@ -112,7 +113,7 @@ fn brought_back(mut facts: Vec<Fact>, left: &[Fact]) -> Vec<Fact> {
     facts
 }
 
-fn withdrawn(facts: &[Fact]) -> Vec<FactClosure> {
+fn close_facts(facts: &[Fact]) -> Vec<FactClosure> {
     let closure = |fact: &Fact| FactClosure {
         fact: fact.fact,
         exchange: None,

@@ -1,4 +1,4 @@
-//! Deletes an agent with everything about it, some rows at a time.
+//! Deletes an agent and everything about it, some rows at a time.
 
 use crate::sql::{Connection, query, query_made, sql, statement::SqlDialect};
 
@@ -8,16 +8,16 @@ use super::super::{
 };
 use recapd_core::domain::{agent::AgentId, number::i64_or_max, time::Timestamp};
 
-/// The most forks that are named when they prevent the deletion.
+/// Limits how many forks the error names when forks prevent the deletion.
 const FORKS_NAMED: i64 = 10;
-/// The most rows that one transaction deletes.
+/// Limits how many rows one transaction deletes.
 const ROWS_MAX: i64 = 250;
-/// The same for long rows: each may have 40 kB, and is overwritten.
+/// Limits how many long rows one transaction deletes. Each may have 40 kB, and the database overwrites it.
 const LONG_ROWS_MAX: i64 = 32;
-/// How many rows of the index count as one: they are short, and a message has many.
+/// This many rows of the index count as one row: they are short, and a message has many.
 const SHORT_ROWS: i64 = 16;
 const LONG: [&str; 2] = ["summary_versions", "model_answers"];
-/// The tables through which others see the agent or work for it: emptied in the first step.
+/// The tables through which others see the agent or work for it. The first step empties them.
 const SEEN: [&str; 3] = ["summary_update_queue", "summaries", "forgettings"];
 
 pub(crate) async fn begin(tx: &mut Connection, agent: &AgentId, now: Timestamp) -> StoreResult<()> {
@@ -45,7 +45,8 @@ pub(crate) async fn begin(tx: &mut Connection, agent: &AgentId, now: Timestamp) 
     Ok(())
 }
 
-/// If every message of an agent was refused, the agent never existed, but the inbox keeps its messages.
+/// Succeeds if the inbox has messages of `agent`. If every message of an agent was refused, the agent has no row, but the inbox
+/// keeps its messages.
 async fn known_to_inbox(tx: &mut Connection, agent: &AgentId) -> StoreResult<()> {
     let sql = sql!("-- sql/forget.known_to_inbox\nSELECT 1 FROM message_inbox WHERE agent_id = $1 LIMIT 1");
     let found = query(sql).bind(agent.as_str()).fetch_optional(tx).await?;
@@ -72,8 +73,8 @@ pub(crate) async fn due(connection: &mut Connection, limit: i64) -> StoreResult<
     found.iter().map(|found| row::agent_id(found, 0)).collect()
 }
 
-/// See [`super::super::super::Store::delete_some`]. Rows are deleted from every table that names agents, so that tables added later can't
-/// be overlooked. The agent's own row is the last.
+/// See [`super::super::super::Store::delete_some`]. Deletes rows from every table that names agents, so that a table added later
+/// can't be overlooked. Deletes the agent's own row last.
 pub(crate) async fn delete_some(tx: &mut Connection, agent: &AgentId) -> StoreResult<DeleteStep> {
     let gone = DeleteStep {
         messages: 0,
@@ -100,7 +101,7 @@ pub(crate) async fn delete_some(tx: &mut Connection, agent: &AgentId) -> StoreRe
         let gone = rows(tx, &table, agent, limit).await?;
         if table == "message_log" {
             step.messages = gone;
-            recall::forgot_newest(tx).await?;
+            recall::correct_after_deletion(tx).await?;
         }
         room -= gone.min(room);
         if gone == limit || room == 0 {
@@ -113,8 +114,8 @@ pub(crate) async fn delete_some(tx: &mut Connection, agent: &AgentId) -> StoreRe
     Ok(step)
 }
 
-/// Returns the tables that name agents, except the agents' own and the audit's, which records who deleted them. Tables that refer to
-/// another one come before it.
+/// Returns the tables that name agents. Leaves out the agents' own table, and the audit's, which records who deleted an agent. A
+/// table that refers to another one comes before it.
 async fn tables(tx: &mut Connection) -> StoreResult<Vec<String>> {
     let sql = sql!(
         sqlite: "-- sql/forget.tables\nSELECT m.name FROM sqlite_schema m WHERE m.type = 'table' AND m.name NOT IN ('agents', 'audit_events') \
@@ -128,9 +129,9 @@ async fn tables(tx: &mut Connection) -> StoreResult<Vec<String>> {
     Ok(query(sql).fetch_column(tx).await?)
 }
 
-/// Deletes up to `limit` rows of the agent from a table, newest first where they have an order. Returns how many.
+/// Deletes up to `limit` of the agent's rows from a table, newest first if the rows have an order. Returns how many it deleted.
 async fn rows(tx: &mut Connection, table: &str, agent: &AgentId, limit: i64) -> StoreResult<i64> {
-    // The names are the schema's own.
+    // The names come from the schema.
     let key = match tx.dialect() {
         SqlDialect::Sqlite => key(tx, table).await?,
         SqlDialect::Postgres => "ctid".to_owned(),

@@ -1,8 +1,8 @@
-//! Labels of marks are content, too: those of forgotten exchanges are replaced by meaningless ones.
+//! Replaces the labels of forgotten marks by meaningless ones, because labels are content, too.
 //!
-//! A label leads back to its mark, also in a replay. So it is replaced wherever it occurs: in marks and rewinds of every agent that
-//! shares the exchange, and in forks' records. A label that a mark elsewhere has, too, stays if the forgotten exchange merely goes back
-//! to it.
+//! A rewind finds its mark by the label, also in a replay. So a label is replaced wherever it occurs: in marks and rewinds of
+//! every agent that shares the exchange, and in forks' records. If the forgotten exchange only rewinds to a label, and a mark
+//! elsewhere has the same label, the label stays.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +19,7 @@ use recapd_core::domain::{
     time::Timestamp,
 };
 
-/// The prefix of replaced labels, before the number of a message.
+/// The beginning of a replaced label. The number of a message follows.
 const REPLACED: &str = "forgotten-";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,12 +35,12 @@ struct LabelRow {
     label: String,
 }
 
-/// Returns the labels that only messages to be forgotten use, or that marks among them set.
+/// Returns the labels that only messages to be forgotten use, and those that marks among these messages set.
 pub(super) async fn find(tx: &mut Connection, wanted: &ForgettingRow) -> StoreResult<Vec<LabelReplacement>> {
     if !has_steps(tx, wanted).await? {
         return Ok(Vec::new());
     }
-    let all = labelled(tx, &wanted.source).await?;
+    let all = load_labels(tx, &wanted.source).await?;
     let is_within = |step: &LabelRow| {
         step.exchange == wanted.exchange && (wanted.first_seq..=wanted.last_seq).contains(&step.seq)
     };
@@ -63,7 +63,7 @@ pub(super) async fn find(tx: &mut Connection, wanted: &ForgettingRow) -> StoreRe
     Ok(found)
 }
 
-/// True if there are marks or rewinds among these messages. Most exchanges have none.
+/// Returns true if there are marks or rewinds among these messages. Most exchanges have none.
 async fn has_steps(tx: &mut Connection, wanted: &ForgettingRow) -> StoreResult<bool> {
     let sql = sql!(
         "-- sql/forget.has_steps\nSELECT 1 FROM message_log WHERE agent_id = $1 AND seq BETWEEN $2 AND $3 \
@@ -77,7 +77,7 @@ async fn has_steps(tx: &mut Connection, wanted: &ForgettingRow) -> StoreResult<b
     Ok(query.fetch_optional(tx).await?.is_some())
 }
 
-async fn labelled(tx: &mut Connection, agent: &AgentId) -> StoreResult<Vec<LabelRow>> {
+async fn load_labels(tx: &mut Connection, agent: &AgentId) -> StoreResult<Vec<LabelRow>> {
     let sql = sql!(
         "-- sql/forget.labelled\nSELECT seq, exchange, kind, payload FROM message_log WHERE agent_id = $1 \
                AND kind IN ('mark', 'rewind') AND forgotten_at IS NULL ORDER BY seq"
@@ -120,7 +120,7 @@ pub(super) async fn replace(
         "-- sql/forget.replace_label\nUPDATE message_log SET payload = $3, format = 'native', salt = NULL, forgotten_at = $4 \
                WHERE agent_id = $1 AND seq = $2"
     );
-    for step in labelled(tx, agent).await? {
+    for step in load_labels(tx, agent).await? {
         let Some(replaced) = by(&step.label) else { continue };
         query(message)
             .bind(agent.as_str())
@@ -140,7 +140,7 @@ pub(super) async fn replace(
             .execute(&mut *tx)
             .await?;
     }
-    if let Some(mut kept) = record::found(tx, agent).await? {
+    if let Some(mut kept) = record::load_if_readable(tx, agent).await? {
         for mark in &mut kept.marks {
             if let Some(replaced) = mark.label.as_deref().and_then(by) {
                 mark.label = Some(replaced.by.clone());

@@ -1,5 +1,5 @@
-//! Removes what can go before exchanges are forgotten, some at a time: texts of earlier versions, answers, keys of requests. There may be
-//! more of these than one transaction should remove.
+//! Removes part of the derived data before exchanges are forgotten: texts of earlier versions, model answers, idempotency keys.
+//! There may be more of these than one transaction should remove.
 
 use std::collections::BTreeMap;
 
@@ -8,19 +8,20 @@ use crate::sql::{Connection, query, sql, statement::Statement};
 use super::{super::super::StoreResult, TouchedAgent};
 use recapd_core::domain::{agent::AgentId, number::i64_or_max, time::Timestamp};
 
-/// The most versions of one agent whose texts one transaction removes: each may have 40 kB, and is overwritten.
+/// Limits for how many versions of one agent a transaction removes the texts. Each may have 40 kB, and the database overwrites
+/// it.
 const VERSIONS_MAX: i64 = 32;
-/// The most short rows of one agent that one transaction deletes.
+/// Limits how many short rows of one agent a transaction deletes.
 const ROWS_MAX: i64 = 1_000;
 
 pub(crate) struct LightenOutcome {
     /// Versions that lost their text.
     pub(super) versions: i64,
-    /// True if so little is left that it can go together with the exchanges.
+    /// True if so little is left that the transaction that forgets the exchanges can remove it.
     pub(super) is_light: bool,
 }
 
-/// Removes part of what goes with these exchanges in any case.
+/// Removes part of the data derived from these exchanges.
 pub(super) async fn lighten(
     tx: &mut Connection,
     touched: &BTreeMap<AgentId, TouchedAgent>,
@@ -31,7 +32,7 @@ pub(super) async fn lighten(
         is_light: true,
     };
     for (agent, touched) in touched {
-        if let Some(first) = touched.told.first() {
+        if let Some(first) = touched.summarisable.first() {
             let gone = versions(tx, agent, *first, now).await?;
             lightened.versions += gone;
             lightened.is_light &= gone < VERSIONS_MAX;
@@ -41,7 +42,7 @@ pub(super) async fn lighten(
     Ok(lightened)
 }
 
-/// Removes the texts of earlier versions, from the first that covered `exchange` on.
+/// Removes the texts of earlier versions, from the first version that covered `exchange` on.
 async fn versions(tx: &mut Connection, agent: &AgentId, exchange: i64, now: Timestamp) -> StoreResult<i64> {
     let sql = sql!(
         "-- sql/forget.some_versions\nUPDATE summary_versions SET content = '', token_count = 0, digest = '', purged_at = $3 \
@@ -59,7 +60,7 @@ async fn versions(tx: &mut Connection, agent: &AgentId, exchange: i64, now: Time
     Ok(i64_or_max(done))
 }
 
-/// Removes answers and keys. Returns true if few are left.
+/// Deletes model answers and idempotency keys. Returns true if few are left.
 async fn rows(tx: &mut Connection, agent: &AgentId) -> StoreResult<bool> {
     let answers: &'static Statement = sql!(
         "-- sql/forget.some_answers\nDELETE FROM model_answers WHERE agent_id = $1 AND journal_key IN \

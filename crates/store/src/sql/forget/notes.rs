@@ -1,5 +1,5 @@
-//! A note is forgotten with any of its versions: each later one may hold the same words. So all of its versions are, in every agent that
-//! shares them, also those that a rewind has set aside.
+//! Forgets notes. Each later version of a note may hold the forgotten words. So all versions of the note are forgotten, in every
+//! agent that shares them, including versions that a rewind has set aside.
 
 use std::collections::BTreeSet;
 
@@ -13,14 +13,14 @@ use super::{
         fork::record,
         lineage::notes,
     },
-    Some as Chosen, Tombstone, bury,
+    Chosen, Tombstone, write_tombstones,
 };
 use recapd_core::domain::{
     agent::AgentId,
     note::{NoteChange, NoteName},
 };
 
-/// Forgets the notes of which versions are among the messages to be buried. To be called before they are.
+/// Forgets each note of which a version is among the messages to be forgotten. Must run before these become tombstones.
 pub(super) async fn forget(tx: &mut Connection, request: &Forget, some: &Chosen) -> StoreResult<()> {
     let mut names = BTreeSet::new();
     for buried in some.buried.iter().filter(|message| message.kind == "note") {
@@ -44,11 +44,11 @@ pub(super) async fn forget(tx: &mut Connection, request: &Forget, some: &Chosen)
                 tokens: 0,
             })
             .collect();
-        bury(tx, request, &tombstones).await?;
+        write_tombstones(tx, request, &tombstones).await?;
         for name in &names {
             notes::forget(tx, agent, name).await?;
         }
-        if let Some(mut kept) = record::found(tx, agent).await? {
+        if let Some(mut kept) = record::load_if_readable(tx, agent).await? {
             kept.notes.retain(|note| !names.contains(&note.name));
             record::replace(tx, agent, &kept).await?;
         }

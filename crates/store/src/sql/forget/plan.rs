@@ -1,4 +1,4 @@
-//! Finds what to forget, records it, and strikes it off when it is done.
+//! Finds what a request wants forgotten, records it, and deletes each entry of the record when it is done.
 
 use std::collections::BTreeSet;
 
@@ -15,11 +15,11 @@ use super::{
         recall::AncestorLine,
         row,
     },
-    find, labels, sharers,
+    agents_sharing, find, labels,
 };
 use recapd_core::domain::{agent::AgentId, number::i64_or_max, time::Timestamp};
 
-/// Messages of an exchange that are to be forgotten: a row of `forgettings`.
+/// Messages of one exchange that will be forgotten: a row of `forgettings`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ForgettingRow {
     pub(super) exchange: i64,
@@ -27,19 +27,19 @@ pub(crate) struct ForgettingRow {
     pub(super) last_seq: i64,
     /// The agent that owns the messages.
     pub(super) source: AgentId,
-    /// True if a summary may be about it.
-    pub(super) is_told: bool,
+    /// True if a summary may be about the exchange.
+    pub(super) is_summarisable: bool,
 }
 
 impl ForgettingRow {
-    /// Takes a whole exchange, or one message of it.
+    /// Selects a whole exchange, or one message of it.
     fn of(placed: PlacedExchange, seq: Option<i64>) -> Self {
         Self {
             exchange: placed.exchange.exchange,
             first_seq: seq.unwrap_or(placed.exchange.first_seq),
             last_seq: seq.unwrap_or(placed.exchange.last_seq),
             source: placed.source,
-            is_told: placed.place != ExchangePlace::Preamble,
+            is_summarisable: placed.place != ExchangePlace::Preamble,
         }
     }
 
@@ -50,31 +50,31 @@ impl ForgettingRow {
             self.first_seq.into(),
             self.last_seq.into(),
             self.source.as_str().into(),
-            self.is_told.into(),
+            self.is_summarisable.into(),
             now.into(),
         ]
     }
 }
 
-/// Works out a request's result, and what to record for it.
+/// Finds what a request names. Returns its result, and the rows to record for it.
 pub(crate) async fn plan(
     tx: &mut Connection,
     request: &Forget,
 ) -> StoreResult<(Forgotten, Vec<ForgettingRow>)> {
-    let named = named(tx, request).await?;
+    let named = find_named(tx, request).await?;
     let mut forgotten = Forgotten::default();
     let (mut wanted, mut agents) = (Vec::new(), BTreeSet::new());
     for one in named {
         let found = find(tx, &one).await?;
         let first_seq = match &request.what {
-            // Parts that were forgotten before an interruption may have been shared by more agents.
+            // Before an interruption, parts may have been forgotten that more agents shared.
             Forgettable::Begun => 0,
             _ => found.first().map_or(one.first_seq, |first| first.seq),
         };
-        // Even if nothing is left to forget: a journal may not have been rewritten the last time.
-        agents.extend(sharers(tx, &one.source, first_seq).await?);
+        // Even if nothing is left to forget, because an interruption may have prevented the rewriting of a journal.
+        agents.extend(agents_sharing(tx, &one.source, first_seq).await?);
         if found.is_empty() {
-            // A recapd that left labels of marks alone may have forgotten it.
+            // An older recapd, which didn't replace labels of marks, may have forgotten the exchange.
             if !labels::find(tx, &one).await?.is_empty() {
                 wanted.push(one);
             }
@@ -92,7 +92,7 @@ pub(crate) async fn plan(
     Ok((forgotten, wanted))
 }
 
-async fn named(tx: &mut Connection, request: &Forget) -> StoreResult<Vec<ForgettingRow>> {
+async fn find_named(tx: &mut Connection, request: &Forget) -> StoreResult<Vec<ForgettingRow>> {
     let line = AncestorLine::of(tx, &request.agent).await?;
     let line = line.ok_or_else(|| StoreError::UnknownAgent(request.agent.clone()))?;
     match &request.what {
@@ -125,7 +125,7 @@ pub(crate) async fn note(
     wanted: &[ForgettingRow],
     now: Timestamp,
 ) -> StoreResult<()> {
-    agent::known(tx, agent).await?;
+    agent::load_known(tx, agent).await?;
     let head = sql!(
         "-- sql/forget.note_wanted\nINSERT INTO forgettings (agent_id, exchange, first_seq, last_seq, source_agent_id, told, asked_at)"
     );
@@ -154,7 +154,7 @@ pub(super) async fn next(
             first_seq: found.try_get(1)?,
             last_seq: found.try_get(2)?,
             source: row::agent_id(found, 3)?,
-            is_told: found.try_get(4)?,
+            is_summarisable: found.try_get(4)?,
         })
     });
     wanted.collect()
@@ -181,7 +181,7 @@ pub(super) async fn strike_off(
     Ok(())
 }
 
-pub(crate) async fn left(connection: &mut Connection, agent: &AgentId) -> StoreResult<i64> {
+pub(crate) async fn count_left(connection: &mut Connection, agent: &AgentId) -> StoreResult<i64> {
     let sql = sql!("-- sql/forget.left\nSELECT count(*) FROM forgettings WHERE agent_id = $1");
     let query = query(sql).bind(agent.as_str());
     Ok(query.fetch_one(connection).await?.try_get(0)?)

@@ -1,4 +1,4 @@
-//! Removes from one agent everything derived from forgotten messages.
+//! Removes from one agent everything that was derived from forgotten messages.
 
 use crate::sql::{Connection, query, sql};
 
@@ -30,10 +30,10 @@ use recapd_core::domain::{
     work::Reason,
 };
 
-/// Items about the forgotten exchanges, by number, ascending.
+/// The items about the forgotten exchanges: their numbers, ascending.
 #[derive(Default)]
 struct About {
-    /// Inherited items, which a rollback may bring back.
+    /// Items that came with a fork. A rollback may restore them.
     inherited: Vec<i64>,
     /// The agent's own items in force.
     own: Vec<i64>,
@@ -50,28 +50,29 @@ pub(super) struct Purge<'a> {
 }
 
 impl Purge<'_> {
-    /// Recalculates the exchanges' tokens and headlines from what is left, and the running totals after them.
+    /// Recalculates the tokens and headlines of the exchanges from the remaining messages, and the running totals after them.
     pub(super) async fn sum_up(&self, tx: &mut Connection) -> StoreResult<()> {
         self.forget_counts(tx).await?;
         for &number in &self.touched.exchanges {
             self.sum_up_one(tx, number).await?;
         }
         if let Some(first) = self.touched.exchanges.first() {
-            totals::shift(tx, self.agent, *first).await?;
+            totals::handle_change(tx, self.agent, *first).await?;
         }
         Ok(())
     }
 
-    /// Removes the rest, after all agents are summed up. Returns how many items, and how many earlier versions, lost their text.
+    /// Removes the other derived data. Must run after `sum_up` has run for all agents. Returns how many items and how many
+    /// earlier versions lost their text.
     pub(super) async fn run(&self, tx: &mut Connection) -> StoreResult<(i64, i64)> {
         lineage::void_lease(tx, self.agent, self.request.now).await?;
-        // The document that readers get while a rebuild catches up may mention it, too.
+        // During a rebuild readers get a held document, which may be about these exchanges, too.
         hold::release(tx, self.agent, 0, true).await?;
-        let about = self.about(tx).await?;
+        let about = self.find_items(tx).await?;
         let items = self.rewrite_document(tx, &about).await?;
-        self.blank(tx, &about).await?;
+        self.remove_item_texts(tx, &about).await?;
         fill::items(tx, self.agent, i64::MAX).await?;
-        facts::blank(tx, self.agent, &self.touched.told).await?;
+        facts::remove_texts(tx, self.agent, &self.touched.summarisable).await?;
         fill::facts(tx, self.agent, i64::MAX).await?;
         let versions = self.purge_versions(tx).await?;
         self.forget_answers(tx).await?;
@@ -98,7 +99,7 @@ impl Purge<'_> {
         Ok(())
     }
 
-    /// Recalculates an exchange's tokens and headline from what is left.
+    /// Recalculates an exchange's tokens and headline from the remaining messages.
     async fn sum_up_one(&self, tx: &mut Connection, number: i64) -> StoreResult<()> {
         let Some(found) = exchange::find(tx, self.agent, number).await? else {
             return Ok(());
@@ -233,11 +234,11 @@ impl Purge<'_> {
         Ok(())
     }
 
-    /// Finds the items about these exchanges. It reads them by the range of the exchanges and compares here: a database would go through
-    /// the exchanges for each item.
-    async fn about(&self, tx: &mut Connection) -> StoreResult<About> {
-        let told = &self.touched.told;
-        let (Some(first), Some(last)) = (told.first(), told.last()) else {
+    /// Finds the items about these exchanges. Reads items by the range of the exchanges and compares them here, because a
+    /// database would go through the exchanges again for each item.
+    async fn find_items(&self, tx: &mut Connection) -> StoreResult<About> {
+        let summarisable = &self.touched.summarisable;
+        let (Some(first), Some(last)) = (summarisable.first(), summarisable.last()) else {
             return Ok(About::default());
         };
         let sql = sql!(
@@ -250,7 +251,7 @@ impl Purge<'_> {
         let mut about = About::default();
         for row in query.fetch_all(tx).await? {
             let (first, last): (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
-            if told.range(first..=last).next().is_none() {
+            if summarisable.range(first..=last).next().is_none() {
                 continue;
             }
             let items = match (row.try_get::<bool>(3)?, row.try_get::<bool>(4)?) {
@@ -266,9 +267,9 @@ impl Purge<'_> {
         Ok(about)
     }
 
-    /// Replaces an inherited item's texts by its exchanges' present headlines. Its number, times and tokens stay.
-    async fn retell(&self, tx: &mut Connection, item: i64) -> StoreResult<()> {
-        let [text, brief, gist] = self.retold(tx, item).await?;
+    /// Replaces an inherited item's texts by the present headlines of its exchanges. Keeps its number, times and tokens.
+    async fn replace_item_texts(&self, tx: &mut Connection, item: i64) -> StoreResult<()> {
+        let [text, brief, gist] = self.texts_from_headlines(tx, item).await?;
         let sql = sql!(
             "-- sql/forget.retell\nUPDATE summary_items SET text = $3, brief = $4, gist = $5, digest = NULL \
                    WHERE agent_id = $1 AND item = $2"
@@ -284,7 +285,7 @@ impl Purge<'_> {
         Ok(())
     }
 
-    async fn retold(&self, tx: &mut Connection, item: i64) -> StoreResult<[String; 3]> {
+    async fn texts_from_headlines(&self, tx: &mut Connection, item: i64) -> StoreResult<[String; 3]> {
         let sql = sql!(
             "-- sql/forget.ranges\nSELECT first_exchange, last_exchange FROM summary_item_ranges \
                    WHERE agent_id = $1 AND item = $2 ORDER BY first_exchange"
@@ -296,7 +297,7 @@ impl Purge<'_> {
             .await?;
         let line = AncestorLine::of(tx, self.agent).await?;
         let line = line.ok_or_else(|| StoreError::UnknownAgent(self.agent.clone()))?;
-        let mut told: Vec<Exchange> = Vec::new();
+        let mut exchanges: Vec<Exchange> = Vec::new();
         for row in &ranges {
             let range = ExchangeRange {
                 first: row.try_get(0)?,
@@ -304,17 +305,17 @@ impl Purge<'_> {
             };
             for number in range.first..=range.last {
                 let placed = line.find(tx, number).await?;
-                told.extend(placed.map(|placed| Exchange {
+                exchanges.extend(placed.map(|placed| Exchange {
                     set_aside_at: None,
                     ..placed.exchange
                 }));
             }
         }
-        Ok(one_of(&digest_items(&told)))
+        Ok(join_texts(&digest_items(&exchanges)))
     }
 
     /// Removes the texts of items that are no longer in force.
-    async fn blank(&self, tx: &mut Connection, about: &About) -> StoreResult<()> {
+    async fn remove_item_texts(&self, tx: &mut Connection, about: &About) -> StoreResult<()> {
         let sql = sql!(
             "-- sql/forget.blank\nUPDATE summary_items SET text = $3, brief = $3, gist = $3, digest = NULL \
                    WHERE agent_id = $1 AND item IN (SELECT CAST(value AS bigint) FROM {each}($2{::jsonb}))"
@@ -329,7 +330,7 @@ impl Purge<'_> {
         Ok(())
     }
 
-    /// Removes the texts of versions before the current one, from the first that covered one of these exchanges on.
+    /// Removes the texts of versions before the current one, from the first version that covered one of these exchanges on.
     async fn purge_versions(&self, tx: &mut Connection) -> StoreResult<i64> {
         let sql = sql!(
             "-- sql/forget.versions\nUPDATE summary_versions SET content = '', token_count = 0, digest = '', purged_at = $3 \
@@ -338,23 +339,23 @@ impl Purge<'_> {
         );
         let done = query(sql)
             .bind(self.agent.as_str())
-            .bind(self.touched.told.first().copied())
+            .bind(self.touched.summarisable.first().copied())
             .bind(self.request.now)
             .execute(tx)
             .await?;
         Ok(i64_or_max(done))
     }
 
-    /// Deletes the journalled answers, which may hold anything that the model read. For a while, answers to earlier questions aren't
-    /// journalled.
+    /// Deletes the journalled answers, which may hold any text that the model read. For a while after this, answers to earlier
+    /// questions aren't journalled.
     async fn forget_answers(&self, tx: &mut Connection) -> StoreResult<()> {
         let answers = sql!("-- sql/forget.answers\nDELETE FROM model_answers WHERE agent_id = $1");
         let note = sql!(
             "-- sql/forget.note\nUPDATE agents SET forgotten_at = $2, updated_at = $2 WHERE agent_id = $1"
         );
-        // Their digests would confirm a guess at the content. Messages' ids still detect a repetition.
+        // The digest of a request would confirm a guess at its content. Messages' ids still detect duplicates.
         let keys = sql!("-- sql/forget.keys\nDELETE FROM idempotency_keys WHERE agent_id = $1");
-        // Refused rows are kept for inspection and may hold the same text.
+        // The inbox keeps refused rows for inspection, and they may hold the same text.
         let refused = sql!(
             "-- sql/forget.refused\nDELETE FROM message_inbox WHERE agent_id = $1 AND refused_at IS NOT NULL"
         );
@@ -371,7 +372,7 @@ impl Purge<'_> {
 
     /// Removes these exchanges' content from a fork's record.
     async fn rewrite_fork(&self, tx: &mut Connection) -> StoreResult<()> {
-        let Some(mut kept) = record::found(tx, self.agent).await? else {
+        let Some(mut kept) = record::load_if_readable(tx, self.agent).await? else {
             return Ok(());
         };
         let buried: Vec<(i64, i64)> = self
@@ -389,7 +390,8 @@ impl Purge<'_> {
     }
 }
 
-/// Returns digests of exchanges. Each forgotten exchange has its own, which is final: nothing is left to condense it from.
+/// Returns digest items of exchanges. Each forgotten exchange has a digest of its own, which is final, because no text is left to
+/// condense.
 fn digests(orphans: &[Exchange]) -> Vec<Item> {
     let (gone, left): (Vec<Exchange>, Vec<Exchange>) = orphans
         .iter()
@@ -403,7 +405,7 @@ fn digests(orphans: &[Exchange]) -> Vec<Item> {
 }
 
 /// Joins the texts, the briefs and the gists of several items into one each.
-fn one_of(items: &[Item]) -> [String; 3] {
+fn join_texts(items: &[Item]) -> [String; 3] {
     let joined = |of: &dyn Fn(&Item) -> &str, chars_max| {
         let texts: Vec<&str> = items.iter().map(of).collect();
         cut(&texts.join("; "), chars_max)

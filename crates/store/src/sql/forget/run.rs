@@ -1,4 +1,4 @@
-//! The transactions of forgetting, for the store that runs them.
+//! Runs the transactions of a forgetting.
 
 use super::{
     super::{
@@ -14,7 +14,7 @@ use crate::sql::revise::{ComposedVersion, Draft};
 use recapd_core::domain::{agent::AgentId, time::Timestamp};
 use recapd_platform::threads;
 
-/// See [`super::super::super::Store::begin_forget`]. What the request names is read before the write begins.
+/// See [`super::super::super::Store::begin_forget`]. Reads what the request names before the write begins.
 pub(crate) async fn begin_forget(store: &SqlStore, request: &Forget) -> StoreResult<Forgotten> {
     let (forgotten, wanted) = plan::plan(&mut store.snapshot().await?, request).await?;
     if wanted.is_empty() {
@@ -70,7 +70,10 @@ pub(crate) async fn settle_totals(
     rules: &AppendRules,
     now: Timestamp,
 ) -> StoreResult<Option<RecountOutcome>> {
-    if totals::from(&mut store.reader().await?, agent).await?.is_none() {
+    if totals::outdated_after(&mut store.reader().await?, agent)
+        .await?
+        .is_none()
+    {
         return Ok(None);
     }
     let (agent, rules) = (agent.clone(), *rules);

@@ -1,4 +1,4 @@
-//! The record of a fork's starting state: made at the fork, read for a journal, restored from one.
+//! The record of a fork's starting state. A fork writes it, a journal contains it, and an import restores the fork from it.
 
 use crate::sql::{Connection, query, sql};
 
@@ -15,9 +15,9 @@ use recapd_core::domain::{
     time::Timestamp,
 };
 
-/// Records the state of `agent`, right after the fork.
-pub(super) async fn keep(tx: &mut Connection, agent: &AgentId) -> StoreResult<()> {
-    let record = read(tx, agent).await?;
+/// Records the state of `agent` right after the fork.
+pub(super) async fn write_new(tx: &mut Connection, agent: &AgentId) -> StoreResult<()> {
+    let record = read_state(tx, agent).await?;
     write(tx, agent, &record).await
 }
 
@@ -43,8 +43,11 @@ pub(crate) async fn replace(tx: &mut Connection, agent: &AgentId, record: &ForkR
     Ok(())
 }
 
-pub(crate) async fn found(tx: &mut Connection, agent: &AgentId) -> StoreResult<Option<Box<ForkRecord>>> {
-    match kept(tx, agent).await {
+pub(crate) async fn load_if_readable(
+    tx: &mut Connection,
+    agent: &AgentId,
+) -> StoreResult<Option<Box<ForkRecord>>> {
+    match load(tx, agent).await {
         Ok(record) => Ok(record),
         Err(ArchiveError::Store(error)) => Err(error),
         Err(_) => Ok(None),
@@ -55,7 +58,7 @@ pub(crate) async fn found(tx: &mut Connection, agent: &AgentId) -> StoreResult<O
 ///
 /// # Errors
 /// [`ArchiveError::Forked`] for a fork without a record.
-pub(crate) async fn kept(
+pub(crate) async fn load(
     tx: &mut Connection,
     agent: &AgentId,
 ) -> Result<Option<Box<ForkRecord>>, ArchiveError> {
@@ -74,7 +77,7 @@ pub(crate) async fn kept(
     Ok(Some(read?))
 }
 
-async fn read(tx: &mut Connection, agent: &AgentId) -> StoreResult<ForkRecord> {
+async fn read_state(tx: &mut Connection, agent: &AgentId) -> StoreResult<ForkRecord> {
     let sql = sql!(
         "-- sql/fork.read\nSELECT parent_agent_id, fork_exchange, created_at, last_seq, last_exchange, \
                newest_exchange, preamble_exchange, session, first_exchange, tokens_before_window, summarized_through, \
@@ -219,8 +222,8 @@ async fn items(tx: &mut Connection, agent: &AgentId) -> StoreResult<Vec<ItemReco
 /// Restores `agent` to its state right after the fork.
 ///
 /// # Errors
-/// [`JournalError::NoParent`] when the messages that it shares don't exist.
-pub(crate) async fn bring_back(
+/// [`JournalError::NoParent`] if the messages that it shares don't exist.
+pub(crate) async fn restore(
     tx: &mut Connection,
     agent: &AgentId,
     record: &ForkRecord,
@@ -231,7 +234,7 @@ pub(crate) async fn bring_back(
     let pinned = record.pins.iter().map(|pin| (&pin.source, pin.seq, pin.seq));
     let noted = record.notes.iter().map(|note| (&note.source, note.seq, note.seq));
     for (source, first_seq, last_seq) in shared.chain(pinned).chain(noted) {
-        if !are_there(tx, source, (first_seq, last_seq)).await? {
+        if !have_messages(tx, source, (first_seq, last_seq)).await? {
             let from = source.clone();
             return Err(JournalError::NoParent { from }.into());
         }
@@ -264,7 +267,7 @@ pub(crate) async fn bring_back(
     Ok(fill::versions(tx, agent, i64::MAX).await.map(drop)?)
 }
 
-async fn are_there(
+async fn have_messages(
     tx: &mut Connection,
     source: &AgentId,
     (first_seq, last_seq): (i64, i64),
@@ -281,7 +284,8 @@ async fn are_there(
     Ok(row.try_get::<i64>(0)? == last_seq - first_seq + 1)
 }
 
-/// Writes the agent's row without a budget, so that importing messages evicts none. The journal's end or the next append sets the budget.
+/// Writes the agent's row without a budget, so that the import of messages evicts nothing. The journal's end or the next append
+/// sets a budget.
 async fn write_agent(
     tx: &mut Connection,
     agent: &AgentId,
@@ -379,7 +383,7 @@ async fn write_pin(tx: &mut Connection, agent: &AgentId, pin: &PinRecord) -> Sto
     Ok(())
 }
 
-/// Writes a message's tokens only if they differ from its present ones.
+/// Stores a message's token count if it differs from the present one.
 async fn write_count(tx: &mut Connection, agent: &AgentId, count: &CountRecord) -> StoreResult<()> {
     let sql = sql!(
         "-- sql/fork.write_count\nINSERT INTO recounts (agent_id, seq, tokens, count_method) \

@@ -1,6 +1,7 @@
-//! Notes: one row per version, made from the messages alone. The texts stay in the messages.
+//! Stores notes: one row per version, derived from the messages alone. The texts stay in the messages.
 //!
-//! Only a live append must replace the version that it names, and respect the number of notes.
+//! Only a live append checks that a change names the present version, and that there aren't too many notes. A replay accepts
+//! everything.
 
 use crate::sql::{Connection, Row, query, sql};
 
@@ -15,7 +16,7 @@ use recapd_core::domain::{
     time::Timestamp,
 };
 
-/// Where a version's message stands.
+/// Where the message of a note's version is.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NotePlace {
     pub(crate) seq: i64,
@@ -23,7 +24,7 @@ pub(crate) struct NotePlace {
     pub(crate) at: Timestamp,
 }
 
-/// Writes a version, unless the request is live and the change doesn't fit the present notes.
+/// Writes a version. Fails if the request is live and the change doesn't fit the present notes.
 pub(crate) async fn write_within(
     tx: &mut Connection,
     request: &AppendRequest,
@@ -117,14 +118,14 @@ pub(crate) async fn restore(tx: &mut Connection, agent: &AgentId, record: &NoteR
     Ok(())
 }
 
-/// Removes the versions in the exchanges after `kept`, as a rewind does.
+/// Removes the versions in exchanges after `kept`, for a rewind.
 pub(super) async fn withdraw(tx: &mut Connection, agent: &AgentId, kept: i64) -> StoreResult<()> {
     let sql = sql!("-- sql/notes.withdraw\nDELETE FROM notes WHERE agent_id = $1 AND exchange > $2");
     query(sql).bind(agent.as_str()).bind(kept).execute(tx).await?;
     Ok(())
 }
 
-/// Copies the parent's notes to the child, with their versions: the child may rewind to before the fork.
+/// Copies all versions of the parent's notes to the child, because the child may rewind to before the fork.
 pub(crate) async fn copy(tx: &mut Connection, parent: &AgentId, child: &AgentId) -> StoreResult<()> {
     let sql = sql!(
         "-- sql/notes.copy\nINSERT INTO notes (agent_id, name, seq, source_agent_id, exchange, written_at, bytes, title, \
@@ -136,7 +137,7 @@ pub(crate) async fn copy(tx: &mut Connection, parent: &AgentId, child: &AgentId)
     Ok(())
 }
 
-/// Removes the rows of a note that is forgotten.
+/// Deletes the rows of a forgotten note.
 pub(crate) async fn forget(tx: &mut Connection, agent: &AgentId, name: &NoteName) -> StoreResult<()> {
     let sql = sql!("-- sql/notes.forget\nDELETE FROM notes WHERE agent_id = $1 AND name = $2");
     query(sql)

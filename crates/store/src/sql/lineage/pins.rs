@@ -1,7 +1,7 @@
-//! Pins: the messages that stay in view after their exchanges have left the window.
+//! Stores pins: messages that stay in view after their exchanges have left the window.
 //!
-//! There is one row per message, made from the messages alone, so that a replay ends with the same rows: from a message's own mark
-//! (`important`), from pins and from unpins. Only a live append must respect the limit.
+//! There is one row per pinned message. It is derived from the messages alone (the message's own `important` flag, pins and
+//! unpins), so that a replay ends with the same rows. Only a live append must respect the limit.
 
 use crate::sql::{Connection, query, sql};
 
@@ -18,7 +18,7 @@ struct PinTarget {
     tokens: i64,
 }
 
-/// Records that a message is marked as important to its session.
+/// Records that a message is important to its session.
 pub(crate) async fn note_important(
     tx: &mut Connection,
     agent: &AgentId,
@@ -38,7 +38,7 @@ pub(crate) async fn note_important(
     Ok(())
 }
 
-/// Pins a message, unless the request is live and the copies would not fit. Pinning twice changes nothing.
+/// Pins a message. Fails if the request is live and the pinned messages would not fit their limit. Pinning twice changes nothing.
 pub(crate) async fn pin_within(
     tx: &mut Connection,
     request: &AppendRequest,
@@ -70,7 +70,7 @@ pub(crate) async fn pin(tx: &mut Connection, agent: &AgentId, seq: i64) -> Store
     }
 }
 
-/// Unpins a message. If it is marked as important, that stays.
+/// Unpins a message. Its `important` flag stays.
 pub(crate) async fn unpin(tx: &mut Connection, agent: &AgentId, seq: i64) -> StoreResult<StepOutcome> {
     let plain = sql!(
         "-- sql/pins.forget\nDELETE FROM pins WHERE agent_id = $1 AND seq = $2 AND pinned = {true} AND important = {false}"
@@ -90,15 +90,15 @@ pub(crate) async fn unpin(tx: &mut Connection, agent: &AgentId, seq: i64) -> Sto
     })
 }
 
-/// Removes the pins in the exchanges after `kept`, as a rewind does.
+/// Removes the pins in exchanges after `kept`, for a rewind.
 pub(super) async fn withdraw(tx: &mut Connection, agent: &AgentId, kept: i64) -> StoreResult<()> {
     let sql = sql!("-- sql/pins.withdraw\nDELETE FROM pins WHERE agent_id = $1 AND exchange > $2");
     query(sql).bind(agent.as_str()).bind(kept).execute(tx).await?;
     Ok(())
 }
 
-/// Copies the parent's pins to the child: all pinned messages, and the important ones of the running session and of the child's
-/// exchanges.
+/// Copies the parent's pins to the child: all pinned messages, and the important messages of the running session and of the
+/// child's exchanges.
 pub(crate) async fn copy(
     tx: &mut Connection,
     parent: &AgentId,
@@ -132,7 +132,7 @@ pub(crate) async fn load(tx: &mut Connection, agent: &AgentId, limit: i64) -> St
                FROM chosen c JOIN message_log m ON m.agent_id = c.source_agent_id AND m.seq = c.seq \
                LEFT JOIN recounts r ON r.agent_id = $1 AND r.seq = m.seq WHERE m.forgotten_at IS NULL ORDER BY m.seq"
     );
-    // One more than asked for shows whether there are more.
+    // One row more than the limit shows whether there are more.
     let found = query(sql)
         .bind(agent.as_str())
         .bind(limit.saturating_add(1))
@@ -148,7 +148,7 @@ pub(crate) async fn load(tx: &mut Connection, agent: &AgentId, limit: i64) -> St
     let mut pins = found.iter().map(pin).collect::<StoreResult<Vec<Pin>>>()?;
     let mut oldest_unread = None;
     if i64::try_from(pins.len()).is_ok_and(|count| count > limit) {
-        // The first to be left out: the oldest important one or, if there is none, the oldest pinned one.
+        // Leaves out the oldest important message or, if there is none, the oldest pinned one.
         let first = pins.iter().position(|pin| !pin.pinned).unwrap_or(0);
         let unread = pins.remove(first);
         oldest_unread = oldest(tx, agent, unread.pinned).await?;
@@ -156,7 +156,7 @@ pub(crate) async fn load(tx: &mut Connection, agent: &AgentId, limit: i64) -> St
     Ok(Pins { pins, oldest_unread })
 }
 
-/// Returns the exchange of the oldest pinned message, or of the oldest that is only important to the running session.
+/// Returns the exchange of the oldest message that is pinned, or that is only important to the running session.
 async fn oldest(tx: &mut Connection, agent: &AgentId, pinned: bool) -> StoreResult<Option<i64>> {
     let sql = sql!(
         "-- sql/pins.oldest\nSELECT min(exchange) FROM pins WHERE agent_id = $1 AND pinned = $2 \
@@ -167,7 +167,7 @@ async fn oldest(tx: &mut Connection, agent: &AgentId, pinned: bool) -> StoreResu
     Ok(query.fetch_one(tx).await?.try_get(0)?)
 }
 
-/// Finds a message in the agent's live history; a fork's may belong to an ancestor.
+/// Finds a message in the agent's live history. In a fork it may belong to an ancestor.
 async fn find(tx: &mut Connection, agent: &AgentId, seq: i64) -> StoreResult<Option<PinTarget>> {
     let sql = sql!(
         "-- sql/pins.find\nWITH RECURSIVE line (agent_id) AS (SELECT agent_id FROM agents WHERE agent_id = $1 UNION SELECT a.parent_agent_id \
@@ -193,7 +193,7 @@ async fn find(tx: &mut Connection, agent: &AgentId, seq: i64) -> StoreResult<Opt
     Ok(Kind::from_name(&kind).is_conversation().then_some(found))
 }
 
-/// Counts the other pinned messages, and their tokens.
+/// Counts the pinned messages other than `seq`, and their tokens.
 async fn others(tx: &mut Connection, agent: &AgentId, seq: i64) -> StoreResult<(i64, i64)> {
     let sql = sql!(
         "-- sql/pins.others\nSELECT count(*), coalesce(CAST(sum(coalesce(r.tokens, m.tokens)) AS bigint), 0) FROM pins p JOIN message_log m \

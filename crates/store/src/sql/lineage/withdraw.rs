@@ -1,7 +1,7 @@
 //! Withdraws items from the summary, for a rewind and for forgetting.
 //!
-//! An item about any exchange beyond the watermark is withdrawn as a whole. The live exchanges before the watermark that it covered get
-//! digest items, so that coverage has no gap. All of this is one version, with its own fencing token.
+//! An item about any exchange after the watermark is withdrawn as a whole. The live exchanges before the watermark that it
+//! covered get digest items, so that coverage has no gap. All of this is one version, with its own fencing token.
 
 use crate::sql::{Connection, query, sql};
 
@@ -20,7 +20,7 @@ use recapd_core::domain::{
     time::Timestamp,
 };
 
-/// Withdraws the items that reach beyond the watermark of `ledger`. Returns the new version.
+/// Withdraws the items that cover an exchange after the watermark of `ledger`. Returns the new version.
 pub(super) async fn withdraw(
     tx: &mut Connection,
     request: &AppendRequest,
@@ -28,7 +28,7 @@ pub(super) async fn withdraw(
     at: Timestamp,
 ) -> StoreResult<i64> {
     let (agent, through) = (&request.agent, ledger.summarized_through);
-    withdrawals::rest(tx, agent).await?;
+    withdrawals::write_rest(tx, agent).await?;
     let removed = reaching_beyond(tx, agent, through).await?;
     let orphans = covered_before(tx, agent, &removed, through).await?;
     let (_, as_of) = revise::current(tx, agent).await?;

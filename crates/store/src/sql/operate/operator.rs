@@ -1,4 +1,4 @@
-//! Operators' actions on the queue.
+//! Applies operators' actions to the queue.
 
 use super::{super::queue, Connection, EnqueueOutcome, HAND, OperatorOutcome, StoreResult, query, sql};
 use crate::StoreError;
@@ -9,7 +9,7 @@ use recapd_core::domain::{
 };
 
 const CANCELLED: &str = "cancelled: by an operator";
-/// The distance to the end of an operator's pause, which has no real end.
+/// How far in the future the end of an operator's pause is set. Such a pause has no real end.
 const NEVER_MS: i64 = 36_500 * DAY_MS;
 
 pub(super) async fn refresh(
@@ -20,7 +20,7 @@ pub(super) async fn refresh(
     let wake = queue::Wake::at_once(Reason::Manual, now);
     let enqueued = queue::enqueue(tx, agent, wake).await?;
     let now = tx.now(now).await?;
-    // `enqueue` keeps the backoff of an existing row; this ends it.
+    // `enqueue` keeps the backoff of an existing row; this statement ends it.
     let sql = sql!(
         "-- sql/operate.hasten\nUPDATE summary_update_queue SET visible_at = {min}(visible_at, $2), \
                due_at = {min}(due_at, $2), deferred_at = NULL, paused_until = NULL, paused_for = NULL \
@@ -88,8 +88,8 @@ pub(super) async fn cancel(
     Ok(row.map_or(OperatorOutcome::NoRow, OperatorOutcome::Done))
 }
 
-/// See [`super::OperatorStore::pause_agent`]. The row holds the pause: it isn't claimed before the pause ends, and no wake makes it
-/// visible before that.
+/// See [`super::OperatorStore::pause_agent`]. The row itself stores the pause: until it ends, no claim takes the row, and no wake
+/// makes it visible.
 pub(super) async fn pause_agent(tx: &mut Connection, agent: &AgentId, now: Timestamp) -> StoreResult<()> {
     let now = tx.now(now).await?;
     let until = now.plus_ms(NEVER_MS);
@@ -129,7 +129,7 @@ pub(super) async fn resume_agent(tx: &mut Connection, agent: &AgentId, now: Time
     };
     let slack_ms = Priority::slack_ms(paused.try_get(0)?);
     let now = tx.now(now).await?;
-    // The end of a pause gives no priority: the row gets the place of a new one.
+    // The end of a pause gives no priority, so the row gets the place of a new row.
     let sql = sql!(
         "-- sql/operate.resume_agent\nUPDATE summary_update_queue SET visible_at = $2, due_at = $3 + behind_ms {ms}, \
                paused_until = NULL, paused_for = NULL WHERE agent_id = $1"

@@ -1,4 +1,4 @@
-//! Reads the runs table: runs, and figures for a span or for each hour.
+//! Reads the table of runs: single runs, and figures for a span or for each hour.
 
 use super::{Connection, Row, Run, RunFigures, RunHour, RunQuery, StoreResult, agent, query, row, sql};
 use crate::operate::RunOutcome;
@@ -8,7 +8,7 @@ use recapd_core::domain::{
     time::{HOUR_MS, Timestamp},
 };
 
-/// SQL for how a run ended. A superseded run with an error was postponed.
+/// SQL for the outcome of a run. A superseded run with an error was postponed.
 macro_rules! outcome {
     () => {
         "CASE WHEN outcome = 'superseded' AND error_class IS NOT NULL THEN 'postponed' ELSE outcome END"
@@ -30,7 +30,7 @@ macro_rules! run_select {
     };
 }
 
-/// See [`super::OperatorStore::runs`]. The runs of one agent have their own index.
+/// See [`super::OperatorStore::runs`]. Uses a separate index for the runs of one agent.
 pub(super) async fn list(connection: &mut Connection, wanted: RunQuery) -> StoreResult<Vec<Run>> {
     let of_all = run_select!(
         "-- sql/operate.runs",
@@ -260,7 +260,7 @@ fn hour_start(number: i64) -> Timestamp {
     Timestamp(number.saturating_mul(HOUR_MS))
 }
 
-/// See [`super::OperatorStore::stalest`]. Read from the index of agents with pending exchanges.
+/// See [`super::OperatorStore::stalest`]. Reads the index of agents with pending exchanges.
 pub(super) async fn stalest(
     connection: &mut Connection,
     limit: i64,

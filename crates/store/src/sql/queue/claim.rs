@@ -1,4 +1,7 @@
-//! Claims: which rows are leased, and with which fencing tokens.
+//! Claims: gives workers leases on due rows, each with a fencing token.
+//!
+//! A row is due when its `visible_at` has passed. A claim sets `visible_at` to the end of the lease, so a row with an expired
+//! lease, whose worker has vanished, becomes due again by itself.
 
 use crate::{
     ClaimRequest, StoreResult,
@@ -6,10 +9,11 @@ use crate::{
 };
 use recapd_core::domain::{agent::AgentId, time::Timestamp, work::Lease};
 
-/// How many rows are read to find when the next one is due.
+/// Limits how many rows are read to find out when the next row is due.
 const ROWS_LOOKED_AT: i64 = 1_000;
 
-/// True if a claim would find a row. None is found while all updates are paused. On PostgreSQL the claim itself is the check.
+/// Returns true if a claim would find a row. A pause of all updates hides all rows. PostgreSQL doesn't need this check before a
+/// claim.
 pub(crate) async fn is_any_due(connection: &mut Connection, now: Timestamp) -> StoreResult<bool> {
     let now = connection.now(now).await?;
     let sql = sql!(
@@ -19,8 +23,9 @@ pub(crate) async fn is_any_due(connection: &mut Connection, now: Timestamp) -> S
     Ok(query(sql).bind(now).fetch_optional(connection).await?.is_some())
 }
 
-/// Returns in how many milliseconds one of the first [`ROWS_LOOKED_AT`] rows is due, if any can be. Zero if one is due, or would be
-/// without the pause of all updates, or if there are more rows, any of which may be due.
+/// Returns in how many milliseconds the next row is due; `None` if there are no rows that can become due. Reads only the first
+/// [`ROWS_LOOKED_AT`] rows: if there may be more, returns 0, because any of the others may be due. Ignores a pause of all
+/// updates.
 pub(crate) async fn next_due_ms(connection: &mut Connection, now: Timestamp) -> StoreResult<Option<i64>> {
     let sql = sql!(
         "-- sql/queue.next_due_ms\nSELECT count(*), min(visible_at) FROM (SELECT visible_at FROM summary_update_queue \
@@ -40,9 +45,9 @@ pub(crate) async fn next_due_ms(connection: &mut Connection, now: Timestamp) -> 
     Ok(Some(due_at.since_ms(now).max(0)))
 }
 
-/// Leases rows that are due, those due earliest first. Each row gets its own fencing token.
+/// Leases due rows, in order of the time when they became due. Each row gets its own fencing token.
 ///
-/// Row by row, for a single writer.
+/// Takes row by row, for a database with a single writer.
 pub(crate) async fn claim(tx: &mut Connection, claim: ClaimRequest) -> StoreResult<Vec<Lease>> {
     let next_due = sql!(
         "-- sqlite/queue.next_due\nSELECT agent_id, visible_at, lease_token IS NOT NULL FROM summary_update_queue \
@@ -64,11 +69,11 @@ pub(crate) async fn claim(tx: &mut Connection, claim: ClaimRequest) -> StoreResu
     Ok(leases)
 }
 
-/// Does the same as [`claim`] for many writers: in one statement that skips rows which others are taking, with the tokens from
-/// `first_token` on.
+/// Does the same as [`claim`] for a database with many writers: one statement skips rows that others are claiming, and gives out
+/// the fencing tokens from `first_token` on.
 ///
-/// It doesn't wait for the disk: a crash of the server only undoes a lease, and the row can be claimed again. So the tokens must come
-/// from a block that is on disk ([`reserve_tokens`]); otherwise one could be given out twice.
+/// The commit doesn't wait for the disk: a crash of the server would undo the lease, and the row could be claimed again. So the
+/// tokens must come from a block whose reservation is on disk ([`reserve_tokens`]). Otherwise a token could be given out twice.
 pub(crate) async fn claim_at_once(
     connection: &mut Connection,
     claim: &ClaimRequest,
@@ -89,7 +94,7 @@ pub(crate) async fn claim_at_once(
                set_config('synchronous_commit', 'off', true)"
     );
     let found = query(sql)
-        .bind(connection.judging(claim.now))
+        .bind(connection.caller_time(claim.now))
         .bind(claim.limit.min(TOKENS_RESERVED))
         .bind(claim.owner.as_str())
         .bind(claim.lease_ms)
@@ -127,11 +132,11 @@ pub(crate) async fn claim_one(
     take(tx, agent.as_str(), due, &claim, now).await.map(Some)
 }
 
-/// The parts of a row that are read before a claim overwrites them.
+/// The columns of a row that are read before a claim overwrites them.
 #[derive(Clone, Copy)]
 struct Due {
     since: Timestamp,
-    /// True if a vanished holder's lease is still in it.
+    /// True if the row still has an expired lease, whose holder has vanished.
     is_held: bool,
 }
 
@@ -162,11 +167,11 @@ async fn take(
     read_lease(&leased)
 }
 
-/// How many tokens one step of PostgreSQL's sequence reserves.
+/// How many fencing tokens one step of PostgreSQL's sequence reserves.
 pub(crate) const TOKENS_RESERVED: i64 = 1_000;
 
-/// Reserves a block of tokens that nobody else has or ever had, and returns its first. The transaction takes an id so that it commits
-/// only when the sequence's log is on disk.
+/// Reserves a block of fencing tokens that nobody else ever gets, and returns the first. The transaction takes an id, so that its
+/// commit waits until the sequence's log is on disk.
 pub(crate) async fn reserve_tokens(connection: &mut Connection) -> StoreResult<i64> {
     let sql = sql!(
         "-- postgres/queue.reserve_tokens\nSELECT nextval('lease_token'), CAST(pg_current_xact_id() AS text)"

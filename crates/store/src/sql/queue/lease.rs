@@ -1,4 +1,4 @@
-//! Held leases: renewed, given back after a failure or without an attempt, left over from an earlier run.
+//! Leases: renews them, gives them back after a failure or without an attempt, and ends those that an earlier process left over.
 
 use super::run::{RunOutcome, record_run};
 use crate::{
@@ -11,12 +11,12 @@ use recapd_core::domain::{
     work::{Lease, Priority},
 };
 
-/// Sorts leases by agent: if all writers of several rows take them in this order, there are no deadlocks.
+/// Sorts leases by agent. All writers of several rows lock them in this order, which prevents deadlocks.
 fn in_order(leases: &mut [Lease]) {
     leases.sort_by(|one, other| one.agent.cmp(&other.agent));
 }
 
-/// Renews the leases that are still held, and returns their tokens.
+/// Renews the leases that are still held, and returns their fencing tokens.
 pub(crate) async fn renew(
     tx: &mut Connection,
     mut leases: Vec<Lease>,
@@ -31,7 +31,7 @@ pub(crate) async fn renew(
     }
 }
 
-/// Renews row by row, for a single writer.
+/// Renews row by row, for a database with a single writer.
 async fn renew_each(tx: &mut Connection, leases: &[Lease], visible_at: Timestamp) -> StoreResult<Vec<i64>> {
     let sql = sql!(
         "-- sqlite/queue.renew\nUPDATE summary_update_queue SET visible_at = $3 \
@@ -50,8 +50,9 @@ async fn renew_each(tx: &mut Connection, leases: &[Lease], visible_at: Timestamp
     Ok(held)
 }
 
-/// Renews for many writers: skips rows that another transaction is writing, so that one long transaction doesn't cost all leases. Such a
-/// row counts by its last committed state and is renewed at a later beat; until then no claim takes it either.
+/// Renews for a database with many writers. Skips rows that another transaction is writing, so that one long transaction doesn't
+/// cost all leases. A skipped row counts by its last committed state and is renewed at a later heartbeat; until then no claim
+/// takes it either.
 async fn renew_free(tx: &mut Connection, leases: &[Lease], visible_at: Timestamp) -> StoreResult<Vec<i64>> {
     let sql = sql!(
         "-- postgres/queue.renew\nWITH asked AS MATERIALIZED (SELECT value ->> 0 AS agent_id, \
@@ -74,8 +75,8 @@ async fn renew_free(tx: &mut Connection, leases: &[Lease], visible_at: Timestamp
         .await?)
 }
 
-/// Gives a lease back after a failure. Retries lose their urgency: a failing agent must not hold up the others. A row that was woken
-/// during the attempt isn't parked but tried once more after the wait, because nobody may wake it again.
+/// Gives a lease back after a failure. Lowers the row's urgency, so that a failing agent doesn't delay other agents. A row that
+/// was woken during the attempt isn't parked, but retried once more after the wait, because perhaps no further wake comes.
 pub(crate) async fn fail(tx: &mut Connection, lease: Lease, failure: Failure) -> StoreResult<bool> {
     let now = tx.now(failure.run.finished_at).await?;
     let visible_at = now.plus_ms(failure.backoff_ms);
@@ -134,8 +135,8 @@ pub(crate) async fn release(tx: &mut Connection, mut leases: Vec<Lease>, now: Ti
     Ok(released)
 }
 
-/// See [`crate::Store::disclaim`]. Lowers the count of crashes only if it is higher than when the lease was given out: then it was raised
-/// for this lease.
+/// See [`crate::Store::disclaim`]. Lowers the count of crashes only if it is higher than when the lease was given out, because
+/// only then the claim raised it.
 pub(crate) async fn disclaim(tx: &mut Connection, mut leases: Vec<Lease>) -> StoreResult<u64> {
     in_order(&mut leases);
     let given_back = sql!(
@@ -158,7 +159,8 @@ pub(crate) async fn disclaim(tx: &mut Connection, mut leases: Vec<Lease>) -> Sto
     Ok(changed)
 }
 
-/// Makes leases of the owner's earlier run due at once. The token stays, so that the next claim counts the crash.
+/// Ends the leases of the owner's earlier process, so that their rows are due at once. Keeps the fencing tokens in the rows, so
+/// that the next claim counts a crash.
 pub(crate) async fn reclaim(tx: &mut Connection, owner: String, now: Timestamp) -> StoreResult<u64> {
     let now = tx.now(now).await?;
     let sql = sql!(

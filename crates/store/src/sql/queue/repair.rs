@@ -1,4 +1,4 @@
-//! Repairs of the queue: after a clock was set back, for missing rows, and for rows parked long ago.
+//! Repairs the queue after a clock was set back, creates missing rows, and retries rows parked long ago.
 
 use crate::{
     StoreResult,
@@ -13,13 +13,13 @@ use recapd_core::domain::{
     work::{CRASHED_PROBE_MS, Priority, Reason},
 };
 
-/// The most missing rows that one transaction creates.
+/// Limits how many missing rows one transaction creates.
 const RECONCILED_MAX: i64 = 1_000;
 
 pub(crate) async fn set_back(tx: &mut Connection, ahead_ms: Option<i64>, now: Timestamp) -> StoreResult<u64> {
-    // The daemons' own clocks govern batches, even where they don't govern leases.
-    batch::look_in_time(tx, now).await?;
-    let Some(now) = tx.judging(now) else {
+    // Batches always use the daemons' clocks, even where leases use the database's.
+    batch::limit_next_polls(tx, now).await?;
+    let Some(now) = tx.caller_time(now) else {
         return Ok(0);
     };
     let ahead_ms = match ahead_ms {
@@ -55,7 +55,7 @@ async fn newest(tx: &mut Connection) -> StoreResult<Option<Timestamp>> {
     Ok(query(sql).fetch_one(tx).await?.try_get(0)?)
 }
 
-/// See [`crate::Store::reconcile`]. It works in steps, so that nobody waits for long.
+/// See [`crate::Store::reconcile`]. Works in short steps, so that no other write waits for long.
 pub(crate) async fn reconcile(
     store: &SqlStore,
     pending_before: Timestamp,
@@ -75,8 +75,8 @@ pub(crate) async fn reconcile(
     }
 }
 
-/// Creates missing rows, at most `limit`, for the agents that have been pending longest. None should ever be missing: each one created is
-/// counted and alerted on.
+/// Creates up to `limit` missing rows, for the agents that have been pending longest. No row should ever be missing, so each
+/// created row raises an alert.
 async fn reconcile_some(
     tx: &mut Connection,
     pending_before: Timestamp,
@@ -101,8 +101,8 @@ async fn reconcile_some(
     newcomers.enqueue(tx, sql).await
 }
 
-/// Gives rows parked long ago one more attempt, after which a failure parks them again. If a row's holders vanished, another row may have
-/// been to blame: such a row gets its attempt soon, but only once.
+/// Gives rows parked long ago one more attempt; a failure parks them again. If the workers of a row's attempts crashed, another
+/// row may have caused the crashes. Such a row gets its attempt sooner, but only once.
 pub(crate) async fn probe_parked(
     tx: &mut Connection,
     parked_before: Timestamp,

@@ -1,4 +1,4 @@
-//! The record of an attempt: a row of the runs table, and its cost.
+//! Records an attempt: its row in the table of runs, and its cost.
 
 use crate::{
     AttemptError, ERROR_CHARS_MAX, RunRecord, StoreResult,
@@ -6,7 +6,7 @@ use crate::{
 };
 use recapd_core::domain::{text::cut, work::Lease};
 
-/// The result of an attempt for the runs table, in addition to its [`RunRecord`].
+/// The result of an attempt, which the table of runs stores in addition to the [`RunRecord`].
 #[derive(Default)]
 pub(crate) struct RunOutcome<'a> {
     pub(crate) path: Option<&'static str>,
@@ -19,7 +19,7 @@ pub(crate) struct RunOutcome<'a> {
     pub(crate) error: Option<&'a AttemptError>,
 }
 
-/// Records an attempt. The cost of a batch's answer is accounted for once, even if no update used it.
+/// Records an attempt. Accounts for the cost of a batch's answer once, even if no update used the answer.
 pub(crate) async fn record_run(
     tx: &mut Connection,
     lease: &Lease,

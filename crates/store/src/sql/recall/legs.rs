@@ -1,5 +1,5 @@
-//! The legs of one exchange. Their numbers are neighbours: only preambles of cleared sessions and set-aside exchanges lie between them.
-//! So they are read from the first one on, until a live exchange comes that doesn't continue it.
+//! Reads the legs of one exchange. Their numbers are neighbours, except for preambles of cleared sessions and set-aside exchanges
+//! between them. So legs are read from the first one on, until a live exchange comes that doesn't continue this exchange.
 
 use std::collections::{BTreeMap, btree_map::Entry};
 
@@ -15,9 +15,9 @@ use super::{
 };
 use recapd_core::domain::{agent::AgentId, exchange::Exchange, number::i64_or_max};
 
-/// Rows of the first page: most exchanges are one leg.
+/// How many rows the first page has. Most exchanges are one leg.
 const FEW: i64 = 4;
-/// Rows of later pages.
+/// How many rows later pages have.
 const MANY: i64 = 500;
 
 pub(crate) async fn legs(tx: &mut Connection, agent: &AgentId, exchange: i64) -> StoreResult<Vec<Exchange>> {
@@ -35,7 +35,7 @@ pub(crate) async fn legs(tx: &mut Connection, agent: &AgentId, exchange: i64) ->
     Ok(found.into_values().flatten().collect())
 }
 
-/// Adds the rows that `member` has of the exchange, with `None` for set-aside ones, which hide the ancestors' rows.
+/// Adds the rows of the exchange that `member` has. A set-aside row counts as `None` and hides the ancestors' row.
 async fn read(
     tx: &mut Connection,
     member: &Member,

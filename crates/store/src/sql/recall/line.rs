@@ -1,4 +1,4 @@
-//! An agent and its ancestors, as far as it shares their past.
+//! The ancestor line: an agent and its ancestors, with the part of their past that the agent shares.
 
 use crate::sql::{Connection, query, sql};
 use serde_json::json;
@@ -14,20 +14,20 @@ use recapd_core::domain::{
 
 const GENERATIONS_MAX: usize = 1_000;
 
-/// A block of an agent.
+/// A block of an agent's messages in the index.
 pub(super) type BlockKey = (String, i64);
 
-/// An agent of the line, and how much of its past is shared.
+/// An agent of the line, and how much of its past the line shares.
 pub(super) struct Member {
     pub(super) agent: AgentId,
     /// The last shared message.
     pub(super) through_seq: i64,
-    /// Exchanges set aside after this time were live at the fork.
+    /// Exchanges set aside after this time were live when the line was forked.
     pub(super) until: Timestamp,
 }
 
-/// The agent, then the one it was forked from, and so on. Numbers of messages are unique within the line: a child's own numbers begin
-/// after its parent's.
+/// The agent, its parent, its parent's parent, and so on. Numbers of messages are unique within the line, because a child's own
+/// numbers begin after its parent's last one.
 pub(crate) struct AncestorLine {
     ledger: Ledger,
     members: Vec<Member>,
@@ -52,7 +52,7 @@ impl AncestorLine {
         }))
     }
 
-    /// Returns the agent that has the message: the oldest one that shares it.
+    /// Returns the agent to which the message belongs: the oldest one that shares it.
     pub(super) fn owner(&self, seq: i64) -> Option<&AgentId> {
         let mut oldest_first = self.members.iter().rev();
         oldest_first
@@ -64,7 +64,7 @@ impl AncestorLine {
         self.members.iter()
     }
 
-    /// Returns `[[agent, last shared message, its block], …]`.
+    /// Returns `[[agent, last shared message, its block], …]` as JSON.
     pub(super) fn json(&self) -> String {
         let members = self.members.iter();
         let pairs: Vec<_> = members
@@ -73,7 +73,7 @@ impl AncestorLine {
         json!(pairs).to_string()
     }
 
-    /// The blocks of its messages. A member's own begin after its parent's.
+    /// Returns the blocks of the line's messages. A member's own blocks begin after its parent's.
     pub(super) fn blocks(&self) -> Vec<BlockKey> {
         let parents = self.members.iter().skip(1);
         let firsts = parents.map(|parent| parent.through_seq + 1).chain([0]);
@@ -88,7 +88,7 @@ impl AncestorLine {
             .collect()
     }
 
-    /// Finds an exchange, live or set aside, among those that are shared.
+    /// Finds an exchange, live or set aside, among those that the line shares.
     pub(crate) async fn find(
         &self,
         tx: &mut Connection,
@@ -115,7 +115,7 @@ impl AncestorLine {
         let place = match (found.is_preamble, set_aside) {
             (true, _) => ExchangePlace::Preamble,
             (_, true) => ExchangePlace::SetAside,
-            // An exchange without a row here was covered when the agent was forked.
+            // An exchange that has no row in the child was covered at the fork.
             _ if !is_own => ExchangePlace::Covered,
             _ => ExchangePlace::of(exchange.exchange, &self.ledger),
         };
@@ -144,7 +144,7 @@ impl AncestorLine {
     }
 }
 
-/// Returns the parent of the last of `members`; `None` if it has none, or was forked before the first message.
+/// Returns the parent of the last of `members`; `None` if it has no parent, or was forked before the first message.
 async fn parent(tx: &mut Connection, members: &[Member]) -> StoreResult<Option<Member>> {
     let Some(child) = members.last().filter(|_| members.len() < GENERATIONS_MAX) else {
         return Ok(None);
@@ -185,7 +185,7 @@ async fn load(tx: &mut Connection, agent: &AgentId, exchange: i64) -> StoreResul
         ", (SELECT w.version FROM summary_versions w WHERE w.agent_id = e.agent_id ",
         "AND w.covers_after < e.exchange AND e.exchange <= w.covers_through AND NOT EXISTS ",
         "(SELECT 1 FROM summary_versions r WHERE r.agent_id = w.agent_id AND r.version > w.version ",
-        // In this order, as in `exchange.load`.
+        // The conditions are in the same order as in `exchange.load`.
         "AND r.covers_through < e.exchange AND r.kind <> 'update') ORDER BY w.version LIMIT 1) ",
         "FROM exchange_log e WHERE e.agent_id = $1 AND e.exchange = $2"
     );

@@ -1,7 +1,7 @@
-//! What is to be indexed on PostgreSQL: a mark per agent says how far the index reaches.
+//! Decides what to index next on PostgreSQL: a mark per agent says how far the index reaches.
 //!
-//! An append marks its agent as pending in its own transaction. The indexer takes some of these agents, with locks that other daemons
-//! skip, and moves their marks together with writing the words.
+//! An append marks its agent as pending in its own transaction. The indexer locks some of these agents, and other daemons skip
+//! them. It moves the marks in the transaction that writes the words.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +18,7 @@ use crate::{
 };
 use recapd_core::domain::{number::i64_or_max, recall::IndexPart};
 
-/// How many agents are indexed in one transaction.
+/// Limits how many agents one transaction indexes.
 const AGENTS_MAX: i64 = 32;
 
 pub(super) async fn index(store: &SqlStore, messages_max: i64) -> StoreResult<i64> {
@@ -27,9 +27,9 @@ pub(super) async fn index(store: &SqlStore, messages_max: i64) -> StoreResult<i6
         .await
 }
 
-/// Indexes some messages without waiting: an agent that another transaction writes or indexes stays pending.
+/// Indexes some messages without waiting for locks. An agent that another transaction writes or indexes stays pending.
 async fn index_some(tx: &mut Connection, messages_max: i64) -> StoreResult<i64> {
-    // If a crash of the server undoes this, it is done again.
+    // A commit needn't wait for the disk: if a crash of the server undoes it, the messages are indexed again.
     let sql = sql!("-- postgres/recall.hurry\nSET LOCAL synchronous_commit = off");
     query(sql).execute(&mut *tx).await?;
     let sql = sql!(
@@ -40,14 +40,14 @@ async fn index_some(tx: &mut Connection, messages_max: i64) -> StoreResult<i64> 
     if claimed.is_empty() {
         return Ok(0);
     }
-    // The words are made without the agents' locks, so that no append waits for that.
+    // Splits the messages into words before it locks the agents, so that no append waits for the splitting.
     let mut batch = unindexed_messages(tx, &claimed, messages_max).await?;
     let mut parts: BTreeMap<String, Vec<IndexPart>> = batch
         .iter()
         .map(|(agent, messages)| (agent.clone(), PlacedMessage::indexed(messages)))
         .collect();
     let mut locked = lock(tx, &claimed).await?;
-    // An agent that forgot something since stays pending, and is read again.
+    // An agent of which a message was forgotten meanwhile stays pending, and is read again.
     let changed = rows::forgotten_since(tx, &batch).await?;
     locked.retain(|agent| !changed.contains(agent));
     batch.retain(|agent, _| locked.contains(agent));
@@ -110,7 +110,7 @@ async fn advance(tx: &mut Connection, batch: &IndexBatch) -> StoreResult<()> {
     Ok(())
 }
 
-/// Ends the pending state of agents that have caught up; the others go behind those that wait.
+/// Ends the pending state of agents that have caught up. Moves the other agents behind those that wait.
 async fn release(tx: &mut Connection, agents: &[String], batch: &IndexBatch) -> StoreResult<()> {
     let done = sql!(
         "-- postgres/recall.done\nDELETE FROM recall_pending p \

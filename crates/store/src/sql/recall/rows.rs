@@ -1,5 +1,5 @@
-//! The rows of the index, the same in both databases: a block's messages, and the postings of a stem in a block. The domain reads and
-//! writes their bytes.
+//! Writes the rows of the index, which are the same in both databases: a block's messages, and the postings of a stem in a block.
+//! The domain defines their bytes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,7 +23,7 @@ pub(super) struct PlacedMessage {
 }
 
 impl PlacedMessage {
-    /// Reads a message's columns, and its exchange after them.
+    /// Reads a message's columns, and its exchange from the column after them.
     pub(super) fn read(found: &crate::sql::Row) -> StoreResult<Self> {
         Ok(Self {
             exchange: found.try_get(6)?,
@@ -42,10 +42,10 @@ impl PlacedMessage {
     }
 }
 
-/// Messages to be indexed, by agent, in order.
+/// The messages to index, in order, by agent.
 pub(super) type IndexBatch = BTreeMap<String, Vec<PlacedMessage>>;
 
-/// Returns the agents of a batch of which a message was forgotten since it was read.
+/// Returns the agents of the batch of which a message was forgotten since the batch was read.
 pub(super) async fn forgotten_since(
     tx: &mut Connection,
     batch: &IndexBatch,
@@ -67,7 +67,7 @@ pub(super) async fn forgotten_since(
     Ok(found.into_iter().collect())
 }
 
-/// Appends the parts of an agent to the rows of their blocks.
+/// Adds an agent's new parts of the index to the rows of their blocks.
 pub(super) async fn add(tx: &mut Connection, parts: &BTreeMap<String, Vec<IndexPart>>) -> StoreResult<()> {
     let all = || {
         parts
@@ -116,7 +116,7 @@ pub(super) async fn add(tx: &mut Connection, parts: &BTreeMap<String, Vec<IndexP
     Ok(())
 }
 
-/// Removes the words of messages from the index: every row of their blocks is looked at, whatever is left of their texts.
+/// Removes the words of messages from the index. Reads every row of their blocks, because the texts may be gone already.
 pub(in crate::sql) async fn forget(tx: &mut Connection, agent: &AgentId, seqs: &[i64]) -> StoreResult<()> {
     let blocks: BTreeSet<i64> = seqs.iter().map(|seq| block_of(*seq)).collect();
     for block in blocks {

@@ -1,4 +1,4 @@
-//! Searches: reads what a search needs of the index, and of messages that aren't indexed yet; the domain ranks.
+//! Searches: reads the part of the index and the unindexed messages that a search needs. The domain ranks them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -18,13 +18,14 @@ use recapd_core::domain::{
     },
 };
 
-/// How many of an agent's newest messages are examined to count the unindexed ones.
+/// Limits how many of an agent's newest messages are examined to count the unindexed ones.
 const UNINDEXED_COUNTED_MAX: i64 = 100_000;
-/// The most postings that a search reads: the commonest words of a question are left out before. The rarest word is never.
+/// Limits the postings that a search reads. To stay below, it leaves out the most common words of a question, but never the
+/// rarest word.
 const POSTINGS_MAX: i64 = 500_000;
-/// The most rows of words that begin with a word of the question, newest blocks first.
+/// Limits the rows read for words that begin with a word of the question. The newest blocks come first.
 const PREFIX_ROWS_MAX: i64 = 4_000;
-/// The most messages that are read to verify a phrase, newest first.
+/// Limits how many messages are read to verify a phrase. The newest come first.
 const PHRASE_MESSAGES_MAX: usize = 1_000;
 /// The blocks that a search reads.
 type Parts = BTreeMap<BlockKey, IndexPart>;
@@ -57,7 +58,7 @@ pub(in crate::sql) async fn search(
     }))
 }
 
-/// Has PostgreSQL look up the index's rows one by one: it can't know how few a search needs, and would read whole tables.
+/// Makes PostgreSQL look up the index's rows one by one. It can't know how few rows a search needs, and would read whole tables.
 async fn look_up_rows(tx: &mut Connection) -> StoreResult<()> {
     if tx.dialect() == SqlDialect::Postgres {
         let sql = sql!(
@@ -69,28 +70,28 @@ async fn look_up_rows(tx: &mut Connection) -> StoreResult<()> {
     Ok(())
 }
 
-/// Reads the postings of a search's words. If it has very many, or they are very common, it goes by the rarest.
+/// Reads the postings of the question's words. If there are very many words, or very common ones, reads only the rarest.
 async fn words(
     tx: &mut Connection,
     line: &AncestorLine,
     wanted: &ArchiveSearch,
 ) -> StoreResult<(ArchiveSearch, Parts)> {
-    // Counting costs as much as reading, and few questions need it.
+    // Counting costs as much as reading, and few questions need the counts.
     if wanted.query.terms().len() <= TERMS_MAX
         && let Some(parts) = read_words(tx, line, &wanted.stems(), POSTINGS_MAX).await?
     {
         return Ok((wanted.clone(), parts));
     }
     let search = ArchiveSearch {
-        query: rarest(tx, line, &wanted.query).await?,
+        query: with_rarest_terms(tx, line, &wanted.query).await?,
         ..wanted.clone()
     };
     let parts = read_words(tx, line, &search.stems(), i64::MAX).await?;
     Ok((search, parts.unwrap_or_default()))
 }
 
-/// The query with its rarest terms only.
-async fn rarest(tx: &mut Connection, line: &AncestorLine, wanted: &Query) -> StoreResult<Query> {
+/// Returns the query with only its rarest terms.
+async fn with_rarest_terms(tx: &mut Connection, line: &AncestorLine, wanted: &Query) -> StoreResult<Query> {
     let counts = counts(tx, line, &stems(wanted.terms())).await?;
     let count = |term: &Term| {
         let counts = term
@@ -100,7 +101,7 @@ async fn rarest(tx: &mut Connection, line: &AncestorLine, wanted: &Query) -> Sto
         counts.min().unwrap_or_default()
     };
     let mut by_count: Vec<(i64, usize)> = wanted.terms().iter().map(count).zip(0..).collect();
-    // What no message has costs nothing, and takes nobody's place.
+    // A term that no message has costs nothing, so it doesn't count towards the limits.
     by_count.sort_by_key(|&(count, index)| (count == 0, count, index));
     let mut left = POSTINGS_MAX;
     let used: HashSet<usize> = by_count
@@ -142,7 +143,7 @@ async fn counts(
         .collect()
 }
 
-/// Reads what is needed to rank, and counts messages that are neither indexed nor read.
+/// Reads what the ranking needs, and counts messages that are neither indexed nor read.
 async fn candidates(
     tx: &mut Connection,
     line: &AncestorLine,
@@ -169,7 +170,7 @@ async fn candidates(
         }
     }
     let mut parts: Vec<IndexPart> = parts.into_values().collect();
-    let (tail, unsearched) = unindexed(tx, line).await?;
+    let (tail, unsearched) = index_unindexed(tx, line).await?;
     for part in &tail {
         totals += part.totals();
     }
@@ -183,7 +184,7 @@ async fn candidates(
     Ok((candidates, unsearched))
 }
 
-/// Reads postings, with one row for each block; `None` if they are more than `postings_max`.
+/// Reads postings, with one row for each block; `None` if there are more than `postings_max`.
 async fn read_words(
     tx: &mut Connection,
     line: &AncestorLine,
@@ -232,7 +233,7 @@ async fn add_beginning(
     Ok(())
 }
 
-/// Adds postings until there are more than `postings_max`. Returns false if so.
+/// Adds postings. Stops and returns false when there are more than `postings_max`.
 async fn add_rows(
     mut rows: BoxStream<'_, Result<Row, sqlx::Error>>,
     mut postings_max: i64,
@@ -258,7 +259,8 @@ fn part_of(parts: &mut Parts, key: BlockKey) -> &mut IndexPart {
         .or_insert_with_key(|(_, block)| IndexPart::new(*block))
 }
 
-/// Adds the messages that the search needs, and all of `edges`, each member's last block. Returns the size of the archive without these.
+/// Adds the messages that the search needs, and all messages of `edges`, each member's last block. Returns the size of the rest
+/// of the archive.
 async fn add_messages(
     tx: &mut Connection,
     line: &AncestorLine,
@@ -270,7 +272,7 @@ async fn add_messages(
     if search.has_no_terms() {
         needed.extend(line.blocks());
     }
-    // SQLite reads the whole row of each block to compare its key, so one pass reads all that is needed.
+    // To compare keys, SQLite reads the whole row of each block, so one pass reads everything.
     let sql = sql!(
         "-- sql/recall.blocks\nSELECT b.agent_id, b.block, b.messages, b.words, \
                CASE WHEN (b.agent_id, b.block) IN (SELECT n.value ->> 0, CAST(n.value ->> 1 AS bigint) \
@@ -297,8 +299,8 @@ async fn add_messages(
     Ok(totals)
 }
 
-/// Indexes the newest unindexed messages of the line in memory, and counts older unindexed ones.
-async fn unindexed(tx: &mut Connection, line: &AncestorLine) -> StoreResult<(Vec<IndexPart>, i64)> {
+/// Indexes the newest unindexed messages of the line in memory, and counts the older unindexed ones.
+async fn index_unindexed(tx: &mut Connection, line: &AncestorLine) -> StoreResult<(Vec<IndexPart>, i64)> {
     let (spans, unsearched) = tail(tx, line).await?;
     let sql = sql!(
         "-- sql/recall.tail\nSELECT seq, format, payload, tokens, said_at, kind, exchange FROM message_log \
@@ -314,9 +316,9 @@ async fn unindexed(tx: &mut Connection, line: &AncestorLine) -> StoreResult<(Vec
     Ok((parts, unsearched))
 }
 
-/// Returns, for each agent of the line, the range of messages to read (after the first number, up to the second), and how many unindexed
-/// messages come before these. An agent's messages have consecutive numbers. Their ids in SQLite ascend with them, and other agents' ids
-/// in between don't matter.
+/// Returns the range of messages to read for each agent of the line (after the first number, up to the second), and how many
+/// unindexed messages come before these. An agent's messages have consecutive numbers. In SQLite their ids ascend with their
+/// numbers; other agents' ids in between do no harm.
 async fn tail(tx: &mut Connection, line: &AncestorLine) -> StoreResult<(Vec<(String, i64, i64)>, i64)> {
     let sql = sql!(
         sqlite: "-- sql/recall.behind\nSELECT a.agent_id, max(a.fork_seq, min(a.last_seq, l.value ->> 1) - $2, \
@@ -347,7 +349,7 @@ async fn tail(tx: &mut Connection, line: &AncestorLine) -> StoreResult<(Vec<(Str
     Ok((spans, unsearched))
 }
 
-/// The exchanges of an unknown session: no exchange has this number.
+/// The exchanges of an unknown session. No exchange has this number.
 const NO_EXCHANGE: SessionRange = i64::MAX..=i64::MAX;
 
 async fn session_range(tx: &mut Connection, agent: &AgentId, session: i64) -> StoreResult<SessionRange> {
@@ -368,7 +370,7 @@ async fn session_range(tx: &mut Connection, agent: &AgentId, session: i64) -> St
     Ok(row.try_get(0)?..=next.map_or(i64::MAX, |next| next - 1))
 }
 
-/// Reads the messages that may have a phrase, and notes those that do.
+/// Reads the messages that may contain a phrase, and notes those that do.
 async fn verify_phrases(
     tx: &mut Connection,
     line: &AncestorLine,
@@ -394,7 +396,7 @@ async fn verify_phrases(
     Ok(())
 }
 
-/// Reads messages of the line by their numbers; forgotten ones are left out.
+/// Reads messages of the line by their numbers. Leaves out forgotten ones.
 async fn messages(
     tx: &mut Connection,
     line: &AncestorLine,
@@ -413,7 +415,8 @@ async fn messages(
         .collect()
 }
 
-/// Looks up ranked exchanges, since some may be set aside, until one more than the search wants is found, and reads their best messages.
+/// Loads the ranked exchanges and their best messages. Skips exchanges that were set aside, and stops at one more than the search
+/// wants.
 async fn look_up(
     tx: &mut Connection,
     line: &AncestorLine,

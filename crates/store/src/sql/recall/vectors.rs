@@ -1,5 +1,5 @@
-//! The second list: vectors by message, and how far each agent has them. Neither database needs an extension, since a search compares
-//! a bounded number of vectors one by one, while they are read.
+//! Stores the embeddings of messages, and how far each agent's messages are embedded. Neither database needs an extension, since
+//! a search compares a bounded number of vectors one by one while it reads them.
 
 use async_trait::async_trait;
 use futures::TryStreamExt as _;
@@ -25,10 +25,11 @@ use recapd_core::domain::{
     time::Timestamp,
 };
 
-/// The most bytes of payloads in one batch, except that one message is always taken.
+/// Limits the bytes of payloads in one batch. The first message is taken whatever its size.
 const BATCH_BYTES_MAX: usize = 1_048_576;
 
-/// Columns and rest of a SELECT of the agents with their marks for model `$1` of `$2` dimensions: everything up to `after_seq` is done.
+/// Columns and rest of a SELECT of the agents with their marks for model `$1` of `$2` dimensions. Messages up to `after_seq` are
+/// embedded.
 macro_rules! marked_agents {
     () => {
         concat!(
@@ -42,14 +43,14 @@ macro_rules! marked_agents {
 #[async_trait]
 impl EmbeddingStore for SqlStore {
     async fn claim_unembedded(&self, claim: EmbeddingClaim) -> StoreResult<Option<EmbeddingBatch>> {
-        // Most of the time nothing is to be done, and nothing is written.
+        // Most of the time there is nothing to embed, and this check writes nothing.
         let Some(next) = next(&mut self.reader().await?, &claim).await? else {
             return Ok(None);
         };
         let (marked, wanted) = (next.clone(), claim.clone());
         let is_claimed = self
             .write(Lock::Nothing, move |tx| {
-                Box::pin(async move { mark(tx, &marked, &wanted).await })
+                Box::pin(async move { claim_agent(tx, &marked, &wanted).await })
             })
             .await?;
         if !is_claimed {
@@ -79,7 +80,7 @@ impl EmbeddingStore for SqlStore {
     }
 }
 
-/// An agent with messages to embed.
+/// An agent with messages that aren't embedded yet.
 #[derive(Clone)]
 struct BehindAgent {
     agent: AgentId,
@@ -87,7 +88,7 @@ struct BehindAgent {
     last_seq: i64,
 }
 
-/// Returns the agent that is the least behind, so that those who talk now don't wait for a long archive.
+/// Returns the agent with the fewest messages to embed, so that active agents don't wait for a long archive.
 async fn next(connection: &mut Connection, claim: &EmbeddingClaim) -> StoreResult<Option<BehindAgent>> {
     let sql = sql!(
         "-- sql/vectors.next\nSELECT w.agent_id, w.after_seq, w.last_seq FROM (SELECT ",
@@ -112,8 +113,8 @@ async fn next(connection: &mut Connection, claim: &EmbeddingClaim) -> StoreResul
         .transpose()
 }
 
-/// Claims the agent; false if another daemon was faster.
-async fn mark(tx: &mut Connection, next: &BehindAgent, claim: &EmbeddingClaim) -> StoreResult<bool> {
+/// Claims the agent. Returns false if another daemon was faster.
+async fn claim_agent(tx: &mut Connection, next: &BehindAgent, claim: &EmbeddingClaim) -> StoreResult<bool> {
     let sql = sql!(
         "-- sql/vectors.mark\nINSERT INTO recall_vector_marks (agent_id, model, dimensions, through_seq, claimed_until) \
                VALUES ($1, $2, $3, $4, $5) ON CONFLICT (agent_id) DO UPDATE SET model = excluded.model, \
@@ -184,7 +185,7 @@ async fn keep(tx: &mut Connection, outcome: EmbeddingOutcome) -> StoreResult<u64
     if advance.execute(&mut *tx).await? == 0 {
         return Ok(0);
     }
-    // Those of an earlier model go with the same step.
+    // Vectors of an earlier model are deleted in the same step.
     let delete = sql!(
         "-- sql/vectors.replace\nDELETE FROM recall_vectors WHERE agent_id = $1 AND seq > $2 AND seq <= $3"
     );
@@ -226,7 +227,7 @@ pub(in crate::sql) async fn forget(tx: &mut Connection, agent: &AgentId, seqs: &
     Ok(())
 }
 
-/// Adds the exchanges that the question's embedding finds to those that its words found, if there is one.
+/// Adds the exchanges that the question's embedding finds to those that its words found. Without an embedding, adds nothing.
 pub(super) async fn with_nearest(
     tx: &mut Connection,
     line: &AncestorLine,

@@ -1,4 +1,5 @@
-//! What is to be indexed on SQLite: messages in order of their ids. A watermark (`counters.recall_indexed`) says how far the index reaches.
+//! Decides what to index next on SQLite: messages in order of their ids. A watermark (`counters.recall_indexed`) says how far the
+//! index reaches.
 
 use futures::TryStreamExt as _;
 
@@ -20,7 +21,7 @@ struct NextBatch {
 }
 
 pub(super) async fn index(store: &SqlStore, messages_max: i64) -> StoreResult<i64> {
-    // Reading and splitting into words happens here, so that the writer only writes.
+    // Reads messages and splits them into words here, so that the writer only writes.
     let mut reader = store.reader().await?;
     let Some(next) = next_batch(&mut reader, messages_max).await? else {
         return Ok(0);
@@ -33,7 +34,7 @@ pub(super) async fn index(store: &SqlStore, messages_max: i64) -> StoreResult<i6
     store
         .write(Lock::Nothing, move |tx| {
             Box::pin(async move {
-                // Another process may have indexed them; and what was forgotten since is read again.
+                // Another process may have indexed these messages. If one was forgotten meanwhile, the batch is read again.
                 let is_read = rows::forgotten_since(tx, &next.batch).await?.is_empty();
                 if is_read && advance(tx, &next).await? {
                     rows::add(tx, &parts).await?;
@@ -72,7 +73,7 @@ async fn next_batch(connection: &mut Connection, messages_max: i64) -> StoreResu
     Ok((next.messages > 0).then_some(next))
 }
 
-/// Moves the watermark behind the batch; false if it was moved before.
+/// Moves the watermark past the batch. Returns false if it moved in the meantime.
 async fn advance(tx: &mut Connection, next: &NextBatch) -> StoreResult<bool> {
     let sql = sql!(
         "-- sqlite/recall.advance\nUPDATE counters SET value = $2 WHERE name = 'recall_indexed' AND value = $1"
@@ -81,7 +82,7 @@ async fn advance(tx: &mut Connection, next: &NextBatch) -> StoreResult<bool> {
     Ok(done > 0)
 }
 
-/// Lowers the watermark if it is beyond the last message, because ids of deleted messages are reused.
+/// Lowers the watermark to the last message if it is beyond that, because SQLite reuses the ids of deleted messages.
 pub(super) async fn hold(tx: &mut Connection) -> StoreResult<()> {
     let sql = sql!(
         "-- sqlite/recall.hold\nUPDATE counters SET value = min(value, \

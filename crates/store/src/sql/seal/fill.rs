@@ -1,5 +1,5 @@
-//! Fills in missing digests. Such rows were written before digests existed, or by a statement that copies, or lost theirs when something
-//! was forgotten.
+//! Adds missing digests to rows. Such rows are older than digests, were copied by a statement, or lost their digest when
+//! something was forgotten.
 
 use super::super::{
     super::{
@@ -11,13 +11,13 @@ use super::super::{
 };
 use recapd_core::domain::{agent::AgentId, ledger::Eviction, number::i64_or_max};
 
-/// A kind of rows with digests.
+/// A kind of row that has a digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DigestRows {
     Evictions,
     Items,
     Facts,
-    /// After the items and facts that they are made of.
+    /// Comes after items and facts, of which a version's digest is made.
     Versions,
     /// Forks' records, and all exchanges of forks.
     Forks,
@@ -52,7 +52,7 @@ impl DigestRows {
         }
     }
 
-    /// Makes up to `rows_max` digests. Returns how many.
+    /// Writes up to `rows_max` digests. Returns how many it wrote.
     pub(super) async fn fill(self, tx: &mut Connection, agent: &AgentId, rows_max: i64) -> StoreResult<i64> {
         match self {
             Self::Evictions => evictions(tx, agent, rows_max).await,
@@ -73,7 +73,7 @@ pub(super) async fn due(connection: &mut Connection) -> StoreResult<Option<(Dige
     Ok(None)
 }
 
-/// Writes digests of rows by their numbers. Returns how many.
+/// Writes digests into the rows with these numbers. Returns how many it wrote.
 async fn write(
     tx: &mut Connection,
     agent: &AgentId,
@@ -92,7 +92,7 @@ async fn write(
     Ok(count)
 }
 
-async fn found(
+async fn rows_to_fill(
     tx: &mut Connection,
     agent: &AgentId,
     sql: &'static Statement,
@@ -113,7 +113,7 @@ pub(crate) async fn items(tx: &mut Connection, agent: &AgentId, rows_max: i64) -
                 WHERE r.agent_id = i.agent_id AND r.item = i.item), i.pinned \
                FROM summary_items i WHERE i.agent_id = $1 AND i.digest IS NULL ORDER BY i.item LIMIT $2"
     );
-    let found = found(tx, agent, without, rows_max).await?;
+    let found = rows_to_fill(tx, agent, without, rows_max).await?;
     let digests = found.iter().map(|found| {
         let item = row::item(found)?;
         Ok((item.item, seal::of_item(item.item, &item)))
@@ -129,7 +129,7 @@ pub(crate) async fn facts(tx: &mut Connection, agent: &AgentId, rows_max: i64) -
         "-- sql/seal.facts\nSELECT f.fact, f.kind, f.text, f.voice, f.speaker, f.since, f.exchange, f.pinned \
                FROM summary_facts f WHERE f.agent_id = $1 AND f.digest IS NULL ORDER BY f.fact LIMIT $2"
     );
-    let found = found(tx, agent, without, rows_max).await?;
+    let found = rows_to_fill(tx, agent, without, rows_max).await?;
     let digests = found.iter().map(|found| {
         let fact = facts::fact(found)?;
         Ok((fact.fact, seal::of_fact(fact.fact, &fact)))
@@ -145,7 +145,7 @@ async fn evictions(tx: &mut Connection, agent: &AgentId, rows_max: i64) -> Store
         "-- sql/seal.evictions\nSELECT eviction, from_exchange, through_exchange, tokens, evicted_at FROM evictions \
                WHERE agent_id = $1 AND digest IS NULL ORDER BY eviction LIMIT $2"
     );
-    let found = found(tx, agent, without, rows_max).await?;
+    let found = rows_to_fill(tx, agent, without, rows_max).await?;
     let digests = found.iter().map(|found| {
         let eviction = Eviction {
             from_exchange: found.try_get(1)?,
@@ -161,7 +161,8 @@ async fn evictions(tx: &mut Connection, agent: &AgentId, rows_max: i64) -> Store
     write(tx, agent, sql, digests).await
 }
 
-/// Makes digests of the agent's versions. Only for the newest is it known which items and facts it was composed of. Returns how many.
+/// Writes digests of the agent's versions, and returns how many. Only for the newest version it is known which items and facts it
+/// has.
 pub(crate) async fn versions(tx: &mut Connection, agent: &AgentId, rows_max: i64) -> StoreResult<i64> {
     let without = sql!(
         "-- sql/seal.versions\nSELECT v.version, v.kind, v.covers_after, v.covers_through, v.exchanges, v.path, v.content, \
@@ -172,11 +173,11 @@ pub(crate) async fn versions(tx: &mut Connection, agent: &AgentId, rows_max: i64
     let sql = sql!(
         "-- sql/seal.version\nUPDATE summary_versions SET digest = $3, made_of = $4 WHERE agent_id = $1 AND version = $2"
     );
-    let found = found(tx, agent, without, rows_max).await?;
+    let found = rows_to_fill(tx, agent, without, rows_max).await?;
     for found in &found {
         let is_newest = found.try_get::<Option<bool>>(10)?.unwrap_or(false);
         let made_of = if is_newest {
-            made_of(tx, agent).await?
+            document_digest(tx, agent).await?
         } else {
             String::new()
         };
@@ -207,19 +208,19 @@ pub(crate) async fn versions(tx: &mut Connection, agent: &AgentId, rows_max: i64
     Ok(i64_or_max(found.len()))
 }
 
-/// Returns the combined digest of the items and facts in the document, after making any that are missing.
-pub(crate) async fn made_of(tx: &mut Connection, agent: &AgentId) -> StoreResult<String> {
-    if let Some([items, facts]) = shown(tx, agent).await? {
+/// Returns the combined digest of the items and facts in the document. Writes missing digests first.
+pub(crate) async fn document_digest(tx: &mut Connection, agent: &AgentId) -> StoreResult<String> {
+    if let Some([items, facts]) = shown_digests(tx, agent).await? {
         return Ok(seal::made_of(&items, &facts));
     }
     items(tx, agent, i64::MAX).await?;
     facts(tx, agent, i64::MAX).await?;
-    let [items, facts] = shown(tx, agent).await?.unwrap_or_default();
+    let [items, facts] = shown_digests(tx, agent).await?.unwrap_or_default();
     Ok(seal::made_of(&items, &facts))
 }
 
-/// Returns the digests of the items and of the facts in the document; `None` if any is missing.
-async fn shown(tx: &mut Connection, agent: &AgentId) -> StoreResult<Option<[Vec<String>; 2]>> {
+/// Returns the digests of the items and of the facts in the document; `None` if any digest is missing.
+async fn shown_digests(tx: &mut Connection, agent: &AgentId) -> StoreResult<Option<[Vec<String>; 2]>> {
     let sql = sql!(
         "-- sql/seal.made_of\nSELECT CAST(0 AS bigint) AS place, item, digest FROM summary_items \
                WHERE agent_id = $1 AND removed_version IS NULL AND dropped_version IS NULL UNION ALL \
@@ -254,7 +255,7 @@ async fn fork(tx: &mut Connection, agent: &AgentId) -> StoreResult<i64> {
     Ok(1)
 }
 
-/// Makes digests of the agent's exchanges in that range.
+/// Writes digests of the agent's exchanges in that range.
 pub(super) async fn exchanges(
     tx: &mut Connection,
     agent: &AgentId,

@@ -1,4 +1,4 @@
-//! Checks the archive against its seals: each message against its own, and all against the agent's chain.
+//! Checks the archive against its seals: each message against its own seal, and all messages against the agent's chain.
 
 use futures::TryStreamExt as _;
 
@@ -17,7 +17,7 @@ use super::{
 };
 use recapd_core::domain::{agent::AgentId, message::is_tombstone};
 
-/// Checks the agent's messages, whose chain ends at `known`, and those that it shares.
+/// Checks the agent's own messages, whose chain ends at `known`, and the messages that it shares.
 pub(super) async fn check(
     tx: &mut Connection,
     agent: &AgentId,
@@ -42,7 +42,7 @@ pub(super) async fn check(
             if seal.is_some() {
                 findings.add(
                     Invariant::NothingLost,
-                    format!("message {} lies behind the end of the chain", stored.seq),
+                    format!("message {} comes after the end of the chain", stored.seq),
                 );
             }
             continue;
@@ -57,7 +57,7 @@ pub(super) async fn check(
         findings.add(
             Invariant::NothingLost,
             format!(
-                "each message fits its seal, but the chain up to {} does not: rows were put in, taken out or replaced",
+                "each message fits its seal, but the chain up to {} does not: rows were inserted, removed or replaced",
                 known.through
             ),
         );
@@ -67,25 +67,29 @@ pub(super) async fn check(
         what: "messages without a seal, which `recapd serve` makes",
         count: unsealed,
     });
-    shared(tx, agent, findings).await
+    check_shared(tx, agent, findings).await
 }
 
-/// Returns how a message differs from what was stored.
+/// Returns how a message differs from what was stored; `None` if it doesn't.
 fn wrong(agent: &AgentId, stored: &StoredRow) -> Option<&'static str> {
     let Some(seal) = &stored.seal else {
         return Some("has lost its seal");
     };
     if stored.is_forgotten {
-        return (!is_tombstone(&stored.payload)).then_some("is forgotten, and isn't a tombstone");
+        return (!is_tombstone(&stored.payload)).then_some("is forgotten but isn't a tombstone");
     }
     match &stored.salt {
-        None => Some("has lost its salt, and isn't forgotten"),
+        None => Some("has lost its salt but isn't forgotten"),
         Some(salt) => (stored.of(agent).seal(salt) != *seal).then_some("isn't what was stored"),
     }
 }
 
-/// Checks the messages of other agents that a fork shares, by their seals alone.
-async fn shared(tx: &mut Connection, agent: &AgentId, findings: &mut VerifyFindings) -> StoreResult<()> {
+/// Checks the messages of other agents that a fork shares. Only their seals are checked.
+async fn check_shared(
+    tx: &mut Connection,
+    agent: &AgentId,
+    findings: &mut VerifyFindings,
+) -> StoreResult<()> {
     let sql = sql!(
         "-- sql/verify.shared\nSELECT ",
         sealed_columns!(),

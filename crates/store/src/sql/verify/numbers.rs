@@ -1,4 +1,4 @@
-//! Checks that numbers have no gaps, and that references lead somewhere.
+//! Checks that numbers have no gaps, and that references lead to rows.
 
 use std::collections::HashSet;
 
@@ -17,7 +17,7 @@ pub(super) async fn check(
     agent: &AgentId,
     findings: &mut VerifyFindings,
 ) -> StoreResult<()> {
-    numbered(tx, agent, findings).await?;
+    check_numbers(tx, agent, findings).await?;
     for (invariant, what, sql) in strays() {
         let numbers: Vec<i64> = query(sql).bind(agent.as_str()).fetch_column(&mut *tx).await?;
         for number in numbers {
@@ -27,17 +27,21 @@ pub(super) async fn check(
     Ok(())
 }
 
-/// Checks numbers of items, facts and evictions. They continue from a fork's parent, and none is ever deleted. The first may be missing
-/// if the summary was rebuilt because they were missing.
-async fn numbered(tx: &mut Connection, agent: &AgentId, findings: &mut VerifyFindings) -> StoreResult<()> {
+/// Checks the numbers of items, facts and evictions. A fork's numbers continue its parent's, and no number is ever deleted. The
+/// first numbers may be missing if a rebuild replaced missing items.
+async fn check_numbers(
+    tx: &mut Connection,
+    agent: &AgentId,
+    findings: &mut VerifyFindings,
+) -> StoreResult<()> {
     let sql = sql!(
         "-- sql/verify.last_numbers\nSELECT last_item, last_fact, last_eviction, parent_agent_id IS NOT NULL FROM agents WHERE agent_id = $1"
     );
     let row = query(sql).bind(agent.as_str()).fetch_one(&mut *tx).await?;
     let is_fork: bool = row.try_get(3)?;
-    let kept = fork::record::found(tx, agent).await?;
+    let kept = fork::record::load_if_readable(tx, agent).await?;
     if is_fork && kept.is_none() {
-        // A fork from before records has none, and nothing shows how many it inherited.
+        // A fork from before fork records has none, and nothing shows how many numbers it inherited.
         return Ok(());
     }
     let (mut items, mut facts, mut evictions) = (items(), facts(), evictions());
@@ -60,12 +64,12 @@ async fn numbered(tx: &mut Connection, agent: &AgentId, findings: &mut VerifyFin
 struct NumberSeries {
     invariant: Invariant,
     name: &'static str,
-    /// Selects all numbers, and for copies their numbers at the source.
+    /// Selects all numbers, and for copies their numbers in the parent.
     sql: &'static Statement,
-    /// The last number of a fork's parent.
+    /// The last number that the parent had at the fork.
     base: i64,
     last: i64,
-    /// Numbers inherited from a fork's parent.
+    /// Numbers that came with the fork.
     inherited: Vec<i64>,
     /// True if the agent's own first number must exist.
     is_whole: bool,
@@ -95,7 +99,7 @@ impl NumberSeries {
         let newest = own.last().copied().unwrap_or(first - 1);
         if i64_or_max(own.len()) != expected || newest != self.last {
             let found = format!(
-                "{} {} up to number {newest} are there, {expected} up to {} were made",
+                "{} {} up to number {newest} exist, but {expected} up to {} were made",
                 own.len(),
                 self.name,
                 self.last
@@ -108,7 +112,7 @@ impl NumberSeries {
             .filter(|number| !known.contains(number))
             .count();
         if lost > 0 {
-            let found = format!("{lost} {} that came with the fork are gone", self.name);
+            let found = format!("{lost} {} that came with the fork are missing", self.name);
             findings.add(self.invariant, found);
         }
         Ok(())
@@ -152,13 +156,13 @@ fn evictions() -> NumberSeries {
     }
 }
 
-/// Returns statements that find rows with broken references. Each comes with the invariant, and with the text of a finding, in which `#`
-/// is the number.
+/// Returns statements that find rows with broken references. Each comes with its invariant and the text of its finding, in which
+/// `#` stands for the row's number.
 fn strays() -> [(Invariant, &'static str, &'static Statement); 6] {
     [
         (
             Invariant::OneState,
-            "exchange # left the window by no eviction",
+            "exchange # left the window without an eviction",
             sql!(
                 "-- sql/verify.unevicted\nSELECT e.exchange FROM exchange_log e JOIN agents a ON a.agent_id = e.agent_id \
                        WHERE e.agent_id = $1 AND e.set_aside_at IS NULL AND e.role = 'exchange' AND e.source_agent_id = $1 \
@@ -168,7 +172,7 @@ fn strays() -> [(Invariant, &'static str, &'static Statement); 6] {
         ),
         (
             Invariant::NothingLost,
-            "session # is missing, or doesn't begin behind the one before",
+            "session # is missing, or doesn't begin after the previous one",
             sql!(
                 "-- sql/verify.sessions\nSELECT n.session FROM (SELECT s.session, s.first_exchange, lag(s.session) OVER (ORDER BY s.session) AS before, \
                        lag(s.first_exchange) OVER (ORDER BY s.session) AS first_before FROM sessions s WHERE s.agent_id = $1) n \
@@ -191,7 +195,7 @@ fn strays() -> [(Invariant, &'static str, &'static Statement); 6] {
         ),
         (
             Invariant::ExactlyOnce,
-            "the run of version # says something else than the version",
+            "the run of version # contradicts the version",
             sql!(
                 "-- sql/verify.run_figures\nSELECT v.version FROM summary_versions v JOIN update_runs r ON r.agent_id = v.agent_id \
                        AND r.version = v.version AND r.lease_token = v.lease_token WHERE v.agent_id = $1 AND v.purged_at IS NULL \
@@ -201,7 +205,7 @@ fn strays() -> [(Invariant, &'static str, &'static Statement); 6] {
         ),
         (
             Invariant::OneState,
-            "item # came or left the document by a version that there never was",
+            "item # names a version that never existed",
             sql!(
                 "-- sql/verify.item_versions\nSELECT i.item FROM summary_items i JOIN summaries s ON s.agent_id = i.agent_id \
                        WHERE i.agent_id = $1 AND i.removed_version IS NULL AND (i.added_version NOT BETWEEN 1 AND s.version \
@@ -210,7 +214,7 @@ fn strays() -> [(Invariant, &'static str, &'static Statement); 6] {
         ),
         (
             Invariant::ExchangesAtomic,
-            "exchange # is the newest that is live, and not the agent's newest",
+            "exchange # is the newest live exchange, but the agent's row names another one",
             sql!(
                 "-- sql/verify.newest\nSELECT max(e.exchange) FROM exchange_log e JOIN agents a ON a.agent_id = e.agent_id \
                        WHERE e.agent_id = $1 AND e.set_aside_at IS NULL AND e.role = 'exchange' AND a.newest_exchange IS NOT NULL \

@@ -1,4 +1,4 @@
-//! Checks rows against their digests, and the document against the items and facts that it was composed of.
+//! Checks rows against their digests, and the document against its items and facts.
 
 use futures::TryStreamExt as _;
 
@@ -13,7 +13,7 @@ use super::super::{
 };
 use recapd_core::domain::{agent::AgentId, ledger::Eviction};
 
-/// A kind of rows, and how to check one of them.
+/// A kind of row, and how to check one row.
 struct VerifiedRows {
     invariant: Invariant,
     name: &'static str,
@@ -23,7 +23,7 @@ struct VerifiedRows {
     read: fn(&Row) -> StoreResult<(i64, String, usize)>,
 }
 
-/// Recalculated digests of the items and facts that the document shows.
+/// Recalculated digests of the items and facts in the document.
 #[derive(Default)]
 struct DocumentDigests {
     items: Vec<String>,
@@ -39,14 +39,14 @@ pub(super) async fn check(
     each(tx, agent, &evictions(), findings).await?;
     let shown = DocumentDigests {
         items: each(tx, agent, &items(), findings).await?,
-        facts: each(tx, agent, &stated(), findings).await?,
+        facts: each(tx, agent, &fact_rows(), findings).await?,
     };
     each(tx, agent, &forks(), findings).await?;
     each(tx, agent, &versions(), findings).await?;
     document(tx, agent, &shown, findings).await
 }
 
-/// Checks all rows of one kind. Returns the digests of those whose last column says that they are in the document.
+/// Checks all rows of one kind. Returns the digests of the rows whose last column says that they are in the document.
 async fn each(
     tx: &mut Connection,
     agent: &AgentId,
@@ -144,7 +144,7 @@ fn items() -> VerifiedRows {
     }
 }
 
-fn stated() -> VerifiedRows {
+fn fact_rows() -> VerifiedRows {
     VerifiedRows {
         invariant: Invariant::ClockAges,
         name: "fact",
@@ -197,7 +197,7 @@ fn versions() -> VerifiedRows {
                 created_at: found.try_get(8)?,
                 made_of: &made_of,
             };
-            // A version whose text was removed has an empty digest. If it has a text all the same, that is wrong.
+            // A version whose text was removed has an empty digest. If it has a text nevertheless, the digest is wrong.
             let is_purged: bool = found.try_get(10)?;
             let digest = if is_purged && content.is_empty() {
                 String::new()
@@ -209,7 +209,8 @@ fn versions() -> VerifiedRows {
     }
 }
 
-/// Checks that the document is that of the readers' version, and that the newest version was made of the present items and facts.
+/// Checks that the document is that of the readers' version, and that the newest version has the digest of the present items and
+/// facts.
 async fn document(
     tx: &mut Connection,
     agent: &AgentId,
@@ -242,7 +243,7 @@ async fn document(
     if made_of.is_some_and(|made_of| made_of != seal::made_of(&shown.items, &shown.facts)) {
         findings.add(
             Invariant::ExactlyOnce,
-            format!("version {version} wasn't composed of the items and facts that stand there"),
+            format!("version {version} wasn't composed of the present items and facts"),
         );
     }
     Ok(())

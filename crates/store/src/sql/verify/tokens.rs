@@ -16,7 +16,7 @@ use recapd_core::{
 
 /// Counts messages again, or counts how many it skips.
 pub(super) struct Recount {
-    /// `None` if it skips all.
+    /// `None` if it skips all messages.
     counters: Option<[Arc<dyn TokenCounter>; 2]>,
     unseen: i64,
 }
@@ -35,8 +35,8 @@ impl Recount {
         }
     }
 
-    /// Counts a message again, if an exact tokenizer counted it. Estimates, and the costs of images and documents, depend on what was
-    /// known of a model at the time.
+    /// Counts a message again if an exact tokenizer counted it. Estimates, and the costs of images and documents, depend on what
+    /// recapd knew of a model at the time, so they can't be checked.
     pub(super) fn take(&mut self, stored: &StoredRow, findings: &mut VerifyFindings) {
         if stored.is_forgotten || is_tombstone(&stored.payload) {
             return;
@@ -62,7 +62,7 @@ impl Recount {
         }
     }
 
-    /// Reports the skipped messages.
+    /// Reports how many messages were skipped.
     pub(super) fn leave(&self, findings: &mut VerifyFindings) {
         let what = if self.counters.is_some() {
             "messages' tokens that no exact tokenizer counted"
@@ -77,7 +77,7 @@ impl Recount {
     }
 }
 
-/// True if a part's cost doesn't follow from its text.
+/// Returns true if a part's cost doesn't follow from its text.
 fn is_estimated(part: &Part) -> bool {
     matches!(
         part,

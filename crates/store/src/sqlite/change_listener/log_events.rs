@@ -1,4 +1,4 @@
-//! The kernel's events about writes to the database's log. Repeated events that nobody has read yet are merged.
+//! The kernel's events about writes to the database's log. Repeated events are merged until they are read.
 
 #[cfg(target_os = "linux")]
 pub(super) use linux::LogEvents;
@@ -12,7 +12,7 @@ mod linux {
     use futures::StreamExt as _;
     use inotify::{EventStream, Inotify, WatchMask};
 
-    /// Bytes of events that are read at once.
+    /// The size of the buffer for events, in bytes.
     const EVENTS_BYTES: usize = 4_096;
 
     /// See `inotify(7)`.
@@ -39,7 +39,7 @@ mod linux {
 mod none {
     use std::{io, path::Path};
 
-    /// There are no events.
+    /// Has no values, because other systems report no events.
     pub(in super::super) enum LogEvents {}
 
     impl LogEvents {

@@ -1,4 +1,4 @@
-//! Closes a batch: each question's outcome, its answer's cost, the rows to wake.
+//! Closes a batch: stores each question's outcome and its answer's cost, and wakes the agents' rows.
 
 use super::lock_asking;
 use crate::{
@@ -15,7 +15,7 @@ use recapd_core::domain::{agent::AgentId, batch::QuestionOutcome, time::Timestam
 pub(crate) async fn close(tx: &mut Connection, batch: i64, end: BatchEnd) -> StoreResult<BatchClosed> {
     lock_asking(tx, batch).await?;
     let mut closed = BatchClosed::default();
-    for question in out(tx, batch).await? {
+    for question in sent_questions(tx, batch).await? {
         let reply = end.results.iter().find(|reply| reply.key == question.key);
         let (outcome, class) = match reply.map(|reply| &reply.answer) {
             Some(Ok(_)) if question.is_current => (QuestionOutcome::Answered, None),
@@ -63,26 +63,27 @@ async fn journal(
         input_tokens: reply.input_tokens,
         output_tokens: reply.output_tokens,
     };
-    // `now` stands in for the time of the question: its version tells whether anything was forgotten since then.
+    // `now` replaces the time of the question. The question's version already shows whether anything was forgotten since.
     summary::journal_of(tx, (agent.clone(), reply.key.clone()), answer, now, now).await
 }
 
-/// Accounts for an answer that no update uses: it has been paid for all the same.
+/// Records the cost of an answer that no update uses; the provider bills it.
 async fn record_unused(
     tx: &mut Connection,
-    question: &Out,
+    question: &SentQuestion,
     reply: &BatchReply,
     now: Timestamp,
 ) -> StoreResult<()> {
     if reply.input_tokens + reply.output_tokens == 0 {
         return Ok(());
     }
-    let (nobody, run) = unused(question, reply, now);
+    let (nobody, run) = unused_run(question, reply, now);
     queue::record_run(tx, &nobody, "superseded", &run, RunOutcome::default()).await
 }
 
-/// Returns the run of an answer that no update used. While a question is out, its row has no lease.
-fn unused(question: &Out, reply: &BatchReply, now: Timestamp) -> (Lease, RunRecord) {
+/// Returns the run of an answer that no update used. The run has no real lease, because the queue row of a sent question has
+/// none.
+fn unused_run(question: &SentQuestion, reply: &BatchReply, now: Timestamp) -> (Lease, RunRecord) {
     let run = RunRecord {
         started_at: now,
         finished_at: now,
@@ -108,8 +109,8 @@ fn unused(question: &Out, reply: &BatchReply, now: Timestamp) -> (Lease, RunReco
     (nobody, run)
 }
 
-/// A question that is out, and whether its answer is still useful.
-struct Out {
+/// A question that was sent, and whether its answer is still useful.
+struct SentQuestion {
     agent: AgentId,
     key: String,
     provider: String,
@@ -117,7 +118,7 @@ struct Out {
     is_current: bool,
 }
 
-async fn out(tx: &mut Connection, batch: i64) -> StoreResult<Vec<Out>> {
+async fn sent_questions(tx: &mut Connection, batch: i64) -> StoreResult<Vec<SentQuestion>> {
     let sql = sql!(
         "-- sql/round.out\nSELECT r.agent_id, r.journal_key, \
                s.version = r.version AND a.summarized_through = r.covers_after \
@@ -128,7 +129,7 @@ async fn out(tx: &mut Connection, batch: i64) -> StoreResult<Vec<Out>> {
     let found = query(sql).bind(batch).fetch_all(tx).await?;
     let question = |row: &Row| {
         let agent: String = row.try_get(0)?;
-        Ok(Out {
+        Ok(SentQuestion {
             agent: agent.parse().map_err(|_| {
                 row::inconsistent("batch_requests", format!("batch {batch}"), "agent_id", agent)
             })?,
@@ -141,10 +142,10 @@ async fn out(tx: &mut Connection, batch: i64) -> StoreResult<Vec<Out>> {
     found.iter().map(question).collect()
 }
 
-/// Stores a question's outcome, and replaces its expected cost by the billed one.
+/// Stores a question's outcome, and replaces its expected cost with the billed cost.
 async fn settle(
     tx: &mut Connection,
-    question: &Out,
+    question: &SentQuestion,
     outcome: QuestionOutcome,
     (error_class, reply): (Option<&String>, Option<&BatchReply>),
     now: Timestamp,
@@ -167,8 +168,8 @@ async fn settle(
     Ok(())
 }
 
-/// Makes the row due if it waits for an answer or for the next day, unless another question about the summary's present state is still
-/// waiting or out.
+/// Makes the agent's row due if it waits for an answer or for the next day. Doesn't if another question about the summary's
+/// present state is still unsent or unanswered.
 async fn wake(tx: &mut Connection, agent: &AgentId, now: Timestamp) -> StoreResult<()> {
     let sql = sql!(
         "-- sql/round.wake\nUPDATE summary_update_queue SET visible_at = $2, due_at = $2 + behind_ms {ms}, deferred_at = NULL, \
@@ -184,7 +185,7 @@ async fn wake(tx: &mut Connection, agent: &AgentId, now: Timestamp) -> StoreResu
     Ok(())
 }
 
-/// Accounts for answers that came in time but that no update used, because the summary has moved on.
+/// Accounts for answers that arrived in time but that no update used, because the summary has changed since.
 pub(crate) async fn account_unused(tx: &mut Connection, agent: &AgentId, now: Timestamp) -> StoreResult<()> {
     let sql = sql!(
         "-- sql/round.unaccounted\nSELECT r.journal_key, r.provider, r.model, r.cost_microusd, \
@@ -195,7 +196,7 @@ pub(crate) async fn account_unused(tx: &mut Connection, agent: &AgentId, now: Ti
                AND (s.version <> r.version OR a.summarized_through <> r.covers_after)"
     );
     for row in query(sql).bind(agent.as_str()).fetch_all(&mut *tx).await? {
-        let question = Out {
+        let question = SentQuestion {
             agent: agent.clone(),
             key: row.try_get(0)?,
             provider: row.try_get(1)?,
@@ -209,7 +210,7 @@ pub(crate) async fn account_unused(tx: &mut Connection, agent: &AgentId, now: Ti
             output_tokens: row.try_get(5)?,
             cost_microusd: row.try_get(3)?,
         };
-        let (nobody, run) = unused(&question, &reply, now);
+        let (nobody, run) = unused_run(&question, &reply, now);
         queue::insert_run(tx, &nobody, "superseded", &run, RunOutcome::default()).await?;
         batch::account(tx, agent, &run).await?;
     }

@@ -1,4 +1,4 @@
-//! Makes a batch: its questions, and its row.
+//! Gathers waiting questions into a batch.
 
 use super::outdated::is_current;
 use crate::{
@@ -12,14 +12,14 @@ use recapd_core::domain::{
     time::{CLOCK_JUMP_MS_MIN, Timestamp},
 };
 
-/// See [`BatchStore::gather`]. Questions are written under their agents' locks, without waiting for them: the question of an agent that
-/// another transaction has locked goes into a later batch. If no batch is due, no agent is locked.
+/// See [`BatchStore::gather`]. Changes questions only under their agents' locks, and doesn't wait for a lock: if another
+/// transaction has locked an agent, its question goes into a later batch. If no batch is due, locks no agent.
 pub(crate) async fn gather(tx: &mut Connection, gather: Gather) -> StoreResult<Option<OpenBatch>> {
     if count_open(tx).await? >= gather.open_max {
         return Ok(None);
     }
     let keys = next_questions(tx, &gather).await?;
-    let keys = held(tx, &keys).await?;
+    let keys = lock_agents(tx, &keys).await?;
     if keys.is_empty() {
         return Ok(None);
     }
@@ -50,8 +50,8 @@ pub(crate) async fn gather(tx: &mut Connection, gather: Gather) -> StoreResult<O
     }))
 }
 
-/// Locks the agents of the questions, except those that are locked already. Returns which of the questions still wait.
-async fn held(tx: &mut Connection, keys: &[String]) -> StoreResult<Vec<String>> {
+/// Locks the agents of the questions, and skips agents that are locked already. Returns the questions that are still waiting.
+async fn lock_agents(tx: &mut Connection, keys: &[String]) -> StoreResult<Vec<String>> {
     if keys.is_empty() {
         return Ok(Vec::new());
     }
@@ -81,8 +81,8 @@ async fn count_open(tx: &mut Connection) -> StoreResult<i64> {
     Ok(query(sql).fetch_one(tx).await?.try_get(0)?)
 }
 
-/// Returns the oldest questions within the limits, if they are enough or the oldest has waited long enough. A question from the future
-/// was queued while a clock ran ahead: nobody knows how long it has waited, so it waits no longer.
+/// Returns the oldest questions within the limits, if they fill a batch or the oldest has waited long enough. If the oldest has a
+/// time in the future, a clock ran ahead when it was queued. Its real wait is unknown, so the batch is due at once.
 async fn next_questions(tx: &mut Connection, gather: &Gather) -> StoreResult<Vec<String>> {
     let sql = sql!(
         "-- sql/round.next_questions\nSELECT r.journal_key, CAST(octet_length(r.body) AS bigint), r.queued_at \

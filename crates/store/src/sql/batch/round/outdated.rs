@@ -1,4 +1,4 @@
-//! Questions about a summary that has moved on. Their answers are useless, so they are withdrawn and their agents' rows made due.
+//! Withdraws questions about an older version of a summary, whose answers would be useless, and makes their agents' rows due.
 
 use crate::{
     StoreResult,
@@ -6,10 +6,10 @@ use crate::{
 };
 use recapd_core::domain::time::Timestamp;
 
-/// The most agents whose questions are withdrawn, or whose rows are woken, at once. The next call continues.
+/// Limits how many agents one call handles. The next call continues.
 const CLEARED_MAX: i64 = 1_000;
 
-/// SQL that is true if the answer to question `r` is still useful, because the summary hasn't moved on since.
+/// SQL that is true if the summary hasn't changed since question `r` was written, so that its answer is still useful.
 macro_rules! is_current {
     () => {
         "EXISTS (SELECT 1 FROM agents c JOIN summaries s ON s.agent_id = c.agent_id WHERE c.agent_id = r.agent_id \
@@ -18,15 +18,15 @@ macro_rules! is_current {
 }
 pub(super) use is_current;
 
-/// SQL that is true if the agent of row `q` has no question waiting or out.
+/// SQL that is true if the agent of row `q` has no unanswered question.
 macro_rules! asks_nothing {
     () => {
         "NOT EXISTS (SELECT 1 FROM batch_requests r WHERE r.agent_id = q.agent_id AND r.ended_at IS NULL)"
     };
 }
 
-/// Withdraws waiting questions about summaries that have moved on, and makes rows due whose question is gone. Returns how many questions
-/// were withdrawn.
+/// Withdraws waiting questions about older versions of summaries, and makes rows due that wait for a question that no longer
+/// exists. Returns how many questions it withdrew.
 pub(crate) async fn clear_outdated(tx: &mut Connection, now: Timestamp) -> StoreResult<u64> {
     let outdated = sql!(
         "-- sql/round.lock_outdated\nSELECT a.agent_id FROM batch_requests r JOIN agents a ON a.agent_id = r.agent_id \
@@ -54,7 +54,7 @@ pub(crate) async fn clear_outdated(tx: &mut Connection, now: Timestamp) -> Store
     Ok(withdrawn)
 }
 
-/// Withdraws the outdated questions of `agents`, a JSON array. They are locked.
+/// Withdraws the outdated questions of `agents`, a JSON array of locked agents.
 async fn withdraw_outdated(tx: &mut Connection, agents: &str, now: Timestamp) -> StoreResult<u64> {
     let sql = sql!(
         "-- sql/round.withdraw_outdated\nUPDATE batch_requests AS r SET state = 'withdrawn', ended_at = $1, \
@@ -64,7 +64,7 @@ async fn withdraw_outdated(tx: &mut Connection, agents: &str, now: Timestamp) ->
     Ok(query(sql).bind(now).bind(agents).execute(tx).await?)
 }
 
-/// Makes rows due of those `agents` that have no question.
+/// Makes the rows of those `agents` due that have no question.
 async fn wake_idle(tx: &mut Connection, agents: &str, now: Timestamp) -> StoreResult<()> {
     let sql = sql!(
         "-- sql/round.wake_outdated\nUPDATE summary_update_queue AS q SET visible_at = {min}(visible_at, $1), \
