@@ -1,4 +1,4 @@
-//! Builds the parts of a daemon from its configuration. No other module knows which implementation stands behind which trait.
+//! Builds the parts of a daemon from its configuration. Only this module knows which type implements which trait.
 
 mod model;
 
@@ -52,27 +52,28 @@ use recapd_telemetry::metrics::Metrics;
 
 pub use model::{Models, embeddings, model, models};
 
-/// Characters of a prompt per token, for the limit on an update's material. Prose has about four, JSON fewer.
+/// How many characters of a prompt make one token, to limit an update's material. Prose has about four, JSON fewer.
 const PROMPT_CHARS_PER_TOKEN: i64 = 4;
-/// Tokens of an answer that one item with its three texts needs.
+/// How many tokens of an answer one item with its three texts takes.
 const ITEM_TOKENS: i64 = 230;
-/// Exchanges per item when there are many small ones. Models may join five, but mostly not all five belong together.
+/// How many small exchanges share one item on average. A model may join five, but mostly not all five belong together.
 const EXCHANGES_PER_ITEM: i64 = 3;
-/// Polls that an idle worker skips before it looks at the queue anyway: someone who writes to the database directly wakes no worker.
+/// How many polls an idle worker skips before it reads the queue anyway. Someone who writes to the database directly doesn't wake
+/// a worker.
 const POLLS_RESTED: u64 = 30;
-/// The same on a database that other daemons share: they announce no row before it is due.
+/// The same for a database that other daemons share, because they don't announce a row before it is due.
 const POLLS_RESTED_SHARED: u64 = 5;
-/// The longest rest of an idle worker, unless one poll takes longer.
+/// Limits the rest of an idle worker, unless the interval of one poll is longer.
 const REST_MS_MAX: u64 = 60_000;
 
-/// The most bytes of a token in the results of a batch. Few tokens are longer than a word, and JSON escapes some letters.
+/// Limits the bytes of one token in the results of a batch. Few tokens are longer than a word, and JSON escapes some letters.
 const RESULT_BYTES_PER_TOKEN: i64 = 16;
-/// Bytes of one result besides its answer.
+/// How many bytes one result has besides its answer.
 const RESULT_BYTES_AROUND: i64 = 16_384;
-/// The calendar counts days where the configuration counts hours; this ignores days on which clocks change.
+/// Converts hours of the configuration to days of the calendar. Ignores days on which clocks change.
 const HOURS_OF_DAY: i64 = 24;
 
-/// Everything that runs in a daemon, over one store.
+/// All parts of a daemon, on one store.
 #[derive(Clone)]
 pub struct Parts {
     pub store: Arc<dyn Store>,
@@ -99,7 +100,8 @@ impl Parts {
         &self.notices
     }
 
-    /// Builds the parts. `prices` came with `config`, `owner` names this daemon across restarts, `seed` feeds jitter and nonces.
+    /// Builds the parts. `prices` must be those of `config`, `owner` names this daemon across restarts, and `seed` feeds jitter
+    /// and nonces.
     pub fn new(
         (config, prices): (&Config, Prices),
         store: Arc<dyn Store>,
@@ -179,8 +181,9 @@ impl Parts {
         Ok(parts)
     }
 
-    /// Returns the parts with a new worker and a new schedule. The new configuration may differ from the old one only in the sections that
-    /// [`config::RELOADED`] names. The caller stops the old worker and schedule, which finish what they hold.
+    /// Returns these parts with a new worker and a new schedule. The new configuration may differ from the old one only in the
+    /// sections that [`config::RELOADED`] names. The caller stops the old worker and schedule, which first finish the work in
+    /// progress.
     #[must_use]
     pub fn renewed(
         self,
@@ -212,12 +215,12 @@ impl Parts {
         }
     }
 
-    /// The last calls of models.
+    /// Returns the log of the last calls of models.
     pub fn calls(&self) -> Arc<CallLog> {
         Arc::clone(&self.given_to_worker.calls)
     }
 
-    /// The progress of the worker's loop, for health checks.
+    /// Returns the progress of the worker's loop, for health checks.
     pub fn progress(&self) -> &LoopProgress {
         self.notices.progress()
     }
@@ -228,7 +231,7 @@ impl Parts {
         Self { ingestor, ..self }
     }
 
-    /// Makes the worker put questions that may wait into batches for `model`; `store` keeps them.
+    /// Makes the worker put questions that may wait into batches for `model`. `store` stores the questions.
     #[must_use]
     pub fn with_batches(
         self,
@@ -245,7 +248,8 @@ impl Parts {
         Self { worker, ..self }
     }
 
-    /// Adds the second list of recall, if the configuration names an embedding model. `store` must be the database of these parts.
+    /// Adds search by embeddings to recall, if the configuration names an embedding model. `store` must be the database of these
+    /// parts.
     ///
     /// # Errors
     /// When the client can't be built.
@@ -275,7 +279,8 @@ impl Parts {
         Ok(Self { embedder, ..self })
     }
 
-    /// Makes the sampler also watch the connections to `store` and its pauses. `store` must be the database of these parts.
+    /// Makes the sampler also watch the connections to `store` and the queue's pauses. `store` must be the database of these
+    /// parts.
     #[must_use]
     pub fn with_database(self, store: &Arc<SqlStore>) -> Self {
         let pool = Arc::clone(store);
@@ -284,7 +289,8 @@ impl Parts {
         Self { schedule, ..self }
     }
 
-    /// Passes on what other daemons on the same database do, as `member` hears it, until this future is dropped.
+    /// Passes changes by other daemons on the same database, which `member` reports, to this daemon. Runs until the future is
+    /// dropped.
     pub async fn follow_fleet(&self, member: Member) -> Infallible {
         peers::follow(member, &self.notices, self.clock.as_ref()).await
     }
@@ -296,7 +302,8 @@ impl Parts {
     }
 }
 
-/// Builds an ingestor for commands that change data without a daemon. It loads the stored calibrations and redacts as the daemon does.
+/// Builds an ingestor for commands that change data without a daemon. It loads the stored calibrations, and redacts as a daemon
+/// does.
 ///
 /// # Errors
 /// When the store fails.
@@ -409,7 +416,7 @@ fn append_rules(config: &Config) -> AppendRules {
     }
 }
 
-/// The least tokens of a batch; 0 for the built-in summariser, whose calls cost nothing.
+/// Returns how many tokens a batch must have; 0 for the built-in summariser, whose calls cost nothing.
 fn batch_tokens_min(config: &Config) -> i64 {
     match config.model.mode {
         ModelMode::Offline => 0,
@@ -417,7 +424,7 @@ fn batch_tokens_min(config: &Config) -> i64 {
     }
 }
 
-/// The most items that fit into an answer. An answer that is cut off is billed but useless.
+/// Returns how many items fit into an answer. An answer that is cut off is billed but useless.
 fn items_max(config: &Config) -> i64 {
     match config.model.mode {
         ModelMode::Offline => i64::MAX,
@@ -425,7 +432,7 @@ fn items_max(config: &Config) -> i64 {
     }
 }
 
-/// The most exchanges of one question. Small ones are joined, so that there are no more items than fit into an answer.
+/// Returns how many exchanges one question may have. Small ones are joined, so that no more items result than fit into an answer.
 fn exchanges_max(config: &Config) -> i64 {
     let joined = items_max(config).saturating_mul(EXCHANGES_PER_ITEM);
     config.worker.batch_exchanges_max.min(joined)
@@ -489,7 +496,7 @@ fn batch_settings(config: &Config) -> BatchSettings {
     }
 }
 
-/// The policy for documents: their length and how they age.
+/// Returns the policy for documents: their length, and how they age.
 pub fn summary_policy(config: &Config) -> SummaryPolicy {
     let idle_gap_minutes = config.session.idle_gap_minutes;
     let config = &config.summary;

@@ -1,5 +1,5 @@
-//! The last calls of models with prompt and answer, for people who wonder why a summary says what it says. In memory only: an old
-//! prompt is of no use, and a database would hold every conversation twice.
+//! Logs the last calls of models with prompt and answer, for people who wonder why a summary says what it says. Kept in memory
+//! only: nobody needs an old prompt, and stored prompts would store every conversation a second time.
 
 use std::{
     collections::VecDeque,
@@ -12,7 +12,7 @@ use recapd_core::domain::{
 };
 
 const CALLS_MAX: usize = 64;
-/// The most bytes of all prompts and answers.
+/// Limits the bytes of all logged prompts and answers together.
 const BYTES_MAX: usize = 8 << 20;
 const AGE_MS_MAX: i64 = HOUR_MS;
 
@@ -22,7 +22,7 @@ pub struct LoggedCall {
     pub asked_at: Timestamp,
     /// Instructions and material, as they were sent.
     pub prompt: String,
-    /// The model's answer, without secrets, or its error.
+    /// The model's answer with secrets redacted, or the error of the call.
     pub answer: Result<String, String>,
 }
 
@@ -39,7 +39,7 @@ pub struct CallLog {
 }
 
 impl CallLog {
-    /// Adds a call, and drops the oldest ones beyond the limits.
+    /// Adds a call. Drops the oldest calls beyond the limits.
     pub fn note(&self, call: LoggedCall) {
         let mut calls = self.locked();
         let old = call.asked_at.plus_ms(-AGE_MS_MAX);
@@ -62,7 +62,7 @@ impl CallLog {
         calls.iter().filter(is_in).cloned().collect()
     }
 
-    /// Drops what an agent said that is to be forgotten.
+    /// Drops all calls about an agent whose content is being forgotten.
     pub fn forget(&self, agent: &AgentId) {
         self.locked().retain(|call| call.agent != *agent);
     }

@@ -1,7 +1,7 @@
-//! Keeps agents' stored conversations up to date with those that requests to providers carry.
+//! Keeps agents' stored conversations up to date with the conversations in requests to providers.
 //!
-//! Invariant: at most one update of an agent's conversation runs at a time in a daemon. Between several daemons the ids of
-//! messages keep the same content from being stored twice.
+//! Invariant: in one daemon, at most one update of an agent's conversation runs at a time. If several daemons store the same
+//! content, the ids of its messages prevent duplicates.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -34,27 +34,27 @@ use recapd_store::{
     archive::{Archive, RecordRange},
 };
 
-/// How many agents' conversations are remembered; others are read from the database when their next request comes.
+/// Limits how many agents' conversations are kept in memory. Others are read from the database when their next request comes.
 const REMEMBERED_MAX: usize = 256;
-/// The most messages and bytes that are read from the database at once.
+/// Limits the messages, and below the bytes, that are read from the database at once.
 const RECORDS_MAX: i64 = 2_000;
 const RECORDS_BYTES_MAX: usize = 8 << 20;
-/// The most messages of one append.
+/// Limits the messages of one append.
 const APPEND_MAX: usize = 500;
-/// How the ids of messages begin that requests carried, and how many of their units are compared with a transcript's.
+/// The beginning of the ids of messages from requests. Below: how many of their units are compared with a transcript's.
 const SENT: &str = "sent-";
 const SENT_MAX: usize = 4_096;
-/// The most digits of the hash in the id of an agent for a second conversation of the same session.
+/// How many digits of a hash the id of an agent has that holds a second conversation of the same session.
 const HASH_DIGITS: usize = 8;
 
-/// What storing a conversation did.
+/// The result of storing a conversation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 pub struct ConversationReply {
-    /// The agent that holds the conversation: another one than asked for if that one's conversation begins differently.
+    /// The agent that holds the conversation. Differs from the requested one if the conversation stored there begins differently.
     pub agent_id: AgentId,
     /// How many messages were new.
     pub accepted: i64,
-    /// True if requests were taken back, and the stored conversation with them.
+    /// True if earlier requests were taken back, so that the stored conversation was rewound.
     pub rewound: bool,
     /// True if a host's summary began a new session.
     pub compacted: bool,
@@ -71,7 +71,7 @@ pub enum ConversationError {
     AnotherConversation(AgentId),
 }
 
-/// Stores conversations. Clones share what they remember.
+/// Stores conversations. Clones share the same memory.
 #[derive(Clone)]
 pub struct Conversations {
     ingestor: Ingestor,
@@ -80,12 +80,12 @@ pub struct Conversations {
     remembered: Arc<std::sync::Mutex<LruCache<AgentId, Arc<Mutex<ConversationReader>>>>>,
 }
 
-/// An agent's conversation as far as it has been read.
+/// An agent's conversation, as far as it has been read from the database.
 #[derive(Debug, Default)]
 struct ConversationReader {
     stored: StoredConversation,
     through_seq: i64,
-    /// The units that a proxy stored, the newest last.
+    /// The units that a proxy stored, newest last.
     sent: VecDeque<u64>,
 }
 
@@ -99,7 +99,7 @@ impl Conversations {
         }
     }
 
-    /// Stores what is new in `sent`.
+    /// Stores the part of `sent` that isn't stored yet.
     ///
     /// # Errors
     /// Those of the store, and of a message that can't be read. Messages before it may be stored already.
@@ -115,18 +115,19 @@ impl Conversations {
         let first = sent.iter().flat_map(SentMessage::units).next();
         let other = other_agent(agent, first.map_or(0, |unit| unit.hash));
         let stored = self.store_in(&other, sent, extent).await?;
-        // Its name is the hash of its beginning: nothing else begins like that.
+        // The agent is named by the hash of the conversation's beginning, so it can't hold a conversation that begins
+        // differently.
         stored.map_err(|AnotherConversation| ConversationError::AnotherConversation(other))
     }
 
-    /// Stores lines of a session's transcript, in order. What a proxy has stored of the session counts as a duplicate.
+    /// Stores lines of a session's transcript, in order. Lines that a proxy has stored already count as duplicates.
     ///
     /// # Errors
     /// Those of the store.
     pub async fn append(&self, agent: &AgentId, mut lines: Vec<Message>) -> StoreResult<AppendOutcome> {
         let reader = self.reader(agent);
         let mut reader = reader.lock().await;
-        reader.read_on(self.archive.as_ref(), agent).await?;
+        reader.read_new(self.archive.as_ref(), agent).await?;
         let units: Vec<Vec<u64>> = lines.iter().map(hashes).collect();
         let mut is_known = find_repeated(reader.sent.make_contiguous(), &units).into_iter();
         let all = lines.len();
@@ -137,14 +138,14 @@ impl Conversations {
         Ok(outcome)
     }
 
-    /// The agent that holds the conversation of `agent`'s session that begins with the unit of that hash.
+    /// Returns the agent that holds the conversation of `agent`'s session that begins with the unit of hash `first`.
     ///
     /// # Errors
     /// Those of the store.
     pub async fn holder(&self, agent: &AgentId, first: u64) -> StoreResult<AgentId> {
         let reader = self.reader(agent);
         let mut reader = reader.lock().await;
-        reader.read_on(self.archive.as_ref(), agent).await?;
+        reader.read_new(self.archive.as_ref(), agent).await?;
         let is_held = reader.stored.first().is_none_or(|stored| stored == first);
         Ok(if is_held {
             agent.clone()
@@ -153,29 +154,29 @@ impl Conversations {
         })
     }
 
-    /// What of the conversation lies before `exchange`.
+    /// Returns the part of the conversation before `exchange`.
     ///
     /// # Errors
     /// Those of the store.
-    pub async fn before(&self, agent: &AgentId, exchange: i64) -> StoreResult<Beginning> {
+    pub async fn part_before(&self, agent: &AgentId, exchange: i64) -> StoreResult<Beginning> {
         let reader = self.reader(agent);
         let mut reader = reader.lock().await;
-        reader.read_on(self.archive.as_ref(), agent).await?;
+        reader.read_new(self.archive.as_ref(), agent).await?;
         Ok(reader.stored.before(exchange))
     }
 
-    /// The index in its list of the first message of `sent` that isn't before `exchange`. `None` if the conversation can't be cut
-    /// there, because nothing is before it, or because it was changed meanwhile.
+    /// Returns the index in `sent` of the first message that isn't before `exchange`. Returns `None` if the conversation can't be
+    /// cut there, because nothing is before it or it was changed meanwhile.
     ///
     /// # Errors
     /// Those of the store.
-    pub async fn cut(
+    pub async fn index_after(
         &self,
         agent: &AgentId,
         sent: &[SentMessage],
         exchange: i64,
     ) -> StoreResult<Option<usize>> {
-        let before = self.before(agent, exchange).await?;
+        let before = self.part_before(agent, exchange).await?;
         let outlines: Vec<MessageOutline> = sent.iter().map(MessageOutline::from).collect();
         Ok(cut(&outlines, before).map(|at| sent[at].index()))
     }
@@ -188,7 +189,7 @@ impl Conversations {
     ) -> Result<Result<ConversationReply, AnotherConversation>, ConversationError> {
         let reader = self.reader(agent);
         let mut reader = reader.lock().await;
-        reader.read_on(self.archive.as_ref(), agent).await?;
+        reader.read_new(self.archive.as_ref(), agent).await?;
         let units: Vec<ContentUnit> = sent.iter().flat_map(SentMessage::units).collect();
         let Ok(plan) = reader.stored.plan(&units, extent) else {
             return Ok(Err(AnotherConversation));
@@ -221,7 +222,7 @@ impl Conversations {
         reader
     }
 
-    /// The messages and steps that carry out `plan`.
+    /// Returns the messages and steps that carry out `plan`.
     fn messages(
         &self,
         sent: &[SentMessage],
@@ -259,7 +260,7 @@ fn is_step(message: &Message) -> bool {
     Step::of(message).is_some()
 }
 
-/// The agent for a conversation in the same session that begins differently, as a sub-agent's does.
+/// Returns the agent for a conversation in the same session that begins differently, for example a sub-agent's.
 fn other_agent(agent: &AgentId, first: u64) -> AgentId {
     let digits: String = short_hash(&[&first.to_be_bytes()])
         .chars()
@@ -269,8 +270,8 @@ fn other_agent(agent: &AgentId, first: u64) -> AgentId {
 }
 
 impl ConversationReader {
-    /// Reads what was stored since the last time, by whomever.
-    async fn read_on(&mut self, archive: &dyn Archive, agent: &AgentId) -> StoreResult<()> {
+    /// Reads what anybody has stored since the last read.
+    async fn read_new(&mut self, archive: &dyn Archive, agent: &AgentId) -> StoreResult<()> {
         loop {
             let range = RecordRange {
                 after_seq: self.through_seq,
@@ -289,12 +290,12 @@ impl ConversationReader {
     }
 
     fn push(&mut self, record: &MessageRecord) {
-        // The agent was deleted and made anew.
+        // The agent was deleted and created again.
         if record.seq <= self.through_seq {
             *self = Self::default();
         }
         self.through_seq = record.seq;
-        // A forgotten message is nothing that could come again.
+        // A forgotten message can't be sent again.
         let Ok(message) = formats::parse(record.format, &record.payload) else {
             return;
         };

@@ -1,6 +1,7 @@
-//! The second list of recall: an embedding model reads messages in the background, and the questions of searches.
+//! Makes embeddings for recall: an embedding model reads messages in the background, and the questions of searches.
 //!
-//! Nothing needs it: what it hasn't read, or fails to read, is found by words alone. No search waits for it longer than its patience.
+//! Nothing depends on embeddings. Messages without one are found by their words alone, and no search waits for the model longer
+//! than a time limit.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -27,21 +28,21 @@ use recapd_store::{
 };
 use recapd_telemetry::metrics::{Metrics, labels::EmbeddingPurpose};
 
-/// The most messages of one call.
+/// Limits the messages of one call.
 const INPUTS_MAX: i64 = 32;
-/// How long an agent's messages are claimed: longer than a call takes.
+/// How long an agent's messages are claimed. A call takes less time.
 const CLAIM_MS: i64 = 5 * MINUTE_MS;
-/// How long to gather more messages after an append.
+/// How long to wait for more messages after an append.
 const GATHER: Duration = Duration::from_secs(2);
-/// How often to look for messages of which no notice came.
+/// How often to check for messages without a notice.
 const NET_EVERY: Duration = Duration::from_mins(5);
-/// The longest pause between two calls; otherwise it is as long as the last call, so that questions get half of the time.
+/// Limits the pause between two calls. It is as long as the last call, so that questions get half of the time.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
-/// The first wait after a failure, and the longest.
+/// The first and the longest wait after a failure.
 const BACKOFF: (Duration, Duration) = (Duration::from_secs(5), Duration::from_mins(10));
-/// How long no question is put to the model after one that failed or was late.
+/// How long no question is embedded after one that failed or took too long.
 const QUESTION_REST: Duration = Duration::from_secs(10);
-/// The most questions that the model reads at the same time.
+/// Limits how many questions the model reads at the same time.
 const QUESTIONS_MAX: usize = 8;
 
 /// Why no embeddings were made.
@@ -54,7 +55,7 @@ pub enum EmbedderError {
 }
 
 impl EmbedderError {
-    /// How long to wait at least.
+    /// Returns how long to wait at least.
     fn retry_after(&self) -> Duration {
         let asked = match self {
             Self::Model(EmbeddingError::Provider(error)) => error.retry_after(),
@@ -121,10 +122,10 @@ impl Embedder {
         stop.run_until_cancelled(work).await;
     }
 
-    /// Embeds all messages, some at a time. Where one of several can't be read, fewer are tried.
+    /// Embeds all messages, some at a time. If one of several can't be read, tries fewer at a time.
     ///
     /// # Errors
-    /// The first that isn't about a message's text; what was embedded before stays.
+    /// The first error that isn't about a message's text. Embeddings made before it stay.
     pub async fn embed_all(&self) -> Result<(), EmbedderError> {
         let mut size = INPUTS_MAX;
         loop {
@@ -141,7 +142,7 @@ impl Embedder {
         }
     }
 
-    /// Embeds the next messages; false if there are none. A text that the model can't read goes without an embedding.
+    /// Embeds the next messages. Returns false if there are none. A text that the model can't read gets no embedding.
     async fn embed_some(&self, messages_max: i64) -> Result<bool, EmbedderError> {
         let now = self.parts.clock.now();
         let claim = EmbeddingClaim {
@@ -202,8 +203,8 @@ impl Embedder {
         Ok(())
     }
 
-    /// The embedding of a search's question; `None` if the model fails, is late or rests. The call of a late one goes on, as the model may
-    /// have to be loaded first.
+    /// Returns the embedding of a search's question. Returns `None` if the model fails, takes too long, or rests after a failure.
+    /// A call that takes too long continues, because the model may have to be loaded first.
     pub async fn question(&self, words: &str) -> Option<QuestionEmbedding> {
         let place = Arc::clone(&self.places).try_acquire_owned().ok();
         let place = place.filter(|_| !self.is_resting())?;
@@ -244,7 +245,7 @@ impl Embedder {
     }
 }
 
-/// Calls the model, and measures that.
+/// Calls the model and measures the call.
 async fn embed(
     remote: &RemoteEmbeddings,
     metrics: &Metrics,

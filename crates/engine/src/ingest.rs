@@ -1,5 +1,5 @@
-//! The ingestor: accepts messages. It counts them in parallel outside of any transaction, and hands them to the store, which numbers them,
-//! finds their exchanges, moves the boundary and wakes the queue in one transaction.
+//! The ingestor: accepts messages. It counts their tokens in parallel outside of any transaction. Then the store numbers the
+//! messages, finds their exchanges, moves the boundary and wakes the queue, all in one transaction.
 //!
 //! Invariant: the ingestor never waits for a model.
 
@@ -64,19 +64,19 @@ pub use versions::{EditedReply, ItemReply, RevisedReply, listed};
 enum By {
     /// A request with messages. It ignores a rewind to an unknown mark.
     Messages,
-    /// A request for steps (clear, mark, rewind, pin). It fails if a step can't be taken.
+    /// A request for steps (clear, mark, rewind, pin). It fails if a step can't be applied.
     Steps,
-    /// Messages inserted by SQL, and the numbers of their inbox rows, which are removed in the same transaction.
+    /// Messages inserted by SQL, with the numbers of their inbox rows. The transaction of the append removes these rows.
     Inbox(Arc<dyn InboxStore>, Vec<i64>),
 }
 
-/// Accepts messages; clones share everything.
+/// Accepts messages. Clones share everything.
 #[derive(Clone)]
 pub struct Ingestor {
     store: Arc<dyn Store>,
     counters: Arc<Counters>,
     learning: Arc<Learner>,
-    /// Wakes the indexer after new messages were stored.
+    /// Wakes the indexer when messages were stored.
     unindexed: Arc<Notify>,
     clock: Arc<dyn Clock>,
     rules: AppendRules,
@@ -137,11 +137,11 @@ impl Ingestor {
         }
     }
 
-    /// As [`Self::append_reported`]. Also returns how alike the speakers sound now, if messages of a named speaker were stored. A repeated
-    /// `key` is accepted only with the same request.
+    /// Works like [`Self::append_reported`]. Also returns how alike the speakers sound, if messages of a named speaker were
+    /// stored. Accepts a repeated `key` only with the same request.
     ///
     /// # Errors
-    /// As [`Self::append`]; [`StoreError::KeyReused`].
+    /// As [`Self::append`], and [`StoreError::KeyReused`].
     pub async fn append_and_listen(
         &self,
         agent: &AgentId,
@@ -175,8 +175,8 @@ impl Ingestor {
         self.append_reported(agent, messages, None).await
     }
 
-    /// As [`Self::append`]. `usage` is what the provider reported about the request that produced the last answer among the messages. The
-    /// counter learns from it; it isn't stored.
+    /// Works like [`Self::append`]. `usage` is the provider's report about the request that produced the last answer among the
+    /// messages. The counter learns from it, and it isn't stored.
     ///
     /// # Errors
     /// As [`Self::append`].
@@ -197,7 +197,7 @@ impl Ingestor {
         key: Option<RequestKey>,
     ) -> StoreResult<AppendOutcome> {
         let mut known = 0;
-        // A client that got no answer in time sends the same again. Long messages that are stored aren't counted a second time.
+        // A client that got no answer in time repeats its request. Long messages that are stored already aren't counted again.
         if self.is_known(agent, &messages).await? {
             known = messages.len();
             messages.clear();
@@ -214,8 +214,8 @@ impl Ingestor {
         Ok(outcome)
     }
 
-    /// Appends messages of the past; items age by the messages' own times. Tokens are counted without the learned correction, so that
-    /// replays don't depend on what was learned before. Reported usage is still learned from.
+    /// Appends messages of the past. Items age by the messages' own times. Tokens are counted without the learned correction, so
+    /// that a replay doesn't depend on what was learned before. The counter still learns from reported usage.
     ///
     /// # Errors
     /// As [`Self::append`].
@@ -224,7 +224,7 @@ impl Ingestor {
         self.append_counted(request, By::Messages).await
     }
 
-    /// Takes a step by appending its message. A rewind to an unknown mark or a pin of an unknown message fails.
+    /// Applies a step by appending its message. Fails if a rewind names an unknown mark or a pin an unknown message.
     ///
     /// # Errors
     /// [`StoreError::UnknownAgent`], [`StoreError::UnknownMark`], [`StoreError::UnknownMessage`], [`StoreError::PinsFull`], or another
@@ -245,7 +245,7 @@ impl Ingestor {
     pub async fn fork(&self, parent: &AgentId, child: &AgentId) -> StoreResult<ForkOutcome> {
         let forked = self.store.fork(parent, child, self.clock.now()).await?;
         info!(agent_id = %child, %parent, ?forked, "lineage.forked");
-        self.tell_queue(forked.enqueued, Reason::Eviction);
+        self.report_wake(forked.enqueued, Reason::Eviction);
         self.notices.agent_changed(child);
         Ok(forked)
     }
@@ -263,7 +263,8 @@ impl Ingestor {
             seen,
         } = counted;
         let (agent, tokens) = (request.agent.clone(), role_tokens(&request));
-        // The payload holds the whole message. Its parsed parts need as much memory again, and many requests may wait for the writer.
+        // The payload contains the whole message. Its parsed parts take as much memory again, and many requests may wait for the
+        // writer.
         for prepared in &mut request.messages {
             prepared.message.parts = Vec::new();
         }
@@ -278,7 +279,7 @@ impl Ingestor {
                 outcome
             }
         };
-        self.tell(&agent, &outcome, &tokens);
+        self.report_append(&agent, &outcome, &tokens);
         self.learning
             .watch(&agent, &counting, &seen, &outcome, &self.metrics);
         if !self.counters.learn(&agent, &outcome.settings).is_same(&counting) {
@@ -291,7 +292,7 @@ impl Ingestor {
         match by {
             By::Messages => self.store.append(request).await,
             By::Steps => self.store.rewind(request).await,
-            // Other requests report their errors to a client and are counted there; this one has no client.
+            // Errors of other requests are reported to a client and counted there. These messages have no client.
             By::Inbox(inbox, rows) => {
                 let taken = inbox.append_from_inbox(request, rows).await;
                 taken.inspect_err(|error| self.metrics.service.db_failed(error.class()))
@@ -299,7 +300,7 @@ impl Ingestor {
         }
     }
 
-    /// Puts the agent into `project`, or takes it out of any, and notifies readers.
+    /// Puts the agent into `project`, or into none, and notifies readers.
     ///
     /// # Errors
     /// [`StoreError::UnknownAgent`], or another error of the store.
@@ -309,8 +310,9 @@ impl Ingestor {
         Ok(())
     }
 
-    /// Changes an agent's settings, which override the configuration from its next append on, and returns all of them. Creates the agent
-    /// if there is none. After a change of model, messages that the summary doesn't cover are counted again before this returns.
+    /// Changes an agent's settings, which override the configuration from the next append on. Returns all settings. Creates the
+    /// agent if it doesn't exist. After a change of model, messages that the summary doesn't cover are counted again before this
+    /// returns.
     ///
     /// # Errors
     /// Those of the store.
@@ -337,7 +339,7 @@ impl Ingestor {
     /// [`StoreError::UnknownAgent`], or another error of the store.
     pub async fn end_session(&self, agent: &AgentId) -> StoreResult<SessionEnded> {
         let ended = self.store.end_session(agent, self.clock.now()).await?;
-        self.tell_queue(ended.enqueued, Reason::SessionEnd);
+        self.report_wake(ended.enqueued, Reason::SessionEnd);
         self.notices.agent_moved(agent);
         Ok(ended)
     }

@@ -1,7 +1,7 @@
 //! Journals: agents' histories in files ([`recapd_core::domain::journal`] has their format).
 //!
-//! [`export`] writes histories from the database to a file, [`import`] reads them back, [`live`] appends messages as they are accepted.
-//! Each holds at most a chunk of messages in memory.
+//! [`export`] writes histories from the database to a file, [`import`] reads them from a file into the database, and [`live`]
+//! appends messages to files as they are accepted. Each keeps at most a chunk of messages in memory.
 
 pub mod export;
 pub mod import;

@@ -1,14 +1,14 @@
-//! What runs in a daemon, over one store.
+//! The parts that run in a daemon, on one store.
 //!
-//! - [`ingest`]: append, segment, evict, enqueue.
-//! - [`conversations`]: what is new in conversations that come whole.
-//! - [`embedder`]: embeddings of messages and questions, for recall.
-//! - [`worker`]: wake, claim, condense, compact, complete.
-//! - [`schedule`]: the cron jobs (ageing, pruning, reconciling).
-//! - [`snapshot`]: the lock-free read path.
-//! - [`peers`]: changes made by other daemons on the same database.
-//! - [`journal`]: histories to files and back, and the live journal.
-//! - [`assembly`]: from configuration to parts.
+//! - [`ingest`]: appends messages, which divides them into exchanges, evicts and wakes the queue.
+//! - [`conversations`]: stores the new part of conversations that arrive whole.
+//! - [`embedder`]: makes embeddings of messages and questions, for recall.
+//! - [`worker`]: claims queue rows, condenses exchanges, compacts and completes.
+//! - [`schedule`]: runs the cron jobs (ageing, pruning, reconciling).
+//! - [`snapshot`]: serves readers without a lock.
+//! - [`peers`]: hears of changes by other daemons on the same database.
+//! - [`journal`]: exports and imports histories, and keeps the live journal.
+//! - [`assembly`]: builds the parts from the configuration.
 
 pub mod assembly;
 pub mod call_log;

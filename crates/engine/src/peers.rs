@@ -1,10 +1,10 @@
-//! Passes on what other daemons on the same database do to this process's workers and readers.
+//! Passes changes by other daemons on the same database to this process's workers and readers.
 //!
 //! ```text
 //! commit elsewhere ──► trigger: NOTIFY ──► Member::hear ──► follow ──► Notices ──► worker, snapshots, projects
 //! ```
 //!
-//! Only freshness depends on it. The queue is polled anyway, and what was missed while the connection was lost is read again afterwards.
+//! Only freshness depends on this. The queue is polled anyway, and after a lost connection everything is read again.
 
 use std::convert::Infallible;
 
@@ -13,14 +13,14 @@ use tracing::{error, info, warn};
 use recapd_platform::{clock::Clock, notice::Notices};
 use recapd_store::postgres::{Member, PeerMessage};
 
-/// Passes on what `member` hears, until this future is dropped, which frees the member's name.
+/// Passes on the messages that `member` receives. Runs until the future is dropped, which releases the member's name.
 pub async fn follow(mut member: Member, notices: &Notices, clock: &dyn Clock) -> Infallible {
     loop {
-        pass_on(member.hear().await, notices, clock);
+        forward(member.hear().await, notices, clock);
     }
 }
 
-fn pass_on(heard: PeerMessage, notices: &Notices, clock: &dyn Clock) {
+fn forward(heard: PeerMessage, notices: &Notices, clock: &dyn Clock) {
     match heard {
         PeerMessage::Queue => notices.wake_queue(),
         PeerMessage::Agent(agent) => notices.agent_changed(&agent),

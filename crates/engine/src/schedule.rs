@@ -1,8 +1,8 @@
 //! Timed work: ageing and pruning by cron expressions, the reconciler, and the sampler.
 //!
-//! Each task takes no input, does what the state demands and returns what it did; its next activation is the retry. A cron firing is a row
-//! that one daemon takes, so it happens once however many run. A firing missed while none ran is made up for. A firing that failed, or
-//! whose daemon was killed, is taken again after a while; doing the work twice is harmless.
+//! Each task takes no input, does what the state requires, and returns what it did. Its next run is its retry. A cron firing is a
+//! database row that one daemon takes, so it happens once, however many daemons run. A firing missed while no daemon ran is made
+//! up for. A firing that failed, or whose daemon was killed, is taken again after a while. To do the work twice is harmless.
 
 use std::{
     collections::BTreeMap,
@@ -29,31 +29,31 @@ use recapd_telemetry::metrics::{
     labels::{AgentState, QueueState, RunOutcome},
 };
 
-/// Rows that one step of ageing or pruning touches; the next step takes more.
+/// Limits how many rows one step of ageing or pruning changes. The next step continues.
 const STEP_ROWS_MAX: i64 = 1_000;
-/// How long until a parked row gets one more try.
+/// After this time a parked row gets one more attempt.
 const PROBE_AFTER_MS: i64 = 6 * HOUR_MS;
 /// How often the cron expressions are checked.
 const CRON_LOOK: Duration = Duration::from_secs(30);
-/// While nothing changes, the figures are sampled once in this many periods, and at least every [`CALM_MAX`].
+/// While nothing changes, the figures are sampled only once in this many periods, but at least every [`CALM_MAX`].
 const CALM_PERIODS: u32 = 6;
-/// Well below five minutes, after which the alert on a stuck sampler fires.
+/// Limits that time. After five minutes without a sample, an alert fires.
 const CALM_MAX: Duration = Duration::from_secs(90);
 
 #[derive(Clone, Debug)]
 pub struct ScheduleSettings {
     pub ageing: Crontab,
     pub prune: Crontab,
-    /// Older runs are deleted.
+    /// Runs older than this are deleted.
     pub runs_keep_days: i64,
     /// How many of the newest versions of each summary are kept.
     pub versions_keep: i64,
-    /// Older answers in the journal are deleted.
+    /// Journalled answers older than this are deleted.
     pub journal_keep_hours: i64,
     pub sample_ms: u64,
-    /// How often missing queue rows are looked for.
+    /// How often to check for missing queue rows.
     pub reconcile_ms: u64,
-    /// How long pending exchanges may wait for more before the reconciler looks for their row.
+    /// How long pending exchanges may wait for more before the reconciler checks for their row.
     pub max_wait_ms: i64,
     pub attempts_max: i64,
 }
@@ -68,7 +68,7 @@ pub struct Schedule {
     database: Option<SampledDatabase>,
     /// The latest known firing of each schedule, by this daemon or another one.
     made: Arc<Mutex<BTreeMap<&'static str, Timestamp>>>,
-    /// The current run of samples at which the database failed.
+    /// The current streak of samples at which the database failed.
     unwell: Arc<Mutex<FailureStreak>>,
 }
 
@@ -112,8 +112,8 @@ impl Schedule {
         Self { database, ..self }
     }
 
-    /// Runs all timed work until `stop`. The three tasks don't wait for each other: a job blocked by a lock must not keep the sampler from
-    /// showing it.
+    /// Runs all scheduled work until `stop`. The three tasks don't wait for each other, because the sampler must be able to show
+    /// that a job hangs.
     pub async fn run(&self, stop: CancellationToken) {
         let reconcile = Duration::from_millis(self.settings.reconcile_ms.max(1));
         let sample = Duration::from_millis(self.settings.sample_ms.max(1));
@@ -124,12 +124,12 @@ impl Schedule {
         );
     }
 
-    /// Samples every period; while nothing changes, every [`CALM_PERIODS`].
+    /// Samples every period; while nothing changes, every [`CALM_PERIODS`] periods.
     async fn keep_sampling(&self, period: Duration) {
         let calm = (period * CALM_PERIODS).min(CALM_MAX);
         let mut last = None;
         loop {
-            // Subscribed before the look, so that no change during it is missed.
+            // Subscribes before the sample, so that no change during it is missed.
             let mut changes = self.notices.moves();
             let mut woken = Box::pin(self.notices.queue_woken());
             woken.as_mut().enable();
@@ -150,9 +150,9 @@ impl Schedule {
         }
     }
 
-    /// Fires what is due and no other daemon has fired: only the latest firing of each schedule, however many were missed.
+    /// Fires what is due and what no other daemon has fired: only the latest firing of each schedule, however many were missed.
     pub async fn fire_due(&self) {
-        if let Some(slot) = self.due("ageing", &self.settings.ageing).await {
+        if let Some(slot) = self.take_due("ageing", &self.settings.ageing).await {
             let aged = self.age().await;
             let outcome = if aged.is_ok() {
                 RunOutcome::Completed
@@ -160,15 +160,15 @@ impl Schedule {
                 RunOutcome::Failed
             };
             self.metrics.documents.aged(outcome);
-            self.fired("ageing", slot, aged).await;
+            self.record_firing("ageing", slot, aged).await;
         }
-        if let Some(slot) = self.due("prune", &self.settings.prune).await {
+        if let Some(slot) = self.take_due("prune", &self.settings.prune).await {
             let gone = self.prune().await;
-            self.fired("prune", slot, gone).await;
+            self.record_firing("prune", slot, gone).await;
         }
     }
 
-    /// Returns the last and the next firing of each schedule; the last one only if the database is known.
+    /// Returns the last and the next firing of each schedule. The last one is known only after the database was read.
     ///
     /// # Errors
     /// When the store fails.
@@ -190,14 +190,14 @@ impl Schedule {
         Ok(firings)
     }
 
-    /// Takes the latest firing of `name`. `None` if it was made already, or another daemon has taken it.
-    async fn due(&self, name: &'static str, crontab: &Crontab) -> Option<Timestamp> {
+    /// Takes the latest firing of `name`. Returns `None` if it was made already, or another daemon has taken it.
+    async fn take_due(&self, name: &'static str, crontab: &Crontab) -> Option<Timestamp> {
         let now = self.clock.now();
         let slot = crontab.last_at_or_before(now)?;
         if self.made().get(name) == Some(&slot) {
             return None;
         }
-        match self.counted(self.store.take_slot(name, slot, now).await) {
+        match self.count_error(self.store.take_slot(name, slot, now).await) {
             Ok(Slot::Ours) => return Some(slot),
             Ok(Slot::Busy) => {}
             Ok(Slot::Done) => {
@@ -208,8 +208,8 @@ impl Schedule {
         None
     }
 
-    /// Records a firing and what it did. A failed firing isn't recorded, so that it is made again.
-    async fn fired(&self, schedule: &'static str, slot: Timestamp, rows: StoreResult<u64>) {
+    /// Records a firing and its result. Doesn't record a failed firing, so that it is made again.
+    async fn record_firing(&self, schedule: &'static str, slot: Timestamp, rows: StoreResult<u64>) {
         let noted = match rows {
             Ok(rows) => {
                 info!(schedule, rows, "schedule.fired");
@@ -217,7 +217,7 @@ impl Schedule {
             }
             Err(error) => Err(error),
         };
-        match self.counted(noted) {
+        match self.count_error(noted) {
             Ok(()) => {
                 self.made().insert(schedule, slot);
             }
@@ -225,8 +225,8 @@ impl Schedule {
         }
     }
 
-    /// Counts an error of the store, and passes the result on.
-    fn counted<T>(&self, done: StoreResult<T>) -> StoreResult<T> {
+    /// Counts an error of the store, and returns the result unchanged.
+    fn count_error<T>(&self, done: StoreResult<T>) -> StoreResult<T> {
         done.inspect_err(|error| self.metrics.service.db_failed(error.class()))
     }
 
@@ -234,7 +234,7 @@ impl Schedule {
         self.made.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Queues an update of every document in which an item has outgrown its section. Returns how many.
+    /// Queues an update of every document with an item that is too old for its section. Returns how many.
     ///
     /// # Errors
     /// When the store fails.
@@ -265,11 +265,11 @@ impl Schedule {
         self.store.prune(prune).await
     }
 
-    /// Adds missing rows to the queue, once.
+    /// Creates missing rows of the queue, once.
     pub async fn reconcile(&self) {
         let now = self.clock.now();
         let pending_before = now.plus_ms(-self.settings.max_wait_ms);
-        match self.counted(self.store.reconcile(pending_before, now).await) {
+        match self.count_error(self.store.reconcile(pending_before, now).await) {
             Ok(0) => {}
             Ok(made) => {
                 for _ in 0..made {
@@ -280,7 +280,7 @@ impl Schedule {
             }
             Err(error) => warn!(%error, "queue.reconcile_failed"),
         }
-        match self.counted(self.store.enqueue_revisits(now, STEP_ROWS_MAX).await) {
+        match self.count_error(self.store.enqueue_revisits(now, STEP_ROWS_MAX).await) {
             Ok(0) => {}
             Ok(agents) => {
                 info!(agents, "queue.revisits");
@@ -292,7 +292,7 @@ impl Schedule {
         let probed = self
             .store
             .probe_parked(parked_before, self.settings.attempts_max, now);
-        match self.counted(probed.await) {
+        match self.count_error(probed.await) {
             Ok(0) => {}
             Ok(rows) => {
                 info!(rows, "queue.probed");
@@ -302,7 +302,8 @@ impl Schedule {
         }
     }
 
-    /// Samples the pause and the last ageing. Unreadable values stay as they were: the figures read next fail, too, and report it.
+    /// Samples the pause and the last ageing. Keeps the old values if they can't be read: the figures that are read next fail,
+    /// too, and report it.
     async fn sample_operator(&self, operator: &dyn OperatorStore) {
         if let Ok(since) = operator.queue_paused_since().await {
             self.metrics.updates.paused(since.is_some());
@@ -312,8 +313,8 @@ impl Schedule {
         }
     }
 
-    /// Counts a failure of the database, and logs it now and then.
-    fn tell_fault(&self, fault: Option<&StoreError>, now: Timestamp) {
+    /// Counts a failure of the database, and logs it from time to time.
+    fn report_fault(&self, fault: Option<&StoreError>, now: Timestamp) {
         let mut spell = self.unwell.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(error) = fault else {
             if let Some(failed_ms) = spell.worked(now.0) {
@@ -342,10 +343,10 @@ impl Schedule {
             self.sample_operator(database.operator.as_ref()).await;
         }
         let started_at = self.clock.now();
-        // A database may still be readable when nothing can be written any more.
+        // A database that accepts no more writes may still be readable.
         let pinged = self.store.ping().await;
         let sampled = self.store.sample(started_at, DAY_MS).await;
-        self.tell_fault(pinged.as_ref().err().or(sampled.as_ref().err()), started_at);
+        self.report_fault(pinged.as_ref().err().or(sampled.as_ref().err()), started_at);
         let sample = sampled.ok()?;
         let figures = figures(&sample);
         let took = self.clock.now().since_ms(started_at);

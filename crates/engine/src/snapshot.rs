@@ -1,12 +1,14 @@
-//! The read path: one immutable snapshot per agent, replaced whole and read without a lock.
+//! Serves readers: keeps one immutable snapshot per agent, which is replaced as a whole and read without a lock.
 //!
-//! A reader never waits for a writer, the worker or a model. It gets the last good version with its age. While the database is away or
-//! slow, or the rendering of a document panics, it gets the last copy, marked stale. A panic concerns only that document.
+//! A reader never waits for a writer, the worker or a model. It gets the last good version with its age. If the database is
+//! unavailable or slow, or the rendering of a document panics, the reader gets the last copy, marked stale. A panic affects only
+//! that document.
 
 mod cache;
 mod change_watch;
 mod kept;
 pub mod project;
+mod read_timeout;
 mod reply;
 mod running;
 mod single_flight;
@@ -16,6 +18,7 @@ use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use cache::{CachedSnapshot, SnapshotCache};
 use change_watch::ChangeWatch;
+use read_timeout::ReadTimeout;
 use sha2::{Digest as _, Sha256};
 use single_flight::SingleFlight;
 use tokio::{
@@ -24,7 +27,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error};
-use ttl::{CachedRead, Patience, TimedCopy};
+use ttl::{CachedRead, TimedCopy};
 
 use recapd_core::{
     domain::{
@@ -56,13 +59,13 @@ pub use kept::DerivedValue;
 pub use reply::SummaryReply;
 pub use running::running;
 
-/// The default for the most bytes of all snapshots. A full document has some 40,000.
+/// Limits the bytes of all snapshots by default. A full document has some 40,000.
 const BYTES_MAX: usize = 128 << 20;
-/// Bytes of a document's hash in its `ETag`.
+/// How many bytes of a document's hash its `ETag` has.
 const TAG_BYTES: usize = 12;
-/// The longest time for rereading a changed snapshot before a reader asks.
+/// Limits the time to read a changed snapshot again before a reader asks for it.
 const REFRESH_TIME_MAX: Duration = Duration::from_secs(2);
-/// Names the computation in errors.
+/// The computation's name in errors.
 const RENDERING: &str = "rendering a document";
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -71,11 +74,11 @@ pub struct Snapshot {
     pub markdown: String,
     /// Its tokens, by the exact counter.
     pub tokens: i64,
-    /// The document's version; 0 before the first.
+    /// The document's version; 0 if there is none yet.
     pub version: i64,
     /// Changes whenever `markdown` does.
     pub etag: String,
-    /// When the version was written; before the first, the time of the row.
+    /// When the version was written; if there is none yet, the time of the row.
     pub updated_at: Timestamp,
     /// The last exchange that the document covers.
     pub covers_through: i64,
@@ -89,7 +92,7 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// When the version was written; `None` before the first.
+    /// Returns when the version was written; `None` if there is none yet.
     pub fn written_at(&self) -> Option<Timestamp> {
         (self.version > 0).then_some(self.updated_at)
     }
@@ -98,7 +101,7 @@ impl Snapshot {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lookup<S = Snapshot> {
     pub snapshot: Arc<S>,
-    /// Set while the database is away or slow: the time as of which the copy is known to be right.
+    /// Set while the database is unavailable or slow: the time until which the copy is known to be current.
     pub stale_since: Option<Timestamp>,
 }
 
@@ -110,7 +113,7 @@ impl<S> Lookup<S> {
         }
     }
 
-    /// Returns what was `read`; if that failed, the copy, if there is one, marked stale as of its time.
+    /// Returns what was `read`. If the read failed, returns the copy, if there is one, marked stale as of its time.
     fn or_copy(
         read: StoreResult<Option<Self>>,
         copy: Option<(Arc<S>, Timestamp)>,
@@ -125,7 +128,7 @@ impl<S> Lookup<S> {
     }
 }
 
-/// The snapshots of all agents that a reader asked for; clones share them.
+/// The snapshots of all agents that a reader asked for. Clones share them.
 #[derive(Clone)]
 pub struct Snapshots {
     store: Arc<dyn Store>,
@@ -141,7 +144,7 @@ pub struct Snapshots {
 }
 
 impl Snapshots {
-    /// Makes snapshots of at most `tokens_max` tokens by `counter`.
+    /// Makes snapshots of at most `tokens_max` tokens, counted by `counter`.
     pub fn new(
         store: Arc<dyn Store>,
         counter: Arc<dyn TokenCounter>,
@@ -168,7 +171,7 @@ impl Snapshots {
         Self { redactor, ..self }
     }
 
-    /// Limits memory to about `bytes_max` bytes: the least recently used snapshots are dropped.
+    /// Limits memory to about `bytes_max` bytes. The least recently used snapshots are dropped.
     #[must_use]
     pub fn within(self, bytes_max: usize) -> Self {
         Self {
@@ -177,9 +180,9 @@ impl Snapshots {
         }
     }
 
-    /// Records that the value kept with `snapshot` needs `bytes` more.
+    /// Records that the value kept with `snapshot` needs `bytes` more bytes.
     pub fn grew(&self, snapshot: &Snapshot, bytes: usize) {
-        self.cache.grew(snapshot, bytes);
+        self.cache.note_growth(snapshot, bytes);
     }
 
     /// The number of snapshots in memory.
@@ -187,7 +190,7 @@ impl Snapshots {
         self.cache.len()
     }
 
-    /// Treats copies as stale while `contact` with other daemons, which change documents, too, is lost.
+    /// Treats copies as stale while `contact` is lost with other daemons, which may change documents, too.
     #[must_use]
     pub fn in_contact(self, contact: PeerLink) -> Self {
         Self { contact, ..self }
@@ -206,8 +209,8 @@ impl Snapshots {
         Self { ageing, ..self }
     }
 
-    /// Returns the summary of `agent`; `None` if there is no such agent. If there is a copy, a reader waits at most a fraction of a second
-    /// for the database.
+    /// Returns the summary of `agent`; `None` if there is no such agent. If there is a copy, a reader waits at most a fraction of
+    /// a second for a silent or slow database.
     ///
     /// # Errors
     /// When the database fails or doesn't answer within two seconds, or rendering panics, and there is no copy.
@@ -221,19 +224,23 @@ impl Snapshots {
             async move { snapshots.load(&agent, true).await }
         };
         let read = self.loads.read(agent, load, || self.cached_of(agent));
-        let read = Patience::of(has_copy).wait(read).await;
-        Lookup::or_copy(read, self.cache.used(agent, |held| held.copy.dated()))
+        let read = ReadTimeout::of(has_copy).wait(read).await;
+        Lookup::or_copy(
+            read,
+            self.cache.use_copy(agent, |held| held.copy.snapshot_and_time()),
+        )
     }
 
     fn cached_of(&self, agent: &AgentId) -> Option<CachedRead<Snapshot>> {
         let lost_since = self.contact.lost_since();
-        self.cache.used(agent, |held| held.copy.cached(lost_since))
+        self.cache.use_copy(agent, |held| held.copy.cached(lost_since))
     }
 
-    /// Reads what `agent` works on from the database. `None` also if that fails or takes long: a brief does without it.
+    /// Reads the exchange that `agent` works on from the database. Returns `None` also if that fails or takes too long, since a
+    /// brief works without it.
     pub async fn running(&self, agent: &AgentId) -> Option<RunningExchange> {
         let found = running(self.store.as_ref(), agent, self.ageing, &self.redactor);
-        let told = Patience::Short
+        let told = ReadTimeout::Short
             .wait(found)
             .await
             .inspect_err(|error| debug!(agent_id = %agent, %error, "snapshot.running_unknown"));
@@ -243,11 +250,11 @@ impl Snapshots {
     /// Returns the summary of `agent` if it is in memory and needs no check.
     pub fn cached(&self, agent: &AgentId) -> Option<Lookup> {
         let lost_since = self.contact.lost_since();
-        self.cache.used(agent, |held| held.copy.at_once(lost_since))?
+        self.cache.use_copy(agent, |held| held.copy.at_once(lost_since))?
     }
 
-    /// As [`Self::get`], but if the reader has that version (`is_known` checks its `ETag`), waits for a change until `deadline` or `stop`.
-    /// It may return without a change.
+    /// Works like [`Self::get`], but if the reader already has that version (`is_known` checks its `ETag`), waits for a change
+    /// until `deadline` or `stop`. May return without a change.
     ///
     /// # Errors
     /// As [`Self::get`].
@@ -278,22 +285,23 @@ impl Snapshots {
     /// Reads the summary of `agent` for a context ([`Store::summary_of_step`]) from the database; `None` if there is no such agent.
     ///
     /// # Errors
-    /// When the database fails, which leaves no context either, or rendering panics.
+    /// When the database fails, because then there is no context either, or when rendering panics.
     pub async fn of_step(&self, agent: &AgentId) -> StoreResult<Option<Snapshot>> {
         let row = self.store.summary_of_step(agent).await?;
-        row.map(|row| self.rendered(agent, row)).transpose()
+        row.map(|row| self.render_row(agent, row)).transpose()
     }
 
-    /// Reads the summary of `agent` from the database, past memory, for callers that hear of no changes. `None` if there is no such agent.
+    /// Reads the summary of `agent` from the database, for callers that receive no notices of changes. `None` if there is no such
+    /// agent.
     ///
     /// # Errors
     /// When the database fails, or rendering panics.
     pub async fn from_database(&self, agent: &AgentId) -> StoreResult<Option<Snapshot>> {
         let row = self.store.summary(agent).await?;
-        row.map(|row| self.rendered(agent, row)).transpose()
+        row.map(|row| self.render_row(agent, row)).transpose()
     }
 
-    fn rendered(&self, agent: &AgentId, row: SummaryRow) -> StoreResult<Snapshot> {
+    fn render_row(&self, agent: &AgentId, row: SummaryRow) -> StoreResult<Snapshot> {
         let rendering = || {
             let row = row.rendered_by(self.ageing);
             render(
@@ -315,28 +323,28 @@ impl Snapshots {
             self.cache.forget(agent);
             return Ok(None);
         };
-        let snapshot = Arc::new(self.rendered(agent, row)?);
-        // A change heard during the read found no copy to mark, or marked one that this replaces.
+        let snapshot = Arc::new(self.render_row(agent, row)?);
+        // A notice of a change during the read found no copy to mark, or marked one that this copy replaces.
         let outdated = self.cache.has_changed(changes);
         let held = CachedSnapshot::new(TimedCopy::new(Arc::clone(&snapshot), read_at, outdated));
         self.cache.hold(agent, held, changes, is_asked);
         Ok(Some(snapshot))
     }
 
-    /// Keeps the snapshots fresh until `stop`: rereads a changed one at once, so that the next reader needn't wait.
+    /// Keeps the snapshots fresh until `stop`: reads a changed one again at once, so that the next reader needn't wait.
     pub async fn follow(&self, mut changes: Receiver<Change>, stop: CancellationToken) {
         loop {
             let change = tokio::select! {
                 change = changes.recv() => change,
                 () = stop.cancelled() => return,
             };
-            self.cache.heard();
+            self.cache.count_change();
             match change {
                 Ok(Change::Agent(agent)) => {
                     self.refresh(&agent).await;
                     self.waiting.wake(&agent);
                 }
-                // Which agents changed isn't known, or too many did: all are read again on demand.
+                // It isn't known which agents changed, or too many did: all are read again when a reader asks.
                 Ok(Change::All) | Err(RecvError::Lagged(_)) => {
                     self.cache.outdate_all();
                     self.waiting.wake_all();
@@ -350,7 +358,7 @@ impl Snapshots {
         if !self.cache.has(agent) {
             return;
         }
-        // No other change is heard during this.
+        // While this waits, no other change is handled.
         let refreshed = timeout(REFRESH_TIME_MAX, self.load(agent, false)).await;
         if !matches!(refreshed, Ok(Ok(_))) {
             self.cache.outdate(agent);
@@ -369,8 +377,8 @@ pub fn render(
     let (markdown, tokens) = with_pending(&document(row), &lines, tokens_max, counter);
     let named = i64_or_max(row.pending.len());
     Snapshot {
-        // The text can change while the version's figures don't: by another token count, zone or redaction rule. So the `ETag` also holds
-        // a hash of it.
+        // The text can change while the version's figures stay the same, by another token counter, zone or redaction rule. So the
+        // `ETag` also contains a hash of the text.
         etag: format!(
             "\"{}.{}.{:x}.{}\"",
             row.version,
@@ -391,7 +399,7 @@ pub fn render(
     }
 }
 
-/// Returns the stored document; if it is empty although it covers exchanges, a line that says so.
+/// Returns the stored document. If it is empty although it covers exchanges, returns a line that says so.
 fn document(row: &SummaryRow) -> Cow<'_, str> {
     if row.content.is_empty() && row.summarized_through > 0 {
         archived(row.summarized_through).into()
@@ -410,14 +418,14 @@ fn fingerprint(markdown: &str) -> String {
     format!("{number:x}")
 }
 
-/// Returns a line for each pending exchange, and one for those that are too many to list.
+/// Returns one line for each pending exchange, and one line for all those that are too many to list.
 fn pending_lines(row: &SummaryRow, redactor: &Redactor) -> Vec<PendingLine> {
     let zone = row.zone.unwrap_or_default();
     let named = row.pending.iter().map(|exchange| PendingLine {
         exchange: exchange.exchange,
         at: zone.wall(exchange.opened_at),
         tokens: exchange.tokens,
-        // Redacted again by today's rules: the stored headline was redacted by those of its day.
+        // Redacted again by today's rules, because the stored headline was redacted by earlier rules.
         digest: redactor.redact(&exchange.digest()).into_owned(),
     });
     let unnamed = row

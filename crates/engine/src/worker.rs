@@ -1,4 +1,4 @@
-//! The worker: wakes, claims due rows, condenses newly evicted exchanges, composes the document, completes.
+//! The worker: claims due rows, condenses newly evicted exchanges, composes the document, and completes the update.
 //!
 //! ```text
 //! wake ─► claim (no more than there are free places) ─► material ─► model ─► checks ─► compose ─► complete
@@ -6,12 +6,11 @@
 //!   └── poll, or a notice ◄── release / fail: backoff ◄────┴───────────────────┴── fenced: drop ◄───┘
 //! ```
 //!
-//! An update that has to wait for a rate limit, a circuit breaker or the next day's spending limit gives its lease back until then: a wait
-//! holds no lease and isn't an attempt. `llm::chain` decides which model is asked when.
+//! An update that has to wait for a rate limit, a circuit breaker or the next day's spending limit gives its lease back until
+//! then. Such a wait isn't an attempt. `llm::chain` decides which model is asked when.
 //!
-//! Invariant: no transaction is open while a model thinks.
-//! Invariant: whatever fails, the old summary stays; after the last attempt digests stand for the exchanges.
-//! Invariant: a lease is renewed only as long as its update is worked on.
+//! Invariants: no transaction is open while a model works. Whatever fails, the old summary stays; after the last attempt digests
+//! replace the exchanges. A lease is renewed only as long as a worker works on its update.
 
 mod ageing;
 mod ask;
@@ -76,17 +75,17 @@ pub use update::Outcome;
 
 #[derive(Clone, Debug)]
 pub struct WorkerSettings {
-    /// The name that holds its leases, the same across restarts.
+    /// The name that holds the worker's leases. It stays the same across restarts.
     pub owner: String,
     pub concurrency: usize,
-    /// How often the queue is polled when nothing wakes the worker and a row may be due.
+    /// How often the queue is polled if nothing wakes the worker and a row may be due.
     pub poll_ms: u64,
-    /// How often the queue is polled while no row is known to be due.
+    /// How often the queue is polled while no row is known to become due.
     pub rest_ms: u64,
     /// How long a lease lasts without a heartbeat.
     pub lease_ms: i64,
     pub retry: RetryPolicy,
-    /// The most exchanges and tokens of one update.
+    /// Limits the exchanges and tokens of one update.
     pub limits: MaterialLimits,
     /// How much of each message a model sees.
     pub transcript: TranscriptLimits,
@@ -96,14 +95,14 @@ pub struct WorkerSettings {
     pub thinking_reserve_tokens: i64,
     /// The number of pending exchanges that makes an update due at once.
     pub batch_exchanges: i64,
-    /// The tokens that these exchanges need as well; 0 for no such condition.
+    /// The tokens that these exchanges must also have; 0 means none.
     pub batch_tokens_min: i64,
     /// How long fewer pending exchanges may wait for more.
     pub max_wait_ms: i64,
     pub policy: SummaryPolicy,
     pub spend: DailyLimits,
     pub prices: Prices,
-    /// True if a model compacts documents that grew too big.
+    /// True if a model compacts documents that have become too big.
     pub compact_by_model: bool,
     /// Seeds jitter and the nonces that fence prompts. A daemon's seed must be unguessable.
     pub seed: u64,
@@ -125,7 +124,7 @@ pub struct WorkerParts {
     pub calls: Arc<CallLog>,
 }
 
-/// A lease that is worked on, and the tokens that end its wait for a model.
+/// A lease in progress, and the tokens that end its wait for a model.
 struct LeaseGuard {
     lease: Lease,
     lost: CancellationToken,
@@ -134,7 +133,7 @@ struct LeaseGuard {
 }
 
 impl Drop for LeaseGuard {
-    /// Stops renewing the lease, however the work ended (by a panic, or because its future was dropped).
+    /// Stops the renewal of the lease, however the work ended (perhaps by a panic, or because its future was dropped).
     fn drop(&mut self) {
         self.heartbeat.remove(&self.lease);
     }
@@ -143,7 +142,7 @@ impl Drop for LeaseGuard {
 /// Why the wait for a model's answer ended early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Interruption {
-    /// The lease was lost: another worker may have taken the row over.
+    /// The lease was lost: another worker may have taken over the row.
     Lost,
     /// The daemon stops without waiting for the answer.
     Stopped,
@@ -165,16 +164,16 @@ pub struct Worker {
     settings: Arc<WorkerSettings>,
     heartbeat: Arc<Heartbeat>,
     random: Arc<Mutex<fastrand::Rng>>,
-    /// True if the built-in summariser has stood in for a model since a model last answered.
+    /// True if the built-in summariser has replaced a failing model since a model last answered.
     owes_revisits: Arc<AtomicBool>,
-    /// Models whose unknown price was logged as a warning.
+    /// Models whose unknown price was logged as a warning already.
     unpriced: Arc<Mutex<BTreeSet<String>>>,
     batching: Option<BatchServices>,
     in_vain: Arc<CompactionCooldown>,
     failure_memory: Arc<FailureMemory>,
     disclaimed: Arc<LostLeases>,
     seen: Arc<Mutex<Option<Timestamp>>>,
-    /// The current run of failed looks at the queue.
+    /// The current streak of failed polls of the queue.
     unreadable: Arc<Mutex<FailureStreak>>,
 }
 
@@ -215,15 +214,16 @@ impl Worker {
         ))
     }
 
-    /// Makes updates due again that waited under the worker before this one: limits, models or keys may have changed.
+    /// Returns what makes updates due again that waited under the worker before this one, because limits, models or keys may have
+    /// changed.
     pub fn resumption(&self, whom: Resume) -> Resumption {
         let resumption = Resumption::new(self.parts.clone(), whom);
         resumption.owe();
         resumption
     }
 
-    /// Works until `soft` is cancelled. Then it claims nothing new, and returns when its updates are finished. Cancelling `hard` makes
-    /// updates that wait for a model give their leases back.
+    /// Works until `soft` is cancelled. Then it claims nothing new, and returns when its updates are finished. Cancelling `hard`
+    /// makes updates that wait for a model give their leases back.
     pub async fn run(&self, soft: CancellationToken, hard: CancellationToken) {
         let (updates, beating) = (TaskTracker::new(), TaskTracker::new());
         let stop_beating = CancellationToken::new();
@@ -232,7 +232,7 @@ impl Worker {
             async move { worker.heartbeat.run(&worker.parts, stop).await }
         });
         self.claim_until(&soft, &hard, &updates).await;
-        // The heartbeat goes on while the last updates finish.
+        // The heartbeat continues until the last updates have finished.
         updates.close();
         updates.wait().await;
         self.disclaim().await;
@@ -243,7 +243,7 @@ impl Worker {
         let places = Arc::new(Semaphore::new(self.settings.concurrency));
         let (mut is_quiet, mut awaits_idle) = (false, false);
         while !soft.is_cancelled() {
-            // Enabled before the look, so that no wake-up between the look and the wait is lost.
+            // Enabled before the claim, so that no wake-up between the claim and the wait is lost.
             let mut woken = Box::pin(self.parts.notices.queue_woken());
             woken.as_mut().enable();
             self.watch_for_clock_jump().await;
@@ -289,8 +289,8 @@ impl Worker {
         }
     }
 
-    /// Returns how long to wait before the next look at the queue if nothing wakes the worker: one poll interval, or after a poll that
-    /// found nothing, until the next row is due, but at most `rest_ms`.
+    /// Returns how long to wait before the next poll of the queue if nothing wakes the worker. This is one poll interval. After a
+    /// poll that found nothing, it is the time until the next row is due, but at most `rest_ms`.
     async fn rest(&self, is_quiet: bool) -> Duration {
         let poll = self.poll_wait();
         let hears_all = self.parts.notices.contact().lost_since().is_none();
@@ -302,14 +302,14 @@ impl Worker {
             // The database's clock is finer than a millisecond.
             Ok(Some(due_ms)) if due_ms > 0 => span(due_ms + 1).min(rest_max),
             Ok(None) => rest_max,
-            // The next claim meets the same error, and reports it.
+            // The next claim meets the same error and reports it.
             Ok(Some(_)) | Err(_) => return poll,
         };
         self.parts.notices.progress().rests_for(rest);
         rest
     }
 
-    /// Claims and carries out updates until none is due. Returns how each ended.
+    /// Claims and carries out updates until none is due. Returns how each of them ended.
     ///
     /// # Errors
     /// When the queue can't be read.
@@ -335,7 +335,7 @@ impl Worker {
         }
     }
 
-    /// As [`Self::drain`], for one agent: no other row of the queue is touched. `queue` must be the same database.
+    /// Works like [`Self::drain`] for one agent, and doesn't touch other rows of the queue. `queue` must be the same database.
     ///
     /// # Errors
     /// When the queue can't be read.
@@ -391,7 +391,8 @@ impl Worker {
         Ok(leases)
     }
 
-    /// If the wall clock was set back, moves the times of waiting rows back by as much. They would wait until it caught up otherwise.
+    /// If the wall clock was set back, moves the times of waiting rows back by as much. Otherwise they would wait until the clock
+    /// caught up.
     async fn watch_for_clock_jump(&self) {
         let now = self.parts.clock.now();
         let before = self.last_seen().replace(now);
@@ -399,7 +400,7 @@ impl Worker {
         if ahead_ms >= CLOCK_JUMP_MS_MIN {
             self.set_back(ahead_ms, now, before).await;
         }
-        // By the new time the worker's own leases may seem to have run out, so they are renewed before anything is claimed.
+        // By the new time the worker's own leases may seem to have expired, so they are renewed before anything is claimed.
         if ahead_ms >= CLOCK_JUMP_MS_MIN || -ahead_ms >= self.settings.lease_ms / 2 {
             self.beat().await;
         }
@@ -446,8 +447,8 @@ impl Worker {
         }
     }
 
-    /// Carries out the update of one lease, with a heartbeat. A lost lease or the daemon's stop ends only the wait for a model; a write
-    /// that has begun is finished.
+    /// Carries out the update of one lease, with a heartbeat. If the lease is lost or the daemon stops, this ends only the wait
+    /// for a model; a write that has begun is finished.
     pub async fn work(&self, lease: Lease, hard: &CancellationToken) -> Outcome {
         let guard = LeaseGuard {
             lost: self.heartbeat.add(&lease),
@@ -493,7 +494,7 @@ impl Worker {
         Outcome::Released
     }
 
-    /// Returns the time to the next poll, with a tenth of jitter either way, so that many daemons don't poll in step.
+    /// Returns the time to the next poll, with a jitter of a tenth, so that many daemons don't poll at the same time.
     fn poll_wait(&self) -> Duration {
         let poll_ms = self.settings.poll_ms;
         Duration::from_millis(poll_ms * 9 / 10 + self.draw(|random| random.u64(0..=poll_ms / 5)))
@@ -508,7 +509,7 @@ impl Worker {
     }
 }
 
-/// Converts milliseconds; negative ones, after the clock ran backwards, become zero.
+/// Converts milliseconds to a duration. Negative ones, after a clock ran backwards, become zero.
 fn span(span_ms: i64) -> Duration {
     Duration::from_millis(u64::try_from(span_ms).unwrap_or(0))
 }

@@ -24,7 +24,7 @@ use recapd_llm::{
 use recapd_platform::clock::Clock;
 use recapd_telemetry::metrics::Metrics;
 
-/// Tokens of a prompt besides its material: about 900 of instructions, and the fences.
+/// How many tokens a prompt has besides its material: about 900 of instructions, and the fences.
 const INSTRUCTIONS_TOKENS: i64 = 2_000;
 /// A context's size is a multiple of this.
 const CONTEXT_STEP_TOKENS: i64 = 1_024;
@@ -43,8 +43,8 @@ impl Models {
         }
     }
 
-    /// Uses one model for both, so that batches know what direct calls learned about the server. Batches themselves learn of refusals only
-    /// hours later.
+    /// Uses one model for direct calls and for batches, so that batches know what direct calls learned about the server. A batch
+    /// itself learns of a refusal only hours later.
     fn both<M: ChatModel + BatchModel + 'static>(model: M) -> Self {
         let model = Arc::new(model);
         Self {
@@ -59,10 +59,10 @@ impl Models {
 /// # Errors
 /// When the client can't be built.
 pub fn model(config: &Config, api_key: Option<SecretString>) -> Result<Arc<dyn ChatModel>, LlmError> {
-    Ok(named(config, api_key)?.model)
+    Ok(configured_models(config, api_key)?.model)
 }
 
-fn named(config: &Config, api_key: Option<SecretString>) -> Result<Models, LlmError> {
+fn configured_models(config: &Config, api_key: Option<SecretString>) -> Result<Models, LlmError> {
     let remote = remote_settings(&config.model, api_key);
     Ok(match config.model.mode {
         ModelMode::Offline => Models::direct(OfflineModel),
@@ -88,16 +88,16 @@ pub fn models(
     clock: &Arc<dyn Clock>,
 ) -> Result<Models, LlmError> {
     let [key, second_key] = keys;
-    let Models { model, batch } = named(config, key)?;
-    let first = guarded(config, model, clock);
+    let Models { model, batch } = configured_models(config, key)?;
+    let first = with_limits_and_breaker(config, model, clock);
     Ok(Models {
-        model: chained(config, first, second_key, clock)?,
+        model: with_fallbacks(config, first, second_key, clock)?,
         batch: batch.filter(|_| config.model.batch),
     })
 }
 
 /// Adds the configured fallbacks to `first`.
-fn chained(
+fn with_fallbacks(
     config: &Config,
     first: Arc<dyn ChatModel>,
     second_key: Option<SecretString>,
@@ -112,14 +112,22 @@ fn chained(
             model: second,
             ..config.clone()
         };
-        others.push(guarded(&config, model(&config, second_key)?, clock));
+        others.push(with_limits_and_breaker(
+            &config,
+            model(&config, second_key)?,
+            clock,
+        ));
     }
     others.push(Arc::new(OfflineModel));
     Ok(Arc::new(Chain::new(first, others)))
 }
 
 /// Wraps `model` in its rate limits and a circuit breaker.
-fn guarded(config: &Config, model: Arc<dyn ChatModel>, clock: &Arc<dyn Clock>) -> Arc<dyn ChatModel> {
+fn with_limits_and_breaker(
+    config: &Config,
+    model: Arc<dyn ChatModel>,
+    clock: &Arc<dyn Clock>,
+) -> Arc<dyn ChatModel> {
     let settings = &config.model;
     if settings.mode == ModelMode::Offline {
         return model;
@@ -148,8 +156,8 @@ pub(super) fn metrics(
     metrics
 }
 
-/// Tells `metrics` of the models, their prices, the spending limit and the longest wait for a batch, and makes them follow the circuit
-/// breakers.
+/// Gives `metrics` the models, their prices, the spending limit and the longest wait for a batch, and makes `metrics` follow the
+/// circuit breakers.
 pub(super) fn introduce(metrics: &Metrics, config: &Config, prices: &Prices, model: &Arc<dyn ChatModel>) {
     for model in std::iter::once(model).chain(model.fallbacks()) {
         let (provider, name) = (model.provider(), model.model());
@@ -166,7 +174,7 @@ pub(super) fn introduce(metrics: &Metrics, config: &Config, prices: &Prices, mod
             let open_until = match state {
                 CircuitState::Closed => None,
                 CircuitState::Open { until } => Some(until),
-                // A trial call is under way: the circuit counts as open until it is answered.
+                // A trial call is in progress. The circuit counts as open until the call is answered.
                 CircuitState::HalfOpen => return,
             };
             metrics.provider.circuit(provider, model, open_until);
@@ -234,8 +242,8 @@ pub fn embeddings(
     RemoteEmbeddings::new(settings, usize_or_max(config.embeddings_dimensions))
 }
 
-/// The context size that Ollama loads a model with: the configured one, or what the largest update may need. The model's own tokens differ
-/// from recapd's count, so the material gets a quarter more.
+/// Returns the context size with which Ollama loads a model: the configured one, or what the largest update may need. The model's
+/// own token counts differ from recapd's, so the material gets a quarter more.
 fn num_ctx(config: &Config) -> i64 {
     let Config { model, worker, .. } = config;
     if model.num_ctx > 0 {

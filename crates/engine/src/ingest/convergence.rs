@@ -1,7 +1,7 @@
 //! Measures how alike the last speakers of a conversation sound.
 //!
-//! The last messages are read again each time and nothing is kept between appends, so the result is right after a restart and with several
-//! daemons, and memory doesn't grow with the history.
+//! The last messages are read again each time and nothing is kept between appends. So the result is right after a restart and
+//! with several daemons, and memory doesn't grow with the history.
 
 use recapd_core::domain::{
     agent::AgentId,
@@ -25,13 +25,13 @@ pub async fn convergence(
         .last_said(agent, needed)
         .await?
         .into_iter()
-        .map(said)
+        .map(speaker_message)
         .collect();
     let is_whole = i64::try_from(said.len()).is_ok_and(|found| found < needed);
     Ok(compare_last_speakers(&said, is_whole, rules))
 }
 
-fn said(SaidMessage { exchange, stored }: SaidMessage) -> SpeakerMessage {
+fn speaker_message(SaidMessage { exchange, stored }: SaidMessage) -> SpeakerMessage {
     SpeakerMessage {
         exchange,
         text: stored.message.text(),
@@ -39,7 +39,7 @@ fn said(SaidMessage { exchange, stored }: SaidMessage) -> SpeakerMessage {
     }
 }
 
-/// Checks whether a named speaker said anything in `messages`.
+/// Returns true if a named speaker said anything in `messages`.
 pub(super) fn is_talk(messages: &[Message]) -> bool {
     messages.iter().any(|message| {
         matches!(message.kind, Kind::User | Kind::Assistant)

@@ -1,7 +1,7 @@
 //! Finds the token counter of an agent: the configured one, or that of the agent's own provider and model.
 //!
-//! An agent's settings are read at its first append; later appends return them. So a change made by another program takes effect one
-//! append late. Messages counted by the old counter until then are counted again.
+//! An agent's settings are read at its first append, and later appends return them. So a change by another program takes effect
+//! one append late. Messages that the old counter counted until then are counted again.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -9,7 +9,7 @@ use hashlink::LruCache;
 
 use recapd_core::domain::{agent::AgentId, settings::AgentSettings, tokens::TokenCounter};
 
-/// The most agents remembered. Beyond it the least recently used is forgotten, and its next append reads its settings again.
+/// Limits how many agents are remembered. The least recently used one is forgotten, and its next append reads its settings again.
 pub(super) const AGENTS_MAX: usize = 100_000;
 
 pub type FindCounter = Arc<dyn Fn(&str, &str) -> Arc<dyn TokenCounter> + Send + Sync>;
@@ -18,7 +18,7 @@ pub(super) type ModelName = (String, String);
 
 #[derive(Clone)]
 pub(super) struct AgentCounter {
-    /// The provider and the model. `None` if they aren't configured; then nothing is learned about the counter.
+    /// The provider and the model; `None` if they aren't configured. Then nothing is learned about the counter.
     pub(super) named: Option<Arc<ModelName>>,
     /// The counter without the learned correction.
     pub(super) plain: Arc<dyn TokenCounter>,
@@ -26,7 +26,7 @@ pub(super) struct AgentCounter {
 
 pub(super) struct Counters {
     default: AgentCounter,
-    /// The counters of agents with settings of their own; `None` if one counter serves all.
+    /// The counters of agents with their own settings; `None` if one counter serves all agents.
     own: Option<Own>,
 }
 
@@ -63,7 +63,7 @@ impl Counters {
         }
     }
 
-    /// Returns the agent's counter; `None` if its settings have to be read first.
+    /// Returns the agent's counter; `None` if its settings must be read first.
     pub(super) fn of(&self, agent: &AgentId) -> Option<AgentCounter> {
         let default = || self.default.clone();
         let Some(own) = &self.own else {
@@ -94,12 +94,12 @@ impl Counters {
 }
 
 impl AgentCounter {
-    /// Checks whether both count for the same provider and model.
+    /// Returns true if both count for the same provider and model.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         self.named() == other.named()
     }
 
-    /// The model's name; empty if it isn't known.
+    /// Returns the model's name; empty if it isn't known.
     pub(super) fn model(&self) -> &str {
         self.named().map_or("", |(_, model)| model)
     }
@@ -111,7 +111,7 @@ impl AgentCounter {
 }
 
 impl Own {
-    /// Returns the agent's own provider and model; `None` if they are the configured ones.
+    /// Returns the agent's own provider and model; `None` if the agent uses the configured ones.
     fn named<'a>(&'a self, settings: &'a AgentSettings) -> Option<(&'a str, &'a str)> {
         let default = (self.default.0.as_str(), self.default.1.as_str());
         let named = settings.tokenizer(default.0, default.1);

@@ -1,10 +1,10 @@
-//! Counts the tokens of messages, before the append's transaction and on several threads if there are many.
+//! Counts the tokens of messages before the append's transaction begins, on several threads if there are many.
 
 use std::sync::Arc;
 
 use tracing::error;
 
-use super::{Ingestor, counters::AgentCounter, learning::seen};
+use super::{Ingestor, counters::AgentCounter, learning::observe};
 use recapd_core::{
     domain::{
         agent::AgentId,
@@ -20,11 +20,11 @@ use recapd_core::{
 use recapd_platform::threads::{self, ComputationPanic};
 use recapd_store::{AppendRequest, PreparedMessage, StoreResult};
 
-/// Messages of more bytes than this are counted on other threads: 2.5 ms of work at 40 MB/s.
+/// Messages of more bytes than this are counted on other threads. This is 2.5 ms of work at 40 MB/s.
 const COUNT_INLINE_BYTES_MAX: usize = 100_000;
-/// Requests of more bytes than this are first compared with what is stored, since counting them takes long.
+/// A request of more bytes than this is first compared with what is stored, because counting takes long.
 const ASK_FIRST_BYTES: usize = 1 << 20;
-/// Names the computation in errors.
+/// The computation's name in errors.
 pub(super) const COUNTING: &str = "counting tokens";
 
 pub(super) struct CountResult {
@@ -52,7 +52,7 @@ impl Ingestor {
         } else {
             now
         };
-        let dated = dated(messages, since, now);
+        let dated = with_times(messages, since, now);
         let prepared = self.prepare(&counter, counting.model(), dated).await;
         let prepared =
             prepared.inspect_err(|error| error!(agent_id = %agent, %error, "counting.panicked"))?;
@@ -73,7 +73,8 @@ impl Ingestor {
         })
     }
 
-    /// Checks whether all these messages are stored already. Returns `false` for short requests: the transaction finds their duplicates.
+    /// Returns true if all these messages are stored already. Returns false for short requests, because the transaction finds
+    /// their duplicates.
     pub(super) async fn is_known(&self, agent: &AgentId, messages: &[Message]) -> StoreResult<bool> {
         let bytes: usize = messages.iter().map(|message| message.payload.len()).sum();
         let ids: Vec<&str> = messages
@@ -109,7 +110,7 @@ impl Ingestor {
         Ok(self.counters.learn(agent, &settings))
     }
 
-    /// Returns the time for replayed messages that bring none. Their time of arrival would make all others old.
+    /// Returns the time for replayed messages without a time. With the time of their arrival, all other messages would seem old.
     async fn said_before(
         &self,
         agent: &AgentId,
@@ -155,10 +156,10 @@ impl Ingestor {
     }
 }
 
-/// Gives each message the time at which it counts as said. A message without a time gets that of the one before it, the first one `since`.
-/// None gets a time after `now`, whatever its client's clock says: one message from the far future would make all replayed messages old,
-/// and never age itself.
-fn dated(messages: Vec<Message>, since: Timestamp, now: Timestamp) -> Vec<(Message, Timestamp)> {
+/// Gives each message the time at which it counts as said. A message without a time gets the time of the previous message, and
+/// the first one gets `since`. No message gets a time after `now`, even if its client says so: a message from the far future
+/// would make all replayed messages old and never age itself.
+fn with_times(messages: Vec<Message>, since: Timestamp, now: Timestamp) -> Vec<(Message, Timestamp)> {
     let mut last_at = since;
     let date = |message: Message| {
         last_at = match message.at {
@@ -171,7 +172,7 @@ fn dated(messages: Vec<Message>, since: Timestamp, now: Timestamp) -> Vec<(Messa
     messages.into_iter().map(date).collect()
 }
 
-/// Counts messages; each comes with the time at which it counts as said.
+/// Counts messages. Each comes with the time at which it counts as said.
 fn count_all(
     counter: &dyn TokenCounter,
     model: &str,
@@ -183,7 +184,7 @@ fn count_all(
         .map(|(message, said_at)| {
             let tokens = count_message(counter, &message);
             let entry = LedgerEntry::new(&message, tokens, said_at, redactor);
-            let seen = seen(&message, tokens, counter, model);
+            let seen = observe(&message, tokens, counter, model);
             (PreparedMessage { message, entry }, seen)
         })
         .collect()

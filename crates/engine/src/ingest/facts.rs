@@ -1,4 +1,4 @@
-//! Changes of facts by operators, with replies that HTTP and the command line share.
+//! Applies operators' changes to facts. HTTP and the command line share the replies.
 
 use serde::Serialize;
 use tracing::info;

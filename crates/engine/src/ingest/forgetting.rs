@@ -1,4 +1,4 @@
-//! Forgetting: the store forgets, this daemon rewrites its live journal, and readers are notified.
+//! Forgets messages: the store forgets them, this daemon rewrites its live journal, and readers are notified.
 
 use std::collections::HashSet;
 
@@ -9,7 +9,7 @@ use super::Ingestor;
 use recapd_core::domain::{agent::AgentId, settings::AgentSettings};
 use recapd_store::{Deletion, Forget, Forgettable, Forgotten, StoreError, StoreResult};
 
-/// The most agents with unfinished work that are read at once.
+/// Limits how many agents with unfinished work are read at once.
 const BEGUN_MAX: i64 = 100;
 
 /// The reply to a request to forget, over HTTP and on the command line.
@@ -59,8 +59,8 @@ pub struct DeleteReply {
 }
 
 impl Ingestor {
-    /// Forgets exchanges or a message of `agent` in all agents that share them, and rewrites this daemon's live journal. It does so even
-    /// if the store has forgotten them before, since each daemon has a journal of its own.
+    /// Forgets exchanges or a message of `agent` in all agents that share them, and rewrites this daemon's live journal. Rewrites
+    /// the journal even if the store has forgotten them already, because each daemon has its own journal.
     ///
     /// # Errors
     /// As [`recapd_store::Store::forget`].
@@ -108,7 +108,8 @@ impl Ingestor {
         })
     }
 
-    /// Lists the other legs of partly forgotten exchanges. If reading them fails, it returns what it has: the forgetting itself is done.
+    /// Lists the other legs of partly forgotten exchanges. If reading them fails, returns what it has, because the forgetting
+    /// itself is done.
     async fn legs_left(&self, agent: &AgentId, forgotten: &[i64]) -> Vec<LegsLeft> {
         let mut left: Vec<LegsLeft> = Vec::new();
         let mut seen: HashSet<i64> = HashSet::new();
@@ -139,14 +140,14 @@ impl Ingestor {
         left
     }
 
-    /// Deletes an agent and its file in this daemon's live journal, the file even if the agent is gone already.
+    /// Deletes an agent and its file in this daemon's live journal. Deletes the file even if the agent doesn't exist any more.
     ///
     /// # Errors
     /// As [`recapd_store::Store::delete_agent`].
     pub async fn delete(&self, agent: &AgentId) -> StoreResult<DeleteReply> {
         let deleted = self.store.delete_agent(agent, self.clock.now()).await;
         let journal_removed = match (&self.journal, &deleted) {
-            // Another daemon may have deleted the agent, but it can't reach this daemon's journal.
+            // Another daemon may have deleted the agent, but it couldn't delete this daemon's file.
             (Some(journal), Ok(_) | Err(StoreError::UnknownAgent(_))) => journal.remove(agent).await.is_ok(),
             _ => true,
         };
@@ -165,11 +166,11 @@ impl Ingestor {
         })
     }
 
-    /// Finishes what a crash or a failure interrupted: forgettings, deletions, running totals, rollbacks, rebuilds. It may run at the same time as the original
-    /// request without harm.
+    /// Finishes what a crash or a failure interrupted: forgettings, deletions, running totals, rollbacks, rebuilds. May safely
+    /// run at the same time as the original request.
     ///
     /// # Errors
-    /// The first error of the store. The other agents are still worked on, and the next call retries.
+    /// The first error of the store. The other agents are still handled, and the next call retries.
     pub async fn finish_begun(&self) -> StoreResult<()> {
         let mut outcome = Ok(());
         for agent in self.store.forgettings_due(BEGUN_MAX).await? {

@@ -1,4 +1,5 @@
-//! Indexes messages for recall in the background, so that no append waits for it, and seals messages that were stored without seals.
+//! Indexes messages for recall in the background, so that no append waits for the index. Also seals messages that were stored
+//! without seals.
 
 use std::time::Duration;
 
@@ -9,19 +10,19 @@ use tracing::warn;
 use super::Ingestor;
 use recapd_store::StoreResult;
 
-/// How long to gather more messages after an append.
+/// How long to wait for more messages after an append.
 const GATHER: Duration = Duration::from_secs(2);
-/// How often to look for messages that another process, or this one before a restart, left unindexed.
+/// How often to check for messages that another process, or this one before a restart, left unindexed.
 const NET_EVERY: Duration = Duration::from_mins(5);
-/// The most messages that are indexed in one transaction: some milliseconds of writing.
+/// Limits how many messages one transaction indexes, to some milliseconds of writing.
 const INDEX_MESSAGES_MAX: i64 = 128;
 const SEAL_ROWS_MAX: i64 = 128;
-/// The pause between two transactions, in multiples of the last one's duration: appends go first.
+/// The pause between two transactions, in multiples of the last transaction's duration, so that appends go first.
 const REST: u32 = 3;
 
 impl Ingestor {
-    /// Indexes appended messages until `stop`; recall reads unindexed ones directly. Also seals messages without seals, which exist only
-    /// after an upgrade.
+    /// Indexes appended messages until `stop`. Until a message is indexed, recall reads it directly. Also seals messages without
+    /// seals, which exist only after an upgrade.
     pub async fn index(&self, stop: CancellationToken) {
         let work = async {
             loop {
@@ -33,7 +34,7 @@ impl Ingestor {
                     self.metrics.service.db_failed(error.class());
                     warn!(%error, "seals.not_made");
                 }
-                // Looks again after `NET_EVERY` at the latest.
+                // Checks again after `NET_EVERY` at the latest.
                 drop(timeout(NET_EVERY, self.unindexed.notified()).await);
                 sleep(GATHER).await;
             }
@@ -61,7 +62,7 @@ impl Ingestor {
         }
     }
 
-    /// Indexes all messages at once, for commands that end.
+    /// Indexes all messages at once, for commands that end afterwards.
     ///
     /// # Errors
     /// When the store fails; what was indexed before stays indexed.

@@ -11,13 +11,13 @@ use crate::journal::live::Journal;
 use recapd_core::domain::{agent::AgentId, journal::MessageRecord, time::Timestamp};
 use recapd_store::{AppendOutcome, AppendRequest, PreparedMessage, StoredAt};
 
-/// How often to look for messages that the journal's files lack.
+/// How often to check for messages that are missing in the journal's files.
 const MEND_EVERY: Duration = Duration::from_secs(10);
-/// The pause between two chunks of one file, in multiples of the last one's duration: appends go first.
+/// The pause between two chunks of one file, in multiples of the last chunk's duration, so that appends go first.
 const REST: u32 = 3;
 
 impl Ingestor {
-    /// Completes the live journal's files until `stop`.
+    /// Adds missing messages to the live journal's files until `stop`.
     pub async fn tend_journal(&self, stop: CancellationToken) {
         if self.journal.is_none() {
             return;
@@ -31,8 +31,8 @@ impl Ingestor {
         stop.run_until_cancelled(work).await;
     }
 
-    /// Copies missing messages to the live journal's files once. An agent's next append would do the same, but some agents append nothing
-    /// more.
+    /// Copies missing messages to the live journal's files once. An agent's next append would copy them, too, but some agents
+    /// append nothing more.
     pub async fn mend_journal(&self) {
         let Some(journal) = &self.journal else { return };
         for agent in journal.lacking() {
@@ -58,13 +58,13 @@ impl Ingestor {
         }
     }
 
-    /// Writes stored messages of an agent that was created at `since` to the journal. A failure is only logged and counted.
+    /// Writes stored messages of an agent that was created at `since` to the journal. Only logs and counts a failure.
     pub(super) async fn write_journal(&self, agent: &AgentId, since: Timestamp, records: Vec<MessageRecord>) {
         let Some(journal) = self.journal.as_ref().filter(|_| !records.is_empty()) else {
             return;
         };
         let lines = records.len();
-        // Boxed: few daemons keep a journal, and every append's future would be larger otherwise.
+        // Boxed, because few daemons keep a journal, and otherwise every append's future would be larger.
         match Box::pin(journal.append(agent, since, records)).await {
             Ok(written) => self.metrics.window.journalled(written),
             Err(error) => {

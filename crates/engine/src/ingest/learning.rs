@@ -1,7 +1,8 @@
 //! Calibrates the token counters from the usage that providers report.
 //!
-//! Learning happens in memory after an append's commit, from what was stored. Results are saved to the database from time to time and when
-//! the daemon ends. So learning costs an append only some arithmetic and can't make it fail. A crash loses a few samples.
+//! After an append's commit, the calibration is learned in memory from what was stored. It is saved to the database from time to
+//! time and when the daemon ends. So learning costs an append only some arithmetic and can't make it fail. A crash loses a few
+//! samples.
 
 use std::{
     collections::BTreeSet,
@@ -27,10 +28,10 @@ use recapd_core::{
 use recapd_store::{AppendOutcome, KeptCalibration};
 use recapd_telemetry::metrics::Metrics;
 
-/// The number of new samples that trigger a save.
+/// This many new samples trigger a save.
 const SAMPLES_UNSAVED_MAX: usize = 16;
 
-/// The calibrations, and what they are learned from.
+/// The calibrations and the observations from which they are learned.
 #[derive(Default)]
 pub(super) struct Learner {
     state: Mutex<LearnerState>,
@@ -47,7 +48,7 @@ struct LearnerState {
     is_recalled: bool,
 }
 
-/// The last observation of each agent, up to a limit; the least recently used is dropped.
+/// The last observation of each agent, up to a limit. The least recently used one is dropped.
 struct Observers(LruCache<AgentId, Observer>);
 
 impl Default for Observers {
@@ -66,7 +67,7 @@ impl LearnerState {
 }
 
 impl Learner {
-    /// Returns the counter with the learned correction, which errs on the safe side.
+    /// Returns the counter with the learned correction, which rather counts too many than too few.
     pub(super) fn guarded(&self, agent: &AgentId, counting: &AgentCounter) -> Arc<dyn TokenCounter> {
         let plain = || Arc::clone(&counting.plain);
         let Some(named) = &counting.named else {
@@ -113,12 +114,12 @@ impl Learner {
         }
     }
 
-    /// True if the saved calibrations still have to be read from the database.
+    /// Returns true if the saved calibrations must still be read from the database.
     pub(super) fn needs_recall(&self) -> bool {
         !self.state().is_recalled
     }
 
-    /// Loads calibrations that this or other daemons saved. Unsaved ones of this daemon are newer and stay.
+    /// Loads calibrations that this or other daemons saved. Keeps this daemon's unsaved ones, which are newer.
     pub(super) fn recall(&self, kept: Vec<KeptCalibration>) {
         let mut state = self.state();
         state.is_recalled = true;
@@ -154,7 +155,7 @@ impl Learner {
         .collect()
     }
 
-    /// Marks calibrations as unsaved again after a save failed.
+    /// Marks calibrations as unsaved again, because the save failed.
     pub(super) fn give_back(&self, unsaved: Vec<KeptCalibration>) {
         let named = unsaved.into_iter().map(|one| Arc::new((one.provider, one.model)));
         self.state().unsaved.extend(named);
@@ -165,15 +166,20 @@ impl Learner {
     }
 }
 
-/// Derives an agent's reporter id from a hash, so that no agent can choose an id that collides with another's.
+/// Derives an agent's reporter id from a hash, so that no agent can choose a name whose id collides with another's.
 fn reporter(agent: &AgentId) -> Reporter {
     let digest = Sha256::digest(agent.as_str());
     let number = digest.iter().take(size_of::<u64>());
     Reporter(number.fold(0, |number, &byte| number << 8 | u64::from(byte)))
 }
 
-/// Extracts what `message`, which `counter` counted as `tokens`, can teach about the counter of `model`.
-pub(super) fn seen(message: &Message, tokens: i64, counter: &dyn TokenCounter, model: &str) -> Observation {
+/// Returns what `message`, which `counter` counted as `tokens`, teaches about the counter of `model`.
+pub(super) fn observe(
+    message: &Message,
+    tokens: i64,
+    counter: &dyn TokenCounter,
+    model: &str,
+) -> Observation {
     let is_metadata = !message.kind.is_conversation();
     let is_answer = matches!(message.kind, Kind::Assistant | Kind::ToolCall);
     let is_opaque = |part: &Part| {

@@ -1,4 +1,4 @@
-//! Writes notes, with replies that HTTP, MCP and the command line share.
+//! Writes notes. HTTP, MCP and the command line share the replies.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,7 +11,7 @@ use recapd_core::domain::{
 };
 use recapd_store::{NoteQuery, StepOutcome, Store, StoreError, StoreResult};
 
-/// How often an addition is made again because the note has changed meanwhile.
+/// How often an addition is tried again because the note has changed meanwhile.
 const TRIES: usize = 5;
 
 /// What is to become of one note.
@@ -162,11 +162,11 @@ async fn known(store: &dyn Store, agent: &AgentId) -> StoreResult<()> {
 }
 
 impl Ingestor {
-    /// Writes versions of notes, all or none. An addition is made to the text that is there when it is stored.
+    /// Writes versions of notes, all or none. An addition is added to the text that the note has when it is stored.
     ///
     /// # Errors
     /// [`StoreError::UnknownAgent`], [`StoreError::UnknownNote`], [`StoreError::NoteChanged`], [`StoreError::NotesFull`],
-    /// [`StoreError::Note`], or another error of the store. Nothing is stored then.
+    /// [`StoreError::Note`], or another error of the store. Then nothing is stored.
     pub async fn write_notes(
         &self,
         agent: &AgentId,
@@ -175,7 +175,7 @@ impl Ingestor {
         known(self.store.as_ref(), agent).await?;
         for _ in 1..TRIES {
             match self.try_to_write(agent, requests).await {
-                // Somebody else wrote it between the look and the addition.
+                // Somebody else wrote the note between the read and the addition.
                 Err(StoreError::NoteChanged { name, .. }) if is_any_version(requests, &name) => {}
                 tried => return tried,
             }
@@ -209,11 +209,11 @@ impl Ingestor {
         });
         Ok(WrittenNotesReply {
             agent_id: agent.clone(),
-            notes: changes.iter().zip(versions).map(written).collect(),
+            notes: changes.iter().zip(versions).map(written_note).collect(),
         })
     }
 
-    /// Returns a note with its text; `None` if there is none.
+    /// Returns a note with its text; `None` if it doesn't exist.
     async fn current(&self, agent: &AgentId, name: &NoteName) -> StoreResult<Option<Note>> {
         let query = NoteQuery {
             versions_of: Some(name.clone()),
@@ -226,7 +226,7 @@ impl Ingestor {
     }
 }
 
-fn written((change, version): (&NoteChange, i64)) -> WrittenNote {
+fn written_note((change, version): (&NoteChange, i64)) -> WrittenNote {
     WrittenNote {
         name: change.name.clone(),
         version,
@@ -235,7 +235,7 @@ fn written((change, version): (&NoteChange, i64)) -> WrittenNote {
     }
 }
 
-/// True if the note is only added to, whatever its version is.
+/// Returns true if the note is only added to, and its version doesn't matter.
 fn is_any_version(requests: &[NoteRequest], name: &NoteName) -> bool {
     let mut meant = requests.iter().filter(|request| request.name == *name);
     meant.all(|request| request.append && request.replaces.is_none())

@@ -1,4 +1,4 @@
-//! What operators do to the queue: the store carries it out, and the workers are notified.
+//! Applies operators' actions to the queue, and notifies the workers.
 
 use std::sync::Arc;
 
@@ -24,9 +24,9 @@ use recapd_store::{
     },
 };
 
-/// The most documents that one step of ageing touches; the next step takes more.
+/// Limits how many documents one step of ageing changes. The next step continues.
 const STEP_ROWS_MAX: i64 = 1_000;
-/// The most documents that a dry run lists.
+/// Limits how many documents a dry run lists.
 const AGEING_SHOWN_MAX: i64 = 200;
 
 /// The reply to a run of the ageing job, over HTTP and on the command line.
@@ -43,7 +43,7 @@ pub struct AgedReply {
     pub has_more: bool,
 }
 
-/// An operator's view of the queue and the runs; clones share it.
+/// An operator's view of the queue and the runs. Clones share it.
 #[derive(Clone)]
 pub struct Operator {
     store: Arc<dyn OperatorStore>,
@@ -81,7 +81,8 @@ impl Operator {
         self.store.queue_row(agent, self.clock.now()).await
     }
 
-    /// Requests an update of an agent's summary at once. Returns its queue row; the row as it was created if a worker has finished it.
+    /// Asks for an update of an agent's summary at once. Returns its queue row; if a worker has finished it already, the row as
+    /// it was created.
     ///
     /// # Errors
     /// As [`OperatorStore::refresh`].
@@ -92,7 +93,7 @@ impl Operator {
         self.notices.wake_queue();
         self.notices.agent_moved(agent);
         // A worker may have finished the row before it was read back.
-        Ok(row?.unwrap_or_else(|| made(agent, enqueued, now)))
+        Ok(row?.unwrap_or_else(|| new_row(agent, enqueued, now)))
     }
 
     /// Makes a waiting, parked or paused row due. Returns the outcome with the row's new state.
@@ -159,7 +160,8 @@ impl Operator {
         self.store.queue_paused_since().await
     }
 
-    /// Queues updates of documents in which an item has outgrown its section, as the ageing job does. With `dry_run` it only lists them.
+    /// Queues updates of documents with an item that is too old for its section, as the ageing job does. With `dry_run`, only
+    /// lists them.
     ///
     /// # Errors
     /// When the store fails.
@@ -214,7 +216,7 @@ impl Operator {
         self.store.run_figures(self.clock.now().plus_ms(-window_ms)).await
     }
 
-    /// Returns the same figures for each hour in which a run ended.
+    /// Returns these figures for each hour in which a run ended.
     ///
     /// # Errors
     /// When the store fails.
@@ -239,8 +241,8 @@ impl Operator {
     }
 }
 
-/// Builds a row as it was just created or made due.
-fn made(agent: &AgentId, enqueued: EnqueueOutcome, now: Timestamp) -> QueueRow {
+/// Returns a row as it was just created or made due.
+fn new_row(agent: &AgentId, enqueued: EnqueueOutcome, now: Timestamp) -> QueueRow {
     QueueRow {
         agent_id: agent.clone(),
         state: QueueState::Ready,

@@ -1,4 +1,5 @@
-//! Background work of the ingestor: counts tokens again after a change of model, finishes interrupted work, and saves the calibrations.
+//! The ingestor's background work: counts tokens again after a change of model, finishes interrupted work, and saves the
+//! calibrations.
 
 use std::{collections::HashSet, time::Duration};
 
@@ -10,11 +11,11 @@ use recapd_core::domain::{agent::AgentId, number::i64_or_max, tokens::count_mess
 use recapd_platform::threads;
 use recapd_store::{NewCount, Recount, RecountBatch, RecountOutcome, StoreError, StoreResult};
 
-/// How often to look for unfinished work.
+/// How often to check for unfinished work.
 const LOOK_EVERY: Duration = Duration::from_mins(1);
-/// How often to retry agents whose counting panicked: they may have another model by then.
+/// How often to retry agents whose counting panicked. They may have another model by then.
 const TRY_AGAIN_EVERY: Duration = Duration::from_hours(1);
-/// The most messages that are counted again in one transaction: some milliseconds of writing.
+/// Limits how many messages one transaction counts again, to some milliseconds of writing.
 const RECOUNT_MESSAGES_MAX: i64 = 250;
 const RECOUNT_AGENTS_MAX: i64 = 100;
 
@@ -28,8 +29,8 @@ impl Ingestor {
             tokio::select! {
                 _ = again.tick() => given_up.clear(),
                 _ = look.tick() => {
-                    self.hear_of_calibrations().await;
-                    self.go_on().await;
+                    self.load_calibrations().await;
+                    self.finish_unfinished().await;
                 }
                 () = self.learning.work.notified() => {}
                 () = stop.cancelled() => break,
@@ -43,7 +44,7 @@ impl Ingestor {
         self.save().await;
     }
 
-    async fn go_on(&self) {
+    async fn finish_unfinished(&self) {
         if let Err(error) = self.finish_begun().await {
             self.metrics.service.db_failed(error.class());
             warn!(%error, "forget.broken_off");
@@ -51,7 +52,7 @@ impl Ingestor {
     }
 
     /// Loads the calibrations of other daemons on the same database.
-    async fn hear_of_calibrations(&self) {
+    async fn load_calibrations(&self) {
         match self.store.calibrations().await {
             Ok(kept) => self.learning.recall(kept),
             Err(error) => {
@@ -71,7 +72,7 @@ impl Ingestor {
     /// Loads the saved calibrations from the database, once.
     ///
     /// # Errors
-    /// When the store fails; estimates stay uncorrected then.
+    /// When the store fails; then estimates stay uncorrected.
     pub async fn recall_calibrations(&self) -> StoreResult<()> {
         if self.learning.needs_recall() {
             self.learning.recall(self.store.calibrations().await?);
@@ -82,7 +83,7 @@ impl Ingestor {
     /// Saves new calibrations to the database.
     ///
     /// # Errors
-    /// When the store fails; the next call tries again.
+    /// When the store fails. The next call retries.
     pub async fn keep_calibrations(&self) -> StoreResult<()> {
         self.recall_calibrations().await?;
         let unsaved = self.learning.take_unsaved();
@@ -102,16 +103,16 @@ impl Ingestor {
     /// Counts again for all agents whose model has changed. An agent whose messages can't be counted keeps its counts.
     ///
     /// # Errors
-    /// When the store fails; what was counted before stays.
+    /// When the store fails. Counts stored before stay.
     pub async fn recount_due(&self) -> StoreResult<()> {
         self.recount_all_but(&mut HashSet::new()).await
     }
 
-    /// As [`Self::recount_due`], without the agents in `given_up`. Adds agents whose counting panics: it would panic each time, and others
-    /// wait.
+    /// Works like [`Self::recount_due`], but skips the agents in `given_up`. Adds agents whose counting panics to it: they would
+    /// panic each time while other agents wait.
     async fn recount_all_but(&self, given_up: &mut HashSet<AgentId>) -> StoreResult<()> {
         loop {
-            // Agents that were given up stay due; they mustn't take the places of others.
+            // Agents that were given up stay due, so they are requested in addition to the others.
             let in_vain = i64_or_max(given_up.len());
             let agents_max = RECOUNT_AGENTS_MAX.saturating_add(in_vain);
             let mut agents = self.store.recounts_due(agents_max).await?;
@@ -134,15 +135,15 @@ impl Ingestor {
     /// Counts the messages again that an agent's summary doesn't cover, some exchanges at a time.
     ///
     /// # Errors
-    /// [`StoreError::UnknownAgent`], or another error of the store; what was counted before stays.
+    /// [`StoreError::UnknownAgent`], or another error of the store. Counts stored before stay.
     pub async fn recount(&self, agent: &AgentId) -> StoreResult<()> {
         while let Some(batch) = self.store.recount_batch(agent, RECOUNT_MESSAGES_MAX).await? {
             let request = self.count_again(agent, batch).await?;
             let (messages, is_last) = (request.counts.len(), request.is_last);
-            // `None`: another caller was faster, or the settings have changed. The next batch shows which.
+            // `None` if another caller was faster or the settings have changed. The next batch shows which.
             if let Some(recounted) = self.store.recount(request).await? {
                 info!(agent_id = %agent, messages, is_last, "recount.done");
-                self.tell_recounted(agent, &recounted);
+                self.report_recount(agent, &recounted);
             }
         }
         self.settle(agent).await
@@ -155,7 +156,7 @@ impl Ingestor {
             .settle_totals(agent, &self.rules, self.clock.now())
             .await?
         {
-            self.tell_recounted(agent, &settled);
+            self.report_recount(agent, &settled);
         }
         Ok(())
     }
@@ -192,16 +193,16 @@ impl Ingestor {
         })
     }
 
-    fn tell_recounted(&self, agent: &AgentId, recounted: &RecountOutcome) {
+    fn report_recount(&self, agent: &AgentId, recounted: &RecountOutcome) {
         for eviction in &recounted.evictions {
             let exchanges = eviction.through_exchange - eviction.from_exchange + 1;
             self.metrics.window.evicted(exchanges, eviction.tokens);
         }
-        self.tell_queue(recounted.enqueued, Reason::Eviction);
+        self.report_wake(recounted.enqueued, Reason::Eviction);
         self.notices.agent_changed(agent);
     }
 
-    /// Requests a recount after an append, whose settings changed while it was counted.
+    /// Asks for a recount after an append, because the settings changed while the append was counted.
     pub(super) async fn note_old_count(&self, agent: &AgentId) {
         if let Err(error) = self.store.begin_recount(agent).await {
             self.metrics.service.db_failed(error.class());

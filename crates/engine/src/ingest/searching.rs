@@ -1,4 +1,5 @@
-//! Searches the queue and the runs by conditions without an index. A search reads a bounded number of rows in the order of the key.
+//! Searches the queue and the runs by conditions that have no index. A search reads a limited number of rows in the order of the
+//! key.
 
 use super::operating::Operator;
 use recapd_core::domain::{agent::AgentId, number::i64_or_max};
@@ -13,7 +14,7 @@ const SEARCH_STEP: i64 = 1_000;
 pub struct SearchReport<Row, Cursor> {
     /// The matching rows, in the order of the list.
     pub found: Vec<Row>,
-    /// Where to continue, if more rows match than were wanted or [`SEARCHED_MAX`] rows were read.
+    /// Where to continue, if more rows match than the limit or [`SEARCHED_MAX`] rows were read.
     pub next: Option<Cursor>,
 }
 
@@ -29,14 +30,14 @@ impl Operator {
         matches: impl Fn(&QueueRow) -> bool + Send,
     ) -> StoreResult<SearchReport<QueueRow, AgentId>> {
         let mut search = Search::new(after.cloned(), limit);
-        while search.goes_on() {
+        while search.is_unfinished() {
             let rows = self.queue(search.at.as_ref(), SEARCH_STEP).await?;
-            search.look(rows, |row| row.agent_id.clone(), &matches);
+            search.examine(rows, |row| row.agent_id.clone(), &matches);
         }
-        Ok(search.ended())
+        Ok(search.into_report())
     }
 
-    /// As [`Self::search_queue`] among the runs of `query`, newest first.
+    /// Searches the runs of `query`, newest first, like [`Self::search_queue`].
     ///
     /// # Errors
     /// When the store fails.
@@ -46,15 +47,15 @@ impl Operator {
         matches: impl Fn(&Run) -> bool + Send,
     ) -> StoreResult<SearchReport<Run, i64>> {
         let mut search = Search::new(query.before, usize::try_from(query.limit).unwrap_or(0));
-        while search.goes_on() {
+        while search.is_unfinished() {
             let query = RunQuery {
                 before: search.at,
                 limit: SEARCH_STEP,
                 ..query.clone()
             };
-            search.look(self.runs(query).await?, |run| run.run, &matches);
+            search.examine(self.runs(query).await?, |run| run.run, &matches);
         }
-        Ok(search.ended())
+        Ok(search.into_report())
     }
 }
 
@@ -63,9 +64,9 @@ struct Search<Row, Cursor> {
     limit: usize,
     at: Option<Cursor>,
     looked_at: i64,
-    /// True after the last row of the list.
+    /// True if the last row of the list was read.
     is_through: bool,
-    /// The last row returned, once more rows match than were wanted.
+    /// The last row to return, if more rows match than the limit.
     full_at: Option<Cursor>,
 }
 
@@ -81,12 +82,12 @@ impl<Row, Cursor> Search<Row, Cursor> {
         }
     }
 
-    fn goes_on(&self) -> bool {
+    fn is_unfinished(&self) -> bool {
         !self.is_through && self.full_at.is_none() && self.looked_at < SEARCHED_MAX
     }
 
-    /// Examines the next page of rows; a page shorter than a step is the last.
-    fn look(&mut self, rows: Vec<Row>, cursor: impl Fn(&Row) -> Cursor, matches: impl Fn(&Row) -> bool) {
+    /// Examines the next page of rows. A page that is shorter than a step is the last.
+    fn examine(&mut self, rows: Vec<Row>, cursor: impl Fn(&Row) -> Cursor, matches: impl Fn(&Row) -> bool) {
         let looked_at = i64_or_max(rows.len());
         self.is_through = looked_at < SEARCH_STEP;
         self.looked_at = self.looked_at.saturating_add(looked_at);
@@ -100,7 +101,7 @@ impl<Row, Cursor> Search<Row, Cursor> {
         }
     }
 
-    fn ended(self) -> SearchReport<Row, Cursor> {
+    fn into_report(self) -> SearchReport<Row, Cursor> {
         let unseen = self.at.filter(|_| !self.is_through);
         SearchReport {
             found: self.found,
@@ -116,12 +117,12 @@ mod tests {
     /// Searches the numbers up to `count` for multiples of `of`.
     fn multiples(count: i64, of: i64, limit: usize) -> SearchReport<i64, i64> {
         let mut search = Search::new(None, limit);
-        while search.goes_on() {
+        while search.is_unfinished() {
             let from = search.at.map_or(1, |at: i64| at + 1);
             let rows = (from..=count).take(usize::try_from(SEARCH_STEP).unwrap());
-            search.look(rows.collect(), |row| *row, |row| row % of == 0);
+            search.examine(rows.collect(), |row| *row, |row| row % of == 0);
         }
-        search.ended()
+        search.into_report()
     }
 
     #[test]

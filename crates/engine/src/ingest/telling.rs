@@ -8,7 +8,7 @@ use recapd_store::{AppendOutcome, AppendRequest, EnqueueOutcome, StepOutcome};
 use recapd_telemetry::metrics::labels::Role;
 
 impl Ingestor {
-    pub(super) fn tell(&self, agent: &AgentId, outcome: &AppendOutcome, tokens: &[(Role, i64)]) {
+    pub(super) fn report_append(&self, agent: &AgentId, outcome: &AppendOutcome, tokens: &[(Role, i64)]) {
         if outcome.duplicates == 0 {
             for &(role, tokens) in tokens {
                 self.metrics.window.ingested(role, tokens);
@@ -26,7 +26,7 @@ impl Ingestor {
         } else {
             Reason::Eviction
         };
-        self.tell_queue(outcome.enqueued, reason);
+        self.report_wake(outcome.enqueued, reason);
         if outcome.accepted > 0 {
             self.unindexed.notify_one();
         }
@@ -39,7 +39,7 @@ impl Ingestor {
         }
         let comes_back = |step: &StepOutcome| matches!(step, StepOutcome::Rewound { version: Some(_), .. });
         if outcome.steps.iter().any(comes_back) {
-            // Exchanges that the summary no longer covers may have been counted for an earlier model.
+            // Exchanges that the summary no longer covers may have counts of an earlier model.
             self.learning.work.notify_one();
         }
         let has_moved = !outcome.evictions.is_empty() || outcome.returned.is_some();
@@ -50,7 +50,7 @@ impl Ingestor {
         }
     }
 
-    pub(super) fn tell_queue(&self, enqueued: Option<EnqueueOutcome>, reason: Reason) {
+    pub(super) fn report_wake(&self, enqueued: Option<EnqueueOutcome>, reason: Reason) {
         let Some(enqueued) = enqueued else { return };
         if enqueued.is_new {
             self.metrics.updates.queued(reason);

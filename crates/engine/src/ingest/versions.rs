@@ -1,4 +1,4 @@
-//! Changes of a document by an operator: rolling it back, rebuilding it, editing an item.
+//! Applies operators' changes to a document: rolls it back, rebuilds it, edits an item.
 
 use serde::Serialize;
 use tracing::{info, warn};
@@ -76,8 +76,8 @@ impl From<ItemRow> for ItemReply {
     }
 }
 
-/// Returns the items of `rows` with the exchanges whose legs they cover. `rows` are in order, so items of one exchange are mostly
-/// neighbours, and its legs are read once.
+/// Returns the items of `rows`, each with the exchange whose legs it covers. `rows` are in order, so the items of one exchange
+/// are mostly neighbours, and its legs are read once.
 ///
 /// # Errors
 /// When the store fails.
@@ -101,7 +101,7 @@ pub async fn listed(store: &dyn Store, agent: &AgentId, rows: Vec<ItemRow>) -> S
     Ok(items)
 }
 
-/// Returns the exchange of `legs` if it has several and they include `first` to `last`.
+/// Returns the exchange of `legs` if it has several legs and they include `first` to `last`.
 fn legs_between(legs: &[Exchange], first: i64, last: i64) -> Option<i64> {
     let (begin, end) = legs.first().zip(legs.last())?;
     let is_within = begin.exchange <= first && last <= end.exchange;
@@ -145,8 +145,8 @@ impl Ingestor {
         Ok(self.after_revision(agent, revised).await)
     }
 
-    /// Drops all items and has everything that left the window summarised again. Readers get the old document until the new one covers as
-    /// much.
+    /// Removes all items and makes everything outside of the window pending. Readers get the old document until the new one
+    /// covers as much.
     ///
     /// # Errors
     /// [`recapd_store::StoreError::UnknownAgent`], or another error of the store.
@@ -180,13 +180,14 @@ impl Ingestor {
         Ok(edited.into())
     }
 
-    /// Notifies everybody, and finishes it. It has taken effect, so a failure is only logged, and the daemon finishes it later.
+    /// Notifies readers and workers, and writes the remaining rows. The revision has taken effect already, so a failure is only
+    /// logged, and the daemon writes the rows later.
     async fn after_revision(&self, agent: &AgentId, revised: RevisionOutcome) -> RevisedReply {
         if revised.uncovered > 0 {
-            // Exchanges that the summary no longer covers may have been counted for an earlier model.
+            // Exchanges that the summary no longer covers may have counts of an earlier model.
             self.learning.work.notify_one();
         }
-        self.tell_queue(revised.enqueued, Reason::Manual);
+        self.report_wake(revised.enqueued, Reason::Manual);
         self.after_document(agent);
         if let Err(error) = self.withdraw(agent).await {
             warn!(agent_id = %agent, %error, "summary.withdrawal_left");
@@ -200,7 +201,7 @@ impl Ingestor {
         Ok(())
     }
 
-    /// Notifies readers and workers: an update under way lost its lease, so its row can be claimed at once.
+    /// Notifies readers and workers. An update in progress has lost its lease, so its row can be claimed at once.
     pub(super) fn after_document(&self, agent: &AgentId) {
         self.notices.wake_queue();
         self.notices.agent_changed(agent);

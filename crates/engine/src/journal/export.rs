@@ -8,7 +8,7 @@ use recapd_store::archive::{Archive, ArchiveError};
 
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {
-    /// The database fails, or holds something that a journal can't.
+    /// The database fails, or contains something that a journal can't hold.
     #[error(transparent)]
     Archive(#[from] ArchiveError),
     #[error("can't write the journal: {0}")]
@@ -19,7 +19,7 @@ pub enum ExportError {
 /// each step. Returns the number of messages; `None` for an unknown agent.
 ///
 /// # Errors
-/// [`ExportError`]; what was written before stays.
+/// [`ExportError`]. What was written before stays. [`ExportError`]; what was written before stays.
 pub async fn export(
     archive: &dyn Archive,
     agent: &AgentId,

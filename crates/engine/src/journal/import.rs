@@ -24,10 +24,10 @@ use recapd_store::{
     archive::{AgentOrigin, Archive, ArchiveError, ReadRecord, Restore, RestoreOutcome},
 };
 
-/// The longest line that is read, in bytes.
+/// Limits the bytes of a line.
 pub const LINE_BYTES_MAX: usize = 64 << 20;
 
-/// A database that can take histories.
+/// A database into which histories can be imported.
 pub trait ImportTarget: Store + Archive {}
 impl<T: Store + Archive> ImportTarget for T {}
 
@@ -36,11 +36,11 @@ pub struct ImportReport {
     pub agents: u64,
     pub accepted: i64,
     pub duplicates: i64,
-    /// Lines that couldn't be read or didn't fit; the rest of such a line's agent is skipped.
+    /// Lines that couldn't be read or didn't fit. The rest of such a line's agent is skipped.
     pub refused: u64,
-    /// Agents that lack the state that only their journal's head describes (boundary, evictions, ended sessions). The head or its last
-    /// message may be missing, or the agent has gone on without it or has another history. What a live journal never records (evictions
-    /// and session ends after its head) doesn't count as missing.
+    /// Agents without the state that only a journal's head describes (boundary, evictions, ended sessions). The head or its last
+    /// message may be missing, or the agent has continued without the head or has a different history. Evictions and session ends
+    /// after the head don't count as missing, because a live journal never records them.
     pub unfinished: BTreeSet<AgentId>,
 }
 
@@ -52,7 +52,7 @@ pub enum LineRefusal {
     TooLong,
     #[error("the line is not UTF-8")]
     NotUtf8,
-    /// The agent's messages don't fit what is stored.
+    /// The agent's messages contradict what is stored.
     #[error("agent `{0}`: {1}")]
     Journal(AgentId, JournalError),
 }
@@ -66,16 +66,16 @@ pub struct Import {
     section: Option<AgentSection>,
     imported: ImportReport,
     seen: HashMap<AgentId, ImportMemory>,
-    /// True while the lines are a newer recapd's, up to the next head that isn't.
+    /// True while the lines were written by a newer recapd, up to the next head that wasn't.
     is_newer: bool,
 }
 
-/// State of an agent that later lines need.
+/// The state of an agent that later lines need.
 #[derive(Default)]
 struct ImportMemory {
     /// The last head that was read. It takes effect after its last message, which may be in another part of the journal.
     head: Option<Head>,
-    /// The agent's state after a dry run. Later parts of a journal continue it, and forks look for their parent in it.
+    /// The agent's state after a dry run. Later parts of a journal continue from it, and forks look for their parent in it.
     rehearsed: Option<DryRunAgent>,
 }
 
@@ -94,14 +94,14 @@ struct AgentSection {
     accepted: i64,
     /// See [`RestoreOutcome::lacks_head`].
     lacks_head: bool,
-    /// The agent's state in a dry run, once something was read.
+    /// The agent's state in a dry run, if anything was read.
     rehearsed: Option<DryRunAgent>,
-    /// True after a line that didn't fit: the rest is skipped.
+    /// True after a line that didn't fit, so that the rest is skipped.
     is_refused: bool,
 }
 
 impl Import {
-    /// Makes an import into `target`; `redactor` redacts secrets in headlines.
+    /// Makes an import into `target`. `redactor` redacts secrets in headlines.
     pub fn new(target: Arc<dyn ImportTarget>, clock: Arc<dyn Clock>, redactor: Redactor) -> Self {
         Self {
             is_dry: false,
@@ -109,7 +109,7 @@ impl Import {
         }
     }
 
-    /// Makes a dry run that only checks whether everything fits into `target`, or into an empty database without one.
+    /// Makes a dry run, which only checks whether everything fits into `target`; `None` stands for an empty database.
     pub fn dry(target: Option<Arc<dyn ImportTarget>>, clock: Arc<dyn Clock>, redactor: Redactor) -> Self {
         Self {
             target,
@@ -126,7 +126,7 @@ impl Import {
     /// Reads one journal to its end. Calls `refused` with the number of each refused line, and `progress` with each line's bytes.
     ///
     /// # Errors
-    /// When the journal can't be read or the database fails. What was written stays; a new import continues there.
+    /// When the journal can't be read or the database fails. What was written stays, and a new import continues there.
     pub async fn read(
         &mut self,
         journal: &mut (dyn BufRead + Send),
@@ -167,8 +167,8 @@ impl Import {
                 self.begin(head.agent_id.clone(), Some(*head));
                 Ok(ended)
             }
-            // Refused without a report: the first such line was reported. A line of a newer recapd may look like a message of today and
-            // mean something else.
+            // Refused without a report, because the first such line was reported. A newer recapd's line may look like a message
+            // of today but mean something else.
             _ if self.is_newer => Ok(Ok(())),
             Ok(JournalLine::Message(record)) => self.take_message(record).await,
             Err(refusal) => {
@@ -200,8 +200,8 @@ impl Import {
         Ok(ended)
     }
 
-    /// Checks whether the head takes effect after the last message read. A live journal goes on after that, and then the agent is no
-    /// longer in the head's state.
+    /// Returns true if the head takes effect after the last message read. A live journal continues after that message; then the
+    /// agent is no longer in the head's state.
     fn is_at_head(&self, section: &AgentSection) -> bool {
         let head = self.seen.get(&section.agent).and_then(|seen| seen.head.as_ref());
         let last = section.records.last();
@@ -243,7 +243,7 @@ impl Import {
             seen.rehearsed = section.rehearsed;
         }
         if section.is_refused {
-            // The head counts messages where the database has others; the refusal reports that.
+            // The head counts messages that differ from the database's. The refusal reports that.
             seen.head = None;
             return;
         }
@@ -258,7 +258,7 @@ impl Import {
         }
     }
 
-    /// Writes the messages read so far, with the head if it takes effect there.
+    /// Writes the messages read so far, and the head if it takes effect after them.
     async fn flush(&mut self, with_head: bool) -> Result<Result<(), LineRefusal>, ImportError> {
         let Some(section) = self.section.as_mut().filter(|section| !section.is_refused) else {
             return Ok(Ok(()));
@@ -294,7 +294,7 @@ impl Import {
 }
 
 impl AgentSection {
-    /// Returns the state in which a dry run begins: that of lines read before, of the stored agent, or of the recorded fork.
+    /// Returns the state in which a dry run begins: after lines read before, of the stored agent, or of the recorded fork.
     async fn begin(
         &self,
         target: Option<&dyn ImportTarget>,
@@ -332,7 +332,7 @@ impl AgentSection {
         self.records.len() >= usize::from(CHUNK_MESSAGES_MAX) || self.bytes >= CHUNK_BYTES_MAX
     }
 
-    /// Returns the result that [`Archive::restore`] would return, without writing.
+    /// Returns what [`Archive::restore`] would return, without writing.
     async fn rehearse(
         &mut self,
         target: Option<&dyn ImportTarget>,
@@ -351,7 +351,7 @@ impl AgentSection {
             .partition_point(|recorded| recorded.record.seq <= ledger.last_seq);
         let (known, fresh) = restore.records.split_at(known);
         if let Some(target) = target {
-            // Only stored messages can be compared; messages of the dry run aren't kept.
+            // Only stored messages can be compared, because messages of the dry run aren't kept.
             let stored = known.partition_point(|recorded| recorded.record.seq <= *stored_through);
             compare(target, &self.agent, known.split_at(stored).0).await?;
         }
@@ -377,7 +377,8 @@ impl AgentSection {
     }
 }
 
-/// Checks whether the stored agent would lack the state of the given head. Without a stored agent, checks for a head after `last_seq`.
+/// Returns true if the stored agent would lack the state of the given head. Without a stored agent, true if the head ends after
+/// `last_seq`.
 async fn lacks_head(
     there: Option<&dyn ImportTarget>,
     restore: &Restore,
@@ -388,7 +389,7 @@ async fn lacks_head(
     };
     let there = match there {
         Some(target) => match target.head(&restore.agent).await {
-            // Its messages exist anyway; only an export needs the record of the fork.
+            // The fork's messages exist. Only an export needs the fork's record.
             Err(ArchiveError::Forked(_)) => None,
             found => found?,
         },
@@ -429,7 +430,7 @@ pub enum ImportError {
     Io(#[from] io::Error),
 }
 
-/// Reads the next line. Returns its length in bytes, 0 at the end, and of a line that is too long nothing else.
+/// Reads the next line. Returns its length in bytes, 0 at the end. Returns only the length of a line that is too long.
 fn next_line(journal: &mut (dyn BufRead + Send)) -> io::Result<(u64, Result<String, LineRefusal>)> {
     let mut line = Vec::new();
     let mut bytes = journal.take(LINE_BYTES_MAX as u64).read_until(b'\n', &mut line)? as u64;

@@ -1,15 +1,16 @@
 //! The live journal: appends each message to its agent's file as it is accepted.
 //!
-//! It is a second copy that no append depends on; the caller logs and counts failures. Lines are in order without gaps: missing ones are
-//! copied from the database before the next message is written. Each append and each [`Journal::mend`] copies one chunk, so no append
-//! waits for more.
+//! The live journal is a second copy. No append depends on it; the caller logs and counts failures. A file has its lines in order
+//! and without gaps: before a message is written, missing ones are copied from the database. Each append and each
+//! [`Journal::mend`] copies one chunk, so no append waits for more.
 //!
-//! An agent's file begins with everything known of the agent at that time, as an export writes it, so the file alone can be imported. This
-//! beginning is copied in chunks, too, into a draft file that gets its proper name once it has caught up with the database. Messages alone
-//! follow; later evictions and ended sessions are only in the database.
+//! An agent's file begins with the agent's whole history at that time, as an export writes it, so the file alone can be imported.
+//! This beginning is copied in chunks, too, into a draft file, which gets its proper name when it has caught up with the
+//! database. Only messages follow; later evictions and ended sessions are only in the database.
 //!
-//! A file belongs to one life of its agent. If the agent was deleted and created again elsewhere, or lost with the database, the file of
-//! the earlier life is set aside unchanged. This module can't know which of the two happened, so only `remove` deletes it.
+//! A file belongs to one life of its agent. If the agent was deleted and created again elsewhere, or lost with the database, the
+//! file of the earlier life is moved aside unchanged. This module can't know which of the two happened, so only `remove` deletes
+//! such a file.
 
 mod file;
 
@@ -38,16 +39,17 @@ use recapd_core::domain::{
 use recapd_platform::threads::{self, JOURNAL_MAX};
 use recapd_store::archive::{Archive, ArchiveError, RecordRange};
 
-/// Agents are spread over this many lanes, and those of a lane wait for each other. There is a thread for each lane's write.
+/// How many lanes there are. Each agent has a lane, and agents of the same lane wait for each other. Each lane's write has its
+/// own thread.
 const LANES: usize = JOURNAL_MAX;
-/// How long an append waits for the disk and for copying by default. The line may still be written later.
+/// How long an append waits for the disk and for copying by default. The line may still be written after that.
 const WAIT: Duration = Duration::from_secs(1);
-/// The most agents remembered for incomplete files. The files of others are completed with their next messages.
+/// Limits how many agents with incomplete files are remembered. Files of other agents are completed with their next messages.
 const LACKING_MAX: usize = 1_000;
-/// The extension of a file until it is complete.
+/// The extension of a draft file.
 const BEGUN: &str = "begun";
-/// The extension of the folder for files of earlier lives. It sorts after the files' own, so that an import of the whole folder ends with
-/// the present life.
+/// The extension of the folder with files of earlier lives. It sorts after the extension of other files, so that an import of the
+/// whole folder ends with the present life.
 const PAST: &str = "past";
 
 /// A folder of journals, one per agent.
@@ -85,14 +87,14 @@ impl Journal {
         Self { wait, ..self }
     }
 
-    /// The path of an agent's file. A hash names it, since ids may hold characters that file names may not.
+    /// Returns the path of an agent's file. The name is a hash, because ids may contain characters that file names may not.
     pub fn path(&self, agent: &AgentId) -> PathBuf {
         self.folder.join(format!("{:032x}.jsonl", hash(agent)))
     }
 
-    /// Locks the agent's lane. Hold it from before the messages get their numbers until their lines are written.
+    /// Locks the agent's lane. Keep the lock from before the messages get their numbers until their lines are written.
     pub async fn lane(&self, agent: &AgentId) -> MutexGuard<'_, ()> {
-        // A remainder of 64 fits any number, and there are as many lanes.
+        // A remainder below 64 fits any number, and there are as many lanes.
         let lane = usize::try_from(hash(agent) % LANES as u128).unwrap_or_default();
         self.lanes
             .get(lane)
@@ -101,9 +103,9 @@ impl Journal {
             .await
     }
 
-    /// Appends stored messages of an agent created at `since`, and returns how many lines it wrote. If earlier messages are missing it
-    /// copies a chunk of them first, and leaves the rest for later. If the file is still a draft it copies as many lines as it was given,
-    /// at least a chunk.
+    /// Appends stored messages of an agent created at `since`. Returns how many lines it wrote. If earlier messages are missing,
+    /// copies a chunk of them first and leaves the rest for later. If the file is still a draft, copies as many lines as it was
+    /// given, but at least a chunk.
     ///
     /// # Errors
     /// When the file system or the database fails, or the disk takes too long. Unwritten lines are copied later.
@@ -121,17 +123,18 @@ impl Journal {
     }
 
     pub fn lacking(&self) -> Vec<AgentId> {
-        self.lacked().keys().cloned().collect()
+        self.locked_lacking().keys().cloned().collect()
     }
 
-    /// Copies a chunk of the messages that an agent's file lacks at its end, and returns how many lines it copied; 0 if none were missing.
+    /// Copies a chunk of the messages that are missing at the end of an agent's file. Returns how many lines it copied; 0 if none
+    /// were missing.
     ///
     /// # Errors
     /// As [`Self::append`].
     pub async fn mend(&self, agent: &AgentId) -> io::Result<usize> {
         let _lane = self.lane(agent).await;
-        let since = self.lacked().get(agent).copied().unwrap_or_default();
-        let lines = match self.go_on(agent, since, &Arc::default()).await? {
+        let since = self.locked_lacking().get(agent).copied().unwrap_or_default();
+        let lines = match self.append_if_current(agent, since, &Arc::default()).await? {
             Some(lines) => lines,
             None => match timeout(self.wait, self.begin_some(agent)).await?? {
                 DraftState::Part(lines) | DraftState::Whole(lines) => lines,
@@ -139,29 +142,29 @@ impl Journal {
             },
         };
         if lines == 0 {
-            self.lacked().remove(agent);
+            self.locked_lacking().remove(agent);
         }
         Ok(lines)
     }
 
-    /// Rewrites an agent's file, if there is one, after something of it was forgotten. Releases the lane between chunks for other agents.
+    /// Rewrites an agent's file, if it exists, after part of it was forgotten. Releases the lane between chunks for other agents.
     ///
     /// # Errors
-    /// As [`Self::append`]; the file stays as it was.
+    /// As [`Self::append`]; then the file stays as it was.
     pub async fn rewrite(&self, agent: &AgentId) -> io::Result<()> {
-        // A draft may hold what was forgotten, too.
+        // A draft may contain forgotten text, too.
         if !self.discard_begun(agent).await? {
             return Ok(());
         }
         let written = self.begin_all(agent).await;
         if written.is_err() {
-            // While the file exists, nobody would continue the draft.
+            // Nobody would continue the draft while the file exists.
             drop(self.discard_begun(agent).await);
         }
         written
     }
 
-    /// Deletes an agent's file, if there is one, and those of its earlier lives.
+    /// Deletes an agent's file, if it exists, and the files of its earlier lives.
     ///
     /// # Errors
     /// When the file system fails, or the disk takes too long.
@@ -178,7 +181,7 @@ impl Journal {
         since: Timestamp,
         records: &Arc<[MessageRecord]>,
     ) -> io::Result<usize> {
-        if let Some(lines) = self.go_on(agent, since, records).await? {
+        if let Some(lines) = self.append_if_current(agent, since, records).await? {
             return Ok(lines);
         }
         match timeout(self.wait, self.begin(agent, records.len())).await?? {
@@ -187,14 +190,14 @@ impl Journal {
                 Ok(lines)
             }
             DraftState::Whole(lines) => Ok(lines),
-            // The file then holds messages alone, without a head.
+            // The file then contains only messages and no head.
             DraftState::Headless => self.write_lines(agent, WritePosition::Beginning, records).await,
         }
     }
 
-    /// Continues the file of an agent created at `since`, with these messages or the missing ones before them. `None` if there is no file,
-    /// or only one of an earlier life.
-    async fn go_on(
+    /// Continues the file of an agent created at `since` with these messages, or with missing ones before them. Returns `None` if
+    /// there is no file, or only one of an earlier life.
+    async fn append_if_current(
         &self,
         agent: &AgentId,
         since: Timestamp,
@@ -206,7 +209,7 @@ impl Journal {
             WriteOutcome::Nothing(last) => last,
         };
         self.note_lacking(agent, since);
-        // Asks the database even if the file looks like an earlier life's: the clocks of daemons differ.
+        // Asks the database even if the file seems to be of an earlier life, because the clocks of daemons differ.
         if let Some(copied) = timeout(self.wait, self.catch_up(agent, last)).await?? {
             return Ok(Some(copied));
         }
@@ -219,20 +222,20 @@ impl Journal {
         ))
     }
 
-    /// Copies a chunk of what is stored after the `last` message of an agent's file. `None` if that message isn't stored: the file is of
-    /// another life, perhaps because the database was restored from a backup.
+    /// Copies a chunk of what is stored after the `last` message of an agent's file. Returns `None` if that message isn't stored:
+    /// the file belongs to another life, perhaps because the database was restored from a backup.
     async fn catch_up(&self, agent: &AgentId, last: Last) -> io::Result<Option<usize>> {
         if !self.is_stored(agent, last).await? {
             return Ok(None);
         }
-        let missing = self.stored(agent, chunk(last.seq, i64::MAX)).await?;
+        let missing = self.read_stored(agent, chunk(last.seq, i64::MAX)).await?;
         Ok(Some(
             self.write_lines(agent, WritePosition::Behind(last), &missing)
                 .await?,
         ))
     }
 
-    /// Moves an agent's file, if it still ends with `last`, to those of its earlier lives. Returns whether it did.
+    /// Moves an agent's file aside if it still ends with `last`. Returns whether it did.
     async fn set_aside(&self, agent: &AgentId, last: Last) -> io::Result<bool> {
         let path = self.path(agent);
         let past = path.with_extension(PAST);
@@ -257,7 +260,7 @@ impl Journal {
         }
     }
 
-    /// As [`Self::begin`], until the file is complete.
+    /// Continues the draft like [`Self::begin`], until the file is complete.
     async fn begin_all(&self, agent: &AgentId) -> io::Result<()> {
         loop {
             let _lane = self.lane(agent).await;
@@ -271,11 +274,11 @@ impl Journal {
         }
     }
 
-    /// Copies a chunk into an agent's draft, after its last message if that is of the present life, else from the head on.
+    /// Copies a chunk into an agent's draft: after its last message if that is of the present life, otherwise from the head on.
     async fn begin_some(&self, agent: &AgentId) -> io::Result<DraftState> {
         let path = self.path(agent);
         let name = path.with_extension(BEGUN);
-        // Opens the draft before reading the database: content that is forgotten meanwhile then goes with the draft.
+        // Opens the draft before it reads the database. If content is forgotten meanwhile, the draft is deleted, too.
         let beginning = self.on_disk(move || DraftFile::open(name)).await?;
         let (head, after_seq) = match beginning.last {
             Some(last) if self.is_stored(agent, last).await? => (None, last.seq),
@@ -288,10 +291,10 @@ impl Journal {
             }
         };
         let range = chunk(after_seq, i64::MAX);
-        let records = self.stored(agent, range).await?;
+        let records = self.read_stored(agent, range).await?;
         let (lines, is_whole) = (records.len(), range.is_rest(&records));
         let copying = move || {
-            let beginning = beginning.go_on(head.as_ref(), &records)?;
+            let beginning = beginning.append_chunk(head.as_ref(), &records)?;
             if is_whole { beginning.finish(&path) } else { Ok(()) }
         };
         self.on_disk(copying).await?;
@@ -302,12 +305,12 @@ impl Journal {
         })
     }
 
-    /// Deletes an agent's draft, and returns whether the file itself exists.
+    /// Deletes an agent's draft. Returns whether the file itself exists.
     async fn discard_begun(&self, agent: &AgentId) -> io::Result<bool> {
         let _lane = self.lane(agent).await;
         let path = self.path(agent);
         let discarding = move || {
-            // The draft first: a write that nobody waits for any more may rename it to the file.
+            // Deletes the draft first: a write that nobody waits for any more may still rename the draft to the file.
             remove_if_there(&path.with_extension(BEGUN))?;
             path.try_exists()
         };
@@ -316,14 +319,14 @@ impl Journal {
 
     /// Begins an agent's file with its first messages, if it has any.
     async fn begin_without_head(&self, agent: &AgentId) -> io::Result<usize> {
-        let first = self.stored(agent, chunk(0, i64::MAX)).await?;
+        let first = self.read_stored(agent, chunk(0, i64::MAX)).await?;
         if first.is_empty() {
             return Ok(0);
         }
         self.write_lines(agent, WritePosition::Beginning, &first).await
     }
 
-    /// Reads the head of an agent's file; `None` if the agent doesn't exist or its fork wasn't recorded.
+    /// Reads the head for an agent's file; `None` if the agent doesn't exist or its fork wasn't recorded.
     async fn head(&self, agent: &AgentId) -> io::Result<Option<Head>> {
         match self.archive.head(agent).await {
             Err(ArchiveError::Forked(_)) => Ok(None),
@@ -332,16 +335,16 @@ impl Journal {
     }
 
     async fn is_stored(&self, agent: &AgentId, last: Last) -> io::Result<bool> {
-        let there = self.stored(agent, chunk(last.seq - 1, last.seq)).await?;
+        let there = self.read_stored(agent, chunk(last.seq - 1, last.seq)).await?;
         Ok(there.first().map(Last::of) == Some(last))
     }
 
-    async fn stored(&self, agent: &AgentId, range: RecordRange) -> io::Result<Arc<[MessageRecord]>> {
+    async fn read_stored(&self, agent: &AgentId, range: RecordRange) -> io::Result<Arc<[MessageRecord]>> {
         let records = self.archive.records(agent, range).await;
         Ok(records.map_err(io::Error::other)?.into())
     }
 
-    /// Writes lines and returns how many; 0 if another process was faster, which then writes them.
+    /// Writes lines. Returns how many; 0 if another process was faster and writes them.
     async fn write_lines(
         &self,
         agent: &AgentId,
@@ -367,7 +370,7 @@ impl Journal {
         self.on_disk(writing).await
     }
 
-    /// Runs work that may wait for the disk on a thread of its own.
+    /// Runs work that may wait for the disk on a separate thread.
     async fn on_disk<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> io::Result<T> + Send + 'static,
@@ -383,13 +386,13 @@ impl Journal {
     }
 
     fn note_lacking(&self, agent: &AgentId, since: Timestamp) {
-        let mut lacked = self.lacked();
+        let mut lacked = self.locked_lacking();
         if lacked.len() < LACKING_MAX || lacked.contains_key(agent) {
             lacked.insert(agent.clone(), since);
         }
     }
 
-    fn lacked(&self) -> std::sync::MutexGuard<'_, BTreeMap<AgentId, Timestamp>> {
+    fn locked_lacking(&self) -> std::sync::MutexGuard<'_, BTreeMap<AgentId, Timestamp>> {
         self.lacking.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -398,14 +401,14 @@ impl Journal {
 enum DraftState {
     /// This many lines were copied, and more are left.
     Part(usize),
-    /// This many lines were copied, and the file has its name.
+    /// This many lines were copied, and the file has its final name.
     Whole(usize),
     Headless,
 }
 
 pub type LiveJournal = Option<Arc<Journal>>;
 
-/// Hashes the id. Half of SHA-256 is enough to tell agents apart.
+/// Hashes the id. Half of SHA-256 is enough to distinguish agents.
 fn hash(agent: &AgentId) -> u128 {
     let digest: [u8; 32] = Sha256::digest(agent.as_str().as_bytes()).into();
     digest

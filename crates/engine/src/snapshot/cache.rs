@@ -1,4 +1,5 @@
-//! The copies in memory, found without a lock. Beyond the limits the least recently used are dropped.
+//! Keeps the copies in memory, where readers find them without a lock. Beyond the limits the least recently used copies are
+//! dropped.
 
 use std::sync::{
     Arc,
@@ -10,14 +11,14 @@ use papaya::HashMap;
 use super::{Snapshot, ttl::TimedCopy};
 use recapd_core::domain::agent::AgentId;
 
-/// The most copies, however short they are.
+/// Limits the number of copies, however short they are.
 const COPIES_MAX: usize = 100_000;
-/// The assumed bytes of a copy besides its text: its place in the map, its figures, headers.
+/// How many bytes a copy is assumed to need besides its text: its entry in the map, its figures, headers.
 const COPY_BYTES: usize = 1_024;
 
 pub(super) struct CachedSnapshot {
     pub(super) copy: TimedCopy<Snapshot>,
-    /// The value of `taken` when the copy was used last.
+    /// The value of `taken` at the last use of the copy.
     used_at: AtomicU64,
 }
 
@@ -36,8 +37,8 @@ impl CachedSnapshot {
         }
     }
 
-    /// Records a use of the copy. It writes only a changed value, so that readers on many cores don't contend for the cache line.
-    fn used(&self, at: u64) {
+    /// Records a use of the copy. Writes only a changed value, so that readers on many cores don't contend for the cache line.
+    fn record_use(&self, at: u64) {
         if self.used_at.load(Ordering::Relaxed) != at {
             self.used_at.store(at, Ordering::Relaxed);
         }
@@ -52,12 +53,12 @@ impl CachedSnapshot {
 /// The copies of all agents that a reader asked for.
 pub(super) struct SnapshotCache {
     all: HashMap<AgentId, Arc<CachedSnapshot>>,
-    /// About how many bytes they need together; recounted whenever some are dropped.
+    /// About how many bytes the copies need together. Counted again whenever some are dropped.
     bytes: AtomicUsize,
     bytes_max: usize,
-    /// How many copies were stored so far: the clock that orders uses.
+    /// How many copies were stored so far. This count orders the uses.
     taken: AtomicU64,
-    /// How many changes were heard so far.
+    /// How many notices of changes came so far.
     changes: AtomicU64,
     is_clearing: AtomicBool,
 }
@@ -78,11 +79,11 @@ impl SnapshotCache {
         self.all.len()
     }
 
-    /// Returns what `look` gets from the agent's copy, and counts that as a use.
-    pub(super) fn used<T>(&self, agent: &AgentId, look: impl FnOnce(&CachedSnapshot) -> T) -> Option<T> {
+    /// Returns what `look` gets from the agent's copy, and counts this as a use.
+    pub(super) fn use_copy<T>(&self, agent: &AgentId, look: impl FnOnce(&CachedSnapshot) -> T) -> Option<T> {
         let all = self.all.pin();
         let held = all.get(agent)?;
-        held.used(self.taken.load(Ordering::Relaxed));
+        held.record_use(self.taken.load(Ordering::Relaxed));
         Some(look(held))
     }
 
@@ -90,25 +91,26 @@ impl SnapshotCache {
         self.all.pin().contains_key(agent)
     }
 
-    /// Counts a change. Call it before looking for the changed agent's copy.
-    pub(super) fn heard(&self) {
+    /// Counts a notice of a change. Must be called before the search for the changed agent's copy.
+    pub(super) fn count_change(&self) {
         self.changes.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// The number of changes heard. Read it before reading from the database what [`Self::hold`] will store.
+    /// Returns the number of notices of changes. Must be read before the database is read for a copy that [`Self::hold`] will
+    /// store.
     pub(super) fn changes(&self) -> u64 {
         self.changes.load(Ordering::Acquire)
     }
 
-    /// Checks whether a change was heard after the count `since`. It is a read-modify-write: either this call sees the change, or whoever
-    /// heard the change sees the copy stored before this call.
+    /// Returns true if a notice came after the count `since`. This is a read-modify-write: either this call sees the notice, or
+    /// whoever handles the notice sees the copy stored before this call.
     pub(super) fn has_changed(&self, since: u64) -> bool {
         self.changes.fetch_add(0, Ordering::AcqRel) != since
     }
 
-    /// Stores a copy. `since` is the count of changes before it was read. If more were heard, the copy is marked outdated: one of them may
-    /// concern it, and found no copy to mark. `is_asked` is false if no reader asked: then the copy replaces another and keeps that one's
-    /// last use.
+    /// Stores a copy. `since` is the count of notices before the copy was read. If more have come, marks the copy as outdated:
+    /// one of them may concern this agent and found no copy to mark. `is_asked` is false if no reader asked; then the copy
+    /// replaces another one and keeps that one's last use.
     pub(super) fn hold(&self, agent: &AgentId, new: CachedSnapshot, since: u64, is_asked: bool) {
         let all = self.all.pin();
         let had = all.get(agent);
@@ -121,10 +123,10 @@ impl SnapshotCache {
             Some(had) if !is_asked => had.used_at.load(Ordering::Relaxed),
             _ => self.taken.fetch_add(1, Ordering::Relaxed) + 1,
         };
-        new.used(used_at);
+        new.record_use(used_at);
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         if let Some(had) = all.insert(agent.clone(), Arc::new(new)) {
-            self.shrunk(had.bytes());
+            self.note_shrinking(had.bytes());
         }
         if self.has_changed(since) {
             self.outdate(agent);
@@ -133,17 +135,17 @@ impl SnapshotCache {
 
     pub(super) fn forget(&self, agent: &AgentId) {
         if let Some(had) = self.all.pin().remove(agent) {
-            self.shrunk(had.bytes());
+            self.note_shrinking(had.bytes());
         }
     }
 
-    /// Marks the copy as outdated. It stays for the case that the database is away.
+    /// Marks the copy as outdated. It stays for readers in case the database becomes unavailable.
     pub(super) fn outdate(&self, agent: &AgentId) {
         let all = self.all.pin();
         all.update(agent.clone(), |held| Arc::new(held.outdated()));
     }
 
-    /// As [`Self::outdate`], for every copy.
+    /// Marks every copy as outdated.
     pub(super) fn outdate_all(&self) {
         let all = self.all.pin();
         for (agent, held) in &all {
@@ -151,15 +153,15 @@ impl SnapshotCache {
         }
     }
 
-    /// Records that `bytes` more are kept with `snapshot`.
-    pub(super) fn grew(&self, snapshot: &Snapshot, bytes: usize) {
+    /// Records that `bytes` more bytes are kept with `snapshot`.
+    pub(super) fn note_growth(&self, snapshot: &Snapshot, bytes: usize) {
         snapshot.kept.grow(bytes);
         if self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes > self.bytes_max {
             self.make_room(0);
         }
     }
 
-    fn shrunk(&self, bytes: usize) {
+    fn note_shrinking(&self, bytes: usize) {
         let less = |sum: usize| Some(sum.saturating_sub(bytes));
         let shrunk = self
             .bytes
@@ -167,8 +169,8 @@ impl SnapshotCache {
         debug_assert!(shrunk.is_ok());
     }
 
-    /// Drops the least recently used copies until a quarter is free, so that not every new copy causes this. Returns at once if another
-    /// thread is doing so.
+    /// Drops the least recently used copies until a quarter of the space is free, so that not every new copy drops some. Returns
+    /// at once if another thread is dropping copies.
     fn make_room(&self, bytes_more: usize) {
         if self.is_clearing.swap(true, Ordering::Acquire) {
             return;
@@ -228,12 +230,12 @@ mod tests {
 
     fn is_at_hand(cache: &SnapshotCache, number: usize) -> bool {
         let look = |held: &CachedSnapshot| matches!(held.copy.cached(None), CachedRead::Reading(_));
-        cache.used(&agent(number), look).unwrap_or(false)
+        cache.use_copy(&agent(number), look).unwrap_or(false)
     }
 
     fn at_once(cache: &SnapshotCache, number: usize, lost_since: Option<i64>) -> Option<Lookup> {
         let look = |held: &CachedSnapshot| held.copy.at_once(lost_since.map(Timestamp));
-        cache.used(&agent(number), look)?
+        cache.use_copy(&agent(number), look)?
     }
 
     /// Since when the copy is stale if contact was lost at 7.
@@ -245,7 +247,7 @@ mod tests {
     fn a_change_during_a_load_outdates_its_copy() {
         let cache = SnapshotCache::within(1 << 20);
         let (since, read) = (cache.changes(), held(10));
-        cache.heard();
+        cache.count_change();
         assert!(!cache.has(&agent(1)), "there is nothing to refresh");
         cache.hold(&agent(1), read, since, true);
         assert!(!is_at_hand(&cache, 1));
@@ -282,7 +284,7 @@ mod tests {
         for number in 0..8 {
             take(&cache, number, 1_000);
         }
-        cache.used(&agent(0), |_| ()).unwrap();
+        cache.use_copy(&agent(0), |_| ()).unwrap();
         // Replacing a copy doesn't count as a use.
         cache.hold(&agent(1), held(1_000), cache.changes(), false);
         assert_eq!(cache.len(), 8);
@@ -298,11 +300,11 @@ mod tests {
             take(&cache, number, COPY_BYTES);
         }
         let last = cache
-            .used(&agent(2), |held| Arc::clone(&held.copy.snapshot))
+            .use_copy(&agent(2), |held| Arc::clone(&held.copy.snapshot))
             .unwrap();
-        cache.grew(&last, 4 * COPY_BYTES);
+        cache.note_growth(&last, 4 * COPY_BYTES);
         assert_eq!(cache.len(), 3);
-        cache.grew(&last, COPY_BYTES);
+        cache.note_growth(&last, COPY_BYTES);
         assert!(cache.len() < 3 && cache.has(&agent(2)));
     }
 

@@ -1,4 +1,4 @@
-//! Readers that wait for a change of an agent's summary. No change is stored: readers are woken and look again.
+//! Wakes readers that wait for a change of an agent's summary. Stores no changes: woken readers read the summary again.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -7,7 +7,7 @@ use tokio::sync::{Notify, futures::OwnedNotified};
 
 use recapd_core::domain::agent::AgentId;
 
-/// The most agents that are waited for. Beyond it the readers of the least recently used one are woken, and look again.
+/// Limits how many agents are waited for. Beyond it, the readers of the least recently used agent are woken and read again.
 const AGENTS_MAX: usize = 100_000;
 
 pub(super) struct ChangeWatch(Mutex<LruCache<AgentId, Arc<Notify>>>);
@@ -23,13 +23,14 @@ impl ChangeWatch {
         Self(Mutex::new(LruCache::new(agents_max)))
     }
 
-    /// Returns a wait for the agent's next change. Enable it *before* looking, so that no change between the look and the wait is missed.
+    /// Returns a future that waits for the agent's next change. Enable it *before* you read, so that no change between the read
+    /// and the wait is missed.
     pub(super) fn change(&self, agent: &AgentId) -> OwnedNotified {
         let mut all = self.all();
         if let Some(bell) = all.get(agent) {
             return Arc::clone(bell).notified_owned();
         }
-        // Its readers would never be woken once it is dropped.
+        // Wakes the readers of the dropped agent, because nobody would wake them later.
         if all.len() >= all.capacity()
             && let Some((_, bell)) = all.remove_lru()
         {

@@ -1,4 +1,4 @@
-//! Values derived from a snapshot once and kept with it, such as a response that is sent again.
+//! Keeps a value that was derived from a snapshot with the snapshot, such as a response that is sent again.
 
 use std::{
     any::Any,
@@ -8,8 +8,8 @@ use std::{
     },
 };
 
-/// A value derived from a snapshot once. It lives as long as the snapshot but isn't part of it: equality ignores it, and a clone starts
-/// without it.
+/// A value derived from a snapshot once. It lives as long as the snapshot but isn't part of it: comparisons ignore it, and clones
+/// begin without it.
 #[derive(Debug, Default)]
 pub struct DerivedValue {
     made: OnceLock<Box<dyn Any + Send + Sync>>,
@@ -17,12 +17,12 @@ pub struct DerivedValue {
 }
 
 impl DerivedValue {
-    /// Returns the kept value, or else makes it. `None` if a value of another type is kept here.
+    /// Returns the kept value, or makes and keeps it. Returns `None` if a value of another type is kept.
     pub fn get_or_make<T: Send + Sync + 'static>(&self, make: impl FnOnce() -> T) -> Option<&T> {
         self.made.get_or_init(|| Box::new(make())).downcast_ref()
     }
 
-    /// Returns the kept value; `None` if there is none, or one of another type.
+    /// Returns the kept value; `None` if there is none or it has another type.
     pub fn get<T: 'static>(&self) -> Option<&T> {
         self.made.get()?.downcast_ref()
     }

@@ -1,7 +1,7 @@
-//! Projects' documents, composed of their agents' items and kept in memory like the agents' own.
+//! Serves projects' documents. They are composed of the items of the project's agents and kept in memory like agents' documents.
 //!
-//! Readers get the copy in memory. A little after changes the document is composed again, once for many changes, and only if the project's
-//! stamp changed. An old copy is checked against the stamp when a reader asks for it.
+//! Readers get the copy in memory. Shortly after changes the document is composed again, once for many changes, and only if the
+//! project's stamp has changed. An old copy is compared with the stamp when a reader asks for it.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -19,8 +19,9 @@ use tracing::error;
 
 use super::{
     Lookup, RENDERING, fingerprint,
+    read_timeout::ReadTimeout,
     single_flight::SingleFlight,
-    ttl::{CachedRead, Patience, TimedCopy},
+    ttl::{CachedRead, TimedCopy},
 };
 use recapd_core::domain::{
     agent::AgentId,
@@ -43,7 +44,7 @@ use recapd_platform::{
 };
 use recapd_store::{ProjectMember, ProjectRow, ProjectStamp, Store, StoreError, StoreResult};
 
-/// The most documents in memory; beyond it the least recently used are dropped.
+/// Limits how many documents are in memory. Beyond it, the least recently used ones are dropped.
 const DOCUMENTS_MAX: usize = 1_000;
 /// How long to wait for further changes before a document is composed again.
 const SETTLE: Duration = Duration::from_millis(500);
@@ -85,7 +86,7 @@ pub struct MemberFigures {
 struct CachedProject {
     copy: TimedCopy<ProjectSnapshot>,
     stamp: ProjectStamp,
-    /// True after composing the next document panicked: only a reader's request triggers another try.
+    /// True if composing the next document panicked. Then only a reader's request triggers another try.
     awaits_reader: bool,
 }
 
@@ -107,7 +108,7 @@ impl CachedProject {
     }
 }
 
-/// The documents of all projects that a reader asked for; clones share them.
+/// The documents of all projects that a reader asked for. Clones share them.
 #[derive(Clone)]
 pub struct ProjectSnapshots {
     store: Arc<dyn Store>,
@@ -121,7 +122,7 @@ pub struct ProjectSnapshots {
 }
 
 impl ProjectSnapshots {
-    /// Makes documents composed by `policy`; `redactor` redacts secrets in pending exchanges.
+    /// Makes documents composed by `policy`. `redactor` redacts secrets in pending exchanges.
     pub fn new(
         store: Arc<dyn Store>,
         counter: Arc<dyn TokenCounter>,
@@ -143,23 +144,23 @@ impl ProjectSnapshots {
 
     #[must_use]
     pub fn holding(self, documents_max: usize) -> Self {
-        self.held().set_capacity(documents_max);
+        self.lock().set_capacity(documents_max);
         self
     }
 
-    /// Treats copies as stale while `contact` with other daemons, which change documents, too, is lost.
+    /// Treats copies as stale while `contact` is lost with other daemons, which may change documents, too.
     #[must_use]
     pub fn in_contact(self, contact: PeerLink) -> Self {
         Self { contact, ..self }
     }
 
-    /// Returns the summary of `project`; `None` if no agent belongs to it. If there is a copy, a reader waits at most a fraction of a
-    /// second for the database.
+    /// Returns the summary of `project`; `None` if no agent belongs to it. If there is a copy, a reader waits at most a fraction
+    /// of a second for a silent or slow database.
     ///
     /// # Errors
     /// When the database fails or doesn't answer within two seconds, or rendering panics, and there is no copy.
     pub async fn get(&self, project: &ProjectId) -> StoreResult<Option<Lookup<ProjectSnapshot>>> {
-        let held = self.held().get(project).map(Arc::clone);
+        let held = self.lock().get(project).map(Arc::clone);
         let lost_since = self.contact.lost_since();
         let due = match held.as_ref().map(|held| held.copy.cached(lost_since)) {
             Some(CachedRead::Reading(reading)) => return Ok(Some(reading)),
@@ -168,17 +169,20 @@ impl ProjectSnapshots {
         };
         let load = || self.load_of(project, due.clone());
         let read = self.loads.read(project, load, || self.cached_of(project));
-        let read = Patience::of(held.is_some()).wait(read).await;
-        let copy = self.held().peek(project).map(|held| held.copy.dated());
+        let read = ReadTimeout::of(held.is_some()).wait(read).await;
+        let copy = self
+            .lock()
+            .peek(project)
+            .map(|held| held.copy.snapshot_and_time());
         Lookup::or_copy(read, copy)
     }
 
     fn cached_of(&self, project: &ProjectId) -> Option<CachedRead<ProjectSnapshot>> {
-        let held = self.held().peek(project).map(Arc::clone);
+        let held = self.lock().peek(project).map(Arc::clone);
         held.map(|held| held.copy.cached(self.contact.lost_since()))
     }
 
-    /// Returns a load that goes on when no reader waits for it any more.
+    /// Returns a load that continues even if no reader waits for it any more.
     fn load_of(
         &self,
         project: &ProjectId,
@@ -187,22 +191,22 @@ impl ProjectSnapshots {
         let (projects, project) = (self.clone(), project.clone());
         async move {
             let loaded = match &due {
-                Some(held) => projects.look_again(&project, held).await,
+                Some(held) => projects.check_stamp(&project, held).await,
                 None => projects.load(&project).await,
             };
             Ok(loaded?.map(|held| Arc::clone(&held.copy.snapshot)))
         }
     }
 
-    /// Returns the copy, dated now, if the stamp is unchanged; else as [`Self::load`].
-    async fn look_again(
+    /// Returns the copy, dated now, if the stamp is unchanged; otherwise loads the document as [`Self::load`] does.
+    async fn check_stamp(
         &self,
         project: &ProjectId,
         held: &Arc<CachedProject>,
     ) -> StoreResult<Option<Arc<CachedProject>>> {
         let now = self.clock.now();
         if self.store.project_stamp(project).await? != Some(held.stamp) {
-            // Composing may take longer than this reader waits; later readers wait for the same load.
+            // Composing may take longer than this reader waits. Later readers wait for the same load.
             self.replace(project, held, &held.outdated(false));
             return self.load(project).await;
         }
@@ -212,9 +216,9 @@ impl ProjectSnapshots {
         Ok(Some(renewed))
     }
 
-    /// Replaces `held` by `new`, unless a newer document replaced it meanwhile.
+    /// Replaces `held` by `new`, unless a newer document has replaced `held` meanwhile.
     fn replace(&self, project: &ProjectId, held: &Arc<CachedProject>, new: &Arc<CachedProject>) {
-        let mut all = self.held();
+        let mut all = self.lock();
         if let Some(current) = all.peek_mut(project)
             && Arc::ptr_eq(current, held)
         {
@@ -222,9 +226,9 @@ impl ProjectSnapshots {
         }
     }
 
-    /// Stores `new`. Replacing an earlier document doesn't count as a use: only readers use documents.
+    /// Stores `new`. If it replaces an earlier document, this doesn't count as a use, because only readers use documents.
     fn hold(&self, project: &ProjectId, new: &Arc<CachedProject>) {
-        let mut all = self.held();
+        let mut all = self.lock();
         if let Some(current) = all.peek_mut(project) {
             *current = Arc::clone(new);
         } else {
@@ -232,12 +236,12 @@ impl ProjectSnapshots {
         }
     }
 
-    fn held(&self) -> MutexGuard<'_, LruCache<ProjectId, Arc<CachedProject>>> {
+    fn lock(&self) -> MutexGuard<'_, LruCache<ProjectId, Arc<CachedProject>>> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Composes the document, and once more if the project changed before it was stored: the notice of that change found nothing to
-    /// refresh.
+    /// Composes the document. Composes it once more if the project changed before the document was stored, because the notice of
+    /// that change found nothing to refresh.
     async fn load(&self, project: &ProjectId) -> StoreResult<Option<Arc<CachedProject>>> {
         let Some(held) = self.compose(project).await? else {
             return Ok(None);
@@ -251,7 +255,7 @@ impl ProjectSnapshots {
     async fn compose(&self, project: &ProjectId) -> StoreResult<Option<Arc<CachedProject>>> {
         let now = self.clock.now();
         let Some((stamp, row)) = self.store.project(project).await? else {
-            self.held().remove(project);
+            self.lock().remove(project);
             return Ok(None);
         };
         let (counter, redactor, policy) = (Arc::clone(&self.counter), self.redactor.clone(), self.policy);
@@ -264,7 +268,7 @@ impl ProjectSnapshots {
         Ok(Some(held))
     }
 
-    /// Keeps the documents fresh until `stop`: composes changed ones before the next reader asks.
+    /// Keeps the documents fresh until `stop`: composes changed ones again before the next reader asks.
     pub async fn follow(&self, mut changes: Receiver<Change>, stop: CancellationToken) {
         loop {
             let change = tokio::select! {
@@ -288,7 +292,7 @@ impl ProjectSnapshots {
 
     async fn refresh(&self) {
         let held: Vec<(ProjectId, Arc<CachedProject>)> = self
-            .held()
+            .lock()
             .iter()
             .map(|(project, held)| (project.clone(), Arc::clone(held)))
             .collect();
@@ -315,7 +319,7 @@ pub fn render(
     counter: &dyn TokenCounter,
     redactor: &Redactor,
 ) -> ProjectSnapshot {
-    // Live agents age by the clock; a project of replayed ones takes the latest of their times.
+    // Live agents age by the clock. A project of replayed agents uses the latest of their times.
     let times = row.members.iter().map(|member| member.as_of.unwrap_or(now));
     let as_of = times.max().unwrap_or(now);
     let (members, items): (Vec<MemberFigures>, Vec<Vec<Item>>) = row
@@ -371,12 +375,12 @@ fn figures(member: &ProjectMember) -> MemberFigures {
     }
 }
 
-/// Returns the items of `member` and digests of its pending exchanges, so that nothing is invisible.
+/// Returns the items of `member` and digests of its pending exchanges, so that no exchange is missing.
 fn items(member: ProjectMember, redactor: &Redactor) -> Vec<Item> {
     let mut items = member.items;
     let mut pending = member.pending;
     for exchange in &mut pending {
-        // Redacted again by today's rules: the stored headline was redacted by those of its day.
+        // Redacted again by today's rules, because the stored headline was redacted by earlier rules.
         exchange.headline = std::mem::take(&mut exchange.headline).redacted(redactor);
     }
     if let Some(first) = pending.first().filter(|_| member.pending_before.exchanges > 0) {

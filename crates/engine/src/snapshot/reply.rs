@@ -1,4 +1,4 @@
-//! A summary as JSON, the same over HTTP and from the command line.
+//! A summary as JSON. HTTP and the command line share it.
 
 use serde::Serialize;
 
@@ -33,7 +33,7 @@ pub struct SummaryReply<'a> {
 }
 
 impl<'a> SummaryReply<'a> {
-    /// Builds the reply from the whole summary, or from the `excerpt` that was asked for.
+    /// Builds the reply from the whole summary, or from `excerpt` if the request asked for a part.
     pub fn of(
         agent: &'a AgentId,
         snapshot: &'a Snapshot,

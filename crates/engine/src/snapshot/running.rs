@@ -1,4 +1,4 @@
-//! The exchange that an agent works on, for briefs.
+//! Reads the exchange that an agent works on, for briefs.
 
 use recapd_core::domain::{
     agent::AgentId, exchange::ExchangeState, legs::RunningExchange, redaction::Redactor,

@@ -1,7 +1,8 @@
-//! Loads documents once for all readers that wait ("single flight"). A load goes on when no reader waits for it any more.
+//! Loads a document once for all readers that wait for it ("single flight"). A load continues even if no reader waits for it any
+//! more.
 //!
-//! A reader with a copy waits only briefly. If its load were cancelled then, a slow document would never be reread, and each reader would
-//! query the database again.
+//! A reader with a copy waits only briefly. If the load were cancelled after that wait, a slow document would never be read
+//! again, and each reader would query the database anew.
 
 use std::{
     collections::HashMap,
@@ -17,25 +18,22 @@ use futures::{
 use tokio::{sync::Semaphore, time::timeout};
 use tokio_util::task::TaskTracker;
 
-use super::{
-    Lookup,
-    ttl::{CachedRead, late},
-};
+use super::{Lookup, read_timeout::timeout_error, ttl::CachedRead};
 use recapd_store::{StoreError, StoreResult};
 
-/// The most loads that query the database at once; others queue.
+/// Limits how many loads query the database at once. Other loads queue.
 const LOADS_MAX: usize = 8;
-/// The most loads running or queued; beyond it readers get an error.
+/// Limits the running and queued loads. Beyond it, readers get an error.
 const FLIGHTS_MAX: usize = 10_000;
-/// The longest duration of a load. By default the store's own limit (`database.statement_timeout_ms`) is shorter.
+/// Limits the duration of a load. By default the store's own limit (`database.statement_timeout_ms`) is shorter.
 const LOAD_TIME_MAX: Duration = Duration::from_secs(45);
 
-/// The result of a load: the document, if there is one, or an error that all its readers share.
+/// The result of a load: the document, if it exists, or an error that all waiting readers share.
 type LoadOutcome<T> = Result<Option<T>, Arc<StoreError>>;
 type Flight<T> = Shared<BoxFuture<'static, LoadOutcome<T>>>;
 type Flights<K, T> = Arc<Mutex<HashMap<K, Flight<T>>>>;
 
-/// The running loads; clones share them.
+/// The running loads. Clones share them.
 #[derive(Clone)]
 pub(super) struct SingleFlight<K, T> {
     all: Flights<K, T>,
@@ -53,7 +51,7 @@ impl<K, T> Default for SingleFlight<K, T> {
     }
 }
 
-/// A reader's share in a load.
+/// A reader's part in a load.
 enum LoadTicket<T> {
     /// A load that began for this reader, so it sees everything written before.
     Own(Flight<T>),
@@ -68,7 +66,8 @@ where
     K: Clone + Eq + Hash + Send + Sync + 'static,
     S: Send + Sync + 'static,
 {
-    /// Loads the document of `key`, by a load that begins now or is as current as one. `cached` reads the copy without waiting.
+    /// Loads the document of `key`. The load begins now, or is as current as one that does. `cached` reads the copy without
+    /// waiting.
     ///
     /// # Errors
     /// The load's error; [`StoreError::Unavailable`] if too many loads are queued.
@@ -82,19 +81,20 @@ where
         F: Future<Output = StoreResult<Option<Arc<S>>>> + Send + 'static,
     {
         loop {
-            match self.board(key, &load) {
+            match self.join_or_begin(key, &load) {
                 LoadTicket::Own(flight) => {
-                    let landed = flight.await.map_err(|error| of_all(&error))?;
+                    let landed = flight.await.map_err(|error| shared_error(&error))?;
                     return Ok(landed.map(Lookup::fresh));
                 }
-                // That load may have read before a change that this reader knows of; then its copy is marked outdated.
+                // That load may have read the document before a change that this reader knows of. Then the copy is marked as
+                // outdated.
                 LoadTicket::Others(flight) => {
                     drop(flight.await);
                     if let Some(CachedRead::Reading(reading)) = cached() {
                         return Ok(Some(reading));
                     }
                 }
-                LoadTicket::None => return Err(late()),
+                LoadTicket::None => return Err(timeout_error()),
             }
         }
     }
@@ -106,11 +106,11 @@ where
     T: Clone + Send + Sync + 'static,
 {
     /// Joins the running load of `key`, or begins `load`.
-    fn board<F>(&self, key: &K, load: impl FnOnce() -> F) -> LoadTicket<T>
+    fn join_or_begin<F>(&self, key: &K, load: impl FnOnce() -> F) -> LoadTicket<T>
     where
         F: Future<Output = StoreResult<Option<T>>> + Send + 'static,
     {
-        let mut all = locked(&self.all);
+        let mut all = lock(&self.all);
         if let Some(flight) = all.get(key) {
             return LoadTicket::Others(flight.clone());
         }
@@ -136,7 +136,7 @@ where
                 let _turn = turns.acquire().await;
                 load.await
             });
-            let loaded = loaded.await.unwrap_or_else(|_| Err(late()));
+            let loaded = loaded.await.unwrap_or_else(|_| Err(timeout_error()));
             drop(under_way);
             loaded.map_err(Arc::new)
         });
@@ -154,15 +154,15 @@ struct UnderWay<K: Eq + Hash, T> {
 
 impl<K: Eq + Hash, T> Drop for UnderWay<K, T> {
     fn drop(&mut self) {
-        locked(&self.all).remove(&self.key);
+        lock(&self.all).remove(&self.key);
     }
 }
 
-fn locked<K, T>(all: &Mutex<HashMap<K, Flight<T>>>) -> MutexGuard<'_, HashMap<K, Flight<T>>> {
+fn lock<K, T>(all: &Mutex<HashMap<K, Flight<T>>>) -> MutexGuard<'_, HashMap<K, Flight<T>>> {
     all.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn of_all(error: &StoreError) -> StoreError {
+fn shared_error(error: &StoreError) -> StoreError {
     match error {
         StoreError::Panicked(panicked) => StoreError::Panicked(*panicked),
         StoreError::Unavailable(outage) => StoreError::Unavailable(outage.clone()),
@@ -202,14 +202,14 @@ mod tests {
         let loads = SingleFlight::default();
         let (answer, asked) = tokio::sync::oneshot::channel::<u8>();
         let load = async { Ok(asked.await.ok()) };
-        drop(loads.board(&1, || load));
-        let joined = loads.board(&1, || ready(Ok(Some(2))));
+        drop(loads.join_or_begin(&1, || load));
+        let joined = loads.join_or_begin(&1, || ready(Ok(Some(2))));
         assert!(matches!(joined, LoadTicket::Others(_)));
-        let other = loads.board(&2, || ready(Ok(Some(3))));
+        let other = loads.join_or_begin(&2, || ready(Ok(Some(3))));
         assert_eq!(landed(other).await, Some(3));
         answer.send(1).unwrap();
         assert_eq!(landed(joined).await, Some(1));
-        let next = loads.board(&1, || ready(Ok(Some(2))));
+        let next = loads.join_or_begin(&1, || ready(Ok(Some(2))));
         assert!(matches!(next, LoadTicket::Own(_)));
         assert_eq!(landed(next).await, Some(2));
     }
@@ -217,10 +217,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_load_that_never_ends_is_given_up() {
         let loads: SingleFlight<u8, u8> = SingleFlight::default();
-        let LoadTicket::Own(never) = loads.board(&1, pending) else {
+        let LoadTicket::Own(never) = loads.join_or_begin(&1, pending) else {
             panic!("nothing is under way");
         };
         assert!(matches!(*never.await.unwrap_err(), StoreError::Unavailable(_)));
-        assert!(locked(&loads.all).is_empty());
+        assert!(lock(&loads.all).is_empty());
     }
 }

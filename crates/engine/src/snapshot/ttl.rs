@@ -1,44 +1,35 @@
-//! A copy of a document, and how long it counts as current: one rule for agents' and projects' documents.
+//! Decides how long a copy of a document counts as current. Agents' and projects' documents share this rule.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Duration,
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
 };
 
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
 use super::Lookup;
 use recapd_core::domain::time::Timestamp;
-use recapd_store::{StoreError, StoreResult};
 
-/// How long a copy is used without a check against the database, in milliseconds. A notice may be lost, and on SQLite nothing announces
-/// what another program wrote.
+/// How long a copy is used without a check against the database, in milliseconds. A notice may be lost, and on SQLite nothing
+/// announces what another program wrote.
 pub(super) const TTL_MS: u64 = 60_000;
-/// The longest that a reader with a copy waits for the database. An agent can't send its next request without the summary, and a slightly
-/// old copy is still useful.
-const LOOK_TIME_MAX: Duration = Duration::from_millis(150);
-/// The longest that a reader without a copy waits. Then it gets an error and goes on without the summary.
-const FIRST_TIME_MAX: Duration = Duration::from_millis(1_800);
 
 pub(super) struct TimedCopy<S> {
     pub(super) snapshot: Arc<S>,
     read_at: Timestamp,
     pub(super) outdated: bool,
-    /// `read_at` by the monotonic clock, which can't be set.
+    /// `read_at` by the monotonic clock, which nobody can set.
     since: Instant,
-    /// Milliseconds from `since` until a reader last checked whether the copy is current.
-    looked_ms: AtomicU64,
+    /// When a reader last checked whether the copy is current, in milliseconds after `since`.
+    checked_ms: AtomicU64,
 }
 
-/// What a copy gives a reader without waiting.
+/// What a reader gets from the copy without waiting.
 pub(super) enum CachedRead<S> {
     Reading(Lookup<S>),
-    /// The copy is due for a check, which this reader makes.
+    /// The copy is due for a check, and this reader makes it.
     Due,
-    /// The copy is from before a change and has to be read again.
+    /// The copy is older than a change and must be read again.
     Outdated,
 }
 
@@ -49,12 +40,12 @@ impl<S> TimedCopy<S> {
             read_at,
             outdated,
             since: Instant::now(),
-            looked_ms: AtomicU64::new(0),
+            checked_ms: AtomicU64::new(0),
         }
     }
 
-    /// Returns what the copy gives a reader without waiting. While notices of changes are lost (since `lost_since`) that is the copy,
-    /// marked stale, since the database may be away, too.
+    /// Returns what a reader gets from the copy without waiting. While notices of changes are lost (since `lost_since`), this is
+    /// the copy marked as stale, because the database may be unavailable, too.
     pub(super) fn cached(&self, lost_since: Option<Timestamp>) -> CachedRead<S> {
         match (lost_since, self.outdated) {
             (None, true) => CachedRead::Outdated,
@@ -83,18 +74,18 @@ impl<S> TimedCopy<S> {
         }
     }
 
-    /// The time of the last check and the copy's age, in milliseconds after `since`, if a check is due.
+    /// If a check is due, returns the time of the last check and the copy's age, in milliseconds after `since`.
     fn due(&self) -> Option<(u64, u64)> {
         let age_ms = u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let looked_ms = self.looked_ms.load(Ordering::Relaxed);
-        (age_ms.saturating_sub(looked_ms) >= TTL_MS).then_some((looked_ms, age_ms))
+        let checked_ms = self.checked_ms.load(Ordering::Relaxed);
+        (age_ms.saturating_sub(checked_ms) >= TTL_MS).then_some((checked_ms, age_ms))
     }
 
-    /// Checks whether this reader is the first to find the copy due, and so the one to check it. The others use the copy for another
-    /// period.
-    fn is_first(&self, (looked_ms, age_ms): (u64, u64)) -> bool {
-        self.looked_ms
-            .compare_exchange(looked_ms, age_ms, Ordering::Relaxed, Ordering::Relaxed)
+    /// Returns true for the first reader that finds a check due; this reader makes the check. Other readers use the copy for
+    /// another period.
+    fn is_first(&self, (checked_ms, age_ms): (u64, u64)) -> bool {
+        self.checked_ms
+            .compare_exchange(checked_ms, age_ms, Ordering::Relaxed, Ordering::Relaxed)
             .is_ok()
     }
 
@@ -104,38 +95,11 @@ impl<S> TimedCopy<S> {
             read_at: self.read_at,
             outdated: true,
             since: self.since,
-            looked_ms: AtomicU64::new(self.looked_ms.load(Ordering::Relaxed)),
+            checked_ms: AtomicU64::new(self.checked_ms.load(Ordering::Relaxed)),
         }
     }
 
-    pub(super) fn dated(&self) -> (Arc<S>, Timestamp) {
+    pub(super) fn snapshot_and_time(&self) -> (Arc<S>, Timestamp) {
         (Arc::clone(&self.snapshot), self.read_at)
     }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Patience {
-    /// It has a copy, or can do without.
-    Short,
-    /// It has no copy.
-    Long,
-}
-
-impl Patience {
-    pub(super) fn of(has_copy: bool) -> Self {
-        if has_copy { Self::Short } else { Self::Long }
-    }
-
-    /// Returns the result of `read`, or an error if it takes too long.
-    pub(super) async fn wait<T>(self, read: impl Future<Output = StoreResult<T>>) -> StoreResult<T> {
-        let time_max = match self {
-            Self::Short => LOOK_TIME_MAX,
-            Self::Long => FIRST_TIME_MAX,
-        };
-        timeout(time_max, read).await.unwrap_or_else(|_| Err(late()))
-    }
-}
-
-pub(super) fn late() -> StoreError {
-    StoreError::Unavailable("it didn't answer in time".into())
 }

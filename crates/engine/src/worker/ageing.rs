@@ -1,5 +1,5 @@
-//! Ageing needs no model and waits for none: items move to their sections while an update waits, and no model is asked about exchanges
-//! that are too old for the document.
+//! Ages documents without waiting for a model: items move to their sections while an update waits. Also keeps exchanges that are
+//! too old for the document away from models.
 
 use tracing::{debug, info, warn};
 
@@ -16,12 +16,12 @@ use recapd_core::domain::{
 use recapd_store::{Material, RunRecord, StoredExchange};
 use recapd_telemetry::metrics::labels::ItemAction;
 
-/// The time by which an update of `material` ages items.
+/// Returns the time for which an update of `material` ages items.
 pub(super) fn as_of(material: &Material, run: &RunRecord) -> Timestamp {
     material.as_of.unwrap_or(run.started_at)
 }
 
-/// Checks whether time has changed the document.
+/// Returns true if time has changed the document.
 pub(super) fn is_due(material: &Material, run: &RunRecord) -> bool {
     material
         .next_ageing_at
@@ -29,8 +29,8 @@ pub(super) fn is_due(material: &Material, run: &RunRecord) -> bool {
 }
 
 impl Worker {
-    /// Writes a version in which only time has moved items, while the pending exchanges wait for a model, so that readers find each item
-    /// under the right heading. The lease goes on. A failure here doesn't fail the update.
+    /// Writes a version in which only ageing has moved items, while the pending exchanges wait for a model, so that readers find
+    /// each item under the right heading. The lease continues. A failure here doesn't fail the update.
     pub(super) async fn age_meanwhile(&self, lease: &Lease, material: Material, run: &RunRecord) {
         if !is_due(&material, run) {
             return;
@@ -51,7 +51,7 @@ impl Worker {
             &self.policy(&material),
             counter,
         );
-        // The attempt has a record of its own, with its cost.
+        // The attempt has its own run record, with its cost.
         let run = RunRecord {
             started_at: run.started_at,
             finished_at: self.parts.clock.now(),
@@ -80,9 +80,9 @@ impl Worker {
         }
     }
 
-    /// Returns how many of the first exchanges go to the same section. An item goes by its last exchange, so one item over several
-    /// sections would keep old things among new ones. The built-in summariser gets all exchanges: it costs nothing, weighs them against
-    /// each other, and joins only few, none over long pauses.
+    /// Returns how many of the first exchanges belong to the same section. An item belongs to the section of its last exchange,
+    /// so an item over several sections would keep old exchanges among new ones. The built-in summariser gets all exchanges: it
+    /// costs nothing, compares them with each other, and joins few, none across long pauses.
     pub(super) fn in_one_section(
         &self,
         material: &Material,
@@ -93,7 +93,7 @@ impl Worker {
             return exchanges.len();
         }
         let ageing = self.policy(material).ageing;
-        // By the newest time so far: clients' clocks that jump back and forth make no extra sections.
+        // Uses the newest time so far, so that clients' clocks that jump back and forth make no extra sections.
         let newest = exchanges.iter().scan(Timestamp(i64::MIN), |newest, stored| {
             *newest = stored.exchange.last_at.max(*newest);
             Some(*newest)
@@ -102,7 +102,7 @@ impl Worker {
         sections.partition_point(|section| Some(section) == sections.first())
     }
 
-    /// Checks whether all exchanges are too old for the document: their items would leave it at once.
+    /// Returns true if all exchanges are too old for the document: their items would leave the document at once.
     pub(super) fn are_past(
         &self,
         material: &Material,

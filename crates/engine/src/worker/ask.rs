@@ -1,4 +1,4 @@
-//! Asks a model about exchanges, and its fallbacks when it fails.
+//! Asks a model about exchanges, and asks its fallbacks if it fails.
 
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -20,11 +20,11 @@ use recapd_llm::{ChatModel, LlmError, ModelAnswer, ModelRequest, TransientFailur
 use recapd_store::{JournalledAnswer, RunRecord, StoredExchange};
 use recapd_telemetry::metrics::labels::PostponeReason;
 
-/// The position of the first model in the chain; batches use it, too.
+/// The position of the first model in the chain. Batches use this model, too.
 pub(super) const FIRST: usize = 0;
 /// How often one exchange is asked about again after its answer was cut off. Each try is billed in full.
 const CUT_OFF_AGAIN_MAX: u32 = 1;
-/// The most agents that are queued at once when the model is back. The reconciler queues the others.
+/// Limits how many agents are queued at once when the model works again. The reconciler queues the others.
 const REVISITS_MAX: i64 = 1_000;
 
 pub(super) struct Question<'a> {
@@ -37,7 +37,7 @@ pub(super) struct Question<'a> {
     pub(super) items: &'a [Item],
     /// The key of the answer in the journal.
     pub(super) key: &'a str,
-    /// True if the exchanges have provisional items, which the answer replaces.
+    /// True if the exchanges have provisional items, which the answer will replace.
     pub(super) is_revisit: bool,
     pub(super) asking: AskReason,
 }
@@ -52,23 +52,23 @@ impl Question<'_> {
         }
     }
 
-    /// True if it is about one exchange alone, and so can't be divided.
+    /// Returns true if the question is about a single exchange and so can't be divided.
     fn is_least(&self) -> bool {
         self.asked.len() == 1
     }
 
-    /// Checks whether the model `next` may be asked. Replacing the built-in summariser's items by the same is useless while a better model
-    /// may come back.
+    /// Returns true if the model `next` may be asked. It is useless to replace the built-in summariser's items by the same items
+    /// while a better model may work again soon.
     fn may_go_to(&self, next: &dyn ChatModel, may_be_back: bool) -> bool {
         !(self.is_revisit && may_be_back && origin(next) == Origin::Offline)
     }
 }
 
-/// A question as a request, and how it was shortened.
+/// The request for a question, and how often it was shortened.
 struct Wording {
     request: ModelRequest,
     limits: PromptLimits,
-    /// How often the model's answer to it was cut off.
+    /// How often the model's answer to the question was cut off.
     cut_off: u32,
 }
 
@@ -76,14 +76,14 @@ pub(super) struct AskAnswer {
     pub(super) answer: Answer,
     /// The kind of author of the items.
     pub(super) origin: Origin,
-    /// True if the built-in summariser stood in for a model that may come back.
+    /// True if the built-in summariser replaced a model that may work again.
     pub(super) stands_in: bool,
     /// True if the first model of the chain answered.
     pub(super) is_by_first: bool,
 }
 
 impl AskAnswer {
-    /// An answer without items: the digests are final.
+    /// Returns an answer without items: the digests are final.
     pub(super) fn nothing() -> Self {
         Self {
             answer: Answer::default(),
@@ -95,7 +95,7 @@ impl AskAnswer {
 }
 
 impl Worker {
-    /// Asks the model and, where it can't be asked or can't answer, its fallbacks in turn. Returns the last failure.
+    /// Asks the model. If it can't be asked or can't answer, asks its fallbacks in turn. Returns the last failure.
     pub(super) async fn ask(
         &self,
         guard: &LeaseGuard,
@@ -105,14 +105,14 @@ impl Worker {
         let first = self.parts.model.as_ref();
         let mut others = first.fallbacks().iter();
         let (mut place, mut model) = (FIRST, first);
-        // True if a model that failed may answer later. A refusal, or an exchange that is beyond the model, is final, and so is the answer
-        // that replaces it.
+        // True if a model that failed may answer later. A refusal is final, and so is an exchange that the model can't summarise;
+        // then the replacing answer is final, too.
         let mut may_be_back = false;
         loop {
             let known = self
                 .failure_memory
                 .quarantined(&guard.lease.agent, question.asked, place);
-            // The last model of the chain is asked in every attempt; there are few.
+            // The last model of the chain is asked in every attempt, of which there are few.
             let known = known.filter(|_| others.clone().any(|next| question.may_go_to(next.as_ref(), true)));
             let is_known = known.is_some();
             let answer = match known {
@@ -122,7 +122,7 @@ impl Worker {
             let failed = match answer {
                 Ok(answer) => {
                     let told = self
-                        .answered_by(model, answer, may_be_back, guard, question)
+                        .record_answer(model, answer, may_be_back, guard, question)
                         .await;
                     let is_by_first = place == FIRST;
                     return Ok(AskAnswer { is_by_first, ..told });
@@ -133,7 +133,8 @@ impl Worker {
             if question.asking == AskReason::Divisible && self.may_lie_in_one(&failed) && !is_left_out {
                 return Err(failed);
             }
-            let is_beyond = is_known || is_left_out || self.is_beyond(place, guard, question, &failed);
+            let is_beyond =
+                is_known || is_left_out || self.is_exchange_to_blame(place, guard, question, &failed);
             let is_incapable = is_beyond && self.is_incapable(place, &failed);
             may_be_back |= !is_incapable && !failed.is_refusal();
             let is_last = self.settings.retry.is_last(&guard.lease);
@@ -141,7 +142,7 @@ impl Worker {
             let next = next.filter(|next| question.may_go_to(*next, may_be_back));
             match next.filter(|_| is_beyond || failed.is_for_the_next(is_last)) {
                 None if is_incapable && !may_be_back => {
-                    return Ok(self.digest_for_good(guard, question, &failed));
+                    return Ok(self.quarantined_answer(guard, question, &failed));
                 }
                 None => return Err(self.classify_failure(guard, question, failed)),
                 Some(next) => {
@@ -155,7 +156,7 @@ impl Worker {
         }
     }
 
-    async fn answered_by(
+    async fn record_answer(
         &self,
         model: &dyn ChatModel,
         answer: Answer,
@@ -178,8 +179,8 @@ impl Worker {
         }
     }
 
-    /// Gives up on an exchange that no model can summarise. Its digest stays for good, as after an answer that left it out.
-    fn digest_for_good(
+    /// Quarantines an exchange that no model can summarise: it keeps its digest for good, as after an answer that left it out.
+    fn quarantined_answer(
         &self,
         guard: &LeaseGuard,
         question: &Question<'_>,
@@ -195,9 +196,10 @@ impl Worker {
         AskAnswer::nothing()
     }
 
-    /// Checks whether the question is beyond the model: it is about one exchange alone, which caused the failure. Remembers a billed
-    /// failure, so that the model isn't asked repeatedly while the next one is away.
-    fn is_beyond(
+    /// Returns true if the model can't answer because of the exchange: the question is about one exchange alone, and that
+    /// exchange caused the failure. Puts an exchange with a billed failure into quarantine, so that this model isn't asked about
+    /// it again while the next one is unavailable.
+    fn is_exchange_to_blame(
         &self,
         place: usize,
         guard: &LeaseGuard,
@@ -221,22 +223,23 @@ impl Worker {
         is_beyond
     }
 
-    /// Checks whether a model that left the exchanges out before gave a useless answer when they were revisited.
+    /// Returns true if a model that left the exchanges out earlier gave a useless answer when they were revisited.
     fn is_left_out(&self, guard: &LeaseGuard, question: &Question<'_>, failed: &CondenseError) -> bool {
         let is_useless = matches!(failed, CondenseError::Reply(_) | CondenseError::Coverage(_));
         let failure_memory = &self.failure_memory;
         question.is_revisit && is_useless && failure_memory.has_left_out(&guard.lease.agent, question.asked)
     }
 
-    /// Checks whether the model can never summarise an exchange that is beyond it. It has answered other questions, so neither the model
-    /// nor its output limit is at fault; and the failure is no context overflow, which a larger window would solve.
+    /// Returns true if the model will never be able to summarise an exchange that it couldn't answer about. It has answered other
+    /// questions, so neither the model nor its output limit is the cause; and the failure is no context overflow, which a larger
+    /// window would solve.
     fn is_incapable(&self, place: usize, failed: &CondenseError) -> bool {
         !failed.is_overflow() && self.failure_memory.has_answered(place)
     }
 
-    /// Remembers what the failure means for the next question, and returns the failure to report. If the provider always fails over one
-    /// exchange, that looks like an outage, which gives the attempt back, for ever if nothing else is asked. So after some failures of an
-    /// exchange alone, its attempts count. A refused connection always counts as an outage.
+    /// Remembers what the failure means for the next question, and returns the failure to report. A provider that always fails
+    /// over one exchange looks like an outage, and an outage gives the attempt back. If nothing else is asked, that would go on
+    /// forever. So after some failures of an exchange alone its attempts count. A refused connection always counts as an outage.
     fn classify_failure(
         &self,
         guard: &LeaseGuard,
@@ -251,13 +254,13 @@ impl Worker {
                 LlmError::Transient(TransientFailure { outage, ..fault }).into()
             }
             failed => {
-                // Revisited exchanges are divided within the update, since one item may stand for more of them than any portion. After a
-                // transient failure (above) a smaller portion does help: one bad exchange would hold up all others.
+                // Revisited exchanges are divided within the update, because one item may replace more of them than any portion
+                // has. After a temporary failure (above) a smaller portion does help: one bad exchange would delay all others.
                 if failed.is_too_much() && !question.is_revisit {
                     self.failure_memory.was_too_much(agent, asked);
                 } else if question.is_least()
                     && self.may_lie_in_one(&failed)
-                    // Otherwise the model is known to be at fault.
+                    // Otherwise the model is known to be the cause.
                     && self.failure_memory.may_divide()
                 {
                     self.failure_memory.failed(agent, asked, false);
@@ -267,7 +270,8 @@ impl Worker {
         }
     }
 
-    /// Remembers that the built-in summariser stood in. Once a model answers, queues the provisional items to be condensed again.
+    /// Remembers that the built-in summariser replaced a model. Once a model answers, queues the provisional items to be
+    /// condensed again.
     async fn note_answer(&self, origin: Origin, stands_in: bool) {
         if stands_in {
             self.owes_revisits.store(true, SeqCst);
@@ -297,16 +301,16 @@ impl Worker {
         let mut wording = self.wording(&guard.lease.agent, question, self.settings.prompt);
         let mut answer = self.call_about(model, guard, question, &mut wording, run).await?;
         let words = UserWords::of(&wording.request.transcripts);
-        let checked = match self.believed(&answer.text, question.asked, &words) {
+        let checked = match self.parse_answer(&answer.text, question.asked, &words) {
             Err(fault) if fault.is_worth_asking_again() => {
                 wording.request.prompt = wording.request.prompt.again(&fault);
                 answer = self.call_about(model, guard, question, &mut wording, run).await?;
-                self.believed(&answer.text, question.asked, &words)?
+                self.parse_answer(&answer.text, question.asked, &words)?
             }
             checked => checked?,
         };
         let checked = self
-            .completed(model, guard, question, (checked, &mut answer), run)
+            .ask_about_left_out(model, guard, question, (checked, &mut answer), run)
             .await?;
         let believed = Answer::from(checked);
         if origin(model) == Origin::Model {
@@ -317,8 +321,9 @@ impl Worker {
         Ok(believed)
     }
 
-    /// Asks once more about the exchanges that the answer left out. Those still missing get digests until they are revisited.
-    async fn completed(
+    /// Asks once more about the exchanges that the answer left out. Exchanges that are still missing get digests until they are
+    /// revisited.
+    async fn ask_about_left_out(
         &self,
         model: &dyn ChatModel,
         guard: &LeaseGuard,
@@ -351,7 +356,7 @@ impl Worker {
         answer.input_tokens += more.input_tokens;
         answer.output_tokens += more.output_tokens;
         let words = UserWords::of(&request.transcripts);
-        let completed = match self.believed(&more.text, &checked.missing, &words) {
+        let completed = match self.parse_answer(&more.text, &checked.missing, &words) {
             Ok(more) => checked.completed_by(more),
             Err(_) => checked,
         };
@@ -360,7 +365,8 @@ impl Worker {
         Ok(completed)
     }
 
-    /// Calls a model until the question isn't too much for it. If it is about one exchange, its material is cut.
+    /// Calls a model, and shortens the material if the question is too long for it. Only a question about one exchange can be
+    /// shortened.
     async fn call_about(
         &self,
         model: &dyn ChatModel,
@@ -382,7 +388,7 @@ impl Worker {
             if !failed.is_too_much() || !can_be_shorter || cut_off > CUT_OFF_AGAIN_MAX {
                 return Err(failed);
             }
-            limits.material_chars_max = half_of(user, limits.material_chars_max);
+            limits.material_chars_max = half_length(user, limits.material_chars_max);
             debug!(agent_id = %agent, chars = limits.material_chars_max, "update.material_halved");
             *wording = Wording {
                 cut_off,
@@ -399,7 +405,7 @@ impl Worker {
         }
     }
 
-    /// Journals the parsed and redacted answer, not the model's text, so that no secret that a model repeats is kept.
+    /// Journals the parsed and redacted answer instead of the model's text, so that a secret that a model repeats isn't stored.
     async fn keep(
         &self,
         guard: &LeaseGuard,
@@ -417,8 +423,9 @@ impl Worker {
     }
 }
 
-/// Returns half of the material's length as the next limit, in characters and not bytes: a Chinese character has three bytes.
-fn half_of(user: &str, chars_max: usize) -> usize {
+/// Returns half of the material's length as the next limit. Counts characters, not bytes, because a Chinese character has three
+/// bytes.
+fn half_length(user: &str, chars_max: usize) -> usize {
     (user.chars().count().min(chars_max) / 2).max(MATERIAL_CHARS_MIN)
 }
 
@@ -444,8 +451,8 @@ mod tests {
 
     #[test]
     fn half_is_counted_in_characters() {
-        assert_eq!(half_of(&"字".repeat(3_000), 120_000), 1_500);
-        assert_eq!(half_of(&"a".repeat(3_000), 2_400), 1_200);
-        assert_eq!(half_of("a", 120_000), MATERIAL_CHARS_MIN);
+        assert_eq!(half_length(&"字".repeat(3_000), 120_000), 1_500);
+        assert_eq!(half_length(&"a".repeat(3_000), 2_400), 1_200);
+        assert_eq!(half_length("a", 120_000), MATERIAL_CHARS_MIN);
     }
 }

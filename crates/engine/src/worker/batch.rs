@@ -1,8 +1,8 @@
-//! Decides which questions may wait for a batch, and whether an answer from a batch fits the material.
+//! Decides which questions may wait for a batch, and whether a batch's answer fits the material.
 //!
-//! Only ordinary work waits: first attempts that nobody made urgent and that haven't waited too long. A question that comes back
-//! unanswered is asked directly. While a question is out, its row has no lease. An urgent wake makes the row visible, the update asks
-//! directly, and the batch's answer is dropped as late.
+//! Only ordinary work waits: first attempts that nobody made urgent and that haven't waited too long. A question that returns
+//! unanswered is asked directly. While a question is at the provider, its row has no lease. If an urgent wake makes the row
+//! visible, the update asks directly, and the batch's answer is dropped as late.
 
 use std::sync::Arc;
 
@@ -45,13 +45,13 @@ pub struct BatchServices {
 
 /// How an update gets its items.
 pub(super) enum Route {
-    /// By asking the model now.
+    /// The model is asked now.
     Direct(Box<Material>),
-    /// From a batch: the question is stored, and the lease given back.
+    /// A batch will be asked: the question is stored, and the lease given back.
     Deferred,
-    /// Not today: a daily limit is used up.
+    /// No model is asked today, because a daily limit is used up.
     Paused(Box<Material>, SpendPause),
-    /// From a batch's answer: the part of the material that it is about, and what was condensed of that.
+    /// A batch has answered: the part of the material that the answer is about, and what was condensed of that part.
     Answered(Box<Material>, Condensation),
 }
 
@@ -68,10 +68,10 @@ impl Worker {
         };
         let answered = batching.store.batched_answer(&lease.agent).await?;
         if let Some(answer) = answered
-            && let Some((told, condensed)) = self.fitting(lease, &answer, &material).await?
+            && let Some((told, condensed)) = self.fitting_answer(lease, &answer, &material).await?
         {
             self.failure_memory
-                .was_told(&lease.agent, &answer.exchanges, FIRST);
+                .was_answered_in_batch(&lease.agent, &answer.exchanges, FIRST);
             if !answer.is_accounted {
                 account(answer, run);
             }
@@ -80,10 +80,10 @@ impl Worker {
         if self.are_past(&material, &material.exchanges, as_of(&material, run)) {
             return Ok(Route::Direct(Box::new(material)));
         }
-        if let Some(paused) = self.used_up(&lease.agent, run).await? {
+        if let Some(paused) = self.used_up_limit(&lease.agent, run).await? {
             return Ok(Route::Paused(Box::new(material), paused));
         }
-        // A run that has made paid calls isn't deferred: a waiting row has no run record for their cost.
+        // A run that has made paid calls isn't deferred, because a waiting row has no run record for their cost.
         let as_of = as_of(&material, run);
         if run.model_calls == 0 && self.defer(batching, lease, &material, as_of).await? {
             return Ok(Route::Deferred);
@@ -95,26 +95,26 @@ impl Worker {
         Ok(Route::Direct(Box::new(material)))
     }
 
-    /// Returns the condensed answer of a batch with the material that it is about, if that is unchanged.
-    async fn fitting(
+    /// Returns the condensed answer of a batch, with the material that it is about. Returns `None` if that material has changed.
+    async fn fitting_answer(
         &self,
         lease: &Lease,
         batched: &BatchedAnswer,
         material: &Material,
     ) -> StoreResult<Option<(Material, Condensation)>> {
-        // The answer is paid for, even if it covers more than is asked about at once by now.
+        // The answer is paid for, so it is used even if it covers more than one question may have by now.
         let whole = if material.exchanges.len() < batched.exchanges.len() {
             Some(self.parts.store.material(lease, self.settings.limits).await?)
         } else {
             None
         };
         let told = self
-            .told(lease, batched, whole.as_ref().unwrap_or(material))
+            .material_of_answer(lease, batched, whole.as_ref().unwrap_or(material))
             .await?;
         Ok(told.and_then(|told| {
             let words = UserWords::of(&self.transcripts(&told.exchanges, Zone::UTC));
             let checked = self
-                .believed(&batched.answer.answer, &batched.exchanges, &words)
+                .parse_answer(&batched.answer.answer, &batched.exchanges, &words)
                 .ok()?;
             self.failure_memory.were_left_out(&lease.agent, &checked.missing);
             let gaps = Gaps::of(&told);
@@ -123,9 +123,9 @@ impl Worker {
         }))
     }
 
-    /// Returns the material that a batch's answer is about: a part of `material`, or the items that it revisits, though more may be
-    /// pending by now. `None` if the summary has changed.
-    async fn told(
+    /// Returns the material that a batch's answer is about: a part of `material`, or the items that it revisits. More exchanges
+    /// may be pending by now. Returns `None` if the summary has changed.
+    async fn material_of_answer(
         &self,
         lease: &Lease,
         batched: &BatchedAnswer,
@@ -135,7 +135,7 @@ impl Worker {
             return Ok(None);
         };
         if batched.revisited.is_empty() || !material.revisited.is_empty() {
-            return Ok(part(batched, material, &material.exchanges));
+            return Ok(part_of_answer(batched, material, &material.exchanges));
         }
         let query = ExchangeQuery {
             from: *from,
@@ -148,7 +148,7 @@ impl Worker {
             .into_iter()
             .filter(|stored| batched.exchanges.contains(&stored.exchange.exchange))
             .collect();
-        Ok(part(batched, material, &asked))
+        Ok(part_of_answer(batched, material, &asked))
     }
 
     async fn defer(
@@ -179,8 +179,8 @@ impl Worker {
         Ok(is_deferred)
     }
 
-    /// Builds the question about the material, or about the pending exchanges of one section. `None` if it doesn't fit into a batch, or
-    /// there is nothing to ask.
+    /// Builds the question about the material, or about the pending exchanges of one section. Returns `None` if the question
+    /// doesn't fit into a batch, or there is nothing to ask.
     fn question(
         &self,
         batching: &BatchServices,
@@ -219,7 +219,7 @@ impl Worker {
             .iter()
             .map(|stored| stored.exchange.exchange)
             .collect::<Vec<i64>>();
-        let expected = self.expected(&request);
+        let expected = self.expected_usage(&request);
         let price = self.settings.prices.of(batching.model.model());
         Some(BatchQuestion {
             key: self.piece_key(lease, material, &exchanges),
@@ -236,8 +236,8 @@ impl Worker {
         })
     }
 
-    /// Estimates the most tokens that a question may cost: its prompt and the longest answer.
-    fn expected(&self, request: &ModelRequest) -> Usage {
+    /// Estimates the highest number of tokens that a question may cost: its prompt and the longest answer.
+    fn expected_usage(&self, request: &ModelRequest) -> Usage {
         let counter = &self.parts.counter;
         let longest = request.output_tokens_max;
         Usage {
@@ -248,8 +248,13 @@ impl Worker {
     }
 }
 
-/// Returns `material` with the exchanges of the batch's question, if they and the summary's version are unchanged.
-fn part(batched: &BatchedAnswer, material: &Material, exchanges: &[StoredExchange]) -> Option<Material> {
+/// Returns `material` with only the exchanges of the batch's question. Returns `None` if they or the summary's version have
+/// changed.
+fn part_of_answer(
+    batched: &BatchedAnswer,
+    material: &Material,
+    exchanges: &[StoredExchange],
+) -> Option<Material> {
     if (batched.version, batched.lo) != (material.version, material.lo) {
         return None;
     }
@@ -322,14 +327,14 @@ mod tests {
     #[test]
     fn an_answer_fits_the_state_it_was_asked_about() {
         assert_eq!(
-            part(&answer(&[]), &material(3, 5), &[]).map(|told| told.hi),
+            part_of_answer(&answer(&[]), &material(3, 5), &[]).map(|told| told.hi),
             Some(7)
         );
         for (version, lo) in [(4, 5), (3, 6)] {
-            assert!(part(&answer(&[]), &material(version, lo), &[]).is_none());
+            assert!(part_of_answer(&answer(&[]), &material(version, lo), &[]).is_none());
         }
         assert!(
-            part(&answer(&[6]), &material(3, 5), &[]).is_none(),
+            part_of_answer(&answer(&[6]), &material(3, 5), &[]).is_none(),
             "what it tells of isn't pending any more"
         );
     }

@@ -1,7 +1,7 @@
 //! The batch poller: sends questions to the provider in batches, and fetches the answers.
 //!
-//! Every step can be repeated: a batch is recorded before it is sent, looked for before it is sent again, and closed in one transaction
-//! with all its answers. So the poller may stop, or be killed, between any two steps.
+//! Every step can be repeated. A batch is recorded before it is sent, searched for before it is sent again, and closed in one
+//! transaction with all its answers. So the poller may stop, or be killed, between any two steps.
 
 use std::{
     collections::HashMap,
@@ -36,11 +36,11 @@ use recapd_store::{
 };
 
 const LOOK_EVERY: Duration = Duration::from_secs(5);
-/// The most batches that one step handles.
+/// Limits how many batches one step polls.
 const LOOKS_MAX: i64 = 100;
-/// The most known batch ids that are read: providers list only their newest batches.
+/// Limits how many ids of known batches are read. Providers list only their newest batches.
 const KNOWN_MAX: i64 = 1_000;
-/// Letters and digits at the end of a batch's name.
+/// How many letters and digits a batch's name ends with.
 const NAME_CHARS: usize = 16;
 
 pub struct BatchPoller {
@@ -48,7 +48,7 @@ pub struct BatchPoller {
     batching: BatchServices,
     prices: Prices,
     random: Mutex<fastrand::Rng>,
-    /// Resumes updates that wait for a spending limit: a batch may cost less than was expected.
+    /// Resumes updates that wait for a spending limit, because a batch may have cost less than expected.
     resumption: Resumption,
 }
 
@@ -79,7 +79,8 @@ impl BatchPoller {
                 }
                 () = stop.cancelled() => return,
             }
-            // Reset after each step, however long, so that updates that are being paused have recorded that before the next resumption.
+            // Reset after each step, however long it took, so that updates that are being paused have recorded their pause before
+            // the next resumption.
             look.reset();
         }
     }
@@ -87,12 +88,12 @@ impl BatchPoller {
     /// Checks the batches that are due, and sends waiting questions.
     ///
     /// # Errors
-    /// When the store fails. Nothing is lost; the next step goes on.
+    /// When the store fails. Nothing is lost, and the next step continues.
     pub async fn step(&self) -> StoreResult<()> {
-        // First, so that no failure below delays it.
+        // This comes first, so that no failure below delays it.
         self.resumption.step().await;
-        self.look_after_due().await?;
-        // One query for both, since mostly no question waits. A failure here has changed nothing, so no resumption is owed.
+        self.poll_due().await?;
+        // One query for both, since mostly no question waits. If it fails, nothing has changed, so no resumption is owed.
         if !self.batching.store.has_waiting().await? {
             return Ok(());
         }
@@ -103,7 +104,7 @@ impl BatchPoller {
         Ok(())
     }
 
-    async fn look_after_due(&self) -> StoreResult<()> {
+    async fn poll_due(&self) -> StoreResult<()> {
         let now = self.now();
         let due = self
             .batching
@@ -112,11 +113,11 @@ impl BatchPoller {
             .await?;
         for batch in due {
             match (batch.state, batch.provider_id.clone()) {
-                // The configuration names another provider now, which doesn't know this batch.
+                // The configuration now names another provider, which doesn't know this batch.
                 _ if batch.provider != self.batching.model.provider() => {
                     self.give_up(&batch, "other_provider").await?;
                 }
-                (BatchState::Submitted, Some(id)) => self.look(&batch, &id).await?,
+                (BatchState::Submitted, Some(id)) => self.poll(&batch, &id).await?,
                 _ => self.search(&batch).await?,
             }
         }
@@ -125,7 +126,7 @@ impl BatchPoller {
 
     async fn withdraw_outdated(&self) -> StoreResult<()> {
         let withdrawn = self.batching.store.withdraw_outdated(self.now()).await;
-        // The store may have done it although the call failed. Then the next step resumes the updates.
+        // The store may have withdrawn questions although the call failed. Then the next step resumes the updates.
         if withdrawn.inspect_err(|_| self.resumption.owe())? > 0 {
             self.wake_waiting().await;
         }
@@ -157,7 +158,7 @@ impl BatchPoller {
         };
         let calls: Vec<BatchCall> = lines.into_iter().map(call).collect();
         match self.batching.model.submit(&batch.wanted.name, &calls).await {
-            Ok(id) => self.submitted(batch, id).await,
+            Ok(id) => self.record_submission(batch, id).await,
             Err(error) => {
                 warn!(batch = batch.wanted.name, requests = calls.len(), class = error.class(), %error, "batch.not_sent");
                 let sight = if may_have_been_made(&error) {
@@ -165,31 +166,33 @@ impl BatchPoller {
                 } else {
                     BatchObservation::Refused
                 };
-                self.go_on(batch, sight, Some(&error)).await
+                self.apply_step(batch, sight, Some(&error)).await
             }
         }
     }
 
-    /// Looks for a batch that the provider may have created.
+    /// Searches the provider's list for a batch that the provider may have created.
     async fn search(&self, batch: &OpenBatch) -> StoreResult<()> {
         let listed = match self.batching.model.find(&batch.wanted).await {
             Ok(listed) => listed,
             Err(error) => {
                 warn!(batch = batch.wanted.name, class = error.class(), %error, "batch.list_failed");
-                return self.go_on(batch, BatchObservation::Unsure, Some(&error)).await;
+                return self
+                    .apply_step(batch, BatchObservation::Unsure, Some(&error))
+                    .await;
             }
         };
         let provider = self.batching.model.provider();
         let known = self.batching.store.known_batches(provider, KNOWN_MAX).await?;
-        // The newest come first: of several, takes the one created right after the batch was recorded.
+        // The newest come first. Of several, this takes the one that was created right after the batch was recorded.
         let found = listed.into_iter().rfind(|listed| !known.contains(&listed.id));
         match found {
-            Some(found) => self.submitted(batch, found.id).await,
-            None => self.go_on(batch, BatchObservation::Unlisted, None).await,
+            Some(found) => self.record_submission(batch, found.id).await,
+            None => self.apply_step(batch, BatchObservation::Unlisted, None).await,
         }
     }
 
-    async fn submitted(&self, batch: &OpenBatch, id: String) -> StoreResult<()> {
+    async fn record_submission(&self, batch: &OpenBatch, id: String) -> StoreResult<()> {
         info!(
             batch = batch.wanted.name,
             provider_id = id,
@@ -210,11 +213,11 @@ impl BatchPoller {
         Ok(())
     }
 
-    /// Checks the state of a batch, and fetches its results if it ended.
-    async fn look(&self, batch: &OpenBatch, id: &str) -> StoreResult<()> {
+    /// Polls the state of a batch, and fetches its results if it has ended.
+    async fn poll(&self, batch: &OpenBatch, id: &str) -> StoreResult<()> {
         let read = match self.batching.model.look(id).await {
-            Ok(BatchStatus::Running) => return self.go_on(batch, BatchObservation::Running, None).await,
-            Ok(BatchStatus::Gone) => return self.go_on(batch, BatchObservation::Gone, None).await,
+            Ok(BatchStatus::Running) => return self.apply_step(batch, BatchObservation::Running, None).await,
+            Ok(BatchStatus::Gone) => return self.apply_step(batch, BatchObservation::Gone, None).await,
             Ok(BatchStatus::Ended(ended)) => {
                 let results = self.batching.model.results(&ended).await;
                 results.map(|results| (results, ended.otherwise))
@@ -225,19 +228,20 @@ impl BatchPoller {
             Ok((results, otherwise)) => self.close(batch, results, otherwise).await,
             Err(error) => {
                 warn!(batch = batch.wanted.name, class = error.class(), %error, "batch.unreachable");
-                self.go_on(batch, BatchObservation::Unsure, Some(&error)).await
+                self.apply_step(batch, BatchObservation::Unsure, Some(&error))
+                    .await
             }
         }
     }
 
-    /// Gives a batch up: its questions are asked directly.
+    /// Gives up a batch, so that its questions are asked directly.
     async fn give_up(&self, batch: &OpenBatch, why: &str) -> StoreResult<()> {
         self.parts.metrics.batches.lost();
         self.close(batch, Vec::new(), why).await
     }
 
-    /// Takes the step that follows from an observation without results. `error` is the cause, and may say when to come back.
-    async fn go_on(
+    /// Takes the step that follows from an observation without results. `error` is the cause, and may say when to poll again.
+    async fn apply_step(
         &self,
         batch: &OpenBatch,
         sight: BatchObservation,
@@ -247,11 +251,11 @@ impl BatchPoller {
         if let BatchStep::Wait { wait_ms } | BatchStep::Submit { wait_ms } = step {
             let asked = error.and_then(LlmError::retry_after).unwrap_or_default();
             let asked_ms = i64_or_max(asked.as_millis());
-            self.guard(batch, wait_ms.max(asked_ms)).await?;
+            self.reserve(batch, wait_ms.max(asked_ms)).await?;
             return Ok(());
         }
-        // The look may have taken so long that another daemon has taken the batch over.
-        let Some(held) = self.guard(batch, LOOK_MS).await? else {
+        // The poll may have taken so long that another daemon has taken over the batch.
+        let Some(held) = self.reserve(batch, LOOK_MS).await? else {
             info!(batch = batch.wanted.name, "batch.taken_over");
             return Ok(());
         };
@@ -262,8 +266,8 @@ impl BatchPoller {
         }
     }
 
-    /// Keeps other daemons from a batch for `wait_ms`. `None` if another daemon has it.
-    async fn guard(&self, batch: &OpenBatch, wait_ms: i64) -> StoreResult<Option<OpenBatch>> {
+    /// Reserves a batch for this daemon for `wait_ms`. Returns `None` if another daemon has it.
+    async fn reserve(&self, batch: &OpenBatch, wait_ms: i64) -> StoreResult<Option<OpenBatch>> {
         let until = self.now().plus_ms(wait_ms);
         let step = BatchMove {
             from: batch.state,
@@ -290,7 +294,7 @@ impl BatchPoller {
             .iter()
             .map(|line| (line.key.as_str(), line.exchanges.as_slice()))
             .collect();
-        // A result with another key answers none of these questions.
+        // A result with an unknown key doesn't answer any of these questions.
         let ours = results.into_iter().filter_map(|result| {
             let asked = asked.get(result.key.as_str())?;
             Some((self.reply(&result, asked, &batch.model), result.billed))
@@ -302,7 +306,7 @@ impl BatchPoller {
             now: self.now(),
         };
         let closed = self.batching.store.close_batch(batch.batch, end).await;
-        // The batch may be closed although the call failed, and then no later step returns to it.
+        // The batch may have been closed although the call failed, and then no later step returns to it.
         let closed = closed.inspect_err(|_| self.resumption.owe())?;
         for answer in &billed {
             self.bill(&batch.model, answer);
@@ -321,17 +325,18 @@ impl BatchPoller {
         Ok(())
     }
 
-    /// Makes rows claimable that waited for questions, and resumes updates: less may count against the limits than was expected.
+    /// Makes rows claimable that waited for questions, and resumes updates, because less may count against the limits than was
+    /// expected.
     async fn wake_waiting(&self) {
         self.resumption.owe();
-        // If it fails, the next step retries it; batches don't wait for it.
+        // If this fails, the next step retries it; batches don't wait for it.
         self.resumption.step().await;
         self.parts.notices.wake_queue();
     }
 
     fn reply(&self, result: &BatchResult, asked: &[i64], model: &str) -> BatchReply {
         let answer = match &result.text {
-            Ok(text) => self.believed(text, asked),
+            Ok(text) => self.checked_answer(text, asked),
             Err(class) => Err(class.clone()),
         };
         BatchReply {
@@ -343,9 +348,9 @@ impl BatchPoller {
         }
     }
 
-    /// Returns the parsed and redacted answer, not the model's text, so that no secret that a model repeats is kept.
-    fn believed(&self, text: &str, asked: &[i64]) -> Result<String, String> {
-        // The messages aren't at hand: the update that takes the answer checks the user's demands.
+    /// Returns the parsed and redacted answer instead of the model's text, so that a secret that a model repeats isn't stored.
+    fn checked_answer(&self, text: &str, asked: &[i64]) -> Result<String, String> {
+        // The messages aren't available here. The update that takes the answer checks the user's demands.
         let later = UserWords::checked_later();
         let believed = reply::parse_with_words(text, asked, &later, &self.parts.redactor);
         let CheckedReply { drafts, facts, .. } = believed.map_err(|error| error.class().to_owned())?;
@@ -382,7 +387,7 @@ impl BatchPoller {
     }
 }
 
-/// Checks whether the provider may have created the batch although sending it failed with `error`.
+/// Returns true if the provider may have created the batch although sending it failed with `error`.
 fn may_have_been_made(error: &LlmError) -> bool {
     matches!(error, LlmError::Transient(_) | LlmError::RateLimited { .. })
 }

@@ -1,34 +1,35 @@
-//! Divides an update's exchanges into pieces, to find the exchange that a model fails over.
+//! Divides an update's exchanges into pieces, to find the exchange that makes a model fail.
 //!
-//! One exchange that a model declines, or answers with nonsense, spoils the question about all others. So the question is halved until
-//! that exchange stands alone. A model that fails over everything isn't asked about ever smaller pieces: between two answers there are
-//! only as many divisions as it takes to find one exchange. If two exchanges fail alone and nothing was answered, neither is to blame.
+//! One exchange that a model declines, or answers with nonsense, spoils the question about all others. So the question is halved
+//! until that exchange stands alone. A model that fails over everything isn't asked about smaller and smaller pieces: between two
+//! answers there are only as many divisions as it takes to find one exchange. If two exchanges fail alone and nothing was
+//! answered, neither is the cause.
 
 use super::condense::{CondenseError, half, worth_asking};
 use recapd_store::StoredExchange;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AskReason {
-    /// It is pending or revisited, and isn't divided when it fails.
+    /// The piece is pending or revisited, and isn't divided if it fails.
     Whole,
-    /// As `Whole`, but it is halved if one exchange may have caused its failure.
+    /// Like `Whole`, but the piece is halved if one exchange may have caused its failure.
     Divisible,
-    /// It failed alone before, while others were answered.
+    /// The exchange failed alone before, while others were answered.
     Suspect,
 }
 
 pub(super) struct Bisection<'a> {
-    /// The pieces still to ask about, last in first out, which keeps their order.
+    /// The pieces that are still to be asked about. The last one is taken first, which keeps their order.
     left: Vec<&'a [StoredExchange]>,
-    /// The number of divisions that find one exchange among all.
+    /// How many divisions find one exchange among all.
     divisions_max: u32,
-    /// The divisions that are left until the first model answers.
+    /// How many divisions are left until the first model answers.
     divisions: u32,
-    /// True if a single exchange was searched for.
+    /// True if the search for a single exchange has begun.
     was_searched: bool,
-    /// The exchanges that failed alone, and how.
+    /// The exchanges that failed alone, each with its failure.
     suspects: Vec<(&'a [StoredExchange], CondenseError)>,
-    /// True if the first model answered about a piece.
+    /// True if the first model has answered about a piece.
     is_answered: bool,
 }
 
@@ -49,14 +50,14 @@ impl<'a> Bisection<'a> {
         self.left.pop()
     }
 
-    /// Puts the rest of a piece back, to come next.
+    /// Puts the rest of a piece back. It is taken next.
     pub(super) fn put_back(&mut self, rest: &'a [StoredExchange]) {
         if !rest.is_empty() {
             self.left.push(rest);
         }
     }
 
-    /// Checks whether a piece may be divided to find the exchange that makes it fail.
+    /// Returns true if a piece may be divided to find the exchange that makes it fail.
     pub(super) fn may_search(&self, piece: &[StoredExchange]) -> bool {
         self.divisions > 0 && half(piece).is_some()
     }
@@ -77,8 +78,8 @@ impl<'a> Bisection<'a> {
         true
     }
 
-    /// Keeps an exchange that failed alone until the others were asked about. Fails at once if there are no others, or if another one
-    /// failed alone and nothing was answered: then no single exchange is to blame.
+    /// Keeps an exchange that failed alone until the others were asked about. Fails at once if there are no others, or if another
+    /// exchange has failed alone and nothing was answered: then no single exchange is the cause.
     pub(super) fn suspect(
         &mut self,
         piece: &'a [StoredExchange],
@@ -102,21 +103,21 @@ impl<'a> Bisection<'a> {
         self.is_answered
     }
 
-    /// Records an answer about a piece. Only an answer of the first model shows that it works.
-    pub(super) fn was_told(&mut self, is_by_first: bool) {
+    /// Records an answer about a piece. Only an answer of the first model proves that it works.
+    pub(super) fn record_answer(&mut self, is_by_first: bool) {
         if is_by_first {
             self.is_answered = true;
             self.divisions = self.divisions_max;
         }
     }
 
-    /// True if a single exchange was searched for, and the first model answered nothing.
-    pub(super) fn were_searched_in_vain(&self) -> bool {
+    /// Returns true if a single exchange was searched for, and the first model answered nothing.
+    pub(super) fn has_searched_in_vain(&self) -> bool {
         self.was_searched && !self.is_answered
     }
 }
 
-/// The number of divisions that find one of this many exchanges.
+/// Returns how many divisions find one of this many exchanges.
 fn divisions_of(exchanges: usize) -> u32 {
     exchanges.max(1).next_power_of_two().ilog2()
 }

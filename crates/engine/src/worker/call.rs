@@ -1,4 +1,4 @@
-//! One call of a model, with the daily limits and its cost.
+//! Makes one call of a model within the daily limits, and accounts for its cost.
 
 use std::{pin::pin, sync::PoisonError};
 
@@ -20,11 +20,11 @@ use recapd_llm::{ChatModel, LlmError, ModelAnswer, ModelRequest};
 use recapd_store::{RunRecord, SpendPause, StoreResult};
 use recapd_telemetry::metrics::{ProviderTokens, labels::ProviderErrorClass};
 
-/// Bytes of a prompt per token, for billed calls whose tokens the provider doesn't report.
+/// How many bytes of a prompt make one token, for billed calls whose tokens the provider doesn't report.
 const PROMPT_BYTES_PER_TOKEN: usize = 4;
 
 impl Worker {
-    /// Makes one call, if the daily limits allow it. It is counted whether or not it is answered, unless it was never sent.
+    /// Makes one call, if the daily limits allow it. Counts the call even without an answer, unless it was never sent.
     pub(super) async fn call(
         &self,
         model: &dyn ChatModel,
@@ -52,12 +52,12 @@ impl Worker {
             Ok(answer) => answer,
             Err(why) => {
                 if is_model {
-                    self.given_up_unanswered(model, request, run);
+                    self.account_for_abandoned(model, request, run);
                 }
                 return Err(CondenseError::Interrupted(why));
             }
         };
-        trace::answered(&traced, &answer);
+        trace::record_answer(&traced, &answer);
         if let Err(error @ LlmError::Waiting { .. }) = answer {
             run.model_calls -= i64::from(is_model);
             return Err(error.into());
@@ -109,19 +109,24 @@ impl Worker {
         });
     }
 
-    /// Fails if a daily limit is used up, counting what this run has spent.
+    /// Fails if a daily limit is used up. Counts what this run has spent, too.
     async fn check_limits(&self, guard: &LeaseGuard, run: &RunRecord) -> Result<(), CondenseError> {
-        match self.used_up(&guard.lease.agent, run).await? {
+        match self.used_up_limit(&guard.lease.agent, run).await? {
             None => Ok(()),
             Some(paused) => Err(CondenseError::Paused(paused)),
         }
     }
 
-    /// Returns the daily limit that is used up, counting this run and the concurrent ones, and how long it pauses updates.
-    pub(super) async fn used_up(&self, agent: &AgentId, run: &RunRecord) -> StoreResult<Option<SpendPause>> {
+    /// Returns the daily limit that is used up, and until when it pauses updates. Counts this run and concurrent runs, too.
+    pub(super) async fn used_up_limit(
+        &self,
+        agent: &AgentId,
+        run: &RunRecord,
+    ) -> StoreResult<Option<SpendPause>> {
         let now = self.parts.clock.now();
         let spending = self.parts.store.spending(agent, day_start(now)).await?;
-        // Read after the store's figures: spending that is recorded in between would be counted twice and pause updates until midnight.
+        // Read after the store's figures. In the other order, spending that is recorded in between would be counted twice and
+        // pause updates until midnight.
         let beside = self.heartbeat.spent_by_others(agent);
         let so_far = spent_by(run);
         let limits = &self.settings.spend;
@@ -136,7 +141,8 @@ impl Worker {
         }))
     }
 
-    /// Returns [`SpendLimit::Price`] if there is a limit in dollars and a model without a known price, so that it can't be kept.
+    /// Returns [`SpendLimit::Price`] if there is a limit in dollars and the price of a model is unknown, so that the limit can't
+    /// be kept.
     fn lacks_price(&self, agent: &AgentId, is_in_dollars: bool) -> Option<SpendLimit> {
         let first = &self.parts.model;
         let mut all = std::iter::once(first).chain(first.fallbacks());
@@ -149,8 +155,9 @@ impl Worker {
         Some(SpendLimit::Price)
     }
 
-    /// Bills a call that was abandoned before its answer, unless it wasn't sent yet: the provider bills it, too.
-    fn given_up_unanswered(&self, model: &dyn ChatModel, request: &ModelRequest, run: &mut RunRecord) {
+    /// Accounts for a call that was abandoned before its answer, because the provider bills it, too. Does nothing if it wasn't
+    /// sent yet.
+    fn account_for_abandoned(&self, model: &dyn ChatModel, request: &ModelRequest, run: &mut RunRecord) {
         if request.held.is_held() {
             run.model_calls -= 1;
             return;
@@ -198,7 +205,7 @@ fn spent_by(run: &RunRecord) -> SpendTotal {
     }
 }
 
-/// The cost of one call, from a run's totals before and after it. The call itself is already counted in `before`.
+/// Returns the cost of one call, from a run's totals before and after it. `before` already counts the call itself.
 fn of_call(before: SpendTotal, after: SpendTotal) -> SpendTotal {
     SpendTotal {
         calls: 1,
@@ -216,10 +223,11 @@ async fn unless_interrupted(
 ) -> Result<Result<ModelAnswer, LlmError>, Interruption> {
     let mut asking = pin!(asking);
     tokio::select! {
-        // The interruption first: a call that stops makes room within the rate limits, and one that waited for that would be sent at once.
+        // The interruption comes first: a call that stops frees rate limits, and another call that waited for them would be sent
+        // at once.
         biased;
         why = guard.interrupted() => {
-            // An answer that has arrived was paid for.
+            // An answer that has arrived is paid for, so it is used.
             let is_there = if request.held.is_held() { None } else { asking.now_or_never() };
             is_there.ok_or(why)
         }
@@ -227,12 +235,12 @@ async fn unless_interrupted(
     }
 }
 
-/// The tokens of an answer, by price class.
+/// Returns the tokens of an answer, by price class.
 pub(super) fn tokens_of(answer: &ModelAnswer) -> ProviderTokens {
-    counted(answer.usage())
+    provider_tokens(answer.usage())
 }
 
-fn counted(usage: Usage) -> ProviderTokens {
+fn provider_tokens(usage: Usage) -> ProviderTokens {
     ProviderTokens {
         input: usage.input,
         cache_read: usage.cached_input,
@@ -250,8 +258,8 @@ pub(super) fn usage_of(tokens: ProviderTokens) -> Usage {
     }
 }
 
-/// The tokens to bill for a call. Failed calls are often billed but report no tokens. Then the prompt's tokens are estimated and, for an
-/// answer that was cut off, the most output is assumed.
+/// Returns the tokens to bill for a call. Failed calls are often billed, but report no tokens. Then the prompt's tokens are
+/// estimated, and for an answer that was cut off the full output limit is assumed.
 fn tokens(
     answer: &Result<ModelAnswer, LlmError>,
     request: &ModelRequest,
@@ -262,7 +270,7 @@ fn tokens(
         Err(error) => error,
     };
     match error.usage() {
-        Some(usage) => counted(usage),
+        Some(usage) => provider_tokens(usage),
         None if error.is_billed() => ProviderTokens {
             output: if matches!(error, LlmError::Truncated { .. }) {
                 request.output_tokens_max.saturating_add(thinking_tokens_max)

@@ -1,6 +1,6 @@
-//! Compacting: shortens a document that grew too big, by operations that a model proposes once per update.
+//! Compacting: shortens a document that has become too big, by operations that a model proposes once per update.
 //!
-//! If that fails, the document is composed without a model: shorter texts and fewer items need none.
+//! If the model fails, the document is composed without it, with shorter texts and fewer items.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -24,34 +24,34 @@ use recapd_core::domain::{
 use recapd_llm::{LlmError, ModelRequest, limits::LimitWait};
 use recapd_store::{JournalledAnswer, Material, RunRecord, StoreError};
 
-/// Tokens of an answer that the texts of one operation need.
+/// How many tokens of an answer the texts of one operation need.
 const WORDING_TOKENS: i64 = 300;
-/// After a useless answer, no model is asked for this many versions of the document.
+/// After a useless answer no model is asked for this many versions of the document.
 const VERSIONS_BETWEEN: i64 = 8;
-/// The most agents for which a useless answer is remembered.
+/// Limits for how many agents a useless answer is remembered.
 const AGENTS_MAX: usize = 10_000;
 
 /// The contents of a new version.
 #[derive(Clone, Debug)]
 pub(super) struct Draft {
-    /// The items to compose the document of; new ones have the number 0.
+    /// The items of which the document is composed. New items have the number 0.
     pub(super) items: Vec<Item>,
-    /// Items that leave the document, stored or new.
+    /// Items that leave the document, stored or new ones.
     pub(super) dropped: Vec<Item>,
-    /// The numbers of stored items that others replace.
+    /// The numbers of stored items that other items replace.
     pub(super) replaced: Vec<i64>,
-    /// The path that the document needed before a model compacted it; `None` if none did.
+    /// How the document would have been composed before a model compacted it; `None` if no model did.
     pub(super) path: Option<Path>,
     pub(super) facts: FactUpdate,
-    /// True if only time has changed the document. Then only items that are too old leave. An item without room now may find some when
-    /// others have aged, so the result doesn't depend on how often the ageing job runs.
+    /// True if only ageing has changed the document. Then only items that are too old leave. An item without room now may find
+    /// room when others have aged, so the result doesn't depend on how often the ageing job runs.
     pub(super) only_ages: bool,
     pub(super) merged: usize,
     pub(super) condensed: usize,
 }
 
 impl Draft {
-    /// The shown items, with `added` in place of the revisited ones.
+    /// Returns a draft of the shown items, with `added` in place of the revisited ones.
     pub(super) fn new(material: &Material, added: Vec<Item>) -> Self {
         let kept = material
             .items
@@ -76,7 +76,7 @@ impl Draft {
         }
     }
 
-    /// The shown items; the revisited ones become final, and no model is asked about them again.
+    /// Returns a draft of the shown items in which the revisited ones become final, so that no model is asked about them again.
     pub(super) fn lasting(material: &Material) -> Self {
         let revisited = material
             .items
@@ -104,7 +104,7 @@ impl Draft {
     }
 }
 
-/// The versions at which a model's compaction was useless. The next versions aren't worth a call either.
+/// The versions at which a model's compaction was useless. For the next versions no model is asked.
 #[derive(Debug)]
 pub(super) struct CompactionCooldown(Mutex<LruCache<AgentId, i64>>);
 
@@ -141,7 +141,7 @@ enum CompactError {
 }
 
 impl Worker {
-    /// The shown items without the revisited ones, with what was condensed.
+    /// Returns a draft of the shown items without the revisited ones, together with what was condensed.
     pub(super) fn draft(&self, material: &Material, condensed: Condensation) -> Draft {
         let facts = self.believed_facts(material, &condensed.facts);
         Draft {
@@ -150,7 +150,7 @@ impl Worker {
         }
     }
 
-    /// Has a model compact `draft`, if the document is too big for its items as they are.
+    /// Makes a model compact `draft`, if the document is too big with the items as they are.
     ///
     /// # Errors
     /// When the update was interrupted. After any other failure the draft stays as it is.
@@ -192,7 +192,7 @@ impl Worker {
                 Ok(draft.compacted(done, path))
             }
             Err(CompactError::Call(CondenseError::Interrupted(why))) => Err(why),
-            // No model was asked, so nothing is known about its usefulness.
+            // No model was asked, so this says nothing about its usefulness.
             Err(CompactError::Call(
                 CondenseError::Paused(_) | CondenseError::Llm(LlmError::Waiting { .. }),
             )) => Ok(draft),
@@ -233,7 +233,7 @@ impl Worker {
         Ok(done)
     }
 
-    /// Asks for operations, and journals those that are valid.
+    /// Asks a model for operations, and journals the valid ones.
     async fn propose(
         &self,
         guard: &LeaseGuard,
@@ -247,7 +247,8 @@ impl Worker {
             transcripts: Vec::new(),
             facts: Vec::new(),
             output_tokens_max: self.settings.output_tokens_max,
-            // No agent, so no turn is kept for it: if the limits would make it wait long, the update goes on without compaction.
+            // Without an agent the call gets no reserved turn: if the limits would make it wait long, the update continues
+            // without compaction.
             agent: None,
             held: LimitWait::default(),
         };

@@ -30,10 +30,10 @@ use recapd_store::{
     AttemptError, Material, MaterialLimits, RunRecord, SpendPause, StoreError, StoreResult, StoredExchange,
 };
 
-/// Changes with the prompt or the schema, so that answers journalled under an older one aren't used.
+/// Must change with the prompt or the schema, so that answers journalled under an older one aren't used.
 const PROMPT_VERSION: &str = "4";
 
-/// Why exchanges could not be condensed, by what happens next.
+/// Why exchanges could not be condensed, grouped by what happens next.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CondenseError {
     #[error(transparent)]
@@ -55,7 +55,7 @@ pub(super) enum CondenseError {
 }
 
 impl CondenseError {
-    /// The error's short, stable name in metrics and logs.
+    /// Returns the error's short, stable name for metrics and logs.
     pub(super) fn class(&self) -> &'static str {
         match self {
             Self::Llm(error) => error.class(),
@@ -67,15 +67,15 @@ impl CondenseError {
         }
     }
 
-    /// The error as the runs table keeps it.
-    pub(super) fn told(&self) -> AttemptError {
+    /// Returns the error in the form that the table of runs stores.
+    pub(super) fn run_error(&self) -> AttemptError {
         AttemptError {
             class: self.class().to_owned(),
             message: self.to_string(),
         }
     }
 
-    /// True if asking again is useless until somebody changes something.
+    /// Returns true if asking again is useless until somebody changes something.
     pub(super) fn is_final(&self) -> bool {
         matches!(
             self,
@@ -83,7 +83,7 @@ impl CondenseError {
         )
     }
 
-    /// True if the next model should be asked. `is_last`: this is the last attempt.
+    /// Returns true if the next model should be asked. `is_last` says that this is the last attempt.
     pub(super) fn is_for_the_next(&self, is_last: bool) -> bool {
         match self {
             Self::Llm(error) => error.is_for_the_next(is_last),
@@ -92,7 +92,7 @@ impl CondenseError {
         }
     }
 
-    /// True if asking about fewer exchanges may help.
+    /// Returns true if a question about fewer exchanges may succeed.
     pub(super) fn is_too_much(&self) -> bool {
         matches!(
             self,
@@ -100,7 +100,7 @@ impl CondenseError {
         )
     }
 
-    /// True if one of several exchanges may have caused the failure: a refusal, or an invalid request or answer.
+    /// Returns true if one of several exchanges may have caused the failure: a refusal, or an invalid request or answer.
     pub(super) fn may_lie_in_one(&self) -> bool {
         matches!(
             self,
@@ -112,12 +112,12 @@ impl CondenseError {
         matches!(self, Self::Llm(LlmError::Refused { .. }))
     }
 
-    /// True if the question exceeds the model's context window.
+    /// Returns true if the question exceeds the model's context window.
     pub(super) fn is_overflow(&self) -> bool {
         matches!(self, Self::Llm(LlmError::ContextOverflow(_)))
     }
 
-    /// True for a transient failure that the question's content may have caused, such as a timeout or a server error.
+    /// Returns true for a temporary failure that the question's content may have caused, such as a timeout or a server error.
     pub(super) fn may_lie_in_the_question(&self) -> bool {
         matches!(self, Self::Llm(LlmError::Transient(fault)) if fault.may_lie_in_the_request())
     }
@@ -131,7 +131,7 @@ fn numbers(exchanges: &[StoredExchange]) -> Vec<i64> {
     exchanges.iter().map(|stored| stored.exchange.exchange).collect()
 }
 
-/// The numbers of the exchanges that have something to tell. The others keep their digests.
+/// Returns the numbers of the exchanges that are worth asking a model about. The others keep their digests.
 pub(super) fn worth_asking(exchanges: &[StoredExchange]) -> Vec<i64> {
     let worth = exchanges.iter().filter(|stored| has_lines(stored));
     worth.map(|stored| stored.exchange.exchange).collect()
@@ -141,14 +141,15 @@ pub(super) fn has_lines(stored: &StoredExchange) -> bool {
     Transcript::has_lines(stored.messages.iter().map(|stored| &stored.message))
 }
 
-/// How many exchanges come before the second half of those worth asking about; `None` if these can't be divided.
+/// Returns how many exchanges come before the second half of those worth asking about; `None` if these can't be divided.
 pub(super) fn half(exchanges: &[StoredExchange]) -> Option<usize> {
     let asked = worth_asking(exchanges);
     let second = asked.get(asked.len() / 2).filter(|_| asked.len() > 1)?;
     Some(exchanges.partition_point(|stored| stored.exchange.exchange < *second))
 }
 
-/// Keeps the first `exchanges` of the pending material. `takes_all` stays: the others are new, and may wait for more.
+/// Keeps the first `exchanges` of the pending material. Doesn't change `takes_all`: the other exchanges are new and may wait for
+/// more.
 fn up_to(mut material: Material, exchanges: Option<usize>) -> Material {
     if let Some(exchanges) = exchanges.filter(|exchanges| *exchanges < material.exchanges.len()) {
         material.exchanges.truncate(exchanges);
@@ -158,7 +159,7 @@ fn up_to(mut material: Material, exchanges: Option<usize>) -> Material {
     material
 }
 
-/// Drops revisited items that are about none of the exchanges in `told`.
+/// Drops revisited items that aren't about any of the exchanges in `told`.
 fn revisiting(material: Material, told: &[i64]) -> Material {
     let items: Vec<&Item> = material
         .items
@@ -180,12 +181,12 @@ fn revisiting(material: Material, told: &[i64]) -> Material {
 }
 
 impl Worker {
-    /// Makes digests of the exchanges, to be condensed again when a model is back.
+    /// Makes provisional digests of the exchanges. They are condensed again when a model works.
     pub(super) fn digests(&self, material: &Material) -> Vec<Item> {
         let rows: Vec<Exchange> = rows(&material.exchanges)
             .into_iter()
             .map(|row| Exchange {
-                // Redacted again by today's rules: the stored headline was redacted by those of its day.
+                // Redacted again by today's rules, because the stored headline was redacted by earlier rules.
                 headline: row.headline.redacted(&self.parts.redactor),
                 ..row
             })
@@ -193,7 +194,7 @@ impl Worker {
         digest_items(&rows)
     }
 
-    /// Makes digests that stay.
+    /// Makes final digests of the exchanges.
     pub(super) fn without_model(&self, material: &Material) -> Condensation {
         let items = self.digests(material).into_iter().map(|item| Item {
             provisional: false,
@@ -205,8 +206,8 @@ impl Worker {
         }
     }
 
-    /// Asks the model about the exchanges of `material`. If it gives no useful answer, or revisited items are too much for it, asks again
-    /// about fewer exchanges at a time. Each exchange ends up in exactly one item.
+    /// Asks the model about the exchanges of `material`. If it gives no useful answer, or revisited items are too much for it,
+    /// asks again about fewer exchanges at a time. Each exchange ends up in exactly one item.
     pub(super) async fn condense(
         &self,
         guard: &LeaseGuard,
@@ -219,7 +220,7 @@ impl Worker {
             .condense_pieces(guard, material, limits, &mut pieces, run)
             .await;
         let failed = condensed.as_ref().err();
-        if pieces.were_searched_in_vain() && failed.is_none_or(CondenseError::may_lie_in_one) {
+        if pieces.has_searched_in_vain() && failed.is_none_or(CondenseError::may_lie_in_one) {
             let exchanges = numbers(&material.exchanges);
             self.failure_memory
                 .was_divided_in_vain(&guard.lease.agent, &exchanges);
@@ -239,7 +240,7 @@ impl Worker {
         let portion = usize_or_max(limits.exchanges_max).max(1);
         while let Some(rest) = pieces.take() {
             let at_once = self
-                .at_once(&guard.lease, material, (rest, portion), as_of(material, run))
+                .count_at_once(&guard.lease, material, (rest, portion), as_of(material, run))
                 .await?;
             let (piece, rest) = rest.split_at(at_once);
             pieces.put_back(rest);
@@ -251,7 +252,7 @@ impl Worker {
             };
             let fault = match self.condense_piece(guard, material, (piece, asking), run).await {
                 Ok((of_piece, is_by_first)) => {
-                    pieces.was_told(is_by_first);
+                    pieces.record_answer(is_by_first);
                     condensed.add(of_piece);
                     continue;
                 }
@@ -261,7 +262,7 @@ impl Worker {
             let is_divided = if may_search && may_lie_in_one {
                 pieces.search(piece)
             } else {
-                // Pending exchanges are taken in smaller batches instead, one update each.
+                // Pending exchanges are divided into smaller updates instead.
                 fault.is_too_much() && !material.revisited.is_empty() && pieces.divide(piece)
             };
             if is_divided {
@@ -283,7 +284,7 @@ impl Worker {
         Ok(condensed)
     }
 
-    /// Asks once more about exchanges that failed alone, after others were answered: if one fails again, it is to blame.
+    /// Asks once more about exchanges that failed alone, after others were answered. An exchange that fails again is the cause.
     async fn condense_suspects(
         &self,
         guard: &LeaseGuard,
@@ -302,13 +303,13 @@ impl Worker {
         Ok(condensed)
     }
 
-    /// As [`CondenseError::may_lie_in_one`], but after an invalid answer only if the first model has answered anything: before that, the
-    /// model or its settings are at fault.
+    /// Like [`CondenseError::may_lie_in_one`], but after an invalid answer only if the first model has ever answered. Before
+    /// that, the model or its settings are the cause.
     pub(super) fn may_lie_in_one(&self, failed: &CondenseError) -> bool {
         failed.is_refusal() || failed.may_lie_in_one() && self.failure_memory.has_answered(FIRST)
     }
 
-    /// Fits the material, read with these `limits`, to answers that the journal has: they were paid for.
+    /// Fits the material, which was read with these `limits`, to answers in the journal, because these are paid for.
     pub(super) async fn with_answered(
         &self,
         lease: &Lease,
@@ -321,13 +322,13 @@ impl Worker {
         } else if limits == self.settings.limits {
             Ok(material)
         } else {
-            self.or_answered(lease, material).await
+            self.revisited_or_answered(lease, material).await
         }
     }
 
-    /// Cuts the pending material to what the journal has an answer about. If more exchanges have left the window since, asking about all
-    /// would pay for a part again; the rest comes with the next update. After a failure the portion may be smaller than the answer: then
-    /// the larger material is read.
+    /// Cuts the pending material to the exchanges of an answer in the journal. If more exchanges have left the window since, a
+    /// question about all would pay for the answered part again; the rest is left to the next update. After a failure the portion
+    /// may be smaller than the answer: then the larger material is read.
     async fn up_to_answered(
         &self,
         lease: &Lease,
@@ -336,25 +337,29 @@ impl Worker {
         run: &RunRecord,
     ) -> StoreResult<Material> {
         let all = self.settings.limits;
-        // One exchange can't be cut, and the built-in summariser's answers aren't journalled.
+        // A single exchange can't be cut, and the built-in summariser's answers aren't journalled.
         if limits == all && material.exchanges.len() < 2 || self.is_offline() {
             return Ok(material);
         }
         if limits == all {
-            let answered = self.answered_of(lease, &material, as_of(&material, run)).await?;
+            let answered = self
+                .count_answered(lease, &material, as_of(&material, run))
+                .await?;
             return Ok(up_to(material, answered));
         }
         let whole = self.parts.store.material(lease, all).await?;
-        Ok(match self.answered_of(lease, &whole, as_of(&whole, run)).await? {
-            // By now nothing may be pending any more.
-            answered @ Some(_) if whole.revisited.is_empty() => up_to(whole, answered),
-            _ => material,
-        })
+        Ok(
+            match self.count_answered(lease, &whole, as_of(&whole, run)).await? {
+                // Perhaps nothing is pending any more.
+                answered @ Some(_) if whole.revisited.is_empty() => up_to(whole, answered),
+                _ => material,
+            },
+        )
     }
 
-    /// Returns how many of the material's first exchanges the longest answer in the journal covers, including those before it that are too
-    /// old to be asked about.
-    async fn answered_of(
+    /// Returns how many of the material's first exchanges the longest answer in the journal covers. Counts exchanges before it
+    /// that are too old to be asked about.
+    async fn count_answered(
         &self,
         lease: &Lease,
         material: &Material,
@@ -369,11 +374,12 @@ impl Worker {
         Ok(answered.map(|answered| past + answered))
     }
 
-    /// Returns the revisited material; if the journal has answers about other items, the material of those. After a failure fewer items
-    /// are revisited at once, and the answers about others would be paid for again.
-    async fn or_answered(&self, lease: &Lease, material: Material) -> StoreResult<Material> {
+    /// Returns the revisited material. If the journal has answers about other items, returns the material of those: after a
+    /// failure fewer items are revisited at once, and the answers about others would be paid for again.
+    async fn revisited_or_answered(&self, lease: &Lease, material: Material) -> StoreResult<Material> {
         let all = self.settings.limits;
-        // Read as for the questions of those answers: an item that was rewritten since (after a forgetting, say) is revisited last.
+        // Read as for the questions of those answers, because an item that was rewritten since (by a forgetting, say) is
+        // revisited last.
         let whole = self.parts.store.material(lease, all).await?;
         let mut told = numbers(&whole.exchanges);
         let mut answered = 0;
@@ -389,7 +395,8 @@ impl Worker {
             return Ok(material);
         }
         let whole = revisiting(whole, &told);
-        // Not `whole` if it holds an exchange that failed alone, which would hold up the others, answered or not.
+        // `whole` isn't used if it contains an exchange that failed alone, because this exchange would delay the others, answered
+        // or not.
         let fails = self
             .failure_memory
             .has_failed_alone(&lease.agent, &numbers(&whole.exchanges));
@@ -398,10 +405,10 @@ impl Worker {
         Ok(if is_better { whole } else { material })
     }
 
-    /// Returns how many of the next exchanges to ask about at once: those of one section, within the portion. If the journal has an
-    /// answer, its exchanges are taken as they were asked about, since portions and sections change over time and other pieces would be
+    /// Returns how many of the next exchanges to ask about at once: those of one section, within the portion. If the journal has
+    /// an answer, takes the exchanges of that answer, because portions and sections change over time, and other pieces would be
     /// paid for again.
-    async fn at_once(
+    async fn count_at_once(
         &self,
         lease: &Lease,
         material: &Material,
@@ -409,11 +416,12 @@ impl Worker {
         as_of: Timestamp,
     ) -> StoreResult<usize> {
         let of_section = self.in_one_section(material, rest, as_of).min(portion);
-        // Pending exchanges mostly come in batches of a portion, and one exchange is asked about alone.
+        // Pending exchanges mostly come in batches of one portion, and a single exchange is asked about alone.
         if of_section == rest.len() && material.revisited.is_empty() || rest.len() == 1 {
             return Ok(rest.len());
         }
-        // Looked up for each piece: the first may have no answer, because no model could summarise it, while a later one has.
+        // Looked up for each piece: the first may have no answer, because no model could summarise it, while a later one has an
+        // answer.
         let longest = self.longest_answered(lease, material, &numbers(rest)).await?;
         Ok(longest.unwrap_or(of_section))
     }
@@ -425,7 +433,7 @@ impl Worker {
         material: &Material,
         exchanges: &[i64],
     ) -> StoreResult<Option<usize>> {
-        // All keys in one query: there may be a thousand.
+        // One query for all keys, because there may be a thousand.
         let beginnings = (1..=exchanges.len()).map(|count| exchanges.split_at(count).0);
         let keys: Vec<String> = beginnings
             .map(|begun| self.piece_key(lease, material, begun))
@@ -435,8 +443,8 @@ impl Worker {
         Ok(longest.map(|place| place + 1))
     }
 
-    /// Asks the model about a piece, unless there is nothing to tell or it is too old for the document. Uses an answer that was paid for
-    /// before a crash. Also returns whether the first model answered.
+    /// Asks the model about a piece, unless it has nothing to condense or is too old for the document. Uses an answer that was
+    /// paid for before a crash. Also returns whether the first model answered.
     async fn condense_piece(
         &self,
         guard: &LeaseGuard,
@@ -479,8 +487,8 @@ impl Worker {
         Ok((condensed, told.is_by_first))
     }
 
-    /// Returns the journal's answer about the exchanges, if it is valid. One that today's rules reject would fail every attempt, so the
-    /// model is asked again.
+    /// Returns the journal's answer about the exchanges, if it is valid. An answer that today's rules reject would fail every
+    /// attempt, so the model is asked again.
     async fn journalled(
         &self,
         lease: &Lease,
@@ -491,12 +499,12 @@ impl Worker {
             return Ok(None);
         };
         let words = UserWords::of(&self.transcripts(exchanges, Zone::UTC));
-        let believed = self.believed(&journalled.answer, &worth_asking(exchanges), &words);
+        let believed = self.parse_answer(&journalled.answer, &worth_asking(exchanges), &words);
         Ok(believed.ok().map(Answer::from))
     }
 
     /// Parses and redacts the answer, and checks it against the exchanges `asked` and the user's words there.
-    pub(super) fn believed(
+    pub(super) fn parse_answer(
         &self,
         answer: &str,
         asked: &[i64],
@@ -505,18 +513,19 @@ impl Worker {
         reply::parse_with_words(answer, asked, words, &self.parts.redactor)
     }
 
-    /// True if the model is the built-in summariser. It costs nothing; its answers aren't counted as calls, nor journalled.
+    /// Returns true if the model is the built-in summariser. It costs nothing, and its answers are neither counted as calls nor
+    /// journalled.
     pub(super) fn is_offline(&self) -> bool {
         self.parts.model.provider() == offline::OFFLINE
     }
 
-    /// Returns the journal key of the question about the exchanges. The watermarks alone don't tell which ones are revisited.
+    /// Returns the journal key of the question about the exchanges. The watermarks alone don't identify the revisited ones.
     pub(super) fn piece_key(&self, lease: &Lease, material: &Material, exchanges: &[i64]) -> String {
         let named: Vec<String> = exchanges.iter().map(i64::to_string).collect();
         self.journal_key(lease, material, &named.join(","))
     }
 
-    /// Returns the journal key of a question. The same question after a crash has the same key, whatever else is pending.
+    /// Returns the journal key of a question. After a crash the same question has the same key, whatever else is pending.
     pub(super) fn journal_key(&self, lease: &Lease, material: &Material, asked: &str) -> String {
         let (model, Material { version, lo, .. }) = (&self.parts.model, material);
         let question = [

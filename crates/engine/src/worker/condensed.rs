@@ -1,4 +1,4 @@
-//! The result of condensing exchanges: items, and changes of the facts.
+//! The result of condensing exchanges: items, and changes to the facts.
 
 use super::{
     Worker,
@@ -17,14 +17,14 @@ use recapd_store::{Material, StoredExchange};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Gaps {
-    /// Their digests are provisional: a later update asks about them once more.
+    /// The digests are provisional: a later update asks about their exchanges once more.
     AskedLater,
-    /// Their digests are final.
+    /// The digests are final.
     Lasting,
 }
 
 impl Gaps {
-    /// For an answer about `material`. Revisited exchanges that are left out again would be left out for ever.
+    /// Returns what an answer about `material` needs. Revisited exchanges that are left out again would always be left out.
     pub(super) fn of(material: &Material) -> Self {
         if material.revisited.is_empty() {
             Self::AskedLater
@@ -34,16 +34,16 @@ impl Gaps {
     }
 }
 
-/// What stands for exchanges in a new version.
+/// What replaces exchanges in a new version.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Condensation {
     pub(super) items: Vec<Item>,
-    /// Their changes of the facts, answer by answer.
+    /// The changes to the facts, answer by answer.
     pub(super) facts: Vec<FactChanges>,
 }
 
 impl Condensation {
-    /// Makes items of an answer about `exchanges`. Digests stand for those that it leaves out.
+    /// Makes items of an answer about `exchanges`. Digests replace the exchanges that the answer leaves out.
     pub(super) fn of(
         answer: Answer,
         exchanges: &[StoredExchange],
@@ -70,7 +70,7 @@ impl Condensation {
 }
 
 impl Worker {
-    /// Applies the changes that what was said in the exchanges of `material` supports.
+    /// Applies those changes that the messages in the exchanges of `material` support.
     pub(super) fn believed_facts(&self, material: &Material, changes: &[FactChanges]) -> FactUpdate {
         if changes.iter().all(FactChanges::is_empty) {
             return FactUpdate::default();

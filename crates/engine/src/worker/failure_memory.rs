@@ -1,8 +1,8 @@
-//! Remembers how questions ended: how many exchanges of an agent to ask about at once, and what causes failures.
+//! Remembers how questions ended, to decide how many exchanges of an agent to ask about at once, and what causes failures.
 //!
-//! Four things are learned: how many exchanges to ask about at once ([`question_size`]), whether an exchange or an outage caused a failure
-//! ([`failure_count`]), which exchanges are beyond which models ([`quarantine`]), and which ones answers leave out ([`left_out`]). They
-//! are kept in memory only and learned again after a restart.
+//! It learns four things: how many exchanges to ask about at once ([`question_size`]), whether an exchange or an outage caused a
+//! failure ([`failure_count`]), which exchanges which models can't summarise ([`quarantine`]), and which exchanges answers leave
+//! out ([`left_out`]). All are kept in memory only and learned again after a restart.
 
 mod failure_count;
 mod left_out;
@@ -27,15 +27,16 @@ const AGENTS_MAX: usize = 10_000;
 #[derive(Debug, Default)]
 pub(super) struct FailureMemory(Mutex<MemoryState>);
 
-/// Everything behind one lock, since the end of a question concerns several of these at once.
+/// The whole state, behind one lock, because the end of a question changes several parts at once.
 #[derive(Debug)]
 struct MemoryState {
     agents: LruCache<AgentId, OfAgent>,
-    /// The number of questions that models have answered, of any agent.
+    /// How many questions models have answered, about any agent.
     answers: u64,
-    /// True if questions were divided since the first model last answered, without success: no single exchange was to blame.
+    /// True if questions were divided without success since the first model last answered: no single exchange was the cause.
     in_vain: bool,
-    /// Agents whose questions were divided in vain: the oldest exchange of the last one, and the value of `answers` then.
+    /// Agents whose questions were divided in vain, each with the oldest exchange of the last such question and the value of
+    /// `answers` then.
     vain: LruCache<AgentId, (i64, u64)>,
     quarantine: Quarantine,
     left_out: LeftOut,
@@ -57,27 +58,27 @@ impl Default for MemoryState {
 #[derive(Clone, Copy, Debug, Default)]
 struct OfAgent {
     size: QuestionSize,
-    /// The exchange that failed alone. There is only one at a time, since the oldest is asked about first.
+    /// The exchange that failed alone. There is only one at a time, because the oldest exchange is asked about first.
     alone: Option<FailureCount>,
 }
 
 impl FailureMemory {
-    /// Reduces `limits` to the agent's portion.
+    /// Reduces `limits` to the agent's portion: how many exchanges to ask about at once.
     pub(super) fn within(&self, agent: &AgentId, limits: MaterialLimits) -> MaterialLimits {
-        let mut kept = self.kept();
+        let mut kept = self.lock();
         let of_agent = kept.agents.get(agent);
         of_agent.map_or(limits, |of_agent| of_agent.size.within(limits))
     }
 
     /// Records that a question about the exchanges was too much for the model.
     pub(super) fn was_too_much(&self, agent: &AgentId, asked: &[i64]) {
-        self.kept().halved(agent, asked, false);
+        self.lock().halved(agent, asked, false);
     }
 
-    /// Records that a question about the exchanges failed, perhaps because of them. `is_outage` says that it looks like an outage; returns
-    /// whether it still counts as one.
+    /// Records that a question about the exchanges failed, perhaps because of them. `is_outage` says that the failure looks like
+    /// an outage. Returns whether it still counts as one.
     pub(super) fn failed(&self, agent: &AgentId, asked: &[i64], is_outage: bool) -> bool {
-        let kept = &mut *self.kept();
+        let kept = &mut *self.lock();
         let answers = kept.answers;
         let of_agent = kept.halved(agent, asked, true);
         let &[exchange] = asked else {
@@ -88,50 +89,53 @@ impl FailureMemory {
         is_outage && alone.may_be_outage()
     }
 
-    /// Checks whether the exchange of a question that just failed, and isn't recorded yet, is to blame.
+    /// Returns true if the exchange of a question that just failed, and whose failure isn't recorded yet, is the cause.
     pub(super) fn is_to_blame(&self, agent: &AgentId, asked: &[i64]) -> bool {
-        let kept = self.kept();
+        let kept = self.lock();
         let alone = kept.agents.peek(agent).and_then(|of_agent| of_agent.alone);
         alone.is_some_and(|alone| alone.is_to_blame(asked, kept.answers))
     }
 
-    /// Checks whether one of the exchanges is the one that failed alone.
+    /// Returns true if one of the exchanges is the one that failed alone.
     pub(super) fn has_failed_alone(&self, agent: &AgentId, asked: &[i64]) -> bool {
-        let alone = self.kept().agents.peek(agent).and_then(|of_agent| of_agent.alone);
+        let alone = self.lock().agents.peek(agent).and_then(|of_agent| of_agent.alone);
         alone.is_some_and(|alone| alone.is_among(asked))
     }
 
-    /// Returns the failure that showed one exchange to be beyond the model at `place`. Asking again would fail and be billed.
+    /// Returns the failure that put the exchange into quarantine for the model at `place`. Asking again would fail, and be
+    /// billed.
     pub(super) fn quarantined(&self, agent: &AgentId, asked: &[i64], place: usize) -> Option<LlmError> {
         let &[exchange] = asked else {
             return None;
         };
-        self.kept().quarantine.failure(agent, exchange, place)
+        self.lock().quarantine.failure(agent, exchange, place)
     }
 
-    /// Records that one exchange is beyond the model at `place`, with the failure that showed it.
+    /// Puts an exchange into quarantine for the model at `place`: this model can't summarise it. `error` is the failure that
+    /// showed this.
     pub(super) fn quarantine(&self, agent: &AgentId, asked: &[i64], place: usize, error: LlmError) {
         let &[exchange] = asked else {
             return;
         };
-        self.kept().quarantine.note(agent, exchange, place, error);
+        self.lock().quarantine.note(agent, exchange, place, error);
     }
 
-    /// True if the model at `place` has answered anything since the start.
+    /// Returns true if the model at `place` has answered any question since the start.
     pub(super) fn has_answered(&self, place: usize) -> bool {
-        self.kept().quarantine.has_answered(place)
+        self.lock().quarantine.has_answered(place)
     }
 
-    /// True if a question may be divided to find the exchange that makes it fail.
+    /// Returns true if a question may be divided to find the exchange that makes it fail.
     pub(super) fn may_divide(&self) -> bool {
-        !self.kept().in_vain
+        !self.lock().in_vain
     }
 
-    /// Records that dividing was useless: the first model answered no part. The exchanges aren't to blame, so the agent's next question is
-    /// about as many as ever; otherwise each exchange would be asked about alone, with attempts of its own. But if models have answered
-    /// other questions between two searches among the same exchanges, these are to blame.
+    /// Records that dividing was useless, because the first model answered no part. The exchanges aren't the cause, so the
+    /// agent's next question has as many exchanges as before. Otherwise each exchange would be asked about alone, with its own
+    /// attempts. But if models have answered other questions between two searches among the same exchanges, these exchanges are
+    /// the cause.
     pub(super) fn was_divided_in_vain(&self, agent: &AgentId, exchanges: &[i64]) {
-        let kept = &mut *self.kept();
+        let kept = &mut *self.lock();
         kept.in_vain = true;
         let Some(&oldest) = exchanges.first() else {
             return;
@@ -143,33 +147,34 @@ impl FailureMemory {
         }
     }
 
-    /// Records that an answer left out the exchanges, and so did the answer about them alone.
+    /// Records that an answer left out the exchanges, and that an answer about them alone left them out, too.
     pub(super) fn were_left_out(&self, agent: &AgentId, exchanges: &[i64]) {
-        self.kept().left_out.note(agent, exchanges);
+        self.lock().left_out.note(agent, exchanges);
     }
 
-    /// Checks whether all exchanges were left out before.
+    /// Returns true if all exchanges were left out before.
     pub(super) fn has_left_out(&self, agent: &AgentId, exchanges: &[i64]) -> bool {
-        self.kept().left_out.has_all(agent, exchanges)
+        self.lock().left_out.has_all(agent, exchanges)
     }
 
     /// Records that the exchanges have their final items.
     pub(super) fn was_settled(&self, agent: &AgentId, asked: &[i64]) {
-        self.kept().quarantine.settle(agent, asked);
+        self.lock().quarantine.settle(agent, asked);
     }
 
     /// Records that the model at `place` just answered a question about the exchanges.
     pub(super) fn was_answered(&self, agent: &AgentId, asked: &[i64], place: usize) {
-        let mut kept = self.kept();
+        let mut kept = self.lock();
         kept.answers += 1;
         kept.in_vain &= place != FIRST;
         drop(kept);
-        self.was_told(agent, asked, place);
+        self.was_answered_in_batch(agent, asked, place);
     }
 
-    /// As [`Self::was_answered`], for an answer from a batch: it is older and doesn't show that the provider works now.
-    pub(super) fn was_told(&self, agent: &AgentId, asked: &[i64], place: usize) {
-        let kept = &mut *self.kept();
+    /// Records an answer from a batch, like [`Self::was_answered`]. Such an answer is older and doesn't prove that the provider
+    /// works now.
+    pub(super) fn was_answered_in_batch(&self, agent: &AgentId, asked: &[i64], place: usize) {
+        let kept = &mut *self.lock();
         kept.quarantine.was_answered(place);
         kept.quarantine.settle(agent, asked);
         if let Some(of_agent) = kept.agents.get_mut(agent) {
@@ -178,13 +183,13 @@ impl FailureMemory {
         }
     }
 
-    fn kept(&self) -> MutexGuard<'_, MemoryState> {
+    fn lock(&self) -> MutexGuard<'_, MemoryState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl MemoryState {
-    /// Halves the agent's portion after a question about the exchanges was too much, or may have met an outage.
+    /// Halves the agent's portion after a question about the exchanges was too much for a model, or may have met an outage.
     fn halved(&mut self, agent: &AgentId, asked: &[i64], may_be_outage: bool) -> &mut OfAgent {
         let of_agent = self.agents.entry(agent.clone());
         let of_agent = of_agent.or_insert_with(OfAgent::default);

@@ -1,4 +1,4 @@
-//! The heartbeat: renews all leases in flight in one operation, and tells the holders of lost ones to stop.
+//! The heartbeat: renews all held leases in one operation, and tells the holders of lost leases to stop.
 
 use std::{
     collections::BTreeMap,
@@ -14,7 +14,7 @@ use super::WorkerParts;
 use recapd_core::domain::{agent::AgentId, spend::SpendTotal, work::Lease};
 use recapd_telemetry::metrics::labels::RenewalResult;
 
-/// Renewals per length of a lease: three may be missed before the lease is lost.
+/// How many renewals happen in the length of a lease. Three may fail before the lease is lost.
 const BEATS_PER_LEASE: i64 = 4;
 
 struct LeaseInFlight {
@@ -25,7 +25,7 @@ struct LeaseInFlight {
 
 pub(super) struct Heartbeat {
     lease_ms: i64,
-    /// By token, so that leases are renewed in the order in which they were given out.
+    /// The held leases by their fencing tokens, so that leases are renewed in the order in which they were given out.
     held: Mutex<BTreeMap<i64, LeaseInFlight>>,
     added: Notify,
 }
@@ -47,31 +47,31 @@ impl Heartbeat {
             lost: lost.clone(),
             spent: SpendTotal::default(),
         };
-        self.held().insert(lease.token, held);
+        self.lock().insert(lease.token, held);
         self.added.notify_one();
         lost
     }
 
     pub(super) fn remove(&self, lease: &Lease) {
-        self.held().remove(&lease.token);
+        self.lock().remove(&lease.token);
     }
 
     /// Records what a call of the lease's update has cost.
     pub(super) fn note_spent(&self, lease: &Lease, spent: SpendTotal) {
-        if let Some(held) = self.held().get_mut(&lease.token) {
+        if let Some(held) = self.lock().get_mut(&lease.token) {
             held.spent = held.spent.plus(spent);
         }
     }
 
-    /// Returns what other agents' updates have spent and not recorded yet. Before an update records its cost, its lease leaves the
-    /// heartbeat.
+    /// Returns what other agents' updates have spent and not recorded yet. Before an update records its cost, its lease leaves
+    /// the heartbeat.
     pub(super) fn spent_by_others(&self, agent: &AgentId) -> SpendTotal {
-        let held = self.held();
+        let held = self.lock();
         let others = held.values().filter(|held| held.lease.agent != *agent);
         others.fold(SpendTotal::default(), |sum, held| sum.plus(held.spent))
     }
 
-    /// Renews the leases until `stop`, as long as any is held.
+    /// Renews the leases until `stop`, whenever any is held.
     pub(super) async fn run(&self, parts: &WorkerParts, stop: CancellationToken) {
         let beat = Duration::from_millis(u64::try_from(self.lease_ms / BEATS_PER_LEASE).unwrap_or(1).max(1));
         loop {
@@ -82,20 +82,20 @@ impl Heartbeat {
         }
     }
 
-    /// Waits for the next beat, and before that for a lease to be held.
+    /// Waits until a lease is held, and then for the next beat.
     async fn pause(&self, beat: Duration) {
-        if self.held().is_empty() {
+        if self.lock().is_empty() {
             self.added.notified().await;
         }
         tokio::time::sleep(beat).await;
     }
 
     pub(super) async fn beat(&self, parts: &WorkerParts) {
-        let leases: Vec<Lease> = self.held().values().map(|held| held.lease.clone()).collect();
+        let leases: Vec<Lease> = self.lock().values().map(|held| held.lease.clone()).collect();
         if leases.is_empty() {
             return;
         }
-        // An unreachable database proves nothing about the leases: the fences decide at completion.
+        // If the database can't be reached, this proves nothing about the leases. The fences decide at completion.
         match parts.store.renew(&leases, parts.clock.now(), self.lease_ms).await {
             Ok(renewed) => self.stop_lost(parts, &leases, &renewed),
             Err(error) => {
@@ -107,7 +107,7 @@ impl Heartbeat {
     }
 
     fn stop_lost(&self, parts: &WorkerParts, leases: &[Lease], renewed: &[i64]) {
-        let mut held = self.held();
+        let mut held = self.lock();
         let lost = leases
             .iter()
             .filter(|lease| !renewed.contains(&lease.token))
@@ -122,7 +122,7 @@ impl Heartbeat {
         }
     }
 
-    fn held(&self) -> MutexGuard<'_, BTreeMap<i64, LeaseInFlight>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<i64, LeaseInFlight>> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,4 +1,4 @@
-//! Updates that wait without having failed, and the cost of attempts that had no effect.
+//! Postpones updates that have to wait although nothing failed, and records the cost of attempts that had no effect.
 
 use std::time::Duration;
 
@@ -10,26 +10,28 @@ use recapd_llm::Wait;
 use recapd_store::{AttemptError, Postponement, RunRecord, SpendPause, StoreError};
 use recapd_telemetry::metrics::labels::PostponeReason;
 
-/// The shortest wait, in milliseconds, for which a lease is given back.
+/// A lease is given back only for a wait of at least this many milliseconds.
 const WAIT_MS_MIN: i64 = 500;
 
 pub(super) enum WaitReason {
-    /// A provider, for that long, after that failure.
+    /// Waits for a provider: for this long, for this reason, after this failure.
     Provider(Duration, Wait, AttemptError),
-    /// The next day, since a daily limit is used up.
+    /// Waits for the next day, because a daily limit is used up.
     Paused(SpendPause),
 }
 
 impl Worker {
-    /// Gives a lease back until the wait is over. This isn't an attempt.
+    /// Gives a lease back until the wait is over. This doesn't count as an attempt.
     pub(super) async fn postpone(&self, lease: &Lease, waiting: WaitReason, mut run: RunRecord) -> Outcome {
         let now = self.parts.clock.now();
         run.finished_at = now;
         let (until, limit, reason, why) = match waiting {
-            WaitReason::Provider(wait, why, failed) => (self.after(now, wait), None, wait_label(why), failed),
+            WaitReason::Provider(wait, why, failed) => {
+                (self.wait_end(now, wait), None, wait_label(why), failed)
+            }
             WaitReason::Paused(paused) => {
                 let SpendPause { limit, until } = paused;
-                let why = CondenseError::Paused(paused).told();
+                let why = CondenseError::Paused(paused).run_error();
                 (until, Some(limit), PostponeReason::Spend, why)
             }
         };
@@ -53,7 +55,7 @@ impl Worker {
                 Outcome::Superseded
             }
             Err(error) => {
-                // The lease runs out by itself, and the work is offered again.
+                // The lease expires by itself, and the work is offered again.
                 self.disclaimed.add(lease);
                 self.parts.metrics.service.db_failed(error.class());
                 error!(agent_id = %lease.agent, %error, "update.postpone_not_recorded");
@@ -62,8 +64,8 @@ impl Worker {
         }
     }
 
-    /// The end of a wait, with jitter, so that updates that wait for the same thing don't all come back at once.
-    fn after(&self, now: Timestamp, wait: Duration) -> Timestamp {
+    /// Returns the end of a wait, with jitter, so that updates that wait for the same thing don't all continue at once.
+    fn wait_end(&self, now: Timestamp, wait: Duration) -> Timestamp {
         let wait_ms = i64::try_from(wait.as_millis())
             .unwrap_or(i64::MAX)
             .max(WAIT_MS_MIN);
@@ -71,13 +73,13 @@ impl Worker {
             .plus_ms(self.draw(|random| random.i64(0..=wait_ms / 4)))
     }
 
-    /// Ends an update that another one overtook: only its cost is recorded.
-    pub(super) async fn superseded(&self, lease: &Lease, run: RunRecord) -> Outcome {
+    /// Ends an update that another one overtook. Records only its cost.
+    pub(super) async fn end_superseded(&self, lease: &Lease, run: RunRecord) -> Outcome {
         self.note_cost(lease, run).await;
         Outcome::Superseded
     }
 
-    /// Records the cost of an attempt without effect, since that counts against the limits, too.
+    /// Records the cost of an attempt without effect, because it counts against the limits, too.
     pub(super) async fn note_cost(&self, lease: &Lease, mut run: RunRecord) {
         if run.model_calls == 0 {
             return;

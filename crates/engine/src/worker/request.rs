@@ -12,15 +12,15 @@ use recapd_core::domain::{
 use recapd_llm::{ModelRequest, limits::LimitWait};
 use recapd_store::StoredExchange;
 
-/// Letters and digits of the nonce of a prompt's fence.
+/// How many letters and digits the nonce of a prompt's fence has.
 const NONCE_CHARS: usize = 16;
 
 #[derive(Clone, Copy)]
 pub(super) struct Subject<'a> {
-    /// The exchanges; those without a line are left out.
+    /// The exchanges. Those without a line are left out.
     pub(super) exchanges: &'a [StoredExchange],
     pub(super) zone: Zone,
-    /// The items of the document. The prompt shows those just before the exchanges.
+    /// The items of the document. The prompt shows the last ones before the exchanges.
     pub(super) items: &'a [Item],
     pub(super) facts: &'a [Fact],
 }
@@ -38,7 +38,7 @@ impl Worker {
         let material = PromptMaterial {
             transcripts: &transcripts,
             facts: subject.facts,
-            last_items: &before(subject.items, first),
+            last_items: &items_before(subject.items, first),
         };
         ModelRequest {
             prompt: Prompt::within(
@@ -56,7 +56,7 @@ impl Worker {
         }
     }
 
-    /// Returns the exchanges as a model reads them, without those that have nothing to tell.
+    /// Returns the exchanges as a model reads them. Leaves out exchanges that have no lines.
     pub(super) fn transcripts(&self, exchanges: &[StoredExchange], zone: Zone) -> Vec<Transcript> {
         let told = exchanges.iter().filter(|stored| has_lines(stored));
         told.map(|stored| self.transcript(stored, zone)).collect()
@@ -87,8 +87,8 @@ impl Worker {
     }
 }
 
-/// Returns the last items before the exchange, oldest first. Provisional items are left out.
-fn before(items: &[Item], exchange: i64) -> Vec<&Item> {
+/// Returns the last items before the exchange, oldest first. Leaves out provisional items.
+fn items_before(items: &[Item], exchange: i64) -> Vec<&Item> {
     let end = |item: &Item| item.ranges.last().map_or(i64::MIN, |range| range.last);
     let told = items
         .iter()
@@ -109,9 +109,9 @@ mod tests {
             .map(|number| item(number, Timestamp(0)))
             .to_vec();
         items[3].provisional = true;
-        let shown = before(&items, 6);
+        let shown = items_before(&items, 6);
         let numbers: Vec<i64> = shown.iter().map(|item| item.item).collect();
         assert_eq!(numbers, [1, 2, 4]);
-        assert!(before(&items, 1).is_empty());
+        assert!(items_before(&items, 1).is_empty());
     }
 }

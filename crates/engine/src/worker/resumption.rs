@@ -1,5 +1,5 @@
-//! Makes waiting updates due again: those paused by a spending limit once the limits or the spending may have changed, and those that a
-//! provider delayed or refused once another provider or key may be used.
+//! Makes waiting updates due again: updates that a spending limit paused, once the limits or the spending may have changed, and
+//! updates that a provider delayed or refused, once another provider or key may be used.
 
 use std::{
     sync::atomic::{AtomicU8, Ordering::SeqCst},
@@ -12,9 +12,10 @@ use tracing::warn;
 use super::WorkerParts;
 use recapd_store::Resume;
 
-/// Resumptions per occasion. A worker that read the old limits may still write its pause after the first, but not after the second.
+/// How often each occasion resumes updates. A worker that read the old limits may write its pause after the first time, but not
+/// after the second.
 const RESUMPTIONS: u8 = 2;
-/// The time between two resumptions, whether or not the first one succeeded.
+/// The time between two resumptions, even if the first one failed.
 const WAIT: Duration = Duration::from_secs(5);
 
 /// Makes updates due again until no resumption is owed.
@@ -50,7 +51,7 @@ impl Resumption {
         stop.run_until_cancelled(resuming).await;
     }
 
-    /// Resumes updates once, if that is owed. If it fails, it stays owed.
+    /// Resumes updates once, if a resumption is owed. It stays owed if this fails.
     pub async fn step(&self) {
         let owed = self.owed.load(SeqCst);
         if owed == 0 {
@@ -60,7 +61,7 @@ impl Resumption {
         match resumed.await {
             Ok(_) => {
                 self.owed.store(owed - 1, SeqCst);
-                // Even if none were resumed: an earlier call may have done it, and its answer was lost.
+                // Wakes the queue even if none were resumed: an earlier call may have resumed them although its answer was lost.
                 self.parts.notices.wake_queue();
             }
             Err(error) => {

@@ -1,8 +1,9 @@
-//! Rows whose holders vanished: which rows are to blame, and which aren't.
+//! Finds out which rows crash their workers.
 //!
-//! A daemon that dies leaves all its leases behind, and each of their rows counts a crash. So before a row is parked, its last try is made
-//! alone: the daemon holds no other lease meanwhile. A row that succeeds is innocent, and its count starts again. A lease that merely ran
-//! out while its holder lived (the database was away, the machine slept) is no crash; the holder reports that.
+//! A daemon that dies leaves all its leases behind, and each of their rows counts a crash. So before a row is parked as a poison
+//! row (a row whose update keeps crashing), its last attempt is made alone: the daemon holds no other lease meanwhile. A row that
+//! succeeds is innocent, and its count starts again. A lease that only expired while its holder lived (the database was
+//! unavailable, the machine slept) is no crash; the holder reports that.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -11,21 +12,21 @@ use tracing::{debug, warn};
 use super::Worker;
 use recapd_core::domain::work::{Lease, RetryPolicy};
 
-/// The most lost leases that are remembered until the database is told; more of them count as crashes.
+/// Limits how many lost leases are remembered until they are reported to the database. Further ones count as crashes.
 const DISCLAIMED_MAX: usize = 1_000;
 
-/// Which leases of a claim are worked on now.
+/// Which leases of a claim to work on now.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ClaimTurn {
-    /// All of these at once.
+    /// All of these at the same time.
     Together(Vec<Lease>),
-    /// Only this one until it is done.
+    /// Only this one, until it is done.
     Alone(Lease),
-    /// These. Then nothing is claimed until all work is done, since a claimed row has to run alone.
+    /// These. Then nothing is claimed until all work is done, because a claimed row must run alone.
     ThenIdle(Vec<Lease>),
 }
 
-/// Divides claimed leases into those to work on and those to give back. `is_idle`: no other lease is held.
+/// Divides claimed leases into those to work on and those to give back. `is_idle` says that no other lease is held.
 fn turn_of(leases: Vec<Lease>, retry: &RetryPolicy, is_idle: bool) -> (ClaimTurn, Vec<Lease>) {
     let (mut suspects, others): (Vec<Lease>, Vec<Lease>) =
         leases.into_iter().partition(|lease| retry.is_suspect(lease));
@@ -39,29 +40,29 @@ fn turn_of(leases: Vec<Lease>, retry: &RetryPolicy, is_idle: bool) -> (ClaimTurn
     (ClaimTurn::Alone(alone), [suspects, others].concat())
 }
 
-/// Leases whose end the database doesn't know of, or that others took over although their holder lives.
+/// Leases whose end the database doesn't know, or that others took over although their holder lives.
 #[derive(Debug, Default)]
 pub(super) struct LostLeases(Mutex<Vec<Lease>>);
 
 impl LostLeases {
     pub(super) fn add(&self, lease: &Lease) {
-        let mut kept = self.kept();
+        let mut kept = self.lock();
         if kept.len() < DISCLAIMED_MAX {
             kept.push(lease.clone());
         }
     }
 
     fn take(&self) -> Vec<Lease> {
-        std::mem::take(&mut *self.kept())
+        std::mem::take(&mut *self.lock())
     }
 
-    fn kept(&self) -> MutexGuard<'_, Vec<Lease>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<Lease>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Worker {
-    /// Decides which claimed leases to work on. Gives the others back; they stay due.
+    /// Decides which claimed leases to work on. Gives the others back; their rows stay due.
     pub(super) async fn turn(&self, leases: Vec<Lease>, is_idle: bool) -> ClaimTurn {
         let (turn, given_back) = turn_of(leases, &self.settings.retry, is_idle);
         if given_back.is_empty() {
@@ -86,7 +87,7 @@ impl Worker {
         turn
     }
 
-    /// Tells the database of leases that ended while it was away, or that others took over although their holder lives.
+    /// Reports leases to the database that ended while it was unavailable, or that others took over although their holder lives.
     pub(super) async fn disclaim(&self) {
         let leases = self.disclaimed.take();
         if leases.is_empty() {

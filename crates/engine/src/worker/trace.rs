@@ -6,7 +6,7 @@ use recapd_core::domain::work::Lease;
 use recapd_llm::{ChatModel, LlmError, ModelAnswer, ModelRequest};
 use recapd_telemetry::trace::{ERROR, TARGET};
 
-/// The span of an update, from its claim to its end. In OpenTelemetry's terms it updates an agent's memory.
+/// Returns the span of an update, from its claim to its end. In OpenTelemetry's terms it updates an agent's memory.
 pub(super) fn update(lease: &Lease) -> Span {
     info_span!(
         target: TARGET,
@@ -43,7 +43,7 @@ pub(super) fn call(model: &dyn ChatModel, request: &ModelRequest) -> Span {
     )
 }
 
-pub(super) fn answered(call: &Span, answer: &Result<ModelAnswer, LlmError>) {
+pub(super) fn record_answer(call: &Span, answer: &Result<ModelAnswer, LlmError>) {
     match answer {
         Ok(answer) => {
             call.record("gen_ai.usage.input_tokens", answer.input_tokens)
@@ -55,7 +55,7 @@ pub(super) fn answered(call: &Span, answer: &Result<ModelAnswer, LlmError>) {
                 call.record("gen_ai.response.id", id.as_str());
             }
         }
-        // The call wasn't made: a limit is used up, or the circuit breaker is open.
+        // The call wasn't made, because a limit is used up or the circuit breaker is open.
         Err(LlmError::Waiting { .. }) => {
             call.record("recapd.is_waiting", true);
         }
@@ -65,7 +65,7 @@ pub(super) fn answered(call: &Span, answer: &Result<ModelAnswer, LlmError>) {
     }
 }
 
-/// OpenTelemetry's name for a provider.
+/// Returns OpenTelemetry's name for a provider.
 fn provider(name: &str) -> &str {
     match name {
         "openai-responses" => "openai",

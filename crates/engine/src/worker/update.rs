@@ -1,4 +1,4 @@
-//! One update: from a lease to a new version, to a retry, or to digests and a parked row.
+//! Carries out one update: from a lease to a new version, to a retry, or to digests and a parked row.
 
 mod trouble;
 
@@ -10,7 +10,7 @@ use super::{
     batch::Route,
     compact::Draft,
     condense::half,
-    panicking::caught,
+    panicking::catch_panic,
     postpone::WaitReason,
     reason, span,
 };
@@ -37,20 +37,20 @@ use trouble::Trouble;
 pub enum Outcome {
     Completed,
     Settled,
-    /// It failed and will be tried again.
+    /// It failed and will be retried.
     Retried,
-    /// It failed for the last time: digests stand in, and the row is parked.
+    /// It failed for the last time: digests replace the exchanges, and the row is parked.
     Parked,
-    /// It failed for the last time and digests stand in, but a wake-up came meanwhile: it will be tried again.
+    /// It failed for the last time and digests replace the exchanges, but a wake came meanwhile: it will be retried.
     StoodIn,
-    /// It failed for the last time, and there was nothing to write or writing failed, too: the row is parked as it is.
+    /// It failed for the last time, and there was nothing to write or writing failed, too: the row is parked unchanged.
     GivenUp,
-    /// Another writer was first.
+    /// Another writer came first.
     Superseded,
     Released,
     /// It waits for a provider, or for the next day's limits.
     Postponed,
-    /// Its question waits for a batch, and the row for the answer.
+    /// Its question waits for a batch, and its row for the answer.
     Deferred,
 }
 
@@ -70,7 +70,7 @@ impl Outcome {
         }
     }
 
-    /// The outcome's label in metrics; `None` if the update goes on later.
+    /// Returns the outcome's label in metrics; `None` if the update continues later.
     pub(super) fn label(self) -> Option<UpdateOutcome> {
         match self {
             Self::Completed | Self::Settled => Some(UpdateOutcome::Completed),
@@ -80,14 +80,15 @@ impl Outcome {
         }
     }
 
-    /// True if a version was written; then the update's metrics are recorded already.
+    /// Returns true if a version was written; then the update's metrics are recorded already.
     pub(super) fn has_written(self) -> bool {
         matches!(self, Self::Completed | Self::Parked | Self::StoodIn)
     }
 }
 
 impl Worker {
-    /// Carries out an update, and handles every failure in it, panics included.
+    /// Carries out an update, and handles every failure in it, including panics. A poison row, whose update has crashed its
+    /// workers repeatedly, isn't tried again: digests replace its exchanges, and the row is parked.
     pub(super) async fn update(&self, guard: &LeaseGuard) -> Outcome {
         let lease = &guard.lease;
         let mut run = RunRecord {
@@ -96,13 +97,13 @@ impl Worker {
             ..RunRecord::default()
         };
         let attempt = if self.settings.retry.is_poison(lease) {
-            let message = format!("{} holders of this row vanished", lease.crashes);
+            let message = format!("this row has crashed {} workers", lease.crashes);
             Err(Trouble::Final(AttemptError {
                 class: CRASHED.to_owned(),
                 message,
             }))
         } else {
-            let attempt = caught(lease, self.attempt(guard, &mut run)).await;
+            let attempt = catch_panic(lease, self.attempt(guard, &mut run)).await;
             attempt.unwrap_or_else(|panicked| Err(Trouble::Passing(panicked, 0)))
         };
         if let Err(Trouble::Final(error) | Trouble::Passing(error, _)) = &attempt {
@@ -112,7 +113,7 @@ impl Worker {
             Ok(outcome) => outcome,
             Err(Trouble::Interrupted(Interruption::Lost)) => {
                 self.disclaimed.add(lease);
-                self.superseded(lease, run).await
+                self.end_superseded(lease, run).await
             }
             Err(Trouble::Interrupted(Interruption::Stopped)) => {
                 self.note_cost(lease, run).await;
@@ -172,7 +173,7 @@ impl Worker {
                 }
                 Err(fault) => {
                     let is_divided = fault.is_too_much() && material.revisited.is_empty();
-                    // If half isn't less, asking again is useless.
+                    // If half has as many exchanges, asking again is useless.
                     let half = half(&material.exchanges).map(count);
                     let half = half.filter(|half| is_divided && *half < limits.exchanges_max);
                     let Some(half) = half else {
@@ -192,7 +193,8 @@ impl Worker {
         }
     }
 
-    /// True for a session that ended after a few words, as each call of a host in a loop does: a model's answer would be longer.
+    /// Returns true for a session that ended after a few words, like each call of a host in a loop. A model's answer would be
+    /// longer.
     fn is_slight(&self, lease: &Lease, material: &Material) -> bool {
         let tokens: i64 = material
             .exchanges
@@ -203,7 +205,7 @@ impl Worker {
         has_paused && !self.is_offline() && tokens < self.settings.batch_tokens_min
     }
 
-    /// Handles a row without pending exchanges: time may still have moved items to another section.
+    /// Handles a row without pending exchanges. Ageing may still have moved items to another section.
     async fn without_pending(
         &self,
         lease: &Lease,
@@ -226,7 +228,7 @@ impl Worker {
         Ok(Outcome::Settled)
     }
 
-    /// Composes the document and writes everything in one transaction. With `park` the row is parked and not finished.
+    /// Composes the document and writes everything in one transaction. With `park`, parks the row instead of finishing it.
     async fn apply(
         &self,
         lease: &Lease,
@@ -244,7 +246,7 @@ impl Worker {
             &self.policy(material),
             self.parts.counter.as_ref(),
         );
-        // The path that the items needed before a model compacted them, if one did.
+        // How the items would have been composed before a model compacted them, if one did.
         composed.path = draft.path.unwrap_or(composed.path);
         let (merged, condensed) = (draft.merged, draft.condensed);
         run.truncated = composed.truncated;
@@ -260,17 +262,17 @@ impl Worker {
             run,
         );
         if is_given_up {
-            // A row that is woken during each attempt, as by an ageing job that runs every minute, isn't parked; it waits longer after
-            // each attempt.
+            // A row that is woken during each attempt, for example by an ageing job that runs every minute, isn't parked, so it
+            // waits longer after each attempt.
             let backoff_ms = self.settings.retry.backoff_ms(lease.attempt, 1.0);
             patch.rearm_wait_ms = patch.rearm_wait_ms.max(backoff_ms);
         }
         let (dropped, added) = (patch.dropped.len(), patch.added.len());
         let refused = patch.facts.refused.clone();
-        // An update that ends needs no heartbeat, and from here on losing its lease does no harm.
+        // An update that ends needs no heartbeat, and from here on the loss of its lease does no harm.
         self.heartbeat.remove(lease);
         let completed = self.parts.store.complete(lease, patch).await?;
-        self.tell(lease, material, &composed, completed, run);
+        self.report_applied(lease, material, &composed, completed, run);
         let took = span(run.finished_at.since_ms(run.started_at));
         let (outcome, ended) = match (is_given_up, completed.parked) {
             (false, _) => (Outcome::Completed, UpdateOutcome::Completed),
@@ -317,8 +319,8 @@ impl Worker {
             .zip(draft.items)
             .map(|(index, item)| (item, is_dropped(index)));
         let (items, dropped) = (composed.collect::<Vec<_>>(), draft.dropped.into_iter());
-        // Provisional items of this update are no reason to go on at once. Stand-ins wait until a model is back, and what an answer left
-        // out would be left out again right now.
+        // Provisional items of this update don't make the row due at once. Replacements wait until a model works, and exchanges
+        // that an answer left out would be left out again right now.
         let stands_in = items
             .iter()
             .any(|(item, _)| item.item == 0 && item.provisional && item.origin == Origin::Offline);
@@ -347,7 +349,7 @@ impl Worker {
             as_of,
             next_ageing_at: composition.next_change,
             park,
-            // What found no room in this update has waited already, and gains nothing by waiting for more.
+            // Exchanges that found no room in this update have waited already, so they don't wait for more.
             rearm_wait_ms: if material.takes_all {
                 self.settings.max_wait_ms
             } else {
@@ -359,7 +361,7 @@ impl Worker {
         }
     }
 
-    fn tell(
+    fn report_applied(
         &self,
         lease: &Lease,
         material: &Material,
@@ -384,16 +386,16 @@ impl Worker {
         }
     }
 
-    /// After the last attempt: writes digests of the exchanges as provisional items, parks the row, and alerts. If digests exist already
-    /// and time has changed nothing, the version would equal the one before, so none is written.
+    /// Ends the last attempt: writes digests of the exchanges as provisional items, parks the row, and alerts. If digests exist
+    /// already and ageing has changed nothing, the version would equal the previous one, so none is written.
     async fn complete_with_digests(&self, lease: &Lease, fault: AttemptError, mut run: RunRecord) -> Outcome {
         let cause = fault.clone();
         let applied = async {
-            // Read with the full limits, not the portion: the row is parked, and all pending exchanges must be visible.
+            // Read with the full limits instead of the portion: the row is parked, and all pending exchanges must be visible.
             let material = self.parts.store.material(lease, self.settings.limits).await?;
             let adds_nothing = material.lo == material.hi;
             if !material.revisited.is_empty() && self.settings.retry.is_poison(lease) {
-                // The revisited exchanges were asked about a second time, and the holder has vanished again.
+                // The revisited exchanges were asked about a second time, and the worker has crashed again.
                 let draft = Draft::lasting(&material);
                 let applied = self.apply(lease, &material, draft, Some(fault), &mut run).await;
                 return applied.map(Some);
@@ -415,7 +417,7 @@ impl Worker {
             let applied = self.apply(lease, &material, draft, Some(fault), &mut run).await;
             applied.map(Some)
         };
-        match caught(lease, applied).await {
+        match catch_panic(lease, applied).await {
             Ok(Ok(None)) => {
                 let retry = Retry {
                     after_ms: WOKEN_RETRY_MS_MIN,
@@ -424,10 +426,10 @@ impl Worker {
                 self.fail(lease, cause, retry, run).await
             }
             Ok(Ok(Some(outcome))) => {
-                // Counted only now: if writing digests fails, the attempt fails for that reason, and counts once.
+                // Counted only now: if writing digests fails, the attempt fails for that reason and counts once.
                 self.parts.metrics.updates.failed(reason(&cause.class));
                 if outcome == Outcome::Parked {
-                    self.tell_parked(lease, &cause);
+                    self.log_parked(lease, &cause);
                 } else {
                     warn!(
                         agent_id = %lease.agent, attempt = lease.attempt, error_class = %cause.class,
@@ -437,7 +439,7 @@ impl Worker {
                 outcome
             }
             Ok(Err(error)) => self.after_store_error(lease, error, run).await,
-            // Nothing is left to try: the row waits for the next eviction, or for an operator.
+            // Nothing is left to try, so the row waits for the next eviction, or for an operator.
             Err(panicked) => {
                 let retry = Retry {
                     after_ms: 0,
@@ -471,16 +473,16 @@ impl Worker {
         self.heartbeat.remove(lease);
         match self.parts.store.fail(lease, failure).await {
             Ok(true) => {
-                self.tell_parked(lease, &fault);
+                self.log_parked(lease, &fault);
                 Outcome::GivenUp
             }
             Ok(false) => Outcome::Retried,
             Err(StoreError::Fenced(_)) => {
                 self.disclaimed.add(lease);
-                self.superseded(lease, spent).await
+                self.end_superseded(lease, spent).await
             }
             Err(error) => {
-                // The lease runs out by itself, and the work is offered again.
+                // The lease expires by itself, and the work is offered again.
                 self.disclaimed.add(lease);
                 self.parts.metrics.service.db_failed(error.class());
                 error!(agent_id = %lease.agent, %error, "update.fail_not_recorded");
@@ -489,8 +491,8 @@ impl Worker {
         }
     }
 
-    /// Logs that the row is parked: only the next eviction or an operator revives it.
-    fn tell_parked(&self, lease: &Lease, fault: &AttemptError) {
+    /// Logs that the row is parked. Only the next eviction or an operator revives it.
+    fn log_parked(&self, lease: &Lease, fault: &AttemptError) {
         error!(
             target: ALERT_TARGET, agent_id = %lease.agent, attempt = lease.attempt, error_class = %fault.class,
             error = %fault.message, "update.parked"
@@ -508,22 +510,22 @@ impl Worker {
             StoreError::Fenced(Fence::Lease) => {
                 info!(agent_id = %lease.agent, lease_token = lease.token, "update.superseded");
                 self.disclaimed.add(lease);
-                self.superseded(lease, run).await
+                self.end_superseded(lease, run).await
             }
-            // The state moved on, which is no failure: the next claim reads the row again.
+            // The state has changed, which is no failure: the next claim reads the row again.
             StoreError::Fenced(fence) => {
                 info!(agent_id = %lease.agent, %fence, "update.fenced");
                 self.give_back(lease).await;
-                self.superseded(lease, run).await
+                self.end_superseded(lease, run).await
             }
             StoreError::Contended(reason) => {
                 info!(agent_id = %lease.agent, reason, "update.contended");
                 self.give_back(lease).await;
-                self.superseded(lease, run).await
+                self.end_superseded(lease, run).await
             }
             error => {
                 self.parts.metrics.service.db_failed(error.class());
-                // A database that is away comes back. Any other error is a defect, and isn't retried for ever.
+                // An unavailable database comes back. Any other error is a bug, and isn't retried forever.
                 let is_away = matches!(error, StoreError::Unavailable(_));
                 let class = if is_away { "db" } else { "internal" };
                 let fault = AttemptError {
@@ -544,7 +546,7 @@ pub(super) struct Contents<'a> {
 }
 
 struct Retry {
-    /// The least wait, in milliseconds.
+    /// The shortest wait, in milliseconds.
     after_ms: i64,
     /// True if the row is parked until an operator or an eviction revives it.
     park: bool,

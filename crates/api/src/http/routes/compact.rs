@@ -92,7 +92,7 @@ pub(super) async fn compact(
     let first_kept = app
         .parts
         .conversations
-        .cut(&agent, &sent, reply.first_exchange)
+        .index_after(&agent, &sent, reply.first_exchange)
         .await?;
     let reply = reply.with_first_kept(first_kept);
     Ok(share.until_sent(Json(reply).into_response()).await)

@@ -1,7 +1,7 @@
 //! A file of the live journal.
 //!
-//! Invariant: each message's line follows that of the message before it, once, whatever writes it: a thread that nobody waits for any
-//! more, or another process with the same folder. So every write locks the file and reads its end first.
+//! Invariant: each message's line follows the previous message's line, and occurs once, whoever writes it: a thread that nobody
+//! waits for any more, or another process with the same folder. So every write locks the file and reads its end first.
 
 use std::{
     fs::{DirBuilder, File, OpenOptions, TryLockError},
@@ -16,14 +16,14 @@ use recapd_core::domain::{
     time::Timestamp,
 };
 
-/// Bytes of a file's end that are read first; more if the last line is longer.
+/// How many bytes of a file's end are read first. If the last line is longer, more are read.
 const END_BYTES: u64 = 16 << 10;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WritePosition {
-    /// After the message before them, if that was received at `since` or later.
+    /// After the message before these, if the file's last message was received at `since` or later.
     Next { since: Timestamp },
-    /// After this message, whatever their numbers.
+    /// After this message, whatever the numbers.
     Behind(Last),
     /// At the beginning of a new file.
     Beginning,
@@ -32,7 +32,7 @@ pub(super) enum WritePosition {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WriteOutcome {
     All,
-    /// Nothing was written: the file ends with this message, which isn't the one before them.
+    /// Nothing was written: the file ends with this message, which isn't the one before the messages to write.
     Nothing(Last),
     /// There is no file, or it has no complete line.
     NoFile,
@@ -42,12 +42,12 @@ pub(super) enum WriteOutcome {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Last {
     pub(super) seq: i64,
-    /// Tells it from the message with its number in another life of the agent.
+    /// Distinguishes the message from the one with the same number in another life of the agent.
     received_at: Timestamp,
 }
 
 impl Last {
-    /// The last message of a file that ends with `record`.
+    /// Returns the last message of a file that ends with `record`.
     pub(super) fn of(record: &MessageRecord) -> Self {
         Self {
             seq: record.seq,
@@ -71,9 +71,9 @@ impl Last {
 struct End {
     /// True if the file has no complete line.
     is_empty: bool,
-    /// The last line's message. `None` if there is none or the last line is no message; then anything may follow.
+    /// The message in the last line; `None` if there is no line or the last line is no message. Then anything may follow.
     last: Option<Last>,
-    /// Where an incomplete line begins, in bytes, after a crash or on a full disk.
+    /// Where an incomplete line begins, in bytes. A crash or a full disk may leave one.
     torn_at: Option<u64>,
 }
 
@@ -96,7 +96,7 @@ impl End {
                     torn_at: (torn > 0).then_some(bytes - torn),
                 });
             }
-            // An import doesn't read a longer line either.
+            // An import doesn't read longer lines, either.
             if window >= LINE_BYTES_MAX as u64 {
                 return Ok(Self::default());
             }
@@ -105,7 +105,7 @@ impl End {
     }
 }
 
-/// Appends the lines of messages to a file: all or, unless the disk fails, none of them.
+/// Appends the lines of messages to a file: all of them or, unless the disk fails, none.
 pub(super) fn append(
     path: &Path,
     place: WritePosition,
@@ -116,7 +116,7 @@ pub(super) fn append(
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(WriteOutcome::NoFile),
         opened => opened?,
     };
-    hold(&file)?;
+    lock(&file)?;
     let end = End::of(&file)?;
     if end.is_empty && !begins {
         return Ok(WriteOutcome::NoFile);
@@ -142,11 +142,11 @@ fn text(records: &[MessageRecord]) -> String {
     lines.collect()
 }
 
-/// A file that isn't complete yet, under another name. It is locked while this exists.
+/// A file that isn't complete yet and has a temporary name. The file is locked while this exists.
 pub(super) struct DraftFile {
     file: File,
     name: PathBuf,
-    /// Its last message; `None` if it has to be written from the first line on.
+    /// The file's last message; `None` if the file must be written from the first line on.
     pub(super) last: Option<Last>,
 }
 
@@ -154,7 +154,7 @@ impl DraftFile {
     /// Opens the draft under this name, or a new file.
     pub(super) fn open(name: PathBuf) -> io::Result<Self> {
         let file = open_private(&name, true)?;
-        hold(&file)?;
+        lock(&file)?;
         let End { last, torn_at, .. } = End::of(&file)?;
         if let Some(bytes) = torn_at {
             file.set_len(bytes)?;
@@ -162,8 +162,8 @@ impl DraftFile {
         Ok(Self { file, name, last })
     }
 
-    /// Appends lines; with a head, replaces the whole content. If the disk is full it deletes the draft, which frees the room.
-    pub(super) fn go_on(mut self, head: Option<&Head>, records: &[MessageRecord]) -> io::Result<Self> {
+    /// Appends lines. With a head, replaces the whole content. On a full disk, deletes the draft, which frees space.
+    pub(super) fn append_chunk(mut self, head: Option<&Head>, records: &[MessageRecord]) -> io::Result<Self> {
         match self.write(head, records) {
             Ok(()) => Ok(self),
             Err(error) => {
@@ -179,7 +179,7 @@ impl DraftFile {
             self.file.write_all((head.line() + "\n").as_bytes())?;
         }
         self.file.write_all(text(records).as_bytes())?;
-        // Each chunk is synced, so that the last one doesn't wait for all.
+        // Syncs each chunk, so that the last one doesn't wait for all.
         self.file.sync_all()
     }
 
@@ -189,7 +189,7 @@ impl DraftFile {
 
     /// Gives the complete file its proper name.
     pub(super) fn finish(self, path: &Path) -> io::Result<()> {
-        if !is_called(&self.file, &self.name)? {
+        if !has_name(&self.file, &self.name)? {
             return Err(io::Error::other("it was removed meanwhile"));
         }
         std::fs::rename(&self.name, path)?;
@@ -197,28 +197,28 @@ impl DraftFile {
     }
 }
 
-/// Checks whether a file still has the name that it was opened by, and no other file has taken it.
-fn is_called(file: &File, name: &Path) -> io::Result<bool> {
+/// Returns true if the file still has the name under which it was opened, and no other file has that name.
+fn has_name(file: &File, name: &Path) -> io::Result<bool> {
     let (held, named) = (file.metadata()?, std::fs::metadata(name)?);
     Ok((held.dev(), held.ino()) == (named.dev(), named.ino()))
 }
 
-/// Moves a file into the folder `past`. Returns false if it ends with another message by now.
+/// Moves a file into the folder `past`. Returns false if the file ends with another message by now.
 pub(super) fn set_aside(path: &Path, past: &Path, last: Last) -> io::Result<bool> {
     let file = open_private(path, false)?;
-    hold(&file)?;
-    if End::of(&file)?.last != Some(last) || !is_called(&file, path)? {
+    lock(&file)?;
+    if End::of(&file)?.last != Some(last) || !has_name(&file, path)? {
         return Ok(false);
     }
     make_folder(past)?;
-    let place = free_place(past)?;
+    let place = free_name(past)?;
     std::fs::rename(path, &place)?;
     sync_folder(&place)?;
     sync_folder(path)?;
     Ok(true)
 }
 
-fn free_place(folder: &Path) -> io::Result<PathBuf> {
+fn free_name(folder: &Path) -> io::Result<PathBuf> {
     let mut number = 1_u64;
     loop {
         let place = folder.join(format!("{number}.jsonl"));
@@ -236,7 +236,7 @@ pub(super) fn remove(begun: &Path, path: &Path, past: &Path) -> io::Result<()> {
     sync_folder(path)
 }
 
-/// Syncs a folder, so that forgotten content can't come back after a power cut.
+/// Syncs a folder, so that forgotten content can't return after a power cut.
 fn sync_folder(path: &Path) -> io::Result<()> {
     path.parent()
         .map_or(Ok(()), |folder| File::open(folder)?.sync_all())
@@ -253,10 +253,10 @@ fn unless_missing(removed: io::Result<()>) -> io::Result<()> {
     }
 }
 
-/// Locks a file for as long as it is open. It doesn't wait: unwritten lines are copied later.
-fn hold(file: &File) -> io::Result<()> {
+/// Locks a file for as long as it is open. Doesn't wait, because unwritten lines are copied later.
+fn lock(file: &File) -> io::Result<()> {
     match file.try_lock() {
-        // On a file system without locks nobody is kept out, but a journal still works there.
+        // On a file system without locks other writers aren't stopped, but a journal still works there.
         Ok(()) | Err(TryLockError::Error(_)) => Ok(()),
         Err(TryLockError::WouldBlock) => Err(io::Error::other("somebody else is writing it")),
     }

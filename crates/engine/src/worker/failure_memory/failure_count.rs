@@ -1,13 +1,14 @@
-//! Tells failures of the provider from failures over an exchange.
+//! Distinguishes failures of the provider from failures over an exchange.
 //!
-//! Either may cause a timeout, a server error (5xx) or a broken connection, and nothing in it says which. So the next question is halved
-//! until it is about one exchange alone. If that goes on failing, it stops counting as an outage after some tries, since nothing else may
-//! ever be asked that would show the difference. If other questions are answered meanwhile, the exchange is to blame.
+//! Either may cause a timeout, a server error (5xx) or a broken connection, and the failure doesn't say which. So the next
+//! question is halved until it is about one exchange alone. If that exchange keeps failing, its failures stop counting as an
+//! outage after some tries, since perhaps nothing else is asked that would show the difference. If other questions are answered
+//! meanwhile, the exchange is the cause.
 
-/// After this many failures of one exchange alone they no longer count as an outage. Between the tries the provider rests, soon for ten
-/// minutes each time, which makes some hours.
+/// After this many failures of one exchange alone, its failures no longer count as an outage. Between the tries the provider
+/// rests, soon for ten minutes each time, so this takes some hours.
 const OUTAGES_MAX: u32 = 24;
-/// After this many failures alone, each with other questions answered since the one before, the exchange is to blame.
+/// After this many failures alone, with other questions answered between any two of them, the exchange is the cause.
 const FAILURES_AMONG_ANSWERS_MAX: u32 = 3;
 
 #[derive(Clone, Copy, Debug)]
@@ -15,14 +16,14 @@ pub(super) struct FailureCount {
     exchange: i64,
     /// How many failures counted as an outage.
     outages: u32,
-    /// How many failures came after other questions had been answered since the failure before.
+    /// How many failures came after other questions had been answered since the previous failure.
     among_answers: u32,
     /// How many questions models had answered at the last failure.
     answers: u64,
 }
 
 impl FailureCount {
-    /// The failures of the exchange so far: none if `before` is about another one.
+    /// Returns the failures of the exchange so far. There are none if `before` is about another exchange.
     pub(super) fn of(exchange: i64, before: Option<Self>, answers: u64) -> Self {
         before.filter(|alone| alone.exchange == exchange).unwrap_or(Self {
             exchange,
@@ -47,7 +48,7 @@ impl FailureCount {
         self.outages < OUTAGES_MAX
     }
 
-    /// True if one more failure of a question about exactly this exchange would put the blame on it.
+    /// Returns true if one more failure of a question about exactly this exchange would make it the cause.
     pub(super) fn is_to_blame(self, asked: &[i64], answers: u64) -> bool {
         let now = self.again(false, answers);
         asked == [self.exchange] && now.among_answers >= FAILURES_AMONG_ANSWERS_MAX
@@ -115,7 +116,7 @@ mod tests {
             failure_memory.failed(&a, &[1], false);
         }
         assert!(!failure_memory.is_to_blame(&a, &[1]));
-        failure_memory.was_told(&a, &[9], 0);
+        failure_memory.was_answered_in_batch(&a, &[9], 0);
         assert!(!failure_memory.is_to_blame(&a, &[1]), "that was written long ago");
         failure_memory.was_answered(&a, &[8], 0);
         assert!(failure_memory.is_to_blame(&a, &[1]));

@@ -1,4 +1,5 @@
-//! Exchanges that are beyond a model: it was asked about one alone, and failed because of it.
+//! Quarantine: remembers exchanges that a model can't summarise. The model was asked about one of them alone, and failed because
+//! of it.
 
 use std::collections::BTreeSet;
 
@@ -9,11 +10,11 @@ use recapd_llm::LlmError;
 
 const EXCHANGES_MAX: usize = 10_000;
 
-/// The models that each exchange is beyond, until it has its final item.
+/// For each exchange, the models that can't summarise it. An entry stays until the exchange has its final item.
 #[derive(Debug)]
 pub(super) struct Quarantine {
     failures: LruCache<(AgentId, i64), Vec<Failure>>,
-    /// The models that have answered anything, by their places in the chain.
+    /// The models that have answered any question, by their positions in the chain.
     answered: BTreeSet<usize>,
 }
 
@@ -26,17 +27,17 @@ impl Default for Quarantine {
     }
 }
 
-/// One model's failure over one exchange alone.
+/// A model's failure over one exchange alone.
 #[derive(Debug)]
 struct Failure {
     place: usize,
-    /// True if the model had answered anything else by then. Before that, the model may be at fault and not the exchange.
+    /// True if the model had answered any other question by then. Before that, the model may be the cause and not the exchange.
     has_answered: bool,
     error: LlmError,
 }
 
 impl Quarantine {
-    /// Returns the failure of the model at `place` over the exchange, if the exchange is known to be beyond it.
+    /// Returns the failure of the model at `place` over the exchange, if the exchange is known to be the cause.
     pub(super) fn failure(&mut self, agent: &AgentId, exchange: i64, place: usize) -> Option<LlmError> {
         let has_answered = self.has_answered(place);
         let all = self.failures.get(&(agent.clone(), exchange))?;
@@ -46,7 +47,7 @@ impl Quarantine {
         known.map(|one| one.error.clone())
     }
 
-    /// Records that an exchange is beyond the model at `place`, with the failure that showed it.
+    /// Puts an exchange into quarantine for the model at `place`. `error` is the failure that showed this.
     pub(super) fn note(&mut self, agent: &AgentId, exchange: i64, place: usize, error: LlmError) {
         let has_answered = self.has_answered(place);
         let all = self.failures.entry((agent.clone(), exchange));

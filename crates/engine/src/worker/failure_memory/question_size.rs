@@ -1,19 +1,19 @@
-//! How many exchanges of an agent are asked about at once: its portion.
+//! Decides how many exchanges of an agent are asked about at once: its portion.
 //!
-//! What was too much for a model once would be too much again, and an answer that is cut off is billed. So each such question halves the
-//! portion, which then grows slowly by one exchange at a time, as TCP's window does. If an outage may have halved it, each answer doubles
-//! it.
+//! A question that was too much for a model once would be too much again, and an answer that is cut off is billed. So such a
+//! question halves the portion, which then grows slowly by one exchange at a time, as TCP's window does. If an outage may have
+//! caused the halving, each answer doubles the portion.
 
 use recapd_core::domain::number::i64_or_max;
 use recapd_store::MaterialLimits;
 
-/// After this many answers about full portions the portion grows by one: mostly the model can't take much more.
+/// After this many answers about full portions the portion grows by one, because mostly the model can't take much more.
 const ANSWERS_PER_STEP: u32 = 4;
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct QuestionSize {
     exchanges_max: i64,
-    /// How many full portions were answered since the portion changed.
+    /// How many full portions were answered since the portion last changed.
     answers: u32,
     is_failing: bool,
     /// True if an outage may have halved the portion. That says nothing about its right size, so it grows as fast as it shrank.
@@ -29,7 +29,7 @@ impl QuestionSize {
         }
     }
 
-    /// Halves the portion after a question about the exchanges was too much, or may have met an outage.
+    /// Halves the portion after a question about the exchanges was too much for a model, or may have met an outage.
     pub(super) fn halve(&mut self, asked: &[i64], may_be_outage: bool) {
         *self = Self {
             exchanges_max: i64_or_max(asked.len() / 2).max(1),
@@ -39,13 +39,14 @@ impl QuestionSize {
         };
     }
 
-    /// True if the portion was doubled after an answer and then proved too much. A model that is too slow for this many exchanges fails as
-    /// in an outage, and would do so after every other answer.
+    /// Returns true if the portion was doubled after an answer and then was too much. A model that is too slow for this many
+    /// exchanges fails as in an outage, and would do so after every second answer.
     fn has_overreached(self, asked: &[i64]) -> bool {
         self.doubles && !self.is_failing && i64_or_max(asked.len()) >= self.exchanges_max
     }
 
-    /// Grows the portion after an answer about the exchanges. An answer about fewer than the portion says nothing about it.
+    /// Grows the portion after an answer about the exchanges. An answer about fewer exchanges than the portion says nothing about
+    /// it.
     pub(super) fn grow(&mut self, asked: &[i64]) {
         self.is_failing = false;
         if i64_or_max(asked.len()) < self.exchanges_max {

@@ -5,11 +5,11 @@ use recapd_core::domain::number::i64_or_max;
 use recapd_llm::{LlmError, TransientFailure, Wait};
 use recapd_store::{AttemptError, StoreError};
 
-/// Why an attempt stopped, by what happens next.
+/// Why an attempt stopped, grouped by what happens next.
 pub(super) enum Trouble {
-    /// A failure that may pass; wait at least this many milliseconds.
+    /// A temporary failure. The retry waits at least this many milliseconds.
     Passing(AttemptError, i64),
-    /// A failure that won't pass by itself.
+    /// A failure that doesn't go away by itself.
     Final(AttemptError),
     Store(StoreError),
     Interrupted(Interruption),
@@ -18,7 +18,7 @@ pub(super) enum Trouble {
 }
 
 impl Trouble {
-    /// True if the exchanges wait for a later attempt. Otherwise digests stand in for them, or another worker goes on.
+    /// Returns true if the exchanges wait for a later attempt. Otherwise digests replace them, or another worker continues.
     pub(super) fn puts_off(&self, is_last: bool) -> bool {
         match self {
             Self::Waiting(_) => true,
@@ -42,7 +42,7 @@ impl From<Interruption> for Trouble {
 
 impl From<CondenseError> for Trouble {
     fn from(error: CondenseError) -> Self {
-        let fault = error.told();
+        let fault = error.run_error();
         let error = match error {
             CondenseError::Store(error) => return Self::Store(error),
             CondenseError::Interrupted(why) => return Self::Interrupted(why),

@@ -1,0 +1,43 @@
+//! Timeouts of readers, so that no reader hangs on a silent or slow database.
+
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use recapd_store::{StoreError, StoreResult};
+
+/// Timeout of a reader with a copy, for a silent or slow database. An agent can't send its next request without the summary, and
+/// a slightly old copy is still useful.
+const COPY_TIMEOUT: Duration = Duration::from_millis(150);
+/// Timeout of a reader without a copy, for a silent or slow database. After it the reader gets an error and continues without the
+/// summary.
+const FIRST_TIMEOUT: Duration = Duration::from_millis(1_800);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ReadTimeout {
+    /// The reader has a copy, or can work without the result.
+    Short,
+    /// The reader has no copy.
+    Long,
+}
+
+impl ReadTimeout {
+    pub(super) fn of(has_copy: bool) -> Self {
+        if has_copy { Self::Short } else { Self::Long }
+    }
+
+    /// Waits for `read` with a timeout, so that no reader hangs on a silent or slow database. Returns an error after the timeout.
+    pub(super) async fn wait<T>(self, read: impl Future<Output = StoreResult<T>>) -> StoreResult<T> {
+        let limit = match self {
+            Self::Short => COPY_TIMEOUT,
+            Self::Long => FIRST_TIMEOUT,
+        };
+        timeout(limit, read)
+            .await
+            .unwrap_or_else(|_| Err(timeout_error()))
+    }
+}
+
+pub(super) fn timeout_error() -> StoreError {
+    StoreError::Unavailable("it didn't answer in time".into())
+}
