@@ -1,8 +1,8 @@
 //! Anthropic's Messages API.
 //!
-//! `temperature`, `thinking`, `tool_choice` and a prefilled answer are never sent: each is refused by some current model.
-//! `output_config.format` sets the answer's format, and `output_config.effort` keeps thinking short; older models that know only one of
-//! these or neither are asked without. The instructions are marked for the prompt cache.
+//! `temperature`, `thinking`, `tool_choice` and a prefilled answer are never sent, because each is refused by some current model.
+//! `output_config.format` sets the answer's format, and `output_config.effort` keeps thinking short. A model that lacks one of
+//! these fields gets a request without it. The instructions are marked for the prompt cache.
 
 mod batch;
 mod wire;
@@ -15,12 +15,12 @@ use super::{
     ModelAnswer, ModelRequest,
     remote::{
         AnswerFormat, Dialect, Effort, NoAnswer, Protocol, RemoteModel, RemoteSettings, any_of, is_unknown,
-        reported,
+        read_tokens,
     },
 };
 
 pub const ANTHROPIC_BASE_URL: &str = "https://api.anthropic.com/v1";
-/// Name prefixes of models without `output_config.effort`. Other models without it are found out by their errors.
+/// Parts of the names of models that refuse `output_config.effort`. recapd recognises other such models by their error.
 const WITHOUT_EFFORT: [&str; 8] = [
     "claude-2",
     "claude-3",
@@ -48,7 +48,7 @@ pub struct Anthropic {
     pub version: ApiVersion,
 }
 
-/// The fields that a model understands, depending on its age.
+/// Which fields a model understands, depending on its age.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AnthropicDialect {
     format: AnswerFormat,
@@ -56,7 +56,7 @@ pub struct AnthropicDialect {
 }
 
 impl Dialect for AnthropicDialect {
-    fn after(self, words: &str) -> Option<Self> {
+    fn after_complaint(self, complaint: &str) -> Option<Self> {
         const FORMAT_WORDS: [&str; 6] = [
             "output_config",
             "output_format",
@@ -65,13 +65,14 @@ impl Dialect for AnthropicDialect {
             "structured output",
             "schema is too complex",
         ];
-        if self.effort != Effort::Default && words.contains("effort") {
+        if self.effort != Effort::Default && complaint.contains("effort") {
             let effort = Effort::Default;
             return Some(Self { effort, ..self });
         }
-        let complains = any_of(words, &FORMAT_WORDS) || (words.contains("schema") && is_unknown(words));
-        // This API has no JSON without a schema.
-        (complains && self.format == AnswerFormat::Schema).then_some(Self {
+        let is_about_format =
+            any_of(complaint, &FORMAT_WORDS) || (complaint.contains("schema") && is_unknown(complaint));
+        // This API can't return JSON without a schema, so the next form is free text.
+        (is_about_format && self.format == AnswerFormat::Schema).then_some(Self {
             format: AnswerFormat::Free,
             effort: Effort::Default,
         })
@@ -126,7 +127,7 @@ impl Protocol for Anthropic {
     }
 
     fn read_usage(&self, body: &Value) -> ModelAnswer {
-        reported::<MessageUsage>(body, "usage").answer()
+        read_tokens::<MessageUsage>(body, "usage").answer()
     }
 }
 
@@ -169,7 +170,7 @@ mod tests {
             ),
         ];
         for (words, from, to) in cases {
-            assert_eq!(from.after(words), to, "{words}");
+            assert_eq!(from.after_complaint(words), to, "{words}");
         }
     }
 

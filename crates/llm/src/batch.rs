@@ -5,14 +5,14 @@ use async_trait::async_trait;
 use super::{LlmError, ModelAnswer, ModelRequest};
 use recapd_core::domain::batch::{BatchIdentity, ListedBatch};
 
-/// The most bytes of a file of results.
+/// Limits the bytes of a file of results.
 pub const RESULTS_BYTES_MAX: usize = 64 * 1024 * 1024;
-/// The most bytes of a batch's body: Gemini's limit for a request, less what surrounds the questions.
+/// Limits the bytes of a batch's body: Gemini's limit for a request, minus what surrounds the questions.
 pub const BATCH_BYTES_MAX: i64 = 19_000_000;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BatchCall {
-    /// An id that is unique over all batches: 1 to 64 of `[a-zA-Z0-9_-]`.
+    /// An id that is unique among the questions of all batches: 1 to 64 characters of `[a-zA-Z0-9_-]`.
     pub key: String,
     /// The request's body, as [`BatchModel::body`] returned it.
     pub body: String,
@@ -22,15 +22,15 @@ pub struct BatchCall {
 pub enum BatchStatus {
     Running,
     Ended(FinishedBatch),
-    /// The batch no longer exists.
+    /// The provider no longer has the batch.
     Gone,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FinishedBatch {
-    /// The places of its results; empty if it has none.
+    /// Where the results are; empty if there are none.
     pub results: Vec<Results>,
-    /// Why questions without a result have none, in a word: `expired`.
+    /// Why questions without a result have none, in a word such as `expired`.
     pub otherwise: &'static str,
 }
 
@@ -45,13 +45,14 @@ pub enum Results {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BatchResult {
     pub key: String,
-    /// The answer's text, or a short name of why there is none. The provider's message is left out, since it may quote the question.
+    /// The answer's text, or a short name of the reason why there is none. Leaves out the provider's message, which may quote the
+    /// question.
     pub text: Result<String, String>,
-    /// The billed tokens, whether or not the text is usable; its own text is empty.
+    /// The billed tokens, even if the text is unusable. This answer has no text.
     pub billed: ModelAnswer,
 }
 
-/// A model that answers in batches. Fails as [`super::ChatModel`] does; errors never quote a question.
+/// A model that answers in batches. It has the errors of [`super::ChatModel`], and no error quotes a question.
 #[async_trait]
 pub trait BatchModel: Send + Sync {
     /// The provider's name: `openai`, `anthropic`.
@@ -62,8 +63,8 @@ pub trait BatchModel: Send + Sync {
     /// Returns the body of one request, as JSON in one line.
     fn body(&self, request: &ModelRequest) -> Result<String, LlmError>;
 
-    /// Creates a batch called `name` and returns the provider's id of it. Providers don't recognise a batch that is sent twice. After
-    /// [`LlmError::Transient`] and [`LlmError::RateLimited`] the batch may exist, after other errors it doesn't.
+    /// Creates a batch called `name`. Returns the provider's id of the batch. Providers don't recognise a batch that is sent
+    /// twice. After [`LlmError::Transient`] and [`LlmError::RateLimited`] the batch may exist; after other errors it doesn't.
     async fn submit(&self, name: &str, calls: &[BatchCall]) -> Result<String, LlmError>;
 
     /// Returns the batches in the provider's list that may be the `wanted` one.
@@ -71,6 +72,6 @@ pub trait BatchModel: Send + Sync {
 
     async fn look(&self, id: &str) -> Result<BatchStatus, LlmError>;
 
-    /// Returns the results of a batch that ended, in any order. Unreadable ones are left out.
+    /// Returns the results of a batch that has ended, in any order. Leaves out unreadable ones.
     async fn results(&self, ended: &FinishedBatch) -> Result<Vec<BatchResult>, LlmError>;
 }

@@ -1,4 +1,4 @@
-//! The circuit breaker: leaves a provider alone for a while after it failed several times, then asks it once.
+//! The circuit breaker: stops calls to a provider for a while after several failures, then makes one call as a test.
 //!
 //! ```text
 //!            failures in a row, or the account refused
@@ -22,7 +22,7 @@ use circuit::{CallPermit, CallVerdict, Circuit};
 use recapd_core::domain::{number::i64_or_max, time::Timestamp};
 use recapd_platform::clock::Clock;
 
-/// A callback for changes of a circuit, with provider, model and state.
+/// Is called when a circuit changes, with provider, model and state.
 pub type BreakerListener = Arc<dyn Fn(&str, &str, CircuitState) + Send + Sync>;
 
 pub struct Breaker {
@@ -51,12 +51,12 @@ impl Breaker {
             (change(&mut circuit, now), before, circuit.state())
         };
         if before != after {
-            self.tell(after);
+            self.notify(after);
         }
         result
     }
 
-    fn tell(&self, state: CircuitState) {
+    fn notify(&self, state: CircuitState) {
         let (provider, model) = (self.inner.provider(), self.inner.model());
         match state {
             CircuitState::Open { until } => {
@@ -71,7 +71,7 @@ impl Breaker {
         }
     }
 
-    /// Adds to the error how long the provider is left alone from now on.
+    /// Adds to the error how long no calls will be made to the provider.
     fn with_outage(&self, error: LlmError) -> LlmError {
         let outage = match self.circuit().state() {
             CircuitState::Open { until } => span(until.since_ms(self.clock.now())),
@@ -95,7 +95,7 @@ impl Breaker {
     }
 }
 
-/// A call under way. If it is dropped before its end, it counts for nothing.
+/// A call in progress. If it is dropped before its end, it doesn't count.
 struct BreakerCall<'a> {
     breaker: &'a Breaker,
     asked: CallPermit,
@@ -106,7 +106,7 @@ impl Drop for BreakerCall<'_> {
     fn drop(&mut self) {
         let (asked, verdict) = (self.asked, self.verdict);
         self.breaker
-            .change(|circuit, now| circuit.ended(asked, verdict, now));
+            .change(|circuit, now| circuit.end_call(asked, verdict, now));
     }
 }
 
@@ -148,7 +148,7 @@ fn span(span_ms: i64) -> Duration {
     Duration::from_millis(u64::try_from(span_ms).unwrap_or(0))
 }
 
-/// What an answer shows about the provider. One that limits the rate or declines does work.
+/// Returns what an answer shows about the provider. A provider that limits the rate or declines works.
 fn verdict(answer: &Result<ModelAnswer, LlmError>) -> CallVerdict {
     match answer {
         Err(LlmError::Transient(fault)) => CallVerdict::Failed {

@@ -1,5 +1,5 @@
-//! Decides which model is asked when one can't answer: a second model, then the built-in summariser. Some failures go to the next model,
-//! others are retried or waited for.
+//! Decides which model is asked if one can't answer: first a second model, then the built-in summariser. After some failures the
+//! next model is asked; after others the call is retried or waits.
 //!
 //! | failure | what happens |
 //! |---|---|
@@ -18,7 +18,7 @@ use async_trait::async_trait;
 
 use super::{ChatModel, LlmError, ModelAnswer, ModelRequest, Wait, breaker::BreakerListener};
 
-/// A model that has to be waited for longer than this is skipped.
+/// A model that requires a longer wait than this is skipped.
 const WAIT_MAX: Duration = Duration::from_mins(5);
 
 pub struct Chain {
@@ -42,7 +42,7 @@ impl ChatModel for Chain {
         self.first.model()
     }
 
-    /// Asks only the first model. The caller chooses the next one, since that depends on the number of attempts.
+    /// Asks only the first model. The caller chooses the next one, because that depends on the number of attempts.
     async fn answer(&self, request: &ModelRequest) -> Result<ModelAnswer, LlmError> {
         self.first.answer(request).await
     }
@@ -58,7 +58,7 @@ impl ChatModel for Chain {
 }
 
 impl LlmError {
-    /// True if the next model of the chain should be asked now. `is_last`: this is the last attempt.
+    /// Returns true if the next model of the chain should be asked now. `is_last` says that this is the last attempt.
     pub fn is_for_the_next(&self, is_last: bool) -> bool {
         match self {
             Self::Refused { .. }

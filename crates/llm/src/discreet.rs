@@ -1,10 +1,10 @@
-//! Makes providers' messages fit for logs: short, one line, without the key and without the prompt.
+//! Makes providers' messages safe for logs: short, on one line, without the key and without the prompt.
 
 use recapd_core::domain::text::{cut, one_line};
 
 const MESSAGE_CHARS_MAX: usize = 300;
 const WORD_CHARS_MAX: usize = 80;
-/// Consecutive characters of the prompt that count as a quotation.
+/// This many consecutive characters of the prompt count as a quotation.
 const QUOTED_CHARS: usize = 24;
 
 #[derive(Clone, Copy)]
@@ -15,17 +15,18 @@ pub(super) struct Discreet<'a> {
 }
 
 impl Discreet<'_> {
-    /// Cleans a provider's message. Some servers echo the key they refuse, or the field of the request they can't read.
+    /// Cleans a provider's message. Some servers repeat the key that they refuse, or the field of the request that they can't
+    /// read.
     pub(super) fn message(self, said: &str) -> String {
-        self.told(said, MESSAGE_CHARS_MAX)
+        self.clean(said, MESSAGE_CHARS_MAX)
     }
 
     /// Cleans a code or an id.
     pub(super) fn word(self, said: &str) -> String {
-        self.told(said, WORD_CHARS_MAX)
+        self.clean(said, WORD_CHARS_MAX)
     }
 
-    fn told(self, said: &str, chars_max: usize) -> String {
+    fn clean(self, said: &str, chars_max: usize) -> String {
         let keyless = match self.key.filter(|key| !key.is_empty()) {
             Some(key) => said.replace(key, "[key]"),
             None => said.to_owned(),

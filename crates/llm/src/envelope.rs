@@ -1,4 +1,5 @@
-//! Reads the body of an error in any provider's format, since compatible servers often answer errors in another provider's.
+//! Reads the body of an error in any provider's format, because compatible servers often send errors in another provider's
+//! format.
 
 use std::time::Duration;
 
@@ -9,20 +10,20 @@ use super::retry::go_duration;
 /// A provider's description of an error. Missing fields are empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct ErrorBody {
-    /// The class in the provider's words: `invalid_request_error`.
+    /// The class in the provider's words, such as `invalid_request_error`.
     pub(super) kind: String,
-    /// The code: `context_length_exceeded`; numbers as text.
+    /// The code, such as `context_length_exceeded`. A number is given as text.
     pub(super) code: String,
     /// The field of the request that is wrong.
     pub(super) param: String,
     pub(super) message: String,
     pub(super) request_id: String,
-    /// When to come back, if the body has a field for it.
+    /// After which time to retry, if the body has a field for it.
     pub(super) retry_after: Option<Duration>,
     pub(super) quota: Quota,
 }
 
-/// The period of a quota that is used up.
+/// The period for which a quota is used up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Quota {
     /// A minute, or unknown.
@@ -33,7 +34,7 @@ pub(super) enum Quota {
     None,
 }
 
-/// The HTTP status for an error's name, for errors without a status of their own.
+/// The HTTP status that belongs to an error's name, for errors without a status of their own.
 const STATUSES: [(&str, u16); 16] = [
     ("rate_limit_exceeded", 429),
     ("rate_limit_error", 429),
@@ -54,13 +55,13 @@ const STATUSES: [(&str, u16); 16] = [
 ];
 
 impl ErrorBody {
-    /// Reads `{"error": {…}}`, `{"error": "text"}`, `{"type": "error", "error": {…}}`, a bare `{"message": …}`, and an array around any of
-    /// them. `None` for other bodies.
+    /// Reads `{"error": {…}}`, `{"error": "text"}`, `{"type": "error", "error": {…}}`, a bare `{"message": …}`, and an array
+    /// around any of them. Returns `None` for other bodies.
     pub(super) fn read(body: &[u8]) -> Option<Self> {
         Self::from_value(&serde_json::from_slice(body).ok()?)
     }
 
-    /// As [`Self::read`].
+    /// Reads a parsed body like [`Self::read`].
     pub(super) fn from_value(body: &Value) -> Option<Self> {
         let body = body.get(0).unwrap_or(body);
         let error = body.get("error").filter(|error| !error.is_null()).unwrap_or(body);
@@ -89,7 +90,7 @@ impl ErrorBody {
         (!read.message.is_empty() || !read.code.is_empty()).then_some(read)
     }
 
-    /// The HTTP status of the error: a gateway's numeric code, else that of the error's name.
+    /// Returns the HTTP status of the error: a gateway's numeric code, otherwise the status of the error's name.
     pub(super) fn implied_status(&self) -> Option<u16> {
         let named = |word: &String| STATUSES.iter().find(|(name, _)| word.eq_ignore_ascii_case(name));
         let number = self.code.parse().ok();
@@ -101,7 +102,7 @@ impl ErrorBody {
         })
     }
 
-    /// All texts of the error in lower case, for searches.
+    /// Returns all texts of the error in lower case, to search in them.
     pub(super) fn words(&self) -> String {
         [&self.kind, &self.code, &self.param, &self.message]
             .map(|word| word.to_lowercase())
@@ -135,7 +136,7 @@ fn quota(failure: &Value) -> Quota {
         .unwrap_or_default()
 }
 
-/// The message. A router adds the message of the provider behind it (OpenRouter, `metadata.raw`).
+/// Returns the message. A router adds the message of the provider behind it (OpenRouter: `metadata.raw`).
 fn message(error: &Value) -> String {
     let own = text(error, "message");
     let raw = error

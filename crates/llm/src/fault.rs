@@ -1,5 +1,5 @@
-//! Maps a provider's error to its meaning for the caller. One table serves all, since compatible servers and gateways use each other's
-//! words.
+//! Turns a provider's error into an [`LlmError`], which says what the caller does next. One table serves all providers, because
+//! compatible servers and gateways use each other's words.
 
 use super::{
     Cause, LlmError, TransientFailure,
@@ -26,7 +26,8 @@ const ACCOUNT: [&str; 13] = [
     "user location is not supported",
     "you have reached your specified api usage limits",
 ];
-/// Codes and phrases for a too long input. The last is a rate limit that one request alone exceeds: waiting doesn't help.
+/// Codes and phrases for an input that is too long. The last one is a rate limit that a single request exceeds, so waiting
+/// doesn't help.
 const TOO_LONG: [&str; 22] = [
     "context_length_exceeded",
     "exceed_context_size_error",
@@ -76,8 +77,8 @@ enum Trouble {
     Request,
 }
 
-/// Returns the error of an answer with `status`, which can differ from the one on the wire.
-pub(super) fn refused(reply: &HttpReply, status: u16, discreet: Discreet<'_>) -> LlmError {
+/// Returns the error of a reply with `status`, which can differ from the HTTP status.
+pub(super) fn error_of_refusal(reply: &HttpReply, status: u16, discreet: Discreet<'_>) -> LlmError {
     let error = ErrorBody::read(&reply.body).unwrap_or_default();
     let retry_after = retry_after(&reply.headers, &error);
     let said = provider_words(reply, status, &error, discreet);
@@ -87,7 +88,7 @@ pub(super) fn refused(reply: &HttpReply, status: u16, discreet: Discreet<'_>) ->
         Trouble::TooLong => LlmError::ContextOverflow(message),
         Trouble::Content => declined(message),
         Trouble::Rate => LlmError::RateLimited { retry_after, message },
-        // The time given with a day's quota is when a next request could be counted, not when one could succeed.
+        // The time that is given with a day's quota is when the next request could be counted, not when one could succeed.
         Trouble::Day => LlmError::RateLimited {
             retry_after: Some(retry_after.unwrap_or_default().max(QUOTA_WAIT_MIN)),
             message,
@@ -103,7 +104,7 @@ pub(super) fn refused(reply: &HttpReply, status: u16, discreet: Discreet<'_>) ->
     }
 }
 
-/// Says who refuses what, and then the provider's own words: `OpenAI refuses the API key (401) invalid_api_key: …`.
+/// Says who refuses what, followed by the provider's own words: `OpenAI refuses the API key (401) invalid_api_key: …`.
 fn account(status: u16, error: &ErrorBody, provider: &str, said: &str) -> String {
     let provider = match provider {
         "anthropic" => "Anthropic",
@@ -116,15 +117,16 @@ fn account(status: u16, error: &ErrorBody, provider: &str, said: &str) -> String
     format!("{provider} refuses the {what} ({status}){said}")
 }
 
-/// Returns the error of a successful answer that can't be used.
-pub(super) fn without_answer(reply: &HttpReply, none: &NoAnswer, discreet: Discreet<'_>) -> LlmError {
+/// Returns the error of a successful reply whose answer can't be used.
+pub(super) fn error_without_answer(reply: &HttpReply, none: &NoAnswer, discreet: Discreet<'_>) -> LlmError {
     match none {
         NoAnswer::Truncated => LlmError::Truncated { usage: None },
-        NoAnswer::Refused(why) => declined(said(reply, why, discreet)),
-        NoAnswer::Broken(why) => {
-            LlmError::Transient(TransientFailure::new(Cause::Server, said(reply, why, discreet)))
-        }
-        NoAnswer::Unknown => in_success(reply, discreet),
+        NoAnswer::Refused(why) => declined(with_request_id(reply, why, discreet)),
+        NoAnswer::Broken(why) => LlmError::Transient(TransientFailure::new(
+            Cause::Server,
+            with_request_id(reply, why, discreet),
+        )),
+        NoAnswer::Unknown => error_in_success(reply, discreet),
     }
 }
 
@@ -133,23 +135,23 @@ fn declined(message: String) -> LlmError {
     LlmError::Refused { message, usage }
 }
 
-/// Returns the error of a successful answer without content: routers send errors this way.
-pub(super) fn in_success(reply: &HttpReply, discreet: Discreet<'_>) -> LlmError {
+/// Returns the error of a successful reply without content. Routers send errors this way.
+pub(super) fn error_in_success(reply: &HttpReply, discreet: Discreet<'_>) -> LlmError {
     match ErrorBody::read(&reply.body) {
-        Some(error) => refused(reply, error.implied_status().unwrap_or(502), discreet),
+        Some(error) => error_of_refusal(reply, error.implied_status().unwrap_or(502), discreet),
         None => LlmError::Transient(TransientFailure::new(
             Cause::Server,
-            said(reply, "the answer doesn't have this API's format", discreet),
+            with_request_id(reply, "the answer doesn't have this API's format", discreet),
         )),
     }
 }
 
-/// True if the request itself is wrong, and not its length, its content, the account or the moment.
+/// Returns true if the request itself is wrong, and the cause isn't its length, its content, the account or the present load.
 pub(super) fn is_about_the_request(reply: &HttpReply, error: &ErrorBody) -> bool {
     trouble(reply, reply.status.as_u16(), error) == Trouble::Request
 }
 
-/// True if the server refuses a request because the input, or input and answer together, are too long.
+/// Returns true if the server refuses a request because the input, or input and answer together, are too long.
 pub(super) fn is_too_long(reply: &HttpReply) -> bool {
     let is_too_long = |error| trouble(reply, reply.status.as_u16(), &error) == Trouble::TooLong;
     !reply.status.is_success() && ErrorBody::read(&reply.body).is_some_and(is_too_long)
@@ -184,8 +186,8 @@ fn trouble(reply: &HttpReply, status: u16, error: &ErrorBody) -> Trouble {
     }
 }
 
-/// Checks for `x-should-retry: true`, which makes a seemingly permanent error transient. `false` is ignored: it is meant for clients that
-/// retry within seconds.
+/// Returns true for `x-should-retry: true`, which makes a seemingly permanent error temporary. Ignores `false`, which is meant
+/// for clients that retry within seconds.
 fn asks_to_retry(reply: &HttpReply) -> bool {
     reply
         .headers
@@ -193,8 +195,8 @@ fn asks_to_retry(reply: &HttpReply) -> bool {
         .is_some_and(|value| value == "true")
 }
 
-/// Formats code, message and request id as far as they are given. A body of unknown format isn't shown: it may be a proxy's page,
-/// or echo the request.
+/// Formats code, message and request id, as far as they exist. Doesn't show a body of an unknown format: it may be a proxy's
+/// page, or repeat the request.
 fn provider_words(reply: &HttpReply, status: u16, error: &ErrorBody, discreet: Discreet<'_>) -> String {
     let code = [&error.code, &error.kind]
         .into_iter()
@@ -207,7 +209,7 @@ fn provider_words(reply: &HttpReply, status: u16, error: &ErrorBody, discreet: D
     [code, said, request].into_iter().flatten().collect()
 }
 
-pub(super) fn said(reply: &HttpReply, said: &str, discreet: Discreet<'_>) -> String {
+pub(super) fn with_request_id(reply: &HttpReply, said: &str, discreet: Discreet<'_>) -> String {
     let said = discreet.message(said);
     match request_id(reply, "", discreet) {
         Some(id) => format!("{said} (request {id})"),
@@ -215,7 +217,7 @@ pub(super) fn said(reply: &HttpReply, said: &str, discreet: Discreet<'_>) -> Str
     }
 }
 
-/// Returns the request's id from the headers, or else `in_body`; `None` if both are empty.
+/// Returns the request's id from the headers, otherwise `in_body`; `None` if both are empty.
 pub(super) fn request_id(reply: &HttpReply, in_body: &str, discreet: Discreet<'_>) -> Option<String> {
     let header = ["x-request-id", "request-id"]
         .iter()

@@ -8,7 +8,7 @@ use super::{ChatModel, LlmError, ModelAnswer, ModelRequest};
 
 pub(super) type CannedAnswer = Result<ModelAnswer, LlmError>;
 
-/// Gives these answers, the last one first, then waits for ever.
+/// Returns these answers, the last one first, and then never answers again.
 pub(super) struct CannedModel(pub(super) Mutex<Vec<CannedAnswer>>);
 
 #[async_trait]

@@ -1,7 +1,7 @@
 //! Google's Gemini, `generateContent`.
 //!
-//! `maxOutputTokens` includes thinking, so the limit is sent with a reserve for it. Thinking models are asked to think little: by a level
-//! from Gemini 3 on, by a budget before.
+//! `maxOutputTokens` includes thinking, so the limit that is sent has a reserve for it. Thinking models are asked to think
+//! little: by a level from Gemini 3 on, by a budget before.
 
 mod batch;
 mod wire;
@@ -14,7 +14,7 @@ use super::{
     ModelAnswer, ModelRequest,
     remote::{
         AnswerFormat, Dialect, Effort, NoAnswer, Protocol, RemoteModel, RemoteSettings, any_of, is_unknown,
-        reported,
+        read_tokens,
     },
 };
 
@@ -26,7 +26,7 @@ pub type GeminiModel = RemoteModel<Gemini>;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Gemini;
 
-/// The fields that a model understands, depending on its age.
+/// Which fields a model understands, depending on its age.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GeminiDialect {
     format: AnswerFormat,
@@ -38,7 +38,7 @@ pub struct GeminiDialect {
 enum ThinkingLimit {
     /// From Gemini 3 on.
     Level(&'static str),
-    /// Gemini 2.5, in tokens; all its models accept these numbers.
+    /// For Gemini 2.5, in tokens. All its models accept these numbers.
     Budget(i64),
     Unsaid,
 }
@@ -68,7 +68,7 @@ impl ThinkingLimit {
 }
 
 impl Dialect for GeminiDialect {
-    fn after(self, words: &str) -> Option<Self> {
+    fn after_complaint(self, complaint: &str) -> Option<Self> {
         const FORMAT_WORDS: [&str; 6] = [
             "responsejsonschema",
             "response_json_schema",
@@ -78,15 +78,15 @@ impl Dialect for GeminiDialect {
             "json schema",
         ];
         const TOO_COMPLEX: [&str; 2] = ["schema produces", "too many states"];
-        if self.thinking != ThinkingLimit::Unsaid && words.contains("thinking") {
+        if self.thinking != ThinkingLimit::Unsaid && complaint.contains("thinking") {
             let thinking = ThinkingLimit::Unsaid;
             return Some(Self { thinking, ..self });
         }
         let format = self.format.simpler()?;
-        let complains = any_of(words, &FORMAT_WORDS)
-            || any_of(words, &TOO_COMPLEX)
-            || (words.contains("schema") && is_unknown(words));
-        complains.then_some(Self { format, ..self })
+        let is_about_format = any_of(complaint, &FORMAT_WORDS)
+            || any_of(complaint, &TOO_COMPLEX)
+            || (complaint.contains("schema") && is_unknown(complaint));
+        is_about_format.then_some(Self { format, ..self })
     }
 }
 
@@ -96,7 +96,7 @@ impl Protocol for Gemini {
     const PROVIDER: &'static str = "gemini";
     const BASE_PATH: &'static str = "/v1beta";
 
-    /// The key goes into a header and never into the URL, which proxies log.
+    /// The key is sent in a header and never in the URL, which proxies log.
     fn key_header(&self, key: &str) -> (&'static str, String) {
         ("x-goog-api-key", key.to_owned())
     }
@@ -126,11 +126,11 @@ impl Protocol for Gemini {
     }
 
     fn read_usage(&self, body: &Value) -> ModelAnswer {
-        reported::<UsageMetadata>(body, "usageMetadata").answer()
+        read_tokens::<UsageMetadata>(body, "usageMetadata").answer()
     }
 }
 
-/// Strips the folder that Google lists models under.
+/// Removes the folder under which Google lists models.
 fn bare(model: &str) -> &str {
     model.strip_prefix("models/").unwrap_or(model)
 }
@@ -185,7 +185,7 @@ mod tests {
             ),
         ];
         for (words, from, to) in cases {
-            assert_eq!(from.after(words), to, "{words}");
+            assert_eq!(from.after_complaint(words), to, "{words}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Requests to providers: [`http_client`], with failures mapped to their meaning for a call.
+//! Sends requests to providers through [`http_client`], and turns each failure into an [`LlmError`].
 
 use reqwest::{Client, RequestBuilder};
 
@@ -10,13 +10,13 @@ pub fn client(settings: &HttpSettings) -> Result<Client, LlmError> {
     Ok(http_client::client(settings)?)
 }
 
-/// Sends a request and reads the answer, whatever its status. Fails as [`LlmError::Transient`] if no answer comes, or it is late, breaks
-/// off or is too long.
+/// Sends a request and reads the reply, whatever its status. Fails as [`LlmError::Transient`] if no reply comes, or if it takes
+/// too long, breaks off or is too big; as [`LlmError::Permanent`] if the request can't be built.
 pub async fn send(request: RequestBuilder) -> Result<HttpReply, LlmError> {
     send_for(request, RESPONSE_BYTES_MAX).await
 }
 
-/// As [`send`], for answers of at most `bytes_max` bytes.
+/// Works like [`send`] for replies of at most `bytes_max` bytes.
 pub async fn send_for(request: RequestBuilder, bytes_max: usize) -> Result<HttpReply, LlmError> {
     Ok(http_client::send(request, bytes_max).await?)
 }

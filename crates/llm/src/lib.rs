@@ -1,12 +1,12 @@
 //! The models that turn exchanges into draft items, and their errors.
 //!
-//! Every model gets the same request, as a prompt or, for the built-in one, as transcripts, and answers with the same JSON
-//! (`domain::reply`). So every answer passes the same checks.
+//! Every model gets the same request: as a prompt or, for the built-in summariser, as transcripts. Every model answers with the
+//! same JSON (`domain::reply`), so every answer passes the same checks.
 //!
 //! ```text
-//! chain ─┬─ breaker ── limits ── a provider       left alone while it fails; within the limits of its key
+//! chain ─┬─ breaker ── limits ── a provider       not called while it fails; within the limits of its key
 //!        ├─ breaker ── limits ── a second one     asked when the first one can't answer
-//!        └─ offline                               asked last; what it writes is condensed again later
+//!        └─ offline                               asked last; a model condenses its items again later
 //! ```
 
 pub mod anthropic;
@@ -44,34 +44,34 @@ pub struct ModelRequest {
     pub transcripts: Vec<Transcript>,
     pub facts: Vec<Fact>,
     pub output_tokens_max: i64,
-    /// The agent of the question. If the request has to wait, the limits keep a turn for this agent.
+    /// The agent of the question. If the request has to wait, the limits reserve a turn for this agent.
     pub agent: Option<AgentId>,
-    /// Tells whether the request still waits for the limits of its key.
+    /// Whether the request still waits for the limits of its key.
     pub held: limits::LimitWait,
 }
 
-/// A model's answer. Tokens are counted as the provider bills them; 0 if it doesn't say.
+/// A model's answer. Tokens are counted as the provider bills them; 0 if the provider doesn't report them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ModelAnswer {
-    /// The answer: JSON by the schema of `domain::reply`, if the model did as asked.
+    /// The answer: JSON in the schema of `domain::reply`, if the model followed the instructions.
     pub text: String,
-    /// Tokens read, those from and to the cache included.
+    /// Tokens read, including those from and to the cache.
     pub input_tokens: i64,
-    /// Of these, tokens from the prompt cache.
+    /// Those of them that came from the prompt cache.
     pub cached_input_tokens: i64,
-    /// Of these, tokens written to the prompt cache.
+    /// Those of them that were written to the prompt cache.
     pub cache_write_tokens: i64,
-    /// Tokens written, thinking included.
+    /// Tokens written, including thinking.
     pub output_tokens: i64,
-    /// Of these, tokens of thinking.
+    /// Those of them that were thinking.
     pub reasoning_tokens: i64,
     pub request_id: Option<String>,
-    /// How long the limits of the key are used up, if the answer says so.
+    /// How long the limits of the key are used up, if the provider reports it.
     pub rest: Option<Duration>,
 }
 
 impl ModelAnswer {
-    /// Its tokens, by price class.
+    /// Returns the answer's tokens, by price class.
     pub fn usage(&self) -> Usage {
         Usage {
             input: self.input_tokens - self.cached_input_tokens - self.cache_write_tokens,
@@ -82,16 +82,17 @@ impl ModelAnswer {
     }
 }
 
-/// Errors of a call, by what the caller does next. Messages hold what a provider said, shortened, and never a key or a prompt.
+/// Errors of a call, grouped by what the caller does next. Messages contain what a provider said, shortened, but never a key or a
+/// prompt.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LlmError {
-    /// Network, timeout, 5xx: try again later, not before [`TransientFailure::retry_after`].
+    /// A network error, a timeout or a server error (5xx): retry later, after [`TransientFailure::retry_after`] at the earliest.
     #[error("the model is unreachable or failing: {0}")]
     Transient(TransientFailure),
-    /// Try again, but not before `retry_after`.
+    /// The rate limit is reached: retry after `retry_after` at the earliest.
     #[error("the provider limits the rate: {message}")]
     RateLimited {
-        /// When the provider said to come back, if it did.
+        /// After which time to retry, if the provider said so.
         retry_after: Option<Duration>,
         message: String,
     },
@@ -101,26 +102,26 @@ pub enum LlmError {
     /// The answer was cut off at the output limit: allow more or send less.
     #[error("the answer was cut off at the output limit")]
     Truncated {
-        /// The tokens that the provider bills, if it says so.
+        /// The tokens that the provider bills, if it reports them.
         usage: Option<Usage>,
     },
-    /// The model declined, or a filter blocked it: the same question gets the same answer.
+    /// The model declined, or a filter blocked the question: it would get the same answer again.
     #[error("the model declined: {message}")]
     Refused {
         message: String,
-        /// The tokens that the provider bills, if it says so.
+        /// The tokens that the provider bills, if it reports them.
         usage: Option<Usage>,
     },
-    /// The key is wrong, or its money is spent: only an operator can help.
+    /// The key is wrong, or its money is spent. Only an operator can help.
     #[error("{0}")]
     Auth(String),
-    /// The request is wrong: trying again is useless.
+    /// The request is wrong, so a retry is useless.
     #[error("the provider refuses the request: {0}")]
     Permanent(String),
-    /// The model wasn't asked: give the work back for this long. It isn't an attempt.
+    /// The model wasn't asked. Give the work back for this long; this doesn't count as an attempt.
     #[error("the model isn't asked for {} ms: {why}", wait.as_millis())]
     Waiting {
-        /// How long, from now.
+        /// How long to wait, from now on.
         wait: Duration,
         why: Wait,
     },
@@ -128,9 +129,9 @@ pub enum LlmError {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// The allowed number of calls is under way.
+    /// The allowed number of calls is in progress.
     Places,
-    /// The requests or tokens of a minute are used up, or the provider said to come back later.
+    /// The requests or tokens of a minute are used up, or the provider asked for a wait.
     Rate,
     /// The provider failed too often in a row, or refuses the account.
     Circuit,
@@ -149,18 +150,18 @@ impl fmt::Display for Wait {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TransientFailure {
     pub cause: Cause,
-    /// When the provider said to come back, if it did.
+    /// After which time to retry, if the provider said so.
     pub retry_after: Option<Duration>,
-    /// How long the provider is left alone from now on, if this counts as an outage and not as a failure of the request.
+    /// How long no calls will be made to the provider, if the failure counts as an outage and not as a failure of the request.
     pub outage: Option<Duration>,
-    /// The tokens that the provider bills for a useless answer, if it says so.
+    /// The tokens that the provider bills for a useless answer, if it reports them.
     pub usage: Option<Usage>,
     pub message: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// The provider failed, or sent something that is no answer.
+    /// The provider failed, or its reply isn't an answer.
     Server,
     Overloaded,
     /// No complete answer came in time.
@@ -199,8 +200,8 @@ impl TransientFailure {
         }
     }
 
-    /// True if the request may have caused the failure: the provider had it, and failed on it. A request that never arrived shows nothing,
-    /// and an overloaded provider says that it isn't the request.
+    /// Returns true if the request may have caused the failure: the provider received it and then failed. A request that never
+    /// arrived shows nothing, and an overloaded provider says that the request isn't the cause.
     pub fn may_lie_in_the_request(&self) -> bool {
         match self.cause {
             Cause::Timeout | Cause::Server | Cause::Broken => true,
@@ -210,7 +211,7 @@ impl TransientFailure {
 }
 
 impl LlmError {
-    /// When the provider said to come back, if it did.
+    /// Returns after which time to retry, if the provider said so.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Transient(fault) => fault.retry_after,
@@ -220,7 +221,7 @@ impl LlmError {
         }
     }
 
-    /// How long the provider is left alone after this failure, if it is.
+    /// Returns how long no calls will be made to the provider after this failure, if that is so.
     pub fn outage(&self) -> Option<Duration> {
         match self {
             Self::Transient(fault) => fault.outage,
@@ -228,7 +229,7 @@ impl LlmError {
         }
     }
 
-    /// The error's short, stable name for metrics and the runs table.
+    /// Returns the error's short, stable name for metrics and the table of runs.
     pub fn class(&self) -> &'static str {
         match self {
             Self::Transient(fault) => match fault.cause {
@@ -247,7 +248,7 @@ impl LlmError {
         }
     }
 
-    /// True if the provider bills a call that failed this way although its answer is useless or came too late.
+    /// Returns true if the provider bills a call that failed this way, although the answer is useless or came too late.
     pub fn is_billed(&self) -> bool {
         match self {
             Self::Truncated { .. } | Self::Refused { .. } => true,
@@ -256,7 +257,7 @@ impl LlmError {
         }
     }
 
-    /// The tokens that the provider bills for the failed call, if it says so.
+    /// Returns the tokens that the provider bills for the failed call, if it reports them.
     pub fn usage(&self) -> Option<Usage> {
         match self {
             Self::Transient(fault) => fault.usage,
@@ -277,7 +278,7 @@ impl LlmError {
 
 #[async_trait]
 pub trait ChatModel: Send + Sync {
-    /// The provider's name: `offline`, `openai`, `anthropic`.
+    /// Returns the provider's name: `offline`, `openai`, `anthropic`.
     fn provider(&self) -> &str;
 
     fn model(&self) -> &str;
@@ -295,7 +296,7 @@ pub trait ChatModel: Send + Sync {
     /// Calls `listener` at each change of this model's circuit and of its fallbacks' circuits. Only a [`breaker::Breaker`] has one.
     fn watch(&self, _listener: &breaker::BreakerListener) {}
 
-    /// The fallbacks, in the order in which they are asked; only a [`chain::Chain`] has any.
+    /// Returns the fallbacks in the order in which they are asked. Only a [`chain::Chain`] has any.
     fn fallbacks(&self) -> &[Arc<dyn ChatModel>] {
         &[]
     }

@@ -1,7 +1,8 @@
-//! The limits of a key, shared by all callers: concurrent calls, requests and tokens per minute, and the times at which the provider said
-//! to come back.
+//! Keeps the limits of a key, which all callers share: concurrent calls, requests and tokens per minute, and the waits that the
+//! provider asks for.
 //!
-//! A short wait is waited out. A long one is returned as [`LlmError::Waiting`], so that no lease is held for it.
+//! A caller waits here only for a short time. A longer wait is returned as [`LlmError::Waiting`], so that no lease is held for
+//! it.
 
 mod minute;
 
@@ -22,16 +23,16 @@ pub use minute::MinuteLimits;
 use recapd_core::domain::{number::i64_or_max, time::SECOND_MS};
 use recapd_platform::clock::Clock;
 
-/// The longest wait that is waited out.
+/// A caller waits here for at most this long.
 const WAIT_MS_MAX: i64 = 5 * SECOND_MS;
-/// How long work is given back when all places are in use.
+/// For how long work is given back if all slots are in use.
 const PLACES_WAIT: Duration = Duration::from_secs(5);
-/// The first and the longest wait after a refusal that names no time; each refusal in a row doubles it.
+/// The first and the longest wait after a refusal that gives no time. Each refusal in a row doubles the wait.
 const REFUSED_WAIT_MS: (i64, i64) = (5 * SECOND_MS, 300 * SECOND_MS);
-/// Bytes of a prompt per token, for a reservation. The provider's own count replaces it.
+/// How many bytes of a prompt make one token, for a reservation. The provider's own count replaces it.
 const PROMPT_BYTES_PER_TOKEN: usize = 4;
 
-/// Tells whether a request still waits for the limits. If it is abandoned while it waits, it costs nothing, since it wasn't sent.
+/// Whether a request still waits for the limits. If it is abandoned meanwhile, it costs nothing, because it wasn't sent.
 #[derive(Clone, Debug, Default)]
 pub struct LimitWait(Arc<AtomicBool>);
 
@@ -54,7 +55,7 @@ pub struct LimitedModel {
 
 struct LimiterState {
     minute: Minute,
-    /// Refusals for the rate since the last answer.
+    /// Refusals because of the rate since the last answer.
     refused: u32,
 }
 
@@ -80,7 +81,7 @@ impl LimitedModel {
     async fn reserve(&self, request: &ModelRequest) -> Result<u64, LlmError> {
         let (now, tokens) = (self.clock.now(), estimate(request));
         let reserved = self
-            .shared()
+            .lock_state()
             .minute
             .reserve(now, tokens, request.agent.as_ref(), WAIT_MS_MAX);
         let reserved = reserved.map_err(|wait_ms| LlmError::Waiting {
@@ -99,10 +100,11 @@ impl LimitedModel {
         Ok(reserved.id)
     }
 
-    /// Corrects the reservation by the answer, and records when the provider said to come back. Adds a time to a refusal without one.
+    /// Corrects the reservation by the answer, and records when the provider allows the next call. Gives a refusal without a time
+    /// a wait.
     fn learn(&self, id: u64, answer: Result<ModelAnswer, LlmError>) -> Result<ModelAnswer, LlmError> {
         let now = self.clock.now();
-        let shared = &mut *self.shared();
+        let shared = &mut *self.lock_state();
         match answer {
             Ok(answer) => {
                 shared.refused = 0;
@@ -134,12 +136,12 @@ impl LimitedModel {
         }
     }
 
-    fn shared(&self) -> MutexGuard<'_, LimiterState> {
+    fn lock_state(&self) -> MutexGuard<'_, LimiterState> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A reserved call that waits for its time. If it is dropped before, it gives its reservation back.
+/// A reserved call that waits for its time. If it is dropped before that, its reservation ends.
 struct ReservedCall<'a> {
     limited: &'a LimitedModel,
     id: u64,
@@ -149,7 +151,7 @@ struct ReservedCall<'a> {
 impl Drop for ReservedCall<'_> {
     fn drop(&mut self) {
         if self.is_given_up {
-            self.limited.shared().minute.give_back(self.id);
+            self.limited.lock_state().minute.give_back(self.id);
         }
     }
 }
@@ -179,7 +181,7 @@ impl ChatModel for LimitedModel {
     }
 }
 
-/// Estimates the most tokens of a call: providers count the longest allowed answer, too.
+/// Estimates the highest number of tokens of a call, because providers count the longest allowed answer, too.
 fn estimate(request: &ModelRequest) -> i64 {
     let bytes = request.prompt.system.len() + request.prompt.user.len();
     let read = i64_or_max(bytes / PROMPT_BYTES_PER_TOKEN);

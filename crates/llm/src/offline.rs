@@ -6,12 +6,12 @@
 //!                 with terms  exchanges
 //! ```
 //!
-//! It quotes: it picks the most informative clauses, calls and failures of a run of exchanges and puts them in order. How much a word, a
-//! call or a failure tells is learned from the batch itself: words that are rare in it, identifiers, calls that change more than they
-//! look up. Only small tables of everyday words are built in (`cues`).
+//! It quotes: it picks the most informative clauses, calls and failures of a run of exchanges and puts them in order. It learns
+//! how informative a word, a call or a failure is from the batch itself: words that are rare in the batch, identifiers, calls
+//! that change more than they look up. Only small tables of everyday words are built in (`cues`).
 //!
-//! Invariants: exactly one item covers each exchange of the request, in order; every text is one clean line within its limit; the same
-//! request gets the same answer; no text makes it panic or take more than linear time.
+//! Invariants: exactly one item covers each exchange of the request, in order; every text is one clean line within its limit; the
+//! same request gets the same answer; no text causes a panic or takes more than linear time.
 
 mod account;
 mod calls;
@@ -45,7 +45,7 @@ use recapd_core::domain::{
     transcript::{Transcript, Voice},
 };
 
-/// Longest quotation used when an exchange has nothing else to tell, in characters.
+/// Limits the quotation, in characters, that represents an exchange without anything more informative.
 const QUOTE_CHARS_MAX: usize = 80;
 pub const OFFLINE: &str = "offline";
 
@@ -94,9 +94,9 @@ pub fn summarise(transcripts: &[Transcript]) -> Vec<ItemDraft> {
                 last: exchanges.last()?.exchange,
             };
             let account = told.iter().any(account::is_work).then(|| account::texts(told));
-            // A run of calls alone gives an empty account.
+            // A run of calls without words gives an empty account.
             let account = account.filter(|texts| !texts.text.is_empty());
-            let texts = account.unwrap_or_else(|| composed(&batch, exchanges, told));
+            let texts = account.unwrap_or_else(|| write_texts(&batch, exchanges, told));
             let texts = texts.or_quote(&first_words(&transcripts, range));
             Some(ItemDraft {
                 exchanges: range,
@@ -109,9 +109,9 @@ pub fn summarise(transcripts: &[Transcript]) -> Vec<ItemDraft> {
         .collect()
 }
 
-/// Writes the texts for a run that changed nothing. A long run gets its most informative pieces first and then a point for each exchange,
-/// because points are dropped from the end. Talk gets no points: its runs are already divided to fit.
-fn composed(
+/// Writes the texts for a run that changed nothing. The text of a long run has its most informative pieces first and then a point
+/// for each exchange, because points are dropped from the end. Talk gets no points, because its runs are divided to fit already.
+fn write_texts(
     batch: &reading::Corpus,
     exchanges: &[reading::ExchangeReading],
     told: &[Transcript],
@@ -131,14 +131,14 @@ fn composed(
     }
 }
 
-/// Removes the lines that programs wrote in the user's place.
+/// Removes the lines that programs wrote on behalf of the user.
 fn in_own_words(transcript: &Transcript) -> Transcript {
     let mut own = transcript.clone();
     own.lines.retain(|line| line.voice != Voice::Program);
     own
 }
 
-/// Returns the first thing said in a run. It represents a run of, say, one repeated slash command.
+/// Returns the first words of a run. They represent a run that consists of, say, one repeated slash command.
 fn first_words(transcripts: &[Transcript], run: ExchangeRange) -> String {
     let lines = transcripts
         .iter()

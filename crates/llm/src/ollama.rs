@@ -1,7 +1,8 @@
 //! Ollama's own `/api/chat`.
 //!
-//! Its OpenAI dialect can't set the context size per request, so a model may be loaded with only 4,096 tokens, and whatever doesn't fit is
-//! cut off silently. Here `num_ctx` says how much an update needs, and `truncate: false` turns what doesn't fit into an error.
+//! Ollama's OpenAI dialect can't set the context size per request, so a model may be loaded with only 4,096 tokens, and the rest
+//! of the prompt is cut off silently. Here `num_ctx` says how much an update needs, and with `truncate: false` a prompt that
+//! doesn't fit is an error.
 
 mod wire;
 
@@ -20,12 +21,12 @@ pub type OllamaModel = RemoteModel<Ollama>;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Ollama {
-    /// The context size that the model is loaded with, in tokens: instructions, material and answer. It is the same for every request,
-    /// because another size reloads the model.
+    /// The context size with which the model is loaded, in tokens: instructions, material and answer. It is the same for every
+    /// request, because another size would reload the model.
     pub num_ctx: i64,
 }
 
-/// The fields that servers and models of different age understand.
+/// Which fields servers and models of different ages understand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OllamaDialect {
     format: AnswerFormat,
@@ -36,7 +37,7 @@ pub struct OllamaDialect {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ThinkOption {
     Off,
-    /// This much; some models know nothing below `low`.
+    /// Thinking at this level. Some models have no level below `low`.
     Level(&'static str),
     Unsaid,
 }
@@ -52,14 +53,14 @@ impl ThinkOption {
 }
 
 impl Dialect for OllamaDialect {
-    fn after(self, words: &str) -> Option<Self> {
+    fn after_complaint(self, complaint: &str) -> Option<Self> {
         const FORMAT_WORDS: [&str; 4] = ["format", "grammar", "schema", "unmarshal object"];
-        if self.thinking != ThinkOption::Unsaid && any_of(words, &["think"]) {
+        if self.thinking != ThinkOption::Unsaid && any_of(complaint, &["think"]) {
             let thinking = ThinkOption::Unsaid;
             return Some(Self { thinking, ..self });
         }
         let format = self.format.simpler()?;
-        any_of(words, &FORMAT_WORDS).then_some(Self { format, ..self })
+        any_of(complaint, &FORMAT_WORDS).then_some(Self { format, ..self })
     }
 }
 
@@ -146,7 +147,7 @@ mod tests {
             ("model is required", dialect(Schema, ThinkOption::Off), None),
         ];
         for (words, from, to) in cases {
-            assert_eq!(from.after(words), to, "{words}");
+            assert_eq!(from.after_complaint(words), to, "{words}");
         }
     }
 }

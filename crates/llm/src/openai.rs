@@ -1,4 +1,5 @@
-//! OpenAI's chat completions, and all compatible servers: llama.cpp, vLLM, LM Studio, OpenRouter, LiteLLM. Ollama is asked by its own API.
+//! OpenAI's chat completions, for OpenAI and all compatible servers: llama.cpp, vLLM, LM Studio, OpenRouter, LiteLLM. Ollama has
+//! its own API.
 
 pub(super) mod batch;
 mod dialect;
@@ -13,7 +14,7 @@ use self::{
 };
 use super::{
     ModelAnswer, ModelRequest,
-    remote::{NoAnswer, Protocol, RemoteModel, RemoteSettings, reported},
+    remote::{NoAnswer, Protocol, RemoteModel, RemoteSettings, read_tokens},
 };
 pub use dialect::{OutputLimitField, is_reasoning_model};
 
@@ -58,6 +59,6 @@ impl Protocol for OpenAiChat {
     }
 
     fn read_usage(&self, body: &Value) -> ModelAnswer {
-        reported::<ChatUsage>(body, "usage").answer()
+        read_tokens::<ChatUsage>(body, "usage").answer()
     }
 }

@@ -1,8 +1,9 @@
-//! A provider across the network: the common part. Each provider adds its [`Protocol`].
+//! The common part of all providers that are called over the network. Each provider adds its [`Protocol`].
 //!
-//! Servers understand different fields. A model starts with the best request form that a server may understand (a strict schema, little
-//! thinking) and falls back when the server rejects something. If an answer was cut off because the model thought first, the next gets
-//! more room. It remembers the result as long as it lives.
+//! Servers understand different fields. A model starts with the best form of request that a server may understand (a strict
+//! schema, little thinking), and uses a simpler form if the server rejects something. If an answer was cut off because the model
+//! thought first, the next request allows more tokens. The model remembers the form that works as long as it lives.
+//!
 //! Invariant: neither the key nor the prompt appears in an error, in a log or in debug output.
 
 pub(super) mod batch;
@@ -34,7 +35,7 @@ use super::{
 };
 use recapd_core::domain::price::Usage;
 
-/// The most request forms tried for one answer: three answer formats, and two more fields left out.
+/// Limits how many forms of request are tried for one answer: three answer formats, and two without another field.
 const DIALECTS_TRIED_MAX: usize = 5;
 
 #[derive(Clone, Debug)]
@@ -42,16 +43,16 @@ pub struct RemoteSettings {
     /// The base URL with the API's version: `https://api.openai.com/v1`.
     pub base_url: String,
     pub model: String,
-    /// The key; local servers need none.
+    /// The key. Local servers need none.
     pub api_key: Option<SecretString>,
     pub http: HttpSettings,
     pub effort: Effort,
-    /// Tokens added to the limit of an answer if the provider counts thinking in it.
+    /// Is added to the token limit of an answer if the provider counts thinking in it.
     pub thinking_reserve_tokens: i64,
 }
 
 impl RemoteSettings {
-    /// Settings for an address and a model, without a key, with defaults for the rest.
+    /// Returns settings for an address and a model, without a key, and with defaults for the rest.
     pub fn new(base_url: impl Into<String>, model: impl Into<String>) -> Self {
         Self {
             base_url: base_url.into(),
@@ -63,7 +64,7 @@ impl RemoteSettings {
         }
     }
 
-    /// The limit to send if the provider counts thinking in it.
+    /// Returns the token limit to send if the provider counts thinking in it.
     pub(super) fn limit_with_thinking(&self, request: &ModelRequest) -> i64 {
         request
             .output_tokens_max
@@ -71,12 +72,12 @@ impl RemoteSettings {
     }
 }
 
-/// How much a thinking model should think; for a summary little is enough.
+/// How much a thinking model should think. For a summary, little is enough.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Effort {
-    /// The provider's default: nothing is sent.
+    /// The provider's default: no field is sent.
     Default,
-    /// Little, if the model can be told so.
+    /// Little, if the model has a field for this.
     #[default]
     Low,
     Medium,
@@ -84,7 +85,7 @@ pub enum Effort {
 }
 
 impl Effort {
-    /// The providers' word; `None` for [`Effort::Default`].
+    /// Returns the providers' word; `None` for [`Effort::Default`].
     pub fn word(self) -> Option<&'static str> {
         match self {
             Self::Default => None,
@@ -95,14 +96,14 @@ impl Effort {
     }
 }
 
-/// How the answer's format is requested, best first.
+/// How the answer's format is requested, the best form first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AnswerFormat {
     /// By the schema of `domain::reply`.
     Schema,
     /// As any JSON object.
     Object,
-    /// By the prompt alone.
+    /// Only by the prompt.
     Free,
 }
 
@@ -117,15 +118,15 @@ impl AnswerFormat {
 }
 
 pub trait Dialect: Copy + fmt::Debug + Send + Sync + 'static {
-    /// The form to try after a server's complaint `words` (lower case), if that is about the form.
-    fn after(self, words: &str) -> Option<Self>;
+    /// Returns the form to try after a server's complaint (in lower case), if the complaint is about the form.
+    fn after_complaint(self, complaint: &str) -> Option<Self>;
 
-    /// The form to try after an answer was cut off, if its body shows that the model thought first.
+    /// Returns the form to try after an answer was cut off, if its body shows that the model thought first.
     fn after_cut_off(self, _body: &Value) -> Option<Self> {
         None
     }
 
-    /// The form to try if prompt and answer together exceed the model's window.
+    /// Returns the form to try if prompt and answer together exceed the model's window.
     fn after_overflow(self) -> Option<Self> {
         None
     }
@@ -142,21 +143,21 @@ pub trait Protocol: fmt::Debug + Send + Sync + 'static {
     /// The path of the list of models, after the base URL.
     const MODELS_PATH: &'static str = "/models";
 
-    /// The header that carries the key, in lower case, and its value.
+    /// Returns the header that carries the key, in lower case, and its value.
     fn key_header(&self, key: &str) -> (&'static str, String);
 
-    /// Other headers of every request, names in lower case.
+    /// Returns the other headers of every request, with names in lower case.
     fn headers(&self) -> Vec<(&'static str, &'static str)> {
         Vec::new()
     }
 
-    /// The best form that this model at this address may understand.
+    /// Returns the best form of request that this model at this address may understand.
     fn first(&self, settings: &RemoteSettings, address: &Url) -> Self::Dialect;
 
-    /// The path of a request, after the base URL.
+    /// Returns the path of a request, after the base URL.
     fn path(&self, model: &str) -> String;
 
-    /// The body of a request, as JSON.
+    /// Returns the body of a request, as JSON.
     fn body(
         &self,
         settings: &RemoteSettings,
@@ -167,7 +168,7 @@ pub trait Protocol: fmt::Debug + Send + Sync + 'static {
     /// Reads the body of a successful answer.
     fn read(&self, body: &[u8]) -> Result<ModelAnswer, NoAnswer>;
 
-    /// Reads the tokens that an answer's body reports, whether or not its text is usable, as an answer without text.
+    /// Reads the tokens that an answer's body reports, even if its text is unusable. Returns them as an answer without text.
     fn read_usage(&self, body: &Value) -> ModelAnswer;
 }
 
@@ -176,11 +177,11 @@ pub trait Protocol: fmt::Debug + Send + Sync + 'static {
 pub enum NoAnswer {
     /// It was cut off at the output limit, or at the end of the model's window.
     Truncated,
-    /// The model declined or a filter stopped it; with the provider's explanation.
+    /// The model declined or a filter stopped the answer. Contains the provider's explanation.
     Refused(String),
-    /// It broke off, and may succeed the next time; with the provider's explanation.
+    /// The answer broke off, and a retry may succeed. Contains the provider's explanation.
     Broken(String),
-    /// It isn't a response of this API; it may hold an error.
+    /// The response isn't one of this API; it may contain an error.
     Unknown,
 }
 
@@ -223,7 +224,7 @@ impl<P: Protocol> RemoteModel<P> {
         http::send(call).await
     }
 
-    /// Asks with simpler and simpler request forms, until the server accepts one.
+    /// Asks with simpler and simpler forms of request, until the server accepts one.
     async fn ask_until_understood(&self, request: &ModelRequest) -> Result<HttpReply, LlmError> {
         let mut dialect = self.dialect();
         for _ in 1..DIALECTS_TRIED_MAX {
@@ -234,7 +235,7 @@ impl<P: Protocol> RemoteModel<P> {
             } else if fault::is_too_long(&reply)
                 && let Some(shorter) = dialect.after_overflow()
             {
-                // Not remembered: a shorter question may leave room for more.
+                // Not remembered, because a shorter question may leave room for more.
                 dialect = shorter;
             } else {
                 return Ok(reply);
@@ -243,7 +244,7 @@ impl<P: Protocol> RemoteModel<P> {
         self.ask(request, dialect).await
     }
 
-    /// Learns from an answer that was cut off; the next one may get more room.
+    /// Learns from an answer that was cut off. The next request may allow more tokens.
     fn learn_from_cut_off(&self, body: &[u8]) {
         let dialect = self.dialect();
         if let Ok(body) = serde_json::from_slice::<Value>(body)
@@ -258,18 +259,18 @@ impl<P: Protocol> RemoteModel<P> {
             match self.protocol.read(&reply.body) {
                 Ok(mut answer) => {
                     answer.request_id = fault::request_id(reply, "", discreet);
-                    answer.rest = retry::used_up(&reply.headers);
+                    answer.rest = retry::exhausted_for(&reply.headers);
                     return Ok(answer);
                 }
-                Err(none) => fault::without_answer(reply, &none, discreet),
+                Err(none) => fault::error_without_answer(reply, &none, discreet),
             }
         } else {
-            fault::refused(reply, reply.status.as_u16(), discreet)
+            fault::error_of_refusal(reply, reply.status.as_u16(), discreet)
         };
         Err(failed.with_usage(self.billed(&reply.body)))
     }
 
-    /// Returns the tokens that a useless answer is billed with, if it says so.
+    /// Returns the tokens that the provider bills for a useless answer, if it reports them.
     fn billed(&self, body: &[u8]) -> Option<Usage> {
         let body = serde_json::from_slice(body).ok()?;
         let usage = self.protocol.read_usage(&body).usage();
@@ -349,7 +350,7 @@ impl<P: Protocol> ChatModel for RemoteModel<P> {
     }
 }
 
-/// The form to try next when the server refuses a part of `dialect`.
+/// Returns the form to try next if the server refuses a part of `dialect`.
 fn simpler<D: Dialect>(dialect: D, reply: &HttpReply) -> Option<D> {
     if !matches!(reply.status.as_u16(), 400 | 422) {
         return None;
@@ -358,7 +359,7 @@ fn simpler<D: Dialect>(dialect: D, reply: &HttpReply) -> Option<D> {
     if !fault::is_about_the_request(reply, &error) {
         return None;
     }
-    dialect.after(&error.words())
+    dialect.after_complaint(&error.words())
 }
 
 fn headers(protocol: &impl Protocol, api_key: Option<&SecretString>) -> Result<HeaderMap, LlmError> {
@@ -378,12 +379,12 @@ fn headers(protocol: &impl Protocol, api_key: Option<&SecretString>) -> Result<H
 }
 
 /// Reads the tokens in `field` of an answer's body; zero if it can't be read.
-pub(super) fn reported<U: DeserializeOwned + Default>(body: &Value, field: &str) -> U {
+pub(super) fn read_tokens<U: DeserializeOwned + Default>(body: &Value, field: &str) -> U {
     let read = Option::<U>::deserialize(&body[field]);
     read.ok().flatten().unwrap_or_default()
 }
 
-/// Checks whether a server says that it doesn't know a field or a value.
+/// Returns true if a server says that it doesn't know a field or a value.
 pub(super) fn is_unknown(words: &str) -> bool {
     const UNKNOWN: [&str; 8] = [
         "unsupported",

@@ -1,4 +1,4 @@
-//! OpenAI's Responses API. Nothing is stored there (`store: false`), and every request is independent.
+//! OpenAI's Responses API. The provider stores nothing (`store: false`), and every request is independent.
 
 mod wire;
 
@@ -11,7 +11,7 @@ use super::{
     openai::is_reasoning_model,
     remote::{
         AnswerFormat, Dialect, Effort, NoAnswer, Protocol, RemoteModel, RemoteSettings, any_of, is_unknown,
-        reported,
+        read_tokens,
     },
 };
 
@@ -20,7 +20,7 @@ pub type ResponsesModel = RemoteModel<Responses>;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Responses;
 
-/// The fields that a model and its server understand.
+/// Which fields a model and its server understand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResponsesDialect {
     format: AnswerFormat,
@@ -28,7 +28,7 @@ pub struct ResponsesDialect {
 }
 
 impl Dialect for ResponsesDialect {
-    fn after(self, words: &str) -> Option<Self> {
+    fn after_complaint(self, complaint: &str) -> Option<Self> {
         const FORMAT_WORDS: [&str; 6] = [
             "text.format",
             "json_schema",
@@ -37,12 +37,12 @@ impl Dialect for ResponsesDialect {
             "structured output",
             "grammar",
         ];
-        if self.effort != Effort::Default && words.contains("reasoning") && is_unknown(words) {
+        if self.effort != Effort::Default && complaint.contains("reasoning") && is_unknown(complaint) {
             let effort = Effort::Default;
             return Some(Self { effort, ..self });
         }
         let format = self.format.simpler()?;
-        any_of(words, &FORMAT_WORDS).then_some(Self { format, ..self })
+        any_of(complaint, &FORMAT_WORDS).then_some(Self { format, ..self })
     }
 }
 
@@ -85,7 +85,7 @@ impl Protocol for Responses {
     }
 
     fn read_usage(&self, body: &Value) -> ModelAnswer {
-        reported::<ResponseUsage>(body, "usage").answer()
+        read_tokens::<ResponseUsage>(body, "usage").answer()
     }
 }
 
@@ -117,7 +117,7 @@ mod tests {
             ("model not found", dialect(Schema, Effort::Low), None),
         ];
         for (words, from, to) in cases {
-            assert_eq!(from.after(words), to, "{words}");
+            assert_eq!(from.after_complaint(words), to, "{words}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Reads when a provider says to come back.
+//! Reads how long to wait before a retry (the backoff that a provider asks for in `Retry-After` and other headers).
 
 use std::time::Duration;
 
@@ -7,17 +7,17 @@ use reqwest::header::HeaderMap;
 
 use super::envelope::ErrorBody;
 
-/// The longest wait that is obeyed: no quota is longer than a day.
+/// Limits the wait that is obeyed. No quota is longer than a day.
 const RETRY_AFTER_MAX: Duration = Duration::from_hours(24);
-/// The longest wait for a provider that fails or is overloaded: it may be back earlier than it thought.
+/// Limits the wait for a provider that fails or is overloaded, because it may work again earlier than it says.
 pub(super) const OUTAGE_WAIT_MAX: Duration = Duration::from_hours(1);
-/// The least wait for a day's quota, since providers don't say when it is full again.
+/// The shortest wait for a day's quota, because providers don't say when the quota is full again.
 pub(super) const QUOTA_WAIT_MIN: Duration = Duration::from_hours(1);
 
 const ANTHROPIC_LIMITS: [&str; 4] = ["requests", "tokens", "input-tokens", "output-tokens"];
 
-/// The wait that a refusal asks for, from the first that is given: `retry-after-ms`, `retry-after` (seconds or a date), a field of the
-/// body (Google's `RetryInfo`) or `try again in 9.8s` in the message, the reset times of exhausted limits.
+/// Returns the backoff that a refusal asks for. The first of these counts: `retry-after-ms`, `retry-after` (seconds or a date), a
+/// field of the body (Google's `RetryInfo`) or `try again in 9.8s` in the message, the reset times of exhausted limits.
 pub(super) fn retry_after(headers: &HeaderMap, error: &ErrorBody) -> Option<Duration> {
     header(headers, "retry-after-ms")
         .and_then(|text| seconds(text, 1e-3))
@@ -29,8 +29,8 @@ pub(super) fn retry_after(headers: &HeaderMap, error: &ErrorBody) -> Option<Dura
         .map(|wait| wait.min(RETRY_AFTER_MAX))
 }
 
-/// How long the limits stay used up that an answer reports as such; `None` if none is.
-pub(super) fn used_up(headers: &HeaderMap) -> Option<Duration> {
+/// Returns how long the limits stay used up that an answer reports as used up; `None` if it reports none.
+pub(super) fn exhausted_for(headers: &HeaderMap) -> Option<Duration> {
     let is_used_up = |name: &str| header(headers, name) == Some("0");
     let openai = ["requests", "tokens"].map(|limit| format!("x-ratelimit-remaining-{limit}"));
     let anthropic = ANTHROPIC_LIMITS.map(|limit| format!("anthropic-ratelimit-{limit}-remaining"));
@@ -76,14 +76,14 @@ fn seconds(text: &str, unit_s: f64) -> Option<Duration> {
     Duration::try_from_secs_f64(count * unit_s).ok()
 }
 
-/// `retry-after` as a date, counted from the server's own clock (RFC 9110, 10.2.3).
+/// Reads `retry-after` as a date, relative to the server's own clock (RFC 9110, 10.2.3).
 fn until_date(headers: &HeaderMap) -> Option<Duration> {
     let moment = |name| DateTime::parse_from_rfc2822(header(headers, name)?).ok();
     let wait = moment("retry-after")? - moment("date")?;
     Some(wait.to_std().unwrap_or_default())
 }
 
-/// The reset time of OpenAI's limits, given as durations.
+/// Returns the reset time of OpenAI's limits, which are given as durations.
 fn reset(headers: &HeaderMap) -> Option<Duration> {
     longest(["requests", "tokens"].map(|limit| {
         let is_used_up = header(headers, &format!("x-ratelimit-remaining-{limit}")) == Some("0");
@@ -92,7 +92,7 @@ fn reset(headers: &HeaderMap) -> Option<Duration> {
     }))
 }
 
-/// The reset time of Anthropic's limits, given as times by the server's own clock.
+/// Returns the reset time of Anthropic's limits, which are given as times by the server's own clock.
 fn reset_at(headers: &HeaderMap) -> Option<Duration> {
     let now = DateTime::parse_from_rfc2822(header(headers, "date")?).ok()?;
     longest(ANTHROPIC_LIMITS.map(|limit| {
@@ -103,7 +103,7 @@ fn reset_at(headers: &HeaderMap) -> Option<Duration> {
     }))
 }
 
-/// The longest reset time among the limits that are used up; among all limits, if none is reported as used up.
+/// Returns the longest reset time among the limits that are used up; if none is reported as used up, among all limits.
 fn longest<const N: usize>(limits: [(bool, Option<Duration>); N]) -> Option<Duration> {
     let any_used_up = limits
         .iter()
@@ -147,7 +147,7 @@ mod tests {
                 .iter()
                 .map(|&(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)))
                 .collect();
-            used_up(&map).map(|wait| wait.as_millis())
+            exhausted_for(&map).map(|wait| wait.as_millis())
         };
         let date = ("date", "Fri, 20 Nov 2026 08:40:00 GMT");
         for (headers, expected_ms) in [

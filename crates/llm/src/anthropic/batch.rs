@@ -1,4 +1,4 @@
-//! Message Batches. They have no name: a batch whose id isn't known is recognised by its time and size.
+//! Message Batches. They have no name, so a batch whose id isn't known is recognised by its time and size.
 
 use serde::Serialize;
 use serde_json::{Value, value::RawValue};
@@ -76,7 +76,7 @@ impl BatchProtocol for Anthropic {
         made["id"].as_str().map(str::to_owned)
     }
 
-    /// Reads a batch. It ignores the URL of the results, since the key must only go to the host that it was configured for.
+    /// Reads a batch. Ignores the URL of the results, because the key may only go to the host for which it was configured.
     fn read_batch(&self, id: &str, batch: &Value) -> Option<BatchStatus> {
         Some(match batch["processing_status"].as_str()? {
             "ended" => BatchStatus::Ended(FinishedBatch {

@@ -19,7 +19,7 @@ pub(super) struct MessagesRequest<'a> {
     output_config: Option<OutputConfig>,
 }
 
-/// The instructions; they are the same in every request, so the prompt cache may keep them.
+/// The instructions. They are the same in every request, so the prompt cache may keep them.
 #[derive(Serialize)]
 struct SystemText<'a> {
     r#type: &'static str,
@@ -49,7 +49,7 @@ struct OutputConfig {
 #[derive(Serialize)]
 struct OutputFormat {
     r#type: &'static str,
-    /// Raw, because the order of its fields matters.
+    /// Raw JSON, because the order of its fields matters.
     schema: &'static RawValue,
 }
 
@@ -95,7 +95,7 @@ pub(super) struct MessageAnswer {
     usage: MessageUsage,
 }
 
-/// A block of an answer; only text blocks are read.
+/// A block of an answer. Only text blocks are read.
 #[derive(Deserialize)]
 struct AnswerBlock {
     r#type: String,
@@ -137,7 +137,7 @@ impl MessageAnswer {
         match message.stop_reason.as_deref() {
             Some("max_tokens" | "model_context_window_exceeded") => Err(NoAnswer::Truncated),
             Some("refusal") => Err(NoAnswer::Refused(refusal(message.stop_details))),
-            // The last two need tools or context editing, which no request asks for.
+            // The last two need tools or context editing, which no request of recapd asks for.
             Some(reason @ ("pause_turn" | "tool_use" | "compaction")) => {
                 Err(NoAnswer::Broken(format!("the model stopped with {reason}")))
             }

@@ -1,18 +1,18 @@
-//! The states of a circuit, as a function of time and the results of calls.
+//! The states of a circuit, computed from the time and the results of calls.
 
 use recapd_core::domain::time::{CLOCK_JUMP_MS_MIN, MINUTE_MS, Timestamp};
 
-/// The longest rest after failed probes, unless the first rest is longer.
+/// Limits the rest after failed probes, unless the first rest is longer.
 const REST_MS_MAX: i64 = 10 * MINUTE_MS;
-/// The wait for callers while a probe is under way.
+/// How long callers wait while a probe is in progress.
 const PROBE_WAIT_MS: i64 = 5_000;
 
 /// When a circuit opens, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BreakerSettings {
-    /// The failures in a row that open it; 0 never opens it.
+    /// After this many failures in a row the circuit opens; 0 never opens it.
     pub failures: i64,
-    /// The first rest; each failed probe doubles it, up to ten minutes.
+    /// The length of the first rest. Each failed probe doubles it, up to ten minutes.
     pub rest_ms: i64,
 }
 
@@ -23,18 +23,18 @@ pub enum CircuitState {
     Closed,
     /// No calls go through.
     Open { until: Timestamp },
-    /// One call goes through, to see whether the provider is back.
+    /// One call goes through, as a test whether the provider works again.
     HalfOpen,
 }
 
 /// What the end of a call shows about the provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CallVerdict {
-    /// It works.
+    /// The provider works.
     Answered,
-    /// It failed, and asked to be left alone for this long.
+    /// The provider failed, and asked for no calls for this long.
     Failed { rest_ms: i64 },
-    /// It refuses the account: only an operator can help.
+    /// The provider refuses the account, which only an operator can change.
     Refused,
     /// Nothing: the call wasn't made, or nobody waited for its answer.
     Nothing,
@@ -44,7 +44,7 @@ pub(super) enum CallVerdict {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CallPermit {
     Ordinary,
-    /// The call that decides whether the provider is back.
+    /// The call that tests whether the provider works again.
     Probe,
 }
 
@@ -79,7 +79,7 @@ impl Circuit {
     pub(super) fn ask(&mut self, now: Timestamp) -> Result<CallPermit, i64> {
         match self.state {
             CircuitState::Closed => Ok(CallPermit::Ordinary),
-            // More than the whole rest is left only if the clock was set back.
+            // More time than the whole rest is left only if the clock was set back.
             CircuitState::Open { until }
                 if now < until && until.since_ms(now) < self.resting_ms.saturating_add(CLOCK_JUMP_MS_MIN) =>
             {
@@ -93,8 +93,8 @@ impl Circuit {
         }
     }
 
-    /// Ends a call. A call that was under way when the circuit opened changes nothing.
-    pub(super) fn ended(&mut self, asked: CallPermit, verdict: CallVerdict, now: Timestamp) {
+    /// Ends a call. A call that was in progress when the circuit opened changes nothing.
+    pub(super) fn end_call(&mut self, asked: CallPermit, verdict: CallVerdict, now: Timestamp) {
         let its_state = match asked {
             CallPermit::Ordinary => CircuitState::Closed,
             CallPermit::Probe => CircuitState::HalfOpen,
@@ -104,7 +104,7 @@ impl Circuit {
         }
         match verdict {
             CallVerdict::Answered => self.close(),
-            // The next probe is due.
+            // The next probe is due at once.
             CallVerdict::Nothing if asked == CallPermit::Probe => {
                 self.state = CircuitState::Open { until: now }
             }
@@ -152,7 +152,7 @@ mod tests {
     /// Makes a call at that time and returns the new state; `None` if no call may be made.
     fn call(circuit: &mut Circuit, at_ms: i64, verdict: CallVerdict) -> Option<CircuitState> {
         let asked = circuit.ask(Timestamp(at_ms)).ok()?;
-        circuit.ended(asked, verdict, Timestamp(at_ms));
+        circuit.end_call(asked, verdict, Timestamp(at_ms));
         Some(circuit.state())
     }
 
@@ -184,7 +184,7 @@ mod tests {
             Err(PROBE_WAIT_MS),
             "one at a time"
         );
-        circuit.ended(CallPermit::Probe, FAILED, Timestamp(31_000));
+        circuit.end_call(CallPermit::Probe, FAILED, Timestamp(31_000));
         assert_eq!(circuit.state(), open(91_000), "twice the rest");
         assert_eq!(call(&mut circuit, 90_999, CallVerdict::Answered), None);
         assert_eq!(
@@ -233,13 +233,13 @@ mod tests {
             circuit.ask(Timestamp(0)).unwrap();
         }
         for _ in 0..9 {
-            circuit.ended(CallPermit::Ordinary, FAILED, Timestamp(1_000));
+            circuit.end_call(CallPermit::Ordinary, FAILED, Timestamp(1_000));
         }
         assert_eq!(circuit.state(), open(31_000));
-        circuit.ended(CallPermit::Ordinary, CallVerdict::Answered, Timestamp(2_000));
+        circuit.end_call(CallPermit::Ordinary, CallVerdict::Answered, Timestamp(2_000));
         assert_eq!(circuit.state(), open(31_000));
         circuit.ask(Timestamp(31_000)).unwrap();
-        circuit.ended(CallPermit::Ordinary, FAILED, Timestamp(32_000));
+        circuit.end_call(CallPermit::Ordinary, FAILED, Timestamp(32_000));
         assert_eq!(circuit.state(), CircuitState::HalfOpen, "the probe decides");
     }
 

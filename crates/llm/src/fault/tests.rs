@@ -24,7 +24,7 @@ fn class(status: u16, body: &str) -> &'static str {
         key: None,
         material: "",
     };
-    refused(&reply(status, body, &[]), status, discreet).class()
+    error_of_refusal(&reply(status, body, &[]), status, discreet).class()
 }
 
 const CASES: &[(u16, &str, &str)] = &[
@@ -282,7 +282,7 @@ fn the_servers_waits_and_retry_hints_are_obeyed() {
         (529, "86400", 3_600),
     ] {
         let reply = reply(status, "{}", &[("retry-after", told)]);
-        let error = refused(&reply, status, discreet);
+        let error = error_of_refusal(&reply, status, discreet);
         assert_eq!(
             error.retry_after().map(|wait| wait.as_secs()),
             Some(wait_s),
@@ -290,7 +290,7 @@ fn the_servers_waits_and_retry_hints_are_obeyed() {
         );
     }
     let again = reply(400, "{}", &[("x-should-retry", "true")]);
-    assert_eq!(refused(&again, 400, discreet).class(), "provider_server");
+    assert_eq!(error_of_refusal(&again, 400, discreet).class(), "provider_server");
 }
 
 #[test]
@@ -300,8 +300,9 @@ fn messages_are_short_and_name_the_request() {
         key: Some("sk-1234"),
         material: "USER: the quick brown fox jumps",
     };
-    let said =
-        |body: &str| refused(&reply(400, body, &[("x-request-id", "req_1")]), 400, discreet).to_string();
+    let said = |body: &str| {
+        error_of_refusal(&reply(400, body, &[("x-request-id", "req_1")]), 400, discreet).to_string()
+    };
     insta::assert_snapshot!(
         said(r#"{"error":{"message":"No such key: sk-1234","code":"bad"}}"#),
         @"the provider refuses the request: status 400 bad: No such key: [key] (request req_1)"
@@ -311,7 +312,7 @@ fn messages_are_short_and_name_the_request() {
         @"the provider refuses the request: status 400: (left out, it quotes the prompt) (request req_1)"
     );
     insta::assert_snapshot!(
-        refused(&reply(401, r#"{"error":{"message":"Incorrect API key provided: sk-1234","code":"invalid_api_key"}}"#, &[]), 401, discreet),
+        error_of_refusal(&reply(401, r#"{"error":{"message":"Incorrect API key provided: sk-1234","code":"invalid_api_key"}}"#, &[]), 401, discreet),
         @"OpenAI refuses the API key (401) invalid_api_key: Incorrect API key provided: [key]"
     );
     insta::assert_snapshot!(
@@ -335,7 +336,7 @@ fn a_daily_quota_waits_longer_than_google_says() {
         material: "",
     };
     for (told, wait_s) in [("46s", 3_600), ("7200s", 7_200)] {
-        let error = refused(&reply(429, &body(told), &[]), 429, discreet);
+        let error = error_of_refusal(&reply(429, &body(told), &[]), 429, discreet);
         assert_eq!(error.class(), "provider_rate_limited");
         assert_eq!(
             error.retry_after().map(|wait| wait.as_secs()),
@@ -373,7 +374,7 @@ fn a_success_that_holds_an_error_means_that_error() {
         (r#"{"choices":[]}"#, "provider_server"),
         ("<html>", "provider_server"),
     ] {
-        let error = in_success(&reply(200, body, &[]), discreet);
+        let error = error_in_success(&reply(200, body, &[]), discreet);
         assert_eq!(error.class(), class, "{body}");
     }
 }

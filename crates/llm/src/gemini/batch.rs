@@ -1,4 +1,4 @@
-//! Gemini's batches, with questions and results in the calls themselves.
+//! Gemini's batches. Questions and results are in the calls themselves.
 
 use serde::Serialize;
 use serde_json::{Value, value::RawValue};
@@ -94,7 +94,7 @@ impl BatchProtocol for Gemini {
         (batches.filter_map(listed).collect(), next.map(str::to_owned))
     }
 
-    /// The id is an operation's name with its folder: `batches/123`.
+    /// The id is an operation's name with its folder, such as `batches/123`.
     fn path_of(&self, id: &str) -> String {
         format!("/{id}")
     }
@@ -130,7 +130,7 @@ impl BatchProtocol for Gemini {
         }))
     }
 
-    /// Reads a result. One without a key is ignored, since the order isn't guaranteed.
+    /// Reads a result. Ignores one without a key, because the order isn't guaranteed.
     fn read_result(&self, result: &Value) -> Option<(String, Outcome)> {
         let key = result["metadata"]["key"].as_str()?.to_owned();
         let outcome = if result["response"].is_object() {

@@ -35,7 +35,7 @@ struct GenerationConfig {
     max_output_tokens: i64,
     #[serde(skip_serializing_if = "Option::is_none")]
     response_mime_type: Option<&'static str>,
-    /// Raw, because the order of its fields matters.
+    /// Raw JSON, because the order of its fields matters.
     #[serde(skip_serializing_if = "Option::is_none")]
     response_json_schema: Option<&'static RawValue>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -83,7 +83,7 @@ impl<'a> Content<'a> {
     }
 }
 
-/// An answer's body. Google leaves out empty fields, so each may be missing.
+/// An answer's body. Google leaves out empty fields, so any field may be missing.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct GenerateAnswer {

@@ -1,9 +1,10 @@
-//! The calls of the last minute: decides when the next one may be made.
+//! Decides when the next call may be made, from the calls of the last minute.
 //!
-//! It is a sliding window and no token bucket: no 60 seconds, however the provider counts them, hold more calls than it allows.
+//! This is a sliding window and not a token bucket, so that no 60 seconds, however the provider counts them, contain more calls
+//! than the limits allow.
 //!
-//! A call that is sent away to wait keeps its turn. A later call goes first only if that delays no waiting call, so small calls can't
-//! block a big one for ever.
+//! A call that has to wait keeps its turn. A later call goes first only if that doesn't delay a waiting call, so small calls
+//! can't block a big one forever.
 
 use std::collections::VecDeque;
 
@@ -13,12 +14,13 @@ use recapd_core::domain::{
     time::{CLOCK_JUMP_MS_MIN, MINUTE_MS, Timestamp},
 };
 
-/// The most turns that are kept. Beyond it calls wait without one.
+/// Limits how many turns are kept. Further calls wait without a turn.
 const TURNS_MAX: usize = 64;
-/// How long a turn is kept for an agent that is late: updates come back up to a quarter later than told, and then wait in the queue.
+/// How long a turn is kept for an agent that is late. Updates return up to a quarter later than they were told, and then wait in
+/// the queue.
 const TURN_KEPT_MS: i64 = MINUTE_MS;
 
-/// The limits per minute; 0 is no limit.
+/// The limits per minute; 0 means no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MinuteLimits {
     pub requests: i64,
@@ -31,12 +33,12 @@ pub struct MinuteLimits {
 pub(super) struct Minute {
     limits: MinuteLimits,
     calls: VecDeque<MinuteCall>,
-    /// The calls that were sent away to wait, in order.
+    /// The calls that have to wait, in order.
     turns: VecDeque<DelayedCall>,
     last_id: u64,
-    /// The provider said not to come back before this.
+    /// The provider allows no call before this time.
     not_before: Timestamp,
-    /// The length of that wait when the provider named it.
+    /// The length of that wait when the provider asked for it.
     rest_ms: i64,
 }
 
@@ -59,7 +61,7 @@ struct DelayedCall {
 pub(super) struct Reservation {
     /// Identifies the call for [`Minute::correct`] and [`Minute::give_back`].
     pub(super) id: u64,
-    /// Milliseconds until it may be made.
+    /// In how many milliseconds the call may be made.
     pub(super) wait_ms: i64,
 }
 
@@ -75,8 +77,8 @@ impl Minute {
         }
     }
 
-    /// Reserves a call of about `tokens`. If it had to wait longer than `wait_ms_max`, reserves nothing, returns the wait and keeps a turn
-    /// for `agent`. A call that alone exceeds the limit gets a minute to itself.
+    /// Reserves a call of about `tokens`. If the call would wait longer than `wait_ms_max`, reserves nothing, returns the wait
+    /// and keeps a turn for `agent`. A call that alone exceeds the limit gets a minute to itself.
     pub(super) fn reserve(
         &mut self,
         now: Timestamp,
@@ -105,14 +107,14 @@ impl Minute {
         Ok(Reservation { id, wait_ms })
     }
 
-    /// Replaces a call's estimated tokens by the actual ones.
+    /// Replaces a call's estimated tokens with the actual ones.
     pub(super) fn correct(&mut self, id: u64, tokens: i64) {
         if let Some(call) = self.calls.iter_mut().find(|call| call.id == id) {
             call.tokens = tokens;
         }
     }
 
-    /// Cancels a reserved call, which frees its room.
+    /// Cancels a reserved call and frees its tokens.
     pub(super) fn give_back(&mut self, id: u64) {
         self.calls.retain(|call| call.id != id);
     }
@@ -126,14 +128,15 @@ impl Minute {
         }
     }
 
-    /// Ends the rest if more than all of it is left, which happens only if the clock was set back.
+    /// Ends the rest if more time than all of it is left, which happens only if the clock was set back.
     fn forget_rest(&mut self, now: Timestamp) {
         if self.not_before.since_ms(now) >= self.rest_ms.saturating_add(CLOCK_JUMP_MS_MIN) {
             self.not_before = now;
         }
     }
 
-    /// Drops calls older than a minute, and all calls if the clock was set back, since their times can't be compared.
+    /// Removes calls older than a minute. Removes all calls if the clock was set back, because then their times can't be
+    /// compared.
     fn forget(&mut self, now: Timestamp, wait_ms_max: i64) {
         if self
             .calls
@@ -173,7 +176,8 @@ impl Minute {
         self.turns.insert(place, turn);
     }
 
-    /// Returns when a call may be made with `ahead` turns before it, and whether it may go before all of these because it delays none.
+    /// Returns when a call may be made with `ahead` turns before it, and whether it may go before all of these because it delays
+    /// none of them.
     fn in_turn(&self, now: Timestamp, tokens: i64, ahead: usize) -> (Timestamp, bool) {
         let at = self.earliest(&self.calls, now, tokens);
         let mut calls = self.calls.clone();
@@ -188,7 +192,7 @@ impl Minute {
         }
     }
 
-    /// Adds the first `count` turns to `calls`, each as early as possible, and returns their times.
+    /// Adds the first `count` turns to `calls`, each as early as possible. Returns their times.
     fn plan(&self, calls: &mut VecDeque<MinuteCall>, now: Timestamp, count: usize) -> Vec<Timestamp> {
         let mut planned = Vec::with_capacity(count);
         for turn in self.turns.iter().take(count) {

@@ -1,11 +1,11 @@
-//! The account of work: the request, the changes, the outcome and what is left open, as points.
+//! The account of work, as points: the request, the changes, the outcome, and what is left open.
 //!
 //! ```text
 //! transcript ──► course (request, answers, outcome, steps, effects) ──► parts by rank ──► as many as fit ──► points
 //! ```
 //!
-//! Requests and outcomes are quoted in whole sentences, effects exactly. The first sentences of the request and of the outcome have
-//! priority; intermediate steps are included only where room is left.
+//! Requests and outcomes are quoted in whole sentences, and effects exactly. The first sentences of the request and of the
+//! outcome have priority; intermediate steps are included only if there is room.
 
 mod course;
 mod part;
@@ -17,7 +17,7 @@ pub(super) use course::Course;
 
 use std::collections::HashSet;
 
-use self::part::{AccountPart, chosen};
+use self::part::{AccountPart, choose};
 use super::{compose::Texts, cuts::fit};
 use recapd_core::domain::{
     summary::item::{GIST_CHARS_MAX, brief_chars_max, text_chars_max},
@@ -27,13 +27,13 @@ use recapd_core::domain::{
 /// An exchange with calls and more tokens than this is work, whatever its tools do.
 const WORK_TOKENS_MIN: i64 = 5_000;
 
-/// A sentence of a request that has so many characters is told once.
+/// A request's sentence of at least this many characters is included only once.
 const REPEATED_CHARS_MIN: usize = 40;
-/// Characters of the marks in a headline: `“` `” → `.
+/// How many characters the marks of a headline take: `“` `” → `.
 const AROUND_CHARS: usize = 5;
 
-/// Returns true if an exchange has effects, runs commands, looks at files, or has calls and is long: then its actions count more than its
-/// words.
+/// Returns true for an exchange whose actions count more than its words: it has effects, runs commands, looks at files, or has
+/// calls and is long.
 pub(super) fn is_work(transcript: &Transcript) -> bool {
     let has_calls = transcript.lines.iter().any(|line| line.voice == Voice::Call);
     let effects = &transcript.effects;
@@ -64,7 +64,7 @@ pub(super) fn texts(run: &[Transcript]) -> Texts {
         .flat_map(|(at, course)| part::of(at, course))
         .collect();
     let tokens = run.iter().fold(0_i64, |sum, one| sum.saturating_add(one.tokens));
-    let tell = |chars_max: usize| points::text(&chosen(&parts, chars_max));
+    let tell = |chars_max: usize| points::text(&choose(&parts, chars_max));
     Texts {
         text: tell(text_chars_max(tokens)),
         brief: tell(brief_chars_max(tokens)),
@@ -72,7 +72,7 @@ pub(super) fn texts(run: &[Transcript]) -> Texts {
     }
 }
 
-/// Removes what requests repeat of earlier ones in the run, as when a prompt is sent again.
+/// Removes sentences of requests that repeat an earlier request of the run, for example when a prompt is sent again.
 fn tell_once(courses: &mut [Course]) {
     let mut told = HashSet::new();
     for paragraph in courses.iter_mut().flat_map(|course| &mut course.request) {
@@ -80,7 +80,7 @@ fn tell_once(courses: &mut [Course]) {
     }
 }
 
-/// True for short sentences such as "go on", which mean something each time; not for headings.
+/// Returns true for short sentences such as "go on", which mean something each time. Returns false for headings.
 fn may_recur(said: &str) -> bool {
     said.chars().count() < REPEATED_CHARS_MIN && !said.ends_with(':')
 }
@@ -101,7 +101,7 @@ fn gist(courses: &[Course]) -> String {
         (None, Some(ended)) => fit(ended, GIST_CHARS_MAX),
         (None, None) => {
             let parts = courses.iter().flat_map(|course| part::of(0, course));
-            points::text(&chosen(&parts.collect::<Vec<_>>(), GIST_CHARS_MAX)).replace('\n', " ")
+            points::text(&choose(&parts.collect::<Vec<_>>(), GIST_CHARS_MAX)).replace('\n', " ")
         }
     }
 }

@@ -1,6 +1,6 @@
-//! Recognises tools that change something, from the batch alone. A call with long arguments and few new words in its result changes
-//! something; a call with short arguments and many new words in its result looks something up. Only tools that show files are known by
-//! name, since their results may quote failures that aren't their own.
+//! Recognises tools that change something, from the batch alone. A call with long arguments and few new words in its result
+//! changes something; a call with short arguments and many new words in its result looks something up. Only tools that show files
+//! are recognised by name, because their results may quote other failures.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,9 +10,10 @@ use super::{
 };
 use recapd_core::domain::transcript::{Transcript, Voice};
 
-/// Added to the length of a call's arguments: even a call without arguments does something.
+/// Is added to the length of a call's arguments, because even a call without arguments does something.
 const CALL_CHARS: f64 = 24.0;
-/// Share of its influence that a tool keeps if its arguments name nothing, such as arithmetic or notes to oneself.
+/// The share of its influence that a tool keeps if its arguments name nothing, such as a tool for arithmetic or for notes to
+/// oneself.
 const NAMELESS_FACTOR: f64 = 0.45;
 
 /// Words in the names of tools that show files.
@@ -43,14 +44,14 @@ const SHOWING: [&str; 18] = [
 pub(super) struct Call {
     pub(super) name: String,
     pub(super) values: Vec<ShownValue>,
-    /// Line of the transcript.
+    /// The call's line in the transcript.
     pub(super) line: usize,
-    /// Its result reports a failure: nothing was done.
+    /// True if the result reports a failure, so that nothing was done.
     pub(super) failed: bool,
 }
 
 impl Call {
-    /// Returns true if the call shows files, so that its result may quote anything.
+    /// Returns true if the call shows files. Its result may then quote anything.
     pub(super) fn shows_files(&self) -> bool {
         let spaced = self.name.chars().flat_map(|c| {
             let blank = c.is_uppercase().then_some(' ');
@@ -63,7 +64,7 @@ impl Call {
     }
 }
 
-/// Returns true if a command shows files. A leading `cd` is skipped.
+/// Returns true if a command shows files. Skips a leading `cd`.
 pub(super) fn shows_files(command: &str) -> bool {
     command
         .split("&&")
@@ -120,7 +121,7 @@ impl Profiles {
         }
     }
 
-    /// Estimates how likely a tool changes something: 0 for pure look-ups, towards 1 for pure changes.
+    /// Estimates how likely a tool changes something: 0 for pure look-ups, up to 1 for pure changes.
     pub(super) fn influence(&self, name: &str) -> f64 {
         let Some(profile) = self.by_name.get(name) else {
             return 0.0;
@@ -133,7 +134,7 @@ impl Profiles {
     }
 }
 
-/// Counts the bytes of `text` in words that occur for the first time, and adds these to `known`.
+/// Counts the bytes of `text` in words that occur for the first time. Adds these words to `known`.
 fn news<'a>(text: &'a str, known: &mut HashSet<&'a str>) -> usize {
     text.split(|c: char| !(c.is_alphanumeric() || c == '_'))
         .filter(|word| !word.is_empty() && known.insert(word))

@@ -1,4 +1,4 @@
-//! The candidates for the text of a run: its clauses, and its calls folded by tool.
+//! The candidates for the text of a run: its clauses, and its calls grouped by tool.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,36 +11,36 @@ use super::{
     weigh::Term,
 };
 
-/// Most clauses of a run that are compared with each other; of more, the best are taken.
+/// Limits how many clauses of a run are compared with each other. If there are more, the best are taken.
 const CANDIDATES_MAX: usize = 160;
 const TOOLS_MAX: usize = 40;
-/// Tools with at least this influence change something; their calls are included early.
+/// A tool with at least this influence counts as one that changes something; its calls are included early.
 pub(super) const INFLUENCE_TELLING: f64 = 0.3;
-/// Value of a call beyond its words, at full influence.
+/// The value of a call beyond its words, at full influence.
 const CALL_GAIN: f64 = 9.0;
-/// Value of a call that only looks something up.
+/// The value of a call that only looks something up.
 const LOOKUP_GAIN: f64 = 0.4;
-/// Value of a failure beyond its words.
+/// The value of a failure beyond its words.
 const FAILURE_GAIN: f64 = 2.0;
 
 pub(super) struct Candidate {
     pub(super) piece: TextPiece,
     pub(super) terms: Vec<Term>,
-    /// Further words that are redundant once this piece is included.
+    /// Other words that become redundant when this piece is included.
     pub(super) covers: Vec<Term>,
-    /// Weight of its position, around 1.
+    /// The weight of the position, around 1.
     pub(super) prior: f64,
-    /// Its value beyond its words.
+    /// The value beyond the words.
     pub(super) own: f64,
-    /// It is a call of a tool that changes something.
+    /// True for a call of a tool that changes something.
     pub(super) is_change: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CallStyle {
-    /// Most arguments shown of a tool that changes something; a look-up shows half as many.
+    /// How many arguments are shown of a tool that changes something. A look-up shows half as many.
     pub(super) values_max: usize,
-    /// Folds a tool's calls across turns, which takes the least room; otherwise only within a turn.
+    /// True if a tool's calls are grouped across turns, which takes the least room; otherwise only within a turn.
     pub(super) spans_turns: bool,
 }
 
@@ -53,7 +53,7 @@ pub(super) fn of(batch: &Corpus, run: &[ExchangeReading], folding: CallStyle) ->
                 .clauses
                 .iter()
                 .enumerate()
-                .map(move |(at, clause)| said(reading, at, clause))
+                .map(move |(at, clause)| candidate_of_clause(reading, at, clause))
         })
         .collect();
     if candidates.len() > CANDIDATES_MAX {
@@ -69,11 +69,11 @@ pub(super) fn of(batch: &Corpus, run: &[ExchangeReading], folding: CallStyle) ->
         candidates.retain(|candidate| worth(candidate) >= least);
         candidates.truncate(CANDIDATES_MAX);
     }
-    candidates.extend(done(batch, run, folding));
+    candidates.extend(fold_calls(batch, run, folding));
     candidates
 }
 
-fn said(reading: &ExchangeReading, at: usize, clause: &Clause) -> Candidate {
+fn candidate_of_clause(reading: &ExchangeReading, at: usize, clause: &Clause) -> Candidate {
     let voice = match clause.source {
         ClauseSource::Failure => PieceVoice::Failure,
         _ if reading.is_talk => PieceVoice::Speaker,
@@ -100,8 +100,8 @@ fn said(reading: &ExchangeReading, at: usize, clause: &Clause) -> Candidate {
     }
 }
 
-/// Folds the calls of a run by tool: `tool ×3 (a, b, c)`.
-fn done(batch: &Corpus, run: &[ExchangeReading], folding: CallStyle) -> Vec<Candidate> {
+/// Groups the calls of a run by tool: `tool ×3 (a, b, c)`.
+fn fold_calls(batch: &Corpus, run: &[ExchangeReading], folding: CallStyle) -> Vec<Candidate> {
     let mut at_key: HashMap<_, usize> = HashMap::new();
     let mut folded: Vec<FoldedCalls<'_>> = Vec::new();
     for reading in run {
@@ -132,12 +132,12 @@ fn done(batch: &Corpus, run: &[ExchangeReading], folding: CallStyle) -> Vec<Cand
     calls
 }
 
-/// Calls of one tool in one or several turns. Failed calls are folded separately.
+/// Calls of one tool in one or several turns. Failed calls form a separate group.
 struct FoldedCalls<'a> {
     name: &'a str,
     failed: bool,
     place: (usize, usize, usize),
-    /// `None` if the calls are of several turns.
+    /// `None` if the calls belong to several turns.
     turn: Option<(usize, usize)>,
     calls: usize,
     values: Vec<&'a ShownValue>,
@@ -160,7 +160,7 @@ impl<'a> FoldedCalls<'a> {
         // A failed call has changed nothing.
         let is_change = !self.failed && influence >= INFLUENCE_TELLING;
         let values_max = if is_change { values_max } else { values_max / 2 };
-        let shown = telling(&self.values, values_max);
+        let shown = most_informative(&self.values, values_max);
         let times = if self.calls > 1 {
             format!(" ×{}", self.calls)
         } else {
@@ -201,7 +201,7 @@ impl<'a> FoldedCalls<'a> {
 }
 
 /// Returns the most informative of `values`, each once, in order.
-fn telling<'a>(values: &[&'a ShownValue], values_max: usize) -> Vec<&'a str> {
+fn most_informative<'a>(values: &[&'a ShownValue], values_max: usize) -> Vec<&'a str> {
     let mut seen = HashSet::new();
     let mut distinct: Vec<(usize, &ShownValue)> = values
         .iter()

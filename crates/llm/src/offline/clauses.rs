@@ -1,4 +1,4 @@
-//! The clauses of an exchange, each with a prior: how likely it matters, given who says it and where.
+//! The clauses of an exchange, each with a prior: how likely it is important, judged by who says it and where.
 
 use super::{
     coordinate,
@@ -12,17 +12,17 @@ use super::{
 };
 use recapd_core::domain::text::floor_cut;
 
-/// Later sentences of a user's text count half: a pasted log or list is represented by its head.
+/// Later sentences of a user's text count half, because the beginning represents a pasted log or list.
 const PASTE_SENTENCES: usize = 8;
-/// Fewer words can't be told from code: a name and a number may be what the user asked for.
+/// With fewer words, prose can't be distinguished from code: a name and a number may be what the user asked for.
 const CODE_WORDS_MIN: usize = 6;
 /// A sentence of up to this many words that begins as a greeting is only a greeting.
 const GREETING_WORDS: usize = 5;
 /// An opening is removed only if this many letters and digits follow.
 const OPENING_REST_CHARS_MIN: usize = 12;
-/// The first person is looked for in this many words, since it comes early in sentences about oneself.
+/// The first person is searched in this many words, because it comes early in sentences about oneself.
 const PERSON_WORDS: usize = 6;
-/// Most sentences read of one text: two thirds from its head, one third from its tail.
+/// Limits the sentences that are read of one text: two thirds from its beginning, one third from its end.
 const SENTENCES_MAX: usize = 240;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,9 +41,9 @@ pub(super) struct Clause {
     pub(super) speaker: String,
     pub(super) text: String,
     pub(super) terms: Vec<Term>,
-    /// How likely it matters by its position and form, around 1.
+    /// How likely the clause is important by its position and form, around 1.
     pub(super) prior: f64,
-    /// Line of the transcript.
+    /// The clause's line in the transcript.
     pub(super) line: usize,
 }
 
@@ -58,7 +58,8 @@ pub(super) enum TextRole {
     Answer,
 }
 
-/// Returns the sentences of a text with their priors. `continues_code`: the same voice's text before it ended within a block of code.
+/// Returns the sentences of a text with their priors. `continues_code` says that the same voice's previous text ended within a
+/// block of code.
 pub(super) fn of_text(text: &str, role: TextRole, continues_code: bool) -> Vec<(String, f64)> {
     let paragraphs = paragraphs(text, continues_code);
     let last = paragraphs.len().saturating_sub(1);
@@ -70,7 +71,7 @@ pub(super) fn of_text(text: &str, role: TextRole, continues_code: bool) -> Vec<(
         .enumerate()
         .map(|(index, (paragraph, said))| {
             let prior = by_place(role, index, paragraph == last) * by_form(role, &said);
-            // A model agrees with what it quotes; a user quotes somebody else.
+            // A model agrees with what it quotes; a user quotes other people.
             let is_foreign = said.is_quoted && matches!(role, TextRole::Request | TextRole::Talk);
             let text = without_opening(said.text, role);
             let text = if is_foreign { format!("‘{text}’") } else { text };
@@ -83,7 +84,7 @@ pub(super) fn of_text(text: &str, role: TextRole, continues_code: bool) -> Vec<(
     clauses
 }
 
-/// Splits a sentence of talk into clauses, since each fact counts alone. Leaves a request or an answer whole.
+/// Splits a sentence of talk into clauses, because each fact counts separately. Keeps a request or an answer whole.
 fn parts(said: Sentence, role: TextRole) -> Vec<Sentence> {
     if role != TextRole::Talk {
         return vec![said];
@@ -119,7 +120,8 @@ fn by_form(role: TextRole, said: &Sentence) -> f64 {
     if is_code(text) { form * 0.2 } else { form }
 }
 
-/// Rates a user's sentence. Demands and errors count more. Lone words (`/clear`, `yes`), stage directions and announcements count less.
+/// Rates a user's sentence. Demands and errors count more. Single words (`/clear`, `yes`), stage directions and announcements
+/// count less.
 fn by_request(said: &str) -> f64 {
     let is_lone = !said.contains(char::is_whitespace) && said.is_ascii() && !is_path(said);
     if is_lone || is_aside(said) || announces(said) {
@@ -133,7 +135,8 @@ fn by_request(said: &str) -> f64 {
     }
 }
 
-/// Rates a model's sentence. A path alone, usually a changed file, counts more; offers, questions, fragments and list points less.
+/// Rates a model's sentence. A path alone, which is usually a changed file, counts more. Offers, questions, fragments and list
+/// points count less.
 fn by_answer(said: &Sentence) -> f64 {
     let text = said.text.as_str();
     if is_path(text) {
@@ -155,7 +158,7 @@ fn announces(said: &str) -> bool {
     said.ends_with([':', '：'])
 }
 
-/// Matches text that nobody says: `*sighs*`, `[Request interrupted]`.
+/// Returns true for text that nobody says: `*sighs*`, `[Request interrupted]`.
 fn is_aside(said: &str) -> bool {
     (said.starts_with('*') && said.ends_with('*')) || (said.starts_with('[') && said.ends_with(']'))
 }
@@ -169,7 +172,7 @@ fn is_path(said: &str) -> bool {
     said.len() <= PATH_BYTES_MAX && !said.contains(char::is_whitespace) && has_ending
 }
 
-/// Matches a title, a label or an announcement: short, or without the end of a sentence.
+/// Returns true for a title, a label or an announcement: it is short, or lacks the end of a sentence.
 fn is_fragment(said: &str) -> bool {
     const FRAGMENT_WORDS: usize = 6;
     let ends = said.ends_with(['.', '!', '…', ')', '"', '”', '。', '！', '।']);
@@ -177,7 +180,7 @@ fn is_fragment(said: &str) -> bool {
         || (!ends && said.is_ascii() && said.split_whitespace().count() < FRAGMENT_WORDS)
 }
 
-/// Rates a sentence of talk: people tell facts about themselves in the first person.
+/// Rates a sentence of talk. People tell facts about themselves in the first person.
 fn by_person(said: &str) -> f64 {
     let mut words = said.split(|c: char| !c.is_alphanumeric()).map(str::to_lowercase);
     if words
@@ -191,7 +194,7 @@ fn by_person(said: &str) -> f64 {
     }
 }
 
-/// Returns true if the model offers something or asks for it, instead of reporting an outcome.
+/// Returns true if the model offers or asks for something, instead of reporting an outcome.
 fn offers(said: &str) -> bool {
     let lower = said.to_lowercase();
     OFFERS_FIRST.iter().any(|cue| lower.starts_with(cue)) || OFFERS.iter().any(|cue| lower.contains(cue))
@@ -201,7 +204,8 @@ fn reports_fault(said: &str) -> bool {
     mentions(said, &FAILURES)
 }
 
-/// Returns true for code, a patch or a log: many symbols and few words, mostly tokens that are no words, or mostly rules and bars.
+/// Returns true for code, a patch or a log: many symbols and few words, mostly tokens that aren't words, or mostly lines and
+/// bars.
 pub(super) fn is_code(said: &str) -> bool {
     let signs = said
         .chars()
@@ -214,20 +218,20 @@ pub(super) fn is_code(said: &str) -> bool {
     odd || (all >= CODE_WORDS_MIN && words * 2 < all) || is_rule_or_table(said, visible)
 }
 
-/// Matches letters, possibly surrounded by punctuation.
+/// Returns true for letters that may be surrounded by punctuation.
 fn is_word(word: &str) -> bool {
     let bare = word.trim_matches(|c: char| ",.:!?()“”‘’\"'…".contains(c));
     let is_letter = |c: char| c.is_alphabetic() || !c.is_ascii() || "'-/".contains(c);
     bare.contains(char::is_alphabetic) && bare.chars().all(is_letter)
 }
 
-/// Matches bars, rules and pixels: less than half of the characters are letters or digits.
+/// Returns true for bars, lines and pixels: less than half of the characters are letters or digits.
 fn is_rule_or_table(said: &str, visible: usize) -> bool {
     let telling = said.chars().filter(|c| c.is_alphanumeric()).count();
     visible > 40 && telling * 2 < visible
 }
 
-/// Removes the courtesy that opens a sentence, and from a request its formula: `Sure, I'd like to leave` becomes `leave`.
+/// Removes the polite opening of a sentence, and the formula of a request: `Sure, I'd like to leave` becomes `leave`.
 fn without_opening(said: String, role: TextRole) -> String {
     let rest = without_courtesy(&said);
     let rest = if role == TextRole::Request {
@@ -253,7 +257,7 @@ fn without_courtesy(said: &str) -> &str {
     if is_courtesy(opening) { rest } else { said }
 }
 
-/// Returns true if an opening can be removed without a change in meaning.
+/// Returns true if an opening can be removed without changing the meaning.
 fn is_courtesy(opening: &str) -> bool {
     let lower = opening.to_lowercase();
     let words = lower.split_whitespace();
@@ -292,7 +296,7 @@ pub(super) fn greets(text: &str) -> bool {
 }
 
 impl Clause {
-    /// Reads the words of `text`, said in the exchange at place `exchange` in the batch.
+    /// Reads the words of `text` from exchange number `exchange` of the batch.
     pub(super) fn read(
         vocabulary: &mut Vocabulary,
         exchange: usize,

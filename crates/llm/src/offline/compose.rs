@@ -1,4 +1,4 @@
-//! The three texts of an item: the most informative clauses and calls of a run that fit each limit, in order.
+//! Writes the three texts of an item from the most informative clauses and calls of a run that fit each limit, in order.
 
 use std::collections::HashSet;
 
@@ -22,28 +22,28 @@ const GIST_CALLS: CallStyle = CallStyle {
     values_max: 4,
     spans_turns: true,
 };
-/// Characters that one more piece needs for its joint.
+/// How many characters one more piece takes for its joint.
 const JOINT_CHARS: usize = 4;
 const PIECE_CHARS_MAX: usize = 260;
 /// A piece isn't cut to less than this many characters.
 const ROOM_CHARS_MIN: usize = 40;
-/// A piece that adds less than this says nothing new. Short texts demand more of each piece, see [`GAIN_MIN_SHORT`].
+/// A piece that adds less than this says nothing new. In short texts each piece must add more, see [`GAIN_MIN_SHORT`].
 const GAIN_MIN: f64 = 0.4;
-/// The least gain for a text of one character; it falls with the square root of the length.
+/// The required gain for a text of one character. It falls with the square root of the length.
 const GAIN_MIN_SHORT: f64 = 20.0;
-/// Penalty for the length of a piece: 0 is none, 1 is in proportion.
+/// How much the length of a piece counts against it: 0 not at all, 1 in proportion.
 const LENGTH_EXPONENT: f64 = 0.75;
-/// An aim has at least this prior; a phrase, a lone word or an announcement has less.
+/// The prior that an aim must have at least. A phrase, a single word or an announcement has less.
 const AIM_PRIOR_MIN: f64 = 0.25;
-/// A change comes before the outcome if its value is at least this share of the greatest one.
+/// A change comes before the outcome if its value is at least this share of the highest one.
 const CHANGE_SHARE_MIN: f64 = 0.6;
 const CHANGES_TOLD: usize = 3;
-/// The model's last words are an outcome if they weigh at least this much.
+/// The model's last words are an outcome if their weight is at least this.
 const OUTCOME_WORTH_MIN: f64 = 1.5;
-/// The aim is the first sentence of the user with this many ordinary words: a name or an id alone is no aim.
+/// The aim is the user's first sentence with at least this many ordinary words. A name or an id alone is not an aim.
 const AIM_WORDS_MIN: usize = 2;
 const POINT_CHARS_MIN: usize = 160;
-/// The text of an item that has nothing to tell.
+/// The text of an item whose exchanges contain nothing to summarise.
 const NO_TEXT: &str = "(no text)";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,7 +54,7 @@ pub(super) struct Texts {
 }
 
 impl Texts {
-    /// Replaces a text that says nothing with a quotation of `words`.
+    /// Replaces an empty text with a quotation of `words`.
     pub(super) fn or_quote(self, words: &str) -> Self {
         let quoted = |told: String| match told.strip_prefix(NO_TEXT) {
             Some(rest) if !words.is_empty() => format!("“{words}”{rest}"),
@@ -93,9 +93,9 @@ pub(super) fn texts(batch: &Corpus, run: &[ExchangeReading]) -> Texts {
     }
 }
 
-/// Writes one line about a run, within `chars_max` characters, with calls in the given style.
+/// Writes one line about a run, in at most `chars_max` characters, with calls in the given style.
 fn tell(batch: &Corpus, run: &[ExchangeReading], (chars_max, folding): (usize, CallStyle)) -> String {
-    // All exchanges of a run are interrupted, or none is.
+    // Either all exchanges of a run are interrupted, or none is.
     let interrupted = run.iter().any(|reading| reading.interrupted);
     let candidates = candidates::of(batch, run, folding);
     let mark = if interrupted { render::INTERRUPTED } else { "" };
@@ -108,7 +108,8 @@ fn tell(batch: &Corpus, run: &[ExchangeReading], (chars_max, folding): (usize, C
     told + mark
 }
 
-/// Picks the pieces for a text: first the anchors (changes, aim, outcome), then greedily the piece that adds most for its length.
+/// Picks the pieces of a text: first the anchors (changes, aim, outcome), then again and again the piece that adds most for its
+/// length.
 fn choose(batch: &Corpus, candidates: &[Candidate], chars_max: usize) -> Vec<TextPiece> {
     let mut told = StoryState::new(batch, chars_max);
     for (at, share) in anchors(batch, candidates, chars_max) {
@@ -120,8 +121,8 @@ fn choose(batch: &Corpus, candidates: &[Candidate], chars_max: usize) -> Vec<Tex
     told.pieces
 }
 
-/// Returns the pieces that come first, with the characters that each may take. In a task: the greatest change (so that the aim leaves
-/// room for it), the aim, further changes, the last outcome. In talk: none.
+/// Returns the pieces that come first, each with its limit in characters. In a task these are the greatest change (so that the
+/// aim leaves room for it), the aim, further changes, the last outcome. In talk there are none.
 fn anchors(batch: &Corpus, candidates: &[Candidate], chars_max: usize) -> Vec<(usize, usize)> {
     let mut anchors: Vec<(usize, usize)> = changes(candidates)
         .into_iter()
@@ -158,13 +159,13 @@ fn aim(batch: &Corpus, candidates: &[Candidate]) -> Option<usize> {
         .map(|(at, _)| at)
 }
 
-/// Returns the greatest changes, greatest first.
+/// Returns the greatest changes, in descending order.
 fn changes(candidates: &[Candidate]) -> Vec<usize> {
     let mut changes: Vec<(usize, &Candidate)> = said_by(candidates, PieceVoice::Call)
         .filter(|(_, one)| one.is_change)
         .collect();
     changes.sort_by(|(_, a), (_, b)| b.own.total_cmp(&a.own));
-    // Compared with a great change, a small one is more likely a look-up.
+    // Next to a great change, a small one is more likely a look-up.
     let own_min = changes.first().map_or(0.0, |(_, one)| one.own * CHANGE_SHARE_MIN);
     changes
         .into_iter()
@@ -207,7 +208,7 @@ impl<'a> StoryState<'a> {
         }
     }
 
-    /// Returns the candidate that adds most for its length, if any fits and adds something.
+    /// Returns the candidate that adds most for its length; `None` if none fits or none adds anything.
     fn next(&self, candidates: &[Candidate]) -> Option<usize> {
         candidates
             .iter()

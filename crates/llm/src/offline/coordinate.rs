@@ -1,5 +1,5 @@
-//! Splits a sentence of talk where another main clause begins, since one clause may be informative and the other not. Each clause must be
-//! true alone, so questions, alternatives and conditional statements stay whole.
+//! Splits a sentence of talk where another main clause begins, because one clause may be informative and the other not. Each
+//! clause must be true by itself, so questions, alternatives and conditional statements stay whole.
 
 use super::cues::{CONDITIONS, COORDINATORS, SUBJECTS, says};
 
@@ -46,7 +46,7 @@ const OCCASIONS: [&str; 8] = [
     "cuando",
     "quando",
 ];
-/// Like [`OCCASIONS`], but only as the first word of a clause; elsewhere they mean something else.
+/// Words like [`OCCASIONS`], but only at the beginning of a clause. Elsewhere they mean something else.
 const OCCASIONS_FIRST: [&str; 9] = [
     "once", "should", "had", "were", "si", "se", "quand", "bis", "solange",
 ];
@@ -84,19 +84,19 @@ const INTENTIONS: [&str; 31] = [
     "pensaba",
     "queria",
 ];
-/// Joints that add to the clause before, rather than contradict it.
+/// Joints that add to the previous clause and don't contradict it.
 const ADDING: [&str; 6] = ["and", "so", "und", "et", "y", "e"];
 /// Joints between alternatives, of which only one is true. `o` is *the* in Portuguese.
 const ALTERNATIVES: [&str; 4] = ["or", "oder", "ou", "o"];
 
-/// Splits a sentence into its main clauses, if it can: `I ran, and my knee hurt` gives `I ran` and `my knee hurt`.
+/// Splits a sentence into its main clauses if possible: `I ran, and my knee hurt` gives `I ran` and `my knee hurt`.
 pub(super) fn clauses(said: &str) -> Vec<&str> {
     if said.ends_with(['?', '？', '؟']) || says(said, &SUPPOSITIONS) {
         return vec![said.trim()];
     }
     let words: Vec<&str> = said.split(' ').collect();
     let mut clauses = Vec::new();
-    // Start in bytes and length in words of the current clause, and the position in bytes.
+    // The current clause's start in bytes and length in words, and the present position in bytes.
     let (mut from, mut length, mut at) = (0, 0, 0);
     for (index, word) in words.iter().enumerate() {
         let next = words.get(index + 1).copied().unwrap_or_default();
@@ -122,7 +122,7 @@ pub(super) fn clauses(said: &str) -> Vec<&str> {
     clauses
 }
 
-/// Returns `None` if no clause begins at `word`; otherwise how many words the joint takes, which are left out.
+/// Returns how many words the joint takes if a clause begins at `word`, otherwise `None`. The words of the joint are left out.
 fn boundary(before: &str, word: &str, next: &str) -> Option<usize> {
     if before.is_empty() {
         None
@@ -135,7 +135,7 @@ fn boundary(before: &str, word: &str, next: &str) -> Option<usize> {
     }
 }
 
-/// Returns true if `before`, or the clause that begins at `joint`, isn't true without the other.
+/// Returns true if `before`, or the clause that begins at `joint`, isn't true without the other one.
 fn is_bound(before: &str, joint: &str, next: &str) -> bool {
     let first = before.split(' ').next().unwrap_or_default().to_lowercase();
     ALTERNATIVES.contains(&joint)

@@ -1,11 +1,11 @@
-//! Small tables of everyday words in several languages. They only adjust the weights; the topic of a batch is learned from the batch.
-//! Words are in lower case; a table is matched by whole words or by the beginning of a text.
+//! Small tables of everyday words in several languages. They only adjust the weights; the topic of a batch is learned from the
+//! batch. Words are in lower case. Each table says whether it is matched by whole words or by the beginning of a text.
 
 use std::{collections::HashSet, sync::LazyLock};
 
 use recapd_core::domain::recall::STOP_WORDS;
 
-/// Words, matched whole.
+/// Words that are matched whole.
 type Words = LazyLock<HashSet<&'static str>>;
 
 /// Phrases, tried in this order.
@@ -28,7 +28,7 @@ fn begins(text: &str, cue: &str) -> bool {
     text.strip_prefix(cue).is_some_and(ends_word)
 }
 
-/// Returns true if a word ends before `rest`. Scripts without blanks have no word ends, so there it is always true.
+/// Returns true if a word ends before `rest`. Always true in scripts without blanks, where words have no visible ends.
 fn ends_word(rest: &str) -> bool {
     !rest.starts_with(|c: char| c.is_alphanumeric() && c < '\u{2e80}')
 }
@@ -77,7 +77,7 @@ fn ends_in_none(before: &str) -> bool {
     last.is_some_and(|word| NONE.contains(word))
 }
 
-/// Returns true if the text after a word counts zero of it: `: 0`, ` tests: 0`.
+/// Returns true if the text after a word says that there are zero of it: `: 0`, ` tests: 0`.
 pub(super) fn is_zero_count(rest: &str) -> bool {
     let is_zero = |count: &str| {
         let count = count.trim_start();
@@ -85,14 +85,14 @@ pub(super) fn is_zero_count(rest: &str) -> bool {
         behind.len() < count.len() && !behind.trim_start_matches('.').starts_with(char::is_alphanumeric)
     };
     let labelled = rest.split_once([':', '=']);
-    // A number is no label: 12:00 is a time of day.
+    // A number isn't a label: 12:00 is a time of day.
     let is_label =
         |label: &str| label.split_whitespace().count() <= 1 && !label.contains(|c: char| c.is_ascii_digit());
     let is_labelled_zero = |(label, count): (&str, &str)| is_label(label) && is_zero(count);
     is_zero(rest) || labelled.is_some_and(is_labelled_zero)
 }
 
-/// Words without content of their own: [`STOP_WORDS`], and what doesn't carry a sentence in a summary.
+/// Words without content: [`STOP_WORDS`], and others that a summary can leave out.
 pub(super) static FUNCTION_WORDS: Words = LazyLock::new(|| {
     let more = words(
         "\
@@ -186,7 +186,7 @@ static NONE: Words = LazyLock::new(|| {
     words("no 0 zero without kein keine keinen ohne sans aucun aucune sin ningún sem nenhum senza nessun")
 });
 
-/// Openings of a result that reports a failure without being marked as failed.
+/// Openings of a result that reports a failure although it isn't marked as failed.
 pub(super) static FAILURES: Phrases = LazyLock::new(|| {
     phrases(
         "\

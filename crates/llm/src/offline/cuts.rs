@@ -1,4 +1,4 @@
-//! Cuts that keep a text true: between words, marked by an ellipsis, and never after a negation such as `do not`.
+//! Cuts that keep a text true: between words, marked by an ellipsis, and never right after a negation such as `do not`.
 
 use std::borrow::Cow;
 
@@ -6,11 +6,12 @@ use unicode_segmentation::UnicodeSegmentation as _;
 
 use recapd_core::domain::text::floor_cut;
 
-/// A cut looks back this many characters for a blank.
+/// A cut searches this many characters backwards for a blank.
 const WORD_CHARS_MAX: usize = 24;
 const ELLIPSIS: char = '…';
 
-/// Words that negate what follows, besides `n't`. Those that may follow their verb (`nicht`, `pas`) are missing, so cuts keep them.
+/// Words that negate what follows, besides `n't`. Those that may follow their verb (`nicht`, `pas`) aren't listed, so cuts keep
+/// them.
 const NEGATIONS: [&str; 21] = [
     "not",
     "never",
@@ -36,15 +37,15 @@ const NEGATIONS: [&str; 21] = [
 ];
 /// Negations in scripts without blanks.
 const NEGATION_SIGNS: [char; 9] = ['不', '没', '沒', '未', '别', '別', '勿', '无', '無'];
-/// Words that may stand between a negation and its verb.
+/// Words that may be between a negation and its verb.
 const LEANING: [&str; 8] = ["to", "be", "been", "have", "yet", "even", "ever", "really"];
-/// Words that would affirm the statement if the negation after them were cut.
+/// Words that would affirm the statement if a cut removed the negation after them.
 const AUXILIARIES: [&str; 23] = [
     "do", "does", "did", "am", "is", "are", "was", "were", "be", "been", "will", "would", "shall", "should",
     "can", "could", "may", "might", "must", "has", "have", "had", "need",
 ];
 
-/// Cuts `text` to at most `chars_max` characters, ellipsis included; between words where possible, never within a grapheme.
+/// Cuts `text` to at most `chars_max` characters, including the ellipsis: between words if possible, and never within a grapheme.
 pub(super) fn fit(text: &str, chars_max: usize) -> String {
     let text = text.trim();
     if text.len() <= chars_max || text.chars().count() <= chars_max {
@@ -71,7 +72,8 @@ pub(super) fn within(text: &str, bytes_max: usize) -> Cow<'_, str> {
     Cow::Owned(broken_off(floor_cut(text, room)))
 }
 
-/// Ends a text cut off after `kept`: removes the last word, which may be incomplete, and a negation before it; adds an ellipsis.
+/// Ends a text that was cut off after `kept`: removes the last word, which may be incomplete, and a negation before it, and adds
+/// an ellipsis.
 pub(super) fn broken_off(kept: &str) -> String {
     let back = kept
         .chars()

@@ -1,16 +1,16 @@
-//! Adds dates to words that depend on the day they are said, since a summary is read later: `yesterday (7 May)`.
+//! Adds dates to words that depend on the day on which they are said, because a summary is read later: `yesterday (7 May)`.
 
 use std::borrow::Cow;
 
 use recapd_core::domain::time::{DAY_MS, Timestamp, WEEKDAYS};
 
-/// Longest text that gets dates, in bytes.
+/// A text longer than this, in bytes, gets no dates.
 const TEXT_BYTES_MAX: usize = 4_096;
-/// Most days, weeks, months or years ago that are converted.
+/// Larger numbers of days, weeks, months or years ago get no date.
 const AGO_MAX: i64 = 99;
 
-/// Days relative to the day of speaking (English, German, Spanish, Portuguese, Italian); a phrase comes before those it contains. Words
-/// that also mean the morning, or something else in another language (`hier`), are left out.
+/// Days relative to the day of speaking, in English, German, Spanish, Portuguese and Italian. A phrase comes before those that it
+/// contains. Words that also mean the morning, or something else in another language (`hier`), are left out.
 const DAYS: [(&str, i64); 30] = [
     ("day before yesterday", -2),
     ("day after tomorrow", 2),
@@ -43,19 +43,19 @@ const DAYS: [(&str, i64); 30] = [
     ("hoje", 0),
     ("oggi", 0),
 ];
-/// Words that give another date between a length of time and a day: `two days before yesterday`.
+/// Words between a length of time and a day that change the date: `two days before yesterday`.
 const SHIFTS: [&str; 3] = ["before", "after", "from"];
-/// Words before a number that make it a bound, a guess or another number: `more than 10 days ago`, `twenty two years ago`.
+/// Words before a number that make it a limit, a guess or another number: `more than 10 days ago`, `twenty two years ago`.
 const BOUNDS: [&str; 21] = [
     "over", "under", "than", "almost", "nearly", "least", "most", "or", "to", "hundred", "thousand", "half",
     "twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety", "every",
 ];
-/// Words before `last` and `next` that give a span or somebody's last one: `over the last year`, `her last night`.
+/// Words before `last` and `next` that make them a span or somebody's last one: `over the last year`, `her last night`.
 const OWNERS: [&str; 16] = [
     "the", "a", "one", "my", "your", "his", "her", "its", "our", "their", "whose", "this", "that", "every",
     "s", "at",
 ];
-/// From one on.
+/// Number words, from one on.
 const NUMBERS: [&str; 10] = [
     "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten",
 ];
@@ -74,9 +74,9 @@ struct DateWord {
     text: String,
 }
 
-/// Returns `said`, spoken at the wall-clock time `at`, with a date in brackets after each word that needs one. Words for today get one
-/// only if the text may appear under another day, that of `begin`.
-pub(super) fn dated(said: &str, at: Timestamp, begin: Timestamp) -> Cow<'_, str> {
+/// Returns `said`, which was spoken at the local time `at`, with a date in brackets after each word that needs one. Words for
+/// today get a date only if the text may appear under another day, that of `begin`.
+pub(super) fn with_dates(said: &str, at: Timestamp, begin: Timestamp) -> Cow<'_, str> {
     if said.len() > TEXT_BYTES_MAX {
         return Cow::Borrowed(said);
     }
@@ -105,8 +105,8 @@ pub(super) fn dated(said: &str, at: Timestamp, begin: Timestamp) -> Cow<'_, str>
     Cow::Owned(text)
 }
 
-/// Returns where `phrase` ends in `said`, if a date can follow it. `last night's table`, `yesterday (Sunday)`, `2.5 years ago`,
-/// `/logs/yesterday.md` and `at last, Friday` stay as they are.
+/// Returns where `phrase` ends in `said`, if a date can follow the phrase. No date follows in `last night's table`, `yesterday
+/// (Sunday)`, `2.5 years ago`, `/logs/yesterday.md` and `at last, Friday`.
 fn end_of(said: &str, phrase: &[DateWord]) -> Option<usize> {
     let (first, last) = (phrase.first()?, phrase.last()?);
     let before = said.get(..first.begin)?;
@@ -118,7 +118,7 @@ fn end_of(said: &str, phrase: &[DateWord]) -> Option<usize> {
     (is_alone && !after.trim_start().starts_with(['(', '-'])).then_some(last.end)
 }
 
-/// Returns true if `c` joins its neighbours to one name or number.
+/// Returns true if `c` joins its neighbours into one name or number.
 fn is_of_name(c: char) -> bool {
     c.is_alphanumeric() || "_/\\'’-.,:@#=$+".contains(c)
 }
@@ -143,7 +143,8 @@ fn words(said: &str) -> Vec<DateWord> {
     words
 }
 
-/// Returns the date that the first words of `rest` mean after the words `before` them, and how many words that phrase has.
+/// Returns the date of the phrase at the beginning of `rest`, which follows the words `before`, and how many words the phrase
+/// has.
 fn date(before: &[DateWord], rest: &[DateWord], at: Timestamp, is_own_day: bool) -> Option<(String, usize)> {
     let word = |index: usize| rest.get(index).map_or("", |word| word.text.as_str());
     let back = |count: usize| {
@@ -156,11 +157,11 @@ fn date(before: &[DateWord], rest: &[DateWord], at: Timestamp, is_own_day: bool)
     }
     let is_meant = |(phrase, days): &&(&str, i64)| (*days != 0 || !is_own_day) && begins(rest, phrase);
     if let Some((phrase, days)) = DAYS.iter().find(is_meant) {
-        return Some((moved(at, Unit::Day, *days), phrase.split(' ').count()));
+        return Some((date_after(at, Unit::Day, *days), phrase.split(' ').count()));
     }
     if let (Some(count), Some((unit, days)), "ago") = (number(word(0)), unit(word(1)), word(2)) {
         let is_bound = BOUNDS.contains(&lead) || number(lead).is_some();
-        return (!is_bound).then(|| (moved(at, unit, -count * days), 3));
+        return (!is_bound).then(|| (date_after(at, unit, -count * days), 3));
     }
     if OWNERS.contains(&lead) || word(2) == "of" {
         return None;
@@ -190,12 +191,12 @@ fn by_direction(which: &str, name: &str, at: Timestamp) -> Option<String> {
         _ => return None,
     };
     Some(match name {
-        "night" if direction < 0 => moved(at, Unit::Day, -1),
-        "month" if direction != 0 => moved(at, Unit::Month, direction),
-        "year" if direction != 0 => moved(at, Unit::Year, direction),
+        "night" if direction < 0 => date_after(at, Unit::Day, -1),
+        "month" if direction != 0 => date_after(at, Unit::Month, direction),
+        "year" if direction != 0 => date_after(at, Unit::Year, direction),
         _ => {
             let day = WEEKDAYS.iter().position(|weekday| *weekday == name)?;
-            moved(at, Unit::Day, days_to(i64::try_from(day).ok()?, at, direction)?)
+            date_after(at, Unit::Day, days_to(i64::try_from(day).ok()?, at, direction)?)
         }
     })
 }
@@ -218,7 +219,7 @@ fn unit(word: &str) -> Option<(Unit, i64)> {
     })
 }
 
-/// Counts the days from `at` to a weekday. `None` where people disagree: on Monday, `next Friday` may be in 4 or in 11 days.
+/// Counts the days from `at` to a weekday. `None` where usage differs: on Monday, `next Friday` may be in 4 or in 11 days.
 fn days_to(weekday: i64, at: Timestamp, direction: i64) -> Option<i64> {
     // 1970-01-01 was a Thursday.
     let today = (at.0.div_euclid(DAY_MS) + 3).rem_euclid(7);
@@ -232,8 +233,9 @@ fn days_to(weekday: i64, at: Timestamp, direction: i64) -> Option<i64> {
     }
 }
 
-/// Returns the date this many days, months or years from `at`, as precise as its unit; with a year only if it is another one.
-fn moved(at: Timestamp, unit: Unit, count: i64) -> String {
+/// Returns the date that is this many days, months or years from `at`, as precise as the unit. Includes the year only if it
+/// differs.
+fn date_after(at: Timestamp, unit: Unit, count: i64) -> String {
     let read = |time: Timestamp, pattern: &str| time.format(pattern).parse::<i64>().unwrap_or_default();
     let months = match unit {
         Unit::Day => {
@@ -250,7 +252,7 @@ fn moved(at: Timestamp, unit: Unit, count: i64) -> String {
     let mut then = at;
     for _ in 0..months.abs() {
         let day = read(then, "%-d");
-        // To the last day of the month before, or to the first days of the next.
+        // To the last day of the previous month, or to the first days of the next one.
         let days = if months < 0 { -day } else { 33 - day };
         then = then.plus_ms(days * DAY_MS);
     }
@@ -306,15 +308,15 @@ mod tests {
             ("this time last year", "this time last year (2022)"),
         ];
         for (said, expected) in cases {
-            assert_eq!(dated(said, at, at), expected);
+            assert_eq!(with_dates(said, at, at), expected);
         }
         let january = Timestamp::parse("2026-01-01T00:00:00Z").unwrap();
         assert_eq!(
-            dated("yesterday", january, january),
+            with_dates("yesterday", january, january),
             "yesterday (31 December 2025)"
         );
         let end = Timestamp::parse("2026-01-31T00:00:00Z").unwrap();
-        assert_eq!(dated("next month", end, end), "next month (February)");
+        assert_eq!(with_dates("next month", end, end), "next month (February)");
     }
 
     #[test]
@@ -322,9 +324,9 @@ mod tests {
         let begin = Timestamp::parse("2023-05-07T23:50:00Z").unwrap();
         let at = Timestamp::parse("2023-05-08T00:10:00Z").unwrap();
         let said = "It broke this morning, I fix it today.";
-        assert_eq!(dated(said, begin, begin), said);
+        assert_eq!(with_dates(said, begin, begin), said);
         assert_eq!(
-            dated(said, at, begin),
+            with_dates(said, at, begin),
             "It broke this morning (8 May), I fix it today (8 May)."
         );
     }
@@ -355,7 +357,7 @@ mod tests {
             "the day before yesterday's lunch",
             "il giornale dell'altro ieri",
         ] {
-            assert_eq!(dated(said, at, at), said);
+            assert_eq!(with_dates(said, at, at), said);
         }
     }
 }

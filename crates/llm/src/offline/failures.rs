@@ -1,5 +1,5 @@
-//! Failures that a result reports in words. Only its beginning and end are examined, since the middle may be a log, a page or source
-//! code. For a result that shows a file, only error fields and exit codes count.
+//! Recognises failures that a result reports in words. Only its beginning and end are examined, because the middle may be a log,
+//! a page or source code. In a result that shows a file, only error fields and exit codes count.
 
 use super::cues::{FAILURES, is_zero_count};
 use recapd_core::domain::{
@@ -8,14 +8,14 @@ use recapd_core::domain::{
 };
 
 const FAILURE_CHARS_MAX: usize = 160;
-/// A first line shorter than this, in characters, is followed by the second one.
+/// If the first line is shorter than this, in characters, the second line is added.
 const FAILURE_CHARS_MIN: usize = 24;
-/// Bytes of the first line that are examined.
+/// How many bytes of the first line are examined.
 const HEAD_BYTES: usize = 160;
-/// Bytes and lines at the end that are examined.
+/// How many bytes and lines at the end are examined.
 const TAIL_BYTES: usize = 2_048;
 const TAIL_LINES: usize = 12;
-/// A line that begins with `error` is final only among this many last lines.
+/// A line that begins with `error` counts as the final error only among this many last lines.
 const LAST_LINES: usize = 3;
 const TRACEBACK: &str = "Traceback (most recent call last)";
 /// Header lines that Codex writes before the output of a command.
@@ -39,11 +39,12 @@ const FAIL: [&str; 4] = ["FAIL", "FAILED", "FAILURE", "FAILURES"];
 const COUNTED: [&str; 6] = ["failed", "failing", "failure", "failures", "error", "errors"];
 /// A line's label ends within this many words.
 const LABEL_WORDS: usize = 3;
-/// Openings of words, one of which occurs in each line that sums up a test run.
+/// Beginnings of words. Each line that sums up a test run contains a word with one of them.
 const SUMMED_UP: [&str; 4] = ["pass", "test", "example", "spec"];
 
-/// Returns true if `result` reports a failure. If it only shows a file (`is_file`), only error fields and exit codes count.
-pub(super) fn is_told(result: &str, is_file: bool) -> bool {
+/// Returns true if `result` reports a failure. If `is_file` says that it only shows a file, only error fields and exit codes
+/// count.
+pub(super) fn reports_failure(result: &str, is_file: bool) -> bool {
     let result = result.trim();
     let is_json = result.starts_with('{') || result.starts_with("[{");
     outcome::is_failure(result)
@@ -64,7 +65,7 @@ pub(super) fn words(result: &str) -> Option<String> {
     (!told.is_empty()).then_some(told)
 }
 
-/// Returns the first line, with the second one if the first is too short, such as `Exit code 1`.
+/// Returns the first line, and also the second one if the first is too short, such as `Exit code 1`.
 fn opening(result: &str) -> String {
     let mut lines = result
         .lines()
@@ -81,7 +82,8 @@ fn opening(result: &str) -> String {
     )
 }
 
-/// Returns the error that a Python trace names: the first line that isn't indented, or the last line if the trace was cut.
+/// Returns the error that a Python traceback names: the first line that isn't indented, or the last line if the traceback was
+/// cut.
 fn trace(result: &str) -> Option<&str> {
     let (_, trace) = result.rsplit_once(TRACEBACK)?;
     let (_, trace) = trace.split_once('\n')?;
@@ -108,14 +110,14 @@ fn begins_with(lower: &str, cues: &[&str]) -> bool {
         .any(|cue| lower.strip_prefix(cue).is_some_and(|rest| follows(cue, rest)))
 }
 
-/// Returns true if a failure word is no part of a longer word or file name and isn't followed by a zero count.
+/// Returns true if a failure word isn't part of a longer word or file name and no zero count follows.
 fn follows(cue: &str, rest: &str) -> bool {
     let goes_on = |rest: &str| rest.starts_with(|c: char| c.is_alphanumeric() || "_-/=".contains(c));
     let is_word = !cue.is_ascii() || !(goes_on(rest) || rest.strip_prefix('.').is_some_and(goes_on));
     is_word && !is_zero_count(rest)
 }
 
-/// Matches `ValueError: no such order`, `java.io.IOException: gone`.
+/// Returns true for lines like `ValueError: no such order` and `java.io.IOException: gone`.
 fn names_error(line: &str) -> bool {
     let name = line.split(':').next().unwrap_or_default();
     name.len() < line.len()
@@ -127,7 +129,7 @@ fn is_unknown_command(lower: &str) -> bool {
     lower.ends_with(": command not found") || lower.contains(": command not found: ")
 }
 
-/// Matches `HTTP/1.1 500 Internal Server Error`.
+/// Returns true for lines like `HTTP/1.1 500 Internal Server Error`.
 fn is_bad_response(lower: &str) -> bool {
     let status = lower
         .strip_prefix("http/")
@@ -135,7 +137,7 @@ fn is_bad_response(lower: &str) -> bool {
     status.is_some_and(|status| status.len() == 3 && status.starts_with(['4', '5']))
 }
 
-/// Returns the line at the end of `result` that reports a failed end.
+/// Returns the line near the end of `result` that reports a failure.
 fn verdict(result: &str) -> Option<&str> {
     let lines: Vec<&str> = ceil_cut(result, TAIL_BYTES)
         .lines()
@@ -170,7 +172,8 @@ fn is_verdict(line: &str) -> bool {
         || counts_failures(&lower)
 }
 
-/// Matches a summary with failures, but no sentence: `2 failed, 3 passed`, `Tests run: 3, Failures: 1`, `2 errors generated.`
+/// Returns true for a summary that counts failures: `2 failed, 3 passed`, `Tests run: 3, Failures: 1`, `2 errors generated.`
+/// Returns false for a sentence.
 fn counts_failures(lower: &str) -> bool {
     let tokens: Vec<&str> = lower
         .split(|c: char| c.is_whitespace() || ",;()|".contains(c))
@@ -179,7 +182,7 @@ fn counts_failures(lower: &str) -> bool {
     let token = |at: usize| tokens.get(at).copied().unwrap_or_default();
     let is_number = |word: &str| word.starts_with(|c: char| c.is_ascii_digit());
     let is_counted = |word: &str| COUNTED.contains(&word.trim_end_matches(['.', '!']));
-    // A count is followed by the next one, by a duration, or by nothing.
+    // After a count comes the next count, a duration, or nothing.
     let ends = |at: usize| {
         let next = token(at);
         let is_joint = ["in", "and"].contains(&next) && is_number(token(at + 1));
@@ -236,7 +239,7 @@ mod tests {
             "starting\nTraceback (most recent call last):\n  File x\nValueError: x",
             r#"{"success":false,"id":7}"#,
         ] {
-            assert!(is_told(result, false), "{result}");
+            assert!(reports_failure(result, false), "{result}");
         }
     }
 
@@ -264,12 +267,15 @@ mod tests {
             "a\nb\nerror: in the middle\nc\nd\ne",
             r#"{"log":"error: gone","failed":3}"#,
         ] {
-            assert!(!is_told(result, false), "{result}");
+            assert!(!reports_failure(result, false), "{result}");
         }
         for result in ["error: gone\n2 failed", "fatal: x", "FAIL", "ValueError: x"] {
-            assert!(!is_told(result, true), "{result}");
+            assert!(!reports_failure(result, true), "{result}");
         }
-        assert!(is_told("Exit code: 1\nOutput:\ngrep: x: No such file", true));
+        assert!(reports_failure(
+            "Exit code: 1\nOutput:\ngrep: x: No such file",
+            true
+        ));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The importance of a run, from its structure and a few cues.
+//! Judges the importance of a run by its structure and a few cues.
 
 use super::{
     candidates::INFLUENCE_TELLING,
@@ -10,7 +10,7 @@ use recapd_core::domain::summary::item::Importance;
 
 /// A run without calls whose words weigh less than this is small talk.
 const TRIVIAL_WEIGHT: f64 = 3.0;
-/// Longer sentences are stories, logs or pasted text rather than a demand or a decision, in bytes.
+/// Longer sentences are stories, logs or pasted text rather than demands or decisions. In bytes.
 const CUE_SENTENCE_BYTES_MAX: usize = 240;
 
 pub(super) fn of(batch: &Corpus, run: &[ExchangeReading]) -> Importance {

@@ -1,4 +1,4 @@
-//! A batch as the summariser sees it: the clauses, calls and failures of each exchange, and the words of the whole batch.
+//! Reads a batch for the summariser: the clauses, calls and failures of each exchange, and the words of the whole batch.
 
 use std::collections::HashMap;
 
@@ -18,9 +18,9 @@ use recapd_core::domain::{
     user_text,
 };
 
-/// Longest answer to a question of the model, with the question, in characters.
+/// Limits an answer to a question of the model, together with the question, in characters.
 const ANSWER_CHARS_MAX: usize = 240;
-/// Prior of such an answer; it is high, because the model asked for it.
+/// The prior of such an answer. It is high, because the model asked for the answer.
 const ANSWER_PRIOR: f64 = 1.8;
 
 /// The exchanges of a request, with what is known about their words and tools.
@@ -34,21 +34,21 @@ pub(super) struct Corpus {
 #[derive(Debug)]
 pub(super) struct ExchangeReading {
     pub(super) exchange: i64,
-    /// Place in the batch, from 0.
+    /// The exchange's number in the batch, from 0.
     pub(super) index: usize,
     pub(super) started_at: Timestamp,
     pub(super) interrupted: bool,
-    /// Named people talk, without tools.
+    /// True if named people talk, without tools.
     pub(super) is_talk: bool,
     pub(super) greets: bool,
-    /// Sentences and failures, in order.
+    /// The sentences and failures, in order.
     pub(super) clauses: Vec<Clause>,
     pub(super) calls: Vec<Call>,
-    /// All content words, sorted, each once.
+    /// All content words, sorted, without repetitions.
     pub(super) terms: Vec<Term>,
-    /// Length of all clauses, in bytes.
+    /// The length of all clauses, in bytes.
     pub(super) said_chars: usize,
-    /// Lines at which the user begins to speak.
+    /// The lines at which the user begins to speak.
     user_begins: Vec<usize>,
 }
 
@@ -74,13 +74,13 @@ impl Corpus {
 }
 
 impl ExchangeReading {
-    /// `begin` is the earliest time at which the run of this exchange may begin.
+    /// Reads an exchange. `begin` is the earliest time at which its run may begin.
     fn of(transcript: &Transcript, index: usize, begin: Timestamp, vocabulary: &mut Vocabulary) -> Self {
         let lines = &transcript.lines;
         let is_talk = is_talk(lines);
         let begin = transcript.zone.wall(begin);
         let dated = |(said, prior): (String, f64), at| {
-            let said = dates::dated(&said, transcript.zone.wall(at), begin);
+            let said = dates::with_dates(&said, transcript.zone.wall(at), begin);
             (said.into_owned(), prior)
         };
         let user = lone_user(lines);
@@ -96,7 +96,7 @@ impl ExchangeReading {
                 }
                 Voice::Result | Voice::FailedResult => {
                     let call = called.take().and_then(|called| calls.get_mut(called));
-                    for (source, said) in returned(line, call) {
+                    for (source, said) in read_result(line, call) {
                         let (said, name) = match source {
                             ClauseSource::User => (dated(said, line.at), user),
                             _ => (said, ""),
@@ -144,14 +144,14 @@ impl ExchangeReading {
         }
     }
 
-    /// Returns the turn of `line`: the exchange's place in the batch, and how many times the user had begun to speak in it.
+    /// Returns the turn of `line`: the exchange's number in the batch, and how often the user had begun to speak in the exchange.
     pub(super) fn turn(&self, line: usize) -> (usize, usize) {
         let begun = self.user_begins.partition_point(|begin| *begin <= line);
         (self.index, begun)
     }
 }
 
-/// Returns when the earliest run begins that may contain the last of `transcripts`.
+/// Returns the beginning of the earliest run that may contain the last of `transcripts`.
 fn run_begin(transcripts: &[Transcript]) -> Timestamp {
     let mut run = transcripts.iter().rev().take(RUN_EXCHANGES_MAX);
     let mut begin = run.next().map_or_else(Timestamp::default, |last| last.started_at);
@@ -193,12 +193,12 @@ fn call(line: &Line, at: usize) -> Call {
     }
 }
 
-/// Returns the user's words in a result, or else its description of a failure. Sets the call's `failed`.
-fn returned(line: &Line, call: Option<&mut Call>) -> Vec<(ClauseSource, (String, f64))> {
+/// Returns the user's words in a result, otherwise its description of a failure. Sets the call's `failed`.
+fn read_result(line: &Line, call: Option<&mut Call>) -> Vec<(ClauseSource, (String, f64))> {
     let is_file = call.as_deref().is_some_and(Call::shows_files);
-    let said = users(line, call.as_deref());
-    let failed =
-        line.voice == Voice::FailedResult || (said.is_empty() && failures::is_told(&line.text, is_file));
+    let said = user_words_in(line, call.as_deref());
+    let failed = line.voice == Voice::FailedResult
+        || (said.is_empty() && failures::reports_failure(&line.text, is_file));
     if let Some(call) = call {
         call.failed = failed;
     }
@@ -212,8 +212,9 @@ fn returned(line: &Line, call: Option<&mut Call>) -> Vec<(ClauseSource, (String,
     said.into_iter().map(|said| (ClauseSource::User, said)).collect()
 }
 
-/// Returns the user's reason for refusing a call, or the answer to a tool's question; other tools' results may quote anybody.
-fn users(line: &Line, call: Option<&Call>) -> Vec<(String, f64)> {
+/// Returns the user's reason for refusing a call, or the user's answer to a tool's question. Results of other tools may quote
+/// anybody.
+fn user_words_in(line: &Line, call: Option<&Call>) -> Vec<(String, f64)> {
     let asks = call.is_some_and(|call| {
         let name = call.name.to_lowercase();
         name.starts_with("ask") || name.contains("question")
@@ -233,7 +234,7 @@ fn users(line: &Line, call: Option<&Call>) -> Vec<(String, f64)> {
         .collect()
 }
 
-/// Returns true if all lines are speech with a name: people talk, without tools.
+/// Returns true if all lines are speech with a speaker's name: people talk, without tools.
 pub(super) fn is_talk(lines: &[Line]) -> bool {
     let named = |voice| {
         lines
@@ -256,7 +257,7 @@ fn role(lines: &[Line], at: usize, is_talk: bool) -> TextRole {
     }
 }
 
-/// Reduces the prior of a sentence repeated word for word in several exchanges: it is a phrase, not news.
+/// Reduces the prior of a sentence that is repeated word for word in several exchanges, because it says nothing new.
 fn discount_repetitions(exchanges: &mut [ExchangeReading]) {
     let mut said: HashMap<&str, (usize, usize)> = HashMap::new();
     for reading in exchanges.iter() {
@@ -280,7 +281,7 @@ fn discount_repetitions(exchanges: &mut [ExchangeReading]) {
     }
 }
 
-/// Clears the names of the user and the model in tasks if each has only one name.
+/// Clears the names of the user and the model in tasks in which each has only one name.
 fn forget_lone_names(exchanges: &mut [ExchangeReading]) {
     for source in [ClauseSource::User, ClauseSource::Model] {
         let said = |clause: &Clause| clause.source == source;

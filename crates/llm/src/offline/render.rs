@@ -1,17 +1,17 @@
-//! Joins pieces to one clean line, with quotes, arrows and names. The only words added are `failed` and `interrupted`.
+//! Joins pieces into one clean line, with quotes, arrows and names. It adds no words except `failed` and `interrupted`.
 //!
-//! Invariant: an arrow joins only pieces of one turn of the user, so that no question gets the answer to another one.
+//! Invariant: an arrow joins only pieces of the same turn of the user, so that no question gets the answer to another question.
 
 use super::cuts::fit;
 use recapd_core::domain::text::one_line;
 
-/// Suffix of an item with interrupted exchanges.
+/// The suffix of an item with interrupted exchanges.
 pub(super) const INTERRUPTED: &str = " (interrupted)";
 const FAILED: &str = "failed: ";
-/// Suffix of a failed call.
+/// The suffix of a failed call.
 pub(super) const FAILED_CALL: &str = " (failed)";
 
-/// Characters that a line must not begin with, since Markdown reads them as a heading, a list, a quote or a table.
+/// Characters that a line must not begin with, because Markdown reads them as a heading, a list, a quote or a table.
 const MARKS: [char; 8] = ['#', '-', '>', '*', '+', '=', '|', ' '];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,18 +28,18 @@ pub(super) enum PieceVoice {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct TextPiece {
-    /// Exchange, line and sentence: the order in which pieces are written.
+    /// Exchange, line and sentence: pieces are written in this order.
     pub(super) place: (usize, usize, usize),
-    /// The exchange, and how many times the user had begun to speak in it; `None` for calls of several turns.
+    /// The exchange, and how often the user had begun to speak in it; `None` for calls of several turns.
     pub(super) turn: Option<(usize, usize)>,
     pub(super) voice: PieceVoice,
-    /// The speaker's name; empty where it is clear.
+    /// The speaker's name; empty if it is clear who speaks.
     pub(super) name: String,
     pub(super) text: String,
 }
 
 impl TextPiece {
-    /// Returns the length in characters, with quotes, labels and names.
+    /// Returns the length in characters, including quotes, labels and names.
     pub(super) fn chars(&self) -> usize {
         let around = match self.voice {
             PieceVoice::User => 2,
@@ -54,25 +54,26 @@ impl TextPiece {
         self.text.chars().count() + around + named
     }
 
-    /// Returns true if both pieces are of the same turn of the user.
+    /// Returns true if both pieces belong to the same turn of the user.
     fn is_of_turn(&self, other: &Self) -> bool {
         self.turn.is_some() && self.turn == other.turn
     }
 
-    /// Returns true if this piece continues the quotation of the piece `before`, which ends when others speak.
+    /// Returns true if this piece continues the quotation of the piece `before`. A quotation ends when others speak.
     fn continues(&self, before: &Self) -> bool {
         (before.voice, &before.name) == (self.voice, &self.name)
             && (self.voice != PieceVoice::User || self.is_of_turn(before))
     }
 
-    /// Cuts the piece to at most `chars_max` characters with quotes, labels and names; empty if nothing is left.
+    /// Cuts the piece to at most `chars_max` characters, including quotes, labels and names. Returns an empty piece if nothing is
+    /// left.
     pub(super) fn fitted(&self, chars_max: usize) -> Self {
         let around = self.chars() - self.text.chars().count();
         let failed = self
             .text
             .strip_suffix(FAILED_CALL)
             .filter(|_| self.voice == PieceVoice::Call);
-        // Without its suffix, a failed call would read as a successful one.
+        // A failed call keeps its suffix, without which it would read as a successful one.
         let (said, end) = failed.map_or((self.text.as_str(), ""), |said| (said, FAILED_CALL));
         let mut text = fit(said, chars_max.saturating_sub(around + end.len()));
         if !text.is_empty() {
@@ -82,7 +83,7 @@ impl TextPiece {
     }
 }
 
-/// Writes the pieces, in order, as one line of at most `chars_max` characters.
+/// Writes the pieces in order as one line of at most `chars_max` characters.
 pub(super) fn line(pieces: &[TextPiece], chars_max: usize) -> String {
     let mut ordered: Vec<&TextPiece> = pieces.iter().collect();
     ordered.sort_by_key(|piece| piece.place);
@@ -125,14 +126,14 @@ fn append(line: &mut String, before: Option<&TextPiece>, piece: &TextPiece) {
     line.push_str(&piece.text);
 }
 
-/// Returns the joint between two pieces: an arrow if the second results from the first, otherwise a pause.
+/// Returns the joint between two pieces: an arrow if the second one results from the first, otherwise a pause.
 fn joint(before: &TextPiece, after: &TextPiece, line: &str) -> &'static str {
     use PieceVoice::{Call, Failure, Model, User};
     let ended = line.ends_with(['.', '!', '?', '…', '。', '！', '？', ';', ':', ',']);
     let is_of_turn = after.is_of_turn(before);
     match (before.voice, after.voice) {
         (Call, Call) if is_of_turn => ", ",
-        // A result comes directly after its call; any other failure belongs to another call.
+        // A failure directly after a call is the result of that call; any other failure belongs to another call.
         (Call, Failure) if is_of_turn && before.place.1 + 1 == after.place.1 => " → ",
         (User | Call | Failure, Model) | (User | Model, Call | Failure) | (Failure, Call) if is_of_turn => {
             " → "

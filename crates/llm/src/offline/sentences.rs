@@ -1,6 +1,6 @@
-//! The clean sentences of a text: without mark-up and without code, except the command that opens a shell block.
+//! Splits a text into clean sentences, without mark-up and without code, except the command that begins a shell block.
 //!
-//! Invariant: a sentence is quoted from its beginning, and ends in an ellipsis if the rest is left out.
+//! Invariant: a sentence is quoted from its beginning, and ends in an ellipsis if its rest is left out.
 
 use std::borrow::Cow;
 
@@ -9,11 +9,11 @@ use unicode_segmentation::UnicodeSegmentation as _;
 use super::cuts::{broken_off, negates, within};
 use recapd_core::domain::text::{CUT_MARK, CUT_MARK_END, begins_with_day, floor_cut, one_line};
 
-/// Longest line read, in bytes; the rest of a longer one is left out.
+/// Limits the bytes that are read of a line; the rest of a longer line is left out.
 const LINE_BYTES_MAX: usize = 32_768;
-/// Bytes of a line that are split into sentences at a time, which bounds the look-ahead of the sentence rules.
+/// How many bytes of a line are split into sentences at a time. This limits the look-ahead of the sentence rules.
 const PIECE_BYTES_MAX: usize = 1_024;
-/// Longest sentence, in bytes. A longer one is cut, since its head says enough.
+/// Limits a sentence, in bytes. A longer one is cut, because its beginning says enough.
 const SENTENCE_BYTES_MAX: usize = 480;
 /// A line of at least this many bytes may have been wrapped.
 const WRAPPED_BYTES_MIN: usize = 50;
@@ -22,7 +22,7 @@ const COMMAND_BYTES_MAX: usize = 120;
 const ABBREVIATIONS: [&str; 15] = [
     "Mr", "Mrs", "Ms", "Dr", "St", "No", "Nr", "Jr", "Prof", "Sra", "Mme", "vs", "e.g", "i.e", "z.B",
 ];
-/// Openings of a sentence that restricts the one before it, which isn't true without the restriction.
+/// Openings of a sentence that restricts the previous one. Without the restriction, the previous sentence isn't true.
 const RESTRICTIONS: [&str; 10] = [
     "unless",
     "except",
@@ -35,23 +35,23 @@ const RESTRICTIONS: [&str; 10] = [
     "salvo",
     "a menos que",
 ];
-/// Block languages whose first line is a command.
+/// Languages of code blocks whose first line is a command.
 const SHELLS: [&str; 6] = ["sh", "bash", "shell", "console", "zsh", "powershell"];
 
 /// A sentence as one clean line with at least one letter or digit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Sentence {
     pub(super) text: String,
-    /// It is a heading or a point of a list.
+    /// True for a heading or a point of a list.
     pub(super) is_listed: bool,
-    /// It is part of a block quotation (`> …`).
+    /// True for a part of a block quotation (`> …`).
     pub(super) is_quoted: bool,
 }
 
-/// Returns the sentences of `text`, by paragraph. `continues_code` is true if the message before it ended within a block of code.
+/// Returns the sentences of `text` by paragraph. `continues_code` says that the previous message ended within a block of code.
 pub(super) fn paragraphs(text: &str, continues_code: bool) -> Vec<Vec<Sentence>> {
     let mut found = vec![Vec::new()];
-    for line in unwrapped(prose_lines(text, continues_code)) {
+    for line in join_wrapped_lines(prose_lines(text, continues_code)) {
         if line.trim().is_empty() {
             found.push(Vec::new());
         } else if let Some(paragraph) = found.last_mut() {
@@ -83,14 +83,15 @@ fn without_marks(line: &str) -> &str {
     said
 }
 
-/// Returns true if `line` is the mark that a transcript leaves at a cut.
+/// Returns true if `line` is the mark that a transcript puts where it was cut.
 fn is_cut_mark(line: &str) -> bool {
     line.starts_with(CUT_MARK.trim_start()) && line.ends_with(CUT_MARK_END)
 }
 
-/// Returns the lines outside code, and the first command of each shell block. Next to a cut, removes or marks incomplete sentences.
+/// Returns the lines outside of code, and the first command of each shell block. Removes or marks incomplete sentences next to a
+/// cut.
 fn prose_lines(text: &str, continues_code: bool) -> Vec<Cow<'_, str>> {
-    // A message that continues another one contains the end of its block: then the first fence closes it.
+    // A message that continues another one may contain the end of its code block. Then the first fence closes the block.
     let begins_with_fence = text.lines().next().is_some_and(is_fence);
     let mut in_code = leaves_code_open(text) && (continues_code || begins_with_fence);
     let mut wants_command = false;
@@ -120,7 +121,7 @@ fn prose_lines(text: &str, continues_code: bool) -> Vec<Cow<'_, str>> {
     lines
 }
 
-/// Removes the first sentence of a line, whose beginning may have been cut off.
+/// Removes the first sentence of a line, because its beginning may have been cut off.
 fn without_first_sentence(line: &str) -> &str {
     let head = floor_cut(line, PIECE_BYTES_MAX);
     let first = head.split_sentence_bounds().next().map_or(0, str::len);
@@ -131,15 +132,15 @@ fn without_first_sentence(line: &str) -> &str {
     }
 }
 
-/// Joins lines that were wrapped: `never` at the end of one forbids what the next one says.
-fn unwrapped(lines: Vec<Cow<'_, str>>) -> Vec<Cow<'_, str>> {
+/// Joins lines that were wrapped. For example, `never` at the end of a line forbids what the next line says.
+fn join_wrapped_lines(lines: Vec<Cow<'_, str>>) -> Vec<Cow<'_, str>> {
     let mut whole: Vec<Cow<'_, str>> = Vec::with_capacity(lines.len());
-    // Bytes of the previous line alone; the last entry of `whole` may consist of several.
+    // The bytes of the previous line alone; the last entry of `whole` may contain several lines.
     let mut before = 0;
     for line in lines {
         let bytes = line.len();
         match whole.last_mut() {
-            Some(last) if goes_on(last, before, &line) => {
+            Some(last) if is_continued(last, before, &line) => {
                 let joined = last.to_mut();
                 joined.truncate(joined.trim_end().len());
                 joined.push(' ');
@@ -152,8 +153,8 @@ fn unwrapped(lines: Vec<Cow<'_, str>>) -> Vec<Cow<'_, str>> {
     whole
 }
 
-/// Returns true if a sentence continues from a line that ends with `before`, of `bytes` bytes, to `next`.
-fn goes_on(before: &str, bytes: usize, next: &str) -> bool {
+/// Returns true if a sentence continues from a line to `next`. The line ends with `before` and has `bytes` bytes.
+fn is_continued(before: &str, bytes: usize, next: &str) -> bool {
     let last = before.trim_end().rsplit(' ').next().unwrap_or_default();
     let is_word = |word: &str| {
         let bare = word.trim_matches([',', '.', ';', ':', '!', '?', '(', ')', '"', '“', '”']);
@@ -201,7 +202,7 @@ fn sentences_of_line(line: &str) -> Vec<String> {
             bounds.pop();
         }
         let taken: usize = bounds.iter().map(|bound| bound.len()).sum();
-        // Of a sentence longer than a piece, only the head is kept, which is cut anyway.
+        // Of a sentence that is longer than a piece, only the beginning is kept, because it would be cut anyway.
         for bound in bounds.into_iter().skip(usize::from(is_tail)) {
             push(&mut sentences, bound);
         }
@@ -234,7 +235,7 @@ fn restricts(sentence: &str) -> bool {
     })
 }
 
-/// Matches `Dr.`, `e.g.`, `J.`, after which the sentence rules end a sentence before a capital.
+/// Returns true after `Dr.`, `e.g.` or `J.`, where the sentence rules would end a sentence before a capital.
 fn ends_in_abbreviation(sentence: &str) -> bool {
     let Some(word) = sentence
         .strip_suffix('.')
@@ -243,7 +244,7 @@ fn ends_in_abbreviation(sentence: &str) -> bool {
         return false;
     };
     let is_initial = word.len() == 1 && word.starts_with(|c: char| c.is_ascii_uppercase());
-    // `am 3. Juni`: an ordinal in many languages.
+    // An ordinal in many languages, as in `am 3. Juni`.
     let is_ordinal = word.len() <= 2 && !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit());
     is_initial || is_ordinal || ABBREVIATIONS.contains(&word)
 }
@@ -262,7 +263,7 @@ fn without_markup(line: &str) -> String {
     clean
 }
 
-/// Appends the beginning of `mark` to `clean`, unless it is mark-up, and returns the rest.
+/// Appends the first part of `mark` to `clean`, unless that part is mark-up. Returns the rest.
 fn after_mark<'a>(mark: &'a str, clean: &mut String, is_strong: &mut bool) -> &'a str {
     if let Some(rest) = mark.strip_prefix('`') {
         return rest;
@@ -270,7 +271,7 @@ fn after_mark<'a>(mark: &'a str, clean: &mut String, is_strong: &mut bool) -> &'
     if mark.starts_with("**") {
         return after_stars(mark, clean, is_strong);
     }
-    // `Vec<String>` is no tag.
+    // `Vec<String>` isn't a tag.
     if (mark.starts_with("</") || !clean.ends_with(is_of_word))
         && let Some(length) = tag_bytes(mark)
     {
@@ -282,7 +283,7 @@ fn after_mark<'a>(mark: &'a str, clean: &mut String, is_strong: &mut bool) -> &'
     chars.as_str()
 }
 
-/// Removes emphasis that has both ends; keeps `2**16`, `src/**/*.rs` and `f(**options)`.
+/// Removes emphasis that has a beginning and an end. Keeps `2**16`, `src/**/*.rs` and `f(**options)`.
 fn after_stars<'a>(mark: &'a str, clean: &mut String, is_strong: &mut bool) -> &'a str {
     let rest = mark.trim_start_matches('*');
     let is_mark = if *is_strong {
@@ -304,7 +305,7 @@ fn opens(before: &str, rest: &str) -> bool {
     (before.is_empty() || before.ends_with(may_open)) && !rest.is_empty() && !rest.starts_with(ends_no_word)
 }
 
-/// Only the letter before the stars distinguishes the end of emphasis from the beginning of `**options`.
+/// Returns true at the end of emphasis. Only the letter before the stars distinguishes it from the beginning of `**options`.
 fn closes(before: &str, rest: &str) -> bool {
     !before.is_empty()
         && !before.ends_with(char::is_whitespace)
@@ -365,7 +366,7 @@ fn without_bullet(line: &str) -> (&str, bool) {
     }
 }
 
-/// Removes the box of a ticked point. An open point keeps its box, because `[ ] Tests pass` isn't true yet.
+/// Removes the box of a ticked point. Keeps the box of an open point, because `[ ] Tests pass` isn't true yet.
 fn without_box(line: &str) -> &str {
     line.strip_prefix("[x] ")
         .or_else(|| line.strip_prefix("[X] "))

@@ -1,7 +1,7 @@
-//! The facts after some exchanges that can be derived without a model: demands and decisions of the user, changed files, the last
-//! commits, the results of the last checks, what is left to do, the open question.
+//! Derives facts from exchanges without a model: demands and decisions of the user, changed files, the last commits, the results
+//! of the last checks, what is left to do, the open question.
 //!
-//! A fact of a subject (`Files changed: `) replaces the one before it. Facts from the user keep the user's words.
+//! A new fact of a subject (`Files changed: `) replaces the previous one. Facts from the user keep the user's words.
 
 mod subject;
 mod tasks;
@@ -20,11 +20,11 @@ use recapd_core::domain::{
     transcript::Transcript,
 };
 
-/// Most demands and decisions of one exchange: a pasted page isn't all demands.
+/// Limits the demands and decisions of one exchange, because a pasted page doesn't consist of demands.
 const SAID_MAX: usize = 4;
 /// Later sentences of a request are mostly pasted text.
 const SENTENCES_MAX: usize = 10;
-/// Longer sentences are stories, logs or pasted text rather than a demand or a decision, in characters.
+/// Longer sentences are stories, logs or pasted text rather than demands or decisions. In characters.
 const SAID_CHARS_MAX: usize = 320;
 const FILES_MAX: usize = 12;
 const COMMITS_MAX: usize = 4;
@@ -43,7 +43,7 @@ pub(super) fn changes(transcripts: &[Transcript], before: &[Fact]) -> FactChange
     state.end()
 }
 
-/// Returns true if named people talk, without tools: they demand nothing of the reader.
+/// Returns true if named people talk, without tools. They demand nothing of the model.
 fn is_talk(transcript: &Transcript) -> bool {
     super::reading::is_talk(&transcript.lines)
 }
@@ -51,7 +51,7 @@ fn is_talk(transcript: &Transcript) -> bool {
 struct StateDraft<'a> {
     before: &'a [Fact],
     changes: FactChanges,
-    /// The newest fact of each subject; empty if the subject is settled.
+    /// The newest fact of each subject; empty if the subject needs no fact any more.
     subjects: Vec<(Subject, FactDraft)>,
 }
 
@@ -73,9 +73,9 @@ impl StateDraft<'_> {
             );
         }
         if let Some(first) = request.first() {
-            // The user has moved on, so the question was answered or dropped.
+            // The user has continued, so the question was answered or dropped.
             self.set(Subject::Question, exchange, String::new());
-            // A command of the host is no request.
+            // A command of the host isn't a request.
             if !first.starts_with('/') {
                 asked.clone_from(first);
             }
@@ -120,7 +120,7 @@ impl StateDraft<'_> {
         }
     }
 
-    /// Merges the files just changed with the earlier ones; the newest stay.
+    /// Merges the files that were just changed with the earlier ones, and keeps the newest.
     fn set_files(&mut self, exchange: i64, changed: &[String]) {
         if changed.is_empty() {
             return;
@@ -152,7 +152,7 @@ impl StateDraft<'_> {
             .to_owned()
     }
 
-    /// Returns the earlier fact of that subject.
+    /// Returns the fact of that subject that held before the exchanges.
     fn held(&self, subject: &Subject) -> Option<&Fact> {
         let label = subject.label();
         self.before

@@ -1,4 +1,5 @@
-//! Groups neighbouring exchanges into runs that keep the strongest links: by shared rare words, short pauses and no greeting.
+//! Groups neighbouring exchanges into runs so that the strongest links are kept. Shared rare words, short pauses and the absence
+//! of a greeting make a link strong.
 
 use std::ops::Range;
 
@@ -10,26 +11,26 @@ use super::{
 use recapd_core::domain::time::{DAY_MS, HOUR_MS, MINUTE_MS};
 
 pub(super) const RUN_EXCHANGES_MAX: usize = 12;
-/// Longest time between the beginnings of two neighbours in a run.
+/// Limits the time between the beginnings of two neighbours in a run.
 pub(super) const RUN_PAUSE_MS_MAX: i64 = DAY_MS;
-/// Longest run of tasks, in bytes of clauses. A single exchange may be longer.
+/// Limits a run of tasks, in bytes of clauses. A single exchange may be longer.
 const TASK_BYTES_MAX: usize = 14_000;
-/// The same for talk, which is dense with facts.
+/// Limits a run of talk, which is dense with facts, in bytes of clauses.
 const TALK_BYTES_MAX: usize = 900;
-/// Most exchanges compared before a link; one fewer after it.
+/// How many exchanges before a link are compared, at most. After the link it is one fewer.
 const BLOCK_EXCHANGES: usize = 3;
-/// An exchange without calls whose words weigh less than this means nothing alone.
+/// An exchange without calls whose words weigh less than this has no meaning by itself.
 const TINY_WEIGHT: f64 = 2.2;
-/// Cost of a run: the higher, the fewer and longer the runs.
+/// The cost of a run. With a higher cost, runs are fewer and longer.
 const RUN_COST: f64 = 0.2;
 
-/// Returns the runs that become items, in order, disjoint and complete.
+/// Returns the runs that become items. They are in order, don't overlap, and contain every exchange.
 pub(super) fn runs(batch: &Corpus) -> Vec<Range<usize>> {
     let links = links(batch);
     divide(&batch.exchanges, &links)
 }
 
-/// Returns each exchange's strength of link to the one before; `None` if they must not be joined.
+/// Returns how strongly each exchange is linked to the previous one; `None` if they must not be joined.
 fn links(batch: &Corpus) -> Vec<Option<f64>> {
     let pace_ms = pace_ms(&batch.exchanges);
     let tiny: Vec<bool> = batch
@@ -44,7 +45,7 @@ fn links(batch: &Corpus) -> Vec<Option<f64>> {
         };
         let pause_ms = after.started_at.since_ms(before.started_at);
         let adjacent = before.exchange.checked_add(1) == Some(after.exchange);
-        // An item is marked as interrupted as a whole, so finished and interrupted exchanges don't mix.
+        // An item is marked as interrupted as a whole, so finished and interrupted exchanges aren't joined.
         let alike = before.interrupted == after.interrupted;
         let strength = (adjacent && alike && pause_ms <= RUN_PAUSE_MS_MAX).then(|| {
             let hangs = |index: usize| tiny.get(index).copied().unwrap_or_default();
@@ -69,7 +70,7 @@ fn pace_ms(exchanges: &[ExchangeReading]) -> i64 {
     pauses.get(pauses.len() / 2).copied().unwrap_or(MINUTE_MS)
 }
 
-/// Rates a pause: a usual one joins, one far longer parts.
+/// Rates a pause. A usual pause joins; one that is much longer separates.
 fn by_pause(pause_ms: i64, pace_ms: i64) -> f64 {
     let ordinary = pace_ms.saturating_mul(3).clamp(2 * MINUTE_MS, HOUR_MS);
     match pause_ms {
@@ -80,7 +81,7 @@ fn by_pause(pause_ms: i64, pace_ms: i64) -> f64 {
     }
 }
 
-/// Rates greetings and size: a greeting begins a topic; a tiny exchange joins its neighbour, after a greeting the next one.
+/// Rates greetings and size. A greeting begins a topic. A tiny exchange joins its neighbour; after a greeting, the next one.
 fn by_form(before: &ExchangeReading, after: &ExchangeReading, before_tiny: bool, after_tiny: bool) -> f64 {
     let opening = if after.greets && !before.greets { -0.5 } else { 0.0 };
     let small = match (before_tiny, after_tiny) {
@@ -103,7 +104,8 @@ fn is_tiny(reading: &ExchangeReading, vocabulary: &Vocabulary) -> bool {
     reading.calls.is_empty() && asked < TINY_WEIGHT
 }
 
-/// Returns the share of words (0 to 1) common to both sides of the link before exchange `at`, less what any two blocks share.
+/// Returns the share of words (0 to 1) that both sides of the link before exchange `at` have in common, minus what any two blocks
+/// share.
 fn likeness(batch: &Corpus, at: usize) -> f64 {
     const CHANCE: f64 = 0.09;
     let before = batch
@@ -123,7 +125,7 @@ fn likeness(batch: &Corpus, at: usize) -> f64 {
     (shared / smaller).min(1.0) - CHANCE
 }
 
-/// Returns the words of some exchanges, sorted, each once, with their topical weight.
+/// Returns the words of some exchanges with their topical weights, sorted, without repetitions.
 fn block(batch: &Corpus, exchanges: &[ExchangeReading]) -> Vec<(Term, f64)> {
     let mut terms: Vec<Term> = exchanges
         .iter()
@@ -134,12 +136,12 @@ fn block(batch: &Corpus, exchanges: &[ExchangeReading]) -> Vec<(Term, f64)> {
     let count = batch.exchanges.len();
     terms
         .into_iter()
-        .map(|term| (term, topical(&batch.vocabulary, term, count)))
+        .map(|term| (term, topical_weight(&batch.vocabulary, term, count)))
         .collect()
 }
 
-/// Rates a word as a sign of a topic: high if few exchanges contain it, 0 if all do.
-fn topical(vocabulary: &Vocabulary, term: Term, exchanges: usize) -> f64 {
+/// Rates how typical a word is for a topic: high if few exchanges contain it, 0 if all do.
+fn topical_weight(vocabulary: &Vocabulary, term: Term, exchanges: usize) -> f64 {
     let spread = number(vocabulary.exchanges_with(term)) / number(exchanges.max(1));
     let by_shape = if vocabulary.shape(term) == WordShape::Identifier {
         2.0
@@ -149,7 +151,8 @@ fn topical(vocabulary: &Vocabulary, term: Term, exchanges: usize) -> f64 {
     vocabulary.weight(term) * by_shape * (1.0 - spread).max(0.0)
 }
 
-/// Maximises kept links less costs of runs, within the limits, by dynamic programming over [`RUN_EXCHANGES_MAX`] places.
+/// Finds the division with the most kept links minus the costs of the runs, within the limits. Uses dynamic programming over
+/// [`RUN_EXCHANGES_MAX`] positions.
 fn divide(exchanges: &[ExchangeReading], links: &[Option<f64>]) -> Vec<Range<usize>> {
     // best[end]: the value of the best division of the first `end` exchanges, and the start of its last run.
     let mut best: Vec<(f64, usize)> = vec![(0.0, 0)];
@@ -197,7 +200,7 @@ struct RunText {
 }
 
 impl RunText {
-    /// Adds an exchange; returns false if the run is now too long for one item.
+    /// Adds an exchange. Returns false if the run is now too long for one item.
     fn takes(&mut self, reading: &ExchangeReading) -> bool {
         self.bytes += reading.said_chars;
         self.talk_bytes += if reading.is_talk { reading.said_chars } else { 0 };

@@ -1,4 +1,4 @@
-//! The informative values among a tool call's arguments: ids and paths first, long prose last.
+//! Picks the informative values among a tool call's arguments. Ids and paths come first, long prose last.
 
 use std::fmt;
 
@@ -8,9 +8,9 @@ use super::calls;
 use recapd_core::domain::text::{CUT_MARK, first_line, floor_cut};
 
 const VALUE_CHARS_MAX: usize = 64;
-/// Longest path shown whole, in bytes; of a longer one only the end is shown.
+/// A path up to this length is shown whole, in bytes. Of a longer one only the end is shown.
 const PATH_BYTES_MAX: usize = 48;
-/// Longest text that may be a path, in bytes.
+/// Limits a text that may be a path, in bytes.
 const PATH_BYTES_LONGEST: usize = 1_024;
 /// Numbers with fractions are exact below this.
 const EXACT_MAX: f64 = 1e15;
@@ -21,17 +21,17 @@ pub(super) const WORD_SCORE: f64 = 0.7;
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct ShownValue {
     pub(super) text: String,
-    /// How informative it is, from 0 to 3.
+    /// How informative the value is, from 0 to 3.
     pub(super) score: f64,
-    /// The whole value is a command that shows files.
+    /// True if the whole value is a command that shows files.
     pub(super) shows_files: bool,
 }
 
-/// Returns the values of a call's `arguments` in order, each once.
+/// Returns the values of a call's `arguments` in order, without repetitions.
 pub(super) fn of(arguments: &str) -> Vec<ShownValue> {
     let mut leaves = Leaves(Vec::new());
     if arguments.starts_with(['{', '[']) {
-        // Long arguments arrive cut and are no valid JSON; the values before the cut are enough.
+        // Long arguments arrive cut and aren't valid JSON. The values before the cut are enough.
         let mut json = serde_json::Deserializer::from_str(before_cut(arguments));
         drop((&mut leaves).deserialize(&mut json));
     } else {
@@ -40,14 +40,14 @@ pub(super) fn of(arguments: &str) -> Vec<ShownValue> {
     leaves.0
 }
 
-/// Returns the text before the mark of a cut, without a trailing number, which may be incomplete.
+/// Returns the text before the mark of a cut. Removes a number at its end, which may be incomplete.
 fn before_cut(arguments: &str) -> &str {
     arguments.split_once(CUT_MARK).map_or(arguments, |(head, _)| {
         head.trim_end_matches(|c: char| c.is_ascii_digit() || "+-.eE".contains(c))
     })
 }
 
-/// Collects the strings and numbers of any JSON in order; a `serde_json::Value` loses the order.
+/// Collects the strings and numbers of any JSON in order. A `serde_json::Value` would lose the order.
 struct Leaves(Vec<ShownValue>);
 
 impl<'de> DeserializeSeed<'de> for &mut Leaves {
@@ -79,7 +79,7 @@ impl<'de> Visitor<'de> for &mut Leaves {
     }
 
     fn visit_f64<E: Error>(self, number: f64) -> Result<(), E> {
-        // A longer one has been rounded.
+        // A longer number was rounded.
         if number.abs() < EXACT_MAX {
             self.visit_str(&number.to_string())
         } else {
@@ -128,7 +128,7 @@ fn push(values: &mut Vec<ShownValue>, text: &str) {
     }
 }
 
-/// Returns the end of a long path, after a slash: the name rather than the common folder. Returns other texts unchanged.
+/// Returns the end of a long path, after a slash: the name instead of the common folder. Returns other texts unchanged.
 fn path_tail(text: &str) -> &str {
     let bytes_over = text.len().saturating_sub(PATH_BYTES_MAX);
     if bytes_over == 0 || text.len() > PATH_BYTES_LONGEST || text.contains(char::is_whitespace) {
@@ -156,7 +156,7 @@ fn score(text: &str) -> f64 {
             0.8
         };
     }
-    // Code, patterns, formulas: the text around them says what they are.
+    // Code, patterns and formulas: the text around them describes them.
     if !text
         .chars()
         .all(|c| c.is_alphanumeric() || "_./\\@:~+-#$%".contains(c))
@@ -175,7 +175,7 @@ fn score(text: &str) -> f64 {
     }
 }
 
-/// Returns true if a value names one thing (an id, a path, a date), unlike an everyday word or prose.
+/// Returns true if a value names one thing (an id, a path, a date), and isn't an everyday word or prose.
 pub(super) fn is_identifier(value: &ShownValue) -> bool {
     value.score >= 2.0
 }

@@ -1,4 +1,5 @@
-//! Words and their weights: high if rare in the batch or shaped like an identifier, a number or a name; low for everyday words.
+//! Weighs words: high if they are rare in the batch or look like an identifier, a number or a name; low if they are everyday
+//! words.
 
 use std::collections::HashMap;
 
@@ -6,26 +7,26 @@ use unicode_segmentation::UnicodeSegmentation as _;
 
 use super::cues::{COURTESY, FUNCTION_WORDS, TIME_WORDS};
 
-/// Longest word counted, in bytes.
+/// Longer words aren't counted, in bytes.
 const WORD_BYTES_MAX: usize = 96;
 
-/// Index of a word in a [`Vocabulary`].
+/// The index of a word in a [`Vocabulary`].
 pub(super) type Term = usize;
 
-/// The shape of a word; later ones weigh more.
+/// The shape of a word. Later shapes weigh more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum WordShape {
     Function,
     Polite,
     Short,
     Plain,
-    /// Dates a fact: yesterday, Friday, next.
+    /// A word that dates a fact: yesterday, Friday, next.
     Time,
-    /// Capitalised within a sentence.
+    /// A word that is capitalised within a sentence.
     Name,
-    /// Digits, possibly with punctuation: an amount, a date, a time.
+    /// Digits, perhaps with punctuation: an amount, a date, a time.
     Number,
-    /// Letters mixed with digits, underscores, slashes, inner capitals: an id, a path, a name in code.
+    /// Letters mixed with digits, underscores, slashes or inner capitals: an id, a path, a name in code.
     Identifier,
 }
 
@@ -42,7 +43,7 @@ impl WordShape {
         }
     }
 
-    /// Returns true if `word` is courtesy or has no content.
+    /// Returns true if `word` is polite or has no content.
     pub(super) fn is_empty_talk(word: &str) -> bool {
         let lower = word.to_lowercase().replace('’', "'");
         Self::of(word, &lower, true) <= Self::Polite
@@ -93,13 +94,13 @@ pub(super) struct Vocabulary {
 
 #[derive(Debug, Default)]
 struct VocabularyEntry {
-    /// The heaviest shape seen, names aside.
+    /// The heaviest shape that the word had, except names.
     other: Option<WordShape>,
-    /// How often it looked like a name, and how often like something else.
+    /// How often the word looked like a name, and how often like something else.
     named: usize,
     unnamed: usize,
     clauses: usize,
-    /// Exchanges that contain it, and the last one counted.
+    /// How many exchanges contain the word, and the last one that was counted.
     exchanges: usize,
     last_exchange: Option<usize>,
 }
@@ -114,7 +115,8 @@ impl VocabularyEntry {
         }
     }
 
-    /// A capital makes no name of a word that is mostly written without one, such as a word in a title.
+    /// Returns the word's shape. A capital doesn't make a name of a word that is mostly written without one, such as a word in a
+    /// title.
     fn shape(&self) -> WordShape {
         match self.other {
             Some(shape) if shape > WordShape::Name || self.named <= self.unnamed => shape,
@@ -124,7 +126,7 @@ impl VocabularyEntry {
 }
 
 impl Vocabulary {
-    /// Reads a clause of the exchange at place `exchange` in the batch. Returns its content words, each once, in order.
+    /// Reads a clause of exchange number `exchange` of the batch. Returns its content words in order, without repetitions.
     pub(super) fn read(&mut self, clause: &str, exchange: usize) -> Vec<Term> {
         self.clauses += 1;
         let mut terms = Vec::new();
@@ -174,7 +176,7 @@ impl Vocabulary {
             return 0.0;
         };
         let rarity = 1.0 - ratio_of_logs(entry.clauses, self.clauses + 1);
-        // An identifier stays informative however often it occurs.
+        // An identifier stays informative even if it occurs often.
         let rarity = if entry.shape() >= WordShape::Number {
             rarity.max(0.5)
         } else {
@@ -223,7 +225,7 @@ fn ratio_of_logs(a: usize, b: usize) -> f64 {
     }
 }
 
-/// Converts a count to a float; saturates at `u32::MAX`.
+/// Converts a count to a float. Counts above `u32::MAX` become `u32::MAX`.
 pub(super) fn number(count: usize) -> f64 {
     f64::from(u32::try_from(count).unwrap_or(u32::MAX))
 }

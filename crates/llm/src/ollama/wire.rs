@@ -9,15 +9,15 @@ use crate::{
     remote::{AnswerFormat, NoAnswer, RemoteSettings},
 };
 
-/// A request's body. Ollama knows the best sampling for a model, so it sets none.
+/// A request's body. It sets no sampling, because Ollama knows the best sampling for a model.
 #[derive(Serialize)]
 pub(super) struct OllamaRequest<'a> {
     model: &'a str,
     messages: [ChatMessage<'a>; 2],
     stream: bool,
-    /// False, so that a prompt that doesn't fit is an error and isn't cut off.
+    /// False, so that a prompt that doesn't fit is an error instead of being cut off.
     truncate: bool,
-    /// False, so that the prompt isn't pushed out while the answer is written.
+    /// False, so that the answer doesn't push the prompt out of the context.
     shift: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     format: Option<&'static RawValue>,

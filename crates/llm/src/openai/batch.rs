@@ -1,4 +1,4 @@
-//! OpenAI's batches, for chat completions and Responses: questions are uploaded as a file of lines, results are files, too.
+//! OpenAI's batches, for chat completions and Responses. Questions are uploaded as a file of lines, and results are files, too.
 
 use serde::Serialize;
 use serde_json::{Value, json, value::RawValue};
@@ -30,7 +30,7 @@ struct BatchLine<'a> {
     body: Box<RawValue>,
 }
 
-/// The endpoint of the questions, with the API's version as in the base URL.
+/// Returns the endpoint of the questions, with the API's version of the base URL.
 fn url(protocol: &impl Protocol) -> String {
     format!("/v1{}", protocol.path(""))
 }

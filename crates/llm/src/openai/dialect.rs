@@ -1,4 +1,4 @@
-//! The request fields that a server understands: how the answer's format is requested, and which field limits its length.
+//! Which request fields a server understands: how the answer's format is requested, and which field limits its length.
 
 use reqwest::Url;
 use serde::{Deserialize, Serialize};
@@ -11,23 +11,23 @@ use crate::remote::{AnswerFormat, Dialect, Effort, RemoteSettings, any_of, is_un
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OutputLimitField {
-    /// `max_completion_tokens` for OpenAI itself and for models that reason, `max_tokens` for others; changed when the server doesn't know
-    /// it.
+    /// `max_completion_tokens` for OpenAI itself and for models that reason, `max_tokens` for others. Changes if the server
+    /// doesn't know the field.
     #[default]
     Auto,
     MaxTokens,
     MaxCompletionTokens,
 }
 
-/// Room for thinking in `max_tokens`; `max_completion_tokens` always has it. Names don't tell which models think, and servers may refuse a
-/// high limit, so only models that were seen to think get it.
+/// Whether `max_tokens` includes room for thinking; `max_completion_tokens` always does. A model's name doesn't tell whether it
+/// thinks, and servers may refuse a high limit, so only models that have been seen to think get this room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ThinkingRoom {
     /// No answer was cut off after thinking.
     Unasked,
-    /// An answer was cut off after thinking, so there is room now.
+    /// An answer was cut off after thinking, so requests now include the room.
     Made,
-    /// The server refuses so high a limit.
+    /// The server refuses such a high limit.
     Refused,
 }
 
@@ -40,12 +40,12 @@ pub struct ChatDialect {
     pub(super) limit_is_fixed: bool,
     pub(super) room: ThinkingRoom,
     pub(super) effort: Effort,
-    /// OpenRouter cuts the middle out of prompts that don't fit small models, unless it is told not to.
+    /// True for OpenRouter, which cuts out the middle of prompts that don't fit small models, unless the request forbids it.
     pub(super) is_openrouter: bool,
 }
 
 impl ChatDialect {
-    /// The best form that this server may understand.
+    /// Returns the best form of request that this server may understand.
     pub(super) fn first(field: OutputLimitField, settings: &RemoteSettings, address: &Url) -> Self {
         let is_openai = address.host_str() == Some(OPENAI_HOST);
         let reasons = is_reasoning_model(&settings.model);
@@ -65,7 +65,7 @@ impl ChatDialect {
 }
 
 impl Dialect for ChatDialect {
-    fn after(self, words: &str) -> Option<Self> {
+    fn after_complaint(self, complaint: &str) -> Option<Self> {
         const FORMAT_WORDS: [&str; 8] = [
             "response_format",
             "response format",
@@ -82,22 +82,22 @@ impl Dialect for ChatDialect {
             "output tokens",
             "completion tokens",
         ];
-        if self.room == ThinkingRoom::Made && any_of(words, &LIMIT_WORDS) {
+        if self.room == ThinkingRoom::Made && any_of(complaint, &LIMIT_WORDS) {
             let room = ThinkingRoom::Refused;
             return Some(Self { room, ..self });
         }
-        if !self.limit_is_fixed && words.contains(self.limit_field()) && is_unknown(words) {
+        if !self.limit_is_fixed && complaint.contains(self.limit_field()) && is_unknown(complaint) {
             return Some(Self {
                 limits_completion: !self.limits_completion,
                 ..self
             });
         }
-        if self.effort != Effort::Default && words.contains("reasoning") && is_unknown(words) {
+        if self.effort != Effort::Default && complaint.contains("reasoning") && is_unknown(complaint) {
             let effort = Effort::Default;
             return Some(Self { effort, ..self });
         }
         let format = self.format.simpler()?;
-        any_of(words, &FORMAT_WORDS).then_some(Self { format, ..self })
+        any_of(complaint, &FORMAT_WORDS).then_some(Self { format, ..self })
     }
 
     fn after_cut_off(self, body: &Value) -> Option<Self> {
@@ -116,8 +116,8 @@ impl Dialect for ChatDialect {
     }
 }
 
-/// Checks whether an answer's body shows that the model thought: in the usage, in a field or in parts of its own, or in the text, if the
-/// server doesn't separate thoughts.
+/// Returns true if an answer's body shows that the model thought: in the usage, in a separate field or parts, or in the text if
+/// the server doesn't separate thoughts.
 fn thought(body: &Value) -> bool {
     let said = &body["choices"][0]["message"];
     let has = |field: &str| said[field].as_str().is_some_and(|text| !text.is_empty());
@@ -144,7 +144,7 @@ impl ChatDialect {
     }
 }
 
-/// Checks whether this is one of OpenAI's reasoning models, which refuse `max_tokens`: the o series, and `gpt-5` and later, also behind a
+/// Returns true for OpenAI's reasoning models, which refuse `max_tokens`: the o series, and `gpt-5` and later, also with a
 /// router's prefix.
 pub fn is_reasoning_model(model: &str) -> bool {
     let name = model.rsplit('/').next().unwrap_or(model);
@@ -275,8 +275,11 @@ mod tests {
         for body in [cut_off(json!({"content": "{\"items\""}), 0), json!({})] {
             assert_eq!(plain.after_cut_off(&body), None, "{body}");
         }
-        assert_eq!(made.after("max_tokens is too large: 8000"), Some(refused));
-        assert_eq!(refused.after("max_tokens is too large: 8000"), None);
+        assert_eq!(
+            made.after_complaint("max_tokens is too large: 8000"),
+            Some(refused)
+        );
+        assert_eq!(refused.after_complaint("max_tokens is too large: 8000"), None);
         assert_eq!(
             [plain, made, refused].map(ChatDialect::after_overflow),
             [None, Some(refused), None]
@@ -326,12 +329,12 @@ mod tests {
             ("the model `x` does not exist", dialect(Schema, true), None),
         ];
         for (words, from, to) in cases {
-            assert_eq!(from.after(words), to, "{words}");
+            assert_eq!(from.after_complaint(words), to, "{words}");
         }
         let fixed = ChatDialect {
             limit_is_fixed: true,
             ..dialect(Free, false)
         };
-        assert_eq!(fixed.after("unsupported: max_tokens"), None);
+        assert_eq!(fixed.after_complaint("unsupported: max_tokens"), None);
     }
 }

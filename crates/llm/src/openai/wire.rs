@@ -10,7 +10,7 @@ use crate::{
 };
 use recapd_core::domain::reply::Schema;
 
-/// A request's body. It never holds `temperature`, which reasoning models refuse.
+/// A request's body. It never contains `temperature`, which reasoning models refuse.
 #[derive(Serialize)]
 pub(super) struct ChatRequest<'a> {
     model: &'a str,
@@ -44,7 +44,7 @@ enum ResponseFormat {
 struct NamedSchema {
     name: &'static str,
     strict: bool,
-    /// Raw, because the order of its fields matters.
+    /// Raw JSON, because the order of its fields matters.
     schema: &'static RawValue,
 }
 
@@ -184,7 +184,7 @@ impl Choice {
     }
 }
 
-/// The text of a message: a string, or some servers' list of parts, without the reasoning parts.
+/// Returns the text of a message: a string, or the list of parts that some servers send, without the reasoning parts.
 fn text(content: Value) -> String {
     match content {
         Value::String(text) => text,

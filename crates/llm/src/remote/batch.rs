@@ -1,4 +1,4 @@
-//! Batches of a provider across the network: the common part.
+//! The common part of batches at all providers that are called over the network.
 
 use std::{io::Write as _, time::Duration};
 
@@ -18,20 +18,21 @@ use crate::{
 };
 use recapd_core::domain::batch::{BatchIdentity, ListedBatch};
 
-/// The longest call about a batch: some carry all its questions or answers.
+/// Limits the time of a call about a batch. Some calls carry all its questions or answers.
 const CALL_TIMEOUT: Duration = Duration::from_mins(5);
-/// Pages of the list that are read, with a hundred batches each.
+/// Limits how many pages of the list are read, each with a hundred batches.
 const LIST_PAGES_MAX: usize = 10;
 /// The boundary between the parts of an upload. It can't occur in JSON, which escapes line breaks.
 const BOUNDARY: &str = "recapd-part-7b1f4e0c9a52";
 
 pub trait BatchProtocol: Protocol {
-    /// The path and content of the file with the questions, if they are uploaded before the batch is created.
+    /// Returns the path and content of the file with the questions, if the provider wants it uploaded before the batch is
+    /// created.
     fn upload(&self, _calls: &[BatchCall]) -> serde_json::Result<Option<(&'static str, Vec<u8>)>> {
         Ok(None)
     }
 
-    /// The path and the body of the call that creates a batch; `file` is the id of the upload.
+    /// Returns the path and the body of the call that creates a batch. `file` is the id of the uploaded file.
     fn create(
         &self,
         model: &str,
@@ -40,10 +41,10 @@ pub trait BatchProtocol: Protocol {
         file: Option<&str>,
     ) -> serde_json::Result<(String, Vec<u8>)>;
 
-    /// The path of the list's page after `after`, or of the first one.
+    /// Returns the path of the list's page after `after`, or of the first page.
     fn list(&self, after: Option<&str>) -> String;
 
-    /// Reads a page of the list, and the `after` of the next one.
+    /// Reads a page of the list, and the `after` of the next page.
     fn read_list(&self, page: &Value) -> (Vec<ListedBatch>, Option<String>);
 
     fn path_of(&self, id: &str) -> String;
@@ -61,9 +62,9 @@ pub trait BatchProtocol: Protocol {
 pub enum Outcome {
     /// The body of an answer.
     Body(Value),
-    /// The body of an error, and its status if known.
+    /// The body of an error, and its status if it is known.
     Error(Option<u16>, Value),
-    /// No result; the reason in a word.
+    /// No result, for this reason, in a word.
     None(&'static str),
 }
 
@@ -83,7 +84,7 @@ impl<P: BatchProtocol> BatchModel for RemoteModel<P> {
             .body(&self.settings, request, self.dialect())
             .map_err(|error| permanent(&error))?;
         let body = String::from_utf8(body).map_err(|error| LlmError::Permanent(error.to_string()))?;
-        // JSON escapes line breaks in texts; the others are between tokens, in the schema.
+        // JSON escapes line breaks in texts, so the remaining ones are between tokens, in the schema.
         Ok(body.replace(['\n', '\r'], ""))
     }
 
@@ -120,10 +121,10 @@ impl<P: BatchProtocol> BatchModel for RemoteModel<P> {
         if reply.status == StatusCode::NOT_FOUND {
             return Ok(BatchStatus::Gone);
         }
-        let batch = json(&self.checked(reply)?)?;
+        let batch = json(&self.success_or_error(reply)?)?;
         self.protocol
             .read_batch(id, &batch)
-            .ok_or_else(|| strange("the answer is no batch"))
+            .ok_or_else(|| unexpected_reply("the answer is no batch"))
     }
 
     async fn results(&self, ended: &FinishedBatch) -> Result<Vec<BatchResult>, LlmError> {
@@ -162,7 +163,7 @@ impl<P: BatchProtocol> RemoteModel<P> {
             .headers(headers)
             .timeout(CALL_TIMEOUT)
             .body(body);
-        self.checked(http::send(call).await?)
+        self.success_or_error(http::send(call).await?)
     }
 
     async fn request(&self, path: &str) -> Result<HttpReply, LlmError> {
@@ -175,28 +176,32 @@ impl<P: BatchProtocol> RemoteModel<P> {
     }
 
     async fn get(&self, path: &str) -> Result<HttpReply, LlmError> {
-        self.checked(self.request(path).await?)
+        self.success_or_error(self.request(path).await?)
     }
 
-    /// Passes a success on. Other replies become errors without quotations: comparing them with all questions of a batch would take too
-    /// long.
-    fn checked(&self, reply: HttpReply) -> Result<HttpReply, LlmError> {
+    /// Returns a successful reply unchanged. Turns other replies into errors without quotations, because to compare them with all
+    /// questions of a batch would take too long.
+    fn success_or_error(&self, reply: HttpReply) -> Result<HttpReply, LlmError> {
         if reply.status.is_success() {
             return Ok(reply);
         }
-        let error = fault::refused(&reply, reply.status.as_u16(), self.discreet(""));
-        Err(tersely(error, &format!("status {}", reply.status.as_u16())))
+        let error = fault::error_of_refusal(&reply, reply.status.as_u16(), self.discreet(""));
+        Err(without_quotation(
+            error,
+            &format!("status {}", reply.status.as_u16()),
+        ))
     }
 
     fn id_of(&self, made: &HttpReply) -> Result<String, LlmError> {
         let id = self.protocol.read_id(&json(made)?);
         let is_plain = |id: &String| id.chars().all(|c| c.is_ascii_alphanumeric() || "-_/".contains(c));
-        id.filter(is_plain).ok_or_else(|| strange("the answer has no id"))
+        id.filter(is_plain)
+            .ok_or_else(|| unexpected_reply("the answer has no id"))
     }
 
     fn result(&self, line: &Value) -> Option<BatchResult> {
         let (key, outcome) = self.protocol.read_result(line)?;
-        // A cut-off or declined answer is billed, too.
+        // An answer that was cut off or declined is billed, too.
         let billed = match &outcome {
             Outcome::Body(body) | Outcome::Error(_, body) => self.protocol.read_usage(body),
             Outcome::None(_) => ModelAnswer::default(),
@@ -210,7 +215,7 @@ impl<P: BatchProtocol> RemoteModel<P> {
             Outcome::Body(body) => (200, body),
             Outcome::Error(Some(status), body) => (status, body),
             Outcome::Error(None, body) => {
-                let error = fault::in_success(&reply(200, &body), self.discreet(""));
+                let error = fault::error_in_success(&reply(200, &body), self.discreet(""));
                 return Err(error.class().to_owned());
             }
             Outcome::None(why) => return Err(why.to_owned()),
@@ -230,7 +235,7 @@ fn reply(status: u16, body: &Value) -> HttpReply {
     }
 }
 
-/// The body of an upload: a file of lines, for a batch (RFC 7578).
+/// Returns the body of an upload: a file of lines, for a batch (RFC 7578).
 fn form(name: &str, lines: &[u8]) -> Vec<u8> {
     let mut body = Vec::with_capacity(lines.len() + 512);
     let head = format!(
@@ -240,24 +245,24 @@ fn form(name: &str, lines: &[u8]) -> Vec<u8> {
     );
     body.extend_from_slice(head.as_bytes());
     body.extend_from_slice(lines);
-    // Writing to memory doesn't fail.
+    // A write to memory doesn't fail.
     drop(write!(body, "\r\n--{BOUNDARY}--\r\n"));
     body
 }
 
 fn json(reply: &HttpReply) -> Result<Value, LlmError> {
-    serde_json::from_slice(&reply.body).map_err(|_| strange("the answer is no JSON"))
+    serde_json::from_slice(&reply.body).map_err(|_| unexpected_reply("the answer is no JSON"))
 }
 
 fn permanent(error: &serde_json::Error) -> LlmError {
     LlmError::Permanent(error.to_string())
 }
 
-fn strange(what: &str) -> LlmError {
+fn unexpected_reply(what: &str) -> LlmError {
     LlmError::Transient(TransientFailure::new(Cause::Server, what))
 }
 
-fn tersely(error: LlmError, words: &str) -> LlmError {
+fn without_quotation(error: LlmError, words: &str) -> LlmError {
     let words = words.to_owned();
     match error {
         LlmError::Transient(fault) => LlmError::Transient(TransientFailure {
@@ -275,7 +280,7 @@ fn tersely(error: LlmError, words: &str) -> LlmError {
         },
         LlmError::Auth(_) => LlmError::Auth(words),
         LlmError::Permanent(_) => LlmError::Permanent(words),
-        // These hold no message of the provider's.
+        // These don't contain a message of the provider.
         LlmError::Truncated { .. } | LlmError::Waiting { .. } => error,
     }
 }

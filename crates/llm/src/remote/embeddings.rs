@@ -1,5 +1,5 @@
-//! Embeddings by OpenAI's API, which Ollama, llama.cpp, vLLM and others answer as well. Ollama's compatible endpoint takes all that is
-//! sent here, so its own API isn't needed.
+//! Gets embeddings through OpenAI's API, which Ollama, llama.cpp, vLLM and others support, too. Ollama's compatible endpoint
+//! accepts all fields that are sent here, so its own API isn't needed.
 
 use reqwest::{Client, Url, header::HeaderMap};
 use secrecy::{ExposeSecret as _, SecretString};
@@ -25,7 +25,7 @@ pub enum EmbeddingError {
 }
 
 impl EmbeddingError {
-    /// The error's short, stable name for metrics.
+    /// Returns the error's short, stable name for metrics.
     pub fn class(&self) -> &'static str {
         match self {
             Self::Provider(error) => error.class(),
@@ -33,7 +33,7 @@ impl EmbeddingError {
         }
     }
 
-    /// True if another text may do better: it is this one that the provider can't or won't read.
+    /// Returns true if another text may succeed, because the provider can't or won't read this one.
     pub fn is_about_the_text(&self) -> bool {
         matches!(
             self,
@@ -86,7 +86,7 @@ impl RemoteEmbeddings {
         })
     }
 
-    /// Returns one embedding per text, in their order.
+    /// Returns one embedding per text, in the order of the texts.
     pub async fn embed(&self, texts: &[String]) -> Result<Vec<Embedding>, EmbeddingError> {
         let request = EmbeddingRequest {
             model: &self.model,
@@ -103,11 +103,11 @@ impl RemoteEmbeddings {
             material: &material,
         };
         if !reply.status.is_success() {
-            return Err(fault::refused(&reply, reply.status.as_u16(), discreet).into());
+            return Err(fault::error_of_refusal(&reply, reply.status.as_u16(), discreet).into());
         }
         match serde_json::from_slice::<EmbeddingList>(&reply.body) {
             Ok(list) => self.read(list.data, texts.len()),
-            Err(_) => Err(fault::in_success(&reply, discreet).into()),
+            Err(_) => Err(fault::error_in_success(&reply, discreet).into()),
         }
     }
 

@@ -4,7 +4,7 @@ use reqwest::Url;
 
 use crate::LlmError;
 
-/// Parses `base_url`, adding `path` if it has none. Refuses credentials, queries and fragments, since addresses are logged.
+/// Parses `base_url`, and adds `path` if it has none. Refuses credentials, queries and fragments, because addresses are logged.
 pub(super) fn address(base_url: &str, path: &str) -> Result<Url, LlmError> {
     let wrong = |what: &str| LlmError::Permanent(format!("the base URL {what}"));
     let mut url = Url::parse(base_url.trim().trim_end_matches('/'))

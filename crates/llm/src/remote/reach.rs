@@ -6,7 +6,7 @@ use super::{Protocol, RemoteModel, place};
 use crate::{LlmError, fault, http};
 
 impl<P: Protocol> RemoteModel<P> {
-    /// Lists models, which costs nothing. A server without such a list counts as reached.
+    /// Lists the models, which costs nothing. A server that has no such list counts as reached.
     pub(super) async fn reach_provider(&self) -> Result<(), LlmError> {
         let call = self
             .client
@@ -17,6 +17,10 @@ impl<P: Protocol> RemoteModel<P> {
         if reply.status.is_success() || has_no_list.contains(&reply.status) {
             return Ok(());
         }
-        Err(fault::refused(&reply, reply.status.as_u16(), self.discreet("")))
+        Err(fault::error_of_refusal(
+            &reply,
+            reply.status.as_u16(),
+            self.discreet(""),
+        ))
     }
 }

@@ -33,7 +33,7 @@ enum TextFormat {
     JsonSchema {
         name: &'static str,
         strict: bool,
-        /// Raw, because the order of its fields matters.
+        /// Raw JSON, because the order of its fields matters.
         schema: &'static RawValue,
     },
     JsonObject,
@@ -88,7 +88,7 @@ struct Incomplete {
     reason: Option<String>,
 }
 
-/// An item of an answer; only messages hold content that is read.
+/// An item of an answer. Only the content of messages is read.
 #[derive(Deserialize)]
 struct AnswerItem {
     r#type: String,
@@ -132,7 +132,8 @@ struct OutputDetails {
 }
 
 impl Response {
-    /// Reads an answer. A failed response holds its error as an error's body does, so it counts as unknown and is read as one.
+    /// Reads an answer. A failed response contains its error in the form of an error's body, so it counts as unknown and is read
+    /// as an error.
     pub(super) fn read(body: &[u8]) -> Result<ModelAnswer, NoAnswer> {
         let response: Self = serde_json::from_slice(body).map_err(|_| NoAnswer::Unknown)?;
         let why = response.incomplete_details.as_ref();

@@ -1,4 +1,4 @@
-//! The parts of an account, ranked: the room available decides which are included.
+//! The ranked parts of an account. As many as fit are included.
 
 use super::{
     super::{clauses::is_code, cues},
@@ -14,48 +14,48 @@ pub(super) enum Slot {
     /// The model's text before its last calls.
     SoFar,
     Files,
-    /// Files whose every change was refused or failed.
+    /// Files of which every change was refused or failed.
     Unchanged,
     Commits,
     Links,
     Checks,
-    /// Entries of the plan that are still to do.
+    /// Entries of the plan that are not done yet.
     Left,
     Question,
-    /// The exchange was interrupted, or takes back the one before.
+    /// The exchange was interrupted, or takes back the previous one.
     End,
     Step,
-    /// Other material from the user: code, a patch, a log.
+    /// Other content from the user: code, a patch, a log.
     Given,
     Looked,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct AccountPart {
-    /// Exchange in the run, slot, paragraph, place in the paragraph: the order in which parts are written.
+    /// Exchange in the run, slot, paragraph, position in the paragraph: parts are written in this order.
     pub(super) place: (usize, Slot, usize, usize),
-    /// The lowest rank is included first.
+    /// Parts with a low rank are included first.
     rank: usize,
     pub(super) text: String,
 }
 
-/// Ranks, in this order: the essentials; effects; demands; other sentences one by one; steps; files that were read.
+/// Ranks in this order: the essentials; effects; demands; other sentences one by one; steps; files that were read.
 const FIRST: usize = 0;
 const EFFECTS: usize = 1;
 const DEMANDS: usize = 2;
 const SENTENCES: usize = 3;
 const STEPS: usize = 1_000;
 const LOOKED: usize = 2_000;
-/// Files that were read are grouped in lists of about this many characters; as many lists as fit are included.
+/// Files that were read are grouped in lists of about this many characters. As many lists as fit are included.
 const LIST_CHARS: usize = 200;
-/// Characters that a point needs beyond its words.
+/// How many characters a point takes besides its words.
 const AROUND_CHARS: usize = 4;
 /// A part isn't cut to less than this many characters.
 const ROOM_CHARS_MIN: usize = 40;
-/// A part ranked before [`SENTENCES`] may take at most 1/`SHARE` of all characters, so that both request and outcome fit.
+/// A part ranked before [`SENTENCES`] may take at most 1/`SHARE` of all characters, so that request and outcome both fit.
 const SHARE: usize = 3;
 
-/// Returns the parts of the exchange `at` this place in the run.
+/// Returns the parts of exchange number `at` of the run.
 pub(super) fn of(at: usize, course: &Course) -> Vec<AccountPart> {
     let mut parts = Vec::new();
     let mut push = |slot, (paragraph, place), rank, text: String| {
@@ -68,7 +68,7 @@ pub(super) fn of(at: usize, course: &Course) -> Vec<AccountPart> {
         }
     };
     for (number, (place, said)) in numbered(&course.request) {
-        let (slot, rank) = asked(number, said);
+        let (slot, rank) = slot_of_sentence(number, said);
         push(slot, place, rank, said.clone());
     }
     for (place, said) in course.answers.iter().enumerate() {
@@ -98,7 +98,7 @@ pub(super) fn of(at: usize, course: &Course) -> Vec<AccountPart> {
         push(Slot::Looked, (place, 0), LOOKED + place, files);
     }
     for (slot, rank, text) in effects(&course.effects) {
-        // The exchange goes on, so these results and open entries are not final.
+        // The exchange continues, so these results and open entries aren't final.
         let is_passing = course.goes_on && matches!(slot, Slot::Left | Slot::Checks);
         push(slot, (0, 0), if is_passing { STEPS } else { rank }, text);
     }
@@ -124,7 +124,7 @@ pub(super) fn of(at: usize, course: &Course) -> Vec<AccountPart> {
 }
 
 /// Returns the slot and the rank of a sentence of a request.
-fn asked(number: usize, said: &str) -> (Slot, usize) {
+fn slot_of_sentence(number: usize, said: &str) -> (Slot, usize) {
     if number == 0 {
         (Slot::Request, FIRST)
     } else if is_code(said) && !said.starts_with(char::is_uppercase) {
@@ -195,8 +195,8 @@ fn verdict(verdict: &TestVerdict) -> String {
     format!("{} {ended}{words}", verdict.command)
 }
 
-/// Picks the parts that fit in `chars_max` characters, by rank, and returns them in the order of writing.
-pub(super) fn chosen(parts: &[AccountPart], chars_max: usize) -> Vec<AccountPart> {
+/// Picks the parts that fit into `chars_max` characters, by rank. Returns them in the order of writing.
+pub(super) fn choose(parts: &[AccountPart], chars_max: usize) -> Vec<AccountPart> {
     let mut ranked: Vec<&AccountPart> = parts.iter().collect();
     ranked.sort_by_key(|part| (part.rank, part.place));
     let mut left = chars_max;
@@ -210,7 +210,7 @@ pub(super) fn chosen(parts: &[AccountPart], chars_max: usize) -> Vec<AccountPart
             room
         };
         let chars = part.text.chars().count();
-        // A sentence is included whole or not at all, unless it is essential.
+        // Unless it is essential, a sentence is included whole or not at all.
         if chars > share && (part.rank >= SENTENCES || share < ROOM_CHARS_MIN) {
             continue;
         }

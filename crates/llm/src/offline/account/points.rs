@@ -1,9 +1,9 @@
-//! An account as lines: a point for each slot, and for each paragraph of text.
+//! Writes an account as lines: a point for each slot, and for each paragraph of text.
 
 use super::part::{AccountPart, Slot};
 use recapd_core::domain::text::one_line;
 
-/// Longest point of more than one part, in characters.
+/// Limits a point of more than one part, in characters.
 const POINT_CHARS: usize = 240;
 
 pub(super) fn label(slot: Slot) -> &'static str {
@@ -48,7 +48,7 @@ pub(super) fn text(parts: &[AccountPart]) -> String {
     lines.join("\n")
 }
 
-/// Groups neighbouring parts of one exchange and slot into points of limited length. Each answer is a point of its own.
+/// Groups neighbouring parts of one exchange and slot into points of limited length. Each answer is a separate point.
 fn points(parts: &[AccountPart]) -> Vec<&[AccountPart]> {
     let mut chars = 0;
     let mut points = Vec::new();

@@ -6,7 +6,7 @@ use recapd_core::domain::summary::fact::FactKind;
 pub(super) enum Subject {
     Files,
     Commits,
-    /// Result of a test or a build, by its command.
+    /// The result of a test or a build, by its command.
     Check(String),
     Plan,
     Question,

@@ -1,5 +1,5 @@
-//! What is left of a plan. Tasks that are changed by number keep it in the fact's words (`2. Sow; 3. Water`), so that a later exchange can
-//! settle them.
+//! Computes what is left of a plan. Tasks that are changed by number keep the number in the fact's words (`2. Sow; 3. Water`), so
+//! that a later exchange can settle them.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use recapd_core::domain::effects::Effects;
 
 const JOINT: &str = "; ";
 
-/// Returns what is left after `effects`, if `earlier` was left before.
+/// Returns what is left after `effects`. `earlier` was left before.
 pub(super) fn left(earlier: &str, effects: &Effects) -> String {
     let is_by_number = effects.plan.iter().all(|entry| entry.number.is_some());
     if !is_by_number {
@@ -41,7 +41,7 @@ pub(super) fn left(earlier: &str, effects: &Effects) -> String {
     tasks.collect::<Vec<_>>().join(JOINT)
 }
 
-/// Reads tasks back. A part without a number belongs to the task before it.
+/// Reads tasks from a fact's words. A part without a number belongs to the task before it.
 fn numbered(words: &str) -> BTreeMap<u32, String> {
     let mut tasks: BTreeMap<u32, String> = BTreeMap::new();
     let mut last = None;
