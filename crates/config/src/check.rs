@@ -1,4 +1,4 @@
-//! Checks that the types can't express: limits, and keys that must agree.
+//! Checks what types can't express: limits of values, and keys that must agree with each other.
 
 use std::net::IpAddr;
 
@@ -14,7 +14,7 @@ use recapd_core::domain::{
 
 const HUMAN_TAG_BYTES_MAX: usize = 128;
 const OWNER_BYTES_MAX: usize = 128;
-/// The most host names, and the longest one in bytes.
+/// Limits the number of host names, and below the bytes of one.
 const HOSTS_MAX: usize = 100;
 const HOST_BYTES_MAX: usize = 261;
 /// Keys with a share as value: above 0, at most 1.
@@ -32,7 +32,7 @@ const NOT_MORE: [(&str, &str); 6] = [
     ("model.connect_timeout_ms", "model.timeout_ms"),
 ];
 
-/// A value out of its limits, or two values that contradict each other.
+/// A value outside of its limits, or two values that contradict each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
     pub keys: Vec<&'static str>,
@@ -49,24 +49,24 @@ impl Violation {
 }
 
 impl Config {
-    /// Returns everything that is wrong with the values; empty if they are valid.
+    /// Returns everything that is wrong with the values; nothing if they are valid.
     pub fn validate(&self) -> Vec<Violation> {
-        self.checked().err().unwrap_or_default()
+        self.check_values().err().unwrap_or_default()
     }
 
     /// Returns the prices of models, or everything that is wrong with the values. The file of prices is read only here, so
     /// that the checked prices are the ones in use.
-    pub(super) fn checked(&self) -> Result<Prices, Vec<Violation>> {
+    pub(super) fn check_values(&self) -> Result<Prices, Vec<Violation>> {
         let prices = self.spend.prices();
         let values = Table::try_from(self).expect("strings, numbers and enums are all TOML");
         let mut found = beyond_limits(&values);
         found.extend(out_of_order(&values));
-        found.extend(self.unusable_addresses());
-        found.extend(self.talk());
-        found.extend(self.unkeepable_spending(&prices));
-        found.extend(self.batchless());
-        found.extend(self.hosts());
-        found.extend(self.proxies());
+        found.extend(self.check_addresses());
+        found.extend(self.check_talk());
+        found.extend(self.check_spending(&prices));
+        found.extend(self.check_batches());
+        found.extend(self.check_hosts());
+        found.extend(self.check_proxies());
         found.extend(self.trace.violations());
         found.extend(self.proxy.violations());
         found.extend(self.recall.violations());
@@ -91,8 +91,8 @@ impl Config {
         }
     }
 
-    /// Host names that no client can use.
-    fn hosts(&self) -> Option<Violation> {
+    /// Returns host names that no client can use.
+    fn check_hosts(&self) -> Option<Violation> {
         const KEY: &str = "http.allowed_hosts";
         let hosts = &self.http.allowed_hosts;
         let is_host = |host: &str| {
@@ -111,8 +111,8 @@ impl Config {
         Some(Violation::new(&[KEY], text))
     }
 
-    /// Proxies that aren't given as an address.
-    fn proxies(&self) -> Option<Violation> {
+    /// Returns proxies that aren't given as an address.
+    fn check_proxies(&self) -> Option<Violation> {
         const KEY: &str = "http.trusted_proxies";
         let proxies = &self.http.trusted_proxies;
         if proxies.len() > HOSTS_MAX {
@@ -129,7 +129,7 @@ impl Config {
     }
 
     /// Checks the settings for conversations of several speakers, and the length of texts.
-    fn talk(&self) -> Vec<Violation> {
+    fn check_talk(&self) -> Vec<Violation> {
         let (perspective, convergence) = (&self.perspective, &self.convergence);
         let mut found = Vec::new();
         let texts = [
@@ -183,7 +183,7 @@ impl Config {
         found
     }
 
-    fn batchless(&self) -> Option<Violation> {
+    fn check_batches(&self) -> Option<Violation> {
         let mode = self.model.mode;
         let text = format!(
             "model.batch needs a provider that answers batches, not model.mode `{}`: one of `anthropic`, `openai`, \
@@ -194,7 +194,7 @@ impl Config {
             .then(|| Violation::new(&["model.batch", "model.mode"], text))
     }
 
-    fn unusable_addresses(&self) -> Vec<Violation> {
+    fn check_addresses(&self) -> Vec<Violation> {
         let mut found = Vec::new();
         let unusable = self.database.unusable();
         found.extend(
@@ -217,8 +217,8 @@ impl Config {
                 format!("fallback.base_url {cure}"),
             ));
         }
-        found.extend(self.unencrypted());
-        found.extend(self.nameless_model());
+        found.extend(self.unencrypted_providers());
+        found.extend(self.check_model_name());
         if self.fallback.mode == FallbackMode::Ollama && self.fallback.model.trim().is_empty() {
             let text = "fallback.model must name a model when fallback.mode is `ollama`: one that `ollama list` shows";
             found.push(Violation::new(
@@ -229,9 +229,9 @@ impl Config {
         found
     }
 
-    /// Providers called over `http://` on another host without explicit consent. The other end of a socket is on this
-    /// machine.
-    fn unencrypted(&self) -> Vec<Violation> {
+    /// Returns providers on another host that are called over `http://` without explicit consent. A socket leads to a program on
+    /// this machine.
+    fn unencrypted_providers(&self) -> Vec<Violation> {
         let (model, second) = (&self.model, self.fallback.model(&self.model));
         let first = Some(model).filter(|model| model.mode != ModelMode::Offline);
         let asked = [
@@ -253,8 +253,8 @@ impl Config {
         .collect()
     }
 
-    /// Limits in dollars require known prices.
-    fn unkeepable_spending(&self, prices: &Result<Prices, PricesError>) -> Vec<Violation> {
+    /// Returns limits in dollars that can't be kept, because prices are unknown.
+    fn check_spending(&self, prices: &Result<Prices, PricesError>) -> Vec<Violation> {
         let spend = &self.spend;
         let mut found = Vec::new();
         let limits = [
@@ -293,7 +293,7 @@ impl Config {
         found
     }
 
-    fn nameless_model(&self) -> Option<Violation> {
+    fn check_model_name(&self) -> Option<Violation> {
         let mode = self.model.mode;
         if mode == ModelMode::Offline || !self.model.name().trim().is_empty() {
             return None;
@@ -354,7 +354,7 @@ fn number(values: &Table, key: &str) -> Option<f64> {
         .or_else(|| value.as_integer().map(|whole| whole as f64))
 }
 
-/// The cure for an invalid proxy, which may hold a password and isn't shown.
+/// Says what is wrong with an invalid proxy. Doesn't show the proxy, which may contain a password.
 pub(super) fn proxy_cure(proxy: &str) -> Option<&'static str> {
     const CURE: &str =
         "must be a proxy such as `http://127.0.0.1:3128`, or a socket such as `unix:/run/recapd-egress.sock`";
@@ -369,7 +369,7 @@ pub(super) fn proxy_cure(proxy: &str) -> Option<&'static str> {
     }
 }
 
-/// Returns true if a provider's URL is `http://` and of another host.
+/// Returns true if a provider's URL is `http://` and leads to another host.
 pub(super) fn leaves_in_the_clear(url: &str) -> bool {
     let authority = url
         .strip_prefix("http://")
@@ -383,7 +383,7 @@ fn is_this_host(authority: &str) -> bool {
         None => authority.split_once(':').map_or(authority, |(host, _)| host),
     };
     let host = host.to_ascii_lowercase();
-    // `localhost` and its subdomains are never resolved elsewhere (RFC 6761, 6.3).
+    // `localhost` and its subdomains always mean this host (RFC 6761, 6.3).
     host == "localhost"
         || host.ends_with(".localhost")
         || host
@@ -391,7 +391,7 @@ fn is_this_host(authority: &str) -> bool {
             .is_ok_and(|ip| ip.to_canonical().is_loopback())
 }
 
-/// The cure for an invalid provider URL, which may hold a password and isn't shown.
+/// Says what is wrong with a provider's URL. Doesn't show the URL, which may contain a password.
 pub(super) fn base_url_cure(url: &str) -> Option<&'static str> {
     let rest = url
         .strip_prefix("https://")

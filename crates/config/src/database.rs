@@ -10,29 +10,29 @@ pub const DEFAULT_FILE: &str = "recapd.db";
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DatabaseConfig {
-    /// `sqlite:` and a path, or `postgres://USER@HOST/DATABASE`. Empty in a file: [`DEFAULT_FILE`] in the user's state
+    /// `sqlite:` and a path, or `postgres://USER@HOST/DATABASE`. If a file leaves it empty, [`DEFAULT_FILE`] in the user's state
     /// folder.
     pub url: String,
-    /// True if no database was configured: it is in the user's state folder, which is created if needed.
+    /// True if no database was configured, so that it is in the user's state folder, which is created if necessary.
     #[serde(skip)]
     pub is_in_state_folder: bool,
-    /// PostgreSQL: a replica for reads that may be slightly outdated; empty for the same server.
+    /// PostgreSQL: a standby for reads that may be slightly stale; empty if there is none.
     pub read_url: String,
-    /// PostgreSQL: the longest lag of that replica.
+    /// PostgreSQL: how far that standby may be behind.
     pub read_lag_ms_max: u64,
     pub migrate: Migrate,
     pub connections: u32,
     pub statement_timeout_ms: u64,
-    /// SQLite: the most write requests that share one commit.
+    /// SQLite: limits how many writes share one commit.
     pub group_commit_max: usize,
     pub readers: u32,
-    /// The longest wait for a write lock (SQLite), or for a connection and locks (PostgreSQL).
+    /// Limits the wait for a write lock (SQLite), or for a connection and locks (PostgreSQL).
     pub busy_timeout_ms: u64,
     pub synchronous: Synchronous,
 }
 
 impl DatabaseConfig {
-    /// True for PostgreSQL, a database that several daemons can share.
+    /// Returns true for PostgreSQL, a database that several daemons can share.
     pub fn is_postgres(&self) -> bool {
         is_postgres(&self.url)
     }
@@ -40,7 +40,7 @@ impl DatabaseConfig {
     /// Returns the same settings for another database, given by its URL or a file's path.
     ///
     /// # Errors
-    /// What is wrong with the URL. The text doesn't show it: it may hold a password.
+    /// What is wrong with the URL. The text doesn't show the URL, which may contain a password.
     pub fn at(&self, place: &str) -> Result<Self, &'static str> {
         let url = url_of(place);
         match cure(&url) {
@@ -54,8 +54,8 @@ impl DatabaseConfig {
         }
     }
 
-    /// Puts a database that isn't configured into the user's state folder. A file in the working directory is ignored: it
-    /// may be anyone's.
+    /// Puts a database that isn't configured into the user's state folder. Ignores a file in the working directory, because
+    /// anybody may have put it there.
     pub(super) fn settle(&mut self, state_folder: Option<&Path>) {
         if let Some(folder) = state_folder.filter(|_| self.url.is_empty()) {
             self.url = url_of(&folder.join(DEFAULT_FILE).to_string_lossy());
@@ -63,7 +63,7 @@ impl DatabaseConfig {
         }
     }
 
-    /// What is wrong with the URLs: the key and the cure. Neither shows the URL, which may hold a password.
+    /// Returns what is wrong with the URLs: the key, and what to do. Doesn't show the URL, which may contain a password.
     pub(super) fn unusable(&self) -> Vec<(&'static str, &'static str)> {
         let mut found = Vec::new();
         if !self.url.is_empty() {
@@ -85,25 +85,25 @@ impl DatabaseConfig {
     }
 }
 
-/// The URL of a database given on a command line as a URL or a file's path.
+/// Returns the URL of a database that a command line names by its URL or a file's path.
 pub fn url_of(place: &str) -> String {
-    // A scheme that isn't known stays one, so that the error names it.
+    // An unknown scheme stays, so that the error names it.
     let has_scheme = place
         .split_once("://")
         .is_some_and(|(scheme, _)| !scheme.is_empty() && !scheme.contains('/'));
     if has_scheme || place.starts_with("sqlite:") {
         place.to_owned()
     } else {
-        // The characters that begin an escape or a query in a URL are part of a file's name.
+        // `%` and `?`, which begin an escape or a query in a URL, are part of a file's name here.
         format!("sqlite:{}", place.replace('%', "%25").replace('?', "%3F"))
     }
 }
 
-/// Who migrates the tables.
+/// Who applies migrations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Migrate {
-    /// Every command that starts to work on the database.
+    /// Every command that begins to work on the database.
     Auto,
     /// Only `recapd migrate up`.
     Manual,
@@ -125,7 +125,7 @@ fn is_postgres(url: &str) -> bool {
     matches!(url.split_once("://"), Some(("postgres" | "postgresql", _)))
 }
 
-/// The cure for an invalid URL.
+/// Says what is wrong with an invalid URL.
 fn cure(url: &str) -> Option<&'static str> {
     if is_postgres(url) {
         return has_password(url).then_some(
@@ -139,7 +139,7 @@ fn cure(url: &str) -> Option<&'static str> {
         );
     }
     match url.split_once(':') {
-        // Parameters after a `?` would apply to some connections only.
+        // Parameters after a `?` would apply to some of the connections only.
         Some(("sqlite", path)) if !path.is_empty() && !path.contains('?') => None,
         _ => Some(
             "must be `sqlite:` and a path without `?`, such as `sqlite:/var/lib/recapd/recapd.db`, or \

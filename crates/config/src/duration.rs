@@ -2,7 +2,7 @@
 
 use recapd_core::domain::time::{DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS};
 
-/// The parts of a key's name that say its unit: its name in the plural, and its milliseconds.
+/// The parts of a key's name that give its unit: the unit's name in the plural, and its milliseconds.
 const KEY_UNITS: [(&str, DurationUnit); 4] = [
     (
         "ms",
@@ -38,7 +38,7 @@ const KEY_UNITS: [(&str, DurationUnit); 4] = [
     ),
 ];
 
-/// The units of a text. Longer ones come first: `ms` also ends in `s`.
+/// The units of a text. Longer ones come first, because `ms` also ends in `s`.
 const TEXT_UNITS: [(&str, i64); 5] = [
     ("ms", 1),
     ("s", SECOND_MS),
@@ -47,7 +47,7 @@ const TEXT_UNITS: [(&str, i64); 5] = [
     ("d", DAY_MS),
 ];
 
-/// The unit of a key that holds a duration.
+/// The unit of a key whose value is a duration.
 #[derive(Clone, Copy)]
 pub(super) struct DurationUnit {
     plural: &'static str,
@@ -56,7 +56,7 @@ pub(super) struct DurationUnit {
 }
 
 impl DurationUnit {
-    /// Returns the unit of `key`; `None` if it holds no duration.
+    /// Returns the unit of `key`; `None` if its value isn't a duration.
     pub(super) fn of(key: &str) -> Option<Self> {
         let parts = || key.rsplit(['_', '.']);
         let unit = KEY_UNITS
@@ -65,7 +65,7 @@ impl DurationUnit {
         unit.map(|(_, unit)| *unit)
     }
 
-    /// Says what the key accepts.
+    /// Returns a text that says what the key accepts.
     pub(super) fn expected(self) -> String {
         format!(
             "a whole number of {}, or a duration such as {}",
@@ -73,7 +73,7 @@ impl DurationUnit {
         )
     }
 
-    /// Reads `90s`, `15m`, `1h30m`; `None` if it is no duration, or not a whole number of this unit.
+    /// Reads `90s`, `15m`, `1h30m`. Returns `None` if the text isn't a duration, or isn't a whole number of this unit.
     pub(super) fn read(self, text: &str) -> Option<i64> {
         let ms = milliseconds(text.trim())?;
         (ms % self.ms == 0).then_some(ms / self.ms)

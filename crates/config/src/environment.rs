@@ -1,4 +1,4 @@
-//! The environment: read once, in one place, and passed on as data.
+//! The environment. It is read once, in one place, and passed on as data.
 
 use std::{
     collections::BTreeMap,
@@ -7,14 +7,14 @@ use std::{
 };
 
 pub(super) const PREFIX: &str = "RECAPD__";
-/// An older name of the budget's variable; 0 still disables eviction.
+/// An older name of the variable for the budget. 0 still disables eviction.
 const BUDGET_ALIAS: &str = "IKIGAI_SLIDING_CONTEXT_TOKENS";
 
-/// Environment variables by name. Some are secrets, so that values aren't printable.
+/// Environment variables by name. Some are secrets, so values are never printed.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Environment(BTreeMap<String, String>);
 
-/// The environment of this process. Invalid UTF-8 is read with replacement characters.
+/// Reads the environment of this process. Replaces invalid UTF-8 with replacement characters.
 #[expect(
     clippy::disallowed_methods,
     reason = "the one place where the environment is read"
@@ -31,7 +31,7 @@ pub fn from_process_environment() -> Environment {
 }
 
 impl Environment {
-    /// The value of `name`; `None` if it is unset or empty.
+    /// Returns the value of `name`; `None` if it is unset or empty.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.0
             .get(name)
@@ -39,8 +39,8 @@ impl Environment {
             .filter(|value| !value.is_empty())
     }
 
-    /// The folder for this user's data of recapd: `$XDG_STATE_HOME/recapd`, else `~/.local/state/recapd`, see
-    /// <https://specifications.freedesktop.org/basedir-spec/latest/>. `None` without a home; relative paths are ignored.
+    /// Returns the folder for this user's data of recapd: `$XDG_STATE_HOME/recapd`, otherwise `~/.local/state/recapd`, see
+    /// <https://specifications.freedesktop.org/basedir-spec/latest/>. Returns `None` without a home. Ignores relative paths.
     pub fn state_folder(&self) -> Option<PathBuf> {
         let absolute = |name: &str| self.get(name).map(Path::new).filter(|path| path.is_absolute());
         let state = absolute("XDG_STATE_HOME").map(Path::to_owned);
@@ -70,7 +70,7 @@ impl fmt::Debug for Environment {
     }
 }
 
-/// The key that one of recapd's variables sets: `RECAPD__WINDOW__BUDGET_TOKENS` sets `window.budget_tokens`. The key may be
+/// Returns the key that a variable of recapd sets: `RECAPD__WINDOW__BUDGET_TOKENS` sets `window.budget_tokens`. The key may be
 /// unknown.
 pub(super) fn key_of(variable: &str) -> Option<String> {
     if variable == BUDGET_ALIAS {
@@ -84,7 +84,7 @@ pub(super) fn variable_of(key: &str) -> String {
     format!("{PREFIX}{}", key.to_uppercase().replace('.', "__"))
 }
 
-/// Returns true for an older name, which the current name overrides.
+/// Returns true for an older name of a variable, which the current name overrides.
 pub(super) fn is_alias(variable: &str) -> bool {
     variable == BUDGET_ALIAS
 }

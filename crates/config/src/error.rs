@@ -9,12 +9,12 @@ use recapd_core::domain::preset::Preset;
 pub enum ConfigError {
     #[error("the configuration file {} can't be read: {reason}; {}", path.display(), cure(reason))]
     Unreadable { path: PathBuf, reason: io::Error },
-    /// It has errors: all that were found, one per line.
+    /// The configuration has errors: all that were found, one per line.
     #[error("{}", lines(.0))]
     Invalid(Vec<ConfigProblem>),
 }
 
-/// The markers before a value that a problem's text quotes.
+/// The marks before a value that the text of a problem may quote.
 const VALUES_BEHIND: [&str; 3] = ["`", "\"", ", not "];
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub struct ConfigProblem {
 }
 
 impl ConfigProblem {
-    /// The text up to the first value that it may quote, since someone may have put a secret in the wrong place.
+    /// Returns the text up to the first value that it may quote, because somebody may have put a secret in the wrong place.
     pub fn without_values(&self) -> String {
         let quotes = VALUES_BEHIND.iter().filter_map(|sign| self.text.find(sign));
         match quotes.min().and_then(|end| self.text.get(..end)) {

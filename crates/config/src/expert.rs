@@ -1,4 +1,4 @@
-//! The keys whose defaults nearly everybody keeps: limits, time limits and internals. The reference lists them last.
+//! The keys that hardly anybody changes: limits, time limits and internals. The reference lists them last.
 
 pub(super) const EXPERT: &[&str] = &[
     "database.group_commit_max",

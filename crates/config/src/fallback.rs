@@ -1,11 +1,11 @@
-//! `[fallback]`: the model that is called when the first one fails.
+//! `[fallback]`: the model that is called if the first one fails.
 
 use serde::{Deserialize, Serialize};
 
 use super::sections::{ModelConfig, ModelMode};
 
-/// `[fallback]`: the model that is called when the first one fails. The keys mean the same as in `[model]`, whose other
-/// settings hold here, too.
+/// `[fallback]`: the model that is called if the first one fails. The keys have the same meaning as in `[model]`, whose other
+/// settings apply here, too.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FallbackConfig {
@@ -21,7 +21,7 @@ pub struct FallbackConfig {
 }
 
 impl FallbackConfig {
-    /// The second model's settings, in the form of `[model]`; `None` if there is none.
+    /// Returns the second model's settings, in the form of `[model]`; `None` if there is none.
     pub fn model(&self, first: &ModelConfig) -> Option<ModelConfig> {
         let mode = self.mode.model_mode()?;
         Some(ModelConfig {
@@ -54,7 +54,7 @@ pub enum FallbackMode {
 }
 
 impl FallbackMode {
-    /// The mode of the second model; `None` if there is none.
+    /// Returns the mode of the second model; `None` if there is none.
     fn model_mode(self) -> Option<ModelMode> {
         match self {
             Self::None | Self::Offline => None,

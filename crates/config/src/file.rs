@@ -43,7 +43,7 @@ pub(super) fn read(path: &Path, keys: &Keys) -> Result<(Vec<Setting>, Vec<Config
         path: path.to_owned(),
         line: line_of(&text, offset),
     };
-    // The parser's own message would quote the line, which may hold a secret.
+    // The parser's own message would quote the line, which may contain a secret.
     let table = DeTable::parse(&text).map_err(|error| {
         let offset = error.span().map_or(0, |span| span.start);
         ConfigError::Invalid(vec![ConfigProblem {

@@ -17,36 +17,36 @@ pub struct HttpConfig {
     pub sockets: Sockets,
     #[serde(deserialize_with = "mode")]
     pub socket_mode: SocketMode,
-    /// A file with tokens in addition to those in the database; empty for none.
+    /// A file with tokens in addition to those in the database; empty if there is none.
     pub tokens_file: String,
     pub body_bytes_max: usize,
     pub answers_bytes_max: usize,
     pub request_timeout_ms: u64,
     pub head_timeout_ms: u64,
     pub idle_timeout_ms: u64,
-    /// The longest time in which a client may read nothing of an answer.
+    /// Limits the time in which a client reads nothing of an answer.
     pub stall_timeout_ms: u64,
     pub connections_max: usize,
     pub connections_per_peer_max: usize,
     pub subscribers_max: usize,
-    /// Requests per second of one token, or of an address without one; 0 for no limit.
+    /// Limits the requests per second of one token, or of an address without a token; 0 means no limit.
     pub requests_per_second: u32,
     pub requests_burst: u32,
     pub batch_messages_max: usize,
     pub snapshot_bytes_max: usize,
-    /// Proxies that may name the client's address.
+    /// Proxies that may state the client's address.
     pub trusted_proxies: Vec<String>,
-    /// Further host names that clients may use.
+    /// Other host names that clients may use.
     pub allowed_hosts: Vec<String>,
-    /// The most events of each kind that the audit stores; 0 for logging only.
+    /// Limits the events of each kind that the audit stores; with 0 they are only logged.
     pub audit_rows_max: i64,
-    /// True if requests need a token even before one was created.
+    /// True if requests need a token even if none exists yet.
     pub require_token: bool,
 }
 
 impl HttpConfig {
-    /// The host names that clients may use, in addition to loopback addresses: those configured, and the address listened
-    /// on unless it is unspecified.
+    /// Returns the host names that clients may use in addition to loopback addresses: the configured ones, and the address on
+    /// which the daemon listens, unless it is unspecified.
     pub fn hosts(&self) -> Vec<String> {
         let own = self.listen.ip().map(|ip| ip.to_string());
         own.into_iter()
@@ -54,7 +54,7 @@ impl HttpConfig {
             .collect()
     }
 
-    /// Determines the paths of the additional socket.
+    /// Sets the paths of the additional socket.
     pub(super) fn settle(&mut self, folders: &RuntimeFolders) {
         self.sockets = self.socket.beside(&self.listen, folders);
     }
@@ -65,7 +65,7 @@ impl HttpConfig {
     }
 }
 
-/// Parses nine permission bits in octal digits, as for `chmod`.
+/// Reads nine permission bits in octal digits, as `chmod` does.
 fn mode<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SocketMode, D::Error> {
     let text = String::deserialize(deserializer)?;
     let is_fine = (3..=4).contains(&text.len()) && text.bytes().all(|digit| matches!(digit, b'0'..=b'7'));
@@ -76,7 +76,7 @@ fn mode<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SocketMode, D::Err
         .ok_or_else(|| D::Error::custom(format!("`{text}` is no mode of a file, such as `0660`")))
 }
 
-/// The mode of the Unix socket's file, which says who may connect.
+/// The mode of the Unix socket's file, which decides who may connect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SocketMode(pub u32);
 

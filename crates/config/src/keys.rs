@@ -1,4 +1,4 @@
-//! The known keys: their defaults, which also define their types, and their limits.
+//! The known keys: their defaults, from which their types follow, and their limits.
 
 use toml::{Table, Value};
 
@@ -8,12 +8,12 @@ use recapd_core::domain::{
     text,
 };
 
-/// The least similarity of a name that is suggested, from 0 to 1.
+/// A name is suggested only if it is at least this similar, from 0 to 1.
 const LIKENESS_MIN: f64 = 0.8;
-/// The most characters of a wrong value in an error.
+/// Limits the characters of a wrong value that an error shows.
 const SHOWN_CHARS_MAX: usize = 40;
 
-/// The limits of the integers, both ends included. `config.toml` states the same (a test compares).
+/// The limits of integer keys, inclusive. `config.toml` states the same limits; a test compares them.
 pub(super) const INTEGER_LIMITS: &[(&str, i64, i64)] = &[
     ("database.connections", 2, 1_000),
     ("database.read_lag_ms_max", 0, 3_600_000),
@@ -104,12 +104,12 @@ pub(super) const INTEGER_LIMITS: &[(&str, i64, i64)] = &[
     ("trace.gather_ms", 10, 60_000),
 ];
 
-/// A value as given: text from the environment or `--set`, or a TOML value from a file.
+/// A value as it was given: text from the environment or `--set`, or a TOML value from a file.
 #[derive(Clone, Debug)]
 pub(super) enum RawValue {
     Text(String),
     Toml(Value),
-    /// A table, a date or a list with such values, with the name of its type. No key accepts it.
+    /// A table, a date or a list that contains such values, by the name of its type. No key accepts it.
     Compound(&'static str),
 }
 
@@ -135,8 +135,8 @@ impl Keys {
         self.0.contains_key(name)
     }
 
-    /// Reads `given` in the type and within the limits of `key`. The error says what was expected; `spell` writes the name
-    /// of another key as its source would.
+    /// Reads `given` with the type and the limits of `key`. The error says what was expected. `spell` writes the name of another
+    /// key as its source would.
     pub(super) fn read(
         &self,
         key: &str,
@@ -181,7 +181,7 @@ impl Keys {
         }
     }
 
-    /// The error for an unknown key; `spell` writes a suggestion as its source would.
+    /// Returns the error for an unknown key. `spell` writes a suggestion as its source would.
     pub(super) fn unknown(&self, key: &str, spell: impl Fn(&str) -> String) -> String {
         if key.ends_with("api_key") {
             return format!(
@@ -202,12 +202,13 @@ impl Keys {
         }
     }
 
-    /// The known key most similar to `key`, by its whole name or its last part (for a key in the wrong section).
+    /// Returns the known key that is most similar to `key`, by its whole name or, for a key in the wrong section, by its last
+    /// part.
     fn nearest(&self, key: &str) -> Option<String> {
         most_alike(self.names(), |name| {
             let whole = strsim::jaro_winkler(name, key);
             let last = strsim::jaro_winkler(last_part(name), last_part(key));
-            // Two whole names may have only the section in common; that doesn't make the keys similar.
+            // Two whole names may have only the section in common, which doesn't make the keys similar.
             if last < LIKENESS_MIN {
                 0.0
             } else {
@@ -229,7 +230,7 @@ fn texts(value: &Value) -> Option<Value> {
         .map(|values| Value::Array(values.clone()))
 }
 
-/// The error for an integer out of the limits of `key`.
+/// Returns the error for an integer outside of the limits of `key`; `None` if the integer is within them.
 pub(super) fn beyond_limits(key: &str, value: i64) -> Option<String> {
     let (_, min, max) = INTEGER_LIMITS.iter().find(|(name, ..)| *name == key)?;
     let is_beyond = value < *min || *max < value;
@@ -268,7 +269,7 @@ fn shown(given: &RawValue) -> String {
         RawValue::Text(text) | RawValue::Toml(Value::String(text)) => {
             format!("`{}`", text::cut(text, SHOWN_CHARS_MAX))
         }
-        // The list may hold a secret.
+        // The list may contain a secret.
         RawValue::Toml(Value::Array(_)) => "a list with other values".to_owned(),
         RawValue::Toml(value) => value.to_string(),
         RawValue::Compound(kind) => format!("a value of type {kind}"),

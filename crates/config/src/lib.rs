@@ -1,11 +1,11 @@
 //! The configuration: its keys, sources and checks.
 //!
-//! Four sources, each overriding the one before: the defaults, a TOML file, the environment, `--set`. The defaults are the
-//! commented `config.toml` of the repository, compiled in, so that the reference is always true.
+//! There are four sources, each of which overrides the ones before: the defaults, a TOML file, the environment, `--set`. The
+//! defaults are the commented `config.toml` of the repository, which is compiled in, so that the reference is always right.
 //!
-//! Invariants: every key has a default; an unknown key or variable is an error; [`Loader::load`] returns only what has
-//! passed [`Config::validate`]. Secrets are not part of the configuration: [`api_key`] reads the provider's key separately,
-//! into a type that doesn't print.
+//! Invariants: every key has a default. An unknown key or variable is an error. [`Loader::load`] returns only what has passed
+//! [`Config::validate`]. Secrets are not part of the configuration: [`api_key`] reads the provider's key separately, into a type
+//! that can't be printed.
 
 mod batch;
 mod check;
@@ -66,10 +66,10 @@ pub use socket::{InvalidSocket, LocalSocket, RuntimeFolders, Sockets};
 pub use spend::{PricesError, SpendConfig, shipped_prices};
 pub use trace::{HeadersError, TraceConfig};
 
-/// The commented reference of all keys, which also holds their defaults.
+/// The commented reference of all keys, which also states their defaults.
 pub const DEFAULT_TOML: &str = include_str!("../config.toml");
 
-/// All settings. `config.toml` documents the keys; the fields have the same names.
+/// All settings. `config.toml` documents the keys. The fields have the same names.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
@@ -83,9 +83,9 @@ pub struct Config {
     pub perspective: PerspectiveConfig,
     /// How similar two speakers may sound.
     pub convergence: ConvergenceConfig,
-    /// The summary's size and ageing.
+    /// The summary's size and how it ages.
     pub summary: SummaryConfig,
-    /// When updates are due, how long claims hold, how failures are retried.
+    /// When updates are due, how long leases last, how failures are retried.
     pub queue: QueueConfig,
     pub worker: WorkerConfig,
     pub model: ModelConfig,
@@ -93,7 +93,7 @@ pub struct Config {
     pub spend: SpendConfig,
     pub batch: BatchConfig,
     pub schedule: ScheduleConfig,
-    /// The second list of a search.
+    /// Search by embeddings.
     pub recall: RecallConfig,
     pub journal: JournalConfig,
     pub http: HttpConfig,
@@ -104,7 +104,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// The longest time that exchanges may wait for a batch's answer, in milliseconds; 0 if batches are off.
+    /// Returns how long exchanges may wait for a batch's answer, in milliseconds; 0 if batches are off.
     pub fn batch_wait_ms(&self) -> i64 {
         if self.model.batch {
             self.batch.max_wait_ms

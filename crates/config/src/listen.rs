@@ -1,4 +1,4 @@
-//! The address that the daemon listens on.
+//! The address on which the daemon listens.
 
 use std::{
     fmt,
@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
 /// The prefix of a socket's path, in configurations and for clients.
 const SOCKET_PREFIX: &str = "unix:";
-/// The longest path of a socket, in bytes (`sockaddr_un`, without the terminator).
+/// Limits the path of a socket, in bytes (`sockaddr_un`, without the terminator).
 const SOCKET_PATH_BYTES_MAX: usize = 107;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,7 +37,7 @@ impl Listen {
         }
     }
 
-    /// The IP address listened on; `None` if it is unspecified or a socket.
+    /// Returns the IP address on which the daemon listens; `None` if it is unspecified or a socket.
     pub(super) fn ip(&self) -> Option<IpAddr> {
         match self {
             Self::Address(address) => Some(address.ip()).filter(|ip| !ip.is_unspecified()),
@@ -45,8 +45,8 @@ impl Listen {
         }
     }
 
-    /// The address for clients on this machine, such as `http://127.0.0.1:7411` or `unix:/run/recapd/recapd.sock`. If the
-    /// daemon listens on all addresses, it is a loopback address.
+    /// Returns the address for clients on this machine, such as `http://127.0.0.1:7411` or `unix:/run/recapd/recapd.sock`. If the
+    /// daemon listens on all addresses, this is a loopback address.
     pub fn base(&self) -> String {
         match self.reachable() {
             Some(address) => format!("http://{address}"),
@@ -54,7 +54,7 @@ impl Listen {
         }
     }
 
-    /// The address that clients on this machine connect to; `None` for a socket.
+    /// Returns the address to which clients on this machine connect; `None` for a socket.
     pub fn reachable(&self) -> Option<SocketAddr> {
         let Self::Address(mut address) = *self else {
             return None;

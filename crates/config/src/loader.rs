@@ -1,4 +1,4 @@
-//! Combines the sources.
+//! Loads the configuration from its sources.
 
 use std::{
     collections::BTreeMap,
@@ -24,8 +24,8 @@ pub const SYSTEM_FILE: &str = "/etc/recapd/config.toml";
 
 const LOG_FORMAT: &str = "log.format";
 
-/// Collects the sources of a configuration. Later ones win: defaults, file, environment, [`Loader::set`]. Not printable,
-/// since someone may have put a secret in the wrong place.
+/// Collects the sources of a configuration. Later ones override earlier ones: defaults, file, environment, [`Loader::set`]. Can't
+/// be printed, because somebody may have put a secret in the wrong place.
 #[derive(Clone, Default)]
 pub struct Loader {
     file: Option<PathBuf>,
@@ -35,7 +35,7 @@ pub struct Loader {
     sets: Vec<Assignment>,
 }
 
-/// `section.key=value`, and the option that gave it.
+/// `section.key=value`, and the option in which it was given.
 #[derive(Clone)]
 struct Assignment {
     origin: ConfigSource,
@@ -45,9 +45,9 @@ struct Assignment {
 #[derive(Clone, Debug)]
 pub struct LoadedConfig {
     pub config: Config,
-    /// The prices of models: the shipped ones, overridden by the configured file's.
+    /// The prices of models: the shipped ones, overridden by those of the configured file.
     pub prices: Prices,
-    /// The source of each key's value, by `section.key`; keys that are missing here have their default.
+    /// The source of each key's value, by `section.key`. A key that isn't listed has its default.
     pub origins: BTreeMap<String, ConfigSource>,
 }
 
@@ -61,7 +61,7 @@ pub struct ConfigEntry {
 }
 
 impl Loader {
-    /// Begins with the defaults only.
+    /// Begins with only the defaults.
     pub fn new() -> Self {
         Self::default()
     }
@@ -73,13 +73,13 @@ impl Loader {
     }
 
     pub(super) fn file_or(mut self, given: Option<&Path>, fallback: &Path) -> Self {
-        // If it is unknown whether the file exists, it is read, which then reports the error.
+        // If recapd can't find out whether the file exists, it reads the file and reports the error.
         let fallback = (!matches!(fallback.try_exists(), Ok(false))).then_some(fallback);
         self.file = given.or(fallback).map(Path::to_owned);
         self
     }
 
-    /// Takes recapd's variables from environment variables (name, value).
+    /// Takes the variables of recapd from these environment variables (name, value).
     #[must_use]
     pub fn environment<K: Into<String>, V: Into<String>>(
         mut self,
@@ -111,7 +111,7 @@ impl Loader {
         self.assign(ConfigSource::Set, assignment.into())
     }
 
-    /// Sets a key for the option named `option`, which errors then name.
+    /// Sets a key for the command option named `option`. Errors name the option.
     #[must_use]
     pub fn option(self, option: &'static str, assignment: impl Into<String>) -> Self {
         self.assign(ConfigSource::CommandOption(option), assignment.into())
@@ -122,13 +122,13 @@ impl Loader {
         self
     }
 
-    /// Reads and checks everything. The error lists all problems, not only the first.
+    /// Reads and checks everything. The error lists all problems.
     pub fn load(self) -> Result<LoadedConfig, ConfigError> {
         let keys = Keys::new();
         let (settings, mut problems) = self.settings(&keys)?;
         let mut origins = BTreeMap::new();
         let mut table = keys.defaults().clone();
-        for Setting { origin, key, given } in settings.into_iter().map(spelling::meant) {
+        for Setting { origin, key, given } in settings.into_iter().map(spelling::translate) {
             match read(&keys, &key, &given, &origin) {
                 Ok(value) => {
                     insert(&mut table, &key, value);
@@ -142,20 +142,20 @@ impl Loader {
         let mut config = Config::deserialize(table).expect("each value has been tried by itself");
         config.database.settle(self.state_folder.as_deref());
         config.http.settle(&self.runtime_folders);
-        match config.checked() {
+        match config.check_values() {
             Ok(prices) if problems.is_empty() => Ok(LoadedConfig {
                 config,
                 prices,
                 origins,
             }),
             checked => {
-                problems.extend(blamed(checked.err().unwrap_or_default(), &origins));
+                problems.extend(attribute_violations(checked.err().unwrap_or_default(), &origins));
                 Err(ConfigError::Invalid(problems))
             }
         }
     }
 
-    /// The log format, as far as an invalid configuration allows to tell.
+    /// Returns the log format, even if other parts of the configuration are invalid.
     pub fn log_format(&self) -> LogFormat {
         let keys = Keys::new();
         let without_file = |_: ConfigError| {
@@ -174,7 +174,7 @@ impl Loader {
         format.unwrap_or(LogFormat::Auto)
     }
 
-    /// The settings of the sources in their order, and the unreadable ones.
+    /// Returns the settings of the sources in their order, and problems with unreadable ones.
     fn settings(&self, keys: &Keys) -> Result<(Vec<Setting>, Vec<ConfigProblem>), ConfigError> {
         let (mut settings, mut problems) = match &self.file {
             Some(path) => file::read(path, keys)?,
@@ -182,7 +182,7 @@ impl Loader {
         };
         settings.extend(self.variable_settings());
         for assignment in &self.sets {
-            match assigned(assignment) {
+            match parse_assignment(assignment) {
                 Ok(setting) => settings.push(setting),
                 Err(problem) => problems.push(problem),
             }
@@ -190,7 +190,7 @@ impl Loader {
         Ok((settings, problems))
     }
 
-    /// Older names come first, so that the current ones win.
+    /// Returns the settings of the variables. Older names come first, so that current names override them.
     fn variable_settings(&self) -> Vec<Setting> {
         let mut variables: Vec<&(String, String)> = self.variables.iter().collect();
         variables.sort_by_key(|(name, _)| !is_alias(name));
@@ -212,7 +212,7 @@ impl LoadedConfig {
         self.origins.get(key).unwrap_or(&ConfigSource::Default)
     }
 
-    /// All keys with their values and sources, sorted by key. No value is a secret.
+    /// Returns all keys with their values and sources, sorted by key. No value is a secret.
     pub fn entries(&self) -> Vec<ConfigEntry> {
         let values = Table::try_from(&self.config).expect("strings, numbers and enums are all TOML");
         let entry = |key: String| {
@@ -248,7 +248,7 @@ pub(super) fn insert(table: &mut Table, key: &str, value: Value) {
     }
 }
 
-fn assigned(Assignment { origin, text }: &Assignment) -> Result<Setting, ConfigProblem> {
+fn parse_assignment(Assignment { origin, text }: &Assignment) -> Result<Setting, ConfigProblem> {
     match text.split_once('=') {
         Some((key, value)) => Ok(Setting {
             origin: origin.clone(),
@@ -262,8 +262,11 @@ fn assigned(Assignment { origin, text }: &Assignment) -> Result<Setting, ConfigP
     }
 }
 
-/// Attributes each violation to the source that set one of its keys; the defaults agree with each other.
-fn blamed(violations: Vec<Violation>, origins: &BTreeMap<String, ConfigSource>) -> Vec<ConfigProblem> {
+/// Assigns each violation to the source that set one of its keys. The defaults don't violate anything.
+fn attribute_violations(
+    violations: Vec<Violation>,
+    origins: &BTreeMap<String, ConfigSource>,
+) -> Vec<ConfigProblem> {
     let blame = |keys: &[&'static str]| keys.iter().find_map(|key| origins.get(*key)).cloned();
     violations
         .into_iter()

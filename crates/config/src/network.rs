@@ -4,10 +4,10 @@ use std::{net::IpAddr, str::FromStr};
 
 use ipnet::IpNet;
 
-/// The name for clients of the Unix socket.
+/// The name for all clients of the Unix socket.
 const SOCKET: &str = "unix";
 
-/// Clients, by address.
+/// A group of clients, by their address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Network {
     Addresses(IpNet),
@@ -27,14 +27,14 @@ impl FromStr for Network {
         }
         let network = text.parse::<IpNet>();
         let network = network.or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
-        // A network of all addresses is a mistake: any client could then claim any address.
+        // A network of all addresses would be a mistake: any client could state any address as its own.
         let network = network.ok().filter(|network| network.prefix_len() > 0);
         network.map(Self::Addresses).ok_or(InvalidNetwork)
     }
 }
 
 impl Network {
-    /// Returns true if the network contains this address; `None` is a client of the socket.
+    /// Returns true if the network contains this address. `None` stands for a client of the socket.
     pub fn has(&self, ip: Option<IpAddr>) -> bool {
         match (self, ip) {
             (Self::Socket, None) => true,

@@ -1,14 +1,14 @@
-//! The name of a daemon in leases.
+//! The name under which a daemon holds leases.
 
 use super::Config;
 
-/// The name of a single daemon on its database: the same after a restart, wherever it listens.
+/// The name of a daemon that is alone on its database. It is the same after a restart, wherever the daemon listens.
 const ALONE: &str = "recapd";
-/// Files with the machine's name on Linux; a hardened service may see only the second.
+/// Files with the machine's name on Linux. A hardened service may see only the second one.
 const HOST_NAMES: [&str; 2] = ["/proc/sys/kernel/hostname", "/etc/hostname"];
 
 impl Config {
-    /// The name under which this daemon holds leases: the same after a restart, and unique on its database.
+    /// Returns the name under which this daemon holds leases. It is the same after a restart, and unique on its database.
     pub fn owner(&self) -> String {
         if !self.database.is_postgres() {
             return ALONE.to_owned();

@@ -1,4 +1,4 @@
-//! Patterns of secrets, compiled when the configuration is read, so that later uses can't fail.
+//! Patterns of secrets. They are compiled when the configuration is read, so that later uses can't fail.
 
 use serde::{Deserialize, Serialize};
 

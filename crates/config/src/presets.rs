@@ -1,4 +1,4 @@
-//! Presets, which override the defaults and are overridden by explicit values; and the settings that agents may override.
+//! Presets, which override the defaults and are overridden by explicit values. Also the settings that agents may override.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use recapd_core::domain::{
     settings::AgentSettings,
 };
 
-/// Inserts the values that `window.preset` implies where none are set explicitly.
+/// Inserts the values that `window.preset` implies for keys that aren't set explicitly.
 pub(super) fn expand(table: &mut Table, origins: &mut BTreeMap<String, ConfigSource>) {
     let Ok(config) = Config::deserialize(table.clone()) else {
         return;
@@ -40,7 +40,7 @@ pub(super) fn expand(table: &mut Table, origins: &mut BTreeMap<String, ConfigSou
 }
 
 impl Config {
-    /// The settings of an agent that overrides none; every field has a value.
+    /// Returns the settings of an agent that overrides none. Every field has a value.
     pub fn agent_settings(&self) -> AgentSettings {
         let (window, context) = (&self.window, &self.context);
         AgentSettings {
@@ -67,7 +67,7 @@ impl Config {
         }
     }
 
-    /// The settings from which a preset derives its values.
+    /// Returns the settings from which a preset derives its values.
     pub fn basis(&self) -> Basis {
         Basis {
             output_reserve_tokens: self.context.output_reserve_tokens,

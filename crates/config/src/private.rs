@@ -1,8 +1,8 @@
-//! Files that hold a key or a token: whoever reads one can use it.
+//! Reads files that contain a key or a token. Whoever can read such a file can use the key.
 //!
-//! A file that other users can read or write is refused. Its group may read it only if root owns it: this is how a service
-//! gets its secrets (`root:recapd`, 0640), while a user's own key isn't shared with a group by accident. Credentials from
-//! systemd and container secrets have modes of their own, in folders that are closed to other users.
+//! A file that other users can read or write is refused. Its group may read it only if root owns it: this is how a service gets
+//! its secrets (`root:recapd`, 0640), while a user's own key isn't shared with a group by accident. Credentials from systemd and
+//! container secrets have other modes, but are in folders that other users can't enter.
 
 use std::{
     fs::{File, Metadata},
@@ -13,15 +13,15 @@ use std::{
 
 /// Where systemd and container runtimes put secrets.
 const HANDED_OVER: [&str; 2] = ["/run/credentials/", "/run/secrets/"];
-/// Permissions that other users must not have, and the group's.
+/// Permissions that other users must not have. Below: those of the group.
 const OTHERS: u32 = 0o007;
 const GROUP: u32 = 0o070;
 const GROUP_READS: u32 = 0o040;
 
-/// Reads a text file of at most `bytes_max` bytes, unless other users can read or write it.
+/// Reads a text file of at most `bytes_max` bytes. Refuses it if other users can read or write it.
 ///
 /// # Errors
-/// If the file can't be read, is too large, or others can read it (`PermissionDenied`); the text says what to do.
+/// If the file can't be read, is too large, or is refused (`PermissionDenied`). The text says what to do.
 pub fn read_private(path: &Path, bytes_max: u64) -> io::Result<String> {
     let file = File::open(path)?;
     if let Some(refusal) = refusal(path, &file.metadata()?) {
@@ -39,7 +39,7 @@ pub fn read_private(path: &Path, bytes_max: u64) -> io::Result<String> {
     }
 }
 
-/// Why the file is refused, and the cure; `None` if it is private. Pipes are accepted.
+/// Returns why the file is refused, and what to do; `None` if it is private. Accepts pipes.
 fn refusal(path: &Path, found: &Metadata) -> Option<String> {
     if !found.is_file() || HANDED_OVER.iter().any(|folder| path.starts_with(folder)) {
         return None;

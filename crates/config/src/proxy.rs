@@ -14,23 +14,23 @@ const OWN_LISTEN: &str = "127.0.0.1:7412";
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ProxyConfig {
-    /// Empty for no listener in the daemon.
+    /// Where the daemon's proxy listens; empty if the daemon has none.
     pub listen: String,
     pub mode: ProxyMode,
     pub anthropic_url: String,
     pub openai_url: String,
     pub gemini_url: String,
-    /// Further providers: `name=URL,name=URL`.
+    /// Other providers: `name=URL,name=URL`.
     pub upstreams: String,
-    /// A file with the token that every request must carry; empty for none.
+    /// A file with the token that every request must carry; empty if there is none.
     pub token_file: String,
-    /// True if conversations of sub-agents are stored, each as an agent of its own.
+    /// True if conversations of sub-agents are stored, each as a separate agent.
     pub subagents: bool,
     /// True if the mode `window` also rewrites requests that a subscription pays for.
     pub window_subscriptions: bool,
     pub body_bytes_max: usize,
     pub answer_bytes_max: usize,
-    /// The most bytes of copies that wait to be stored.
+    /// Limits the bytes of copies that wait to be stored.
     pub copies_bytes_max: usize,
     pub decide_ms: u64,
 }
@@ -38,26 +38,26 @@ pub struct ProxyConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ProxyMode {
-    /// Bytes pass, and both sides are stored.
+    /// Passes bytes on, and stores both sides.
     Observe,
-    /// As `observe`; in addition, recapd answers the host's own compaction.
+    /// Like `observe`, and answers the host's own compaction.
     Answer,
-    /// As `answer`; in addition, what has left the window is replaced by the summary in each request.
+    /// Like `answer`, and in each request replaces what has left the window by the summary.
     Window,
 }
 
 impl ProxyConfig {
-    /// Where the daemon's proxy listens; `None` for nowhere.
+    /// Returns where the daemon's proxy listens; `None` if it has none.
     pub fn place(&self) -> Option<Listen> {
         self.listen.parse().ok()
     }
 
-    /// Where a proxy of its own listens.
+    /// Returns where a separate proxy process listens.
     pub fn own_place(&self) -> Option<Listen> {
         self.place().or_else(|| OWN_LISTEN.parse().ok())
     }
 
-    /// The further providers, by name.
+    /// Returns the other providers, by name.
     pub fn named_upstreams(&self) -> Vec<(String, String)> {
         let pairs = self.upstreams.split(',').filter_map(|pair| pair.split_once('='));
         pairs

@@ -1,17 +1,17 @@
-//! `[recall]`: the second list of a search.
+//! `[recall]`: search by embeddings.
 
 use serde::{Deserialize, Serialize};
 
 use super::check::{Violation, base_url_cure, leaves_in_the_clear, proxy_cure};
 
-/// OpenAI's own address, for which its variable holds a key.
+/// OpenAI's own address. Only for this address, `OPENAI_API_KEY` is used.
 const OPENAI_ADDRESS: &str = "https://api.openai.com";
 
 /// `[recall]`
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RecallConfig {
-    /// The address of an embedding model's server; empty for none.
+    /// The address of an embedding model's server; empty if there is none.
     pub embeddings: String,
     pub embeddings_allow_http: bool,
     pub embeddings_model: String,
@@ -19,7 +19,7 @@ pub struct RecallConfig {
     pub embeddings_dimensions: i64,
     pub embeddings_api_key_file: String,
     pub embeddings_proxy: String,
-    /// How long a search waits for its question's embedding.
+    /// How long a search waits for the embedding of its question.
     pub embeddings_patience_ms: u64,
 }
 
@@ -28,7 +28,7 @@ impl RecallConfig {
         !self.embeddings.is_empty()
     }
 
-    /// True if the model is OpenAI's own.
+    /// Returns true if the model is at OpenAI's own address.
     pub(super) fn is_at_openai(&self) -> bool {
         let rest = self.embeddings.strip_prefix(OPENAI_ADDRESS);
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))

@@ -1,4 +1,4 @@
-//! `config.toml` as data: its documentation, the JSON Schema, and the comments that tests compare with the code.
+//! Reads `config.toml` as data, for its documentation, the JSON Schema, and the tests that compare its comments with the code.
 
 use std::fmt::Write as _;
 
@@ -30,7 +30,7 @@ Keys in `_ms`, `_minutes`, `_hours` and `_days` also take a text with units: `\"
 [at the end](#for-experts).
 ";
 
-/// The head of the expert keys' table.
+/// The text above the table of the expert keys.
 const EXPERT_HEAD: &str = "
 ## For experts
 
@@ -40,7 +40,7 @@ Limits, time limits and internals. Their defaults are measured, and nearly every
 |---|---|---|
 ";
 
-/// The keys that people change; `recapd init` writes them.
+/// The keys that people change. `recapd init` writes them.
 pub(super) const STARTING: [&str; 8] = [
     "database.url",
     "window.budget_tokens",
@@ -52,22 +52,22 @@ pub(super) const STARTING: [&str; 8] = [
     "http.listen",
 ];
 
-/// The text above them.
+/// The text above these keys.
 const STARTING_HEAD: &str = "\
 # What people change, with the defaults. `recapd config default` prints all other keys, and `recapd init --all` writes them.
 # A key of a provider is never written here: put it into the provider's variable, such as ANTHROPIC_API_KEY, or into a file
 # that model.api_key_file names. Durations are written as \"15m\", \"2h\" or \"7d\".
 ";
 
-/// Where packages install the schema, for editors.
+/// Where packages install the schema for editors.
 const SCHEMA_FILE: &str = "/usr/share/recapd/config.schema.json";
 
-/// What a duration as text looks like.
+/// The form of a duration as text.
 const DURATION_PATTERN: &str = "^([0-9]+(ms|s|m|h|d))+$";
 
 const CHOICES: &str = "One of ";
 
-/// A key of `config.toml` and the comment before it, as one line.
+/// A key of `config.toml`, with the comment before it as one line.
 pub(super) struct DocumentedKey {
     pub(super) section: String,
     pub(super) name: String,
@@ -79,14 +79,15 @@ impl DocumentedKey {
         format!("{}.{}", self.section, self.name)
     }
 
-    /// The only values that the key accepts: those in backticks after [`CHOICES`]. `None` if there is no such list.
+    /// Returns the only values that the key accepts: those in backticks after [`CHOICES`]. Returns `None` if there is no such
+    /// list.
     pub(super) fn choices(&self) -> Option<Vec<&str>> {
         let (_, list) = self.comment.split_once(CHOICES)?;
         Some(list.split('`').skip(1).step_by(2).collect())
     }
 }
 
-/// The keys of `config.toml`, in its order.
+/// Returns the keys of `config.toml` in its order.
 pub(super) fn documented() -> Vec<DocumentedKey> {
     let (mut section, mut comment, mut found) = (String::new(), Vec::new(), Vec::new());
     for line in DEFAULT_TOML.lines() {
@@ -108,10 +109,10 @@ pub(super) fn documented() -> Vec<DocumentedKey> {
     found
 }
 
-/// The [`STARTING`] keys with their comments, commented out, as a start for a file of one's own. The first line tells editors
-/// where the schema is.
+/// Returns the [`STARTING`] keys with their comments, commented out, as the start of a configuration file. The first line tells
+/// editors where the schema is.
 pub fn starting() -> String {
-    let (mut text, mut section, mut comment) = (begun(STARTING_HEAD), "", String::new());
+    let (mut text, mut section, mut comment) = (comment_out(STARTING_HEAD), "", String::new());
     let mut written = section;
     for line in DEFAULT_TOML.lines() {
         if line.starts_with('#') {
@@ -135,7 +136,7 @@ pub fn starting() -> String {
     text
 }
 
-/// `config.toml` with every key commented out.
+/// Returns `config.toml` with every key commented out.
 pub fn commented() -> String {
     let lines = DEFAULT_TOML.lines().map(|line| {
         let is_key = !line.is_empty() && !line.starts_with(['#', '[']);
@@ -145,14 +146,14 @@ pub fn commented() -> String {
             format!("{line}\n")
         }
     });
-    begun(&lines.collect::<String>())
+    comment_out(&lines.collect::<String>())
 }
 
-fn begun(text: &str) -> String {
+fn comment_out(text: &str) -> String {
     format!("#:schema {SCHEMA_FILE}\n{text}")
 }
 
-/// The keys as a page of the documentation, those for experts last.
+/// Returns the keys as a page of the documentation. The keys for experts come last.
 pub fn markdown() -> String {
     let (mut text, mut section) = (HEAD.to_owned(), String::new());
     let defaults: Table = toml::from_str(DEFAULT_TOML).expect("a test reads the embedded config.toml");
@@ -194,7 +195,7 @@ fn row(documented: &DocumentedKey, name: &str, defaults: &Table) -> String {
     format!("| `{name}`{mark} | `{default}` | {comment} |\n")
 }
 
-/// The JSON Schema (2020-12) of a configuration file, for editors: every key with its description, type, default and
+/// Returns the JSON Schema (2020-12) of a configuration file for editors: every key with its description, type, default and
 /// limits.
 pub fn json_schema() -> Value {
     let defaults: Table = toml::from_str(DEFAULT_TOML).expect("a test reads the embedded config.toml");

@@ -1,4 +1,4 @@
-//! Reloading the configuration of a running daemon.
+//! Reloads the configuration of a running daemon.
 
 use serde::Deserialize as _;
 use toml::Table;
@@ -6,8 +6,8 @@ use toml::Table;
 use super::{Config, ConfigError, ConfigProblem, ConfigSource, keys::Keys, loader::insert};
 use recapd_core::domain::price::Prices;
 
-/// The sections and keys that take effect without a restart. They belong to the worker and the schedule, which are
-/// replaced; the old ones finish their work. `config.toml` says the same.
+/// The sections and keys that take effect without a restart. They belong to the worker and the schedule, which are replaced; the
+/// old ones finish their work first. `config.toml` lists the same keys.
 pub const RELOADED: [&str; 13] = [
     "batch.",
     "fallback.",
@@ -31,7 +31,7 @@ pub(super) fn is_reloaded(key: &str) -> bool {
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReloadOutcome {
     pub config: Config,
-    /// The prices in force from now on: the file may have changed under the same name.
+    /// The prices that apply from now on. The file may have changed under the same name.
     pub prices: Prices,
     pub changed: Vec<String>,
     /// Keys whose new values need a restart.
@@ -68,7 +68,7 @@ impl ReloadOutcome {
             origin: ConfigSource::Default,
             text: format!("{text}, as long as the daemon isn't restarted"),
         };
-        match config.checked() {
+        match config.check_values() {
             Ok(prices) => Ok(Self {
                 config,
                 prices,

@@ -1,5 +1,5 @@
-//! The provider's key. It comes from a credential, a file or the environment, never from the configuration or the command
-//! line, and it doesn't print.
+//! Reads the provider's key. It comes from a credential, a file or the environment, never from the configuration or the command
+//! line, and it can't be printed.
 
 use std::{
     io,
@@ -37,15 +37,15 @@ pub enum KeyError {
         mode: &'static str,
         variable: &'static str,
     },
-    /// The file or the variable is empty, or holds no key.
+    /// The file or the variable is empty, or doesn't contain a key.
     #[error("{from} holds no key: expected one line of printable ASCII without blanks")]
     Malformed {
-        /// The file or the variable.
+        /// The name of the file or the variable.
         from: String,
     },
 }
 
-/// The places of a provider's own key: the name of the credential, and the variables in their order.
+/// Returns where a provider's own key may be: the name of the credential, and the variables in their order.
 fn places(mode: ModelMode) -> Option<(&'static str, &'static [&'static str])> {
     Some(match mode {
         ModelMode::Offline => return None,
@@ -56,15 +56,15 @@ fn places(mode: ModelMode) -> Option<(&'static str, &'static [&'static str])> {
     })
 }
 
-/// Reads the provider's key: from `$CREDENTIALS_DIRECTORY/llm-api-key` or `/PROVIDER_api_key`, else from `api_key_file`,
-/// else from the provider's variable. `None` if none of these exists, as a local server may allow; a provider's official
-/// URL requires a key. `offline` reads none.
+/// Reads the provider's key: from `$CREDENTIALS_DIRECTORY/llm-api-key` or `/PROVIDER_api_key`, otherwise from `api_key_file`,
+/// otherwise from the provider's variable. Returns `None` if none of these exists, which a local server may allow; a provider's
+/// official URL requires a key. Reads none for `offline`.
 pub fn api_key(model: &ModelConfig, environment: &Environment) -> Result<Option<SecretString>, KeyError> {
     key_of(model, environment, "model", &[CREDENTIAL])
 }
 
-/// Reads the second provider's key as [`api_key`] does, but not from `llm-api-key`, which is the model's. Without a key of
-/// its own, it uses the model's key for the same provider at its official URL.
+/// Reads the second provider's key like [`api_key`], but not from `llm-api-key`, which belongs to the first model. If there is no
+/// key, but both models have the same provider at its official URL, returns the first model's key.
 pub fn fallback_api_key(
     fallback: &FallbackConfig,
     model: &ModelConfig,
@@ -83,8 +83,8 @@ pub fn fallback_api_key(
     }
 }
 
-/// Reads the embedding model's key: from `$CREDENTIALS_DIRECTORY/embeddings_api_key`, else from its file, else, for OpenAI's own address
-/// alone, from `OPENAI_API_KEY`. `None` if none of these exists, as a local server may allow.
+/// Reads the embedding model's key: from `$CREDENTIALS_DIRECTORY/embeddings_api_key`, otherwise from its file, otherwise, but
+/// only for OpenAI's own address, from `OPENAI_API_KEY`. Returns `None` if none of these exists, which a local server may allow.
 pub fn embeddings_api_key(
     recall: &RecallConfig,
     environment: &Environment,
@@ -137,7 +137,7 @@ fn in_credentials<'a>(
         return Ok(None);
     };
     for name in names {
-        // Other users can't look into this folder, whatever the modes.
+        // Other users can't enter this folder, whatever the modes of its files.
         match read_key(&Path::new(directory).join(name), read_bounded) {
             Err(KeyError::Unreadable { source, .. }) if source.kind() == io::ErrorKind::NotFound => {}
             read => return read.map(Some),

@@ -1,4 +1,4 @@
-//! The sections, one struct each. `config.toml` documents the keys and their limits.
+//! The sections of the configuration, one struct each. `config.toml` documents the keys and their limits.
 
 use std::time::Duration;
 
@@ -21,15 +21,15 @@ use recapd_platform::crontab::Crontab;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WindowConfig {
-    /// Implies values for keys that aren't set; loading a configuration inserts them.
+    /// Implies values for keys that aren't set. They are inserted when the configuration is loaded.
     pub preset: Preset,
-    /// The most tokens of a window; 0 disables eviction.
+    /// Limits the tokens of a window; 0 disables eviction.
     pub budget_tokens: i64,
     /// The share of the budget at which an eviction stops.
     pub low_water: f64,
-    /// The size of a leg from which the next round begins a new one.
+    /// When a leg has this many tokens, the next round begins a new leg.
     pub leg_tokens: i64,
-    /// The most messages of a window; 0 for no limit.
+    /// Limits the messages of a window; 0 means no limit.
     pub max_messages: i64,
     pub on_overflow: OnOverflow,
     pub provider: String,
@@ -37,7 +37,7 @@ pub struct WindowConfig {
 }
 
 impl WindowConfig {
-    /// The budget of an agent without one of its own.
+    /// Returns the budget of an agent that has none of its own.
     pub fn budget(&self) -> Budget {
         Budget::new(self.budget_tokens, self.low_water)
             .with_max_messages(self.max_messages)
@@ -48,7 +48,7 @@ impl WindowConfig {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SessionConfig {
-    /// The pause after which a session ends; 0 for never.
+    /// The pause after which a session ends; 0 means never.
     pub idle_gap_minutes: i64,
 }
 
@@ -56,11 +56,11 @@ pub struct SessionConfig {
 #[serde(deny_unknown_fields)]
 pub struct ContextConfig {
     pub max_tokens: i64,
-    /// Tokens of these that are reserved for the answer.
+    /// How many of these tokens are reserved for the answer.
     pub output_reserve_tokens: i64,
-    /// Tokens of these that are reserved for what agents send in addition to the conversation.
+    /// How many of these tokens are reserved for what agents send in addition to the conversation.
     pub system_reserve_tokens: i64,
-    /// The most tokens of copies of pinned and important messages.
+    /// Limits the tokens of copies of pinned and important messages.
     pub pins_max_tokens: i64,
     /// True if the first message of the session stays in view.
     pub anchor: bool,
@@ -68,7 +68,7 @@ pub struct ContextConfig {
 }
 
 impl ContextConfig {
-    /// How contexts are built unless a request overrides it.
+    /// Returns how contexts are built unless a request overrides it.
     pub fn options(&self) -> ContextOptions {
         ContextOptions {
             max_tokens: self.max_tokens,
@@ -85,7 +85,7 @@ impl ContextConfig {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PerspectiveConfig {
-    /// Speakers' names, separated by commas; empty for everyone who has spoken.
+    /// Speakers' names, separated by commas; empty for everybody who has spoken.
     pub participants: String,
     /// The mark before the words of a human who steps in.
     pub human_tag: String,
@@ -93,7 +93,7 @@ pub struct PerspectiveConfig {
 }
 
 impl PerspectiveConfig {
-    /// How shared conversations are rendered unless an agent's settings override it.
+    /// Returns how shared conversations are rendered unless an agent's settings override it.
     pub fn telling(&self) -> PerspectiveStyle {
         PerspectiveStyle {
             participants: perspective::names(&self.participants),
@@ -110,14 +110,14 @@ pub struct ConvergenceConfig {
     /// The weight of each similarity for [`ProfileName::Custom`].
     pub weights: String,
     pub window_messages: usize,
-    /// The score from which a warning is given; 0 for never.
+    /// A warning is given from this score on; 0 means never.
     pub warn_at: f64,
-    /// The score from which the conversation should end; 0 for never.
+    /// The conversation should end from this score on; 0 means never.
     pub stop_at: f64,
 }
 
 impl ConvergenceConfig {
-    /// The rules with these settings; the weights of a custom profile were checked before.
+    /// Returns the rules with these settings. The weights of a custom profile were checked before.
     pub fn rules(&self) -> Rules {
         let at = |score: f64| (score > 0.0).then_some(score);
         Rules {
@@ -130,7 +130,7 @@ impl ConvergenceConfig {
         }
     }
 
-    /// The built-in or the custom profile.
+    /// Returns the built-in or the custom profile.
     pub(super) fn profile(&self) -> Result<Profile, InvalidWeights> {
         match self.profile {
             ProfileName::Balanced => Ok(Profile::BALANCED),
@@ -145,7 +145,7 @@ impl ConvergenceConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ProfileName {
-    /// All similarities about equally.
+    /// Weighs all similarities about equally.
     Balanced,
     Structural,
     Semantic,
@@ -156,13 +156,13 @@ pub enum ProfileName {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SummaryConfig {
-    /// The most tokens of a document, in o200k; at most 10,000.
+    /// Limits the tokens of a document, counted by o200k; at most 10,000.
     pub max_tokens: i64,
     /// Below this share of `max_tokens`, new items are appended.
     pub append_below: f64,
-    /// Below this share, lines are shortened; above it, some are dropped.
+    /// Below this share, lines are shortened; above it, some lines are dropped.
     pub merge_below: f64,
-    /// True if a model, where one is configured, compacts documents that grew too big.
+    /// True if a model, where one is configured, compacts documents that have become too big.
     pub compact_by_model: bool,
     pub ageing: Ageing,
     pub session_hours: i64,
@@ -171,7 +171,7 @@ pub struct SummaryConfig {
     /// True if older items leave the document.
     pub drop_older: bool,
     pub style: Style,
-    /// The time zone of agents that don't give theirs.
+    /// The time zone of agents that have none of their own.
     pub time_zone: String,
     /// True if secrets are hidden from models and readers.
     pub redact: bool,
@@ -179,7 +179,7 @@ pub struct SummaryConfig {
 }
 
 impl SummaryConfig {
-    /// The rules that find secrets. Unused patterns were compiled, too, so that enabling redaction never fails.
+    /// Returns the rules that find secrets. Unused patterns were compiled, too, so that redaction can always be enabled.
     pub fn redactor(&self) -> Redactor {
         if self.redact {
             self.redact_patterns.redactor().clone()
@@ -205,35 +205,35 @@ pub enum Ageing {
 pub struct QueueConfig {
     /// The number of pending exchanges that starts an update.
     pub batch_exchanges: i64,
-    /// The least tokens of these exchanges if a model is called; 0 for no minimum.
+    /// The tokens that these exchanges must also have if a model is called; 0 means none.
     pub batch_tokens_min: i64,
-    /// The wait of the oldest exchange after which fewer start an update.
+    /// Fewer exchanges start an update when the oldest has waited this long.
     pub max_wait_ms: i64,
     /// How long a new row waits for more exchanges.
     pub debounce_ms: i64,
     /// The interval between polls while a row may be due.
     pub poll_ms: u64,
-    /// The lifetime of a claim without renewal.
+    /// How long a lease lasts if it isn't renewed.
     pub lease_ms: i64,
-    /// The failed attempts after which digests replace the answer.
+    /// After this many failed attempts, digests replace the answer.
     pub attempts_max: i64,
-    /// The crashes after which the row is parked.
+    /// After this many crashes, the row is parked.
     pub crashes_max: i64,
-    /// The first wait is up to twice this long.
+    /// The first wait after a failure is up to twice this long.
     pub backoff_base_ms: i64,
-    /// The longest wait.
+    /// Limits the wait after a failure.
     pub backoff_max_ms: i64,
-    /// The least time between revivals of a parked row.
+    /// The shortest time between two revivals of a parked row.
     pub revive_after_ms: i64,
     pub reconcile_ms: u64,
-    /// The delay of an agent's update per update of the same project that already waits.
+    /// An agent's update is delayed by this time for each update of the same project that already waits.
     pub project_spacing_ms: i64,
-    /// PostgreSQL: this daemon's name in leases; empty for one made from the machine's name and the address.
+    /// PostgreSQL: this daemon's name in leases; if empty, it is made from the machine's name and the address.
     pub owner: String,
 }
 
 impl QueueConfig {
-    /// The interval between polls of the queue when nothing wakes the worker.
+    /// Returns the interval between polls of the queue if nothing wakes the worker.
     pub fn poll(&self) -> Duration {
         Duration::from_millis(self.poll_ms)
     }
@@ -260,9 +260,9 @@ pub struct WorkerConfig {
     pub concurrency: usize,
     pub input_tokens_max: i64,
     pub batch_exchanges_max: i64,
-    /// The most characters of a tool's arguments or result that the model sees.
+    /// Limits the characters of a tool's arguments or result that the model sees.
     pub tool_chars_max: usize,
-    /// The most characters of a text message that the model sees.
+    /// Limits the characters of a text message that the model sees.
     pub said_chars_max: usize,
     pub drain_ms: u64,
 }
@@ -280,11 +280,11 @@ pub struct ModelConfig {
     pub base_url: String,
     /// True if another host may be called over `http://`.
     pub allow_http: bool,
-    /// The provider's name of the model; empty for the mode's default.
+    /// The model's name at the provider; empty for the mode's default.
     pub model: String,
-    /// A file with the key; empty for none.
+    /// A file with the key; empty if there is none.
     pub api_key_file: String,
-    /// The proxy of calls; empty for none.
+    /// The proxy for calls; empty if there is none.
     pub proxy: String,
     pub timeout_ms: u64,
     pub connect_timeout_ms: u64,
@@ -293,19 +293,19 @@ pub struct ModelConfig {
     pub output_limit_field: OutputLimitField,
     /// How much a reasoning model should think.
     pub effort: Effort,
-    /// Added to `output_tokens_max` if thinking counts toward it.
+    /// Is added to `output_tokens_max` if thinking counts towards it.
     pub thinking_reserve_tokens: i64,
     pub anthropic_version: AnthropicVersion,
-    /// The context with which Ollama loads the model; 0 for what updates may need.
+    /// The context size with which Ollama loads the model; 0 for what updates may need.
     pub num_ctx: i64,
     pub concurrency: usize,
-    /// The most requests per minute; 0 for no limit.
+    /// Limits the requests per minute; 0 means no limit.
     pub requests_per_minute: i64,
-    /// The most tokens per minute; 0 for no limit.
+    /// Limits the tokens per minute; 0 means no limit.
     pub tokens_per_minute: i64,
-    /// The consecutive failures that open the circuit breaker; 0 for never.
+    /// After this many failures in a row the circuit breaker opens; 0 means never.
     pub breaker_failures: i64,
-    /// How long it stays open at first.
+    /// How long the circuit breaker stays open the first time.
     pub breaker_rest_ms: i64,
     /// True if work that can wait is sent in batches.
     pub batch: bool,
@@ -320,7 +320,7 @@ impl ModelConfig {
         }
     }
 
-    /// The model's name; empty if none is configured and the mode has no default.
+    /// Returns the model's name; empty if none is configured and the mode has no default.
     pub fn name(&self) -> &str {
         if self.model.is_empty() {
             self.mode.proposed_model()
@@ -361,8 +361,8 @@ impl ModelMode {
         !matches!(self, Self::Offline | Self::Ollama)
     }
 
-    /// This mode. For `offline`, the provider guessed from the name `model`, or OpenAI, whose chat completions API may
-    /// serve any model.
+    /// Returns this mode. For `offline`, returns the provider that the name `model` suggests, or OpenAI, whose chat completions
+    /// API may serve any model.
     #[must_use]
     pub fn or_of(self, model: &str) -> Self {
         match self {
@@ -373,7 +373,7 @@ impl ModelMode {
         }
     }
 
-    /// The provider's official URL; `config.toml` states the same.
+    /// Returns the provider's official URL, as `config.toml` states it.
     fn own_address(self) -> &'static str {
         match self {
             Self::Offline => "",
@@ -384,8 +384,8 @@ impl ModelMode {
         }
     }
 
-    /// A cheap model that is good enough; `config.toml` states the same. For Ollama, nobody knows which models are
-    /// installed.
+    /// Returns a cheap model that is good enough, as `config.toml` states it. Returns none for Ollama, because nobody knows which
+    /// models are installed.
     fn proposed_model(self) -> &'static str {
         match self {
             Self::Offline | Self::Ollama => "",
@@ -414,11 +414,11 @@ pub enum AnthropicVersion {
     October2026,
 }
 
-/// The request field that limits the answer.
+/// Which request field limits the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OutputLimitField {
-    /// Chosen by the model's name.
+    /// The model's name decides.
     Auto,
     /// For reasoning models.
     MaxCompletionTokens,
@@ -441,7 +441,7 @@ pub struct ScheduleConfig {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct JournalConfig {
-    /// The folder of journals; empty for none.
+    /// The folder of journals; empty if there is none.
     pub dir: String,
 }
 

@@ -1,5 +1,5 @@
-//! The socket that the daemon listens on in addition to its address: only programs on this machine reach it, and they can
-//! see which user's program listens.
+//! The socket on which the daemon listens in addition to its address. Only programs on this machine reach it, and they can find
+//! out which user's program listens.
 
 use std::{
     fmt,
@@ -39,15 +39,15 @@ pub struct RuntimeFolders {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sockets {
-    /// Where a daemon creates it.
+    /// Where the daemon creates its socket.
     pub own: Option<PathBuf>,
-    /// Where clients look for it, in this order.
+    /// Where clients search for the socket, in this order.
     pub near: Vec<PathBuf>,
 }
 
 impl Environment {
-    /// The folder that systemd created for the service (`RUNTIME_DIRECTORY`, systemd.exec(5)), else the user's
-    /// (`XDG_RUNTIME_DIR`, <https://specifications.freedesktop.org/basedir-spec/latest/>).
+    /// Returns the folder that systemd created for the service (`RUNTIME_DIRECTORY`, systemd.exec(5)), otherwise the user's
+    /// folder (`XDG_RUNTIME_DIR`, <https://specifications.freedesktop.org/basedir-spec/latest/>).
     pub fn runtime_folders(&self) -> RuntimeFolders {
         let absolute = |path: &&Path| path.is_absolute();
         let service = self
@@ -64,7 +64,8 @@ impl Environment {
 }
 
 impl LocalSocket {
-    /// The socket's paths for a listen address. Several daemons on one machine have different ports.
+    /// Returns the socket's paths for a listen address. They contain the port, so that several daemons on one machine have
+    /// different paths.
     pub(super) fn beside(&self, listen: &Listen, folders: &RuntimeFolders) -> Sockets {
         let Some(address) = listen.reachable() else {
             return Sockets::default();
@@ -76,7 +77,7 @@ impl LocalSocket {
                 own: Some(path.clone()),
                 near: vec![path.clone()],
             },
-            // A port chosen by the operating system isn't known yet.
+            // A port that the operating system will choose isn't known yet.
             Self::Auto if address.port() == 0 => Sockets::default(),
             Self::Auto => Sockets {
                 own: folders.own.as_ref().map(in_folder),

@@ -1,5 +1,5 @@
-//! An alternative spelling: `model.mode = "batch"` means `model.batch = true`, with the provider guessed from the model's
-//! name unless another source sets it.
+//! Accepts an alternative spelling: `model.mode = "batch"` means `model.batch = true`, with the provider that the model's name
+//! suggests, unless another source sets the provider.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use super::{ModelMode, error::ConfigSource, file::Setting, keys::RawValue, loade
 const MODE: &str = "model.mode";
 const BATCH: &str = "model.batch";
 
-pub(super) fn meant(setting: Setting) -> Setting {
+pub(super) fn translate(setting: Setting) -> Setting {
     let is_batch = match &setting.given {
         RawValue::Text(text) | RawValue::Toml(Value::String(text)) => text == "batch",
         _ => false,
@@ -25,7 +25,7 @@ pub(super) fn meant(setting: Setting) -> Setting {
     }
 }
 
-/// Sets the provider of a batch model if no source does.
+/// Sets the provider of a batch model if no source sets it.
 pub(super) fn complete(table: &mut Table, origins: &mut BTreeMap<String, ConfigSource>) {
     let model = table.get("model").and_then(Value::as_table);
     let model = |key: &str| model.and_then(|model| model.get(key));

@@ -12,10 +12,10 @@ use recapd_core::domain::{
 
 const SHIPPED: &str = include_str!("../prices.toml");
 const FILE_BYTES_MAX: u64 = 1_048_576;
-/// The highest price: a million dollars per million tokens.
+/// Limits a price: a million dollars per million tokens.
 const PRICE_MAX: i64 = 1_000_000_000_000;
 
-/// `[spend]`: limits of cost per UTC day; 0 is no limit.
+/// `[spend]`: limits of the cost per UTC day; 0 means no limit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SpendConfig {
@@ -64,10 +64,10 @@ struct PriceTable {
 }
 
 impl SpendConfig {
-    /// The shipped prices, overridden by those of `prices_file`.
+    /// Returns the shipped prices, overridden by those of `prices_file`.
     ///
     /// # Errors
-    /// If the file can't be read, or holds no prices.
+    /// If the file can't be read, or doesn't contain prices.
     pub fn prices(&self) -> Result<Prices, PricesError> {
         let shipped = shipped_prices();
         if self.prices_file.is_empty() {
@@ -84,7 +84,7 @@ impl SpendConfig {
     }
 }
 
-/// The prices compiled into recapd.
+/// Returns the prices that are compiled into recapd.
 pub fn shipped_prices() -> Prices {
     read(SHIPPED).expect("a test reads the embedded prices.toml")
 }

@@ -1,4 +1,4 @@
-//! `[trace]`: the traces' collector, and the headers that authenticate there.
+//! `[trace]`: the collector of traces, and the headers that authenticate recapd there.
 
 use std::path::Path;
 
@@ -9,9 +9,9 @@ use super::{check::Violation, environment::Environment, file::read_bounded, priv
 
 /// The name of a systemd credential with the collector's headers (`LoadCredential=otlp-headers:…`).
 const CREDENTIAL: &str = "otlp-headers";
-/// Variables with the headers; the first one set wins.
+/// Variables with the headers. The first one that is set counts.
 const VARIABLES: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_HEADERS", "OTEL_EXPORTER_OTLP_HEADERS"];
-/// Variables with the collector's URL and with its protocol; the first one set wins.
+/// Variables with the collector's URL, and below with its protocol. The first one that is set counts.
 const ENDPOINTS: [&str; 2] = [
     "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
     "OTEL_EXPORTER_OTLP_ENDPOINT",
@@ -27,16 +27,16 @@ const ATTRIBUTES_BYTES_MAX: usize = 4_096;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TraceConfig {
-    /// The collector's URL; empty for no traces.
+    /// The collector's URL; empty if there is none.
     pub otlp_url: String,
-    /// A file with headers for it; empty for none.
+    /// A file with headers for the collector; empty if there is none.
     pub otlp_headers_file: String,
     pub timeout_ms: u64,
     pub gather_ms: u64,
-    /// The share of traces that is sent, of those that begin here.
+    /// Which share of the traces that begin in this process is sent.
     pub sample: f64,
     pub service_name: String,
-    /// Further attributes of this process: `name=value,name=value`.
+    /// Other attributes of this process: `name=value,name=value`.
     pub attributes: String,
 }
 
@@ -47,16 +47,17 @@ pub enum HeadersError {
     Unreadable { path: String, reason: String },
     #[error("{from} holds no headers: expected `name=value` pairs with commas or line ends between them")]
     Malformed {
-        /// The file or the variable.
+        /// The name of the file or the variable.
         from: String,
     },
 }
 
 impl TraceConfig {
-    /// The settings in force: OpenTelemetry's variables fill in for the configuration. `None` if traces are off.
+    /// Returns the settings that apply. OpenTelemetry's variables are used where the configuration sets nothing. Returns `None`
+    /// if traces are off.
     ///
     /// # Errors
-    /// The unusable variable and the cure. The variables may be meant for other programs, so the daemon starts
+    /// Names the unusable variable, and what to do. The variables may be meant for other programs, so the daemon starts
     /// nevertheless.
     pub fn in_force(&self, environment: &Environment) -> Result<Option<Self>, String> {
         let says = |name: &str, word: &str| {
@@ -103,8 +104,8 @@ impl TraceConfig {
         pairs(&self.attributes).unwrap_or_default()
     }
 
-    /// Reads the collector's headers: from `$CREDENTIALS_DIRECTORY/otlp-headers`, else from `otlp_headers_file`, else from
-    /// OpenTelemetry's variables.
+    /// Reads the collector's headers: from `$CREDENTIALS_DIRECTORY/otlp-headers`, otherwise from `otlp_headers_file`, otherwise
+    /// from OpenTelemetry's variables.
     ///
     /// # Errors
     /// If they can't be read.
@@ -172,7 +173,7 @@ fn secret(text: &str, from: String) -> Result<Vec<(String, SecretString)>, Heade
         .collect())
 }
 
-/// Parses pairs as in OpenTelemetry's variables; values may have escapes such as `%20`.
+/// Parses pairs in the form of OpenTelemetry's variables. Values may have escapes such as `%20`.
 fn pairs(text: &str) -> Option<Vec<(String, String)>> {
     let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
     let pair = |part: &str| {
