@@ -1,8 +1,8 @@
 //! Threads for background work.
 //!
-//! An update condenses, merges and counts for milliseconds at a time. On the threads that answer requests and send
-//! statements to the database, it would delay every one of them. So long computations that no request waits for run on
-//! low-priority threads of their own; work that everything waits for gets a dedicated thread.
+//! An update condenses, merges and counts for milliseconds at a time. On the threads that answer requests and send statements to
+//! the database, it would delay each of them. So long computations that no request waits for run on separate low-priority
+//! threads. Work that everything waits for gets a dedicated thread.
 
 use std::{
     io,
@@ -16,7 +16,7 @@ use tracing::debug;
 
 use crate::threads::BACKGROUND_BLOCKED_MAX;
 
-/// The niceness added to background threads; see `nice(2)`.
+/// Is added to the niceness of background threads; see `nice(2)`.
 const NICENESS: i32 = 10;
 
 /// A runtime on low-priority threads. Dropping it drops its tasks, wherever they are.
@@ -36,7 +36,7 @@ impl Background {
             .worker_threads(threads.max(1))
             .max_blocking_threads(BACKGROUND_BLOCKED_MAX)
             .thread_name("recapd-back")
-            .on_thread_start(stand_back)
+            .on_thread_start(lower_priority)
             .enable_all()
             .build()?;
         Ok(Self {
@@ -62,18 +62,18 @@ impl Drop for Background {
 /// The scheduling priority of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ThreadPriority {
-    /// The same priority as the thread that starts it.
+    /// The priority of the thread that starts it.
     Eager,
-    /// Yields to others, as do the threads that it starts.
+    /// A lower priority, also for the threads that it starts.
     Patient,
 }
 
-/// The number of running exclusive threads in this process.
+/// The number of dedicated threads that run in this process.
 static ALONE: Mutex<usize> = Mutex::new(0);
-/// Notified when one of them ends.
+/// Is notified when one of them ends.
 static ENDED: Condvar = Condvar::new();
 
-/// Counts as an exclusive thread until it is dropped.
+/// Counts as a dedicated thread until it is dropped.
 struct ExclusiveThread;
 
 impl ExclusiveThread {
@@ -90,10 +90,10 @@ impl Drop for ExclusiveThread {
     }
 }
 
-/// Waits until no exclusive thread runs, at most `patience`. Call it before the process exits.
+/// Waits until no dedicated thread runs, but at most `patience`. Call it before the process exits.
 pub fn wait_for_all(patience: Duration) {
     let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    // There is nothing else to do after a timeout, either.
+    // After a timeout there is nothing else to do.
     drop(ENDED.wait_timeout_while(alone, patience, |alone| *alone > 0));
 }
 
@@ -111,15 +111,16 @@ pub fn run_alone(
     thread::Builder::new().name(name.to_owned()).spawn(move || {
         let _until_it_ends = alone;
         if priority == ThreadPriority::Patient {
-            stand_back();
+            lower_priority();
         }
         runtime.block_on(work);
     })?;
     Ok(())
 }
 
-/// On Linux, niceness is per thread. Elsewhere it is per process, so a thread can't stand back alone.
-fn stand_back() {
+/// Lowers the priority of the current thread on Linux, where niceness is per thread. Elsewhere it is per process, so this does
+/// nothing.
+fn lower_priority() {
     if cfg!(target_os = "linux")
         && let Err(error) = rustix::process::nice(NICENESS)
     {

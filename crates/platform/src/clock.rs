@@ -28,15 +28,15 @@ impl Clock for SystemClock {
     }
 }
 
-/// The machine's clock plus an offset in milliseconds, negative or positive, that is read from a file. Self-tests use it to
-/// make clocks jump.
+/// The machine's clock plus an offset in milliseconds, positive or negative, which is read from a file. Self-tests use it to make
+/// clocks jump.
 #[derive(Clone, Debug)]
 pub struct OffsetClock {
     file: PathBuf,
 }
 
 impl OffsetClock {
-    /// Reads the offset from `file`; 0 if it is missing or holds no number.
+    /// Reads the offset from `file`. It is 0 if the file is missing or doesn't contain a number.
     pub fn new(file: PathBuf) -> Self {
         Self { file }
     }
@@ -58,7 +58,7 @@ impl ManualClock {
         Self(AtomicI64::new(now.0))
     }
 
-    /// Moves the clock by `span_ms`; a negative span turns it back.
+    /// Moves the clock by `span_ms`. A negative span turns it back.
     pub fn advance_ms(&self, span_ms: i64) {
         self.0.fetch_add(span_ms, Ordering::SeqCst);
     }

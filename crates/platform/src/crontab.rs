@@ -1,8 +1,8 @@
 //! Five-field crontab expressions, in UTC.
 //!
-//! The `cron` crate does the arithmetic, but differs from crontab: it requires seconds, counts weekdays from 1 = Sunday,
-//! and treats day of month and weekday together as "both", where crontab means "either". This wrapper translates the first
-//! two and refuses the third, because either reading would surprise someone.
+//! The `cron` crate does the arithmetic, but differs from crontab: it requires seconds, counts weekdays from 1 = Sunday, and
+//! treats day of month and weekday together as "both", where crontab means "either". This wrapper translates the first two
+//! differences, and refuses expressions with the third, because either meaning would surprise somebody.
 //!
 //! Invariant: an accepted expression means what `crontab(5)` says.
 
@@ -23,7 +23,7 @@ const MONTHS: [&str; 12] = [
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CrontabError {
-    /// Not five fields, and no known `@` name.
+    /// The expression doesn't have five fields, and isn't a known `@` name.
     #[error("expected five fields (minute hour day-of-month month weekday), such as `0 3 * * *`, or @daily")]
     Shape,
     #[error("{field} `{text}` is wrong: {expected}")]
@@ -35,7 +35,7 @@ pub enum CrontabError {
     },
     #[error("day of month and weekday can't both be given: leave one of them as `*`")]
     BothDays,
-    /// Never falls due, as on 30 February.
+    /// The expression is never due, for example on 30 February.
     #[error("the date never comes")]
     Never,
 }
@@ -79,15 +79,15 @@ impl Crontab {
         }
     }
 
-    /// The first time due after `moment`; none after the year 2100.
+    /// Returns the first due time after `moment`; none after the year 2100.
     pub fn next_after(&self, moment: Timestamp) -> Option<Timestamp> {
         let after = DateTime::<Utc>::from_timestamp_millis(moment.0)?;
         self.schedule.after(&after).next().map(stamp)
     }
 
-    /// The last time due at or before `moment`; none before 1970.
+    /// Returns the last due time at or before `moment`; none before 1970.
     pub fn last_at_or_before(&self, moment: Timestamp) -> Option<Timestamp> {
-        // The crate looks strictly before a whole second, so the second after the moment's own is the place to start.
+        // The crate searches strictly before a whole second, so the search starts at the second after the moment's own.
         let second = moment.0.div_euclid(SECOND_MS) + 1;
         let before = DateTime::<Utc>::from_timestamp(second, 0)?;
         self.schedule.after(&before).next_back().map(stamp)
@@ -147,7 +147,7 @@ impl Field {
         }
     }
 
-    /// Translates the field for the crate: into a star, or a plain list without ranges and steps.
+    /// Translates the field for the crate: into a star, or into a plain list without ranges and steps.
     fn translate(&self, text: &str) -> Result<String, CrontabError> {
         if text == "*" {
             return Ok(text.to_owned());
@@ -162,7 +162,7 @@ impl Field {
         Ok(values.join(","))
     }
 
-    /// Parses one term of a list: `*`, a value or a range; a star and a range may have a step.
+    /// Parses one term of a list: `*`, a value or a range. A star and a range may have a step.
     fn term(&self, term: &str) -> Option<impl Iterator<Item = u32> + use<>> {
         let (span, step) = match term.split_once('/') {
             Some((span, step)) => (span, Some(step.parse::<u32>().ok().filter(|step| *step > 0)?)),
@@ -180,7 +180,7 @@ impl Field {
     fn range(&self, from: &str, to: &str) -> Option<RangeInclusive<u32>> {
         let from = self.value(from)?;
         let mut to = self.value(to)?;
-        // A week may end with Sunday, also by name: `FRI-SUN`.
+        // A week may end with Sunday, which may also be named: `FRI-SUN`.
         if self.last == 7 && to == 0 && from > 0 {
             to = 7;
         }
@@ -197,7 +197,7 @@ impl Field {
         (self.first..=self.last).contains(&value).then_some(value)
     }
 
-    /// Sunday is both 0 and 7: a star with a step must not count it twice.
+    /// Returns the last value of a star. Sunday is both 0 and 7, and a star with a step must not count it twice.
     fn last_of_star(&self) -> u32 {
         if self.last == 7 { 6 } else { self.last }
     }

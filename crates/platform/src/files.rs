@@ -16,7 +16,7 @@ pub enum ListError {
     Unreadable { path: PathBuf, source: std::io::Error },
 }
 
-/// Lists the files among `paths` and below the folders among them, in order.
+/// Lists the files among `paths` and in the folders among them, in order.
 pub fn list_files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, ListError> {
     let mut files = Vec::new();
     for path in paths {
@@ -34,7 +34,7 @@ pub fn list_files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, ListError> {
     Ok(files)
 }
 
-/// Adds `path`, or the files below it. A file with several links is listed once; a link may point back to a parent folder.
+/// Adds `path`, or the files in it. Lists a file with several links once. A link may lead back to a parent folder.
 fn list_below(
     path: &Path,
     depth: usize,
@@ -46,8 +46,8 @@ fn list_below(
         return Ok(());
     }
     if !path.is_dir() {
-        // A pipe is read if it is given, but skipped in a folder, since reading it would block. Opening a dead link reports
-        // it.
+        // A pipe is read if it is named, but skipped in a folder, because reading it would block. A dead link is kept, because
+        // opening it reports the error.
         if is_named || path.is_file() || !path.exists() {
             files.push(path.to_owned());
         }
@@ -56,7 +56,7 @@ fn list_below(
     let mut inside: Vec<PathBuf> = std::fs::read_dir(path)?
         .map(|entry| entry.map(|entry| entry.path()))
         .collect::<Result<_, _>>()?;
-    // Real files come before links, so that a file is listed under its own name.
+    // Real files come before links, so that a file is listed under its real name.
     inside.sort_by_cached_key(|path| (path.is_symlink(), path.clone()));
     for path in inside.iter().filter(|_| depth > 0) {
         list_below(path, depth - 1, false, seen, files)?;

@@ -1,6 +1,6 @@
-//! HTTP client: the one place that builds clients and reads answers.
+//! The HTTP client: the only place that builds clients and reads answers.
 //!
-//! Invariant: no call takes longer than its timeout, and no answer more memory than its limit.
+//! Invariant: no call takes longer than its timeout, and no answer takes more memory than its limit.
 
 use std::{error::Error as _, path::Path, time::Duration};
 
@@ -11,16 +11,16 @@ use reqwest::{
 };
 use secrecy::{ExposeSecret as _, SecretString};
 
-/// The longest body that is read, in bytes after decompression. An answer of 10,000 tokens has about 40 KiB.
+/// Limits the bytes of a body, after decompression. An answer of 10,000 tokens has about 40 KiB.
 pub const RESPONSE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpSettings {
-    /// The longest time of a whole call, from the first byte sent to the last one read.
+    /// Limits the time of a whole call, from the first byte sent to the last byte read.
     pub timeout_ms: u64,
-    /// The longest time to connect, within `timeout_ms`.
+    /// Limits the time to connect, within `timeout_ms`.
     pub connect_timeout_ms: u64,
-    /// The proxy of every call: a URL, or `unix:` and the path of a socket that forwards bytes. Variables of the environment are
+    /// The proxy for every call: a URL, or `unix:` and the path of a socket that forwards bytes. Variables of the environment are
     /// ignored.
     pub proxy_url: Option<String>,
 }
@@ -43,54 +43,54 @@ pub struct HttpReply {
 }
 
 impl HttpReply {
-    /// A header's value; `None` if it is no text.
+    /// Returns a header's value; `None` if it isn't text.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name)?.to_str().ok()
     }
 }
 
-/// An error of a call. Its text never contains the address, which may hold a password.
+/// An error of a call. Its text never contains the address, which may contain a password.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HttpClientError {
-    /// The settings or the request are invalid: a retry won't help.
+    /// The settings or the request are invalid, so a retry doesn't help.
     #[error("{0}")]
     Unsendable(String),
     #[error("{0}")]
     Late(String),
-    /// Another user's program listens there; nothing was sent to it.
+    /// A program of another user listens at the address. Nothing was sent to it.
     #[error("{0}")]
     Untrusted(String),
-    /// The connection failed; the server hasn't seen the request.
+    /// The connection could not be made. The server hasn't received the request.
     #[error("{0}")]
     Unreachable(String),
-    /// The connection broke; the server may have seen the request.
+    /// The connection broke. The server may have received the request.
     #[error("{0}")]
     Broken(String),
     #[error("the answer is longer than {0} bytes")]
     TooLong(usize),
 }
 
-/// Builds a client. It doesn't follow redirects: a key is meant for one host only.
+/// Builds a client. It doesn't follow redirects, because a key is meant for one host only.
 pub fn client(settings: &HttpSettings) -> Result<Client, HttpClientError> {
-    built(builder(settings)?)
+    build(builder(settings)?)
 }
 
-/// As [`client`], for addresses without TLS: loads no certificates, of which a system has hundreds.
+/// Builds a client like [`client`] for addresses without TLS. Loads no certificates, of which a system has hundreds.
 pub fn plain_client(settings: &HttpSettings) -> Result<Client, HttpClientError> {
-    built(builder(settings)?.tls_certs_only(std::iter::empty()))
+    build(builder(settings)?.tls_certs_only(std::iter::empty()))
 }
 
-/// As [`plain_client`], for a Unix socket, whatever host a request names.
+/// Builds a client like [`plain_client`] for a Unix socket, whatever host a request names.
 #[cfg(unix)]
 pub fn socket_client(settings: &HttpSettings, socket: &Path) -> Result<Client, HttpClientError> {
-    built(
+    build(
         builder(settings)?
             .tls_certs_only(std::iter::empty())
             .unix_socket(socket),
     )
 }
 
-/// Fails: this operating system has no Unix sockets.
+/// Fails, because this operating system has no Unix sockets.
 #[cfg(not(unix))]
 pub fn socket_client(_: &HttpSettings, _: &Path) -> Result<Client, HttpClientError> {
     Err(HttpClientError::Unsendable(
@@ -98,8 +98,8 @@ pub fn socket_client(_: &HttpSettings, _: &Path) -> Result<Client, HttpClientErr
     ))
 }
 
-/// Builds a client that passes requests and answers on as they are: it adds no header, unpacks nothing, and waits for an answer as
-/// long as it takes.
+/// Builds a client that passes requests and answers on unchanged: it adds no header, decompresses nothing, and waits for an
+/// answer without a time limit.
 pub fn relay_client(connect_timeout_ms: u64) -> Result<Client, HttpClientError> {
     rustls::crypto::ring::default_provider().install_default().ok();
     let builder = Client::builder()
@@ -108,15 +108,15 @@ pub fn relay_client(connect_timeout_ms: u64) -> Result<Client, HttpClientError> 
         .no_gzip()
         .no_proxy()
         .tcp_nodelay(true);
-    built(builder)
+    build(builder)
 }
 
-fn built(builder: ClientBuilder) -> Result<Client, HttpClientError> {
-    builder.build().map_err(unsendable)
+fn build(builder: ClientBuilder) -> Result<Client, HttpClientError> {
+    builder.build().map_err(build_error)
 }
 
 fn builder(settings: &HttpSettings) -> Result<ClientBuilder, HttpClientError> {
-    // An error means that a provider is already installed, which is fine.
+    // An error means that a provider is installed already, which is fine.
     rustls::crypto::ring::default_provider().install_default().ok();
     let builder = Client::builder()
         .timeout(Duration::from_millis(settings.timeout_ms))
@@ -128,7 +128,7 @@ fn builder(settings: &HttpSettings) -> Result<ClientBuilder, HttpClientError> {
     };
     match proxy.strip_prefix("unix:") {
         Some(path) => through_socket(builder.no_proxy(), Path::new(path)),
-        None => Ok(builder.proxy(Proxy::all(proxy).map_err(unsendable)?)),
+        None => Ok(builder.proxy(Proxy::all(proxy).map_err(build_error)?)),
     }
 }
 
@@ -145,15 +145,15 @@ fn through_socket(_: ClientBuilder, _: &Path) -> Result<ClientBuilder, HttpClien
     ))
 }
 
-/// Sends a request and reads the answer of any status, if it has at most `bytes_max` bytes.
+/// Sends a request and reads the answer, whatever its status. Fails if the answer has more than `bytes_max` bytes.
 pub async fn send(request: RequestBuilder, bytes_max: usize) -> Result<HttpReply, HttpClientError> {
-    let mut response = request.send().await.map_err(unanswered)?;
+    let mut response = request.send().await.map_err(send_error)?;
     let mut reply = HttpReply {
         status: response.status(),
         headers: response.headers().clone(),
         body: Vec::new(),
     };
-    while let Some(chunk) = response.chunk().await.map_err(unanswered)? {
+    while let Some(chunk) = response.chunk().await.map_err(send_error)? {
         if reply.body.len() + chunk.len() > bytes_max {
             return Err(HttpClientError::TooLong(bytes_max));
         }
@@ -162,11 +162,11 @@ pub async fn send(request: RequestBuilder, bytes_max: usize) -> Result<HttpReply
     Ok(reply)
 }
 
-fn unanswered(error: reqwest::Error) -> HttpClientError {
+fn send_error(error: reqwest::Error) -> HttpClientError {
     if error.is_builder() {
-        return unsendable(error);
+        return build_error(error);
     }
-    // Checked first: a connection that times out is a failed connection, too.
+    // This comes first, because a timeout while connecting is a failed connection, too.
     if error.is_connect() {
         HttpClientError::Unreachable(causes(error))
     } else if error.is_timeout() {
@@ -176,11 +176,11 @@ fn unanswered(error: reqwest::Error) -> HttpClientError {
     }
 }
 
-fn unsendable(error: reqwest::Error) -> HttpClientError {
+fn build_error(error: reqwest::Error) -> HttpClientError {
     HttpClientError::Unsendable(causes(error))
 }
 
-/// An error with its causes, without the address.
+/// Returns an error's text with its causes, without the address.
 fn causes(error: reqwest::Error) -> String {
     let error = error.without_url();
     let mut causes = vec![error.to_string()];
@@ -201,7 +201,7 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// Prepares posts to `url`, with headers that may be secret.
+    /// Prepares posts to `url` with these headers, which may be secret.
     ///
     /// # Errors
     /// [`HttpClientError::Unsendable`] if the address or a header is invalid.
@@ -231,7 +231,7 @@ impl Endpoint {
         })
     }
 
-    /// Posts `body` and reads the answer of any status.
+    /// Posts `body` and reads the answer, whatever its status.
     ///
     /// # Errors
     /// If there is no answer.

@@ -10,5 +10,5 @@ pub mod notice;
 pub mod randomness;
 pub mod threads;
 
-/// The program's name, as shown to other programs.
+/// The program's name, as other programs see it.
 pub const PROGRAM: &str = "recapd";

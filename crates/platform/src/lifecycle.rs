@@ -1,8 +1,8 @@
-//! Starts the daemon's tasks and ends them, so that shutdown waits for everything.
+//! Starts the daemon's tasks and ends them. A shutdown waits for all of them.
 //!
-//! A task keeps the tasks that it starts in a tracker of its own (connections and their requests, writes that outlive their
-//! clients, updates, the store's own tasks) and waits for them before it ends. The few untracked tasks have nothing to
-//! finish: they end by a token or within a time limit, or are dropped with their owner.
+//! A task keeps the tasks that it starts in its own tracker (connections and their requests, writes that outlive their clients,
+//! updates, the store's tasks), and waits for them before it ends. The few untracked tasks have nothing to finish: they end by a
+//! token or within a time limit, or are dropped with their owner.
 //!
 //! ```text
 //! running ── signal, or a vital task ended ──► soft: claim nothing new, finish running work
@@ -15,8 +15,7 @@
 //!                                              remaining tasks are dropped ───────────────────────► ended
 //! ```
 //!
-//! Invariant: shutdown ends within the drain time and [`HARD_GRACE`], however tasks behave, unless a task blocks its
-//! thread.
+//! Invariant: a shutdown ends within the drain time and [`HARD_GRACE`], whatever the tasks do, unless a task blocks its thread.
 
 pub mod notify;
 
@@ -44,7 +43,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::background::Background;
 
-/// How long tasks may take to end after the hard cancellation, before they are dropped.
+/// How long tasks may take to end after the hard cancellation. After that they are dropped.
 pub const HARD_GRACE: Duration = Duration::from_secs(3);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +64,7 @@ impl fmt::Display for StopSignal {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shutdown {
     pub manner: Manner,
-    /// True if a task panicked, or a vital task ended by itself. The exit code is then a failure.
+    /// True if a task panicked, or a vital task ended by itself. Then the exit code is that of a failure.
     pub is_failure: bool,
 }
 
@@ -74,9 +73,9 @@ pub struct Shutdown {
 pub enum Manner {
     /// All tasks finished their work.
     Drained,
-    /// Some tasks were cancelled before they were done, and ended in time.
+    /// Some tasks were cancelled before they had finished, and ended in time.
     HurriedOut,
-    /// This many tasks had to be dropped.
+    /// This many tasks were dropped.
     Dropped(usize),
 }
 
@@ -101,7 +100,7 @@ pub struct Lifecycle {
     /// Tasks that serve clients until all other tasks have ended.
     serving_tasks: TaskTracker,
     has_failed: Arc<AtomicBool>,
-    /// Where tasks run; `None` for the runtime that spawns them.
+    /// Where tasks run; `None` for the runtime that starts them.
     runtime: Option<Handle>,
 }
 
@@ -110,7 +109,7 @@ impl Lifecycle {
         Self::default()
     }
 
-    /// Returns a handle that runs its tasks in the background.
+    /// Returns a handle whose tasks run in the background.
     #[must_use]
     pub fn on(&self, background: &Background) -> Self {
         Self {
@@ -119,17 +118,19 @@ impl Lifecycle {
         }
     }
 
-    /// Cancelled when no new work should begin.
+    /// Returns the token that is cancelled when no new work should begin.
     pub fn soft(&self) -> &CancellationToken {
         &self.soft
     }
 
-    /// Cancelled when the work has ended or is given up: tasks that served readers until then end.
+    /// Returns the token that is cancelled when the work has ended or is given up. Tasks that served readers until then should
+    /// end.
     pub fn last(&self) -> &CancellationToken {
         &self.last
     }
 
-    /// Cancelled when running work must be given up: leases are released, answers cut short, within [`HARD_GRACE`].
+    /// Returns the token that is cancelled when running work must be given up: within [`HARD_GRACE`], leases are released and
+    /// answers cut short.
     pub fn hard(&self) -> &CancellationToken {
         &self.hard
     }
@@ -139,21 +140,20 @@ impl Lifecycle {
         self.soft.cancel();
     }
 
-    /// Runs `task` until it ends. A panic is logged under `name` and makes the daemon's exit a failure, but stops nothing
-    /// else.
+    /// Runs `task` until it ends. Logs a panic under `name`. A panic makes the daemon's exit a failure, but stops no other task.
     pub fn spawn(&self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
         let lifecycle = self.clone();
         self.start(async move {
-            lifecycle.guarded(name, task).await;
+            lifecycle.run_guarded(name, task).await;
         });
     }
 
-    /// Runs a vital task: if it ends before the daemon is asked to stop, the daemon ends, and its exit is a failure.
+    /// Runs a vital task. If it ends before the daemon was asked to stop, the daemon ends, and its exit is a failure.
     pub fn spawn_vital(&self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
         self.spawn_vital_until(self.soft.clone(), name, task);
     }
 
-    /// As [`Self::spawn_vital`], for a task that runs until [`Self::last`]: shutdown waits for it after all others.
+    /// Runs a vital task like [`Self::spawn_vital`], until [`Self::last`]. A shutdown waits for it after all other tasks.
     pub fn spawn_serving(&self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
         let serving = Self {
             tasks: self.serving_tasks.clone(),
@@ -162,7 +162,7 @@ impl Lifecycle {
         serving.spawn_vital(name, task);
     }
 
-    /// As [`Self::spawn_vital`], for a task that may also end once `stop` is cancelled.
+    /// Runs a vital task like [`Self::spawn_vital`]. It may also end once `stop` is cancelled.
     pub fn spawn_vital_until(
         &self,
         stop: CancellationToken,
@@ -171,7 +171,7 @@ impl Lifecycle {
     ) {
         let lifecycle = self.clone();
         self.start(async move {
-            lifecycle.guarded(name, task).await;
+            lifecycle.run_guarded(name, task).await;
             if !stop.is_cancelled() && !lifecycle.soft.is_cancelled() {
                 tracing::error!(task = name, "task.ended_early");
                 lifecycle.has_failed.store(true, Ordering::SeqCst);
@@ -187,7 +187,7 @@ impl Lifecycle {
         }
     }
 
-    async fn guarded(&self, name: &'static str, task: impl Future<Output = ()> + Send) {
+    async fn run_guarded(&self, name: &'static str, task: impl Future<Output = ()> + Send) {
         let task = AssertUnwindSafe(task).catch_unwind();
         if let Some(Err(_)) = self.drop.run_until_cancelled(task).await {
             // The panic hook has already reported the panic's text.
@@ -196,7 +196,7 @@ impl Lifecycle {
         }
     }
 
-    /// Waits for a first signal, or for the end of a vital task, then shuts down.
+    /// Waits for the first signal or the end of a vital task, then shuts down.
     pub async fn run(&self, signals: impl Stream<Item = StopSignal> + Send, drain: Duration) -> Shutdown {
         let mut signals = pin!(signals.chain(stream::pending()));
         tokio::select! {
@@ -206,7 +206,7 @@ impl Lifecycle {
         self.shutdown(signals, drain).await
     }
 
-    /// Ends everything: waits up to `drain` for tasks to finish, or until a signal comes, then cancels them.
+    /// Ends everything. Waits up to `drain` for tasks to finish, but only until a signal comes. Then cancels them.
     pub async fn shutdown(
         &self,
         signals: impl Stream<Item = StopSignal> + Send,
@@ -219,7 +219,7 @@ impl Lifecycle {
         // Lets tasks that wait for the soft cancellation run first, so that they can report it.
         tokio::task::yield_now().await;
         let is_drained = tokio::select! {
-            // Checked in this order, so that finished work isn't reported as hurried.
+            // Checked in this order, so that finished work isn't reported as cancelled.
             biased;
             () = self.all_ended() => true,
             Some(signal) = signals.next() => {
@@ -262,19 +262,19 @@ impl Lifecycle {
         let left = self.left();
         tracing::error!(tasks = left, "daemon.tasks_dropped");
         self.drop.cancel();
-        // Only a task that blocks its thread can remain after this, and nothing can be done about it.
+        // After this only a task that blocks its thread can be left, which can't be ended.
         let _dropped = tokio::time::timeout(HARD_GRACE, self.all_ended()).await;
         Manner::Dropped(left)
     }
 }
 
-/// SIGHUP, which requests a reload of the configuration. From the first call on, it doesn't end the process.
+/// Returns each SIGHUP, which requests a reload of the configuration. From the first call on, SIGHUP doesn't end the process.
 pub fn hangups() -> io::Result<impl Stream<Item = ()> + Send> {
     let mut hangup = signal(SignalKind::hangup())?;
     Ok(stream::poll_fn(move |context| hangup.poll_recv(context)))
 }
 
-/// SIGTERM and SIGINT. From the first call on, they don't end the process by themselves.
+/// Returns each SIGTERM and SIGINT. From the first call on, they don't end the process by themselves.
 pub fn signals() -> io::Result<impl Stream<Item = StopSignal> + Send> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;

@@ -1,7 +1,7 @@
-//! Notices within one process: the queue may have work, an agent's summary has changed. They only save waiting: a listener
-//! that misses one finds out at the next poll.
+//! Notices within one process: the queue may have work, or an agent's summary has changed. Notices only save time: a listener
+//! that misses one finds the change at its next poll.
 //!
-//! Where several daemons share a database, `peers` forwards the others' changes here.
+//! If several daemons share a database, `peers` forwards the changes of other daemons here.
 
 use std::{
     sync::{
@@ -18,22 +18,22 @@ use tokio::{
 
 use recapd_core::domain::{agent::AgentId, time::Timestamp};
 
-/// Changes that are kept for a slow listener; one that falls further behind learns that it lagged.
+/// How many changes are kept for a slow listener. A listener that is further behind is told that it lags.
 const CHANGES_KEPT: usize = 4_096;
 
-/// What readers have to check again.
+/// What readers must check again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
     Agent(AgentId),
-    /// All agents: it is unknown what was missed.
+    /// All agents, because it is unknown what was missed.
     All,
 }
 
-/// Whether this process hears of other daemons' changes. Clones share it.
+/// Whether this process receives other daemons' changes. Clones share it.
 #[derive(Clone, Debug)]
 pub struct PeerLink(Arc<AtomicI64>);
 
-/// No time: the link isn't lost.
+/// The value of a link that isn't lost.
 const NEVER: i64 = i64::MIN;
 
 impl Default for PeerLink {
@@ -43,7 +43,7 @@ impl Default for PeerLink {
 }
 
 impl PeerLink {
-    /// Notes that other daemons may now make changes that this process doesn't hear of.
+    /// Records that other daemons may make changes that this process doesn't receive.
     pub fn lost(&self, at: Timestamp) {
         // The first time counts.
         if self.lost_since().is_none() {
@@ -51,19 +51,19 @@ impl PeerLink {
         }
     }
 
-    /// Notes that the link is back.
+    /// Records that the link works again.
     pub fn regained(&self) {
         self.0.store(NEVER, Ordering::SeqCst);
     }
 
-    /// When the link was lost; `None` if it isn't.
+    /// Returns when the link was lost; `None` if it isn't lost.
     pub fn lost_since(&self) -> Option<Timestamp> {
         let at = self.0.load(Ordering::SeqCst);
         (at != NEVER).then_some(Timestamp(at))
     }
 }
 
-/// The progress of the worker's loop: when it last polled the queue, successfully or not, or until when it rests. Clones
+/// The progress of the worker's loop: when it last polled the queue, even if the poll failed, or until when it rests. Clones
 /// share it.
 #[derive(Clone, Debug)]
 pub struct LoopProgress(Arc<Mutex<Instant>>);
@@ -75,17 +75,17 @@ impl Default for LoopProgress {
 }
 
 impl LoopProgress {
-    /// Notes that the worker has polled the queue.
+    /// Records that the worker has polled the queue.
     pub fn made(&self) {
         self.rests_for(Duration::ZERO);
     }
 
-    /// Notes that the worker has polled the queue and need not poll again for `rest`.
+    /// Records that the worker has polled the queue and need not poll again for `rest`.
     pub fn rests_for(&self, rest: Duration) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now() + rest;
     }
 
-    /// The time since the last poll, or since the end of the worker's rest; zero during it.
+    /// Returns the time since the last poll, or since the end of the worker's rest. Returns zero during the rest.
     pub fn age(&self) -> Duration {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).elapsed()
     }
@@ -114,28 +114,28 @@ impl Default for Notices {
 }
 
 impl Notices {
-    /// Wakes the worker: something may be due now.
+    /// Wakes the worker, because a row may be due now.
     pub fn wake_queue(&self) {
         self.queue.notify_waiters();
     }
 
-    /// Waits for the next [`Self::wake_queue`]. Enable it *before* polling the queue, so that a wake-up between the poll
-    /// and the wait isn't lost.
+    /// Returns a future that waits for the next [`Self::wake_queue`]. Enable it *before* you poll the queue, so that no wake-up
+    /// between the poll and the wait is lost.
     pub fn queue_woken(&self) -> OwnedNotified {
         Arc::clone(&self.queue).notified_owned()
     }
 
-    /// Notes that the window or the summary of `agent` changed.
+    /// Announces that the window or the summary of `agent` has changed.
     pub fn agent_changed(&self, agent: &AgentId) {
         // An error only means that there are no listeners.
         drop(self.changed.send(Change::Agent(agent.clone())));
         self.agent_moved(agent);
     }
 
-    /// Notes a change of `agent` that readers of its summary don't see: it has new messages, or its queue row changed.
+    /// Announces a change of `agent` that doesn't change its summary: it has new messages, or its queue row has changed.
     /// [`Self::agent_changed`] also sends this notice.
     pub fn agent_moved(&self, agent: &AgentId) {
-        // Every append calls this, and mostly without listeners.
+        // Every append calls this, mostly without listeners.
         if self.moved.receiver_count() > 0 {
             drop(self.moved.send(Change::Agent(agent.clone())));
         }
@@ -154,12 +154,12 @@ impl Notices {
         &self.contact
     }
 
-    /// A listener for every change.
+    /// Returns a listener for every change.
     pub fn moves(&self) -> broadcast::Receiver<Change> {
         self.moved.subscribe()
     }
 
-    /// A listener for changes of windows and summaries.
+    /// Returns a listener for changes of windows and summaries.
     pub fn changes(&self) -> broadcast::Receiver<Change> {
         self.changed.subscribe()
     }

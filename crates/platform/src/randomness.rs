@@ -1,4 +1,4 @@
-//! The only source of random bytes, from the operating system. They become secrets, ids, and seeds of generators, so that a
+//! The only source of random bytes: the operating system. The bytes become secrets, ids, and seeds of generators, so that a
 //! simulation or a test with a fixed seed is reproducible.
 
 use rustls::crypto::ring::default_provider;
@@ -8,7 +8,7 @@ use rustls::crypto::ring::default_provider;
 #[error("the system gives no random bytes")]
 pub struct NoRandomness;
 
-/// Unpredictable bytes.
+/// Returns unpredictable bytes.
 pub fn bytes<const COUNT: usize>() -> Result<[u8; COUNT], NoRandomness> {
     let mut bytes = [0; COUNT];
     let filled = default_provider().secure_random.fill(&mut bytes);
@@ -16,7 +16,7 @@ pub fn bytes<const COUNT: usize>() -> Result<[u8; COUNT], NoRandomness> {
     Ok(bytes)
 }
 
-/// A generator's seed, unpredictable and independent of the time.
+/// Returns a generator's seed. It is unpredictable and independent of the time.
 pub fn seed() -> Result<u64, NoRandomness> {
     bytes().map(u64::from_ne_bytes)
 }

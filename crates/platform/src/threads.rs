@@ -1,13 +1,13 @@
-//! The number of threads that the daemon may have.
+//! Limits the number of threads of the daemon.
 //!
-//! A service manager limits the threads (`TasksMax=` of the units), and a process that gets none fails. So no number
+//! A service manager limits the threads (`TasksMax=` of the units), and a process that can't start a thread fails. So no number
 //! depends on the machine alone, or on the environment, and [`ALL_MAX`] is their sum.
 //!
-//! Few threads may block, and work queues for them. So blocking work must end by itself and never wait for other blocking
+//! Few threads may block, and blocking work queues for them. So such work must end by itself, and never wait for other blocking
 //! work.
 //!
-//! A computation may panic on the content of a message. That is an error ([`ComputationPanic`]) and ends nothing else: one
-//! text mustn't end the task that serves all agents.
+//! A computation may panic because of the content of a message. That is an error ([`ComputationPanic`]) and ends nothing else:
+//! one message mustn't end the task that serves all agents.
 
 use std::{
     io,
@@ -20,28 +20,29 @@ use tokio::{
     task::spawn_blocking,
 };
 
-/// Threads that serve, on any number of processors: long work is done elsewhere, and SQLite has one writer.
+/// Limits the threads that serve requests, whatever the number of processors: long work runs elsewhere, and SQLite has one
+/// writer.
 pub const SERVING_MAX: usize = 8;
-/// Threads that write the live journal: as many as may hang with its disk.
+/// Limits the threads that write the live journal. All of them may hang with its disk.
 pub const JOURNAL_MAX: usize = 64;
-/// Further blocking threads, to count, parse, render and resolve addresses.
+/// Limits the other blocking threads, which count, parse, render and resolve addresses.
 pub const COMPUTING_MAX: usize = 16;
 /// The blocking threads of the serving runtime.
 const BLOCKED_MAX: usize = JOURNAL_MAX + COMPUTING_MAX;
-/// Threads that update summaries, which mostly wait for a model.
+/// Threads that update summaries. They mostly wait for a model.
 pub const BACKGROUND: usize = 1;
-/// The blocking threads of the background runtime: they resolve addresses of providers.
+/// Limits the blocking threads of the background runtime, which resolve addresses of providers.
 pub const BACKGROUND_BLOCKED_MAX: usize = 8;
-/// Connections that read SQLite: the limit of `database.readers`. Each has a thread.
+/// Limits the connections that read SQLite (`database.readers`). Each has a thread.
 pub const READERS_MAX: usize = 64;
-/// SQLite's other threads: the writer; the log's thread and its connection's; the inbox's listener; and a connection that
-/// ends while its replacement starts.
+/// SQLite's other threads: the writer's, the log's and its connection's, the inbox listener's, and that of a connection that ends
+/// while its replacement starts.
 const SQLITE: usize = 5;
 const MAIN: usize = 1;
 pub const ALL_MAX: usize =
     MAIN + SERVING_MAX + BLOCKED_MAX + BACKGROUND + BACKGROUND_BLOCKED_MAX + READERS_MAX + SQLITE;
 
-/// The number of serving threads: one per processor, up to [`SERVING_MAX`].
+/// Returns the number of serving threads: one per processor, up to [`SERVING_MAX`].
 pub fn at_once() -> usize {
     serving(thread::available_parallelism().map_or(1, usize::from))
 }
@@ -56,20 +57,20 @@ fn serving(processors: usize) -> usize {
 /// If the operating system provides no thread.
 pub fn runtime() -> io::Result<Runtime> {
     Builder::new_multi_thread()
-        // Set explicitly, so that TOKIO_WORKER_THREADS is ignored.
+        // Set explicitly, so that TOKIO_WORKER_THREADS has no effect.
         .worker_threads(at_once())
         .max_blocking_threads(BLOCKED_MAX)
         .enable_all()
         .build()
 }
 
-/// A panic of a computation: a defect of recapd. The panic hook has already reported its text, which may quote a message
-/// and is kept nowhere else.
+/// A panic of a computation: a bug in recapd. The panic hook has reported the panic's text already. The text may quote a message,
+/// so this error doesn't contain it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0} panicked, a defect of recapd; its log says where")]
 pub struct ComputationPanic(pub &'static str);
 
-/// Runs short `work`, named `what`, on this thread.
+/// Runs short `work` on this thread. `what` names it in errors.
 ///
 /// # Errors
 /// If it panicked.
@@ -77,7 +78,7 @@ pub fn computed_here<T>(what: &'static str, work: impl FnOnce() -> T) -> Result<
     catch_unwind(AssertUnwindSafe(work)).map_err(|_| ComputationPanic(what))
 }
 
-/// As [`computed_here`], on a thread that may block. Starts at once, before the result is awaited.
+/// Runs `work` like [`computed_here`], on a thread that may block. Starts at once, before the result is awaited.
 ///
 /// # Errors
 /// As [`computed_here`].
@@ -90,7 +91,7 @@ pub fn computed<T: Send + 'static>(
         match working.await {
             Ok(computed) => Ok(computed),
             Err(error) if error.is_panic() => Err(ComputationPanic(what)),
-            // It never started, since the runtime shuts down, and the caller with it.
+            // The work never started, because the runtime shuts down, and the caller with it.
             Err(_) => std::future::pending().await,
         }
     }

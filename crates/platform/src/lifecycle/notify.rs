@@ -1,6 +1,6 @@
 //! Reports the service's state to systemd (`sd_notify(3)`): one datagram per message, to the socket in `NOTIFY_SOCKET`.
 //!
-//! Without such a socket, as on a terminal, everything here does nothing.
+//! Without such a socket, for example on a terminal, all of this does nothing.
 
 use std::{
     io,
@@ -11,16 +11,16 @@ use std::{
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// The longest time that a message waits for a manager that doesn't read.
+/// How long a message waits for a manager that doesn't read.
 const SEND_MAX: Duration = Duration::from_millis(200);
 
-/// The service manager's variables in the environment.
+/// The variables in which the service manager describes itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServiceManager {
     /// `NOTIFY_SOCKET`: a path, or an abstract name after `@`.
     pub socket: Option<String>,
     pub watchdog_usec: Option<String>,
-    /// `WATCHDOG_PID`: the process that the watchdog applies to; every process if unset.
+    /// `WATCHDOG_PID`: the process to which the watchdog applies; if unset, every process.
     pub watchdog_pid: Option<String>,
 }
 
@@ -62,17 +62,17 @@ impl Notify {
         self.socket.is_some()
     }
 
-    /// The longest time between calls of [`Self::alive`] before the manager ends the service; `None` for no limit.
+    /// Returns how much time may pass between calls of [`Self::alive`] before the manager ends the service; `None` for no limit.
     pub fn watchdog(&self) -> Option<Duration> {
         self.watchdog
     }
 
-    /// Reports that the service is ready, also after a reload.
+    /// Reports that the service is ready. Also reports the end of a reload.
     pub fn ready(&self) {
         self.send("READY=1");
     }
 
-    /// Reports a reload of the configuration. Newer managers use the time to match it to their request.
+    /// Reports a reload of the configuration. Newer managers use the time to match the report to their request.
     pub fn reloading(&self) {
         let now = clock_gettime(ClockId::Monotonic);
         let usec = now.tv_sec * 1_000_000 + now.tv_nsec / 1_000;
@@ -99,7 +99,7 @@ impl Notify {
 
     fn send(&self, message: &str) {
         if let Some(socket) = &self.socket {
-            // If the manager is gone, there is no one to report to.
+            // If the manager is gone, nobody receives reports.
             socket.send(message.as_bytes()).ok();
         }
     }
@@ -111,7 +111,7 @@ fn abstract_address(name: &str) -> io::Result<SocketAddr> {
     SocketAddr::from_abstract_name(name)
 }
 
-/// Only Linux has abstract names.
+/// Fails, because only Linux has abstract names.
 #[cfg(not(target_os = "linux"))]
 fn abstract_address(_: &str) -> io::Result<SocketAddr> {
     Err(io::ErrorKind::Unsupported.into())
