@@ -1,8 +1,8 @@
-//! Sends events directly to systemd's journal, each field as a journal field, so that `journalctl AGENT_ID=coder` finds
-//! them.
+//! Sends events directly to systemd's journal. Each field becomes a journal field, so that `journalctl AGENT_ID=coder` finds
+//! events.
 //!
-//! The protocol is one datagram per event (<https://systemd.io/JOURNAL_NATIVE_PROTOCOL>): `NAME=value` lines; a value of
-//! several lines is preceded by its length.
+//! The protocol is one datagram per event (<https://systemd.io/JOURNAL_NATIVE_PROTOCOL>), with `NAME=value` lines. The length
+//! precedes a value of several lines.
 
 use std::{
     fmt, io,
@@ -19,9 +19,9 @@ use tracing_subscriber::{Layer, layer::Context};
 use super::priority;
 
 pub(super) const SOCKET: &str = "/run/systemd/journal/socket";
-/// The longest value that is sent, in bytes; the rest is cut off. A datagram holds about 200 KB.
+/// Limits the bytes of a value; the rest is cut off. A datagram holds about 200 KB.
 const VALUE_BYTES_MAX: usize = 32_768;
-/// The longest name that the journal accepts, in bytes.
+/// Limits the bytes of a name, as the journal does.
 const NAME_BYTES_MAX: usize = 64;
 
 pub(super) struct Journald {
@@ -45,7 +45,7 @@ impl Journald {
     }
 
     fn send(&self, datagram: &[u8]) {
-        // A restarted journal listens at the same path. Events that it can't take are lost, rather than waited for.
+        // A restarted journal listens at the same path. Events that it can't accept are lost, because nobody waits for it.
         if self.socket.send(datagram).is_err() {
             self.socket.send_to(datagram, &self.path).ok();
         }
@@ -92,7 +92,7 @@ impl Visit for Datagram {
     }
 }
 
-/// The journal's name for a field: capitals, digits and underscores. A leading underscore is reserved for the journal.
+/// Returns the journal's name for a field: capitals, digits and underscores. A leading underscore is reserved for the journal.
 fn name(field: &str) -> String {
     let capital = |character: char| match character.to_ascii_uppercase() {
         character if character.is_ascii_alphanumeric() => character,

@@ -1,8 +1,8 @@
 //! Logs, metrics and traces.
 //!
-//! Logs go to standard error in a format for their reader: text for a terminal, lines with a priority for the journal, JSON
-//! otherwise. Secrets, prompts and messages are never logged; other crates are limited to `info`, because some would log
-//! these below it.
+//! Logs go to standard error, in a format that suits their reader: text for a terminal, lines with a priority for the journal,
+//! JSON otherwise. Secrets, prompts and messages are never logged. Other crates log only from `info` up, because some would log
+//! such content below it.
 
 mod journald;
 pub mod metrics;
@@ -36,10 +36,10 @@ use recapd_config::{Environment, LogConfig, LogFormat, LogLevel};
 use recapd_core::domain::time::Timestamp;
 use trace::Spans;
 
-/// The target of events that need an operator at once: the journal gets them with priority 1, "alert".
+/// The target of events for which an operator must act at once. The journal gets them with priority 1, "alert".
 pub const ALERT_TARGET: &str = "recapd::alert";
 
-/// The target of audit events, which some store separately.
+/// The target of audit events, which some operators store separately.
 pub const AUDIT_TARGET: &str = "recapd::audit";
 
 #[derive(Debug, thiserror::Error)]
@@ -54,7 +54,7 @@ pub enum TelemetryError {
     Journal(io::Error),
 }
 
-/// Inputs to the format of logs in addition to the configuration.
+/// What decides the format of logs in addition to the configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Surroundings {
     pub is_terminal: bool,
@@ -75,8 +75,8 @@ impl Surroundings {
         }
     }
 
-    /// The line in which a daemon says why it ends, in the format of its log: logging may not have started, or may exclude
-    /// errors.
+    /// Returns the line in which a daemon says why it ends, in the format of its log. Logging may not have started, or may
+    /// exclude errors.
     pub fn last_words(&self, format: LogFormat, text: &str, now: Timestamp) -> String {
         let line = format!("recapd: {text}");
         match self.style(format) {
@@ -88,7 +88,7 @@ impl Surroundings {
                 "target": "recapd",
             })
             .to_string(),
-            // The journal takes each line as an event of its own.
+            // The journal takes each line as a separate event.
             _ if self.is_journal && !self.is_terminal => format!("<3>{}", line.replace('\n', "\n<3>")),
             _ => line,
         }
@@ -107,8 +107,8 @@ impl Surroundings {
     }
 }
 
-/// Returns true if standard error goes to `stream`, which `JOURNAL_STREAM` gives as device and inode. The variable alone
-/// proves nothing: child processes inherit it, wherever their output goes.
+/// Returns true if standard error goes to `stream`, which `JOURNAL_STREAM` gives as device and inode. The variable alone proves
+/// nothing, because child processes inherit it even if their output goes elsewhere.
 fn is_standard_error(stream: &str) -> bool {
     std::fs::metadata("/dev/stderr").is_ok_and(|file| stream == format!("{}:{}", file.dev(), file.ino()))
 }
@@ -121,7 +121,7 @@ enum Style {
     Json,
 }
 
-/// A handle to the running logging. Clones share it.
+/// A handle to the logging of this process. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Logging {
     filter: reload::Handle<EnvFilter, Registry>,
@@ -131,12 +131,12 @@ pub struct Logging {
 }
 
 impl Logging {
-    /// Sets the level, unless `RUST_LOG` does.
+    /// Sets the level, unless `RUST_LOG` sets it.
     pub fn set_level(&self, level: LogLevel) {
         if self.is_fixed {
             return;
         }
-        // Without its subscriber, there is nothing to filter.
+        // If the subscriber is gone, there is nothing to filter.
         self.filter.reload(EnvFilter::new(directives(level))).ok();
     }
 
@@ -174,8 +174,8 @@ impl<S> Filter<S> for UntracedFilter {
         if is_traced(metadata) {
             return Interest::never();
         }
-        // Never `always`: callers that only ask whether something is logged, as the `log` crate does, leave the answer
-        // behind, and it would be applied to the next event that isn't checked.
+        // Never `always`: callers that only ask whether something is logged, as the `log` crate does, leave the answer behind,
+        // and the next event that isn't checked would use it.
         Interest::sometimes()
     }
 }
@@ -195,7 +195,7 @@ pub fn init(
     Ok(logging)
 }
 
-/// The subscriber of [`init`], with any writer.
+/// Returns the subscriber of [`init`], with any writer.
 pub fn subscriber<W>(
     log: &LogConfig,
     surroundings: &Surroundings,
@@ -226,10 +226,10 @@ where
     };
     let counts = Counts(Arc::clone(&logging.metrics));
     let logs = layer.and_then(counts).with_filter(filter.and(UntracedFilter));
-    // Which spans are traced doesn't depend on the log level.
+    // The log level doesn't decide which spans are traced.
     let spans =
         spans.map(|spans| spans.with_filter(filter_fn(is_traced).with_max_level_hint(LevelFilter::INFO)));
-    // An absent layer would count as one without a filter, and every span would be created for nothing.
+    // An absent layer would count as a layer without a filter, and every span would be created for nothing.
     let layers = [Some(logs.boxed()), spans.map(Layer::boxed)];
     let layers: Vec<_> = layers.into_iter().flatten().collect();
     Ok((Registry::default().with(layers), logging))
@@ -240,7 +240,7 @@ fn directives(level: LogLevel) -> String {
         LogLevel::Debug | LogLevel::Trace => LogLevel::Info,
         level => level,
     };
-    // It logs every client that connects or leaves, and every unanswerable request.
+    // It logs every client that connects or leaves, and every request that it can't answer.
     let protocol = match level {
         LogLevel::Debug | LogLevel::Trace => "info",
         _ => "off",
@@ -248,7 +248,7 @@ fn directives(level: LogLevel) -> String {
     format!("{},recapd={},rmcp={protocol}", others.name(), level.name())
 }
 
-/// One line per event, with a priority in front as in `sd-daemon(3)`. The journal adds the time itself.
+/// Writes one line per event, with a priority in front as in `sd-daemon(3)`. The journal adds the time itself.
 struct Journal(Format<Compact, ()>);
 
 impl Journal {
@@ -276,7 +276,7 @@ where
     ) -> fmt::Result {
         let mut line = String::new();
         self.0.format_event(context, Writer::new(&mut line), event)?;
-        // The journal would take each further line as another event, without a priority.
+        // The journal would take each further line as a separate event without a priority.
         let line = line.trim_end().replace('\n', "\\n");
         writeln!(writer, "<{}>{line}", priority(event.metadata()))
     }

@@ -1,7 +1,7 @@
 //! The metrics, as `/metrics` shows them.
 //!
-//! Invariants: names and labels are a contract; labels are closed sets, never agents; every series of a known label set
-//! exists from the start at 0, since `increase()` would otherwise miss the first failure. Prometheus reserves the word
+//! Invariants: names and labels are a contract. The values of labels are closed sets, never agents. Every series of a known label
+//! set exists from the start at 0, because `increase()` would otherwise miss the first failure. Prometheus reserves the word
 //! `summary`, so a summary is called a document here.
 
 mod batches;
@@ -67,7 +67,7 @@ pub struct Groups {
 }
 
 impl Metrics {
-    /// Creates all metrics at 0, for a process started at `started_at` that will call the `models` (provider, model).
+    /// Creates all metrics at 0, for a process that started at `started_at` and will call `models` (provider, model).
     pub fn new(started_at: Timestamp, models: &[(&str, &str)]) -> Self {
         let mut registry = Registry::default();
         process::register(&mut registry, started_at);
@@ -88,7 +88,7 @@ impl Metrics {
         }))
     }
 
-    /// Returns the content type and the text of a scrape: `OpenMetrics` if `accept` (the request's header) names it, else
+    /// Returns the content type and the text of a scrape: `OpenMetrics` if `accept`, the request's header, names it, otherwise
     /// Prometheus's text format.
     pub fn encode(&self, accept: Option<&str>) -> (&'static str, String) {
         exposition::encode(&self.registry, accept)
@@ -175,7 +175,7 @@ impl<L: EncodeLabelSet + Clone + std::hash::Hash + Eq + std::fmt::Debug + Send +
 {
 }
 
-/// A counter's increase, which is never negative.
+/// Converts a count to the increase of a counter, which is never negative.
 fn increase(count: i64) -> u64 {
     u64::try_from(count).unwrap_or(0)
 }
@@ -185,7 +185,7 @@ fn float(number: i64) -> f64 {
     number as f64
 }
 
-/// Seconds since 1970; 0 for never.
+/// Returns seconds since 1970; 0 stands for never.
 fn unix_seconds(time: Option<Timestamp>) -> f64 {
     time.map_or(0.0, |time| float(time.0) / 1_000.0)
 }

@@ -5,10 +5,11 @@
 //! ```
 //!
 //! Logs don't show these spans, and without a collector they cost next to nothing. Their names and attributes follow
-//! OpenTelemetry's conventions where there are any; those for generative AI are in development, and so are these.
+//! OpenTelemetry's conventions where these exist. The conventions for generative AI are still in development, so these names may
+//! change, too.
 //!
-//! Invariants: no span holds content of a conversation. Nothing waits for the collector: spans that it can't take are lost
-//! and counted.
+//! Invariants: no span contains text of a conversation. Nothing waits for the collector: spans that it can't accept are lost and
+//! counted.
 
 mod export;
 mod layer;
@@ -35,9 +36,9 @@ pub const KIND: &str = "otel.kind";
 pub const PARENT: &str = "otel.parent";
 pub const ERROR: &str = "error.type";
 
-/// The path for posting spans, appended to the collector's URL.
+/// The path to which spans are posted, after the collector's URL.
 const PATH: &str = "/v1/traces";
-/// The most spans that wait to be sent; further ones are lost. OpenTelemetry's default.
+/// Limits the spans that wait to be sent; further ones are lost. This is OpenTelemetry's default.
 const WAITING_MAX: usize = 2_048;
 
 #[derive(Clone, Debug)]
@@ -46,13 +47,13 @@ pub struct TraceSettings {
     pub url: String,
     /// Headers of every call, which may hold a key.
     pub headers: Vec<(String, SecretString)>,
-    /// The share of traces that is sent, of those that begin in this process.
+    /// Which share of the traces that begin in this process is sent.
     pub sample: f64,
     pub service: String,
-    /// Further attributes of this process, by OpenTelemetry's names.
+    /// Other attributes of this process, by OpenTelemetry's names.
     pub resource: Vec<(String, String)>,
     pub timeout_ms: u64,
-    /// How long a span waits for others to be sent with.
+    /// How long a span waits for others that are sent with it.
     pub gather_ms: u64,
     pub seed: u64,
 }
@@ -75,7 +76,7 @@ pub fn traces(settings: &TraceSettings) -> Result<(Spans, Exporter), HttpClientE
     Ok((spans, exporter))
 }
 
-/// The URL for posting spans: appends the path unless `url` has it.
+/// Returns the URL to which spans are posted. Appends the path unless `url` has it.
 fn address(url: &str) -> String {
     let url = url.trim_end_matches('/');
     if url.ends_with(PATH) {

@@ -80,12 +80,12 @@ impl Batches {
         }
     }
 
-    /// Sets the longest wait of exchanges for a batch, in milliseconds; 0 if batches are off.
+    /// Sets how long exchanges may wait for a batch, in milliseconds; 0 if batches are off.
     pub fn may_wait(&self, wait_ms: i64) {
         self.wait_limit.set(wait_ms / SECOND_MS);
     }
 
-    /// The longest wait of exchanges for a batch, in milliseconds; 0 if batches are off.
+    /// Returns how long exchanges may wait for a batch, in milliseconds; 0 if batches are off.
     pub fn wait_limit_ms(&self) -> i64 {
         self.wait_limit.get().saturating_mul(SECOND_MS)
     }
@@ -113,7 +113,7 @@ impl Batches {
         self.question(QuestionOutcome::Late, late);
     }
 
-    /// Sets the gauges read from the database: batches, by whether the provider is known to have them, and questions, by
+    /// Sets the gauges that are read from the database: batches, by whether the provider is known to have them, and questions, by
     /// whether they are in a batch.
     pub fn sampled(&self, batches: (i64, i64), questions: (i64, i64), oldest_at: Option<Timestamp>) {
         let (intents, submitted) = batches;

@@ -1,34 +1,34 @@
-//! The list of all metrics, read from a scrape of the registry, so that it always agrees with `/metrics`.
+//! Lists all metrics. The list is read from a scrape of the registry, so that it always agrees with `/metrics`.
 
 use serde::Serialize;
 
 use super::{Metrics, labels::Method};
 use recapd_core::domain::time::Timestamp;
 
-/// Labels without a closed set of values: names from the configuration, routes, codes, versions.
+/// Labels whose values aren't a closed set: names from the configuration, routes, codes, versions.
 const OPEN: [&str; 7] = [
     "provider", "model", "route", "code", "version", "revision", "rustc",
 ];
-/// The placeholder for a model or a route in this list.
+/// Replaces a model or a route in this list.
 const ANY: &str = "any";
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct MetricDescription {
-    /// Its name in rules: with `_total` for a counter; a histogram's samples add `_bucket`, `_sum`, `_count`.
+    /// The metric's name in rules: with `_total` for a counter. A histogram's samples add `_bucket`, `_sum`, `_count`.
     pub name: String,
     /// `counter`, `gauge` or `histogram`.
     pub kind: String,
     pub help: String,
-    /// Its labels, in the order of a scrape.
+    /// The metric's labels, in the order of a scrape.
     pub labels: Vec<Label>,
-    /// A histogram's upper bounds, without the infinite one.
+    /// A histogram's upper bounds, except the infinite one.
     pub buckets: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Label {
     pub name: String,
-    /// The label's possible values; empty if they are open.
+    /// The label's possible values; empty if they aren't a closed set.
     pub values: Vec<String>,
 }
 
@@ -36,7 +36,7 @@ pub fn catalogue() -> Vec<MetricDescription> {
     read(&example())
 }
 
-/// A scrape of a new daemon in the text format; its model and its route are named `any`.
+/// Returns a scrape of a new daemon in the text format. Its model and its route are named `any`.
 pub fn example() -> String {
     let metrics = Metrics::new(Timestamp(0), &[(ANY, ANY)]);
     metrics.service.route(ANY, Method::Get);
@@ -71,7 +71,7 @@ fn read(scrape: &str) -> Vec<MetricDescription> {
 }
 
 impl MetricDescription {
-    /// Adds the labels of a sample; their values contain neither commas nor quotes here.
+    /// Adds the labels of a sample. Their values contain neither commas nor quotes here.
     fn sample(&mut self, line: &str) {
         let Some((_, labels)) = line.split_once('{') else {
             return;

@@ -14,7 +14,7 @@ use super::{
 };
 use recapd_core::domain::{redaction::Redactor, summary::state::FactRefusal, time::Timestamp};
 
-/// The last boundary is the ceiling: a larger document is a defect, with an alert of its own.
+/// The last boundary is the ceiling. A larger document is a bug, and has its own alert.
 const TOKENS: [f64; 13] = [
     500.0, 1_000.0, 2_000.0, 3_000.0, 4_000.0, 5_000.0, 6_000.0, 7_000.0, 8_000.0, 8_500.0, 9_000.0, 9_500.0,
     10_000.0,
@@ -133,13 +133,13 @@ impl Documents {
         }
     }
 
-    /// Counts a summary that had to drop decisions and constraints of `tokens` tokens to stay below the ceiling.
+    /// Counts a summary that dropped decisions and constraints of `tokens` tokens to stay below the ceiling.
     pub fn truncated(&self, tokens: i64) {
         self.truncations.inc();
         self.truncated_tokens.inc_by(increase(tokens));
     }
 
-    /// Counts a read of a summary. `took` is `None` for a reader that asked to wait, whose time says nothing about reading.
+    /// Counts a read of a summary. `took` is `None` for a reader that asked to wait, because its time doesn't measure the read.
     pub fn read(&self, via: ReadVia, result: ReadResult, took: Option<Duration>) {
         self.reads.get_or_create(&ReadLabels { via, result }).inc();
         if let Some(took) = took {
@@ -155,8 +155,7 @@ impl Documents {
         self.ageing_runs.get_or_create(&RunLabels { outcome }).inc();
     }
 
-    /// Sets when the ageing job last completed according to the database, including runs before a restart and by other
-    /// daemons.
+    /// Sets when the ageing job last completed. The database knows it, so runs before a restart and by other daemons count, too.
     pub fn last_aged(&self, at: Option<Timestamp>) {
         self.aged_at.set(unix_seconds(at));
     }

@@ -1,4 +1,4 @@
-//! Embeddings for the second list of recall.
+//! Embeddings for recall.
 
 use std::time::Duration;
 
@@ -73,7 +73,7 @@ impl Embeddings {
         self.duration.get_or_create(&labels).observe(took.as_secs_f64());
     }
 
-    /// Counts a failure by the error's class, with or without `provider_` before it.
+    /// Counts a failure by the error's class, which may begin with `provider_`.
     pub fn failed(&self, purpose: EmbeddingPurpose, class: &str) {
         let class = class.strip_prefix("provider_").unwrap_or(class);
         let class = ProviderErrorClass::from_name(class).unwrap_or(ProviderErrorClass::BadOutput);

@@ -17,8 +17,8 @@ pub(super) fn encode(registry: &Registry, accept: Option<&str>) -> (&'static str
     }
 }
 
-/// Converts to the older format: a counter's description has its sample's name, including `_total`; there are no units and
-/// no end mark.
+/// Converts to the older format. There a counter's description has the name of its sample, including `_total`, and there are no
+/// units and no end mark.
 fn plain(openmetrics: &str) -> String {
     let counters: BTreeSet<&str> = openmetrics
         .lines()

@@ -1,4 +1,4 @@
-//! Standard process metrics, read from `/proc` at each scrape; without it, only the start time.
+//! Standard process metrics, read from `/proc` at each scrape. Without `/proc`, only the start time is reported.
 
 use std::{fmt, fs};
 
@@ -74,14 +74,14 @@ fn files_max(limits: &str) -> Option<f64> {
     number(limits, "Max open files")
 }
 
-/// The number of open files, without the folder that is read to count them.
+/// Returns the number of open files. Leaves out the folder that is read to count them.
 fn open_files() -> Option<f64> {
     let files = fs::read_dir("/proc/self/fd").ok()?.count();
     Some(f64::from(u32::try_from(files.saturating_sub(1)).ok()?))
 }
 
-/// User and system time. The program's name, in parentheses, may contain anything, so fields are counted after the last
-/// parenthesis.
+/// Returns user and system time. The program's name, in parentheses, may contain any character, so fields are counted after the
+/// last parenthesis.
 fn cpu_seconds(stat: &str) -> Option<f64> {
     let (_, fields) = stat.rsplit_once(')')?;
     let mut times = fields.split_whitespace().skip(11).take(2).map(str::parse::<f64>);

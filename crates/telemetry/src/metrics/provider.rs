@@ -21,7 +21,7 @@ use recapd_core::domain::{
     time::Timestamp,
 };
 
-/// The label of models that aren't configured, so that outside names create no series.
+/// The label of models that aren't configured, so that unknown names create no series.
 const OTHER: &str = "other";
 const REQUEST_SECONDS: [f64; 10] = [0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 60.0, 120.0];
 
@@ -155,7 +155,7 @@ impl Provider {
         metrics
     }
 
-    /// Creates the series, at 0, of a model that will be called.
+    /// Creates the series of a model that will be called, at 0.
     pub fn know(&self, provider: &str, model: &str) {
         let known = labels(provider, model);
         for &outcome in RequestOutcome::ALL {
@@ -182,7 +182,7 @@ impl Provider {
         self.bill(&model, tokens);
     }
 
-    /// Counts the tokens of an answer from a batch, which has no duration of its own.
+    /// Counts the tokens of an answer from a batch, which has no duration.
     pub fn billed(&self, provider: &str, model: &str, tokens: ProviderTokens) {
         self.bill(&self.model(provider, model), tokens);
     }
@@ -246,7 +246,7 @@ impl Provider {
         gauge.set(i64_or_max(open));
     }
 
-    /// Remembers what a model's provider said when it failed.
+    /// Remembers what a model's provider said when it last failed.
     pub fn said(&self, provider: &str, model: &str, why: String) {
         let mut circuits = self.locked_circuits();
         let is_it = |circuit: &&mut Circuit| circuit.provider == provider && circuit.model == model;

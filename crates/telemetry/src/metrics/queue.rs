@@ -43,7 +43,7 @@ pub struct Queue {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HourDepth {
     pub began_at: Timestamp,
-    /// The most rows that were ready or running at one time.
+    /// The highest number of rows that were ready or running at one time.
     pub rows: i64,
 }
 
@@ -142,12 +142,12 @@ impl Queue {
         }
     }
 
-    /// Counts a claim, `wait` after the row became ready.
+    /// Counts a claim that came `wait` after the row became ready.
     pub fn waited(&self, wait: Duration) {
         self.wait.observe(wait.as_secs_f64());
     }
 
-    /// Counts a poll of the queue. If the database answered, notes `at` as the time of progress.
+    /// Counts a poll of the queue. If the database answered, records `at` as the time of progress.
     pub fn looked(&self, result: ClaimResult, at: Timestamp) {
         self.claims.get_or_create(&ClaimLabels { result }).inc();
         if result != ClaimResult::Failed {
@@ -163,7 +163,7 @@ impl Queue {
         self.renewals.get_or_create(&RenewalLabels { result }).inc();
     }
 
-    /// The queue in a few words as last sampled; `now` gives the age of the oldest work.
+    /// Describes the queue in a few words, as it was last sampled. `now` gives the age of the oldest work.
     pub fn line(&self, now: Timestamp) -> String {
         let depth = |state| self.depth.get_or_create(&DepthLabels { state }).get();
         let (ready, running) = (depth(QueueState::Ready), depth(QueueState::Running));
@@ -180,7 +180,7 @@ impl Queue {
         line
     }
 
-    /// The queue's depth in each of the last hours, oldest first, since this process started.
+    /// Returns the queue's depth in each of the last hours since this process started, oldest first.
     pub fn depths(&self) -> Vec<HourDepth> {
         self.held_depths().iter().copied().collect()
     }
@@ -201,7 +201,7 @@ impl Queue {
         }
     }
 
-    /// Sets the gauges to a sample read `at` that time, and its duration.
+    /// Sets the gauges to a sample that was read at `at` and took `took`.
     pub fn sampled(&self, sample: &QueueSample, at: Timestamp, took: Duration) {
         for &state in QueueState::ALL {
             let rows = listed(&sample.depth, state);

@@ -85,7 +85,7 @@ struct RequestLabels {
     code: u16,
 }
 
-/// The build of this binary; `unknown` for what the build doesn't tell.
+/// The build of this binary. Parts that the build doesn't know are `unknown`.
 const BUILD: BuildLabels = BuildLabels {
     version: env!("CARGO_PKG_VERSION"),
     revision: known(option_env!("RECAPD_REVISION")),
@@ -175,7 +175,7 @@ impl Service {
         self.connections_max.set(max);
     }
 
-    /// Sets how often no database connection became free in time. Several samplers may report the same total.
+    /// Sets how often a caller waited in vain for a database connection. Several samplers may report the same total.
     pub fn pool_timeouts(&self, total: u64) {
         self.pool_timeouts.inner().fetch_max(total, Ordering::Relaxed);
     }
@@ -184,7 +184,7 @@ impl Service {
         self.log_events.get_or_create(&LogLabels { level }).inc();
     }
 
-    /// Notes that the configuration was read at `at`, and whether it was valid.
+    /// Records that the configuration was read at `at`, and whether it was valid.
     pub fn reloaded(&self, is_good: bool, at: Timestamp) {
         self.is_reloaded.set(i64::from(is_good));
         if is_good {
@@ -223,7 +223,7 @@ impl Service {
         drop(self.request_duration.get_or_create(&labels(route, method)));
     }
 
-    /// Counts an answered request. `route` is the template, since a path names an agent.
+    /// Counts an answered request. `route` is the template, because a path names an agent.
     pub fn answered(&self, route: &str, method: Method, code: u16, took: Duration) {
         self.requests.get_or_create(&request(route, method, code)).inc();
         self.request_duration

@@ -13,7 +13,7 @@ use super::{
 };
 use recapd_core::domain::{number::i64_or_max, work::Reason};
 
-/// Includes 30 s, the alert's threshold for slow updates.
+/// Contains 30 s, the alert's threshold for slow updates.
 const DURATION_SECONDS: [f64; 13] = [
     0.05, 0.25, 1.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 45.0, 60.0, 120.0, 300.0,
 ];
@@ -151,7 +151,7 @@ impl Updates {
         }
     }
 
-    /// Counts only the cause of a failed attempt; [`Self::finished`] counts the update.
+    /// Counts only the cause of a failed attempt; [`Self::finished`] counts the update itself.
     pub fn failed(&self, reason: FailureReason) {
         self.failures.get_or_create(&FailureLabels { reason }).inc();
     }
@@ -160,12 +160,12 @@ impl Updates {
         self.exhausted.inc_by(increase(rows));
     }
 
-    /// Counts an update that was put back without a failure.
+    /// Counts an update that was postponed without a failure.
     pub fn postponed(&self, reason: PostponeReason) {
         self.postponed.get_or_create(&PostponedLabels { reason }).inc();
     }
 
-    /// Counts an update that a guard kept from being applied twice.
+    /// Counts an update that a fence kept from being applied twice.
     pub fn fenced(&self, fence: Fence) {
         self.fenced.get_or_create(&FencedLabels { fence }).inc();
     }

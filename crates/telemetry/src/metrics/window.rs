@@ -25,7 +25,7 @@ const TOKENS: [f64; 12] = [
     500_000.0,
     1_000_000.0,
 ];
-/// Above 1, the newest exchange alone exceeds the budget.
+/// Above 1, the newest leg alone exceeds the budget.
 const FILL_RATIOS: [f64; 9] = [0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 1.0, 1.25, 2.0];
 
 /// Below 1, the estimate was too low.
@@ -113,7 +113,7 @@ impl WindowMetrics {
         self.journal_failures.inc_by(messages as u64);
     }
 
-    /// Records a window of `tokens` tokens against its budget, after any eviction.
+    /// Records the tokens of a window relative to its budget, after any eviction.
     pub fn checked(&self, tokens: i64, budget: Budget) {
         self.tokens.observe(float(tokens));
         if 0 < budget.budget_tokens() {

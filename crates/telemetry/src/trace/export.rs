@@ -22,12 +22,12 @@ use crate::metrics::{Metrics, labels::SpanOutcome};
 use recapd_core::domain::number::usize_or_max;
 use recapd_platform::http_client::{Endpoint, HttpClientError};
 
-/// The most spans per call. OpenTelemetry's default.
+/// Limits the spans of one call. This is OpenTelemetry's default.
 const BATCH_MAX: usize = 512;
 const ATTEMPTS_MAX: u32 = 4;
-/// The wait before the first retry; each further one is twice as long.
+/// The wait before the first retry. It doubles before each further retry.
 const WAIT_FIRST: Duration = Duration::from_secs(1);
-/// The longest time to send the last spans when the daemon ends.
+/// Limits the time to send the last spans when the daemon ends.
 const FLUSH: Duration = Duration::from_secs(2);
 /// The statuses after which a retry may help.
 const PASSING: [u16; 4] = [429, 502, 503, 504];
@@ -43,7 +43,7 @@ pub struct Exporter {
     is_failing: bool,
 }
 
-/// The reason why the collector didn't accept spans.
+/// Why the collector didn't accept spans.
 enum ExportRefusal {
     Passing(String),
     Final(String),
@@ -115,22 +115,22 @@ impl Exporter {
         }
     }
 
-    /// Sends the batch; it is lost if the collector refuses it repeatedly.
+    /// Sends the batch. Its spans are lost if the collector refuses it repeatedly.
     async fn send(&mut self, metrics: &Metrics) {
         let mut wait = WAIT_FIRST;
         for attempt in 1..=ATTEMPTS_MAX {
             let refused = match self.post().await {
                 Ok(()) => {
-                    self.sent(metrics);
+                    self.record_sent(metrics);
                     return;
                 }
                 Err(ExportRefusal::Passing(why)) if attempt < ATTEMPTS_MAX => why,
                 Err(ExportRefusal::Passing(why) | ExportRefusal::Final(why)) => {
-                    self.given_up(&why, metrics);
+                    self.record_lost(&why, metrics);
                     return;
                 }
             };
-            self.tell(&refused);
+            self.log_failure(&refused);
             sleep(wait).await;
             wait *= 2;
         }
@@ -152,7 +152,7 @@ impl Exporter {
         }
     }
 
-    fn sent(&mut self, metrics: &Metrics) {
+    fn record_sent(&mut self, metrics: &Metrics) {
         metrics.service.spans(SpanOutcome::Sent, self.batch.len());
         self.batch.clear();
         self.count_lost(metrics);
@@ -161,8 +161,8 @@ impl Exporter {
         }
     }
 
-    fn given_up(&mut self, why: &str, metrics: &Metrics) {
-        self.tell(why);
+    fn record_lost(&mut self, why: &str, metrics: &Metrics) {
+        self.log_failure(why);
         metrics.service.spans(SpanOutcome::Lost, self.batch.len());
         self.batch.clear();
         self.count_lost(metrics);
@@ -173,8 +173,8 @@ impl Exporter {
         metrics.service.spans(SpanOutcome::Lost, lost);
     }
 
-    /// Logs a failure once until sending works again.
-    fn tell(&mut self, why: &str) {
+    /// Logs a failure once, until sending works again.
+    fn log_failure(&mut self, why: &str) {
         if !std::mem::replace(&mut self.is_failing, true) {
             warn!(error = why, "trace.export_failed");
         }

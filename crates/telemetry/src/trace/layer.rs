@@ -20,7 +20,7 @@ use super::{ERROR, KIND, NAME, PARENT, TraceParent};
 use recapd_core::domain::{number::i64_or_max, text::floor_cut};
 use recapd_platform::clock::{Clock as _, SystemClock};
 
-/// The longest text of an attribute, in bytes; the rest is cut off.
+/// Limits the bytes of an attribute's text; the rest is cut off.
 const TEXT_BYTES_MAX: usize = 1_024;
 const NANOS_PER_MS: u64 = 1_000_000;
 
@@ -31,13 +31,13 @@ pub(super) struct FinishedSpan {
     pub(super) parent: Option<u64>,
     pub(super) name: String,
     pub(super) kind: SpanKind,
-    /// Since 1970.
+    /// In nanoseconds since 1970.
     pub(super) start_ns: u64,
     pub(super) end_ns: u64,
     pub(super) attributes: Vec<(&'static str, Value)>,
 }
 
-/// The role of a span, by its other end.
+/// The role of a span, which depends on its other end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum SpanKind {
     #[default]
@@ -85,7 +85,7 @@ impl Spans {
         }
     }
 
-    /// Opens a span below `parent`, else below the client's span, else as the root of a trace.
+    /// Opens a span below `parent`, otherwise below the client's span, otherwise as the root of a trace.
     fn open(&self, parent: Option<&OpenSpan>, fields: SpanFields) -> OpenSpan {
         let mut random = self.random.lock().unwrap_or_else(PoisonError::into_inner);
         let (now, span) = (Instant::now(), random.u64(1..));
@@ -168,7 +168,7 @@ impl OpenSpan {
 }
 
 impl FinishedSpan {
-    /// The error that made the span fail; `None` if it succeeded.
+    /// Returns the error that made the span fail; `None` if it succeeded.
     pub(super) fn failure(&self) -> Option<&Value> {
         let failure = self.attributes.iter().find(|(name, _)| *name == ERROR);
         failure.map(|(_, value)| value)

@@ -1,6 +1,6 @@
 //! The parent of a trace: the `traceparent` header (W3C Trace Context, 3.2).
 
-/// The number of hexadecimal digits of its parts: version, trace, span, flags.
+/// How many hexadecimal digits its parts have: version, trace, span, flags.
 const DIGITS: [usize; 4] = [2, 32, 16, 2];
 /// The flag of a trace that the caller samples.
 const SAMPLED: u8 = 1;
@@ -10,7 +10,7 @@ const SAMPLED: u8 = 1;
 pub struct TraceParent {
     pub trace: u128,
     pub span: u64,
-    /// True if the caller records the trace; then recapd does, too.
+    /// True if the caller records the trace. Then recapd records it, too.
     pub is_sampled: bool,
 }
 

@@ -3,7 +3,7 @@
 labels! {
     BatchOutcome {
         Submitted = "submitted",
-        /// It was refused, or never returned.
+        /// The provider refused the batch, or it never returned.
         Lost = "lost",
     }
 }
@@ -12,17 +12,17 @@ labels! {
     QuestionOutcome {
         Deferred = "deferred",
         Answered = "answered",
-        /// It has no answer, and is asked directly.
+        /// The question has no answer and is asked directly.
         Failed = "failed",
         Late = "late",
-        /// It was asked directly before its batch was sent.
+        /// The question was asked directly before its batch was sent.
         Withdrawn = "withdrawn",
     }
 }
 
 labels! {
     BatchStage {
-        /// Recorded; the provider may not know it.
+        /// The batch is recorded; the provider may not know it.
         Intent = "intent",
         /// The provider is working on it.
         Submitted = "submitted",

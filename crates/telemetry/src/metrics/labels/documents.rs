@@ -26,9 +26,9 @@ labels! {
         Hit = "hit",
         NotModified = "not_modified",
         Empty = "empty",
-        /// The last copy; the database is down.
+        /// The last copy, because the database is unavailable.
         Stale = "stale",
-        /// Nothing; the database is down.
+        /// Nothing, because the database is unavailable.
         Unavailable = "unavailable",
     }
 }

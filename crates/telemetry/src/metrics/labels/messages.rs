@@ -27,7 +27,7 @@ impl From<&Kind> for Role {
 }
 
 labels! {
-    /// The provider whose tokenizer counts, as far as it affects accuracy.
+    /// The provider whose tokenizer counts, as far as the provider affects the accuracy.
     CountProvider {
         OpenAi = "openai",
         Anthropic = "anthropic",
@@ -55,16 +55,16 @@ labels! {
         Agent = "agent",
         /// The message can't be read.
         Message = "message",
-        /// Its client id belongs to another message.
+        /// The message's client id belongs to another message.
         ClientId = "client_id",
-        /// It exceeds the window alone, and the agent's settings refuse that.
+        /// The message alone exceeds the window, and the agent's settings refuse that.
         Overflow = "overflow",
-        /// It pins more than the limit.
+        /// The message pins more than the limit allows.
         Pins = "pins",
-        /// It writes a note that has another version, or one too many.
+        /// The message writes a note that has another version by now, or one note too many.
         Notes = "notes",
         Database = "database",
-        /// Reading or counting it panicked.
+        /// Reading or counting the message panicked.
         Defect = "defect",
     }
 }

@@ -29,7 +29,7 @@ labels! {
 }
 
 impl ProviderErrorClass {
-    /// The class of a failed update, if a provider caused it.
+    /// Returns the class of a failed update, if a provider caused the failure.
     pub fn from_reason(reason: FailureReason) -> Option<Self> {
         let name = reason.name();
         Self::from_name(name.strip_prefix("provider_").unwrap_or(name))
@@ -47,7 +47,7 @@ labels! {
 }
 
 labels! {
-    /// The kinds of tokens that a provider bills. They are disjoint, so that their sum is the bill.
+    /// The kinds of tokens that a provider bills. They don't overlap, so their sum is the bill.
     TokenType {
         /// Input at full price.
         Input = "input",

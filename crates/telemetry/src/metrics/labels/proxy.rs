@@ -1,16 +1,16 @@
-//! What becomes of requests and copies in the proxy.
+//! What happens to requests and copies in the proxy.
 
 labels! {
     ProxyOutcome {
-        /// It passed, and both sides are stored.
+        /// The request passed, and both sides are stored.
         Observed = "observed",
-        /// It passed with the summary in place of what has left the window.
+        /// The request passed, with the summary in place of what has left the window.
         Windowed = "windowed",
-        /// It passed unread, or is no part of a conversation.
+        /// The request passed unread, or isn't part of a conversation.
         Passed = "passed",
         /// The proxy answered a compaction.
         Answered = "answered",
-        /// The proxy refused it.
+        /// The proxy refused the request.
         Refused = "refused",
         /// The provider gave no answer.
         Failed = "failed",
@@ -23,7 +23,7 @@ labels! {
         Full = "full",
         TooLong = "too_long",
         Unreadable = "unreadable",
-        /// The daemon refused it.
+        /// The daemon refused the copy.
         Refused = "refused",
         DaemonAway = "daemon_away",
     }
@@ -32,7 +32,7 @@ labels! {
 labels! {
     CompactionOutcome {
         Answered = "answered",
-        /// A model answers it.
+        /// A model answers the compaction.
         Forwarded = "forwarded",
     }
 }

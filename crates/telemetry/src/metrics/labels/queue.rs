@@ -13,7 +13,7 @@ labels! {
         Ready = "ready",
         Scheduled = "scheduled",
         Running = "running",
-        /// Failed too often.
+        /// The row failed too often.
         Parked = "parked",
     }
 }
@@ -29,11 +29,11 @@ labels! {
 
 labels! {
     AgentState {
-        /// Has recent messages.
+        /// The agent has recent messages.
         Active = "active",
-        /// Has no recent messages.
+        /// The agent has no recent messages.
         Idle = "idle",
-        /// Its updates wait for the next day, because a spending limit is used up.
+        /// The agent's updates wait for the next day, because a spending limit is used up.
         Paused = "paused",
         Parked = "parked",
     }

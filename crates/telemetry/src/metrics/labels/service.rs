@@ -21,13 +21,13 @@ labels! {
 
 labels! {
     DbErrorClass {
-        /// Locked by someone else for too long.
+        /// Others held the locks for too long.
         Busy = "busy",
-        /// A constraint was violated: a defect.
+        /// A constraint was violated, which is a bug.
         Constraint = "constraint",
         Corrupt = "corrupt",
         Full = "full",
-        /// Input or output failed, or the connection.
+        /// Input or output failed, or the connection did.
         Io = "io",
         Other = "other",
     }
@@ -36,7 +36,7 @@ labels! {
 labels! {
     /// The severity of a logged event.
     LogLevel {
-        /// Something is wrong, but doesn't stop the work.
+        /// Something is wrong, but the work continues.
         Warn = "warn",
         Error = "error",
         /// An operator must act.
@@ -47,7 +47,7 @@ labels! {
 labels! {
     SpanOutcome {
         Sent = "sent",
-        /// The collector refused it, or the queue was full.
+        /// The collector refused the span, or the queue was full.
         Lost = "lost",
     }
 }

@@ -1,4 +1,4 @@
-//! Updates: reasons to queue, outcomes, failures, and guards against applying one twice.
+//! Updates: reasons for them, outcomes, failures, and fences that keep an update from being applied twice.
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,7 @@ use prometheus_client::encoding::{EncodeLabelValue, LabelValueEncoder};
 
 use recapd_core::domain::work::Reason;
 
-/// The reason why an update was queued, by the queue's own names.
+/// The reason why an update was queued. Uses the queue's own names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Trigger(pub(crate) Reason);
 
@@ -31,15 +31,15 @@ impl EncodeLabelValue for Trigger {
 labels! {
     UpdateOutcome {
         Completed = "completed",
-        /// It will be retried, or is parked.
+        /// The update will be retried, or is parked.
         Failed = "failed",
-        /// Someone else had done the work.
+        /// Another update had done the work.
         Superseded = "superseded",
     }
 }
 
 labels! {
-    /// The steps that an update took to fit the summary's ceiling.
+    /// The steps that an update took to keep the summary below its ceiling.
     UpdatePath {
         /// New items were appended.
         Append = "append",
@@ -47,7 +47,7 @@ labels! {
         Merge = "merge",
         /// Everything was compacted.
         Full = "full",
-        /// It ended before the steps were known.
+        /// The update ended before the steps were known.
         None = "none",
     }
 }
@@ -67,17 +67,17 @@ labels! {
         /// The answer was unusable.
         BadOutput = "bad_output",
         Db = "db",
-        /// The holders of the row's lease disappeared repeatedly.
+        /// The workers that held the row crashed repeatedly.
         Crashed = "crashed",
         LeaseLost = "lease_lost",
         Shutdown = "shutdown",
-        /// Anything else: a defect of recapd.
+        /// Anything else, which is a bug in recapd.
         Internal = "internal",
     }
 }
 
 labels! {
-    /// The reason why an update was put back without a failure.
+    /// The reason why an update was postponed without a failure.
     PostponeReason {
         /// The limit of concurrent calls is reached.
         Places = "places",
@@ -91,7 +91,7 @@ labels! {
 }
 
 labels! {
-    /// The guard that kept an update from being applied twice.
+    /// The fence that kept an update from being applied twice.
     Fence {
         Lease = "lease",
         Version = "version",
