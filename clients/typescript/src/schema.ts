@@ -1063,11 +1063,11 @@ export interface components {
              */
             queued: number;
         };
-        /** @description A document with an item that has outgrown its section. */
+        /** @description A document with an item that is too old for its section. */
         AgeingDue: {
             /** @description The agent whose document it is. */
             agent_id: components["schemas"]["AgentId"];
-            /** @description When the item outgrew its section. */
+            /** @description When the item became too old for its section. */
             due_at: components["schemas"]["Timestamp"];
         };
         /** @description An agent with its settings. */
@@ -1237,7 +1237,7 @@ export interface components {
             token?: string | null;
         };
         /**
-         * @description The kind of an event. Each kind has its own limit, so that a flood of one doesn't displace the others.
+         * @description The kind of an event. Each kind has its own limit, so that many events of one kind don't displace other kinds.
          * @enum {string}
          */
         AuditKind: "append" | "change" | "refusal" | "sign_in";
@@ -1274,7 +1274,7 @@ export interface components {
             submitted: number;
             /**
              * Format: int64
-             * @description Questions that wait for a batch.
+             * @description Questions that wait to be put into a batch.
              */
             waiting: number;
         };
@@ -1293,7 +1293,7 @@ export interface components {
             guard_permille: number;
             model: string;
             provider: string;
-            /** @description How many samples it is based on. */
+            /** @description The number of samples. */
             samples: number;
         };
         /** @description The state of a provider's circuit breaker, as `status` shows it. */
@@ -1432,18 +1432,18 @@ export interface components {
          * @enum {string}
          */
         ConversationMode: "talk" | "choose-names" | "meditation";
-        /** @description What storing a conversation did. */
+        /** @description The result of storing a conversation. */
         ConversationReply: {
             /**
              * Format: int64
              * @description How many messages were new.
              */
             accepted: number;
-            /** @description The agent that holds the conversation: another one than asked for if that one's conversation begins differently. */
+            /** @description The agent that holds the conversation. Differs from the requested one if the conversation stored there begins differently. */
             agent_id: components["schemas"]["AgentId"];
             /** @description True if a host's summary began a new session. */
             compacted: boolean;
-            /** @description True if requests were taken back, and the stored conversation with them. */
+            /** @description True if earlier requests were taken back, so that the stored conversation was rewound. */
             rewound: boolean;
         };
         /** @description Where a list's next page begins. */
@@ -1505,7 +1505,7 @@ export interface components {
             text: string;
         };
         /**
-         * @description Where an exchange is, as an agent sees it.
+         * @description Where an exchange is, from the view of one agent.
          * @enum {string}
          */
         ExchangePlace: "preamble" | "window" | "pending" | "covered" | "set_aside";

@@ -81,7 +81,7 @@ ConversationMode: TypeAlias = Literal['talk', 'choose-names', 'meditation']
 
 class ConversationReply(TypedDict):
     """
-    What storing a conversation did.
+    The result of storing a conversation.
     """
 
     accepted: int
@@ -606,7 +606,7 @@ class WrittenNotes(TypedDict):
 
 class AgeingDue(TypedDict):
     """
-    A document with an item that has outgrown its section.
+    A document with an item that is too old for its section.
     """
 
     agent_id: AgentId
