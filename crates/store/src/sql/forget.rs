@@ -70,7 +70,7 @@ struct Chosen {
     labels: BTreeMap<AgentId, Vec<LabelReplacement>>,
 }
 
-impl Some {
+impl Chosen {
     fn purges<'a>(
         &'a self,
         request: &'a Forget,
@@ -88,18 +88,18 @@ impl Some {
 
 /// Removes part of what goes with the next exchanges in any case.
 pub(super) async fn lighten_some(tx: &mut Connection, request: &Forget) -> StoreResult<LightenOutcome> {
-    let some = next(tx, &request.agent).await?;
-    for agent in some.touched.keys() {
-        withdrawals::rest(tx, agent).await?;
+    let chosen = choose(tx, &request.agent).await?;
+    for agent in chosen.touched.keys() {
+        withdrawals::write_rest(tx, agent).await?;
     }
-    lighten::lighten(tx, &some.touched, request.now).await
+    lighten::lighten(tx, &chosen.touched, request.now).await
 }
 
 /// Prepares the versions that forgetting the next exchanges will write.
 pub(super) async fn draft_some(tx: &mut Connection, request: &Forget) -> StoreResult<Vec<Draft>> {
-    let some = next(tx, &request.agent).await?;
+    let chosen = choose(tx, &request.agent).await?;
     let mut drafts = Vec::new();
-    for purge in some.purges(request, &[]) {
+    for purge in chosen.purges(request, &[]) {
         drafts.extend(purge.draft(tx).await?);
     }
     Ok(drafts)
@@ -111,38 +111,38 @@ pub(super) async fn forget_some(
     composed: &[ComposedVersion],
 ) -> StoreResult<ForgetStep> {
     let mut step = ForgetStep::default();
-    let some = choose(tx, &request.agent).await?;
-    for agent in some.touched.keys() {
+    let chosen = choose(tx, &request.agent).await?;
+    for agent in chosen.touched.keys() {
         withdrawals::write_rest(tx, agent).await?;
     }
-    notes::forget(tx, request, &some).await?;
-    bury(tx, request, &some.buried).await?;
+    notes::forget(tx, request, &chosen).await?;
+    write_tombstones(tx, request, &chosen.buried).await?;
     // Inherited items take their texts from their exchanges' headlines at the source, so those come first.
-    for purge in some.purges(request, composed) {
+    for purge in chosen.purges(request, composed) {
         purge.sum_up(tx).await?;
     }
-    for purge in some.purges(request, composed) {
+    for purge in chosen.purges(request, composed) {
         let (items, versions) = purge.run(tx).await?;
         step.items += items;
         step.versions += versions;
     }
-    for (agent, labels) in &some.labels {
+    for (agent, labels) in &chosen.labels {
         labels::replace(tx, agent, labels, request.now).await?;
     }
-    plan::strike_off(tx, &request.agent, &some.wanted).await?;
-    step.left = plan::left(tx, &request.agent).await?;
+    plan::strike_off(tx, &request.agent, &chosen.wanted).await?;
+    step.left = plan::count_left(tx, &request.agent).await?;
     Ok(step)
 }
 
 /// Chooses what to forget next: the newest exchanges first, because changing them moves the fewest totals.
 async fn choose(tx: &mut Connection, agent: &AgentId) -> StoreResult<Chosen> {
-    let mut some = Chosen::default();
+    let mut chosen = Chosen::default();
     for wanted in plan::next(tx, agent, EXCHANGES_MAX).await? {
         let found = find(tx, &wanted).await?;
-        let is_too_many = some.buried.len() + found.len() > MESSAGES_MAX;
+        let is_too_many = chosen.buried.len() + found.len() > MESSAGES_MAX;
         // The index is rewritten by blocks of messages, so all must be in the same block.
         let is_elsewhere = |first: &ForgettingRow| block_of(first.first_seq) != block_of(wanted.first_seq);
-        if some
+        if chosen
             .wanted
             .first()
             .is_some_and(|first| is_too_many || is_elsewhere(first))
@@ -151,7 +151,7 @@ async fn choose(tx: &mut Connection, agent: &AgentId) -> StoreResult<Chosen> {
         }
         if let Some(first) = found.first() {
             for agent in agents_sharing(tx, &wanted.source, first.seq).await? {
-                let touched = some.touched.entry(agent).or_default();
+                let touched = chosen.touched.entry(agent).or_default();
                 touched.exchanges.insert(wanted.exchange);
                 if wanted.is_summarisable {
                     touched.summarisable.insert(wanted.exchange);
@@ -161,16 +161,17 @@ async fn choose(tx: &mut Connection, agent: &AgentId) -> StoreResult<Chosen> {
         let labels = labels::find(tx, &wanted).await?;
         if !labels.is_empty() {
             for agent in agents_sharing(tx, &wanted.source, wanted.first_seq).await? {
-                some.labels
+                chosen
+                    .labels
                     .entry(agent)
                     .or_default()
                     .extend(labels.iter().cloned());
             }
         }
-        some.buried.extend(found);
-        some.wanted.push(wanted);
+        chosen.buried.extend(found);
+        chosen.wanted.push(wanted);
     }
-    Ok(some)
+    Ok(chosen)
 }
 
 /// Returns the messages that aren't forgotten yet, in order.

@@ -145,7 +145,7 @@ impl ComposedVersion {
             ready_at: patch.run.finished_at,
         };
         complete::write_document(tx, &lease, patch).await?;
-        batch::wait_no_longer(tx, agent, patch.run.finished_at).await?;
+        batch::end_batch_wait(tx, agent, patch.run.finished_at).await?;
         let first_item = complete::reserve_items(tx, agent, patch).await?;
         complete::write_items(tx, agent, patch, first_item).await?;
         for (number, (item, _)) in (first_item..).zip(&patch.added) {

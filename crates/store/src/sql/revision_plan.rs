@@ -105,7 +105,7 @@ pub(super) async fn revise(store: &SqlStore, request: RevisionRequest) -> StoreR
     store
         .write_extent(lock, WriteSize::Unbounded, move |tx| {
             Box::pin(async move {
-                withdrawals::rest(tx, request.agent()).await?;
+                withdrawals::write_rest(tx, request.agent()).await?;
                 request.plan(tx).await?.apply(tx, None).await
             })
         })

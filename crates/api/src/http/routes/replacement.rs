@@ -70,7 +70,7 @@ pub(super) async fn replace(
     access::see(&app, &caller, &agent).await?;
     let snapshot = app.parts.snapshots.of_step(&agent).await?;
     let snapshot = snapshot.ok_or_else(|| Problem::unknown_agent(&agent))?;
-    let Beginning { units, hash } = conversations.before(&agent, snapshot.first_exchange).await?;
+    let Beginning { units, hash } = conversations.part_before(&agent, snapshot.first_exchange).await?;
     // The `ETag` ends with the hash of the text. Its other parts may change while the text stays the same.
     let text_hash = snapshot.etag.trim_matches('"').rsplit('.').next();
     let tag = format!("{}.{}", snapshot.first_exchange, text_hash.unwrap_or_default());

@@ -161,7 +161,7 @@ impl Purge<'_> {
 
     /// Prepares the version that [`Self::run`] will write; `None` if there will be none, or if inherited items get other texts first.
     pub(super) async fn draft(&self, tx: &mut Connection) -> StoreResult<Option<Draft>> {
-        let about = self.about(tx).await?;
+        let about = self.find_items(tx).await?;
         if !about.inherited.is_empty() {
             return Ok(None);
         }
@@ -174,7 +174,7 @@ impl Purge<'_> {
     /// Writes the document without the items about these exchanges. Returns how many items there were.
     async fn rewrite_document(&self, tx: &mut Connection, about: &About) -> StoreResult<i64> {
         for &item in &about.inherited {
-            self.retell(tx, item).await?;
+            self.replace_item_texts(tx, item).await?;
         }
         fill::items(tx, self.agent, i64::MAX).await?;
         let Some(revision) = self.revision(tx, about).await? else {
@@ -197,10 +197,10 @@ impl Purge<'_> {
     /// inherited item has digests as its texts already, since its exchanges have no rows here. A document without such items also gets
     /// a new version if readers see digests of pending exchanges after it. `None` if the document may stay.
     async fn revision(&self, tx: &mut Connection, about: &About) -> StoreResult<Option<Revision>> {
-        let row = agent::known(tx, self.agent).await?;
+        let row = agent::load_known(tx, self.agent).await?;
         let evicted = ..row.ledger.first_exchange;
-        let has_left = self.touched.told.range(evicted).next().is_some();
-        let facts = facts::about(tx, self.agent, &self.touched.told).await?;
+        let has_left = self.touched.summarisable.range(evicted).next().is_some();
+        let facts = facts::about(tx, self.agent, &self.touched.summarisable).await?;
         if about.own.is_empty() && about.inherited.is_empty() && facts.is_empty() && !has_left {
             return Ok(None);
         }

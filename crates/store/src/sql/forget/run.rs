@@ -41,7 +41,7 @@ pub(crate) async fn forget_some(store: &SqlStore, request: Forget) -> StoreResul
     if !lightened.is_light {
         return Ok(ForgetStep {
             versions: lightened.versions,
-            left: plan::left(&mut store.reader().await?, &request.agent).await?,
+            left: plan::count_left(&mut store.reader().await?, &request.agent).await?,
             ..ForgetStep::default()
         });
     }
