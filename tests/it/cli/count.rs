@@ -105,7 +105,7 @@ fn a_database_corrects_the_estimate() {
         assert_eq!(tokens, (estimate * permille + 999) / 1_000, "{count}");
     }
     assert!(stdout(&run(&["count", "-"])).contains("corrected by 1 usage report"));
-    assert!(stdout(&run(&["status"])).contains("tokens of anthropic claude-opus-5: ×"));
+    assert!(stdout(&run(&["status"])).contains("tokens of anthropic claude-opus-5: on average ×"));
     // An exact count needs no correction.
     let exact = json(&run(&[
         "count",
