@@ -74,7 +74,7 @@ impl Change {
     }
 
     /// A query for how much is left to be done.
-    fn left(self, agent: &str) -> String {
+    fn left(agent: &str) -> String {
         format!(
             "SELECT (SELECT count(*) FROM withdrawals WHERE agent_id = '{agent}') \
              + (SELECT count(*) FROM forgettings WHERE agent_id = '{agent}') \
@@ -86,7 +86,7 @@ impl Change {
 /// A database that no store of this process has open.
 enum Place {
     Sqlite(TempDir, String),
-    Postgres(Database),
+    Postgres(Box<Database>),
 }
 
 impl Place {
@@ -209,14 +209,14 @@ async fn torn(place: &Place, daemon: &mut Daemon, change: Change, agent: &str) {
         place.go_on(change).await;
         done = place.number(change.done(agent)).await;
         assert!(
-            place.number(change.left(agent)).await > 0,
+            place.number(Change::left(agent)).await > 0,
             "{change:?}: it isn't finished"
         );
     }
     daemon.revive().await;
     daemon
         .until("the next daemon has finished it", async |_: &Daemon| {
-            place.number(change.left(agent)).await == 0
+            place.number(Change::left(agent)).await == 0
         })
         .await;
 }

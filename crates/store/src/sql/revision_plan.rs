@@ -98,7 +98,7 @@ pub(super) async fn revise(store: &SqlStore, request: RevisionRequest) -> StoreR
         let write = store.write_extent(lock.clone(), WriteSize::Unbounded, move |tx| {
             Box::pin(plan.apply_if_current(tx, composed))
         });
-        if let Some(revised) = write.await? {
+        if let Some(revised) = Box::pin(write).await? {
             return Ok(revised);
         }
     }

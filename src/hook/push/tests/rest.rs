@@ -25,8 +25,8 @@ fn what_a_hook_has_no_time_for_is_sent_afterwards() {
     let send = || drain(&folder, &owner, &hooks.daemon, Timestamp(0)).unwrap();
     hooks.daemon.has_time_for.set(Some(0));
     assert_eq!(send(), DrainEnd::OutOfTime);
-    let sent: SendState = read_json(&folder.sent()).unwrap();
-    assert_eq!(sent.last_error, None, "the daemon did nothing wrong");
+    let state: SendState = read_json(&folder.sent()).unwrap();
+    assert_eq!(state.last_error, None, "the daemon did nothing wrong");
     // A process with more time begins, and is killed; another one goes on.
     for requests in [1, usize::MAX] {
         hooks.daemon.has_time_for.set(Some(requests));

@@ -33,7 +33,7 @@ pub(super) fn shorten(turns: &mut [Turn<'_>], before: i64) -> Vec<Elision> {
     for turn in turns.iter_mut().take_while(|turn| turn.exchange < before) {
         if turn.role == Role::Assistant {
             let parts = turn.parts();
-            called = parts.flat_map(|part| Some(tool(part)?.to_owned())).collect();
+            called = parts.filter_map(tool).map(str::to_owned).collect();
         } else if turn.role == Role::Tool {
             let mut tools = called.iter().map(String::as_str);
             let exchange = turn.exchange;

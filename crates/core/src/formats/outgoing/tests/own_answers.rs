@@ -42,6 +42,9 @@ fn user(format: Format, text: &str) -> Value {
     }
 }
 
+/// The id, the tool, the arguments and the answer of a call.
+type Call = (String, &'static str, Value, String);
+
 /// An exchange as a client of `format` stores it: `expand` and another tool are called, and answer.
 fn exchange(format: Format, number: usize) -> Vec<Value> {
     let [own, other] = answers();
@@ -54,7 +57,7 @@ fn exchange(format: Format, number: usize) -> Vec<Value> {
         ),
         (format!("other-{number}"), "Read", json!({"path": "a.rs"}), other),
     ];
-    let of = |make: &dyn Fn(&(String, &str, Value, String)) -> Value| -> Vec<Value> {
+    let of = |make: &dyn Fn(&Call) -> Value| -> Vec<Value> {
         calls.iter().map(make).collect()
     };
     let mut said = vec![user(format, &format!("Question {number}"))];
