@@ -17,6 +17,7 @@ mod brief;
 mod daemon;
 mod delta;
 mod event;
+mod files;
 mod folder;
 mod forget;
 pub mod install;

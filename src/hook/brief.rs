@@ -11,7 +11,8 @@ use serde_json::json;
 use super::{
     Event, HookCall, Host, Input, SessionOwner,
     daemon::{BriefSubject, DaemonAnswer, ReaderView},
-    folder::{StateFolder, read_json, read_text, replace, replace_json, touched_at},
+    files::{read_json, read_text, replace, replace_json, touched_at},
+    folder::StateFolder,
     push::GatherState,
 };
 use recapd_client::PLACEHOLDER;

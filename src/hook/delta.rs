@@ -10,7 +10,7 @@ use std::{
 
 use serde::{Deserialize, Serialize, de::IgnoredAny};
 
-use super::rollout::Original;
+use super::rollout::{LINE_BYTES_MAX, Original};
 use recapd_core::{
     domain::message::{Format, Message},
     formats,
@@ -23,8 +23,6 @@ const BLOCK_BYTES_MAX: usize = 128 << 10;
 const SEGMENT_BYTES_MIN: usize = 256 << 10;
 /// At most this many bytes of a transcript are read for one segment.
 const READ_BYTES_MAX: u64 = 2 << 20;
-/// Longer lines are skipped.
-pub(super) const LINE_BYTES_MAX: usize = 16 << 20;
 /// The end of a broken line is searched for a message. The search covers this many bytes.
 const BROKEN_BYTES_MAX: usize = 1 << 20;
 /// An object begins with this.

@@ -5,7 +5,8 @@ use std::{fs, io, path::Path};
 use tokio::time::Instant;
 
 use super::{
-    folder::{SEND_LOCK, StateFolder, read_json},
+    files::read_json,
+    folder::{SEND_LOCK, StateFolder},
     push::GatherState,
     spool::Spool,
 };

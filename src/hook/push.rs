@@ -25,7 +25,8 @@ use super::{
     Host, Input,
     agent::{SessionOwner, SessionProject},
     delta::{Cursor, Transcript, id, spooled},
-    folder::{AgentFolder, files, read_json, replace_json},
+    files::{files, read_json, replace_json},
+    folder::AgentFolder,
     rollout::{self, Original},
     spool::Spool,
 };

@@ -13,9 +13,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, value::RawValue};
 use tokio::time::Instant;
 
-use super::delta::LINE_BYTES_MAX;
 use recapd_core::{domain::message::Format, formats};
 
+/// Longer lines of a transcript are skipped.
+pub(super) const LINE_BYTES_MAX: usize = 16 << 20;
 /// The time is checked after this many compared lines.
 const COMPARED_AT_ONCE: usize = 64;
 const HEADER: &str = "session_meta";

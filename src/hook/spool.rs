@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::folder::{files, is_old, remove_half_written, replace, replace_durably, touched_at};
+use super::files::{files, is_old, remove_half_written, replace, replace_durably, touched_at};
 use recapd_core::{
     domain::{message::Format, time::Timestamp},
     hash::short_hash,

@@ -4,7 +4,8 @@ use serde::Serialize;
 
 use super::{
     brief::SessionState,
-    folder::{StateFolder, files, read_json},
+    files::{files, read_json},
+    folder::{AgentFolder, StateFolder},
     push::{GatherState, SendState},
     spool::Spool,
 };
@@ -26,7 +27,7 @@ pub struct AgentStatus {
 /// Returns the states of all agents whose sessions this user's hooks have served on this machine.
 pub fn statuses(environment: &Environment) -> Vec<AgentStatus> {
     let agents = StateFolder::of(environment).map(|folder| folder.agents());
-    let status = |folder: super::folder::AgentFolder| {
+    let status = |folder: AgentFolder| {
         let gathered: GatherState = read_json(&folder.gathered())?;
         let sent: SendState = read_json(&folder.sent()).unwrap_or_default();
         let (spool_segments, spool_bytes) = Spool::new(folder.spool()).figures();

@@ -9,7 +9,7 @@ use recapd_config::Environment;
 use super::{
     Event, Input, StateFolder,
     agent::PROJECT_VARIABLE,
-    folder::{read_text, replace},
+    files::{read_text, replace},
 };
 
 /// Claude Code's variable for its process. Not all versions set it.

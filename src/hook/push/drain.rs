@@ -9,7 +9,8 @@ use super::{
     super::{
         Host, SessionOwner,
         daemon::{Daemon, SendFailure},
-        folder::{AgentFolder, SEND_LOCK, read_json, replace_json},
+        files::{read_json, replace_json},
+        folder::{AgentFolder, SEND_LOCK},
         spool::{Segment, Spool},
     },
     GatherState, Gatherer,
