@@ -18,7 +18,10 @@ use std::{ffi::OsString, io::IsTerminal as _, path::PathBuf, process::ExitCode};
 use clap::{ArgAction, Args, ColorChoice, Parser, Subcommand, error::ErrorKind};
 use tokio::time::Instant;
 
-use backend::api::{self, DaemonTarget};
+use backend::{
+    api,
+    target::{self, DaemonTarget},
+};
 use commands::agent::mcp;
 use commands::{
     agent::{
@@ -126,7 +129,7 @@ impl GlobalOptions {
 
     /// Reads the credentials. Every daemon that is asked gets them.
     fn with_credentials(mut self, environment: &Environment) -> Result<Self, CommandFailure> {
-        self.credentials = api::credentials(self.token_file.as_deref(), environment)?;
+        self.credentials = target::credentials(self.token_file.as_deref(), environment)?;
         let credentials = self.credentials.clone();
         self.server = self.server.map(|server| server.with_credentials(credentials));
         Ok(self)

@@ -3,4 +3,5 @@
 pub(super) mod api;
 pub(super) mod cure;
 pub(super) mod open;
+pub(super) mod target;
 pub(super) mod updates;

@@ -3,17 +3,16 @@
 mod refusal;
 mod running;
 
-use std::{convert::Infallible, path::Path, str::FromStr, sync::Arc};
+use std::sync::Arc;
 
 use reqwest::{
     Method, RequestBuilder, StatusCode,
     header::{ACCEPT, CONTENT_TYPE},
 };
-use secrecy::SecretString;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::open;
+use super::{open, target::DaemonTarget};
 use crate::cli::{
     GlobalOptions,
     exit::{CommandFailure, UNAVAILABLE},
@@ -23,10 +22,8 @@ use recapd_api::{
     access::Access,
     http::{self, HttpState, Interface},
 };
-use recapd_client::{
-    Credentials, DaemonEndpoint, PlaceError, TOKEN_VARIABLE, Transport, Trust, USER_VARIABLE,
-};
-use recapd_config::{Config, Environment, read_private};
+use recapd_client::{DaemonEndpoint, PlaceError, Transport};
+use recapd_config::Config;
 use recapd_core::domain::cursor::{Cursor, PagedList};
 use recapd_engine::assembly::Parts;
 use recapd_platform::{
@@ -36,7 +33,7 @@ use recapd_platform::{
 use recapd_store::{SqlStore, Store};
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use running::{NotReady, answers, base, find};
+pub(crate) use running::{NotReady, answers, find};
 
 const TIMEOUT_MS: u64 = 10_000;
 const CONNECT_TIMEOUT_MS: u64 = 2_000;
@@ -46,78 +43,8 @@ const IN_PROCESS_TIMEOUT_MS: u64 = 24 * 60 * 60 * 1_000;
 const IN_PROCESS_PLACE: &str = "http://localhost";
 /// Limits the answers that are read. A context is built from up to 24 MiB of payloads.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
-/// Limits the token file that is read.
-const TOKEN_BYTES_MAX: u64 = 16_384;
 /// How many agents are compared to suggest the one that was meant.
 const AGENTS_COMPARED_MAX: usize = 200;
-
-/// A daemon's base URL and the credentials for it.
-#[derive(Clone, Debug)]
-pub(crate) struct DaemonTarget {
-    pub(crate) base: String,
-    credentials: Credentials,
-}
-
-impl FromStr for DaemonTarget {
-    type Err = Infallible;
-
-    fn from_str(base: &str) -> Result<Self, Infallible> {
-        Ok(Self::at(base))
-    }
-}
-
-impl DaemonTarget {
-    fn at(base: &str) -> Self {
-        Self {
-            base: base.to_owned(),
-            credentials: Credentials::default(),
-        }
-    }
-
-    pub(crate) fn with_credentials(self, credentials: Credentials) -> Self {
-        Self { credentials, ..self }
-    }
-}
-
-/// Reads the token from `file`, otherwise from the environment. Also reads which user's daemon may receive the token.
-pub(crate) fn credentials(
-    file: Option<&Path>,
-    environment: &Environment,
-) -> Result<Credentials, CommandFailure> {
-    let token = token(file, environment)?;
-    let trust = Trust::of(environment.get(USER_VARIABLE))
-        .map_err(|error| CommandFailure::usage(format!("{USER_VARIABLE}: {error}")))?;
-    Ok(Credentials { token, trust })
-}
-
-/// Reads the token from `file`, otherwise from the environment. The token is never an argument, because other users
-/// could see it.
-fn token(file: Option<&Path>, environment: &Environment) -> Result<Option<SecretString>, CommandFailure> {
-    let text = match file {
-        None => environment.get(TOKEN_VARIABLE).map(str::to_owned),
-        Some(file) => {
-            let unreadable = |error: std::io::Error| {
-                CommandFailure::usage(format!("--token-file {}: {error}", file.display()))
-            };
-            Some(read_private(file, TOKEN_BYTES_MAX).map_err(unreadable)?)
-        }
-    };
-    let Some(text) = text else {
-        return Ok(None);
-    };
-    let token = text.trim();
-    if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
-        let from = if file.is_some() {
-            "--token-file"
-        } else {
-            TOKEN_VARIABLE
-        };
-        return Err(CommandFailure::usage(format!(
-            "{from} doesn't hold a token: expected one line such as rcp_…, as `recapd token create` printed it"
-        )));
-    }
-    Ok(Some(token.into()))
-}
 
 pub(crate) struct Api {
     transport: Transport,

@@ -4,7 +4,7 @@ use std::{future::Future, sync::Arc, time::Duration};
 
 use secrecy::{ExposeSecret as _, SecretString};
 
-use super::{api, cure};
+use super::{cure, target};
 use crate::cli::{
     exit::{CONFIGURATION, CommandFailure, UNAVAILABLE},
     terminal::likeness,
@@ -118,7 +118,7 @@ pub(crate) async fn work(config: &Config) -> Result<Arc<SqlStore>, CommandFailur
 pub(crate) async fn make(config: &Config) -> Result<Arc<SqlStore>, CommandFailure> {
     let store = assembly::open_store(config).await.map_err(|error| match error {
         StoreError::InUse(_) => {
-            let server = api::base(&config.http);
+            let server = target::base(&config.http);
             let token = "with a token in RECAPD_TOKEN or --token-file if it needs one";
             let hint = format!("use the running daemon: --server {server}, {token}");
             CommandFailure::new(UNAVAILABLE, anyhow::anyhow!("{error}; {hint}"))

@@ -4,7 +4,13 @@ use std::{net::TcpStream, os::unix::net::UnixStream, time::Duration};
 
 use reqwest::{Method, StatusCode, header::ACCEPT};
 
-use super::{super::open, Api, DaemonTarget, refusal};
+use super::{
+    super::{
+        open,
+        target::{DaemonTarget, base},
+    },
+    Api, refusal,
+};
 use crate::cli::exit::CommandFailure;
 use recapd_client::{Answerer, Credentials, answerer};
 use recapd_config::{HttpConfig, Listen};
@@ -51,15 +57,6 @@ async fn lets_us_in(daemon: &Api) -> Result<bool, CommandFailure> {
             Err(daemon.unanswered(error))
         }
         Err(_) => Ok(false),
-    }
-}
-
-/// Returns the base URL of the configured daemon: its socket if a program listens there, otherwise its address.
-pub(crate) fn base(config: &HttpConfig) -> String {
-    let mut sockets = config.sockets.near.iter();
-    match sockets.find(|path| UnixStream::connect(path).is_ok()) {
-        Some(path) => Listen::Socket(path.clone()).base(),
-        None => config.listen.base(),
     }
 }
 

@@ -18,7 +18,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use crate::{
-    cli::{GlobalOptions, backend::api, exit::CommandFailure, terminal::output},
+    cli::{GlobalOptions, backend::target, exit::CommandFailure, terminal::output},
     hook::{self, DrainCaller, Event, HookCall, HookEnd, Host, INPUT_BYTES_MAX, Input},
 };
 pub(crate) use host_call::host_call;
@@ -204,7 +204,7 @@ impl Fire {
 
 fn daemon(config: &Config, shared: &GlobalOptions) -> String {
     let server = shared.server.as_ref().map(|server| server.base.clone());
-    server.unwrap_or_else(|| api::base(&config.http))
+    server.unwrap_or_else(|| target::base(&config.http))
 }
 
 /// Starts a process that goes on after this one. It has no pipe of the host's, who would wait for its end, and a process group of its own,

@@ -12,10 +12,7 @@ use super::handoff;
 use crate::{
     cli::{
         GlobalOptions,
-        backend::{
-            api::{self, Api},
-            open,
-        },
+        backend::{api::Api, open, target},
         exit::{CONFIGURATION, CommandFailure},
     },
     hook,
@@ -100,7 +97,7 @@ async fn way(config: &Config, shared: &GlobalOptions) -> Result<Way, CommandFail
     if shared.db.is_some() {
         return Ok(Way::Fixed(look(config.clone(), shared.clone()).await?));
     }
-    let daemon = Remote::new(&api::base(&config.http))
+    let daemon = Remote::new(&target::base(&config.http))
         .map_err(refused)?
         .with_credentials(shared.credentials.clone());
     let (config, shared) = (config.clone(), shared.clone());

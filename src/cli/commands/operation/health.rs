@@ -9,7 +9,7 @@ use crate::cli::{
     GlobalOptions,
     backend::{
         api::{self, Api, NotReady},
-        open,
+        open, target,
     },
     exit::{CommandFailure, UNAVAILABLE, UNHEALTHY},
     terminal::output,
@@ -52,7 +52,7 @@ impl Health {
             Err(NotReady::Away | NotReady::Silent(_)) => {
                 let at = match &shared.server {
                     Some(server) => server.base.clone(),
-                    None => api::base(&config.http),
+                    None => target::base(&config.http),
                 };
                 return Err(CommandFailure::new(
                     UNAVAILABLE,

@@ -12,7 +12,7 @@ use tracing::info;
 
 use crate::cli::{
     GlobalOptions,
-    backend::{api, open},
+    backend::{open, target},
     commands::operation::serve::service::manager,
     exit::{CONFIGURATION, CommandFailure},
 };
@@ -154,7 +154,7 @@ fn token(config: &ProxyConfig) -> Result<Option<SecretString>, CommandFailure> {
 fn transport(config: &Config, shared: &GlobalOptions) -> Result<Transport, CommandFailure> {
     let base = match &shared.server {
         Some(server) => server.base.clone(),
-        None => api::base(&config.http),
+        None => target::base(&config.http),
     };
     let place: DaemonEndpoint = base
         .parse()

@@ -3,7 +3,7 @@
 use std::{os::unix::net::UnixDatagram, path::Path};
 
 use super::{Check, GlobalOptions};
-use crate::cli::backend::{api, cure};
+use crate::cli::backend::{api, cure, target};
 use recapd_config::{Ageing, Config, Environment};
 use recapd_core::domain::{time::Timestamp, zone::Zone};
 use recapd_store::sqlite;
@@ -117,7 +117,7 @@ pub(super) async fn daemon(config: &Config, shared: &GlobalOptions) -> Check {
     let name = "daemon";
     let at = match &shared.server {
         Some(server) => server.base.clone(),
-        None => api::base(&config.http),
+        None => target::base(&config.http),
     };
     match api::answers(shared.server.as_ref(), &config.http, "/readyz").await {
         Ok(()) => Check::ok(name, format!("ready at {at}")),
