@@ -65,8 +65,9 @@ use room::Room;
 pub use crate::dashboard::{DaemonFacts, Setting};
 pub use edge::connection::{ConnectionLimits, Listener, Socket, TrustedProxies};
 pub use interface::Interface;
-pub use openapi::{document as openapi_document, reference as openapi_reference};
+pub use openapi::reference as openapi_reference;
 pub use routes::agents::{AgentFigures, NewestExchange};
+pub use routes::document as openapi_document;
 pub use routes::messages::AppendReply;
 
 /// Returns the method and path of each dashboard page. The other routes are in [`openapi_document`].

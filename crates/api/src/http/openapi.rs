@@ -25,7 +25,6 @@ use super::{
     SharedApp,
     request::extract::Parameters,
     response::problem::{self, Problem},
-    routes,
 };
 
 const DESCRIPTION: &str = "Keeps LLM agents' context windows in budget, and a short, true, always-ready summary of \
@@ -78,10 +77,6 @@ pub(super) fn frame() -> OpenApi {
         .tags(Some(tags))
         .components(Some(values::named_elsewhere()))
         .build()
-}
-
-pub fn document() -> Value {
-    completed(routes::routes().get_openapi())
 }
 
 /// Adds to `api` what all operations have in common.

@@ -28,6 +28,7 @@ pub(super) mod summary;
 pub(super) mod versions;
 mod window;
 
+use serde_json::Value;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::{SharedApp, openapi};
@@ -92,4 +93,9 @@ pub(super) fn routes() -> OpenApiRouter<SharedApp> {
         .routes(routes!(health::ready))
         .routes(routes!(health::metrics))
         .routes(routes!(openapi::serve))
+}
+
+/// Returns the description of the interface.
+pub fn document() -> Value {
+    openapi::completed(routes().get_openapi())
 }

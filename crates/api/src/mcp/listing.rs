@@ -12,7 +12,6 @@ use super::{
     tool_set::ToolSet,
     tools::{FOUND_MAX, SUMMARY_TOKENS_MAX, SUMMARY_TOKENS_MIN},
 };
-pub(super) use sets::CODEX_TOOLS;
 
 /// Returns the tools in an order that never changes, because hosts keep the list in the cached beginning of each
 /// prompt.

@@ -7,6 +7,19 @@ const CODEX_CLIENT: &str = "codex";
 /// A part of the name that Claude's clients send.
 const CLAUDE_CLIENT: &str = "claude";
 
+/// The tools that Codex' models know. An underscore follows the namespace.
+pub(super) const CODEX_TOOLS: [&str; 9] = [
+    "history_list_windows",
+    "history_list_items",
+    "history_read_item",
+    "history_search_contents",
+    "notes_list_files_by_prefix",
+    "notes_read_file",
+    "notes_search_contents",
+    "notes_append_to_file",
+    "notes_write_file",
+];
+
 /// A set of tools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ToolSet {

@@ -9,8 +9,8 @@ use super::{
     arguments::{Arguments, Wrong},
     default_agent::AgentHints,
     expand::{self, ExpandRequest},
-    listing,
     source::{Source, SourceError},
+    tool_set::CODEX_TOOLS,
     uri::{self, ResourceKind},
 };
 use crate::recall::{self, FOUND_SHOWN};
@@ -89,7 +89,7 @@ const RECALL_FILTERS: [&str; 5] = ["role", "tool", "since", "until", "order"];
 /// True for a tool that Codex' models know. A dot or an underscore follows the namespace in its name.
 fn is_of_codex(name: &str) -> bool {
     let name = name.replacen('.', "_", 1);
-    listing::CODEX_TOOLS.contains(&name.as_str())
+    CODEX_TOOLS.contains(&name.as_str())
 }
 
 /// What a call has in addition to its arguments.

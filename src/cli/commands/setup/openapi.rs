@@ -22,7 +22,7 @@ pub(crate) struct Openapi {
 impl Openapi {
     pub(crate) fn run(self) -> Result<ExitCode, CommandFailure> {
         if self.markdown {
-            output::text(&http::openapi_reference())?;
+            output::text(&http::openapi_reference(&http::openapi_document()))?;
         } else {
             output::json(&http::openapi_document())?;
         }

@@ -8,8 +8,7 @@ use axum::{
     extract::{Request, State},
     http::{
         HeaderMap, HeaderValue, StatusCode, Uri,
-        header::{COOKIE, HOST, LOCATION, ORIGIN, SET_COOKIE},
-        uri::Authority,
+        header::{LOCATION, ORIGIN, SET_COOKIE},
     },
     response::{IntoResponse, Response},
 };
@@ -21,12 +20,14 @@ use super::{
     super::{
         App, SharedApp,
         edge::{
-            access::bearer,
             audit::Trail,
             connection::Peer,
             rate::{Asker, Rate, whole_seconds},
         },
-        request::extract::Parameters,
+        request::{
+            credentials::{bearer, cookie_name, session_cookie},
+            extract::Parameters,
+        },
         response::problem::{FOREIGN_ORIGIN, INVALID_BODY, Problem, TOO_MANY_REQUESTS},
     },
     shown,
@@ -38,14 +39,8 @@ use crate::{
 use recapd_core::domain::text::hexadecimal;
 use recapd_platform::randomness;
 
-/// The cookie's name begins with this; the port follows. Browsers send a host's cookies to all of its ports, so without
-/// the port two daemons on one machine would overwrite each other's cookies.
-const NAME: &str = "recapd_session_";
-/// Over TLS the name begins with this prefix. Browsers then accept the cookie only from this host itself, over TLS and
-/// for all paths (RFC 6265bis, section 4.1.3.2), so that no neighbouring host can replace it.
-const TLS_PREFIX: &str = "__Host-";
 const PLACE: &str = "Path=/ui; HttpOnly; SameSite=Strict";
-/// The cookie's attributes over TLS. `TLS_PREFIX` demands them.
+/// The cookie's attributes over TLS. The prefix of its name demands them.
 const TLS_PLACE: &str = "Path=/; HttpOnly; SameSite=Strict; Secure";
 const FORM_BYTES_MAX: usize = 8_192;
 const KEY_DIGITS: usize = 32;
@@ -67,52 +62,10 @@ pub(crate) fn sign_in_rate() -> Rate {
     Rate::every(SIGN_INS_SPACING, SIGN_INS_BURST)
 }
 
-/// Returns the cookie's name for the requested host.
-fn cookie_name(uri: &Uri, headers: &HeaderMap, over_tls: bool) -> String {
-    let host = headers.get(HOST).and_then(|host| host.to_str().ok());
-    let host = host.or_else(|| uri.authority().map(Authority::as_str));
-    let port = host
-        .and_then(|host| host.rsplit_once(':'))
-        .map(|(_, port)| port)
-        .filter(|port| !port.is_empty() && port.bytes().all(|digit| digit.is_ascii_digit()));
-    let (prefix, port_by_default) = if over_tls { (TLS_PREFIX, "443") } else { ("", "80") };
-    format!("{prefix}{NAME}{}", port.unwrap_or(port_by_default))
-}
-
-pub(crate) struct SessionCookie<'r> {
-    name: String,
-    id: &'r str,
-}
-
-impl SessionCookie<'_> {
-    pub(crate) fn key(&self) -> SessionKey {
-        SessionKey::of_cookie(&self.name, self.id)
-    }
-}
-
-/// Returns the cookie of the session. Prefers the cookie for TLS.
-pub(crate) fn cookie<'r>(uri: &Uri, headers: &'r HeaderMap) -> Option<SessionCookie<'r>> {
-    let names = [true, false].map(|over_tls| cookie_name(uri, headers, over_tls));
-    names.into_iter().find_map(|name| {
-        let id = value_of(&name, headers)?;
-        Some(SessionCookie { name, id })
-    })
-}
-
-fn value_of<'r>(wanted: &str, headers: &'r HeaderMap) -> Option<&'r str> {
-    let lines = headers.get_all(COOKIE).into_iter();
-    let cookies = lines
-        .filter_map(|line| line.to_str().ok())
-        .flat_map(|line| line.split(';'));
-    cookies
-        .filter_map(|cookie| cookie.trim().split_once('='))
-        .find_map(|(name, value)| (name == wanted).then_some(value))
-}
-
 /// Returns the key that the forms of a page must send. Only pages of this process have the key, and it differs for each
 /// session and token.
 pub(super) fn form_key(app: &App, uri: &Uri, headers: &HeaderMap) -> String {
-    let secret = bearer(headers).or_else(|| cookie(uri, headers).map(|cookie| cookie.id));
+    let secret = bearer(headers).or_else(|| session_cookie(uri, headers).map(|cookie| cookie.id));
     let digest = digest_of(&format!(
         "form {} {}",
         app.form_secret,
@@ -171,7 +124,7 @@ pub(super) async fn sign_in(State(app): State<SharedApp>, request: Request) -> R
     let trail: Trail = request.extensions().get().cloned().unwrap_or_default();
     let over_tls = is_over_tls(request.headers());
     let name = cookie_name(request.uri(), request.headers(), over_tls);
-    let before = cookie(request.uri(), request.headers()).map(|cookie| cookie.key());
+    let before = session_cookie(request.uri(), request.headers()).map(|cookie| cookie.key());
     let form: SignIn = read(request).await?;
     let (to, token, access) = (own_place(&form.to), form.token.trim(), &app.parts.access);
     // If the daemon needs no token, everybody is let in, and a cookie would be useless.
@@ -220,7 +173,7 @@ pub(super) async fn sign_out(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     Parameters::read(&uri, &[])?;
-    if let Some(cookie) = cookie(&uri, &headers) {
+    if let Some(cookie) = session_cookie(&uri, &headers) {
         app.parts.access.end_session(&cookie.key());
     }
     let response = [(true, TLS_PLACE), (false, PLACE)].into_iter().fold(
@@ -273,35 +226,6 @@ mod tests {
             ("", "/ui/"),
         ] {
             assert_eq!(own_place(to), place);
-        }
-    }
-
-    #[test]
-    fn the_cookies_name_depends_on_port_and_tls() {
-        let uri = Uri::from_static("/ui/");
-        let id = |host: &str, cookies: &str| {
-            let headers = [(HOST, host), (COOKIE, cookies)];
-            let headers = headers.map(|(name, value)| (name, HeaderValue::from_str(value).unwrap()));
-            cookie(&uri, &HeaderMap::from_iter(headers)).map(|cookie| cookie.id.to_owned())
-        };
-        let found = |host, cookies| id(host, cookies).unwrap_or_default();
-        assert_eq!(found("localhost:7411", "a=b; recapd_session_7411=1; c=d"), "1");
-        assert_eq!(
-            found("[::1]:7411", "recapd_session_7412=2; recapd_session_7411=1"),
-            "1"
-        );
-        assert_eq!(found("[::1]", "recapd_session_80=1"), "1");
-        assert_eq!(
-            found("a.example", "recapd_session_80=1; __Host-recapd_session_443=2"),
-            "2"
-        );
-        for other in [
-            "xrecapd_session_7411=1",
-            "recapd_session=1",
-            "recapd_session_80=1",
-            "",
-        ] {
-            assert_eq!(id("localhost:7411", other), None, "{other}");
         }
     }
 }

@@ -9,7 +9,7 @@
 //! cases.
 
 mod origin;
-mod rules;
+pub(super) mod rules;
 
 use std::sync::Arc;
 
@@ -19,8 +19,8 @@ use axum::{
     http::{
         self, Extensions, HeaderMap, HeaderValue, Method, StatusCode, Uri,
         header::{
-            AUTHORIZATION, CACHE_CONTROL, CONTENT_SECURITY_POLICY, HeaderName, REFERRER_POLICY,
-            WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+            CACHE_CONTROL, CONTENT_SECURITY_POLICY, HeaderName, REFERRER_POLICY, WWW_AUTHENTICATE,
+            X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
         },
         request::Parts,
     },
@@ -42,18 +42,18 @@ use crate::{
     access::{Caller, quota::Holder, session::SessionKey},
     http::{
         App, SharedApp,
-        dashboard::session,
-        request::extract::agent_id,
+        request::{
+            credentials::{bearer, session_cookie},
+            extract::{agent_id, project_id},
+        },
         response::problem::{
             FORBIDDEN, INVALID_AGENT_ID, INVALID_PROJECT_ID, Problem, ProblemKind, TOO_MANY_REQUESTS,
             UNAUTHORIZED,
         },
-        routes::{projects, summary},
     },
 };
 use recapd_core::domain::{access::Scope, agent::AgentId};
 
-const SCHEME: &str = "bearer ";
 const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
 
 /// The policy of answers that aren't pages. A browser that shows such an answer loads and runs nothing.
@@ -118,15 +118,11 @@ async fn admit(app: &App, parts: &mut Parts) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Returns the rule of a route; `None` for an unknown route.
-pub(super) fn rule(method: &Method, route: &str) -> Option<RouteRule> {
-    rules::find(method, route)
-}
-
-/// Returns the caller if it may read the summary of `agent` and that is known without waiting.
+/// Returns the caller if it may read what `route` gives of `agent` and that is known without waiting.
 pub(super) fn reader_at_once<B>(
     app: &App,
     request: &http::Request<B>,
+    route: &str,
     agent: &AgentId,
 ) -> Option<Arc<Caller>> {
     let (uri, headers) = (request.uri(), request.headers());
@@ -136,7 +132,7 @@ pub(super) fn reader_at_once<B>(
     if caller.token.is_none() {
         origin::check_host(uri, headers, &app.settings.allowed_hosts).ok()?;
     }
-    let rule = rules::of(request.method(), Some(summary::PATH));
+    let rule = rules::of(request.method(), Some(route));
     check_scope(&caller, rule.scope).ok()?;
     let named = caller.reach.named();
     let sees = named.is_none_or(|named| named.agents.contains(agent));
@@ -174,20 +170,13 @@ pub(super) fn check_rate(
 /// Returns the session of a request for a page. A token in the request takes precedence over a session.
 fn session_of(uri: &Uri, headers: &HeaderMap) -> Option<SessionKey> {
     (is_page(uri) && bearer(headers).is_none())
-        .then(|| session::cookie(uri, headers).map(|cookie| cookie.key()))
+        .then(|| session_cookie(uri, headers).map(|cookie| cookie.key()))
         .flatten()
 }
 
 /// True if a request is for the dashboard.
 pub(crate) fn is_page(uri: &Uri) -> bool {
     uri.path() == "/ui" || uri.path().starts_with("/ui/")
-}
-
-/// Returns the token in the `authorization` header.
-pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
-    let value = headers.get(AUTHORIZATION)?.to_str().ok()?;
-    let (scheme, token) = value.split_at_checked(SCHEME.len())?;
-    scheme.eq_ignore_ascii_case(SCHEME).then(|| token.trim())
 }
 
 /// Checks that the caller may see the agent or the project that the route is about.
@@ -207,11 +196,11 @@ async fn check_reach(app: &App, caller: &Caller, rule: RouteRule, parts: &mut Pa
             see(app, caller, &agent).await
         }
         Whose::Project => {
-            let project = projects::project_id(&path_id(parts, INVALID_PROJECT_ID).await?)?;
+            let project = project_id(&path_id(parts, INVALID_PROJECT_ID).await?)?;
             if named.projects.contains(&project) {
                 Ok(())
             } else {
-                Err(projects::unknown(&project))
+                Err(Problem::unknown_project(&project))
             }
         }
     }

@@ -8,7 +8,7 @@ use axum::{
     response::Response,
 };
 
-use super::{access, connection::Peer};
+use super::{access::rules, connection::Peer};
 use crate::http::{App, response::problem::Problem};
 use recapd_core::domain::{
     access::{Scope, TokenName},
@@ -93,7 +93,7 @@ fn kind(method: &Method, route: &str, status: StatusCode) -> Option<AuditKind> {
     if matches!(*method, Method::POST | Method::PUT) && APPENDS.contains(&route) {
         return Some(AuditKind::Append);
     }
-    let is_change = access::rule(method, route).is_some_and(|rule| rule.scope != Scope::Read);
+    let is_change = rules::find(method, route).is_some_and(|rule| rule.scope != Scope::Read);
     is_change.then_some(AuditKind::Change)
 }
 

@@ -31,7 +31,7 @@ fn answer_from_memory<B>(app: &App, request: &Request<B>, agent: &AgentId) -> Op
     if span_enabled!(target: trace::TARGET, Level::INFO) {
         return None;
     }
-    let caller = access::reader_at_once(app, request, agent)?;
+    let caller = access::reader_at_once(app, request, summary::PATH, agent)?;
     let reading = app.parts.snapshots.cached(agent)?;
     // An empty document: the router asks the database why.
     if reading.snapshot.markdown.is_empty() {

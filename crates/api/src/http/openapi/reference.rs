@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::{
     super::edge::access::{self, Whose},
-    TAGS, document, shape,
+    TAGS, shape,
 };
 
 const HEAD: &str = "\
@@ -48,15 +48,15 @@ struct Operation<'a> {
     described: &'a Value,
 }
 
-pub fn reference() -> String {
-    let document = document();
-    let operations = operations(&document);
+/// Returns the reference of the interface that `document` describes.
+pub fn reference(document: &Value) -> String {
+    let operations = operations(document);
     let mut text = HEAD.to_owned();
     for (tag, about) in TAGS {
         let here: Vec<_> = operations.iter().filter(|one| one.is_of(tag)).collect();
         area(tag, about, &here, &mut text);
     }
-    shape::chapter(&document, &mut text);
+    shape::chapter(document, &mut text);
     text
 }
 

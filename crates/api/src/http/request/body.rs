@@ -23,7 +23,7 @@ use crate::{
     http::{
         App,
         edge::access,
-        request::message_body::{VALUES_MAX, values},
+        request::message_body::{BodyFormat, VALUES_MAX, values},
         response::problem::{
             BODY_TOO_LARGE, BODY_TOO_SLOW, INVALID_BODY, Problem, TOO_MANY_BODIES, UNSUPPORTED_BODY,
         },
@@ -51,13 +51,6 @@ const SHORT: Limit = Limit {
 
 /// Longer bodies are parsed in another thread, because that takes milliseconds.
 const PARSE_INLINE_BYTES_MAX: usize = 256 * 1_024;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum BodyFormat {
-    Document,
-    /// One JSON document on each line.
-    Lines,
-}
 
 /// The longest body, and what to do about a longer one.
 #[derive(Clone, Copy)]

@@ -8,9 +8,13 @@ use axum::{
 };
 
 use crate::http::response::problem::{
-    Finding, INVALID_AGENT_ID, INVALID_PARAMETER, Problem, RequestPlace, UNKNOWN_PARAMETER,
+    Finding, INVALID_AGENT_ID, INVALID_PARAMETER, INVALID_PROJECT_ID, Problem, RequestPlace,
+    UNKNOWN_PARAMETER,
 };
-use recapd_core::domain::agent::{AgentId, InvalidAgentId};
+use recapd_core::domain::{
+    agent::{AgentId, InvalidAgentId},
+    project::ProjectId,
+};
 
 /// A name is suggested if it is at least this similar (Jaro-Winkler; 1 is equal).
 const SIMILARITY_MIN: f64 = 0.75;
@@ -55,6 +59,12 @@ pub(crate) fn agent_id(id: &str) -> Result<AgentId, Problem> {
         Problem::new(INVALID_AGENT_ID, error.to_string())
             .hint("use the id under which the agent sends its messages")
     })
+}
+
+/// Parses a project's id from a path.
+pub(crate) fn project_id(text: &str) -> Result<ProjectId, Problem> {
+    text.parse::<ProjectId>()
+        .map_err(|error| Problem::new(INVALID_PROJECT_ID, error.to_string()).hint("send a valid project id"))
 }
 
 /// The query parameters of a request. The route has declared all of them.

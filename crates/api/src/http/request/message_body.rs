@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use serde_json::value::RawValue;
 
-use super::body::BodyFormat;
 use crate::http::response::problem::{
     BODY_TOO_LARGE, Finding, INVALID_BODY, INVALID_MESSAGE, Problem, RequestPlace, TOO_MANY_MESSAGES,
 };
@@ -25,6 +24,14 @@ const MESSAGES_FIELD: &str = "messages";
 const USAGE_FIELD: &str = "usage";
 /// Each message has one of these fields. A batch has none of them.
 const MESSAGE_FIELDS: [&str; 3] = ["role", "kind", "type"];
+
+/// How a body is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BodyFormat {
+    Document,
+    /// One JSON document on each line.
+    Lines,
+}
 
 struct BodyMessage<'b> {
     place: RequestPlace,

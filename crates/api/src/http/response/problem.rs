@@ -18,7 +18,7 @@ use serde::Serialize;
 
 pub(crate) use self::kinds::*;
 use recapd_client::PROBLEM_TYPES;
-use recapd_core::domain::agent::AgentId;
+use recapd_core::domain::{agent::AgentId, project::ProjectId};
 use recapd_platform::threads::ComputationPanic;
 use recapd_store::{FactFault, StoreError};
 
@@ -103,6 +103,14 @@ impl Problem {
     pub(crate) fn unknown_agent(agent: &AgentId) -> Self {
         Self::new(UNKNOWN_AGENT, format!("agent `{agent}` is unknown"))
             .hint("an agent's first message creates it: POST /v1/agents/{id}/messages")
+    }
+
+    pub(crate) fn unknown_project(project: &ProjectId) -> Self {
+        Self::new(
+            UNKNOWN_PROJECT,
+            format!("project `{project}` is unknown: no agent belongs to it"),
+        )
+        .hint("the first agent that joins a project creates it: PUT /v1/projects/{id}/agents/{agent}")
     }
 
     /// Returns the problem for a defect of recapd. The log has the details, under the request's id.

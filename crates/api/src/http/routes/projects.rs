@@ -24,7 +24,7 @@ use crate::{
             values::View,
         },
         request::{
-            extract::{Parameters, agent_id, invalid},
+            extract::{Parameters, agent_id, invalid, project_id},
             page,
         },
         response::{
@@ -85,19 +85,6 @@ impl<S: Send + Sync> FromRequestParts<S> for Membership {
             agent.map_err(|error| Problem::new(INVALID_AGENT_ID, error.to_string()))?,
         ))
     }
-}
-
-pub(crate) fn project_id(text: &str) -> Result<ProjectId, Problem> {
-    text.parse::<ProjectId>()
-        .map_err(|error| Problem::new(INVALID_PROJECT_ID, error.to_string()).hint("send a valid project id"))
-}
-
-pub(crate) fn unknown(project: &ProjectId) -> Problem {
-    Problem::new(
-        UNKNOWN_PROJECT,
-        format!("project `{project}` is unknown: no agent belongs to it"),
-    )
-    .hint("the first agent that joins a project creates it: PUT /v1/projects/{id}/agents/{agent}")
 }
 
 /// A page of projects, ordered by name.
@@ -283,7 +270,7 @@ pub(super) async fn summary(
     let query = BriefQuery::read(&uri)?;
     let form = Form::preferred_by(&headers);
     let (result, answer) = match app.parts.projects.get(&project).await {
-        Ok(None) => return Err(unknown(&project)),
+        Ok(None) => return Err(Problem::unknown_project(&project)),
         Ok(Some(reading)) => {
             let excerpt = match query {
                 Some(query) => Some(query.excerpt(&app, &project, &reading.snapshot).await?),

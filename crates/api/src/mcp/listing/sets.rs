@@ -5,20 +5,10 @@ use rmcp::model::{Tool, ToolAnnotations};
 use serde_json::{Value, json};
 
 use super::{map, tool};
-use crate::mcp::{tool_set::ToolSet, tools::HANDOFF_TOKENS_MIN};
-
-/// The tools that Codex' models know. An underscore follows the namespace.
-pub(in crate::mcp) const CODEX_TOOLS: [&str; 9] = [
-    "history_list_windows",
-    "history_list_items",
-    "history_read_item",
-    "history_search_contents",
-    "notes_list_files_by_prefix",
-    "notes_read_file",
-    "notes_search_contents",
-    "notes_append_to_file",
-    "notes_write_file",
-];
+use crate::mcp::{
+    tool_set::{CODEX_TOOLS, ToolSet},
+    tools::HANDOFF_TOKENS_MIN,
+};
 
 pub(super) fn tools(set: ToolSet) -> Vec<Tool> {
     match set {

@@ -196,7 +196,7 @@ pub(super) fn of(method: &Method, path: Option<&str>) -> RouteRule {
 }
 
 /// Returns the rule in the table for this method and route.
-pub(super) fn find(method: &Method, path: &str) -> Option<RouteRule> {
+pub(crate) fn find(method: &Method, path: &str) -> Option<RouteRule> {
     let method = if method == Method::HEAD {
         "GET"
     } else {
