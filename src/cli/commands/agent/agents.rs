@@ -93,14 +93,11 @@ impl Agents {
             // A daemon reads settings with each append, so they can be changed while one uses the database.
             ask(&Api::reading(config, shared).await?, &agent, patch).await
         })?;
-        if shared.json {
-            output::json(
-                &json!({ "agent_id": agent, "settings": shown.settings, "in_force": shown.in_force }),
-            )?;
-        } else {
-            output::text(&lines(&shown.in_force))?;
-        }
-        Ok(ExitCode::SUCCESS)
+        output::answer(
+            shared,
+            &json!({ "agent_id": agent, "settings": shown.settings, "in_force": shown.in_force }),
+            &lines(&shown.in_force),
+        )
     }
 }
 
@@ -114,16 +111,12 @@ fn pause(
         let api = Api::changing(config, shared).await?;
         api.set_agent_paused(agent, paused).await
     })?;
-    if shared.json {
-        output::json(&json!({ "agent_id": agent, "paused": paused }))?;
-    } else if paused {
-        output::text(&format!(
-            "updates of {agent} are paused; `recapd agents resume {agent}` resumes them"
-        ))?;
+    let text = if paused {
+        format!("updates of {agent} are paused; `recapd agents resume {agent}` resumes them")
     } else {
-        output::text(&format!("updates of {agent} are resumed"))?;
-    }
-    Ok(ExitCode::SUCCESS)
+        format!("updates of {agent} are resumed")
+    };
+    output::answer(shared, &json!({ "agent_id": agent, "paused": paused }), &text)
 }
 
 async fn ask(api: &Api, agent: &AgentId, patch: Option<Value>) -> Result<AgentSettingsView, CommandFailure> {

@@ -113,14 +113,12 @@ fn print(
     query: FactQuery,
 ) -> Result<ExitCode, CommandFailure> {
     let facts = open::block_on(read(config, shared, agent, query))?;
-    if shared.json {
-        output::json(&json!({"agent_id": agent, "facts": facts}))?;
-    } else if facts.is_empty() {
-        output::text("(no facts)")?;
+    let text = if facts.is_empty() {
+        "(no facts)".to_owned()
     } else {
-        output::text(&facts.iter().map(line).collect::<Vec<_>>().join("\n"))?;
-    }
-    Ok(ExitCode::SUCCESS)
+        facts.iter().map(line).collect::<Vec<_>>().join("\n")
+    };
+    output::answer(shared, &json!({"agent_id": agent, "facts": facts}), &text)
 }
 
 async fn read(

@@ -31,12 +31,7 @@ pub(crate) struct Handoff {
 impl Handoff {
     pub(crate) fn run(self, config: &Config, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         let reply = open::block_on(read(config, shared, &self.agent, self.max_tokens))?;
-        if shared.json {
-            output::json(&reply)?;
-        } else {
-            output::text(reply["text"].as_str().unwrap_or_default())?;
-        }
-        Ok(ExitCode::SUCCESS)
+        output::answer(shared, &reply, reply["text"].as_str().unwrap_or_default())
     }
 }
 

@@ -136,14 +136,12 @@ fn list(
         let page: Value = Api::reading(config, shared).await?.read(&path).await?;
         Ok(page["items"].as_array().cloned().unwrap_or_default())
     })?;
-    if shared.json {
-        output::json(&json!({"agent_id": agent, "items": items}))?;
-    } else if items.is_empty() {
-        output::text("(no items: nothing has been summarised)")?;
+    let text = if items.is_empty() {
+        "(no items: nothing has been summarised)".to_owned()
     } else {
-        output::text(&items.iter().map(line).collect::<Vec<_>>().join("\n"))?;
-    }
-    Ok(ExitCode::SUCCESS)
+        items.iter().map(line).collect::<Vec<_>>().join("\n")
+    };
+    output::answer(shared, &json!({"agent_id": agent, "items": items}), &text)
 }
 
 /// Formats `12  #40–#44  (decision, model, pinned): Chose RS256`. For legs of one exchange, `#40–#44, legs of #38`.

@@ -143,12 +143,7 @@ pub(super) fn print(
     reply: &Value,
     line: &dyn Fn(&Value) -> String,
 ) -> Result<ExitCode, CommandFailure> {
-    if shared.json {
-        output::json(reply)?;
-    } else {
-        output::text(&line(reply))?;
-    }
-    Ok(ExitCode::SUCCESS)
+    output::answer(shared, reply, &line(reply))
 }
 
 /// Says in one line what a step did.

@@ -55,12 +55,11 @@ impl PinCommand {
     ) -> Result<ExitCode, CommandFailure> {
         let Self { agent, seq } = self;
         lineage::ask(config, shared, &agent, (action, json!({ "seq": seq })))?;
-        if shared.json {
-            output::json(&json!({ "agent_id": agent, "seq": seq, "pinned": action == "pin" }))?;
-        } else {
-            output::text(&format!("{done} message {seq} of {agent}"))?;
-        }
-        Ok(ExitCode::SUCCESS)
+        output::answer(
+            shared,
+            &json!({ "agent_id": agent, "seq": seq, "pinned": action == "pin" }),
+            &format!("{done} message {seq} of {agent}"),
+        )
     }
 }
 
@@ -70,12 +69,7 @@ impl Pins {
             let path = format!("/v1/agents/{}/pins", self.agent);
             Api::reading(config, shared).await?.read(&path).await
         })?;
-        if shared.json {
-            output::json(&reply)?;
-        } else {
-            output::text(&lines(&reply))?;
-        }
-        Ok(ExitCode::SUCCESS)
+        output::answer(shared, &reply, &lines(&reply))
     }
 }
 

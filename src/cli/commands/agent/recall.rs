@@ -100,12 +100,7 @@ impl Recall {
         let path = self.path()?;
         let reply: RecallReply =
             open::block_on(async { Api::reading(config, shared).await?.read(&path).await })?;
-        if shared.json {
-            output::json(&reply)?;
-        } else {
-            output::text(&recall::found_text(&reply))?;
-        }
-        Ok(ExitCode::SUCCESS)
+        output::answer(shared, &reply, &recall::found_text(&reply))
     }
 }
 

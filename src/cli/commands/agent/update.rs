@@ -64,7 +64,7 @@ impl Update {
             let row = api.refresh(&self.agent).await?;
             if !self.wait {
                 let text = format!("requested an update of {}", self.agent);
-                return print(shared, &row, &text);
+                return output::answer(shared, &row, &text);
             }
             let parts = match api.database() {
                 None => None,
@@ -124,9 +124,9 @@ impl Update {
         match ended {
             UpdateResult::Done(None) => {
                 let text = format!("{} was up to date", self.agent);
-                print(shared, &json!({ "agent_id": self.agent, "run": null }), &text)
+                output::answer(shared, &json!({ "agent_id": self.agent, "run": null }), &text)
             }
-            UpdateResult::Done(Some(run)) => print(
+            UpdateResult::Done(Some(run)) => output::answer(
                 shared,
                 &json!({ "agent_id": self.agent, "run": run }),
                 &line(&run),
@@ -187,19 +187,6 @@ enum UpdateResult {
     Done(Option<Box<Run>>),
     /// The update failed and won't be retried. The text says why.
     Failed(String),
-}
-
-fn print(
-    shared: &GlobalOptions,
-    value: &impl serde::Serialize,
-    text: &str,
-) -> Result<ExitCode, CommandFailure> {
-    if shared.json {
-        output::json(value)?;
-    } else {
-        output::text(text)?;
-    }
-    Ok(ExitCode::SUCCESS)
 }
 
 fn line(run: &Run) -> String {

@@ -92,12 +92,7 @@ impl Count {
             };
             Ok(CountView { count, calibrated })
         })?;
-        if shared.json {
-            output::json(&shown)?;
-        } else {
-            output::text(&table(&shown))?;
-        }
-        Ok(ExitCode::SUCCESS)
+        output::answer(shared, &shown, &table(&shown))
     }
 }
 

@@ -37,12 +37,7 @@ impl Age {
             };
             api.age(self.dry_run).await
         })?;
-        if shared.json {
-            output::json(&reply)?;
-        } else {
-            output::text(&text(&reply, SystemClock.now()))?;
-        }
-        Ok(ExitCode::SUCCESS)
+        output::answer(shared, &reply, &text(&reply, SystemClock.now()))
     }
 }
 

@@ -38,12 +38,7 @@ impl Alerts {
             Some(place) => SHIPPED.replace(PAGE, &format!("runbook_url: {place}/")),
             None => SHIPPED.to_owned(),
         };
-        if shared.json {
-            output::json(&rules(&text))?;
-        } else {
-            output::text(&text)?;
-        }
-        Ok(ExitCode::SUCCESS)
+        output::answer(shared, &rules(&text), &text)
     }
 }
 

@@ -70,15 +70,8 @@ impl Audit {
             limit: self.limit,
         };
         let page = open::block_on(async { Api::reading(config, shared).await?.audit(query).await })?;
-        if shared.json {
-            output::json(&page)?;
-            return Ok(ExitCode::SUCCESS);
-        }
-        output::text(&text(&page))?;
-        if let Some(before) = page.next_cursor {
-            output::note(&format!("more follow: --before {before}"));
-        }
-        Ok(ExitCode::SUCCESS)
+        let next = page.next_cursor.map(|before| format!("--before {before}"));
+        output::page(shared, &page, &text(&page), next)
     }
 }
 

@@ -89,22 +89,21 @@ impl Queue {
                 QueueAction::List(list) => list.run(&Api::reading(config, shared).await?, shared).await,
                 QueueAction::Show { agent } => {
                     let row = Api::reading(config, shared).await?.row(&agent).await?;
-                    print_row(&row, shared, &details(&row, SystemClock.now()))
+                    output::answer(shared, &row, &details(&row, SystemClock.now()))
                 }
                 action => change(action, &Api::changing(config, shared).await?, shared).await,
             }
-        })?;
-        Ok(ExitCode::SUCCESS)
+        })
     }
 }
 
-async fn change(action: QueueAction, api: &Api, shared: &GlobalOptions) -> Result<(), CommandFailure> {
+async fn change(action: QueueAction, api: &Api, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
     match action {
         QueueAction::Retry {
             agent: Some(agent), ..
         } => {
             let row = api.retry(&agent).await?;
-            print_row(&row, shared, &after_retry(&row))
+            output::answer(shared, &row, &after_retry(&row))
         }
         QueueAction::Retry { agent: None, .. } => retry_parked(api, shared).await,
         QueueAction::Cancel { agent } => {
@@ -112,21 +111,12 @@ async fn change(action: QueueAction, api: &Api, shared: &GlobalOptions) -> Resul
             let text = format!(
                 "parked {agent}: the next eviction, or `recapd queue retry {agent}`, makes it due again"
             );
-            print_row(&row, shared, &text)
+            output::answer(shared, &row, &text)
         }
         QueueAction::Pause => pause(api, shared, true).await,
         QueueAction::Resume => pause(api, shared, false).await,
-        QueueAction::List(_) | QueueAction::Show { .. } => Ok(()),
+        QueueAction::List(_) | QueueAction::Show { .. } => Ok(ExitCode::SUCCESS),
     }
-}
-
-fn print_row(row: &QueueRow, shared: &GlobalOptions, text: &str) -> Result<(), CommandFailure> {
-    if shared.json {
-        output::json(row)?;
-    } else {
-        output::text(text)?;
-    }
-    Ok(())
 }
 
 fn after_retry(row: &QueueRow) -> String {
@@ -137,7 +127,7 @@ fn after_retry(row: &QueueRow) -> String {
     }
 }
 
-async fn retry_parked(api: &Api, shared: &GlobalOptions) -> Result<(), CommandFailure> {
+async fn retry_parked(api: &Api, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
     let (mut after, mut retried) = (None, Vec::new());
     loop {
         let page = api.queue(after.as_ref(), LIMIT_MAX).await?;
@@ -151,43 +141,28 @@ async fn retry_parked(api: &Api, shared: &GlobalOptions) -> Result<(), CommandFa
             break;
         }
     }
-    if shared.json {
-        output::json(&json!({ "retried": retried }))?;
-    } else if retried.is_empty() {
-        output::text("(nothing is parked)")?;
+    let text = if retried.is_empty() {
+        "(nothing is parked)".to_owned()
     } else {
-        output::text(&format!("{} due now", count(retried.len(), "agent")))?;
-    }
-    Ok(())
+        format!("{} due now", count(retried.len(), "agent"))
+    };
+    output::answer(shared, &json!({ "retried": retried }), &text)
 }
 
-async fn pause(api: &Api, shared: &GlobalOptions, paused: bool) -> Result<(), CommandFailure> {
+async fn pause(api: &Api, shared: &GlobalOptions, paused: bool) -> Result<ExitCode, CommandFailure> {
     let paused_since = api.set_paused(paused).await?;
-    if shared.json {
-        output::json(&json!({ "paused_since": paused_since }))?;
-    } else {
-        output::text(&match paused_since {
-            Some(since) => {
-                format!("updates are paused since {since}; `recapd queue resume` resumes them")
-            }
-            None => "updates are resumed".to_owned(),
-        })?;
-    }
-    Ok(())
+    let text = match paused_since {
+        Some(since) => format!("updates are paused since {since}; `recapd queue resume` resumes them"),
+        None => "updates are resumed".to_owned(),
+    };
+    output::answer(shared, &json!({ "paused_since": paused_since }), &text)
 }
 
 impl QueueList {
-    async fn run(&self, api: &Api, shared: &GlobalOptions) -> Result<(), CommandFailure> {
+    async fn run(&self, api: &Api, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         let page = api.queue(self.after.as_ref(), self.limit).await?;
-        if shared.json {
-            output::json(&page)?;
-        } else {
-            output::text(&text(&page, SystemClock.now()))?;
-            if let Some(after) = &page.next_cursor {
-                output::note(&format!("more follow: --after {after}"));
-            }
-        }
-        Ok(())
+        let next = page.next_cursor.as_ref().map(|after| format!("--after {after}"));
+        output::page(shared, &page, &text(&page, SystemClock.now()), next)
     }
 }
 

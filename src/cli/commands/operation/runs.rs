@@ -81,21 +81,15 @@ impl Runs {
                 RunsAction::List(list) => list.run(&api, shared).await,
                 RunsAction::Show { run } => {
                     let run = api.run(run).await?;
-                    if shared.json {
-                        output::json(&run)?;
-                    } else {
-                        output::text(&details(&run))?;
-                    }
-                    Ok(())
+                    output::answer(shared, &run, &details(&run))
                 }
             }
-        })?;
-        Ok(ExitCode::SUCCESS)
+        })
     }
 }
 
 impl RunsList {
-    async fn run(self, api: &Api, shared: &GlobalOptions) -> Result<(), CommandFailure> {
+    async fn run(self, api: &Api, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         let query = RunQuery {
             agent: self.agent,
             outcome: self.outcome,
@@ -103,15 +97,8 @@ impl RunsList {
             limit: self.limit,
         };
         let page = api.runs(query).await?;
-        if shared.json {
-            output::json(&page)?;
-        } else {
-            output::text(&text(&page, SystemClock.now()))?;
-            if let Some(before) = page.next_cursor {
-                output::note(&format!("more follow: --before {before}"));
-            }
-        }
-        Ok(())
+        let next = page.next_cursor.map(|before| format!("--before {before}"));
+        output::page(shared, &page, &text(&page, SystemClock.now()), next)
     }
 }
 

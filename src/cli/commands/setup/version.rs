@@ -26,11 +26,10 @@ pub(crate) fn facts() -> Value {
 impl VersionCommand {
     pub(crate) fn run(self, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         let Self {} = self;
-        if shared.json {
-            output::json(&facts())?;
-        } else {
-            output::text(concat!(env!("CARGO_PKG_NAME"), " ", env!("CARGO_PKG_VERSION")))?;
-        }
-        Ok(ExitCode::SUCCESS)
+        output::answer(
+            shared,
+            &facts(),
+            concat!(env!("CARGO_PKG_NAME"), " ", env!("CARGO_PKG_VERSION")),
+        )
     }
 }
