@@ -1,6 +1,7 @@
 //! Describes error answers that many routes share.
 //!
-//! A handler names the sets of errors that it may return: [`Always`], and also [`OfAgent`], [`WithBody`] and so on.
+//! A handler names the sets of errors that it may return: [`Always`] or [`OfAgent`], and also [`Conflicting`],
+//! [`WithBody`] and so on.
 
 use std::collections::BTreeMap;
 
@@ -183,12 +184,12 @@ macro_rules! sets {
 }
 
 sets! {
-    /// Every route may return these.
+    /// A route that isn't about anything that may be missing may return these.
     Always: BAD_REQUEST, UNAUTHORIZED, FORBIDDEN, TOO_MANY, INTERNAL, UNAVAILABLE;
-    /// A route that answers by itself while the database is unavailable may return these.
-    Faults: BAD_REQUEST, UNAUTHORIZED, FORBIDDEN, TOO_MANY, INTERNAL;
+    /// A route like [`OfAgent`] that answers by itself while the database is unavailable may return these.
+    OfAgentInOutage: BAD_REQUEST, UNAUTHORIZED, FORBIDDEN, NOT_FOUND, TOO_MANY, INTERNAL;
     /// A route about something that may not exist may return these.
-    OfAgent: NOT_FOUND;
+    OfAgent: BAD_REQUEST, UNAUTHORIZED, FORBIDDEN, NOT_FOUND, TOO_MANY, INTERNAL, UNAVAILABLE;
     /// A route that may conflict with the current state may return these.
     Conflicting: CONFLICT;
     /// A route that takes an idempotency key may return these.

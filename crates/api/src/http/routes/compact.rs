@@ -48,10 +48,7 @@ const KEEP_TOKENS_MAX: i64 = 1_000_000;
         ("keep_tokens" = Option<i64>, Query, minimum = 0, maximum = 1_000_000, description = "Keeps about this many tokens of the newest messages unchanged: up to 3,000 more, and always the newest leg. By default, keeps the agent's window.")),
     request_body(description = "An object with the conversation's `messages`, `input` or `contents`.", content = Option<Value>, content_type = "application/json"),
     responses((status = 200, description = "The text.", body = CompactReply),
-        answers::Always,
-        answers::OfAgent,
-        answers::Conflicting,
-        answers::WithBody),
+        answers::OfAgent, answers::Conflicting, answers::WithBody),
 )]
 pub(super) async fn compact(
     State(app): State<SharedApp>,
@@ -107,9 +104,7 @@ pub(super) async fn compact(
     params(AgentPath,
         ("max_tokens" = Option<i64>, Query, minimum = 1_000, maximum = 1_000_000, description = "The most tokens, by default 20,000. If the newest exchange alone has more, the document has more.")),
     responses((status = 200, description = "The document, as Markdown in `text`.", body = CompactReply),
-        answers::Always,
-        answers::OfAgent,
-        answers::Conflicting),
+        answers::OfAgent, answers::Conflicting),
 )]
 pub(super) async fn hand_off(
     State(app): State<SharedApp>,

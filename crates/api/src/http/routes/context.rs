@@ -50,9 +50,7 @@ const SUMMARY_TOKENS_MAX: i64 = 1_000_000;
         ("thinking" = Option<String>, Query, pattern = "^open$", example = "open", description = "`open`: sends the thinking of the open exchange even if an earlier message has changed. This is for a provider that requires the thinking of an open tool round, and for a request with `drop_block`, which lets the provider drop thinking that no longer fits the earlier messages. By default, recapd leaves such thinking out. With `openai-responses` it always sends it, because OpenAI drops it itself."),
         ("as" = Option<String>, Query, description = "In a shared conversation: the speaker who sees the context.")),
     responses((status = 200, description = "The context.", body = ContextReply),
-        answers::Always,
-        answers::OfAgent,
-        answers::Conflicting),
+        answers::OfAgent, answers::Conflicting),
 )]
 pub(super) async fn read(
     State(app): State<SharedApp>,

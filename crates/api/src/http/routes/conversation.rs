@@ -38,9 +38,7 @@ use recapd_engine::conversations::{ConversationError, ConversationReply};
         ("extent" = Option<String>, Query, pattern = "^(whole|end)$", description = "`whole` (the default): the conversation from its beginning or from the host's summary, as in each request to the provider. `end`: only what follows the stored conversation, such as an answer.")),
     request_body(description = "The body of the request, or an object with its `messages`, `input` or `contents` alone.", content = Value, content_type = "application/json"),
     responses((status = 200, description = "What was new.", body = ConversationReply),
-        answers::Always,
-        answers::Conflicting,
-        answers::WithBody),
+        answers::Always, answers::Conflicting, answers::WithBody),
 )]
 pub(super) async fn store(
     State(app): State<SharedApp>,

@@ -96,7 +96,7 @@ const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering")
         ("for" = Option<String>, Query, pattern = "^[0-9]{1,5}s?$", example = "60s", description = "Ends the stream after this many seconds, at most 86,400."),
         ("last-event-id" = Option<String>, Header, description = "The `id` of the last event received.")),
     responses((status = 200, description = "The events, until the client disconnects or the daemon stops.", content((String = "text/event-stream"))),
-        answers::Always, answers::OfAgent),
+        answers::OfAgent),
 )]
 pub(crate) async fn of_agent(
     Shared(app): Shared<SharedApp>,

@@ -49,7 +49,6 @@ pub(super) struct FactsPage {
         Paging,
         ("all" = Option<Switch>, Query, description = "Also facts that no longer hold.")),
     responses((status = 200, description = "Facts, ordered by number.", body = FactsPage),
-        answers::Always,
         answers::OfAgent),
 )]
 pub(super) async fn list(
@@ -79,10 +78,7 @@ pub(super) async fn list(
     params(AgentPath),
     request_body(content = FactBody, example = json!({"kind": "demand", "text": "use pnpm, not npm"})),
     responses((status = 201, description = "The fact.", body = FactEditedReply),
-        answers::Always,
-        answers::OfAgent,
-        answers::Conflicting,
-        answers::WithBody),
+        answers::OfAgent, answers::Conflicting, answers::WithBody),
 )]
 pub(super) async fn add(
     State(app): State<SharedApp>,
@@ -103,10 +99,7 @@ pub(super) async fn add(
         ("fact" = i64, Path, description = "The fact's number.", minimum = 1)),
     request_body(content = FactEditBody, example = json!({"text": "use bun"})),
     responses((status = 200, description = "The changed fact.", body = FactEditedReply),
-        answers::Always,
-        answers::OfAgent,
-        answers::Conflicting,
-        answers::WithBody),
+        answers::OfAgent, answers::Conflicting, answers::WithBody),
 )]
 pub(super) async fn change(
     State(app): State<SharedApp>,

@@ -34,9 +34,7 @@ struct Wish {
     params(AgentPath),
     request_body(content = Wish, description = "Either exchanges or one message.", example = json!({"exchanges": [12, 13]})),
     responses((status = 200, description = "What was forgotten.", body = ForgetReply),
-        answers::Always,
-        answers::OfAgent,
-        answers::WithBody),
+        answers::OfAgent, answers::WithBody),
 )]
 pub(super) async fn forget(
     State(app): State<SharedApp>,
@@ -70,9 +68,7 @@ pub(super) async fn forget(
     params(AgentPath,
         ("confirm" = String, Query, description = "The agent's id again, as a confirmation: deletion is final.")),
     responses((status = 200, description = "The agent is deleted.", body = DeleteReply),
-        answers::Always,
-        answers::OfAgent,
-        answers::Conflicting),
+        answers::OfAgent, answers::Conflicting),
 )]
 pub(super) async fn delete(
     State(app): State<SharedApp>,

@@ -31,7 +31,6 @@ const TEXT_COLUMNS: usize = 80;
         ("exchange" = Option<i64>, Query, minimum = 1, description = "Only this exchange, with all of its lines, in the window or before it."),
         ("tokens" = Option<Switch>, Query, description = "Adds the tokens of each message, and lines for tool results.")),
     responses((status = 200, description = "The history. An exchange of more than 8 MB of payloads has lines for its first messages, and a last line that says where the rest is.", content((HistoryView = "application/json"), (String = "text/plain"))),
-        answers::Always,
         answers::OfAgent),
 )]
 pub(super) async fn read(

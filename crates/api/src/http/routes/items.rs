@@ -48,7 +48,6 @@ pub(super) struct ItemsPage {
         Paging,
         ("all" = Option<Switch>, Query, description = "Also items that are no longer in the document.")),
     responses((status = 200, description = "Items, ordered by number.", body = ItemsPage),
-        answers::Always,
         answers::OfAgent),
 )]
 pub(super) async fn list(
@@ -79,10 +78,7 @@ pub(super) async fn list(
         ("item" = i64, Path, description = "The item's number.", minimum = 1)),
     request_body(content = EditBody, example = json!({"text": "Chose RS256 for the tokens", "pinned": true})),
     responses((status = 200, description = "The changed item.", body = EditedReply),
-        answers::Always,
-        answers::OfAgent,
-        answers::Conflicting,
-        answers::WithBody),
+        answers::OfAgent, answers::Conflicting, answers::WithBody),
 )]
 pub(super) async fn change(
     State(app): State<SharedApp>,

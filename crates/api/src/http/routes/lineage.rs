@@ -58,9 +58,7 @@ struct Child {
     params(AgentPath),
     request_body(content = EmptyBody, example = json!({})),
     responses((status = 200, description = "The result.", body = StepReply),
-        answers::Always, answers::OfAgent,
-        answers::Conflicting,
-        answers::WithBody),
+        answers::OfAgent, answers::Conflicting, answers::WithBody),
 )]
 pub(super) async fn clear(
     State(app): State<SharedApp>,
@@ -77,9 +75,7 @@ pub(super) async fn clear(
     params(AgentPath),
     request_body(content = MarkRequest, example = json!({"label": "before the refactoring"})),
     responses((status = 200, description = "The result.", body = StepReply),
-        answers::Always, answers::OfAgent,
-        answers::Conflicting,
-        answers::WithBody),
+        answers::OfAgent, answers::Conflicting, answers::WithBody),
 )]
 pub(super) async fn mark(
     State(app): State<SharedApp>,
@@ -96,10 +92,7 @@ pub(super) async fn mark(
     params(AgentPath),
     request_body(content = RewindRequest, example = json!({"to": "before the refactoring"})),
     responses((status = 200, description = "The result.", body = StepReply),
-        answers::Always,
-        answers::OfAgent,
-        answers::Conflicting,
-        answers::WithBody),
+        answers::OfAgent, answers::Conflicting, answers::WithBody),
 )]
 pub(super) async fn rewind(
     State(app): State<SharedApp>,
@@ -116,10 +109,7 @@ pub(super) async fn rewind(
     params(AgentPath),
     request_body(content = Child, example = json!({"child": "a-new-agent"})),
     responses((status = 201, description = "The new agent.", body = ForkReply),
-        answers::Always,
-        answers::OfAgent,
-        answers::Conflicting,
-        answers::WithBody),
+        answers::OfAgent, answers::Conflicting, answers::WithBody),
 )]
 pub(super) async fn fork(
     State(app): State<SharedApp>,

@@ -87,10 +87,7 @@ struct SummaryFigures {
         ("idempotency-key" = Option<String>, Header, pattern = "^[!#-~]{1,200}$", description = "Makes it safe to repeat an append of messages without ids: with the same key they are stored only once. A repeated request gets the same answer; if that is no longer remembered, an answer that counts duplicates.")),
     request_body(description = "Messages in order, in a format that `format` names: one message, an array, `{messages, usage}`, or one message on each line.", content((MessagesBody = "application/json", examples(("turn" = (summary = "A finished turn", value = json!([{"role": "user", "content": "Fix the parser"}, {"role": "assistant", "content": "Fixed: the loop ended too early."}]))), ("once" = (summary = "Messages that may be sent again", value = json!([{"id": "m-1", "kind": "user", "content": "Fix the parser"}]))))), (String = "application/x-ndjson"))),
     responses((status = 200, description = "The messages are stored. The answer says how the window changed.", body = AppendReply),
-        answers::Always,
-        answers::Conflicting,
-        answers::Keyed,
-        answers::WithBody),
+        answers::Always, answers::Conflicting, answers::Keyed, answers::WithBody),
 )]
 pub(super) async fn append(
     State(app): State<SharedApp>,

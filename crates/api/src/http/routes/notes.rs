@@ -88,7 +88,6 @@ struct NoteTextRequest {
     params(AgentPath,
         ("texts" = Option<Switch>, Query, description = "Includes the notes' texts.")),
     responses((status = 200, description = "The notes, ordered by name.", body = NotesReply),
-        answers::Always,
         answers::OfAgent),
 )]
 pub(super) async fn list(
@@ -108,10 +107,7 @@ pub(super) async fn list(
     params(AgentPath),
     request_body(content = NotesRequest, example = json!({"changes": [{"name": "plan.md", "text": "1. Find the cause"}]})),
     responses((status = 200, description = "The versions that were written.", body = WrittenNotesReply),
-        answers::Always,
-        answers::OfAgent,
-        answers::Conflicting,
-        answers::WithBody),
+        answers::OfAgent, answers::Conflicting, answers::WithBody),
 )]
 pub(super) async fn change(
     State(app): State<SharedApp>,
@@ -136,7 +132,6 @@ pub(super) async fn change(
         ("name" = NoteName, Path, description = "The note's name, each slash in it written as `%2F`."),
         ("version" = Option<i64>, Query, minimum = 1, description = "An earlier version.")),
     responses((status = 200, description = "The note.", body = NoteReply),
-        answers::Always,
         answers::OfAgent),
 )]
 pub(super) async fn read(
@@ -174,10 +169,7 @@ pub(super) async fn read(
         ("name" = NoteName, Path, description = "The note's name, each slash in it written as `%2F`.")),
     request_body(content = NoteTextRequest, example = json!({"text": "1. Find the cause", "append": false})),
     responses((status = 200, description = "The version that was written.", body = WrittenNotesReply),
-        answers::Always,
-        answers::OfAgent,
-        answers::Conflicting,
-        answers::WithBody),
+        answers::OfAgent, answers::Conflicting, answers::WithBody),
 )]
 pub(super) async fn put(
     State(app): State<SharedApp>,
@@ -205,9 +197,7 @@ pub(super) async fn put(
         ("name" = NoteName, Path, description = "The note's name, each slash in it written as `%2F`."),
         ("replaces" = Option<i64>, Query, minimum = 1, description = "Deletes only if this is the newest version. By default, deletes whatever version is the newest.")),
     responses((status = 204, description = "The note is deleted."),
-        answers::Always,
-        answers::OfAgent,
-        answers::Conflicting),
+        answers::OfAgent, answers::Conflicting),
 )]
 pub(super) async fn delete(
     State(app): State<SharedApp>,

@@ -43,10 +43,7 @@ pub(super) struct PinReply {
     params(AgentPath),
     request_body(content = PinRequest, example = json!({"seq": 12})),
     responses((status = 200, description = "The result.", body = PinReply),
-        answers::Always,
-        answers::OfAgent,
-        answers::Conflicting,
-        answers::WithBody),
+        answers::OfAgent, answers::Conflicting, answers::WithBody),
 )]
 pub(super) async fn pin(
     State(app): State<SharedApp>,
@@ -63,10 +60,7 @@ pub(super) async fn pin(
     params(AgentPath),
     request_body(content = PinRequest, example = json!({"seq": 12})),
     responses((status = 200, description = "The result.", body = PinReply),
-        answers::Always,
-        answers::OfAgent,
-        answers::Conflicting,
-        answers::WithBody),
+        answers::OfAgent, answers::Conflicting, answers::WithBody),
 )]
 pub(super) async fn unpin(
     State(app): State<SharedApp>,
@@ -82,7 +76,6 @@ pub(super) async fn unpin(
     get, path = "/v1/agents/{id}/pins", operation_id = "list_pins", tag = "lineage",
     params(AgentPath),
     responses((status = 200, description = "The messages that stay in view, even after their exchanges have left the window.", body = PinsReply),
-        answers::Always,
         answers::OfAgent),
 )]
 pub(super) async fn list(

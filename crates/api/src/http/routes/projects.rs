@@ -173,7 +173,6 @@ pub(super) struct Belongs {
     params(ProjectPath,
         ("agent" = AgentId, Path, description = "The agent.")),
     responses((status = 200, description = "The agent's project.", body = Belongs),
-        answers::Always,
         answers::OfAgent),
 )]
 pub(super) async fn join(
@@ -197,7 +196,6 @@ pub(super) async fn join(
     params(ProjectPath,
         ("agent" = AgentId, Path, description = "The agent.")),
     responses((status = 200, description = "The agent's project.", body = Belongs),
-        answers::Always,
         answers::OfAgent),
 )]
 pub(super) async fn leave(
@@ -257,8 +255,7 @@ impl AsRef<[u8]> for Markdown {
     responses((status = 200, description = "The document.", content((ProjectSummaryView<'static> = "application/json"), (String = "text/markdown")), headers(("etag" = String, description = "Changes whenever the document changes. What a brief adds to the document doesn't change it."), ("recapd-version" = i64, description = "The sum of the agents' versions."), ("recapd-stale" = String, description = "While the database is unavailable or slow: the age of this copy, such as `41s`."))),
         (status = 304, description = "The client's copy is current."),
         (status = 503, description = "There is no copy, and the database doesn't answer within two seconds.", content((crate::http::response::problem::Wire<'static> = "application/problem+json"), (String = "text/markdown"))),
-        answers::Faults,
-        answers::OfAgent),
+        answers::OfAgentInOutage),
 )]
 pub(super) async fn summary(
     State(app): State<SharedApp>,

@@ -126,7 +126,7 @@ pub(crate) async fn some(
 #[utoipa::path(
     get, path = "/v1/queue/{id}", operation_id = "get_queue_row", tag = "updates",
     params(AgentPath),
-    responses((status = 200, description = "The row.", body = QueueRow), answers::Always, answers::OfAgent),
+    responses((status = 200, description = "The row.", body = QueueRow), answers::OfAgent),
 )]
 pub(super) async fn read(
     State(app): State<SharedApp>,
@@ -143,7 +143,7 @@ pub(super) async fn read(
 /// /v1/queue/{id}`.
 #[utoipa::path(
     get, path = "/v1/queue/pause", operation_id = "get_queue_row_of_pause", tag = "updates",
-    responses((status = 200, description = "The row.", body = QueueRow), answers::Always, answers::OfAgent),
+    responses((status = 200, description = "The row.", body = QueueRow), answers::OfAgent),
 )]
 pub(super) async fn read_pause(State(app): State<SharedApp>, uri: Uri) -> Result<Json<QueueRow>, Problem> {
     read_namesake(&app, &uri).await
@@ -154,7 +154,7 @@ pub(super) async fn read_pause(State(app): State<SharedApp>, uri: Uri) -> Result
 /// Works like `GET /v1/queue/{id}`, for the same reason as `GET /v1/queue/pause`.
 #[utoipa::path(
     get, path = "/v1/queue/resume", operation_id = "get_queue_row_of_resume", tag = "updates",
-    responses((status = 200, description = "The row.", body = QueueRow), answers::Always, answers::OfAgent),
+    responses((status = 200, description = "The row.", body = QueueRow), answers::OfAgent),
 )]
 pub(super) async fn read_resume(State(app): State<SharedApp>, uri: Uri) -> Result<Json<QueueRow>, Problem> {
     read_namesake(&app, &uri).await
@@ -186,7 +186,7 @@ pub(crate) fn not_queued(agent: &AgentId) -> Problem {
     request_body(content = EmptyBody, example = json!({})),
     responses((status = 202, description = "The update is queued.", body = QueueRow,
             headers(("location" = String, description = "The URL of the row."))),
-        answers::Always, answers::OfAgent, answers::WithBody),
+        answers::OfAgent, answers::WithBody),
 )]
 pub(super) async fn refresh(
     State(app): State<SharedApp>,
@@ -214,7 +214,7 @@ pub(super) async fn refresh(
     params(AgentPath),
     request_body(content = EmptyBody, example = json!({})),
     responses((status = 200, description = "The row after the action.", body = QueueRow),
-        answers::Always, answers::OfAgent, answers::WithBody),
+        answers::OfAgent, answers::WithBody),
 )]
 pub(super) async fn retry(
     State(app): State<SharedApp>,
@@ -236,7 +236,7 @@ pub(super) async fn retry(
     params(AgentPath),
     request_body(content = EmptyBody, example = json!({})),
     responses((status = 200, description = "The row after the action.", body = QueueRow),
-        answers::Always, answers::OfAgent, answers::WithBody),
+        answers::OfAgent, answers::WithBody),
 )]
 pub(super) async fn cancel(
     State(app): State<SharedApp>,
@@ -310,7 +310,7 @@ async fn set_paused(app: &App, request: Request, paused: bool) -> Result<Json<Pa
     params(AgentPath),
     request_body(content = EmptyBody, example = json!({})),
     responses((status = 200, description = "Updates are paused.", body = AgentPause),
-        answers::Always, answers::OfAgent, answers::WithBody),
+        answers::OfAgent, answers::WithBody),
 )]
 pub(super) async fn pause_agent(
     State(app): State<SharedApp>,
@@ -326,7 +326,7 @@ pub(super) async fn pause_agent(
     params(AgentPath),
     request_body(content = EmptyBody, example = json!({})),
     responses((status = 200, description = "Updates are resumed.", body = AgentPause),
-        answers::Always, answers::OfAgent, answers::WithBody),
+        answers::OfAgent, answers::WithBody),
 )]
 pub(super) async fn resume_agent(
     State(app): State<SharedApp>,

@@ -39,7 +39,6 @@ const TEXT: &str = "text/plain";
         ("order" = Option<String>, Query, description = "`best`: the best matches first (default); `recent`: the newest exchanges first."),
         ("as_of" = Option<String>, Query, description = "Words such as `yesterday` are relative to this time; by default, to now.")),
     responses((status = 200, description = "The matching exchanges.", content((RecallReply = "application/json"), (String = "text/plain"))),
-        answers::Always,
         answers::OfAgent),
 )]
 pub(super) async fn search(
@@ -100,7 +99,6 @@ impl<S: Send + Sync> FromRequestParts<S> for ExchangePath {
         ("scope" = Option<String>, Query, pattern = "^(all|conversation)$", description = "`conversation` leaves out instructions and events of the host; `all`, the default, doesn't."),
         ("format" = Option<RequestFormat>, Query, description = "Also returns the messages in the form of this provider's request.")),
     responses((status = 200, description = "The exchange.", content((ExpandReply = "application/json"), (String = "text/plain"))),
-        answers::Always,
         answers::OfAgent),
 )]
 pub(super) async fn expand(

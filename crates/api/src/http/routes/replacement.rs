@@ -46,9 +46,7 @@ pub(super) struct ReplacementReply {
         ("begins_with" = String, Query, pattern = "^[0-9a-f]{16}$", description = "The hash of the conversation's first unit."),
         ("known" = Option<String>, Query, description = "The tag of the step whose text the caller has.")),
     responses((status = 200, description = "The text, and what it replaces.", body = ReplacementReply),
-        answers::Always,
-        answers::OfAgent,
-        answers::Conflicting),
+        answers::OfAgent, answers::Conflicting),
 )]
 pub(super) async fn replace(
     State(app): State<SharedApp>,

@@ -137,7 +137,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Number {
 #[utoipa::path(
     get, path = "/v1/runs/{n}", operation_id = "get_run", tag = "updates",
     params(("n" = i64, Path, description = "The run's number.", minimum = 1)),
-    responses((status = 200, description = "The run.", body = Run), answers::Always, answers::OfAgent),
+    responses((status = 200, description = "The run.", body = Run), answers::OfAgent),
 )]
 pub(super) async fn read(
     State(app): State<SharedApp>,

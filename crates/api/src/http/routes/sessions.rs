@@ -24,7 +24,6 @@ pub(super) struct SessionEndReply {
     post, path = "/v1/agents/{id}/sessions/end", operation_id = "end_session", tag = "lineage",
     params(AgentPath),
     responses((status = 200, description = "The result.", body = SessionEndReply),
-        answers::Always,
         answers::OfAgent),
 )]
 pub(super) async fn end(

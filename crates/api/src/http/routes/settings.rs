@@ -40,7 +40,6 @@ pub(super) struct SettingsView {
     get, path = "/v1/agents/{id}", operation_id = "get_agent", tag = "agents",
     params(AgentPath),
     responses((status = 200, description = "The agent.", body = SettingsView),
-        answers::Always,
         answers::OfAgent),
 )]
 pub(super) async fn show(
@@ -66,9 +65,7 @@ pub(super) async fn show(
     params(AgentPath),
     request_body(description = "A merge patch (RFC 7396): null removes an override.", content((AgentSettings = "application/json", example = json!({"budget_tokens": 50000, "model": null})), (AgentSettings = "application/merge-patch+json"))),
     responses((status = 200, description = "All settings that the agent now overrides.", body = AgentSettings),
-        answers::Always,
-        answers::OfAgent,
-        answers::WithBody),
+        answers::OfAgent, answers::WithBody),
 )]
 pub(super) async fn change(
     State(app): State<SharedApp>,

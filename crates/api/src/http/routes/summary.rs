@@ -58,8 +58,7 @@ const PENDING: HeaderName = HeaderName::from_static("recapd-pending-exchanges");
     responses((status = 200, description = "The document. Before the first summary, it is empty and has version 0.", content((SummaryReply<'static> = "application/json"), (String = "text/markdown")), headers(("etag" = String, description = "Changes whenever the document changes. What a brief says about the open exchange doesn't change it."), ("recapd-version" = i64, description = "The summary's version."), ("recapd-pending-exchanges" = i64, description = "Exchanges that wait to be summarised."), ("recapd-hint" = String, description = "Why the document is empty, and what to do."), ("recapd-stale" = String, description = "While the database is unavailable or slow: the age of this copy, such as `41s`."))),
         (status = 304, description = "The client's copy is current."),
         (status = 503, description = "There is no copy, and the database doesn't answer within two seconds. The Markdown text is safe to show to a model.", content((crate::http::response::problem::Wire<'static> = "application/problem+json"), (String = "text/markdown"))),
-        answers::Faults,
-        answers::OfAgent),
+        answers::OfAgentInOutage),
 )]
 pub(super) async fn read(
     State(app): State<SharedApp>,

@@ -66,7 +66,6 @@ struct RollbackRequest {
     params(AgentPath,
         Paging),
     responses((status = 200, description = "The stored versions, newest first.", body = VersionsPage),
-        answers::Always,
         answers::OfAgent),
 )]
 pub(super) async fn list(
@@ -96,7 +95,6 @@ pub(super) async fn list(
     params(AgentPath,
         ("version" = i64, Path, description = "The version.", minimum = 1)),
     responses((status = 200, description = "The version.", content((VersionView = "application/json"), (String = "text/markdown"))),
-        answers::Always,
         answers::OfAgent),
 )]
 pub(super) async fn read(
@@ -123,9 +121,7 @@ pub(super) async fn read(
     params(AgentPath),
     request_body(content = RollbackRequest, example = json!({"version": 12})),
     responses((status = 200, description = "The result.", body = RevisedReply),
-        answers::Always,
-        answers::OfAgent,
-        answers::WithBody),
+        answers::OfAgent, answers::WithBody),
 )]
 pub(super) async fn roll_back(
     State(app): State<SharedApp>,
@@ -144,9 +140,7 @@ pub(super) async fn roll_back(
     params(AgentPath),
     request_body(content = EmptyBody, example = json!({})),
     responses((status = 200, description = "The result.", body = RevisedReply),
-        answers::Always,
-        answers::OfAgent,
-        answers::WithBody),
+        answers::OfAgent, answers::WithBody),
 )]
 pub(super) async fn rebuild(
     State(app): State<SharedApp>,

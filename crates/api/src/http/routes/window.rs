@@ -35,7 +35,7 @@ pub(super) struct WindowPage {
     get, path = "/v1/agents/{id}/window", operation_id = "get_window", tag = "history",
     params(AgentPath, Paging),
     responses((status = 200, description = "The newest exchanges before the cursor, in order, with at most 8 MB of payloads. Of an exchange that is too big for any page, only the first messages are returned, with a pointer to the rest.", body = WindowPage),
-        answers::Always, answers::OfAgent),
+        answers::OfAgent),
 )]
 pub(super) async fn read(
     State(app): State<SharedApp>,
