@@ -1,5 +1,6 @@
 //! Output for people: lines, colours, tables, progress, figures and suggestions.
 
+pub(super) mod answer;
 pub(super) mod colour;
 pub(super) mod figures;
 pub(super) mod likeness;

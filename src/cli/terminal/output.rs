@@ -3,14 +3,12 @@
 use std::{
     borrow::Cow,
     io::{ErrorKind, IsTerminal as _, Write as _},
-    process::ExitCode,
     sync::OnceLock,
 };
 
 use clap::ColorChoice;
 use serde::Serialize;
 
-use crate::cli::{GlobalOptions, exit::CommandFailure};
 use recapd_config::Environment;
 use recapd_core::domain::text::{ascii, visible_json};
 
@@ -113,34 +111,6 @@ pub(crate) fn frame(shown: &str, is_repeated: bool) -> std::io::Result<()> {
         return text(shown);
     }
     text(&format!("{shown}\n"))
-}
-
-/// Prints `value` as JSON if the command line asks for that, else the text.
-pub(crate) fn answer(
-    shared: &GlobalOptions,
-    value: &impl Serialize,
-    text: &str,
-) -> Result<ExitCode, CommandFailure> {
-    if shared.json {
-        json(value)?;
-    } else {
-        self::text(text)?;
-    }
-    Ok(ExitCode::SUCCESS)
-}
-
-/// As [`answer`]; in text it adds how the next page is asked for, such as `--after agent-7`.
-pub(crate) fn page(
-    shared: &GlobalOptions,
-    value: &impl Serialize,
-    text: &str,
-    next: Option<String>,
-) -> Result<ExitCode, CommandFailure> {
-    let code = answer(shared, value, text)?;
-    if let Some(next) = next.filter(|_| !shared.json) {
-        note(&format!("more follow: {next}"));
-    }
-    Ok(code)
 }
 
 pub(crate) fn json(value: &impl Serialize) -> std::io::Result<()> {

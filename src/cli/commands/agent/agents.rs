@@ -12,7 +12,7 @@ use crate::cli::{
     GlobalOptions,
     backend::{api::Api, open},
     exit::CommandFailure,
-    terminal::output,
+    terminal::answer,
 };
 use recapd_config::Config;
 use recapd_core::domain::{
@@ -82,10 +82,7 @@ impl Agents {
         let (agent, patch) = match self.action.unwrap_or(AgentsAction::List(default)) {
             AgentsAction::Show { agent } => (agent, None),
             AgentsAction::Set { agent, settings } => (agent, Some(patch(&settings)?)),
-            AgentsAction::List(list) => {
-                open::block_on(list.run(config, shared))?;
-                return Ok(ExitCode::SUCCESS);
-            }
+            AgentsAction::List(list) => return open::block_on(list.run(config, shared)),
             AgentsAction::Pause { agent } => return pause(config, shared, &agent, true),
             AgentsAction::Resume { agent } => return pause(config, shared, &agent, false),
         };
@@ -93,7 +90,7 @@ impl Agents {
             // A daemon reads settings with each append, so they can be changed while one uses the database.
             ask(&Api::reading(config, shared).await?, &agent, patch).await
         })?;
-        output::answer(
+        answer::print(
             shared,
             &json!({ "agent_id": agent, "settings": shown.settings, "in_force": shown.in_force }),
             &lines(&shown.in_force),
@@ -116,7 +113,7 @@ fn pause(
     } else {
         format!("updates of {agent} are resumed")
     };
-    output::answer(shared, &json!({ "agent_id": agent, "paused": paused }), &text)
+    answer::print(shared, &json!({ "agent_id": agent, "paused": paused }), &text)
 }
 
 async fn ask(api: &Api, agent: &AgentId, patch: Option<Value>) -> Result<AgentSettingsView, CommandFailure> {

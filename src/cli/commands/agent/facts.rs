@@ -13,7 +13,7 @@ use crate::cli::{
         open,
     },
     exit::CommandFailure,
-    terminal::output,
+    terminal::answer,
 };
 use recapd_config::Config;
 use recapd_core::domain::{
@@ -118,7 +118,7 @@ fn print(
     } else {
         facts.iter().map(line).collect::<Vec<_>>().join("\n")
     };
-    output::answer(shared, &json!({"agent_id": agent, "facts": facts}), &text)
+    answer::print(shared, &json!({"agent_id": agent, "facts": facts}), &text)
 }
 
 async fn read(

@@ -7,7 +7,7 @@ use crate::cli::{
     GlobalOptions,
     backend::{api::Api, open},
     exit::CommandFailure,
-    terminal::output,
+    terminal::answer,
 };
 use recapd_api::context::{HANDOFF_TOKENS_MAX, HANDOFF_TOKENS_MIN};
 use recapd_config::Config;
@@ -31,7 +31,7 @@ pub(crate) struct Handoff {
 impl Handoff {
     pub(crate) fn run(self, config: &Config, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         let reply = open::block_on(read(config, shared, &self.agent, self.max_tokens))?;
-        output::answer(shared, &reply, reply["text"].as_str().unwrap_or_default())
+        answer::print(shared, &reply, reply["text"].as_str().unwrap_or_default())
     }
 }
 

@@ -13,7 +13,7 @@ use crate::cli::{
         open,
     },
     exit::CommandFailure,
-    terminal::output,
+    terminal::answer,
 };
 use recapd_config::Config;
 use recapd_core::domain::{
@@ -141,7 +141,7 @@ fn list(
     } else {
         items.iter().map(line).collect::<Vec<_>>().join("\n")
     };
-    output::answer(shared, &json!({"agent_id": agent, "items": items}), &text)
+    answer::print(shared, &json!({"agent_id": agent, "items": items}), &text)
 }
 
 /// Formats `12  #40–#44  (decision, model, pinned): Chose RS256`. For legs of one exchange, `#40–#44, legs of #38`.

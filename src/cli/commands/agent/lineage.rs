@@ -9,7 +9,7 @@ use crate::cli::{
     GlobalOptions,
     backend::{api::Api, open},
     exit::CommandFailure,
-    terminal::output,
+    terminal::answer,
 };
 use recapd_config::Config;
 use recapd_core::domain::{agent::AgentId, lineage::Step, number::count};
@@ -143,7 +143,7 @@ pub(super) fn print(
     reply: &Value,
     line: &dyn Fn(&Value) -> String,
 ) -> Result<ExitCode, CommandFailure> {
-    output::answer(shared, reply, &line(reply))
+    answer::print(shared, reply, &line(reply))
 }
 
 /// Says in one line what a step did.

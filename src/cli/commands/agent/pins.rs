@@ -10,7 +10,7 @@ use crate::cli::{
     GlobalOptions,
     backend::{api::Api, open},
     exit::CommandFailure,
-    terminal::output,
+    terminal::answer,
 };
 use recapd_api::context::pins::PinsReply;
 use recapd_config::Config;
@@ -55,7 +55,7 @@ impl PinCommand {
     ) -> Result<ExitCode, CommandFailure> {
         let Self { agent, seq } = self;
         lineage::ask(config, shared, &agent, (action, json!({ "seq": seq })))?;
-        output::answer(
+        answer::print(
             shared,
             &json!({ "agent_id": agent, "seq": seq, "pinned": action == "pin" }),
             &format!("{done} message {seq} of {agent}"),
@@ -69,7 +69,7 @@ impl Pins {
             let path = format!("/v1/agents/{}/pins", self.agent);
             Api::reading(config, shared).await?.read(&path).await
         })?;
-        output::answer(shared, &reply, &lines(&reply))
+        answer::print(shared, &reply, &lines(&reply))
     }
 }
 

@@ -11,7 +11,7 @@ use crate::cli::{
         open,
     },
     exit::CommandFailure,
-    terminal::output,
+    terminal::{answer, output},
 };
 use recapd_api::recall::{
     self, ArchiveQuestion, ExpandReply, FOUND_MAX, FOUND_SHOWN, MESSAGES_MAX, MESSAGES_SHOWN, Range,
@@ -100,7 +100,7 @@ impl Recall {
         let path = self.path()?;
         let reply: RecallReply =
             open::block_on(async { Api::reading(config, shared).await?.read(&path).await })?;
-        output::answer(shared, &reply, &recall::found_text(&reply))
+        answer::print(shared, &reply, &recall::found_text(&reply))
     }
 }
 

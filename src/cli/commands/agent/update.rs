@@ -11,8 +11,8 @@ use crate::cli::{
     backend::{api::Api, open},
     exit::{CommandFailure, NOT_FOUND, RETRY_LATER},
     terminal::{
+        answer,
         figures::{duration, thousands},
-        output,
     },
 };
 use recapd_config::{Environment, LoadedConfig};
@@ -64,7 +64,7 @@ impl Update {
             let row = api.refresh(&self.agent).await?;
             if !self.wait {
                 let text = format!("requested an update of {}", self.agent);
-                return output::answer(shared, &row, &text);
+                return answer::print(shared, &row, &text);
             }
             let parts = match api.database() {
                 None => None,
@@ -124,9 +124,9 @@ impl Update {
         match ended {
             UpdateResult::Done(None) => {
                 let text = format!("{} was up to date", self.agent);
-                output::answer(shared, &json!({ "agent_id": self.agent, "run": null }), &text)
+                answer::print(shared, &json!({ "agent_id": self.agent, "run": null }), &text)
             }
-            UpdateResult::Done(Some(run)) => output::answer(
+            UpdateResult::Done(Some(run)) => answer::print(
                 shared,
                 &json!({ "agent_id": self.agent, "run": run }),
                 &line(&run),

@@ -14,7 +14,7 @@ use crate::cli::{
     GlobalOptions,
     backend::open,
     exit::{CommandFailure, USAGE},
-    terminal::output,
+    terminal::{answer, output},
 };
 use recapd_config::Config;
 use recapd_core::{
@@ -92,7 +92,7 @@ impl Count {
             };
             Ok(CountView { count, calibrated })
         })?;
-        output::answer(shared, &shown, &table(&shown))
+        answer::print(shared, &shown, &table(&shown))
     }
 }
 

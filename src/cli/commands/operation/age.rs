@@ -8,7 +8,7 @@ use crate::cli::{
     GlobalOptions,
     backend::{api::Api, open},
     exit::CommandFailure,
-    terminal::{figures::ago, output},
+    terminal::{answer, figures::ago},
 };
 use recapd_config::Config;
 use recapd_core::domain::{number::count, time::Timestamp};
@@ -37,7 +37,7 @@ impl Age {
             };
             api.age(self.dry_run).await
         })?;
-        output::answer(shared, &reply, &text(&reply, SystemClock.now()))
+        answer::print(shared, &reply, &text(&reply, SystemClock.now()))
     }
 }
 

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, process::ExitCode};
 
 use clap::Args;
 
-use crate::cli::{GlobalOptions, exit::CommandFailure, terminal::output};
+use crate::cli::{GlobalOptions, exit::CommandFailure, terminal::answer};
 
 /// The rules, with links to pages in this repository.
 const SHIPPED: &str = include_str!("../../../../monitoring/alerts.yml");
@@ -38,7 +38,7 @@ impl Alerts {
             Some(place) => SHIPPED.replace(PAGE, &format!("runbook_url: {place}/")),
             None => SHIPPED.to_owned(),
         };
-        output::answer(shared, &rules(&text), &text)
+        answer::print(shared, &rules(&text), &text)
     }
 }
 

@@ -10,7 +10,7 @@ use crate::cli::{
     backend::{api::Api, open, updates::AuditPage},
     exit::CommandFailure,
     terminal::{
-        output,
+        answer,
         table::{Align, Table},
     },
 };
@@ -71,7 +71,7 @@ impl Audit {
         };
         let page = open::block_on(async { Api::reading(config, shared).await?.audit(query).await })?;
         let next = page.next_cursor.map(|before| format!("--before {before}"));
-        output::page(shared, &page, &text(&page), next)
+        answer::page(shared, &page, &text(&page), next)
     }
 }
 

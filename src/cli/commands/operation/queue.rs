@@ -10,8 +10,8 @@ use crate::cli::{
     backend::{api::Api, open, updates::QueuePage},
     exit::CommandFailure,
     terminal::{
+        answer,
         figures::ago,
-        output,
         table::{Align, Table},
     },
 };
@@ -89,7 +89,7 @@ impl Queue {
                 QueueAction::List(list) => list.run(&Api::reading(config, shared).await?, shared).await,
                 QueueAction::Show { agent } => {
                     let row = Api::reading(config, shared).await?.row(&agent).await?;
-                    output::answer(shared, &row, &details(&row, SystemClock.now()))
+                    answer::print(shared, &row, &details(&row, SystemClock.now()))
                 }
                 action => change(action, &Api::changing(config, shared).await?, shared).await,
             }
@@ -103,7 +103,7 @@ async fn change(action: QueueAction, api: &Api, shared: &GlobalOptions) -> Resul
             agent: Some(agent), ..
         } => {
             let row = api.retry(&agent).await?;
-            output::answer(shared, &row, &after_retry(&row))
+            answer::print(shared, &row, &after_retry(&row))
         }
         QueueAction::Retry { agent: None, .. } => retry_parked(api, shared).await,
         QueueAction::Cancel { agent } => {
@@ -111,7 +111,7 @@ async fn change(action: QueueAction, api: &Api, shared: &GlobalOptions) -> Resul
             let text = format!(
                 "parked {agent}: the next eviction, or `recapd queue retry {agent}`, makes it due again"
             );
-            output::answer(shared, &row, &text)
+            answer::print(shared, &row, &text)
         }
         QueueAction::Pause => pause(api, shared, true).await,
         QueueAction::Resume => pause(api, shared, false).await,
@@ -146,7 +146,7 @@ async fn retry_parked(api: &Api, shared: &GlobalOptions) -> Result<ExitCode, Com
     } else {
         format!("{} due now", count(retried.len(), "agent"))
     };
-    output::answer(shared, &json!({ "retried": retried }), &text)
+    answer::print(shared, &json!({ "retried": retried }), &text)
 }
 
 async fn pause(api: &Api, shared: &GlobalOptions, paused: bool) -> Result<ExitCode, CommandFailure> {
@@ -155,14 +155,14 @@ async fn pause(api: &Api, shared: &GlobalOptions, paused: bool) -> Result<ExitCo
         Some(since) => format!("updates are paused since {since}; `recapd queue resume` resumes them"),
         None => "updates are resumed".to_owned(),
     };
-    output::answer(shared, &json!({ "paused_since": paused_since }), &text)
+    answer::print(shared, &json!({ "paused_since": paused_since }), &text)
 }
 
 impl QueueList {
     async fn run(&self, api: &Api, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         let page = api.queue(self.after.as_ref(), self.limit).await?;
         let next = page.next_cursor.as_ref().map(|after| format!("--after {after}"));
-        output::page(shared, &page, &text(&page, SystemClock.now()), next)
+        answer::page(shared, &page, &text(&page, SystemClock.now()), next)
     }
 }
 

@@ -9,8 +9,8 @@ use crate::cli::{
     backend::{api::Api, open, updates::RunPage},
     exit::CommandFailure,
     terminal::{
+        answer,
         figures::{ago, dollars, duration, thousands},
-        output,
         table::{Align, Table},
     },
 };
@@ -81,7 +81,7 @@ impl Runs {
                 RunsAction::List(list) => list.run(&api, shared).await,
                 RunsAction::Show { run } => {
                     let run = api.run(run).await?;
-                    output::answer(shared, &run, &details(&run))
+                    answer::print(shared, &run, &details(&run))
                 }
             }
         })
@@ -98,7 +98,7 @@ impl RunsList {
         };
         let page = api.runs(query).await?;
         let next = page.next_cursor.map(|before| format!("--before {before}"));
-        output::page(shared, &page, &text(&page, SystemClock.now()), next)
+        answer::page(shared, &page, &text(&page, SystemClock.now()), next)
     }
 }
 

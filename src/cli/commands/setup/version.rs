@@ -3,7 +3,7 @@ use std::process::ExitCode;
 use clap::Args;
 use serde_json::{Value, json};
 
-use crate::cli::{GlobalOptions, exit::CommandFailure, terminal::output};
+use crate::cli::{GlobalOptions, exit::CommandFailure, terminal::answer};
 use recapd_store::schema;
 
 #[derive(Debug, Args)]
@@ -26,7 +26,7 @@ pub(crate) fn facts() -> Value {
 impl VersionCommand {
     pub(crate) fn run(self, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         let Self {} = self;
-        output::answer(
+        answer::print(
             shared,
             &facts(),
             concat!(env!("CARGO_PKG_NAME"), " ", env!("CARGO_PKG_VERSION")),

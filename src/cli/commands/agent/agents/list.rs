@@ -1,3 +1,5 @@
+use std::process::ExitCode;
+
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
@@ -6,8 +8,8 @@ use crate::cli::{
     backend::api::{Api, behind},
     exit::CommandFailure,
     terminal::{
+        answer,
         figures::{ago, thousands},
-        output,
         table::{Align, Table},
     },
 };
@@ -39,17 +41,14 @@ struct AgentListPage {
 }
 
 impl AgentsList {
-    pub(super) async fn run(&self, config: &Config, shared: &GlobalOptions) -> Result<(), CommandFailure> {
+    pub(super) async fn run(
+        &self,
+        config: &Config,
+        shared: &GlobalOptions,
+    ) -> Result<ExitCode, CommandFailure> {
         let page = self.page(&Api::reading(config, shared).await?).await?;
-        if shared.json {
-            output::json(&page)?;
-            return Ok(());
-        }
-        output::text(&text(&page, SystemClock.now()))?;
-        if let Some(after) = &page.next_cursor {
-            output::note(&format!("more follow: --after {after}"));
-        }
-        Ok(())
+        let next = page.next_cursor.as_ref().map(|after| format!("--after {after}"));
+        answer::page(shared, &page, &text(&page, SystemClock.now()), next)
     }
 
     async fn page(&self, api: &Api) -> Result<AgentListPage, CommandFailure> {

@@ -1,0 +1,36 @@
+//! Prints a command's answer, as JSON or as text.
+
+use std::process::ExitCode;
+
+use serde::Serialize;
+
+use super::output;
+use crate::cli::{GlobalOptions, exit::CommandFailure};
+
+/// Prints `value` as JSON if the command line asks for that, otherwise the text.
+pub(crate) fn print(
+    shared: &GlobalOptions,
+    value: &impl Serialize,
+    text: &str,
+) -> Result<ExitCode, CommandFailure> {
+    if shared.json {
+        output::json(value)?;
+    } else {
+        output::text(text)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Like [`print`]. Below the text, a note says how to ask for the next page, for example `--after agent-7`.
+pub(crate) fn page(
+    shared: &GlobalOptions,
+    value: &impl Serialize,
+    text: &str,
+    next: Option<String>,
+) -> Result<ExitCode, CommandFailure> {
+    let code = print(shared, value, text)?;
+    if let Some(next) = next.filter(|_| !shared.json) {
+        output::note(&format!("more follow: {next}"));
+    }
+    Ok(code)
+}
