@@ -169,7 +169,7 @@ impl Place {
     async fn opened(self) -> Box<dyn Backend> {
         match self {
             Self::Sqlite(folder, _) => Box::new(SqliteBackend::over(folder).await),
-            Self::Postgres(database) => Box::new(PostgresBackend::over(database).await),
+            Self::Postgres(database) => Box::new(PostgresBackend::over(*database).await),
         }
     }
 }
@@ -295,5 +295,5 @@ async fn the_next_daemon_finishes_what_was_begun_on_sqlite() {
 async fn the_next_daemon_finishes_what_was_begun_on_postgres() {
     let db = PostgresBackend::fresh().await;
     with_agents(&db).await;
-    the_next_daemon_finishes_what_was_begun(Place::Postgres(db.closed().await)).await;
+    the_next_daemon_finishes_what_was_begun(Place::Postgres(Box::new(db.closed().await))).await;
 }
