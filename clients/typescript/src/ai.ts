@@ -1,6 +1,7 @@
 /** Middleware of the Vercel AI SDK, whose messages are told in OpenAI's format. It needs no SDK. */
 
-import type { Message, Recapd } from "./client.js";
+import type { Recapd } from "./client.js";
+import type { Message } from "./message.js";
 import { type Cut, WholeConversation } from "./whole.js";
 
 /** A part of a message of the AI SDK, as far as it is read here. */

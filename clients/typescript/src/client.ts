@@ -1,7 +1,7 @@
 /** A daemon, asked: what an agent asks, without ever being held up or thrown off by the answer. */
 import createClient, { type Client } from "openapi-fetch";
 
-import { hasId, named } from "./ids.js";
+import { hasId, type Message, type MessageFormat, named } from "./message.js";
 import type { components, paths } from "./schema.js";
 import { socketFetch } from "./socket.js";
 
@@ -15,7 +15,6 @@ export type ConversationReply = Schemas["ConversationReply"];
 export type Context = Schemas["Context"];
 /** What a context may be asked for; `budget` is the most tokens of this one request. */
 export type ContextQuery = Omit<paths["/v1/agents/{id}/context"]["get"]["parameters"]["query"], "format">;
-export type MessageFormat = Schemas["MessageFormat"];
 export type Problem = Schemas["Problem"];
 export type Recall = Schemas["Recall"];
 /** Where a search looks, and from which time on words such as `yesterday` count. */
@@ -77,9 +76,6 @@ export class RecapdError extends Error {
     return this.status >= 400 && this.status < 500 && this.status !== 408 && this.status !== 429;
   }
 }
-
-/** A message in any format that recapd reads. */
-export type Message = Record<string, unknown>;
 
 // Node lets the garbage collector have a request that nobody else holds, also while its answer is being read, and then
 // nobody aborts it when the time is up.

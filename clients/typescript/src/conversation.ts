@@ -1,9 +1,9 @@
 /** A conversation of an agent: the one object of a loop around a provider's SDK. */
 
-import { type Message, Recapd, RecapdError, type Recall } from "./client.js";
+import { Recapd, RecapdError, type Recall } from "./client.js";
 import { fields } from "./fields.js";
-import { named } from "./ids.js";
 import { Memory } from "./memory.js";
+import { type Message, named } from "./message.js";
 import { isRefusal, Outbox, type Refusal, usageMessage } from "./outbox.js";
 import { type Format, LIST, messagesOf, plain, sendable } from "./shapes.js";
 

@@ -1,6 +1,6 @@
 /** The fields of a request that hold a conversation, as each SDK's call takes them. */
 
-import type { Message } from "./client.js";
+import type { Message } from "./message.js";
 import { blocksOf, type Format, isSystem, LIST } from "./shapes.js";
 
 /** The arguments of the SDK's call for this body of a request, the agent's own instructions first. */

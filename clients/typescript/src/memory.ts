@@ -1,6 +1,6 @@
 /** The conversation in memory, for when the daemon can't be asked. */
 
-import type { Message } from "./client.js";
+import type { Message } from "./message.js";
 import { bytesOf, sum } from "./outbox.js";
 import { type Format, hasCalls, isAnswer, isEmpty, isQuestion, LIST } from "./shapes.js";
 

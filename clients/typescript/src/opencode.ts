@@ -3,7 +3,8 @@
  * `export { Recapd } from "recapd/opencode"` into a file of `.opencode/plugin/`. It needs no package of opencode's.
  */
 
-import { type Message, Recapd as Client } from "./client.js";
+import { Recapd as Client } from "./client.js";
+import type { Message } from "./message.js";
 import { WholeConversation } from "./whole.js";
 
 /** A part of a message, as far as it is read here. */

@@ -1,6 +1,7 @@
 /** What an agent says, on its way into recapd: in order, in batches, each message once. */
 
-import { type Message, type Recapd, RecapdError } from "./client.js";
+import { type Recapd, RecapdError } from "./client.js";
+import type { Message } from "./message.js";
 import type { Format } from "./shapes.js";
 
 /**

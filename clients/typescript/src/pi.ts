@@ -3,7 +3,8 @@
  * `export { default } from "recapd/pi"` into a file of `~/.pi/agent/extensions/`. It needs no package of pi's.
  */
 
-import { type Message, Recapd } from "./client.js";
+import { Recapd } from "./client.js";
+import type { Message } from "./message.js";
 import { WholeConversation } from "./whole.js";
 
 /** A block of a message, as far as it is read here. */

@@ -1,6 +1,6 @@
 /** Messages as providers' SDKs have them, as the daemon stores them, and as a request takes them. */
 
-import type { Message } from "./client.js";
+import type { Message } from "./message.js";
 
 export type Format = "anthropic" | "openai" | "openai-responses" | "gemini";
 

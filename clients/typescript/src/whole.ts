@@ -1,6 +1,7 @@
 /** A conversation whose framework has the whole list of its messages, and brings it to each call of the model. */
 
-import { type Message, Recapd } from "./client.js";
+import { Recapd } from "./client.js";
+import type { Message } from "./message.js";
 import { isRefusal } from "./outbox.js";
 import { type Format, LIST } from "./shapes.js";
 

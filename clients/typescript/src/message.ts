@@ -1,6 +1,10 @@
-/** A message's own id, as the daemon reads it: what was stored under it isn't stored again. */
+/** A message, and its own id as the daemon reads it: what was stored under it isn't stored again. */
 
-import type { Message, MessageFormat } from "./client.js";
+import type { components } from "./schema.js";
+
+/** A message in any format that recapd reads. */
+export type Message = Record<string, unknown>;
+export type MessageFormat = components["schemas"]["MessageFormat"];
 
 /** Where a message's id stands. Elsewhere it is `client_id` alone: a provider's `id` may be that of several messages. */
 const OWN = ["id", "client_id", "message_id", "uuid"];
