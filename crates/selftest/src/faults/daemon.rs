@@ -4,12 +4,13 @@ use std::{
     fs::{self, OpenOptions},
     io,
     net::{Ipv4Addr, TcpListener},
-    os::unix::process::CommandExt as _,
+    os::unix::{fs::PermissionsExt as _, process::CommandExt as _},
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
 };
 
 use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
 use tokio::time::Instant;
 
 use super::roster::Whereabouts;
@@ -164,6 +165,16 @@ impl Drop for Daemon {
     fn drop(&mut self) {
         self.kill();
     }
+}
+
+/// Creates a folder for a run, or for files that runs share.
+pub(super) fn run_folder(parent: &Path) -> io::Result<TempDir> {
+    let folder = tempfile::Builder::new()
+        .prefix("recapd-faults-")
+        .tempdir_in(parent)?;
+    // The server's user must be able to reach its own folder in it.
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o711))?;
+    Ok(folder)
 }
 
 /// Ends the processes of a run and removes its folder if the program that runs it is killed.

@@ -1,14 +1,13 @@
 //! A run's data: a disk that can be filled, and a file or a server on it.
 
 use std::{
-    fs, io,
+    fs,
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     process::Command,
     sync::Arc,
 };
 
-use tempfile::TempDir;
 use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
 
 use super::{
@@ -27,16 +26,6 @@ use recapd_store::{
 const SQLITE_BYTES: u64 = 128 << 20;
 /// The size of a server's disk: a new cluster has about 25 MB.
 const POSTGRES_BYTES: u64 = 160 << 20;
-
-/// Creates a folder for a run, or for files that runs share.
-pub(super) fn run_folder(parent: &Path) -> io::Result<TempDir> {
-    let folder = tempfile::Builder::new()
-        .prefix("recapd-faults-")
-        .tempdir_in(parent)?;
-    // The server's user must be able to reach its own folder in it.
-    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o711))?;
-    Ok(folder)
-}
 
 /// A run's data. Clones share it.
 #[derive(Clone)]

@@ -21,13 +21,13 @@ use tokio::{task::JoinSet, time::Instant};
 
 use super::{
     Faults,
-    daemon::{Daemon, DaemonLaunch, Guard, State},
+    daemon::{Daemon, DaemonLaunch, Guard, State, run_folder},
     findings::{FaultFindings, Promise},
     kind::{Database, Kind},
     ledger::{Door, RequestFate, Voice},
     load::{self, Load},
     model::Model,
-    place::{Place, run_folder},
+    place::Place,
     power::Power,
     proxy::{Far, Proxy},
     roster::Roster,

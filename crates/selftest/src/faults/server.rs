@@ -11,7 +11,7 @@ use std::{
 
 use tempfile::TempDir;
 
-use super::{daemon::Guard, place::run_folder};
+use super::daemon::{Guard, run_folder};
 
 /// The server's user, and the superuser of its databases.
 const USER: &str = "recapd";
