@@ -254,6 +254,16 @@ fn find<'a>(table: &'a Table, key: &str) -> Option<&'a Value> {
     table.get(section)?.get(key)
 }
 
+/// Sets a key, given as `section.key`.
+pub(super) fn insert(table: &mut Table, key: &str, value: Value) {
+    let Some((section, key)) = key.split_once('.') else {
+        return;
+    };
+    if let Some(Value::Table(section)) = table.get_mut(section) {
+        section.insert(key.to_owned(), value);
+    }
+}
+
 fn kind(value: &Value) -> &'static str {
     match value {
         Value::Integer(_) => "an integer",

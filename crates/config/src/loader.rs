@@ -13,7 +13,7 @@ use super::{
     environment::{is_alias, key_of, variable_of},
     error::{ConfigError, ConfigProblem, ConfigSource},
     file::{self, Setting},
-    keys::{Keys, RawValue},
+    keys::{Keys, RawValue, insert},
     presets,
     socket::RuntimeFolders,
     spelling,
@@ -236,15 +236,6 @@ fn read(keys: &Keys, key: &str, given: &RawValue, origin: &ConfigSource) -> Resu
     match Config::deserialize(table) {
         Ok(_) => Ok(value),
         Err(error) => Err(format!("{key}: {}", error.message())),
-    }
-}
-
-pub(super) fn insert(table: &mut Table, key: &str, value: Value) {
-    let Some((section, key)) = key.split_once('.') else {
-        return;
-    };
-    if let Some(Value::Table(section)) = table.get_mut(section) {
-        section.insert(key.to_owned(), value);
     }
 }
 

@@ -6,7 +6,7 @@ use serde::Deserialize as _;
 use serde_json::{Map, Value, json};
 use toml::Table;
 
-use super::{Config, ConfigSource, loader::insert};
+use super::{Config, ConfigSource, keys::insert};
 use recapd_core::domain::{
     preset::{Basis, provider_limit_tokens},
     settings::AgentSettings,

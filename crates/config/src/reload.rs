@@ -3,7 +3,10 @@
 use serde::Deserialize as _;
 use toml::Table;
 
-use super::{Config, ConfigError, ConfigProblem, ConfigSource, keys::Keys, loader::insert};
+use super::{
+    Config, ConfigError, ConfigProblem, ConfigSource,
+    keys::{Keys, insert},
+};
 use recapd_core::domain::price::Prices;
 
 /// The sections and keys that take effect without a restart. They belong to the worker and the schedule, which are replaced; the

@@ -5,7 +5,12 @@ use std::collections::BTreeMap;
 
 use toml::{Table, Value};
 
-use super::{ModelMode, error::ConfigSource, file::Setting, keys::RawValue, loader::insert};
+use super::{
+    ModelMode,
+    error::ConfigSource,
+    file::Setting,
+    keys::{RawValue, insert},
+};
 
 const MODE: &str = "model.mode";
 const BATCH: &str = "model.batch";
