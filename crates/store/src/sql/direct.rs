@@ -5,42 +5,15 @@
 
 use std::{borrow::Cow, error::Error, fmt, time::Duration};
 
-use rusqlite::{
-    CachedStatement, Connection, ToSql, ffi,
-    types::{FromSql, FromSqlError, ToSqlOutput, Value as Stored, ValueRef},
-};
+use rusqlite::{CachedStatement, Connection, ffi};
 use sqlx::error::{DatabaseError, ErrorKind};
 use tokio::time::Instant;
 use tracing::{trace, warn};
 
-use super::value::Value;
+use super::value::{DirectRow, Value};
 
 /// A statement that takes longer is logged, as sqlx does.
 const SLOW: Duration = Duration::from_secs(1);
-
-/// A row, read completely.
-#[derive(Debug)]
-pub(crate) struct DirectRow(Vec<Stored>);
-
-impl DirectRow {
-    pub(super) fn try_get<T: FromSql>(&self, column: usize) -> Result<T, sqlx::Error> {
-        let value = self
-            .0
-            .get(column)
-            .ok_or_else(|| sqlx::Error::ColumnIndexOutOfBounds {
-                index: column,
-                len: self.0.len(),
-            })?;
-        T::column_result(ValueRef::from(value)).map_err(|source| decode_error(column, source))
-    }
-}
-
-fn decode_error(column: usize, source: FromSqlError) -> sqlx::Error {
-    sqlx::Error::ColumnDecode {
-        index: column.to_string(),
-        source: Box::new(source),
-    }
-}
 
 pub(super) struct StatementResult {
     /// At most `rows_max` rows.
@@ -102,19 +75,6 @@ fn bind(statement: &mut CachedStatement<'_>, values: &[Value<'_>]) -> rusqlite::
         statement.raw_bind_parameter(place, value)?;
     }
     Ok(())
-}
-
-impl ToSql for Value<'_> {
-    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
-        let value = match self {
-            Self::Int(value) => value.map(ValueRef::Integer),
-            Self::Real(value) => value.map(ValueRef::Real),
-            Self::Text(value) => value.as_deref().map(|text| ValueRef::Text(text.as_bytes())),
-            Self::Flag(value) => value.map(|flag| ValueRef::Integer(i64::from(flag))),
-            Self::Time(value) => value.map(|at| ValueRef::Integer(at.0)),
-        };
-        Ok(ToSqlOutput::Borrowed(value.unwrap_or(ValueRef::Null)))
-    }
 }
 
 pub(crate) fn failure(error: rusqlite::Error) -> sqlx::Error {

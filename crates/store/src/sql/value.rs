@@ -3,13 +3,16 @@
 use std::borrow::Cow;
 
 use chrono::{DateTime, Utc};
+use rusqlite::{
+    ToSql,
+    types::{FromSql, FromSqlError, ToSqlOutput, Value as Stored, ValueRef},
+};
 use sqlx::{
     Arguments as _, Row as _,
     postgres::{PgArguments, PgRow},
     sqlite::{SqliteArguments, SqliteRow},
 };
 
-use super::direct::DirectRow;
 use recapd_core::domain::time::Timestamp;
 
 /// A parameter. `None` is a NULL of that type.
@@ -72,6 +75,19 @@ pub(crate) fn in_postgres(at: Timestamp) -> Timestamp {
     Timestamp(date_time(at).timestamp_millis())
 }
 
+impl ToSql for Value<'_> {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        let value = match self {
+            Self::Int(value) => value.map(ValueRef::Integer),
+            Self::Real(value) => value.map(ValueRef::Real),
+            Self::Text(value) => value.as_deref().map(|text| ValueRef::Text(text.as_bytes())),
+            Self::Flag(value) => value.map(|flag| ValueRef::Integer(i64::from(flag))),
+            Self::Time(value) => value.map(|at| ValueRef::Integer(at.0)),
+        };
+        Ok(ToSqlOutput::Borrowed(value.unwrap_or(ValueRef::Null)))
+    }
+}
+
 macro_rules! values {
     ($($kind:ident: $type:ty),+ $(,)?) => {$(
         impl<'q> From<$type> for Value<'q> {
@@ -88,10 +104,33 @@ macro_rules! values {
 }
 values!(Int: i64, Real: f64, Text: &'q str, Text: String, Text: Cow<'q, str>, Flag: bool, Time: Timestamp);
 
+/// A row that SQLite returned without sqlx, read completely.
+#[derive(Debug)]
+pub(crate) struct DirectRow(pub(super) Vec<Stored>);
+
+impl DirectRow {
+    pub(super) fn try_get<T: FromSql>(&self, column: usize) -> Result<T, sqlx::Error> {
+        let value = self
+            .0
+            .get(column)
+            .ok_or_else(|| sqlx::Error::ColumnIndexOutOfBounds {
+                index: column,
+                len: self.0.len(),
+            })?;
+        T::column_result(ValueRef::from(value)).map_err(|source| decode_error(column, source))
+    }
+}
+
+fn decode_error(column: usize, source: FromSqlError) -> sqlx::Error {
+    sqlx::Error::ColumnDecode {
+        index: column.to_string(),
+        source: Box::new(source),
+    }
+}
+
 #[derive(Debug)]
 pub(crate) enum Row {
     Sqlite(SqliteRow),
-    /// A row that SQLite returned without sqlx.
     Direct(DirectRow),
     Postgres(PgRow),
 }
