@@ -21,8 +21,11 @@ mod call;
 mod compact;
 mod condense;
 mod condensed;
+mod error;
 mod failure_memory;
 mod heartbeat;
+mod material;
+mod outcome;
 mod panicking;
 mod postpone;
 mod request;
@@ -48,6 +51,7 @@ pub use batch_poller::BatchPoller;
 use compact::CompactionCooldown;
 use failure_memory::FailureMemory;
 use heartbeat::Heartbeat;
+pub use outcome::Outcome;
 use recapd_core::domain::{
     agent::AgentId,
     failure_streak::FailureStreak,
@@ -71,7 +75,6 @@ use recapd_telemetry::metrics::{
 };
 pub use resumption::Resumption;
 use suspect::{ClaimTurn, LostLeases};
-pub use update::Outcome;
 
 #[derive(Clone, Debug)]
 pub struct WorkerSettings {

@@ -5,28 +5,17 @@ use tracing::{debug, info, warn};
 
 use super::{
     Worker,
-    compact::Draft,
-    update::{Contents, count},
+    compact::{Contents, Draft},
+    material::{as_of, is_due},
 };
 use recapd_core::domain::{
+    number::i64_or_max,
     summary::{compaction::compose_with, section::Section},
     time::Timestamp,
     work::Lease,
 };
 use recapd_store::{Material, RunRecord, StoredExchange};
 use recapd_telemetry::metrics::labels::ItemAction;
-
-/// Returns the time for which an update of `material` ages items.
-pub(super) fn as_of(material: &Material, run: &RunRecord) -> Timestamp {
-    material.as_of.unwrap_or(run.started_at)
-}
-
-/// Returns true if time has changed the document.
-pub(super) fn is_due(material: &Material, run: &RunRecord) -> bool {
-    material
-        .next_ageing_at
-        .is_some_and(|at| at <= as_of(material, run))
-}
 
 impl Worker {
     /// Writes a version in which only ageing has moved items, while the pending exchanges wait for a model, so that readers find
@@ -70,7 +59,7 @@ impl Worker {
                 self.parts.notices.agent_changed(&lease.agent);
                 let documents = &self.parts.metrics.documents;
                 documents.stored(composed.tokens);
-                documents.items(ItemAction::Dropped, count(dropped));
+                documents.items(ItemAction::Dropped, i64_or_max(dropped));
             }
             Ok(false) => debug!(agent_id = %lease.agent, "update.aged_later"),
             Err(error) => {

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::SeqCst;
 
 use tracing::{debug, warn};
 
-use super::{LeaseGuard, Worker, bisect::AskReason, condense::CondenseError, reason, request::Subject};
+use super::{LeaseGuard, Worker, bisect::AskReason, error::CondenseError, reason, request::Subject};
 use recapd_core::domain::{
     agent::AgentId,
     demand::UserWords,

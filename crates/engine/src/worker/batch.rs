@@ -10,9 +10,9 @@ use tracing::{debug, warn};
 
 use super::{
     Worker,
-    ageing::as_of,
     ask::FIRST,
     condensed::{Condensation, Gaps},
+    material::as_of,
     request::Subject,
 };
 use recapd_core::domain::{

@@ -5,7 +5,10 @@
 //! answers there are only as many divisions as it takes to find one exchange. If two exchanges fail alone and nothing was
 //! answered, neither is the cause.
 
-use super::condense::{CondenseError, half, worth_asking};
+use super::{
+    error::CondenseError,
+    material::{half, worth_asking},
+};
 use recapd_store::StoredExchange;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

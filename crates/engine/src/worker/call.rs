@@ -5,7 +5,7 @@ use std::{pin::pin, sync::PoisonError};
 use futures::FutureExt as _;
 use tracing::{Instrument as _, Span, warn};
 
-use super::{Interruption, LeaseGuard, Worker, ask::origin, condense::CondenseError, reason, span, trace};
+use super::{Interruption, LeaseGuard, Worker, ask::origin, error::CondenseError, reason, span, trace};
 use crate::call_log::LoggedCall;
 use recapd_core::domain::{
     agent::AgentId,

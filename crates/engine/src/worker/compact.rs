@@ -8,18 +8,19 @@ use hashlink::LruCache;
 use tracing::{debug, info};
 
 use super::{
-    Interruption, LeaseGuard, Worker, ageing::as_of, condense::CondenseError, condensed::Condensation,
+    Interruption, LeaseGuard, Worker, condensed::Condensation, error::CondenseError, material::as_of,
 };
 use recapd_core::domain::{
     agent::AgentId,
     prompt::Prompt,
     reply::{ReplyError, parse_operations},
     summary::{
-        compaction::{Path, SummaryPolicy, beside_facts, compose},
+        compaction::{Composition, Path, SummaryPolicy, beside_facts, compose},
         item::Item,
         operations::{CarriedOut, NoProgress, Operations, Question, Rules},
         state::FactUpdate,
     },
+    time::Timestamp,
 };
 use recapd_llm::{LlmError, ModelRequest, limits::LimitWait};
 use recapd_store::{JournalledAnswer, Material, RunRecord, StoreError};
@@ -48,6 +49,12 @@ pub(super) struct Draft {
     pub(super) only_ages: bool,
     pub(super) merged: usize,
     pub(super) condensed: usize,
+}
+
+pub(super) struct Contents<'a> {
+    pub(super) draft: Draft,
+    pub(super) composition: &'a Composition,
+    pub(super) as_of: Timestamp,
 }
 
 impl Draft {

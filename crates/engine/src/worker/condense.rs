@@ -4,11 +4,12 @@ use sha2::{Digest as _, Sha256};
 use tracing::debug;
 
 use super::{
-    Interruption, LeaseGuard, Worker,
-    ageing::as_of,
+    LeaseGuard, Worker,
     ask::{AskAnswer, FIRST, Question},
     bisect::{AskReason, Bisection},
     condensed::{Condensation, Gaps},
+    error::CondenseError,
+    material::{as_of, numbers, rows, worth_asking},
 };
 use recapd_core::domain::{
     demand::UserWords,
@@ -16,137 +17,19 @@ use recapd_core::domain::{
     number::usize_or_max,
     reply::{self, Answer, CheckedReply, ReplyError},
     summary::{
-        coverage::{CoverageError, digest_items},
+        coverage::digest_items,
         item::{Item, Origin},
     },
     text::hexadecimal,
     time::Timestamp,
-    transcript::Transcript,
     work::Lease,
     zone::Zone,
 };
-use recapd_llm::{LlmError, offline};
-use recapd_store::{
-    AttemptError, Material, MaterialLimits, RunRecord, SpendPause, StoreError, StoreResult, StoredExchange,
-};
+use recapd_llm::offline;
+use recapd_store::{Material, MaterialLimits, RunRecord, StoreResult, StoredExchange};
 
 /// Must change with the prompt or the schema, so that answers journalled under an older one aren't used.
 const PROMPT_VERSION: &str = "4";
-
-/// Why exchanges could not be condensed, grouped by what happens next.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum CondenseError {
-    #[error(transparent)]
-    Llm(#[from] LlmError),
-    /// The model answered, but its answer isn't valid.
-    #[error(transparent)]
-    Reply(#[from] ReplyError),
-    /// The model answered about the wrong exchanges.
-    #[error(transparent)]
-    Coverage(#[from] CoverageError),
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// The wait for the model's answer ended early.
-    #[error("interrupted")]
-    Interrupted(Interruption),
-    /// A daily limit is used up: no model may be asked before the next day.
-    #[error("{} is used up", .0.limit.key())]
-    Paused(SpendPause),
-}
-
-impl CondenseError {
-    /// Returns the error's short, stable name for metrics and logs.
-    pub(super) fn class(&self) -> &'static str {
-        match self {
-            Self::Llm(error) => error.class(),
-            Self::Reply(error) => error.class(),
-            Self::Coverage(_) => "bad_output",
-            Self::Store(_) => "db",
-            Self::Interrupted(_) => "shutdown",
-            Self::Paused(_) => "spend_limit",
-        }
-    }
-
-    /// Returns the error in the form that the table of runs stores.
-    pub(super) fn run_error(&self) -> AttemptError {
-        AttemptError {
-            class: self.class().to_owned(),
-            message: self.to_string(),
-        }
-    }
-
-    /// Returns true if asking again is useless until somebody changes something.
-    pub(super) fn is_final(&self) -> bool {
-        matches!(
-            self,
-            Self::Llm(LlmError::Auth(_) | LlmError::Permanent(_) | LlmError::Refused { .. })
-        )
-    }
-
-    /// Returns true if the next model should be asked. `is_last` says that this is the last attempt.
-    pub(super) fn is_for_the_next(&self, is_last: bool) -> bool {
-        match self {
-            Self::Llm(error) => error.is_for_the_next(is_last),
-            Self::Reply(_) | Self::Coverage(_) => is_last,
-            Self::Store(_) | Self::Interrupted(_) | Self::Paused(_) => false,
-        }
-    }
-
-    /// Returns true if a question about fewer exchanges may succeed.
-    pub(super) fn is_too_much(&self) -> bool {
-        matches!(
-            self,
-            Self::Llm(LlmError::ContextOverflow(_) | LlmError::Truncated { .. })
-        )
-    }
-
-    /// Returns true if one of several exchanges may have caused the failure: a refusal, or an invalid request or answer.
-    pub(super) fn may_lie_in_one(&self) -> bool {
-        matches!(
-            self,
-            Self::Llm(LlmError::Refused { .. } | LlmError::Permanent(_)) | Self::Reply(_) | Self::Coverage(_)
-        )
-    }
-
-    pub(super) fn is_refusal(&self) -> bool {
-        matches!(self, Self::Llm(LlmError::Refused { .. }))
-    }
-
-    /// Returns true if the question exceeds the model's context window.
-    pub(super) fn is_overflow(&self) -> bool {
-        matches!(self, Self::Llm(LlmError::ContextOverflow(_)))
-    }
-
-    /// Returns true for a temporary failure that the question's content may have caused, such as a timeout or a server error.
-    pub(super) fn may_lie_in_the_question(&self) -> bool {
-        matches!(self, Self::Llm(LlmError::Transient(fault)) if fault.may_lie_in_the_request())
-    }
-}
-
-pub(super) fn rows(exchanges: &[StoredExchange]) -> Vec<Exchange> {
-    exchanges.iter().map(|stored| stored.exchange.clone()).collect()
-}
-
-fn numbers(exchanges: &[StoredExchange]) -> Vec<i64> {
-    exchanges.iter().map(|stored| stored.exchange.exchange).collect()
-}
-
-/// Returns the numbers of the exchanges that are worth asking a model about. The others keep their digests.
-pub(super) fn worth_asking(exchanges: &[StoredExchange]) -> Vec<i64> {
-    let worth = exchanges.iter().filter(|stored| has_lines(stored));
-    worth.map(|stored| stored.exchange.exchange).collect()
-}
-
-pub(super) fn has_lines(stored: &StoredExchange) -> bool {
-    Transcript::has_lines(stored.messages.iter().map(|stored| &stored.message))
-}
-
-/// Returns how many exchanges come before the second half of those worth asking about; `None` if these can't be divided.
-pub(super) fn half(exchanges: &[StoredExchange]) -> Option<usize> {
-    let asked = worth_asking(exchanges);
-    let second = asked.get(asked.len() / 2).filter(|_| asked.len() > 1)?;
-    Some(exchanges.partition_point(|stored| stored.exchange.exchange < *second))
-}
 
 /// Keeps the first `exchanges` of the pending material. Doesn't change `takes_all`: the other exchanges are new and may wait for
 /// more.

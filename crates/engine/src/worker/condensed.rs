@@ -2,7 +2,7 @@
 
 use super::{
     Worker,
-    condense::{rows, worth_asking},
+    material::{rows, worth_asking},
 };
 use recapd_core::domain::{
     reply::Answer,

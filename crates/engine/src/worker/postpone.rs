@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tracing::{debug, error, info, warn};
 
-use super::{Worker, ask::wait_label, condense::CondenseError, update::Outcome};
+use super::{Outcome, Worker, ask::wait_label, error::CondenseError};
 use recapd_core::domain::{time::Timestamp, work::Lease};
 use recapd_llm::Wait;
 use recapd_store::{AttemptError, Postponement, RunRecord, SpendPause, StoreError};

@@ -1,6 +1,6 @@
 //! Builds the request for a question about exchanges.
 
-use super::{Worker, condense::has_lines};
+use super::{Worker, material::has_lines};
 use recapd_core::domain::{
     agent::AgentId,
     message::Message,

@@ -5,21 +5,20 @@ mod trouble;
 use tracing::{debug, error, info, warn};
 
 use super::{
-    Interruption, LeaseGuard, Worker,
-    ageing::{as_of, is_due},
+    Interruption, LeaseGuard, Outcome, Worker,
     batch::Route,
-    compact::Draft,
-    condense::half,
+    compact::{Contents, Draft},
+    material::{as_of, half, is_due},
     panicking::catch_panic,
     postpone::WaitReason,
     reason, span,
 };
 use recapd_core::domain::{
+    number::i64_or_max,
     summary::{
         compaction::{Composition, compose_with},
         item::{Item, Origin},
     },
-    time::Timestamp,
     work::{Lease, Reason, WOKEN_RETRY_MS_MIN},
 };
 use recapd_store::{
@@ -32,59 +31,6 @@ use recapd_telemetry::{
     trace,
 };
 use trouble::Trouble;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    Completed,
-    Settled,
-    /// It failed and will be retried.
-    Retried,
-    /// It failed for the last time: digests replace the exchanges, and the row is parked.
-    Parked,
-    /// It failed for the last time and digests replace the exchanges, but a wake came meanwhile: it will be retried.
-    StoodIn,
-    /// It failed for the last time, and there was nothing to write or writing failed, too: the row is parked unchanged.
-    GivenUp,
-    /// Another writer came first.
-    Superseded,
-    Released,
-    /// It waits for a provider, or for the next day's limits.
-    Postponed,
-    /// Its question waits for a batch, and its row for the answer.
-    Deferred,
-}
-
-impl Outcome {
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Completed => "completed",
-            Self::Settled => "settled",
-            Self::Retried => "retried",
-            Self::Parked => "parked",
-            Self::StoodIn => "stood_in",
-            Self::GivenUp => "given_up",
-            Self::Superseded => "superseded",
-            Self::Released => "released",
-            Self::Postponed => "postponed",
-            Self::Deferred => "deferred",
-        }
-    }
-
-    /// Returns the outcome's label in metrics; `None` if the update continues later.
-    pub(super) fn label(self) -> Option<UpdateOutcome> {
-        match self {
-            Self::Completed | Self::Settled => Some(UpdateOutcome::Completed),
-            Self::Retried | Self::Parked | Self::StoodIn | Self::GivenUp => Some(UpdateOutcome::Failed),
-            Self::Superseded | Self::Released => Some(UpdateOutcome::Superseded),
-            Self::Postponed | Self::Deferred => None,
-        }
-    }
-
-    /// Returns true if a version was written; then the update's metrics are recorded already.
-    pub(super) fn has_written(self) -> bool {
-        matches!(self, Self::Completed | Self::Parked | Self::StoodIn)
-    }
-}
 
 impl Worker {
     /// Carries out an update, and handles every failure in it, including panics. A poison row, whose update has crashed its
@@ -174,7 +120,7 @@ impl Worker {
                 Err(fault) => {
                     let is_divided = fault.is_too_much() && material.revisited.is_empty();
                     // If half has as many exchanges, asking again is useless.
-                    let half = half(&material.exchanges).map(count);
+                    let half = half(&material.exchanges).map(i64_or_max);
                     let half = half.filter(|half| is_divided && *half < limits.exchanges_max);
                     let Some(half) = half else {
                         let trouble = Trouble::from(fault);
@@ -281,19 +227,19 @@ impl Worker {
         };
         tracing::Span::current()
             .record("recapd.path", composed.path.name())
-            .record("recapd.exchanges", count(material.exchanges.len()));
+            .record("recapd.exchanges", i64_or_max(material.exchanges.len()));
         let label = UpdatePath::from_name(composed.path.name()).unwrap_or(UpdatePath::None);
         self.parts
             .metrics
             .updates
-            .finished(ended, label, count(material.exchanges.len()), took);
+            .finished(ended, label, i64_or_max(material.exchanges.len()), took);
         self.parts.metrics.documents.stored(composed.tokens);
         let documents = &self.parts.metrics.documents;
         documents.facts_refused(&refused);
-        documents.items(ItemAction::Added, count(added));
-        documents.items(ItemAction::Dropped, count(dropped));
-        documents.items(ItemAction::Merged, count(merged));
-        documents.items(ItemAction::Condensed, count(condensed));
+        documents.items(ItemAction::Added, i64_or_max(added));
+        documents.items(ItemAction::Dropped, i64_or_max(dropped));
+        documents.items(ItemAction::Merged, i64_or_max(merged));
+        documents.items(ItemAction::Condensed, i64_or_max(condensed));
         Ok(outcome)
     }
 
@@ -337,7 +283,7 @@ impl Worker {
             version: material.version,
             lo: material.lo,
             hi: material.hi,
-            exchanges: count(pending.count()),
+            exchanges: i64_or_max(pending.count()),
             dropped: gone.map(|(item, _)| item.item).collect(),
             has_more,
             added,
@@ -369,7 +315,7 @@ impl Worker {
         completed: Completion,
         run: &RunRecord,
     ) {
-        let exchanges = count(material.exchanges.len());
+        let exchanges = i64_or_max(material.exchanges.len());
         let duration_ms = run.finished_at.since_ms(run.started_at);
         if composed.truncated {
             self.parts.metrics.documents.truncated(composed.truncated_tokens);
@@ -539,21 +485,11 @@ impl Worker {
     }
 }
 
-pub(super) struct Contents<'a> {
-    pub(super) draft: Draft,
-    pub(super) composition: &'a Composition,
-    pub(super) as_of: Timestamp,
-}
-
 struct Retry {
     /// The shortest wait, in milliseconds.
     after_ms: i64,
     /// True if the row is parked until an operator or an eviction revives it.
     park: bool,
-}
-
-pub(super) fn count(length: usize) -> i64 {
-    i64::try_from(length).unwrap_or(i64::MAX)
 }
 
 fn pending(exchanges: Vec<StoredExchange>, lo: i64) -> Vec<StoredExchange> {

@@ -1,6 +1,6 @@
 //! Why an attempt at an update stopped.
 
-use super::super::{Interruption, condense::CondenseError, postpone::WaitReason};
+use super::super::{Interruption, error::CondenseError, postpone::WaitReason};
 use recapd_core::domain::number::i64_or_max;
 use recapd_llm::{LlmError, TransientFailure, Wait};
 use recapd_store::{AttemptError, StoreError};
