@@ -13,9 +13,9 @@ use serde_json::Value;
 use self::wire::{MessageAnswer, MessageUsage, MessagesRequest};
 use super::{
     ModelAnswer, ModelRequest,
+    fault::NoAnswer,
     remote::{
-        AnswerFormat, Dialect, Effort, NoAnswer, Protocol, RemoteModel, RemoteSettings, any_of, is_unknown,
-        read_tokens,
+        AnswerFormat, Dialect, Effort, Protocol, RemoteModel, RemoteSettings, any_of, is_unknown, read_tokens,
     },
 };
 

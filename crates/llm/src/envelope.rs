@@ -18,7 +18,8 @@ pub(super) struct ErrorBody {
     pub(super) param: String,
     pub(super) message: String,
     pub(super) request_id: String,
-    /// After which time to retry, if the body has a field for it.
+    /// After which time to retry: from a field of the body (Google's `RetryInfo`), or from `try again in 9.8s` in the message. If
+    /// both are given, the longer time.
     pub(super) retry_after: Option<Duration>,
     pub(super) quota: Quota,
 }
@@ -67,11 +68,14 @@ impl ErrorBody {
         let error = body.get("error").filter(|error| !error.is_null()).unwrap_or(body);
         if let Some(message) = error.as_str() {
             return Some(Self {
+                retry_after: in_message(message),
                 message: message.to_owned(),
                 ..Self::default()
             });
         }
         let details = error.get("details").unwrap_or(&Value::Null);
+        let message = message(error);
+        let wait = detail(details, "RetryInfo").and_then(|info| go_duration(&text(info, "retryDelay")));
         let first_of = |words: [String; 3]| words.into_iter().find(|word| !word.is_empty());
         let read = Self {
             kind: first_of([text(error, "type"), text(error, "status"), String::new()]).unwrap_or_default(),
@@ -82,9 +86,9 @@ impl ErrorBody {
             ])
             .unwrap_or_default(),
             param: text(error, "param"),
-            message: message(error),
+            retry_after: in_message(&message).max(wait),
+            message,
             request_id: text(body, "request_id"),
-            retry_after: detail(details, "RetryInfo").and_then(|info| go_duration(&text(info, "retryDelay"))),
             quota: detail(details, "QuotaFailure").map_or_else(Quota::default, quota),
         };
         (!read.message.is_empty() || !read.code.is_empty()).then_some(read)
@@ -148,6 +152,13 @@ fn message(error: &Value) -> String {
     } else {
         format!("{own}: {raw}")
     }
+}
+
+fn in_message(message: &str) -> Option<Duration> {
+    let (_, after) = message
+        .split_once("try again in ")
+        .or_else(|| message.split_once("retry in "))?;
+    go_duration(after.split_whitespace().next()?.trim_end_matches(['.', ',']))
 }
 
 fn text(value: &Value, field: &str) -> String {
@@ -224,6 +235,16 @@ mod tests {
         assert_eq!((info.code.as_str(), info.kind.as_str()), ("API_KEY_INVALID", "S"));
         let wait = google(r#"{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"46.5s"}"#);
         assert_eq!(wait.retry_after, Some(Duration::from_millis(46_500)));
+        for (message, wait_ms) in [
+            ("Please try again in 9.816s. Visit", Some(9_816)),
+            ("Please retry in 10h17m5.7s.", Some(37_025_700)),
+            ("no word", None),
+        ] {
+            let error = ErrorBody::from_value(&serde_json::json!({ "error": message })).unwrap();
+            assert_eq!(error.retry_after, wait_ms.map(Duration::from_millis), "{message}");
+        }
+        let both = ErrorBody::read(br#"{"error":{"message":"Please retry in 1m.","details":[{"@type":"google.rpc.RetryInfo","retryDelay":"46s"}]}}"#);
+        assert_eq!(both.unwrap().retry_after, Some(Duration::from_mins(1)));
         for (violation, expected) in [
             (
                 r#"{"quotaId":"RequestsPerMinutePerProject","quotaValue":"10"}"#,

@@ -6,7 +6,6 @@ use super::{
     discreet::Discreet,
     envelope::{ErrorBody, Quota},
     http::HttpReply,
-    remote::NoAnswer,
     retry::{OUTAGE_WAIT_MAX, QUOTA_WAIT_MIN, retry_after},
 };
 
@@ -77,10 +76,23 @@ enum Trouble {
     Request,
 }
 
+/// Why a successful response has no answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NoAnswer {
+    /// It was cut off at the output limit, or at the end of the model's window.
+    Truncated,
+    /// The model declined or a filter stopped the answer. Contains the provider's explanation.
+    Refused(String),
+    /// The answer broke off, and a retry may succeed. Contains the provider's explanation.
+    Broken(String),
+    /// The response isn't one of this API; it may contain an error.
+    Unknown,
+}
+
 /// Returns the error of a reply with `status`, which can differ from the HTTP status.
 pub(super) fn error_of_refusal(reply: &HttpReply, status: u16, discreet: Discreet<'_>) -> LlmError {
     let error = ErrorBody::read(&reply.body).unwrap_or_default();
-    let retry_after = retry_after(&reply.headers, &error);
+    let retry_after = retry_after(&reply.headers, error.retry_after);
     let said = provider_words(reply, status, &error, discreet);
     let message = format!("status {status}{said}");
     match trouble(reply, status, &error) {

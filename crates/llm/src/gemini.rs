@@ -12,9 +12,9 @@ use serde_json::Value;
 use self::wire::{GenerateAnswer, GenerateRequest, UsageMetadata};
 use super::{
     ModelAnswer, ModelRequest,
+    fault::NoAnswer,
     remote::{
-        AnswerFormat, Dialect, Effort, NoAnswer, Protocol, RemoteModel, RemoteSettings, any_of, is_unknown,
-        read_tokens,
+        AnswerFormat, Dialect, Effort, Protocol, RemoteModel, RemoteSettings, any_of, is_unknown, read_tokens,
     },
 };
 

@@ -12,7 +12,8 @@ use serde_json::Value;
 use self::wire::{Chat, OllamaRequest};
 use super::{
     ModelAnswer, ModelRequest,
-    remote::{AnswerFormat, Dialect, Effort, NoAnswer, Protocol, RemoteModel, RemoteSettings, any_of},
+    fault::NoAnswer,
+    remote::{AnswerFormat, Dialect, Effort, Protocol, RemoteModel, RemoteSettings, any_of},
 };
 
 pub const OLLAMA_BASE_URL: &str = "http://127.0.0.1:11434";

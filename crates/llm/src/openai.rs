@@ -14,7 +14,8 @@ use self::{
 };
 use super::{
     ModelAnswer, ModelRequest,
-    remote::{NoAnswer, Protocol, RemoteModel, RemoteSettings, read_tokens},
+    fault::NoAnswer,
+    remote::{Protocol, RemoteModel, RemoteSettings, read_tokens},
 };
 pub use dialect::{OutputLimitField, is_reasoning_model};
 

@@ -29,7 +29,7 @@ use super::{
     ChatModel, LlmError, ModelAnswer, ModelRequest,
     discreet::Discreet,
     envelope::ErrorBody,
-    fault,
+    fault::{self, NoAnswer},
     http::{self, HttpReply, HttpSettings},
     retry,
 };
@@ -170,19 +170,6 @@ pub trait Protocol: fmt::Debug + Send + Sync + 'static {
 
     /// Reads the tokens that an answer's body reports, even if its text is unusable. Returns them as an answer without text.
     fn read_usage(&self, body: &Value) -> ModelAnswer;
-}
-
-/// Why a successful response has no answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum NoAnswer {
-    /// It was cut off at the output limit, or at the end of the model's window.
-    Truncated,
-    /// The model declined or a filter stopped the answer. Contains the provider's explanation.
-    Refused(String),
-    /// The answer broke off, and a retry may succeed. Contains the provider's explanation.
-    Broken(String),
-    /// The response isn't one of this API; it may contain an error.
-    Unknown,
 }
 
 #[derive(Debug)]

@@ -8,10 +8,10 @@ use serde_json::Value;
 use self::wire::{Response, ResponseUsage, ResponsesRequest};
 use super::{
     ModelAnswer, ModelRequest,
+    fault::NoAnswer,
     openai::is_reasoning_model,
     remote::{
-        AnswerFormat, Dialect, Effort, NoAnswer, Protocol, RemoteModel, RemoteSettings, any_of, is_unknown,
-        read_tokens,
+        AnswerFormat, Dialect, Effort, Protocol, RemoteModel, RemoteSettings, any_of, is_unknown, read_tokens,
     },
 };
 

@@ -5,8 +5,6 @@ use std::time::Duration;
 use chrono::DateTime;
 use reqwest::header::HeaderMap;
 
-use super::envelope::ErrorBody;
-
 /// Limits the wait that is obeyed. No quota is longer than a day.
 const RETRY_AFTER_MAX: Duration = Duration::from_hours(24);
 /// Limits the wait for a provider that fails or is overloaded, because it may work again earlier than it says.
@@ -16,14 +14,14 @@ pub(super) const QUOTA_WAIT_MIN: Duration = Duration::from_hours(1);
 
 const ANTHROPIC_LIMITS: [&str; 4] = ["requests", "tokens", "input-tokens", "output-tokens"];
 
-/// Returns the backoff that a refusal asks for. The first of these counts: `retry-after-ms`, `retry-after` (seconds or a date), a
-/// field of the body (Google's `RetryInfo`) or `try again in 9.8s` in the message, the reset times of exhausted limits.
-pub(super) fn retry_after(headers: &HeaderMap, error: &ErrorBody) -> Option<Duration> {
+/// Returns the backoff that a refusal asks for. The first of these counts: `retry-after-ms`, `retry-after` (seconds or a date), the
+/// wait that its body asks for (`in_body`), the reset times of exhausted limits.
+pub(super) fn retry_after(headers: &HeaderMap, in_body: Option<Duration>) -> Option<Duration> {
     header(headers, "retry-after-ms")
         .and_then(|text| seconds(text, 1e-3))
         .or_else(|| header(headers, "retry-after").and_then(|text| seconds(text, 1.0)))
         .or_else(|| until_date(headers))
-        .or_else(|| in_message(&error.message).max(error.retry_after))
+        .or(in_body)
         .or_else(|| reset(headers))
         .or_else(|| reset_at(headers))
         .map(|wait| wait.min(RETRY_AFTER_MAX))
@@ -115,29 +113,18 @@ fn longest<const N: usize>(limits: [(bool, Option<Duration>); N]) -> Option<Dura
         .max()
 }
 
-fn in_message(message: &str) -> Option<Duration> {
-    let (_, after) = message
-        .split_once("try again in ")
-        .or_else(|| message.split_once("retry in "))?;
-    go_duration(after.split_whitespace().next()?.trim_end_matches(['.', ',']))
-}
-
 #[cfg(test)]
 mod tests {
     use reqwest::header::{HeaderName, HeaderValue};
 
     use super::*;
 
-    fn wait_ms(headers: &[(&'static str, &'static str)], message: &str) -> Option<u128> {
+    fn wait_ms(headers: &[(&'static str, &'static str)], in_body: Option<Duration>) -> Option<u128> {
         let map = headers
             .iter()
             .map(|&(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)))
             .collect();
-        let error = ErrorBody {
-            message: message.to_owned(),
-            ..ErrorBody::default()
-        };
-        retry_after(&map, &error).map(|wait| wait.as_millis())
+        retry_after(&map, in_body).map(|wait| wait.as_millis())
     }
 
     #[test]
@@ -209,27 +196,30 @@ mod tests {
     #[test]
     fn the_most_exact_wait_wins() {
         let both = [("retry-after", "2"), ("retry-after-ms", "1500")];
-        assert_eq!(wait_ms(&both, ""), Some(1_500));
-        assert_eq!(wait_ms(&[("retry-after", "2")], "try again in 9s"), Some(2_000));
-        assert_eq!(wait_ms(&[("retry-after", "1e9")], ""), Some(86_400_000));
-        assert_eq!(wait_ms(&[("retry-after", "-1")], ""), None);
-        assert_eq!(wait_ms(&[], "Please try again in 9.816s. Visit"), Some(9_816));
-        assert_eq!(wait_ms(&[], "no word"), None);
+        assert_eq!(wait_ms(&both, None), Some(1_500));
+        assert_eq!(
+            wait_ms(&[("retry-after", "2")], Some(Duration::from_secs(9))),
+            Some(2_000)
+        );
+        assert_eq!(wait_ms(&[("retry-after", "1e9")], None), Some(86_400_000));
+        assert_eq!(wait_ms(&[("retry-after", "-1")], None), None);
+        assert_eq!(wait_ms(&[], Some(Duration::from_millis(9_816))), Some(9_816));
+        assert_eq!(wait_ms(&[], None), None);
     }
 
     #[test]
     fn dates_count_from_the_servers_clock() {
         let date = ("date", "Fri, 20 Nov 2026 08:00:00 GMT");
         assert_eq!(
-            wait_ms(&[date, ("retry-after", "Fri, 20 Nov 2026 08:00:30 GMT")], ""),
+            wait_ms(&[date, ("retry-after", "Fri, 20 Nov 2026 08:00:30 GMT")], None),
             Some(30_000)
         );
         assert_eq!(
-            wait_ms(&[date, ("retry-after", "Fri, 20 Nov 2026 07:59:00 GMT")], ""),
+            wait_ms(&[date, ("retry-after", "Fri, 20 Nov 2026 07:59:00 GMT")], None),
             Some(0)
         );
         assert_eq!(
-            wait_ms(&[("retry-after", "Fri, 20 Nov 2026 08:00:30 GMT")], ""),
+            wait_ms(&[("retry-after", "Fri, 20 Nov 2026 08:00:30 GMT")], None),
             None
         );
     }
@@ -240,9 +230,9 @@ mod tests {
             ("x-ratelimit-reset-requests", "20ms"),
             ("x-ratelimit-reset-tokens", "6m0s"),
         ];
-        assert_eq!(wait_ms(&resets, ""), Some(360_000));
+        assert_eq!(wait_ms(&resets, None), Some(360_000));
         let requests = [&resets[..], &[("x-ratelimit-remaining-requests", "0")]].concat();
-        assert_eq!(wait_ms(&requests, ""), Some(20));
+        assert_eq!(wait_ms(&requests, None), Some(20));
     }
 
     #[test]
@@ -252,20 +242,9 @@ mod tests {
             ("anthropic-ratelimit-requests-reset", "2026-11-20T08:00:05Z"),
             ("anthropic-ratelimit-input-tokens-reset", "2026-11-20T08:00:45Z"),
         ];
-        assert_eq!(wait_ms(&limits, ""), Some(45_000));
+        assert_eq!(wait_ms(&limits, None), Some(45_000));
         let requests = [&limits[..], &[("anthropic-ratelimit-requests-remaining", "0")]].concat();
-        assert_eq!(wait_ms(&requests, ""), Some(5_000));
-        assert_eq!(wait_ms(&limits[1..], ""), None);
-    }
-
-    #[test]
-    fn of_two_waits_in_one_body_the_longer_counts() {
-        let error = ErrorBody {
-            message: "Please retry in 10h17m5.7s.".to_owned(),
-            retry_after: Some(Duration::from_secs(46)),
-            ..ErrorBody::default()
-        };
-        let wait = retry_after(&HeaderMap::new(), &error).map(|wait| wait.as_secs());
-        assert_eq!(wait, Some(37_025));
+        assert_eq!(wait_ms(&requests, None), Some(5_000));
+        assert_eq!(wait_ms(&limits[1..], None), None);
     }
 }

@@ -6,7 +6,8 @@ use serde_json::value::RawValue;
 use super::{GeminiDialect, ThinkingLimit};
 use crate::{
     ModelAnswer, ModelRequest,
-    remote::{AnswerFormat, NoAnswer, RemoteSettings},
+    fault::NoAnswer,
+    remote::{AnswerFormat, RemoteSettings},
 };
 
 #[derive(Serialize)]

@@ -18,27 +18,6 @@ const NAMELESS_FACTOR: f64 = 0.45;
 
 /// Words in the names of tools that show files.
 const READERS: [&str; 7] = ["read", "cat", "grep", "rg", "view", "head", "tail"];
-/// Commands that show files, or logs.
-const SHOWING: [&str; 18] = [
-    "cat ",
-    "head ",
-    "tail ",
-    "less ",
-    "bat ",
-    "nl ",
-    "grep ",
-    "egrep ",
-    "rg ",
-    "sed ",
-    "awk ",
-    "jq ",
-    "git show",
-    "git diff",
-    "git log",
-    "git blame",
-    "docker logs",
-    "journalctl",
-];
 
 #[derive(Clone, Debug)]
 pub(super) struct Call {
@@ -62,15 +41,6 @@ impl Call {
             .any(|word| READERS.contains(&word))
             || self.values.iter().any(|value| value.shows_files)
     }
-}
-
-/// Returns true if a command shows files. Skips a leading `cd`.
-pub(super) fn shows_files(command: &str) -> bool {
-    command
-        .split("&&")
-        .map(str::trim_start)
-        .find(|part| !part.starts_with("cd "))
-        .is_some_and(|part| SHOWING.iter().any(|start| part.starts_with(start)))
 }
 
 #[derive(Debug, Default)]

@@ -7,17 +7,20 @@ use super::{
     clauses::{self, Clause, ClauseSource, TextRole},
     dates, failures,
     sentences::leaves_code_open,
-    topics::{RUN_EXCHANGES_MAX, RUN_PAUSE_MS_MAX},
     values,
     weigh::{Term, Vocabulary, number},
 };
 use recapd_core::domain::{
     text::{cut, one_line},
-    time::Timestamp,
+    time::{DAY_MS, Timestamp},
     transcript::{Line, Transcript, Voice},
     user_text,
 };
 
+/// Limits the exchanges of a run.
+pub(super) const RUN_EXCHANGES_MAX: usize = 12;
+/// Limits the time between the beginnings of two neighbours in a run.
+pub(super) const RUN_PAUSE_MS_MAX: i64 = DAY_MS;
 /// Limits an answer to a question of the model, together with the question, in characters.
 const ANSWER_CHARS_MAX: usize = 240;
 /// The prior of such an answer. It is high, because the model asked for the answer.

@@ -5,14 +5,11 @@ use std::ops::Range;
 
 use super::{
     clauses::ClauseSource,
-    reading::{Corpus, ExchangeReading},
+    reading::{Corpus, ExchangeReading, RUN_EXCHANGES_MAX, RUN_PAUSE_MS_MAX},
     weigh::{Term, Vocabulary, WordShape, number},
 };
-use recapd_core::domain::time::{DAY_MS, HOUR_MS, MINUTE_MS};
+use recapd_core::domain::time::{HOUR_MS, MINUTE_MS};
 
-pub(super) const RUN_EXCHANGES_MAX: usize = 12;
-/// Limits the time between the beginnings of two neighbours in a run.
-pub(super) const RUN_PAUSE_MS_MAX: i64 = DAY_MS;
 /// Limits a run of tasks, in bytes of clauses. A single exchange may be longer.
 const TASK_BYTES_MAX: usize = 14_000;
 /// Limits a run of talk, which is dense with facts, in bytes of clauses.
@@ -210,9 +207,9 @@ impl RunText {
 
 #[cfg(test)]
 mod tests {
-    use super::{Corpus, DAY_MS, runs};
+    use super::{Corpus, runs};
     use recapd_core::domain::{
-        time::{SECOND_MS, Timestamp},
+        time::{DAY_MS, SECOND_MS, Timestamp},
         transcript::{Transcript, Voice},
     };
 

@@ -4,7 +4,6 @@ use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-use super::calls;
 use recapd_core::domain::text::{CUT_MARK, first_line, floor_cut};
 
 const VALUE_CHARS_MAX: usize = 64;
@@ -15,6 +14,28 @@ const PATH_BYTES_LONGEST: usize = 1_024;
 /// Numbers with fractions are exact below this.
 const EXACT_MAX: f64 = 1e15;
 const VALUES_MAX: usize = 64;
+
+/// Commands that show files, or logs.
+const SHOWING: [&str; 18] = [
+    "cat ",
+    "head ",
+    "tail ",
+    "less ",
+    "bat ",
+    "nl ",
+    "grep ",
+    "egrep ",
+    "rg ",
+    "sed ",
+    "awk ",
+    "jq ",
+    "git show",
+    "git diff",
+    "git log",
+    "git blame",
+    "docker logs",
+    "journalctl",
+];
 
 pub(super) const WORD_SCORE: f64 = 0.7;
 
@@ -112,7 +133,7 @@ fn push(values: &mut Vec<ShownValue>, text: &str) {
     if values.len() >= VALUES_MAX {
         return;
     }
-    let (score, shows_files) = (score(text), calls::shows_files(text));
+    let (score, shows_files) = (score(text), shows_files(text));
     let mut lines = text.lines().filter(|line| !line.trim().is_empty());
     let goes_on = lines.nth(1).is_some();
     let mut text = first_line(path_tail(text), VALUE_CHARS_MAX);
@@ -126,6 +147,15 @@ fn push(values: &mut Vec<ShownValue>, text: &str) {
             shows_files,
         });
     }
+}
+
+/// Returns true if a command shows files. Skips a leading `cd`.
+fn shows_files(command: &str) -> bool {
+    command
+        .split("&&")
+        .map(str::trim_start)
+        .find(|part| !part.starts_with("cd "))
+        .is_some_and(|part| SHOWING.iter().any(|start| part.starts_with(start)))
 }
 
 /// Returns the end of a long path, after a slash: the name instead of the common folder. Returns other texts unchanged.

@@ -6,7 +6,8 @@ use serde_json::value::RawValue;
 use super::{OllamaDialect, ThinkOption};
 use crate::{
     ModelAnswer, ModelRequest,
-    remote::{AnswerFormat, NoAnswer, RemoteSettings},
+    fault::NoAnswer,
+    remote::{AnswerFormat, RemoteSettings},
 };
 
 /// A request's body. It sets no sampling, because Ollama knows the best sampling for a model.

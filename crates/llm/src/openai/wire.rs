@@ -6,7 +6,8 @@ use serde_json::{Value, value::RawValue};
 use super::dialect::{ChatDialect, ThinkingRoom};
 use crate::{
     ModelAnswer, ModelRequest,
-    remote::{AnswerFormat, NoAnswer, RemoteSettings},
+    fault::NoAnswer,
+    remote::{AnswerFormat, RemoteSettings},
 };
 use recapd_core::domain::reply::Schema;
 

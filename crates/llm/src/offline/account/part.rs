@@ -30,6 +30,33 @@ pub(super) enum Slot {
     Looked,
 }
 
+impl Slot {
+    pub(super) fn label(self) -> &'static str {
+        match self {
+            Self::Request => "User: ",
+            Self::Answer => "Decided by the user: ",
+            Self::Step => "On the way: ",
+            Self::Given => "The user gave: ",
+            Self::Looked => "Looked at: ",
+            Self::Files => "Files changed: ",
+            Self::Unchanged => "Not changed: ",
+            Self::Commits => "Commits: ",
+            Self::Links => "Made: ",
+            Self::Checks => "Checks: ",
+            Self::Outcome => "Answer: ",
+            Self::SoFar => "So far: ",
+            Self::Left => "Left to do: ",
+            Self::Question => "Asked the user: ",
+            Self::End => "Note: ",
+        }
+    }
+
+    /// Returns true for a slot that quotes somebody's words.
+    pub(super) fn is_quoted(self) -> bool {
+        matches!(self, Self::Request | Self::Given | Self::Answer | Self::Question)
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct AccountPart {
     /// Exchange in the run, slot, paragraph, position in the paragraph: parts are written in this order.
@@ -202,7 +229,7 @@ pub(super) fn choose(parts: &[AccountPart], chars_max: usize) -> Vec<AccountPart
     let mut left = chars_max;
     let mut chosen = Vec::new();
     for part in ranked {
-        let around = super::points::label(part.place.1).len() + AROUND_CHARS;
+        let around = part.place.1.label().len() + AROUND_CHARS;
         let room = left.saturating_sub(around);
         let share = if part.rank < SENTENCES {
             room.min(chars_max.div_ceil(SHARE).max(ROOM_CHARS_MIN))

@@ -6,31 +6,6 @@ use recapd_core::domain::text::one_line;
 /// Limits a point of more than one part, in characters.
 const POINT_CHARS: usize = 240;
 
-pub(super) fn label(slot: Slot) -> &'static str {
-    match slot {
-        Slot::Request => "User: ",
-        Slot::Answer => "Decided by the user: ",
-        Slot::Step => "On the way: ",
-        Slot::Given => "The user gave: ",
-        Slot::Looked => "Looked at: ",
-        Slot::Files => "Files changed: ",
-        Slot::Unchanged => "Not changed: ",
-        Slot::Commits => "Commits: ",
-        Slot::Links => "Made: ",
-        Slot::Checks => "Checks: ",
-        Slot::Outcome => "Answer: ",
-        Slot::SoFar => "So far: ",
-        Slot::Left => "Left to do: ",
-        Slot::Question => "Asked the user: ",
-        Slot::End => "Note: ",
-    }
-}
-
-/// Returns true for slots that quote somebody's words.
-fn is_quoted(slot: Slot) -> bool {
-    matches!(slot, Slot::Request | Slot::Given | Slot::Answer | Slot::Question)
-}
-
 pub(super) fn text(parts: &[AccountPart]) -> String {
     let mut lines: Vec<String> = Vec::new();
     for point in points(parts) {
@@ -39,10 +14,10 @@ pub(super) fn text(parts: &[AccountPart]) -> String {
         };
         let words: Vec<&str> = point.iter().map(|part| part.text.as_str()).collect();
         let words = one_line(&words.join(" "));
-        lines.push(if is_quoted(slot) {
-            format!("{}“{}”", label(slot), words.replace('“', "‘").replace('”', "’"))
+        lines.push(if slot.is_quoted() {
+            format!("{}“{}”", slot.label(), words.replace('“', "‘").replace('”', "’"))
         } else {
-            format!("{}{words}", label(slot))
+            format!("{}{words}", slot.label())
         });
     }
     lines.join("\n")
