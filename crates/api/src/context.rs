@@ -16,9 +16,9 @@ pub use compact::{CompactReply, HANDOFF_TOKENS, HANDOFF_TOKENS_MAX, HANDOFF_TOKE
 use recapd_core::{
     domain::{
         agent::AgentId,
-        context::{Alternation, ContextOptions, Elision, Role, concerns_own_answers, is_safe_boundary},
+        context::{Alternation, ContextOptions, Elision, concerns_own_answers, is_safe_boundary},
         exchange::{FIRST_EXCHANGE, PREAMBLE},
-        message::{Message, Part},
+        message::{Message, Part, Role},
         note::above,
         number::{i64_or_max, usize_or_max},
         perspective::{Perspective, PerspectiveStyle, UnknownSpeaker, speakers},

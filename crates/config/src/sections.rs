@@ -6,12 +6,12 @@ use serde::{Deserialize, Serialize};
 
 use super::RedactPatterns;
 use recapd_core::domain::{
+    budget::OnOverflow,
     context::{Alternation, ContextOptions},
     convergence::{InvalidWeights, Profile, Rules, Thresholds},
     perspective::{self, Mode, PerspectiveStyle},
     preset::Preset,
     redaction::Redactor,
-    settings::OnOverflow,
     summary::compaction::Style,
     window::Budget,
     work::{Fairness, RetryPolicy},

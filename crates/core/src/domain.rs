@@ -6,6 +6,7 @@ pub mod access;
 pub mod agent;
 pub mod attachment;
 pub mod batch;
+pub mod budget;
 pub mod calibration;
 mod checked_text;
 pub mod context;

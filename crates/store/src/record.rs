@@ -6,13 +6,14 @@ use super::seal::Chain;
 use recapd_core::{
     domain::{
         agent::AgentId,
+        budget::OnOverflow,
         context::{ContextOptions, SourceMessage},
         exchange::{Exchange, LedgerEntry},
         ledger::{Eviction, Ledger, Return, Segmentation},
         message::Message,
         note::NoteName,
         preset::Basis,
-        settings::{AgentSettings, OnOverflow},
+        settings::AgentSettings,
         summary::{compaction::SummaryPolicy, empty::WindowFill, section::Ageing},
         time::Timestamp,
         window::Budget,

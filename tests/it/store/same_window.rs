@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use proptest::{prelude::*, test_runner::TestRunner};
 use recapd_core::domain::{
+    budget::OnOverflow,
     preset::{Basis, Preset},
-    settings::{AgentSettings, OnOverflow, SettingsPatch},
+    settings::{AgentSettings, SettingsPatch},
     time::{MINUTE_MS, Timestamp},
     tokens::TokenCounter,
     window::{Budget, Window},

@@ -5,11 +5,12 @@ use std::cell::Cell;
 use proptest::{collection::vec, prelude::*, test_runner::TestRunner};
 use recapd_core::domain::{
     agent::AgentId,
+    budget::OnOverflow,
     context::{Alternation, ContextOptions},
     ledger::{Return, TooBig},
     lineage::Step,
     preset::Basis,
-    settings::{AgentSettings, OnOverflow, SettingsPatch},
+    settings::{AgentSettings, SettingsPatch},
     window::Budget,
 };
 use recapd_store::{

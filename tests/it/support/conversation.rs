@@ -3,12 +3,12 @@
 use recapd_core::{
     domain::{
         agent::AgentId,
+        budget::OnOverflow,
         context::ContextOptions,
         exchange::{Exchange, LedgerEntry},
         message::{Format, Message},
         preset::Basis,
         redaction::Redactor,
-        settings::OnOverflow,
         summary::{
             compaction::{SummaryPolicy, compose_with},
             coverage::items_from,

@@ -8,10 +8,11 @@ use super::{
 use recapd_core::{
     domain::{
         context::{
-            Context, ContextInput, ContextOptions, Elision, LeftCopy, PieceOrigin, Reason, Role, SourceCopy,
+            Context, ContextInput, ContextOptions, Elision, LeftCopy, PieceOrigin, Reason, SourceCopy,
             SourceExchange, SourceMessage, SourceRequest, build, fence,
         },
         legs::are_open,
+        message::Role,
         number::{count, i64_or_max},
         perspective::Perspective,
         summary::pending::{PendingLine, with_left_out, with_pending},

@@ -4,9 +4,9 @@
 use super::{ContextMaterial, ContextQuery, build::summary_room};
 use recapd_core::{
     domain::{
-        context::{Alternation, ContextOptions, Piece, PieceOrigin, Reason, Role, build},
+        context::{Alternation, ContextOptions, Piece, PieceOrigin, Reason, build},
         exchange::PREAMBLE,
-        message::Part,
+        message::{Part, Role},
         tokens::TokenCounter,
     },
     formats::{outgoing::RequestFormat, request::units_of},

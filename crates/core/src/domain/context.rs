@@ -37,7 +37,7 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    message::{Message, Part},
+    message::{Message, Part, Role},
     perspective::Perspective,
     tokens::{MESSAGE_OVERHEAD_TOKENS, TokenCounter, count_part},
 };
@@ -58,19 +58,6 @@ pub const ACKNOWLEDGEMENT: &str = "Understood.";
 pub const CONTINUATION: &str = "Continue.";
 /// The output reserve gets at most 1/`SHARE_MAX` of a request. Anchor, summary and copies each get at most 1/`SHARE_MAX` of the context.
 pub const SHARE_MAX: i64 = 4;
-
-/// Who speaks in a turn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
-    /// Instructions.
-    System,
-    /// The user's words, without tool results.
-    User,
-    /// The model's words or tool calls.
-    Assistant,
-    /// The results of the calls in the turn before, perhaps followed by words of the user.
-    Tool,
-}
 
 /// Where a piece comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -60,7 +60,7 @@ impl Effects {
             ..Self::default()
         };
         let ran = pairs::of(messages);
-        let root = arguments::working_directory(&ran);
+        let root = files::working_directory(&ran);
         for call in &ran {
             effects.add_call(call);
         }

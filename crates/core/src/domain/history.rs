@@ -10,12 +10,12 @@ use serde::{Serialize, Serializer};
 pub use self::text::{age, render_text, rule, rule_label};
 use super::{
     agent::AgentId,
+    budget::Budget,
     convergence::ConvergenceScore,
     exchange::{Exchange, ExchangeState},
     text::one_line,
     time::Timestamp,
     transcript::Voice,
-    window::Budget,
 };
 
 /// A line of text in an exchange.

@@ -9,11 +9,10 @@
 //! Invariant: the result depends only on the messages and the rules, never on the batches in which messages arrive.
 
 use super::{
+    budget::{Budget, OnOverflow},
     exchange::{Exchange, FIRST_EXCHANGE, LedgerEntry, Leg, PREAMBLE},
     message::Kind,
-    settings::OnOverflow,
     time::Timestamp,
-    window::Budget,
 };
 
 /// Where a message goes.

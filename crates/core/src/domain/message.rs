@@ -23,6 +23,19 @@ pub enum Kind {
     Metadata(Metadata),
 }
 
+/// Who speaks in a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Instructions.
+    System,
+    /// The user's words, without tool results.
+    User,
+    /// The model's words or tool calls.
+    Assistant,
+    /// The results of the calls in the turn before, perhaps followed by words of the user.
+    Tool,
+}
+
 /// Kinds that are never sent to a model (seed 001, and later ones of ikigai).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Metadata {

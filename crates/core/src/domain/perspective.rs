@@ -14,10 +14,7 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 
 pub use self::preset::{PIDGIN_LIMITS, ProviderLimit, limit_of};
-use super::{
-    context::Role,
-    message::{Kind, Message, Part},
-};
+use super::message::{Kind, Message, Part, Role};
 
 /// Stands before the words of people who aren't participants, unless configured otherwise.
 pub const HUMAN_TAG: &str = "[HUMAN]";

@@ -7,7 +7,7 @@
 //! and every line of a text begins with its speaker or is indented.
 
 mod exchange;
-mod instructions;
+pub(in crate::domain) mod instructions;
 mod operations;
 #[cfg(test)]
 mod tests;
@@ -183,11 +183,6 @@ fn clean_nonce(nonce: &str) -> String {
 /// Returns the length to ask for: a seventh less than what fits, because models exceed the lengths that they are given.
 fn asked_chars(chars_max: usize) -> usize {
     chars_max / 7 * 6
-}
-
-/// Returns all instructions of all prompts, to recognise a model that repeats them.
-pub(super) fn all_instructions() -> [String; 2] {
-    [instructions::of_items(), operations::instructions()]
 }
 
 /// Writes the facts, one per line; nothing if there are none.

@@ -5,15 +5,16 @@
 
 mod force;
 mod patch;
+mod presets;
 mod table;
 
 use serde::{Deserialize, Serialize};
 
 use super::{
+    budget::{Budget, OnOverflow},
     context::{Alternation, ContextOptions},
     perspective::{self, Mode, PerspectiveStyle},
     preset::{Basis, Preset},
-    window::Budget,
 };
 pub use force::{InForce, Source};
 pub use patch::{SettingsError, SettingsPatch};
@@ -84,20 +85,6 @@ pub struct AgentSettings {
     /// The agent's time zone, from the IANA database. The summary ages by its days.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub time_zone: Option<String>,
-}
-
-/// What to do if the newest leg alone is over budget because its last round is too big.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub enum OnOverflow {
-    /// The leg stays, and recapd reports it as over budget.
-    #[default]
-    Evict,
-    /// recapd refuses the append and stores none of it.
-    Refuse,
-    /// recapd stores the append, and the session ends after it.
-    End,
 }
 
 impl AgentSettings {

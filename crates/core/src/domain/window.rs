@@ -15,6 +15,7 @@
 use std::{borrow::Borrow, collections::VecDeque, sync::Arc};
 
 use super::{
+    budget::OnOverflow,
     context::{ContextInput, SourceExchange, SourceMessage, SourceRequest, is_safe_boundary},
     exchange::{Exchange, FIRST_EXCHANGE, LedgerEntry},
     ledger::{CutPoint, Ledger, Segmentation, TooBig, WindowExchange},
@@ -22,146 +23,11 @@ use super::{
     lineage::Step,
     message::Message,
     redaction::Redactor,
-    settings::OnOverflow,
     time::Timestamp,
     tokens::{TokenCounter, count_message},
 };
 
-/// A leg has at least this many tokens, unless its size is set explicitly. Smaller legs would only add rows.
-pub const LEG_TOKENS_MIN: i64 = 1_000;
-/// Stands for a leg's size: as many tokens as one eviction makes room for.
-pub const ONE_STEP: i64 = -1;
-/// A leg has at least 1/`LEG_SHARE_MIN` of the budget, unless its size is set explicitly.
-const LEG_SHARE_MIN: i64 = 20;
-
-/// The limits of a window, in tokens and in messages.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Budget {
-    max_tokens: i64,
-    low_water: f64,
-    max_messages: i64,
-    leg_tokens: i64,
-}
-
-impl Budget {
-    /// Limits the window to `budget_tokens`; 0 disables eviction. A bigger window evicts exchanges until it has at most `low_water` × the
-    /// budget. 1.0 evicts just enough (seeds 000 and 001); a lower value keeps the provider's prompt cache warm between evictions.
-    /// `low_water` is clamped to 0..=1.
-    pub const fn new(budget_tokens: i64, low_water: f64) -> Self {
-        Self {
-            max_tokens: if budget_tokens < 0 { 0 } else { budget_tokens },
-            low_water: low_water.clamp(0.0, 1.0),
-            max_messages: 0,
-            leg_tokens: ONE_STEP,
-        }
-    }
-
-    /// Also limits the window to `max_messages` messages (0 means no limit): evicts whole exchanges, oldest first. Neither metadata nor
-    /// the preamble counts. The newest exchange stays and isn't over budget, however many messages it has (seed 004; origins 4.2, edge
-    /// case 1).
-    #[must_use]
-    pub fn with_max_messages(self, max_messages: i64) -> Self {
-        Self {
-            max_messages: max_messages.max(0),
-            ..self
-        }
-    }
-
-    /// Sets the size of legs: once the newest leg has `leg_tokens`, the next round begins a new leg. 0 never cuts an exchange (seeds 000
-    /// and 001). [`ONE_STEP`] means as many tokens as one eviction makes room for.
-    #[must_use]
-    pub fn with_leg_tokens(self, leg_tokens: i64) -> Self {
-        Self { leg_tokens, ..self }
-    }
-
-    /// Returns the size of legs as it was set.
-    pub fn leg_tokens_set(self) -> i64 {
-        self.leg_tokens
-    }
-
-    /// Returns how many tokens a leg has when the next round begins a new leg; 0 means no limit. Unless set explicitly, the size is
-    /// [`Self::step_tokens`]. Without eviction no exchange is cut.
-    pub fn leg_tokens(self) -> i64 {
-        if self.max_tokens == 0 {
-            return 0;
-        }
-        if self.leg_tokens >= 0 {
-            return self.leg_tokens;
-        }
-        self.step_tokens()
-    }
-
-    /// Returns the tokens that one eviction makes room for, but at least a twentieth of the budget and [`LEG_TOKENS_MIN`]; 0 without
-    /// eviction.
-    pub fn step_tokens(self) -> i64 {
-        if self.max_tokens == 0 {
-            return 0;
-        }
-        let step = self.max_tokens - self.low_water_tokens();
-        let least = LEG_TOKENS_MIN.max(self.max_tokens / LEG_SHARE_MIN);
-        step.max(least)
-    }
-
-    /// Returns a budget without limits: nothing is ever evicted.
-    pub fn unlimited() -> Self {
-        Self::new(0, 1.0)
-    }
-
-    /// Returns the limit in tokens; 0 means none.
-    pub fn budget_tokens(self) -> i64 {
-        self.max_tokens
-    }
-
-    /// Returns the limit in messages; 0 means none.
-    pub fn max_messages(self) -> i64 {
-        self.max_messages
-    }
-
-    /// Returns the share of the budget at which an eviction stops.
-    pub fn low_water(self) -> f64 {
-        self.low_water
-    }
-
-    /// Returns the tokens at which an eviction stops.
-    #[expect(
-        clippy::cast_precision_loss,
-        clippy::cast_possible_truncation,
-        reason = "budgets are far below 2^52 tokens"
-    )]
-    pub fn low_water_tokens(self) -> i64 {
-        (self.max_tokens as f64 * self.low_water).floor() as i64
-    }
-
-    /// Returns true if the limit in tokens or in messages is higher than that of `before`. No limit is higher than any limit.
-    pub fn is_above(self, before: Self) -> bool {
-        let is_above = |ceiling, before| before > 0 && (ceiling == 0 || ceiling > before);
-        is_above(self.max_tokens, before.max_tokens) || is_above(self.max_messages, before.max_messages)
-    }
-
-    /// Lowers each limit to that of `before` if it is higher.
-    #[must_use]
-    pub fn at_most(self, before: Self) -> Self {
-        let lower = |ceiling: i64, before: i64| match (ceiling, before) {
-            (0, other) | (other, 0) => other,
-            (ceiling, before) => ceiling.min(before),
-        };
-        Self {
-            max_tokens: lower(self.max_tokens, before.max_tokens),
-            max_messages: lower(self.max_messages, before.max_messages),
-            ..self
-        }
-    }
-
-    /// Returns true if `tokens` exceed the limit (seed 001: equal is allowed).
-    pub fn is_exceeded_by(self, tokens: i64) -> bool {
-        self.max_tokens > 0 && tokens > self.max_tokens
-    }
-
-    /// Returns true if `messages` exceed the limit.
-    pub fn is_exceeded_by_messages(self, messages: i64) -> bool {
-        self.max_messages > 0 && messages > self.max_messages
-    }
-}
+pub use super::budget::Budget;
 
 /// An exchange with its messages.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,7 +4,6 @@
 use super::{
     FormatError, NAME_CHARS_MAX,
     content::{AUDIO, parts, text_part, tool_call, tool_result, unmeasured},
-    detect::has_parts_only,
     json::{self, Fields},
     message, spelling, unknown_kind,
 };
@@ -35,6 +34,11 @@ pub(super) fn read(format: Format, fields: &Fields<'_>) -> Result<Message, Forma
         ));
     }
     Ok(message)
+}
+
+/// Returns true if a message has `parts` and no `content`, as Gemini's do.
+pub(super) fn has_parts_only(fields: &Fields<'_>) -> bool {
+    fields.has("parts") && !fields.has("content")
 }
 
 fn no_role(fields: &Fields<'_>) -> FormatError {

@@ -1,6 +1,7 @@
 //! Detects the format of a message from its content, never from a file's name.
 
 use super::{
+    chat::has_parts_only,
     codex,
     json::Fields,
     pidgin,
@@ -77,11 +78,6 @@ pub(super) fn shape(fields: &Fields<'_>) -> MessageShape {
         return MessageShape::Certain(Format::Anthropic);
     }
     blocks_format(fields).map_or(MessageShape::Chat, MessageShape::Certain)
-}
-
-/// Returns true if a message has `parts` and no `content`, as Gemini's do.
-pub(super) fn has_parts_only(fields: &Fields<'_>) -> bool {
-    fields.has("parts") && !fields.has("content")
 }
 
 /// Returns true for contents without a role that a user could send. The API treats them as the user's.

@@ -19,8 +19,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::domain::{
-    context::{Role, Turn},
-    message::Part,
+    context::Turn,
+    message::{Part, Role},
 };
 use calls::{Names, TurnCalls, arguments_text};
 

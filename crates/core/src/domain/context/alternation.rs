@@ -1,10 +1,8 @@
 //! Alternation: makes sure that no two consecutive turns are of the same side. It puts nothing between a call and its results, since
 //! these are on different sides.
 
-use super::{
-    ACKNOWLEDGEMENT, Alternation, CONTINUATION, Piece, PieceOrigin, Reason, Role, Turn, fence::attribute,
-};
-use crate::domain::perspective::SILENCE;
+use super::{ACKNOWLEDGEMENT, Alternation, CONTINUATION, Piece, PieceOrigin, Reason, Turn, fence::attribute};
+use crate::domain::{message::Role, perspective::SILENCE};
 
 /// Stands for the name of a user without one, if other users have names.
 const UNNAMED: &str = "user";

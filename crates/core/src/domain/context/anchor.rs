@@ -1,12 +1,15 @@
 //! The anchor: the user's first message of the session, which stays in view.
 
-use super::{ContextInput, ContextOptions, Piece, Role, SHARE_MAX, draft, request};
-use crate::domain::{exchange::PREAMBLE, message::Part, text::head_tail, tokens::TokenCounter};
+use super::{ContextInput, ContextOptions, Piece, SHARE_MAX, draft, request};
+use crate::domain::{
+    exchange::PREAMBLE,
+    message::{Part, Role},
+    text::head_tail,
+    tokens::TokenCounter,
+};
 
 /// Limits the anchor to this many characters, even if its share is larger.
 const ANCHOR_CHARS_MAX: usize = 100_000;
-/// With room for fewer characters, the first message no longer shows the task and is left out.
-pub(super) const CHARS_MIN: usize = 80;
 
 /// Returns the first message of the session, with images replaced by their names: images would be sent again each time and take the room
 /// of current ones. If the message exceeds its share, cuts the middle of its text.
@@ -45,7 +48,7 @@ pub(super) fn anchor<'a>(
     let chars = share.map_or(ANCHOR_CHARS_MAX, |share| usize::try_from(share).unwrap_or(0));
     let chars = chars.min(ANCHOR_CHARS_MAX);
     let shortened = head_tail(text, chars * 2 / 3, chars / 3);
-    let says_enough = shortened == text || chars >= CHARS_MIN;
+    let says_enough = shortened == text || chars >= request::CHARS_MIN;
     (says_enough && !shortened.is_empty()).then(|| draft.share(vec![Part::Text(shortened)]))
 }
 

@@ -4,12 +4,12 @@
 use serde::Serialize;
 
 use super::{
-    ContextInput, Piece, Reason, Role, SourceMessage,
+    ContextInput, Piece, Reason, SourceMessage,
     fence::{attribute, escape_tags},
 };
 use crate::domain::{
     exchange::PREAMBLE,
-    message::{Message, Part},
+    message::{Message, Part, Role},
     perspective::Perspective,
     tokens::{TokenCounter, count_message},
 };

@@ -3,9 +3,9 @@
 
 use std::{borrow::Cow, collections::BTreeSet};
 
-use super::{ContextInput, Piece, PieceOrigin, Role, SourceExchange, SourceMessage, Thinking};
+use super::{ContextInput, Piece, PieceOrigin, SourceExchange, SourceMessage, Thinking};
 use crate::domain::{
-    message::{Kind, Message, Part},
+    message::{Kind, Message, Part, Role},
     perspective::{Perspective, PerspectiveMessage},
     tokens::MESSAGE_OVERHEAD_TOKENS,
 };

@@ -3,9 +3,9 @@
 //! Invariant: which answers are shortened depends only on what was there when the boundary of the window last moved. That changes the
 //! beginning of a request anyway, so until the next time a request begins with the bytes of the one before.
 
-use super::{Elision, Piece, Role, Turn, truncate_results::note};
+use super::{Elision, Piece, Turn, truncate_results::note};
 use crate::domain::{
-    message::{Message, Part},
+    message::{Message, Part, Role},
     own_output::{is_answer, is_tool},
 };
 

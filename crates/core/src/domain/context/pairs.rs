@@ -4,11 +4,11 @@
 use std::{collections::HashMap, ops::Range};
 
 use super::{
-    MISSING_RESULT, Passes, Piece, Reason, Role, Turn,
+    MISSING_RESULT, Passes, Piece, Reason, Turn,
     draft::{Draft, Visibility, is_result},
     passes::Pass,
 };
-use crate::domain::message::Part;
+use crate::domain::message::{Part, Role};
 
 /// The parts of a draft that make one result: the result and the images after it.
 #[derive(Clone, Debug, PartialEq, Eq)]

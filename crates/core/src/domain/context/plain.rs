@@ -3,8 +3,11 @@
 //! Invariant: below a line that names the speaker, all the speaker's words are indented. So no content can pose as another speaker, and
 //! no tag in it can end the text's own fence.
 
-use super::{PieceOrigin, Reason, Role, Turn, fence::escape_tags};
-use crate::domain::{message::Part, neutralize::detagged};
+use super::{PieceOrigin, Reason, Turn, fence::escape_tags};
+use crate::domain::{
+    message::{Part, Role},
+    neutralize::detagged,
+};
 
 /// The tags between which hosts look for the text.
 const TAGS: [&str; 2] = ["summary", "analysis"];

@@ -1,8 +1,8 @@
 //! Plans a context: places each part, counts its tokens, and assembles the turns.
 
 use super::{
-    Alternation, CONTINUATION, ContextInput, ContextOptions, Elision, Passes, Piece, Reason, Role,
-    SourceExchange, SourceMessage, Thinking, Turn, alternation,
+    Alternation, CONTINUATION, ContextInput, ContextOptions, Elision, Passes, Piece, Reason, SourceExchange,
+    SourceMessage, Thinking, Turn, alternation,
     anchor::anchor,
     copies::{Copies, CopySelection},
     draft, own_answers, pairs,
@@ -11,6 +11,7 @@ use super::{
 };
 use crate::domain::{
     exchange::PREAMBLE,
+    message::Role,
     perspective::{Mode, Perspective},
     tokens::TokenCounter,
 };

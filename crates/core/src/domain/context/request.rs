@@ -3,7 +3,6 @@
 
 use super::{
     ContextInput, ContextOptions, Piece, Reason, SourceExchange, SourceMessage, SourceRequest,
-    anchor::CHARS_MIN,
     copies::{CopyMark, visible_text, write_copy},
     is_safe_boundary,
 };
@@ -14,6 +13,8 @@ use crate::domain::{
     tokens::{TokenCounter, count_message},
 };
 
+/// With room for fewer characters, a message no longer shows the task and is left out.
+pub(super) const CHARS_MIN: usize = 80;
 /// A request takes at most 1/`REQUEST_SHARE` of the context, however big a step is.
 const REQUEST_SHARE: i64 = 2;
 const WHY: &str = "the request that what follows works on";

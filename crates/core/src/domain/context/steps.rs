@@ -9,12 +9,12 @@
 use std::collections::HashMap;
 
 use super::{
-    Role,
     ladder::{NEW_ROUNDS, ResultSize, Treatment},
     plan::{Before, Plan},
     truncate_results,
 };
 use crate::domain::{
+    message::Role,
     round::{ResponsePart, Round},
     tokens::MESSAGE_OVERHEAD_TOKENS,
 };

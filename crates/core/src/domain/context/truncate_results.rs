@@ -204,10 +204,7 @@ fn read_note(text: &str, exchange: i64) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::{
-        context::{Reason, Role},
-        tokens::Characters,
-    };
+    use crate::domain::{context::Reason, message::Role, tokens::Characters};
 
     /// An estimate is hardly below the count, and never above the whole.
     #[test]

@@ -1,18 +1,9 @@
 //! Reads the arguments of a call.
 
-use std::path::Path;
-
 use serde_json::{Map, Value};
-
-use super::{
-    files::{is_absolute, with_slashes},
-    pairs::FinishedCall,
-};
 
 /// Fields with the command of a shell.
 const COMMANDS: [&str; 4] = ["command", "cmd", "script", "commands"];
-/// Fields with the directory in which a command runs.
-const DIRECTORIES: [&str; 3] = ["workdir", "cwd", "working_directory"];
 
 pub(super) struct Arguments<'a> {
     /// The whole arguments, unparsed.
@@ -66,24 +57,4 @@ impl<'a> Arguments<'a> {
             _ => None,
         }
     }
-}
-
-/// Returns the directory in which the commands run. If there are several, the last one that contains those before it.
-pub(super) fn working_directory(ran: &[FinishedCall<'_>]) -> Option<String> {
-    let mut found: Option<String> = None;
-    for call in ran {
-        let arguments = Arguments::read(call.arguments);
-        let Some(directory) = arguments
-            .text_of(&DIRECTORIES)
-            .filter(|path| is_absolute(path))
-            .map(with_slashes)
-        else {
-            continue;
-        };
-        let is_above = |found: &String| Path::new(found).starts_with(&*directory);
-        if found.as_ref().is_none_or(is_above) {
-            found = Some(directory.into_owned());
-        }
-    }
-    found
 }

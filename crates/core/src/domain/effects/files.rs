@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, path::Path};
 
-use super::arguments::Arguments;
+use super::{arguments::Arguments, pairs::FinishedCall};
 
 /// The names of tools that write files begin like this, in lower case.
 const EDITS: [&str; 11] = [
@@ -28,6 +28,8 @@ const PATHS: [&str; 8] = [
     "target_file",
     "filename",
 ];
+/// Fields with the directory in which a command runs.
+const DIRECTORIES: [&str; 3] = ["workdir", "cwd", "working_directory"];
 /// With these values of `command` an edit tool only reads.
 const LOOKS: [&str; 1] = ["view"];
 /// The lines of a patch that name a file begin like this.
@@ -108,6 +110,26 @@ pub(super) fn find_paths(text: &str) -> impl Iterator<Item = String> {
             && ending.starts_with(char::is_alphabetic)
     });
     paths.map(str::to_owned)
+}
+
+/// Returns the directory in which the commands run. If there are several, the last one that contains those before it.
+pub(super) fn working_directory(ran: &[FinishedCall<'_>]) -> Option<String> {
+    let mut found: Option<String> = None;
+    for call in ran {
+        let arguments = Arguments::read(call.arguments);
+        let Some(directory) = arguments
+            .text_of(&DIRECTORIES)
+            .filter(|path| is_absolute(path))
+            .map(with_slashes)
+        else {
+            continue;
+        };
+        let is_above = |found: &String| Path::new(found).starts_with(&*directory);
+        if found.as_ref().is_none_or(is_above) {
+            found = Some(directory.into_owned());
+        }
+    }
+    found
 }
 
 /// Shortens the names to paths within `root`, or to their last parts. Returns each name once.

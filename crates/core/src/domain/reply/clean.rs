@@ -5,7 +5,7 @@ use std::{collections::HashSet, sync::LazyLock};
 use crate::domain::{
     demand::UserWords,
     neutralize::defanged,
-    prompt,
+    prompt::instructions,
     text::{begins_with_day, cut_at_sentence, floor_cut, one_line},
 };
 
@@ -34,7 +34,7 @@ pub(super) fn clean(text: &str, chars_max: usize, words: &UserWords) -> String {
 /// Returns true if `text` repeats many consecutive words of the instructions. Small models do that when the material says little.
 pub(super) fn is_echo(text: &str) -> bool {
     static INSTRUCTIONS: LazyLock<HashSet<String>> = LazyLock::new(|| {
-        let all = prompt::all_instructions();
+        let all = instructions::all();
         all.iter().flat_map(|text| word_runs(text)).collect()
     });
     word_runs(text).iter().any(|run| INSTRUCTIONS.contains(run))

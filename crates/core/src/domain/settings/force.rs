@@ -57,7 +57,7 @@ impl AgentSettings {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::{preset::Preset, settings::OnOverflow};
+    use crate::domain::{budget::OnOverflow, preset::Preset};
 
     #[test]
     fn a_value_comes_from_agent_preset_or_configuration() {

@@ -8,8 +8,8 @@ use super::{
     text,
 };
 use crate::domain::{
-    context::{Piece, Role, Turn},
-    message::Part,
+    context::{Piece, Turn},
+    message::{Part, Role},
 };
 
 pub(super) fn body(turns: &[Turn<'_>], names: &[Vec<Names>], notes: &mut Notes) -> Value {

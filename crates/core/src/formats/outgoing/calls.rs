@@ -11,8 +11,8 @@ use super::{
     spelling::{SpelledNames, Spelling},
 };
 use crate::domain::{
-    context::{Role, Turn},
-    message::Part,
+    context::Turn,
+    message::{Part, Role},
 };
 
 /// The id and the tool name of a call and its result.

@@ -9,8 +9,8 @@ use super::{
     text, unmarked,
 };
 use crate::domain::{
-    context::{Piece, Role, Turn},
-    message::Part,
+    context::{Piece, Turn},
+    message::{Part, Role},
 };
 
 /// The fields that a message of a request may have.

@@ -6,8 +6,8 @@ use super::{
     Names, Notes, RequestFormat, TurnCalls, arguments_object, instructions, named, own, text, texts,
 };
 use crate::domain::{
-    context::{Piece, Role, Turn},
-    message::Part,
+    context::{Piece, Turn},
+    message::{Part, Role},
 };
 
 /// Stands for the signature of a call that another provider's model made. Gemini's documentation allows it.

@@ -8,8 +8,8 @@ use super::{
     text, texts, unmarked,
 };
 use crate::domain::{
-    context::{Piece, Role, Turn},
-    message::Part,
+    context::{Piece, Turn},
+    message::{Part, Role},
 };
 
 /// The types of blocks in messages of others than the model.

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use fastrand::Rng;
 
 use recapd_core::domain::{
+    budget::OnOverflow,
     context::ContextOptions,
     number::i64_or_max,
     preset::Basis,
     redaction::Redactor,
-    settings::OnOverflow,
     summary::{compaction::SummaryPolicy, section::Ageing},
     time::{MINUTE_MS, SECOND_MS},
     tokens::TokenCounter,

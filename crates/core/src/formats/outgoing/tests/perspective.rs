@@ -8,10 +8,8 @@ use serde_json::{Value, json};
 use super::{Characters, RequestFormat, checker::check, render};
 use crate::{
     domain::{
-        context::{
-            Alternation, Context, ContextInput, ContextOptions, Role, SourceExchange, SourceMessage, build,
-        },
-        message::{Format, Kind, Message, Part},
+        context::{Alternation, Context, ContextInput, ContextOptions, SourceExchange, SourceMessage, build},
+        message::{Format, Kind, Message, Part, Role},
         perspective::{Mode, Perspective, PerspectiveStyle},
         text::cut,
         time::Timestamp,
