@@ -20,7 +20,7 @@ mod talk;
 mod updates;
 mod window;
 
-use std::{ops::Deref, sync::Arc};
+use std::{borrow::Borrow, ops::Deref, sync::Arc};
 
 use prometheus_client::{
     encoding::EncodeLabelSet,
@@ -131,12 +131,12 @@ impl Register<'_> {
         &mut self,
         name: &str,
         help: &str,
-        known: impl IntoIterator<Item = L>,
+        known: impl IntoIterator<Item: Borrow<L>>,
     ) -> Family<L, Counter> {
-        let family = Family::default();
+        let family = Family::<L, Counter>::default();
         known
             .into_iter()
-            .for_each(|labels| drop(family.get_or_create(&labels)));
+            .for_each(|labels| drop(family.get_or_create(Borrow::<L>::borrow(&labels))));
         self.add(name, help, family)
     }
 
@@ -144,12 +144,12 @@ impl Register<'_> {
         &mut self,
         name: &str,
         help: &str,
-        known: impl IntoIterator<Item = L>,
+        known: impl IntoIterator<Item: Borrow<L>>,
     ) -> Family<L, Gauge> {
-        let family = Family::default();
+        let family = Family::<L, Gauge>::default();
         known
             .into_iter()
-            .for_each(|labels| drop(family.get_or_create(&labels)));
+            .for_each(|labels| drop(family.get_or_create(Borrow::<L>::borrow(&labels))));
         self.add(name, help, family)
     }
 
@@ -158,12 +158,12 @@ impl Register<'_> {
         name: &str,
         help: &str,
         new: fn() -> Histogram,
-        known: impl IntoIterator<Item = L>,
+        known: impl IntoIterator<Item: Borrow<L>>,
     ) -> Histograms<L> {
-        let family = Histograms::new_with_constructor(new);
+        let family = Histograms::<L>::new_with_constructor(new);
         known
             .into_iter()
-            .for_each(|labels| drop(family.get_or_create(&labels)));
+            .for_each(|labels| drop(family.get_or_create(Borrow::<L>::borrow(&labels))));
         self.add(name, help, family)
     }
 }

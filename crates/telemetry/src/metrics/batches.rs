@@ -1,9 +1,6 @@
 //! Batches at a provider.
 
-use prometheus_client::{
-    encoding::EncodeLabelSet,
-    metrics::{counter::Counter, family::Family, gauge::Gauge},
-};
+use prometheus_client::metrics::{counter::Counter, family::Family, gauge::Gauge};
 
 use super::{
     Register, SecondsGauge, increase,
@@ -14,32 +11,12 @@ use recapd_core::domain::time::{SECOND_MS, Timestamp};
 
 #[derive(Debug)]
 pub struct Batches {
-    sent: Family<BatchLabels, Counter>,
-    questions: Family<QuestionLabels, Counter>,
-    open: Family<OpenLabels, Gauge>,
-    questions_open: Family<QuestionOpenLabels, Gauge>,
+    sent: Family<BatchOutcome, Counter>,
+    questions: Family<QuestionOutcome, Counter>,
+    open: Family<BatchStage, Gauge>,
+    questions_open: Family<QuestionStage, Gauge>,
     oldest: SecondsGauge,
     wait_limit: Gauge,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct BatchLabels {
-    outcome: BatchOutcome,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct QuestionLabels {
-    outcome: QuestionOutcome,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OpenLabels {
-    state: BatchStage,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct QuestionOpenLabels {
-    state: QuestionStage,
 }
 
 impl Batches {
@@ -48,26 +25,22 @@ impl Batches {
             sent: to.counters(
                 "batches",
                 "Batches submitted to a provider, and those lost",
-                BatchOutcome::ALL.iter().map(|&outcome| BatchLabels { outcome }),
+                BatchOutcome::ALL,
             ),
             questions: to.counters(
                 "batch_questions",
                 "Questions deferred to a batch, by outcome",
-                QuestionOutcome::ALL
-                    .iter()
-                    .map(|&outcome| QuestionLabels { outcome }),
+                QuestionOutcome::ALL,
             ),
             open: to.gauges(
                 "batches_open",
                 "Batches that haven't ended (sampled)",
-                BatchStage::ALL.iter().map(|&state| OpenLabels { state }),
+                BatchStage::ALL,
             ),
             questions_open: to.gauges(
                 "batch_questions_open",
                 "Questions that have no answer yet (sampled)",
-                QuestionStage::ALL
-                    .iter()
-                    .map(|&state| QuestionOpenLabels { state }),
+                QuestionStage::ALL,
             ),
             oldest: to.seconds(
                 "batches_oldest_timestamp_seconds",
@@ -119,23 +92,19 @@ impl Batches {
         let (intents, submitted) = batches;
         let (waiting, out) = questions;
         for (state, count) in [(BatchStage::Intent, intents), (BatchStage::Submitted, submitted)] {
-            self.open.get_or_create(&OpenLabels { state }).set(count);
+            self.open.get_or_create(&state).set(count);
         }
         for (state, count) in [(QuestionStage::Waiting, waiting), (QuestionStage::Out, out)] {
-            self.questions_open
-                .get_or_create(&QuestionOpenLabels { state })
-                .set(count);
+            self.questions_open.get_or_create(&state).set(count);
         }
         self.oldest.set(unix_seconds(oldest_at));
     }
 
     fn batch(&self, outcome: BatchOutcome) {
-        self.sent.get_or_create(&BatchLabels { outcome }).inc();
+        self.sent.get_or_create(&outcome).inc();
     }
 
     fn question(&self, outcome: QuestionOutcome, count: i64) {
-        self.questions
-            .get_or_create(&QuestionLabels { outcome })
-            .inc_by(increase(count));
+        self.questions.get_or_create(&outcome).inc_by(increase(count));
     }
 }

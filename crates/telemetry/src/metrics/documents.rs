@@ -24,13 +24,13 @@ const READ_SECONDS: [f64; 10] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05
 #[derive(Debug)]
 pub struct Documents {
     tokens: Histogram,
-    items: Family<ItemLabels, Counter>,
+    items: Family<ItemAction, Counter>,
     facts_refused: Family<RefusalLabels, Counter>,
     truncations: Counter,
     truncated_tokens: Counter,
     reads: Family<ReadLabels, Counter>,
     read_duration: Histogram,
-    ageing_runs: Family<RunLabels, Counter>,
+    ageing_runs: Family<RunOutcome, Counter>,
     aged_at: SecondsGauge,
     redactions: Family<RuleLabels, Counter>,
 }
@@ -38,11 +38,6 @@ pub struct Documents {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct RuleLabels {
     rule: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ItemLabels {
-    action: ItemAction,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -56,11 +51,6 @@ struct ReadLabels {
     result: ReadResult,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct RunLabels {
-    outcome: RunOutcome,
-}
-
 impl Documents {
     pub(super) fn register(to: &mut Register<'_>) -> Self {
         Self {
@@ -68,7 +58,7 @@ impl Documents {
             items: to.counters(
                 "document_items",
                 "Items of summaries, by what happened to them",
-                ItemAction::ALL.iter().map(|&action| ItemLabels { action }),
+                ItemAction::ALL,
             ),
             facts_refused: to.counters(
                 "facts_refused",
@@ -99,11 +89,7 @@ impl Documents {
                 "How long reading a summary takes",
                 &READ_SECONDS,
             ),
-            ageing_runs: to.counters(
-                "aging_runs",
-                "Runs of the ageing job",
-                RunOutcome::ALL.iter().map(|&outcome| RunLabels { outcome }),
-            ),
+            ageing_runs: to.counters("aging_runs", "Runs of the ageing job", RunOutcome::ALL),
             aged_at: to.seconds(
                 "aging_last_success_timestamp_seconds",
                 "When the ageing job was last done, by whichever daemon; 0 is never (sampled)",
@@ -121,9 +107,7 @@ impl Documents {
     }
 
     pub fn items(&self, action: ItemAction, items: i64) {
-        self.items
-            .get_or_create(&ItemLabels { action })
-            .inc_by(increase(items));
+        self.items.get_or_create(&action).inc_by(increase(items));
     }
 
     pub fn facts_refused(&self, refusals: &[FactRefusal]) {
@@ -152,7 +136,7 @@ impl Documents {
     }
 
     pub fn aged(&self, outcome: RunOutcome) {
-        self.ageing_runs.get_or_create(&RunLabels { outcome }).inc();
+        self.ageing_runs.get_or_create(&outcome).inc();
     }
 
     /// Sets when the ageing job last completed. The database knows it, so runs before a restart and by other daemons count, too.

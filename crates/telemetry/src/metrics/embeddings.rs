@@ -19,7 +19,7 @@ pub struct Embeddings {
     stored: Counter,
     waiting: Gauge,
     errors: Family<EmbeddingErrorLabels, Counter>,
-    duration: Histograms<EmbeddingLabels>,
+    duration: Histograms<EmbeddingPurpose>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -28,15 +28,9 @@ struct EmbeddingErrorLabels {
     class: ProviderErrorClass,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct EmbeddingLabels {
-    purpose: EmbeddingPurpose,
-}
-
 impl Embeddings {
     pub(super) fn register(to: &mut Register<'_>) -> Self {
-        let purposes = || EmbeddingPurpose::ALL.iter().copied();
-        let errors = purposes().flat_map(|purpose| {
+        let errors = EmbeddingPurpose::ALL.iter().flat_map(|&purpose| {
             let classes = ProviderErrorClass::ALL.iter();
             classes.map(move |&class| EmbeddingErrorLabels { purpose, class })
         });
@@ -55,7 +49,7 @@ impl Embeddings {
                 "embeddings_request_duration_seconds",
                 "How long the embedding model takes, also to fail",
                 || Histogram::new(REQUEST_SECONDS),
-                purposes().map(|purpose| EmbeddingLabels { purpose }),
+                EmbeddingPurpose::ALL,
             ),
         }
     }
@@ -69,8 +63,7 @@ impl Embeddings {
     }
 
     pub fn answered(&self, purpose: EmbeddingPurpose, took: Duration) {
-        let labels = EmbeddingLabels { purpose };
-        self.duration.get_or_create(&labels).observe(took.as_secs_f64());
+        self.duration.get_or_create(&purpose).observe(took.as_secs_f64());
     }
 
     /// Counts a failure by the error's class, which may begin with `provider_`.

@@ -1,9 +1,6 @@
 //! Messages that agents insert by SQL.
 
-use prometheus_client::{
-    encoding::EncodeLabelSet,
-    metrics::{counter::Counter, family::Family, gauge::Gauge},
-};
+use prometheus_client::metrics::{counter::Counter, family::Family, gauge::Gauge};
 
 use super::{Register, SecondsGauge, labels::InboxRefusal, unix_seconds};
 use recapd_core::domain::time::Timestamp;
@@ -14,7 +11,7 @@ pub struct Inbox {
     oldest_at: SecondsGauge,
     refused_kept: Gauge,
     taken: Counter,
-    refused: Family<RefusalLabels, Counter>,
+    refused: Family<InboxRefusal, Counter>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,14 +22,8 @@ pub struct InboxSample {
     pub refused: i64,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct RefusalLabels {
-    reason: InboxRefusal,
-}
-
 impl Inbox {
     pub(super) fn register(to: &mut Register<'_>) -> Self {
-        let reasons = InboxRefusal::ALL.iter().map(|&reason| RefusalLabels { reason });
         Self {
             waiting: to.gauge(
                 "inbox_waiting",
@@ -50,7 +41,7 @@ impl Inbox {
             refused: to.counters(
                 "inbox_refused",
                 "Messages inserted by SQL that were refused",
-                reasons,
+                InboxRefusal::ALL,
             ),
         }
     }
@@ -61,7 +52,7 @@ impl Inbox {
     }
 
     pub fn refused(&self, reason: InboxRefusal, rows: u64) {
-        self.refused.get_or_create(&RefusalLabels { reason }).inc_by(rows);
+        self.refused.get_or_create(&reason).inc_by(rows);
     }
 
     pub fn sampled(&self, sample: &InboxSample) {

@@ -1,8 +1,8 @@
 //! The values of labels, by topic.
 
-/// Defines a closed set of label values with their texts.
+/// Defines a closed set of label values with their texts. With a key it is also the set of that one label.
 macro_rules! labels {
-    ($(#[$doc:meta])* $set:ident { $($(#[$value_doc:meta])* $value:ident = $text:literal,)+ }) => {
+    ($(#[$doc:meta])* $set:ident $(as $key:literal)? { $($(#[$value_doc:meta])* $value:ident = $text:literal,)+ }) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum $set {
@@ -31,6 +31,15 @@ macro_rules! labels {
                 ::std::fmt::Write::write_str(encoder, self.name())
             }
         }
+
+        $(impl ::prometheus_client::encoding::EncodeLabelSet for $set {
+            fn encode(
+                &self,
+                encoder: &mut ::prometheus_client::encoding::LabelSetEncoder<'_>,
+            ) -> ::std::fmt::Result {
+                ::prometheus_client::encoding::EncodeLabel::encode(&($key, *self), encoder.encode_label())
+            }
+        })?
     };
 }
 

@@ -121,15 +121,14 @@ impl ModelLabels {
 impl Provider {
     pub(super) fn register(to: &mut Register<'_>, models: &[(&str, &str)]) -> Self {
         let metrics = Self {
-            requests: to.counters("provider_requests", "Calls to models", []),
-            errors: to.counters("provider_errors", "Failed calls to models, by what went wrong", []),
-            duration: to.histograms(
+            requests: to.add("provider_requests", "Calls to models", Family::default()),
+            errors: to.add("provider_errors", "Failed calls to models, by what went wrong", Family::default()),
+            duration: to.add(
                 "provider_request_duration_seconds",
                 "How long a call to a model takes",
-                || Histogram::new(REQUEST_SECONDS),
-                [],
+                Histograms::new_with_constructor(|| Histogram::new(REQUEST_SECONDS)),
             ),
-            tokens: to.counters("provider_tokens", "Tokens as the provider bills them", []),
+            tokens: to.add("provider_tokens", "Tokens as the provider bills them", Family::default()),
             cost: to.add(
                 "provider_cost_usd",
                 "What calls to models cost in dollars, by the table of prices; no series for a model without a price",
@@ -141,10 +140,10 @@ impl Provider {
                 SecondsGauge::default(),
             ),
             limits: Mutex::default(),
-            circuits_open: to.gauges(
+            circuits_open: to.add(
                 "provider_circuit_open",
                 "Models of the provider whose circuit breaker is open",
-                [],
+                Family::default(),
             ),
             circuits: Mutex::default(),
             known: Mutex::default(),

@@ -1,9 +1,6 @@
 //! The proxy between agents and their providers.
 
-use prometheus_client::{
-    encoding::EncodeLabelSet,
-    metrics::{counter::Counter, family::Family},
-};
+use prometheus_client::metrics::{counter::Counter, family::Family};
 
 use super::{
     Register, SecondsGauge,
@@ -14,27 +11,12 @@ use recapd_core::domain::time::Timestamp;
 
 #[derive(Debug)]
 pub struct ProxyMetrics {
-    requests: Family<ProxyRequestLabels, Counter>,
+    requests: Family<ProxyOutcome, Counter>,
     stored: Counter,
     stored_at: SecondsGauge,
-    unstored: Family<UnstoredLabels, Counter>,
-    compactions: Family<CompactionLabels, Counter>,
+    unstored: Family<Unstored, Counter>,
+    compactions: Family<CompactionOutcome, Counter>,
     failed_open: Counter,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ProxyRequestLabels {
-    outcome: ProxyOutcome,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct UnstoredLabels {
-    reason: Unstored,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct CompactionLabels {
-    outcome: CompactionOutcome,
 }
 
 impl ProxyMetrics {
@@ -43,7 +25,7 @@ impl ProxyMetrics {
             requests: to.counters(
                 "proxy_requests",
                 "Requests of agents to their providers that reached the proxy",
-                ProxyOutcome::ALL.iter().map(|&outcome| ProxyRequestLabels { outcome }),
+                ProxyOutcome::ALL,
             ),
             stored: to.counter("proxy_stored", "Copies of requests and answers that were stored"),
             stored_at: to.seconds(
@@ -53,12 +35,12 @@ impl ProxyMetrics {
             unstored: to.counters(
                 "proxy_unstored",
                 "Copies of requests and answers that weren't stored; the next request carries the conversation again",
-                Unstored::ALL.iter().map(|&reason| UnstoredLabels { reason }),
+                Unstored::ALL,
             ),
             compactions: to.counters(
                 "proxy_compactions",
                 "Compactions that hosts asked for",
-                CompactionOutcome::ALL.iter().map(|&outcome| CompactionLabels { outcome }),
+                CompactionOutcome::ALL,
             ),
             failed_open: to.counter(
                 "proxy_failed_open",
@@ -68,7 +50,7 @@ impl ProxyMetrics {
     }
 
     pub fn request(&self, outcome: ProxyOutcome) {
-        self.requests.get_or_create(&ProxyRequestLabels { outcome }).inc();
+        self.requests.get_or_create(&outcome).inc();
     }
 
     pub fn stored(&self, at: Timestamp) {
@@ -77,13 +59,11 @@ impl ProxyMetrics {
     }
 
     pub fn unstored(&self, reason: Unstored) {
-        self.unstored.get_or_create(&UnstoredLabels { reason }).inc();
+        self.unstored.get_or_create(&reason).inc();
     }
 
     pub fn compaction(&self, outcome: CompactionOutcome) {
-        self.compactions
-            .get_or_create(&CompactionLabels { outcome })
-            .inc();
+        self.compactions.get_or_create(&outcome).inc();
     }
 
     pub fn failed_open(&self) {

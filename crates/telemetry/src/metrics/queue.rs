@@ -7,10 +7,7 @@ use std::{
     time::Duration,
 };
 
-use prometheus_client::{
-    encoding::EncodeLabelSet,
-    metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
-};
+use prometheus_client::metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram};
 
 use super::{
     Register, SecondsGauge, increase,
@@ -24,16 +21,16 @@ const WAIT_SECONDS: [f64; 10] = [1.0, 5.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0
 #[derive(Debug)]
 pub struct Queue {
     wait: Histogram,
-    claims: Family<ClaimLabels, Counter>,
+    claims: Family<ClaimResult, Counter>,
     looked_at: SecondsGauge,
     leases_expired: Counter,
-    renewals: Family<RenewalLabels, Counter>,
-    depth: Family<DepthLabels, Gauge>,
+    renewals: Family<RenewalResult, Counter>,
+    depth: Family<QueueState, Gauge>,
     oldest_ready: SecondsGauge,
     oldest_unsummarized: SecondsGauge,
     documents: Gauge,
     documents_tokens: Gauge,
-    agents: Family<AgentLabels, Gauge>,
+    agents: Family<AgentState, Gauge>,
     sampled_at: SecondsGauge,
     sampler_duration: SecondsGauge,
     depths: Mutex<VecDeque<HourDepth>>,
@@ -48,26 +45,6 @@ pub struct HourDepth {
 }
 
 const HOURS_KEPT: usize = 25;
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ClaimLabels {
-    result: ClaimResult,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct RenewalLabels {
-    result: RenewalResult,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct DepthLabels {
-    state: QueueState,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct AgentLabels {
-    state: AgentState,
-}
 
 /// A sample from the database. States that aren't listed have no rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -89,26 +66,14 @@ impl Queue {
                 "From when work could be claimed to when it was",
                 &WAIT_SECONDS,
             ),
-            claims: to.counters(
-                "queue_claims",
-                "Polls of the queue, by result",
-                ClaimResult::ALL.iter().map(|&result| ClaimLabels { result }),
-            ),
+            claims: to.counters("queue_claims", "Polls of the queue, by result", ClaimResult::ALL),
             looked_at: to.seconds(
                 "queue_last_look_timestamp_seconds",
                 "When the worker of this process last looked at the queue and got an answer; 0 is never",
             ),
             leases_expired: to.counter("leases_expired", "Claims whose holder vanished"),
-            renewals: to.counters(
-                "lease_renewals",
-                "Renewals of leases",
-                RenewalResult::ALL.iter().map(|&result| RenewalLabels { result }),
-            ),
-            depth: to.gauges(
-                "queue_depth",
-                "Queue rows (sampled)",
-                QueueState::ALL.iter().map(|&state| DepthLabels { state }),
-            ),
+            renewals: to.counters("lease_renewals", "Renewals of leases", RenewalResult::ALL),
+            depth: to.gauges("queue_depth", "Queue rows (sampled)", QueueState::ALL),
             oldest_ready: to.seconds(
                 "queue_oldest_ready_timestamp_seconds",
                 "Since when the oldest work could be claimed (sampled); 0 is none",
@@ -128,7 +93,7 @@ impl Queue {
             agents: to.gauges(
                 "agents",
                 "Agents (sampled; beyond some thousands an estimate)",
-                AgentState::ALL.iter().map(|&state| AgentLabels { state }),
+                AgentState::ALL,
             ),
             sampled_at: to.seconds(
                 "sampler_last_success_timestamp_seconds",
@@ -149,7 +114,7 @@ impl Queue {
 
     /// Counts a poll of the queue. If the database answered, records `at` as the time of progress.
     pub fn looked(&self, result: ClaimResult, at: Timestamp) {
-        self.claims.get_or_create(&ClaimLabels { result }).inc();
+        self.claims.get_or_create(&result).inc();
         if result != ClaimResult::Failed {
             self.looked_at.set(unix_seconds(Some(at)));
         }
@@ -160,12 +125,12 @@ impl Queue {
     }
 
     pub fn renewed(&self, result: RenewalResult) {
-        self.renewals.get_or_create(&RenewalLabels { result }).inc();
+        self.renewals.get_or_create(&result).inc();
     }
 
     /// Describes the queue in a few words, as it was last sampled. `now` gives the age of the oldest work.
     pub fn line(&self, now: Timestamp) -> String {
-        let depth = |state| self.depth.get_or_create(&DepthLabels { state }).get();
+        let depth = |state| self.depth.get_or_create(&state).get();
         let (ready, running) = (depth(QueueState::Ready), depth(QueueState::Running));
         let mut line = format!(
             "ready {ready} · running {running} · parked {}",
@@ -205,11 +170,11 @@ impl Queue {
     pub fn sampled(&self, sample: &QueueSample, at: Timestamp, took: Duration) {
         for &state in QueueState::ALL {
             let rows = listed(&sample.depth, state);
-            self.depth.get_or_create(&DepthLabels { state }).set(rows);
+            self.depth.get_or_create(&state).set(rows);
         }
         for &state in AgentState::ALL {
             let agents = listed(&sample.agents, state);
-            self.agents.get_or_create(&AgentLabels { state }).set(agents);
+            self.agents.get_or_create(&state).set(agents);
         }
         let busy = [QueueState::Ready, QueueState::Running].map(|state| listed(&sample.depth, state));
         self.note_depth(busy.iter().sum(), at);

@@ -20,17 +20,17 @@ const REQUEST_SECONDS: [f64; 12] = [
 
 #[derive(Debug)]
 pub struct Service {
-    db_errors: Family<DbErrorLabels, Counter>,
+    db_errors: Family<DbErrorClass, Counter>,
     db_schema_version: Gauge,
-    connections: Family<ConnectionLabels, Gauge>,
+    connections: Family<ConnectionState, Gauge>,
     connections_max: Gauge,
     pool_timeouts: Counter,
-    log_events: Family<LogLabels, Counter>,
+    log_events: Family<LogLevel, Counter>,
     is_reloaded: Gauge,
     reloaded_at: SecondsGauge,
     requests: Family<RequestLabels, Counter>,
     request_duration: Histograms<RouteLabels>,
-    spans: Family<SpanLabels, Counter>,
+    spans: Family<SpanOutcome, Counter>,
     sse_clients: Gauge,
     audit_dropped: Counter,
 }
@@ -50,26 +50,6 @@ struct BuildLabels {
     version: &'static str,
     revision: &'static str,
     rustc: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct DbErrorLabels {
-    class: DbErrorClass,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ConnectionLabels {
-    state: ConnectionState,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct LogLabels {
-    level: LogLevel,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct SpanLabels {
-    outcome: SpanOutcome,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -108,15 +88,13 @@ impl Service {
             db_errors: to.counters(
                 "db_errors",
                 "Failed database operations",
-                DbErrorClass::ALL.iter().map(|&class| DbErrorLabels { class }),
+                DbErrorClass::ALL,
             ),
             db_schema_version: to.gauge("db_schema_version", "The last migration applied"),
             connections: to.gauges(
                 "db_pool_connections",
                 "Connections to the database that are open: to PostgreSQL all, to SQLite those that read (sampled)",
-                ConnectionState::ALL
-                    .iter()
-                    .map(|&state| ConnectionLabels { state }),
+                ConnectionState::ALL,
             ),
             connections_max: to.gauge(
                 "db_pool_max_connections",
@@ -129,7 +107,7 @@ impl Service {
             log_events: to.counters(
                 "log_events",
                 "Logged warnings, errors and alerts",
-                LogLevel::ALL.iter().map(|&level| LogLabels { level }),
+                LogLevel::ALL,
             ),
             is_reloaded: to.gauge(
                 "config_last_reload_successful",
@@ -139,12 +117,11 @@ impl Service {
                 "config_last_reload_success_timestamp_seconds",
                 "When a good configuration was last read",
             ),
-            requests: to.counters("http_requests", "HTTP requests answered", []),
-            request_duration: to.histograms(
+            requests: to.add("http_requests", "HTTP requests answered", Family::default()),
+            request_duration: to.add(
                 "http_request_duration_seconds",
                 "How long answering takes",
-                || Histogram::new(REQUEST_SECONDS),
-                [],
+                Histograms::new_with_constructor(|| Histogram::new(REQUEST_SECONDS)),
             ),
             sse_clients: to.gauge("sse_clients", "Clients subscribed to events"),
             audit_dropped: to.counter(
@@ -154,7 +131,7 @@ impl Service {
             spans: to.counters(
                 "trace_spans",
                 "Spans of traces, by outcome",
-                SpanOutcome::ALL.iter().map(|&outcome| SpanLabels { outcome }),
+                SpanOutcome::ALL,
             ),
         }
     }
@@ -163,14 +140,12 @@ impl Service {
     pub fn db_failed(&self, class: Option<&str>) {
         let Some(class) = class else { return };
         let class = DbErrorClass::from_name(class).unwrap_or(DbErrorClass::Other);
-        self.db_errors.get_or_create(&DbErrorLabels { class }).inc();
+        self.db_errors.get_or_create(&class).inc();
     }
 
     pub fn connections(&self, idle: i64, in_use: i64, max: i64) {
         for (state, count) in [(ConnectionState::Idle, idle), (ConnectionState::InUse, in_use)] {
-            self.connections
-                .get_or_create(&ConnectionLabels { state })
-                .set(count);
+            self.connections.get_or_create(&state).set(count);
         }
         self.connections_max.set(max);
     }
@@ -181,7 +156,7 @@ impl Service {
     }
 
     pub fn logged(&self, level: LogLevel) {
-        self.log_events.get_or_create(&LogLabels { level }).inc();
+        self.log_events.get_or_create(&level).inc();
     }
 
     /// Records that the configuration was read at `at`, and whether it was valid.
@@ -210,7 +185,7 @@ impl Service {
 
     pub fn spans(&self, outcome: SpanOutcome, count: usize) {
         let count = u64::try_from(count).unwrap_or(u64::MAX);
-        self.spans.get_or_create(&SpanLabels { outcome }).inc_by(count);
+        self.spans.get_or_create(&outcome).inc_by(count);
     }
 
     pub fn db_schema_version(&self, version: i64) {

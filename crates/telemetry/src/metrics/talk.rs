@@ -1,9 +1,6 @@
 //! Conversations of several speakers.
 
-use prometheus_client::{
-    encoding::EncodeLabelSet,
-    metrics::{counter::Counter, family::Family, histogram::Histogram},
-};
+use prometheus_client::metrics::{counter::Counter, family::Family, histogram::Histogram};
 
 use super::{Register, labels::Convergence};
 use recapd_core::domain::convergence::{ConvergenceScore, ConvergenceState};
@@ -14,12 +11,7 @@ const SCORES: [f64; 11] = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.
 #[derive(Debug)]
 pub struct Talk {
     scores: Histogram,
-    crossings: Family<CrossingLabels, Counter>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct CrossingLabels {
-    state: Convergence,
+    crossings: Family<Convergence, Counter>,
 }
 
 impl Talk {
@@ -33,7 +25,7 @@ impl Talk {
             crossings: to.counters(
                 "convergence_crossings",
                 "Turns with which the similarity of two speakers crossed a threshold: to warn, or to stop",
-                Convergence::ALL.iter().map(|&state| CrossingLabels { state }),
+                Convergence::ALL,
             ),
         }
     }
@@ -46,7 +38,7 @@ impl Talk {
             ConvergenceState::Stop => Convergence::Stop,
         };
         if reading.before < Some(reading.score.state) {
-            self.crossings.get_or_create(&CrossingLabels { state }).inc();
+            self.crossings.get_or_create(&state).inc();
         }
     }
 }

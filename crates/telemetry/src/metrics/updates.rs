@@ -23,14 +23,14 @@ const BATCH_EXCHANGES: [f64; 9] = [1.0, 2.0, 3.0, 4.0, 5.0, 8.0, 12.0, 20.0, 50.
 pub struct Updates {
     queued: Family<QueuedLabels, Counter>,
     coalesced: Counter,
-    finished: Family<FinishedLabels, Counter>,
-    failures: Family<FailureLabels, Counter>,
+    finished: Family<UpdateOutcome, Counter>,
+    failures: Family<FailureReason, Counter>,
     in_progress: Gauge,
     duration: Histograms<DurationLabels>,
     batch: Histogram,
     exhausted: Counter,
-    postponed: Family<PostponedLabels, Counter>,
-    fenced: Family<FencedLabels, Counter>,
+    postponed: Family<PostponeReason, Counter>,
+    fenced: Family<Fence, Counter>,
     workers: Gauge,
     busy: Gauge,
     paused: Gauge,
@@ -42,26 +42,6 @@ struct QueuedLabels {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct FinishedLabels {
-    outcome: UpdateOutcome,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct FailureLabels {
-    reason: FailureReason,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct PostponedLabels {
-    reason: PostponeReason,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct FencedLabels {
-    fence: Fence,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct DurationLabels {
     outcome: UpdateOutcome,
     path: UpdatePath,
@@ -69,7 +49,6 @@ struct DurationLabels {
 
 impl Updates {
     pub(super) fn register(to: &mut Register<'_>) -> Self {
-        let outcomes = UpdateOutcome::ALL.iter();
         Self {
             queued: to.counters(
                 "updates_queued",
@@ -77,22 +56,14 @@ impl Updates {
                 Trigger::all().map(|trigger| QueuedLabels { trigger }),
             ),
             coalesced: to.counter("updates_coalesced", "Updates merged into the agent's waiting one"),
-            finished: to.counters(
-                "updates",
-                "Updates ended",
-                outcomes.clone().map(|&outcome| FinishedLabels { outcome }),
-            ),
-            failures: to.counters(
-                "update_failures",
-                "Failed attempts, by cause",
-                FailureReason::ALL.iter().map(|&reason| FailureLabels { reason }),
-            ),
+            finished: to.counters("updates", "Updates ended", UpdateOutcome::ALL),
+            failures: to.counters("update_failures", "Failed attempts, by cause", FailureReason::ALL),
             in_progress: to.gauge("updates_in_progress", "Updates running in this process"),
             duration: to.histograms(
                 "update_duration_seconds",
                 "From claim to commit",
                 || Histogram::new(DURATION_SECONDS),
-                outcomes.flat_map(|&outcome| {
+                UpdateOutcome::ALL.iter().flat_map(|&outcome| {
                     UpdatePath::ALL
                         .iter()
                         .map(move |&path| DurationLabels { outcome, path })
@@ -107,14 +78,12 @@ impl Updates {
             postponed: to.counters(
                 "updates_postponed",
                 "Updates given back without a failure, by what they wait for",
-                PostponeReason::ALL
-                    .iter()
-                    .map(|&reason| PostponedLabels { reason }),
+                PostponeReason::ALL,
             ),
             fenced: to.counters(
                 "updates_fenced",
                 "Updates that a guard refused, because another one was first",
-                Fence::ALL.iter().map(|&fence| FencedLabels { fence }),
+                Fence::ALL,
             ),
             workers: to.gauge("workers", "Updates that may run at the same time"),
             busy: to.gauge("workers_busy", "Updates that run"),
@@ -142,7 +111,7 @@ impl Updates {
 
     /// Counts an update of `exchanges` exchanges that ended `took` after its claim.
     pub fn finished(&self, outcome: UpdateOutcome, path: UpdatePath, exchanges: i64, took: Duration) {
-        self.finished.get_or_create(&FinishedLabels { outcome }).inc();
+        self.finished.get_or_create(&outcome).inc();
         self.duration
             .get_or_create(&DurationLabels { outcome, path })
             .observe(took.as_secs_f64());
@@ -153,7 +122,7 @@ impl Updates {
 
     /// Counts only the cause of a failed attempt; [`Self::finished`] counts the update itself.
     pub fn failed(&self, reason: FailureReason) {
-        self.failures.get_or_create(&FailureLabels { reason }).inc();
+        self.failures.get_or_create(&reason).inc();
     }
 
     pub fn retries_exhausted(&self, rows: i64) {
@@ -162,12 +131,12 @@ impl Updates {
 
     /// Counts an update that was postponed without a failure.
     pub fn postponed(&self, reason: PostponeReason) {
-        self.postponed.get_or_create(&PostponedLabels { reason }).inc();
+        self.postponed.get_or_create(&reason).inc();
     }
 
     /// Counts an update that a fence kept from being applied twice.
     pub fn fenced(&self, fence: Fence) {
-        self.fenced.get_or_create(&FencedLabels { fence }).inc();
+        self.fenced.get_or_create(&fence).inc();
     }
 
     pub fn workers(&self, concurrency: usize) {

@@ -1,9 +1,6 @@
 //! Incoming messages and evicted exchanges.
 
-use prometheus_client::{
-    encoding::EncodeLabelSet,
-    metrics::{counter::Counter, family::Family, histogram::Histogram},
-};
+use prometheus_client::metrics::{counter::Counter, family::Family, histogram::Histogram};
 
 use super::{
     Histograms, Register, float, increase,
@@ -33,33 +30,22 @@ const ERROR_RATIOS: [f64; 11] = [0.5, 0.7, 0.8, 0.9, 0.95, 1.0, 1.05, 1.1, 1.2, 
 
 #[derive(Debug)]
 pub struct WindowMetrics {
-    messages: Family<RoleLabels, Counter>,
-    message_tokens: Family<RoleLabels, Counter>,
+    messages: Family<Role, Counter>,
+    message_tokens: Family<Role, Counter>,
     evicted: Counter,
     evicted_tokens: Counter,
     journalled: Counter,
     journal_failures: Counter,
     tokens: Histogram,
     fill: Histogram,
-    count_errors: Histograms<CountLabels>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct CountLabels {
-    provider: CountProvider,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct RoleLabels {
-    role: Role,
+    count_errors: Histograms<CountProvider>,
 }
 
 impl WindowMetrics {
     pub(super) fn register(to: &mut Register<'_>) -> Self {
-        let roles = Role::ALL.iter().map(|&role| RoleLabels { role });
         Self {
-            messages: to.counters("messages_ingested", "Messages stored", roles.clone()),
-            message_tokens: to.counters("ingested_tokens", "Tokens of messages stored", roles),
+            messages: to.counters("messages_ingested", "Messages stored", Role::ALL),
+            message_tokens: to.counters("ingested_tokens", "Tokens of messages stored", Role::ALL),
             evicted: to.counter("exchanges_evicted", "Exchanges that left a window"),
             evicted_tokens: to.counter("evicted_tokens", "Tokens that left a window"),
             journalled: to.counter("journal_messages", "Messages written to the journal"),
@@ -77,19 +63,14 @@ impl WindowMetrics {
                 "token_count_error_ratio",
                 "Estimated tokens by those that a provider reported",
                 || Histogram::new(ERROR_RATIOS),
-                CountProvider::ALL
-                    .iter()
-                    .map(|&provider| CountLabels { provider }),
+                CountProvider::ALL,
             ),
         }
     }
 
     pub fn ingested(&self, role: Role, tokens: i64) {
-        let labels = RoleLabels { role };
-        self.messages.get_or_create(&labels).inc();
-        self.message_tokens
-            .get_or_create(&labels)
-            .inc_by(increase(tokens));
+        self.messages.get_or_create(&role).inc();
+        self.message_tokens.get_or_create(&role).inc_by(increase(tokens));
     }
 
     pub fn evicted(&self, exchanges: i64, tokens: i64) {
@@ -101,7 +82,7 @@ impl WindowMetrics {
     pub fn token_count_compared(&self, provider: &str, sample: CalibrationSample) {
         let provider = CountProvider::of(provider);
         self.count_errors
-            .get_or_create(&CountLabels { provider })
+            .get_or_create(&provider)
             .observe(float(sample.estimated_tokens) / float(sample.reported_tokens.max(1)));
     }
 

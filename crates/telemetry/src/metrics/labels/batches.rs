@@ -1,7 +1,7 @@
 //! Batches at a provider, and the questions in them.
 
 labels! {
-    BatchOutcome {
+    BatchOutcome as "outcome" {
         Submitted = "submitted",
         /// The provider refused the batch, or it never returned.
         Lost = "lost",
@@ -9,7 +9,7 @@ labels! {
 }
 
 labels! {
-    QuestionOutcome {
+    QuestionOutcome as "outcome" {
         Deferred = "deferred",
         Answered = "answered",
         /// The question has no answer and is asked directly.
@@ -21,7 +21,7 @@ labels! {
 }
 
 labels! {
-    BatchStage {
+    BatchStage as "state" {
         /// The batch is recorded; the provider may not know it.
         Intent = "intent",
         /// The provider is working on it.
@@ -30,7 +30,7 @@ labels! {
 }
 
 labels! {
-    QuestionStage {
+    QuestionStage as "state" {
         Waiting = "waiting",
         Out = "out",
     }

@@ -2,7 +2,7 @@
 
 labels! {
     /// A change of a summary's item.
-    ItemAction {
+    ItemAction as "action" {
         Added = "added",
         Merged = "merged",
         /// Shown in a shorter text.
@@ -34,7 +34,7 @@ labels! {
 }
 
 labels! {
-    RunOutcome {
+    RunOutcome as "outcome" {
         Completed = "completed",
         Failed = "failed",
     }

@@ -3,7 +3,7 @@
 use recapd_core::domain::message::Kind;
 
 labels! {
-    Role {
+    Role as "role" {
         System = "system",
         User = "user",
         Assistant = "assistant",
@@ -28,7 +28,7 @@ impl From<&Kind> for Role {
 
 labels! {
     /// The provider whose tokenizer counts, as far as the provider affects the accuracy.
-    CountProvider {
+    CountProvider as "provider" {
         OpenAi = "openai",
         Anthropic = "anthropic",
         Google = "google",
@@ -50,7 +50,7 @@ impl CountProvider {
 
 labels! {
     /// The reason why a message inserted by SQL was refused.
-    InboxRefusal {
+    InboxRefusal as "reason" {
         /// The agent's id is invalid.
         Agent = "agent",
         /// The message can't be read.
@@ -71,7 +71,7 @@ labels! {
 
 labels! {
     /// A threshold that the similarity of two speakers has crossed.
-    Convergence {
+    Convergence as "state" {
         Warn = "warn",
         /// The conversation should end.
         Stop = "stop",

@@ -38,7 +38,7 @@ impl ProviderErrorClass {
 
 labels! {
     /// What an embedding model reads.
-    EmbeddingPurpose {
+    EmbeddingPurpose as "purpose" {
         /// Messages, in the background.
         Messages = "messages",
         /// The question of a search that waits.

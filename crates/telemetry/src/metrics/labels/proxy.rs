@@ -1,7 +1,7 @@
 //! What happens to requests and copies in the proxy.
 
 labels! {
-    ProxyOutcome {
+    ProxyOutcome as "outcome" {
         /// The request passed, and both sides are stored.
         Observed = "observed",
         /// The request passed, with the summary in place of what has left the window.
@@ -18,7 +18,7 @@ labels! {
 }
 
 labels! {
-    Unstored {
+    Unstored as "reason" {
         /// Too many copies wait.
         Full = "full",
         TooLong = "too_long",
@@ -30,7 +30,7 @@ labels! {
 }
 
 labels! {
-    CompactionOutcome {
+    CompactionOutcome as "outcome" {
         Answered = "answered",
         /// A model answers the compaction.
         Forwarded = "forwarded",

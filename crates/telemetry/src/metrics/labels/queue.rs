@@ -1,7 +1,7 @@
 //! The queue: polls, rows, leases, and the state of agents.
 
 labels! {
-    ClaimResult {
+    ClaimResult as "result" {
         Found = "found",
         Empty = "empty",
         Failed = "failed",
@@ -9,7 +9,7 @@ labels! {
 }
 
 labels! {
-    QueueState {
+    QueueState as "state" {
         Ready = "ready",
         Scheduled = "scheduled",
         Running = "running",
@@ -19,7 +19,7 @@ labels! {
 }
 
 labels! {
-    RenewalResult {
+    RenewalResult as "result" {
         Renewed = "renewed",
         /// Another claim had taken the row.
         Lost = "lost",
@@ -28,7 +28,7 @@ labels! {
 }
 
 labels! {
-    AgentState {
+    AgentState as "state" {
         /// The agent has recent messages.
         Active = "active",
         /// The agent has no recent messages.

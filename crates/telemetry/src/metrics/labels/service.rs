@@ -13,14 +13,14 @@ labels! {
 }
 
 labels! {
-    ConnectionState {
+    ConnectionState as "state" {
         Idle = "idle",
         InUse = "in_use",
     }
 }
 
 labels! {
-    DbErrorClass {
+    DbErrorClass as "class" {
         /// Others held the locks for too long.
         Busy = "busy",
         /// A constraint was violated, which is a bug.
@@ -35,7 +35,7 @@ labels! {
 
 labels! {
     /// The severity of a logged event.
-    LogLevel {
+    LogLevel as "level" {
         /// Something is wrong, but the work continues.
         Warn = "warn",
         Error = "error",
@@ -45,7 +45,7 @@ labels! {
 }
 
 labels! {
-    SpanOutcome {
+    SpanOutcome as "outcome" {
         Sent = "sent",
         /// The collector refused the span, or the queue was full.
         Lost = "lost",

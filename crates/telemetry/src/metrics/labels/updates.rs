@@ -29,7 +29,7 @@ impl EncodeLabelValue for Trigger {
 }
 
 labels! {
-    UpdateOutcome {
+    UpdateOutcome as "outcome" {
         Completed = "completed",
         /// The update will be retried, or is parked.
         Failed = "failed",
@@ -53,7 +53,7 @@ labels! {
 }
 
 labels! {
-    FailureReason {
+    FailureReason as "reason" {
         ProviderRateLimited = "provider_rate_limited",
         ProviderOverloaded = "provider_overloaded",
         ProviderTimeout = "provider_timeout",
@@ -78,7 +78,7 @@ labels! {
 
 labels! {
     /// The reason why an update was postponed without a failure.
-    PostponeReason {
+    PostponeReason as "reason" {
         /// The limit of concurrent calls is reached.
         Places = "places",
         /// The limits of the key are used up.
@@ -92,7 +92,7 @@ labels! {
 
 labels! {
     /// The fence that kept an update from being applied twice.
-    Fence {
+    Fence as "fence" {
         Lease = "lease",
         Version = "version",
         /// A watermark moved.
