@@ -3727,7 +3727,7 @@ export interface operations {
                 /** @description What to do with consecutive turns of the same side. */
                 alternation?: components["schemas"]["Alternation"];
                 /**
-                 * @description `open`: sends the thinking of the open exchange even where something before it has changed, for a provider that wants the thinking of an open tool round, or a request with `drop_block`, which lets the provider drop thinking that no longer belongs to what is before it. By default, recapd sends none in that case; only with `openai-responses` it does, because OpenAI drops such thinking itself.
+                 * @description `open`: sends the thinking of the open exchange even if an earlier message has changed. This is for a provider that requires the thinking of an open tool round, and for a request with `drop_block`, which lets the provider drop thinking that no longer fits the earlier messages. By default, recapd leaves such thinking out. With `openai-responses` it always sends it, because OpenAI drops it itself.
                  * @example open
                  */
                 thinking?: string;

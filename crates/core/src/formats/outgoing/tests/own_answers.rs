@@ -57,9 +57,7 @@ fn exchange(format: Format, number: usize) -> Vec<Value> {
         ),
         (format!("other-{number}"), "Read", json!({"path": "a.rs"}), other),
     ];
-    let of = |make: &dyn Fn(&Call) -> Value| -> Vec<Value> {
-        calls.iter().map(make).collect()
-    };
+    let of = |make: &dyn Fn(&Call) -> Value| -> Vec<Value> { calls.iter().map(make).collect() };
     let mut said = vec![user(format, &format!("Question {number}"))];
     match format {
         Format::Anthropic => {
