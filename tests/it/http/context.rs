@@ -218,9 +218,8 @@ async fn results_too_big_for_a_request_are_shortened_with_a_note() {
     assert!((3..=17).contains(&elided), "{tight}");
     let note = tight["notes"][0].as_str().unwrap();
     assert!(
-        note.starts_with(&format!(
-            "{elided} tool results of exchange #1 are shortened to fit the budget:"
-        )) && note.ends_with("GET /v1/agents/coder/exchanges/1 returns it whole"),
+        note.starts_with(&format!("{elided} tool results of exchange #1 are shortened: "))
+            && note.ends_with("GET /v1/agents/coder/exchanges/1 returns it whole"),
         "{note}"
     );
 }

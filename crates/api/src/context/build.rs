@@ -168,9 +168,9 @@ impl ContextMaterial {
         );
         let agent = &self.agent;
         Some(format!(
-            "{results} of {of} {verb} shortened: recapd's own answers once the window has moved past them; others to keep within \
-             the budget, the older a result is, the less of it is sent, and one of the newest rounds only where these have no \
-             room; GET /v1/agents/{agent}/exchanges/{first} has it as it was"
+            "{results} of {of} {verb} shortened: recapd's own answers once the window has moved past them, and others to fit the \
+             budget, the oldest most and those of the newest rounds last; GET /v1/agents/{agent}/exchanges/{first} returns it \
+             whole"
         ))
     }
 
