@@ -8,9 +8,9 @@
 //! removed, and the rest waits for the next hook. If the spool is full, the transcript's offset doesn't move, so
 //! nothing is lost.
 //!
-//! Invariants: a hook ends after [`TIME_MAX`], whatever hangs. Each message has an id, so that one that is sent twice
-//! is stored once. Files are named by hashes. A hook never starts the daemon, and loads no tokenizer. What it has no time for
-//! is left to a process that [`drain`]s, one at a time.
+//! Invariants: a hook ends after [`TIME_MAX`], even if something hangs. Each message has an id, so a message that is
+//! sent twice is stored once. Files are named by hashes. A hook never starts the daemon, and loads no tokenizer. A process that
+//! [`drain`]s sends the messages that a hook has no time for; only one runs at a time.
 
 mod agent;
 mod brief;
@@ -51,11 +51,11 @@ const NETWORK_TIME_MAX: Duration = Duration::from_millis(200);
 /// This much of it is for reading transcripts, before the daemon is asked.
 const GATHER_TIME_MAX: Duration = Duration::from_millis(120);
 
-/// Time limit of [`drain`], and of each of its requests. After a hook these are shorter: while a daemon is silent, they keep others from
-/// sending.
+/// The time limit of [`drain`].
 const DRAIN_TIME_MAX: Duration = Duration::from_mins(10);
 /// The time limit of each of its requests.
 const DRAIN_REQUEST_TIME_MAX: Duration = Duration::from_mins(1);
+/// The same after a hook. It is shorter, because nobody else can send while [`drain`] waits for a silent daemon.
 const REQUEST_AFTER_HOOK_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// The environment variable that switches hooks off if its value is `off`.
@@ -83,16 +83,16 @@ pub struct HookCall<'a> {
     pub began: Instant,
 }
 
-/// What a hook leaves behind.
+/// What is left to do after a hook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HookEnd {
-    /// Nothing, or what can't be sent now.
+    /// Nothing that can be done now.
     Done,
-    /// Something that [`drain`] has the time for.
+    /// [`drain`] can send the messages for which the hook had no time.
     OutOfTime,
 }
 
-/// Who has what is left sent.
+/// Who calls [`drain`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DrainCaller {
     Person,
@@ -113,7 +113,7 @@ pub fn patience(environment: &Environment) -> u32 {
 }
 
 impl HookCall<'_> {
-    /// Runs the hook, and passes output for the host to `print`. What fails stays undone until the next hook.
+    /// Runs the hook, and passes its output for the host to `print`. The next hook does what fails here.
     pub fn run(&self, input: &Input, print: impl FnOnce(&str)) -> HookEnd {
         let Some(folder) = StateFolder::of(self.environment) else {
             return HookEnd::Done;
@@ -206,8 +206,9 @@ impl HookCall<'_> {
     }
 }
 
-/// Gathers and sends everything that is left to the daemon at `server`, with longer time limits than a hook. What the daemon can't accept
-/// now stays; see [`statuses`]. Waits for another process that does the same; after a hook, only if no other one waits.
+/// Sends everything in the spools, and what transcripts have beyond it, to the daemon at `server`, with longer time limits than a hook.
+/// Messages that the daemon can't accept now stay; see [`statuses`]. Waits for another process that drains; after a hook, ends if
+/// another one waits already.
 pub fn drain(
     environment: &Environment,
     server: &str,
