@@ -5,13 +5,12 @@ use std::cell::Cell;
 use proptest::{collection::vec, prelude::*, test_runner::TestRunner};
 use recapd_core::domain::{
     agent::AgentId,
-    budget::OnOverflow,
+    budget::{Budget, OnOverflow},
     context::{Alternation, ContextOptions},
     ledger::{Return, TooBig},
     lineage::Step,
     preset::Basis,
     settings::{AgentSettings, SettingsPatch},
-    window::Budget,
 };
 use recapd_store::{
     AppendOutcome, ExchangeQuery, Fence, MaterialLimits, MessageRange, MessageScope, PreparedMessage, Settle,

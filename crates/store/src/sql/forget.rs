@@ -27,7 +27,7 @@ use crate::sql::{Connection, query, sql};
 use super::{
     super::{Forget, ForgetStep, StoreResult},
     recall,
-    revise::{ComposedVersion, Draft},
+    revise::{ComposedVersion, RevisionDraft},
     row, withdrawals,
 };
 use labels::LabelReplacement;
@@ -62,7 +62,7 @@ struct TouchedAgent {
 }
 
 #[derive(Default)]
-struct Chosen {
+struct NextExchanges {
     wanted: Vec<ForgettingRow>,
     buried: Vec<Tombstone>,
     touched: BTreeMap<AgentId, TouchedAgent>,
@@ -70,7 +70,7 @@ struct Chosen {
     labels: BTreeMap<AgentId, Vec<LabelReplacement>>,
 }
 
-impl Chosen {
+impl NextExchanges {
     fn purges<'a>(
         &'a self,
         request: &'a Forget,
@@ -88,18 +88,18 @@ impl Chosen {
 
 /// Removes part of what goes with the next exchanges in any case.
 pub(super) async fn lighten_some(tx: &mut Connection, request: &Forget) -> StoreResult<LightenOutcome> {
-    let chosen = choose(tx, &request.agent).await?;
-    for agent in chosen.touched.keys() {
+    let next = choose(tx, &request.agent).await?;
+    for agent in next.touched.keys() {
         withdrawals::write_rest(tx, agent).await?;
     }
-    lighten::lighten(tx, &chosen.touched, request.now).await
+    lighten::lighten(tx, &next.touched, request.now).await
 }
 
 /// Prepares the versions that forgetting the next exchanges will write.
-pub(super) async fn draft_some(tx: &mut Connection, request: &Forget) -> StoreResult<Vec<Draft>> {
-    let chosen = choose(tx, &request.agent).await?;
+pub(super) async fn draft_some(tx: &mut Connection, request: &Forget) -> StoreResult<Vec<RevisionDraft>> {
+    let next = choose(tx, &request.agent).await?;
     let mut drafts = Vec::new();
-    for purge in chosen.purges(request, &[]) {
+    for purge in next.purges(request, &[]) {
         drafts.extend(purge.draft(tx).await?);
     }
     Ok(drafts)
@@ -111,38 +111,38 @@ pub(super) async fn forget_some(
     composed: &[ComposedVersion],
 ) -> StoreResult<ForgetStep> {
     let mut step = ForgetStep::default();
-    let chosen = choose(tx, &request.agent).await?;
-    for agent in chosen.touched.keys() {
+    let next = choose(tx, &request.agent).await?;
+    for agent in next.touched.keys() {
         withdrawals::write_rest(tx, agent).await?;
     }
-    notes::forget(tx, request, &chosen).await?;
-    write_tombstones(tx, request, &chosen.buried).await?;
+    notes::forget(tx, request, &next).await?;
+    write_tombstones(tx, request, &next.buried).await?;
     // Inherited items take their texts from their exchanges' headlines at the source, so those come first.
-    for purge in chosen.purges(request, composed) {
+    for purge in next.purges(request, composed) {
         purge.sum_up(tx).await?;
     }
-    for purge in chosen.purges(request, composed) {
+    for purge in next.purges(request, composed) {
         let (items, versions) = purge.run(tx).await?;
         step.items += items;
         step.versions += versions;
     }
-    for (agent, labels) in &chosen.labels {
+    for (agent, labels) in &next.labels {
         labels::replace(tx, agent, labels, request.now).await?;
     }
-    plan::strike_off(tx, &request.agent, &chosen.wanted).await?;
+    plan::strike_off(tx, &request.agent, &next.wanted).await?;
     step.left = plan::count_left(tx, &request.agent).await?;
     Ok(step)
 }
 
 /// Chooses what to forget next: the newest exchanges first, because changing them moves the fewest totals.
-async fn choose(tx: &mut Connection, agent: &AgentId) -> StoreResult<Chosen> {
-    let mut chosen = Chosen::default();
+async fn choose(tx: &mut Connection, agent: &AgentId) -> StoreResult<NextExchanges> {
+    let mut next = NextExchanges::default();
     for wanted in plan::next(tx, agent, EXCHANGES_MAX).await? {
         let found = find(tx, &wanted).await?;
-        let is_too_many = chosen.buried.len() + found.len() > MESSAGES_MAX;
+        let is_too_many = next.buried.len() + found.len() > MESSAGES_MAX;
         // The index is rewritten by blocks of messages, so all must be in the same block.
         let is_elsewhere = |first: &ForgettingRow| block_of(first.first_seq) != block_of(wanted.first_seq);
-        if chosen
+        if next
             .wanted
             .first()
             .is_some_and(|first| is_too_many || is_elsewhere(first))
@@ -151,7 +151,7 @@ async fn choose(tx: &mut Connection, agent: &AgentId) -> StoreResult<Chosen> {
         }
         if let Some(first) = found.first() {
             for agent in agents_sharing(tx, &wanted.source, first.seq).await? {
-                let touched = chosen.touched.entry(agent).or_default();
+                let touched = next.touched.entry(agent).or_default();
                 touched.exchanges.insert(wanted.exchange);
                 if wanted.is_summarisable {
                     touched.summarisable.insert(wanted.exchange);
@@ -161,17 +161,16 @@ async fn choose(tx: &mut Connection, agent: &AgentId) -> StoreResult<Chosen> {
         let labels = labels::find(tx, &wanted).await?;
         if !labels.is_empty() {
             for agent in agents_sharing(tx, &wanted.source, wanted.first_seq).await? {
-                chosen
-                    .labels
+                next.labels
                     .entry(agent)
                     .or_default()
                     .extend(labels.iter().cloned());
             }
         }
-        chosen.buried.extend(found);
-        chosen.wanted.push(wanted);
+        next.buried.extend(found);
+        next.wanted.push(wanted);
     }
-    Ok(chosen)
+    Ok(next)
 }
 
 /// Returns the messages that aren't forgotten yet, in order.

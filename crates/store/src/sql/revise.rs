@@ -55,7 +55,7 @@ pub(super) struct WrittenVersion {
 }
 
 /// A revision, with all that its document is composed from.
-pub(super) struct Draft {
+pub(super) struct RevisionDraft {
     revision: Revision,
     /// The document's items: those that stay, and then the new ones.
     items: Vec<Item>,
@@ -73,7 +73,7 @@ pub(super) struct ComposedVersion {
     patch: Patch,
 }
 
-impl Draft {
+impl RevisionDraft {
     pub(super) async fn read(tx: &mut Connection, revision: Revision) -> StoreResult<Self> {
         let agent = &revision.agent;
         let mut items = summary::shown_items(tx, agent).await?;
@@ -115,7 +115,7 @@ pub(super) async fn write(
     revision: Revision,
     composed: Option<&ComposedVersion>,
 ) -> StoreResult<WrittenVersion> {
-    let draft = Draft::read(tx, revision).await?;
+    let draft = RevisionDraft::read(tx, revision).await?;
     match composed.filter(|composed| composed.is_of(&draft)) {
         Some(composed) => composed.write(tx).await,
         None => draft.compose().write(tx).await,
@@ -128,7 +128,7 @@ impl ComposedVersion {
     }
 
     /// Items and facts change only with the version.
-    fn is_of(&self, draft: &Draft) -> bool {
+    fn is_of(&self, draft: &RevisionDraft) -> bool {
         self.patch.version == draft.version && self.revision == draft.revision
     }
 

@@ -9,7 +9,7 @@ use crate::sql::{Connection, Lock, SqlStore, query, sql};
 use super::{
     super::{AgentRow, RebuildRequest, RevisionOutcome, RollbackRequest, StoreResult, sqlite::WriteSize},
     agent, hold, lineage, queue, rebuild, recount,
-    revise::{self, ComposedVersion, Draft, Revision},
+    revise::{self, ComposedVersion, Revision, RevisionDraft},
     rollback, row,
     withdrawals::{self, RemovedItems},
 };
@@ -152,7 +152,7 @@ impl RevisionPlan {
         if self.basis.version.is_none() {
             return Ok(None);
         }
-        let draft = Draft::read(&mut snapshot, self.revision()).await?;
+        let draft = RevisionDraft::read(&mut snapshot, self.revision()).await?;
         drop(snapshot);
         Ok(Some(
             threads::computed("composing a version", || draft.compose()).await?,

@@ -13,7 +13,7 @@ use super::{
         fork::record,
         lineage::notes,
     },
-    Chosen, Tombstone, write_tombstones,
+    NextExchanges, Tombstone, write_tombstones,
 };
 use recapd_core::domain::{
     agent::AgentId,
@@ -21,7 +21,7 @@ use recapd_core::domain::{
 };
 
 /// Forgets each note of which a version is among the messages to be forgotten. Must run before these become tombstones.
-pub(super) async fn forget(tx: &mut Connection, request: &Forget, some: &Chosen) -> StoreResult<()> {
+pub(super) async fn forget(tx: &mut Connection, request: &Forget, some: &NextExchanges) -> StoreResult<()> {
     let mut names = BTreeSet::new();
     for buried in some.buried.iter().filter(|message| message.kind == "note") {
         let sources = versions(tx, &buried.source).await?;

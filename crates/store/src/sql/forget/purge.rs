@@ -11,7 +11,7 @@ use super::{
         lineage::{self, withdraw},
         queue,
         recall::AncestorLine,
-        revise::{self, ComposedVersion, Draft, Revision},
+        revise::{self, ComposedVersion, Revision, RevisionDraft},
         seal::fill,
         totals,
     },
@@ -160,13 +160,13 @@ impl Purge<'_> {
     }
 
     /// Prepares the version that [`Self::run`] will write; `None` if there will be none, or if inherited items get other texts first.
-    pub(super) async fn draft(&self, tx: &mut Connection) -> StoreResult<Option<Draft>> {
+    pub(super) async fn draft(&self, tx: &mut Connection) -> StoreResult<Option<RevisionDraft>> {
         let about = self.find_items(tx).await?;
         if !about.inherited.is_empty() {
             return Ok(None);
         }
         match self.revision(tx, &about).await? {
-            Some(revision) => Ok(Some(Draft::read(tx, revision).await?)),
+            Some(revision) => Ok(Some(RevisionDraft::read(tx, revision).await?)),
             None => Ok(None),
         }
     }

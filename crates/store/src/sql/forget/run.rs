@@ -10,7 +10,7 @@ use super::{
     },
     delete, plan,
 };
-use crate::sql::revise::{ComposedVersion, Draft};
+use crate::sql::revise::{ComposedVersion, RevisionDraft};
 use recapd_core::domain::{agent::AgentId, time::Timestamp};
 use recapd_platform::threads;
 
@@ -60,7 +60,7 @@ pub(crate) async fn forget_some(store: &SqlStore, request: Forget) -> StoreResul
 /// Composes the documents that the next step will write, if nothing changes until then.
 async fn compose_some(store: &SqlStore, request: &Forget) -> StoreResult<Vec<ComposedVersion>> {
     let drafts = super::draft_some(&mut store.snapshot().await?, request).await?;
-    let compose = || drafts.into_iter().map(Draft::compose).collect();
+    let compose = || drafts.into_iter().map(RevisionDraft::compose).collect();
     Ok(threads::computed("composing documents", compose).await?)
 }
 
