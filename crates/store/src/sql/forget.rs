@@ -27,11 +27,10 @@ use crate::sql::{Connection, query, sql};
 use super::{
     super::{Forget, ForgetStep, StoreResult},
     recall,
-    revise::{ComposedVersion, RevisionDraft},
+    revise::ComposedVersion,
     row, withdrawals,
 };
 use labels::LabelReplacement;
-use lighten::LightenOutcome;
 use plan::ForgettingRow;
 use purge::Purge;
 use recapd_core::domain::{
@@ -54,7 +53,7 @@ pub(super) struct Tombstone {
     pub(super) tokens: i64,
 }
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct TouchedAgent {
     exchanges: BTreeSet<i64>,
     /// The exchanges that a summary may be about: all except preambles.
@@ -84,25 +83,6 @@ impl NextExchanges {
             composed,
         })
     }
-}
-
-/// Removes part of what goes with the next exchanges in any case.
-pub(super) async fn lighten_some(tx: &mut Connection, request: &Forget) -> StoreResult<LightenOutcome> {
-    let next = choose(tx, &request.agent).await?;
-    for agent in next.touched.keys() {
-        withdrawals::write_rest(tx, agent).await?;
-    }
-    lighten::lighten(tx, &next.touched, request.now).await
-}
-
-/// Prepares the versions that forgetting the next exchanges will write.
-pub(super) async fn draft_some(tx: &mut Connection, request: &Forget) -> StoreResult<Vec<RevisionDraft>> {
-    let next = choose(tx, &request.agent).await?;
-    let mut drafts = Vec::new();
-    for purge in next.purges(request, &[]) {
-        drafts.extend(purge.draft(tx).await?);
-    }
-    Ok(drafts)
 }
 
 pub(super) async fn forget_some(

@@ -66,15 +66,31 @@ pub(super) struct RevisionDraft {
     version: i64,
 }
 
-/// A version that is composed and not written yet. Who composes it before the transaction keeps the writer free meanwhile.
+/// A version that is composed and not written yet. Callers compose it before the transaction, because everybody waits for the writer.
 #[derive(Clone, Debug)]
 pub(super) struct ComposedVersion {
     revision: Revision,
     patch: Patch,
 }
 
+impl Revision {
+    /// Returns the revision with the agent's own ageing.
+    async fn for_agent(self, tx: &mut Connection) -> StoreResult<Self> {
+        let time = summary::agent_time(tx, &self.agent).await?;
+        Ok(Self {
+            policy: self.policy.for_agent(time),
+            ..self
+        })
+    }
+}
+
 impl RevisionDraft {
     pub(super) async fn read(tx: &mut Connection, revision: Revision) -> StoreResult<Self> {
+        let revision = revision.for_agent(tx).await?;
+        Self::read_parts(tx, revision).await
+    }
+
+    async fn read_parts(tx: &mut Connection, revision: Revision) -> StoreResult<Self> {
         let agent = &revision.agent;
         let mut items = summary::shown_items(tx, agent).await?;
         items.retain(|item| !revision.removed.contains(&item.item));
@@ -84,15 +100,12 @@ impl RevisionDraft {
             old,
             facts: revision.facts.holding(&facts::holding(tx, agent).await?),
             version: current(tx, agent).await?.0,
-            revision: Revision {
-                policy: revision.policy.for_agent(summary::agent_time(tx, agent).await?),
-                ..revision
-            },
+            revision,
             items,
         })
     }
 
-    /// Composes the document, in some tenth of a second if it is full.
+    /// Composes the document. A full one takes about a tenth of a second.
     pub(super) fn compose(self) -> ComposedVersion {
         let Self {
             revision,
@@ -108,17 +121,24 @@ impl RevisionDraft {
     }
 }
 
-/// Writes a version, as it is `composed` already if that is of the same revision of the same version. The caller has moved the watermark,
-/// if necessary.
+/// Writes a version. Uses `composed` if it was made of this revision and of the present version; otherwise composes the version here. The
+/// caller has moved the watermark, if necessary.
 pub(super) async fn write(
     tx: &mut Connection,
     revision: Revision,
     composed: Option<&ComposedVersion>,
 ) -> StoreResult<WrittenVersion> {
-    let draft = RevisionDraft::read(tx, revision).await?;
-    match composed.filter(|composed| composed.is_of(&draft)) {
+    let revision = revision.for_agent(tx).await?;
+    let (version, _) = current(tx, &revision.agent).await?;
+    match composed.filter(|composed| composed.is_of(&revision, version)) {
         Some(composed) => composed.write(tx).await,
-        None => draft.compose().write(tx).await,
+        None => {
+            RevisionDraft::read_parts(tx, revision)
+                .await?
+                .compose()
+                .write(tx)
+                .await
+        }
     }
 }
 
@@ -128,8 +148,8 @@ impl ComposedVersion {
     }
 
     /// Items and facts change only with the version.
-    fn is_of(&self, draft: &RevisionDraft) -> bool {
-        self.patch.version == draft.version && self.revision == draft.revision
+    fn is_of(&self, revision: &Revision, version: i64) -> bool {
+        self.patch.version == version && self.revision == *revision
     }
 
     async fn write(&self, tx: &mut Connection) -> StoreResult<WrittenVersion> {

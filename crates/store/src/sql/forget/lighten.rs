@@ -5,19 +5,21 @@ use std::collections::BTreeMap;
 
 use crate::sql::{Connection, query, sql, statement::Statement};
 
-use super::{super::super::StoreResult, TouchedAgent};
+use super::{
+    super::{super::StoreResult, withdrawals},
+    TouchedAgent,
+};
 use recapd_core::domain::{agent::AgentId, number::i64_or_max, time::Timestamp};
 
-/// Limits for how many versions of one agent a transaction removes the texts. Each may have 40 kB, and the database overwrites
-/// it.
+/// Limits how many versions of one agent lose their texts in one transaction. The database overwrites each text, of up to 40 kB.
 const VERSIONS_MAX: i64 = 32;
 /// Limits how many short rows of one agent a transaction deletes.
 const ROWS_MAX: i64 = 1_000;
 
-pub(crate) struct LightenOutcome {
+pub(super) struct LightenOutcome {
     /// Versions that lost their text.
     pub(super) versions: i64,
-    /// True if so little is left that the transaction that forgets the exchanges can remove it.
+    /// True if little is left: the transaction that forgets the exchanges removes it, too.
     pub(super) is_light: bool,
 }
 
@@ -32,6 +34,7 @@ pub(super) async fn lighten(
         is_light: true,
     };
     for (agent, touched) in touched {
+        withdrawals::write_rest(tx, agent).await?;
         if let Some(first) = touched.summarisable.first() {
             let gone = versions(tx, agent, *first, now).await?;
             lightened.versions += gone;

@@ -8,7 +8,9 @@ use super::{
         },
         Lock, SqlStore, recount, totals,
     },
-    delete, plan,
+    NextExchanges, choose, delete,
+    lighten::lighten,
+    plan,
 };
 use crate::sql::revise::{ComposedVersion, RevisionDraft};
 use recapd_core::domain::{agent::AgentId, time::Timestamp};
@@ -32,10 +34,13 @@ pub(crate) async fn begin_forget(store: &SqlStore, request: &Forget) -> StoreRes
 /// See [`super::super::super::Store::forget_some`].
 pub(crate) async fn forget_some(store: &SqlStore, request: Forget) -> StoreResult<ForgetStep> {
     let lock = Lock::Family(request.agent.clone());
-    let asked = request.clone();
+    let mut snapshot = store.snapshot().await?;
+    let next = choose(&mut snapshot, &request.agent).await?;
+    drop(snapshot);
+    let (touched, now) = (next.touched.clone(), request.now);
     let lightened = store
         .write(lock.clone(), move |tx| {
-            Box::pin(async move { super::lighten_some(tx, &asked).await })
+            Box::pin(async move { lighten(tx, &touched, now).await })
         })
         .await?;
     if !lightened.is_light {
@@ -45,7 +50,7 @@ pub(crate) async fn forget_some(store: &SqlStore, request: Forget) -> StoreResul
             ..ForgetStep::default()
         });
     }
-    let composed = compose_some(store, &request).await?;
+    let composed = compose_next(store, &request, &next).await?;
     let step = store
         .write_extent(lock, WriteSize::Unbounded, move |tx| {
             Box::pin(async move { super::forget_some(tx, &request, &composed).await })
@@ -57,9 +62,17 @@ pub(crate) async fn forget_some(store: &SqlStore, request: Forget) -> StoreResul
     })
 }
 
-/// Composes the documents that the next step will write, if nothing changes until then.
-async fn compose_some(store: &SqlStore, request: &Forget) -> StoreResult<Vec<ComposedVersion>> {
-    let drafts = super::draft_some(&mut store.snapshot().await?, request).await?;
+/// Composes the documents that forgetting these exchanges will write, if nothing changes until then.
+async fn compose_next(
+    store: &SqlStore,
+    request: &Forget,
+    next: &NextExchanges,
+) -> StoreResult<Vec<ComposedVersion>> {
+    let (mut snapshot, mut drafts) = (store.snapshot().await?, Vec::new());
+    for purge in next.purges(request, &[]) {
+        drafts.extend(purge.draft(&mut snapshot).await?);
+    }
+    drop(snapshot);
     let compose = || drafts.into_iter().map(RevisionDraft::compose).collect();
     Ok(threads::computed("composing documents", compose).await?)
 }
