@@ -8,7 +8,7 @@ use recapd_llm::{ChatModel, LlmError, ModelAnswer, ModelRequest};
 use serde_json::{Value, json};
 
 pub(crate) const PRICED: &str = "claude-haiku-5-5";
-/// Words of an item's three texts, about as many as real models write.
+/// The number of words in each of an item's three texts. Texts by real models are about as long.
 const ITEM_WORDS: [usize; 3] = [45, 18, 7];
 const FACT_WORDS: usize = 12;
 const FACTS_ADDED: usize = 2;

@@ -12,7 +12,7 @@ use recapd_platform::http_client::{HttpReply, HttpSettings, RESPONSE_BYTES_MAX};
 
 /// The daemon isn't asked if less time than this is left.
 const TIME_MIN: Duration = Duration::from_millis(3);
-/// A daemon that had one part in this many of a request's time, or more, and didn't answer is slow.
+/// A daemon is slow if it had at least 1/`SLOW_SHARE` of a request's time and didn't answer.
 const SLOW_SHARE: u32 = 2;
 /// Statuses by which the daemon refuses a message for good.
 const REFUSALS: [u16; 4] = [400, 409, 413, 422];
@@ -168,7 +168,7 @@ impl Http {
         self.transport.request(method, self.transport.at(path))
     }
 
-    /// The time for a request from now on.
+    /// Returns how long a request that is sent now may take.
     fn time_left(&self) -> Duration {
         let left = self.deadline.saturating_duration_since(Instant::now());
         left.min(self.time_max)

@@ -32,8 +32,9 @@ const SETTLED_KEEP_MS: i64 = 7 * DAY_MS;
 const FINISHED_MS: i64 = HOUR_MS;
 /// The lock for sending or removing spooled messages.
 pub(super) const SEND_LOCK: &str = "send.lock";
-/// The locks of the process that drains all agents, and of the one that waits to be the next.
+/// The process that drains all agents holds this lock.
 const DRAIN_LOCK: &str = "hook-drain.lock";
+/// The one process that waits for its end holds this lock.
 const NEXT_DRAIN_LOCK: &str = "hook-drain-next.lock";
 /// Interval of attempts to take a lock.
 const LOCK_EVERY: Duration = Duration::from_millis(3);
@@ -107,7 +108,8 @@ impl StateFolder {
         lock(&self.0, DRAIN_LOCK, deadline)
     }
 
-    /// The same for one process at a time. `None`, too, if another one waits: that one will find whatever is left now.
+    /// Like [`Self::lock_drain`], but returns `None` at once if another process waits already: that one will send what is left
+    /// now.
     pub(super) fn lock_next_drain(&self, deadline: Instant) -> io::Result<Option<File>> {
         let Some(_next) = lock(&self.0, NEXT_DRAIN_LOCK, Instant::now())? else {
             return Ok(None);

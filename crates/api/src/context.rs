@@ -44,8 +44,8 @@ pub const CONTEXT_BYTES_MAX: i64 = 24 << 20;
 const SIZES_ONLY: i64 = 1;
 /// The preamble, which is never left out, gets at most 1/2 of [`CONTEXT_BYTES_MAX`].
 const PREAMBLE_SHARE: i64 = 2;
-/// Limits how many pinned and important messages are read: twice as many as are copied, since the newest may be in the
-/// window.
+/// Limits how many pinned and important messages are read. It is twice the number of copies, because the newest of them
+/// may be in the window, which needs no copies.
 const PINS_MAX: i64 = 100;
 /// Limits how many messages a note names.
 const NAMED_MAX: usize = 10;

@@ -31,13 +31,13 @@ use status::status;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Hosts call `recapd hook EVENT` with what happened on stdin. It takes 300 ms at most, ends with 0 whatever happens, and
-never starts the daemon; RECAPD_HOOK=off switches it off. What it has no time for it leaves to a `recapd hook drain` in
-the background. Examples:
+never starts the daemon; RECAPD_HOOK=off switches it off. If its time is too short, a `recapd hook drain` in the
+background sends the rest. Examples:
   recapd hook install claude-code --user       for all projects of this user
   recapd hook install codex --project --dry-run
   recapd hook test --event SessionStart < sample.json
   recapd hook status
-  recapd hook drain                            what still waits for the daemon")]
+  recapd hook drain                            sends what waits for the daemon")]
 pub(crate) struct Hook {
     #[command(subcommand)]
     command: Command,
@@ -55,7 +55,7 @@ enum Command {
     Status,
     /// Send what waits for the daemon, with more time than a hook has
     Drain(Drain),
-    /// Called by hosts: gives the brief to a session, and pushes what was left
+    /// Called by hosts: gives the session the brief, and pushes messages that earlier hooks left
     #[command(name = "SessionStart")]
     SessionStart(Fire),
     /// Called by hosts: pushes messages of an interrupted turn; announces a newer summary version, if hook.announce is
@@ -94,7 +94,7 @@ struct Fire {
 
 #[derive(Debug, Args)]
 struct Drain {
-    /// A hook left it: end at once if another process waits to drain, too
+    /// Called by a hook: end at once if another process waits to drain already
     #[arg(long, hide = true)]
     after_hook: bool,
 }
@@ -154,7 +154,7 @@ impl Hook {
             if let Some(input) = input()? {
                 let call = fire.call(event, config, shared, environment, began);
                 if call.run(&input, print) == HookEnd::OutOfTime {
-                    // If it can't be started, the next hook goes on.
+                    // If it can't be started, the next hook sends the rest.
                     drain_in_background(shared, &call.server).ok();
                 }
             }
@@ -207,8 +207,8 @@ fn daemon(config: &Config, shared: &GlobalOptions) -> String {
     server.unwrap_or_else(|| target::base(&config.http))
 }
 
-/// Starts a process that goes on after this one. It has no pipe of the host's, who would wait for its end, and a process group of its own,
-/// which the host's signals don't reach.
+/// Starts a process that outlives this one. It has none of the host's pipes, because the host would wait until they are closed. It has its
+/// own process group, which the host's signals don't reach.
 fn drain_in_background(shared: &GlobalOptions, server: &str) -> io::Result<()> {
     let mut drain = process::Command::new(std::env::current_exe()?);
     drain.args(["hook", "drain", "--after-hook", "--server", server]);

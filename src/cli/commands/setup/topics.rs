@@ -107,11 +107,11 @@ Hosts call `recapd hook EVENT`, with a description of the event on stdin:
                       summary, if hook.announce is on
 
 A hook takes 300 ms at most, ends with 0 and prints nothing but what is meant
-for the host, whatever happens. What it has no time for is sent in the
-background. It never starts the daemon: what couldn't be sent waits in a spool
-for the next hook. Each session has an agent, in a project of its folder,
-unless --agent names another. Codex runs hooks only after you have trusted
-them: /hooks. RECAPD_HOOK=off switches them off.
+for the host, whatever happens. If its time is too short, a process in the
+background sends the rest. It never starts the daemon: what couldn't be sent
+waits in a spool for the next hook. Each session has an agent, in a project of
+its folder, unless --agent names another. Codex runs hooks only after you have
+trusted them: /hooks. RECAPD_HOOK=off switches them off.
 
 Examples:
   recapd hook install claude-code --user    shows the change, and asks

@@ -84,7 +84,7 @@ async fn rows(
         .await
 }
 
-/// Returns the agents whose rows match `filter`, as many as one press of the button retries.
+/// Returns the agents whose rows match `filter`, up to the number that one press of the button retries.
 pub(super) async fn matching(app: &App, filter: &Filter) -> StoreResult<Vec<AgentId>> {
     let matches = |row: &QueueRow| filter.matches_row(row);
     let searched = app.parts.operator.search_queue(None, RETRIED_MAX, matches);

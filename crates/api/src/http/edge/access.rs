@@ -147,7 +147,8 @@ pub(crate) fn holder(extensions: &Extensions) -> Holder {
     Holder::of(token, peer.unwrap_or_default())
 }
 
-/// Refuses requests that exceed the rate limit. Callers without a valid token are told apart by their address.
+/// Refuses requests that exceed the rate limit. The requests of callers without a valid token
+/// are counted by address.
 pub(super) fn check_rate(
     app: &App,
     caller: Option<&Arc<Caller>>,

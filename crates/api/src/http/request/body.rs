@@ -67,7 +67,7 @@ pub(crate) fn room(bytes_max: usize) -> Arc<Quota> {
 /// The room that a body takes until the share is dropped; `None` if there is no body.
 pub(crate) type BodyShare = Option<QuotaShare>;
 
-/// A body in memory. Whoever keeps messages read from it must also keep its share.
+/// A body in memory. A caller that keeps messages from it must also keep its share of the memory.
 #[derive(Default)]
 pub(crate) struct BufferedBody {
     pub(crate) bytes: Vec<u8>,
@@ -83,7 +83,7 @@ impl BufferedBody {
         })
     }
 
-    /// Appends `chunk`. Fails if the body gets too long or there is no room for it.
+    /// Appends `chunk`. Fails if the body gets too long, or if bodies have no memory left.
     fn append(mut self, chunk: &[u8], limit: Limit) -> Result<Self, Problem> {
         let before = self.bytes.len();
         let after = before + chunk.len();

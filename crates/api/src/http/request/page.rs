@@ -29,7 +29,7 @@ pub(crate) fn cursor<T: FromStr>(parameters: &Parameters, list: PagedList<'_>) -
     parameters.text("cursor").map(read).transpose()
 }
 
-/// Like [`cursor`], but for the dashboard's addresses, which people read: a cursor is the entry's plain name.
+/// Like [`cursor`], for the dashboard's addresses. People read those, so the cursor is the entry's plain name.
 pub(crate) fn place<T: FromStr>(parameters: &Parameters) -> Result<Option<T>, Problem> {
     let read = |text: &str| {
         let wrong = |_| {

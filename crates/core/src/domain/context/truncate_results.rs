@@ -184,7 +184,7 @@ fn start_of_last(text: &str, chars: usize) -> usize {
     }
 }
 
-/// Says in place of characters that they are left out.
+/// Returns the text that replaces characters that are left out.
 pub(super) fn note(left_out: usize, exchange: i64) -> String {
     format!("{NOTE_HEAD}{}{}", grouped(left_out), note_end(exchange))
 }

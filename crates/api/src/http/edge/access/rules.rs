@@ -180,8 +180,8 @@ pub(crate) fn pages() -> impl Iterator<Item = (&'static str, &'static str)> {
     routes.filter(|(_, path)| is_page(path))
 }
 
-/// Returns the rule for a request. `path` is the route's. If `path` is `None`, any caller with a valid token learns
-/// that there is no such route.
+/// Returns the rule for a request. `path` is the route's, or `None` if no route has the request's path: any caller with
+/// a valid token may learn that.
 pub(super) fn of(method: &Method, path: Option<&str>) -> RouteRule {
     let Some(path) = path else {
         return RouteRule {

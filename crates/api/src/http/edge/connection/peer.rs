@@ -7,7 +7,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-/// This many bits of an IPv6 address name its network. Whoever owns the network has all of its addresses.
+/// This many leading bits of an IPv6 address name its network. One caller may use all addresses of a network.
 const NETWORK_BITS: u32 = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,4 +1,4 @@
-//! A Unix socket: whoever may write its file may send requests.
+//! A Unix socket: every user who may write its file may send requests.
 
 use std::{
     fs,
@@ -71,7 +71,7 @@ impl Hidden {
         }
         Err(io::Error::new(
             ErrorKind::AlreadyExists,
-            "there is no free name for a folder beside the socket",
+            "every name that was tried for a folder beside the socket is taken",
         ))
     }
 }
