@@ -53,7 +53,7 @@ pub enum Reach {
 /// Agents and projects, by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AccessNames {
-    /// These agents, even before they exist.
+    /// The ids of agents. Such an agent needn't exist yet.
     pub agents: BTreeSet<AgentId>,
     /// The agents that belong to these projects when the request comes, and the projects' own summaries.
     pub projects: BTreeSet<ProjectId>,
@@ -64,18 +64,18 @@ impl Reach {
     pub fn named(&self) -> Option<&AccessNames> {
         match self {
             Self::All => None,
-            Self::Only(named) => Some(named),
+            Self::Only(names) => Some(names),
         }
     }
 
     /// Returns true if the reach includes a new agent, which is in no project yet.
     pub fn includes_new(&self, agent: &AgentId) -> bool {
-        self.named().is_none_or(|named| named.agents.contains(agent))
+        self.named().is_none_or(|names| names.agents.contains(agent))
     }
 
     /// Returns true if the reach includes `project`.
     pub fn includes_project(&self, project: &ProjectId) -> bool {
-        self.named().is_none_or(|named| named.projects.contains(project))
+        self.named().is_none_or(|names| names.projects.contains(project))
     }
 }
 
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reach_is_everything_or_the_named() {
+    fn a_reach_includes_everything_or_only_its_names() {
         let coder: AgentId = "coder".parse().unwrap();
         let web: ProjectId = "web".parse().unwrap();
         assert!(Reach::All.includes_new(&coder) && Reach::All.includes_project(&web));

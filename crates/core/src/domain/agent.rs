@@ -9,7 +9,7 @@ use super::checked_text::checked_text;
 /// Limits agent ids to this many characters.
 pub const AGENT_ID_CHARS_MAX: usize = 128;
 
-/// The id of an agent: 1 to 128 characters of `[A-Za-z0-9._:-]`, the first one alphanumeric. UUIDs, as the seeds use them, fit.
+/// The id of an agent: 1 to 128 characters of `[A-Za-z0-9._:-]`, the first one alphanumeric. A UUID is a valid id.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct AgentId(String);
@@ -20,7 +20,8 @@ pub struct AgentId(String);
 pub struct InvalidAgentId(String);
 
 impl AgentId {
-    /// Makes an id from any text, such as a file name. Replaces the characters that an id may not have.
+    /// Makes an id from any text, such as a file name. Puts `-` for each character that an id may not have, drops what may not come
+    /// first, and cuts the rest to the length of an id.
     pub fn slug(text: &str) -> Self {
         let mut slug: String = text
             .chars()

@@ -1,12 +1,13 @@
 //! Reads the size of an image or a document from its bytes. The tokens of an attachment follow from its size.
 //!
-//! The first bytes of a PNG or a JPEG hold its size in pixels. Of a PDF, the visible page objects are counted. Only a bounded prefix is
-//! read, so a large attachment costs no more time than text.
+//! The first bytes of a PNG or a JPEG hold its size in pixels. In a PDF, recapd counts the visible page objects: those that aren't
+//! compressed. It reads only a bounded prefix, so a large attachment costs no more time than text.
 
 /// This many bytes are enough to recognise the type and to read a PNG's size.
 const HEAD_BYTES: usize = 24;
-/// Searches this many bytes of a JPEG for its size: first the small number, then the large one, since a preview may come first.
+/// The size of a JPEG usually stands in this many first bytes.
 const HEADER_BYTES: usize = 4 * 1_024;
+/// If a JPEG contains a preview image, its size comes after the preview, but within this many bytes.
 const HEADER_BYTES_MAX: usize = 256 * 1_024;
 /// Searches this many bytes of a PDF for pages, and assumes that the rest is like them.
 const PDF_BYTES_MAX: usize = 8 * 1_024 * 1_024;
@@ -19,9 +20,9 @@ const PAGE: &[u8] = b"/Page";
 /// The size of an image in pixels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ImageSize {
-    /// In pixels.
+    /// The width in pixels.
     pub width: u32,
-    /// In pixels.
+    /// The height in pixels.
     pub height: u32,
 }
 
@@ -107,13 +108,13 @@ fn jpeg_size(bytes: &[u8]) -> Option<ImageSize> {
 /// Counts the visible pages of a PDF. If none is visible, estimates their number from the PDF's length.
 fn pdf_pages(base64: &str) -> u32 {
     let searched = decode(base64, PDF_BYTES_MAX);
-    let bytes = base64.len() / 4 * 3;
-    let begins = |&(at, &byte): &(usize, &u8)| byte == TYPE[0] && is_page(&searched[at..]);
-    let visible = searched.iter().enumerate().filter(begins).count();
+    let all_bytes = base64.len() / 4 * 3;
+    let begins_page = |&(at, &byte): &(usize, &u8)| byte == TYPE[0] && is_page(&searched[at..]);
+    let visible = searched.iter().enumerate().filter(begins_page).count();
     let pages = if visible == 0 {
-        bytes.div_ceil(PAGE_BYTES)
+        all_bytes.div_ceil(PAGE_BYTES)
     } else {
-        visible * bytes.max(searched.len()) / searched.len()
+        visible * all_bytes.max(searched.len()) / searched.len()
     };
     u32::try_from(pages).unwrap_or(u32::MAX)
 }
@@ -134,14 +135,14 @@ fn decode(base64: &str, bytes_max: usize) -> Vec<u8> {
 
 fn bytes(base64: &str) -> impl Iterator<Item = u8> {
     let mut sextets = base64.bytes().map_while(sextet);
-    let (mut bits, mut held) = (0_u32, 0_u32);
+    let (mut bits, mut bit_count) = (0_u32, 0_u32);
     std::iter::from_fn(move || {
-        while held < 8 {
+        while bit_count < 8 {
             bits = (bits << 6) | u32::from(sextets.next()?);
-            held += 6;
+            bit_count += 6;
         }
-        held -= 8;
-        u8::try_from((bits >> held) & 0xff).ok()
+        bit_count -= 8;
+        u8::try_from((bits >> bit_count) & 0xff).ok()
     })
 }
 

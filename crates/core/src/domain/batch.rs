@@ -15,10 +15,10 @@
 
 use super::time::{HOUR_MS, MINUTE_MS, SECOND_MS, Timestamp};
 
-/// If a batch may or may not have been created, recapd looks for it after this long: providers' lists lag behind.
+/// If it is unknown whether a batch was created, recapd looks for it in the provider's list after this long: such lists lag behind.
 pub const UNSURE_WAIT_MS: i64 = MINUTE_MS;
-/// A polling daemon keeps a batch to itself for this long, which is enough for two calls. No other wait is longer, unless the provider
-/// asks for one.
+/// The lease of a daemon that polls a batch: no other daemon polls the batch for this long. That is enough for two calls, and longer than
+/// every wait between two polls that the provider doesn't ask for.
 pub const LOOK_MS: i64 = 11 * MINUTE_MS;
 /// Sends a batch at most this many times.
 pub const SENDS_MAX: i64 = 5;
@@ -86,22 +86,22 @@ impl QuestionOutcome {
     }
 }
 
-/// What polling a batch found.
+/// What recapd learned when it sent or polled a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BatchObservation {
-    /// The provider accepted it or lists it.
+    /// The provider accepted the batch or lists it.
     Accepted,
-    /// The provider refused it and created nothing.
+    /// The provider refused the batch and created nothing.
     Refused,
-    /// Unknown: no conclusive answer came.
+    /// No conclusive answer came.
     Unsure,
-    /// The provider doesn't list it.
+    /// The provider doesn't list the batch, so it wasn't created.
     Unlisted,
-    /// The provider is working on it, or can't say.
+    /// The provider is working on the batch, or can't say.
     Running,
-    /// The provider no longer knows it.
+    /// The provider no longer knows the batch.
     Gone,
-    /// It ended, and its results were read.
+    /// The batch ended, and recapd read its results.
     Read,
 }
 
@@ -152,7 +152,7 @@ fn poll_wait_ms(polls: i64) -> i64 {
     (POLL_FIRST_MS << doublings).min(POLL_MAX_MS)
 }
 
-/// What a batch is recognised by if it may have been created.
+/// By what recapd recognises a batch in a provider's list, if it may have been created.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BatchIdentity {
     /// The name that recapd gave it.
@@ -177,8 +177,8 @@ pub struct ListedBatch {
 }
 
 impl BatchIdentity {
-    /// Returns true if `listed` is this batch. If the provider keeps no names, time and size decide. If they mislead, none of the results
-    /// fits, and recapd asks the questions directly.
+    /// Returns true if `listed` is this batch. If the provider keeps no names, time and size decide. If time and size mislead, none of the
+    /// results fits a question, and recapd asks the questions directly.
     pub fn is(&self, listed: &ListedBatch) -> bool {
         match &listed.name {
             Some(name) => *name == self.name,

@@ -2,11 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
-/// A leg has at least this many tokens, unless its size is set explicitly. Smaller legs would only add rows.
+/// The size of legs is at least this many tokens, unless it is set explicitly. Smaller legs would only add rows.
 pub const LEG_TOKENS_MIN: i64 = 1_000;
-/// Stands for a leg's size: as many tokens as one eviction makes room for.
+/// The setting that makes legs as big as one eviction makes room for ([`Budget::step_tokens`]).
 pub const ONE_STEP: i64 = -1;
-/// A leg has at least 1/`LEG_SHARE_MIN` of the budget, unless its size is set explicitly.
+/// The size of legs is at least 1/`LEG_SHARE_MIN` of the budget, unless it is set explicitly.
 const LEG_SHARE_MIN: i64 = 20;
 
 /// The limits of a window, in tokens and in messages.
@@ -49,7 +49,7 @@ impl Budget {
         Self { leg_tokens, ..self }
     }
 
-    /// Returns the size of legs as it was set.
+    /// Returns the size of legs as it was set: [`ONE_STEP`], 0, or a number of tokens.
     pub fn leg_tokens_set(self) -> i64 {
         self.leg_tokens
     }
@@ -107,13 +107,14 @@ impl Budget {
         (self.max_tokens as f64 * self.low_water).floor() as i64
     }
 
-    /// Returns true if the limit in tokens or in messages is higher than that of `before`. No limit is higher than any limit.
+    /// Returns true if the limit in tokens or in messages is higher than the one in `before`. A limit that is absent counts as the
+    /// highest.
     pub fn is_above(self, before: Self) -> bool {
         let is_above = |ceiling, before| before > 0 && (ceiling == 0 || ceiling > before);
         is_above(self.max_tokens, before.max_tokens) || is_above(self.max_messages, before.max_messages)
     }
 
-    /// Lowers each limit to that of `before` if it is higher.
+    /// Lowers each limit that is higher than the one in `before` to that one.
     #[must_use]
     pub fn at_most(self, before: Self) -> Self {
         let lower = |ceiling: i64, before: i64| match (ceiling, before) {

@@ -1,11 +1,11 @@
 //! Learns, for each provider and model, how far recapd's token estimates are from the numbers that the provider reports.
 //!
-//! A calibration has two factors: a high quantile, which guards a ceiling, and an average, which people see. Both follow only the last
-//! samples. So memory stays bounded, and recapd learns anew if a model's tokenizer changes.
+//! A calibration has two factors: the guard, a high quantile that keeps a text below a ceiling, and an average, which people see. Both
+//! follow only the last samples. So memory stays bounded, and recapd learns anew if a model's tokenizer changes.
 //!
 //! Agents may belong to people who don't trust each other, and a client can report any usage. So an agent's guard follows its own
-//! samples. Until there are enough of them, the guard also depends on the median of the other agents' guards, one vote for each agent. A
-//! single agent's reports can't move that median.
+//! samples. Until there are enough of them, the guard also depends on the median of the other agents' guards, one vote for each agent. The
+//! reports of a single agent move that median no further than to the next agent's guard.
 //!
 //! Invariant: the guard is below the plain estimate only if enough samples support that.
 
@@ -24,12 +24,13 @@ pub use observer::{Observation, Observer, ReportedUsage, WindowView};
 pub const SAMPLES_MAX: usize = 512;
 /// A calibration keeps at most this many samples of one agent.
 pub const SAMPLES_PER_AGENT_MAX: usize = 32;
-/// With fewer samples, an agent's own guard can only rise, not fall.
+/// With fewer samples than this, an agent's own guard is at least 1,000: it raises estimates, and doesn't lower them.
 pub const SAMPLES_MIN: usize = 16;
-/// With fewer agents, the shared guard stays at 1,000.
+/// With fewer agents than this, the shared guard is 1,000: it leaves estimates as they are.
 pub const VOICES_MIN: usize = 3;
-/// With fewer agents, the shared guard can only rise, not fall.
+/// With fewer agents than this, the shared guard is at least 1,000.
 pub const LOWERING_VOICES_MIN: usize = 8;
+/// A guard covers at least this share of the samples.
 const GUARD_PERCENT: usize = 95;
 /// A sample must have at least this many tokens: smaller ones measure overhead rather than the tokenizer.
 pub const SAMPLE_TOKENS_MIN: i64 = 200;
@@ -78,8 +79,8 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// Records the next request of the same conversation; `whole` has all its tokens. Returns a sample if the request has grown. There is
-    /// none after an eviction or a rewind.
+    /// Records the next request of the same conversation; `whole` has all its tokens. Returns a sample if the request has grown. After an
+    /// eviction or a rewind it has shrunk, and there is no sample.
     pub fn add_request(&mut self, whole: CalibrationSample) -> Option<CalibrationSample> {
         let last = self.last.replace(whole)?;
         let grown = CalibrationSample {
@@ -90,7 +91,7 @@ impl Meter {
     }
 }
 
-/// An agent that reports usage, as a number that never passes to another agent.
+/// The number of an agent that reports usage. No other agent ever gets the same number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Reporter(pub u64);
 
@@ -138,7 +139,7 @@ impl Calibration {
         self.samples.len()
     }
 
-    /// Returns the factor, in thousandths, for estimates of `reporter`'s messages. It covers nearly all samples.
+    /// Returns the factor, in thousandths, for estimates of `reporter`'s messages. It covers nearly all of that agent's samples.
     pub fn guard_permille(&self, reporter: Reporter) -> i64 {
         let own = self.samples.iter().filter(|kept| kept.reporter == reporter);
         let own: Vec<i64> = own.map(|kept| kept.sample.permille()).collect();
@@ -152,14 +153,14 @@ impl Calibration {
     }
 
     /// Returns the factor, in thousandths, for an agent that has reported nothing yet: the median of all agents' guards. It is 1,000
-    /// while few agents report, and at least 1,000 until many do.
+    /// while fewer than [`VOICES_MIN`] agents report, and at least 1,000 while fewer than [`LOWERING_VOICES_MIN`] do.
     pub fn shared_guard_permille(&self) -> i64 {
         self.shared_permille(None)
     }
 
-    fn shared_permille(&self, but: Option<Reporter>) -> i64 {
+    fn shared_permille(&self, except: Option<Reporter>) -> i64 {
         let mut voices: BTreeMap<Reporter, Vec<i64>> = BTreeMap::new();
-        for kept in self.samples.iter().filter(|kept| Some(kept.reporter) != but) {
+        for kept in self.samples.iter().filter(|kept| Some(kept.reporter) != except) {
             voices
                 .entry(kept.reporter)
                 .or_default()
@@ -189,7 +190,7 @@ impl Calibration {
         .permille()
     }
 
-    /// Corrects an estimate so that it guards a ceiling. For an agent that has reported nothing yet.
+    /// Corrects an estimate by the guard for an agent that has reported nothing yet, so that it is seldom too low.
     pub fn guard(&self, estimated_tokens: i64) -> i64 {
         scale(estimated_tokens, self.shared_guard_permille())
     }
@@ -219,12 +220,14 @@ fn scale(tokens: i64, permille: i64) -> i64 {
 /// The calibrations of all models.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Calibrations {
-    models: BTreeMap<String, BTreeMap<String, LearnedRatio>>,
+    /// The calibrations by provider and model.
+    models: BTreeMap<String, BTreeMap<String, ModelCalibration>>,
+    /// How many samples were learned. It serves as a clock.
     learned: u64,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-struct LearnedRatio {
+struct ModelCalibration {
     calibration: Calibration,
     /// The value of [`Calibrations::learned`] when this model last learned.
     at: u64,
@@ -241,9 +244,9 @@ impl Calibrations {
         }
         self.learned += 1;
         let models = self.models.entry(provider.to_owned()).or_default();
-        let found = models.entry(model.to_owned()).or_default();
-        found.at = self.learned;
-        found.calibration.learn(reported)
+        let of_model = models.entry(model.to_owned()).or_default();
+        of_model.at = self.learned;
+        of_model.calibration.learn(reported)
     }
 
     /// Replaces the calibration of a provider's model by a saved one. `learned` says when the model last learned; a larger number is
@@ -255,7 +258,7 @@ impl Calibrations {
         self.learned = self.learned.max(learned);
         let models = self.models.entry(provider.to_owned()).or_default();
         let at = learned;
-        models.insert(model.to_owned(), LearnedRatio { calibration, at });
+        models.insert(model.to_owned(), ModelCalibration { calibration, at });
     }
 
     /// Returns all calibrations: provider, model, when it last learned (a larger number is later), and calibration.
@@ -276,8 +279,8 @@ impl Calibrations {
 
     /// Returns the calibration of a provider's model, if there is one.
     pub fn of(&self, provider: &str, model: &str) -> Option<&Calibration> {
-        let found = self.models.get(provider)?.get(model)?;
-        Some(&found.calibration)
+        let of_model = self.models.get(provider)?.get(model)?;
+        Some(&of_model.calibration)
     }
 
     /// Returns how many models there are.

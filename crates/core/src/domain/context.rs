@@ -4,12 +4,13 @@
 //! preamble │ anchor, fenced summary │ window: whole exchanges, pairs complete, roles alternating
 //! ```
 //!
-//! Invariants: every call is followed at once by the results of all calls of its turn, in call order. The first turn after the system's
-//! is the user's own. No turn is empty. The newest exchange is always there. recapd reports whatever doesn't fit. The same input gives
-//! the same turns. Synthetic content is never stored; [`PieceOrigin::Synthetic`] marks it.
+//! Invariants: every call is followed at once by the results of all calls of its turn, in call order. After the system's turns, the first
+//! turn is the user's. No turn is empty. The newest leg is always there. recapd reports whatever doesn't fit. The same input gives the
+//! same turns. Synthetic content is never stored; [`PieceOrigin::Synthetic`] marks it.
 //!
-//! In a conversation of several speakers, the context is built for one of them. First whole exchanges are left out, then the others are
-//! shown from the speaker's perspective ([`super::perspective`]), and then roles are made to alternate.
+//! In a conversation of several speakers, the context is built for one of them: it shows messages from that speaker's perspective
+//! ([`super::perspective`]). Then calls and results are paired, the oldest exchanges are left out if they don't fit, and roles are made to
+//! alternate.
 //!
 //! `formats::outgoing` writes the turns for a provider.
 
@@ -54,7 +55,7 @@ pub const MISSING_RESULT: &str = "interrupted: no result was recorded";
 /// The model's synthetic turn between two turns of the user (the lecture's text).
 pub const ACKNOWLEDGEMENT: &str = "Understood.";
 /// The user's synthetic turn: between two turns of the model, before the model's first turn, and after the model's last turn if the
-/// newest message is a late result.
+/// newest message is a late result or the provider demands a last turn of the user.
 pub const CONTINUATION: &str = "Continue.";
 /// The output reserve gets at most 1/`SHARE_MAX` of a request. Anchor, summary and copies each get at most 1/`SHARE_MAX` of the context.
 pub const SHARE_MAX: i64 = 4;
@@ -86,9 +87,9 @@ pub enum Reason {
     LeftOut,
     /// The conversation would begin with a turn of the model.
     FirstTurn,
-    /// Two turns of one side would follow each other.
+    /// Two turns of one side would follow each other, or the provider demands that the user's turn be the last one.
     Alternation,
-    /// The newest message is a late result. It was moved to its call, before later words of the model.
+    /// The newest message is a late result, which was moved to its call, before later words of the model. The model must still answer it.
     LateResult,
     /// A call has no result.
     MissingResult,
@@ -170,8 +171,8 @@ pub struct ContextOptions {
     pub system_reserve_tokens: i64,
     /// Limits the copies of pinned and important messages to this many tokens together.
     pub pins_max_tokens: i64,
-    /// The tokens that leave the window in one step; 0 if unknown. A bigger request is cut when it stands before later legs. Whatever the
-    /// step is, a request takes at most half of the context.
+    /// The tokens that leave the window in one step; 0 if unknown. The copy of a request before later legs is cut if the request is
+    /// bigger than a step or than half of the context.
     pub step_tokens: i64,
     /// True if the first message of the session stays in view after its exchange has left the window.
     pub anchor: bool,
@@ -194,9 +195,7 @@ impl ContextOptions {
         let reserved = output.max(0) + self.system_reserve_tokens.max(0);
         (self.max_tokens > 0).then(|| (self.max_tokens - reserved).max(0))
     }
-}
 
-impl ContextOptions {
     /// Returns how many tokens the copies of pinned and important messages may have, without the markup around them.
     pub fn copies_max_tokens(&self) -> i64 {
         let share = self.limit_tokens().map(|limit| limit / SHARE_MAX);
@@ -285,8 +284,8 @@ pub struct ContextInput<'a> {
     pub left_out: Vec<i64>,
     /// True if exchanges of the session have left the window.
     pub evicted: bool,
-    /// In exchanges before this one, long answers of recapd's own tools are shortened. It changes only when the boundary of the window
-    /// moves; 0 for none.
+    /// In exchanges before this one, long answers of recapd's own tools are shortened; 0 shortens none. The number changes only when the
+    /// boundary of the window moves.
     pub passed_before: i64,
     /// The perspective of the speaker for whom the context is built; `None` in a conversation of two.
     pub perspective: Option<&'a Perspective>,
@@ -325,9 +324,11 @@ pub struct Context<'a> {
     pub elided: Vec<Elision>,
 }
 
+/// Which thinking of the model to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Thinking {
     All,
+    /// Only that of the open exchange.
     Open,
     None,
 }
@@ -348,19 +349,20 @@ pub fn build_with<'a>(
     counter: &dyn TokenCounter,
     passes: Passes,
 ) -> Context<'a> {
-    let bound = if options.keep_open_thinking {
+    let without_earlier = if options.keep_open_thinking {
         Thinking::Open
     } else {
         Thinking::None
     };
-    // Thinking is bound to everything before it (provider documentation, "Preserved thinking").
+    // Thinking is valid only after everything that the model saw before it (provider documentation, "Preserved thinking"). So all of it
+    // is sent only if nothing was removed or moved.
     if !input.evicted && !input.forgets_before_thinking() {
         let whole = fit::whole(input, options, counter, passes);
         if let Some(whole) = whole.filter(|whole| !whole.moved_before_thinking()) {
             return whole;
         }
     }
-    fit::fit(input, options, passes.thinking(bound), counter, passes)
+    fit::fit(input, options, passes.thinking(without_earlier), counter, passes)
 }
 
 fn is_thinking(part: &Part) -> bool {

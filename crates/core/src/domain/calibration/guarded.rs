@@ -36,7 +36,7 @@ impl TokenCounter for GuardedCounter {
         scale(self.base.count(text), self.percent * 10)
     }
 
-    /// Isn't scaled, because calibrations learn from text.
+    /// Doesn't scale the count, because calibrations learn from text alone.
     fn count_attachment(&self, media: &str, extent: Extent) -> i64 {
         self.base.count_attachment(media, extent)
     }

@@ -1,9 +1,9 @@
 //! Makes calibration samples from one agent's messages and the usage reports among them.
 //!
-//! A report is about one request. Its prompt is everything before the answer, system and tools included; its output is the answer. It
-//! gives two samples. The first compares the output with the estimate of the answer; there is none if the answer has thinking that the
-//! message may not show. The second compares the prompt with the prompt before it ([`Meter`]). They differ only by the messages between
-//! them, as long as the window begins at the same exchange and the summary is the same.
+//! A report is about one request. The request's prompt is everything before the answer, system and tools included; its output is the
+//! answer. A report gives up to two samples. The first compares the output with the estimate of the answer, unless the answer may have
+//! thinking that the message doesn't show. The second compares the prompt with the prompt before it ([`Meter`]). The two prompts differ
+//! only by the messages between them, as long as the window begins at the same exchange and the summary is the same.
 
 use super::{CalibrationSample, Meter};
 
@@ -72,13 +72,15 @@ pub struct WindowView {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct ObservedAnswer {
-    before: i64,
+    /// The estimated tokens of all messages before the answer.
+    tokens_before: i64,
     tokens: i64,
     is_opaque: bool,
     usage: Option<ReportedUsage>,
 }
 
 impl ObservedAnswer {
+    /// Returns true if `seen` is one more message of this answer: no report has come yet, or both reports name the same answer.
     fn continues_in(&self, seen: &Observation) -> bool {
         match (&self.usage, &seen.usage) {
             (None, _) => true,
@@ -87,7 +89,8 @@ impl ObservedAnswer {
         }
     }
 
-    /// Returns the sample from the output. Without a report of thinking tokens there is none, since the answer may have hidden thinking.
+    /// Returns the sample from the output. There is no sample if the provider doesn't report thinking tokens: the answer may then have
+    /// hidden thinking.
     fn sample(&self) -> Option<CalibrationSample> {
         let usage = self.usage.as_ref().filter(|_| !self.is_opaque)?;
         Some(CalibrationSample {
@@ -100,30 +103,31 @@ impl ObservedAnswer {
 /// Watches the messages of one agent as they are stored.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Observer {
-    shown: Option<WindowView>,
+    window: Option<WindowView>,
+    /// The estimated tokens of all messages so far.
     tokens_before: i64,
     meter: Meter,
-    /// True if an opaque message has come since the last report.
+    /// True if an opaque message has come since the last report. The next two prompts then can't be compared.
     is_blurred: bool,
     answer: Option<ObservedAnswer>,
 }
 
 impl Observer {
-    /// Returns the samples from the messages of one append. `shown` is the window after the append. `has_step` is true if a clear or a
+    /// Returns the samples from the messages of one append. `window` is the window after the append. `has_reset` is true if a clear or a
     /// rewind is among the messages: the next prompt then lacks earlier messages.
     pub fn samples_of(
         &mut self,
         messages: &[Observation],
-        shown: WindowView,
-        has_step: bool,
+        window: WindowView,
+        has_reset: bool,
     ) -> Vec<CalibrationSample> {
         let mut samples = Vec::new();
         for seen in messages {
             samples.extend(self.observe(seen));
         }
-        let has_moved = self.shown.replace(shown).is_some_and(|before| before != shown);
-        if has_moved || has_step {
-            // The request of the current answer may have been built before the step or after it, so it can't be compared.
+        let has_moved = self.window.replace(window).is_some_and(|before| before != window);
+        if has_moved || has_reset {
+            // The request of the current answer may have been built before this change or after it, so it can't be compared.
             self.meter = Meter::default();
             self.answer = None;
             samples.clear();
@@ -145,9 +149,9 @@ impl Observer {
             samples = self.end_answer();
         }
         if seen.is_answer {
-            let before = self.tokens_before;
+            let tokens_before = self.tokens_before;
             let answer = self.answer.get_or_insert_with(|| ObservedAnswer {
-                before,
+                tokens_before,
                 ..ObservedAnswer::default()
             });
             answer.tokens = answer.tokens.saturating_add(seen.tokens);
@@ -178,7 +182,7 @@ impl Observer {
         let mut samples: Vec<CalibrationSample> = answer.sample().into_iter().collect();
         if let Some(usage) = &answer.usage {
             let grown = self.meter.add_request(CalibrationSample {
-                estimated_tokens: answer.before,
+                estimated_tokens: answer.tokens_before,
                 reported_tokens: usage.prompt_tokens,
             });
             samples.extend(grown.filter(|_| !self.is_blurred));

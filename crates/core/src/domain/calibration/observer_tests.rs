@@ -3,7 +3,7 @@ use std::sync::Arc;
 use super::*;
 use crate::domain::tokens::TokenCounter;
 
-const SHOWN: WindowView = WindowView {
+const WINDOW: WindowView = WindowView {
     first_exchange: 1,
     summarized_through: 0,
 };
@@ -52,7 +52,7 @@ fn pairs(samples: &[CalibrationSample]) -> Vec<(i64, i64)> {
 }
 
 fn watched(messages: &[Observation]) -> Vec<(i64, i64)> {
-    pairs(&Observer::default().samples_of(messages, SHOWN, false))
+    pairs(&Observer::default().samples_of(messages, WINDOW, false))
 }
 
 /// Both prompts include system and tools of 5,000 tokens; the messages between them are the sample.
@@ -70,7 +70,7 @@ fn a_prompt_is_compared_with_the_one_before() {
     let mut observer = Observer::default();
     let one_by_one = messages
         .chunks(1)
-        .flat_map(|message| observer.samples_of(message, SHOWN, false));
+        .flat_map(|message| observer.samples_of(message, WINDOW, false));
     assert_eq!(pairs(&one_by_one.collect::<Vec<_>>()), [(1_500, 1_680)]);
 }
 
@@ -107,13 +107,16 @@ fn an_answer_in_pieces_is_one_answer() {
     };
     let pieces = [piece(200, 1), piece(100, 1), piece(300, 660), said(5)];
     assert_eq!(watched(&pieces), [(600, 660)]);
-    // Items without a report, and the report after them.
-    let behind = ReportedUsage {
+    // Two messages without a report, and then the report in a message of its own.
+    let own_message = ReportedUsage {
         output_tokens: Some(330),
         thinking_tokens: Some(0),
         ..usage(10)
     };
-    assert_eq!(watched(&[answer(100), answer(200), report(behind)]), [(300, 330)]);
+    assert_eq!(
+        watched(&[answer(100), answer(200), report(own_message)]),
+        [(300, 330)]
+    );
 }
 
 #[test]
@@ -138,26 +141,26 @@ fn thinking_and_images_spoil_the_next_difference() {
 }
 
 #[test]
-fn a_moved_window_or_a_step_leaves_nothing_to_compare() {
+fn prompts_before_and_after_a_moved_window_or_a_reset_are_not_compared() {
     let turn = |prompt| [said(500), reported(10, usage(prompt)), said(1)];
     let moved = WindowView {
         first_exchange: 3,
-        ..SHOWN
+        ..WINDOW
     };
-    for (shown, has_step) in [(moved, false), (SHOWN, true)] {
+    for (window, has_reset) in [(moved, false), (WINDOW, true)] {
         let mut observer = Observer::default();
-        assert_eq!(pairs(&observer.samples_of(&turn(1_000), SHOWN, false)), []);
-        assert_eq!(pairs(&observer.samples_of(&turn(1_600), shown, has_step)), []);
-        assert_eq!(pairs(&observer.samples_of(&turn(1_400), shown, false)), []);
+        assert_eq!(pairs(&observer.samples_of(&turn(1_000), WINDOW, false)), []);
+        assert_eq!(pairs(&observer.samples_of(&turn(1_600), window, has_reset)), []);
+        assert_eq!(pairs(&observer.samples_of(&turn(1_400), window, false)), []);
         assert_eq!(
-            pairs(&observer.samples_of(&turn(2_000), shown, false)),
+            pairs(&observer.samples_of(&turn(2_000), window, false)),
             [(511, 600)]
         );
     }
 }
 
 #[test]
-fn a_report_without_an_answer_is_nothing() {
+fn a_report_without_an_answer_gives_no_sample() {
     assert_eq!(
         watched(&[report(usage(5)), said(500), report(usage(700)), said(1)]),
         []
@@ -231,10 +234,10 @@ fn a_guard_scales_estimates_and_names_its_factor() {
         (counter.count(&text), counter.without_guard(1_120)),
         (1_120, 1_000)
     );
-    // An exact counter stays exact, whatever providers add.
+    // An exact counter stays exact, whatever providers report.
     let exact = guarded(true, &calibration);
     assert_eq!((exact.method(), exact.count(&text)), ("characters", 1_000));
-    // Sixteen lower samples lower it.
+    // Enough lower samples lower the guard.
     for _ in 0..SAMPLES_MAX {
         learn(&mut calibration, 905);
     }

@@ -41,7 +41,7 @@ fn learned_by(agents: std::ops::Range<u64>, reported_tokens: i64) -> Calibration
 }
 
 #[test]
-fn nothing_learned_changes_nothing() {
+fn a_calibration_without_samples_changes_no_estimate() {
     let calibration = Calibration::default();
     assert_eq!(
         (calibration.guard(12_345), calibration.average(12_345)),
@@ -184,7 +184,7 @@ fn samples(
 
 proptest! {
     #[test]
-    fn it_converges_between_the_extremes(samples in samples(700..=1_900, 1..400)) {
+    fn guard_and_average_lie_between_the_extremes(samples in samples(700..=1_900, 1..400)) {
         let calibration = learned(samples.iter().copied());
         let recent = &samples[samples.len().saturating_sub(SAMPLES_PER_AGENT_MAX)..];
         let ratios = || recent.iter().map(|sample| sample.permille());
@@ -210,7 +210,7 @@ proptest! {
     }
 
     #[test]
-    fn memory_is_bounded_and_survives_writing(
+    fn calibrations_are_bounded_and_survive_serialization(
         samples in samples(510..=2_000, 1..300), names in prop::collection::vec("[a-f]{1,2}", 1..300),
     ) {
         let mut calibrations = Calibrations::default();

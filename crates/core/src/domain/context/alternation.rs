@@ -128,10 +128,10 @@ fn name_line<'a>(speaker: Option<&str>) -> Piece<'a> {
     Piece::text(Reason::Speaker, &format!("{name}:"))
 }
 
-/// Repairs alternation. With `by_speaker`, turns of different speakers aren't merged. Repairing twice changes nothing more.
+/// Repairs alternation. With `by_speaker`, turns of different speakers aren't merged. A second repair changes nothing.
 pub(super) fn repair<'a>(turns: Vec<Turn<'a>>, mode: Alternation, by_speaker: bool) -> Vec<Turn<'a>> {
     let mut repaired: Vec<Turn<'a>> = Vec::with_capacity(turns.len());
-    // A variable, since finding the speaker of a merged turn takes long.
+    // The speaker of the turn before. A merged turn has many pieces, and asking all of them for their speaker takes long.
     let mut before = None;
     for turn in turns {
         let speaker = turn.speaker();

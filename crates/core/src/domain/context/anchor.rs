@@ -25,7 +25,7 @@ pub(super) fn anchor<'a>(
         .iter()
         .any(|part| matches!(part, Part::Attachment { .. }));
     let piece = if has_images {
-        draft.share(draft.parts.iter().map(with_image_named).collect())
+        draft.piece_with(draft.parts.iter().map(with_image_named).collect())
     } else {
         draft.piece()
     };
@@ -44,12 +44,12 @@ pub(super) fn anchor<'a>(
     if is_within && text.chars().nth(ANCHOR_CHARS_MAX).is_none() {
         return Some(piece);
     }
-    // A token has at least one character, with rare exceptions.
+    // A token has at least one character, with rare exceptions. So a text of `share` characters has at most `share` tokens.
     let chars = share.map_or(ANCHOR_CHARS_MAX, |share| usize::try_from(share).unwrap_or(0));
     let chars = chars.min(ANCHOR_CHARS_MAX);
     let shortened = head_tail(text, chars * 2 / 3, chars / 3);
     let says_enough = shortened == text || chars >= request::CHARS_MIN;
-    (says_enough && !shortened.is_empty()).then(|| draft.share(vec![Part::Text(shortened)]))
+    (says_enough && !shortened.is_empty()).then(|| draft.piece_with(vec![Part::Text(shortened)]))
 }
 
 fn with_image_named(part: &Part) -> Part {

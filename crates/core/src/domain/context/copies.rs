@@ -147,20 +147,21 @@ pub(super) fn visible_text(message: &Message, viewer: Option<&Perspective>) -> O
 fn with_visible_parts<T>(
     message: &Message,
     viewer: Option<&Perspective>,
-    use_it: impl FnOnce(&[Part]) -> T,
+    read: impl FnOnce(&[Part]) -> T,
 ) -> Option<T> {
     if !message.kind.is_conversation() {
         return None;
     }
     Some(match viewer {
-        None => use_it(&message.parts),
+        None => read(&message.parts),
         Some(viewer) => {
             let seen = viewer.see(message).filter(|seen| seen.role != Role::Tool)?;
-            use_it(&seen.parts)
+            read(&seen.parts)
         }
     })
 }
 
+/// What a copy's tag says about the message.
 #[derive(Clone, Copy)]
 pub(super) struct CopyMark {
     pub(super) seq: i64,
@@ -168,7 +169,7 @@ pub(super) struct CopyMark {
     pub(super) why: &'static str,
 }
 
-/// Fences `text` as a copy of `message`. Names the speaker or the message's kind.
+/// Fences `text` as a copy of `message`. Names the speaker (`by_name`) or the message's kind.
 pub(super) fn write_copy(message: &Message, mark: CopyMark, text: &str, by_name: bool) -> String {
     let speaker = message.speaker.as_deref().filter(|_| by_name);
     let by = speaker.map_or_else(|| message.kind.name().to_owned(), attribute);

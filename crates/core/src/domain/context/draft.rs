@@ -13,6 +13,7 @@ use crate::domain::{
 /// How much of a draft the speaker sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Visibility {
+    /// All of it.
     Visible,
     /// The results of calls that the speaker sees, and the rest of their message.
     WithCalls,
@@ -46,7 +47,8 @@ impl<'a> Draft<'a> {
         }
     }
 
-    pub(super) fn share(&self, parts: Vec<Part>) -> Piece<'a> {
+    /// Returns a piece with other content than the stored message.
+    pub(super) fn piece_with(&self, parts: Vec<Part>) -> Piece<'a> {
         Piece {
             parts: Cow::Owned(parts),
             source: None,
@@ -209,7 +211,7 @@ fn role(message: &Message) -> Option<Role> {
     }
 }
 
-/// Returns the parts to send, and if only blank texts and thinking are missing.
+/// Returns the parts to send, and true if only blank texts and thinking are missing.
 fn clean(role: Role, parts: &[Part], keeps_thinking: bool) -> (Cow<'_, [Part]>, bool) {
     let may_call = role == Role::Assistant;
     let stays = |part: &Part| match part {
@@ -238,16 +240,16 @@ fn clean(role: Role, parts: &[Part], keeps_thinking: bool) -> (Cow<'_, [Part]>, 
 fn separate_results<'a>(draft: &Draft<'a>) -> Vec<Draft<'a>> {
     let role = draft.role;
     let (results, said): (Vec<Part>, Vec<Part>) = draft.parts.iter().cloned().partition(is_result);
-    let share = |role, parts| Draft {
+    let draft_with = |role, parts| Draft {
         role,
         parts: Cow::Owned(parts),
         source: None,
         tokens: None,
         ..*draft
     };
-    let mut drafts = vec![share(Role::Tool, results)];
+    let mut drafts = vec![draft_with(Role::Tool, results)];
     if !said.is_empty() {
-        drafts.push(share(role, said));
+        drafts.push(draft_with(role, said));
     }
     if role == Role::Assistant {
         drafts.reverse();

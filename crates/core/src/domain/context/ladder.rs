@@ -30,6 +30,7 @@ impl ResultSize {
     }
 }
 
+/// How a step shortens the results that stay in the context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Treatment {
     /// Shortens older results more; the newest rounds stay whole. The number is the level.
@@ -39,8 +40,8 @@ pub(super) enum Treatment {
 }
 
 impl Treatment {
-    /// The last level that leaves content of all results: 4,000 characters for results up to nine rounds ago, 1,000 up to 29 rounds ago,
-    /// 250 before.
+    /// The last level before a step leaves out old exchanges: 4,000 characters for results up to nine rounds ago, 1,000 up to 29 rounds
+    /// ago, 250 for older ones.
     pub(super) const FIRM: Self = Self::ByAge(FIRM);
 
     /// Returns the levels from no shortening to [`Self::FIRM`].

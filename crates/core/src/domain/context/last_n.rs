@@ -16,7 +16,8 @@ pub fn is_safe_boundary(message: &Message) -> bool {
     OwnWords::of(message).is_request && !message.parts.iter().any(draft::is_result)
 }
 
-/// Returns the last `n` of `messages`, or fewer. The window begins at the first safe boundary from there on, or else at the newest one.
+/// Returns the last `n` of `messages`, or fewer: the window begins at their first safe boundary. If they have none, the window begins at
+/// the newest safe boundary before them, and there are more than `n`.
 /// With `anchor`, the user's first message stays in front. Leading instructions stay and don't count. Roles alternate
 /// ([`Alternation::Ack`]), so there may be more than `n` turns.
 pub fn last_n(messages: &[Message], n: usize, anchor: bool) -> Vec<Turn<'_>> {
@@ -49,7 +50,7 @@ pub fn last_n(messages: &[Message], n: usize, anchor: bool) -> Vec<Turn<'_>> {
     alternation::repair(turns, Alternation::Ack, false)
 }
 
-/// Returns the first safe place from `cut` on; `newest` if there is none before it.
+/// Returns the first safe boundary from `cut` on, at the latest `newest`.
 fn next_boundary(cut: usize, newest: usize, is_safe: impl Fn(usize) -> bool) -> usize {
     (cut..newest).find(|&at| is_safe(at)).unwrap_or(newest)
 }

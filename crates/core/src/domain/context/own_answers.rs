@@ -1,7 +1,7 @@
 //! Shortens what recapd's own tools answered: a model that asked for something of its past has read it, and the same call answers again.
 //!
-//! Invariant: which answers are shortened depends only on what was there when the boundary of the window last moved. That changes the
-//! beginning of a request anyway, so until the next time a request begins with the bytes of the one before.
+//! Invariant: which answers are shortened depends only on what was there when the boundary of the window last moved. Such a move changes
+//! the beginning of a request anyway. Between two moves, each request begins with the bytes of the one before.
 
 use super::{Elision, Piece, Turn, truncate_results::note};
 use crate::domain::{
@@ -27,7 +27,7 @@ fn is_own(tool: Option<&str>, text: &str) -> bool {
     text.len() > CHARS_MAX && (tool.is_some_and(is_tool) || is_answer(text))
 }
 
-/// Shortens recapd's answers in the turns of exchanges before number `before`. Each follows the turn with its call, in call order.
+/// Shortens recapd's answers in the turns of exchanges before number `before`. Each answer follows the turn with its call, in call order.
 pub(super) fn shorten(turns: &mut [Turn<'_>], before: i64) -> Vec<Elision> {
     let (mut called, mut elided): (Vec<String>, Vec<Elision>) = Default::default();
     for turn in turns.iter_mut().take_while(|turn| turn.exchange < before) {

@@ -30,6 +30,7 @@ struct Pairs<'d, 'a> {
     calls: Vec<CallPosition>,
     /// The calls without a result, by id.
     open: HashMap<&'d str, Vec<usize>>,
+    /// For each draft, how many calls come before it: the index of its first call, if it has one. At the end, the number of all calls.
     first_call: Vec<usize>,
     /// The tool names of visible calls with results, by the calls' ids.
     answered: HashMap<&'d str, &'d str>,
@@ -137,11 +138,11 @@ impl<'d, 'a> Pairs<'d, 'a> {
             let call = by_id.or_else(|| self.by_name(index, name.as_deref(), call_id.is_some()));
             if let Some(call) = call {
                 self.calls[call].result = Some(span);
-                let made = &drafts[self.calls[call].draft];
+                let caller = &drafts[self.calls[call].draft];
                 if let Part::ToolCall {
                     id: Some(id), name, ..
-                } = &made.parts[self.calls[call].part]
-                    && made.visibility == Visibility::Visible
+                } = &caller.parts[self.calls[call].part]
+                    && caller.visibility == Visibility::Visible
                 {
                     self.answered.insert(id, name);
                 }
@@ -163,8 +164,8 @@ impl<'d, 'a> Pairs<'d, 'a> {
     /// without an id. So an interrupted call doesn't get the result of a later call.
     fn by_name(&self, result: usize, name: Option<&str>, has_id: bool) -> Option<usize> {
         let exchange = self.drafts[result].exchange;
-        let (made, drafts) = (self.first_call[result], self.drafts);
-        let of_exchange = (0..made)
+        let (calls_before, drafts) = (self.first_call[result], self.drafts);
+        let of_exchange = (0..calls_before)
             .rev()
             .take_while(|&call| drafts[self.calls[call].draft].exchange == exchange);
         let fits = |&call: &usize| {
@@ -231,7 +232,7 @@ impl<'d, 'a> Pairs<'d, 'a> {
                 at += whole.len();
             } else {
                 let draft = &self.drafts[span.draft];
-                pieces.push(draft.share(draft.parts[span.parts.clone()].to_vec()));
+                pieces.push(draft.piece_with(draft.parts[span.parts.clone()].to_vec()));
                 moved[span.draft] = MovedShare::Some;
                 at += 1;
             }
@@ -255,7 +256,8 @@ impl<'d, 'a> Pairs<'d, 'a> {
     }
 
     /// Returns what is left of a message of results after results moved to their calls. It becomes the user's turn. Of another speaker's
-    /// results, only content next to a visible result stays, since it isn't known who called the others.
+    /// message, all results are dropped, since it isn't known whose calls the remaining ones answer. The other content stays if a result
+    /// of the message moved.
     fn rest(&self, draft: &Draft<'a>, taken: &[Range<usize>], moved: MovedShare) -> Option<Turn<'a>> {
         let is_others = draft.visibility == Visibility::WithCalls;
         if moved == MovedShare::Whole || (is_others && moved == MovedShare::Nothing) {
@@ -278,7 +280,7 @@ impl<'d, 'a> Pairs<'d, 'a> {
         };
         let parts: Vec<Part> = (0..draft.parts.len()).filter(stays).map(converted).collect();
         let role = if becomes_text { Role::User } else { Role::Tool };
-        (!parts.is_empty()).then(|| Turn::new(role, draft.exchange, vec![draft.share(parts)]))
+        (!parts.is_empty()).then(|| Turn::new(role, draft.exchange, vec![draft.piece_with(parts)]))
     }
 
     /// Turns a result without a call into a text.

@@ -37,10 +37,10 @@ impl Passes {
         Self { dropped: Some(pass) }
     }
 
-    /// Returns how much thinking to send: `bound`, or all if the pass for thinking is left out.
-    pub(super) fn thinking(self, bound: Thinking) -> Thinking {
+    /// Returns how much thinking to send: `limited`, or all if the pass for thinking is left out.
+    pub(super) fn thinking(self, limited: Thinking) -> Thinking {
         if self.has(Pass::Thinking) {
-            bound
+            limited
         } else {
             Thinking::All
         }

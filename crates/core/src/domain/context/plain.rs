@@ -31,7 +31,7 @@ pub fn plain(turns: &[Turn<'_>]) -> String {
             }
         }
     }
-    // Nothing follows the document.
+    // If nothing follows the document, the heading after it has no text.
     if text.ends_with(NEWEST) {
         text.truncate(text.len() - NEWEST.len());
     }
@@ -41,7 +41,7 @@ pub fn plain(turns: &[Turn<'_>]) -> String {
     text
 }
 
-/// Writes the document without its fence.
+/// Writes the document without its fence, and the heading of what follows it.
 fn write_summary(text: &mut String, parts: &[Part]) {
     for part in parts {
         if let Part::Text(fenced) = part {

@@ -106,17 +106,17 @@ impl<'i, 'a> Plan<'i, 'a> {
             .chain(&self.head(start))
             .map(|turn| turn.tokens(self.counter))
             .sum::<i64>();
-        // There may be one more turn between head and window or before both, and a silence at the end.
-        let acknowledged = alternation::acknowledgement(PREAMBLE).tokens(self.counter);
-        let opened = alternation::first_turn(self.opening(), PREAMBLE).tokens(self.counter);
-        let answered = match (self.is_silent(), self.options.ends_with_user) {
+        // There may be one more turn between head and window or before both, and one of the user at the end.
+        let acknowledgement = alternation::acknowledgement(PREAMBLE).tokens(self.counter);
+        let opening = alternation::first_turn(self.opening(), PREAMBLE).tokens(self.counter);
+        let ending = match (self.is_silent(), self.options.ends_with_user) {
             (true, _) => self.silence(),
             (false, true) => alternation::last_turn(PREAMBLE).tokens(self.counter),
             (false, false) => 0,
         };
-        let named = self.names(start).and_then(|(_, next)| next);
-        let named = named.map_or(0, |line| line.cost(self.counter));
-        preamble + acknowledged.max(opened) + answered + named
+        let name_line = self.names(start).and_then(|(_, next)| next);
+        let name = name_line.map_or(0, |line| line.cost(self.counter));
+        preamble + acknowledgement.max(opening) + ending + name
     }
 
     /// Returns the tokens of the turns that alternation puts before a turn of that role.
@@ -165,7 +165,7 @@ impl<'i, 'a> Plan<'i, 'a> {
     }
 
     /// Chooses the copies to send if the exchanges begin at index `start` of the window.
-    pub(super) fn choose(&self, start: usize) -> CopySelection {
+    pub(super) fn choose_copies(&self, start: usize) -> CopySelection {
         let first = self.input.exchanges.get(start);
         let first_exchange = first.map_or(i64::MAX, |first| first.exchange);
         let anchor = self.input.anchor.filter(|_| self.anchor.is_some());
@@ -224,8 +224,8 @@ impl<'i, 'a> Plan<'i, 'a> {
         let input = self.input;
         let left_out = left_out_note(&input.left_out, &input.exchanges[..start]);
         let left_out = left_out.iter().map(|text| Piece::text(Reason::LeftOut, text));
-        let chosen = self.choose(start);
-        let copies = chosen.chosen.iter().filter_map(|&at| self.copies.piece(at));
+        let selection = self.choose_copies(start);
+        let copies = selection.chosen.iter().filter_map(|&at| self.copies.piece(at));
         let anchor = self.anchor_before(start).into_iter();
         let request = self.request_before(start).map(|request| &request.piece);
         let stored = anchor.chain(request).chain(copies).chain(&self.summary).cloned();

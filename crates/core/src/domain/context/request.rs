@@ -1,5 +1,5 @@
 //! The request before later legs: if a window begins within an exchange, a marked copy of the user's request comes first. The copy is
-//! verbatim, unless the request is bigger than a step.
+//! verbatim, unless the request is bigger than a step or than half of the context.
 
 use super::{
     ContextInput, ContextOptions, Piece, Reason, SourceExchange, SourceMessage, SourceRequest,

@@ -19,7 +19,7 @@ use crate::domain::{
     tokens::MESSAGE_OVERHEAD_TOKENS,
 };
 
-/// How full a request is after a step, in percent of the limit.
+/// How full a request may be after a step, in percent of the limit.
 const FULL_PERCENT: i64 = 80;
 /// If only the newest leg is left, a request may be this full, in percent. The walk tries these in order.
 const FULLER_PERCENT: [i64; 3] = [FULL_PERCENT, 90, 100];
@@ -61,9 +61,11 @@ pub(super) fn decide(plan: &Plan<'_, '_>, limit: i64) -> Decision {
     walk.decision()
 }
 
+/// A piece of a turn. The walk adds up units.
 struct Unit {
     turn: usize,
     piece: usize,
+    /// The index of its exchange or leg in the window.
     row: usize,
     /// The number of its round, counted from the start of the window.
     round: usize,
@@ -91,7 +93,7 @@ struct Walk<'p, 'i, 'a> {
     start: usize,
     /// The tokens of the units from the start to the current position.
     sum: i64,
-    /// True if these tokens exceed the limit and no step can help.
+    /// True if `sum` and the tokens besides the window exceed the limit, and no step can help.
     is_stuck: bool,
 }
 
@@ -149,7 +151,8 @@ impl<'p, 'i, 'a> Walk<'p, 'i, 'a> {
         self.end();
     }
 
-    /// If rows only fit the limit because they were the newest, leaves them out once a newer row has come, even one without content.
+    /// A row that exceeds the limit alone stays only while it is the newest. Leaves it out if a newer row follows, even one without
+    /// content.
     fn end(&mut self) {
         let newest = self.fixed.len() - 1;
         if self.start < newest && self.fixed(self.start) + self.sum > self.limit {
@@ -220,7 +223,7 @@ impl<'p, 'i, 'a> Walk<'p, 'i, 'a> {
         (newest, Treatment::AtMost(ResultSize::NOTE))
     }
 
-    /// Returns the first row from which everything fits after a step. Results are as short as they get before more rows are left out.
+    /// Returns the first row from which everything fits after a step that shortens results as [`Treatment::FIRM`] does.
     fn first_with_room(&mut self, at: usize) -> Option<usize> {
         let (first, newest) = (self.start, self.units[at].row);
         let mut sum: i64 = self.cost_from(self.first_units[first], Treatment::FIRM, at);
@@ -318,7 +321,7 @@ impl<'p, 'i, 'a> Walk<'p, 'i, 'a> {
 }
 
 fn units(plan: &Plan<'_, '_>) -> Vec<Unit> {
-    let begins = rounds(plan);
+    let round_begins = round_begins(plan);
     let mut units: Vec<Unit> = Vec::with_capacity(plan.body.len());
     let (mut before, mut row, mut round) = (Before::default(), 0, 0);
     for (at, turn) in plan.body.iter().enumerate() {
@@ -330,7 +333,7 @@ fn units(plan: &Plan<'_, '_>) -> Vec<Unit> {
             // A result belongs to its call's round, whenever it came. A turn may have several rounds: words alone, and then the model's
             // next message.
             if let Some(seq) = of_turn.seq().filter(|_| turn.role == Role::Assistant) {
-                round = round.max(begins.partition_point(|&begin| begin <= seq));
+                round = round.max(round_begins.partition_point(|&begin| begin <= seq));
             }
             units.push(Unit {
                 turn: at,
@@ -346,7 +349,8 @@ fn units(plan: &Plan<'_, '_>) -> Vec<Unit> {
     units
 }
 
-fn rounds(plan: &Plan<'_, '_>) -> Vec<i64> {
+/// Returns the number of the first message of each round.
+fn round_begins(plan: &Plan<'_, '_>) -> Vec<i64> {
     let mut begins = Vec::new();
     for row in &plan.input.exchanges {
         let mut newest = None;

@@ -9,12 +9,12 @@ use crate::domain::{
     tokens::{TokenCounter, count_part},
 };
 
-/// The estimate of a shortened result has 1/`ESTIMATE_MARGIN` more.
+/// The estimate of a shortened result is raised by 1/`ESTIMATE_MARGIN`.
 const ESTIMATE_MARGIN: i64 = 8;
-/// A result is shortened only if it exceeds its limit by more characters than this, which is the length of the note.
+/// About the length of the note. A result that exceeds its limit by fewer characters wouldn't get shorter.
 const NOTE_CHARS: usize = 60;
-/// A number of usual length, for the estimate of a note.
-const NOTED_CHARS: usize = 9_999_999;
+/// The number in the note whose tokens stand for those of every note.
+const TYPICAL_LEFT_OUT: usize = 9_999_999;
 const NOTE_HEAD: &str = "[… ";
 
 /// What was left out of a tool result.
@@ -29,12 +29,14 @@ pub struct Elision {
     pub chars: usize,
 }
 
+/// The lengths of a piece's parts, from which its tokens after a cut are estimated.
 #[derive(Debug)]
 pub(super) struct Lengths {
+    /// Characters of each result.
     results: Vec<usize>,
-    /// Characters of all other text.
+    /// Bytes of all other text, which are at least its characters.
     others: usize,
-    /// Tokens of everything that isn't text.
+    /// Tokens of the attachments.
     tokens: i64,
 }
 
@@ -84,7 +86,7 @@ impl Lengths {
 
 /// Returns the tokens of the note in a shortened result.
 pub(super) fn note_tokens(counter: &dyn TokenCounter) -> i64 {
-    counter.count(&format!("\n{}\n", note(NOTED_CHARS, i64::from(u16::MAX))))
+    counter.count(&format!("\n{}\n", note(TYPICAL_LEFT_OUT, i64::from(u16::MAX))))
 }
 
 /// Counts the tokens of a piece of `turn` whose results are cut to `keep` characters each. Returns `None` if that saves nothing.
@@ -158,7 +160,7 @@ fn cut(text: &str, chars: usize, keep: usize, exchange: i64) -> Option<(String, 
     let (head, rest) = text.split_at(end_of_first(text, keep - tail));
     let (middle, tail) = rest.split_at(start_of_last(rest, tail));
     let left_out = match read_note(middle, exchange) {
-        // A tool's own text may look like such a note, with any number in it.
+        // A tool's own text may look like such a note, with any number in it, so the sum may overflow.
         Some(before) => left_out
             .saturating_add(before)
             .saturating_sub(note(before, exchange).chars().count()),
@@ -206,7 +208,7 @@ mod tests {
     use super::*;
     use crate::domain::{context::Reason, message::Role, tokens::Characters};
 
-    /// An estimate is hardly below the count, and never above the whole.
+    /// An estimate is at least the count, and at most the tokens of the whole piece.
     #[test]
     fn an_estimate_scales_with_the_kept_characters() {
         let result = |chars: usize| Part::ToolResult {
