@@ -4,7 +4,9 @@
 //! edits an earlier request, the two differ from there on: the stored conversation is rewound to before that request. If a host compacts,
 //! it sends a summary and what follows it: a new session begins.
 //!
-//! Invariant: a difference is never an error, and stored content is never stored again on the same line.
+//! A line is the conversation as it goes on between two of its clears and rewinds.
+//!
+//! Invariant: a difference after the beginning is never an error, and stored content is never stored again on the same line.
 
 use super::lineage::Step;
 
@@ -48,7 +50,7 @@ pub struct StoredConversation {
     marks: Vec<ConversationMark>,
     /// The label of a mark at the end, before the next unit comes.
     open_mark: Option<String>,
-    /// How many clears and rewinds there were. Content that comes again after one of them is new.
+    /// The number of the current line: how many clears and rewinds there were. Content that comes again on another line is new.
     lines: u64,
 }
 
@@ -70,7 +72,7 @@ pub enum SentExtent {
 /// How to bring the stored conversation up to date.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContinuationPlan {
-    /// The step to take first.
+    /// The clear or rewind that comes before the appended units.
     pub step: Option<Step>,
     /// For each unit, true if it is appended.
     pub is_new: Vec<bool>,
@@ -142,8 +144,8 @@ impl StoredConversation {
         }
     }
 
-    /// Records that the host ended the session and may resume it. The host then sends all of it again. What came before can't be rewound
-    /// any more.
+    /// Records that the host ended the session and may resume it. If it does, it sends the whole session again. Nothing before the pause
+    /// can be rewound any more.
     pub fn pause(&mut self) {
         self.marks.clear();
         self.open_mark = None;
@@ -216,7 +218,7 @@ impl StoredConversation {
                 _ => Err(AnotherConversation),
             };
         }
-        // The client sends an earlier request again.
+        // The client sends a beginning of the stored conversation again, so nothing is new.
         if same == sent.len() {
             return Ok(self.append(sent, same, same));
         }
@@ -236,8 +238,8 @@ impl StoredConversation {
         Ok(plan)
     }
 
-    /// Appends the units of `sent` from `from` on, without those that are stored from `stored_from` on. The copy that a host sends may
-    /// differ in a detail from an answer that was stored as it arrived.
+    /// Plans to append the units of `sent` from `from` on, without those that are stored from `stored_from` on. Both are compared unit
+    /// by unit, because an answer in the sent copy may differ in a detail from the answer that was stored when it arrived.
     fn append(&self, sent: &[ContentUnit], from: usize, stored_from: usize) -> ContinuationPlan {
         let mut stored = &self.units[stored_from.min(self.units.len())..];
         let mut is_known = |unit: &ContentUnit| {
@@ -299,9 +301,9 @@ impl StoredConversation {
 /// Tries at most this many pairs of a line and a stored unit as the start of a repetition.
 const PLACES_MAX: usize = 64;
 
-/// Returns for each line of a transcript if it repeats what is stored of the same session. `stored` and each of `lines` are hashes of
-/// units. Each line comes once and in order. So the lines repeat the end of what is stored, or all of them lie within it. A text that
-/// occurs twice in the conversation is therefore no repetition.
+/// Returns for each line of a transcript whether it repeats what is stored of the same session. `stored` and each of `lines` are hashes
+/// of units. Each line comes once and in order. So the lines repeat the end of what is stored, or all of them lie within it. Therefore a
+/// text that the user says a second time isn't taken for a repetition.
 pub fn find_repeated(stored: &[u64], lines: &[Vec<u64>]) -> Vec<bool> {
     let places = (0..lines.len()).flat_map(|from| {
         let first = lines[from].first();
@@ -310,11 +312,11 @@ pub fn find_repeated(stored: &[u64], lines: &[Vec<u64>]) -> Vec<bool> {
             .filter(move |at| first == Some(&stored[*at]));
         same.map(move |at| (from, at))
     });
-    let found = places.take(PLACES_MAX).find_map(|(from, at)| {
-        let found = pair_lines(&stored[at..], &lines[from..])?;
-        Some([vec![false; from], found].concat())
+    let repeated = places.take(PLACES_MAX).find_map(|(from, at)| {
+        let paired = pair_lines(&stored[at..], &lines[from..])?;
+        Some([vec![false; from], paired].concat())
     });
-    found.unwrap_or_else(|| vec![false; lines.len()])
+    repeated.unwrap_or_else(|| vec![false; lines.len()])
 }
 
 /// Pairs lines with stored units in any order, since results of parallel calls come in any order. Returns `None` if stored units and

@@ -19,11 +19,13 @@ use super::number::i64_or_max;
 pub const WINDOW_MESSAGES: usize = 10;
 /// If the contents are more alike than this, their likeness alone is the score.
 const CONTENT_DECIDES_ABOVE: f64 = 0.9;
+/// A trend is the direction of this many last scores.
 const TREND_SCORES: usize = 3;
 /// A trend is stable if neighbouring scores differ by less than this.
 const STABLE_BELOW: f64 = 0.1;
 /// The names of the components, in the order of the fields.
 const COMPONENTS: [&str; 5] = ["content", "structure", "sentences", "length", "punctuation"];
+/// The sum of the weights may differ from 1 by this much.
 const WEIGHTS_TOLERANCE: f64 = 0.001;
 
 /// How alike two speakers are in five ways, each from 0 to 1. As weights: how much each way counts in the score.
@@ -99,9 +101,9 @@ impl Profile {
     /// [`InvalidWeights`] if a component doesn't appear exactly once, or the sum isn't 1.
     pub fn parse(text: &str) -> Result<Self, InvalidWeights> {
         let mut weights = [None; COMPONENTS.len()];
-        let given = text.split([' ', ',']).filter(|given| !given.is_empty());
-        for given in given {
-            let (name, weight) = given.split_once('=').ok_or(InvalidWeights::Names)?;
+        let pairs = text.split([' ', ',']).filter(|pair| !pair.is_empty());
+        for pair in pairs {
+            let (name, weight) = pair.split_once('=').ok_or(InvalidWeights::Names)?;
             let place = COMPONENTS.iter().position(|known| *known == name.trim());
             let place = place.and_then(|place| weights.get_mut(place));
             let weight: f64 = weight.trim().parse().map_err(|_| InvalidWeights::Names)?;
@@ -354,8 +356,8 @@ pub struct Convergence {
 }
 
 impl Convergence {
-    /// Starts a conversation between `speakers`. Compares the last `window` messages; [`WINDOW_MESSAGES`] is usual. With fewer than 2
-    /// there is never a score.
+    /// Starts a conversation between `speakers`. Compares the last `window` messages; [`WINDOW_MESSAGES`] is usual. With a window of
+    /// fewer than 2 messages there is never a score.
     pub fn new(speakers: [&str; 2], profile: Profile, window: usize) -> Self {
         Self {
             speakers: speakers.map(str::to_owned),
@@ -419,7 +421,7 @@ impl Convergence {
         })
     }
 
-    /// Compares equally many messages of both speakers; `None` while one of them hasn't spoken.
+    /// Compares equally many messages of both speakers; `None` if the window has no message of one of them.
     fn compare(&self) -> Option<Components> {
         let of = |side| self.messages.iter().rev().filter(move |(who, _)| *who == side);
         let each = of(0).count().min(of(1).count());

@@ -70,7 +70,7 @@ impl PagedList<'_> {
     }
 }
 
-/// Why a text isn't a cursor of a list.
+/// Why a text isn't a cursor of a list. The message follows the name of the parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoCursor {
     /// recapd never issued it, at least not this version.
@@ -106,8 +106,8 @@ impl Cursor {
     /// # Errors
     /// [`NoCursor`] if the text isn't a cursor of `list`.
     pub fn read<T: FromStr>(list: PagedList<'_>, text: &str) -> Result<T, NoCursor> {
-        let (letter, given, entry) = parts(text)?;
-        if letter != list.letter() || given != check(list, &entry) {
+        let (letter, recorded, entry) = parts(text)?;
+        if letter != list.letter() || recorded != check(list, &entry) {
             let is_list = "aqpruwifv".contains(letter);
             return Err(if is_list {
                 NoCursor::OtherList
@@ -135,19 +135,20 @@ pub fn last_entry<'de, T: FromStr, D: Deserializer<'de>>(deserializer: D) -> Res
     Ok(cursor.and_then(|cursor| cursor.entry()))
 }
 
-/// Cuts the entries `found` to a page of `limit`. Also returns the `last` of the page's last entry if there were more: the next page
-/// follows it.
-pub fn cut<Entry, Last>(
-    mut found: Vec<Entry>,
+/// Cuts `entries` to a page of `limit`. If there are more, also returns the `key` of the page's last entry: the next page follows it.
+pub fn cut<Entry, Key>(
+    mut entries: Vec<Entry>,
     limit: i64,
-    last: impl Fn(&Entry) -> Last,
-) -> (Vec<Entry>, Option<Last>) {
+    key: impl Fn(&Entry) -> Key,
+) -> (Vec<Entry>, Option<Key>) {
     let shown = usize_or_max(limit);
-    let has_more = found.len() > shown;
-    found.truncate(shown);
-    let next = found.last().filter(|_| has_more).map(last);
-    (found, next)
+    let has_more = entries.len() > shown;
+    entries.truncate(shown);
+    let last = entries.last().filter(|_| has_more).map(key);
+    (entries, last)
 }
+
+/// Splits a cursor into the list's letter, the check, and the entry.
 
 fn parts(text: &str) -> Result<(char, u32, String), NoCursor> {
     if text.len() > CHARS_MAX || !text.is_ascii() {
@@ -156,14 +157,14 @@ fn parts(text: &str) -> Result<(char, u32, String), NoCursor> {
     let (head, digits) = text.split_at_checked(HEAD_CHARS).ok_or(NoCursor::Unknown)?;
     let rest = head.strip_prefix(VERSION).ok_or(NoCursor::Unknown)?;
     let letter = rest.chars().next().ok_or(NoCursor::Unknown)?;
-    let given = number(rest.get(1..).unwrap_or_default())?;
+    let recorded = number(rest.get(1..).unwrap_or_default())?;
     let bytes = digits.as_bytes().chunks(2).map(|pair| {
         let pair = str::from_utf8(pair).map_err(|_| NoCursor::Unknown)?;
         let byte = (pair.len() == 2).then(|| number(pair));
         u8::try_from(byte.ok_or(NoCursor::Unknown)??).map_err(|_| NoCursor::Unknown)
     });
     let entry = String::from_utf8(bytes.collect::<Result<_, _>>()?).map_err(|_| NoCursor::Unknown)?;
-    Ok((letter, given, entry))
+    Ok((letter, recorded, entry))
 }
 
 /// Parses lower-case hexadecimal digits without a sign.

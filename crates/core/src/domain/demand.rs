@@ -14,9 +14,9 @@ use words::{Passage, is_whole_clause};
 
 /// Begins a demand in the user's own words.
 pub const DEMAND_MARK: &str = "The user demanded: ";
-/// From fewer words it isn't clear whose they are.
+/// Fewer words than this don't show who said them.
 const WORDS_MIN: usize = 2;
-/// If a text is cut after at least this many words, it matches without its last word: nobody puts a condition so late.
+/// A text that was cut after at least this many words matches without its last word and what followed: nobody puts a condition so late.
 const CUT_WORDS_MIN: usize = 12;
 
 /// The user's words, to tell demands of the user from words of others.
@@ -53,21 +53,22 @@ impl UserWords {
         Self(WordSource::Said(passages.collect()))
     }
 
-    /// Collects the demands in the lines of `texts` that have the mark. These texts must have been checked.
+    /// Collects the demands in the lines of `texts` that have the mark. The marks must have been checked before.
     pub fn from_marked_lines<'a>(texts: impl Iterator<Item = &'a str>) -> Self {
         let lines = texts.flat_map(str::lines).filter_map(split_demand);
         let passages = lines.map(|demand| (0, Passage::of(demand.words)));
         Self(WordSource::Said(passages.collect()))
     }
 
-    /// Returns true if the user said `words` in `exchange`, or in any exchange if that is `None`. They must be whole clauses of one
-    /// passage, and nothing before them in their sentence may negate them. Ignores case and punctuation.
+    /// Returns true if the user said `words` in `exchange`; `None` means in any exchange. The words must be whole clauses of one passage,
+    /// and nothing before them in their sentence may negate them. Ignores case and punctuation.
     pub fn contain(&self, words: &str, exchange: Option<i64>) -> bool {
         let passages = match &self.0 {
             WordSource::Later => return true,
             WordSource::Said(passages) => passages,
         };
         let wanted = Passage::of(words);
+        // Some scripts, such as Chinese, have no blanks between words.
         let is_enough = wanted.len() >= WORDS_MIN || words.chars().filter(|c| !c.is_ascii()).count() >= 4;
         let is_cut = words.trim_end().ends_with('…') && wanted.len() >= CUT_WORDS_MIN;
         is_enough

@@ -59,9 +59,9 @@ impl Effects {
             undoes: messages.iter().any(is_undo),
             ..Self::default()
         };
-        let ran = pairs::of(messages);
-        let root = files::working_directory(&ran);
-        for call in &ran {
+        let calls = pairs::of(messages);
+        let root = files::working_directory(&calls);
+        for call in &calls {
             effects.add_call(call);
         }
         let answers = messages.iter().filter(|message| message.kind == Kind::Assistant);
@@ -173,7 +173,7 @@ const MAKE_LINKS: [&str; 4] = [
 
 /// Adds the addresses in the result of `command`, if it creates a pull request or an issue.
 fn add_links(links: &mut Vec<String>, command: &str, result: &str) {
-    if !MAKE_LINKS.iter().any(|made| command.contains(made)) {
+    if !MAKE_LINKS.iter().any(|maker| command.contains(maker)) {
         return;
     }
     let addresses = result

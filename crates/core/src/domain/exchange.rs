@@ -1,5 +1,5 @@
-//! An exchange: a user's message and everything that follows until the next one. It is kept or evicted as a whole (seed 000, "What is an
-//! Exchange?").
+//! An exchange: a user's message and everything that follows until the next one (seed 000, "What is an Exchange?"). A long exchange is
+//! stored in several legs, each a row of its own. A leg is kept or evicted as a whole.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +13,7 @@ use super::{
     user_text::OwnWords,
 };
 
-/// The number of the preamble: the leading system messages. They always stay in view, they count, and they are never evicted.
+/// The number of the preamble: the leading system messages. They always stay in view, and their tokens count. They are never evicted.
 pub const PREAMBLE: i64 = 0;
 /// The number of an agent's first exchange.
 pub const FIRST_EXCHANGE: i64 = 1;
@@ -106,7 +106,7 @@ pub struct Headline {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub leg_from: Option<i64>,
     /// Tokens of the earlier parts of this row's leg.
-    #[serde(default, skip_serializing_if = "is_none_of")]
+    #[serde(default, skip_serializing_if = "is_zero_tokens")]
     pub leg_tokens_before: i64,
     /// The newest round, while more messages may belong to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -263,7 +263,7 @@ impl Exchange {
     /// limit.
     pub fn ends_leg_before(&self, entry: &LedgerEntry, leg_tokens: i64) -> bool {
         let is_full = leg_tokens > 0 && self.leg_tokens() >= leg_tokens;
-        // Older rows recorded no rounds, so it isn't known if an answer continues there.
+        // Older rows recorded no rounds, so it isn't known whether an answer continues there.
         let headline = &self.headline;
         let is_known = headline.round.is_some() || (headline.tools.is_empty() && headline.answer.is_empty());
         is_full && is_known && Round::is_begun_by(self.headline.round.as_ref(), &entry.kind, &entry.response)
@@ -290,9 +290,10 @@ impl Exchange {
         self
     }
 
-    /// Returns true if the model's message `entry` begins the next exchange of a conversation of several speakers. Each speaker speaks
-    /// once per exchange, so one who spoke before another one did begins the next. Returns false while a call waits for its result.
-    pub fn is_over_by(&self, entry: &LedgerEntry) -> bool {
+    /// Returns true if the model's message `entry` begins the next exchange of a conversation of several speakers. Each speaker has one
+    /// turn per exchange. So a speaker after whom another one has spoken begins the next exchange. Returns false while a call waits for
+    /// its result.
+    pub fn is_ended_by(&self, entry: &LedgerEntry) -> bool {
         self.state != ExchangeState::Open && self.headline.has_later_speaker(entry.speaker.as_deref())
     }
 
@@ -443,7 +444,7 @@ fn is_zero(count: &u32) -> bool {
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
-fn is_none_of(tokens: &i64) -> bool {
+fn is_zero_tokens(tokens: &i64) -> bool {
     *tokens == 0
 }
 

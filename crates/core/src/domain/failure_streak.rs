@@ -52,14 +52,14 @@ mod tests {
 
     #[test]
     fn a_streak_is_logged_at_its_start_each_minute_and_at_its_end() {
-        let mut spell = FailureStreak::default();
-        assert_eq!(spell.worked(0), None);
-        let told: Vec<u64> = (0..150)
-            .filter_map(|second| spell.failed(second * 1_000))
+        let mut streak = FailureStreak::default();
+        assert_eq!(streak.worked(0), None);
+        let unlogged: Vec<u64> = (0..150)
+            .filter_map(|second| streak.failed(second * 1_000))
             .collect();
-        assert_eq!(told, [0, 59, 59]);
-        assert_eq!(spell.worked(150_000), Some(150_000));
-        assert_eq!(spell.worked(151_000), None);
-        assert_eq!(spell.failed(152_000), Some(0));
+        assert_eq!(unlogged, [0, 59, 59]);
+        assert_eq!(streak.worked(150_000), Some(150_000));
+        assert_eq!(streak.worked(151_000), None);
+        assert_eq!(streak.failed(152_000), Some(0));
     }
 }

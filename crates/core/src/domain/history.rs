@@ -1,7 +1,7 @@
 //! History: the exchanges around the boundary, for people and programs (seed 000, "Visualization"; seed 001, "Horizontal Rule").
 //!
-//! The rule between archive and window is computed from the boundary each time and never stored. So the command line, the API and the
-//! dashboard can't disagree about it.
+//! A horizontal rule separates archive and window. Its place is computed from the boundary each time and never stored. So the command
+//! line, the API and the dashboard can't disagree about it.
 
 mod text;
 
@@ -21,7 +21,7 @@ use super::{
 /// A line of text in an exchange.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HistoryLine {
-    /// The speaker.
+    /// Whose line it is.
     pub voice: Voice,
     /// The text. Rendering removes its control characters and line feeds.
     pub text: String,
@@ -78,7 +78,7 @@ pub struct HistoryView {
     pub window_total: i64,
     /// How alike the speakers sound, if there are several.
     pub convergence: Option<ConvergenceScore>,
-    /// The current time. Ages are relative to it. The current time, to which ages are relative.
+    /// The current time, to which ages are relative.
     pub now: Timestamp,
 }
 

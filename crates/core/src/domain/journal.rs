@@ -258,8 +258,8 @@ pub fn add_recorded(
     }
     if is_tombstone(&record.payload) {
         let mut exchanges = [&mut ledger.newest, &mut ledger.preamble].into_iter().flatten();
-        if let Some(taker) = exchanges.find(|taker| taker.exchange == exchange) {
-            taker.headline.note_forgotten();
+        if let Some(row) = exchanges.find(|row| row.exchange == exchange) {
+            row.headline.note_forgotten();
         }
     }
     ledger.last_seq = seq;

@@ -198,7 +198,7 @@ impl Ledger {
                 Placement::Joins
             }
             (Kind::User, _) if entry.is_request && !entry.interrupts => Placement::Opens,
-            (Kind::Assistant | Kind::ToolCall, Some(newest)) if newest.is_over_by(entry) => Placement::Opens,
+            (Kind::Assistant | Kind::ToolCall, Some(newest)) if newest.is_ended_by(entry) => Placement::Opens,
             (_, Some(newest)) if self.accepts_messages(newest) && !is_full(newest) => Placement::Joins,
             (Kind::System | Kind::Metadata(_), None) if self.is_last_row(self.preamble.as_ref()) => {
                 Placement::Preamble
@@ -338,8 +338,8 @@ impl Ledger {
         })
     }
 
-    /// Returns where to cut if the window has too many messages: evicts `exchanges`, the window's exchanges, oldest first, but never the
-    /// newest leg. The newest row's own messages are those of this ledger.
+    /// Returns where to cut if the window has too many messages. The newest leg always stays. `exchanges` are the window's exchanges,
+    /// oldest first; the number of messages of the newest row is taken from this ledger.
     pub fn message_overflow(
         &self,
         budget: Budget,
@@ -439,9 +439,9 @@ impl Ledger {
         budget.is_exceeded_by(self.window_tokens())
     }
 
-    /// Applies the setting for a newest leg that, with the preamble, is bigger than the budget. Callers check after each message with
-    /// tokens (`entry`) and after its evictions, so batches make no difference. Returns the session that ends here, if one does; the next
-    /// exchange begins another session.
+    /// Applies the setting for a newest leg that, with the preamble, is bigger than the budget. Callers check after each message
+    /// (`entry`) and its evictions, so the batches in which messages arrive make no difference. A message without tokens has no effect.
+    /// Returns the session that ends here, if one does; the next exchange begins another session.
     ///
     /// # Errors
     /// [`TooBig`] if the message must be refused. The caller must then discard this ledger.

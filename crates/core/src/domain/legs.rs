@@ -178,15 +178,15 @@ pub fn settle<'e>(rows: impl DoubleEndedIterator<Item = &'e mut Exchange>, last:
     }
 }
 
-/// Returns for each of `rows` if its exchange is open. The rows are in order and end with the last leg of an exchange.
+/// Returns for each of `rows` whether its exchange is open. The rows are in order and end with the last leg of an exchange.
 pub fn are_open<'e>(rows: impl DoubleEndedIterator<Item = &'e Exchange>) -> Vec<bool> {
     let mut states = States::default();
-    let mut found: Vec<bool> = rows
+    let mut open: Vec<bool> = rows
         .rev()
         .map(|row| states.of(row) == ExchangeState::Open)
         .collect();
-    found.reverse();
-    found
+    open.reverse();
+    open
 }
 
 /// The legs of an exchange, as seen from the requested one.
@@ -208,13 +208,13 @@ pub struct Legs {
 }
 
 impl Legs {
-    /// Makes the legs of an exchange from its `rows`, in order. `read` is the requested number. Returns `None` if the exchange has one
-    /// row.
-    pub fn of(rows: &[Exchange], read: i64) -> Option<Self> {
+    /// Makes the legs of an exchange from its `rows`, in order. `requested` is the number that a client asked for. Returns `None` if the
+    /// exchange has no other row.
+    pub fn of(rows: &[Exchange], requested: i64) -> Option<Self> {
         let numbered: Vec<LegNumber> = rows.iter().map(LegNumber::from).collect();
         let (first, last) = (numbered.first()?, numbered.last()?);
         let (first, last) = (first.exchange, last.exchange);
-        (first != last || first != read).then(|| Self {
+        (first != last || first != requested).then(|| Self {
             first,
             last,
             count: count_legs(&numbered),
@@ -222,8 +222,11 @@ impl Legs {
                 .iter()
                 .rev()
                 .map(|row| row.exchange)
-                .find(|row| *row < read),
-            next: numbered.iter().map(|row| row.exchange).find(|row| *row > read),
+                .find(|row| *row < requested),
+            next: numbered
+                .iter()
+                .map(|row| row.exchange)
+                .find(|row| *row > requested),
         })
     }
 
@@ -402,7 +405,7 @@ mod tests {
         assert_eq!(states(Interrupted, 3), [Closed, Closed, Interrupted]);
         assert_eq!(states(Closed, 2), [Closed, Closed]);
         assert_eq!(states(Open, 1), [Open]);
-        // An exchange that was never answered stays open after its own last leg.
+        // An exchange that was never answered stays open, whatever state the next exchange has.
         let mut two = rows(2, &[]);
         two.push(Exchange {
             exchange: 16,

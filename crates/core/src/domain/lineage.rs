@@ -81,13 +81,13 @@ impl StepFields {
 
     fn label(self) -> Option<String> {
         let inner = self.data.and_then(|data| data.label());
-        let named = inner.or(self.target_label).or(self.to).or(self.label);
-        named.and_then(|label| label_of(&label))
+        let label = inner.or(self.target_label).or(self.to).or(self.label);
+        label.and_then(|label| label_of(&label))
     }
 }
 
-/// Returns true for a clear after which the host may show the same session again. The summary isn't urgent then: a session that is
-/// resumed for each turn ends with each turn.
+/// Returns true for a clear after which the host may resume the same session. Some hosts resume and end a session for each turn, so the
+/// summary isn't urgent after such a clear.
 pub fn is_resumable(message: &Message) -> bool {
     let fields = || StepFields::of(&message.payload);
     message.kind == Kind::Metadata(Metadata::Clear) && fields().data.is_some_and(|data| data.resumable)
@@ -155,10 +155,10 @@ impl Ledger {
         }
     }
 
-    /// Goes back to `mark`. `held` is the mark's exchange; `None` for the preamble. The caller must set aside the later exchanges and
+    /// Goes back to `mark`. `marked` is the mark's exchange; `None` for the preamble. The caller must set aside the later exchanges and
     /// withdraw their items. Exchanges that a raised budget has brought back since the mark stay: a rewind evicts nothing.
-    pub fn rewind(&mut self, mark: &Mark, held: Option<Exchange>) {
-        self.newest = held;
+    pub fn rewind(&mut self, mark: &Mark, marked: Option<Exchange>) {
+        self.newest = marked;
         if mark.first_exchange < self.first_exchange {
             self.first_exchange = mark.first_exchange;
             self.tokens_before_window = mark.tokens_before_window;

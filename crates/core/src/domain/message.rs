@@ -311,7 +311,7 @@ pub fn tombstone(kind: &Kind) -> String {
     format!("{TOMBSTONE}\"kind\":{}}}", serde_json::json!(kind.name()))
 }
 
-/// Returns the payload that replaces a forgotten mark or rewind. It has another label.
+/// Returns the payload that replaces a forgotten mark or rewind. `label` replaces the forgotten label.
 pub fn step_tombstone(kind: &Kind, label: &str) -> String {
     let (kind, data) = (
         serde_json::json!(kind.name()),

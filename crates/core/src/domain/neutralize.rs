@@ -5,7 +5,7 @@
 //! - Text that addresses the reader as a system prompt would is marked as a quotation ([`quoted`]). Removing it would falsify the
 //!   history.
 //!
-//! Invariant: both are idempotent, and take time linear in the text.
+//! Invariant: both operations are idempotent, and take time linear in the text.
 //!
 //! Fixed rules can't recognise an instruction that is encoded or has none of the known phrases. Such a text is still only one line among
 //! notes, with its time and its exchange, inside a fence that says what it is.
@@ -45,8 +45,8 @@ pub fn quoted_after_check(line: &str, chars_max: usize) -> String {
     )
 }
 
-/// Neutralises each line of a document of another program. A document for which the invariant holds stays unchanged, and so does the
-/// beginning of each line, such as that of a heading or a list item.
+/// Neutralises each line of a document of another program. The mark that begins a heading or a list item stays. A document that is
+/// neutral already stays unchanged.
 pub fn neutralize_document(document: &str) -> String {
     let lines: Vec<String> = document.split('\n').map(neutralize_line).collect();
     lines.join("\n")

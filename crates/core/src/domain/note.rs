@@ -32,6 +32,7 @@ pub const NOTE_VERSIONS_MAX: i64 = 100;
 pub const NOTES_LISTED_MAX: usize = 20;
 /// Limits the line that names the notes to this many bytes.
 pub const LISTING_BYTES_MAX: usize = 1_200;
+/// The line that names the notes shows this many characters of each title.
 const LISTED_TITLE_CHARS_MAX: usize = 60;
 /// Limits the title of a note to this many characters.
 pub const NOTE_TITLE_CHARS_MAX: usize = 120;
@@ -79,7 +80,7 @@ pub struct NoteChange {
     /// The text; `None` deletes the note. A payload without this field isn't a change.
     #[serde(deserialize_with = "Option::deserialize")]
     pub text: Option<String>,
-    /// The version that it replaces, or 0 if there must be none; `None` replaces any version.
+    /// The version that it replaces; 0 if the note must be new. `None` replaces any version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replaces: Option<i64>,
 }
@@ -133,15 +134,15 @@ impl NoteChange {
     }
 }
 
-/// Names an agent's notes and their first lines on one line, the last written first. `change` may alter each name with its first line.
-/// Returns nothing if there are no notes.
-pub fn listing(notes: &[Note], change: impl Fn(&str) -> String) -> String {
+/// Names an agent's notes and their first lines on one line, the last written first. `rewrite` may alter each name with its first line.
+/// Returns an empty text if there are no notes.
+pub fn listing(notes: &[Note], rewrite: impl Fn(&str) -> String) -> String {
     let mut newest: Vec<&Note> = notes.iter().collect();
     newest.sort_by_key(|note| std::cmp::Reverse(note.version));
     let mut line = String::new();
     for (at, note) in newest.iter().enumerate() {
         let title = cut(&note.title, LISTED_TITLE_CHARS_MAX);
-        let entry = change(&if title.is_empty() {
+        let entry = rewrite(&if title.is_empty() {
             note.name.to_string()
         } else {
             format!("{}: {title}", note.name)
@@ -194,7 +195,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_a_path_that_leads_nowhere_else() {
+    fn a_name_is_a_path_without_empty_parts_and_dots() {
         for good in ["plan", "a/b.md", ".hidden", "Größe 1", "a/..b", &"x".repeat(256)] {
             assert_eq!(good.parse::<NoteName>().unwrap().as_str(), good);
         }

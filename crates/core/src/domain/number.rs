@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn a_noun_agrees_with_its_number() {
-        for (number, noun, told) in [
+        for (number, noun, text) in [
             (0, "item", "0 items"),
             (1, "exchange", "1 exchange"),
             (2_000, "agent", "2,000 agents"),
@@ -106,7 +106,7 @@ mod tests {
             (2, "summary", "2 summaries"),
             (2, "key", "2 keys"),
         ] {
-            assert_eq!(count(number, noun), told);
+            assert_eq!(count(number, noun), text);
         }
     }
 }

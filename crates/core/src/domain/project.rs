@@ -28,6 +28,7 @@ impl FromStr for ProjectId {
     }
 }
 
+/// An error shows at most this many characters of an invalid name.
 const SHOWN_CHARS_MAX: usize = 128;
 
 checked_text!(ProjectId, InvalidProjectId);

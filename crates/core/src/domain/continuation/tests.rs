@@ -30,10 +30,10 @@ fn summary(hash: u64) -> ContentUnit {
     }
 }
 
-/// A store that does what plans say, as far as chains go.
+/// A store that carries out plans.
 #[derive(Default)]
 struct Archive {
-    chain: StoredConversation,
+    conversation: StoredConversation,
     exchange: i64,
     stored: Vec<u64>,
 }
@@ -44,11 +44,11 @@ impl Archive {
         sent: &[ContentUnit],
         extent: SentExtent,
     ) -> Result<ContinuationPlan, AnotherConversation> {
-        let plan = self.chain.plan(sent, extent)?;
-        self.chain.push(plan.step.as_ref(), &[], self.exchange);
+        let plan = self.conversation.plan(sent, extent)?;
+        self.conversation.push(plan.step.as_ref(), &[], self.exchange);
         for (at, &unit) in sent.iter().enumerate() {
             if let Some(mark) = &plan.marks[at] {
-                self.chain
+                self.conversation
                     .push(Some(&Step::Mark(Some(mark.clone()))), &[], self.exchange);
             }
             if plan.is_new[at] {
@@ -59,14 +59,14 @@ impl Archive {
                 } else {
                     &[]
                 };
-                self.chain.push(None, &[&[unit], copies].concat(), self.exchange);
+                self.conversation.push(None, &[&[unit], copies].concat(), self.exchange);
             }
         }
         Ok(plan)
     }
 
     fn line(&self) -> Vec<u64> {
-        self.chain.units.iter().map(|stored| stored.unit.hash).collect()
+        self.conversation.units.iter().map(|stored| stored.unit.hash).collect()
     }
 }
 
@@ -116,7 +116,7 @@ fn an_answer_that_differs_in_the_copy_rewinds_nothing() {
 }
 
 #[test]
-fn a_summary_begins_anew_and_is_then_known() {
+fn a_hosts_summary_begins_a_session_and_is_stored_once() {
     let mut archive = Archive::default();
     archive
         .send(&[request(1), other(2), request(3)], SentExtent::Whole)

@@ -1,7 +1,7 @@
 //! Counts the features of messages, and compares counts and texts.
 //!
-//! The definition's quirks are kept, so that scores are comparable with Pidgin's. A single sentence that ends in a full stop counts as no
-//! sentence, any digit before a full stop ("3.14") as a list item, a code block as two fences.
+//! The counts have the quirks of Pidgin's definition, so that scores are comparable with Pidgin's. A single sentence that ends in a full
+//! stop counts as no sentence, any digit before a full stop ("3.14") as a list item, a code block as two fences.
 
 use std::{collections::BTreeSet, hash::Hash, iter::Sum, ops::Add};
 
@@ -47,7 +47,7 @@ impl Features {
         }
     }
 
-    /// Compares the sums of two speakers' features. Each sum is over `messages` messages.
+    /// Compares the sums of two speakers' features. Each sum is over `messages` messages. `content` is the likeness of their last texts.
     pub(super) fn likeness(one: &Self, other: &Self, messages: usize, content: f64) -> Components {
         let rates = |features: &Self| features.punctuation.map(|marks| share(marks, features.chars));
         let averages = |features: &Self| features.structure.map(|count| share(count, messages));

@@ -207,17 +207,17 @@ fn pairs(texts: &[String]) -> Vec<SpeakerMessage> {
 #[test]
 fn a_result_shows_the_change_of_the_last_turn() {
     let texts = ["one thing", "another", "Same.", "Same."].map(str::to_owned);
-    let reading = compare_last_speakers(&pairs(&texts), true, &Rules::default()).unwrap();
-    assert_eq!(reading.speakers, ["a", "b"]);
+    let whole = compare_last_speakers(&pairs(&texts), true, &Rules::default()).unwrap();
+    assert_eq!(whole.speakers, ["a", "b"]);
     assert_eq!(
-        (reading.before, reading.score.state),
+        (whole.before, whole.score.state),
         (Some(ConvergenceState::Ok), ConvergenceState::Stop)
     );
-    assert!(reading.is_fresh);
+    assert!(whole.is_fresh);
     // Half a turn changes nothing.
     let more = [texts.as_slice(), &["Same.".to_owned()]].concat();
     let half = compare_last_speakers(&pairs(&more), true, &Rules::default()).unwrap();
-    assert_eq!((half.score, half.is_fresh), (reading.score, false));
+    assert_eq!((half.score, half.is_fresh), (whole.score, false));
     assert_eq!(
         compare_last_speakers(&pairs(&texts[..1]), true, &Rules::default()),
         None
@@ -226,9 +226,9 @@ fn a_result_shows_the_change_of_the_last_turn() {
     let mut three = pairs(&texts);
     three[0].speaker = "c".to_owned();
     three[1].speaker = "c".to_owned();
-    let reading = compare_last_speakers(&three, true, &Rules::default()).unwrap();
+    let last_two = compare_last_speakers(&three, true, &Rules::default()).unwrap();
     assert_eq!(
-        (reading.speakers, reading.before),
+        (last_two.speakers, last_two.before),
         (["a", "b"].map(str::to_owned), None)
     );
 }

@@ -27,7 +27,7 @@ static MESSAGE: LazyLock<Regex> = LazyLock::new(|| {
 /// What Git prints about a commit: `[main 1a2b3c4] Add dates`.
 static MADE: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?m)^\[[^\]\n]*?\b([0-9a-f]{7,40})\]\s"));
 
-/// Adds the commits that `command` makes, each subject once: a commit with the same subject amends the earlier one.
+/// Adds the commits that `command` makes, each subject once: a commit with the subject of an earlier one is taken for its amendment.
 pub(super) fn add(commits: &mut Vec<Commit>, command: &str, result: &str) {
     let mut made = MADE.captures_iter(result.as_bytes());
     for message in MESSAGE.captures_iter(command.as_bytes()) {

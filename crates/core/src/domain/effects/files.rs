@@ -18,6 +18,7 @@ const EDITS: [&str; 11] = [
     "update",
     "insert",
 ];
+/// Fields with the path of a file.
 const PATHS: [&str; 8] = [
     "file_path",
     "path",
@@ -72,18 +73,19 @@ fn files_in_patch(text: &str) -> impl Iterator<Item = String> {
 /// The first line of an edit block in an answer of Aider. The line before the block and its fence names the file.
 const BLOCK: &str = "<<<<<<< SEARCH";
 
+/// Returns the files that the edit blocks of an answer change.
 pub(super) fn in_edit_blocks(answer: &str) -> Vec<String> {
     if !answer.contains(BLOCK) {
         return Vec::new();
     }
     let mut files = Vec::new();
-    let mut named = "";
+    let mut name = "";
     for line in answer.lines() {
         if line == BLOCK {
-            files.extend(Some(named.to_owned()).filter(|file| !file.is_empty()));
+            files.extend(Some(name.to_owned()).filter(|file| !file.is_empty()));
         } else if !line.starts_with("```") {
             let is_file = !line.contains(' ') && line.contains(['.', '/']);
-            named = if is_file { line.trim() } else { "" };
+            name = if is_file { line.trim() } else { "" };
         }
     }
     files
@@ -112,10 +114,11 @@ pub(super) fn find_paths(text: &str) -> impl Iterator<Item = String> {
     paths.map(str::to_owned)
 }
 
-/// Returns the directory in which the commands run. If there are several, the last one that contains those before it.
-pub(super) fn working_directory(ran: &[FinishedCall<'_>]) -> Option<String> {
-    let mut found: Option<String> = None;
-    for call in ran {
+/// Returns the directory in which the commands run. If there are several, begins with the first one and moves to each later one that
+/// contains it.
+pub(super) fn working_directory(calls: &[FinishedCall<'_>]) -> Option<String> {
+    let mut root: Option<String> = None;
+    for call in calls {
         let arguments = Arguments::read(call.arguments);
         let Some(directory) = arguments
             .text_of(&DIRECTORIES)
@@ -124,24 +127,24 @@ pub(super) fn working_directory(ran: &[FinishedCall<'_>]) -> Option<String> {
         else {
             continue;
         };
-        let is_above = |found: &String| Path::new(found).starts_with(&*directory);
-        if found.as_ref().is_none_or(is_above) {
-            found = Some(directory.into_owned());
+        let contains = |root: &String| Path::new(root).starts_with(&*directory);
+        if root.as_ref().is_none_or(contains) {
+            root = Some(directory.into_owned());
         }
     }
-    found
+    root
 }
 
-/// Shortens the names to paths within `root`, or to their last parts. Returns each name once.
+/// Shortens the paths to paths within `root`, or to their last parts. Returns each short path once.
 pub(super) fn shorten_paths(files: Vec<String>, root: Option<&str>) -> Vec<String> {
-    let mut named: Vec<String> = Vec::with_capacity(files.len());
+    let mut short_paths: Vec<String> = Vec::with_capacity(files.len());
     for file in files {
-        let name = shorten_path(&file, root);
-        if !named.contains(&name) {
-            named.push(name);
+        let path = shorten_path(&file, root);
+        if !short_paths.contains(&path) {
+            short_paths.push(path);
         }
     }
-    named
+    short_paths
 }
 
 fn shorten_path(file: &str, root: Option<&str>) -> String {

@@ -17,10 +17,10 @@ pub(super) struct FinishedCall<'m> {
 /// Returns the calls in order. A result belongs to the last unanswered call with its id. A result without an id belongs to the first
 /// unanswered call.
 pub(super) fn of(messages: &[Message]) -> Vec<FinishedCall<'_>> {
-    let mut ran: Vec<FinishedCall<'_>> = Vec::new();
+    let mut calls: Vec<FinishedCall<'_>> = Vec::new();
     for part in messages.iter().flat_map(|message| &message.parts) {
         match part {
-            Part::ToolCall { id, name, arguments } => ran.push(FinishedCall {
+            Part::ToolCall { id, name, arguments } => calls.push(FinishedCall {
                 name,
                 arguments,
                 result: "",
@@ -30,17 +30,17 @@ pub(super) fn of(messages: &[Message]) -> Vec<FinishedCall<'_>> {
             }),
             Part::ToolResult { call_id, text, .. } => {
                 let at = match call_id.as_deref() {
-                    Some(id) => ran
+                    Some(id) => calls
                         .iter()
                         .rposition(|call| !call.is_answered && call.id == Some(id)),
-                    None => ran.iter().position(|call| !call.is_answered),
+                    None => calls.iter().position(|call| !call.is_answered),
                 };
-                if let Some(call) = at.and_then(|at| ran.get_mut(at)) {
+                if let Some(call) = at.and_then(|at| calls.get_mut(at)) {
                     (call.result, call.failed, call.is_answered) = (text, part.is_failed(), true);
                 }
             }
             _ => {}
         }
     }
-    ran
+    calls
 }

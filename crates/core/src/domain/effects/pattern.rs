@@ -2,7 +2,7 @@
 
 use regex::bytes::{Captures, Regex, RegexBuilder};
 
-/// Compiles a pattern, which must be a literal of this module.
+/// Compiles a pattern, which must be a literal in a module of the effects.
 pub(super) fn pattern(pattern: &str) -> Regex {
     let mut builder = RegexBuilder::new(pattern);
     builder

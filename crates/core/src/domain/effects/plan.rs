@@ -28,8 +28,8 @@ pub struct PlanEntry {
     pub number: Option<u32>,
     /// The task, on one line.
     pub text: String,
-    /// `Open` if the call names no known status.
-    pub progress: PlanStatus,
+    /// How far it is; `Open` if the call names no known status.
+    pub status: PlanStatus,
 }
 
 impl PlanStatus {
@@ -42,7 +42,7 @@ impl PlanStatus {
 impl PlanEntry {
     /// Returns true if the task is still to do.
     pub fn is_left(&self) -> bool {
-        self.progress.is_left()
+        self.status.is_left()
     }
 }
 
@@ -51,8 +51,8 @@ impl PlanEntry {
 pub struct TaskChange {
     /// The task's number in the session.
     pub number: u32,
-    /// Its new progress.
-    pub progress: PlanStatus,
+    /// Its new status.
+    pub status: PlanStatus,
 }
 
 /// Fields with the whole list (Claude Code's `TodoWrite`, Gemini CLI's `write_todos`, Codex' `update_plan`).
@@ -85,7 +85,7 @@ pub(super) fn apply(effects: &mut Effects, call: &FinishedCall<'_>, arguments: &
     }
 }
 
-/// Adds a task. Claude Code creates tasks one by one; the result names the number: `Task #3 created successfully: …`.
+/// Adds a task. Claude Code creates tasks one by one. A call's result has the task's number: `Task #3 created successfully: …`.
 fn create_task(plan: &mut Vec<PlanEntry>, call: &FinishedCall<'_>, arguments: &Arguments<'_>) {
     let Some(subject) = arguments
         .text_of(&["subject"])
@@ -93,7 +93,7 @@ fn create_task(plan: &mut Vec<PlanEntry>, call: &FinishedCall<'_>, arguments: &A
     else {
         return;
     };
-    let named = call.result.split_once('#').and_then(|(_, rest)| {
+    let number = call.result.split_once('#').and_then(|(_, rest)| {
         let digits = rest.split(|c: char| !c.is_ascii_digit()).next()?;
         digits.parse().ok()
     });
@@ -104,9 +104,9 @@ fn create_task(plan: &mut Vec<PlanEntry>, call: &FinishedCall<'_>, arguments: &A
             .saturating_add(1)
     };
     plan.push(PlanEntry {
-        number: Some(named.unwrap_or_else(next)),
+        number: Some(number.unwrap_or_else(next)),
         text: cut(&one_line(subject), ENTRY_CHARS_MAX),
-        progress: PlanStatus::Open,
+        status: PlanStatus::Open,
     });
 }
 
@@ -116,11 +116,11 @@ fn change_task(effects: &mut Effects, arguments: &Arguments<'_>) {
     let (Some(number), Some(status)) = (number, arguments.text_of(&["status"])) else {
         return;
     };
-    let progress = progress(status);
+    let status = plan_status(status);
     match effects.plan.iter_mut().find(|entry| entry.number == Some(number)) {
-        Some(entry) => entry.progress = progress,
+        Some(entry) => entry.status = status,
         None if effects.task_changes.len() < ENTRIES_MAX => {
-            effects.task_changes.push(TaskChange { number, progress });
+            effects.task_changes.push(TaskChange { number, status });
         }
         None => {}
     }
@@ -132,7 +132,7 @@ fn entry(value: &Value) -> Option<PlanEntry> {
     Some(PlanEntry {
         number: None,
         text: cut(&one_line(text), ENTRY_CHARS_MAX),
-        progress: progress(status),
+        status: plan_status(status),
     })
     .filter(|entry| !entry.text.is_empty())
 }
@@ -143,7 +143,7 @@ fn checklist_entry(line: &str) -> Option<PlanEntry> {
     Some(PlanEntry {
         number: None,
         text: cut(&one_line(text), ENTRY_CHARS_MAX),
-        progress: if is_done {
+        status: if is_done {
             PlanStatus::Done
         } else {
             PlanStatus::Open
@@ -152,8 +152,8 @@ fn checklist_entry(line: &str) -> Option<PlanEntry> {
     .filter(|entry| !entry.text.is_empty())
 }
 
-fn progress(status: &str) -> PlanStatus {
-    match status {
+fn plan_status(name: &str) -> PlanStatus {
+    match name {
         "completed" | "done" => PlanStatus::Done,
         "in_progress" => PlanStatus::Begun,
         "cancelled" | "canceled" | "deleted" => PlanStatus::Cancelled,

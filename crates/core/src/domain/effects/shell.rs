@@ -1,5 +1,5 @@
-//! Finds the files that shell commands write: redirections, `tee`, `sed -i`. Patterns search the commands, not a parser of shell grammar.
-//! A quoted text with blanks isn't a file. The texts of here-documents are skipped.
+//! Finds the files that shell commands write: redirections, `tee`, `sed -i`. Patterns search the commands; nothing parses the shell's
+//! grammar. A quoted text with blanks isn't a file. The texts of here-documents are skipped.
 
 use std::sync::LazyLock;
 
@@ -41,7 +41,7 @@ pub(super) fn written_files(command: &str) -> Vec<String> {
     files
 }
 
-/// Returns false for a device, a file in `/tmp`, a variable or an option.
+/// Returns false for a device, a file in `/tmp`, a variable, an option, or a name without letters.
 fn is_reported(file: &str) -> bool {
     !file.starts_with(['&', '$', '-', '*', '\''])
         && !file.starts_with("/dev/")

@@ -1,3 +1,5 @@
+use serde_json::json;
+
 use super::*;
 use crate::domain::message::Part;
 
@@ -30,12 +32,10 @@ fn ran(calls: &[(&str, serde_json::Value, &str, bool)]) -> Effects {
     Effects::of(&messages)
 }
 
-use serde_json::json;
-
 #[test]
 fn files_are_known_by_edit_tools_patches_and_redirections() {
     let patch = "*** Begin Patch\n*** Update File: src/garden.rs\n@@\n-a\n+b\n*** Add File: docs/beds.md\n+x\n*** End Patch";
-    let made = ran(&[
+    let effects = ran(&[
         (
             "Edit",
             json!({"file_path": "/home/ida/garden/src/main.rs", "old_string": "a", "new_string": "b"}),
@@ -70,7 +70,7 @@ fn files_are_known_by_edit_tools_patches_and_redirections() {
         ("Read", json!({"file_path": "read.rs"}), "", false),
     ]);
     assert_eq!(
-        made.files,
+        effects.files,
         [
             "garden/src/main.rs",
             "src/garden.rs",
@@ -80,12 +80,12 @@ fn files_are_known_by_edit_tools_patches_and_redirections() {
             "src/seed.rs"
         ]
     );
-    assert_eq!(made.unchanged, ["lost.rs"]);
+    assert_eq!(effects.unchanged, ["lost.rs"]);
 }
 
 #[test]
 fn files_are_named_from_the_working_directory() {
-    let made = ran(&[
+    let effects = ran(&[
         (
             "exec_command",
             json!({"cmd": "ls", "workdir": "/home/ida/garden/web"}),
@@ -105,12 +105,12 @@ fn files_are_named_from_the_working_directory() {
             false,
         ),
     ]);
-    assert_eq!(made.files, ["web/app.ts"]);
+    assert_eq!(effects.files, ["web/app.ts"]);
 }
 
 #[test]
 fn paths_of_windows_are_named_from_the_working_directory_with_slashes() {
-    let made = ran(&[
+    let effects = ran(&[
         (
             "bash",
             json!({"command": "git status", "workdir": r"C:\Users\ida\garden"}),
@@ -131,13 +131,13 @@ fn paths_of_windows_are_named_from_the_working_directory_with_slashes() {
             false,
         ),
     ]);
-    assert_eq!(made.files, ["src/main.rs", "2026/may/beds.md"]);
-    assert!(made.runs_commands);
+    assert_eq!(effects.files, ["src/main.rs", "2026/may/beds.md"]);
+    assert!(effects.runs_commands);
 }
 
 #[test]
 fn commits_have_their_subjects_and_hashes() {
-    let made = ran(&[
+    let effects = ran(&[
         (
             "Bash",
             json!({"command": "git add -A && git commit -m \"$(cat <<'EOF'\nAdd beds to the plan\n\nMore.\nEOF\n)\""}),
@@ -163,7 +163,7 @@ fn commits_have_their_subjects_and_hashes() {
             false,
         ),
     ]);
-    let commits: Vec<(&str, &str)> = made
+    let commits: Vec<(&str, &str)> = effects
         .commits
         .iter()
         .map(|commit| (commit.hash.as_str(), commit.subject.as_str()))
@@ -172,12 +172,12 @@ fn commits_have_their_subjects_and_hashes() {
         commits,
         [("1a2b3c4", "Add beds to the plan"), ("9f8e7d6", "Fix the gate")]
     );
-    assert_eq!(made.links, ["https://github.com/ida/garden/pull/7"]);
+    assert_eq!(effects.links, ["https://github.com/ida/garden/pull/7"]);
 }
 
 #[test]
 fn the_last_run_of_a_check_is_its_verdict() {
-    let made = ran(&[
+    let effects = ran(&[
         (
             "Bash",
             json!({"command": "cd /garden && cargo test --lib"}),
@@ -198,17 +198,17 @@ fn the_last_run_of_a_check_is_its_verdict() {
         ),
         ("Bash", json!({"command": "ls"}), "", true),
     ]);
-    let told: Vec<(&str, bool)> = made
+    let verdicts: Vec<(&str, bool)> = effects
         .verdicts
         .iter()
         .map(|verdict| (verdict.command.as_str(), verdict.passed))
         .collect();
-    assert_eq!(told, [("cargo test", true), ("npm run build", false)]);
+    assert_eq!(verdicts, [("cargo test", true), ("npm run build", false)]);
 }
 
 #[test]
 fn a_plan_is_as_it_was_left() {
-    let made = ran(&[
+    let effects = ran(&[
         (
             "TodoWrite",
             json!({"todos": [{"content": "Dig", "status": "in_progress"}, {"content": "Sow", "status": "pending"}]}),
@@ -230,7 +230,7 @@ fn a_plan_is_as_it_was_left() {
             .map(|entry| entry.text.clone())
             .collect::<Vec<_>>()
     };
-    assert_eq!(left(&made), ["Sow"]);
+    assert_eq!(left(&effects), ["Sow"]);
     let tasks = ran(&[
         ("TaskCreate", json!({"subject": "Dig"}), "Task #1 created", false),
         ("TaskCreate", json!({"subject": "Sow"}), "Task #2 created", false),
@@ -247,15 +247,15 @@ fn a_plan_is_as_it_was_left() {
 
 #[test]
 fn a_checklist_of_cline_is_a_plan() {
-    let made = ran(&[(
+    let effects = ran(&[(
         "write_to_file",
         json!({"absolutePath": r"c:\garden\beds.md", "content": "", "task_progress": "- [x] Dig\n- [ ] Sow\n"}),
         "",
         false,
     )]);
-    let left: Vec<&PlanEntry> = made.plan.iter().filter(|entry| entry.is_left()).collect();
+    let left: Vec<&PlanEntry> = effects.plan.iter().filter(|entry| entry.is_left()).collect();
     assert_eq!((left.len(), left[0].text.as_str()), (1, "Sow"));
-    assert_eq!(made.files, ["c:/garden/beds.md"]);
+    assert_eq!(effects.files, ["c:/garden/beds.md"]);
 }
 
 #[test]

@@ -24,6 +24,7 @@ pub struct TestVerdict {
     pub words: String,
 }
 
+/// Commands that run tests, a build or another check.
 static CHECKS: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
         r"^(?:(?:npx|pnpm|npm|yarn|bun|uv|poetry|python3?|\./\S*|make|just|cargo|go|dotnet|mvn|gradle|bundle|composer)\s.*?\b(?:test|tests|build|check|lint|clippy|typecheck|tsc|pytest|jest|vitest|ruff|mypy|compile|verify)\b|(?:pytest|ruff|mypy|tsc|eslint|jest|vitest|tox|ctest|rspec|phpunit|pyright|make|cargo (?:test|build|check|clippy)|go (?:test|build|vet))\b)",
@@ -35,7 +36,7 @@ static SUMS: LazyLock<Regex> = LazyLock::new(|| {
         r"(?i)\b\d+ (?:tests? )?(?:passed|failed|passing|failing|errors?|warnings?)\b|test result:|all checks passed|build succeeded|compiled successfully|\bno issues found\b|^success\b",
     )
 });
-/// Matches such a line if it counts failures, and the message about an unknown command.
+/// Lines that sum up a run with failures, and the message about an unknown command.
 static FAILS: LazyLock<Regex> = LazyLock::new(|| {
     let pattern =
         r"(?i)\b[1-9]\d* (?:tests? )?(?:failed|failing|errors?)\b|test result: failed|\bcommand not found\b";

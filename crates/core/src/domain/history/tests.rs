@@ -91,7 +91,7 @@ fn example() -> HistoryView {
     }
 }
 
-/// The example, in which the exchanges after the first one are legs of #`first`.
+/// The example, in which the exchanges after #`first` are its later legs.
 fn in_legs(first: i64) -> HistoryView {
     let mut view = example();
     for shown in view
@@ -127,7 +127,7 @@ fn legs_stand_below_a_heading() {
         #41  Step 41 is done         30m ago   5.2k
         #42  Step 42 is done             now   2.1k   open
     ");
-    // Nothing is hidden between archive and window here, so the whole exchange is known.
+    // Here no exchange is hidden between archive and window, so all legs of the exchange are known.
     let mut view = in_legs(38);
     view.first_exchange = 43;
     (view.archived_total, view.window_total) = (42, 0);
@@ -169,11 +169,11 @@ fn an_exchange_with_possible_hidden_legs_is_not_called_whole() {
     view.first_exchange = 42;
     // The window has more rows than are shown, perhaps with legs of #38.
     view.window_total = 9;
-    let told = render_text(&view, 78);
-    assert!(told.contains("#38–#41  four legs of exchange #38"), "{told}");
+    let text = render_text(&view, 78);
+    assert!(text.contains("#38–#41  four legs of exchange #38"), "{text}");
     view.window_total = 1;
-    let told = render_text(&view, 78);
-    assert!(told.contains("#38–#41  one exchange in four legs"), "{told}");
+    let text = render_text(&view, 78);
+    assert!(text.contains("#38–#41  one exchange in four legs"), "{text}");
 }
 
 #[test]
@@ -190,7 +190,7 @@ fn json_has_the_exchange_that_a_leg_continues() {
 }
 
 #[test]
-fn the_seeds_example() {
+fn a_history_shows_archive_rule_and_window() {
     insta::assert_snapshot!(render_text(&example(), 78), @r"
     recapd history ikigai-main               budget 90k · summary v17, 7.8k of 10k
 
@@ -216,7 +216,7 @@ fn the_seeds_example() {
 }
 
 #[test]
-fn ascii_interrupted_over_budget_and_set_aside() {
+fn a_history_in_ascii_names_the_states_of_exchanges() {
     let mut view = example();
     view.exchanges.drain(2..4);
     view.exchanges[0].exchange.set_aside_at = Some(NOW);

@@ -99,11 +99,11 @@ fn figures(view: &HistoryView) -> String {
 }
 
 /// Writes `  agent_a and agent_b are 0.82 alike · increasing · warn`.
-fn convergence_line(reading: &ConvergenceScore) -> String {
-    let [one, other] = reading.speakers.each_ref().map(|name| one_line(name));
+fn convergence_line(convergence: &ConvergenceScore) -> String {
+    let [one, other] = convergence.speakers.each_ref().map(|name| one_line(name));
     let Score {
         score, trend, state, ..
-    } = reading.score;
+    } = convergence.score;
     let mut parts = vec![format!("  {one} and {other} are {score:.2} alike")];
     parts.extend(trend.name().map(str::to_owned));
     parts.extend((state != ConvergenceState::Ok).then(|| state.name().to_owned()));
@@ -133,7 +133,7 @@ impl Columns {
         };
         let mut pairs = view.exchanges.iter().zip(view.exchanges.iter().skip(1));
         let has_legs =
-            pairs.any(|(one, next)| are_of_one(one, next) && view.is_archived(one) == view.is_archived(next));
+            pairs.any(|(one, next)| are_of_one_exchange(one, next) && view.is_archived(one) == view.is_archived(next));
         let number = widest(&|shown| number(shown, !has_legs));
         let fixed = 2 + number + 2 + 2 + AGE_WIDTH + TOKENS_WIDTH + 3 + widest(&|shown| state(view, shown));
         let room = width.saturating_sub(fixed).max(TITLE_WIDTH / 3);
@@ -146,7 +146,7 @@ impl Columns {
 
     /// Writes the lines of a section. If it shows several legs of one exchange, they get a heading.
     fn section(&self, view: &HistoryView, section: &[&HistoryExchange]) -> Vec<String> {
-        let runs = section.chunk_by(|one, next| are_of_one(one, next));
+        let runs = section.chunk_by(|one, next| are_of_one_exchange(one, next));
         let lines = runs.flat_map(|run| {
             let heading = self.heading(view, run);
             let is_alone = heading.is_none();
@@ -198,12 +198,12 @@ fn number(shown: &HistoryExchange, is_alone: bool) -> String {
     format!("{indent}#{}", shown.exchange.exchange)
 }
 
-fn are_of_one(one: &HistoryExchange, next: &HistoryExchange) -> bool {
+fn are_of_one_exchange(one: &HistoryExchange, next: &HistoryExchange) -> bool {
     one.exchange.begins_with() == next.exchange.begins_with()
 }
 
-/// Returns true if the exchange of `run` has no later legs, as far as the view shows: there may be hidden exchanges between the archive
-/// and the window.
+/// Returns true if the view shows that the exchange of `run` has no later legs. Exchanges that are hidden between archive and window may
+/// be later legs.
 fn is_whole(view: &HistoryView, run: &[&HistoryExchange]) -> bool {
     let Some(last) = run.last() else { return false };
     let next = view
@@ -211,7 +211,7 @@ fn is_whole(view: &HistoryView, run: &[&HistoryExchange]) -> bool {
         .iter()
         .find(|shown| shown.exchange.exchange > last.exchange.exchange);
     match next {
-        Some(next) if are_of_one(last, next) => false,
+        Some(next) if are_of_one_exchange(last, next) => false,
         Some(next) => {
             let in_window = view.exchanges.iter().filter(|shown| !view.is_archived(shown));
             let is_at_rule = view.is_archived(last) && !view.is_archived(next);
@@ -236,7 +236,7 @@ fn title(shown: &HistoryExchange, is_alone: bool) -> String {
 fn state(view: &HistoryView, shown: &HistoryExchange) -> String {
     let state = match view.standing(shown) {
         ExchangeStanding::SetAside => "set aside".to_owned(),
-        // Only the document itself shows if it still has a line about the exchange.
+        // Only the document itself shows whether it still has a line about the exchange.
         ExchangeStanding::Covered(Some(version)) => format!("summarised since v{version}"),
         ExchangeStanding::Covered(None) => "summarised".to_owned(),
         ExchangeStanding::Pending => "waiting for the next summary".to_owned(),

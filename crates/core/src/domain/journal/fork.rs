@@ -26,7 +26,7 @@ pub struct ForkRecord {
     /// When it was forked.
     #[serde(with = "wire::time")]
     pub forked_at: Timestamp,
-    /// The number of the parent's last message. Its own messages follow.
+    /// The number of the parent's last message at the fork. The fork's own messages follow it.
     pub last_seq: i64,
     /// The number of the last exchange.
     pub last_exchange: i64,
@@ -163,7 +163,7 @@ impl SharedExchange {
             session: self.session,
             first_seq: self.first_seq,
             last_seq: self.last_seq,
-            // Not recorded, since the messages show it. Where new messages go doesn't depend on it.
+            // A journal doesn't record this count, since the messages show it. Where new messages go doesn't depend on it.
             messages: 0,
             tokens: self.tokens,
             tokens_before: self.tokens_before,

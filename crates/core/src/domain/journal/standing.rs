@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::{Head, SessionRecord};
 
-/// Why a session ended, if no message shows it.
+/// Why a session ended if someone ended it explicitly: the only reason that no message shows.
 const ENDED_BY_HAND: &str = "end";
 const NO_CEILINGS: (i64, i64) = (0, 0);
 

@@ -111,11 +111,11 @@ fn every_payload_is_read_back_byte_for_byte() {
         "{\"torn",
         "\"ä\u{2028}\u{0}👩‍👩‍👧\"",
     ] {
-        let given = MessageRecord {
+        let written = MessageRecord {
             payload: payload.to_owned(),
             ..record(1, 1)
         };
-        assert_eq!(read_back(&given), given, "{payload}");
+        assert_eq!(read_back(&written), written, "{payload}");
     }
 }
 
@@ -142,7 +142,7 @@ fn an_invalid_line_has_a_reason() {
 fn a_continuation_is_restored() {
     let mut ledger = Ledger::default();
     add_recorded(&mut ledger, &record(1, 1), &entry()).unwrap();
-    // As after a fork.
+    // As after a fork: message 2 belongs to the parent.
     ledger.last_seq = 2;
     add_recorded(&mut ledger, &record(3, 2), &entry_of(Kind::ToolResult)).unwrap();
     assert_eq!((ledger.last_exchange, ledger.floor()), (2, Some(1)));
@@ -231,7 +231,7 @@ fn eviction(exchange: i64) -> EvictionRecord {
 }
 
 /// An agent whose second session was ended explicitly, with one evicted exchange.
-fn lived() -> Head {
+fn full_head() -> Head {
     Head {
         journal: JOURNAL_VERSION,
         agent_id: "a".parse().unwrap(),
@@ -256,7 +256,7 @@ fn lived() -> Head {
 }
 
 /// The same agent, as far as its messages alone show it.
-fn told_by_messages() -> Head {
+fn head_from_messages() -> Head {
     Head {
         settings: RawValue::from_string("{ \"model\": \"m\" }".to_owned()).unwrap(),
         as_of: None,
@@ -268,7 +268,7 @@ fn told_by_messages() -> Head {
             session(3, None),
         ],
         evictions: Vec::new(),
-        ..lived()
+        ..full_head()
     }
 }
 
@@ -276,11 +276,11 @@ fn told_by_messages() -> Head {
 fn a_head_is_due_if_only_its_state_is_missing() {
     // A live journal continues after its head.
     for compared_through in [9, 12] {
-        let standing = lived().compare(&told_by_messages(), compared_through);
+        let standing = full_head().compare(&head_from_messages(), compared_through);
         assert_eq!(standing, ImportState::Due, "{compared_through}");
     }
     // The end of the journal wasn't compared.
-    assert_eq!(lived().compare(&told_by_messages(), 8), ImportState::Open);
+    assert_eq!(full_head().compare(&head_from_messages(), 8), ImportState::Open);
     let changes: [fn(&mut Head); 9] = [
         |there| there.last_seq = 8,
         |there| there.created_at = Timestamp(2),
@@ -293,9 +293,9 @@ fn a_head_is_due_if_only_its_state_is_missing() {
         |there| there.sessions[2] = session(3, Some("end")),
     ];
     for (number, change) in changes.into_iter().enumerate() {
-        let mut there = told_by_messages();
+        let mut there = head_from_messages();
         change(&mut there);
-        assert_eq!(lived().compare(&there, 9), ImportState::Open, "{number}");
+        assert_eq!(full_head().compare(&there, 9), ImportState::Open, "{number}");
     }
 }
 
@@ -310,15 +310,15 @@ fn an_applied_head_is_not_applied_again() {
         |there| there.sessions[2] = session(3, Some("end")),
     ];
     for (number, change) in changes.into_iter().enumerate() {
-        let mut there = lived();
+        let mut there = full_head();
         change(&mut there);
-        assert_eq!(lived().compare(&there, 9), ImportState::Settled, "{number}");
+        assert_eq!(full_head().compare(&there, 9), ImportState::Settled, "{number}");
     }
 }
 
 #[test]
 fn an_agent_that_goes_on_keeps_an_applied_head() {
-    let gone_on = Head {
+    let continued = Head {
         last_seq: 12,
         as_of: Some(Timestamp(12)),
         budget_tokens: 70,
@@ -330,17 +330,17 @@ fn an_agent_that_goes_on_keeps_an_applied_head() {
             session(4, None),
         ],
         evictions: vec![eviction(1), eviction(2)],
-        ..lived()
+        ..full_head()
     };
     for compared_through in [0, 8, 9] {
-        assert_eq!(lived().compare(&gone_on, compared_through), ImportState::Settled);
+        assert_eq!(full_head().compare(&continued, compared_through), ImportState::Settled);
     }
 }
 
 #[test]
 fn an_agent_that_goes_on_without_the_head_lacks_it() {
     let changes: [fn(&mut Head); 6] = [
-        |there| *there = told_by_messages(),
+        |there| *there = head_from_messages(),
         |there| there.created_at = Timestamp(2),
         |there| there.evictions.clear(),
         |there| there.evictions = vec![eviction(2)],
@@ -348,12 +348,12 @@ fn an_agent_that_goes_on_without_the_head_lacks_it() {
         |there| drop(there.sessions.remove(1)),
     ];
     for (number, change) in changes.into_iter().enumerate() {
-        let mut there = lived();
+        let mut there = full_head();
         change(&mut there);
         there.last_seq = 10;
         // Also if the journal itself continues, and the state is as of its beginning.
         for compared_through in [9, 10] {
-            let standing = lived().compare(&there, compared_through);
+            let standing = full_head().compare(&there, compared_through);
             assert_eq!(standing, ImportState::Open, "{number}: {compared_through}");
         }
     }
@@ -362,7 +362,7 @@ fn an_agent_that_goes_on_without_the_head_lacks_it() {
 proptest! {
     #[test]
     fn any_message_is_read_back(payload in ".*", id in proptest::option::of(".*"), at in any::<i64>(), received in any::<i64>()) {
-        let given = MessageRecord { payload, client_id: id, said_at: Timestamp(at), received_at: Timestamp(received), ..record(1, 1) };
-        prop_assert_eq!(read_back(&given), given);
+        let written = MessageRecord { payload, client_id: id, said_at: Timestamp(at), received_at: Timestamp(received), ..record(1, 1) };
+        prop_assert_eq!(read_back(&written), written);
     }
 }

@@ -47,7 +47,7 @@ fn kinds() -> impl Strategy<Value = Kind> {
 }
 
 /// Messages of all kinds and sizes, with times that go back and forth, and occasional clears.
-fn lives() -> impl Strategy<Value = Vec<LedgerEvent>> {
+fn event_lists() -> impl Strategy<Value = Vec<LedgerEvent>> {
     let said = (kinds(), 0_i64..120, 0_i64..3_000, prop::bool::weighted(0.05));
     let event = prop_oneof![
         30 => said.prop_map(|(kind, tokens, minutes, interrupts)| {
@@ -65,6 +65,7 @@ fn budgets() -> impl Strategy<Value = Budget> {
     })
 }
 
+/// Every row and eviction of a ledger, of which the ledger itself keeps only the newest.
 #[derive(Default)]
 struct FullLedger {
     preambles: Vec<Exchange>,
@@ -100,7 +101,7 @@ impl FullLedger {
 }
 
 /// Applies the events and checks the ledger after each.
-fn live(events: &[LedgerEvent], budget: Budget, gap_ms: i64) -> (Ledger, FullLedger) {
+fn replay(events: &[LedgerEvent], budget: Budget, gap_ms: i64) -> (Ledger, FullLedger) {
     let (mut ledger, mut kept) = (Ledger::default(), FullLedger::default());
     for event in events {
         let before = ledger.clone();
@@ -196,9 +197,9 @@ fn check_fit(ledger: &Ledger, budget: Budget, evicted: Option<Eviction>, kept: &
 proptest! {
     #[test]
     fn a_raised_budget_takes_back_the_exchanges_that_fit(
-        events in lives(), budget in budgets(), raised in budgets(), covered in 0_i64..20,
+        events in event_lists(), budget in budgets(), raised in budgets(), covered in 0_i64..20,
     ) {
-        let (mut ledger, kept) = live(&events, budget, 0);
+        let (mut ledger, kept) = replay(&events, budget, 0);
         ledger.summarized_through = covered.min(ledger.first_exchange - 1);
         let before = ledger.clone();
         let cut = ledger.room(raised).and_then(|room| {
@@ -219,9 +220,9 @@ proptest! {
 
     #[test]
     fn the_window_fits_and_the_boundary_only_moves_forward(
-        events in lives(), budget in budgets(), gap_minutes in 0_i64..2_000,
+        events in event_lists(), budget in budgets(), gap_minutes in 0_i64..2_000,
     ) {
-        let (ledger, kept) = live(&events, budget, gap_minutes * MINUTE_MS);
+        let (ledger, kept) = replay(&events, budget, gap_minutes * MINUTE_MS);
         let clears = events.iter().filter(|event| matches!(event, LedgerEvent::Cleared)).count();
         prop_assert!(budget.budget_tokens() > 0 || kept.evictions.len() <= clears);
         // Evictions are contiguous and add up.
@@ -236,8 +237,8 @@ proptest! {
     }
 
     #[test]
-    fn each_message_is_in_exactly_one_exchange_and_totals_are_right(events in lives(), budget in budgets()) {
-        let (ledger, kept) = live(&events, budget, 0);
+    fn each_message_is_in_exactly_one_exchange_and_totals_are_right(events in event_lists(), budget in budgets()) {
+        let (ledger, kept) = replay(&events, budget, 0);
         let said: Vec<&LedgerEntry> = events
             .iter()
             .filter_map(|event| match event { LedgerEvent::Said(entry) => Some(entry), LedgerEvent::Cleared => None })
@@ -354,7 +355,7 @@ fn seed_000_system_messages_within_an_exchange_stay_with_it() {
 }
 
 #[test]
-fn an_interruption_opens_nothing() {
+fn an_interruption_opens_no_exchange() {
     let mut ledger = Ledger::default();
     ledger.append(&entry(Kind::User, 10, 0), Segmentation::default());
     let interrupt = LedgerEntry {
@@ -489,9 +490,10 @@ fn after_a_rewind_messages_go_into_new_rows_after_the_mark() {
     assert_eq!(ledger.window_tokens(), 30);
 }
 
-/// A row that opens after a fork or a rewind, without a word of the user, leaves earlier ones as new as they are.
+/// After a fork or a rewind, a message that isn't the user's opens a row that continues the newest leg. So the earlier rows of that leg
+/// aren't evicted either.
 #[test]
-fn a_continuation_keeps_its_exchange() {
+fn all_rows_of_the_newest_leg_stay_in_the_window() {
     let budget = Budget::new(35, 1.0).with_max_messages(1);
     let mut ledger = Ledger::default();
     let [first, open] = [20, 10].map(|tokens| {
@@ -522,9 +524,9 @@ fn a_continuation_keeps_its_exchange() {
 }
 
 /// The exchanges of a script's messages: `u:a` is a user's message by a, `m:` a model's without a name, `c:` a call, `r:` a result.
-fn rounds(script: &str) -> String {
+fn exchanges_of(script: &str) -> String {
     let mut ledger = Ledger::default();
-    let mut rounds: Vec<String> = Vec::new();
+    let mut exchanges: Vec<String> = Vec::new();
     for word in script.split(' ') {
         let (kind, speaker) = word.split_once(':').unwrap();
         let kind = match kind {
@@ -538,12 +540,12 @@ fn rounds(script: &str) -> String {
             ..entry(kind, 1, 0)
         };
         let exchange = usize::try_from(ledger.append(&entry, Segmentation::default()).exchange).unwrap();
-        rounds.resize(exchange.max(rounds.len()), String::new());
-        let round = &mut rounds[exchange - 1];
-        round.push_str(if round.is_empty() { "" } else { " " });
-        round.push_str(word);
+        exchanges.resize(exchange.max(exchanges.len()), String::new());
+        let words = &mut exchanges[exchange - 1];
+        words.push_str(if words.is_empty() { "" } else { " " });
+        words.push_str(word);
     }
-    rounds.join(" | ")
+    exchanges.join(" | ")
 }
 
 #[test]
@@ -556,10 +558,10 @@ fn two_speakers_make_pairs_in_any_roles() {
         ("u: m:a m:b m:a m:b", "u: m:a m:b | m:a m:b"),
         ("u: u:a m:b u:a", "u: | u:a m:b | u:a"),
         ("m:a u: m:b m:a", "m:a | u: m:b m:a"),
-        // Three speakers make rounds.
+        // An exchange of three speakers has one message of each.
         ("m:a m:b m:c m:a m:b", "m:a m:b m:c | m:a m:b"),
         ("u:a u:b u:c u:a", "u:a u:b u:c | u:a"),
-        // A speaker who goes on hasn't been answered yet.
+        // A speaker may say several things before another one answers.
         ("m:a m:a m:b m:b m:a", "m:a m:a m:b m:b | m:a"),
         // No exchange ends while a call waits.
         ("m:a m:b c:b m:a r: m:b m:a", "m:a m:b c:b m:a r: m:b | m:a"),
@@ -568,7 +570,7 @@ fn two_speakers_make_pairs_in_any_roles() {
         ("u: c:x r: m:x m:x u: m:x", "u: c:x r: m:x m:x | u: m:x"),
         ("u: u: m: m: m:", "u: | u: m: m: m:"),
     ] {
-        assert_eq!(rounds(script), expected, "{script}");
+        assert_eq!(exchanges_of(script), expected, "{script}");
     }
 }
 

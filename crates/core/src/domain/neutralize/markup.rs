@@ -27,7 +27,7 @@ struct MarkupRule {
 
 fn markup_rule(pattern: &str, replacement: fn(&Captures<'_>, &str) -> String) -> MarkupRule {
     MarkupRule {
-        // No class here needs Unicode, and its tables are large.
+        // No pattern needs Unicode's classes of characters, whose tables are large.
         pattern: RegexBuilder::new(pattern)
             .unicode(false)
             .case_insensitive(true)
@@ -54,6 +54,7 @@ static TAG_RULES: LazyLock<Vec<MarkupRule>> = LazyLock::new(|| {
     ]
 });
 
+/// The rules for all other text.
 static RULES: LazyLock<Vec<MarkupRule>> = LazyLock::new(|| {
     vec![
         // Three or more make a fence.
@@ -82,7 +83,7 @@ static RULES: LazyLock<Vec<MarkupRule>> = LazyLock::new(|| {
             }
             .to_owned()
         }),
-        // The ends of lines that recapd writes. Before links, as this rule may create one.
+        // The ends of lines that recapd writes. This rule comes before the rule for links, because it may create a link.
         markup_rule(
             r"(~[0-9.]{1,12}[km]? tokens|[0-9]{2}:[0-9]{2}, #[0-9](?:[0-9#, ]|–|…){0,80})\)",
             |found, _| format!("{}]", group(found, 1)),

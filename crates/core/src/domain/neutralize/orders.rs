@@ -12,6 +12,7 @@ use unicode_normalization::{UnicodeNormalization as _, char::is_combining_mark};
 
 /// Words for rules that a model was given.
 const RULES: &str = r"(?:instructions?|prompts?|rules?|directions?|guidelines?|constraints?|orders?|commands?|polic(?:y|ies)|programming|training|restrictions?|directives?|context|messages?|conversation|safeguards?)\b";
+/// Names for a model that reads the text.
 const READERS: &str = r"(?:ai|a\.i\.|llm|language model|assistant|agent|chatbot|model|gpt|chatgpt|claude|gemini|copilot|summari[sz]er|crawler|bot)s?\b";
 /// Characters after which a sentence may begin, apart from blanks.
 const SENTENCE_ENDS: [char; 22] = [
@@ -36,8 +37,8 @@ struct Phrase {
     is_own: bool,
 }
 
-/// The phrases, in lower case, each with words of which any match contains one: a text without any of the words is skipped. A phrase with
-/// `^` counts only at the beginning of a sentence. recapd itself writes a phrase with `~`.
+/// The phrases, in lower case, each with some words. Every match of the phrase contains one of its words, so a text without these words
+/// isn't searched. A phrase with `^` counts only at the beginning of a sentence. recapd itself writes a phrase with `~`.
 #[rustfmt::skip]
 fn phrases() -> Vec<(&'static [&'static str], String)> {
     vec![
@@ -164,7 +165,7 @@ pub(super) fn poses_as_instruction(line: &str) -> bool {
     poses(line, |_| true)
 }
 
-/// Like [`poses_as_instruction`], for a line of recapd's: phrases that recapd itself writes don't count.
+/// Like [`poses_as_instruction`], for a line of a summary: phrases that recapd itself writes there don't count.
 pub(super) fn gives_instruction(line: &str) -> bool {
     poses(line, |phrase| !phrase.is_own)
 }
@@ -311,7 +312,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_phrase_is_a_pattern() {
+    fn every_phrase_compiles_without_its_prefix() {
         for phrase in &PHRASES.all {
             assert!(
                 !phrase.pattern().as_str().starts_with(['^', '~']),

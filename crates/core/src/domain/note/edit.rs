@@ -5,16 +5,17 @@ use super::{Note, NoteChange, NoteFault, NoteName};
 /// What to do with a note's text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoteEdit {
-    /// Replaces it; begins the note if there is none.
+    /// Replaces the text; begins the note if there is none.
     Write(String),
-    /// Adds to the end; begins the note if there is none.
+    /// Adds to the end of the text; begins the note if there is none.
     Append(String),
     /// Removes the note.
     Delete,
 }
 
 impl NoteEdit {
-    /// Makes the next version of the note `name`. `current` is the present version.
+    /// Makes the next version of the note `name`. `current` is the present version; `replaces` is the version that the caller expects
+    /// ([`NoteChange::replaces`]).
     ///
     /// # Errors
     /// [`NoteFault::TooLong`].
@@ -67,7 +68,7 @@ mod tests {
     use crate::domain::{note::NOTE_BYTES_MAX, time::Timestamp};
 
     #[test]
-    fn an_edit_goes_from_one_text_to_the_next() {
+    fn an_edit_makes_the_next_version() {
         let name: NoteName = "plan".parse().unwrap();
         let note = Note {
             name: name.clone(),

@@ -500,7 +500,7 @@ mod tests {
     #[test]
     fn refusals_are_those_of_the_documentation() {
         let notes = files(&[("a.md", "x\nx")]);
-        for (command, told) in [
+        for (command, error) in [
             (
                 json!({"command": "view", "path": "/memories/z"}),
                 "The path /memories/z does not exist. Please provide a valid path.",
@@ -546,7 +546,7 @@ mod tests {
                 "Error: The destination /memories/a.md already exists",
             ),
         ] {
-            assert_eq!(call(&notes, command.clone()), Err(told.to_owned()), "{command}");
+            assert_eq!(call(&notes, command.clone()), Err(error.to_owned()), "{command}");
         }
     }
 

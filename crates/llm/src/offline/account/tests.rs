@@ -21,7 +21,7 @@ fn work(tokens: i64, lines: &[(Voice, &str, &str)]) -> Transcript {
             plan: vec![PlanEntry {
                 number: None,
                 text: "Paint it".to_owned(),
-                progress: PlanStatus::Open,
+                status: PlanStatus::Open,
             }],
             ..Effects::default()
         },

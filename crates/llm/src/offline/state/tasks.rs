@@ -31,7 +31,7 @@ pub(super) fn left(earlier: &str, effects: &Effects) -> String {
     for change in effects
         .task_changes
         .iter()
-        .filter(|change| !change.progress.is_left())
+        .filter(|change| !change.status.is_left())
     {
         tasks.remove(&change.number);
     }
@@ -75,7 +75,7 @@ mod tests {
         PlanEntry {
             number,
             text: text.to_owned(),
-            progress: PlanStatus::Open,
+            status: PlanStatus::Open,
         }
     }
 
@@ -91,7 +91,7 @@ mod tests {
         };
         let all = left("", &begun);
         assert_eq!(all, "1. Dig; 2. Sow; then water; 3. Rest");
-        let change = |number, progress| TaskChange { number, progress };
+        let change = |number, status| TaskChange { number, status };
         let later = Effects {
             plan: vec![created(Some(4), "Harvest")],
             task_changes: vec![
@@ -123,7 +123,7 @@ mod tests {
         assert_eq!(left("1. Dig", &whole), "Prune");
         let change = TaskChange {
             number: 1,
-            progress: PlanStatus::Done,
+            status: PlanStatus::Done,
         };
         let unknown = Effects {
             task_changes: vec![change],

@@ -86,7 +86,7 @@ fn a_newer_fact_of_a_subject_takes_the_place_of_the_older_one() {
         plan: vec![PlanEntry {
             number: None,
             text: "Dig".to_owned(),
-            progress: PlanStatus::Done,
+            status: PlanStatus::Done,
         }],
         ..Effects::default()
     };

@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// Exchanges of one question each, `r1` to `rn`, pinned or important by number, with a window that begins with `first`. Returns the
-/// copies, and the messages without room.
+/// Builds a context of six exchanges with one message each, `r1` to `r6`, pinned or important by number. The window begins with `first`.
+/// Returns the text before the window, and the numbers of the copies that don't fit.
 fn copied(pinned: &[i64], important: &[i64], first: i64, options: &ContextOptions) -> (String, Vec<i64>) {
     let messages: Vec<Message> = (1..=6).map(|n| message(&format!("u r{n}"))).collect();
     let sources: Vec<SourceMessage<'_>> = (1..)
@@ -49,7 +49,7 @@ fn copied(pinned: &[i64], important: &[i64], first: i64, options: &ContextOption
 
 #[test]
 fn a_pinned_message_is_a_marked_copy_between_anchor_and_summary() {
-    let (head, left) = copied(&[2], &[3], 5, &kept(Alternation::Keep));
+    let (head, left) = copied(&[2], &[3], 5, &with_alternation(Alternation::Keep));
     assert_eq!(
         head,
         "u r1 + [<copy of=\"message 2\" exchange=\"#2\" by=\"user\" why=\"pinned\">/r2/</copy>] + \
@@ -63,7 +63,7 @@ fn messages_out_of_view_are_copied_once_and_capped() {
     let options = |pins_max_tokens, anchor| ContextOptions {
         pins_max_tokens,
         anchor,
-        ..kept(Alternation::Keep)
+        ..with_alternation(Alternation::Keep)
     };
     let numbers = |head: &str| -> Vec<i64> {
         let copies = head.split("<copy of=\"message ").skip(1);
@@ -81,8 +81,8 @@ fn messages_out_of_view_are_copied_once_and_capped() {
         (vec![2, 3], vec![4], options(19, false), vec![3], vec![2, 4]),
         (vec![2], vec![3], options(0, false), vec![], vec![2, 3]),
     ] {
-        let (head, found) = copied(&pinned, &important, 5, &options);
-        assert_eq!((numbers(&head), found), (sent, left), "{pinned:?} {important:?}");
+        let (head, left_out) = copied(&pinned, &important, 5, &options);
+        assert_eq!((numbers(&head), left_out), (sent, left), "{pinned:?} {important:?}");
     }
 }
 
@@ -91,7 +91,7 @@ fn a_pinned_message_that_is_left_out_to_fit_is_copied() {
     let options = ContextOptions {
         max_tokens: 60,
         anchor: false,
-        ..kept(Alternation::Keep)
+        ..with_alternation(Alternation::Keep)
     };
     let (head, left) = copied(&[5], &[], 1, &options);
     assert!(head.contains("message 5") && head.contains("#1 to #5"), "{head}");

@@ -88,7 +88,7 @@ fn a_request_is_sent_once() {
     let rows = scripted(&LATER);
     let mut input = legs(15, &rows);
     input.request = Some(request(&asked));
-    // Also pinned.
+    // The request is pinned as well.
     input.copies = vec![SourceCopy {
         exchange: 14,
         pinned: true,
@@ -104,7 +104,7 @@ fn a_request_is_sent_once() {
     let later = scripted(&["u Port it all. | c 1 x | r 1 A", "c 2 x | r 2 B"]);
     let input = legs(15, &later);
     assert_eq!(sent(&input).0, "u Port it all.");
-    // The request isn't the user's words.
+    // There is no request.
     let rows = scripted(&LATER);
     let input = legs(15, &rows);
     assert_eq!(sent(&input).0, "u [Continue.]");
@@ -163,7 +163,7 @@ fn a_request_is_cut_only_if_it_is_bigger_than_a_step() {
             "{head}"
         );
         assert!(head.contains("x all./</copy>"), "{head}");
-        // The same for an anchor that is the request: a quarter is less than its limit.
+        // An anchor that is the request has the limit of a request, not the smaller one of an anchor.
         input.anchor = Some(SourceMessage::uncounted(8, &asked));
         let head = brief(&build(&input, &options, &Characters).turns[..1]);
         assert_eq!(

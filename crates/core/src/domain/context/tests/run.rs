@@ -43,6 +43,7 @@ pub(crate) struct StoredMessage {
 /// A run, with one token per character.
 pub(crate) struct AgentRun {
     pub(crate) messages: Vec<StoredMessage>,
+    /// The tokens of each round.
     pub(crate) rounds: Vec<i64>,
     leg_tokens: i64,
     newest_tokens: i64,
@@ -203,10 +204,10 @@ fn answer(format: Format, at: usize, round: &RoundOf) -> Vec<Value> {
 }
 
 fn results(format: Format, at: usize, round: &RoundOf) -> Vec<Value> {
-    let given = ids(at, round)
+    let recorded = ids(at, round)
         .zip(&round.results)
         .filter(|(_, chars)| **chars > 0);
-    let given = given.map(|(id, &chars)| match format {
+    let results = recorded.map(|(id, &chars)| match format {
         Format::Anthropic => json!({"type": "tool_result", "tool_use_id": id, "content": "x".repeat(chars)}),
         Format::Gemini => {
             json!({"functionResponse": {"name": "run", "response": {"output": "x".repeat(chars)}}})
@@ -216,16 +217,16 @@ fn results(format: Format, at: usize, round: &RoundOf) -> Vec<Value> {
         }
         _ => json!({"role": "tool", "tool_call_id": id, "content": "x".repeat(chars)}),
     });
-    let given: Vec<Value> = given.collect();
+    let results: Vec<Value> = results.collect();
     match format {
-        _ if given.is_empty() => Vec::new(),
-        Format::Anthropic => vec![json!({"role": "user", "content": given})],
-        Format::Gemini => vec![json!({"role": "user", "parts": given})],
-        _ => given,
+        _ if results.is_empty() => Vec::new(),
+        Format::Anthropic => vec![json!({"role": "user", "content": results})],
+        Format::Gemini => vec![json!({"role": "user", "parts": results})],
+        _ => results,
     }
 }
 
-/// Lengths below 2^`bits` with uniform logarithms.
+/// Lengths below 2^`bits`, whose logarithms are spread evenly.
 fn chars(bits: u32) -> impl Strategy<Value = usize> {
     (0..bits, 0..1_024_usize).prop_map(|(bits, rest)| (1 << bits) + (rest << bits) / 1_024)
 }

@@ -7,10 +7,10 @@ fn said(name: &str, text: &str) -> Message {
     formats::parse(Format::OpenAiChat, &json.to_string()).unwrap()
 }
 
-fn told(input: &ContextInput<'_>, alternation: Alternation, names_speakers: bool) -> String {
+fn brief_context(input: &ContextInput<'_>, alternation: Alternation, names_speakers: bool) -> String {
     let options = ContextOptions {
         names_speakers,
-        ..kept(alternation)
+        ..with_alternation(alternation)
     };
     let context = build(input, &options, &Characters);
     let counted: i64 = context.turns.iter().map(|turn| turn.tokens(&Characters)).sum();
@@ -27,7 +27,8 @@ fn the_words_of_several_speakers_stay_distinct() {
         message("a Both?"),
         said("ida", "One."),
     ];
-    let built = |alternation, names_speakers| told(&one_by_one(&messages), alternation, names_speakers);
+    let built =
+        |alternation, names_speakers| brief_context(&one_by_one(&messages), alternation, names_speakers);
     assert_eq!(
         built(Alternation::Merge, false),
         "u [ida:] + Postgres. + Please. + [omar:] + MySQL. | a Both? | u One."
@@ -63,7 +64,7 @@ fn the_speaker_of_the_anchor_stays_named() {
             evicted: true,
             ..ContextInput::default()
         };
-        told(&input, alternation, names_speakers)
+        brief_context(&input, alternation, names_speakers)
     };
     assert_eq!(
         built("omar", Alternation::Merge, false),

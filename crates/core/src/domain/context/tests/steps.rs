@@ -96,9 +96,9 @@ proptest! {
             let whole = flat(&context);
             let asked = format!("{REQUEST:?}");
             let asked = asked.trim_matches('"');
-            let found = whole.iter().filter(|piece| piece.contains(asked) && piece.contains("Request")).count();
-            let is_first = run.messages.iter().find(|stored| stored.exchange == row.begins_with).unwrap();
-            prop_assert_eq!(found, copies * usize::from(is_first.message.text() == REQUEST));
+            let copied = whole.iter().filter(|piece| piece.contains(asked) && piece.contains("Request")).count();
+            let first_stored = run.messages.iter().find(|stored| stored.exchange == row.begins_with).unwrap();
+            prop_assert_eq!(copied, copies * usize::from(first_stored.message.text() == REQUEST));
             let newest: BTreeSet<i64> = (1..).zip(&run.messages)
                 .filter(|(_, stored)| stored.round < built && stored.round + 3 >= built)
                 .map(|(seq, _)| seq)
@@ -200,7 +200,7 @@ fn one_oversized_result_displaces_nothing_else() {
     assert_eq!(chars, [400_000 - 16_000]);
 }
 
-/// The ends of its texts cost ten times as much as the middle.
+/// A counter for which the ends of a text have ten times as many tokens per character as the middle.
 struct DenseEnds(AtomicU64);
 
 impl TokenCounter for DenseEnds {
@@ -215,7 +215,7 @@ impl TokenCounter for DenseEnds {
     }
 }
 
-/// The estimate is then too low: the exact count still keeps the limit.
+/// Such ends make the estimate too low. The exact count still keeps the limit.
 #[test]
 fn a_limit_is_kept_where_the_ends_of_results_are_dense() {
     let run = run(&even(60, 40_000), 30_000);

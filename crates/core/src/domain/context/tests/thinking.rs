@@ -88,7 +88,7 @@ fn thinking_is_dropped_when_something_before_it_was_forgotten() {
         sent(&[&one, &hmm, &user, &two, &aha]),
         "u one | a said | u two | a said"
     );
-    // Earlier thoughts, and messages that no model saw.
+    // Thoughts before the forgotten message stay, and a forgotten message that no model saw removes none.
     assert_eq!(sent(&[&one, &hmm, &two, &user]), "u one | a (hmm) said | u two");
     assert_eq!(sent(&[&one, &usage, &hmm]), "u one | a (hmm) said");
 }
