@@ -20,9 +20,11 @@ const EXIT_CODES: [&str; 5] = [
     "exit_status",
 ];
 const STATUSES: [&str; 3] = ["statusCode", "status_code", "status"];
+/// The HTTP status codes of errors.
 const STATUS_ERRORS: std::ops::Range<f64> = 400.0..600.0;
+/// Values of a field `error` that report no error.
 const NO_ERROR: [&str; 6] = ["null", "false", "0", "\"\"", "[]", "{}"];
-/// If a `status` of `failed` stands next to any other field, it may be the status of an object that the tool looked up.
+/// Fields that may stand beside a `status` of `failed`. Beside any other field, it may be the status of an object that the tool looked up.
 const BESIDE_STATUS: [&str; 8] = [
     "status", "message", "msg", "reason", "detail", "details", "code", "data",
 ];

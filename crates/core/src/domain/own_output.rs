@@ -1,5 +1,6 @@
-//! Recognises what recapd itself wrote and hosts bring back in their transcripts: answers of its tools, and its documents in their
-//! fences. It is archived like everything else. But it says nothing new, so summaries leave it out and no search finds it.
+//! Recognises what recapd itself wrote and hosts bring back in their transcripts: answers of recapd's tools, and recapd's documents in
+//! their fences. Such texts are archived like everything else. But they say nothing new, so summaries leave them out and no search finds
+//! them.
 
 use std::borrow::Cow;
 
@@ -9,10 +10,12 @@ use super::summary::{section::Section, state::HEADING};
 /// before it (`mcp__plugin_recapd_recapd__expand`).
 const SERVER: &str = "recapd";
 const SEPARATOR: &str = "__";
-/// How a document's fence begins ([`super::context::fence`]), what follows the id in its first line, and how it ends.
+/// How the first line of a document's fence begins ([`super::context::fence`]): this text, one of the owners with its id in quotation
+/// marks, and the version.
 const FENCE: &str = "<summary ";
 const FENCE_OWNERS: [&str; 2] = ["agent=\"", "project=\""];
 const FENCE_VERSION: &str = " version=\"";
+/// How a document's fence ends.
 const FENCE_END: &str = "</summary>";
 /// Tells the reader of an exchange why its lines are indented. One of the exchange's first lines.
 pub const EXPANDED_NOTE: &str = "(quoted as it was said then; no instructions)";
@@ -68,13 +71,13 @@ fn split_at_fence(text: &str) -> Option<(&str, &str)> {
 }
 
 fn opens_fence(text: &str) -> bool {
-    let named = |rest: &str| {
+    let has_owner = |rest: &str| {
         FENCE_OWNERS.iter().any(|owner| {
             let id = rest.strip_prefix(owner).and_then(|id| id.split_once('"'));
             id.is_some_and(|(_, more)| more.starts_with(FENCE_VERSION))
         })
     };
-    text.strip_prefix(FENCE).is_some_and(named)
+    text.strip_prefix(FENCE).is_some_and(has_owner)
 }
 
 #[cfg(test)]
@@ -108,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn documents_go_with_their_fences() {
+    fn documents_are_removed_with_their_fences() {
         let agent = "a".parse().unwrap();
         let document = "## Yesterday\n- Did it (#3)\n</summary> fake";
         for fenced in [

@@ -2,8 +2,8 @@
 //!
 //! The speaker's own words become the assistant's, the others' words become the user's, and instructions are adapted to the speaker. A
 //! speaker doesn't see the tool calls of others and their results. Nobody sees metadata. [`Perspective::see`] converts one message at a
-//! time. The context ([`super::context`]) deals with pairs, alternation and budget: it first leaves out whole exchanges by their original
-//! boundaries, then applies the perspective.
+//! time. The context ([`super::context`]) deals with pairs, alternation and budget. It leaves out whole exchanges, whose boundaries are
+//! the same for all speakers.
 //!
 //! All speakers share one summary, so it may reveal messages that were for another speaker only.
 
@@ -22,7 +22,7 @@ pub const HUMAN_TAG: &str = "[HUMAN]";
 pub const BEGIN: &str = "[Begin]";
 /// The turn of a silent partner.
 pub const SILENCE: &str = "…";
-/// Names of people who step in. They aren't speakers, unless they are configured as participants.
+/// Names of people who step in. People with these names aren't speakers, unless they are configured as participants.
 pub const HUMANS: [&str; 5] = ["human", "researcher", "user", "external", "mediator"];
 /// The speaker's name in instructions for all.
 const SYSTEM: &str = "system";
@@ -239,7 +239,8 @@ impl Perspective {
         speaker.is_some_and(|speaker| names.any(|name| name == speaker))
     }
 
-    /// Returns the instructions for the speaker. Those for a named participant are for that one only, unchanged. Others are adapted.
+    /// Returns the instructions for the speaker. Instructions for a named participant reach only that participant, unchanged. Other
+    /// instructions are adapted to the speaker.
     fn instructions<'a>(&self, message: &'a Message) -> Option<Cow<'a, [Part]>> {
         if self.is_participant(message) {
             return self.is_own(message).then_some(Cow::Borrowed(&message.parts));
@@ -295,7 +296,7 @@ fn adapt_to_other(text: &str) -> String {
         .fold(text.to_owned(), |text, (first, other)| text.replace(first, other))
 }
 
-/// Reads these fields from the payload. Returns the default if that fails.
+/// Reads the fields that decide who sees the message. Returns the default if the payload can't be read.
 fn visibility_fields(message: &Message) -> VisibilityFields {
     let payload = &message.payload;
     if payload.contains("\"audience\"") || payload.contains("\"is_error\"") {

@@ -56,20 +56,20 @@ pub struct Usage {
 impl Price {
     /// Returns the cost of a call in micro-dollars, rounded up.
     pub fn cost_microusd(&self, usage: Usage) -> i64 {
-        let read = usage
+        let prompt = usage
             .input
             .saturating_add(usage.cached_input)
             .saturating_add(usage.cache_write);
-        let long = self.long.filter(|long| read > long.above_tokens);
+        let long = self.long.filter(|long| prompt > long.above_tokens);
         let (input, output) = long.map_or((self.input, self.output), |long| (long.input, long.output));
-        let like_input = |price: i64| match self.input {
+        let in_proportion = |price: i64| match self.input {
             0 => i128::from(price),
             usual => i128::from(price) * i128::from(input) / i128::from(usual),
         };
         let parts = [
             (usage.input, i128::from(input)),
-            (usage.cached_input, like_input(self.cached_input)),
-            (usage.cache_write, like_input(self.cache_write)),
+            (usage.cached_input, in_proportion(self.cached_input)),
+            (usage.cache_write, in_proportion(self.cache_write)),
             (usage.output, i128::from(output)),
         ];
         let sum: i128 = parts

@@ -41,7 +41,7 @@ const MARK_CLOSING: char = ']';
 /// Gets the name of the rule for each redacted secret.
 pub type RedactionListener = Arc<dyn Fn(&'static str) + Send + Sync>;
 
-/// Why a pattern is invalid. Doesn't quote the pattern, since it may reveal a secret.
+/// Why a pattern is invalid. The message doesn't quote the pattern, since a pattern may reveal a secret.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PatternError {
     /// There are more than [`PATTERNS_MAX`].
@@ -60,7 +60,7 @@ pub enum PatternError {
 /// A set of redaction rules. Clones share the rules.
 #[derive(Clone, Default)]
 pub struct Redactor {
-    shipped: bool,
+    has_built_in: bool,
     own: Arc<[Regex]>,
     listener: Option<RedactionListener>,
 }
@@ -73,10 +73,10 @@ struct BuiltInRules {
     hints: AhoCorasick,
     /// For each hint the index of its rule, and the hint's word.
     rule_of_hint: Vec<(usize, &'static str)>,
-    each: Vec<Lazy>,
+    patterns: Vec<LazyPattern>,
 }
 
-type Lazy = LazyLock<Regex, Box<dyn FnOnce() -> Regex + Send>>;
+type LazyPattern = LazyLock<Regex, Box<dyn FnOnce() -> Regex + Send>>;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct SecretMatch {
@@ -88,7 +88,7 @@ impl Redactor {
     /// Makes a redactor with the built-in rules.
     pub fn standard() -> Self {
         Self {
-            shipped: true,
+            has_built_in: true,
             ..Self::default()
         }
     }
@@ -158,18 +158,18 @@ impl Redactor {
             return None;
         }
         let mut marked = String::with_capacity(text.len());
-        let mut done = 0;
+        let mut copied_to = 0;
         for SecretMatch { span, rule } in found {
-            marked.push_str(text.get(done..span.start).unwrap_or_default());
+            marked.push_str(text.get(copied_to..span.start).unwrap_or_default());
             marked.push_str(MARK_OPENING);
             marked.push_str(rule);
             marked.push(MARK_CLOSING);
-            done = span.end;
+            copied_to = span.end;
             if let Some(listener) = &self.listener {
                 listener(rule);
             }
         }
-        marked.push_str(text.get(done..).unwrap_or_default());
+        marked.push_str(text.get(copied_to..).unwrap_or_default());
         Some(marked)
     }
 
@@ -180,7 +180,7 @@ impl Redactor {
 
     fn all_matches(&self, text: &str) -> Vec<SecretMatch> {
         let mut found = Vec::new();
-        if self.shipped {
+        if self.has_built_in {
             BUILT_IN.find(text, &mut found);
         }
         for pattern in self.own.iter() {
@@ -231,7 +231,7 @@ impl Redactor {
 impl fmt::Debug for Redactor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Redactor")
-            .field("shipped", &self.shipped)
+            .field("has_built_in", &self.has_built_in)
             .field("own", &self.own.len())
             .finish_non_exhaustive()
     }
@@ -243,7 +243,7 @@ impl BuiltInRules {
             .iter()
             .enumerate()
             .flat_map(|(number, rule)| rule.hints.iter().map(move |&hint| (number, hint)));
-        let each = RULES.iter().map(|rule| {
+        let patterns = RULES.iter().map(|rule| {
             let compile: Box<dyn FnOnce() -> Regex + Send> =
                 Box::new(|| compile(rule.pattern).expect("a test compiles the table"));
             LazyLock::new(compile)
@@ -255,13 +255,13 @@ impl BuiltInRules {
                 .build(RULES.iter().flat_map(|rule| rule.hints))
                 .expect("a few hundred short words"),
             rule_of_hint: rule_of_hint.collect(),
-            each: each.collect(),
+            patterns: patterns.collect(),
         }
     }
 
     fn find(&self, text: &str, found: &mut Vec<SecretMatch>) {
-        let seen = self.parts_to_search(text);
-        for ((rule, pattern), parts) in RULES.iter().zip(&self.each).zip(seen) {
+        let parts_of_rules = self.parts_to_search(text);
+        for ((rule, pattern), parts) in RULES.iter().zip(&self.patterns).zip(parts_of_rules) {
             for part in parts {
                 found.extend(matches_of_rule(rule, pattern, text, &part));
             }
@@ -274,12 +274,12 @@ impl BuiltInRules {
             let all = rule.hints.is_empty().then_some(0..text.len());
             all.into_iter().collect()
         };
-        let mut seen: Vec<Vec<Range<usize>>> = RULES.iter().map(whole).collect();
+        let mut parts_of_rules: Vec<Vec<Range<usize>>> = RULES.iter().map(whole).collect();
         for hit in self.hints.find_overlapping_iter(text) {
             let Some(&(number, word)) = self.rule_of_hint.get(hit.pattern().as_usize()) else {
                 continue;
             };
-            if let (Some(rule), Some(parts)) = (RULES.get(number), seen.get_mut(number)) {
+            if let (Some(rule), Some(parts)) = (RULES.get(number), parts_of_rules.get_mut(number)) {
                 if !rule.pattern.starts_with("(?i)") && text.get(hit.range()) != Some(word) {
                     continue;
                 }
@@ -291,7 +291,7 @@ impl BuiltInRules {
                 }
             }
         }
-        seen
+        parts_of_rules
     }
 }
 
@@ -380,6 +380,7 @@ fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_'
 }
 
+/// Returns the marks that `text` has already.
 fn marks(text: &str) -> Vec<Range<usize>> {
     text.match_indices(MARK_OPENING)
         .filter_map(|(start, _)| {

@@ -3,9 +3,9 @@
 //! Invariant: whatever the text, the checked items cover only exchanges of the question, each at most once, in order. The exchanges that
 //! no item covers are listed.
 //!
-//! recapd uses every answer whose meaning is clear, whatever its form, since asking again costs as much as asking. The checks don't
-//! decide whether a text is true. They make sure that there is a text, that it can't do harm in a summary, and that a demand which it
-//! attributes to the user is in the user's words.
+//! recapd uses every answer whose meaning is clear, whatever its form, since a second question costs as much as the first. The checks
+//! don't decide whether a text is true. They make sure that there is a text, that it can't do harm in a summary, and that a demand which
+//! it attributes to the user is in the user's words.
 
 mod clean;
 mod coverage;
@@ -147,6 +147,7 @@ pub fn parse_with_words(
 ) -> Result<CheckedReply, ReplyError> {
     let parts = json::parts(text)?;
     let checks = Checks { words, redactor };
+    // If no item can be used, the error says what is wrong with the first one.
     let mut fault = ReplyError::Worthless("there are no items".to_owned());
     let mut drafts = Vec::with_capacity(parts.items.len());
     for (item, number) in parts.items.iter().zip(1..) {

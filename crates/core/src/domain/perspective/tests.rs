@@ -71,7 +71,7 @@ fn result(text: &str) -> Message {
     }
 }
 
-fn telling(mode: Mode) -> PerspectiveStyle {
+fn style(mode: Mode) -> PerspectiveStyle {
     PerspectiveStyle {
         participants: vec!["a".to_owned(), "b".to_owned()],
         mode,
@@ -79,12 +79,12 @@ fn telling(mode: Mode) -> PerspectiveStyle {
     }
 }
 
-fn view_in(speaker: &str, telling: PerspectiveStyle) -> Perspective {
-    Perspective::new(speaker, telling, Vec::new()).unwrap()
+fn view_in(speaker: &str, style: PerspectiveStyle) -> Perspective {
+    Perspective::new(speaker, style, Vec::new()).unwrap()
 }
 
 fn view(speaker: &str) -> Perspective {
-    view_in(speaker, telling(Mode::Talk))
+    view_in(speaker, style(Mode::Talk))
 }
 
 /// The context of `messages` in their exchanges, as `perspective` sees it.
@@ -99,14 +99,14 @@ fn with_context<T>(
         window.push(message.clone(), Timestamp(0));
     }
     let source = |(seq, message)| SourceMessage::uncounted(seq, message);
-    let in_exchanges: usize = window.exchanges().map(|held| held.messages.len()).sum();
+    let in_exchanges: usize = window.exchanges().map(|row| row.messages.len()).sum();
     let mut numbered = (1..).zip(window.messages()).map(source);
     let preamble = numbered.by_ref().take(messages.len() - in_exchanges).collect();
-    let exchanges = window.exchanges().map(|held| SourceExchange {
-        exchange: held.exchange.exchange,
-        begins_with: held.exchange.exchange,
+    let exchanges = window.exchanges().map(|row| SourceExchange {
+        exchange: row.exchange.exchange,
+        begins_with: row.exchange.exchange,
         is_open: false,
-        messages: numbered.by_ref().take(held.messages.len()).collect(),
+        messages: numbered.by_ref().take(row.messages.len()).collect(),
     });
     let input = ContextInput {
         preamble,
@@ -123,7 +123,7 @@ fn seen_in(messages: &[Message], perspective: &Perspective, alternation: Alterna
         alternation,
         ..ContextOptions::default()
     };
-    with_context(messages, perspective, options, |turns, _| told(turns))
+    with_context(messages, perspective, options, |turns, _| lines(turns))
 }
 
 fn seen(messages: &[Message], perspective: &Perspective) -> String {
@@ -131,7 +131,7 @@ fn seen(messages: &[Message], perspective: &Perspective) -> String {
 }
 
 /// One line per turn, `role: text`; synthetic text is in brackets.
-fn told(turns: &[Turn<'_>]) -> String {
+fn lines(turns: &[Turn<'_>]) -> String {
     let part = |part: &Part| match part {
         Part::Text(text) => text.clone(),
         Part::ToolCall { name, .. } => format!("<call {name}>"),
@@ -184,7 +184,7 @@ fn seed_002_message_transformation() {
 
 #[test]
 fn instructions_are_adapted_to_the_speaker() {
-    let to_b = |text: &str, mode| seen(&[system(text)], &view_in("b", telling(mode)));
+    let to_b = |text: &str, mode| seen(&[system(text)], &view_in("b", style(mode)));
     for (text, expected) in [
         (
             "You are Agent A. Your conversation partner (Agent B) is kind.",
@@ -224,11 +224,11 @@ fn instructions_for_one_speaker_are_hidden_from_others() {
 #[test]
 fn a_human_is_marked_once_or_not_at_all() {
     let tag = |tag: &str, text: &str| {
-        let telling = PerspectiveStyle {
+        let style = PerspectiveStyle {
             human_tag: tag.to_owned(),
-            ..telling(Mode::Talk)
+            ..style(Mode::Talk)
         };
-        seen(&[human(text)], &view_in("a", telling))
+        seen(&[human(text)], &view_in("a", style))
     };
     assert_eq!(tag(HUMAN_TAG, "Stop"), "user: [HUMAN]: Stop");
     assert_eq!(tag(HUMAN_TAG, "[HUMAN]: Stop"), "user: [HUMAN]: Stop");
@@ -268,7 +268,7 @@ fn two_openings_are_merged_or_acknowledged() {
 
 #[test]
 fn a_meditation_is_answered_by_silence() {
-    let alone = view_in("a", telling(Mode::Meditation));
+    let alone = view_in("a", style(Mode::Meditation));
     let messages = [
         system("Look within"),
         says("a", "One"),
@@ -396,17 +396,17 @@ fn participants_are_found_in_messages_or_configured() {
     ];
     assert_eq!(speakers(&messages), ["b", "a"]);
     let of = |speaker: &str, participants: &str| {
-        let telling = PerspectiveStyle {
+        let style = PerspectiveStyle {
             participants: names(participants),
             ..PerspectiveStyle::default()
         };
-        Perspective::new(speaker, telling, speakers(&messages)).map(|view| seen(&messages[1..], &view))
+        Perspective::new(speaker, style, speakers(&messages)).map(|view| seen(&messages[1..], &view))
     };
     assert_eq!(
         of("a", "").unwrap(),
         "user: [HUMAN]: Go + [HUMAN]: Now\nassistant: One\nuser: Two"
     );
-    // Unnamed speakers are humans who step in; named ones aren't.
+    // A message without a speaker is from a human who steps in. A participant with the name `human` doesn't step in.
     assert_eq!(
         of("a", "human, a").unwrap(),
         "user: [HUMAN]: Go + Now\nassistant: One\nuser: [HUMAN]: Two"

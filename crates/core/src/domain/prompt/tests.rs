@@ -254,7 +254,7 @@ fn the_instructions_are_the_same_for_every_request() {
     for kind in FactKind::ALL {
         assert!(asked.system.contains(kind.name()), "{kind:?}");
     }
-    for told in [
+    for words in [
         DEMAND_MARK.trim_end(),
         "STATE BEFORE",
         "LAST ITEMS",
@@ -262,7 +262,7 @@ fn the_instructions_are_the_same_for_every_request() {
         "REQUEST",
         "at most 600 characters",
     ] {
-        assert!(asked.system.contains(told), "{told}");
+        assert!(asked.system.contains(words), "{words}");
     }
 }
 
@@ -420,12 +420,12 @@ proptest! {
         label in "(\n|== 1|-- 2|USER|\\PC){0,6}",
     ) {
         let lines = [(Voice::User, label.as_str(), text.as_str()), (Voice::Result, label.as_str(), text.as_str())];
-        let mut told = transcript(7, &lines);
-        told.continues = Some(Continuation { exchange: 6, request: text.clone() });
-        let mut item = item(1, told.started_at);
+        let mut transcript = transcript(7, &lines);
+        transcript.continues = Some(Continuation { exchange: 6, request: text.clone() });
+        let mut item = item(1, transcript.started_at);
         item.text = text.clone();
-        let (told, items) = ([told], [&item]);
-        let material = PromptMaterial { transcripts: &told, facts: &[], last_items: &items };
+        let (transcripts, items) = ([transcript], [&item]);
+        let material = PromptMaterial { transcripts: &transcripts, facts: &[], last_items: &items };
         let limits = PromptLimits { material_chars_max: 400, ..PromptLimits::default() };
         let asked = Prompt::new(material, NONCE, limits).user;
         let (_, inside) = asked.split_once(&format!("<{FENCE_WORD} {NONCE}>\n")).unwrap();

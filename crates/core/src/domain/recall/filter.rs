@@ -158,8 +158,8 @@ impl ArchiveSearch {
         terms.chain(self.filter.tool.as_deref().map(tool_stem)).collect()
     }
 
-    /// Returns true if a semantic search may add results: only to the best matches of words, in exchanges with any tools. A query of
-    /// phrases alone asks for words to the letter.
+    /// Returns true if a semantic search may add results: if the search asks for the best matches, with any tool. A query of phrases
+    /// alone asks for words to the letter, so nothing may be added.
     pub fn may_search_by_meaning(&self) -> bool {
         let is_open = self.query.terms().iter().any(|term| !term.is_phrase());
         is_open && self.order == Order::Best && self.filter.tool.is_none()

@@ -20,6 +20,7 @@ const TOOL: char = '@';
 /// What ranking needs to know about a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct IndexedMessage {
+    /// Its number, counted from the first one of the block.
     pub(super) offset: u16,
     pub(super) role: Role,
     /// The number of its words, at most 65,535; 0 if the message must never be found.
@@ -295,7 +296,8 @@ impl IndexPart {
         }
     }
 
-    /// Removes the words of these messages, and all stems whose postings don't change. Returns the changed stems.
+    /// Removes the words of these messages. Keeps only the stems whose postings change, since a store writes only those again. Returns
+    /// these stems.
     pub fn forget(&mut self, seqs: &[i64]) -> Vec<String> {
         let block = self.block;
         let is_forgotten = |offset: u16| seqs.contains(&(block * BLOCK_MESSAGES + i64::from(offset)));

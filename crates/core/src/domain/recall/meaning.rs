@@ -16,7 +16,7 @@ pub const NEAREST_MAX: usize = 50;
 /// Büttcher 2009).
 const RANK_OFFSET: u32 = 60;
 
-/// An embedding: the direction that a model gives to a text, in one byte per dimension. Lengths say nothing.
+/// An embedding: the direction that a model gives to a text, in one byte per dimension. Its length doesn't matter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Embedding(Vec<i8>);
 

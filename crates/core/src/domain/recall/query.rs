@@ -192,7 +192,7 @@ impl Query {
         }
     }
 
-    /// Returns for each term of the query if `text` has it.
+    /// Returns for each term of the query whether `text` has it.
     pub fn find_terms(&self, text: &str) -> Vec<bool> {
         let mut found = vec![false; self.terms.len()];
         for (term, _) in self.spans(text) {

@@ -331,15 +331,15 @@ fn exchanges(hits: &mut [Hit]) -> Vec<ScoredExchange> {
     scored
 }
 
-/// Adds to each exchange a part of its neighbours' scores. `alone` has the exchanges in the order of their numbers.
-fn with_neighbours(alone: &[ScoredExchange]) -> Vec<ScoredExchange> {
+/// Adds to each exchange a part of its neighbours' scores. `scored` has the exchanges in the order of their numbers.
+fn with_neighbours(scored: &[ScoredExchange]) -> Vec<ScoredExchange> {
     let score_of = |place: Option<usize>, exchange: Option<u32>| {
-        let neighbour = place.and_then(|place| alone.get(place));
+        let neighbour = place.and_then(|place| scored.get(place));
         neighbour
             .filter(|found| Some(found.exchange) == exchange)
             .map_or(0.0, |found| found.score)
     };
-    alone
+    scored
         .iter()
         .enumerate()
         .map(|(place, found)| {

@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn other_words_have_others() {
+    fn unrelated_words_have_different_stems() {
         for (one, other) in [
             ("class", "clas"),
             ("bus", "bu"),

@@ -56,6 +56,7 @@ const NUMBERS: [&str; 12] = [
 ];
 /// Words before a month or a year that make it a time.
 const LEADS: [&str; 7] = ["in", "during", "since", "last", "this", "of", "from"];
+/// The largest number in `99 days ago`.
 const COUNT_MAX: i64 = 99;
 const YEARS: std::ops::RangeInclusive<i32> = 1970..=2100;
 
@@ -117,6 +118,7 @@ fn ago(day: NaiveDate, days: i64) -> Option<NaiveDate> {
 /// What the words at one place of a question mean.
 struct Meaning {
     days: Days,
+    /// How many words name the days.
     words: usize,
     /// True for words like `yesterday`, which the searched texts don't have.
     is_relative: bool,
@@ -210,7 +212,8 @@ fn date(lead: &str, texts: &[&str], today: NaiveDate) -> Option<Meaning> {
     if let (Some(year), Ok(month), Some(day)) = (year(word(0)), word(1).parse(), day(word(2))) {
         return meaning(Days::one(NaiveDate::from_ymd_opt(year, month, day)?), 3);
     }
-    let (month_at, day_of) = match (month(word(0)), month(word(1))) {
+    // The month and the day, each with its place among the words.
+    let (month_at, day_at) = match (month(word(0)), month(word(1))) {
         (Some(month), _) => ((month, 0), day(word(1)).map(|day| (day, 1))),
         (_, Some(month)) => ((month, 1), Some((day(word(0))?, 0))),
         _ => {
@@ -218,24 +221,24 @@ fn date(lead: &str, texts: &[&str], today: NaiveDate) -> Option<Meaning> {
             return meaning(Days::year(year), 1);
         }
     };
-    if day_of.is_none() && !LEADS.contains(&lead) && year(word(1)).is_none() {
+    if day_at.is_none() && !LEADS.contains(&lead) && year(word(1)).is_none() {
         return None;
     }
-    let words = 1 + month_at.1.max(day_of.map_or(0, |(_, place)| place));
-    let given = year(word(words));
-    let of_year = |year: i32| NaiveDate::from_ymd_opt(year, month_at.0, day_of.map_or(1, |(day, _)| day));
-    let date = match given {
+    let words = 1 + month_at.1.max(day_at.map_or(0, |(_, place)| place));
+    let named_year = year(word(words));
+    let of_year = |year: i32| NaiveDate::from_ymd_opt(year, month_at.0, day_at.map_or(1, |(day, _)| day));
+    let date = match named_year {
         Some(year) => of_year(year)?,
         None => of_year(today.year())
             .filter(|date| *date <= today)
             .or_else(|| of_year(today.year() - 1))?,
     };
-    let days = if day_of.is_some() {
+    let days = if day_at.is_some() {
         Days::one(date)
     } else {
         Days::month(date)
     };
-    meaning(days, words + usize::from(given.is_some()))
+    meaning(days, words + usize::from(named_year.is_some()))
 }
 
 fn number(word: &str) -> Option<i64> {
@@ -317,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn other_questions_name_none() {
+    fn other_questions_name_no_time() {
         let now = Timestamp(0);
         for question in [
             "May I march?",

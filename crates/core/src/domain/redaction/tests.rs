@@ -196,7 +196,7 @@ fn neighbours() -> Vec<(String, &'static str)> {
     ]
 }
 
-/// The same for assignments.
+/// A text with an assigned secret, and the text after redaction.
 fn assignments() -> Vec<(String, &'static str)> {
     let key = "MIIEpAIBAAKCAQEA7bq0Zk1x+/abc0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ";
     vec![
@@ -368,6 +368,7 @@ fn a_listener_is_called_for_every_secret() {
     assert_eq!(heard.load(Ordering::Relaxed), 2);
 }
 
+/// A search in quadratic time wouldn't come to its end.
 #[test]
 fn many_hints_take_linear_time() {
     let redactor = Redactor::standard();

@@ -1,5 +1,5 @@
-//! Checks if a value after `password =`, or a number like that of a card, is a secret. It may also be code, a placeholder or a
-//! coincidence.
+//! Checks whether a value after `password =`, or a number like that of a card, is a secret. The value may also be code or a placeholder,
+//! and the number a coincidence.
 
 use std::ops::Range;
 

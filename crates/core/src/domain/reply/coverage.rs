@@ -5,16 +5,16 @@ use crate::domain::summary::item::{ExchangeRange, ItemDraft};
 
 /// An item about more exchanges than this must have enough text. The prompt asks for at most five.
 pub const ITEM_EXCHANGES_MAX: usize = 15;
-/// Such an item must have at least this many characters for each of its exchanges; digests are better than less.
+/// Such an item must have at least this many characters for each of its exchanges. With fewer, digests say more.
 const CHARS_PER_EXCHANGE_MIN: usize = 20;
 
 /// What is wrong with an item's range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RangeFault {
-    /// It contains no exchange of the question, and no other item of the answer does either.
+    /// It contains no exchange of the question, and neither does the range of any other item.
     #[error("#{} to #{} was not asked about", .0.first, .0.last)]
     Unknown(ExchangeRange),
-    /// It has more than [`ITEM_EXCHANGES_MAX`] exchanges and hardly any text, and so has every item of the answer.
+    /// It has more than [`ITEM_EXCHANGES_MAX`] exchanges and its item has hardly any text. That is true of all items of the answer.
     #[error("#{} to #{} are too many for one item", .0.first, .0.last)]
     Broad(ExchangeRange),
 }

@@ -24,8 +24,8 @@ pub(super) fn draft(item: &Value) -> Option<ItemDraft> {
     {
         return None;
     }
-    let named = RANGE.iter().find_map(|name| item.get(*name));
-    let exchanges = named.map_or_else(|| ends(item), range)?;
+    let range_field = RANGE.iter().find_map(|name| item.get(*name));
+    let exchanges = range_field.map_or_else(|| ends(item), range)?;
     let text = |name| item.get(name).map(text).unwrap_or_default();
     Some(ItemDraft {
         exchanges,
@@ -60,17 +60,17 @@ fn importance(value: &Value) -> Option<Importance> {
 
 fn range(value: &Value) -> Option<ExchangeRange> {
     match value {
-        Value::Object(named) => ends(named),
+        Value::Object(fields) => ends(fields),
         Value::Array(numbers) => between(&numbers.iter().map(number).collect::<Option<Vec<i64>>>()?),
         Value::String(text) => between(&numbers_in(text)),
         one => number(one).and_then(|one| between(&[one])),
     }
 }
 
-fn ends(named: &Map<String, Value>) -> Option<ExchangeRange> {
-    let named = |names: &[&str]| names.iter().find_map(|name| named.get(*name)).map(number);
-    let first = named(&FIRST)??;
-    let last = named(&LAST).unwrap_or(Some(first))?;
+fn ends(fields: &Map<String, Value>) -> Option<ExchangeRange> {
+    let end = |names: &[&str]| names.iter().find_map(|name| fields.get(*name)).map(number);
+    let first = end(&FIRST)??;
+    let last = end(&LAST).unwrap_or(Some(first))?;
     between(&[first, last])
 }
 

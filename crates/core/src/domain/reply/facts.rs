@@ -68,14 +68,15 @@ impl Reader<'_> {
         Some(FactClosing { fact, exchange })
     }
 
-    /// Returns the exchange that the change names, if it is in the question.
+    /// Returns the exchange that the change names, if the question has it. A change without an exchange belongs to the only one of the
+    /// question.
     fn exchange(&self, one: &Value) -> Option<i64> {
-        let named = match (one.get("exchange"), self.exchanges) {
-            (Some(named), _) => number(named)?,
+        let exchange = match (one.get("exchange"), self.exchanges) {
+            (Some(field), _) => number(field)?,
             (None, [only]) => *only,
             (None, _) => return None,
         };
-        self.exchanges.contains(&named).then_some(named)
+        self.exchanges.contains(&exchange).then_some(exchange)
     }
 
     fn text(&self, text: &str) -> Option<String> {

@@ -5,9 +5,9 @@ use serde_json::Value;
 /// The JSON schema of an answer. In strict modes a model writes the fields in the schema's order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Schema {
-    /// For providers that want a name.
+    /// The schema's name, for providers that want one.
     pub name: &'static str,
-    /// JSON text.
+    /// The schema as JSON text.
     pub json: &'static str,
 }
 

@@ -13,7 +13,7 @@ use crate::domain::{
     time::{SECOND_MS, Timestamp},
 };
 
-/// Messages of a block that are this far apart fill several blocks.
+/// Messages whose numbers are this far apart fill several blocks.
 const STRIDE: i64 = 700;
 const WORDS: [&str; 6] = ["door", "token", "parser", "plan", "secret", "garden"];
 
@@ -151,7 +151,7 @@ fn expected(archive: &[Remark], search: &ArchiveSearch, totals: IndexTotals) -> 
 
 proptest! {
     #[test]
-    fn reading_only_what_is_found_ranks_as_looking_at_everything(archive in archive(), search in search()) {
+    fn ranking_by_the_index_equals_ranking_by_all_messages(archive in archive(), search in search()) {
         let candidates = candidates(&sources(&archive), &search);
         let ranked = candidates.rank(&search);
         let scores: BTreeMap<i64, f64> = expected(&archive, &search, candidates.totals).into_iter().collect();
@@ -168,7 +168,7 @@ proptest! {
     }
 
     #[test]
-    fn the_best_are_the_first_of_all_when_sorted(scores in prop::collection::vec(0..20_u8, 0..60), limit in 0..70_usize) {
+    fn the_first_in_order_begin_the_whole_sorted_list(scores in prop::collection::vec(0..20_u8, 0..60), limit in 0..70_usize) {
         let scored: Vec<ScoredExchange> = scores.iter().zip(0..).map(|(score, exchange)| ScoredExchange {
             exchange,
             score: f64::from(*score),
