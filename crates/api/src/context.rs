@@ -365,7 +365,7 @@ async fn perspective(
     heard: Vec<String>,
 ) -> Result<Perspective, ContextError> {
     let settings = store.agent(agent).await?.map(|row| row.settings);
-    let telling = settings.unwrap_or_default().telling(viewer.telling);
+    let telling = settings.unwrap_or_default().perspective_style(viewer.telling);
     Ok(Perspective::new(&viewer.speaker, telling, heard)?)
 }
 

@@ -23,7 +23,7 @@ pub struct ResponsePart {
 }
 
 impl ResponsePart {
-    /// Reads the answer's id from `message`, and if the answer may continue.
+    /// Reads the answer's id from `message`, and whether the answer may continue.
     pub fn of(message: &Message) -> Self {
         Self {
             id: message
@@ -64,9 +64,10 @@ pub struct Round {
 }
 
 impl Round {
+    /// Returns true if a message of the model with `part` belongs to the next round.
     fn is_followed_by(&self, part: &ResponsePart) -> bool {
         let is_new = match (&self.id, &part.id) {
-            (Some(own), Some(others)) => own != others,
+            (Some(own), Some(next)) => own != next,
             _ => !self.may_continue,
         };
         is_new || self.messages >= MESSAGES_MAX

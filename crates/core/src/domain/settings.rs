@@ -157,7 +157,7 @@ impl AgentSettings {
     }
 
     /// Returns how the conversation is shown to its speakers. Missing values come from `default`.
-    pub fn telling(&self, default: PerspectiveStyle) -> PerspectiveStyle {
+    pub fn perspective_style(&self, default: PerspectiveStyle) -> PerspectiveStyle {
         let participants = self.participants.as_deref().map(perspective::names);
         PerspectiveStyle {
             participants: participants.unwrap_or(default.participants),

@@ -64,7 +64,8 @@ pub const CUT_MARK: &str = "\n[… ";
 /// Ends that line.
 pub const CUT_MARK_END: &str = " characters left out …]";
 
-/// Returns the first `head` and the last `tail` characters of a long text. A note between them says how much is left out.
+/// Returns the first `head` and the last `tail` characters of a long text. A note between them says how much is left out. The cuts fall
+/// between characters, not graphemes.
 pub fn head_tail(text: &str, head: usize, tail: usize) -> String {
     // A text has no more characters than bytes, so most texts needn't be counted.
     if text.len() <= head + tail {
@@ -273,9 +274,9 @@ mod tests {
                 !shown.contains(|c: char| is_unprintable(c) && c != '\n'),
                 "{shown}"
             );
-            let [given, read] =
+            let [original, read] =
                 [json.as_str(), &shown].map(|json| serde_json::from_str::<serde_json::Value>(json).unwrap());
-            assert_eq!(read, given);
+            assert_eq!(read, original);
         }
         assert_eq!(visible_json("{\r\n\t1}"), "{ \n\t1}");
     }

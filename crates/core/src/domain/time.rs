@@ -109,11 +109,11 @@ mod tests {
             ("2026-01-05T08:00:07.25", "2026-01-05T08:00:07.250Z"),
             ("2026-01-05 08:00:07", "2026-01-05T08:00:07Z"),
         ];
-        for (given, shown) in cases {
+        for (text, shown) in cases {
             assert_eq!(
-                Timestamp::parse(given).map(|t| t.to_string()).as_deref(),
+                Timestamp::parse(text).map(|t| t.to_string()).as_deref(),
                 Some(shown),
-                "{given}"
+                "{text}"
             );
         }
         assert_eq!(Timestamp::parse("1:56 pm on 8 May, 2023"), None);

@@ -301,13 +301,13 @@ fn line(
             };
             (voice, name.clone(), text.as_str(), chars_max)
         }
-        Part::Attachment { media: named, .. } | Part::Opaque { kind: named, .. } => {
+        Part::Attachment { media: name, .. } | Part::Opaque { kind: name, .. } => {
             let what = if matches!(part, Part::Opaque { .. }) {
                 "block"
             } else {
                 "attachment"
             };
-            let text = format!("[{what}: {}]", cut(&one_line(named), MEDIA_CHARS_MAX));
+            let text = format!("[{what}: {}]", cut(&one_line(name), MEDIA_CHARS_MAX));
             let label = one_line(&redactor.redact(&message.speaker.clone().unwrap_or_default()));
             return Some(Line {
                 voice: speaker,
@@ -334,7 +334,7 @@ fn line(
     {
         text = shorten(&format!("{reason}\n{whole}"));
     }
-    // An empty result still answers its call.
+    // An empty result is kept until it is paired with its call.
     (!text.is_empty() || !matches!(voice, Voice::User | Voice::Assistant | Voice::Program)).then(|| Line {
         voice,
         label: one_line(&redactor.redact(&label.unwrap_or_default())),
@@ -398,12 +398,12 @@ mod tests {
             )
         };
         let lines = transcript(std::slice::from_ref(&message)).lines;
-        let told: Vec<(Voice, &str)> = lines
+        let spoken: Vec<(Voice, &str)> = lines
             .iter()
             .map(|line| (line.voice, line.text.as_str()))
             .collect();
         assert_eq!(
-            told,
+            spoken,
             [
                 (Voice::Program, "[read_file for 'a.rs'] Result:\nfn f()"),
                 (Voice::User, "Sort it.")

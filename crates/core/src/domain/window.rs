@@ -66,7 +66,7 @@ struct HeldRequest {
 pub struct PushOutcome<M = Message> {
     /// The evicted exchanges, oldest first.
     pub evicted: Vec<HeldExchange<M>>,
-    /// The session that ended because its newest exchange alone is too big ([`OnOverflow::End`]).
+    /// The session that ended because its newest leg alone is too big ([`OnOverflow::End`]).
     pub session_ended: Option<i64>,
 }
 
@@ -94,7 +94,7 @@ impl<M: Borrow<Message>> Window<M> {
         }
     }
 
-    /// Sets what happens if the newest exchange alone is too big.
+    /// Sets what happens if the newest leg alone is too big.
     #[must_use]
     pub fn on_overflow(self, on_overflow: OnOverflow) -> Self {
         Self { on_overflow, ..self }
@@ -120,7 +120,7 @@ impl<M: Borrow<Message>> Window<M> {
         self.append(message, &entry).evicted
     }
 
-    /// Like [`Self::push`], but applies `on_overflow` if the message makes the newest exchange alone too big: refuses it or ends the
+    /// Like [`Self::push`], but applies `on_overflow` if the message makes the newest leg alone too big: refuses the message or ends the
     /// session.
     ///
     /// # Errors

@@ -118,12 +118,12 @@ impl Priority {
     }
 }
 
-/// Fairness between projects: a project with many waiting rows takes turns with the others. Each row of the project that waits already
-/// delays the `due_at` of a new row, and claims are ordered by `due_at`. The time when a row may be claimed (`visible_at`) stays the
+/// Fairness between projects: a project with many waiting rows takes turns with the others. Each waiting row of a project delays the
+/// `due_at` of the project's next row, and claims are ordered by `due_at`. The time when a row may be claimed (`visible_at`) stays the
 /// same, so no row waits while a worker is idle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fairness {
-    /// The delay for each row that waits already; 0 claims rows in the order of arrival.
+    /// The delay for each waiting row of the project; 0 claims rows in the order of arrival.
     pub project_spacing_ms: i64,
 }
 
@@ -286,10 +286,10 @@ mod tests {
             reasons: 1,
             ready_at: Timestamp(0),
         };
-        let told =
+        let suspect_and_poison =
             [0, 1, 2, 3].map(|crashes| (policy.is_suspect(&of(crashes)), policy.is_poison(&of(crashes))));
         assert_eq!(
-            told,
+            suspect_and_poison,
             [(false, false), (false, false), (true, false), (false, true)]
         );
     }

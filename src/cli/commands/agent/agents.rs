@@ -131,7 +131,7 @@ fn patch(settings: &[String]) -> Result<Value, CommandFailure> {
         let pair = setting.split_once('=');
         let (name, text) =
             pair.ok_or_else(|| CommandFailure::usage(format!("`{setting}`: expected KEY=VALUE")))?;
-        Ok((name.trim().to_owned(), AgentSettings::typed(text.trim())))
+        Ok((name.trim().to_owned(), AgentSettings::parse_value(text.trim())))
     });
     Ok(Value::Object(
         pairs.collect::<Result<Map<_, _>, CommandFailure>>()?,

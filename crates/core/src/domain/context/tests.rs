@@ -273,7 +273,11 @@ fn pairs_are_placed_together_and_completed() {
             "s note | u go | a 1:x | r 1=A",
         ),
     ] {
-        assert_eq!(built(script, &with_alternation(Alternation::Keep)), expected, "{script}");
+        assert_eq!(
+            built(script, &with_alternation(Alternation::Keep)),
+            expected,
+            "{script}"
+        );
     }
 }
 

@@ -59,14 +59,19 @@ impl Archive {
                 } else {
                     &[]
                 };
-                self.conversation.push(None, &[&[unit], copies].concat(), self.exchange);
+                self.conversation
+                    .push(None, &[&[unit], copies].concat(), self.exchange);
             }
         }
         Ok(plan)
     }
 
     fn line(&self) -> Vec<u64> {
-        self.conversation.units.iter().map(|stored| stored.unit.hash).collect()
+        self.conversation
+            .units
+            .iter()
+            .map(|stored| stored.unit.hash)
+            .collect()
     }
 }
 

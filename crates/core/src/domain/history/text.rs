@@ -132,8 +132,9 @@ impl Columns {
             widths.max().unwrap_or(0)
         };
         let mut pairs = view.exchanges.iter().zip(view.exchanges.iter().skip(1));
-        let has_legs =
-            pairs.any(|(one, next)| are_of_one_exchange(one, next) && view.is_archived(one) == view.is_archived(next));
+        let has_legs = pairs.any(|(one, next)| {
+            are_of_one_exchange(one, next) && view.is_archived(one) == view.is_archived(next)
+        });
         let number = widest(&|shown| number(shown, !has_legs));
         let fixed = 2 + number + 2 + 2 + AGE_WIDTH + TOKENS_WIDTH + 3 + widest(&|shown| state(view, shown));
         let room = width.saturating_sub(fixed).max(TITLE_WIDTH / 3);

@@ -333,7 +333,10 @@ fn an_agent_that_goes_on_keeps_an_applied_head() {
         ..full_head()
     };
     for compared_through in [0, 8, 9] {
-        assert_eq!(full_head().compare(&continued, compared_through), ImportState::Settled);
+        assert_eq!(
+            full_head().compare(&continued, compared_through),
+            ImportState::Settled
+        );
     }
 }
 

@@ -196,7 +196,10 @@ fn ranges_are_clipped_ordered_and_checked() {
         (&[(7, 12), (3, 7)], &[(3, 7), (8, 12)], &[]),
     ];
     for (item_ranges, expected, missing) in good {
-        let items: Vec<Value> = item_ranges.iter().map(|&(first, last)| item(first, last)).collect();
+        let items: Vec<Value> = item_ranges
+            .iter()
+            .map(|&(first, last)| item(first, last))
+            .collect();
         let checked = parse(&answer(&items), &ASKED).unwrap();
         assert_eq!(
             (ranges(&checked).as_slice(), checked.missing.as_slice()),

@@ -40,7 +40,7 @@ impl AgentSettings {
             (Source::Configuration, json!(configured)),
         ];
         let of = |name: &'static str| {
-            let mut found = sources.iter().filter_map(|(from, fields)| {
+            let mut values = sources.iter().filter_map(|(from, fields)| {
                 let value = fields.get(name)?.clone();
                 Some(InForce {
                     name,
@@ -48,7 +48,7 @@ impl AgentSettings {
                     from: *from,
                 })
             });
-            found.next()
+            values.next()
         };
         SETTINGS.iter().filter_map(|&(name, ..)| of(name)).collect()
     }

@@ -68,8 +68,8 @@ fn check(name: &str, value: &Value) -> Result<(), SettingsError> {
 }
 
 impl AgentSettings {
-    /// Converts `text`, as a person types it, to JSON: a number, true or false, null (`null` or nothing), else a string.
-    pub fn typed(text: &str) -> Value {
+    /// Parses a value that a person typed: a number, true or false, null (`null` or nothing), else a string.
+    pub fn parse_value(text: &str) -> Value {
         match text {
             "" | "null" => Value::Null,
             "true" => Value::Bool(true),

@@ -17,8 +17,8 @@ const LAST_N_MESSAGES: i64 = 20;
 const PIDGIN_SAFETY_PERCENT: i64 = 90;
 
 impl Preset {
-    /// Returns the settings of this preset, derived from those that are `given` explicitly and from `basis`.
-    pub fn values(self, given: &AgentSettings, basis: &Basis) -> AgentSettings {
+    /// Returns the settings of this preset, derived from the `explicit` ones and from `basis`.
+    pub fn values(self, explicit: &AgentSettings, basis: &Basis) -> AgentSettings {
         match self {
             Self::None => AgentSettings::default(),
             Self::RequestLimit => AgentSettings {
@@ -26,21 +26,21 @@ impl Preset {
                 leg_tokens: Some(0),
                 ..request_of(
                     IKIGAI_TOKENS,
-                    given,
+                    explicit,
                     &Basis {
                         output_reserve_tokens: 0,
                         ..*basis
                     },
                 )
             },
-            Self::LongMemory => structured_memory(given, basis),
+            Self::LongMemory => structured_memory(explicit, basis),
             Self::Dialogue => {
-                let provider = given.provider.as_deref();
+                let provider = explicit.provider.as_deref();
                 let limit = provider.map_or(basis.provider_limit_tokens, provider_limit_tokens);
                 AgentSettings {
                     on_overflow: Some(OnOverflow::End),
                     leg_tokens: Some(0),
-                    ..request_of(limit * PIDGIN_SAFETY_PERCENT / 100, given, basis)
+                    ..request_of(limit * PIDGIN_SAFETY_PERCENT / 100, explicit, basis)
                 }
             }
             Self::Chat => AgentSettings {
@@ -65,11 +65,15 @@ fn without_anchor() -> AgentSettings {
 }
 
 /// Returns the settings for a request of at most `total_tokens`. The window gets what the other parts leave.
-fn request_of(total_tokens: i64, given: &AgentSettings, basis: &Basis) -> AgentSettings {
+fn request_of(total_tokens: i64, explicit: &AgentSettings, basis: &Basis) -> AgentSettings {
     let options = ContextOptions {
-        max_tokens: given.context_max_tokens.unwrap_or(total_tokens),
-        output_reserve_tokens: given.output_reserve_tokens.unwrap_or(basis.output_reserve_tokens),
-        system_reserve_tokens: given.system_reserve_tokens.unwrap_or(basis.system_reserve_tokens),
+        max_tokens: explicit.context_max_tokens.unwrap_or(total_tokens),
+        output_reserve_tokens: explicit
+            .output_reserve_tokens
+            .unwrap_or(basis.output_reserve_tokens),
+        system_reserve_tokens: explicit
+            .system_reserve_tokens
+            .unwrap_or(basis.system_reserve_tokens),
         ..ContextOptions::default()
     };
     let window = |limit: i64| {
@@ -84,10 +88,14 @@ fn request_of(total_tokens: i64, given: &AgentSettings, basis: &Basis) -> AgentS
     }
 }
 
-fn structured_memory(given: &AgentSettings, basis: &Basis) -> AgentSettings {
-    let window = given.budget_tokens.unwrap_or(STRUCTURED_MEMORY_TOKENS);
-    let reserves = given.output_reserve_tokens.unwrap_or(basis.output_reserve_tokens)
-        + given.system_reserve_tokens.unwrap_or(basis.system_reserve_tokens);
+fn structured_memory(explicit: &AgentSettings, basis: &Basis) -> AgentSettings {
+    let window = explicit.budget_tokens.unwrap_or(STRUCTURED_MEMORY_TOKENS);
+    let reserves = explicit
+        .output_reserve_tokens
+        .unwrap_or(basis.output_reserve_tokens)
+        + explicit
+            .system_reserve_tokens
+            .unwrap_or(basis.system_reserve_tokens);
     let copies = basis.summary_max_tokens + basis.pins_max_tokens;
     AgentSettings {
         budget_tokens: Some(window),

@@ -122,7 +122,7 @@ fn every_setting_has_a_row_in_the_table() {
 }
 
 #[test]
-fn typed_text_becomes_the_matching_json() {
+fn a_typed_value_becomes_the_matching_json() {
     let cases = [
         ("50_000", json!(50_000)),
         ("0.9", json!(0.9)),
@@ -134,7 +134,7 @@ fn typed_text_becomes_the_matching_json() {
         ("null", Value::Null),
     ];
     for (text, value) in cases {
-        assert_eq!(AgentSettings::typed(text), value, "{text}");
+        assert_eq!(AgentSettings::parse_value(text), value, "{text}");
     }
 }
 
@@ -144,13 +144,16 @@ fn settings_override_the_style_of_a_shared_conversation() {
         participants: vec!["x".to_owned()],
         ..PerspectiveStyle::default()
     };
-    assert_eq!(AgentSettings::default().telling(default.clone()), default);
+    assert_eq!(
+        AgentSettings::default().perspective_style(default.clone()),
+        default
+    );
     let settings = patched(
         &AgentSettings::default(),
         json!({"participants": "agent_a, agent_b,agent_a,", "human_tag": "", "mode": "meditation"}),
     );
     assert_eq!(
-        settings.telling(default),
+        settings.perspective_style(default),
         PerspectiveStyle {
             participants: vec!["agent_a".to_owned(), "agent_b".to_owned()],
             human_tag: String::new(),

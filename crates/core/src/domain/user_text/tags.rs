@@ -23,8 +23,9 @@ pub(super) struct Tags<'a> {
     is_wanted: fn(MarkerShape) -> bool,
     /// The text after the last found tag.
     rest: &'a str,
-    /// How much of `rest` was searched, and if the last searched line is blank so far.
+    /// How many bytes of `rest` were searched.
     searched: usize,
+    /// True if the last searched line is blank so far.
     is_blank: bool,
     /// The names of tags without an end. Each is searched for only once, so that the time is linear.
     unclosed: Vec<&'static str>,
@@ -43,7 +44,7 @@ impl<'a> Tags<'a> {
         }
     }
 
-    /// Returns where the next `<` is that may open a tag, and if only blanks stand before it in its line.
+    /// Returns where the next `<` is that may open a tag, and true if only blanks stand before it in its line.
     fn next_mark(&mut self) -> Option<(usize, bool)> {
         let rest = self.rest.get(self.searched..)?;
         // The `<` that was tried last is still there.

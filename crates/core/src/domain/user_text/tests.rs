@@ -11,7 +11,7 @@ fn message(format: Format, texts: &[&str]) -> Message {
     }
 }
 
-/// Compares the rest of each message, and if it is a request, with the expected value.
+/// Compares the user's words in each message with the expected ones. A message without such words must be no request.
 fn check(format: Format, cases: &[(&[&str], &str)]) {
     for (texts, expected) in cases {
         let message = message(format, texts);
@@ -377,14 +377,14 @@ fn the_author_of_a_message_overrides_its_text() {
         author: Some(author),
         ..message(Format::ClaudeCode, &[text])
     };
-    let told = |author| {
+    let read = |author| {
         let message = by(author);
         let own_words = OwnWords::of(&message);
         (own_words.is_request, own_words.text())
     };
-    assert_eq!(told(Author::User), (true, text.to_owned()));
-    assert_eq!(told(Author::Agent), (true, String::new()));
-    assert_eq!(told(Author::Program), (false, String::new()));
+    assert_eq!(read(Author::User), (true, text.to_owned()));
+    assert_eq!(read(Author::Agent), (true, String::new()));
+    assert_eq!(read(Author::Program), (false, String::new()));
     let plain = Message {
         author: Some(Author::Program),
         ..message(Format::ClaudeCode, &["The build is done."])

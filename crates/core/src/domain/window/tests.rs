@@ -94,8 +94,8 @@ fn the_tighter_limit_decides() {
 
 #[test]
 fn an_exchange_too_big_by_itself_is_kept_refused_or_ends_the_session() {
-    let say = |wish: OnOverflow| {
-        let mut window = window(50).on_overflow(wish);
+    let outcomes = |on_overflow: OnOverflow| {
+        let mut window = window(50).on_overflow(on_overflow);
         let tokens = [
             ("user", 20),
             ("assistant", 20),
@@ -104,7 +104,7 @@ fn an_exchange_too_big_by_itself_is_kept_refused_or_ends_the_session() {
             ("usage", 0),
             ("user", 20),
         ];
-        let told = tokens.map(|(kind, tokens)| {
+        let lines = tokens.map(|(kind, tokens)| {
             let message = if tokens == 0 {
                 native(kind, "")
             } else {
@@ -123,11 +123,14 @@ fn an_exchange_too_big_by_itself_is_kept_refused_or_ends_the_session() {
                 Err(error) => format!("refuses {} > {}", error.tokens, error.budget_tokens),
             }
         });
-        told.join(", ")
+        lines.join(", ")
     };
-    assert_eq!(say(OnOverflow::Evict), "20, 40, 20, 60!, 60!, 20");
-    assert_eq!(say(OnOverflow::End), "20, 40, 20, ends 1, 60!, 20");
-    assert_eq!(say(OnOverflow::Refuse), "20, 40, 20, refuses 60 > 50, 20, 40");
+    assert_eq!(outcomes(OnOverflow::Evict), "20, 40, 20, 60!, 60!, 20");
+    assert_eq!(outcomes(OnOverflow::End), "20, 40, 20, ends 1, 60!, 20");
+    assert_eq!(
+        outcomes(OnOverflow::Refuse),
+        "20, 40, 20, refuses 60 > 50, 20, 40"
+    );
 }
 
 #[test]
@@ -460,7 +463,7 @@ fn each_preset_behaves_like_its_origin_in_a_long_exchange() {
         preset::{Basis, Preset},
         settings::AgentSettings,
     };
-    let live = |preset, rounds| {
+    let run = |preset, rounds| {
         let settings = AgentSettings {
             preset: Some(preset),
             budget_tokens: Some(30_000),
@@ -479,12 +482,12 @@ fn each_preset_behaves_like_its_origin_in_a_long_exchange() {
         (left > 0, ended, window.is_over_budget())
     };
     // Seeds 000 and 001: the newest exchange stays whole, however big, and is reported.
-    assert_eq!(live(Preset::RequestLimit, 400), (false, 0, true));
+    assert_eq!(run(Preset::RequestLimit, 400), (false, 0, true));
     // Seed 002: it ends the session, once.
-    assert_eq!(live(Preset::Dialogue, 400), (false, 1, true));
+    assert_eq!(run(Preset::Dialogue, 400), (false, 1, true));
     // Seed 004: the newest exchange stays whole, however many messages it has.
-    assert_eq!(live(Preset::Chat, 400), (false, 0, true));
+    assert_eq!(run(Preset::Chat, 400), (false, 0, true));
     // Seed 003 doesn't define this: its legs leave.
-    assert_eq!(live(Preset::LongMemory, 400), (true, 0, false));
-    assert_eq!(live(Preset::None, 400), (true, 0, false));
+    assert_eq!(run(Preset::LongMemory, 400), (true, 0, false));
+    assert_eq!(run(Preset::None, 400), (true, 0, false));
 }

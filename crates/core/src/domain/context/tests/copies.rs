@@ -82,7 +82,11 @@ fn messages_out_of_view_are_copied_once_and_capped() {
         (vec![2], vec![3], options(0, false), vec![], vec![2, 3]),
     ] {
         let (head, left_out) = copied(&pinned, &important, 5, &options);
-        assert_eq!((numbers(&head), left_out), (sent, left), "{pinned:?} {important:?}");
+        assert_eq!(
+            (numbers(&head), left_out),
+            (sent, left),
+            "{pinned:?} {important:?}"
+        );
     }
 }
 
