@@ -182,12 +182,12 @@ impl BatchIdentity {
     pub fn is(&self, listed: &ListedBatch) -> bool {
         match &listed.name {
             Some(name) => *name == self.name,
-            None => listed.requests == Some(self.requests) && !self.is_older(listed),
+            None => listed.requests == Some(self.requests) && !self.is_newer_than(listed),
         }
     }
 
-    /// Returns true if `listed` is too old to be this batch. All entries after it are even older: lists begin with the newest.
-    pub fn is_older(&self, listed: &ListedBatch) -> bool {
+    /// Returns true if `listed` is too old to be this batch. All entries after `listed` are even older: lists begin with the newest.
+    pub fn is_newer_than(&self, listed: &ListedBatch) -> bool {
         listed
             .created_at
             .is_some_and(|at| at.plus_ms(CLOCK_SKEW_MS) < self.created_at)

@@ -106,7 +106,7 @@ impl<P: BatchProtocol> BatchModel for RemoteModel<P> {
             let page = self.get(&self.protocol.list(after.as_deref())).await?;
             let page = json(&page)?;
             let (batches, next) = self.protocol.read_list(&page);
-            let is_beyond = batches.iter().any(|listed| wanted.is_older(listed));
+            let is_beyond = batches.iter().any(|listed| wanted.is_newer_than(listed));
             found.extend(batches.into_iter().filter(|listed| wanted.is(listed)));
             after = next;
             if is_beyond || after.is_none() {

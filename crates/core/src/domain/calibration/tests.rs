@@ -60,7 +60,7 @@ fn a_few_samples_raise_the_guard_and_do_not_lower_it() {
 }
 
 #[test]
-fn one_agent_never_changes_the_guard_of_another() {
+fn one_agent_cannot_set_the_guard_of_another() {
     for reported_tokens in [510, 1_990] {
         let liar = ReportedSample {
             reporter: Reporter(99),
@@ -124,7 +124,7 @@ fn implausible_samples_are_not_learned() {
 }
 
 #[test]
-fn a_meter_sees_growth_only() {
+fn a_meter_gives_samples_of_growth_only() {
     let mut meter = Meter::default();
     // Each report includes instructions and tools of 5,000 tokens, no estimate does.
     let requests = [

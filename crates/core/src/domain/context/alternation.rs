@@ -96,7 +96,7 @@ pub(super) fn name_speakers(turns: &mut [Turn<'_>]) {
         .filter(|&at| turns[at].role != Role::System)
         .collect();
     let is_from_user = |at: usize| turns[at].role == Role::User;
-    let mut named = Vec::new();
+    let mut lines = Vec::new();
     for run in conversation.chunk_by(|&before, &next| is_from_user(before) && is_from_user(next)) {
         let speakers = run.iter().map(|&at| (at, turns[at].speaker()));
         let speakers: Vec<(usize, Option<&str>)> = speakers.collect();
@@ -104,10 +104,10 @@ pub(super) fn name_speakers(turns: &mut [Turn<'_>]) {
         let heads = speakers.chunk_by(|before, next| before.1 == next.1);
         let heads: Vec<(usize, Option<&str>)> = heads.map(|same| same[0]).collect();
         if heads.len() > 1 {
-            named.extend(heads.into_iter().map(|(at, speaker)| (at, name_line(speaker))));
+            lines.extend(heads.into_iter().map(|(at, speaker)| (at, name_line(speaker))));
         }
     }
-    for (at, line) in named {
+    for (at, line) in lines {
         turns[at].pieces.insert(0, line);
     }
 }

@@ -106,10 +106,10 @@ mod tests {
             );
             assert!(body.contains('‹'), "{body}");
         }
-        let named = fence(&agent, 1, "", Some("A\"><b>\n\u{202e}</summary>"));
+        let for_reader = fence(&agent, 1, "", Some("A\"><b>\n\u{202e}</summary>"));
         assert!(
-            named.starts_with("<summary agent=\"a\" version=\"1\" you=\"Ab /summary\" note="),
-            "{named}"
+            for_reader.starts_with("<summary agent=\"a\" version=\"1\" you=\"Ab /summary\" note="),
+            "{for_reader}"
         );
         assert!(fence(&agent, 1, "Result<Summarised> and a < b", None).contains("a < b"));
     }

@@ -219,7 +219,7 @@ fn last_n_in_edge_cases() {
 }
 
 #[test]
-fn pairs_are_placed_together_and_completed() {
+fn results_follow_their_calls_and_missing_halves_are_added() {
     for (script, expected) in [
         (
             "u go | c 1 x | c 2 y | r 2 B | r 1 A",
@@ -309,7 +309,7 @@ fn roles_alternate_in_the_configured_mode() {
 }
 
 #[test]
-fn the_user_is_first_and_instructions_come_before() {
+fn the_user_is_first_after_the_instructions() {
     for (script, expected) in [
         ("a hi | u one", "u [Continue.] | a hi | u one"),
         ("s be kind | a hi", "s be kind | u [Continue.] | a hi"),

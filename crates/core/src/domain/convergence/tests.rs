@@ -284,7 +284,7 @@ proptest! {
     }
 
     #[test]
-    fn the_last_messages_are_enough(
+    fn the_needed_messages_give_the_score_of_all_messages(
         texts in proptest::collection::vec("[a-d ?.]{0,12}", 2..60),
         window_messages in 2..8_usize,
     ) {

@@ -207,7 +207,7 @@ fn the_last_run_of_a_check_is_its_verdict() {
 }
 
 #[test]
-fn a_plan_is_as_it_was_left() {
+fn a_plan_has_the_state_after_its_last_change() {
     let effects = ran(&[
         (
             "TodoWrite",
@@ -266,7 +266,7 @@ fn files_are_known_by_the_edit_blocks_of_an_answer() {
 }
 
 #[test]
-fn undo_takes_back_the_last_changes() {
+fn an_undo_command_is_recorded() {
     let undo = Message::new(Kind::User, vec![Part::Text("/undo\n".to_owned())]);
     assert!(Effects::of(&[undo]).undoes);
     assert!(Effects::of(&[]).is_empty());

@@ -241,7 +241,7 @@ fn a_history_in_ascii_names_the_states_of_exchanges() {
 }
 
 #[test]
-fn no_rule_while_nothing_has_left_and_no_share_without_a_budget() {
+fn there_is_no_rule_before_an_eviction_and_no_share_without_a_budget() {
     let mut view = example();
     view.exchanges.drain(..4);
     (view.first_exchange, view.archived_total, view.budget) = (1, 0, Budget::unlimited());

@@ -317,7 +317,7 @@ fn an_applied_head_is_not_applied_again() {
 }
 
 #[test]
-fn an_agent_that_goes_on_keeps_an_applied_head() {
+fn an_applied_head_stays_settled_when_the_agent_goes_on() {
     let continued = Head {
         last_seq: 12,
         as_of: Some(Timestamp(12)),
@@ -341,7 +341,7 @@ fn an_agent_that_goes_on_keeps_an_applied_head() {
 }
 
 #[test]
-fn an_agent_that_goes_on_without_the_head_lacks_it() {
+fn a_head_stays_open_for_an_agent_that_went_on_without_it() {
     let changes: [fn(&mut Head); 6] = [
         |there| *there = head_from_messages(),
         |there| there.created_at = Timestamp(2),

@@ -549,7 +549,7 @@ fn exchanges_of(script: &str) -> String {
 }
 
 #[test]
-fn two_speakers_make_pairs_in_any_roles() {
+fn an_exchange_has_one_turn_of_each_speaker_in_any_role() {
     for (script, expected) in [
         ("u:a m:b u:a m:b", "u:a m:b | u:a m:b"),
         ("m:a m:b m:a m:b", "m:a m:b | m:a m:b"),

@@ -210,6 +210,7 @@ proptest! {
         prop_assert_eq!(defanged(&once), once.clone());
         for inert in [quoted, quoted_after_check] {
             let said = inert(&once, chars_max);
+            // The limit is in graphemes, which may have several characters each.
             prop_assert!(said.chars().count() <= chars_max.max(4) * 16, "{said}");
             prop_assert_eq!(inert(&said, chars_max), said.clone());
         }

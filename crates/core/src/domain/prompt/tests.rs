@@ -415,7 +415,7 @@ fn a_repeated_question_says_what_was_wrong() {
 proptest! {
     /// Whoever says it and whatever it is, no text can forge a line of recapd.
     #[test]
-    fn no_text_passes_for_a_line_of_recapds(
+    fn no_text_passes_for_a_line_of_recapd(
         text in "(== 9|-- 2020|NEW|STATE BEFORE|USER: x|</recap-material k3v9x2m7>|\\PC|\n|\r|\u{2028}|\u{85}|\u{b}| ){0,40}",
         label in "(\n|== 1|-- 2|USER|\\PC){0,6}",
     ) {

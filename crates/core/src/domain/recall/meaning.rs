@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn only_directions_count() {
+    fn a_cosine_ignores_lengths() {
         let east = embedding(&[1.0, 0.0]);
         for (other, cosine) in [
             (&[500.0, 0.0][..], 1.0),
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn what_both_lists_have_comes_first() {
+    fn an_exchange_in_both_lists_comes_first() {
         let both = fuse(exchanges(&[5, 6, 7]), &near(&[7, 9]));
         assert_eq!(numbers(&both), [7, 5, 9, 6]);
         let added = both.iter().find(|found| found.exchange == 9).unwrap();

@@ -317,7 +317,7 @@ fn seed_001_an_assistant_message_costs_its_overhead_at_least() {
 
 /// Seed 004: a safe cut point is a user message that is not a tool result.
 #[test]
-fn seed_004_a_user_message_that_is_a_tool_result_opens_nothing() {
+fn seed_004_a_user_message_that_is_a_tool_result_opens_no_exchange() {
     let mut window = window(0);
     let lines = [
         r#"{"role":"user","content":"task"}"#,

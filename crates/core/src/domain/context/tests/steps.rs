@@ -249,7 +249,7 @@ fn a_limit_is_kept_where_the_ends_of_results_are_dense() {
 
 /// Texts stored with their tokens aren't counted again, and shortened ones are counted once, however many steps there are.
 #[test]
-fn thirty_legs_of_a_hundred_rounds_are_counted_once() {
+fn texts_of_a_long_history_are_counted_once() {
     let run = run(&even(3_000, 400), 43_000);
     let input = run.input(3_000, 1);
     assert_eq!(input.exchanges.len(), 31);
