@@ -222,7 +222,7 @@ fn scale(tokens: i64, permille: i64) -> i64 {
 pub struct Calibrations {
     /// The calibrations by provider and model.
     models: BTreeMap<String, BTreeMap<String, ModelCalibration>>,
-    /// How many samples were learned. It serves as a clock.
+    /// A number that grows with each learned sample. It serves as a clock.
     learned: u64,
 }
 
