@@ -149,7 +149,6 @@ pub fn cut<Entry, Key>(
 }
 
 /// Splits a cursor into the list's letter, the check, and the entry.
-
 fn parts(text: &str) -> Result<(char, u32, String), NoCursor> {
     if text.len() > CHARS_MAX || !text.is_ascii() {
         return Err(NoCursor::Unknown);

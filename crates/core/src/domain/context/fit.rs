@@ -54,8 +54,8 @@ fn finish<'a>(mut plan: Plan<'_, 'a>, decision: Decision) -> Context<'a> {
     elided.sort_by_key(|elision| elision.exchange);
     let unread = input.left_out.iter().copied();
     let left_out = unread.chain(numbers(&input.exchanges[..start])).collect();
-    let copies = plan.choose_copies(start);
-    let copied = copies.chosen.iter().map(|&at| plan.copies.seq(at)).collect();
+    let selection = plan.choose_copies(start);
+    let copied = selection.chosen.iter().map(|&at| plan.copies.seq(at)).collect();
     let limit_tokens = plan.options.limit_tokens();
     let turns = plan.assemble(start);
     let tokens = turns.iter().map(|turn| turn.tokens(counter)).sum();
@@ -66,7 +66,7 @@ fn finish<'a>(mut plan: Plan<'_, 'a>, decision: Decision) -> Context<'a> {
         over_budget: limit_tokens.is_some_and(|limit| tokens > limit),
         left_out,
         copied,
-        left_copies: copies.left,
+        left_copies: selection.left,
         elided,
     }
 }
