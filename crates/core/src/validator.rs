@@ -34,7 +34,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use findings::Findings;
-use request::CheckedRequest;
+use request::RequestToCheck;
 
 /// Reports at most this many violations of one request.
 pub const VIOLATIONS_MAX: usize = 1_000;
@@ -58,7 +58,7 @@ pub enum Target {
 pub enum Severity {
     /// The provider answers 400 (or 413).
     Refused,
-    /// The provider accepts it, or only some models, versions or compatible servers refuse it, or it isn't known for certain.
+    /// The provider may accept the request: only some models, versions or compatible servers refuse it, or nobody knows for certain.
     Risky,
 }
 
@@ -81,7 +81,7 @@ pub enum Evidence {
 pub struct Rule {
     /// A short, stable name for programs; unique within a target.
     pub code: &'static str,
-    /// What breaking it leads to, where that is certain.
+    /// What breaking the rule leads to. A violation may be less severe, see [`Violation::severity`].
     pub severity: Severity,
     /// Where the rule comes from.
     pub evidence: Evidence,
@@ -108,13 +108,13 @@ impl Rule {
 /// A rule broken at one place of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Violation {
-    /// A JSON pointer into the given request.
+    /// A JSON pointer into the request as [`validate`] got it.
     pub path: String,
     /// The code of the rule.
     pub rule: &'static str,
-    /// The vendor's own text, if known; otherwise an equivalent one.
+    /// The text of the vendor's error, if known; otherwise one in its style.
     pub message: String,
-    /// Also [`Severity::Risky`] if only some models refuse and the model isn't known.
+    /// The severity of the rule, or [`Severity::Risky`] if only some models have the rule and the model is unknown.
     pub severity: Severity,
     /// Where the rule comes from.
     pub evidence: Evidence,
@@ -136,7 +136,7 @@ impl Target {
 /// [`VIOLATIONS_MAX`].
 ///
 /// `request` is a whole body, or the bare array of its messages, items or contents. `model` overrides the model of the body. If no model
-/// is known, violations of rules for some models only are [`Severity::Risky`].
+/// is known, violations of rules that only some models have are [`Severity::Risky`].
 pub fn validate(target: Target, request: &Value, model: Option<&str>) -> Vec<Violation> {
     match target {
         Target::Anthropic => check_with(request, "messages", model, anthropic::check),
@@ -148,12 +148,12 @@ pub fn validate(target: Target, request: &Value, model: Option<&str>) -> Vec<Vio
 
 fn check_with(
     body: &Value,
-    key: &'static str,
+    messages_key: &'static str,
     model: Option<&str>,
-    check: fn(&CheckedRequest<'_>, &mut Findings),
+    check: fn(&RequestToCheck<'_>, &mut Findings),
 ) -> Vec<Violation> {
-    let request = CheckedRequest::new(body, key, model);
-    let mut findings = Findings::new(request.root());
+    let request = RequestToCheck::new(body, messages_key, model);
+    let mut findings = Findings::new(request.messages_pointer());
     check(&request, &mut findings);
     findings.into_violations()
 }

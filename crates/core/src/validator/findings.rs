@@ -4,56 +4,67 @@ use std::fmt::Display;
 
 use super::{Rule, Severity, VIOLATIONS_MAX, Violation};
 
-/// A violation's message has at most this many characters of an id or a name.
-const QUOTED_CHARS_MAX: usize = 80;
+/// Cuts an id or a name in a violation's message to this many characters.
+const NAME_CHARS_MAX: usize = 80;
 
 #[derive(Debug)]
 pub(super) struct Findings {
-    /// The pointer to the array of messages.
-    root: String,
-    found: Vec<Violation>,
+    /// The JSON pointer to the array of messages.
+    messages_pointer: String,
+    violations: Vec<Violation>,
 }
 
 impl Findings {
-    /// Creates a collection without violations. `root` is the pointer to the array of messages.
-    pub(super) fn new(root: String) -> Self {
+    /// Creates a collection without violations. `messages_pointer` is the JSON pointer to the array of messages.
+    pub(super) fn new(messages_pointer: String) -> Self {
         Self {
-            root,
-            found: Vec::new(),
+            messages_pointer,
+            violations: Vec::new(),
         }
     }
 
     /// Reports that the request breaks `rule` at `place`, a pointer below the array of messages (`/3/content/0`).
     pub(super) fn add(&mut self, rule: &Rule, place: impl Display, message: impl Into<String>) {
-        let path = format!("{}{place}", self.root);
+        let path = format!("{}{place}", self.messages_pointer);
         self.push(rule, rule.severity, path, message.into());
     }
 
-    /// Reports that the request breaks `rule` at `path`, a pointer into the body.
+    /// Reports that the array of messages as a whole breaks `rule`.
+    pub(super) fn add_to_messages(&mut self, rule: &Rule, message: impl Into<String>) {
+        self.add(rule, "", message);
+    }
+
+    /// Reports that the body as a whole breaks `rule`.
+    pub(super) fn add_to_body(&mut self, rule: &Rule, message: impl Into<String>) {
+        self.add_in_body(rule, "", message);
+    }
+
+    /// Reports that the request breaks `rule` at `path`, a pointer into the body (`/system/0`).
     pub(super) fn add_in_body(&mut self, rule: &Rule, path: &str, message: impl Into<String>) {
         self.push(rule, rule.severity, path.to_owned(), message.into());
     }
 
-    /// Reports as [`Self::add`] does, for a rule of some models only. `holds` is `None` if it is unknown whether the model has the rule.
+    /// Reports as [`Self::add`] does, for a rule that only some models have. `applies` says whether the request's model has the rule;
+    /// `None` says that this is unknown, and makes the violation [`Severity::Risky`].
     pub(super) fn add_if(
         &mut self,
-        holds: Option<bool>,
+        applies: Option<bool>,
         rule: &Rule,
         place: impl Display,
         message: impl Into<String>,
     ) {
-        let severity = match holds {
+        let severity = match applies {
             Some(true) => rule.severity,
             Some(false) => return,
             None => Severity::Risky,
         };
-        let path = format!("{}{place}", self.root);
+        let path = format!("{}{place}", self.messages_pointer);
         self.push(rule, severity, path, message.into());
     }
 
     fn push(&mut self, rule: &Rule, severity: Severity, path: String, message: String) {
-        if self.found.len() < VIOLATIONS_MAX {
-            self.found.push(Violation {
+        if self.violations.len() < VIOLATIONS_MAX {
+            self.violations.push(Violation {
                 path,
                 rule: rule.code,
                 message,
@@ -64,15 +75,16 @@ impl Findings {
     }
 
     pub(super) fn into_violations(self) -> Vec<Violation> {
-        self.found
+        self.violations
     }
 }
 
-/// Truncates an id or a name for a violation's message.
-pub(super) fn quoted(name: &str) -> String {
-    name.chars().take(QUOTED_CHARS_MAX).collect()
+/// Cuts an id or a name to the length that a violation's message may have of it.
+pub(super) fn shorten(name: &str) -> String {
+    name.chars().take(NAME_CHARS_MAX).collect()
 }
 
-pub(super) fn listed(ids: &[&str]) -> String {
-    ids.iter().map(|id| quoted(id)).collect::<Vec<_>>().join(", ")
+/// Joins ids for a violation's message: `toolu_1, toolu_2`.
+pub(super) fn join(ids: &[&str]) -> String {
+    ids.iter().map(|id| shorten(id)).collect::<Vec<_>>().join(", ")
 }

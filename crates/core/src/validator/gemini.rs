@@ -10,24 +10,40 @@ mod signature;
 use super::{
     Evidence::{Reported, Schema, Unverified},
     Findings, Rule,
-    request::CheckedRequest,
+    request::RequestToCheck,
 };
 use content::ContentTurn;
 
+// Each comment says what breaks the rule.
+/// The request has no contents.
 const CONTENTS_MISSING: Rule = Rule::refused("contents_missing", Unverified);
+/// A part is no object.
 const CONTENT_SHAPE: Rule = Rule::refused("content_shape", Schema);
+/// A content has an unknown role.
 const ROLE: Rule = Rule::refused("role", Reported);
+/// One of several contents has no role.
 const ROLE_MISSING: Rule = Rule::risky("role_missing", Reported);
+/// A content has no parts.
 const PARTS_EMPTY: Rule = Rule::refused("parts_empty", Unverified);
+/// A part has no data.
 const PART_EMPTY: Rule = Rule::refused("part_empty", Reported);
+/// A part has two kinds of data.
 const PART_AMBIGUOUS: Rule = Rule::refused("part_ambiguous", Schema);
+/// A call or response lacks its name, a response lacks its data, or the data is no object.
 const FIELD_MISSING: Rule = Rule::refused("field_missing", Schema);
+/// A turn that isn't the model's has a call.
 const CALL_ROLE: Rule = Rule::risky("call_role", Unverified);
+/// A turn with calls is the first one, or follows a turn of the model.
 const CALL_POSITION: Rule = Rule::refused("call_position", Reported);
+/// The turn after calls has more or fewer responses than there are calls.
 const RESPONSE_COUNT: Rule = Rule::refused("response_count", Reported);
+/// A turn with responses doesn't follow a turn with calls.
 const RESPONSE_ORPHAN: Rule = Rule::refused("response_orphan", Reported);
+/// The names or ids of the responses aren't those of the calls.
 const RESPONSE_NAME: Rule = Rule::risky("response_name", Unverified);
+/// A call after the user's last words has no thought signature, which the model requires.
 const SIGNATURE_MISSING: Rule = Rule::refused("signature_missing", Reported);
+/// The last turn is the model's.
 const LAST_TURN: Rule = Rule::refused("last_turn", Reported);
 
 pub(super) const RULES: &[Rule] = &[
@@ -48,11 +64,11 @@ pub(super) const RULES: &[Rule] = &[
     LAST_TURN,
 ];
 
-pub(super) fn check(request: &CheckedRequest<'_>, findings: &mut Findings) {
-    let contents = request.items().unwrap_or_default();
+pub(super) fn check(request: &RequestToCheck<'_>, findings: &mut Findings) {
+    let contents = request.messages().unwrap_or_default();
     if contents.is_empty() {
         let text = "* GenerateContentRequest.contents: contents is not specified";
-        return findings.add(&CONTENTS_MISSING, "", text);
+        return findings.add_to_messages(&CONTENTS_MISSING, text);
     }
     let read = contents.iter().enumerate();
     let turns: Vec<ContentTurn<'_>> = read

@@ -8,7 +8,7 @@ pub(super) struct Model {
 /// Major and minor version: `(4, 6)` is 4.6.
 pub(super) type ModelVersion = (u32, u32);
 
-/// A part of a version has at most this many digits. Longer numbers are dates.
+/// A version's major or minor number has at most this many digits. Longer numbers are dates.
 const VERSION_DIGITS_MAX: usize = 2;
 
 impl Model {
@@ -39,13 +39,13 @@ impl Model {
         self.name.split(|c: char| !c.is_ascii_alphanumeric())
     }
 
-    /// Returns the first one or two short numbers after `maker`: `claude-opus-4-20250514` is 4.0.
-    fn version_of(&self, maker: &str) -> Option<ModelVersion> {
+    /// Returns the version that follows `product`, as one or two short numbers: `claude-opus-4-20250514` is 4.0.
+    fn version_of(&self, product: &str) -> Option<ModelVersion> {
         let number = |part: &str| {
             let is_short = part.len() <= VERSION_DIGITS_MAX;
             is_short.then(|| part.parse::<u32>().ok()).flatten()
         };
-        let mut parts = self.parts().skip_while(|&part| part != maker).skip(1);
+        let mut parts = self.parts().skip_while(|&part| part != product).skip(1);
         let major = parts.by_ref().find_map(number)?;
         let minor = parts.next().and_then(number).unwrap_or(0);
         Some((major, minor))
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_tell_versions() {
+    fn names_contain_family_and_version() {
         for (name, version) in [
             ("claude-opus-4-6", Some((4, 6))),
             ("claude-sonnet-4-5-20250929", Some((4, 5))),

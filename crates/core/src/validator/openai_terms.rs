@@ -1,39 +1,42 @@
 //! Writes errors about parameters in OpenAI's words, for both of its APIs.
 
-use super::{
-    findings::quoted,
-    request::{Object, type_name},
-};
+use super::{findings::shorten, request::Object};
 use serde_json::Value;
 
 pub(super) fn missing(parameter: &str) -> String {
     format!("Missing required parameter: '{parameter}'.")
 }
 
-/// Writes an error; `expected` is like `a string`.
-pub(super) fn wrong_type(parameter: &str, expected: &str, given: &Value) -> String {
-    let given = type_name(given);
-    let article = if "aio".contains(given.chars().next().unwrap_or_default()) {
-        "an "
-    } else if given == "null" {
-        ""
-    } else {
-        "a "
-    };
-    format!("Invalid type for '{parameter}': expected {expected}, but got {article}{given} instead.")
+/// Writes the error for a value of the wrong type. `expected` has its article: `a string`.
+pub(super) fn wrong_type(parameter: &str, expected: &str, value: &Value) -> String {
+    let got = type_with_article(value);
+    format!("Invalid type for '{parameter}': expected {expected}, but got {got} instead.")
 }
 
-/// Writes an error; `supported` has the allowed values.
-pub(super) fn wrong_value(given: &str, supported: &[&str]) -> String {
-    let listed: Vec<String> = supported.iter().map(|value| format!("'{value}'")).collect();
-    let listed = match listed.split_last() {
+/// Returns the type of a value as OpenAI's errors name it.
+fn type_with_article(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(number) if number.is_f64() => "a decimal",
+        Value::Number(_) => "an integer",
+        Value::String(_) => "a string",
+        Value::Array(_) => "an array",
+        Value::Object(_) => "an object",
+    }
+}
+
+/// Writes the error for a value that isn't among `supported`.
+pub(super) fn wrong_value(value: &str, supported: &[&str]) -> String {
+    let supported: Vec<String> = supported.iter().map(|value| format!("'{value}'")).collect();
+    let list = match supported.split_last() {
         Some((last, [first])) => format!("{first} and {last}"),
         Some((last, rest)) if !rest.is_empty() => format!("{}, and {last}", rest.join(", ")),
-        _ => listed.concat(),
+        _ => supported.concat(),
     };
     format!(
-        "Invalid value: '{}'. Supported values are: {listed}.",
-        quoted(given)
+        "Invalid value: '{}'. Supported values are: {list}.",
+        shorten(value)
     )
 }
 
@@ -56,7 +59,7 @@ pub(super) fn wrong_pattern(parameter: &str, pattern: &str) -> String {
     )
 }
 
-/// Returns the error for a field that must be a string, if it isn't one.
+/// Returns the error for the required string `key` of `object`, if it is missing or no string.
 pub(super) fn not_a_string(object: &Object, key: &str, parameter: &str) -> Option<String> {
     match object.get(key) {
         Some(Value::String(_)) => None,

@@ -1,4 +1,4 @@
-//! A request to check: a whole body, or only the array of messages.
+//! A request to check: a whole body, or only its array of messages. For OpenAI Responses, the messages are items; for Gemini, contents.
 
 use std::io::{self, Write};
 
@@ -9,56 +9,61 @@ use super::model::Model;
 pub(super) type Object = Map<String, Value>;
 
 #[derive(Debug)]
-pub(super) struct CheckedRequest<'a> {
-    given: &'a Value,
-    key: &'static str,
+pub(super) struct RequestToCheck<'a> {
+    /// The body, or only the array of messages.
+    value: &'a Value,
+    /// The field of a body that has the messages.
+    messages_key: &'static str,
     pub(super) model: Model,
 }
 
-impl<'a> CheckedRequest<'a> {
-    /// `given` is a body with its messages under `key`, or only their array.
-    pub(super) fn new(given: &'a Value, key: &'static str, model: Option<&str>) -> Self {
-        let own = given.get("model").and_then(Value::as_str);
+impl<'a> RequestToCheck<'a> {
+    /// `value` is a body with its messages under `messages_key`, or only the array of messages. `model` overrides the model of the body.
+    pub(super) fn new(value: &'a Value, messages_key: &'static str, model: Option<&str>) -> Self {
+        let body_model = value.get("model").and_then(Value::as_str);
         Self {
-            given,
-            key,
-            model: Model::named(model.or(own).unwrap_or_default()),
+            value,
+            messages_key,
+            model: Model::named(model.or(body_model).unwrap_or_default()),
         }
     }
 
-    pub(super) fn root(&self) -> String {
-        if self.given.is_array() {
+    /// Returns the JSON pointer to the array of messages; empty if the request is only that array.
+    pub(super) fn messages_pointer(&self) -> String {
+        if self.value.is_array() {
             String::new()
         } else {
-            format!("/{}", self.key)
+            format!("/{}", self.messages_key)
         }
     }
 
+    /// Returns the body; `None` if only the array of messages is known.
     pub(super) fn body(&self) -> Option<&'a Object> {
-        self.given.as_object()
+        self.value.as_object()
     }
 
-    /// Returns the size of the body as compact JSON, in bytes.
+    /// Returns the size of the request as compact JSON, in bytes.
     pub(super) fn bytes(&self) -> usize {
         let mut counter = ByteCounter(0);
-        // Counting can't fail, and a body that can't be serialised can't be sent either.
-        match serde_json::to_writer(&mut counter, self.given) {
+        // Neither the counter nor the serialisation of a JSON value fails. 0 bytes would break no limit.
+        match serde_json::to_writer(&mut counter, self.value) {
             Ok(()) => counter.0,
             Err(_) => 0,
         }
     }
 
-    /// Returns the value that should be the array of messages, of whatever type it is.
-    pub(super) fn field(&self) -> Option<&'a Value> {
-        if self.given.is_array() {
-            Some(self.given)
+    /// Returns the value that should be the array of messages, whatever its type is.
+    pub(super) fn messages_value(&self) -> Option<&'a Value> {
+        if self.value.is_array() {
+            Some(self.value)
         } else {
-            self.given.get(self.key)
+            self.value.get(self.messages_key)
         }
     }
 
-    pub(super) fn items(&self) -> Option<&'a [Value]> {
-        self.field().and_then(Value::as_array).map(Vec::as_slice)
+    /// Returns the messages; `None` if they are missing or aren't an array.
+    pub(super) fn messages(&self) -> Option<&'a [Value]> {
+        self.messages_value().and_then(Value::as_array).map(Vec::as_slice)
     }
 }
 
@@ -77,17 +82,4 @@ impl Write for ByteCounter {
 
 pub(super) fn text<'a>(object: &'a Object, key: &str) -> Option<&'a str> {
     object.get(key).and_then(Value::as_str)
-}
-
-/// Returns the type of a value, in the words of JSON Schema.
-pub(super) fn type_name(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "boolean",
-        Value::Number(number) if number.is_f64() => "decimal",
-        Value::Number(_) => "integer",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    }
 }

@@ -26,9 +26,9 @@ pub(super) fn check(conversation: &Conversation<'_>, findings: &mut Findings) {
     }
 }
 
-fn check_not_empty(message: &RoleMessage<'_>, messages: usize, findings: &mut Findings) {
+fn check_not_empty(message: &RoleMessage<'_>, message_count: usize, findings: &mut Findings) {
     let index = message.index;
-    let may_be_empty = message.role == TurnRole::Assistant && index + 1 == messages;
+    let may_be_empty = message.role == TurnRole::Assistant && index + 1 == message_count;
     if message.blocks.is_empty() && !may_be_empty {
         let text = format!(
             "messages.{index}: all messages must have non-empty content except for the optional final assistant message"
@@ -38,7 +38,7 @@ fn check_not_empty(message: &RoleMessage<'_>, messages: usize, findings: &mut Fi
 }
 
 fn check_role(role: TurnRole, block: &Block<'_>, findings: &mut Findings) {
-    let (only, name) = match block.kind {
+    let (required_role, name) = match block.kind {
         "tool_use" | "thinking" | "redacted_thinking" => (TurnRole::Assistant, "assistant"),
         "tool_result" => (TurnRole::User, "user"),
         "document" if role == TurnRole::Assistant => {
@@ -52,8 +52,8 @@ fn check_role(role: TurnRole, block: &Block<'_>, findings: &mut Findings) {
         }
         _ => return,
     };
-    // A system message may have text only; another rule checks that.
-    if role != only && role != TurnRole::System {
+    // `SYSTEM_TEXT_ONLY` reports any such block of a system message.
+    if role != required_role && role != TurnRole::System {
         let text = format!(
             "messages.{}: `{}` blocks can only be in `{name}` messages",
             block.message, block.kind
@@ -64,7 +64,7 @@ fn check_role(role: TurnRole, block: &Block<'_>, findings: &mut Findings) {
 
 fn check_text(block: &Block<'_>, findings: &mut Findings) {
     let text = match block.text {
-        None => return missing(block, "text", findings),
+        None => return report_missing(block, "text", findings),
         Some("") => "messages: text content blocks must be non-empty",
         Some(text) if text.trim().is_empty() => {
             "messages: text content blocks must contain non-whitespace text"
@@ -77,7 +77,7 @@ fn check_text(block: &Block<'_>, findings: &mut Findings) {
 fn check_call(block: &Block<'_>, findings: &mut Findings) {
     check_id(block, "id", findings);
     if block.text_of("name").is_none() {
-        missing(block, "name", findings);
+        report_missing(block, "name", findings);
     }
     match block.field("input") {
         Some(Value::Object(_)) => {}
@@ -88,7 +88,7 @@ fn check_call(block: &Block<'_>, findings: &mut Findings) {
             );
             findings.add(&FIELD_MISSING, block.place(), text);
         }
-        None => missing(block, "input", findings),
+        None => report_missing(block, "input", findings),
     }
 }
 
@@ -120,7 +120,7 @@ fn check_result(block: &Block<'_>, findings: &mut Findings) {
 fn check_id(block: &Block<'_>, key: &str, findings: &mut Findings) {
     let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     match block.text_of(key) {
-        None => missing(block, key, findings),
+        None => report_missing(block, key, findings),
         Some(id) if !id.is_empty() && id.chars().all(fits) => {}
         Some(_) => {
             let text = format!(
@@ -133,7 +133,7 @@ fn check_id(block: &Block<'_>, key: &str, findings: &mut Findings) {
     }
 }
 
-/// Checks that a thinking block has a signature. Only Anthropic can tell if a signature is genuine.
+/// Checks that a thinking block has a signature, in the field `key`. Only Anthropic can tell if a signature is genuine.
 fn check_signature(block: &Block<'_>, key: &str, findings: &mut Findings) {
     let (name, kind) = (block.name(), block.kind);
     let text = match block.text_of(key) {
@@ -151,7 +151,7 @@ fn is_base64(signature: &str) -> bool {
     !digits.is_empty() && digits.chars().all(is_digit)
 }
 
-fn missing(block: &Block<'_>, key: &str, findings: &mut Findings) {
+fn report_missing(block: &Block<'_>, key: &str, findings: &mut Findings) {
     let text = format!("{}.{}.{key}: Field required", block.name(), block.kind);
     findings.add(&FIELD_MISSING, block.place(), text);
 }

@@ -1,14 +1,14 @@
-//! Checks the number of prompt cache markers.
+//! Checks the number of prompt cache markers: blocks with `cache_control`.
 
 use serde_json::Value;
 
 use super::{CACHE_MARKERS, turn::Conversation};
-use crate::validator::{findings::Findings, request::CheckedRequest};
+use crate::validator::{findings::Findings, request::RequestToCheck};
 
 /// The maximum number of blocks with a marker in a request.
 const MARKERS_MAX: usize = 4;
 
-pub(super) fn check(request: &CheckedRequest<'_>, conversation: &Conversation<'_>, findings: &mut Findings) {
+pub(super) fn check(request: &RequestToCheck<'_>, conversation: &Conversation<'_>, findings: &mut Findings) {
     let in_field = |key: &str| {
         request
             .body()
@@ -24,7 +24,7 @@ pub(super) fn check(request: &CheckedRequest<'_>, conversation: &Conversation<'_
     if markers > MARKERS_MAX {
         let text =
             format!("A maximum of {MARKERS_MAX} blocks with cache_control may be provided. Found {markers}.");
-        findings.add(&CACHE_MARKERS, "", text);
+        findings.add_to_messages(&CACHE_MARKERS, text);
     }
 }
 

@@ -6,7 +6,7 @@ use super::{
     CALL_UNANSWERED, ID_TWICE, RESULT_NOT_FIRST, RESULT_ORPHAN, RESULT_TWICE,
     turn::{Block, RoleTurn, TurnRole},
 };
-use crate::validator::findings::{Findings, listed, quoted};
+use crate::validator::findings::{Findings, join, shorten};
 
 pub(super) fn check(turns: &[RoleTurn<'_>], findings: &mut Findings) {
     check_ids(turns, findings);
@@ -48,7 +48,7 @@ fn text_of_unanswered(message: usize, ids: &[&str]) -> String {
     format!(
         "messages.{message}: `tool_use` ids were found without `tool_result` blocks immediately after: {}. Each \
          `tool_use` block must have a corresponding `tool_result` block in the next message.",
-        listed(ids)
+        join(ids)
     )
 }
 
@@ -88,7 +88,7 @@ fn check_results(before: Option<&RoleTurn<'_>>, turn: &RoleTurn<'_>, findings: &
             let text = format!(
                 "{}: each tool_use must have a single result. Found multiple `tool_result` blocks with id: {}",
                 block.name(),
-                quoted(id)
+                shorten(id)
             );
             findings.add(&RESULT_TWICE, block.place(), text);
         } else if is_after_other_block {
@@ -106,6 +106,6 @@ fn text_of_orphan(block: &Block<'_>, id: &str) -> String {
         "{}: unexpected `tool_use_id` found in `tool_result` blocks: {}. Each `tool_result` block must have a \
          corresponding `tool_use` block in the previous message.",
         block.name(),
-        quoted(id)
+        shorten(id)
     )
 }

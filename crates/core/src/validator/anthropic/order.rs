@@ -4,12 +4,12 @@ use super::{
     FIRST_MESSAGE, PREFILL, RESULTS_SPLIT, ROLES_ALTERNATE, TRAILING_WHITESPACE,
     turn::{Conversation, RoleMessage, TurnRole},
 };
-use crate::validator::{findings::Findings, request::CheckedRequest};
+use crate::validator::{findings::Findings, request::RequestToCheck};
 
-/// The first version that refuses an assistant message at the end.
+/// The first version that refuses an assistant message at the end, a *prefill*, which older versions continue.
 const NO_PREFILL_FROM: (u32, u32) = (4, 6);
 
-pub(super) fn check(request: &CheckedRequest<'_>, conversation: &Conversation<'_>, findings: &mut Findings) {
+pub(super) fn check(request: &RequestToCheck<'_>, conversation: &Conversation<'_>, findings: &mut Findings) {
     check_first(conversation, findings);
     check_alternation(conversation, findings);
     check_last(request, conversation, findings);
@@ -35,14 +35,15 @@ fn check_first(conversation: &Conversation<'_>, findings: &mut Findings) {
 }
 
 fn check_alternation(conversation: &Conversation<'_>, findings: &mut Findings) {
-    let answers = |message: &RoleMessage<'_>| message.blocks.iter().any(|block| block.kind == "tool_result");
+    let has_results =
+        |message: &RoleMessage<'_>| message.blocks.iter().any(|block| block.kind == "tool_result");
     for pair in conversation.messages.windows(2) {
         let [before, after] = pair else { continue };
         if before.role != after.role || before.role == TurnRole::System {
             continue;
         }
         let place = format!("/{}", after.index);
-        if answers(before) && answers(after) {
+        if has_results(before) && has_results(after) {
             let text = "results of parallel calls belong in one user message; separate ones are joined, but teach \
                         the model not to call in parallel";
             findings.add(&RESULTS_SPLIT, place, text);
@@ -54,7 +55,7 @@ fn check_alternation(conversation: &Conversation<'_>, findings: &mut Findings) {
     }
 }
 
-fn check_last(request: &CheckedRequest<'_>, conversation: &Conversation<'_>, findings: &mut Findings) {
+fn check_last(request: &RequestToCheck<'_>, conversation: &Conversation<'_>, findings: &mut Findings) {
     let Some(last) = conversation
         .messages
         .last()
@@ -71,10 +72,10 @@ fn check_last(request: &CheckedRequest<'_>, conversation: &Conversation<'_>, fin
         return;
     }
     let place = format!("/{}", last.index);
-    let no_prefill = request.model.claude().map(|version| version >= NO_PREFILL_FROM);
+    let refuses_prefill = request.model.claude().map(|version| version >= NO_PREFILL_FROM);
     let text = "This model does not support assistant message prefill. The conversation must end with a user \
                 message.";
-    findings.add_if(no_prefill, &PREFILL, &place, text);
+    findings.add_if(refuses_prefill, &PREFILL, &place, text);
     let end = last.blocks.last().and_then(|block| block.text);
     if end.is_some_and(|text| text.trim_end().len() < text.len()) {
         let text = "messages: final assistant content cannot end with trailing whitespace";

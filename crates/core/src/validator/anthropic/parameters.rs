@@ -6,20 +6,20 @@ use super::{FORCED_TOOL, SAMPLING, THINKING_MODE};
 use crate::validator::{
     findings::Findings,
     model::{Model, ModelVersion},
-    request::{CheckedRequest, Object},
+    request::{Object, RequestToCheck},
 };
 
-/// The first version without manual thinking and sampling parameters.
+/// The first version that has neither manual thinking nor sampling parameters.
 const ADAPTIVE_ONLY_FROM: ModelVersion = (4, 7);
-/// The last version without adaptive thinking.
+/// The last version that has no adaptive thinking.
 const MANUAL_ONLY_UP_TO: ModelVersion = (4, 5);
-/// Model families that always think, each with the first version that does.
+/// Model families whose thinking can't be disabled, each with the first such version.
 const ALWAYS_THINKS: [(&str, ModelVersion); 3] = [("fable", (5, 0)), ("mythos", (5, 0)), ("opus", (5, 5))];
 /// Model families that can't be forced to call a tool, each with the first such version.
 const NEVER_FORCED: [(&str, ModelVersion); 3] = [("fable", (5, 1)), ("mythos", (5, 1)), ("opus", (5, 5))];
 const SAMPLING_KEYS: [&str; 3] = ["temperature", "top_p", "top_k"];
 
-pub(super) fn check(request: &CheckedRequest<'_>, findings: &mut Findings) {
+pub(super) fn check(request: &RequestToCheck<'_>, findings: &mut Findings) {
     if let (Some(body), Some(version)) = (request.body(), request.model.claude()) {
         check_thinking(body, &request.model, version, findings);
         check_sampling(body, version, findings);

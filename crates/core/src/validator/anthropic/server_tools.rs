@@ -9,11 +9,11 @@ use super::{
     turn::{Block, RoleTurn, TurnRole},
 };
 use crate::validator::{
-    findings::{Findings, quoted},
-    request::CheckedRequest,
+    findings::{Findings, shorten},
+    request::RequestToCheck,
 };
 
-pub(super) fn check(request: &CheckedRequest<'_>, turns: &[RoleTurn<'_>], findings: &mut Findings) {
+pub(super) fn check(request: &RequestToCheck<'_>, turns: &[RoleTurn<'_>], findings: &mut Findings) {
     let mut called = HashSet::new();
     for (position, turn) in turns.iter().enumerate() {
         if turn.role != TurnRole::Assistant {
@@ -31,16 +31,18 @@ pub(super) fn check(request: &CheckedRequest<'_>, turns: &[RoleTurn<'_>], findin
     check_advisor(request, turns, findings);
 }
 
-/// Returns true if Anthropic may still run or continue the calls of the turn at `position`: the turn ends the request, or only a user
-/// turn follows that answers the client's own calls.
+/// Returns true if Anthropic may still run the calls of the turn at `position`: the turn ends the request, or only one turn follows, in
+/// which the user answers the client's own calls.
 fn is_open(turns: &[RoleTurn<'_>], position: usize) -> bool {
     match turns.get(position + 1..) {
         None | Some([]) => true,
-        Some([answers]) => answers.is_only_results(),
+        Some([next]) => next.is_only_results(),
         Some(_) => false,
     }
 }
 
+/// Returns true if a result of the call `id` stands in the turn at `position`, or in the model's next turn if the user only answered the
+/// client's own calls in between.
 fn is_answered(turns: &[RoleTurn<'_>], position: usize, id: &str) -> bool {
     let answers = |turn: &RoleTurn<'_>| {
         let mut results = turn.blocks.iter().filter(|block| block.is_server_result());
@@ -51,7 +53,7 @@ fn is_answered(turns: &[RoleTurn<'_>], position: usize, id: &str) -> bool {
 }
 
 fn check_call(
-    request: &CheckedRequest<'_>,
+    request: &RequestToCheck<'_>,
     turns: &[RoleTurn<'_>],
     position: usize,
     call: &Block<'_>,
@@ -61,29 +63,30 @@ fn check_call(
     if is_answered(turns, position, id) {
         return;
     }
-    let name = quoted(call.text_of("name").unwrap_or_default());
+    let name = shorten(call.text_of("name").unwrap_or_default());
     let text = format!(
         "messages.{}: `{name}` tool use with id `{}` was found without a corresponding `{name}_tool_result` block",
         call.message,
-        quoted(id)
+        shorten(id)
     );
     if !is_open(turns, position) {
         findings.add(&SERVER_CALL_UNANSWERED, call.place(), text);
-    } else if call.kind == "server_tool_use" && is_gone(request, &name) {
+    } else if call.kind == "server_tool_use" && is_undefined(request, &name) {
         let text = format!("{text}, but no {name} tool was provided");
         findings.add(&SERVER_TOOL_GONE, call.place(), text);
     }
 }
 
-/// Returns true if the body is known and defines no such tool. For `bash_code_execution`, the definition of `code_execution` is enough.
-fn is_gone(request: &CheckedRequest<'_>, name: &str) -> bool {
+/// Returns true if the body is known and doesn't define the tool `name`. The definition of `code_execution` also defines
+/// `bash_code_execution`.
+fn is_undefined(request: &RequestToCheck<'_>, name: &str) -> bool {
     let Some(body) = request.body() else { return false };
     let tools = body.get("tools").and_then(Value::as_array).into_iter().flatten();
     let defines = |tool: &Value| {
-        let is_named = tool["name"]
+        let has_name = tool["name"]
             .as_str()
             .is_some_and(|tool| !tool.is_empty() && name.contains(tool));
-        is_named || tool["type"].as_str().is_some_and(|kind| kind.starts_with(name))
+        has_name || tool["type"].as_str().is_some_and(|kind| kind.starts_with(name))
     };
     !tools.into_iter().any(defines)
 }
@@ -98,22 +101,22 @@ fn check_result(called: &HashSet<&str>, result: &Block<'_>, findings: &mut Findi
         } else {
             "server_tool_use"
         };
-        let kind = quoted(result.kind);
+        let kind = shorten(result.kind);
         let text = format!(
             "{}: unexpected `tool_use_id` found in `{kind}` blocks: {}. Each `{kind}` block must have a corresponding \
              `{call}` block before it.",
             result.name(),
-            quoted(id)
+            shorten(id)
         );
         findings.add(&SERVER_RESULT_ORPHAN, result.place(), text);
     }
 }
 
-/// Checks that the request defines the advisor tool if it has an advisor's result, even an old one.
-fn check_advisor(request: &CheckedRequest<'_>, turns: &[RoleTurn<'_>], findings: &mut Findings) {
+/// Checks that the request defines the advisor tool if any turn, however old, has an advisor's result.
+fn check_advisor(request: &RequestToCheck<'_>, turns: &[RoleTurn<'_>], findings: &mut Findings) {
     let mut blocks = turns.iter().flat_map(|turn| &turn.blocks);
     let advice = blocks.find(|block| block.kind == "advisor_tool_result");
-    if let Some(advice) = advice.filter(|_| is_gone(request, "advisor")) {
+    if let Some(advice) = advice.filter(|_| is_undefined(request, "advisor")) {
         let text = format!(
             "{}: `advisor_tool_result` without the advisor tool in `tools`",
             advice.name()

@@ -6,9 +6,9 @@ use super::{
     SYSTEM_FIRST, SYSTEM_MODEL, SYSTEM_POSITION, SYSTEM_SHAPE, SYSTEM_TEXT_ONLY, TEXT_EMPTY,
     turn::{Conversation, RoleMessage, TurnRole},
 };
-use crate::validator::{findings::Findings, request::CheckedRequest};
+use crate::validator::{findings::Findings, request::RequestToCheck};
 
-pub(super) fn check(request: &CheckedRequest<'_>, conversation: &Conversation<'_>, findings: &mut Findings) {
+pub(super) fn check(request: &RequestToCheck<'_>, conversation: &Conversation<'_>, findings: &mut Findings) {
     if let Some(system) = request.body().and_then(|body| body.get("system")) {
         check_field(system, findings);
     }
@@ -22,7 +22,7 @@ pub(super) fn check(request: &CheckedRequest<'_>, conversation: &Conversation<'_
         }
     }
     if let Some(first) = messages.iter().find(|message| message.role == TurnRole::System) {
-        let text = "role 'system' is not supported on this model (on some models only)";
+        let text = "role 'system' is not supported on this model (some models accept it)";
         findings.add(&SYSTEM_MODEL, format_args!("/{}", first.index), text);
     }
 }
@@ -68,14 +68,14 @@ fn check_message(
         let text = "messages.0: the first message must not use the 'system' role; use the top-level `system`";
         return findings.add(&SYSTEM_FIRST, &place, text);
     };
-    if let Some(why) = reason_against(before, after) {
-        let text = format!("messages.{index}: a `system` message {why}");
+    if let Some(error) = position_error(before, after) {
+        let text = format!("messages.{index}: a `system` message {error}");
         findings.add(&SYSTEM_POSITION, &place, text);
     }
 }
 
-/// Returns the reason why a system message must not stand between these two, if there is one.
-fn reason_against(before: &RoleMessage<'_>, after: Option<&RoleMessage<'_>>) -> Option<&'static str> {
+/// Returns why a system message must not stand between `before` and `after`; `None` if it may.
+fn position_error(before: &RoleMessage<'_>, after: Option<&RoleMessage<'_>>) -> Option<&'static str> {
     let last = before.blocks.last();
     let follows_server_tool = last.is_some_and(|block| block.is_server_call() || block.is_server_result());
     let follows_call = before.blocks.iter().any(|block| block.kind == "tool_use");
@@ -84,7 +84,7 @@ fn reason_against(before: &RoleMessage<'_>, after: Option<&RoleMessage<'_>>) -> 
         TurnRole::Assistant if !follows_server_tool => {
             Some("must follow a user message or an assistant turn that ends in server tool use")
         }
-        TurnRole::System => Some("must follow a user message, not another one"),
+        TurnRole::System => Some("must follow a user message, not another system message"),
         _ if after.is_some_and(|after| after.role != TurnRole::Assistant) => {
             Some("must be last or be followed by an assistant turn")
         }

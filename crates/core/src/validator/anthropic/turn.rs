@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::{CONTENT_SHAPE, ROLE};
 use crate::validator::{
-    findings::{Findings, quoted},
+    findings::{Findings, shorten},
     request::{Object, text},
 };
 
@@ -22,8 +22,11 @@ pub(super) struct Block<'a> {
     pub(super) message: usize,
     /// The index within its message; `None` if the content is a string.
     pub(super) index: Option<usize>,
+    /// The block's `type`.
     pub(super) kind: &'a str,
+    /// The text of a text block.
     pub(super) text: Option<&'a str>,
+    /// The block as JSON; `None` if the content is a string.
     fields: Option<&'a Object>,
 }
 
@@ -38,12 +41,13 @@ pub(super) struct RoleMessage<'a> {
 
 #[derive(Debug)]
 pub(super) struct Conversation<'a> {
+    /// The readable messages.
     pub(super) messages: Vec<RoleMessage<'a>>,
-    /// The number of messages in the request, readable ones and others.
+    /// The number of all messages in the request.
     pub(super) length: usize,
 }
 
-/// Consecutive messages of one role, which Anthropic joins. Has no system messages.
+/// Consecutive messages of the user or of the assistant, which Anthropic joins.
 #[derive(Debug)]
 pub(super) struct RoleTurn<'a> {
     pub(super) role: TurnRole,
@@ -51,6 +55,7 @@ pub(super) struct RoleTurn<'a> {
 }
 
 impl<'a> Block<'a> {
+    /// Returns the string in the field `key`.
     pub(super) fn text_of(&self, key: &str) -> Option<&'a str> {
         self.fields.and_then(|fields| text(fields, key))
     }
@@ -67,7 +72,7 @@ impl<'a> Block<'a> {
         }
     }
 
-    /// Returns the block's name in Anthropic's errors.
+    /// Returns the name that the block has in Anthropic's errors.
     pub(super) fn name(&self) -> String {
         match self.index {
             Some(index) => format!("messages.{}.content.{index}", self.message),
@@ -75,10 +80,12 @@ impl<'a> Block<'a> {
         }
     }
 
+    /// Returns true for a call of a tool that Anthropic runs.
     pub(super) fn is_server_call(&self) -> bool {
         ["server_tool_use", "mcp_tool_use"].contains(&self.kind)
     }
 
+    /// Returns true for the result of a tool that Anthropic runs.
     pub(super) fn is_server_result(&self) -> bool {
         self.kind.ends_with("_tool_result")
     }
@@ -89,18 +96,19 @@ impl<'a> Block<'a> {
 }
 
 impl RoleTurn<'_> {
+    /// Returns the index of the last message in the request.
     pub(super) fn last_message(&self) -> usize {
         self.blocks.last().map_or(0, |block| block.message)
     }
 
-    /// Returns true for a user turn that only answers calls.
+    /// Returns true for a user turn with nothing but results.
     pub(super) fn is_only_results(&self) -> bool {
         self.role == TurnRole::User && self.blocks.iter().all(|block| block.kind == "tool_result")
     }
 }
 
 impl<'a> Conversation<'a> {
-    /// Reads the messages. Reports and leaves out those without a readable role or content.
+    /// Reads the messages. Reports and leaves out messages without a readable role or content.
     pub(super) fn read(messages: &'a [Value], findings: &mut Findings) -> Self {
         let read = messages.iter().enumerate();
         Self {
@@ -141,9 +149,9 @@ fn read_message<'a>(index: usize, message: &'a Value, findings: &mut Findings) -
         Some("assistant") => TurnRole::Assistant,
         Some("system") => TurnRole::System,
         other => {
-            let given = quoted(other.unwrap_or_default());
+            let role = shorten(other.unwrap_or_default());
             let text = format!(
-                "messages.{index}.role: Input should be 'user', 'assistant' or 'system', not '{given}'"
+                "messages.{index}.role: Input should be 'user', 'assistant' or 'system', not '{role}'"
             );
             findings.add(&ROLE, format_args!("/{index}"), text);
             return None;
@@ -161,7 +169,7 @@ fn read_content<'a>(
     content: Option<&'a Value>,
     findings: &mut Findings,
 ) -> Option<Vec<Block<'a>>> {
-    let refused = match content {
+    let error = match content {
         Some(Value::String(text)) if text.is_empty() => return Some(Vec::new()),
         Some(Value::String(text)) => {
             return Some(vec![Block {
@@ -182,7 +190,7 @@ fn read_content<'a>(
         Some(_) => format!("messages.{message}.content: Input should be a valid list"),
         None => format!("messages.{message}.content: Field required"),
     };
-    findings.add(&CONTENT_SHAPE, format_args!("/{message}"), refused);
+    findings.add(&CONTENT_SHAPE, format_args!("/{message}"), error);
     None
 }
 

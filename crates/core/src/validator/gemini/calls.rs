@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::{CALL_POSITION, RESPONSE_COUNT, RESPONSE_NAME, RESPONSE_ORPHAN, content::ContentTurn};
-use crate::validator::findings::{Findings, quoted};
+use crate::validator::findings::{Findings, shorten};
 
 pub(super) fn check(turns: &[ContentTurn<'_>], findings: &mut Findings) {
     for (position, turn) in turns.iter().enumerate() {
@@ -46,8 +46,8 @@ fn check_count(turn: &ContentTurn<'_>, next: Option<&ContentTurn<'_>>, findings:
             let text = format!(
                 "the calls of contents[{}] and the responses to them differ: {key} '{}' against '{}'",
                 turn.index,
-                quoted(call),
-                quoted(response)
+                shorten(call),
+                shorten(response)
             );
             findings.add(&RESPONSE_NAME, format_args!("/{}", turn.index + 1), text);
             return;
@@ -55,8 +55,8 @@ fn check_count(turn: &ContentTurn<'_>, next: Option<&ContentTurn<'_>>, findings:
     }
 }
 
-/// Returns the first value of `key` in which calls and responses differ, in any order. Returns `None` if one of them has no `key`, since
-/// ids are optional.
+/// Returns a call's value of `key` and a response's, if calls and responses don't have the same values in some order. Returns `None` if a
+/// call or response lacks `key`, since ids are optional.
 fn mismatch<'a>(calls: &[&'a Value], responses: &[&'a Value], key: &str) -> Option<(&'a str, &'a str)> {
     let texts = |functions: &[&'a Value]| -> Option<Vec<&'a str>> {
         functions.iter().map(|function| function[key].as_str()).collect()

@@ -6,11 +6,11 @@ use super::{
     CALL_ROLE, CONTENT_SHAPE, FIELD_MISSING, PART_AMBIGUOUS, PART_EMPTY, PARTS_EMPTY, ROLE, ROLE_MISSING,
 };
 use crate::validator::{
-    findings::{Findings, quoted},
+    findings::{Findings, shorten},
     request::{Object, text},
 };
 
-/// The fields with data: a part has exactly one.
+/// The fields with data, of which a part has exactly one, in both spellings.
 const DATA_FIELDS: [(&str, &str); 9] = [
     ("text", "text"),
     ("inlineData", "inline_data"),
@@ -22,7 +22,7 @@ const DATA_FIELDS: [(&str, &str); 9] = [
     ("toolCall", "tool_call"),
     ("toolResponse", "tool_response"),
 ];
-/// The fields that only describe the data. Any other field may be a new kind of data.
+/// The fields that only describe the data. Any other unknown field may be a new kind of data.
 const DESCRIBING_FIELDS: [&str; 9] = [
     "thought",
     "thoughtSignature",
@@ -36,6 +36,7 @@ const DESCRIBING_FIELDS: [&str; 9] = [
 ];
 
 pub(super) struct ContentTurn<'a> {
+    /// The index in the request.
     pub(super) index: usize,
     role: Option<&'a str>,
     /// The parts that are objects, with their indices.
@@ -57,7 +58,7 @@ pub(super) fn response(part: &Object) -> Option<&Value> {
 }
 
 impl<'a> ContentTurn<'a> {
-    /// Reads a content, and reports what can't be read.
+    /// Reads a content. Reports what can't be read; returns `None` if the content has no parts.
     pub(super) fn read(index: usize, content: &'a Value, findings: &mut Findings) -> Option<Self> {
         let parts = content.get("parts").and_then(Value::as_array);
         let Some(parts) = parts.filter(|parts| !parts.is_empty()) else {
@@ -106,13 +107,13 @@ impl<'a> ContentTurn<'a> {
     }
 }
 
-/// Checks a content; `turns` is the number of contents.
-pub(super) fn check(turn: &ContentTurn<'_>, turns: usize, findings: &mut Findings) {
+/// Checks a content of a request with `turn_count` contents.
+pub(super) fn check(turn: &ContentTurn<'_>, turn_count: usize, findings: &mut Findings) {
     match turn.role {
         Some("user" | "model" | "function") => {}
-        None if turns == 1 => {}
+        None if turn_count == 1 => {}
         None => {
-            let text = "Please use a valid role: user, model. (A turn without one is taken for the user's, or refused.)";
+            let text = "Please use a valid role: user, model. (A turn without one is refused or read as the user's.)";
             findings.add(&ROLE_MISSING, turn.place(), text);
         }
         Some(_) => findings.add(&ROLE, turn.place(), "Please use a valid role: user, model."),
@@ -157,7 +158,7 @@ fn check_data(place: &str, name: &str, part: &Object, findings: &mut Findings) {
 
 fn check_call(turn: &ContentTurn<'_>, place: &str, name: &str, call: &Value, findings: &mut Findings) {
     if !turn.is_of_model() {
-        let role = quoted(turn.role.unwrap_or_default());
+        let role = shorten(turn.role.unwrap_or_default());
         let text = format!("{name}: a functionCall stands in a turn of role '{role}', not 'model'");
         findings.add(&CALL_ROLE, place, text);
     }
@@ -173,9 +174,10 @@ fn check_response(place: &str, name: &str, response: &Value, findings: &mut Find
     }
 }
 
+/// Checks what calls and responses have in common: a name, and data in the field `data`.
 fn check_function(place: &str, name: &str, function: &Value, data: &str, findings: &mut Findings) {
-    let named = function.as_object().and_then(|function| text(function, "name"));
-    if named.is_none_or(str::is_empty) {
+    let function_name = function.as_object().and_then(|function| text(function, "name"));
+    if function_name.is_none_or(str::is_empty) {
         let text = format!("* GenerateContentRequest.{name}.name: Name cannot be empty.");
         findings.add(&FIELD_MISSING, place, text);
     }

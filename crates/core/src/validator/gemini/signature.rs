@@ -1,4 +1,4 @@
-//! Checks thought signatures of the current turn, which Gemini 3 and later require.
+//! Checks the thought signatures of calls since the user's last words, which Gemini 3 and later require.
 
 use super::{
     SIGNATURE_MISSING,
@@ -6,31 +6,34 @@ use super::{
 };
 use crate::validator::{
     findings::Findings,
-    request::{CheckedRequest, Object},
+    request::{Object, RequestToCheck},
 };
 
 /// The first version that requires signatures.
-const SIGNED_FROM: (u32, u32) = (3, 0);
+const REQUIRES_SIGNATURES_FROM: (u32, u32) = (3, 0);
 
-/// Checks every turn of the model after the user's last words. Of parallel calls, the first one must have the signature.
-pub(super) fn check(request: &CheckedRequest<'_>, turns: &[ContentTurn<'_>], findings: &mut Findings) {
-    let is_signed = request.model.gemini().map(|version| version >= SIGNED_FROM);
-    let current = turns.iter().rposition(has_user_words).unwrap_or(0);
-    for turn in turns.iter().skip(current).filter(|turn| turn.is_of_model()) {
+/// Checks each turn of the model after the user's last words. Of parallel calls, the first one must have the signature.
+pub(super) fn check(request: &RequestToCheck<'_>, turns: &[ContentTurn<'_>], findings: &mut Findings) {
+    let requires_signatures = request
+        .model
+        .gemini()
+        .map(|version| version >= REQUIRES_SIGNATURES_FROM);
+    let last_words = turns.iter().rposition(has_user_words).unwrap_or(0);
+    for turn in turns.iter().skip(last_words).filter(|turn| turn.is_of_model()) {
         let first = turn.parts.iter().find(|(_, part)| content::call(part).is_some());
         if let Some((index, _)) = first.filter(|(_, part)| !has_signature(part)) {
             let text = "Function call is missing a thought_signature in functionCall parts. This is required for tools \
                         to work correctly";
             let place = format!("/{}/parts/{index}", turn.index);
-            findings.add_if(is_signed, &SIGNATURE_MISSING, place, text);
+            findings.add_if(requires_signatures, &SIGNATURE_MISSING, place, text);
         }
     }
 }
 
-/// Returns true for a user turn that has more than responses.
+/// Returns true for a user turn with a part that isn't a response.
 fn has_user_words(turn: &ContentTurn<'_>) -> bool {
-    let is_said = |part: &Object| content::response(part).is_none();
-    !turn.is_of_model() && turn.parts.iter().any(|(_, part)| is_said(part))
+    let is_words = |part: &Object| content::response(part).is_none();
+    !turn.is_of_model() && turn.parts.iter().any(|(_, part)| is_words(part))
 }
 
 fn has_signature(part: &Object) -> bool {

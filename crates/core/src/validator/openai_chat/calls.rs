@@ -4,21 +4,22 @@ use serde_json::Value;
 
 use super::{CALL_ID_TWICE, CALL_UNANSWERED, RESULT_ORPHAN, RESULT_TWICE, RESULT_UNKNOWN};
 use crate::validator::{
-    findings::{Findings, listed, quoted},
+    findings::{Findings, join, shorten},
     request::{Object, text},
 };
 
-/// A call, and the index of the message that answers it.
-struct AnsweredCall<'a> {
+/// A call, and the index of the message that answers it, if there is one.
+struct CallOfRound<'a> {
     id: &'a str,
     answer: Option<usize>,
 }
 
-/// The calls of the latest assistant message, while only tool messages follow it.
+/// The calls of the latest assistant message, until a message follows that isn't a tool's.
 #[derive(Default)]
 struct Round<'a> {
+    /// The index of the assistant message.
     message: usize,
-    calls: Vec<AnsweredCall<'a>>,
+    calls: Vec<CallOfRound<'a>>,
 }
 
 pub(super) fn check(messages: &[(usize, &Object)], findings: &mut Findings) {
@@ -50,7 +51,7 @@ impl<'a> Round<'a> {
             if round.calls.iter().any(|call| call.id == id) {
                 let text = format!(
                     "two calls of messages[{index}] have the id '{}': their results can't be told apart",
-                    quoted(id)
+                    shorten(id)
                 );
                 findings.add(
                     &CALL_ID_TWICE,
@@ -58,7 +59,7 @@ impl<'a> Round<'a> {
                     text,
                 );
             }
-            round.calls.push(AnsweredCall { id, answer: None });
+            round.calls.push(CallOfRound { id, answer: None });
         }
         round
     }
@@ -73,13 +74,13 @@ impl<'a> Round<'a> {
         let Some(id) = text(message, "tool_call_id") else {
             return;
         };
-        let mut of_id: Vec<&mut AnsweredCall<'a>> =
+        let mut of_id: Vec<&mut CallOfRound<'a>> =
             self.calls.iter_mut().filter(|call| call.id == id).collect();
         if let Some(open) = of_id.iter_mut().find(|call| call.answer.is_none()) {
             open.answer = Some(index);
             return;
         }
-        let id = quoted(id);
+        let id = shorten(id);
         if let Some(answer) = of_id.last().and_then(|call| call.answer) {
             let text = format!(
                 "Invalid parameter: Duplicate value for 'tool_call_id' of '{id}', in messages[{answer}] and \
@@ -105,7 +106,7 @@ impl<'a> Round<'a> {
             let text = format!(
                 "An assistant message with 'tool_calls' must be followed by tool messages responding to each \
                  'tool_call_id'. The following tool_call_ids did not have response messages: {}",
-                listed(&open)
+                join(&open)
             );
             findings.add(&CALL_UNANSWERED, format_args!("/{}", self.message), text);
         }

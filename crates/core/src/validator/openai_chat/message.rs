@@ -16,8 +16,9 @@ use crate::validator::{
 };
 
 const ROLES: [&str; 6] = ["system", "assistant", "user", "function", "tool", "developer"];
-/// The maximum length of a call's id. Users report many refusals of longer ids, and in 2026 one that was accepted.
+/// The longest id of a call. Users report that the API refuses longer ids; one of 2026 reports that it accepted a longer one.
 const ID_CHARS_MAX: usize = 40;
+/// The longest name of a speaker or of a function.
 const NAME_CHARS_MAX: usize = 64;
 
 pub(super) fn check(index: usize, message: &Object, findings: &mut Findings) {
@@ -42,7 +43,7 @@ pub(super) fn check(index: usize, message: &Object, findings: &mut Findings) {
     check_calls(role, &place, &parameter, message, findings);
 }
 
-/// Returns true if an assistant message needs no content, since it has calls, a refusal or audio.
+/// Returns true if an assistant message may lack content, because it has calls, a refusal or audio.
 fn needs_no_content(message: &Object) -> bool {
     let has = |key: &str| message.get(key).is_some_and(|value| !value.is_null());
     ["tool_calls", "function_call", "refusal", "audio"]
@@ -143,7 +144,7 @@ fn check_call(place: &str, parameter: &str, call: &Object, findings: &mut Findin
         let text = too_long(&format!("{parameter}.id"), ID_CHARS_MAX, id_chars);
         findings.add(&CALL_ID_LENGTH, format_args!("{place}/id"), text);
     }
-    let (kind, input) = match text(call, "type") {
+    let (kind, arguments) = match text(call, "type") {
         Some("function") => ("function", "arguments"),
         Some("custom") => ("custom", "input"),
         Some(other) => {
@@ -156,9 +157,9 @@ fn check_call(place: &str, parameter: &str, call: &Object, findings: &mut Findin
         return findings.add(&CALL_SHAPE, place, missing(&format!("{parameter}.{kind}")));
     };
     check_call_name(place, &format!("{parameter}.{kind}.name"), body, findings);
-    if let Some(text) = not_a_string(body, input, &format!("{parameter}.{kind}.{input}")) {
+    if let Some(text) = not_a_string(body, arguments, &format!("{parameter}.{kind}.{arguments}")) {
         findings.add(&ARGUMENTS, format_args!("{place}/{kind}"), text);
-    } else if kind == "function" && !is_json(text(body, input).unwrap_or_default()) {
+    } else if kind == "function" && !is_json(text(body, arguments).unwrap_or_default()) {
         let text = format!("'{parameter}.function.arguments' is no JSON; compatible servers parse it");
         findings.add(&ARGUMENTS_JSON, format_args!("{place}/function/arguments"), text);
     }

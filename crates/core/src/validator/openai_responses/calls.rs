@@ -3,9 +3,9 @@
 use std::collections::{HashMap, HashSet};
 
 use super::{CALL_ID_TWICE, CALL_UNANSWERED, ITEM_ID_TWICE, InputItem, RESULT_ORPHAN, RESULT_TWICE};
-use crate::validator::findings::{Findings, quoted};
+use crate::validator::findings::{Findings, shorten};
 
-/// Calls whose outputs have their `call_id`, and the names of these calls in the API's errors.
+/// Kinds of calls whose outputs repeat the `call_id`, each with its name in the API's errors.
 const CALLS: [(&str, &str); 5] = [
     ("function_call", "function call"),
     ("custom_tool_call", "custom tool call"),
@@ -14,18 +14,19 @@ const CALLS: [(&str, &str); 5] = [
     ("computer_call", "computer call"),
 ];
 
-/// The calls so far of one kind and `call_id`.
+/// The calls of one kind and `call_id`, up to the current item.
 #[derive(Default)]
 struct Calls {
-    /// Items that no output has answered yet, oldest first.
+    /// The indices of calls that no output has answered yet, oldest first.
     open: Vec<usize>,
+    /// The number of calls that an output has answered.
     answered: usize,
 }
 
-/// Checks the items. If the provider stores the conversation, it may have calls that the request lacks.
+/// Checks the items. `is_continued` says that the provider stores the conversation, and with it calls that the request lacks.
 pub(super) fn check(items: &[InputItem<'_>], is_continued: bool, findings: &mut Findings) {
     check_item_ids(items, findings);
-    // A reference may point to a call that the provider stores.
+    // An item reference may stand for a call that the provider stores.
     let may_be_stored = is_continued || items.iter().any(|item| item.kind == "item_reference");
     for (call_kind, call_name) in CALLS {
         let output_kind = format!("{call_kind}_output");
@@ -46,7 +47,7 @@ pub(super) fn check(items: &[InputItem<'_>], is_continued: bool, findings: &mut 
 impl Calls {
     fn call(&mut self, item: &InputItem<'_>, id: &str, findings: &mut Findings) {
         if !self.open.is_empty() || self.answered > 0 {
-            let text = format!("Duplicate 'call_id': {}", quoted(id));
+            let text = format!("Duplicate 'call_id': {}", shorten(id));
             findings.add(&CALL_ID_TWICE, item.place(), text);
         }
         self.open.push(item.index);
@@ -63,12 +64,12 @@ impl Calls {
         if self.open.pop().is_some() {
             self.answered += 1;
         } else if self.answered > 0 {
-            let text = format!("Duplicate {} for call_id {}", item.kind, quoted(id));
+            let text = format!("Duplicate {} for call_id {}", item.kind, shorten(id));
             findings.add(&RESULT_TWICE, item.place(), text);
         } else if !may_be_stored {
             let text = format!(
                 "No tool call found for {call_name} output with call_id {}.",
-                quoted(id)
+                shorten(id)
             );
             findings.add(&RESULT_ORPHAN, item.place(), text);
         }
@@ -82,7 +83,7 @@ fn report_open(calls: HashMap<&str, Calls>, call_name: &str, findings: &mut Find
         .collect();
     open.sort_unstable();
     for (index, id) in open {
-        let text = format!("No tool output found for {call_name} {}.", quoted(id));
+        let text = format!("No tool output found for {call_name} {}.", shorten(id));
         findings.add(&CALL_UNANSWERED, format_args!("/{index}"), text);
     }
 }
@@ -91,13 +92,13 @@ fn check_item_ids(items: &[InputItem<'_>], findings: &mut Findings) {
     let mut seen = HashSet::new();
     for item in items {
         // An output of the local shell has the id of its call.
-        let is_own = item.kind != "local_shell_call_output";
-        if let Some(id) = item.id().filter(|_| is_own)
+        let has_own_id = item.kind != "local_shell_call_output";
+        if let Some(id) = item.id().filter(|_| has_own_id)
             && !seen.insert(id)
         {
             let text = format!(
                 "Duplicate item found with id {}. Remove duplicate items from your input and try again.",
-                quoted(id)
+                shorten(id)
             );
             findings.add(&ITEM_ID_TWICE, item.place(), text);
         }

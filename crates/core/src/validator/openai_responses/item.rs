@@ -11,10 +11,11 @@ use crate::validator::{
 };
 
 const ROLES: [&str; 4] = ["assistant", "system", "developer", "user"];
-/// Parts that only the model writes.
+/// Parts that only messages of the assistant have.
 const OUTPUT_PARTS: [&str; 2] = ["output_text", "refusal"];
-/// Parts that only others write.
+/// Parts that only messages of other roles have.
 const INPUT_PARTS: [&str; 3] = ["input_text", "input_image", "input_file"];
+/// The longest `call_id`.
 const ID_CHARS_MAX: usize = 64;
 
 pub(super) fn check(item: &InputItem<'_>, findings: &mut Findings) {

@@ -14,10 +14,12 @@ pub(super) fn model(target: Target) -> &'static str {
     }
 }
 
-/// Parallel tool calls of the model, with or without text before them.
+/// Parallel tool calls of the model, and their results.
 #[derive(Clone, Debug)]
 pub(super) struct ToolStep {
+    /// The number of calls.
     pub(super) calls: usize,
+    /// True if text comes before the calls.
     pub(super) speaks: bool,
 }
 
@@ -49,7 +51,7 @@ fn ids(exchange: usize, step: usize, calls: usize) -> Vec<String> {
 struct ProviderShape {
     question: fn() -> Value,
     step: fn(&ToolStep, &[String]) -> Vec<Value>,
-    /// Takes the index of the exchange.
+    /// Takes the index of the exchange, for ids.
     answer: fn(usize) -> Value,
 }
 
@@ -80,17 +82,17 @@ impl ProviderShape {
     }
 }
 
-/// Writes `outline` for `target`, as the bare array.
-pub(super) fn written(target: Target, outline: &Outline) -> Vec<Value> {
-    let dialect = ProviderShape::of(target);
+/// Writes `outline` for `target`, as the bare array of messages.
+pub(super) fn write(target: Target, outline: &Outline) -> Vec<Value> {
+    let shape = ProviderShape::of(target);
     let mut messages = Vec::new();
     for (index, exchange) in outline.exchanges.iter().enumerate() {
-        messages.push((dialect.question)());
+        messages.push((shape.question)());
         for (position, step) in exchange.steps.iter().enumerate() {
-            messages.extend((dialect.step)(step, &ids(index, position, step.calls)));
+            messages.extend((shape.step)(step, &ids(index, position, step.calls)));
         }
         if index + 1 < outline.exchanges.len() {
-            messages.push((dialect.answer)(index));
+            messages.push((shape.answer)(index));
         }
     }
     messages
@@ -202,7 +204,7 @@ proptest! {
     #[test]
     fn valid_conversations_have_no_violations(outline in any_outline()) {
         for target in [Target::Anthropic, Target::OpenAiChat, Target::OpenAiResponses, Target::Gemini] {
-            let request = Value::from(written(target, &outline));
+            let request = Value::from(write(target, &outline));
             let violations = validate(target, &request, Some(model(target)));
             prop_assert!(violations.is_empty(), "{target:?}: {violations:#?}");
         }

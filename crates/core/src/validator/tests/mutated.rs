@@ -1,4 +1,4 @@
-//! Conversations that are cut, shuffled or patched, and the rules that notice.
+//! Conversations that are cut, shuffled or patched, and the rules that report it.
 
 #![expect(
     clippy::ptr_arg,
@@ -8,13 +8,13 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::generated::{Exchange, Outline, ToolStep, any_outline, model, written};
+use super::generated::{Exchange, Outline, ToolStep, any_outline, model, write};
 use crate::validator::{Target, validate};
 
 /// Changes a conversation; returns false if it has no place for the change.
 type MutateFn = fn(&mut Vec<Value>) -> bool;
 
-/// A name, a change and the rule it breaks.
+/// A name, a change, and the code of the rule that the change breaks.
 type Mutation = (&'static str, MutateFn, &'static str);
 
 fn holds(message: &Value, list: &str, test: impl Fn(&Value) -> bool) -> bool {
@@ -98,8 +98,8 @@ fn repeat_result_in_message(messages: &mut Vec<Value>) -> bool {
     })
 }
 
-/// Cuts at a message count, so that any message may come first.
-fn cut_first(messages: &mut Vec<Value>) -> bool {
+/// Drops the first message, as a window does that counts messages.
+fn drop_first_message(messages: &mut Vec<Value>) -> bool {
     messages.remove(0);
     messages.len() > 1
 }
@@ -152,7 +152,7 @@ fn blank_signature(messages: &mut Vec<Value>) -> bool {
     })
 }
 
-fn redact_elsewhere(messages: &mut Vec<Value>) -> bool {
+fn redact_by_another_provider(messages: &mut Vec<Value>) -> bool {
     change_first(messages, is_call, |messages, call| {
         messages[call]["content"][0] = json!({"type": "redacted_thinking", "data": "router.reasoning:eyJ0"});
     })
@@ -220,7 +220,7 @@ fn split_responses(messages: &mut Vec<Value>) -> bool {
     true
 }
 
-/// Removes the signature of the last call, if the user hasn't spoken since.
+/// Removes the signature of the last call, and everything after its result, so that the user hasn't spoken since.
 fn unsign_last_call(messages: &mut Vec<Value>) -> bool {
     let Some(call) = messages.iter().rposition(is_call) else {
         return false;
@@ -256,7 +256,11 @@ const ANTHROPIC: [Mutation; 17] = [
     ("an unsigned thought", unsign_thinking, "signature"),
     ("a thought with a blank signature", blank_signature, "signature"),
     ("a thought without a signature", drop_signature, "signature"),
-    ("what another provider redacted", redact_elsewhere, "signature"),
+    (
+        "what another provider redacted",
+        redact_by_another_provider,
+        "signature",
+    ),
     (
         "a system message before a result",
         system_before_result,
@@ -300,16 +304,17 @@ const GEMINI: [Mutation; 10] = [
     ("the model last", model_speaks_last, "last_turn"),
 ];
 
-/// Returns for each mutation whether it could be made. Checks that its rule noticed.
+/// Makes each mutation, and asserts that its rule reports it. Returns the names of the mutations, and whether the outline had a place for
+/// each.
 fn outcomes(target: Target, mutations: &[Mutation], outline: &Outline) -> Vec<(&'static str, bool)> {
     let outcome = |&(name, change, rule): &Mutation| {
-        let mut messages = written(target, outline);
+        let mut messages = write(target, outline);
         let is_changed = change(&mut messages);
         if is_changed {
             let request = Value::from(messages);
             let violations = validate(target, &request, Some(model(target)));
-            let is_noticed = violations.iter().any(|violation| violation.rule == rule);
-            assert!(is_noticed, "{target:?}, {name}: no {rule} in {violations:#?}");
+            let is_reported = violations.iter().any(|violation| violation.rule == rule);
+            assert!(is_reported, "{target:?}, {name}: no {rule} in {violations:#?}");
         }
         (name, is_changed)
     };
@@ -327,7 +332,7 @@ fn all_outcomes(outline: &Outline) -> Vec<(&'static str, bool)> {
 }
 
 #[test]
-fn every_mutation_can_be_made() {
+fn every_mutation_has_a_place_in_an_outline() {
     let step = |calls, speaks| ToolStep { calls, speaks };
     let outline = Outline {
         exchanges: vec![
@@ -347,34 +352,21 @@ fn every_mutation_can_be_made() {
 }
 
 #[test]
-fn a_window_cut_by_messages_starts_with_the_assistant() {
-    let outline = Outline {
-        exchanges: vec![Exchange { steps: vec![] }, Exchange { steps: vec![] }],
+fn a_conversation_without_its_first_message_is_reported() {
+    let call = ToolStep {
+        calls: 1,
+        speaks: false,
     };
-    for (target, rule) in [
-        (Target::Anthropic, "first_message"),
-        (Target::Gemini, "call_position"),
+    for (target, steps, rule) in [
+        (Target::Anthropic, vec![], "first_message"),
+        (Target::Gemini, vec![call], "call_position"),
     ] {
-        let mut messages = if target == Target::Gemini {
-            let steps = vec![ToolStep {
-                calls: 1,
-                speaks: false,
-            }];
-            written(
-                target,
-                &Outline {
-                    exchanges: vec![Exchange { steps }],
-                },
-            )
-        } else {
-            written(target, &outline)
-        };
-        assert!(cut_first(&mut messages));
+        let exchanges = vec![Exchange { steps }, Exchange { steps: vec![] }];
+        let mut messages = write(target, &Outline { exchanges });
+        assert!(drop_first_message(&mut messages));
         let violations = validate(target, &Value::from(messages), Some(model(target)));
-        assert!(
-            violations.iter().any(|violation| violation.rule == rule),
-            "{violations:#?}"
-        );
+        let is_reported = violations.iter().any(|violation| violation.rule == rule);
+        assert!(is_reported, "{violations:#?}");
     }
 }
 
@@ -382,7 +374,8 @@ proptest! {
     // Each case makes about forty mutations.
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn every_mutation_is_noticed(outline in any_outline()) {
+    fn every_mutation_is_reported(outline in any_outline()) {
+        // `outcomes` asserts that the rules report the mutations.
         prop_assert!(!all_outcomes(&outline).is_empty());
     }
 }

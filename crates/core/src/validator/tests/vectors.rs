@@ -1,5 +1,4 @@
-//! The rules as vectors: for each, a request that breaks only this rule, the provider's error text, and a similar valid
-//! request.
+//! Test vectors: for each rule, a request that breaks it, the text of the provider's error, and a similar valid request.
 
 use std::{collections::BTreeSet, fs, path::Path};
 
@@ -12,15 +11,17 @@ use crate::validator::{Severity, Target, validate};
 #[serde(deny_unknown_fields)]
 struct Vector {
     rule: String,
+    /// How `broken` breaks the rule.
     why: String,
     model: Option<String>,
-    /// `risky`, unless the request is refused.
+    /// `risky`; absent if the provider refuses the request.
     severity: Option<String>,
     broken: Value,
+    /// Where the violation is reported.
     path: String,
-    /// A part of the provider's text.
+    /// A part of the violation's message.
     message: String,
-    /// Other rules that are inevitably broken as well.
+    /// Other rules that `broken` inevitably breaks as well.
     #[serde(default)]
     also: BTreeSet<String>,
     mended: Value,
@@ -91,7 +92,7 @@ fn every_broken_request_is_reported_with_the_providers_text() {
 }
 
 #[test]
-fn every_mended_request_is_fine() {
+fn every_mended_request_is_accepted() {
     for (target, file) in FILES {
         for vector in vectors(file) {
             let violations = validate(target, &vector.mended, vector.model.as_deref());
@@ -112,8 +113,8 @@ fn every_mended_request_is_fine() {
 
 #[test]
 fn every_rule_has_a_vector_and_a_code_of_its_own() {
-    // Requests of 100,000 messages or 32 MB are built by a test.
-    let built = ["messages_too_many", "body_too_large"];
+    // `size_limits_are_checked` builds requests of 100,000 messages and of 32 MB.
+    let without_vector = ["messages_too_many", "body_too_large"];
     for (target, file) in FILES {
         let codes: Vec<&str> = target.rules().iter().map(|rule| rule.code).collect();
         let unique: BTreeSet<&str> = codes.iter().copied().collect();
@@ -122,7 +123,7 @@ fn every_rule_has_a_vector_and_a_code_of_its_own() {
         let tested: BTreeSet<&str> = vectors.iter().map(|vector| vector.rule.as_str()).collect();
         let untested: Vec<_> = unique
             .iter()
-            .filter(|&code| !tested.contains(code) && !built.contains(code))
+            .filter(|&code| !tested.contains(code) && !without_vector.contains(code))
             .collect();
         assert!(untested.is_empty(), "{file}: {untested:?}");
         let unknown: Vec<_> = tested.difference(&unique).collect();
@@ -147,7 +148,7 @@ fn a_bare_array_and_a_whole_body_get_the_same_verdict() {
                 .map(|violation| format!("/{key}{}", violation.path))
                 .collect();
             let paths: Vec<_> = whole.iter().map(|violation| violation.path.clone()).collect();
-            // Only a body shows that a called tool is missing.
+            // Only a body shows that `tools` lacks a called tool.
             assert!(paths.starts_with(&expected) || whole.iter().any(|it| it.rule == "server_tool_gone"));
         }
     }
