@@ -46,11 +46,11 @@ const EPOCH_MS_MIN: f64 = 1e11;
 
 /// The kind of a message that reports a provider's error in place of an answer. Nobody wrote it.
 const API_ERROR: &str = "api_error";
-/// The kind of a summary by Claude Code's own compaction.
+/// The kind of a summary that a host's own compaction made. Models never see it.
 const COMPACT_SUMMARY: &str = "compact_summary";
-/// Cuts the name of a kind, of a speaker or of a conversation in a document to this many characters.
+/// Cuts the names of kinds, speakers and conversations to this many characters.
 const NAME_CHARS_MAX: usize = 128;
-/// Ignores a client's id of a message that has more bytes.
+/// Ignores a client's id of a message if the id has more bytes.
 const ID_BYTES_MAX: usize = 256;
 
 /// Why a text isn't a message of its format.
@@ -85,7 +85,7 @@ pub fn parse(format: Format, json: &str) -> Result<Message, FormatError> {
 }
 
 /// Like [`parse`], for a message that is being sent now: also refuses an unknown role, and a message that has only unknown blocks. A
-/// transcript may have either. In a new message it is a mistake, and no model would ever see the message.
+/// transcript may have such messages. A new one is a mistake: no model would ever see it.
 ///
 /// # Errors
 /// As in [`parse`], and for an unknown role or unknown blocks.
@@ -100,8 +100,8 @@ pub fn parse_strict(format: Format, json: &str) -> Result<Message, FormatError> 
     })
 }
 
-/// Returns true if a message has a time field that can't be read as a time.
-fn has_unread_time(message: &Message, fields: &Fields<'_>) -> bool {
+/// Returns true if a message has a time field, but none of its time fields can be read as a time.
+fn has_unreadable_time(message: &Message, fields: &Fields<'_>) -> bool {
     message.at.is_none() && TIME_FIELDS.iter().any(|&name| fields.has(name))
 }
 
@@ -113,7 +113,7 @@ fn check_strict(message: &Message, fields: &Fields<'_>) -> Result<(), FormatErro
 /// Returns true if `message` is a user line of a Claude Code transcript with nothing for a model in it: no content, or only white space.
 /// Such a line would open an empty exchange.
 pub fn is_wordless_prompt(message: &Message) -> bool {
-    let is_unsent = |part: &Part| match part {
+    let says_nothing = |part: &Part| match part {
         Part::Text(text) => text.trim().is_empty(),
         Part::Thinking(_) => true,
         Part::ToolCall { .. } | Part::ToolResult { .. } | Part::Attachment { .. } | Part::Opaque { .. } => {
@@ -121,11 +121,11 @@ pub fn is_wordless_prompt(message: &Message) -> bool {
         }
     };
     let is_from_user = message.format == Format::ClaudeCode && message.kind == Kind::User;
-    is_from_user && message.parts.iter().all(is_unsent)
+    is_from_user && message.parts.iter().all(says_nothing)
 }
 
-/// Returns the id of the sub-agent to which a transcript line belongs; empty if the line doesn't name it. Returns `None` for a line of
-/// the main conversation.
+/// Returns the id of the sub-agent to which a transcript line belongs; an empty id if the line doesn't name the sub-agent. Returns `None`
+/// for a line of the main conversation.
 pub fn sub_agent(message: &Message) -> Option<String> {
     if message.format != Format::ClaudeCode {
         return None;
@@ -158,7 +158,7 @@ fn certain_format(fields: &Fields<'_>) -> Option<Format> {
     }
 }
 
-/// Reads a message without its payload, which the caller adds. So the lines of a file aren't copied.
+/// Reads a message without its payload. A caller that needs the payload adds it, so the lines of a file aren't copied twice.
 fn read(format: Format, fields: &Fields<'_>) -> Result<Message, FormatError> {
     match format {
         Format::Native | Format::Aider => native::read(format, fields),
@@ -209,8 +209,8 @@ fn id_fields(format: Format) -> &'static [&'static str] {
     }
 }
 
-/// Returns the kind for a `name` that recapd doesn't know. Kinds are stored by name, so the name must differ from the known ones: a
-/// transcript's `system` line isn't an instruction, and a role `clear` clears nothing.
+/// Returns the kind for a `name` that recapd doesn't know. Kinds are stored by name, so a name that is also a known kind's gets the
+/// prefix `other_`: a transcript's `system` line isn't an instruction, and a role `clear` clears nothing.
 fn unknown_kind(name: &str) -> Kind {
     let name = cut(name, NAME_CHARS_MAX);
     match Kind::from_name(&name) {

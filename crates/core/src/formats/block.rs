@@ -1,13 +1,13 @@
 //! Refuses messages that have only unknown blocks.
 //!
-//! Providers keep adding types of blocks, so an unknown block in a transcript goes back unchanged to the provider that wrote it. In a new
-//! message, an unknown block is a mistake if there is nothing else. So is a call or a result of an unsupported format: recapd would
-//! accept the message, and no model would ever see its content.
+//! Providers keep adding types of blocks, so an unknown block in a transcript goes back unchanged to the provider that wrote it. A new
+//! message with nothing but unknown blocks is a mistake, and so is a call or result of an unsupported format: if recapd accepted such a
+//! message, no model would ever see its content.
 
 use super::{FormatError, json::Fields};
 use crate::domain::message::{Format, Kind, Message, Part};
 
-/// Calls and results by the names of Bedrock's Converse and Vercel's AI SDK.
+/// The types of calls and results in the messages of Bedrock's Converse and of Vercel's AI SDK.
 const FOREIGN: [&str; 4] = ["toolUse", "toolResult", "tool-call", "tool-result"];
 
 /// Refuses a message of which a model would see nothing. Doesn't check lines of transcripts.
@@ -19,14 +19,14 @@ pub(super) fn check(message: &Message, fields: &Fields<'_>) -> Result<(), Format
     if !is_checked || !message.kind.is_conversation() {
         return Ok(());
     }
-    let unread = unread(message).map(str::to_owned);
+    let block = unreadable_block(message).map(str::to_owned);
     let result = || foreign_result(fields);
-    let kind = unread.or_else(|| (message.kind == Kind::ToolResult).then(result).flatten());
+    let kind = block.or_else(|| (message.kind == Kind::ToolResult).then(result).flatten());
     kind.map_or(Ok(()), |kind| Err(refusal(&kind)))
 }
 
-/// Returns the type of the first foreign block. If no block can be read, returns the type of the first one.
-fn unread(message: &Message) -> Option<&str> {
+/// Returns the type of the first foreign block or, if recapd can read none of the blocks, the type of the first one.
+fn unreadable_block(message: &Message) -> Option<&str> {
     let mut kinds = message.parts.iter().filter_map(|part| match part {
         Part::Opaque { kind, json } if !is_accepted(message.format, kind, json) => Some(kind.as_str()),
         _ => None,
@@ -36,13 +36,13 @@ fn unread(message: &Message) -> Option<&str> {
     foreign.or_else(|| kinds.next().filter(|_| is_all))
 }
 
-/// Returns true for every Anthropic block with a type, since Anthropic's API has more types than recapd knows.
+/// Returns true for any Anthropic block with a type that isn't foreign, since Anthropic's API has more types than recapd knows.
 fn is_accepted(format: Format, kind: &str, json: &str) -> bool {
     let is_typed = || Fields::parse(json).is_ok_and(|block| block.has("type"));
     format == Format::Anthropic && !FOREIGN.contains(&kind) && is_typed()
 }
 
-/// Returns the type of a foreign block in a message of role `tool`. Whatever its content is, it would be read as the tool's result.
+/// Returns the type of a foreign block in a message of role `tool`, whose content is otherwise read as the tool's result, whatever it is.
 fn foreign_result(fields: &Fields<'_>) -> Option<String> {
     let blocks = fields.list("content")?.into_iter();
     let mut kinds = blocks.filter_map(|raw| Fields::of(raw)?.text("type"));
@@ -55,6 +55,6 @@ fn refusal(kind: &str) -> FormatError {
             "block `{}` is unknown, and no model would see it",
             kind.escape_debug()
         ),
-        "give what it holds as OpenAI, Anthropic or Gemini have it, or say which format the message is",
+        "give its content in a block of OpenAI, Anthropic or Gemini, or name the message's format",
     )
 }

@@ -1,5 +1,5 @@
-//! Reads chat messages of OpenAI and Anthropic: a role, content, and OpenAI's tool calls. The two use different fields and blocks, so one
-//! reader reads both, and also logs that mix them.
+//! Reads chat messages of OpenAI and Anthropic: a role, content, and OpenAI's tool calls. The fields and blocks of the two don't collide,
+//! so one reader reads both, and also logs that mix them.
 
 use super::{
     FormatError, NAME_CHARS_MAX,
@@ -25,7 +25,7 @@ pub(super) fn read(format: Format, fields: &Fields<'_>) -> Result<Message, Forma
         ));
     }
     let message = read_as(format, &role, fields);
-    // Accepting the message would silently lose its content.
+    // Without this error, recapd would accept the message and lose its content.
     let misnamed = CONTENT_MISNAMED.iter().find(|name| fields.has(name));
     if let Some(name) = misnamed.filter(|_| message.parts.is_empty() && !fields.has("content")) {
         return Err(FormatError::new(
@@ -60,6 +60,7 @@ fn no_role(fields: &Fields<'_>) -> FormatError {
     }
 }
 
+/// Reads a message of `role`, perhaps from the envelope of another format.
 pub(super) fn read_as(format: Format, role: &str, fields: &Fields<'_>) -> Message {
     let parts = match role {
         "tool" | "function" => result(fields),
@@ -104,7 +105,7 @@ fn content_parts(fields: &Fields<'_>) -> Vec<Part> {
         .collect()
 }
 
-/// Reads an answer in sound, which has no `content`: its transcript if there is one, or else an attachment of unknown size.
+/// Reads a spoken answer, which has no `content`: its transcript if there is one, or else an attachment of unknown size.
 fn audio_part(fields: &Fields<'_>) -> Option<Part> {
     let audio = fields.object("audio").filter(|_| !fields.has("content"))?;
     let words = audio.text("transcript").and_then(text_part);
@@ -119,13 +120,14 @@ fn call(call: &Fields<'_>) -> Part {
     tool_call(call.text("id"), inner.text("name"), arguments)
 }
 
-/// Reads a message of role `tool`. In practice the call's id has several names: OpenAI's, SWE-agent's list, tau2's `id`.
+/// Reads a message of role `tool`. Programs name the call's id differently: OpenAI `tool_call_id`, SWE-agent has a list `tool_call_ids`,
+/// tau2 has `id`.
 fn result(fields: &Fields<'_>) -> Vec<Part> {
-    let listed = || json::string(fields.list("tool_call_ids")?.first()?);
+    let from_list = || json::string(fields.list("tool_call_ids")?.first()?);
     let call_id = fields
         .text("tool_call_id")
         .or_else(|| spelling::call_id(fields))
-        .or_else(listed)
+        .or_else(from_list)
         .or_else(|| fields.text("id"));
     let is_error = fields.flag("is_error").or_else(|| fields.flag("error"));
     if let Some(text) = spelling::result_text(fields) {

@@ -44,6 +44,7 @@ const AGENTS: [&str; 6] = [
     "channel",
     "scheduled-trigger",
 ];
+/// The type of an attachment with a prompt that waited until the model was done.
 const QUEUED: &str = "queued_command";
 
 pub(super) fn read(line: &Fields<'_>) -> Result<Message, FormatError> {
@@ -64,10 +65,11 @@ pub(super) struct Link {
     pub(super) uuid: String,
     /// The line before this one; after a compaction, the last line before the compaction.
     pub(super) parent: Option<String>,
-    /// True if the user typed the line, and so may have edited it.
+    /// True if the user typed the line. The user can edit such a line, which takes back the line and what followed it.
     pub(super) is_prompt: bool,
 }
 
+/// Returns where the line of `message` stands; `None` if the line has no `uuid`.
 pub(super) fn link(message: &Message) -> Option<Link> {
     let line = Fields::parse(&message.payload).ok()?;
     let origin = origin(&line);
@@ -111,7 +113,7 @@ fn conversation(role: &str, line: &Fields<'_>) -> Result<Message, FormatError> {
     Ok(Message {
         interrupts,
         response_id: inner.text("id").filter(|_| role == "assistant"),
-        // The kind of a Claude Code command says more than its author.
+        // If Claude Code wrote a line in the user's name, as its kind says, the user isn't its author.
         author: author.filter(|author| kind == Kind::User || *author == Author::Program),
         ..message(Format::ClaudeCode, line, kind, read.parts)
     })
@@ -136,8 +138,8 @@ fn author(line: &Fields<'_>, read: &Message) -> Option<Author> {
     }
 }
 
-/// Returns true if two lines hold the same message. A resumed or forked session repeats a message under the session's own id. One of the
-/// lines may hold only its conversation.
+/// Returns true if two lines have the same message. A resumed or forked session repeats a message under the session's own id. One of the
+/// lines may have been shortened by [`conversation_line`].
 pub fn is_copied_line(one: &str, other: &str) -> bool {
     #[derive(Deserialize, PartialEq)]
     struct TranscriptMessage {
@@ -153,7 +155,7 @@ pub fn is_copied_line(one: &str, other: &str) -> bool {
         || conversation(one).is_some_and(|one| conversation(other) == Some(one))
 }
 
-/// Returns the kind of a line. The role alone doesn't decide it, since Claude Code writes much in the user's name.
+/// Returns the kind of a line. The role alone doesn't determine the kind, since Claude Code writes much in the user's name.
 fn kind(line: &Fields<'_>, read: &Message, author: Option<Author>) -> Kind {
     let is = |name| line.flag(name).unwrap_or(false);
     let text = if read.kind == Kind::User {
@@ -167,7 +169,7 @@ fn kind(line: &Fields<'_>, read: &Message, author: Option<Author>) -> Kind {
         Kind::User if is("isCompactSummary") => unknown_kind(COMPACT_SUMMARY),
         Kind::User if begins(&LOCAL_COMMANDS) => Kind::Metadata(Metadata::Command),
         Kind::User if is("isMeta") => Kind::System,
-        // Output belongs to the command before it, and anyone may have written its text.
+        // A command's output is no request, and anyone may have written its text.
         Kind::User if begins(&OUTPUTS) => Kind::ToolResult,
         Kind::User if matches!(author, Some(Author::User | Author::Agent)) => Kind::User,
         Kind::User if author == Some(Author::Program) => Kind::ToolResult,

@@ -62,7 +62,7 @@ pub(super) fn read(line: &Fields<'_>) -> Result<Message, FormatError> {
     }
 }
 
-/// Returns true if only Codex writes such a line. Items without an envelope look like the Responses API's.
+/// Returns true if only Codex writes such a line. An item without an envelope isn't such a line: it looks like the Responses API's.
 pub(super) fn is_line(line: &Fields<'_>) -> bool {
     match line.text("type") {
         Some(name) => is_envelope(&name) && line.object("payload").is_some(),
@@ -76,8 +76,8 @@ fn is_envelope(name: &str) -> bool {
 
 /// Returns true for the first line of an old rollout.
 fn is_header(line: &Fields<'_>) -> bool {
-    let is_named = line.text("id").is_some() && line.text("timestamp").is_some();
-    is_named && !line.has("type") && (line.holds("instructions") || line.object("git").is_some())
+    let has_id = line.text("id").is_some() && line.text("timestamp").is_some();
+    has_id && !line.has("type") && (line.contains("instructions") || line.object("git").is_some())
 }
 
 fn item(line: &Fields<'_>, item: &Fields<'_>) -> Result<Message, FormatError> {
@@ -100,7 +100,7 @@ fn item(line: &Fields<'_>, item: &Fields<'_>) -> Result<Message, FormatError> {
     })
 }
 
-/// Reads an event. Ignores its words, since the items have them, too.
+/// Reads an event. Ignores its text, since an item repeats the text.
 fn event(line: &Fields<'_>, payload: &Fields<'_>) -> Message {
     let name = payload.text("type").unwrap_or_else(|| "event_msg".to_owned());
     let kind = match name.as_str() {

@@ -14,11 +14,11 @@ use crate::domain::{
     thought::{Seal, Sealer, Thought},
 };
 
-/// The tool's name in a call without one.
+/// The name of the tool in a call that names none.
 const UNNAMED_TOOL: &str = "unknown";
 /// The kind of a block that has no type and several fields.
 const UNNAMED_BLOCK: &str = "unknown";
-/// The media types of attachments that name none.
+// The media types of attachments that name none.
 pub(super) const IMAGE: &str = "image/*";
 const VIDEO: &str = "video/*";
 pub(super) const AUDIO: &str = "audio/*";
@@ -80,12 +80,12 @@ fn block(raw: &RawValue) -> Vec<Part> {
         )),
         // Kept even without a text, since its signature belongs to the blocks around it.
         "thinking" => Some(thinking(&block, "signature")),
-        // Sealed by the provider, but billed like other thinking.
-        "redacted_thinking" => Some(thinking(&block, "data")).filter(|_| block.holds("data")),
+        // The provider sealed the text, but bills it like other thinking.
+        "redacted_thinking" => Some(thinking(&block, "data")).filter(|_| block.contains("data")),
         "refusal" => block.text("refusal").and_then(text_part),
         "search_result" => search_result(&block),
         kind => attachment(&block).or_else(|| {
-            let is_text = kind == "text" || block.holds("text");
+            let is_text = kind == "text" || block.contains("text");
             // The Assistants API has the words of a text and its notes on sources in an object.
             let inner = || block.object("text")?.text("value");
             let text = || block.text("text").or_else(inner).and_then(text_part);
@@ -99,11 +99,11 @@ fn block(raw: &RawValue) -> Vec<Part> {
     part.into_iter().collect()
 }
 
-/// Makes a thinking part. `seal` names the field of its signature.
-fn thinking(block: &Fields<'_>, seal: &str) -> Part {
+/// Makes a thinking part. `seal_field` is the field with its signature or its encrypted text.
+fn thinking(block: &Fields<'_>, seal_field: &str) -> Part {
     Part::Thinking(Thought {
         text: block.text("thinking").unwrap_or_default(),
-        seal: Seal::of(Sealer::Anthropic, &block.text(seal).unwrap_or_default()),
+        seal: Seal::of(Sealer::Anthropic, &block.text(seal_field).unwrap_or_default()),
     })
 }
 
@@ -155,8 +155,8 @@ pub(super) fn unmeasured(media: impl Into<String>) -> Part {
     }
 }
 
-/// Makes an attachment whose size is measured by its data, if present. Reads the data as raw JSON: base64 needs no escapes, but some
-/// writers escape its slashes.
+/// Makes an attachment, and measures its data, if present. Measures the raw JSON without copying it, since base64 needs no escapes; only
+/// if a writer has escaped its slashes, the data are unescaped first.
 pub(super) fn measured(media: impl Into<String>, data: Option<&RawValue>) -> Part {
     let extent = |data: &RawValue| {
         let is_escaped = data.get().contains('\\');
@@ -169,18 +169,23 @@ pub(super) fn measured(media: impl Into<String>, data: Option<&RawValue>) -> Par
     }
 }
 
-fn of_source(block: &Fields<'_>, otherwise: &str) -> Part {
+/// Makes an attachment from a block with a `source`, as Anthropic's images and documents have.
+fn of_source(block: &Fields<'_>, default_media: &str) -> Part {
     let Some(source) = block.object("source") else {
-        return unmeasured(otherwise);
+        return unmeasured(default_media);
     };
     let media = source.text("media_type");
-    measured(media.unwrap_or_else(|| otherwise.to_owned()), source.raw("data"))
+    measured(
+        media.unwrap_or_else(|| default_media.to_owned()),
+        source.raw("data"),
+    )
 }
 
-pub(super) fn of_url(url: Option<String>, otherwise: &str) -> Part {
+/// Makes an attachment from a URL, which may be a `data:` URL with the data in it.
+pub(super) fn of_url(url: Option<String>, default_media: &str) -> Part {
     let url = url.unwrap_or_default();
     Part::Attachment {
-        media: data_url_media(&url, otherwise),
+        media: data_url_media(&url, default_media),
         extent: Extent::of_url(&url),
     }
 }
@@ -208,12 +213,12 @@ fn audio_media(block: &Fields<'_>) -> String {
     format.map_or_else(|| AUDIO.to_owned(), |format| format!("audio/{format}"))
 }
 
-/// Returns the media type in a `data:` URL (RFC 2397).
-fn data_url_media(url: &str, otherwise: &str) -> String {
+/// Returns the media type in a `data:` URL (RFC 2397), or else `default_media`.
+fn data_url_media(url: &str, default_media: &str) -> String {
     url.strip_prefix("data:")
         .and_then(|url| url.split([';', ',']).next())
         .filter(|media| !media.is_empty())
-        .unwrap_or(otherwise)
+        .unwrap_or(default_media)
         .to_owned()
 }
 
@@ -251,7 +256,7 @@ fn is_sealed(block: &Fields<'_>) -> bool {
     block.text("type").as_deref() == Some("encrypted_content")
 }
 
-/// Returns true for a list of blocks, false for a list that is the tool's result in JSON.
+/// Returns true for a list of blocks, false for a list that is itself the tool's result, as JSON.
 fn is_block_list(blocks: &[&RawValue]) -> bool {
     blocks.iter().all(|raw| {
         json::string(raw).is_some() || Fields::of(raw).is_some_and(|block| block.text("type").is_some())

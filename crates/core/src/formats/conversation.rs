@@ -1,5 +1,5 @@
-//! Extracts the conversation from a line of a host's transcript. Leaves out what else the host writes: instructions, skills, events, the
-//! request's shape, second copies of results, sealed reasoning.
+//! Extracts the conversation from a line of a host's transcript. Leaves out everything else that the host writes: instructions, skills,
+//! events, the request's shape, second copies of results, sealed reasoning.
 //!
 //! Invariant: the result is a line of the same format. It reads as the same message, except for sealed reasoning.
 
@@ -11,22 +11,27 @@ use serde_json::value::{RawValue, to_raw_value};
 use super::{COMPACT_SUMMARY, is_wordless_prompt, json::Fields, unknown_kind};
 use crate::domain::message::{Format, Kind, Message, Metadata, Part};
 
-/// The fields of Claude Code's lines, and of the messages in them, that belong to the conversation.
+/// The fields of a Claude Code line that belong to the conversation.
 const CLAUDE_LINE: [&str; 4] = ["type", "uuid", "timestamp", "origin"];
+/// The flag of a line with the summary of Claude Code's own compaction.
 const CLAUDE_SUMMARY: &str = "isCompactSummary";
+/// The fields of the message in such a line that belong to the conversation, besides its content.
 const CLAUDE_MESSAGE: [&str; 2] = ["id", "role"];
+/// The fields of an attachment with a queued prompt that belong to the conversation.
 const CLAUDE_QUEUED: [&str; 4] = ["type", "prompt", "commandMode", "origin"];
-/// The same for Codex. A line without an item of the model's is an event or a compaction.
+/// The fields of a Codex line that belong to the conversation.
 const CODEX_LINE: [&str; 3] = ["type", "timestamp", "client_id"];
+/// The fields of an event's or a compaction's payload that belong to the conversation.
 const CODEX_EVENT: [&str; 2] = ["type", "message"];
 /// The field of an item that only its provider can read.
 const CODEX_SEALED: &str = "encrypted_content";
+/// The type of a line with the summary of Codex's own compaction.
 const CODEX_COMPACTED: &str = "compacted";
 
 type Members = BTreeMap<String, Box<RawValue>>;
 
-/// Returns a line with only the conversation of a message of Claude Code or Codex; `None` if it has none. Returns lines of other formats
-/// unchanged.
+/// Returns the line of a message of Claude Code or Codex with only its conversation; `None` if the message doesn't belong to the
+/// conversation. Returns lines of other formats unchanged.
 pub fn conversation_line(message: &Message) -> Option<String> {
     if !is_conversation(message) {
         return None;
@@ -119,6 +124,7 @@ fn codex(line: &Fields<'_>) -> Option<String> {
     serde_json::to_string(&kept).ok()
 }
 
+/// Returns the fields of a Codex item, except null and what only its provider can read.
 fn without_sealed(item: &Fields<'_>) -> Members {
     let all = item.entries();
     all.filter(|(name, value)| *name != CODEX_SEALED && value.get() != "null")
@@ -142,16 +148,16 @@ mod tests {
     use super::*;
     use crate::formats::parse;
 
-    fn left(format: Format, line: &str) -> Option<String> {
+    fn extract(format: Format, line: &str) -> Option<String> {
         conversation_line(&parse(format, line).unwrap())
     }
 
-    /// What is left of a line, after a check that it reads as the same message.
-    fn said(format: Format, line: &str) -> String {
+    /// Extracts a line's conversation, and asserts that it reads as the same message.
+    fn extract_same(format: Format, line: &str) -> String {
         let whole = parse(format, line).unwrap();
-        let left = conversation_line(&whole).unwrap();
-        let read = parse(format, &left).unwrap();
-        let open = |message: &Message| {
+        let line_of_conversation = conversation_line(&whole).unwrap();
+        let read = parse(format, &line_of_conversation).unwrap();
+        let without_thinking = |message: &Message| {
             let parts = message
                 .parts
                 .iter()
@@ -163,25 +169,29 @@ mod tests {
                 ..message.clone()
             }
         };
-        assert_eq!(open(&read), open(&whole), "{line}");
-        assert_eq!(conversation_line(&read).as_deref(), Some(left.as_str()), "{line}");
-        left
+        assert_eq!(without_thinking(&read), without_thinking(&whole), "{line}");
+        assert_eq!(
+            conversation_line(&read).as_ref(),
+            Some(&line_of_conversation),
+            "{line}"
+        );
+        line_of_conversation
     }
 
     #[test]
     fn a_line_of_claude_code_keeps_its_conversation_only() {
         let prompt = r#"{"parentUuid":null,"isSidechain":false,"promptId":"p","type":"user","message":{"role":"user","content":"Port it"},"uuid":"u1","timestamp":"2026-11-20T08:40:00.000Z","cwd":"/x","sessionId":"s","version":"2.1.332","gitBranch":"main"}"#;
-        insta::assert_snapshot!(said(Format::ClaudeCode, prompt), @r#"{"message":{"content":"Port it","role":"user"},"timestamp":"2026-11-20T08:40:00.000Z","type":"user","uuid":"u1"}"#);
+        insta::assert_snapshot!(extract_same(Format::ClaudeCode, prompt), @r#"{"message":{"content":"Port it","role":"user"},"timestamp":"2026-11-20T08:40:00.000Z","type":"user","uuid":"u1"}"#);
         let answer = r#"{"type":"assistant","uuid":"u2","message":{"id":"msg_1","model":"m","role":"assistant","usage":{"input_tokens":1},"content":[{"type":"thinking","thinking":"","signature":"c2VhbA=="},{"type":"thinking","thinking":"Hm","signature":"c2VhbA=="},{"type":"text","text":"Done"}]}}"#;
-        insta::assert_snapshot!(said(Format::ClaudeCode, answer), @r#"{"message":{"content":[{"thinking":"Hm","type":"thinking"},{"type":"text","text":"Done"}],"id":"msg_1","role":"assistant"},"type":"assistant","uuid":"u2"}"#);
+        insta::assert_snapshot!(extract_same(Format::ClaudeCode, answer), @r#"{"message":{"content":[{"thinking":"Hm","type":"thinking"},{"type":"text","text":"Done"}],"id":"msg_1","role":"assistant"},"type":"assistant","uuid":"u2"}"#);
         let result = r#"{"type":"user","uuid":"u3","toolUseResult":{"stdout":"hi"},"message":{"role":"user","content":[{"type":"tool_result","tool_use_id":"t1","content":"hi"}]}}"#;
-        assert!(!said(Format::ClaudeCode, result).contains("stdout"));
+        assert!(!extract_same(Format::ClaudeCode, result).contains("stdout"));
         let summary = r#"{"type":"user","uuid":"u4","isCompactSummary":true,"message":{"role":"user","content":"This session is being continued"}}"#;
-        assert!(said(Format::ClaudeCode, summary).contains(r#""isCompactSummary":true"#));
+        assert!(extract_same(Format::ClaudeCode, summary).contains(r#""isCompactSummary":true"#));
         let queued = r#"{"type":"attachment","uuid":"u5","attachment":{"type":"queued_command","prompt":"And tests","commandMode":"prompt","extra":1}}"#;
-        assert!(!said(Format::ClaudeCode, queued).contains("extra"));
+        assert!(!extract_same(Format::ClaudeCode, queued).contains("extra"));
         let interrupt = r#"{"type":"user","uuid":"u6","message":{"role":"user","content":[{"type":"text","text":"[Request interrupted by user]"}]}}"#;
-        said(Format::ClaudeCode, interrupt);
+        extract_same(Format::ClaudeCode, interrupt);
     }
 
     #[test]
@@ -202,20 +212,20 @@ mod tests {
             r#"{"type":"assistant","uuid":"u","isApiErrorMessage":true,"message":{"role":"assistant","content":[{"type":"text","text":"API Error"}]}}"#,
             r#"{"type":"assistant","uuid":"u","message":{"role":"assistant","content":[{"type":"thinking","thinking":"","signature":"c2VhbA=="}]}}"#,
         ] {
-            assert_eq!(left(Format::ClaudeCode, line), None, "{line}");
+            assert_eq!(extract(Format::ClaudeCode, line), None, "{line}");
         }
     }
 
     #[test]
     fn a_line_of_codex_keeps_its_conversation_only() {
         let call = r#"{"timestamp":"2026-11-20T08:40:00.000Z","type":"response_item","payload":{"type":"function_call","namespace":null,"name":"shell","arguments":"{}","call_id":"c1"}}"#;
-        insta::assert_snapshot!(said(Format::Codex, call), @r#"{"payload":{"arguments":"{}","call_id":"c1","name":"shell","type":"function_call"},"timestamp":"2026-11-20T08:40:00.000Z","type":"response_item"}"#);
+        insta::assert_snapshot!(extract_same(Format::Codex, call), @r#"{"payload":{"arguments":"{}","call_id":"c1","name":"shell","type":"function_call"},"timestamp":"2026-11-20T08:40:00.000Z","type":"response_item"}"#);
         let thought = r#"{"type":"response_item","payload":{"type":"reasoning","summary":[{"type":"summary_text","text":"Hm"}],"encrypted_content":"c2VhbA=="}}"#;
-        assert!(!said(Format::Codex, thought).contains("c2VhbA"));
+        assert!(!extract_same(Format::Codex, thought).contains("c2VhbA"));
         let end = r#"{"type":"event_msg","client_id":"hook-1","payload":{"type":"task_complete","turn_id":"t","last_agent_message":"Done"}}"#;
-        insta::assert_snapshot!(said(Format::Codex, end), @r#"{"client_id":"hook-1","payload":{"type":"task_complete"},"type":"event_msg"}"#);
+        insta::assert_snapshot!(extract_same(Format::Codex, end), @r#"{"client_id":"hook-1","payload":{"type":"task_complete"},"type":"event_msg"}"#);
         let compacted = r#"{"type":"compacted","payload":{"message":"What was done","replacement_history":[{"type":"message"}]}}"#;
-        assert!(!said(Format::Codex, compacted).contains("replacement"));
+        assert!(!extract_same(Format::Codex, compacted).contains("replacement"));
     }
 
     #[test]
@@ -229,7 +239,7 @@ mod tests {
             r#"{"type":"response_item","payload":{"type":"message","role":"user","content":[{"type":"input_text","text":"<environment_context>\n<cwd>/x</cwd>\n</environment_context>"}]}}"#,
             r#"{"type":"response_item","payload":{"type":"reasoning","summary":[],"encrypted_content":"c2VhbA=="}}"#,
         ] {
-            assert_eq!(left(Format::Codex, line), None, "{line}");
+            assert_eq!(extract(Format::Codex, line), None, "{line}");
         }
     }
 }

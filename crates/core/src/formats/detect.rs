@@ -12,15 +12,15 @@ use crate::domain::message::{Format, Kind, Metadata};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MessageShape {
-    /// It has something that only this format has.
+    /// The message has something that only this format has.
     Certain(Format),
-    /// It has a role and plain text, as messages of both OpenAI and Anthropic have.
+    /// The message has a role and plain text, as messages of both OpenAI and Anthropic have.
     Chat,
-    /// It isn't a message of any format.
+    /// The object isn't a message of any format.
     Unknown,
 }
 
-/// Fields of Claude Code lines besides `type`.
+/// Besides `type`, a Claude Code line has at least one of these fields.
 const CLAUDE_CODE_FIELDS: [&str; 5] = ["uuid", "parentUuid", "sessionId", "leafUuid", "messageId"];
 /// Blocks that only Anthropic's messages have.
 const ANTHROPIC_BLOCKS: [&str; 10] = [
@@ -53,10 +53,11 @@ const RESPONSES_ITEMS: [&str; 8] = [
     "mcp_approval_request",
     "mcp_approval_response",
 ];
-/// Every such item, call and output has one of these fields.
+/// Every item of the Responses API that isn't a message has one of these fields.
 const RESPONSES_FIELDS: [&str; 5] = ["id", "call_id", "summary", "encrypted_content", "action"];
 const GEMINI_ROLES: [&str; 4] = ["user", "model", "function", "system"];
 
+/// Returns what the fields of a message say about its format.
 pub(super) fn shape(fields: &Fields<'_>) -> MessageShape {
     let Some(role) = fields.text("role") else {
         return shape_without_role(fields);
@@ -115,23 +116,24 @@ fn shape_without_role(fields: &Fields<'_>) -> MessageShape {
     }
 }
 
-/// Returns true for a message of a kind of recapd's, or of a kind of an agent's with content. Objects of many programs have a `kind`, so
-/// the kind alone isn't enough.
+/// Returns true for a message of one of recapd's kinds, or for one with content and a kind of an agent's own. Objects of many programs have
+/// a `kind`, so an unknown kind alone isn't enough.
 fn is_native(fields: &Fields<'_>, kind: &str) -> bool {
-    let is_own = !matches!(Kind::from_name(kind), Kind::Metadata(Metadata::Other(_)));
-    let is_of_agent = || ["content", "data"].iter().any(|name| fields.has(name));
-    !is_of_journal(fields) && !spelling::is_pydantic(fields) && (is_own || is_of_agent())
+    let is_known = !matches!(Kind::from_name(kind), Kind::Metadata(Metadata::Other(_)));
+    let has_content = || ["content", "data"].iter().any(|name| fields.has(name));
+    !is_of_journal(fields) && !spelling::is_pydantic(fields) && (is_known || has_content())
 }
 
-/// Returns true for a line of a journal. It has a kind as well, but its content is in its payload: `recapd import` reads it.
+/// Returns true for a line of a journal. Such a line has a kind, too, but its message is in its payload, which only `recapd import` reads.
 fn is_of_journal(fields: &Fields<'_>) -> bool {
     fields.has("count_method") && (fields.has("payload") || fields.has("payload_text"))
 }
 
-/// Returns true for a line of Claude Code. Other programs also put messages into an envelope, but the role is inside of it.
+/// Returns true for a line of Claude Code, whose `type` is the role. Other programs also put messages into an envelope, but have the role
+/// only inside of it.
 fn is_claude_code(fields: &Fields<'_>) -> bool {
-    let is_said = is_of_type(fields, "user") || is_of_type(fields, "assistant");
-    is_said && fields.has("message")
+    let is_role = is_of_type(fields, "user") || is_of_type(fields, "assistant");
+    is_role && fields.has("message")
         || fields.text("type").is_some() && CLAUDE_CODE_FIELDS.iter().any(|name| fields.has(name))
 }
 

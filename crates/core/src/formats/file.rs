@@ -27,7 +27,7 @@ use self::undone::undone_lines;
 use super::{
     FormatError, check_strict,
     detect::{MessageShape, shape},
-    has_unread_time, is_sidechain, is_wordless_prompt,
+    has_unreadable_time, is_sidechain, is_wordless_prompt,
     json::Fields,
     pidgin, read, role, spelling,
 };
@@ -383,7 +383,7 @@ impl FileReader {
             // Pidgin's agents are speakers of one conversation.
             agent_id: fields.text("agent_id").filter(|_| format != Format::Pidgin),
             is_sidechain: is_sidechain(format, &fields),
-            is_time_unread: has_unread_time(&message, &fields),
+            is_time_unread: has_unreadable_time(&message, &fields),
             message: Message {
                 payload: text,
                 ..message

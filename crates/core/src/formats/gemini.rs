@@ -18,9 +18,10 @@ use crate::domain::{
 pub(super) const ROLES: [&str; 5] = ["user", "model", "system", "function", "tool"];
 /// The name of the tool that runs code on Gemini's servers.
 const CODE_EXECUTION: &str = "code_execution";
+/// The outcome of such code that has succeeded.
 const OUTCOME_OK: &str = "OUTCOME_OK";
-/// The media type of data that has none.
-const DATA: &str = "application/octet-stream";
+/// The media type of data that names none.
+const DEFAULT_MEDIA: &str = "application/octet-stream";
 
 /// Reads a content. A content without a role is the user's, as in Gemini's API.
 pub(super) fn read(fields: &Fields<'_>) -> Result<Message, FormatError> {
@@ -133,11 +134,12 @@ fn attachment(part: &Fields<'_>) -> Option<Part> {
     let data = either(part, "inlineData", "inline_data").or_else(|| either(part, "fileData", "file_data"))?;
     let media = data.text("mimeType").or_else(|| data.text("mime_type"));
     Some(measured(
-        media.unwrap_or_else(|| DATA.to_owned()),
+        media.unwrap_or_else(|| DEFAULT_MEDIA.to_owned()),
         data.raw("data"),
     ))
 }
 
+/// Returns the object in a field of either spelling.
 fn either<'a>(part: &Fields<'a>, wire: &str, python: &str) -> Option<Fields<'a>> {
     part.object(wire).or_else(|| part.object(python))
 }

@@ -1,7 +1,7 @@
 //! Parses JSON one level at a time: an object's values remain raw text until they are read.
 //!
-//! This preserves numbers and the order of keys (a tool's arguments may have integers that no float can represent). It costs nothing for
-//! fields that aren't read, and has no limit of nesting.
+//! So numbers and the order of keys stay as they are (a tool's arguments may have integers that no float can represent), fields that
+//! aren't read cost nothing, and values may be nested to any depth.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -29,11 +29,12 @@ impl<'a> Fields<'a> {
         self.0.get(name).copied().filter(|raw| raw.get() != "null")
     }
 
-    /// Returns a field with a string; `None` if it is empty.
+    /// Returns the string in a field; `None` if it is empty or the field has no string.
     pub(super) fn text(&self, name: &str) -> Option<String> {
         string(self.raw(name)?).filter(|text| !text.is_empty())
     }
 
+    /// Returns the string or the number in a field, as text.
     pub(super) fn label(&self, name: &str) -> Option<String> {
         let raw = self.raw(name)?;
         let number = || raw.get().starts_with(|c: char| c == '-' || c.is_ascii_digit());
@@ -44,6 +45,7 @@ impl<'a> Fields<'a> {
         serde_json::from_str(self.raw(name)?.get()).ok()
     }
 
+    /// Returns the boolean in a field.
     pub(super) fn flag(&self, name: &str) -> Option<bool> {
         serde_json::from_str(self.raw(name)?.get()).ok()
     }
@@ -68,7 +70,7 @@ impl<'a> Fields<'a> {
     }
 
     /// Returns true if the field is present, even if it is null.
-    pub(super) fn holds(&self, name: &str) -> bool {
+    pub(super) fn contains(&self, name: &str) -> bool {
         self.0.contains_key(name)
     }
 

@@ -38,7 +38,7 @@ pub(super) fn read(format: Format, fields: &Fields<'_>) -> Result<Message, Forma
     })
 }
 
-/// A message's fields; those in `data` take precedence.
+/// A message's fields. Fields in `data` take precedence over fields next to `content`.
 struct Details<'f, 'a> {
     fields: &'f Fields<'a>,
     data: Option<Fields<'a>>,
@@ -78,7 +78,7 @@ impl<'f, 'a> Details<'f, 'a> {
         Ok(parts)
     }
 
-    /// Reads a result. The model reads the `output`; if there is one, `content` is a line for people.
+    /// Reads a result: its `output`, or else its `content`. Next to an `output`, `content` is a line for people.
     fn result(&self) -> Vec<Part> {
         let output = self.raw(&["output"]).or_else(|| self.fields.raw("content"));
         let success = self.find(&["success"], Fields::flag);

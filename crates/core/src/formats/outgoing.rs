@@ -3,13 +3,13 @@
 //! Invariant: a message that the target's own provider wrote, and that needed no repair, is sent as it came, with its unknown blocks.
 //! Only these are removed: a transcript's envelope, fields that no request may have, prompt cache markers (they belong to one request),
 //! and the ids of reasoning and items of OpenAI's Responses API. Ids and names that the target would refuse are respelled ([`spelling`]).
-//! The notes name everything that can't be sent.
+//! [`Outgoing::notes`] names everything that can't be sent.
 
 mod anthropic;
 mod calls;
 mod chat;
 mod gemini;
-mod own;
+mod original;
 mod responses;
 mod spelling;
 #[cfg(test)]
@@ -26,7 +26,7 @@ use calls::{Names, TurnCalls, arguments_text};
 
 /// The text of a failed result without a text, where the format can't mark failures.
 const FAILED: &str = "(failed)";
-/// Separates texts that are joined to one.
+/// Separates texts that are joined into one.
 const TEXT_SEPARATOR: &str = "\n\n";
 
 /// The API that a request is written for.
@@ -75,8 +75,8 @@ impl RequestFormat {
         self == Self::Gemini
     }
 
-    /// Returns true if a request may have the open exchange's thinking although something before it has changed. OpenAI removes thinking
-    /// that it can't use any more.
+    /// Returns true if a request may have the thinking of the open exchange even if messages before it have changed. OpenAI
+    /// ignores thinking that it can't use any more.
     pub fn keeps_open_thinking(self) -> bool {
         self == Self::OpenAiResponses
     }
@@ -97,7 +97,7 @@ impl RequestFormat {
 pub struct Outgoing {
     /// The fields of the provider's request that have the conversation.
     pub body: Value,
-    /// What the request can't have, without duplicates.
+    /// What the request leaves out or replaces, without duplicates.
     pub notes: Vec<String>,
 }
 
@@ -125,7 +125,7 @@ impl Notes {
     }
 
     fn thinking(&mut self) {
-        self.add("thinking is left out: only the provider that wrote it can read it, as it wrote it");
+        self.add("thinking is left out: only the provider that wrote it can read it, and only unchanged");
     }
 
     fn failed_result(&mut self) {
@@ -135,7 +135,7 @@ impl Notes {
     /// Returns the text that replaces an image or a document of which only the media type is known.
     fn attachment(&mut self, media: &str) -> String {
         self.add(&format!(
-            "attachments of type {media} are named, not sent: their data is not at hand in this format"
+            "attachments of type {media} are named, not sent: recapd can't give their data in this format"
         ));
         format!("[attachment: {media}]")
     }
@@ -143,14 +143,14 @@ impl Notes {
     /// Returns the text that replaces another provider's block. Without it, a turn of such blocks would be empty.
     fn opaque(&mut self, kind: &str) -> String {
         self.add(&format!(
-            "blocks of type {kind} are named, not sent: only the provider that wrote them can read them, as it wrote them"
+            "blocks of type {kind} are named, not sent: only the provider that wrote them can read them, and only unchanged"
         ));
         format!("[block: {kind}]")
     }
 }
 
 /// Pairs each turn with the names of its calls, or of the calls that its results answer.
-fn named<'t, 'a>(
+fn with_calls<'t, 'a>(
     turns: &'t [Turn<'a>],
     names: &'t [Vec<Names>],
 ) -> impl Iterator<Item = (&'t Turn<'a>, TurnCalls<'t>)> {
@@ -179,8 +179,9 @@ fn text(part: &Part, notes: &mut Notes) -> Option<String> {
     }
 }
 
-/// Returns a result's text where the format can't mark failures. A failed result without a text would look like a success.
-fn unmarked<'t>(text: &'t str, is_error: bool, notes: &mut Notes) -> &'t str {
+/// Returns a result's text for a format that can't mark failures. A failed result without a text would look like a success, so it gets
+/// the text [`FAILED`].
+fn unmarked_text<'t>(text: &'t str, is_error: bool, notes: &mut Notes) -> &'t str {
     if is_error {
         notes.failed_result();
     }
@@ -197,7 +198,7 @@ fn arguments_object(arguments: &str, notes: &mut Notes) -> Map<String, Value> {
         Ok(Value::Object(object)) => object,
         _ if arguments.trim().is_empty() => Map::new(),
         other => {
-            notes.add("arguments that are no JSON object are wrapped in one, as `arguments`");
+            notes.add("arguments that aren't a JSON object are wrapped in one, in the field `arguments`");
             let value = other.unwrap_or_else(|_| Value::String(arguments.to_owned()));
             Map::from_iter([("arguments".to_owned(), value)])
         }

@@ -14,13 +14,19 @@ use crate::domain::{
     perspective::HUMANS,
 };
 
-/// The events that are read. The reader of files needs the last one: see [`opens`].
+/// The event with a message of an agent or a person.
 const COMPLETE: &str = "MessageCompleteEvent";
+/// The event with an agent's system prompt.
 const SYSTEM_PROMPT: &str = "SystemPromptEvent";
+/// The event after a message of each agent.
 const TURN_COMPLETE: &str = "TurnCompleteEvent";
+/// The event with what an agent thought.
 const THINKING: &str = "ThinkingCompleteEvent";
+/// The event that begins a conversation, and may have its first words.
 const START: &str = "ConversationStartEvent";
+/// The names of events end like this.
 const EVENT: &str = "Event";
+/// The agent whose messages are read as the user's.
 const FIRST_AGENT: &str = "agent_a";
 /// The speaker of messages by people.
 const HUMAN: &str = "human";
@@ -29,6 +35,7 @@ const HUMAN_MARK: &str = "[HUMAN]: ";
 /// A text that reports a provider's error begins like this, in lower case.
 const API_ERROR_MARK: &str = "[api error";
 
+/// What an event contributes to its message.
 struct EventText {
     kind: Kind,
     speaker: Option<String>,
@@ -57,8 +64,8 @@ pub(super) fn is_event(event: &Fields<'_>) -> bool {
             .any(|name| event.has(name))
 }
 
-/// Returns true if an event begins a conversation. The event has the human's first words, but comes before the agents' system prompts,
-/// which must be first.
+/// Returns true if an event begins a conversation. The event may have the person's first words, but stands before the agents' system
+/// prompts, which recapd stores first.
 pub(super) fn opens(event: &Fields<'_>) -> bool {
     event.text("event_type").is_some_and(|name| name == START)
 }
@@ -67,10 +74,11 @@ pub(super) fn is_system_prompt(event: &Fields<'_>) -> bool {
     event.text("event_type").is_some_and(|name| name == SYSTEM_PROMPT)
 }
 
+/// Returns the id of the event's conversation.
 pub(super) fn conversation(event: &Fields<'_>) -> Option<String> {
     let data = event.object("data");
-    let within = data.and_then(|data| data.text("conversation_id"));
-    event.text("conversation_id").or(within)
+    let id_in_data = data.and_then(|data| data.text("conversation_id"));
+    event.text("conversation_id").or(id_in_data)
 }
 
 fn read_event(name: &str, event: &Fields<'_>) -> Result<EventText, FormatError> {
@@ -119,8 +127,8 @@ impl EventText {
     }
 }
 
-/// Reads a message of an agent or a person. Its role isn't enough to know the speaker, since roles depend on which agent sees the
-/// message.
+/// Reads a message of an agent or a person. Its speaker is the agent that it names, not its role: each agent has the role `assistant` in
+/// its own view.
 fn words(event: &Fields<'_>, message: &Fields<'_>) -> EventText {
     let role = message.text("role").unwrap_or_default();
     let speaker = message.text("agent_id").or_else(|| event.text("agent_id"));

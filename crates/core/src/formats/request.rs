@@ -1,11 +1,11 @@
 //! Reads the conversation in a request to a provider.
 //!
 //! Each request has the whole conversation, and what its host adds: reminders, cache breakpoints, and a summary that replaces what the
-//! host compacted. This module separates the two. It gives each part of a message a hash, so that the same part is recognised in a
+//! host compacted. This module separates the conversation from what the host adds. It gives each part of a message a hash, so that the same part is recognised in a
 //! request, in an answer and in the host's transcript.
 //!
-//! Invariant: two spellings of the same content have the same hash. Roles and the ids of tool calls are part of the hash. Boundaries of
-//! blocks, cache breakpoints, and white space around a text aren't.
+//! Invariant: two spellings of the same content have the same hashes. A hash depends on the role and on the ids of tool calls, but not on
+//! boundaries of messages, cache breakpoints, or white space around a text.
 
 mod cut;
 
@@ -14,7 +14,7 @@ use std::hash::Hasher as _;
 use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
 
-use super::{FormatError, parse, role};
+use super::{COMPACT_SUMMARY, FormatError, parse, role};
 use crate::domain::{
     continuation::{ContentUnit, UnitKind},
     fnv::Fnv64,
@@ -23,7 +23,7 @@ use crate::domain::{
 };
 pub use cut::{MessageOutline, cut};
 
-/// Stand around the texts that Claude Code adds to the user's messages. Older versions (1.0) have tags of their own for texts from hooks.
+/// The tags around the texts that Claude Code adds to the user's messages. Older versions (1.0) have other tags for texts from hooks.
 const REMINDERS: [(&str, &str); 4] = [
     ("<system-reminder>", "</system-reminder>"),
     ("<session-start-hook>", "</session-start-hook>"),
@@ -32,10 +32,8 @@ const REMINDERS: [(&str, &str); 4] = [
 ];
 /// The beginning of Claude Code's message that replaces what it compacted. The transcript marks it `isCompactSummary`.
 const CLAUDE_SUMMARY: &str = "This session is being continued from a previous conversation";
-/// The items of OpenAI's Responses API that replace what was compacted.
+/// The types, as JSON, of the items of OpenAI's Responses API that replace what was compacted.
 const COMPACTION_ITEMS: [&str; 2] = ["\"compaction\"", "\"compaction_summary\""];
-/// The kind of a stored summary by a host. recapd never sends it to a model.
-const SUMMARY_KIND: &str = "compact_summary";
 /// The beginnings of messages in which aider shows files. Each request begins with such messages anew. After each of them comes an answer
 /// that aider itself wrote.
 const AIDER_FILES: [&str; 5] = [
@@ -45,9 +43,9 @@ const AIDER_FILES: [&str; 5] = [
     "Here are some READ ONLY files, provided for your reference.",
     "Don't try and edit any existing code without asking me to add the files to the chat!",
 ];
-/// The text of such a message begins within this many bytes.
+/// In the JSON of such a message, the text begins within this many bytes.
 const AIDER_BEGINS_WITHIN: usize = 256;
-/// The field of a stored summary with the units that the host copied behind it.
+/// The field of a stored summary with the hashes of the units that the host repeated after it.
 const COPIES: &str = "copies";
 const CACHE_FIELD: &str = "cache_control";
 
@@ -57,20 +55,22 @@ pub struct SentMessage {
     role: String,
     /// The field with the blocks; `None` if the whole message is the only block.
     list: Option<&'static str>,
-    writing: Writing,
+    origin: RequestOrigin,
     blocks: Vec<SentBlock>,
+    /// The kind of the first block; `None` if the message has only texts of the host.
     author: Option<Kind>,
+    /// The calls and results of all blocks, in order.
     pairs: Vec<PairEnd>,
     /// The message's position in the request's list.
     index: usize,
 }
 
-/// A side of a tool call, with a hash of the call's id.
+/// A tool call or its result, with a hash of the call's id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PairEnd {
     /// The call.
     Call(u64),
-    /// The call's result. Without a call's id, it belongs to the message before.
+    /// The result. A result without a call's id answers a call in the message before.
     Result(Option<u64>),
 }
 
@@ -79,18 +79,18 @@ pub enum PairEnd {
 struct SentBlock {
     json: String,
     units: Vec<ContentUnit>,
-    /// Reasoning has no units, since hosts remove and change it as they like. It is stored with the block after it.
+    /// True for reasoning, which has no units, since hosts remove and change reasoning as they like. It is stored with the block after it.
     is_reasoning: bool,
 }
 
-/// How messages are written, and by which host.
+/// The format of a request, and the format of its host's transcripts if the host is known.
 #[derive(Clone, Copy, Debug)]
-struct Writing {
+struct RequestOrigin {
     format: Format,
     host: Option<Format>,
 }
 
-impl Writing {
+impl RequestOrigin {
     /// Reads a message. If the host is known, reads it as a line of the host's transcript, whose rules distinguish what the user said
     /// from what the host added.
     fn read(self, role: &str, json: &str) -> Result<Message, FormatError> {
@@ -158,7 +158,7 @@ pub fn conversation(
             raws.next();
             continue;
         }
-        let message = SentMessage::read(Writing { format, host }, raw)
+        let message = SentMessage::read(RequestOrigin { format, host }, raw)
             .and_then(SentMessage::with_known_role)
             .map_err(|error| FormatError::new(format!("`{list}[{index}]`: {}", error.reason), error.cure))?;
         if message.units().any(|unit| unit.kind == UnitKind::Summary) {
@@ -190,13 +190,13 @@ impl SentMessage {
     /// # Errors
     /// Returns an error if it isn't a message of that format.
     pub fn parse(format: Format, host: Option<Format>, raw: &str) -> Result<Self, FormatError> {
-        Self::read(Writing { format, host }, raw)
+        Self::read(RequestOrigin { format, host }, raw)
     }
 
-    fn read(writing: Writing, raw: &str) -> Result<Self, FormatError> {
+    fn read(origin: RequestOrigin, raw: &str) -> Result<Self, FormatError> {
         let head: MessageFields<'_> = serde_json::from_str(raw)
             .map_err(|error| FormatError::new(format!("a message can't be read: {error}"), "send objects"))?;
-        let (list, blocks) = match writing.format {
+        let (list, blocks) = match origin.format {
             Format::Anthropic => ("content", head.content),
             Format::Gemini => ("parts", head.parts),
             _ => ("", None),
@@ -207,7 +207,7 @@ impl SentMessage {
         let mut message = Self {
             role,
             list,
-            writing,
+            origin,
             blocks: Vec::new(),
             author: None,
             pairs: Vec::new(),
@@ -219,8 +219,8 @@ impl SentMessage {
         );
         for raw in raws {
             let json = without_cache_breakpoints(raw);
-            if !is_reminder(writing.format, &json) {
-                let read = writing.read(&message.role, &message.wrap(&json))?;
+            if !is_reminder(origin.format, &json) {
+                let read = origin.read(&message.role, &message.wrap(&json))?;
                 let is_thought = |part: &Part| matches!(part, Part::Thinking(_));
                 message.pairs.extend(read.parts.iter().filter_map(pair_end));
                 message.author.get_or_insert_with(|| read.kind.clone());
@@ -236,7 +236,7 @@ impl SentMessage {
 
     fn with_known_role(self) -> Result<Self, FormatError> {
         if let Some(author) = &self.author {
-            role::check_sent(self.writing.format, author, &self.role)?;
+            role::check_sent(self.origin.format, author, &self.role)?;
         }
         Ok(self)
     }
@@ -246,12 +246,12 @@ impl SentMessage {
         self.index
     }
 
-    /// Returns who says it: the kind of its first block. `None` if it has only texts of the host.
+    /// Returns the kind of the first block, which says who wrote the message; `None` if the message has only texts of the host.
     pub fn author(&self) -> Option<&Kind> {
         self.author.as_ref()
     }
 
-    /// Returns the sides of tool calls in it, in order.
+    /// Returns the calls and results of the message, in order.
     pub fn pairs(&self) -> &[PairEnd] {
         &self.pairs
     }
@@ -261,9 +261,9 @@ impl SentMessage {
         self.blocks.iter().flat_map(|block| block.units.iter().copied())
     }
 
-    /// Returns a message of those blocks with a new unit, and the reasoning before each of them; `None` if there is no such block.
-    /// `is_new` gets each unit's position in this message. A host's summary is stored with `copies`, the units after it that repeat the
-    /// end of what it summarises.
+    /// Returns a message of the blocks that have a new unit, each with the reasoning before it; `None` if no block has one. `is_new` gets
+    /// the position of a unit in this message. If a block with a new unit is a host's summary, returns the summary alone, as a message to
+    /// store with `copies`: the units after it that repeat the end of what it summarises.
     ///
     /// # Errors
     /// Returns an error if the message can't be read.
@@ -291,12 +291,12 @@ impl SentMessage {
         if kept.is_empty() {
             return Ok(None);
         }
-        self.writing
+        self.origin
             .read(&self.role, &self.wrap(&kept.join(",")))
             .map(Some)
     }
 
-    /// Returns a message with `blocks`.
+    /// Returns the JSON of a message with `blocks`.
     fn wrap(&self, blocks: &str) -> String {
         let Some(list) = self.list else {
             return blocks.to_owned();
@@ -311,15 +311,15 @@ impl SentMessage {
 /// Returns a host's summary as a message that models never see.
 fn summary(block: &str, copies: &[ContentUnit]) -> Message {
     let copies: Vec<String> = copies.iter().map(|unit| format!("{:016x}", unit.hash)).collect();
-    let payload = serde_json::json!({"kind": SUMMARY_KIND, "content": text_of(block), COPIES: copies});
-    let kind = Kind::Metadata(Metadata::Other(SUMMARY_KIND.to_owned()));
+    let payload = serde_json::json!({"kind": COMPACT_SUMMARY, "content": text_of(block), COPIES: copies});
+    let kind = Kind::Metadata(Metadata::Other(COMPACT_SUMMARY.to_owned()));
     Message {
         payload: payload.to_string(),
         ..Message::new(kind, Vec::new())
     }
 }
 
-/// Returns the units of a stored summary: its own, and those that the host copied behind it.
+/// Returns the units of a stored summary: its own, and those that the host repeated after it.
 fn summary_units(payload: &str) -> Vec<ContentUnit> {
     let value: Value = serde_json::from_str(payload).unwrap_or_default();
     let copies = value[COPIES].as_array().into_iter().flatten().filter_map(|copy| {
@@ -335,7 +335,7 @@ fn summary_units(payload: &str) -> Vec<ContentUnit> {
 /// Returns the units of a stored or sent message. Instructions and metadata have none, except a host's summary.
 pub fn units_of(message: &Message) -> Vec<ContentUnit> {
     if let Kind::Metadata(Metadata::Other(kind)) = &message.kind {
-        let is_summary = kind == SUMMARY_KIND || is_compaction_item(&message.payload);
+        let is_summary = kind == COMPACT_SUMMARY || is_compaction_item(&message.payload);
         return if is_summary {
             summary_units(&message.payload)
         } else {
@@ -371,7 +371,7 @@ pub fn units_of(message: &Message) -> Vec<ContentUnit> {
     units
 }
 
-/// Returns the letter of the side that speaks; `None` for a message outside the conversation.
+/// Returns the letter of the side that speaks, for hashes: the user's or the assistant's. Returns `None` outside of the conversation.
 fn speaker(kind: &Kind) -> Option<char> {
     match kind {
         Kind::User | Kind::ToolResult => Some('u'),
@@ -393,6 +393,7 @@ fn pair_end(part: &Part) -> Option<PairEnd> {
     }
 }
 
+/// Returns the hash of a part. The result of a call is known by the call's id alone, since hosts shorten old results.
 fn hash_of(speaker: char, part: &Part) -> Option<u64> {
     let hash = |kind: &str, texts: &[&str]| {
         let mut hasher = Fnv64::default();
@@ -437,7 +438,7 @@ fn summary_unit(payload: &str) -> ContentUnit {
     }
 }
 
-/// Returns the text of a summary in any of the forms in which it is sent or stored.
+/// Returns the text of a message, or of a summary in any of the forms in which it is sent or stored.
 fn text_of(json: &str) -> String {
     let mut value: Value = serde_json::from_str(json).unwrap_or_default();
     for envelope in ["payload", "message"] {
@@ -457,7 +458,7 @@ fn text_of(json: &str) -> String {
         .to_owned()
 }
 
-/// Returns true if `payload` is an item that replaces what was compacted, bare or in a line of a rollout.
+/// Returns true if `payload` is an item that replaces what was compacted, alone or in a line of a rollout.
 fn is_compaction_item(payload: &str) -> bool {
     #[derive(Deserialize)]
     struct CompactionFields<'a> {
@@ -475,14 +476,15 @@ fn is_compaction_item(payload: &str) -> bool {
     kind.is_some_and(|kind| COMPACTION_ITEMS.contains(&kind.get()))
 }
 
-/// Returns true if aider shows files in a message. The message after it is aider's own, too.
+/// Returns true if aider shows files in a message. aider also wrote the message after it.
 pub fn shows_files(message: &str) -> bool {
-    // Every message of every request is checked, and may be long.
+    // This function sees every message of every request. Searching the beginning first avoids parsing long messages.
     let (begin, _) = message.split_at(message.floor_char_boundary(AIDER_BEGINS_WITHIN));
     AIDER_FILES.iter().any(|text| begin.contains(text))
         && AIDER_FILES.iter().any(|text| text_of(message).starts_with(text))
 }
 
+/// Returns true if a block has only texts that Claude Code added.
 fn is_reminder(format: Format, block: &str) -> bool {
     let has_one = || REMINDERS.iter().any(|(open, _)| block.contains(open));
     if format != Format::Anthropic || !has_one() {
@@ -513,7 +515,7 @@ fn without_reminders(text: &str) -> String {
     })
 }
 
-/// Removes cache breakpoints: they belong to the request, and a later context sets its own.
+/// Removes cache breakpoints: they belong to one request, and a later context sets its own.
 fn without_cache_breakpoints(json: &str) -> String {
     if !json.contains(CACHE_FIELD) {
         return json.to_owned();

@@ -21,9 +21,9 @@ use crate::domain::{
 const CALL: &str = "_call";
 /// The types of results end like this.
 const OUTPUT: &str = "_output";
-/// A call whose type ends differently: code that the model wrote to call tools.
+/// The only type of a call that ends differently: code that the model wrote to call tools.
 const PROGRAM: &str = "program";
-/// Calls that OpenAI runs itself. If there is a result, it is in the call.
+/// Calls that OpenAI runs itself. A result of such a call stands in the call.
 const HOSTED: [&str; 5] = [
     "web_search_call",
     "file_search_call",
@@ -49,7 +49,7 @@ pub(super) fn read(item: &Fields<'_>) -> Result<Message, FormatError> {
     read_as(Format::OpenAiResponses, item)
 }
 
-/// Reads an item, bare or from a transcript's line.
+/// Reads an item, alone or from the line of a transcript.
 pub(super) fn read_as(format: Format, item: &Fields<'_>) -> Result<Message, FormatError> {
     let untyped = || item.has("role").then(|| "message".to_owned());
     let name = item.text("type").or_else(untyped).ok_or_else(|| {
@@ -87,7 +87,8 @@ fn read_message(item: &Fields<'_>) -> Result<(Kind, Vec<Part>), FormatError> {
     Ok((chat::kind(&role, &parts), parts))
 }
 
-/// Returns the summary and the text of reasoning: one part if it is encrypted, since the encrypted content covers all of it.
+/// Returns the summary and the text of reasoning, one part for each block. Encrypted reasoning is one part, since its seal covers all
+/// blocks.
 fn thinking(item: &Fields<'_>) -> Vec<Part> {
     let blocks = ["summary", "content"]
         .into_iter()
@@ -130,27 +131,27 @@ fn hosted_result(name: &str, item: &Fields<'_>, id: Option<String>, tool: String
 fn output(item: &Fields<'_>) -> Vec<Part> {
     let raw = first(item, &RESULTS);
     let object = raw.and_then(Fields::of);
-    // A screenshot is an image without an object around it. Older clients send a text in an object with a success flag.
+    // An object with a type is a block, such as a screenshot. One without is a wrapper: older clients send a text with a success flag.
     let wrapped = object.as_ref().filter(|object| !object.has("type"));
     let content = wrapped.and_then(|object| object.raw("content")).or(raw);
     let is_error = is_failed(item)
         || wrapped.is_some_and(|object| object.flag("success") == Some(false))
-        || content.is_some_and(|content| is_bad_exit(content) || has_bad_exit(content));
+        || content.is_some_and(|content| is_failed_command(content) || has_failed_command(content));
     tool_result(call_id(item), item.text("name"), content, is_error)
 }
 
 /// Returns true if Codex reports a failed command: as JSON in a string, or in lines before the command's output.
-fn is_bad_exit(content: &RawValue) -> bool {
+fn is_failed_command(content: &RawValue) -> bool {
     json::string(content).is_some_and(|text| outcome::is_failure(&text))
 }
 
 /// Returns true if a command in the output of OpenAI's shell failed or timed out.
-fn has_bad_exit(content: &RawValue) -> bool {
+fn has_failed_command(content: &RawValue) -> bool {
     let commands = json::list(content).unwrap_or_default();
     commands.into_iter().filter_map(Fields::of).any(|command| {
-        let is_late = |end: &Fields<'_>| end.text("type").as_deref() == Some("timeout");
+        let is_timeout = |end: &Fields<'_>| end.text("type").as_deref() == Some("timeout");
         command.raw("outcome").is_some_and(|end| {
-            outcome::is_failure(end.get()) || Fields::of(end).as_ref().is_some_and(is_late)
+            outcome::is_failure(end.get()) || Fields::of(end).as_ref().is_some_and(is_timeout)
         })
     })
 }

@@ -10,11 +10,12 @@ use crate::domain::{
     text::cut,
 };
 
+/// The kinds that models see.
 const SENT_KINDS: [&str; 5] = ["user", "assistant", "system", "tool_call", "tool_result"];
-/// Roles that known programs give to messages that aren't for a model: mini-swe-agent's for how a run ended.
+/// Roles that known programs give to messages that aren't for a model. mini-swe-agent reports in `exit` how a run ended.
 const UNSENT_ROLES: [&str; 1] = ["exit"];
 
-/// Refuses a message that is metadata only because its role is unknown. Lines of transcripts aren't checked.
+/// Refuses a message that is metadata only because its role is unknown. Accepts all lines of transcripts.
 pub(super) fn check(message: &Message, fields: &Fields<'_>) -> Result<(), FormatError> {
     let Kind::Metadata(Metadata::Other(name)) = &message.kind else {
         return Ok(());
@@ -29,54 +30,55 @@ pub(super) fn check(message: &Message, fields: &Fields<'_>) -> Result<(), Format
     }
 }
 
-/// Returns the error for a role that isn't one of `known`. `cure` is the advice if it resembles none of them.
+/// Returns the error for a role that isn't one of `known`. It suggests the known role that `role` resembles, or else `cure`.
 pub(super) fn unknown_role(role: &str, known: &[&str], cure: &str) -> FormatError {
     let role = cut(role, NAME_CHARS_MAX);
     let cure = match nearest(&role, known.iter().copied()) {
-        Some(meant) => did_you_mean(meant),
+        Some(suggestion) => did_you_mean(suggestion),
         None => cure.to_owned(),
     };
     FormatError::new(format!("role `{}` is unknown", role.escape_debug()), cure)
 }
 
 fn check_role(message: &Message, fields: &Fields<'_>, known: &[&str]) -> Result<(), FormatError> {
-    let cure = "what no model is to see has a `kind` of recapd's own format in place of the role";
+    let cure = "give a message that no model should see a `kind` of recapd's own format in place of the role";
     fields
         .text("role")
-        .map_or(Ok(()), |role| check_kind_of(&message.kind, &role, known, cure))
+        .map_or(Ok(()), |role| refuse_unknown(&message.kind, &role, known, cure))
 }
 
-/// Refuses a message of a request if its provider doesn't know its role. `author` is the kind that the message was read as.
-pub(super) fn check_sent(format: Format, author: &Kind, role: &str) -> Result<(), FormatError> {
+/// Refuses a message of a request if its provider doesn't know its role. `kind` is the kind that the message was read as.
+pub(super) fn check_sent(format: Format, kind: &Kind, role: &str) -> Result<(), FormatError> {
     let known: &[&str] = match format {
         Format::Gemini => &gemini::ROLES,
         _ => &chat::ROLES,
     };
-    check_kind_of(author, role, known, "leave out what no model is to see")
+    refuse_unknown(kind, role, known, "leave out messages that no model should see")
 }
 
-fn check_kind_of(kind: &Kind, role: &str, known: &[&str], rest: &str) -> Result<(), FormatError> {
-    // An item of an unknown type isn't a message, whatever its role. A host's transcript may have no kind for a known role.
+/// Refuses a role that isn't one of `known`, if it made the message metadata. `advice` ends the error.
+fn refuse_unknown(kind: &Kind, role: &str, known: &[&str], advice: &str) -> Result<(), FormatError> {
+    // An item of an unknown type gets its kind from the type, so its role doesn't matter.
     let is_known = known.contains(&role) || UNSENT_ROLES.contains(&role);
     if is_known || *kind != unknown_kind(role) {
         return Ok(());
     }
-    let cure = format!("give one of {}; {rest}", known.join(", "));
+    let cure = format!("give one of {}; {advice}", known.join(", "));
     Err(unknown_role(role, known, &cure))
 }
 
-/// Refuses a kind that is one letter off a kind that models see. Others are allowed, since agents may have kinds of their own.
+/// Refuses a kind that is one letter off a kind that models see. Accepts other unknown kinds, since agents may have kinds of their own.
 fn check_kind(name: &str) -> Result<(), FormatError> {
     let lower = name.to_lowercase();
-    let meant = SENT_KINDS
+    let suggestion = SENT_KINDS
         .into_iter()
         .find(|kind| strsim::osa_distance(kind, &lower) <= 1);
-    meant.map_or(Ok(()), |meant| {
+    suggestion.map_or(Ok(()), |kind| {
         let reason = format!("kind `{}` is unknown", name.escape_debug());
-        Err(FormatError::new(reason, did_you_mean(meant)))
+        Err(FormatError::new(reason, did_you_mean(kind)))
     })
 }
 
-fn did_you_mean(meant: &str) -> String {
-    format!("did you mean `{meant}`?")
+fn did_you_mean(suggestion: &str) -> String {
+    format!("did you mean `{suggestion}`?")
 }

@@ -8,7 +8,7 @@ use crate::domain::{
     text::cut,
 };
 
-/// The format name for content that is text, even if it looks like JSON.
+/// The format's name in a row whose content is text, even if it looks like JSON.
 const TEXT: &str = "text";
 /// The roles that the error for an unknown role suggests.
 const ROLES: [&str; 6] = ["user", "assistant", "system", "tool", "tool_call", "tool_result"];
@@ -20,17 +20,17 @@ pub struct Row<'a> {
     pub role: Option<&'a str>,
     /// Text or JSON: a whole message or, with a role, the list of its blocks.
     pub content: Option<&'a str>,
-    /// A format's name, or `text`. `None` detects it from the content.
+    /// A format's name, or `text`. `None` has the format detected from the content.
     pub format: Option<&'a str>,
     /// The speaker, in a conversation of several.
     pub speaker: Option<&'a str>,
 }
 
 /// Reads a row as a message. If the content is a message in JSON, it becomes the payload, verbatim. Other content becomes part of a JSON
-/// message; the same row always gives the same one.
+/// message; the same row always gives the same message.
 ///
-/// If the row has a role, its content is JSON only if it gives the same role, or is a list of a provider's blocks. Other text remains
-/// text, even if it is valid JSON.
+/// If the row has a role, its content is read as JSON only if the JSON has the same role, or is a list of a provider's blocks. Other
+/// content is text, even if it is valid JSON.
 ///
 /// # Errors
 /// Returns an error if required content is missing, the role or format is unknown, the JSON isn't a message, or the speaker's name is too
@@ -76,7 +76,7 @@ pub fn read_row(row: Row<'_>) -> Result<Message, FormatError> {
     match format {
         None => from_text(&kind, row),
         Some(format) => Err(FormatError::new(
-            format!("the content is no JSON of format `{}`", format.name()),
+            format!("the content isn't JSON of format `{}`", format.name()),
             "give the message, or the list of its blocks; format `text` says that it is text",
         )),
     }
@@ -96,17 +96,17 @@ fn format_named(name: &str) -> Result<Format, FormatError> {
 fn read_json(content: &str, format: Option<Format>, speaker: Option<&str>) -> Result<Message, FormatError> {
     if !content.trim_start().starts_with('{') {
         return Err(FormatError::new(
-            "there is no role, and the content is no message as JSON",
+            "there is no role, and the content isn't a message in JSON",
             "give a role with the text, or the message as one JSON object",
         ));
     }
     let format = format.or_else(|| detect(content)).unwrap_or(Format::OpenAiChat);
     let message = parse_strict(format, content)?;
-    // Later only the payload is read, and the payload doesn't change. So it must name the speaker.
+    // recapd stores the payload as it came and later reads only the payload, so the payload must name the speaker.
     if speaker.is_some_and(|name| message.speaker.as_deref() != Some(name)) {
         return Err(FormatError::new(
-            "a speaker is given with a message in JSON that doesn't name it",
-            "name it in the message, as `speaker`",
+            "the row has a speaker, but its message in JSON doesn't name that speaker",
+            "name the speaker in the message, as `speaker`",
         ));
     }
     Ok(message)
@@ -144,7 +144,7 @@ fn from_text(kind: &Kind, row: Row<'_>) -> Result<Message, FormatError> {
     parse(Format::Native, &Value::Object(fields).to_string())
 }
 
-/// Returns true if `content` is a message that gives this role itself.
+/// Returns true if `content` is a message in JSON with this role.
 fn has_role(content: &str, role: &str) -> bool {
     let Ok(fields) = Fields::parse(content) else {
         return false;
@@ -152,12 +152,12 @@ fn has_role(content: &str, role: &str) -> bool {
     let is_message = ["content", "parts", "tool_calls", "data"]
         .iter()
         .any(|name| fields.has(name));
-    let says = fields.text("role").or_else(|| fields.text("kind"));
-    let same = says.is_some_and(|says| says == role || (says == "model" && role == "assistant"));
-    is_message && same
+    let json_role = fields.text("role").or_else(|| fields.text("kind"));
+    let is_same = json_role.is_some_and(|name| name == role || (name == "model" && role == "assistant"));
+    is_message && is_same
 }
 
-/// Returns true if `content` is a list of blocks. Either all of them are texts, or some are blocks that only providers' messages have.
+/// Returns true if `content` is a list of blocks: of a named format, only texts, or with blocks that only one format has.
 fn is_blocks(content: &str, format: Option<Format>) -> bool {
     if !content.trim_start().starts_with('[') {
         return false;
@@ -179,8 +179,8 @@ fn is_blocks(content: &str, format: Option<Format>) -> bool {
             })
         })
     };
-    let wrapped = || format!("{{\"role\":\"user\",\"content\":{content}}}");
-    is_typed && (format.is_some() || are_texts() || detect(&wrapped()).is_some())
+    let message = || format!("{{\"role\":\"user\",\"content\":{content}}}");
+    is_typed && (format.is_some() || are_texts() || detect(&message()).is_some())
 }
 
 #[cfg(test)]
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_role_and_a_text_make_a_message() {
+    fn a_role_a_text_and_a_speaker_make_a_message() {
         for (role, kind) in [
             ("user", "user"),
             ("assistant", "assistant"),
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_of_blocks_is_a_content() {
+    fn a_list_of_blocks_becomes_the_content_of_a_message() {
         let result = r#"[{"type":"tool_result","tool_use_id":"t","content":"src"}]"#;
         let (kind, format, payload) = read("user", result);
         assert_eq!((kind.as_str(), format.as_str()), ("tool_result", "anthropic"));
@@ -309,7 +309,7 @@ mod tests {
             ),
             (
                 row(None, "Hello"),
-                "there is no role, and the content is no message as JSON",
+                "there is no role, and the content isn't a message in JSON",
             ),
             (row(None, r#"{"role":"#), "broken JSON"),
             (
@@ -325,7 +325,7 @@ mod tests {
                     speaker: Some("Ada"),
                     ..row(None, r#"{"role":"user","content":"x"}"#)
                 },
-                "a speaker is given with a message",
+                "its message in JSON doesn't name that speaker",
             ),
             (
                 formed("latin", "x"),
@@ -333,7 +333,7 @@ mod tests {
             ),
             (
                 formed("anthropic", "Hello"),
-                "the content is no JSON of format `anthropic`",
+                "the content isn't JSON of format `anthropic`",
             ),
             (row(Some("tool_call"), "ls"), "tool_call has no `name`"),
             (
@@ -350,7 +350,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_comes_back(text in "\\PC*") {
+        fn any_text_becomes_the_content_of_a_message(text in "\\PC*") {
             prop_assume!(!text.trim_start().starts_with(['[', '{']));
             let payload: Value = serde_json::from_str(&read("user", &text).2).unwrap();
             prop_assert_eq!(payload["content"].as_str(), Some(text.as_str()));

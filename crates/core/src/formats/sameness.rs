@@ -8,7 +8,8 @@ use serde::{
 };
 use serde_json::value::RawValue;
 
-/// Compares values to this depth. Deeper values are the same only if their texts are, since each level is parsed once more.
+/// Compares values to this depth, since each level parses all deeper levels once more. Deeper values are the same only if their texts are
+/// equal.
 const DEPTH_MAX: usize = 32;
 const BLANKS: [char; 4] = [' ', '\t', '\n', '\r'];
 
@@ -37,7 +38,7 @@ fn is_same_at(depth: usize, one: &str, other: &str) -> bool {
         }),
         (Some(b'['), Some(b'[')) => read::<Vec<&RawValue>>(one, other)
             .is_some_and(|(one, other)| one.len() == other.len() && one.iter().zip(&other).all(are_same)),
-        // Lone surrogates can't be read: such strings are the same only if they are written the same.
+        // A string with a lone surrogate can't be read, so it is the same only if it is written the same.
         (Some(b'"'), Some(b'"')) => read::<String>(one, other).is_some_and(|(one, other)| one == other),
         _ => false,
     }
@@ -83,6 +84,7 @@ mod tests {
     /// A value that can be spelled in many ways.
     #[derive(Clone, Debug, PartialEq)]
     enum Tree {
+        /// A number, `true` or `null`, which has one spelling.
         Word(&'static str),
         Text(String),
         List(Vec<Tree>),
@@ -113,6 +115,7 @@ mod tests {
         })
     }
 
+    /// A random generator, so that the strategy chooses the spelling.
     struct Chance(u64);
 
     impl Chance {
@@ -177,7 +180,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn payloads_are_the_same_by_value_and_not_by_spelling(one in trees(), other in trees(), seed: u64) {
+        fn payloads_are_the_same_if_their_values_are_however_spelled(one in trees(), other in trees(), seed: u64) {
             let mut chance = Chance(seed);
             let [first, second] = [(); 2].map(|()| spell(&one, &mut chance));
             prop_assert!(is_same(&first, &second), "{first} and {second}");
@@ -187,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn unreadable_strings_are_compared_by_spelling() {
+    fn unreadable_duplicate_and_deep_values_are_compared_by_their_texts() {
         let deep = |blank: &str| format!("{}{blank}1{}", "[".repeat(100), "]".repeat(100));
         for (one, other, expected) in [
             (r#"["\ud83d"]"#, r#"[ "\ud83d" ]"#, true),

@@ -1,6 +1,6 @@
 //! Reads chat messages as other programs spell them: Mistral's clients in camel case, LlamaIndex in `blocks`, OpenAI's Assistants API
-//! with texts in objects. They are read like OpenAI's messages. For a request they are written anew, since no provider accepts them.
-//! Messages of Pydantic-AI are refused, since one of them has several roles.
+//! with texts in objects. They are read like OpenAI's messages. A request has them in OpenAI's spelling, since no provider accepts them as
+//! they are. Messages of Pydantic-AI are refused, since one of them has several roles.
 
 use serde_json::{Map, Value, value::RawValue};
 
@@ -19,12 +19,12 @@ const CALL_ID: &str = "toolCallId";
 const BLOCKS: &str = "blocks";
 /// The field with the type of a LlamaIndex block.
 const BLOCK_TYPE: &str = "block_type";
-/// The field with what LlamaIndex copies from OpenAI's messages.
+/// The field into which LlamaIndex copies other fields of OpenAI's messages.
 const EXTRA: &str = "additional_kwargs";
 /// The field with the type of a part, in Pydantic-AI's messages.
 const PART_KIND: &str = "part_kind";
 
-/// Refuses a message of a program whose messages can't be read.
+/// Refuses a message of Pydantic-AI.
 pub(super) fn check(fields: &Fields<'_>) -> Result<(), FormatError> {
     if !is_pydantic(fields) {
         return Ok(());
@@ -38,10 +38,10 @@ pub(super) fn check(fields: &Fields<'_>) -> Result<(), FormatError> {
 
 /// Returns true for a request or response of Pydantic-AI: `{"kind": "request", "parts": [{"part_kind": "user-prompt", …}]}`.
 pub(super) fn is_pydantic(fields: &Fields<'_>) -> bool {
-    let is_named = matches!(fields.text("kind").as_deref(), Some("request" | "response"));
+    let has_kind = matches!(fields.text("kind").as_deref(), Some("request" | "response"));
     let parts = fields.list("parts").unwrap_or_default();
     let mut kinds = parts.into_iter().filter_map(Fields::of);
-    kinds.any(|part| part.has(PART_KIND)) || is_named && fields.has("parts")
+    kinds.any(|part| part.has(PART_KIND)) || has_kind && fields.has("parts")
 }
 
 /// Returns true for a message with OpenAI's roles in another spelling.
@@ -56,7 +56,7 @@ pub(super) fn is_openai(fields: &Fields<'_>, role: &str) -> bool {
     has_calls() || has_texts() || typed_blocks(fields).is_some()
 }
 
-/// Returns true for a message that a request can't have as it is: the check of [`is_openai`] for parsed messages.
+/// Returns true for a message that must be spelled differently for a request. Checks a parsed message, as [`is_openai`] checks a raw one.
 pub(super) fn is_spelled_otherwise(message: &Map<String, Value>) -> bool {
     let has_value = |block: &Value| block.get("text").is_some_and(Value::is_object);
     let blocks = message.get("content").and_then(Value::as_array);

@@ -6,7 +6,7 @@ use crate::domain::{calibration::ReportedUsage, message::Message};
 
 /// Returns the usage report in `message`, if there is one.
 pub fn reported_usage(message: &Message) -> Option<ReportedUsage> {
-    // Most messages have none. This check avoids parsing them.
+    // Most messages have no report, and this check avoids parsing them.
     if !message.payload.contains("usage") && message.kind.name() != "usage" {
         return None;
     }
@@ -43,8 +43,12 @@ pub fn read_usage(json: &str) -> Option<ReportedUsage> {
     })
 }
 
-/// Returns the tokens of the request and of the answer. Anthropic counts cached tokens separately, and Gemini thinking tokens; the others
-/// include them.
+/// Returns the tokens of a request and of its answer from a provider's `usage` object. Providers count them differently:
+///
+/// - Cached tokens of the request: Anthropic's `input_tokens` leave them out, so they are added here. The counts of OpenAI and Gemini
+///   include them.
+/// - Thinking tokens of the answer: the counts of OpenAI and Anthropic include them, and a details object says how many they are. Gemini's
+///   `candidatesTokenCount` leaves them out, so 0 of the reported output tokens are thinking.
 fn tokens(usage: &Fields<'_>) -> Option<ReportedUsage> {
     let first = |names: &[&str]| names.iter().find_map(|name| whole_number(usage, name));
     let prompt = first(&["input_tokens", "prompt_tokens", "promptTokenCount"])?;
@@ -53,7 +57,7 @@ fn tokens(usage: &Fields<'_>) -> Option<ReportedUsage> {
     let output = first(&["output_tokens", "completion_tokens"]);
     let details = ["output_tokens_details", "completion_tokens_details"];
     let details = details.iter().find_map(|name| usage.object(name));
-    let named = |details: &Fields<'_>| {
+    let thinking = |details: &Fields<'_>| {
         let names = ["reasoning_tokens", "thinking_tokens"];
         names.iter().find_map(|name| whole_number(details, name))
     };
@@ -61,7 +65,10 @@ fn tokens(usage: &Fields<'_>) -> Option<ReportedUsage> {
     Some(ReportedUsage {
         prompt_tokens: cached.fold(prompt, i64::saturating_add),
         output_tokens: output.or(without_thinking),
-        thinking_tokens: details.as_ref().and_then(named).or(without_thinking.map(|_| 0)),
+        thinking_tokens: details
+            .as_ref()
+            .and_then(thinking)
+            .or(without_thinking.map(|_| 0)),
         ..ReportedUsage::default()
     })
 }
@@ -89,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn usage_is_found_in_every_formats_place() {
+    fn every_format_has_its_place_for_usage() {
         let anthropic = json!({"input_tokens": 4, "cache_creation_input_tokens": 100, "cache_read_input_tokens": 1_000,
             "cache_creation": {"ephemeral_5m_input_tokens": 100}, "output_tokens": 7});
         let cases = [
@@ -138,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn thinking_tokens_are_separate_where_providers_report_them() {
+    fn thinking_tokens_are_those_that_the_output_tokens_include() {
         let cases = [
             (
                 json!({"input_tokens": 1, "output_tokens": 90, "output_tokens_details": {"thinking_tokens": 60}}),
@@ -163,6 +170,10 @@ mod tests {
             );
             assert!(read.output_tokens.is_some());
         }
+    }
+
+    #[test]
+    fn a_usage_object_alone_may_name_its_model() {
         assert_eq!(read_usage("[1]"), None);
         assert_eq!(
             read_usage(r#"{"input_tokens":1,"model":"gpt-5"}"#)
@@ -174,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_spread_over_messages_keeps_its_id() {
+    fn the_response_id_is_the_answers_and_not_the_transcript_lines() {
         let line = json!({"type": "assistant", "uuid": "line", "message": {"id": "msg_1", "role": "assistant",
             "content": [], "usage": {"input_tokens": 1}}});
         let message = formats::parse(Format::ClaudeCode, &line.to_string()).unwrap();

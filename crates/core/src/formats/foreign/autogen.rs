@@ -31,7 +31,7 @@ const USER: &str = "user";
 
 fn is_entry(entry: &Fields<'_>) -> bool {
     let kind = entry.text("type").unwrap_or_default();
-    TYPES.contains(&kind.as_str()) && entry.holds("content") && !entry.has("lc")
+    TYPES.contains(&kind.as_str()) && entry.contains("content") && !entry.has("lc")
 }
 
 fn read(entries: &[&RawValue], reading: &mut Transcription) {

@@ -19,7 +19,7 @@ pub(super) const EXPORT: ForeignFormat = ForeignFormat {
 const EVERYONE: &str = "all";
 
 fn is_entry(entry: &Fields<'_>) -> bool {
-    entry.object("mapping").is_some() && entry.holds("current_node")
+    entry.object("mapping").is_some() && entry.contains("current_node")
 }
 
 fn read(entries: &[&RawValue], reading: &mut Transcription) {

@@ -26,7 +26,7 @@ const SET: &str = "$set";
 fn is_session(entry: &Fields<'_>) -> bool {
     let is_head = entry.text("sessionId").is_some() && entry.text("projectHash").is_some();
     let is_message = entry.text("type").is_some_and(|kind| kind == "gemini");
-    is_head || is_message && entry.has("timestamp") && entry.holds("content")
+    is_head || is_message && entry.has("timestamp") && entry.contains("content")
 }
 
 fn read_session(entries: &[&RawValue], reading: &mut Transcription) {

@@ -28,7 +28,7 @@ fn is_entry(entry: &Fields<'_>) -> bool {
     let data = entry
         .object("data")
         .is_some_and(|data| data.has("content") && data.has("type"));
-    data || AUTHORS.contains(&author(&kind)) && entry.holds("content") && !entry.has("source")
+    data || AUTHORS.contains(&author(&kind)) && entry.contains("content") && !entry.has("source")
 }
 
 /// Returns the name of a serialised object's class, which is the last name of its `id`.

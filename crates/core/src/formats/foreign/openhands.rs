@@ -44,7 +44,7 @@ fn has_known_source(entry: &Fields<'_>) -> bool {
 
 fn is_action(entry: &Fields<'_>) -> bool {
     let is_action = entry.text("action").is_some() && entry.has("args");
-    let is_observation = entry.text("observation").is_some() && entry.holds("content");
+    let is_observation = entry.text("observation").is_some() && entry.contains("content");
     has_known_source(entry) && (is_action || is_observation)
 }
 

@@ -41,7 +41,7 @@ fn read(entries: &[&RawValue], reading: &mut Transcription) {
 
 /// Returns for each entry if the last entry follows from it. Old sessions have no tree.
 fn find_current(entries: &[Fields<'_>]) -> Vec<bool> {
-    let is_node = |entry: &Fields<'_>| entry.text("id").is_some() && entry.holds("parentId");
+    let is_node = |entry: &Fields<'_>| entry.text("id").is_some() && entry.contains("parentId");
     let places: HashMap<String, usize> = entries
         .iter()
         .enumerate()

@@ -3,9 +3,9 @@
 use serde_json::{Map, Value, json};
 
 use super::{
-    Names, Notes, RequestFormat, TurnCalls, arguments_object, instructions, named,
-    own::{self, kind},
-    text,
+    Names, Notes, RequestFormat, TurnCalls, arguments_object, instructions,
+    original::{self, kind},
+    text, with_calls,
 };
 use crate::domain::{
     context::{Piece, Turn},
@@ -17,7 +17,7 @@ pub(super) fn body(turns: &[Turn<'_>], names: &[Vec<Names>], notes: &mut Notes) 
         .flat_map(|turn| blocks(turn, &mut TurnCalls::new(&[]), notes))
         .filter(|block| kind(block) == "text")
         .collect();
-    let others = named(turns, names).filter(|(turn, _)| turn.role != Role::System);
+    let others = with_calls(turns, names).filter(|(turn, _)| turn.role != Role::System);
     let mut messages: Vec<Value> = others
         .map(|(turn, mut calls)| {
             let role = if turn.role == Role::Assistant {
@@ -56,9 +56,9 @@ fn trim_end(last: &mut Value) {
 
 fn content(turn: &Turn<'_>, calls: &mut TurnCalls<'_>, notes: &mut Notes) -> Value {
     if let [piece] = turn.pieces.as_slice()
-        && let Some(mut message) = own::message(RequestFormat::Anthropic, piece)
+        && let Some(mut message) = original::message(RequestFormat::Anthropic, piece)
         && let Some(text @ Value::String(_)) = message.remove("content")
-        && own::calls_and_results(piece) == (0, 0)
+        && original::calls_and_results(piece) == (0, 0)
     {
         return text;
     }
@@ -73,17 +73,17 @@ fn content(turn: &Turn<'_>, calls: &mut TurnCalls<'_>, notes: &mut Notes) -> Val
 fn blocks(turn: &Turn<'_>, calls: &mut TurnCalls<'_>, notes: &mut Notes) -> Vec<Value> {
     let mut blocks = Vec::new();
     for piece in &turn.pieces {
-        match own_blocks(turn.role, piece, notes) {
-            Some(own) => blocks.extend(own.into_iter().map(|block| with_names(block, calls))),
+        match original_blocks(turn.role, piece, notes) {
+            Some(original) => blocks.extend(original.into_iter().map(|block| with_names(block, calls))),
             None => blocks.extend(piece.parts.iter().filter_map(|part| block(part, calls, notes))),
         }
     }
     blocks
 }
 
-/// Returns the message's own Anthropic blocks, if none is missing and they agree with the parts.
-fn own_blocks(role: Role, piece: &Piece<'_>, notes: &mut Notes) -> Option<Vec<Value>> {
-    let mut message = own::message(RequestFormat::Anthropic, piece)?;
+/// Returns the blocks as Anthropic or its client wrote them, if they have all calls and results of the piece and a request may have them.
+fn original_blocks(role: Role, piece: &Piece<'_>, notes: &mut Notes) -> Option<Vec<Value>> {
+    let mut message = original::message(RequestFormat::Anthropic, piece)?;
     let is_model = message.get("role").and_then(Value::as_str) == Some("assistant");
     let blocks = match message.remove("content")? {
         Value::String(text) => vec![json!({"type": "text", "text": text})],
@@ -95,10 +95,10 @@ fn own_blocks(role: Role, piece: &Piece<'_>, notes: &mut Notes) -> Option<Vec<Va
         block.is_object() && (kind(block) != "tool_use" || block.get("input").is_some_and(Value::is_object))
     };
     let is_faithful = is_model == (role == Role::Assistant)
-        && (count("tool_use"), count("tool_result")) == own::calls_and_results(piece)
+        && (count("tool_use"), count("tool_result")) == original::calls_and_results(piece)
         && blocks.iter().all(is_sound);
     let stays = |block: &Value| {
-        !own::is_blank_text(block) && (!is_thinking(block) || piece.keeps_thinking && is_signed(block))
+        !original::is_blank_text(block) && (!is_thinking(block) || piece.keeps_thinking && is_signed(block))
     };
     if piece.keeps_thinking && blocks.iter().any(|block| is_thinking(block) && !is_signed(block)) {
         notes.thinking();
@@ -144,12 +144,12 @@ fn clean(mut block: Value) -> Value {
     }
 }
 
-/// Removes the blank texts from a result.
+/// Removes the blank texts from a result, and its content if nothing is left.
 fn without_blanks(mut block: Value) -> Value {
     if let Some(fields) = block.as_object_mut() {
         let is_empty = match fields.get_mut("content") {
             Some(Value::Array(inner)) => {
-                inner.retain(|block| !own::is_blank_text(block));
+                inner.retain(|block| !original::is_blank_text(block));
                 inner.is_empty()
             }
             Some(Value::String(text)) => text.trim().is_empty(),
@@ -162,7 +162,7 @@ fn without_blanks(mut block: Value) -> Value {
     block
 }
 
-/// Writes the id, and a call's tool name, that this request uses.
+/// Replaces the id, and in a call the tool's name, by those of this request.
 fn with_names(mut block: Value, calls: &mut TurnCalls<'_>) -> Value {
     let (field, is_call) = match kind(&block) {
         "tool_use" => ("id", true),

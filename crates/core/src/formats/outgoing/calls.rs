@@ -1,5 +1,5 @@
-//! Decides the ids of calls and the names of tools in a request. A missing, repeated or invalid one is replaced by another, in the call
-//! and in its result. The same turns always get the same replacements.
+//! Decides the ids of calls and the names of tools in a request. Replaces a missing, repeated or invalid id or name, in the call and in its
+//! result. The same turns always get the same replacements.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -22,6 +22,7 @@ pub(super) struct Names {
     pub(super) tool: String,
 }
 
+/// The names of a turn's calls or results, taken one by one in their order.
 pub(super) struct TurnCalls<'n>(slice::Iter<'n, Names>);
 
 impl<'n> TurnCalls<'n> {
@@ -71,10 +72,11 @@ pub(super) fn names(target: RequestFormat, turns: &[Turn<'_>]) -> Vec<Vec<Names>
     all
 }
 
+/// The ids of the calls of a request, each given once.
 struct AssignedIds {
     spelling: Spelling,
     ids: HashSet<String>,
-    /// How often each id was asked for.
+    /// How often each id was requested.
     repeats: HashMap<String, u64>,
 }
 
@@ -87,14 +89,15 @@ impl AssignedIds {
         }
     }
 
-    fn unique(&mut self, wanted: &str) -> String {
-        let wanted = self.spelling.of(if wanted.is_empty() { "call" } else { wanted });
-        let repeats = self.repeats.entry(wanted.clone()).or_default();
+    /// Returns `id` as the target accepts it, with a number if another call has it already.
+    fn unique(&mut self, id: &str) -> String {
+        let base = self.spelling.of(if id.is_empty() { "call" } else { id });
+        let repeats = self.repeats.entry(base.clone()).or_default();
         loop {
             *repeats += 1;
             let id = match *repeats {
-                1 => wanted.clone(),
-                again => self.spelling.of(&format!("{wanted}_{again}")),
+                1 => base.clone(),
+                number => self.spelling.of(&format!("{base}_{number}")),
             };
             if self.ids.insert(id.clone()) {
                 return id;

@@ -3,10 +3,10 @@
 use serde_json::{Map, Value, json};
 
 use super::{
-    Names, Notes, RequestFormat, TEXT_SEPARATOR, TurnCalls, arguments_text, named,
-    own::{self, kind},
+    Names, Notes, RequestFormat, TEXT_SEPARATOR, TurnCalls, arguments_text,
+    original::{self, kind},
     spelling::{SpelledNames, Spelling},
-    text, unmarked,
+    text, unmarked_text, with_calls,
 };
 use crate::domain::{
     context::{Piece, Turn},
@@ -25,8 +25,8 @@ const FIELDS: [&str; 7] = [
 ];
 /// Fields in which compatible servers have thinking.
 const THINKING_FIELDS: [&str; 3] = ["reasoning_content", "reasoning", "reasoning_details"];
-/// The blocks that a request may have. Each has a field with the name of its type. Compatible servers accept films and sounds by URL. A
-/// log's other blocks come from other providers.
+/// The blocks that a request may have. Each has a field with the name of its type. Compatible servers accept films and sounds by URL. Any
+/// other block in a log comes from another provider.
 const BLOCKS: [&str; 7] = [
     "text",
     "image_url",
@@ -43,7 +43,7 @@ pub(super) fn body(turns: &[Turn<'_>], names: &[Vec<Names>], notes: &mut Notes) 
         pieces.filter_map(|piece| piece.speaker.or_else(|| piece.source?.speaker.as_deref()));
     let speakers = SpelledNames::new(Spelling::speaker(), names_of_speakers);
     let mut messages = Vec::new();
-    for (turn, mut calls) in named(turns, names) {
+    for (turn, mut calls) in with_calls(turns, names) {
         match turn.role {
             Role::Tool => messages.extend(results(turn, &mut calls, notes)),
             _ => messages.push(message(turn, &mut calls, &speakers, notes)),
@@ -58,18 +58,18 @@ fn message(
     speakers: &SpelledNames<'_>,
     notes: &mut Notes,
 ) -> Value {
-    let with_own = |piece| (piece, own(turn.role, piece));
+    let with_original = |piece| (piece, original(turn.role, piece));
     let mut pieces: Vec<(&Piece<'_>, Option<Map<String, Value>>)> =
-        turn.pieces.iter().map(with_own).collect();
+        turn.pieces.iter().map(with_original).collect();
     let name = shared_name(&pieces).map(|name| speakers.of(name));
-    if let [(_, own)] = pieces.as_mut_slice()
-        && let Some(own) = own.take()
+    if let [(_, original)] = pieces.as_mut_slice()
+        && let Some(original) = original.take()
     {
-        return Value::Object(with_names(own, calls, name));
+        return Value::Object(with_names(original, calls, name));
     }
     let blocks = pieces
         .into_iter()
-        .flat_map(|(piece, own)| blocks(piece, own, notes))
+        .flat_map(|(piece, original)| blocks(piece, original, notes))
         .collect();
     let role = match turn.role {
         Role::System => "system",
@@ -77,9 +77,9 @@ fn message(
         Role::Assistant => "assistant",
     };
     let mut message = json!({"role": role, "content": content(blocks)});
-    let made: Vec<Value> = turn.parts().filter_map(|part| call(part, calls)).collect();
-    if !made.is_empty() {
-        message["tool_calls"] = Value::Array(made);
+    let tool_calls: Vec<Value> = turn.parts().filter_map(|part| call(part, calls)).collect();
+    if !tool_calls.is_empty() {
+        message["tool_calls"] = Value::Array(tool_calls);
     }
     if let Some(name) = name {
         message["name"] = Value::String(name);
@@ -89,31 +89,34 @@ fn message(
 
 /// Returns the speaker of the pieces, if all have the same one.
 fn shared_name<'s>(pieces: &'s [(&Piece<'_>, Option<Map<String, Value>>)]) -> Option<&'s str> {
-    let mut names = pieces.iter().map(|(piece, own)| name(piece, own.as_ref()));
+    let mut names = pieces
+        .iter()
+        .map(|(piece, original)| name(piece, original.as_ref()));
     let first = names.next()?;
     names.all(|name| name == first).then_some(first).flatten()
 }
 
-fn name<'s>(piece: &'s Piece<'_>, own: Option<&'s Map<String, Value>>) -> Option<&'s str> {
-    let named = own.and_then(|own| own.get("name")?.as_str());
-    named.filter(|name| !name.is_empty()).or(piece.speaker)
+/// Returns the speaker whom the original message names, or else the piece's speaker.
+fn name<'s>(piece: &'s Piece<'_>, original: Option<&'s Map<String, Value>>) -> Option<&'s str> {
+    let own_name = original.and_then(|original| original.get("name")?.as_str());
+    own_name.filter(|name| !name.is_empty()).or(piece.speaker)
 }
 
 /// Writes a message for each result, and one for the user's words after them.
 fn results(turn: &Turn<'_>, calls: &mut TurnCalls<'_>, notes: &mut Notes) -> Vec<Value> {
     let (mut messages, mut words) = (Vec::new(), Vec::new());
     for piece in &turn.pieces {
-        if let Some(own) = own(Role::Tool, piece) {
-            messages.push(Value::Object(with_names(own, calls, None)));
+        if let Some(original) = original(Role::Tool, piece) {
+            messages.push(Value::Object(with_names(original, calls, None)));
             continue;
         }
         for part in piece.parts.iter() {
             if let Part::ToolResult { text, is_error, .. } = part {
-                let text = unmarked(text, *is_error, notes);
+                let text = unmarked_text(text, *is_error, notes);
                 messages.push(json!({"role": "tool", "tool_call_id": calls.next().id, "content": text}));
             }
         }
-        words.extend(blocks(piece, own(Role::User, piece), notes));
+        words.extend(blocks(piece, original(Role::User, piece), notes));
     }
     if !words.is_empty() {
         messages.push(json!({"role": "user", "content": content(words)}));
@@ -121,9 +124,9 @@ fn results(turn: &Turn<'_>, calls: &mut TurnCalls<'_>, notes: &mut Notes) -> Vec
     messages
 }
 
-/// Writes a piece as blocks, from its `own` message if there is one.
-fn blocks(piece: &Piece<'_>, own: Option<Map<String, Value>>, notes: &mut Notes) -> Vec<Value> {
-    match own.and_then(|mut own| own.remove("content")) {
+/// Writes a piece as blocks, from its original message if there is one.
+fn blocks(piece: &Piece<'_>, original: Option<Map<String, Value>>, notes: &mut Notes) -> Vec<Value> {
+    match original.and_then(|mut original| original.remove("content")) {
         Some(Value::String(text)) => vec![text_block(&text)],
         Some(Value::Array(blocks)) => blocks,
         _ => {
@@ -160,11 +163,11 @@ fn call(part: &Part, calls: &mut TurnCalls<'_>) -> Option<Value> {
 }
 
 /// Returns the message as it was sent or received, if a request may have it unchanged.
-fn own(role: Role, piece: &Piece<'_>) -> Option<Map<String, Value>> {
+fn original(role: Role, piece: &Piece<'_>) -> Option<Map<String, Value>> {
     if piece.parts.iter().any(fails_silently) {
         return None;
     }
-    let mut message = own::message(RequestFormat::OpenAiChat, piece)?;
+    let mut message = original::message(RequestFormat::OpenAiChat, piece)?;
     let keeps_thinking = piece.keeps_thinking;
     message.retain(|name, value| {
         let name = name.as_str();
@@ -180,27 +183,29 @@ fn own(role: Role, piece: &Piece<'_>) -> Option<Map<String, Value>> {
         "tool" => role == Role::Tool,
         _ => false,
     };
-    let made = message.get("tool_calls").map_or(Some(0), sound_calls)?;
+    let tool_calls = message.get("tool_calls").map_or(Some(0), sound_calls)?;
     let results = usize::from(role == Role::Tool);
-    let is_faithful =
-        is_role && !message.contains_key("function_call") && own::calls_and_results(piece) == (made, results);
-    let content = own_content(message.remove("content"))?;
+    let is_faithful = is_role
+        && !message.contains_key("function_call")
+        && original::calls_and_results(piece) == (tool_calls, results);
+    let content = original_content(message.remove("content"))?;
     if let Some(Value::Object(audio)) = message.get_mut("audio") {
         // An answer also has the transcript of its audio; a request refers to the audio by its id.
         audio.retain(|name, _| name == "id");
     }
-    let is_mute = content.is_null() && role != Role::Assistant;
-    message.insert("content".to_owned(), if is_mute { json!("") } else { content });
+    // Only an answer may have the content null.
+    let is_blank = content.is_null() && role != Role::Assistant;
+    message.insert("content".to_owned(), if is_blank { json!("") } else { content });
     is_faithful.then_some(message)
 }
 
-/// Returns true for a failed result without a text: no request can mark it as failed.
+/// Returns true for a failed result without a text. A request can't mark it as failed, so it gets a text that says so.
 fn fails_silently(part: &Part) -> bool {
     matches!(part, Part::ToolResult { text, is_error: true, .. } if text.trim().is_empty())
 }
 
-/// Returns the content without blank texts; null if nothing is left; `None` if it has blocks that no request may have.
-fn own_content(content: Option<Value>) -> Option<Value> {
+/// Returns the content without blank texts: null if nothing is left, `None` if the content has a block that no request may have.
+fn original_content(content: Option<Value>) -> Option<Value> {
     match content {
         None => Some(Value::Null),
         Some(Value::String(text)) if text.trim().is_empty() => Some(Value::Null),
@@ -210,7 +215,7 @@ fn own_content(content: Option<Value>) -> Option<Value> {
                 let kind = kind(block);
                 BLOCKS.contains(&kind) && block.get(kind).is_some()
             };
-            blocks.retain(|block| !own::is_blank_text(block));
+            blocks.retain(|block| !original::is_blank_text(block));
             let content = if blocks.is_empty() {
                 Value::Null
             } else {
@@ -234,26 +239,26 @@ fn sound_calls(calls: &Value) -> Option<usize> {
     (!calls.is_empty() && calls.iter().all(is_sound)).then_some(calls.len())
 }
 
-/// Writes the ids, tool names and speaker that this request uses. A result has its tool's name only if it had a name.
+/// Replaces the ids, tool names and speaker by those of this request. A result gets its tool's name only if it had a name.
 fn with_names(
     mut message: Map<String, Value>,
     calls: &mut TurnCalls<'_>,
     speaker: Option<String>,
 ) -> Map<String, Value> {
-    if let Some(Value::Array(made)) = message.get_mut("tool_calls") {
-        for call in made {
+    if let Some(Value::Array(tool_calls)) = message.get_mut("tool_calls") {
+        for call in tool_calls {
             let (kind, Names { id, tool }) = (kind(call).to_owned(), calls.next());
             call["id"] = Value::String(id);
-            if let Some(called) = call.get_mut(&kind).and_then(Value::as_object_mut) {
-                called.insert("name".to_owned(), Value::String(tool));
+            if let Some(function) = call.get_mut(&kind).and_then(Value::as_object_mut) {
+                function.insert("name".to_owned(), Value::String(tool));
             }
         }
     }
-    let named = message.remove("name");
+    let old_name = message.remove("name");
     let name = if message.get("role").and_then(Value::as_str) == Some("tool") {
         let Names { id, tool } = calls.next();
         message.insert("tool_call_id".to_owned(), Value::String(id));
-        named.map(|_| tool)
+        old_name.map(|_| tool)
     } else {
         speaker
     };

@@ -3,22 +3,22 @@
 use serde_json::{Map, Value, json};
 
 use super::{
-    Names, Notes, RequestFormat, TurnCalls, arguments_object, instructions, named, own, text, texts,
+    Names, Notes, RequestFormat, TurnCalls, arguments_object, instructions, original, text, texts, with_calls,
 };
 use crate::domain::{
     context::{Piece, Turn},
     message::{Part, Role},
 };
 
-/// Stands for the signature of a call that another provider's model made. Gemini's documentation allows it.
+/// Gemini's documented placeholder for the signature of a call that another provider's model made.
 const NO_SIGNATURE: &str = "skip_thought_signature_validator";
 const CALL: &str = "functionCall";
 const RESPONSE: &str = "functionResponse";
 const SIGNATURE: &str = "thoughtSignature";
 /// The fields with data: a part has exactly one. Other data belongs to tools that Gemini runs; a request only names it.
-const DATA: [&str; 5] = ["text", "inlineData", "fileData", CALL, RESPONSE];
-/// Fields that may stand next to the data.
-const NOTES: [&str; 5] = [
+const DATA_FIELDS: [&str; 5] = ["text", "inlineData", "fileData", CALL, RESPONSE];
+/// The fields that only describe the data.
+const DESCRIBING_FIELDS: [&str; 5] = [
     "thought",
     SIGNATURE,
     "videoMetadata",
@@ -32,13 +32,13 @@ pub(super) fn body(turns: &[Turn<'_>], names: &[Vec<Names>], notes: &mut Notes) 
         .map(|text| json!({"text": text}))
         .collect();
     let mut contents: Vec<(Role, Vec<Value>)> = Vec::new();
-    for (turn, mut calls) in named(turns, names) {
+    for (turn, mut calls) in with_calls(turns, names) {
         if turn.role == Role::System {
             continue;
         }
         let mut parts = parts(turn, &mut calls, notes);
-        // Gemini requires signatures only after the user's last words. But without the older placeholders, the prompt cache's prefix
-        // would change.
+        // Gemini requires signatures only after the user's last words. But if earlier calls lost their placeholders, the prefix that the
+        // prompt cache matches would change.
         if turn.role == Role::Assistant {
             sign(&mut parts, notes);
         }
@@ -64,8 +64,8 @@ pub(super) fn body(turns: &[Turn<'_>], names: &[Vec<Names>], notes: &mut Notes) 
 fn parts(turn: &Turn<'_>, calls: &mut TurnCalls<'_>, notes: &mut Notes) -> Vec<Value> {
     let mut parts = Vec::new();
     for piece in &turn.pieces {
-        match own_parts(turn.role, piece) {
-            Some(own) => parts.extend(own.into_iter().map(|part| with_names(part, calls))),
+        match original_parts(turn.role, piece) {
+            Some(original) => parts.extend(original.into_iter().map(|part| with_names(part, calls))),
             None => parts.extend(
                 piece
                     .parts
@@ -79,16 +79,16 @@ fn parts(turn: &Turn<'_>, calls: &mut TurnCalls<'_>, notes: &mut Notes) -> Vec<V
     results.into_iter().chain(rest).collect()
 }
 
-/// Returns the message's own Gemini parts, if none is missing and they agree with the parsed parts.
-fn own_parts(role: Role, piece: &Piece<'_>) -> Option<Vec<Value>> {
-    let mut content = own::message(RequestFormat::Gemini, piece)?;
+/// Returns the parts as Gemini or its client wrote them, if they have all calls and results of the piece and a request may have them.
+fn original_parts(role: Role, piece: &Piece<'_>) -> Option<Vec<Value>> {
+    let mut content = original::message(RequestFormat::Gemini, piece)?;
     let is_model = content.get("role").and_then(Value::as_str) == Some("model");
     let Some(Value::Array(parts)) = content.remove("parts") else {
         return None;
     };
     let count = |name: &str| parts.iter().filter(|part| part.get(name).is_some()).count();
     let is_faithful = is_model == (role == Role::Assistant)
-        && (count(CALL), count(RESPONSE)) == own::calls_and_results(piece)
+        && (count(CALL), count(RESPONSE)) == original::calls_and_results(piece)
         && parts.iter().all(is_sound);
     let stays = |part: &Value| !is_blank(part) && (piece.keeps_thinking || part["thought"] != true);
     let parts: Vec<Value> = parts.into_iter().filter(stays).collect();
@@ -100,8 +100,12 @@ fn is_sound(part: &Value) -> bool {
     let Some(fields) = part.as_object() else {
         return false;
     };
-    let (data, notes): (Vec<_>, Vec<_>) = fields.iter().partition(|(name, _)| DATA.contains(&name.as_str()));
-    let is_known = notes.iter().all(|(name, _)| NOTES.contains(&name.as_str()));
+    let (data, others): (Vec<_>, Vec<_>) = fields
+        .iter()
+        .partition(|(name, _)| DATA_FIELDS.contains(&name.as_str()));
+    let is_known = others
+        .iter()
+        .all(|(name, _)| DESCRIBING_FIELDS.contains(&name.as_str()));
     let [(name, value)] = data[..] else { return false };
     is_known
         && match name.as_str() {
@@ -118,7 +122,7 @@ fn is_blank(part: &Value) -> bool {
     text.is_some_and(|text| text.trim().is_empty()) && part.get(SIGNATURE).is_none()
 }
 
-/// Writes the id and the tool name that this request uses.
+/// Replaces the id and the tool's name by those of this request.
 fn with_names(mut part: Value, calls: &mut TurnCalls<'_>) -> Value {
     let field = if part.get(CALL).is_some() { CALL } else { RESPONSE };
     if let Some(function) = part.get_mut(field).and_then(Value::as_object_mut) {
@@ -149,7 +153,7 @@ fn write_part(part: &Part, calls: &mut TurnCalls<'_>, notes: &mut Notes) -> Opti
 fn sign(parts: &mut [Value], notes: &mut Notes) {
     let first_call = parts.iter_mut().find(|part| part.get(CALL).is_some());
     if let Some(call) = first_call.filter(|call| call.get(SIGNATURE).is_none()) {
-        notes.add("calls carry a stand-in for their thought signatures");
+        notes.add("calls have a placeholder in place of their thought signatures");
         call[SIGNATURE] = json!(NO_SIGNATURE);
     }
 }

@@ -3,16 +3,16 @@
 use serde_json::{Map, Value, json};
 
 use super::{
-    Names, Notes, RequestFormat, TEXT_SEPARATOR, TurnCalls, arguments_text, named,
-    own::{self, kind},
-    text, texts, unmarked,
+    Names, Notes, RequestFormat, TEXT_SEPARATOR, TurnCalls, arguments_text,
+    original::{self, kind},
+    text, texts, unmarked_text, with_calls,
 };
 use crate::domain::{
     context::{Piece, Turn},
     message::{Part, Role},
 };
 
-/// The types of blocks in messages of others than the model.
+/// The types of blocks in messages that aren't the model's.
 const INPUT: [&str; 3] = ["input_text", "input_image", "input_file"];
 /// The types of blocks in the model's messages.
 const OUTPUT: [&str; 2] = ["output_text", "refusal"];
@@ -26,7 +26,7 @@ pub(super) fn body(turns: &[Turn<'_>], names: &[Vec<Names>], notes: &mut Notes) 
         .flat_map(|turn| texts(turn, notes))
         .collect();
     let mut input = Vec::new();
-    for (turn, mut calls) in named(turns, names).skip(leading) {
+    for (turn, mut calls) in with_calls(turns, names).skip(leading) {
         match turn.role {
             Role::System => input.extend(message_item("system", &input_blocks(&turn.pieces, notes))),
             Role::User => input.extend(message_item("user", &input_blocks(&turn.pieces, notes))),
@@ -49,10 +49,10 @@ pub(super) fn body(turns: &[Turn<'_>], names: &[Vec<Names>], notes: &mut Notes) 
     Value::Object(body)
 }
 
-/// Returns encrypted reasoning. OpenAI needs it in a tool round that continues, and ignores older reasoning. Without its id, the item
-/// after it needs no id either.
+/// Returns encrypted reasoning, which OpenAI needs in a tool round that continues. Leaves out its id, since OpenAI would require the ids of
+/// the items after it, too.
 fn reasoning(piece: &Piece<'_>) -> Option<Value> {
-    let mut item = own::message(RequestFormat::OpenAiResponses, piece)?;
+    let mut item = original::message(RequestFormat::OpenAiResponses, piece)?;
     let is_kept = piece.keeps_thinking && item.get("type").is_some_and(|kind| kind == "reasoning");
     let sealed = item
         .remove("encrypted_content")
@@ -72,8 +72,8 @@ fn input_blocks<'p, 'a: 'p>(
 ) -> Vec<Value> {
     let mut content = Vec::new();
     for piece in pieces {
-        if let Some((own, _)) = own_message(piece, &INPUT) {
-            content.extend(own);
+        if let Some((original, _)) = original_message(piece, &INPUT) {
+            content.extend(original);
         } else {
             let texts = piece.parts.iter().filter_map(|part| text(part, notes));
             content.extend(texts.map(|text| json!({"type": "input_text", "text": text})));
@@ -87,8 +87,8 @@ fn write_answer(piece: &Piece<'_>, notes: &mut Notes) -> Vec<Value> {
     if let Some(reasoning) = reasoning(piece) {
         return vec![reasoning];
     }
-    if let Some((own, phase)) = own_message(piece, &OUTPUT) {
-        let mut message = json!({"type": "message", "role": "assistant", "content": own});
+    if let Some((original, phase)) = original_message(piece, &OUTPUT) {
+        let mut message = json!({"type": "message", "role": "assistant", "content": original});
         if let Some(phase) = phase {
             message["phase"] = phase;
         }
@@ -100,23 +100,23 @@ fn write_answer(piece: &Piece<'_>, notes: &mut Notes) -> Vec<Value> {
         .collect()
 }
 
-/// Returns the blocks and the phase of a message as it was sent or received, if a request may have them unchanged. Leaves out ids, which
-/// belong to the reasoning next to them.
-fn own_message(piece: &Piece<'_>, kinds: &[&str]) -> Option<(Vec<Value>, Option<Value>)> {
-    let mut item = own::message(RequestFormat::OpenAiResponses, piece)?;
+/// Returns the blocks and the phase of a message as OpenAI or its client wrote it, if all blocks are of `kinds`. Leaves out the id, as
+/// [`reasoning`] does.
+fn original_message(piece: &Piece<'_>, kinds: &[&str]) -> Option<(Vec<Value>, Option<Value>)> {
+    let mut item = original::message(RequestFormat::OpenAiResponses, piece)?;
     if item.get("type").is_some_and(|kind| kind != "message") {
         return None;
     }
-    let blocks = own_blocks(item.remove("content")?, kinds)?;
+    let blocks = original_blocks(item.remove("content")?, kinds)?;
     Some((blocks, item.remove("phase").filter(Value::is_string)))
 }
 
-/// Returns the blocks without blank texts; `None` if a block is of another kind, or none is left.
-fn own_blocks(content: Value, kinds: &[&str]) -> Option<Vec<Value>> {
+/// Returns the blocks without blank texts; `None` if a block isn't of `kinds`, or none is left.
+fn original_blocks(content: Value, kinds: &[&str]) -> Option<Vec<Value>> {
     let Value::Array(mut blocks) = content else {
         return None;
     };
-    blocks.retain(|block| !own::is_blank_text(block));
+    blocks.retain(|block| !original::is_blank_text(block));
     let is_sound = !blocks.is_empty() && blocks.iter().all(|block| kinds.contains(&kind(block)));
     is_sound.then_some(blocks)
 }
@@ -125,13 +125,13 @@ fn own_blocks(content: Value, kinds: &[&str]) -> Option<Vec<Value>> {
 fn results(turn: &Turn<'_>, calls: &mut TurnCalls<'_>, notes: &mut Notes) -> Vec<Value> {
     let (mut outputs, mut others) = (Vec::new(), Vec::new());
     for piece in &turn.pieces {
-        if let Some(own) = own_output(piece) {
-            outputs.push(output(&calls.next().id, &own));
+        if let Some(original) = original_output(piece) {
+            outputs.push(output(&calls.next().id, &original));
             continue;
         }
         for part in piece.parts.iter() {
             if let Part::ToolResult { text, is_error, .. } = part {
-                let text = unmarked(text, *is_error, notes);
+                let text = unmarked_text(text, *is_error, notes);
                 outputs.push(output(&calls.next().id, &text.into()));
             }
         }
@@ -142,15 +142,15 @@ fn results(turn: &Turn<'_>, calls: &mut TurnCalls<'_>, notes: &mut Notes) -> Vec
 }
 
 /// Returns the blocks that a tool returned, such as an image; `None` for a failure, which is written as text.
-fn own_output(piece: &Piece<'_>) -> Option<Value> {
+fn original_output(piece: &Piece<'_>) -> Option<Value> {
     let has_failed = |part: &Part| matches!(part, Part::ToolResult { is_error: true, .. });
-    let mut item = own::message(RequestFormat::OpenAiResponses, piece)?;
+    let mut item = original::message(RequestFormat::OpenAiResponses, piece)?;
     let is_own = item
         .get("type")
         .is_some_and(|kind| kind == "function_call_output")
-        && own::calls_and_results(piece) == (0, 1)
+        && original::calls_and_results(piece) == (0, 1)
         && !piece.parts.iter().any(has_failed);
-    let blocks = own_blocks(item.remove("output")?, &INPUT)?;
+    let blocks = original_blocks(item.remove("output")?, &INPUT)?;
     is_own.then_some(Value::Array(blocks))
 }
 

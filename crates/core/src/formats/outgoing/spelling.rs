@@ -30,6 +30,7 @@ impl Spelling {
         }
     }
 
+    /// Spells names of tools.
     pub(super) fn tool(target: RequestFormat) -> Self {
         match target {
             RequestFormat::Anthropic => Self::new(is_plain, 128),
@@ -47,6 +48,7 @@ impl Spelling {
         Self { accepts, chars_max }
     }
 
+    /// Returns `name` as the target accepts it. Two invalid names may get the same spelling; [`SpelledNames`] avoids that.
     pub(super) fn of(self, name: &str) -> String {
         if name.chars().count() > self.chars_max {
             self.with_hash(name)
@@ -55,7 +57,7 @@ impl Spelling {
         }
     }
 
-    /// Spells `name` with a hash, which distinguishes it from others with the same spelling.
+    /// Spells `name` with a hash of it, which distinguishes names that otherwise have the same spelling.
     fn with_hash(self, name: &str) -> String {
         let head = self.replace_invalid(name).take(self.chars_max - HASH_DIGITS - 1);
         format!("{}_{:08x}", head.collect::<String>(), fnv32(name.bytes()))
@@ -66,30 +68,30 @@ impl Spelling {
     }
 }
 
-/// Names with a spelling each.
+/// Names and their spellings. No two names have the same spelling.
 pub(super) struct SpelledNames<'n> {
     spelling: Spelling,
     changed: HashMap<&'n str, String>,
 }
 
 impl<'n> SpelledNames<'n> {
-    /// Spells `names` in their order. A valid name is never changed, not even for the sake of names before it.
+    /// Spells `names` in their order. A valid name stays as it is, even if an invalid name before it would get the same spelling.
     pub(super) fn new(spelling: Spelling, names: impl Iterator<Item = &'n str>) -> Self {
         let all: Vec<&str> = names.collect();
-        let (taken, others): (Vec<&str>, Vec<&str>) =
+        let (valid, invalid): (Vec<&str>, Vec<&str>) =
             all.into_iter().partition(|&name| spelling.of(name) == name);
-        let mut used: HashSet<String> = taken.into_iter().map(str::to_owned).collect();
+        let mut used: HashSet<String> = valid.into_iter().map(str::to_owned).collect();
         let mut changed = HashMap::new();
-        for name in others {
+        for name in invalid {
             changed.entry(name).or_insert_with(|| {
                 let plain = spelling.of(name);
-                let own = if used.contains(&plain) {
+                let spelled = if used.contains(&plain) {
                     spelling.with_hash(name)
                 } else {
                     plain
                 };
-                used.insert(own.clone());
-                own
+                used.insert(spelled.clone());
+                spelled
             });
         }
         Self { spelling, changed }

@@ -140,16 +140,19 @@ fn thinking_without_a_signature_is_left_out() {
     insta::assert_snapshot!(out.body["messages"][1], @r#"{"content":[{"text":"None.","type":"text"}],"role":"assistant"}"#);
     assert_eq!(
         out.notes,
-        ["thinking is left out: only the provider that wrote it can read it, as it wrote it"]
+        ["thinking is left out: only the provider that wrote it can read it, and only unchanged"]
     );
 
-    // The message holds nothing else.
+    // A message with nothing but unsigned thinking is left out.
     let alone = r#"{"type":"assistant","message":{"role":"assistant","content":[{"type":"thinking","thinking":"Hm.","signature":""}]}}"#;
     let line = |message: &str| format!(r#"{{"type":"user","message":{message}}}"#);
     let lines = [&line(user), alone, &line(user), alone];
     let out = outgoing(RequestFormat::Anthropic, Format::ClaudeCode, &lines);
-    let said = out.body["messages"].as_array().unwrap();
-    assert!(said.iter().all(|message| message["role"] == "user"), "{said:?}");
+    let messages = out.body["messages"].as_array().unwrap();
+    assert!(
+        messages.iter().all(|message| message["role"] == "user"),
+        "{messages:?}"
+    );
 }
 
 /// Images, parts with signatures, and results in the tool's own shape.
@@ -174,7 +177,7 @@ fn geminis_own_messages_go_back_unchanged() {
     let body = render(RequestFormat::Gemini, &turns).body.to_string();
     assert!(body.contains("c2ln") && !body.contains("I look."), "{body}");
 
-    // Parts that Gemini runs itself, or spelled as in the Python library only, are rewritten.
+    // Messages with parts of tools that Gemini runs, or with the Python library's field names, are written anew.
     let lines = [
         r#"{"role":"user","parts":[{"text":"Count."},{"inline_data":{"mime_type":"image/png","data":"AAAA"}}]}"#,
         r#"{"role":"model","parts":[{"executableCode":{"code":"1+1"}},{"codeExecutionResult":{"outcome":"OUTCOME_OK","output":"2"}},{"text":"2."}]}"#,
@@ -187,7 +190,7 @@ fn geminis_own_messages_go_back_unchanged() {
     );
 }
 
-/// After an eviction, reasoning goes with its calls while their exchange is open, and no longer.
+/// After an eviction, a request has the reasoning of the open exchange, and none of closed exchanges.
 #[test]
 fn the_responses_api_gets_the_reasoning_of_an_open_round_back() {
     let talk = |number: u8| {
@@ -263,7 +266,7 @@ fn the_responses_apis_own_items_go_back_unchanged() {
 }
 
 #[test]
-fn a_message_of_foreign_blocks_is_never_lost() {
+fn a_message_of_unknown_blocks_goes_back_to_its_provider_or_is_named() {
     let paused = [
         r#"{"role":"user","content":"Search."}"#,
         r#"{"role":"assistant","content":[{"type":"server_tool_use","id":"s","name":"web_search","input":{}}],"stop_reason":"pause_turn"}"#,
@@ -273,7 +276,7 @@ fn a_message_of_foreign_blocks_is_never_lost() {
     let kinds = |message: &Value| {
         let blocks = message["content"].as_array().unwrap().iter();
         blocks
-            .map(|block| own::kind(block).to_owned())
+            .map(|block| original::kind(block).to_owned())
             .collect::<Vec<_>>()
     };
     let out = outgoing(RequestFormat::Anthropic, Format::Anthropic, &paused);
@@ -343,7 +346,7 @@ fn only_blocks_that_a_request_takes_go_back_to_openai() {
 }
 
 #[test]
-fn an_answer_in_sound_is_sent_by_its_id_or_as_text() {
+fn a_spoken_answer_is_sent_by_its_id_or_as_text() {
     let lines = [
         r#"{"role":"user","content":"Hi"}"#,
         r#"{"role":"assistant","content":null,"audio":{"id":"a","transcript":"Hello.","data":"AAAA"}}"#,
@@ -356,7 +359,7 @@ fn an_answer_in_sound_is_sent_by_its_id_or_as_text() {
 }
 
 #[test]
-fn markers_of_the_prompt_cache_stay_behind() {
+fn markers_of_the_prompt_cache_are_removed() {
     let marked =
         |text: &str| format!(r#"{{"type":"text","text":"{text}","cache_control":{{"type":"ephemeral"}}}}"#);
     let said = |role: &str, text: &str| format!(r#"{{"role":"{role}","content":[{}]}}"#, marked(text));
@@ -382,7 +385,7 @@ fn markers_of_the_prompt_cache_stay_behind() {
 }
 
 #[test]
-fn notes_name_what_cannot_be_carried_over() {
+fn notes_name_what_a_request_leaves_out() {
     let lines = [
         r#"{"role":"user","content":[{"type":"image","source":{"type":"base64","media_type":"image/png","data":"AAAA"}}]}"#,
         r#"{"role":"assistant","content":[{"type":"thinking","thinking":"hm","signature":"s"},{"type":"tool_use","id":"a","name":"f","input":{}}]}"#,
@@ -399,7 +402,7 @@ fn notes_name_what_cannot_be_carried_over() {
 }
 
 #[test]
-fn repeated_ids_are_told_apart() {
+fn repeated_call_ids_become_unique() {
     let lines = [
         r#"{"role":"user","content":"go"}"#,
         r#"{"role":"assistant","content":null,"tool_calls":[{"id":"x","type":"function","function":{"name":"f","arguments":"{}"}},{"id":"x","type":"function","function":{"name":"f","arguments":"{}"}}]}"#,
@@ -415,7 +418,7 @@ fn repeated_ids_are_told_apart() {
 
 /// In a format without a failure flag, an empty result would pass for success.
 #[test]
-fn a_failed_result_without_text_gets_one() {
+fn a_failed_result_without_text_gets_a_text() {
     let lines = [
         r#"{"role":"user","content":"go"}"#,
         r#"{"role":"assistant","tool_calls":[{"id":"x","type":"function","function":{"name":"f","arguments":"{}"}}]}"#,
@@ -454,8 +457,8 @@ fn speakers_of_every_format_keep_their_names() {
     ];
     let chat = outgoing(RequestFormat::OpenAiChat, Format::Native, &lines).body;
     insta::assert_snapshot!(chat, @r#"{"messages":[{"content":"Be kind.","role":"system"},{"content":"Postgres.\n\nPlease.","name":"Ida_L","role":"user"},{"content":"MySQL.","name":"omar","role":"user"},{"content":"Both.","name":"bot","role":"assistant"}]}"#);
-    let own = [r#"{"role":"user","speaker":"omar","content":"MySQL."}"#];
-    let chat = outgoing(RequestFormat::OpenAiChat, Format::OpenAiChat, &own).body;
+    let original = [r#"{"role":"user","speaker":"omar","content":"MySQL."}"#];
+    let chat = outgoing(RequestFormat::OpenAiChat, Format::OpenAiChat, &original).body;
     insta::assert_snapshot!(chat, @r#"{"messages":[{"content":"MySQL.","name":"omar","role":"user"}]}"#);
 }
 

@@ -13,9 +13,9 @@ use crate::domain::{
 pub struct MessageOutline {
     /// The units of all blocks, in order.
     pub units: Vec<ContentUnit>,
-    /// Who says it; `None` if it has only texts of the host.
+    /// The kind of the first block, which says who wrote the message; `None` if the message has only texts of the host.
     pub author: Option<Kind>,
-    /// The sides of tool calls in it, in order.
+    /// The calls and results of the message, in order.
     pub pairs: Vec<PairEnd>,
 }
 
@@ -29,39 +29,39 @@ impl From<&SentMessage> for MessageOutline {
     }
 }
 
-/// Returns the index of the first message after the beginning `before`. Returns `None` if the conversation begins differently, if nothing
-/// would be left, or if the cut would separate a message's parts, or a call and its result.
+/// Returns the index of the first message after the beginning `before`. Returns `None` if the conversation begins differently, if no
+/// unit would be left, or if the cut would separate a message's parts, or a call and its result.
 pub fn cut(messages: &[impl Borrow<MessageOutline>], before: Beginning) -> Option<usize> {
     let units = messages.iter().flat_map(|message| message.borrow().units.iter());
     let last = before.units.checked_sub(1)?;
     if beginnings(0, units.copied()).nth(last)? != before.hash {
         return None;
     }
-    let (mut units, mut at) = (0, 0);
+    let (mut units, mut index) = (0, 0);
     while units < before.units {
-        units += messages[at].borrow().units.len();
-        at += 1;
+        units += messages[index].borrow().units.len();
+        index += 1;
     }
-    let kept = &messages[at..];
+    let kept = &messages[index..];
     let is_left = kept.iter().any(|message| !message.borrow().units.is_empty());
-    (units == before.units && is_left && have_their_calls(kept)).then_some(at)
+    (units == before.units && is_left && have_their_calls(kept)).then_some(index)
 }
 
 /// Returns true if the messages have the call of each of their results.
 fn have_their_calls(messages: &[impl Borrow<MessageOutline>]) -> bool {
     let mut calls = HashSet::new();
-    let mut is_first = true;
+    let mut has_message_before = false;
     messages.iter().map(Borrow::borrow).all(|message| {
-        // A result without an id belongs to the message before.
-        let has_message_before = !is_first;
-        is_first &= message.units.is_empty();
-        message.pairs.iter().all(|pair| match pair {
+        let have_calls = message.pairs.iter().all(|pair| match pair {
             PairEnd::Call(id) => {
                 calls.insert(*id);
                 true
             }
             PairEnd::Result(Some(id)) => calls.contains(id),
+            // Such a result answers a call in the message before.
             PairEnd::Result(None) => has_message_before,
-        })
+        });
+        has_message_before |= !message.units.is_empty();
+        have_calls
     })
 }

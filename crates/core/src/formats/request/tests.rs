@@ -46,7 +46,7 @@ fn a_transcript_line_has_the_units_of_the_request() {
 }
 
 #[test]
-fn the_files_that_aider_shows_are_no_part_of_the_conversation() {
+fn files_that_aider_shows_are_left_out() {
     let system = json!({"role": "system", "content": "Act as an expert software developer."});
     let files = |text: &str| {
         [
@@ -75,7 +75,7 @@ fn the_files_that_aider_shows_are_no_part_of_the_conversation() {
 }
 
 #[test]
-fn each_dialect_is_read() {
+fn each_format_is_read() {
     let chat = json!({"messages": [{"role": "system", "content": "Be kind."}, {"role": "user", "content": "Hello"}]});
     let responses = json!({"input": [
         {"type": "message", "role": "developer", "content": [{"type": "input_text", "text": "Be kind."}]},
@@ -95,7 +95,7 @@ fn each_dialect_is_read() {
 }
 
 #[test]
-fn what_a_summary_stands_for_is_left_out() {
+fn messages_before_a_summary_are_left_out() {
     let claude = json!({"messages": [{"role": "user", "content": [
         {"type": "text", "text": "This session is being continued from a previous conversation that ran out of context. Summary: much."},
         {"type": "text", "text": "Go on"}]}]});
@@ -112,7 +112,7 @@ fn what_a_summary_stands_for_is_left_out() {
         kinds(units(Format::OpenAiResponses, &codex)),
         [UnitKind::Summary, UnitKind::Request]
     );
-    // Stored, it is still the same summary.
+    // The stored summary has the same unit.
     for (format, body) in [(Format::Anthropic, claude), (Format::OpenAiResponses, codex)] {
         let sent = conversation(format, None, &body.to_string()).unwrap();
         let stored = sent[0].part(|position| position == 0, &[]).unwrap().unwrap();
@@ -123,7 +123,7 @@ fn what_a_summary_stands_for_is_left_out() {
 }
 
 #[test]
-fn what_a_host_adds_is_no_conversation() {
+fn texts_that_a_host_adds_are_left_out() {
     let body = json!({"messages": [
         {"role": "user", "content": [
             {"type": "text", "text": "<local-command-caveat>Caveat: local commands.</local-command-caveat>\n"},
@@ -157,7 +157,7 @@ fn what_a_host_adds_is_no_conversation() {
 }
 
 #[test]
-fn the_new_part_of_a_message_is_a_message() {
+fn part_returns_a_message_of_the_new_blocks() {
     let body = json!({"messages": [{"role": "user", "content": [
         {"type": "tool_result", "tool_use_id": "t1", "content": "ok"},
         {"type": "text", "text": "<system-reminder>Careful.</system-reminder>"},
@@ -174,14 +174,14 @@ fn the_new_part_of_a_message_is_a_message() {
 }
 
 #[test]
-fn what_is_no_request_is_refused_by_name() {
-    for (format, body, named) in [
+fn the_error_for_an_invalid_request_says_what_is_missing() {
+    for (format, body, words) in [
         (Format::Anthropic, r#"{"model":"m"}"#, "no `messages`"),
         (Format::OpenAiResponses, "{}", "no `input`"),
         (Format::Gemini, "{}", "no `contents`"),
         (Format::Anthropic, "[", "can't be read"),
     ] {
         let error = conversation(format, None, body).unwrap_err();
-        assert!(error.reason.contains(named), "{error}");
+        assert!(error.reason.contains(words), "{error}");
     }
 }

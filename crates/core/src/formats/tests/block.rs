@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn a_message_of_unknown_blocks_is_refused_when_said_and_kept_in_transcripts() {
+fn parse_strict_refuses_a_message_of_unknown_blocks_and_parse_keeps_it() {
     for (format, json, block) in [
         (
             Format::OpenAiChat,
@@ -42,8 +42,8 @@ fn a_message_of_unknown_blocks_is_refused_when_said_and_kept_in_transcripts() {
         assert_eq!(
             parse_strict(format, json).unwrap_err().to_string(),
             format!(
-                "block `{block}` is unknown, and no model would see it; give what it holds as OpenAI, Anthropic or \
-                 Gemini have it, or say which format the message is"
+                "block `{block}` is unknown, and no model would see it; give its content in a block of OpenAI, \
+                 Anthropic or Gemini, or name the message's format"
             ),
             "{json}"
         );
@@ -52,7 +52,7 @@ fn a_message_of_unknown_blocks_is_refused_when_said_and_kept_in_transcripts() {
 }
 
 #[test]
-fn a_block_that_its_provider_may_know_is_accepted_when_said() {
+fn parse_strict_accepts_a_block_that_its_provider_may_know() {
     for (format, json) in [
         (
             Format::Anthropic,
@@ -81,8 +81,8 @@ fn a_block_that_its_provider_may_know_is_accepted_when_said() {
         ),
         (Format::Native, r#"{"kind":"user","content":[{"novel":1}]}"#),
     ] {
-        let told = parse(format, json);
-        assert!(told.is_ok(), "{told:?}");
-        assert_eq!(parse_strict(format, json), told, "{json}");
+        let message = parse(format, json);
+        assert!(message.is_ok(), "{message:?}");
+        assert_eq!(parse_strict(format, json), message, "{json}");
     }
 }

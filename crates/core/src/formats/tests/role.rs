@@ -22,7 +22,7 @@ fn an_unknown_role_is_refused_when_said_and_kept_in_transcripts() {
         (
             Format::Anthropic,
             r#"{"role":"wizard","content":"x"}"#,
-            "role `wizard` is unknown; give one of user, assistant, system, developer, tool, function; what no model is to see has a `kind` of recapd's own format in place of the role",
+            "role `wizard` is unknown; give one of user, assistant, system, developer, tool, function; give a message that no model should see a `kind` of recapd's own format in place of the role",
         ),
         (
             Format::OpenAiResponses,
@@ -37,7 +37,7 @@ fn an_unknown_role_is_refused_when_said_and_kept_in_transcripts() {
         (
             Format::Gemini,
             r#"{"role":"assistant","parts":[{"text":"x"}]}"#,
-            "role `assistant` is unknown; give one of user, model, system, function, tool; what no model is to see has a `kind` of recapd's own format in place of the role",
+            "role `assistant` is unknown; give one of user, model, system, function, tool; give a message that no model should see a `kind` of recapd's own format in place of the role",
         ),
         (
             Format::Native,
