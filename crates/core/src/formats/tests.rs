@@ -57,7 +57,7 @@ fn brief_part(part: &Part) -> String {
     }
 }
 
-/// Reads each text and compares the message, or the error.
+/// Reads each JSON text, and compares the message in one line, or the error, with what is expected.
 fn check(format: Format, cases: &[(&str, &str)]) {
     for (json, expected) in cases {
         let read = match parse(format, json) {
@@ -130,13 +130,15 @@ fn a_message_is_known_by_its_own_id() {
     let rows: Vec<serde_json::Value> = serde_json::from_str(rows).unwrap();
     for row in rows {
         let (json, known_by) = (row["message"].to_string(), row["known_by"].as_str());
-        let said = row["format"]
+        let named_format = row["format"]
             .as_str()
             .map(|name| Format::from_name(name).unwrap());
-        let format = said.or_else(|| detect(&json)).unwrap_or(Format::OpenAiChat);
+        let format = named_format
+            .or_else(|| detect(&json))
+            .unwrap_or(Format::OpenAiChat);
         let read = parse_strict(format, &json).unwrap();
         assert_eq!(read.client_id.as_deref(), known_by, "{row}");
-        if said.is_none() {
+        if named_format.is_none() {
             assert_eq!(own_id(&json).as_deref(), known_by, "{row}");
         }
     }
@@ -174,7 +176,7 @@ fn times_are_read_as_text_and_as_numbers() {
         ),
         (r#""at":"1:56 pm on 8 May, 2023""#, None),
         (r#""at":1e999"#, None),
-        // The year -29,700, which no database stores, and a time out of range.
+        // These times are outside of the years 1 to 9999.
         (r#""at":-1e12"#, None),
         (r#""at":1e300"#, None),
         (r#""at":"-29700-01-01T00:00:00""#, None),

@@ -2,7 +2,7 @@ use super::*;
 use crate::domain::user_text::OwnWords;
 
 #[test]
-fn lines_that_the_user_did_not_write_are_not_the_users() {
+fn lines_that_the_user_did_not_write_have_other_kinds() {
     check(
         Format::ClaudeCode,
         &[
@@ -63,7 +63,7 @@ fn lines_that_the_user_did_not_write_are_not_the_users() {
 }
 
 #[test]
-fn tagged_texts_of_programs_are_not_the_users_and_the_rest_is() {
+fn tagged_texts_of_programs_have_other_kinds_than_the_users() {
     check(
         Format::ClaudeCode,
         &[
@@ -104,7 +104,7 @@ fn tagged_texts_of_programs_are_not_the_users_and_the_rest_is() {
 }
 
 #[test]
-fn an_interrupt_may_come_with_a_request() {
+fn only_a_line_with_nothing_but_an_interruption_interrupts() {
     check(
         Format::ClaudeCode,
         &[
@@ -171,7 +171,7 @@ fn other_lines_are_metadata_and_broken_ones_are_refused() {
 }
 
 #[test]
-fn a_line_carries_its_own_id_and_time_not_the_messages() {
+fn a_message_has_the_id_and_time_of_its_line() {
     let line = r#"{"parentUuid":"u4","isSidechain":false,"sessionId":"s","type":"assistant","uuid":"u5","timestamp":"2026-03-02T10:00:05.250Z","message":{"id":"msg_1","type":"message","role":"assistant","content":[{"type":"tool_use","id":"t1","name":"Glob","input":{"pattern": "*.md"}}],"stop_reason":null}}"#;
     insta::assert_debug_snapshot!(parse(Format::ClaudeCode, line).unwrap(), @r#"
     Message {
@@ -244,8 +244,8 @@ fn empty_prompts_are_recognised() {
         assert_eq!(is_wordless_prompt(&message), is_wordless, "{line}");
     }
     // An empty message in another format is deliberate.
-    let said = parse(Format::Anthropic, r#"{"role":"user","content":""}"#).unwrap();
-    assert!(!is_wordless_prompt(&said));
+    let message = parse(Format::Anthropic, r#"{"role":"user","content":""}"#).unwrap();
+    assert!(!is_wordless_prompt(&message));
 }
 
 #[test]

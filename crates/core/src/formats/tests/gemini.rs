@@ -90,7 +90,7 @@ fn calls_and_responses_often_have_no_ids() {
 }
 
 #[test]
-fn data_is_an_attachment() {
+fn data_of_images_and_files_are_attachments() {
     check(
         Format::Gemini,
         &[

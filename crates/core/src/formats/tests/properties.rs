@@ -89,7 +89,7 @@ const KEYS: &[&str] = &[
     "initial_prompt",
 ];
 
-/// JSON with the readers' field names and values in wrong places.
+/// Random JSON of field names and values that readers know.
 fn json() -> impl Strategy<Value = String> {
     let leaf = prop_oneof![
         Just("null".to_owned()),
@@ -181,7 +181,7 @@ proptest! {
     }
 
     #[test]
-    fn text_of_any_characters_is_found_again(text in ".+") {
+    fn any_text_is_read_as_it_is(text in ".+") {
         let quoted = serde_json::to_string(&text).unwrap();
         let message = parse(Format::OpenAiChat, &format!(r#"{{"role":"user","content":{quoted}}}"#)).unwrap();
         prop_assert_eq!(message.text(), text.clone());
@@ -193,7 +193,7 @@ proptest! {
     }
 
     #[test]
-    fn compact_json_means_the_same(json in json()) {
+    fn compact_json_has_the_same_value(json in json()) {
         let tool = format!(r#"{{"role":"tool","content":{{"x": {json}}}}}"#);
         let message = parse(Format::OpenAiChat, &tool).unwrap();
         let Some(Part::ToolResult { text, .. }) = message.parts.first() else {

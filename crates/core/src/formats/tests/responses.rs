@@ -106,7 +106,7 @@ fn calls_and_outputs_of_every_kind() {
 }
 
 #[test]
-fn outputs_of_what_failed() {
+fn outputs_of_failed_calls() {
     check(
         Format::OpenAiResponses,
         &[
@@ -147,7 +147,7 @@ fn outputs_of_what_failed() {
 }
 
 #[test]
-fn a_call_that_openai_answers_itself_holds_its_result() {
+fn a_call_that_openai_runs_itself_contains_its_result() {
     check(
         Format::OpenAiResponses,
         &[
@@ -172,7 +172,7 @@ fn a_call_that_openai_answers_itself_holds_its_result() {
 }
 
 #[test]
-fn items_are_distinguished_from_chat_and_anthropic() {
+fn items_are_detected_apart_from_messages_of_chat_and_anthropic() {
     for (json, expected) in [
         (r#"{"role":"user","content":"Hi"}"#, None),
         (

@@ -2,7 +2,7 @@ use super::*;
 use crate::formats::{chat, gemini};
 
 #[test]
-fn an_unknown_role_is_refused_when_said_and_kept_in_transcripts() {
+fn parse_strict_refuses_an_unknown_role_and_parse_keeps_it() {
     for (format, json, expected) in [
         (
             Format::OpenAiChat,
@@ -55,16 +55,16 @@ fn an_unknown_role_is_refused_when_said_and_kept_in_transcripts() {
             expected,
             "{json}"
         );
-        let told = parse(format, json).unwrap();
+        let message = parse(format, json).unwrap();
         assert!(
-            matches!(told.kind, Kind::Metadata(Metadata::Other(_))) && told.payload == json,
-            "{told:?}"
+            matches!(message.kind, Kind::Metadata(Metadata::Other(_))) && message.payload == json,
+            "{message:?}"
         );
     }
 }
 
 #[test]
-fn other_unknown_content_is_accepted_when_said() {
+fn parse_strict_accepts_other_unknown_content() {
     for (format, json) in [
         (Format::OpenAiChat, r#"{"role":"exit","content":"diff"}"#),
         (
@@ -87,9 +87,9 @@ fn other_unknown_content_is_accepted_when_said() {
         (Format::Native, r#"{"kind":"user_note","content":"x"}"#),
         (Format::Aider, r#"{"kind":"usr","content":"x"}"#),
     ] {
-        let told = parse(format, json);
-        assert!(told.is_ok(), "{told:?}");
-        assert_eq!(parse_strict(format, json), told, "{json}");
+        let message = parse(format, json);
+        assert!(message.is_ok(), "{message:?}");
+        assert_eq!(parse_strict(format, json), message, "{json}");
     }
 }
 

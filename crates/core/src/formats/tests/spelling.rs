@@ -1,6 +1,6 @@
 use super::*;
 
-/// What each message is read as, detected or said to be OpenAI's.
+/// Messages, and what they are read as.
 const READ: [(&str, &str); 9] = [
     (
         r#"{"role":"user","additional_kwargs":{},"blocks":[{"block_type":"text","text":"Which files?"}]}"#,
@@ -34,7 +34,7 @@ const READ: [(&str, &str); 9] = [
         r#"{"role":"tool","name":"ls","content":"a.rs","toolCallId":"c1"}"#,
         r#"tool_result: result(c1 ls "a.rs")"#,
     ),
-    // Not every field of that name is LlamaIndex'.
+    // A field `blocks` next to `content` isn't LlamaIndex's.
     (
         r#"{"role":"user","content":"Hi","blocks":[{"block_type":"text","text":"Ho"}]}"#,
         r#"user: "Hi""#,
@@ -54,7 +54,7 @@ fn messages_in_other_spellings_are_read() {
 }
 
 #[test]
-fn a_message_of_pydantic_ai_is_refused_by_its_field() {
+fn the_error_for_a_message_of_pydantic_ai_names_its_field() {
     for json in [
         r#"{"kind":"request","parts":[{"part_kind":"user-prompt","content":"Hi"}]}"#,
         r#"{"kind":"response","parts":[{"part_kind":"text","content":"Hello"}],"model_name":"m"}"#,
@@ -97,7 +97,7 @@ fn a_kind_alone_makes_no_message() {
 }
 
 #[test]
-fn blocks_of_unknown_types_only_are_refused() {
+fn a_message_of_unknown_blocks_in_another_spelling_is_refused() {
     for (json, block) in [
         (
             r#"{"role":"user","blocks":[{"block_type":"citable","title":"x"}]}"#,

@@ -1,4 +1,4 @@
-//! Checks any request from its JSON alone. Written from the providers' rules, independently of the builder.
+//! Checks a request from its JSON alone. Written from the providers' rules, independently of the code that builds requests.
 
 use std::collections::HashSet;
 
@@ -6,20 +6,20 @@ use serde_json::Value;
 
 use super::RequestFormat;
 
-/// One entry of a request: its speaker, the calls it makes, those it answers, and its texts.
+/// A message or item of a request: its role, the ids of its calls, the ids of the calls that it answers, and its texts.
 #[derive(Debug, Default)]
 struct RequestEntry {
     role: String,
     calls: Vec<String>,
     answers: Vec<String>,
     texts: Vec<String>,
-    /// Something precedes an answer.
+    /// True if a text stands before a result.
     answers_late: bool,
-    /// It has thinking that its provider hasn't signed.
+    /// True for thinking without its provider's signature.
     is_unsigned: bool,
 }
 
-/// Fails with the first rule that `body` breaks.
+/// Fails with the first rule that `body` breaks. `alternates` says that the roles of messages must alternate.
 pub(super) fn check(target: RequestFormat, body: &Value, alternates: bool) -> Result<(), String> {
     let entries: Vec<RequestEntry> = match target {
         RequestFormat::Anthropic => list(&body["messages"]).map(anthropic).collect(),
@@ -27,16 +27,17 @@ pub(super) fn check(target: RequestFormat, body: &Value, alternates: bool) -> Re
         RequestFormat::OpenAiResponses => list(&body["input"]).map(response).collect(),
         RequestFormat::Gemini => list(&body["contents"]).map(gemini).collect(),
     };
-    let said: Vec<&RequestEntry> = entries.iter().filter(|entry| entry.role != "system").collect();
-    if let Some(first) = said.first() {
+    let spoken: Vec<&RequestEntry> = entries.iter().filter(|entry| entry.role != "system").collect();
+    if let Some(first) = spoken.first() {
         ensure(
             first.role == "user" && first.answers.is_empty(),
             "the user is first",
             first,
         )?;
     }
+    // These providers take all calls of a round in one message, and all their results in the next one.
     let by_message = matches!(target, RequestFormat::Anthropic | RequestFormat::Gemini);
-    for (at, entry) in said.iter().enumerate() {
+    for (at, entry) in spoken.iter().enumerate() {
         let is_empty = entry.calls.is_empty() && entry.answers.is_empty() && entry.texts.is_empty();
         ensure(!is_empty, "nothing is empty", entry)?;
         ensure(
@@ -47,14 +48,14 @@ pub(super) fn check(target: RequestFormat, body: &Value, alternates: bool) -> Re
         ensure(!entry.answers_late, "results come first", entry)?;
         ensure(!entry.is_unsigned, "thinking is signed", entry)?;
         if by_message && alternates && at > 0 {
-            ensure(said[at - 1].role != entry.role, "roles alternate", entry)?;
+            ensure(spoken[at - 1].role != entry.role, "roles alternate", entry)?;
         }
     }
-    pairs(&entries, by_message)
+    check_pairs(&entries, by_message)
 }
 
-/// Checks that every call is answered right after its run of calls, in order, and that nothing else is answered.
-fn pairs(entries: &[RequestEntry], by_message: bool) -> Result<(), String> {
+/// Checks that the results of each run of calls directly follow it, in the same order, and that there are no other results.
+fn check_pairs(entries: &[RequestEntry], by_message: bool) -> Result<(), String> {
     let mut seen = HashSet::new();
     let mut at = 0;
     while at < entries.len() {
@@ -84,7 +85,7 @@ fn pairs(entries: &[RequestEntry], by_message: bool) -> Result<(), String> {
         }
         for call in calls {
             if !seen.insert(call.clone()) {
-                return Err(format!("the id {call} is there twice"));
+                return Err(format!("two calls have the id {call}"));
             }
         }
     }
@@ -207,7 +208,7 @@ fn the_checker_finds_invalid_requests() {
         serde_json::json!({"role": "user", "content": [{"type": "tool_result", "tool_use_id": "1"}]});
     let late = serde_json::json!({"role": "user", "content": [{"type": "text", "text": "x"}, {"type": "tool_result", "tool_use_id": "1"}]});
     let thought = |signature: &str| serde_json::json!({"role": "assistant", "content": [{"type": "thinking", "thinking": "x", "signature": signature}]});
-    let (signed, unsigned, foreign) = (thought("c2lnbmVk"), thought(""), thought("by:c2ln"));
+    let (signed, unsigned, of_other_server) = (thought("c2lnbmVk"), thought(""), thought("by:c2ln"));
     let blank = serde_json::json!({"role": "user", "content": [{"type": "text", "text": " "}]});
     let verdict = |messages: &[&Value]| {
         let body = serde_json::json!({"messages": messages});
@@ -225,7 +226,7 @@ fn the_checker_finds_invalid_requests() {
         &[&user, &user],
         &[&blank],
         &[&user, &unsigned],
-        &[&user, &foreign],
+        &[&user, &of_other_server],
     ] {
         assert!(!verdict(broken), "{broken:?}");
     }

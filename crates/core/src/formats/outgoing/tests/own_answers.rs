@@ -1,4 +1,4 @@
-//! Answers of recapd's own tools, where a step of the window has passed them.
+//! Answers of recapd's own tools: a request has only their beginnings once a step of the window has passed them.
 
 use serde_json::{Value, json};
 
@@ -19,9 +19,11 @@ const FORMATS: [Format; 4] = [
     Format::OpenAiResponses,
     Format::Gemini,
 ];
+/// A part of the note that ends a shortened answer.
 const AGAIN: &str = "the same call answers again";
-/// In the answers of recapd, and in those of another tool.
+/// A text in the answers of recapd.
 const OWN: &str = "as it was said then";
+/// A text in the answers of another tool.
 const OTHER: &str = "of the file";
 
 /// An answer of `expand`, and one of another tool that is as long.
@@ -45,7 +47,7 @@ fn user(format: Format, text: &str) -> Value {
 /// The id, the tool, the arguments and the answer of a call.
 type Call = (String, &'static str, Value, String);
 
-/// An exchange as a client of `format` stores it: `expand` and another tool are called, and answer.
+/// An exchange as a client of `format` stores it, in which the model calls `expand` and another tool.
 fn exchange(format: Format, number: usize) -> Vec<Value> {
     let [own, other] = answers();
     let calls = [
@@ -57,48 +59,49 @@ fn exchange(format: Format, number: usize) -> Vec<Value> {
         ),
         (format!("other-{number}"), "Read", json!({"path": "a.rs"}), other),
     ];
-    let of = |make: &dyn Fn(&Call) -> Value| -> Vec<Value> { calls.iter().map(make).collect() };
+    let for_calls = |make: &dyn Fn(&Call) -> Value| -> Vec<Value> { calls.iter().map(make).collect() };
     let mut said = vec![user(format, &format!("Question {number}"))];
     match format {
         Format::Anthropic => {
             let thought =
                 json!({"type": "thinking", "thinking": format!("thought {number}"), "signature": "c2ln"});
             let mut blocks = vec![thought];
-            blocks.extend(of(
+            blocks.extend(for_calls(
                 &|(id, name, input, _)| json!({"type": "tool_use", "id": id, "name": name, "input": input}),
             ));
             said.push(json!({"role": "assistant", "content": blocks}));
-            let results =
-                of(&|(id, _, _, text)| json!({"type": "tool_result", "tool_use_id": id, "content": text}));
+            let results = for_calls(
+                &|(id, _, _, text)| json!({"type": "tool_result", "tool_use_id": id, "content": text}),
+            );
             said.push(json!({"role": "user", "content": results}));
             said.push(json!({"role": "assistant", "content": format!("Answer {number}")}));
         }
         Format::Gemini => {
-            let calls = of(
+            let calls = for_calls(
                 &|(_, name, args, _)| json!({"functionCall": {"name": name, "args": args}, "thoughtSignature": "c2ln"}),
             );
             said.push(json!({"role": "model", "parts": calls}));
-            let results = of(
+            let results = for_calls(
                 &|(_, name, _, text)| json!({"functionResponse": {"name": name, "response": {"output": text}}}),
             );
             said.push(json!({"role": "user", "parts": results}));
             said.push(json!({"role": "model", "parts": [{"text": format!("Answer {number}")}]}));
         }
         Format::OpenAiResponses => {
-            said.extend(of(&|(id, name, arguments, _)| {
+            said.extend(for_calls(&|(id, name, arguments, _)| {
                 json!({"type": "function_call", "call_id": id, "name": name, "arguments": arguments.to_string()})
             }));
-            said.extend(of(
+            said.extend(for_calls(
                 &|(id, _, _, text)| json!({"type": "function_call_output", "call_id": id, "output": text}),
             ));
             said.push(json!({"role": "assistant", "content": [{"type": "output_text", "text": format!("Answer {number}")}]}));
         }
         _ => {
-            let calls = of(
+            let calls = for_calls(
                 &|(id, name, arguments, _)| json!({"id": id, "type": "function", "function": {"name": name, "arguments": arguments.to_string()}}),
             );
             said.push(json!({"role": "assistant", "content": null, "tool_calls": calls}));
-            said.extend(of(
+            said.extend(for_calls(
                 &|(id, _, _, text)| json!({"role": "tool", "tool_call_id": id, "content": text}),
             ));
             said.push(json!({"role": "assistant", "content": format!("Answer {number}")}));
@@ -122,7 +125,8 @@ fn window(messages: &[Message], passed_before: i64) -> ContextInput<'_> {
     }
 }
 
-fn built<'a>(target: RequestFormat, input: &ContextInput<'a>) -> (Context<'a>, Vec<Value>) {
+/// Builds the context and the messages of a request, and asserts that the request is valid.
+fn build_request<'a>(target: RequestFormat, input: &ContextInput<'a>) -> (Context<'a>, Vec<Value>) {
     let options = ContextOptions {
         system_in_place: target.takes_system_in_place(),
         names_speakers: target.names_speakers(),
@@ -141,8 +145,8 @@ fn built<'a>(target: RequestFormat, input: &ContextInput<'a>) -> (Context<'a>, V
     (context, messages)
 }
 
-/// The index of the first message that contains `text`, and how many contain it.
-fn found(messages: &[Value], text: &str) -> (Option<usize>, usize) {
+/// The index of the first message that contains `text`, and how many messages contain it.
+fn find(messages: &[Value], text: &str) -> (Option<usize>, usize) {
     let holds = |message: &&Value| message.to_string().contains(text);
     let first = messages.iter().position(|message| holds(&message));
     (first, messages.iter().filter(holds).count())
@@ -153,22 +157,22 @@ fn passed_answers_are_shortened_and_their_calls_stay() {
     for format in FORMATS {
         let messages = conversation(format, 5);
         for target in RequestFormat::ALL {
-            let (whole, before) = built(target, &window(&messages, 0));
-            assert_eq!((whole.elided.len(), found(&before, AGAIN).1), (0, 0));
-            let (context, sent) = built(target, &window(&messages, 4));
+            let (whole, before) = build_request(target, &window(&messages, 0));
+            assert_eq!((whole.elided.len(), find(&before, AGAIN).1), (0, 0));
+            let (context, sent) = build_request(target, &window(&messages, 4));
             let what = format!("{format:?} {target:?} {}", json!(sent));
             assert_eq!(sent.len(), before.len(), "{what}");
-            assert_eq!(found(&sent, AGAIN).1, 3, "{what}");
-            // From the fourth exchange on they are whole, and those of other tools everywhere.
-            assert_eq!(found(&sent, OWN).1, 2, "{what}");
-            assert!(found(&sent, OWN).0 > found(&sent, "Question 4").0, "{what}");
-            assert_eq!(found(&sent, OTHER).1, 5, "{what}");
+            assert_eq!(find(&sent, AGAIN).1, 3, "{what}");
+            // recapd's answers are whole from the fourth exchange on. Another tool's are whole everywhere.
+            assert_eq!(find(&sent, OWN).1, 2, "{what}");
+            assert!(find(&sent, OWN).0 > find(&sent, "Question 4").0, "{what}");
+            assert_eq!(find(&sent, OTHER).1, 5, "{what}");
             let calls = json!(sent).to_string();
             assert_eq!(
                 calls.matches("mcp__recapd__expand").count(),
                 json!(before).to_string().matches("mcp__recapd__expand").count()
             );
-            assert!(found(&sent, "#3").1 >= 5, "{what}");
+            assert!(find(&sent, "#3").1 >= 5, "{what}");
             let [own, _] = answers();
             let shortened: Vec<(i64, usize)> =
                 context.elided.iter().map(|of| (of.exchange, of.chars)).collect();
@@ -180,13 +184,13 @@ fn passed_answers_are_shortened_and_their_calls_stay() {
 }
 
 #[test]
-fn until_the_next_step_requests_begin_alike() {
+fn between_two_steps_messages_are_only_appended() {
     for format in FORMATS {
         for target in RequestFormat::ALL {
             let mut before: Vec<Value> = Vec::new();
             for exchanges in 3..8 {
                 let messages = conversation(format, exchanges);
-                let (_, sent) = built(target, &window(&messages, 3));
+                let (_, sent) = build_request(target, &window(&messages, 3));
                 assert!(sent.starts_with(&before), "{format:?} {target:?}");
                 before = sent;
             }
@@ -195,7 +199,7 @@ fn until_the_next_step_requests_begin_alike() {
 }
 
 #[test]
-fn short_and_failed_answers_stay_and_so_does_signed_thinking() {
+fn short_and_failed_answers_and_signed_thinking_stay_whole() {
     let short = "#3 of a\nshort";
     let [own, _] = answers();
     let said = [
@@ -216,7 +220,7 @@ fn short_and_failed_answers_stay_and_so_does_signed_thinking() {
         .collect();
     let mut input = window(&messages, 2);
     input.exchanges[1].is_open = true;
-    let (context, sent) = built(RequestFormat::Anthropic, &input);
+    let (context, sent) = build_request(RequestFormat::Anthropic, &input);
     assert_eq!(context.elided, []);
     let thought = json!({"type": "thinking", "thinking": "thought 2", "signature": "c2ln"});
     assert!(

@@ -1,4 +1,4 @@
-//! Conversations of several speakers from each one's perspective: requests are valid, and no one sees another's thoughts.
+//! Conversations of several speakers, from the perspective of each: requests are valid, and no speaker sees another's thoughts.
 
 use std::sync::Arc;
 
@@ -22,10 +22,14 @@ use crate::{
 /// A message with a unique word, so that it is recognised wherever it turns up.
 #[derive(Clone, Debug)]
 struct Utterance {
+    /// Selects the role and the blocks, see [`message`].
     kind: u8,
     speaker: Option<&'static str>,
+    /// The id of its calls and results.
     id: Option<&'static str>,
+    /// The length of its text.
     chars: usize,
+    /// The only speaker who may see it; `None` for all.
     audience: Option<&'static str>,
 }
 
@@ -88,8 +92,8 @@ fn message(place: usize, event: &Utterance) -> Message {
     formats::parse(format, &payload.to_string()).unwrap()
 }
 
-/// Runs `use_it` on the messages left in a window that evicts.
-fn with_window<T>(messages: &[Message], budget: Budget, use_it: impl FnOnce(&ContextInput<'_>) -> T) -> T {
+/// Calls `check` with the messages that are left in a window after its evictions.
+fn with_window<T>(messages: &[Message], budget: Budget, check: impl FnOnce(&ContextInput<'_>) -> T) -> T {
     let mut window = Window::new(budget, Arc::new(Characters));
     let mut evicted = 0;
     for message in messages {
@@ -111,7 +115,7 @@ fn with_window<T>(messages: &[Message], budget: Budget, use_it: impl FnOnce(&Con
         .iter()
         .find(|message| message.kind == Kind::User)
         .filter(|_| evicted > 0);
-    use_it(&ContextInput {
+    check(&ContextInput {
         request: None,
         copies: Vec::new(),
         preamble,
@@ -137,7 +141,7 @@ fn target(format: RequestFormat) -> (Target, Value) {
     }
 }
 
-/// The numbers after `word` in a text, in order.
+/// Returns the numbers after each `word` in a text, in order.
 fn numbers(text: &str, word: &str) -> Vec<usize> {
     let behind = text.split(word).skip(1);
     behind
@@ -145,7 +149,7 @@ fn numbers(text: &str, word: &str) -> Vec<usize> {
         .collect()
 }
 
-/// Which messages' words are in the turns, in order; without instructions and what precedes the window.
+/// Returns the places of the messages whose words are in the turns, in order, except instructions and what precedes the window.
 fn words(context: &Context<'_>) -> Vec<usize> {
     let said = context
         .turns
@@ -166,7 +170,7 @@ fn words(context: &Context<'_>) -> Vec<usize> {
         .collect()
 }
 
-fn ways() -> impl Strategy<Value = (ContextOptions, Mode, i64)> {
+fn options_modes_and_windows() -> impl Strategy<Value = (ContextOptions, Mode, i64)> {
     let alternation = prop_oneof![
         Just(Alternation::Merge),
         Just(Alternation::Ack),
@@ -188,20 +192,20 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
     #[test]
-    fn each_speaker_sees_a_valid_request_without_others_thoughts(events in events(), (options, mode, window) in ways()) {
+    fn each_speaker_sees_a_valid_request_without_others_thoughts(events in events(), (options, mode, window) in options_modes_and_windows()) {
         let messages: Vec<Message> = events.iter().enumerate().map(|(place, event)| message(place, event)).collect();
         for speaker in ["a", "b"] {
-            let telling = PerspectiveStyle { participants: vec!["a".to_owned(), "b".to_owned()], mode, ..PerspectiveStyle::default() };
-            let perspective = Perspective::new(speaker, telling, Vec::new()).unwrap();
+            let style = PerspectiveStyle { participants: vec!["a".to_owned(), "b".to_owned()], mode, ..PerspectiveStyle::default() };
+            let perspective = Perspective::new(speaker, style, Vec::new()).unwrap();
             let is_own = |place: &usize| events[*place].speaker == Some(speaker);
-            let is_meant = |place: &usize| events[*place].audience.is_none_or(|audience| audience == speaker);
+            let is_addressed = |place: &usize| events[*place].audience.is_none_or(|audience| audience == speaker);
             for format in RequestFormat::ALL {
                 let options = ContextOptions {
                     system_in_place: format.takes_system_in_place(),
                     ends_with_user: format.ends_with_user(),
                     ..options
                 };
-                let told = with_window(&messages, Budget::new(window, 0.8), |input| {
+                let outcome = with_window(&messages, Budget::new(window, 0.8), |input| {
                     let input = ContextInput { perspective: Some(&perspective), ..input.clone() };
                     let context = build(&input, &options, &Characters);
                     let counted: i64 = context.turns.iter().map(|turn| turn.tokens(&Characters)).sum();
@@ -213,7 +217,7 @@ proptest! {
                     let body = render(format, &context.turns).body;
                     Ok((words, body))
                 });
-                let (words, body) = told?;
+                let (words, body) = outcome?;
                 let text = body.to_string();
 
                 let verdict = check(format, &body, options.alternation != Alternation::Keep);
@@ -227,7 +231,7 @@ proptest! {
                     prop_assert!(numbers(&text, what).iter().all(is_own), "another's {} in {}", what, cut(&text, 4_000));
                 }
                 for what in ["word", "result"] {
-                    prop_assert!(numbers(&text, what).iter().all(is_meant), "not meant for {}: {}", speaker, cut(&text, 4_000));
+                    prop_assert!(numbers(&text, what).iter().all(is_addressed), "not meant for {}: {}", speaker, cut(&text, 4_000));
                 }
                 // Text that came with results moves with them; everything else stays in order and appears once.
                 let said: Vec<usize> = words.into_iter().filter(|place| events[*place].kind != 7).collect();

@@ -12,22 +12,23 @@ use crate::domain::{
     text::cut,
 };
 
-/// The formats that differ in how they store a round.
+/// Formats of clients, which differ in how they store a round.
 const CLIENTS: [Format; 4] = [
     Format::OpenAiChat,
     Format::Anthropic,
     Format::OpenAiResponses,
     Format::Gemini,
 ];
-/// Ends of a request that the next one need not repeat: the end of the messages, or also of the last message, where the
-/// user speaks right after results.
+/// Ends of a request that the next request need not repeat: the end of the list of messages, and the end of a last message of results, to
+/// which the user's next words are added.
 const ENDS: [&str; 2] = ["]", r#"],"role":"user"}]"#];
 /// Results are short, since requests are compared byte for byte, and often.
 const RESULT_BITS: u32 = 9;
 
 struct SentRequest {
-    /// What only a step changes.
+    /// What only a step of the context changes: the exchanges that it leaves out, and the answers that it shortens.
     decided: (Vec<i64>, Vec<Elision>),
+    /// True if the request has thinking.
     thinks: bool,
     /// All fields except the messages.
     instructions: String,
@@ -58,7 +59,7 @@ impl SentRequest {
         }
     }
 
-    /// The rest of this request from the first byte that differs in `next`; `None` if only the end differs.
+    /// Returns the rest of this request from the first byte that differs in `next`; `None` if that is one of [`ENDS`].
     fn lost_in<'s>(&'s self, next: &Self) -> Option<&'s str> {
         let pairs = self.messages.bytes().zip(next.messages.bytes());
         let shared = pairs.take_while(|(one, other)| one == other).count();
@@ -72,7 +73,7 @@ fn thinks(context: &Context<'_>) -> bool {
     parts.any(|part| matches!(part, Part::Thinking(_)))
 }
 
-/// The stored run and its request limit; legs and rounds are small compared with it, as in the daemon.
+/// Returns a stored run of rounds, and the limit of its requests. Legs and rounds are small compared with the limit, as in the daemon.
 fn run(format: Format, rounds: &[RoundOf], times: i64) -> (AgentRun, i64) {
     let biggest = AgentRun::new(format, rounds, 0).rounds.into_iter().max().unwrap();
     let limit = biggest * times + 2_000;
@@ -88,7 +89,7 @@ proptest! {
     /// change the cached prefix, so that request is not compared with the one before. Not generated, since they change what
     /// was sent: results that come after a later answer and move to their calls, and two names that a target spells alike.
     #[test]
-    fn between_two_steps_a_request_has_the_bytes_of_the_one_before(
+    fn between_two_steps_a_request_begins_with_the_bytes_of_the_one_before(
         format in select(&CLIENTS[..]),
         rounds in vec(round_of(RESULT_BITS), 1..70),
         times in 6..12_i64,
@@ -108,7 +109,7 @@ proptest! {
                     let is_step = before.decided != next.decided;
                     let is_moved = before.instructions != next.instructions;
                     prop_assert!(!is_moved || !target.takes_system_in_place());
-                    // Thinking is dropped all at once and for good: that is a step, too.
+                    // All thinking is left out at once and for good, which is a step, too.
                     forgets += i32::from(before.thinks && !next.thinks);
                     prop_assert!(before.thinks || !next.thinks);
                     let is_same = !is_step && !is_moved && before.thinks == next.thinks;

@@ -36,7 +36,7 @@ fn id() -> impl Strategy<Value = Option<String>> {
     )
 }
 
-/// A signature, or what servers other than Anthropic's leave: an empty one or none.
+/// A signature, or what servers other than Anthropic's write: an empty one or none.
 fn signature() -> impl Strategy<Value = Option<&'static str>> {
     prop_oneof![3 => Just(Some("s")), 1 => Just(Some("")), 1 => Just(None)]
 }
@@ -127,7 +127,7 @@ fn copies_of<'a>(input: &ContextInput<'a>, nth: i64) -> Vec<SourceCopy<'a>> {
     all.filter(|copy| copy.message.seq % nth == 0).collect()
 }
 
-/// The same window with exchanges stored in legs of at least `messages` messages; 0 for whole ones.
+/// The same window with exchanges stored in legs of at least `messages` messages; with 0, as whole exchanges.
 fn in_legs(mut input: ContextInput<'_>, messages: usize) -> ContextInput<'_> {
     if messages == 0 {
         return input;
@@ -155,6 +155,7 @@ fn in_legs(mut input: ContextInput<'_>, messages: usize) -> ContextInput<'_> {
     input
 }
 
+/// Returns the numbers of the stored messages that are in the turns.
 fn stored(context: &Context<'_>) -> BTreeSet<i64> {
     let pieces = context.turns.iter().flat_map(|turn| &turn.pieces);
     pieces
@@ -165,8 +166,8 @@ fn stored(context: &Context<'_>) -> BTreeSet<i64> {
         .collect()
 }
 
-/// Returns true if a message may leave its place: results move to their calls, and messages of thinking alone disappear
-/// with it.
+/// Returns true if a message may leave its place: results move to their calls, and a message with nothing but thinking disappears if
+/// thinking is left out.
 fn may_move(message: &Message) -> bool {
     let says = |part: &Part| match part {
         Part::Text(text) => !text.trim().is_empty(),
@@ -198,10 +199,10 @@ proptest! {
         let counted: i64 = context.turns.iter().map(|turn| turn.tokens(&Characters)).sum();
         prop_assert_eq!(counted, context.tokens);
         let left = context.left_copies.iter().map(|left| left.seq);
-        let told: BTreeSet<i64> = context.copied.iter().copied().chain(left).collect();
-        prop_assert_eq!(told.len(), context.copied.len() + context.left_copies.len());
-        let views = stored(&context);
-        prop_assert!(context.copied.iter().all(|seq| !views.contains(seq) || may_move(&messages[usize::try_from(*seq - 1).unwrap()])));
+        let listed: BTreeSet<i64> = context.copied.iter().copied().chain(left).collect();
+        prop_assert_eq!(listed.len(), context.copied.len() + context.left_copies.len());
+        let in_request = stored(&context);
+        prop_assert!(context.copied.iter().all(|seq| !in_request.contains(seq) || may_move(&messages[usize::try_from(*seq - 1).unwrap()])));
         prop_assert!(context.over_budget || context.limit_tokens.is_none_or(|limit| counted <= limit));
         for target in RequestFormat::ALL {
             let targeted = ContextOptions { system_in_place: target.takes_system_in_place(), ..options };
@@ -236,7 +237,7 @@ proptest! {
             let expected: BTreeSet<i64> = if is_out { BTreeSet::new() } else { whole.intersection(&seqs).copied().collect() };
             let found: BTreeSet<i64> = sent.intersection(&seqs).copied().collect();
             let found: BTreeSet<i64> = found.into_iter().filter(|seq| !is_out || Some(*seq) != anchor).collect();
-            // A late result moves with its call, and is in view exactly if the call is.
+            // A late result moves to its call, so it is in the request exactly if its call is.
             let stray: Vec<i64> = found.symmetric_difference(&expected).copied().collect();
             prop_assert!(stray.iter().all(|seq| may_move(&messages[usize::try_from(*seq - 1).unwrap()])), "{:?}", stray);
         }
