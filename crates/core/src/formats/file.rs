@@ -1,4 +1,4 @@
-//! Reads files of messages: JSON lines, JSON documents, benchmark traces, and aider's Markdown. Recognises them by their content.
+//! Reads files of messages: JSON lines, JSON documents, benchmark traces, and aider's Markdown. Detects the format from the content.
 //!
 //! Lines are read one at a time, documents as a whole. Invariant: once a file is open, nothing in it stops the rest. An unreadable entry
 //! comes out as a [`SkippedEntry`], with its place, a reason and a cure. The results don't depend on the chunks in which the underlying
@@ -39,14 +39,15 @@ pub const LINE_BYTES_MAX: usize = 64 << 20;
 pub const DOCUMENT_BYTES_MAX: usize = 512 << 20;
 /// A transcript may have this many messages of unknown roles. They are stored as metadata, which no model sees.
 const UNKNOWN_ROLES_MAX: u32 = 3;
-/// Reads at most this many lines and bytes to detect a format.
+/// Reads at most this many lines to detect a format.
 const DETECT_LINES_MAX: usize = 1_000;
+/// Reads at most this many bytes to detect a format.
 const DETECT_BYTES_MAX: usize = 16 << 20;
 
 /// Why a whole file can't be read. Each error names the file.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// The operating system refuses it.
+    /// The operating system can't read the file.
     #[error("can't read `{name}`: {error}; check the path and its permissions")]
     Io {
         /// The file.
@@ -62,16 +63,16 @@ pub enum ReadError {
         /// The file.
         name: String,
     },
-    /// JSON or lines of no known format.
+    /// The file has no message of a known format.
     #[error(
-        "can't tell the format of `{name}`; say it with --format {formats}", formats = Format::names()
+        "can't tell the format of `{name}`; name it with --format {formats}", formats = Format::names()
     )]
     Unrecognised {
         /// The file.
         name: String,
     },
-    /// A JSON document that is broken.
-    #[error("`{name}` is no readable JSON document: {reason}; mend it, or give one JSON object per line")]
+    /// The file looks like a JSON document, but is broken or too long.
+    #[error("`{name}` isn't a readable JSON document: {reason}; mend it, or give one JSON object per line")]
     Broken {
         /// The file.
         name: String,
@@ -85,8 +86,8 @@ pub enum ReadError {
 pub struct Record {
     /// The line number, as in [`SkippedEntry::line`].
     pub line: u64,
-    /// The conversation of the message: the line's `conversation`, or the file's name without folder and extension. It has a suffix if
-    /// the file has several conversations.
+    /// The conversation of the message: the line's `conversation`, or the file's name without folder and extension, with a suffix if the
+    /// file has several conversations.
     pub conversation: String,
     /// The line's `agent_id`, if it has one.
     pub agent_id: Option<String>,
@@ -113,36 +114,46 @@ pub struct SkippedEntry {
 pub struct FileReader {
     /// The name of conversations without a name of their own.
     stem: String,
+    /// The format that the caller requires.
     forced: Option<Format>,
-    /// The format of messages that could be of several formats.
+    /// The format of messages that don't show their format.
     format: Format,
     refuses_unknown_roles: bool,
     /// How many messages of unknown roles were read.
     unknown_roles: u32,
+    /// The pieces that haven't been read from the file yet.
     rest: Box<dyn Iterator<Item = PendingPiece> + Send>,
-    /// The start of a Pidgin conversation. It waits here until the system prompts after it were read.
+    /// The event that starts a Pidgin conversation, until the system prompts after it have been read.
     delayed: Option<PendingPiece>,
+    /// Pieces that have been read to detect the format, or that were split off a container.
     pending: VecDeque<PendingPiece>,
+    /// The names of conversations that were given so far, since ids repeat.
     names: HashSet<String>,
-    /// The lines that the conversation took back; below, how many messages were left out for that reason.
+    /// The numbers of the lines that the conversation took back.
     undone: HashSet<u64>,
+    /// How many messages of such lines were left out.
     undone_messages: u64,
-    /// True if conversations of other programs are read, too; below, which program wrote them, and what wasn't read.
+    /// True if conversations of other programs are read, too.
     reads_foreign: bool,
+    /// The other program that wrote the conversations, if one did.
     program: Option<&'static str>,
+    /// How many parts of that program's conversations weren't read, by name.
     left_out: BTreeMap<String, u64>,
-    /// True if empty prompts are left out; below, how many were.
+    /// True if empty prompts are left out.
     skips_wordless: bool,
+    /// How many empty prompts were left out.
     wordless: u64,
     bytes_read: Arc<AtomicU64>,
     bytes_total: Option<u64>,
 }
 
+/// Where a file comes from, and how it is read.
 struct FileSource {
     /// The name for errors.
     name: String,
     /// The name of conversations without a name of their own.
     stem: String,
+    /// True if conversations of other programs are read, too.
     reads_foreign: bool,
 }
 
@@ -159,6 +170,7 @@ impl FileSource {
 
 /// A piece of the file that hasn't been parsed yet.
 struct PendingPiece {
+    /// The line number, as in [`SkippedEntry::line`].
     line: u64,
     /// The conversation, if the piece comes from a document or a line with several messages.
     conversation: Option<Arc<str>>,
@@ -174,9 +186,9 @@ impl FileReader {
         Self::open_source(path, FileSource::of(path), format)
     }
 
-    /// Opens the file of a conversation. The conversation's `name` may differ from the file's. Leaves out edited prompts and turns that
-    /// were taken back, with everything that followed from them, and empty prompts. Takes nothing back from a pipe, since a pipe can't be
-    /// read twice.
+    /// Opens the file of a conversation. The conversation's `name` may differ from the file's. Leaves out empty prompts, and edited prompts
+    /// and turns that were taken back, with everything that followed from them. From a pipe, leaves out only empty prompts, since finding
+    /// the others takes a second reading.
     ///
     /// # Errors
     /// As in [`Self::open`].
@@ -271,17 +283,17 @@ impl FileReader {
         self.format
     }
 
-    /// Returns how many messages were left out so far because the conversation took them back.
+    /// Returns how many messages have been left out so far because the conversation took them back.
     pub fn undone(&self) -> u64 {
         self.undone_messages
     }
 
-    /// Returns how many empty prompts were left out so far.
+    /// Returns how many empty prompts have been left out so far.
     pub fn wordless(&self) -> u64 {
         self.wordless
     }
 
-    /// Returns the program that wrote these conversations, if they had to be converted to a format of recapd's.
+    /// Returns the program that wrote the conversations, if they had to be converted to a format that recapd stores.
     pub fn program(&self) -> Option<&'static str> {
         self.program
     }
@@ -318,10 +330,10 @@ impl FileReader {
                 .ok()
                 .and_then(|text| Fields::parse(text).ok());
             let is = |what: fn(&Fields<'_>) -> bool| fields.as_ref().is_some_and(what);
-            let waits = self.delayed.is_some();
-            if !waits && is(pidgin::opens) {
+            let has_delayed = self.delayed.is_some();
+            if !has_delayed && is(pidgin::opens) {
                 self.delayed = Some(pending);
-            } else if waits && !is(pidgin::is_system_prompt) {
+            } else if has_delayed && !is(pidgin::is_system_prompt) {
                 self.pending.push_front(pending);
                 break;
             } else {
@@ -331,7 +343,7 @@ impl FileReader {
         self.delayed.take()
     }
 
-    /// Parses a piece into a message. Returns `None` if the piece had several messages and was split.
+    /// Parses a piece into a message. Returns `None` if the piece has several messages, which are then pending one by one.
     fn take(&mut self, pending: PendingPiece) -> Option<Result<Record, SkippedEntry>> {
         let line = pending.line;
         let read = pending
@@ -341,8 +353,8 @@ impl FileReader {
             .transpose()
     }
 
-    /// Refuses what a transcript may not have either. If too many messages have unknown roles, recapd doesn't understand the
-    /// conversation.
+    /// Refuses unknown roles and blocks in new messages. A transcript may have a few unknown roles. If it has more, recapd doesn't
+    /// understand the conversation, and refuses them, too.
     fn check(&mut self, message: &Message, fields: &Fields<'_>) -> Result<(), FormatError> {
         if self.refuses_unknown_roles {
             return check_strict(message, fields);
@@ -391,10 +403,11 @@ impl FileReader {
         }))
     }
 
-    /// Returns the conversation of a message. A sidechain of Claude Code is a conversation of its own.
-    fn conversation(&self, format: Format, given: Option<Arc<str>>, fields: &Fields<'_>) -> String {
+    /// Returns the conversation of a message: the one of its piece, or else the one that the message names, or else the file's. A sidechain
+    /// of Claude Code is a conversation of its own.
+    fn conversation(&self, format: Format, of_piece: Option<Arc<str>>, fields: &Fields<'_>) -> String {
         let pidgin = || pidgin::conversation(fields).filter(|_| format == Format::Pidgin);
-        let name = given
+        let name = of_piece
             .map(|name| name.to_string())
             .or_else(|| fields.label("conversation"))
             .or_else(pidgin)
@@ -423,7 +436,7 @@ impl Iterator for FileReader {
                     self.wordless += 1;
                 }
                 None => {}
-                taken => return taken,
+                item => return item,
             }
         }
     }
@@ -436,8 +449,8 @@ fn stem(name: &str) -> String {
         .map_or_else(|| "messages".to_owned(), Into::into)
 }
 
-/// Returns the format of a message that is certainly `certain`, in a file of another format: files of Codex and aider have messages of
-/// other formats.
+/// Returns the format in which to read a message of the format `certain` in a file of the format `file`. The lines of Codex and aider look
+/// like messages of another format, and are read as lines of theirs.
 fn format_within(file: Format, certain: Format) -> Format {
     match (file, certain) {
         (Format::Aider, Format::Native) | (Format::Codex, Format::OpenAiResponses) => file,

@@ -1,7 +1,7 @@
 //! Converts conversations that other programs store to messages of the formats that recapd stores.
 //!
-//! A format is recognised from the content of one of its entries: a line of a file, an element of a list, or a document. Its reader
-//! writes messages of OpenAI's chat or of Gemini, with their ids and times. It counts what it leaves out, by name.
+//! An entry is a line of a file, an element of a list, or a document. Its content shows which program wrote it. The program's reader writes
+//! messages of OpenAI's chat or of Gemini, with their ids and times, and counts what it leaves out, by name.
 
 mod ai_sdk;
 mod atif;
@@ -53,10 +53,11 @@ pub(super) struct ForeignFormat {
     pub(super) name: &'static str,
     /// Returns true for an entry that only this program writes.
     is_entry: fn(&Fields<'_>) -> bool,
+    /// Reads the entries of one file or list.
     read: fn(&[&RawValue], &mut Transcription),
 }
 
-/// All formats. The first one that recognises an entry reads the file.
+/// All formats. The first one of which a file has an entry reads the file.
 const FORMATS: [ForeignFormat; 19] = [
     gemini_cli::SESSION,
     gemini_cli::STREAM,
@@ -88,12 +89,12 @@ enum EntryDepth {
     Within,
 }
 
-/// Reads the lines of a file, or the elements of a document. Returns `None` if no format recognises any of them.
+/// Reads the lines of a file, or the elements of a document. Returns `None` if none of them is an entry of a known format.
 pub(super) fn read(entries: &[&RawValue]) -> Option<Transcription> {
     let (format, depth) = find(entries)?;
-    let mut reading = Transcription::new(format.name);
+    let mut transcription = Transcription::new(format.name);
     match depth {
-        EntryDepth::Top => (format.read)(entries, &mut reading),
+        EntryDepth::Top => (format.read)(entries, &mut transcription),
         EntryDepth::Within => {
             let is_one = entries.len() == 1;
             let name = |entry: &Fields<'_>| {
@@ -103,21 +104,21 @@ pub(super) fn read(entries: &[&RawValue]) -> Option<Transcription> {
                     .filter(|_| !is_one)
             };
             for raw in entries {
-                reading.begin(Fields::of(raw).as_ref().and_then(name));
-                read_within(raw, format, &mut reading);
+                transcription.begin(Fields::of(raw).as_ref().and_then(name));
+                read_within(raw, format, &mut transcription);
             }
         }
     }
-    Some(reading)
+    Some(transcription)
 }
 
-/// Returns true if a format recognises `text`, a line of a file.
+/// Returns true if `text`, a line of a file, is an entry of a known format or has a list of such entries.
 pub(super) fn is_known(text: &str) -> bool {
     serde_json::from_str::<&RawValue>(text).is_ok_and(|raw| find(&[raw]).is_some())
 }
 
 fn find(entries: &[&RawValue]) -> Option<(&'static ForeignFormat, EntryDepth)> {
-    let known = |entries: &[&RawValue]| {
+    let format_among = |entries: &[&RawValue]| {
         let mut looked_at = entries.iter().take(ENTRIES_LOOKED_AT);
         looked_at.find_map(|raw| format_of(raw))
     };
@@ -126,9 +127,9 @@ fn find(entries: &[&RawValue]) -> Option<(&'static ForeignFormat, EntryDepth)> {
             .iter()
             .take(ENTRIES_LOOKED_AT)
             .filter_map(|raw| list_within(raw));
-        lists.find_map(|list| known(&list))
+        lists.find_map(|list| format_among(&list))
     };
-    let top = known(entries).map(|format| (format, EntryDepth::Top));
+    let top = format_among(entries).map(|format| (format, EntryDepth::Top));
     top.or_else(|| Some((within()?, EntryDepth::Within)))
 }
 
@@ -137,16 +138,16 @@ fn format_of(raw: &RawValue) -> Option<&'static ForeignFormat> {
     FORMATS.iter().find(|format| (format.is_entry)(&entry))
 }
 
-fn read_within(raw: &RawValue, format: &ForeignFormat, reading: &mut Transcription) {
+fn read_within(raw: &RawValue, format: &ForeignFormat, transcription: &mut Transcription) {
     let Some(list) = list_within(raw) else {
-        reading.leave_out("entry without messages");
+        transcription.leave_out("entry without messages");
         return;
     };
     if let Some(system) = Fields::of(raw).and_then(|entry| entry.raw("system")) {
         let text = json::string(system).unwrap_or_else(|| texts(system));
-        reading.push(turn::TurnWriter::new("system").saying(&text));
+        transcription.push(turn::TurnWriter::new("system").saying(&text));
     }
-    (format.read)(&list, reading);
+    (format.read)(&list, transcription);
 }
 
 /// Returns the list of messages in a document, or the elements of a list.
@@ -172,7 +173,7 @@ fn texts(raw: &RawValue) -> String {
     texts.collect::<Vec<_>>().join("\n")
 }
 
-/// Returns the objects of a list.
+/// Returns the objects in the list `name`.
 fn objects<'a>(fields: &Fields<'a>, name: &str) -> Vec<Fields<'a>> {
     let list = fields.list(name).unwrap_or_default();
     list.into_iter().filter_map(Fields::of).collect()

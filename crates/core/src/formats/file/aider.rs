@@ -1,7 +1,7 @@
 //! Reads aider's chat history: Markdown in which the beginning of a line shows who wrote it.
 //!
 //! `# aider chat started at …` opens a conversation, `####` marks the user's lines, `>` the program's output, and the rest is the
-//! model's. aider follows the same rule. It ignores code fences, since a truncated answer leaves its fence open. Each block becomes one
+//! model's. aider reads its history by the same rule. The rule ignores code fences, since a truncated answer leaves its fence open. Each block becomes one
 //! message in the native format, without its marks and without the blank lines between blocks.
 
 use std::{
@@ -27,10 +27,13 @@ const LINE_BREAK: &str = "  ";
 /// Limits a block to this many bytes. A longer one becomes several messages.
 const BLOCK_BYTES_MAX: usize = LINE_BYTES_MAX;
 
+/// Who wrote a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LineVoice {
+    /// aider, which opens a conversation with the line.
     Start,
     User,
+    /// aider or a command that it ran.
     Output,
     Model,
 }
@@ -48,7 +51,7 @@ impl LineVoice {
         }
     }
 
-    /// Returns the kind of message that its blocks become.
+    /// Returns the kind of the messages that its lines become.
     fn kind(self) -> &'static str {
         match self {
             Self::Start => "aider_started",
@@ -77,8 +80,8 @@ fn is_marked(line: &str, mark: &str) -> bool {
         .is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
 }
 
-/// Returns true if a line like [`START`] comes early enough. Appends everything that it reads to `head`, whose first line begins at
-/// `start`.
+/// Returns true if one of the first lines begins like [`START`]. `head` has the first line, which begins at `start`; this function appends
+/// everything that it reads.
 pub(super) fn is_history(source: &mut impl BufRead, head: &mut Vec<u8>, start: usize) -> io::Result<bool> {
     let mut begin = start;
     let is_json = head.get(start).is_some_and(|byte| b"{[".contains(byte));
@@ -102,17 +105,21 @@ pub(super) fn is_history(source: &mut impl BufRead, head: &mut Vec<u8>, start: u
 /// Consecutive lines of one author.
 struct LineBlock {
     voice: LineVoice,
+    /// The number of the first line.
     line: u64,
     text: String,
 }
 
+/// Reads lines as blocks, one message each.
 pub(super) struct Blocks {
     lines: Lines,
     stem: String,
     names: HashSet<String>,
     conversation: Option<Arc<str>>,
     started_at: Option<Timestamp>,
+    /// The block to which the next line may belong.
     open: Option<LineBlock>,
+    /// Messages that are read, but not returned yet.
     ready: VecDeque<PendingPiece>,
 }
 
@@ -145,7 +152,7 @@ impl Blocks {
         }
     }
 
-    /// Reads a blank line. It separates what the user wrote at two prompts.
+    /// Reads a blank line. Between two prompts of the user, it separates their blocks.
     fn take_blank(&mut self, text: &str) {
         match &mut self.open {
             Some(block) if block.voice != LineVoice::User => block.add(text),
@@ -177,7 +184,7 @@ impl Blocks {
         }
     }
 
-    /// Begins a conversation. Times rarely repeat; if one does, the number of the line tells the conversations apart.
+    /// Begins a conversation, and names it by its time. If another conversation began at the same time, adds the number of the line.
     fn start(&mut self, line: u64, text: &str) {
         let time = text.strip_prefix(START).unwrap_or_default().trim();
         self.started_at = Timestamp::parse(time);

@@ -15,13 +15,17 @@ use super::{
 };
 use crate::domain::{message::Format, text::cut};
 
+/// Fields with the messages of a conversation.
 const MESSAGES_FIELDS: [&str; 4] = ["messages", "history", "traj", "contents"];
-/// Fields with the items of a request to OpenAI's Responses API, and of its answer. These names are common, so the fields count only if
-/// there are items in them.
+/// Fields with the items of a request to OpenAI's Responses API, and of its answer. Other programs have fields of these names, too, so they
+/// count only if there are items in them.
 const ITEMS_FIELDS: [&str; 2] = ["input", "output"];
+/// The field with the instructions of a request to Gemini, in both spellings.
 const GEMINI_INSTRUCTIONS: [&str; 2] = ["systemInstruction", "system_instruction"];
+/// The field with the conversations of a tau2 document.
 const SIMULATIONS_FIELD: &str = "simulations";
 
+/// Returns true for an object with one or several conversations.
 pub(super) fn is_container(fields: &Fields<'_>) -> bool {
     fields.list(SIMULATIONS_FIELD).is_some() || messages(fields).is_some()
 }
@@ -35,9 +39,9 @@ pub(super) fn chat_format(document: &str) -> Format {
     }
 }
 
-/// Returns the most specific shape among the messages of a container.
+/// Returns the shape of a container's messages: the first certain one or, if there is none, chat if a message has this shape.
 pub(super) fn shape_within(container: &Fields<'_>) -> MessageShape {
-    if asks_by_text(container) {
+    if has_text_input(container) {
         return MessageShape::Certain(Format::OpenAiResponses);
     }
     let simulations = container.list(SIMULATIONS_FIELD).unwrap_or_default();
@@ -45,20 +49,20 @@ pub(super) fn shape_within(container: &Fields<'_>) -> MessageShape {
         .into_iter()
         .filter_map(Fields::of)
         .filter_map(|simulation| messages(&simulation));
-    let mut found = MessageShape::Unknown;
+    let mut best = MessageShape::Unknown;
     for raw in messages(container).into_iter().chain(nested).flatten() {
         match Fields::of(raw).map_or(MessageShape::Unknown, |message| shape(&message)) {
             MessageShape::Certain(format) => return MessageShape::Certain(format),
-            MessageShape::Chat => found = MessageShape::Chat,
+            MessageShape::Chat => best = MessageShape::Chat,
             MessageShape::Unknown => {}
         }
     }
-    found
+    best
 }
 
 impl FileReader {
-    /// Splits a document, or the line with number `line`, into messages, which are numbered from 1 across conversations. Returns a text
-    /// that isn't a container as one piece.
+    /// Splits a document, or the line with number `line`, into messages. Numbers them from 1, across conversations. Returns a text that
+    /// isn't a container as one piece.
     pub(super) fn split(&mut self, text: &str, line: Option<u64>) -> Vec<PendingPiece> {
         let Ok(raw) = serde_json::from_str::<&RawValue>(text) else {
             return Vec::new();
@@ -79,7 +83,7 @@ impl FileReader {
     }
 }
 
-/// Makes the name `<stem>-<id or number>`. Ids repeat in real data: if the name exists already, appends the number.
+/// Makes the name `<stem>-<id or number>`. Ids repeat in real data: if another conversation has the name, appends the number.
 pub(super) fn conversation_name(
     stem: &str,
     names: &mut HashSet<String>,
@@ -94,6 +98,7 @@ pub(super) fn conversation_name(
     name.into()
 }
 
+/// Collects the messages of a container.
 struct ContainerParts<'n> {
     stem: &'n str,
     names: &'n mut HashSet<String>,
@@ -101,7 +106,7 @@ struct ContainerParts<'n> {
 }
 
 impl ContainerParts<'_> {
-    /// Adds the elements of a document. They are messages of one conversation, or conversations.
+    /// Adds the elements of a document: messages of one conversation, or whole conversations.
     fn add_elements(&mut self, elements: &[&RawValue]) {
         for (number, raw) in (1..).zip(elements) {
             let fields = Fields::of(raw).filter(|fields| shape(fields) == MessageShape::Unknown);
@@ -116,7 +121,7 @@ impl ContainerParts<'_> {
         }
     }
 
-    /// Adds one container. `number` is its position among several.
+    /// Adds the conversations of a container. `number` is the container's position among several.
     fn add_container(&mut self, container: &Fields<'_>, number: Option<u64>) {
         for (number, raw) in (1..).zip(container.list(SIMULATIONS_FIELD).unwrap_or_default()) {
             if let Some(simulation) = Fields::of(raw) {
@@ -157,8 +162,8 @@ impl ContainerParts<'_> {
 }
 
 fn messages<'a>(fields: &Fields<'a>) -> Option<Vec<&'a RawValue>> {
-    let named = MESSAGES_FIELDS.iter().find_map(|name| fields.list(name));
-    named.or_else(|| items(fields))
+    let messages = MESSAGES_FIELDS.iter().find_map(|name| fields.list(name));
+    messages.or_else(|| items(fields))
 }
 
 /// Returns the items of a Responses API request, of its answer, or of both in one object.
@@ -173,17 +178,18 @@ fn items<'a>(fields: &Fields<'a>) -> Option<Vec<&'a RawValue>> {
             )
         })
     };
-    (asks_by_text(fields) || items.iter().any(is_item)).then_some(items)
+    (has_text_input(fields) || items.iter().any(is_item)).then_some(items)
 }
 
-/// Returns true for a Responses API request with a text as input. A program's own log entry, with a text as `output`, isn't one.
-fn asks_by_text(fields: &Fields<'_>) -> bool {
+/// Returns true for a Responses API request with a text as input. An entry of a program's log, which also has an `output`, isn't such a
+/// request.
+fn has_text_input(fields: &Fields<'_>) -> bool {
     let is_request = fields.has("instructions") || fields.has("model");
-    let holds_more = fields.has("output") || MESSAGES_FIELDS.iter().any(|name| fields.has(name));
-    is_request && !holds_more && fields.text("input").is_some()
+    let has_more = fields.has("output") || MESSAGES_FIELDS.iter().any(|name| fields.has(name));
+    is_request && !has_more && fields.text("input").is_some()
 }
 
-/// Returns the request's instructions and text input as messages, which come before its other messages.
+/// Returns a request's instructions and its text input as messages, which come before its other messages.
 fn instructions(request: &Fields<'_>) -> Vec<String> {
     let mut messages = Vec::new();
     if let Some(system) = request.raw("system") {

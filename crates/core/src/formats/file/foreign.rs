@@ -1,4 +1,4 @@
-//! Reads files of other programs as a whole.
+//! Reads files that other programs wrote. Reads such a file as a whole, since its messages may depend on later entries.
 
 use serde_json::value::RawValue;
 
@@ -12,7 +12,7 @@ use super::{
     container::conversation_name,
 };
 
-/// Looks at this many lines, even if one of them could be of a format. Some programs write lines like Claude Code's.
+/// Reads this many lines before it accepts one of recapd's formats, since lines of some programs look like Claude Code's.
 const LINES_LOOKED_AT: usize = 16;
 
 impl FileReader {
@@ -21,21 +21,21 @@ impl FileReader {
         self.reads_foreign && self.pending.len() < LINES_LOOKED_AT
     }
 
-    /// Reads a document of another program. Returns false if it isn't one.
+    /// Reads a document of another program. Returns false if no other program writes such documents.
     pub(super) fn read_foreign_document(&mut self, text: &str) -> bool {
         let raw = serde_json::from_str::<&RawValue>(text).ok();
         let Some(raw) = raw.filter(|_| self.reads_foreign) else {
             return false;
         };
         let entries = json::list(raw).unwrap_or_else(|| vec![raw]);
-        let Some(reading) = foreign::read(&entries) else {
+        let Some(transcription) = foreign::read(&entries) else {
             return false;
         };
-        self.take_foreign(reading);
+        self.take_foreign(transcription);
         true
     }
 
-    /// Reads the lines of another program, if the pending ones are such lines.
+    /// Reads the lines of another program, if one of the pending lines is of such a program.
     pub(super) fn read_foreign_lines(&mut self, name: &str) -> Result<(), ReadError> {
         let is_known = |piece: &PendingPiece| piece.text.as_ref().is_ok_and(|text| foreign::is_known(text));
         if !self.reads_foreign || !self.pending.iter().any(is_known) {
@@ -61,8 +61,8 @@ impl FileReader {
             .iter()
             .filter_map(|text| serde_json::from_str(text).ok())
             .collect();
-        if let Some(reading) = foreign::read(&entries) {
-            self.take_foreign(reading);
+        if let Some(transcription) = foreign::read(&entries) {
+            self.take_foreign(transcription);
         }
         for (line, error) in skipped {
             self.pending.push_back(PendingPiece {
@@ -74,11 +74,11 @@ impl FileReader {
         Ok(())
     }
 
-    fn take_foreign(&mut self, reading: Transcription) {
-        self.program = Some(reading.program);
-        self.left_out = reading.left_out;
-        let (is_one, mut line) = (reading.conversations.len() == 1, 0);
-        for (number, conversation) in (1..).zip(reading.conversations) {
+    fn take_foreign(&mut self, transcription: Transcription) {
+        self.program = Some(transcription.program);
+        self.left_out = transcription.left_out;
+        let (is_one, mut line) = (transcription.conversations.len() == 1, 0);
+        for (number, conversation) in (1..).zip(transcription.conversations) {
             let has_name = !is_one || conversation.name.is_some();
             let name =
                 has_name.then(|| conversation_name(&self.stem, &mut self.names, conversation.name, number));
@@ -94,6 +94,7 @@ impl FileReader {
     }
 }
 
+/// Returns the text if it is JSON.
 fn check_json(text: String) -> Result<String, FormatError> {
     match serde_json::from_str::<serde::de::IgnoredAny>(&text) {
         Ok(_) => Ok(text),

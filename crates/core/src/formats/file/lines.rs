@@ -8,7 +8,7 @@ use super::{super::FormatError, LINE_BYTES_MAX};
 pub(super) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 pub(super) struct FileLine {
-    /// The line's number, from 1; blank lines count.
+    /// The line's number, from 1. Blank lines are numbered, too.
     pub(super) number: u64,
     /// The line without its line ending and without a byte order mark.
     pub(super) text: Result<String, FormatError>,
@@ -38,7 +38,7 @@ impl Lines {
         }
     }
 
-    /// Returns the next line, blank or not; `None` at the end.
+    /// Returns the next line, even if it is blank; `None` at the end. After an error of the source, returns the error as the last line.
     pub(super) fn next_line(&mut self) -> Option<FileLine> {
         let text = match self.read() {
             Ok(text) => text?,
@@ -94,7 +94,7 @@ fn too_long(line_bytes_max: usize) -> FormatError {
 fn not_utf8(error: &std::string::FromUtf8Error) -> FormatError {
     FormatError::new(
         format!(
-            "byte {} of the line is no UTF-8",
+            "byte {} of the line isn't UTF-8",
             error.utf8_error().valid_up_to() + 1
         ),
         "convert the file to UTF-8",

@@ -1,4 +1,4 @@
-//! Opens a file: decides whether it is lines or one document, and of which format.
+//! Opens a file: decides whether the file is lines or one document, and which format it has.
 
 use std::io::{self, BufRead, Cursor, Read};
 
@@ -74,7 +74,7 @@ impl FileReader {
         self.settle(name, container::chat_format(text), None)
     }
 
-    /// Begins to read lines. If the file looked like a document, `broken` says why it isn't one.
+    /// Begins to read lines. `broken` says why the file isn't a document, if it looked like one.
     fn begin_lines(
         &mut self,
         source: ByteSource,
@@ -86,12 +86,12 @@ impl FileReader {
         while bytes < DETECT_BYTES_MAX && self.pending.len() < DETECT_LINES_MAX {
             let Some(pending) = self.rest.next() else { break };
             bytes += pending.text.as_ref().map_or(0, String::len);
-            let found = pending
+            let shape = pending
                 .text
                 .as_ref()
                 .map_or(MessageShape::Unknown, |text| self.shape(text));
             self.pending.push_back(pending);
-            if matches!(found, MessageShape::Certain(_)) && !self.may_be_foreign() {
+            if matches!(shape, MessageShape::Certain(_)) && !self.may_be_foreign() {
                 break;
             }
         }
@@ -99,9 +99,10 @@ impl FileReader {
         self.settle(name, Format::OpenAiChat, broken)
     }
 
-    /// Decides the format from the pending pieces. If they have only roles and texts, the format is `chat`.
+    /// Decides the format from the pending pieces. If they have only roles and texts, the format is `chat`. If they aren't messages, fails
+    /// with `broken`, the reason why the file isn't a document, if there is one.
     fn settle(&mut self, name: &str, chat: Format, broken: Option<String>) -> Result<(), ReadError> {
-        let mut found = MessageShape::Unknown;
+        let mut best = MessageShape::Unknown;
         for text in self
             .pending
             .iter()
@@ -109,15 +110,15 @@ impl FileReader {
         {
             match self.shape(text) {
                 MessageShape::Certain(format) => {
-                    found = MessageShape::Certain(format);
+                    best = MessageShape::Certain(format);
                     break;
                 }
-                MessageShape::Chat => found = MessageShape::Chat,
+                MessageShape::Chat => best = MessageShape::Chat,
                 MessageShape::Unknown => {}
             }
         }
         let name = name.to_owned();
-        self.format = match (self.forced, found, broken) {
+        self.format = match (self.forced, best, broken) {
             (_, MessageShape::Unknown, Some(reason)) => return Err(ReadError::Broken { name, reason }),
             (Some(forced), ..) => forced,
             (None, MessageShape::Certain(format), _) => format,
@@ -126,14 +127,14 @@ impl FileReader {
             (None, MessageShape::Unknown, None) if self.program.is_some() => {
                 return Err(ReadError::Empty { name });
             }
-            // Each entry says why it is refused.
+            // Each entry gets an error of its own, which says why it is refused.
             (None, MessageShape::Unknown, None) if self.is_refused() => chat,
             (None, MessageShape::Unknown, None) => return Err(ReadError::Unrecognised { name }),
         };
         Ok(())
     }
 
-    /// Returns true if a pending piece is from a program whose messages are refused.
+    /// Returns true if a pending piece is from Pydantic-AI, whose messages are refused.
     fn is_refused(&self) -> bool {
         let mut texts = self
             .pending
@@ -142,8 +143,8 @@ impl FileReader {
         texts.any(|text| Fields::parse(text).is_ok_and(|fields| spelling::check(&fields).is_err()))
     }
 
-    /// Returns the shape of a line or of a document's message. For a line that is a container, returns the shape of its messages. If a
-    /// format was requested, a line that can be read in it is certain.
+    /// Returns the shape of a line or of a document's message, or of the messages in a line that is a container. If the caller requires a
+    /// format, a line that can be read in this format is certain.
     fn shape(&self, text: &str) -> MessageShape {
         let Ok(fields) = Fields::parse(text) else {
             return MessageShape::Unknown;
@@ -158,8 +159,8 @@ impl FileReader {
     }
 }
 
-/// Reads up to the first line that isn't blank, and returns where that line begins. If only blank lines came within the length limit,
-/// returns the end. Reads only a part of an overlong line.
+/// Reads up to the first line that isn't blank, and returns where that line begins. Returns the end of `head` if there are only blank lines
+/// up to the length limit. Reads only a part of an overlong line.
 fn read_first_line(source: &mut ByteSource, head: &mut Vec<u8>) -> io::Result<usize> {
     loop {
         let start = head.len();
@@ -176,7 +177,7 @@ fn read_first_line(source: &mut ByteSource, head: &mut Vec<u8>) -> io::Result<us
     }
 }
 
-/// Returns true if the file may be one JSON document, which must be read as a whole. JSON lines needn't be.
+/// Returns true if the file may be one JSON document, which must be read as a whole, unlike JSON lines.
 fn may_be_document(source: &mut ByteSource, head: &mut Vec<u8>, start: usize) -> io::Result<bool> {
     let first = head.get(start..).unwrap_or_default();
     if first.starts_with(b"[") {
@@ -185,7 +186,8 @@ fn may_be_document(source: &mut ByteSource, head: &mut Vec<u8>, start: usize) ->
     if !first.starts_with(b"{") || first.len() >= LINE_BYTES_MAX || !breaks_off(first) {
         return Ok(false);
     }
-    // A truncated first line looks like the beginning of a document until the next line begins a new object.
+    // A truncated first line of JSON lines looks like the beginning of a document. The next line then begins a new object, which makes both
+    // lines together invalid.
     source
         .by_ref()
         .take(LINE_BYTES_MAX as u64)
@@ -194,7 +196,7 @@ fn may_be_document(source: &mut ByteSource, head: &mut Vec<u8>, start: usize) ->
     Ok(breaks_off(lines) || serde_json::from_slice::<serde::de::IgnoredAny>(lines).is_ok())
 }
 
-/// Returns true if `json` is valid so far but unfinished. A string can't continue after the end of a line.
+/// Returns true if `json` is valid so far but unfinished, and may go on in the next line. A string can't go on there.
 fn breaks_off(json: &[u8]) -> bool {
     let error = serde_json::from_slice::<serde::de::IgnoredAny>(json).err();
     error.is_some_and(|error| error.classify() == Category::Eof && !error.to_string().contains("string"))
@@ -207,7 +209,7 @@ fn document(head: &[u8]) -> Result<&str, String> {
     }
     let head = head.strip_prefix(BYTE_ORDER_MARK).unwrap_or(head);
     let text =
-        std::str::from_utf8(head).map_err(|error| format!("byte {} is no UTF-8", error.valid_up_to() + 1))?;
+        std::str::from_utf8(head).map_err(|error| format!("byte {} isn't UTF-8", error.valid_up_to() + 1))?;
     match serde_json::from_str::<serde::de::IgnoredAny>(text) {
         Ok(_) => Ok(text),
         Err(error) => Err(error.to_string()),

@@ -21,6 +21,7 @@ fn from_text(text: impl Into<Vec<u8>>) -> Result<FileReader, ReadError> {
     FileReader::from_reader(io::Cursor::new(text.into()), "log.jsonl", None)
 }
 
+/// Returns a line for each message and each skipped entry.
 fn listing(reader: FileReader) -> String {
     let lines: Vec<String> = reader
         .map(|item| match item {
@@ -40,11 +41,11 @@ fn listing(reader: FileReader) -> String {
 #[test]
 fn an_unknown_role_is_kept_unless_refused() {
     let text = "{\"role\":\"user\",\"content\":\"Hi\"}\n{\"role\":\"assitant\",\"content\":\"Hello\"}\n";
-    let told = listing(from_text(text).unwrap());
-    assert_eq!(told, "log | user: \"Hi\"\nlog | assitant: \"Hello\"");
-    let said = listing(from_text(text).unwrap().refusing_unknown_roles());
+    let kept = listing(from_text(text).unwrap());
+    assert_eq!(kept, "log | user: \"Hi\"\nlog | assitant: \"Hello\"");
+    let refused = listing(from_text(text).unwrap().refusing_unknown_roles());
     assert_eq!(
-        said,
+        refused,
         "log | user: \"Hi\"\nskipped 2: role `assitant` is unknown; did you mean `assistant`?"
     );
 }
@@ -53,17 +54,17 @@ fn an_unknown_role_is_kept_unless_refused() {
 fn many_unknown_roles_are_errors_in_a_transcript_too() {
     let text = "{\"role\":\"user\",\"content\":\"Hi\"}\n".to_owned()
         + &"{\"role\":\"wizard\",\"content\":\"Hello\"}\n".repeat(5);
-    let told = listing(from_text(text).unwrap());
-    let lines: Vec<&str> = told.lines().collect();
+    let listed = listing(from_text(text).unwrap());
+    let lines: Vec<&str> = listed.lines().collect();
     assert_eq!(
         lines.iter().filter(|line| line.contains("| wizard: ")).count(),
         3,
-        "{told}"
+        "{listed}"
     );
     for (line, number) in lines[4..].iter().zip(5..) {
         assert!(
             line.starts_with(&format!("skipped {number}: role `wizard` is unknown; ")),
-            "{told}"
+            "{listed}"
         );
     }
     assert_eq!(lines.len(), 6);
@@ -76,12 +77,12 @@ fn a_file_of_pydantic_ai_says_why_it_is_refused() {
         format!("{message}\n{message}\n"),
         format!("[{message},{message}]"),
     ] {
-        let told = listing(from_text(text).unwrap());
-        assert_eq!(told.lines().count(), 2, "{told}");
-        for line in told.lines() {
+        let listed = listing(from_text(text).unwrap());
+        assert_eq!(listed.lines().count(), 2, "{listed}");
+        for line in listed.lines() {
             assert!(
                 line.contains(": `parts`: this message is Pydantic-AI's, "),
-                "{told}"
+                "{listed}"
             );
         }
     }
@@ -153,8 +154,11 @@ fn a_request_to_the_responses_api_may_have_a_text_as_input() {
     let forced = io::Cursor::new(r#"{"model":"gpt-5","input":"Fix it"}"#);
     let forced = FileReader::from_reader(forced, "log.jsonl", Some(Format::OpenAiResponses));
     assert_eq!(listing(forced.unwrap()), "log-1 | user: \"Fix it\"");
-    let kept = r#"{"model":"gpt-5","input":"Fix it","output":"Fixed"}"#;
-    assert!(matches!(from_text(kept), Err(ReadError::Unrecognised { .. })));
+    let log_entry = r#"{"model":"gpt-5","input":"Fix it","output":"Fixed"}"#;
+    assert!(matches!(
+        from_text(log_entry),
+        Err(ReadError::Unrecognised { .. })
+    ));
 }
 
 #[test]
@@ -168,7 +172,7 @@ fn bad_lines_are_skipped_and_the_rest_is_read() {
     skipped 7: message is a JSON null, not an object; give one JSON object per message
     skipped 8: message has no `kind`; give its kind (user, assistant, tool_call, tool_result or system), or say which format it is
     skipped 9: tool_call has no `name`; give the tool's name in `data.name` or `name`, its arguments in `data.arguments`
-    skipped 10: byte 30 of the line is no UTF-8; convert the file to UTF-8
+    skipped 10: byte 30 of the line isn't UTF-8; convert the file to UTF-8
     skipped 11: broken JSON at column 2: expected ident; give each message as one complete JSON object
     bad_lines | user: "half a pair: ���, a NUL: \0"
     bad_lines | assistant: "Until six."
@@ -188,11 +192,11 @@ fn an_unreadable_file_is_an_error_with_a_cure() {
         ),
         (
             "unknown_format.jsonl",
-            "can't tell the format of `unknown_format.jsonl`; say it with --format native, openai, openai-responses, anthropic, gemini, claude-code, codex, pidgin or aider",
+            "can't tell the format of `unknown_format.jsonl`; name it with --format native, openai, openai-responses, anthropic, gemini, claude-code, codex, pidgin or aider",
         ),
         (
             "broken_document.json",
-            "`broken_document.json` is no readable JSON document: EOF while parsing a string at line 3 column 29; mend it, or give one JSON object per line",
+            "`broken_document.json` isn't a readable JSON document: EOF while parsing a string at line 3 column 29; mend it, or give one JSON object per line",
         ),
         ("missing.jsonl", "can't read `missing.jsonl`: No such file"),
     ] {
@@ -208,7 +212,7 @@ fn an_unreadable_file_is_an_error_with_a_cure() {
 }
 
 #[test]
-fn a_given_format_is_not_detected() {
+fn a_required_format_is_used_without_detection() {
     let path = fixture("unknown_format.jsonl");
     let reader = FileReader::open(&path, Some(Format::Native)).unwrap();
     assert_eq!(reader.format(), Format::Native);
@@ -236,7 +240,7 @@ fn plain_chat_is_openai_until_a_line_says_otherwise() {
         formats(format!("{plain}\n{result}\n{plain}")),
         [Format::Anthropic; 3]
     );
-    // Past the lines used for detection, each line is still read by its own format.
+    // After the lines that are read for detection, each line is still read in its own format.
     let late = formats(format!(
         "{}{result}\n{plain}",
         format!("{plain}\n").repeat(DETECT_LINES_MAX)

@@ -1,5 +1,5 @@
 //! Finds transcript lines that the conversation took back: edited prompts and turns that were rolled back, with everything that followed
-//! from them. Read in sequence with the other lines, they would make a conversation that never took place.
+//! from them. Together with the other lines, they would make a conversation that never took place.
 
 use std::{
     collections::{HashMap, HashSet, hash_map::Entry},
@@ -12,10 +12,10 @@ use super::{
 };
 use crate::domain::message::{Format, Kind};
 
-/// Returns the numbers of the lines that the file's conversation took back; none for a pipe.
+/// Returns the numbers of the lines that the file's conversation took back. Returns none for a pipe, which can't be read twice.
 pub(super) fn undone_lines(path: &Path, format: Format) -> HashSet<u64> {
-    let may_have = matches!(format, Format::ClaudeCode | Format::Codex) && path.is_file();
-    let reader = may_have.then(|| FileReader::open(path, Some(format)));
+    let is_file_with_undo = matches!(format, Format::ClaudeCode | Format::Codex) && path.is_file();
+    let reader = is_file_with_undo.then(|| FileReader::open(path, Some(format)));
     reader.and_then(Result::ok).map_or_else(HashSet::new, undone)
 }
 
@@ -31,12 +31,15 @@ pub(super) fn undone(reader: FileReader) -> HashSet<u64> {
 struct Node {
     /// The numbers of the line and of its copies.
     lines: Vec<u64>,
+    /// The position of the parent among the nodes.
     parent: Option<usize>,
+    /// True if the user typed the line.
     is_prompt: bool,
 }
 
-/// Finds edited prompts of Claude Code: a later prompt has the same parent. All other branches belong to the conversation, such as the
-/// results of parallel calls. So does a branch that continued after the later prompt began.
+/// Finds prompts of Claude Code that were edited, and the lines that follow from them. A prompt was edited if a later prompt has the same
+/// parent, unless lines that follow from the earlier prompt stand after the later one. All other branches belong to the conversation, such
+/// as the results of parallel calls.
 fn find_edited(reader: FileReader) -> HashSet<u64> {
     let nodes = nodes(reader.filter_map(Result::ok));
     let order = order(&nodes);
@@ -52,7 +55,7 @@ fn find_edited(reader: FileReader) -> HashSet<u64> {
         .collect()
 }
 
-/// Returns the lines in file order. If several have the same id, the first one counts.
+/// Returns the lines in file order, each with its copies: later lines with the same id.
 fn nodes(records: impl Iterator<Item = Record>) -> Vec<Node> {
     let mut links: Vec<(Vec<u64>, Option<String>, bool)> = Vec::new();
     let mut places: HashMap<String, usize> = HashMap::new();
@@ -61,8 +64,8 @@ fn nodes(records: impl Iterator<Item = Record>) -> Vec<Node> {
             continue;
         };
         match places.entry(link.uuid) {
-            Entry::Vacant(free) => {
-                free.insert(links.len());
+            Entry::Vacant(place) => {
+                place.insert(links.len());
                 links.push((vec![record.line], link.parent, link.is_prompt));
             }
             Entry::Occupied(first) => links[*first.get()].0.push(record.line),
@@ -94,7 +97,7 @@ fn order(nodes: &[Node]) -> Vec<usize> {
     order
 }
 
-/// Returns for each line the last line of the file that follows from it.
+/// Returns for each node the position of the last node that follows from it.
 fn ends(nodes: &[Node], order: &[usize]) -> Vec<usize> {
     let mut ends: Vec<usize> = (0..nodes.len()).collect();
     for &place in order.iter().rev() {
@@ -105,17 +108,17 @@ fn ends(nodes: &[Node], order: &[usize]) -> Vec<usize> {
     ends
 }
 
-/// Marks the prompts that were edited after the last line that follows from them.
+/// Returns for each node whether it is a prompt that was edited after the last node that follows from it.
 fn find_replaced_prompts(nodes: &[Node], ends: &[usize]) -> Vec<bool> {
-    let mut is_given_up = vec![false; nodes.len()];
+    let mut is_replaced = vec![false; nodes.len()];
     let mut prompts = HashMap::new();
     for (place, node) in nodes.iter().enumerate().filter(|(_, node)| node.is_prompt) {
         let earlier = node.parent.and_then(|parent| prompts.insert(parent, place));
         if let Some(earlier) = earlier.filter(|&earlier: &usize| ends[earlier] < place) {
-            is_given_up[earlier] = true;
+            is_replaced[earlier] = true;
         }
     }
-    is_given_up
+    is_replaced
 }
 
 /// Returns the lines of rolled-back turns of Codex, each turn from the user's message on.

@@ -46,7 +46,7 @@ fn is_model_message(entry: &Fields<'_>) -> bool {
     entry.has("role") && objects(entry, "content").iter().any(is_model_block)
 }
 
-fn read_ui(entries: &[&RawValue], reading: &mut Transcription) {
+fn read_ui(entries: &[&RawValue], transcription: &mut Transcription) {
     for message in entries.iter().filter_map(|raw| Fields::of(raw)) {
         let metadata = message.object("metadata");
         let dated = metadata.as_ref().and_then(|metadata| metadata.raw("createdAt"));
@@ -54,16 +54,16 @@ fn read_ui(entries: &[&RawValue], reading: &mut Transcription) {
             .id(message.text("id"))
             .at(message.raw("createdAt").or(dated));
         for part in objects(&message, "parts") {
-            read_ui_part(&part, &mut turn, reading);
+            read_ui_part(&part, &mut turn, transcription);
         }
         if !message.has("parts") {
             turn.say(&message.text("content").unwrap_or_default());
         }
-        reading.push(turn);
+        transcription.push(turn);
     }
 }
 
-fn read_ui_part(part: &Fields<'_>, turn: &mut TurnWriter, reading: &mut Transcription) {
+fn read_ui_part(part: &Fields<'_>, turn: &mut TurnWriter, transcription: &mut Transcription) {
     let kind = part.text("type").unwrap_or_default();
     match kind.as_str() {
         "text" => turn.say(&part.text("text").unwrap_or_default()),
@@ -72,10 +72,10 @@ fn read_ui_part(part: &Fields<'_>, turn: &mut TurnWriter, reading: &mut Transcri
             turn.think(&text.unwrap_or_default());
         }
         "file" => attach(part, turn),
-        // Version 4 has the call and its result in an object of its own.
+        // Version 4 of the SDK has the call and its result in an object of its own.
         "tool-invocation" => match part.object("toolInvocation") {
             Some(tool) => read_tool(&tool, tool.text("toolName"), turn),
-            None => reading.leave_out(&kind),
+            None => transcription.leave_out(&kind),
         },
         "dynamic-tool" => read_tool(part, part.text("toolName"), turn),
         kind => {
@@ -86,7 +86,7 @@ fn read_ui_part(part: &Fields<'_>, turn: &mut TurnWriter, reading: &mut Transcri
             if kind == "step-start" {
                 turn.end_round();
             }
-            reading.leave_out(kind);
+            transcription.leave_out(kind);
         }
     }
 }
@@ -117,7 +117,7 @@ fn read_tool(tool: &Fields<'_>, name: Option<String>, turn: &mut TurnWriter) {
     }
 }
 
-fn read_model(entries: &[&RawValue], reading: &mut Transcription) {
+fn read_model(entries: &[&RawValue], transcription: &mut Transcription) {
     for message in entries.iter().filter_map(|raw| Fields::of(raw)) {
         let role = message.text("role").unwrap_or_default();
         let mut turn = TurnWriter::new(&role)
@@ -125,13 +125,13 @@ fn read_model(entries: &[&RawValue], reading: &mut Transcription) {
             .at(message.raw("createdAt"));
         turn.say(&message.text("content").unwrap_or_default());
         for part in objects(&message, "content") {
-            read_model_part(&part, &mut turn, reading);
+            read_model_part(&part, &mut turn, transcription);
         }
-        reading.push(turn);
+        transcription.push(turn);
     }
 }
 
-fn read_model_part(part: &Fields<'_>, turn: &mut TurnWriter, reading: &mut Transcription) {
+fn read_model_part(part: &Fields<'_>, turn: &mut TurnWriter, transcription: &mut Transcription) {
     let kind = part.text("type").unwrap_or_default();
     match kind.as_str() {
         "text" => turn.say(&part.text("text").unwrap_or_default()),
@@ -142,8 +142,8 @@ fn read_model_part(part: &Fields<'_>, turn: &mut TurnWriter, reading: &mut Trans
             name: part.text("toolName"),
             arguments: part.raw("input").or_else(|| part.raw("args")),
         }),
-        "tool-result" => turn.result(&outcome(part)),
-        kind => reading.leave_out(kind),
+        "tool-result" => turn.result(&result_of(part)),
+        kind => transcription.leave_out(kind),
     }
 }
 
@@ -162,8 +162,8 @@ fn attach(part: &Fields<'_>, turn: &mut TurnWriter) {
     turn.attach_data(&media, &data.unwrap_or_default());
 }
 
-/// Reads a result. Version 4 has the result itself; later versions have it in an object that says what it is.
-fn outcome(part: &Fields<'_>) -> ForeignResult {
+/// Reads a result. Version 4 of the SDK has the result itself in `result`; later versions have it in `output`, an object with a type.
+fn result_of(part: &Fields<'_>) -> ForeignResult {
     let output = part.object("output");
     let kind = output
         .as_ref()

@@ -19,19 +19,19 @@ fn is_entry(entry: &Fields<'_>) -> bool {
     entry.text("schema_version").is_some_and(is_atif) && entry.list("steps").is_some()
 }
 
-fn read(entries: &[&RawValue], reading: &mut Transcription) {
+fn read(entries: &[&RawValue], transcription: &mut Transcription) {
     for trajectory in entries.iter().filter_map(|raw| Fields::of(raw)) {
         let session = trajectory.text("session_id");
         if entries.len() > 1 {
-            reading.begin(session.clone());
+            transcription.begin(session.clone());
         }
         for step in objects(&trajectory, "steps") {
-            read_step(&step, session.as_deref(), reading);
+            read_step(&step, session.as_deref(), transcription);
         }
     }
 }
 
-fn read_step(step: &Fields<'_>, session: Option<&str>, reading: &mut Transcription) {
+fn read_step(step: &Fields<'_>, session: Option<&str>, transcription: &mut Transcription) {
     let role = match step.text("source").as_deref() {
         Some("user") => "user",
         Some("system") => "system",
@@ -40,7 +40,7 @@ fn read_step(step: &Fields<'_>, session: Option<&str>, reading: &mut Transcripti
     let id = session.and_then(|session| Some(format!("{session}/{}", step.label("step_id")?)));
     let mut turn = TurnWriter::new(role).id(id).at(step.raw("timestamp"));
     turn.think(&step.text("reasoning_content").unwrap_or_default());
-    content::add(step.raw("message"), &mut turn, reading);
+    content::add(step.raw("message"), &mut turn, transcription);
     for call in objects(step, "tool_calls") {
         turn.call(&ForeignCall {
             id: call.text("tool_call_id"),
@@ -54,7 +54,7 @@ fn read_step(step: &Fields<'_>, session: Option<&str>, reading: &mut Transcripti
         .unwrap_or_default()
     {
         if result.has("subagent_trajectory_ref") {
-            reading.leave_out("sub-agent's trajectory");
+            transcription.leave_out("sub-agent's trajectory");
         }
         turn.result(&ForeignResult {
             id: result.text("source_call_id"),
@@ -62,5 +62,5 @@ fn read_step(step: &Fields<'_>, session: Option<&str>, reading: &mut Transcripti
             ..ForeignResult::default()
         });
     }
-    reading.push(turn);
+    transcription.push(turn);
 }

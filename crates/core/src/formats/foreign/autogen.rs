@@ -34,7 +34,7 @@ fn is_entry(entry: &Fields<'_>) -> bool {
     TYPES.contains(&kind.as_str()) && entry.contains("content") && !entry.has("lc")
 }
 
-fn read(entries: &[&RawValue], reading: &mut Transcription) {
+fn read(entries: &[&RawValue], transcription: &mut Transcription) {
     for message in entries.iter().filter_map(|raw| Fields::of(raw)) {
         let kind = message.text("type").unwrap_or_default();
         let is_from_user = message.text("source").is_some_and(|source| source == USER);
@@ -44,7 +44,7 @@ fn read(entries: &[&RawValue], reading: &mut Transcription) {
             "TextMessage" | "MultiModalMessage" if is_from_user => USER,
             kind if TYPES.contains(&kind) => "assistant",
             kind => {
-                reading.leave_out(kind);
+                transcription.leave_out(kind);
                 continue;
             }
         };
@@ -57,21 +57,21 @@ fn read(entries: &[&RawValue], reading: &mut Transcription) {
             "ToolCallExecutionEvent" | "FunctionExecutionResultMessage" => {
                 let results = objects(&message, "content");
                 for result in &results {
-                    turn.result(&outcome(result));
+                    turn.result(&result_of(result));
                 }
             }
-            _ => add_content(&message, &mut turn, reading),
+            _ => add_content(&message, &mut turn, transcription),
         }
-        reading.push(turn);
+        transcription.push(turn);
     }
 }
 
 /// Adds a text, a list of texts and images, or a list of calls.
-fn add_content(message: &Fields<'_>, turn: &mut TurnWriter, reading: &mut Transcription) {
+fn add_content(message: &Fields<'_>, turn: &mut TurnWriter, transcription: &mut Transcription) {
     let is_call = |call: &Fields<'_>| call.has("name") && call.has("arguments");
     let calls = objects(message, "content");
     if calls.is_empty() || !calls.iter().all(is_call) {
-        content::add(message.raw("content"), turn, reading);
+        content::add(message.raw("content"), turn, transcription);
         return;
     }
     for call in calls {
@@ -83,7 +83,7 @@ fn add_content(message: &Fields<'_>, turn: &mut TurnWriter, reading: &mut Transc
     }
 }
 
-fn outcome(result: &Fields<'_>) -> ForeignResult {
+fn result_of(result: &Fields<'_>) -> ForeignResult {
     ForeignResult {
         id: result.text("call_id"),
         name: result.text("name"),

@@ -22,29 +22,29 @@ fn is_entry(entry: &Fields<'_>) -> bool {
     entry.object("mapping").is_some() && entry.contains("current_node")
 }
 
-fn read(entries: &[&RawValue], reading: &mut Transcription) {
+fn read(entries: &[&RawValue], transcription: &mut Transcription) {
     for conversation in entries.iter().filter_map(|raw| Fields::of(raw)) {
         let Some(mapping) = conversation.raw("mapping") else {
-            reading.leave_out("conversation without messages");
+            transcription.leave_out("conversation without messages");
             continue;
         };
         let name = conversation
             .text("conversation_id")
             .or_else(|| conversation.text("id"));
-        reading.begin(name.or_else(|| conversation.text("title")));
+        transcription.begin(name.or_else(|| conversation.text("title")));
         let nodes: HashMap<String, &RawValue> = serde_json::from_str(mapping.get()).unwrap_or_default();
         let path = path(&nodes, conversation.text("current_node"));
         let messages = |raw: &&&RawValue| Fields::of(raw).is_some_and(|node| node.has("message"));
         let others = nodes.values().filter(messages).count() - path.len();
-        (0..others).for_each(|_| reading.leave_out("message of another branch"));
+        (0..others).for_each(|_| transcription.leave_out("message of another branch"));
         let mut call = None;
         for message in path {
-            read_message(&message, &mut call, reading);
+            read_message(&message, &mut call, transcription);
         }
     }
 }
 
-/// Returns the messages from the root to the leaf. If the parents go in circles, stops where the circle closes.
+/// Returns the messages from the root to the leaf. Stops at a node that it has seen, so a circle of parents ends.
 fn path<'a>(nodes: &HashMap<String, &'a RawValue>, leaf: Option<String>) -> Vec<Fields<'a>> {
     let (mut path, mut seen, mut next) = (Vec::new(), HashSet::new(), leaf);
     while let Some(id) = next.take().filter(|id| !seen.contains(id)) {
@@ -59,16 +59,17 @@ fn path<'a>(nodes: &HashMap<String, &'a RawValue>, leaf: Option<String>) -> Vec<
     path
 }
 
-/// Reads a message. `call` is the id of the last call of a tool, which is an answer of the model that is addressed to a tool.
-fn read_message(message: &Fields<'_>, call: &mut Option<String>, reading: &mut Transcription) {
+/// Reads a message. A message of the model that is addressed to a tool is a call. `call` is the id of the last call, which the next message
+/// of a tool answers.
+fn read_message(message: &Fields<'_>, call: &mut Option<String>, transcription: &mut Transcription) {
     let author = message.object("author");
     let role = author
         .as_ref()
         .and_then(|author| author.text("role"))
         .unwrap_or_default();
-    let hidden = message.object("metadata");
-    if hidden.is_some_and(|metadata| metadata.flag("is_visually_hidden_from_conversation") == Some(true)) {
-        reading.leave_out("hidden message");
+    let metadata = message.object("metadata");
+    if metadata.is_some_and(|metadata| metadata.flag("is_visually_hidden_from_conversation") == Some(true)) {
+        transcription.leave_out("hidden message");
         return;
     }
     let id = message.text("id");
@@ -79,7 +80,7 @@ fn read_message(message: &Fields<'_>, call: &mut Option<String>, reading: &mut T
         .text("recipient")
         .filter(|name| name != EVERYONE && role == "assistant");
     let Some(content) = message.object("content") else {
-        reading.leave_out("message without content");
+        transcription.leave_out("message without content");
         return;
     };
     let kind = content.text("content_type").unwrap_or_default();
@@ -87,7 +88,7 @@ fn read_message(message: &Fields<'_>, call: &mut Option<String>, reading: &mut T
     if is_thought {
         add_thoughts(&content, &mut turn);
     } else if let Some(tool) = recipient {
-        let text = content_texts(&content, reading).join("\n");
+        let text = content_texts(&content, transcription).join("\n");
         let arguments = quoted(&text);
         let arguments = serde_json::from_str(&arguments).ok();
         turn.call(&ForeignCall {
@@ -100,15 +101,15 @@ fn read_message(message: &Fields<'_>, call: &mut Option<String>, reading: &mut T
         turn.result(&ForeignResult {
             id: call.take(),
             name: author.and_then(|author| author.text("name")),
-            content: Some(quoted(&content_texts(&content, reading).join("\n"))),
+            content: Some(quoted(&content_texts(&content, transcription).join("\n"))),
             is_error: kind == "system_error",
         });
     } else {
-        for text in content_texts(&content, reading) {
+        for text in content_texts(&content, transcription) {
             turn.say(&text);
         }
     }
-    reading.push(turn);
+    transcription.push(turn);
 }
 
 fn add_thoughts(content: &Fields<'_>, turn: &mut TurnWriter) {
@@ -120,7 +121,7 @@ fn add_thoughts(content: &Fields<'_>, turn: &mut TurnWriter) {
 }
 
 /// Returns the texts of a content. Images and sounds are separate files in the export.
-fn content_texts(content: &Fields<'_>, reading: &mut Transcription) -> Vec<String> {
+fn content_texts(content: &Fields<'_>, transcription: &mut Transcription) -> Vec<String> {
     let names = ["text", "result", "user_profile", "user_instructions"];
     let mut texts: Vec<String> = names.iter().filter_map(|name| content.text(name)).collect();
     for part in content.list("parts").unwrap_or_default() {
@@ -131,7 +132,7 @@ fn content_texts(content: &Fields<'_>, reading: &mut Transcription) -> Vec<Strin
             (Some(text), _) => texts.push(text),
             (None, inner) => {
                 let kind = inner.and_then(|inner| inner.text("content_type"));
-                reading.leave_out(&kind.unwrap_or_else(|| "content of another type".to_owned()));
+                transcription.leave_out(&kind.unwrap_or_else(|| "content of another type".to_owned()));
             }
         }
     }

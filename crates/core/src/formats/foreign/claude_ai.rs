@@ -16,16 +16,16 @@ fn is_entry(entry: &Fields<'_>) -> bool {
         || objects(entry, "chat_messages").first().is_some_and(is_message)
 }
 
-fn read(entries: &[&RawValue], reading: &mut Transcription) {
+fn read(entries: &[&RawValue], transcription: &mut Transcription) {
     for conversation in entries.iter().filter_map(|raw| Fields::of(raw)) {
-        reading.begin(conversation.text("uuid").or_else(|| conversation.text("name")));
+        transcription.begin(conversation.text("uuid").or_else(|| conversation.text("name")));
         for message in objects(&conversation, "chat_messages") {
-            read_message(&message, reading);
+            read_message(&message, transcription);
         }
     }
 }
 
-fn read_message(message: &Fields<'_>, reading: &mut Transcription) {
+fn read_message(message: &Fields<'_>, transcription: &mut Transcription) {
     let role = match message.text("sender").as_deref() {
         Some("human") => "user",
         _ => "assistant",
@@ -37,16 +37,16 @@ fn read_message(message: &Fields<'_>, reading: &mut Transcription) {
     if blocks.is_empty() {
         turn.say(&message.text("text").unwrap_or_default());
     }
-    content::add(message.raw("content"), &mut turn, reading);
-    // The text of a document that was pasted or uploaded. Of other files, the export has only the names.
+    content::add(message.raw("content"), &mut turn, transcription);
+    // The export has the text of documents that were pasted or uploaded. Of other files, it has only the names.
     for attachment in objects(message, "attachments") {
         match attachment.text("extracted_content") {
             Some(text) => turn.say(&text),
-            None => reading.leave_out("attachment"),
+            None => transcription.leave_out("attachment"),
         }
     }
     for _ in objects(message, "files") {
-        reading.leave_out("file");
+        transcription.leave_out("file");
     }
-    reading.push(turn);
+    transcription.push(turn);
 }

@@ -8,7 +8,7 @@ use super::{
     turn::{ForeignCall, ForeignResult, TurnWriter},
 };
 
-/// Blocks that the readers of OpenAI's and Anthropic's formats know.
+/// Blocks that the readers of OpenAI's and Anthropic's formats know. They are copied as they are.
 const KNOWN_BLOCKS: [&str; 7] = [
     "image",
     "image_url",
@@ -19,7 +19,7 @@ const KNOWN_BLOCKS: [&str; 7] = [
     "refusal",
 ];
 
-/// Blocks that repeat a call, as a whole or in pieces.
+/// Blocks with a call, as a whole or in pieces.
 const CALL_BLOCKS: [&str; 5] = [
     "tool_use",
     "tool_call",
@@ -29,23 +29,23 @@ const CALL_BLOCKS: [&str; 5] = [
 ];
 
 /// Adds a content to a turn. Counts the blocks that it doesn't read.
-pub(super) fn add(content: Option<&RawValue>, turn: &mut TurnWriter, reading: &mut Transcription) {
+pub(super) fn add(content: Option<&RawValue>, turn: &mut TurnWriter, transcription: &mut Transcription) {
     let Some(content) = content else { return };
     for raw in json::list(content).unwrap_or_else(|| vec![content]) {
         match (json::string(raw), Fields::of(raw)) {
             (Some(text), _) => turn.say(&text),
-            (None, Some(block)) => add_block(raw, &block, turn, reading),
-            (None, None) => reading.leave_out("content of another type"),
+            (None, Some(block)) => add_block(raw, &block, turn, transcription),
+            (None, None) => transcription.leave_out("content of another type"),
         }
     }
 }
 
-/// Adds a content. Adds its calls only if `with_calls` is true, since they may also be given elsewhere.
+/// Adds a content to a turn. Adds its calls only if `with_calls` is true: other fields of the message may have the same calls.
 pub(super) fn add_content(
     content: Option<&RawValue>,
     with_calls: bool,
     turn: &mut TurnWriter,
-    reading: &mut Transcription,
+    transcription: &mut Transcription,
 ) {
     let is_call = |raw: &&RawValue| {
         let kind = Fields::of(raw).and_then(|block| block.text("type"));
@@ -56,12 +56,12 @@ pub(super) fn add_content(
         Some(blocks) => blocks
             .into_iter()
             .filter(|raw| !is_call(raw))
-            .for_each(|raw| add(Some(raw), turn, reading)),
-        None => add(content, turn, reading),
+            .for_each(|raw| add(Some(raw), turn, transcription)),
+        None => add(content, turn, transcription),
     }
 }
 
-fn add_block(raw: &RawValue, block: &Fields<'_>, turn: &mut TurnWriter, reading: &mut Transcription) {
+fn add_block(raw: &RawValue, block: &Fields<'_>, turn: &mut TurnWriter, transcription: &mut Transcription) {
     let kind = block.text("type").unwrap_or_default();
     match kind.as_str() {
         "text" | "input_text" | "output_text" => turn.say(&block.text("text").unwrap_or_default()),
@@ -84,7 +84,7 @@ fn add_block(raw: &RawValue, block: &Fields<'_>, turn: &mut TurnWriter, reading:
             is_error: block.flag("is_error").unwrap_or(false),
         }),
         known if KNOWN_BLOCKS.contains(&known) => turn.add_block(raw.get().to_owned()),
-        "" => reading.leave_out("content of another type"),
-        other => reading.leave_out(other),
+        "" => transcription.leave_out("content of another type"),
+        other => transcription.leave_out(other),
     }
 }

@@ -1,4 +1,4 @@
-//! Reads messages of Amazon Bedrock's Converse API: blocks have no type; their only field names them.
+//! Reads messages of Amazon Bedrock's Converse API. A block has no type: it has one field, whose name is its type.
 
 use serde_json::value::RawValue;
 
@@ -21,21 +21,21 @@ fn is_entry(entry: &Fields<'_>) -> bool {
     entry.has("role") && objects(entry, "content").iter().any(is_converse)
 }
 
-fn read(entries: &[&RawValue], reading: &mut Transcription) {
+fn read(entries: &[&RawValue], transcription: &mut Transcription) {
     for message in entries.iter().filter_map(|raw| Fields::of(raw)) {
         let mut turn = TurnWriter::new(&message.text("role").unwrap_or_default());
         turn.say(&message.text("content").unwrap_or_default());
         for raw in message.list("content").unwrap_or_default() {
             match Fields::of(raw).and_then(Fields::sole) {
-                Some((name, value)) => read_block(&name, value, &mut turn, reading),
-                None => reading.leave_out("content of another type"),
+                Some((name, value)) => read_block(&name, value, &mut turn, transcription),
+                None => transcription.leave_out("content of another type"),
             }
         }
-        reading.push(turn);
+        transcription.push(turn);
     }
 }
 
-fn read_block(name: &str, value: &RawValue, turn: &mut TurnWriter, reading: &mut Transcription) {
+fn read_block(name: &str, value: &RawValue, turn: &mut TurnWriter, transcription: &mut Transcription) {
     let text = super::json::string(value);
     let block = Fields::of(value);
     match (name, text, block) {
@@ -45,29 +45,29 @@ fn read_block(name: &str, value: &RawValue, turn: &mut TurnWriter, reading: &mut
             name: block.text("name"),
             arguments: block.raw("input"),
         }),
-        ("toolResult", _, Some(block)) => turn.result(&outcome(&block, reading)),
+        ("toolResult", _, Some(block)) => turn.result(&result_of(&block, transcription)),
         ("reasoningContent", _, Some(block)) => match block.object("reasoningText") {
             Some(reasoning) => turn.think(&reasoning.text("text").unwrap_or_default()),
-            None => reading.leave_out("redacted reasoning"),
+            None => transcription.leave_out("redacted reasoning"),
         },
         ("image" | "document" | "video", _, Some(block)) => attach(name, &block, turn),
         ("citationsContent", _, Some(block)) => {
             turn.say(&block.raw("content").map(super::texts).unwrap_or_default());
         }
-        (name, ..) => reading.leave_out(name),
+        (name, ..) => transcription.leave_out(name),
     }
 }
 
 /// Reads a result: joins its texts and its JSON by line feeds, and counts its other blocks.
-fn outcome(block: &Fields<'_>, reading: &mut Transcription) -> ForeignResult {
+fn result_of(block: &Fields<'_>, transcription: &mut Transcription) -> ForeignResult {
     let mut texts = Vec::new();
     for raw in block.list("content").unwrap_or_default() {
         match Fields::of(raw).and_then(Fields::sole) {
             Some((name, value)) if name == "text" || name == "json" => {
                 texts.push(super::json::as_text(value));
             }
-            Some((name, _)) => reading.leave_out(&format!("{name} of a result")),
-            None => reading.leave_out("content of another type"),
+            Some((name, _)) => transcription.leave_out(&format!("{name} of a result")),
+            None => transcription.leave_out("content of another type"),
         }
     }
     ForeignResult {

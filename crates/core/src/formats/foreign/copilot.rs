@@ -15,6 +15,7 @@ pub(super) const EVENTS: ForeignFormat = ForeignFormat {
     is_entry,
     read,
 };
+/// The types of events that show that a file is Copilot's.
 const TYPES: [&str; 5] = [
     "session.start",
     "user.message",
@@ -28,40 +29,40 @@ fn is_entry(entry: &Fields<'_>) -> bool {
     TYPES.contains(&kind.as_str()) && entry.object("data").is_some()
 }
 
-fn read(entries: &[&RawValue], reading: &mut Transcription) {
+fn read(entries: &[&RawValue], transcription: &mut Transcription) {
     let mut called = HashSet::new();
     for event in entries.iter().filter_map(|raw| Fields::of(raw)) {
         let kind = event.text("type").unwrap_or_default();
         match event.object("data") {
-            Some(data) if data.has("parentToolCallId") => reading.leave_out("sub-agent's event"),
+            Some(data) if data.has("parentToolCallId") => transcription.leave_out("sub-agent's event"),
             Some(data) => {
                 let turn = TurnWriter::new("assistant")
                     .id(event.text("id"))
                     .at(event.raw("timestamp"));
-                read_event(&kind, turn, &data, &mut called, reading);
+                read_event(&kind, turn, &data, &mut called, transcription);
             }
-            None => reading.leave_out(&kind),
+            None => transcription.leave_out(&kind),
         }
     }
 }
 
-/// Reads an event into its turn. `called` has the ids of calls that a message asked for.
+/// Reads an event into its turn. `called` has the ids of calls that have been read.
 fn read_event(
     kind: &str,
     mut turn: TurnWriter,
     data: &Fields<'_>,
     called: &mut HashSet<String>,
-    reading: &mut Transcription,
+    transcription: &mut Transcription,
 ) {
     let content = data.text("content").unwrap_or_default();
     match kind {
         "user.message" => {
             for _ in objects(data, "attachments") {
-                reading.leave_out("attachment");
+                transcription.leave_out("attachment");
             }
-            reading.push(turn.of_role("user").saying(&content));
+            transcription.push(turn.of_role("user").saying(&content));
         }
-        "system.message" => reading.push(turn.of_role("system").saying(&content)),
+        "system.message" => transcription.push(turn.of_role("system").saying(&content)),
         "assistant.message" => {
             turn.think(&data.text("reasoningText").unwrap_or_default());
             turn.say(&content);
@@ -69,19 +70,19 @@ fn read_event(
                 called.extend(request.text("toolCallId"));
                 turn.call(&call(&request, "name"));
             }
-            reading.push(turn);
+            transcription.push(turn);
         }
         "tool.execution_start" if data.text("toolCallId").is_none_or(|id| called.insert(id)) => {
             turn.call(&call(data, "toolName"));
-            reading.push(turn);
+            transcription.push(turn);
         }
-        // The message before it has the call.
+        // A message before this event has the call.
         "tool.execution_start" => {}
         "tool.execution_complete" => {
-            turn.result(&outcome(data));
-            reading.push(turn);
+            turn.result(&result_of(data));
+            transcription.push(turn);
         }
-        kind => reading.leave_out(kind),
+        kind => transcription.leave_out(kind),
     }
 }
 
@@ -93,16 +94,16 @@ fn call<'a>(request: &Fields<'a>, name: &str) -> ForeignCall<'a> {
     }
 }
 
-fn outcome(data: &Fields<'_>) -> ForeignResult {
+fn result_of(data: &Fields<'_>) -> ForeignResult {
     let text = |raw: &RawValue| {
         let inner = Fields::of(raw).and_then(|inner| inner.text("content").or_else(|| inner.text("message")));
         inner.unwrap_or_else(|| json::as_text(raw))
     };
-    let given = data.raw("result").or_else(|| data.raw("error"));
+    let content = data.raw("result").or_else(|| data.raw("error"));
     ForeignResult {
         id: data.text("toolCallId"),
         name: data.text("toolName"),
-        content: Some(quoted(&given.map(text).unwrap_or_default())),
+        content: Some(quoted(&content.map(text).unwrap_or_default())),
         is_error: data.flag("success") == Some(false),
     }
 }

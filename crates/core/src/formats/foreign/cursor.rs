@@ -10,7 +10,7 @@ pub(super) const TRANSCRIPT: ForeignFormat = ForeignFormat {
     is_entry,
     read,
 };
-/// Stand around what the user typed.
+/// The tags around what the user typed.
 const QUERY: (&str, &str) = ("<user_query>", "</user_query>");
 
 fn is_entry(entry: &Fields<'_>) -> bool {
@@ -24,13 +24,13 @@ fn is_entry(entry: &Fields<'_>) -> bool {
         && message.is_some_and(|message| message.has("content"))
 }
 
-fn read(entries: &[&RawValue], reading: &mut Transcription) {
+fn read(entries: &[&RawValue], transcription: &mut Transcription) {
     for line in entries.iter().filter_map(|raw| Fields::of(raw)) {
         let Some(message) = line.object("message").filter(|_| line.has("role")) else {
             let kind = line
                 .text("type")
                 .unwrap_or_else(|| "line without a message".to_owned());
-            reading.leave_out(&kind);
+            transcription.leave_out(&kind);
             continue;
         };
         let role = line.text("role").unwrap_or_default();
@@ -41,9 +41,9 @@ fn read(entries: &[&RawValue], reading: &mut Transcription) {
             .find_map(|raw| query(&Fields::of(raw)?.text("text")?));
         match query.filter(|_| role == "user") {
             Some(query) => turn.say(&query),
-            None => content::add(message.raw("content"), &mut turn, reading),
+            None => content::add(message.raw("content"), &mut turn, transcription),
         }
-        reading.push(turn);
+        transcription.push(turn);
     }
 }
 

@@ -18,7 +18,7 @@ pub(super) const STREAM: ForeignFormat = ForeignFormat {
     is_entry: is_event,
     read: read_events,
 };
-/// A line with this field takes back everything from a message on.
+/// A line with this field takes back everything from the message on whose id it has.
 const REWIND: &str = "$rewindTo";
 /// A line with this field changes the session's own fields.
 const SET: &str = "$set";
@@ -29,20 +29,20 @@ fn is_session(entry: &Fields<'_>) -> bool {
     is_head || is_message && entry.has("timestamp") && entry.contains("content")
 }
 
-fn read_session(entries: &[&RawValue], reading: &mut Transcription) {
+fn read_session(entries: &[&RawValue], transcription: &mut Transcription) {
     for raw in messages(entries) {
         let Some(message) = Fields::of(raw) else { continue };
         let kind = message.text("type").unwrap_or_default();
         match kind.as_str() {
-            "user" => push_content(&message, "user", &parts(message.raw("content")), reading),
-            "gemini" => push_answer(&message, reading),
+            "user" => push_content(&message, "user", &parts(message.raw("content")), transcription),
+            "gemini" => push_answer(&message, transcription),
             // Notices, warnings and errors are for the user only.
-            kind => reading.leave_out(&format!("{kind} message")),
+            kind => transcription.leave_out(&format!("{kind} message")),
         }
     }
 }
 
-/// Returns the messages that remain at the end. A message may be written again with more content.
+/// Returns the messages that remain at the end of the session. A later line may replace a message by a longer one with the same id.
 fn messages<'a>(entries: &[&'a RawValue]) -> Vec<&'a RawValue> {
     let mut current: Vec<(String, &RawValue)> = Vec::new();
     for &raw in entries {
@@ -67,7 +67,8 @@ fn messages<'a>(entries: &[&'a RawValue]) -> Vec<&'a RawValue> {
     current.into_iter().map(|(_, raw)| raw).collect()
 }
 
-fn push_answer(message: &Fields<'_>, reading: &mut Transcription) {
+/// Adds an answer of the model, and the results of its calls as a content of the user's.
+fn push_answer(message: &Fields<'_>, transcription: &mut Transcription) {
     let calls: Vec<Fields<'_>> = objects(message, "toolCalls");
     let thoughts = objects(message, "thoughts").into_iter().map(|thought| {
         let text = [thought.text("subject"), thought.text("description")];
@@ -75,11 +76,11 @@ fn push_answer(message: &Fields<'_>, reading: &mut Transcription) {
         format!(r#"{{"text":{},"thought":true}}"#, quoted(&text))
     });
     let texts = parts(message.raw("content"));
-    let called = calls
+    let written_calls = calls
         .iter()
         .map(|call| format!(r#"{{"functionCall":{}}}"#, call_json(call)));
-    let answer: Vec<String> = thoughts.chain(texts).chain(called).collect();
-    push_content(message, "model", &answer, reading);
+    let answer: Vec<String> = thoughts.chain(texts).chain(written_calls).collect();
+    push_content(message, "model", &answer, transcription);
     let results: Vec<String> = calls.iter().flat_map(results).collect();
     if results.is_empty() {
         return;
@@ -87,7 +88,7 @@ fn push_answer(message: &Fields<'_>, reading: &mut Transcription) {
     let at = calls.last().and_then(|call| call.raw("timestamp"));
     let at = at.or_else(|| message.raw("timestamp"));
     let id = message.text("id").map(|id| format!("{id}/results"));
-    reading.push_message(content_json("user", &results, id.as_deref(), at));
+    transcription.push_message(content_json("user", &results, id.as_deref(), at));
 }
 
 fn call_json(call: &Fields<'_>) -> String {
@@ -99,7 +100,7 @@ fn call_json(call: &Fields<'_>) -> String {
     )
 }
 
-/// Returns the result's parts as Gemini got them. For a call without any, returns what the user was shown.
+/// Returns the result's parts as Gemini got them. If a call has no parts, returns what the user was shown.
 fn results(call: &Fields<'_>) -> Vec<String> {
     let sent: Vec<String> = parts(call.raw("result"));
     let is_whole = |part: &String| part.contains("\"functionResponse\"");
@@ -125,13 +126,18 @@ fn results(call: &Fields<'_>) -> Vec<String> {
 }
 
 /// Adds a content of Gemini's, unless it has no parts.
-pub(super) fn push_content(message: &Fields<'_>, role: &str, parts: &[String], reading: &mut Transcription) {
+pub(super) fn push_content(
+    message: &Fields<'_>,
+    role: &str,
+    parts: &[String],
+    transcription: &mut Transcription,
+) {
     if parts.is_empty() {
-        reading.leave_out("message without content");
+        transcription.leave_out("message without content");
         return;
     }
     let id = message.text("id").or_else(|| message.text("uuid"));
-    reading.push_message(content_json(role, parts, id.as_deref(), message.raw("timestamp")));
+    transcription.push_message(content_json(role, parts, id.as_deref(), message.raw("timestamp")));
 }
 
 fn content_json(role: &str, parts: &[String], id: Option<&str>, at: Option<&RawValue>) -> String {
@@ -162,7 +168,7 @@ fn is_event(entry: &Fields<'_>) -> bool {
 }
 
 /// Reads the events in sequence. An answer comes in pieces (`delta`), which are joined.
-fn read_events(entries: &[&RawValue], reading: &mut Transcription) {
+fn read_events(entries: &[&RawValue], transcription: &mut Transcription) {
     let mut answer: Option<(TurnWriter, String)> = None;
     for event in entries.iter().filter_map(|raw| Fields::of(raw)) {
         let kind = event.text("type").unwrap_or_default();
@@ -178,7 +184,7 @@ fn read_events(entries: &[&RawValue], reading: &mut Transcription) {
             continue;
         }
         if let Some((turn, said)) = answer.take() {
-            reading.push(turn.saying(&said));
+            transcription.push(turn.saying(&said));
         }
         let mut turn = TurnWriter::new("assistant").at(event.raw("timestamp"));
         match kind.as_str() {
@@ -190,14 +196,14 @@ fn read_events(entries: &[&RawValue], reading: &mut Transcription) {
             }),
             "tool_result" => turn.result(&stream_result(&event)),
             kind => {
-                reading.leave_out(&format!("{kind} event"));
+                transcription.leave_out(&format!("{kind} event"));
                 continue;
             }
         }
-        reading.push(turn);
+        transcription.push(turn);
     }
     if let Some((turn, said)) = answer {
-        reading.push(turn.saying(&said));
+        transcription.push(turn.saying(&said));
     }
 }
 

@@ -24,11 +24,11 @@ fn is_event(entry: &Fields<'_>) -> bool {
     is_adk && entry.text("author").is_some()
 }
 
-fn read_events(entries: &[&RawValue], reading: &mut Transcription) {
+fn read_events(entries: &[&RawValue], transcription: &mut Transcription) {
     for event in entries.iter().filter_map(|raw| Fields::of(raw)) {
         // A piece of an answer; a later event has the whole answer.
         if event.flag("partial") == Some(true) {
-            reading.leave_out("partial event");
+            transcription.leave_out("partial event");
             continue;
         }
         match event.object("content") {
@@ -36,9 +36,9 @@ fn read_events(entries: &[&RawValue], reading: &mut Transcription) {
                 let is_from_user = event.text("author").is_some_and(|author| author == "user");
                 let role = content.text("role");
                 let role = role.unwrap_or_else(|| if is_from_user { "user" } else { "model" }.to_owned());
-                push_content(&event, &role, &parts(content.raw("parts")), reading);
+                push_content(&event, &role, &parts(content.raw("parts")), transcription);
             }
-            None => reading.leave_out("event without content"),
+            None => transcription.leave_out("event without content"),
         }
     }
 }
@@ -50,15 +50,15 @@ fn is_line(entry: &Fields<'_>) -> bool {
         && entry.object("message").is_some_and(is_content)
 }
 
-fn read_lines(entries: &[&RawValue], reading: &mut Transcription) {
+fn read_lines(entries: &[&RawValue], transcription: &mut Transcription) {
     for line in entries.iter().filter_map(|raw| Fields::of(raw)) {
         let kind = line.text("type").unwrap_or_default();
         let Some(message) = line.object("message").filter(|_| kind != "system") else {
             let kind = line.text("subtype").unwrap_or(kind);
-            reading.leave_out(&format!("{kind} line"));
+            transcription.leave_out(&format!("{kind} line"));
             continue;
         };
         let role = if kind == "assistant" { "model" } else { "user" };
-        push_content(&line, role, &parts(message.raw("parts")), reading);
+        push_content(&line, role, &parts(message.raw("parts")), transcription);
     }
 }

@@ -14,7 +14,7 @@ pub(super) const MESSAGES: ForeignFormat = ForeignFormat {
     is_entry,
     read,
 };
-/// LangChain's names of authors, in the ways in which they are written.
+/// The names of the user and of the model, as LangChain writes them.
 const AUTHORS: [&str; 4] = ["human", "ai", "HumanMessage", "AIMessage"];
 
 fn is_entry(entry: &Fields<'_>) -> bool {
@@ -36,11 +36,12 @@ fn class(entry: &Fields<'_>) -> Option<String> {
     super::json::string(entry.list("id")?.last()?)
 }
 
+/// Returns the author that a kind of messages names.
 fn author(kind: &str) -> &str {
     kind.strip_suffix("Chunk").unwrap_or(kind)
 }
 
-fn read(entries: &[&RawValue], reading: &mut Transcription) {
+fn read(entries: &[&RawValue], transcription: &mut Transcription) {
     for entry in entries.iter().filter_map(|raw| Fields::of(raw)) {
         let kind = if entry.has("lc") {
             class(&entry)
@@ -49,17 +50,17 @@ fn read(entries: &[&RawValue], reading: &mut Transcription) {
         };
         let kind = kind.or_else(|| entry.text("role")).unwrap_or_default();
         let inner = entry.object("kwargs").or_else(|| entry.object("data"));
-        read_message(author(&kind), inner.as_ref().unwrap_or(&entry), reading);
+        read_message(author(&kind), inner.as_ref().unwrap_or(&entry), transcription);
     }
 }
 
-fn read_message(kind: &str, message: &Fields<'_>, reading: &mut Transcription) {
+fn read_message(kind: &str, message: &Fields<'_>, transcription: &mut Transcription) {
     let role = match kind {
         "human" | "HumanMessage" | "user" => "user",
         "ai" | "AIMessage" | "assistant" => "assistant",
         "system" | "SystemMessage" | "developer" => "system",
         "tool" | "ToolMessage" | "function" | "FunctionMessage" => "tool",
-        other => return reading.leave_out(&format!("{other} message")),
+        other => return transcription.leave_out(&format!("{other} message")),
     };
     let extra = message.object("additional_kwargs");
     let extra = extra.as_ref();
@@ -82,30 +83,31 @@ fn read_message(kind: &str, message: &Fields<'_>, reading: &mut Transcription) {
                 .unwrap_or_default(),
         );
         let calls = calls(message, extra);
-        content::add_content(message.raw("content"), calls.is_empty(), &mut turn, reading);
+        content::add_content(message.raw("content"), calls.is_empty(), &mut turn, transcription);
         for call in &calls {
             turn.call(call);
         }
     }
-    reading.push(turn);
+    transcription.push(turn);
 }
 
-/// Returns the calls of a message: parsed and unparsable ones, or else those that the provider sent.
+/// Returns the calls of a message: those that LangChain parsed and those that it couldn't parse or, if there are none, the calls as the
+/// provider sent them.
 fn calls<'a>(message: &Fields<'a>, extra: Option<&Fields<'a>>) -> Vec<ForeignCall<'a>> {
     let parsed = objects(message, "tool_calls")
         .into_iter()
         .chain(objects(message, "invalid_tool_calls"));
-    let parsed: Vec<ForeignCall<'_>> = parsed.map(|call| own_call(&call)).collect();
+    let parsed: Vec<ForeignCall<'_>> = parsed.map(|call| read_call(&call)).collect();
     if !parsed.is_empty() {
         return parsed;
     }
     let sent = extra
         .map(|extra| objects(extra, "tool_calls"))
         .unwrap_or_default();
-    sent.iter().map(own_call).collect()
+    sent.iter().map(read_call).collect()
 }
 
-fn own_call<'a>(call: &Fields<'a>) -> ForeignCall<'a> {
+fn read_call<'a>(call: &Fields<'a>) -> ForeignCall<'a> {
     let function = call.object("function");
     let inner = function.as_ref().unwrap_or(call);
     ForeignCall {

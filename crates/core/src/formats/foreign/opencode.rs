@@ -28,24 +28,24 @@ fn is_message(entry: &Fields<'_>) -> bool {
             .is_some_and(|info| info.text("role").is_some())
 }
 
-fn read(entries: &[&RawValue], reading: &mut Transcription) {
+fn read(entries: &[&RawValue], transcription: &mut Transcription) {
     for entry in entries.iter().filter_map(|raw| Fields::of(raw)) {
         if is_message(&entry) {
-            read_message(&entry, reading);
+            read_message(&entry, transcription);
             continue;
         }
         if entries.len() > 1 {
-            reading.begin(entry.object("info").and_then(|info| info.text("id")));
+            transcription.begin(entry.object("info").and_then(|info| info.text("id")));
         }
         for message in objects(&entry, "messages") {
-            read_message(&message, reading);
+            read_message(&message, transcription);
         }
     }
 }
 
-fn read_message(message: &Fields<'_>, reading: &mut Transcription) {
+fn read_message(message: &Fields<'_>, transcription: &mut Transcription) {
     let Some(info) = message.object("info") else {
-        reading.leave_out("message without info");
+        transcription.leave_out("message without info");
         return;
     };
     let role = match info.text("role").as_deref() {
@@ -57,28 +57,28 @@ fn read_message(message: &Fields<'_>, reading: &mut Transcription) {
     let at = time.as_ref().and_then(|time| time.raw("created"));
     let mut turn = TurnWriter::new(role).id(info.text("id")).at(at);
     for part in objects(message, "parts") {
-        read_part(&part, &mut turn, reading);
+        read_part(&part, &mut turn, transcription);
     }
     if info.has("error") {
-        reading.leave_out("error of a message");
+        transcription.leave_out("error of a message");
     }
-    reading.push(turn);
+    transcription.push(turn);
 }
 
-fn read_part(part: &Fields<'_>, turn: &mut TurnWriter, reading: &mut Transcription) {
+fn read_part(part: &Fields<'_>, turn: &mut TurnWriter, transcription: &mut Transcription) {
     let kind = part.text("type").unwrap_or_default();
     match kind.as_str() {
-        // Shown to the user, and not sent to the model.
-        "text" if part.flag("ignored") == Some(true) => reading.leave_out("ignored text"),
+        // opencode shows such a text to the user and doesn't send it to the model.
+        "text" if part.flag("ignored") == Some(true) => transcription.leave_out("ignored text"),
         "text" => turn.say(&part.text("text").unwrap_or_default()),
         "reasoning" => turn.think(&part.text("text").unwrap_or_default()),
         "file" => attach(part, turn),
-        "tool" => read_tool(part, turn, reading),
+        "tool" => read_tool(part, turn, transcription),
         kind => {
             if kind == "step-start" {
                 turn.end_round();
             }
-            reading.leave_out(kind);
+            transcription.leave_out(kind);
         }
     }
 }
@@ -88,7 +88,7 @@ fn attach(file: &Fields<'_>, turn: &mut TurnWriter) {
     turn.attach(&media, &file.text("url").unwrap_or_default());
 }
 
-fn read_tool(part: &Fields<'_>, turn: &mut TurnWriter, reading: &mut Transcription) {
+fn read_tool(part: &Fields<'_>, turn: &mut TurnWriter, transcription: &mut Transcription) {
     let state = part.object("state");
     let id = part.text("callID");
     turn.call(&ForeignCall {
@@ -110,6 +110,6 @@ fn read_tool(part: &Fields<'_>, turn: &mut TurnWriter, reading: &mut Transcripti
         is_error,
     });
     for _ in objects(&state, "attachments") {
-        reading.leave_out("attachment of a result");
+        transcription.leave_out("attachment of a result");
     }
 }

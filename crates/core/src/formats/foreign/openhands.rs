@@ -19,7 +19,7 @@ pub(super) const EVENTS: ForeignFormat = ForeignFormat {
     read: read_events,
 };
 const SOURCES: [&str; 3] = ["user", "agent", "environment"];
-/// Actions and observations of the program itself. The model isn't told about them.
+/// Actions and observations of the program itself, which it doesn't send to the model.
 const SILENT: [&str; 6] = [
     "recall",
     "change_agent_state",
@@ -28,6 +28,7 @@ const SILENT: [&str; 6] = [
     "condensation",
     "condensation_request",
 ];
+/// The kinds of version 1's events that show that a file is OpenHands'.
 const KINDS: [&str; 5] = [
     "MessageEvent",
     "ActionEvent",
@@ -48,14 +49,14 @@ fn is_action(entry: &Fields<'_>) -> bool {
     has_known_source(entry) && (is_action || is_observation)
 }
 
-fn read_actions(entries: &[&RawValue], reading: &mut Transcription) {
+fn read_actions(entries: &[&RawValue], transcription: &mut Transcription) {
     for event in entries.iter().filter_map(|raw| Fields::of(raw)) {
         let kind = event
             .text("action")
             .or_else(|| event.text("observation"))
             .unwrap_or_default();
         if SILENT.contains(&kind.as_str()) || kind.is_empty() {
-            reading.leave_out(&kind);
+            transcription.leave_out(&kind);
             continue;
         }
         let is_from_user = event.text("source").is_some_and(|source| source == "user");
@@ -71,7 +72,7 @@ fn read_actions(entries: &[&RawValue], reading: &mut Transcription) {
         } else {
             write_action(&event, &kind, &mut turn);
         }
-        reading.push(turn);
+        transcription.push(turn);
     }
 }
 
@@ -109,7 +110,7 @@ fn write_action(event: &Fields<'_>, kind: &str, turn: &mut TurnWriter) {
     }
 }
 
-/// Returns the arguments as the model wrote them. The action's `args` hold what the program made of them.
+/// Returns the arguments as the model wrote them. The action's `args` are what the program made of them.
 fn model_arguments<'a>(tool: &Fields<'a>) -> Option<&'a RawValue> {
     let id = tool.text("tool_call_id")?;
     let choices = objects(&tool.object("model_response")?, "choices");
@@ -144,7 +145,7 @@ fn is_event(entry: &Fields<'_>) -> bool {
     has_known_source(entry) && KINDS.contains(&kind.as_str())
 }
 
-fn read_events(entries: &[&RawValue], reading: &mut Transcription) {
+fn read_events(entries: &[&RawValue], transcription: &mut Transcription) {
     for event in entries.iter().filter_map(|raw| Fields::of(raw)) {
         let kind = event.text("kind").unwrap_or_default();
         let turn = |role: &str| {
@@ -160,18 +161,18 @@ fn read_events(entries: &[&RawValue], reading: &mut Transcription) {
                 content::add(
                     message.and_then(|message| message.raw("content")),
                     &mut turn,
-                    reading,
+                    transcription,
                 );
-                reading.push(turn);
+                transcription.push(turn);
             }
             "SystemPromptEvent" => {
                 let prompt = event.raw("system_prompt").map(texts).unwrap_or_default();
-                reading.push(turn("system").saying(&prompt));
+                transcription.push(turn("system").saying(&prompt));
             }
             "ActionEvent" => {
                 let mut turn = turn("assistant");
                 turn.think(&event.text("reasoning_content").unwrap_or_default());
-                content::add(event.raw("thought"), &mut turn, reading);
+                content::add(event.raw("thought"), &mut turn, transcription);
                 let call = event.object("tool_call");
                 turn.call(&ForeignCall {
                     id: event.text("tool_call_id"),
@@ -180,14 +181,14 @@ fn read_events(entries: &[&RawValue], reading: &mut Transcription) {
                         .and_then(|call| call.raw("arguments"))
                         .or_else(|| event.raw("action")),
                 });
-                reading.push(turn);
+                transcription.push(turn);
             }
             "ObservationEvent" | "AgentErrorEvent" => {
                 let mut turn = turn("assistant");
                 turn.result(&result_of_event(&event));
-                reading.push(turn);
+                transcription.push(turn);
             }
-            kind => reading.leave_out(kind),
+            kind => transcription.leave_out(kind),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Reads sessions of pi (and of programs made of it): entries of a tree. The session continues from the last entry.
+//! Reads sessions of pi, and of programs that are built on pi: entries of a tree. The session continues from the last entry.
 
 use std::collections::HashMap;
 
@@ -27,19 +27,19 @@ fn is_entry(entry: &Fields<'_>) -> bool {
     }
 }
 
-fn read(entries: &[&RawValue], reading: &mut Transcription) {
+fn read(entries: &[&RawValue], transcription: &mut Transcription) {
     let entries: Vec<Fields<'_>> = entries.iter().filter_map(|raw| Fields::of(raw)).collect();
     let is_current = find_current(&entries);
     for (entry, is_current) in entries.iter().zip(is_current) {
         if is_current {
-            read_entry(entry, reading);
+            read_entry(entry, transcription);
         } else {
-            reading.leave_out("entry of another branch");
+            transcription.leave_out("entry of another branch");
         }
     }
 }
 
-/// Returns for each entry if the last entry follows from it. Old sessions have no tree.
+/// Returns for each entry whether the last entry follows from it. The entries of old sessions have no parents, and all count.
 fn find_current(entries: &[Fields<'_>]) -> Vec<bool> {
     let is_node = |entry: &Fields<'_>| entry.text("id").is_some() && entry.contains("parentId");
     let places: HashMap<String, usize> = entries
@@ -59,35 +59,35 @@ fn find_current(entries: &[Fields<'_>]) -> Vec<bool> {
     is_current
 }
 
-fn read_entry(entry: &Fields<'_>, reading: &mut Transcription) {
+fn read_entry(entry: &Fields<'_>, transcription: &mut Transcription) {
     let kind = entry.text("type").unwrap_or_default();
     let at = entry.raw("timestamp");
     let id = entry.text("id");
     match kind.as_str() {
         "message" => match entry.object("message") {
-            Some(message) => read_message(&message, TurnWriter::new("user").id(id).at(at), reading),
-            None => reading.leave_out("message without content"),
+            Some(message) => read_message(&message, TurnWriter::new("user").id(id).at(at), transcription),
+            None => transcription.leave_out("message without content"),
         },
         "compaction" | "branch_summary" => {
             let summary = entry.text("summary").unwrap_or_default();
-            reading.push(TurnWriter::new(COMPACT_SUMMARY).id(id).at(at).saying(&summary));
+            transcription.push(TurnWriter::new(COMPACT_SUMMARY).id(id).at(at).saying(&summary));
         }
-        kind => reading.leave_out(kind),
+        kind => transcription.leave_out(kind),
     }
 }
 
-fn read_message(message: &Fields<'_>, turn: TurnWriter, reading: &mut Transcription) {
+fn read_message(message: &Fields<'_>, turn: TurnWriter, transcription: &mut Transcription) {
     let role = message.text("role").unwrap_or_default();
     let mut turn = turn.of_role(&role);
     match role.as_str() {
-        "user" | "assistant" => content::add(message.raw("content"), &mut turn, reading),
+        "user" | "assistant" => content::add(message.raw("content"), &mut turn, transcription),
         "toolResult" => turn.result(&ForeignResult {
             id: message.text("toolCallId"),
             name: message.text("toolName"),
             content: message.raw("content").map(|raw| raw.get().to_owned()),
             is_error: message.flag("isError") == Some(true),
         }),
-        // A command that the user ran; the model got it like this.
+        // pi sends a command that the user ran to the model in this form.
         "bashExecution" => {
             let (command, output) = (message.text("command"), message.text("output"));
             let ran = format!(
@@ -97,7 +97,7 @@ fn read_message(message: &Fields<'_>, turn: TurnWriter, reading: &mut Transcript
             );
             turn = turn.of_role("user").saying(&ran);
         }
-        role => return reading.leave_out(&format!("{role} message")),
+        role => return transcription.leave_out(&format!("{role} message")),
     }
-    reading.push(turn);
+    transcription.push(turn);
 }

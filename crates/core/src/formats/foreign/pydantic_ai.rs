@@ -19,7 +19,7 @@ fn is_entry(entry: &Fields<'_>) -> bool {
     !parts.is_empty() && parts.iter().all(|part| part.text("part_kind").is_some())
 }
 
-fn read(entries: &[&RawValue], reading: &mut Transcription) {
+fn read(entries: &[&RawValue], transcription: &mut Transcription) {
     let mut instructions = None;
     for message in entries.iter().filter_map(|raw| Fields::of(raw)) {
         let parts = objects(&message, "parts");
@@ -27,32 +27,32 @@ fn read(entries: &[&RawValue], reading: &mut Transcription) {
             .raw("timestamp")
             .or_else(|| parts.iter().find_map(|part| part.raw("timestamp")));
         // Each request repeats the instructions.
-        let given = message.text("instructions");
-        if let Some(text) = given.as_ref().filter(|_| given != instructions) {
-            reading.push(TurnWriter::new("system").at(at).saying(text));
+        let repeated = message.text("instructions");
+        if let Some(text) = repeated.as_ref().filter(|_| repeated != instructions) {
+            transcription.push(TurnWriter::new("system").at(at).saying(text));
         }
-        instructions = given.or(instructions);
+        instructions = repeated.or(instructions);
         let is_answer = message.text("kind").is_some_and(|kind| kind == "response");
         let mut turn = TurnWriter::new(if is_answer { "assistant" } else { "user" }).at(at);
         for part in parts {
-            read_part(&part, &mut turn, reading);
+            read_part(&part, &mut turn, transcription);
         }
-        reading.push(turn);
+        transcription.push(turn);
     }
 }
 
-fn read_part(part: &Fields<'_>, turn: &mut TurnWriter, reading: &mut Transcription) {
+fn read_part(part: &Fields<'_>, turn: &mut TurnWriter, transcription: &mut Transcription) {
     let kind = part.text("part_kind").unwrap_or_default();
     let text = || part.text("content").unwrap_or_default();
     match kind.as_str() {
-        "system-prompt" => reading.push(
+        "system-prompt" => transcription.push(
             TurnWriter::new("system")
                 .at(part.raw("timestamp"))
                 .saying(&text()),
         ),
         "text" => turn.say(&text()),
         "thinking" => turn.think(&text()),
-        "user-prompt" => add_prompt(part.raw("content"), turn, reading),
+        "user-prompt" => add_prompt(part.raw("content"), turn, transcription),
         "tool-call" | "builtin-tool-call" => turn.call(&ForeignCall {
             id: part.text("tool_call_id"),
             name: part.text("tool_name"),
@@ -62,10 +62,10 @@ fn read_part(part: &Fields<'_>, turn: &mut TurnWriter, reading: &mut Transcripti
             let outcome = part.text("outcome");
             turn.result(&result(part, outcome.is_some_and(|outcome| outcome != "success")));
         }
-        // Without a tool's name, it asks the model for another answer.
+        // A retry prompt without a tool's name asks the model for another answer.
         "retry-prompt" if part.has("tool_name") => turn.result(&result(part, true)),
         "retry-prompt" => turn.say(&part.raw("content").map(json::as_text).unwrap_or_default()),
-        kind => reading.leave_out(kind),
+        kind => transcription.leave_out(kind),
     }
 }
 
@@ -79,7 +79,7 @@ fn result(part: &Fields<'_>, is_error: bool) -> ForeignResult {
 }
 
 /// Adds a prompt: a text, or a list of texts, addresses and data.
-fn add_prompt(content: Option<&RawValue>, turn: &mut TurnWriter, reading: &mut Transcription) {
+fn add_prompt(content: Option<&RawValue>, turn: &mut TurnWriter, transcription: &mut Transcription) {
     let Some(content) = content else { return };
     for raw in json::list(content).unwrap_or_else(|| vec![content]) {
         if let Some(text) = json::string(raw) {
@@ -95,7 +95,7 @@ fn add_prompt(content: Option<&RawValue>, turn: &mut TurnWriter, reading: &mut T
                 let media = media.unwrap_or_else(|| kind.replace("-url", "/*"));
                 turn.attach(&media, &url);
             }
-            (kind, ..) => reading.leave_out(&format!("{kind} of a prompt")),
+            (kind, ..) => transcription.leave_out(&format!("{kind} of a prompt")),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What a reader made of a file: its conversations, and the names and numbers of the parts that it left out.
+//! The result of reading a file of another program: its conversations, and how many parts were left out, by name.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -7,12 +7,13 @@ use crate::domain::text::cut;
 
 /// Counts this many names of parts one by one, and all other parts together.
 const NAMES_MAX: usize = 32;
+/// The name under which all other parts are counted.
 const OTHERS: &str = "others";
 
 /// A conversation's messages, in formats that recapd stores.
 #[derive(Default)]
 pub(in super::super) struct ForeignConversation {
-    /// Its name, in a file of several conversations.
+    /// The conversation's name, in a file of several conversations.
     pub(in super::super) name: Option<String>,
     pub(in super::super) messages: Vec<String>,
 }
@@ -22,6 +23,7 @@ pub(in super::super) struct Transcription {
     pub(in super::super) conversations: Vec<ForeignConversation>,
     /// How many parts weren't read, by name.
     pub(in super::super) left_out: BTreeMap<String, u64>,
+    /// The ids of the open conversation's turns.
     ids: HashSet<String>,
 }
 
@@ -52,7 +54,8 @@ impl Transcription {
         *self.left_out.entry(name).or_default() += 1;
     }
 
-    /// Adds the messages of a turn. If the conversation has the turn's id already, leaves out the id: the second message is another one.
+    /// Adds the messages of a turn. If another turn of the conversation has the same id, leaves the id out, so that recapd doesn't take the
+    /// turn for a repetition.
     pub(super) fn push(&mut self, mut turn: TurnWriter) {
         self.begin_first();
         turn.id = turn.id.filter(|id| self.ids.insert(id.clone()));

@@ -24,11 +24,12 @@ pub(super) struct ForeignResult {
     pub(super) is_error: bool,
 }
 
+/// A turn whose messages are being written.
 #[derive(Default)]
 pub(super) struct TurnWriter {
     role: String,
     pub(super) id: Option<String>,
-    /// JSON: a text, or seconds or milliseconds since 1970.
+    /// The time, as JSON: a text, or seconds or milliseconds since 1970.
     at: Option<String>,
     speaker: Option<String>,
     blocks: Vec<String>,
@@ -73,6 +74,7 @@ impl TurnWriter {
         Self { speaker, ..self }
     }
 
+    /// Returns the turn with `text` added.
     #[must_use]
     pub(super) fn saying(mut self, text: &str) -> Self {
         self.say(text);
@@ -128,23 +130,23 @@ impl TurnWriter {
         ));
     }
 
-    pub(super) fn result(&mut self, outcome: &ForeignResult) {
+    pub(super) fn result(&mut self, result: &ForeignResult) {
         self.results.push(format!(
             r#"{}{}{}"content":{}"#,
-            field("tool_call_id", outcome.id.as_deref()),
-            field("name", outcome.name.as_deref()),
-            if outcome.is_error {
+            field("tool_call_id", result.id.as_deref()),
+            field("name", result.name.as_deref()),
+            if result.is_error {
                 r#""is_error":true,"#
             } else {
                 ""
             },
-            outcome.content.as_deref().unwrap_or(r#""""#)
+            result.content.as_deref().unwrap_or(r#""""#)
         ));
     }
 
-    /// Ends a round: a later text comes after the results so far.
+    /// Ends a round: writes its message and results, so that a later text comes after them.
     pub(super) fn end_round(&mut self) {
-        // A user's message answers the calls before it, so its results come first.
+        // The results in a user's message answer calls of the message before, so they come first.
         if self.is_from_user() {
             self.write_results();
             self.write_content();
@@ -164,6 +166,7 @@ impl TurnWriter {
         self.role == "user"
     }
 
+    /// Ends the round if it has results: a model's text or thought after results belongs to the next round.
     fn end_round_after_results(&mut self) {
         if !self.results.is_empty() && !self.is_from_user() {
             self.end_round();
@@ -200,7 +203,7 @@ impl TurnWriter {
         }
     }
 
-    /// Writes a message. From the second one on, a turn's messages have the turn's id with their number.
+    /// Writes a message. The first message of a turn has the turn's id; each later one has the id with its number.
     fn write(&mut self, body: &str) {
         let number = self.messages.len();
         let id = self.id.as_ref().map(|id| match number {

@@ -1,4 +1,4 @@
-//! The fixtures: each one is recognised by its content, and by one format only.
+//! The fixtures: the format of each is detected from its content, and no message of it is certainly of another format.
 
 use super::*;
 
@@ -78,7 +78,7 @@ const FIXTURES: &[(&str, Format, &[&str], usize)] = &[
 ];
 
 #[test]
-fn fixtures_are_recognised_by_their_content() {
+fn the_format_of_each_fixture_is_detected() {
     for &(name, format, conversations, messages) in FIXTURES {
         let mut reader = FileReader::open(&fixture(name), None).unwrap();
         assert_eq!(reader.format(), format, "{name}");

@@ -1,4 +1,5 @@
-//! Conversations of other programs, in small made-up files of their shapes. Each test names where its shape was read.
+//! Conversations of other programs, in small made-up files of their shapes. Each test says where its shape is documented. Where it isn't
+//! obvious, the test explains under *By hand* how the expected messages follow from the file.
 
 mod agents;
 mod exports;
@@ -14,8 +15,8 @@ fn open(text: &str) -> Result<FileReader, ReadError> {
     FileReader::make(io::Cursor::new(text.to_owned()), source, None)
 }
 
-/// The program, a line for each message, and what isn't read.
-fn told(text: &str) -> String {
+/// Returns the program, a line for each message, and what isn't read.
+fn read(text: &str) -> String {
     let reader = open(text).unwrap();
     let left_out: Vec<String> = reader
         .left_out()
@@ -32,11 +33,11 @@ fn told(text: &str) -> String {
 
 #[track_caller]
 fn check(text: &str, expected: &[&str]) {
-    assert_eq!(told(text), expected.join("\n"));
+    assert_eq!(read(text), expected.join("\n"));
 }
 
 #[test]
-fn files_of_the_formats_are_left_to_their_readers() {
+fn fixtures_of_recapds_formats_are_not_taken_for_another_programs() {
     let folder = fixture("native.jsonl");
     let mut files = 0;
     for entry in std::fs::read_dir(folder.parent().unwrap()).unwrap() {
@@ -50,7 +51,7 @@ fn files_of_the_formats_are_left_to_their_readers() {
 }
 
 #[test]
-fn a_named_format_leaves_other_programs_alone() {
+fn a_reader_of_recapds_formats_reads_no_other_programs() {
     let text = r#"[{"role":"user","parts":[{"type":"text","text":"Hi"}]}]"#;
     assert_eq!(open(text).unwrap().program(), Some("ai-sdk-ui"));
     assert!(matches!(from_text(text), Err(ReadError::Unrecognised { .. })));
@@ -58,8 +59,8 @@ fn a_named_format_leaves_other_programs_alone() {
 
 #[test]
 fn a_session_without_messages_is_empty() {
-    let opened = open("{\"sessionId\":\"s\",\"projectHash\":\"p\"}\n");
-    assert!(matches!(opened, Err(ReadError::Empty { .. })));
+    let result = open("{\"sessionId\":\"s\",\"projectHash\":\"p\"}\n");
+    assert!(matches!(result, Err(ReadError::Empty { .. })));
 }
 
 #[test]

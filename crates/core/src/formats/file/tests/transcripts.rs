@@ -142,10 +142,10 @@ fn a_markdown_file_without_aiders_heading_is_not_its_history() {
 }
 
 #[test]
-fn a_line_of_aider_that_is_no_utf8_is_skipped() {
+fn a_line_of_aider_that_isnt_utf8_is_skipped() {
     let text = b"# aider chat started at soon\n#### a\n\xff\n#### b\n";
     assert_eq!(
         listing(from_text(text.to_vec()).unwrap()),
-        "log-1 | aider_started: \"# aider chat started at soon\"\nlog-1 | user: \"a\"\nskipped 3: byte 1 of the line is no UTF-8; convert the file to UTF-8\nlog-1 | user: \"b\""
+        "log-1 | aider_started: \"# aider chat started at soon\"\nlog-1 | user: \"a\"\nskipped 3: byte 1 of the line isn't UTF-8; convert the file to UTF-8\nlog-1 | user: \"b\""
     );
 }

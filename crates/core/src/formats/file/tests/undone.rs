@@ -18,7 +18,7 @@ fn undone(format: Format, lines: &[Value]) -> Vec<u64> {
 }
 
 /// A Claude Code line that follows the line `parent`.
-fn says(role: &str, uuid: &str, parent: impl Into<Value>, content: impl Into<Value>) -> Value {
+fn line(role: &str, uuid: &str, parent: impl Into<Value>, content: impl Into<Value>) -> Value {
     let (parent, content): (Value, Value) = (parent.into(), content.into());
     let message = json!({ "role": role, "content": content });
     json!({ "type": role, "uuid": uuid, "parentUuid": parent, "message": message })
@@ -26,20 +26,20 @@ fn says(role: &str, uuid: &str, parent: impl Into<Value>, content: impl Into<Val
 
 fn result(uuid: &str, parent: &str) -> Value {
     let content = json!([{ "type": "tool_result", "tool_use_id": uuid, "content": "ok" }]);
-    says("user", uuid, parent, content)
+    line("user", uuid, parent, content)
 }
 
-/// A question and its answer, `a`.
-fn begun() -> Vec<Value> {
+/// A question and its answer, which has the id `a`.
+fn beginning() -> Vec<Value> {
     vec![
-        says("user", "u", Value::Null, "Hi"),
-        says("assistant", "a", "u", "Hello"),
+        line("user", "u", Value::Null, "Hi"),
+        line("assistant", "a", "u", "Hello"),
     ]
 }
 
 #[test]
 fn undone_messages_are_left_out_and_counted() {
-    let lines = [begun(), begun()].concat();
+    let lines = [beginning(), beginning()].concat();
     let mut reader = reader(Format::ClaudeCode, &lines);
     reader.undone = HashSet::from([2, 3]);
     let read: Vec<u64> = reader.by_ref().flatten().map(|record| record.line).collect();
@@ -49,13 +49,13 @@ fn undone_messages_are_left_out_and_counted() {
 #[test]
 fn an_empty_prompt_is_left_out_and_its_descendants_are_kept() {
     let rest = vec![
-        says("user", "first", "a", "Fix it"),
-        says("user", "wordless", "first", " "),
-        says("assistant", "b", "wordless", "Fixed."),
-        says("user", "second", "a", "Fix it well"),
-        says("user", "too", "second", ""),
+        line("user", "first", "a", "Fix it"),
+        line("user", "wordless", "first", " "),
+        line("assistant", "b", "wordless", "Fixed."),
+        line("user", "second", "a", "Fix it well"),
+        line("user", "too", "second", ""),
     ];
-    let lines = [begun(), rest].concat();
+    let lines = [beginning(), rest].concat();
     let mut conversation = FileReader {
         undone: find(reader(Format::ClaudeCode, &lines)),
         skips_wordless: true,
@@ -75,16 +75,16 @@ fn an_edited_prompt_is_undone_with_all_that_followed() {
         "type": "system", "uuid": "c", "parentUuid": null, "logicalParentUuid": "r", "content": "Compacted",
     });
     let rest = vec![
-        says("user", "first", "a", "Fix it"),
-        says("assistant", "b", "first", "I'll look."),
+        line("user", "first", "a", "Fix it"),
+        line("assistant", "b", "first", "I'll look."),
         result("r", "b"),
         boundary,
-        says("user", "more", "c", "And the other one"),
-        says("user", "second", "a", "Fix it well"),
-        says("assistant", "d", "second", "Fixed."),
-        says("user", "third", "a", "Fix it better"),
+        line("user", "more", "c", "And the other one"),
+        line("user", "second", "a", "Fix it well"),
+        line("assistant", "d", "second", "Fixed."),
+        line("user", "third", "a", "Fix it better"),
     ];
-    let mut lines = [begun(), rest].concat();
+    let mut lines = [beginning(), rest].concat();
     assert_eq!(undone(Format::ClaudeCode, &lines), [3, 4, 5, 6, 7, 8, 9]);
     // A copy of an undone line is undone, too.
     lines.push(lines[3].clone());
@@ -101,22 +101,22 @@ fn other_branches_are_kept() {
         line[name] = value;
         line
     };
-    let prompt = |uuid| says("user", uuid, "a", "Go on");
+    let prompt = |uuid| line("user", uuid, "a", "Go on");
     let origin = json!({ "kind": "task-notification" });
     for rest in [
         vec![result("r1", "a"), result("r2", "a")],
         vec![
-            says("user", "i", "a", "[Request interrupted by user]"),
+            line("user", "i", "a", "[Request interrupted by user]"),
             prompt("p"),
         ],
         vec![with(prompt("m"), "isMeta", true.into()), prompt("p")],
         vec![with(prompt("n"), "origin", origin), prompt("p")],
         vec![with(prompt("s"), "isSidechain", true.into()), prompt("p")],
-        vec![says("user", "anew", Value::Null, "Hi again")],
+        vec![line("user", "anew", Value::Null, "Hi again")],
         // Both branches continue.
-        vec![prompt("p"), prompt("q"), says("assistant", "b", "p", "Done.")],
+        vec![prompt("p"), prompt("q"), line("assistant", "b", "p", "Done.")],
     ] {
-        let lines = [begun(), rest].concat();
+        let lines = [beginning(), rest].concat();
         assert_eq!(undone(Format::ClaudeCode, &lines), [0_u64; 0], "{lines:?}");
     }
 }
