@@ -1,6 +1,6 @@
 //! The rules of recapd. Pure: no IO, no async, no clock, no storage.
 //!
-//! Invariant: nothing here reads the time, draws a random number or waits. The caller passes the time in.
+//! Invariant: nothing here reads the time, draws a random number or waits. The caller passes in the time.
 
 pub mod access;
 pub mod agent;

@@ -1,16 +1,17 @@
-//! Short hashes as names, and the names of sessions' agents.
+//! Short hashes, and the ids of the agents of hosts' sessions.
 
 use sha2::{Digest as _, Sha256};
 
 use crate::domain::{agent::AgentId, text::hexadecimal};
 
-/// Half of SHA-256, which is long enough to avoid collisions.
+/// The length of a short hash: half of SHA-256, which is long enough to avoid collisions.
 const BYTES: usize = 16;
 /// The length of a UUID. A session's id that isn't a UUID is hashed, since it may contain anything.
 const UUID_CHARS: usize = 36;
+/// Such a session is named by this many digits of its hash.
 const LABEL_DIGITS: usize = 16;
 
-/// Returns the first half of SHA-256 over `parts`, each with its length, as 32 hexadecimal digits.
+/// Returns the first half of SHA-256 over `parts`, each after its length, as 32 hexadecimal digits.
 pub fn short_hash(parts: &[&[u8]]) -> String {
     let mut hash = Sha256::new();
     for part in parts {
@@ -20,13 +21,13 @@ pub fn short_hash(parts: &[&[u8]]) -> String {
     hexadecimal(hash.finalize().get(..BYTES).unwrap_or_default())
 }
 
-/// Returns the agent of a session of the program `client`, `CLIENT:-:ID`. The proxy and the hooks of hosts both use this name. So a
-/// session has one agent, however its messages arrive.
+/// Returns the id `CLIENT:-:SESSION` of the agent of a session of the program `client`. The proxy and the hooks of hosts both use this id,
+/// so a session has one agent, however its messages arrive.
 pub fn session_agent(client: &str, session: &str) -> AgentId {
     AgentId::slug(&format!("{client}:-:{}", session_label(session)))
 }
 
-/// Returns a session's id as it stands in the name of its agent.
+/// Returns a session's id as it stands in the id of its agent.
 pub fn session_label(id: &str) -> String {
     let is_uuid = id.len() == UUID_CHARS && id.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
     if is_uuid {
@@ -40,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_session_has_one_agent() {
+    fn an_agents_id_has_its_sessions_uuid_or_hash() {
         let agent = session_agent("claude-code", "0B1C2D3E-0000-4000-8000-000000000001");
         assert_eq!(
             agent.as_str(),
@@ -53,7 +54,7 @@ mod tests {
     fn parts_are_separated_by_their_lengths() {
         assert_eq!(short_hash(&[b"ab", b"c"]), short_hash(&[b"ab", b"c"]));
         assert_ne!(short_hash(&[b"ab", b"c"]), short_hash(&[b"a", b"bc"]));
-        // Pinned: spools, hooks' journals and ids of imports store such hashes.
+        // Must not change: spools, hooks' journals and ids of imports store such hashes.
         assert_eq!(short_hash(&[b""]), "af5570f5a1810b7af78caf4bc70a660f");
     }
 }

@@ -1,5 +1,5 @@
-//! Counts tokens, with a counter for each provider and model (seed 001, "Dispatch Pattern"): exact for OpenAI's encodings, o200k times a
-//! factor for other vendors, bytes for an unknown provider.
+//! Counts tokens, with a counter for each provider and model: exact for OpenAI's encodings, o200k times a factor for other vendors, bytes
+//! for an unknown provider.
 //!
 //! [`counter_for`] counts the tokens of texts for a model, as a window needs them. [`count_request`] counts a whole request body,
 //! including what the provider adds. Counting takes time linear in the length of any input.
@@ -21,8 +21,8 @@ pub use request::{RequestCount, RequestParts, count_request};
 pub use text_kind::TextKind;
 use vendor::{Factors, Vendor};
 
-/// Bytes per token for an unknown provider. Tool traffic has 3.4 bytes per o200k token, as measured: 4 (`bytes/4` of seed 001) counts 15
-/// % too few, 3 is on the safe side.
+/// Bytes per token for an unknown provider. Calls and results have 3.4 bytes per o200k token, as measured. With 4 bytes per token, the
+/// counts would be 15 % too low; with 3, they are rather too high.
 pub const FALLBACK_BYTES_PER_TOKEN: i64 = 3;
 
 /// Counts one token for a fixed number of bytes.
@@ -46,11 +46,12 @@ impl TokenCounter for BytesCounter {
     }
 }
 
+/// Counts tokens in one of OpenAI's encodings.
 #[cfg(feature = "tokenizer")]
 struct EncodingCounter {
     encoding: fn() -> &'static bpe_openai::Tokenizer,
     method: &'static str,
-    /// True if the model is known to use this encoding; otherwise it is a guess.
+    /// True if the model is known to use this encoding; false if this encoding is a guess.
     is_exact: bool,
 }
 
@@ -132,7 +133,7 @@ pub fn ceiling_counter() -> Arc<dyn TokenCounter> {
     Arc::new(O200K)
 }
 
-/// Returns the counter that counts tokens for a provider's model. For an unknown or empty provider it counts bytes (seed 001).
+/// Returns the counter that counts tokens for a provider's model; for an unknown or empty provider, one that counts bytes.
 pub fn counter_for(provider: &str, model: &str) -> Arc<dyn TokenCounter> {
     let Some(vendor) = Vendor::of(provider, model) else {
         return Arc::new(BytesCounter);
@@ -159,7 +160,7 @@ fn vendor_counter(vendor: Vendor, model: &str) -> Arc<dyn TokenCounter> {
     }
 }
 
-/// Makes the counter without the feature `tokenizer`: o200k itself is estimated.
+/// Makes the counter in a build without the feature `tokenizer`, in which o200k itself is estimated.
 #[cfg(not(feature = "tokenizer"))]
 fn vendor_counter(vendor: Vendor, _: &str) -> Arc<dyn TokenCounter> {
     Arc::new(FactorCounter {

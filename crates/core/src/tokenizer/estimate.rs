@@ -7,19 +7,20 @@
 use super::text_kind::is_cjk;
 use crate::domain::tokens::TokenCounter;
 
-/// The cost of a word's first ASCII letter, in hundredths of a token like all costs here. Most words are one token.
+// All costs are in hundredths of a token.
+/// The cost of a word's first ASCII letter. Most words are one token.
 const WORD_START: i64 = 104;
-/// The cost of each letter of a word after the free ones: tokenizers split long words.
+/// The cost of each letter of a word after the first [`WORD_FREE_CHARS`]: tokenizers split long words.
 const WORD_REST: i64 = 22;
 /// A word of this many letters costs no more than its first letter.
 const WORD_FREE_CHARS: i64 = 7;
-/// The cost of a capital letter after a small one in a name.
+/// The cost of a capital letter after a small one, as in `camelCase`.
 const HUMP: i64 = 60;
 /// The cost of a digit: three make a token.
 const DIGIT: i64 = 49;
 /// The cost of a punctuation mark at the beginning of a run.
 const PUNCTUATION: i64 = 76;
-/// The cost of each further character of a run.
+/// The cost of each further punctuation mark of a run.
 const RUN_REST: i64 = 25;
 /// The cost of a line's end.
 const LINE_END: i64 = 60;
@@ -46,13 +47,17 @@ impl TokenCounter for EstimateCounter {
     }
 }
 
+/// A position in a text.
 #[derive(Default)]
 struct Walk {
+    /// The character before.
     last: Option<char>,
+    /// The letters so far of the word.
     word_chars: i64,
 }
 
 impl Walk {
+    /// Returns the cost of the next character.
     fn cost(&mut self, c: char) -> i64 {
         let last = self.last.replace(c);
         if c.is_ascii_alphabetic() {
@@ -60,7 +65,7 @@ impl Walk {
         }
         self.word_chars = 0;
         match c {
-            // A space belongs to the word after it. Only further spaces of a run cost something.
+            // A single space belongs to the word after it and costs nothing. Further spaces of a run cost a little.
             ' ' => {
                 if last == Some(' ') {
                     RUN_REST / 4

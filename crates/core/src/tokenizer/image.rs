@@ -1,7 +1,7 @@
 //! Counts the tokens of an image by its size in pixels, and of a document by its pages. An image of unknown size counts as the vendor's
 //! largest one.
 //!
-//! Anthropic documents its rule. Those of OpenAI and Google are from older documentation and may have changed.
+//! Anthropic documents its rule. The rules of OpenAI and Google are from older documentation and may have changed.
 
 use super::vendor::{Vendor, bare};
 use crate::domain::{
@@ -13,15 +13,16 @@ use crate::domain::{
 const CLAUDE_PATCH: u32 = 28;
 /// The tokens of an image for a local model: Ollama's own guess.
 const LOCAL_IMAGE_TOKENS: i64 = 768;
-/// The tokens of Gemini's tile, and of a page.
+/// The tokens of a tile of an image, or of a page, for Gemini.
 const GEMINI_TILE_TOKENS: i64 = 258;
-/// The maximum number of tiles of an image.
+/// The most tiles of an image for Gemini.
 const GEMINI_TILES_MAX: i64 = 16;
-/// The maximum number of OpenAI's patches of an image.
+/// The most patches of an image for OpenAI's models that count patches.
 const OPENAI_PATCHES_MAX: i64 = 1_536;
-/// The maximum number of OpenAI's tiles of an image: it is scaled down to 2,048 × 768 pixels.
+/// The most tiles of an image for OpenAI's other models, which scale it down to 2,048 × 768 pixels.
 const OPENAI_TILES_MAX: i64 = 8;
 
+/// Returns the tokens of an attachment.
 pub(super) fn attachment(vendor: Vendor, model: &str, media: &str, extent: Extent) -> i64 {
     match extent {
         Extent::Pixels(size) => tokens(vendor, model, Some(size), false),
@@ -56,6 +57,7 @@ fn claude(is_newer: bool, size: Option<ImageSize>) -> i64 {
     size.cells(CLAUDE_PATCH).min(tokens_max)
 }
 
+/// Counts tiles of 768 pixels. An image of at most 384 × 384 pixels is one tile.
 fn gemini(size: Option<ImageSize>) -> i64 {
     let tiles = match size {
         Some(size) if size.width <= 384 && size.height <= 384 => 1,
@@ -65,6 +67,7 @@ fn gemini(size: Option<ImageSize>) -> i64 {
     tiles * GEMINI_TILE_TOKENS
 }
 
+/// Counts patches of 32 pixels or, for older models, tiles of 512 pixels.
 fn openai(model: &str, size: Option<ImageSize>, low_detail: bool) -> i64 {
     if let Some(percent) = patch_percent(model) {
         let patches = size.map_or(OPENAI_PATCHES_MAX, |size| size.cells(32).min(OPENAI_PATCHES_MAX));
@@ -82,17 +85,18 @@ fn openai(model: &str, size: Option<ImageSize>, low_detail: bool) -> i64 {
     base + per_tile * tiles
 }
 
-/// Returns the tokens per patch, in percent; `None` for a model that counts tiles.
+/// Returns the tokens of 100 patches; `None` for a model that counts tiles.
 fn patch_percent(model: &str) -> Option<i64> {
     if model.starts_with("gpt-4o") {
         return None;
     }
-    let parts = [("-nano", 246), ("-mini", 162)];
-    parts
+    let sizes = [("-nano", 246), ("-mini", 162)];
+    sizes
         .into_iter()
-        .find_map(|(part, percent)| model.contains(part).then_some(percent))
+        .find_map(|(size, percent)| model.contains(size).then_some(percent))
 }
 
+/// Returns the tokens of any image, and those of each of its tiles.
 fn tile_tokens(model: &str) -> (i64, i64) {
     match model {
         model if model.starts_with("gpt-4o-mini") => (2_833, 5_667),
@@ -101,7 +105,7 @@ fn tile_tokens(model: &str) -> (i64, i64) {
     }
 }
 
-/// Scales `size` down if needed to fit into a box.
+/// Scales `size` down to fit into a box, if it doesn't fit.
 fn fit(size: ImageSize, width_max: u32, height_max: u32) -> ImageSize {
     let by_width = scale(size, width_max.min(size.width), size.width);
     scale(by_width, height_max.min(by_width.height), by_width.height)
@@ -124,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_image_costs_what_its_vendor_says() {
+    fn an_image_is_counted_by_its_vendors_rule() {
         let openai = Vendor::OpenAi { is_cl100k: false };
         let older = Vendor::Anthropic { is_newer: false };
         let newer = Vendor::Anthropic { is_newer: true };
@@ -156,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_document_costs_what_its_pages_do() {
+    fn a_document_is_counted_by_its_pages() {
         let claude = Vendor::Anthropic { is_newer: true };
         let cost = |vendor, media, extent| attachment(vendor, "claude-opus-5", media, extent);
         let pdf = "application/pdf";

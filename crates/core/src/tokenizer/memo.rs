@@ -1,5 +1,5 @@
-//! Caches the token counts of long texts. Most contexts have the same document as the one before. Counting a document of ten thousand
-//! tokens takes as long as reading a window from the database.
+//! Caches the token counts of long texts. Most contexts have the same document as the context before, and counting a document of ten
+//! thousand tokens takes as long as reading a window from the database.
 
 use std::{
     hash::{BuildHasher as _, RandomState},
@@ -10,13 +10,14 @@ use hashlink::LruCache;
 
 use crate::domain::{attachment::Extent, tokens::TokenCounter};
 
-/// The length from which a text is cached, in bytes. Counting a shorter text is as fast as finding its count.
+/// Caches the counts of texts of at least this many bytes. Counting a shorter text is as fast as finding its count.
 const TEXT_BYTES_MIN: usize = 4 << 10;
+/// Keeps at most this many counts. A further one replaces the count that was used least recently.
 const COUNTS_MAX: usize = 1_024;
 
 static MEMO: LazyLock<Memo> = LazyLock::new(Memo::new);
 
-/// Returns a counter that counts each long text once and caches the count. It is for texts that are counted again and again, such as
+/// Returns a counter that counts each long text once and caches the count. Use it for texts that are counted again and again, such as
 /// documents.
 pub fn caching(counter: &dyn TokenCounter) -> CachingCounter<'_> {
     CachingCounter { counter, memo: &MEMO }
@@ -50,7 +51,8 @@ impl TokenCounter for CachingCounter<'_> {
     }
 }
 
-/// Identifies a text and its counter: two hashes of both, each with a secret key of this process.
+/// Identifies a text and its counter by two hashes of both, each with a random key of this process, so that nobody can make two texts
+/// collide.
 type CacheKey = [u64; 2];
 
 struct Memo {
@@ -118,7 +120,7 @@ mod tests {
             assert_eq!(memo.count(&other, &calls), i64_or_max(other.len()));
         }
         let calls = calls.0.into_inner();
-        assert_eq!(calls, 3 * COUNTS_MAX + 1, "others come and go");
+        assert_eq!(calls, 3 * COUNTS_MAX + 1, "only the other texts are evicted");
         assert_eq!(memo.counts().len(), COUNTS_MAX);
     }
 

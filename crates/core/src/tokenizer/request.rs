@@ -1,8 +1,7 @@
-//! Counts the tokens of a serialised request, as it is sent to the provider: of the texts that the model sees, and of what the provider
-//! adds.
+//! Counts the tokens of a request's body, as it is sent to the provider: of what the model sees of it, and of what the provider adds.
 //!
-//! The body decides the request's shape; provider and model decide the tokenizer. So Claude behind an endpoint of OpenAI's shape is
-//! counted correctly. If the provider or the shape is unknown, or the JSON is broken, the count comes from the number of bytes.
+//! The body decides the request's shape; provider and model decide the tokenizer. So a request to Claude in OpenAI's shape is counted
+//! with Claude's tokenizer. If the provider or the shape is unknown, or the JSON is broken, the count comes from the number of bytes.
 
 mod anthropic;
 mod chat;
@@ -30,7 +29,7 @@ use crate::domain::{
 pub struct RequestCount {
     /// The sum of `parts`.
     pub tokens: i64,
-    /// The counting method: `o200k`, `o200k*claude`, `bytes/3`.
+    /// The counter's method, such as `o200k`, `o200k*claude` or `bytes/3`.
     pub method: String,
     /// The tokens of each part.
     pub parts: RequestParts,
@@ -82,6 +81,7 @@ fn by_bytes(body: &[u8]) -> RequestCount {
     }
 }
 
+/// The API for which a body is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RequestShape {
     Chat,
@@ -119,9 +119,12 @@ impl RequestShape {
     }
 }
 
+/// The part of [`RequestParts`] to which a text belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Speaker {
+    /// `system`.
     System,
+    /// `messages`.
     Conversation,
 }
 
@@ -134,6 +137,7 @@ impl Speaker {
     }
 }
 
+/// Adds up the tokens of a request.
 struct Tally<'a> {
     counter: Arc<dyn TokenCounter>,
     vendor: Vendor,
@@ -187,10 +191,12 @@ impl<'a> Tally<'a> {
         }
     }
 
+    /// Counts the tokens that tell the model to answer.
     fn priming(&mut self) {
         self.parts.overhead += PRIMING_TOKENS;
     }
 
+    /// Counts a tool call or, in Gemini's shape, its result.
     fn call(&mut self, name: Option<&Value>, arguments: Option<&Value>) {
         for value in [name, arguments].into_iter().flatten() {
             self.value(Speaker::Conversation, value);
@@ -232,6 +238,7 @@ impl<'a> Tally<'a> {
         self.add(speaker, count_opaque(self.counter.as_ref(), &block.to_string()));
     }
 
+    /// Counts the definition of a tool or of the answer's schema, as compact JSON.
     fn definition(&mut self, definition: &Value) {
         self.parts.tools += self.counter.count(&definition.to_string());
     }

@@ -1,6 +1,6 @@
 use super::*;
 
-/// Texts written for these tests, one per kind.
+// Texts written for these tests, one for each kind.
 pub(super) const PROSE: &str = "The nightly import failed again because the second table was locked by a report \
     that somebody had left open. We moved the report to the replica, ran the import by hand, and it finished in \
     eleven minutes; nothing was lost. Tomorrow we want to find out who starts the report, and whether it could wait \
@@ -22,7 +22,7 @@ const GERMAN: &str = "Die Übertragung größerer Dateien schlägt fehl, sobald 
     müssen die Häufigkeit der Prüfungen erhöhen und die Rückmeldung verständlicher formulieren.";
 
 #[test]
-fn a_text_is_of_the_kind_it_looks_like() {
+fn the_kind_of_a_text_is_found() {
     let cases = [
         (PROSE, TextKind::Prose),
         (GERMAN, TextKind::Prose),
@@ -86,7 +86,7 @@ mod against_o200k {
     use super::*;
 
     #[test]
-    fn the_estimate_is_near() {
+    fn the_estimate_is_at_most_5_percent_too_low_and_15_too_high() {
         let exact = ceiling_counter();
         let texts = [PROSE, JSON, CODE, CHINESE, JAPANESE, KOREAN, RUSSIAN, GERMAN];
         for text in texts {
@@ -98,7 +98,7 @@ mod against_o200k {
 
     /// A tokenizer with quadratic time in the length of a run would need hours for these.
     #[test]
-    fn hostile_texts_are_counted_to_the_end() {
+    fn exact_counts_of_hostile_texts_grow_in_proportion() {
         let exact = ceiling_counter();
         for unit in ["a", " ", "\t", "0", "🚀", "字", "\u{301}", "'ſ"] {
             let units = 1_000_000 / unit.len();
@@ -112,10 +112,9 @@ mod against_o200k {
     }
 }
 
-/// The time per added unit is constant, however long the text: for every counter, and for the detection of the kind of
-/// text.
+/// With every counter, twice the text has twice the tokens, however long the run. A counter with quadratic time wouldn't end.
 #[test]
-fn hostile_texts_are_counted_in_proportion() {
+fn counts_of_hostile_texts_grow_in_proportion() {
     let models = [
         ("openai", "gpt-5"),
         ("openai", "gpt-4"),
@@ -125,7 +124,7 @@ fn hostile_texts_are_counted_in_proportion() {
         ("somebody", "else"),
     ];
     let units = ["a", " ", "🚀", "字", "Aa", "'ſ"];
-    for (unit, (provider, model)) in units.iter().flat_map(|unit| models.map(|named| (unit, named))) {
+    for (unit, (provider, model)) in units.iter().flat_map(|unit| models.map(|model| (unit, model))) {
         let counter = counter_for(provider, model);
         let repeats = 100_000 / unit.len();
         let count = |times: usize| counter.count(&unit.repeat(repeats * times));
@@ -138,7 +137,7 @@ fn hostile_texts_are_counted_in_proportion() {
     }
 }
 
-/// The estimate and the text kind are sums over characters and their neighbours, so that pieces cost what the whole costs.
+/// The estimate and the kind of a text are sums over characters and their neighbours, so the pieces of a text cost as much as the whole.
 #[test]
 fn an_estimate_is_the_sum_of_its_pieces() {
     for unit in ["a", " ", "🚀", "字", "Aa", "{\"k\": 1}\n"] {
@@ -173,7 +172,7 @@ fn only_published_openai_encodings_are_exact() {
 }
 
 #[test]
-fn hostile_texts_are_estimated_in_proportion() {
+fn estimates_of_hostile_texts_grow_in_proportion() {
     for unit in ["a", " ", "\t", "0", "🚀", "字", "\u{301}", "Aa"] {
         let units = 1_000_000 / unit.len();
         let count = |units| EstimateCounter.count(&unit.repeat(units));

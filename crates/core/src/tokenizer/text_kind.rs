@@ -28,12 +28,12 @@ impl TextKind {
             cjk += usize::from(is_cjk(c));
             other += usize::from(is_beyond_latin(c));
         }
-        let is_share = |count: usize, percent: usize| count * 100 > chars * percent;
-        if is_share(cjk, SCRIPT_PERCENT) {
+        let exceeds = |count: usize, percent: usize| count * 100 > chars * percent;
+        if exceeds(cjk, SCRIPT_PERCENT) {
             Self::Cjk
-        } else if is_share(other, SCRIPT_PERCENT) {
+        } else if exceeds(other, SCRIPT_PERCENT) {
             Self::OtherScript
-        } else if is_share(dense, DENSE_PERCENT) {
+        } else if exceeds(dense, DENSE_PERCENT) {
             Self::Dense
         } else {
             Self::Prose

@@ -5,14 +5,14 @@ use super::TextKind;
 /// The maker of a tokenizer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Vendor {
-    /// Its encodings are public, so counts are exact.
+    /// OpenAI's encodings are public, so counts are exact.
     OpenAi {
-        /// Uses the older encoding, of GPT-4 and GPT-3.5.
+        /// True for the older encoding, that of GPT-4 and GPT-3.5.
         is_cl100k: bool,
     },
     /// Claude has two tokenizers; neither is public.
     Anthropic {
-        /// Uses the tokenizer that came with Opus 4.7.
+        /// True for the tokenizer that came with Opus 4.7.
         is_newer: bool,
     },
     /// Gemini has the vocabulary of Gemma 3.
@@ -21,7 +21,7 @@ pub(super) enum Vendor {
     Local,
 }
 
-/// Tokens per 100 tokens of o200k, by the kind of text.
+/// How many tokens 100 tokens of o200k are for a vendor, by the kind of text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Factors {
     prose: i64,
@@ -59,11 +59,15 @@ impl Vendor {
         })
     }
 
-    /// Returns the factors to o200k, rounded up so that counts are rather too high. Google's and the local ones were measured with the
-    /// vocabularies themselves (Gemma 3: documentation 1.11, JSON 1.18, code 1.21, multilingual 0.88; Llama 3, Qwen 3, `DeepSeek` V3 and
-    /// Mistral v3: 0.99 to 1.10, multilingual up to 1.26, GLM 1.29). Claude's are from users' reports. For its newer tokenizer they are
-    /// Anthropic's own figures: 1.0 to 1.35 times the older one; 1.45 on English, 1.13 to 1.33 on code and logs, 1.00 on CJK. Calibrate
-    /// both.
+    /// Returns the vendor's factors, rounded up so that counts are rather too high.
+    ///
+    /// - Google and local models: measured with the vocabularies themselves. Gemma 3: documentation 1.11, JSON 1.18, code 1.21, multilingual
+    ///   0.88. Llama 3, Qwen 3, `DeepSeek` V3 and Mistral v3: 0.99 to 1.10, multilingual up to 1.26. GLM: 1.29.
+    /// - Claude's older tokenizer: from users' reports.
+    /// - Claude's newer tokenizer: from Anthropic's figures relative to the older one, which are 1.0 to 1.35 in general, 1.45 on English, 1.13
+    ///   to 1.33 on code and logs, and 1.00 on CJK.
+    ///
+    /// Calibration corrects the factors from what providers report.
     pub(super) fn factors(self) -> Factors {
         let factors = |prose, dense, cjk, other_script| Factors {
             prose,
@@ -110,7 +114,7 @@ pub(super) fn bare(model: &str) -> &str {
     model.rsplit('/').next().unwrap_or(model)
 }
 
-/// Returns true if the model's encoding is known. Models of other vendors may be behind an API like OpenAI's, too.
+/// Returns true if the model's encoding is known. A model behind an API like OpenAI's may be another vendor's, whose encoding isn't.
 #[cfg(feature = "tokenizer")]
 pub(super) fn has_known_encoding(model: &str) -> bool {
     const KNOWN: [&str; 9] = [

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use super::{super::overhead, Speaker, Tally, list};
 use crate::domain::thought::Sealer;
 
-/// Returns true if a request with `messages` can only have this shape.
+/// Returns true for a request with `messages` that has something that only Anthropic's shape has.
 pub(super) fn is_anthropic(request: &Map<String, Value>) -> bool {
     let is_block = |block: &Value| {
         let kind = block["type"].as_str();

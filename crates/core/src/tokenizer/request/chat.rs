@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use super::{super::overhead, Speaker, Tally, list, text};
 use crate::domain::attachment::data_url;
 
-/// Returns true if a request with `messages` can only have this shape.
+/// Returns true for a request with `messages` that has something that only OpenAI's chat shape has.
 pub(super) fn is_chat(request: &Map<String, Value>) -> bool {
     let has_role =
         |message: &Value| matches!(message["role"].as_str(), Some("system" | "developer" | "tool"));

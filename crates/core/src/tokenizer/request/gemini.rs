@@ -37,8 +37,9 @@ fn parts(tally: &mut Tally<'_>, speaker: Speaker, content: &Map<String, Value>) 
 fn part(tally: &mut Tally<'_>, speaker: Speaker, part: &Value) {
     let either = |camel: &str, snake: &str| part.get(camel).or_else(|| part.get(snake));
     let signature = either("thoughtSignature", "thought_signature").and_then(Value::as_str);
-    let holds_more = || part.as_object().is_some_and(|fields| fields.len() > 1);
-    if let Some(signature) = signature.filter(|_| part["thought"] == true || !holds_more()) {
+    // A signature alone in its part is thinking, too.
+    let is_alone = || part.as_object().is_none_or(|fields| fields.len() <= 1);
+    if let Some(signature) = signature.filter(|_| part["thought"] == true || is_alone()) {
         let text = part["text"].as_str().unwrap_or_default();
         tally.thought(text, Sealer::Other, signature);
     } else if let Some(text) = part.get("text") {

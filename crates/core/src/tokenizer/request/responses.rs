@@ -1,4 +1,4 @@
-//! Counts OpenAI responses: `instructions`, and `input` as a string or as items.
+//! Counts requests to OpenAI's Responses API: `instructions`, and `input` as a string or as items.
 
 use serde_json::{Map, Value};
 
@@ -61,7 +61,7 @@ fn item(tally: &mut Tally<'_>, item: &Map<String, Value>) {
     }
 }
 
-/// Counts reasoning. Encrypted content includes the summary.
+/// Counts reasoning. Encrypted reasoning is counted by its encrypted content alone, which includes the summary.
 fn reasoning(tally: &mut Tally<'_>, item: &Map<String, Value>) {
     let sealed = text(item, "encrypted_content");
     if sealed.is_empty() {

@@ -90,8 +90,8 @@ fn gemini() -> Value {
     })
 }
 
-/// Computed from o200k: each text alone, 3 and the role for a message, 1 and the name for a named one, 3 for the call and 3
-/// for the answer.
+/// The expected count is the sum of o200k's counts of each text, of 3 and the role for each message, of 1 and the name for a message with a
+/// name, and of 3 for the call and 3 for the start of the answer.
 #[cfg(feature = "tokenizer")]
 #[test]
 fn a_chat_is_counted_in_parts() {
@@ -99,14 +99,14 @@ fn a_chat_is_counted_in_parts() {
     let token = |text: &str| crate::tokenizer::ceiling_counter().count(text);
     assert_eq!(count.method, "o200k");
     assert_eq!(count.parts.system, token("You run the warehouse."));
-    let said = [
+    let texts = [
         "Where is order 1042?",
         "find_order",
         "{\"number\":1042}",
         "{\"status\":\"shipped\"}",
         "It was shipped.",
     ];
-    assert_eq!(count.parts.messages, said.into_iter().map(token).sum::<i64>());
+    assert_eq!(count.parts.messages, texts.into_iter().map(token).sum::<i64>());
     assert_eq!(count.parts.overhead, 5 * (3 + 1) + (1 + token("Ada")) + 3 + 3);
     let declared = token("find_order:Finds an order by its number") + token("number:integer:Its number");
     let states = 3 + token("open") + 3 + token("shipped") - 3 + token("state:string:");
@@ -131,7 +131,7 @@ fn the_same_conversation_costs_about_the_same_in_each_shape() {
 }
 
 #[test]
-fn a_missing_part_is_missing_from_the_count() {
+fn a_request_without_instructions_or_tools_has_no_tokens_of_them() {
     let cases = [
         (anthropic(), "system"),
         (responses(), "instructions"),
@@ -268,17 +268,17 @@ fn an_unknown_request_is_counted_by_bytes() {
 #[test]
 fn claude_behind_openais_shape_is_counted_with_claudes_tokenizer() {
     let count = counted("anthropic", "claude-opus-4-6", &chat());
-    let declared = counted("openai", "gpt-5", &chat());
+    let openai = counted("openai", "gpt-5", &chat());
     assert!(
-        count.parts.tools < declared.parts.tools * 2,
-        "{count:?}: no hidden instructions are known here"
+        count.parts.tools < openai.parts.tools * 2,
+        "{count:?}: has Anthropic's instructions for tools"
     );
-    assert_ne!(count.method, declared.method);
+    assert_ne!(count.method, openai.method);
 }
 
-/// Huge base64 data that is no image isn't counted as text, and isn't decoded to its end.
+/// Huge base64 data that isn't an image isn't counted as a text, and isn't decoded to its end.
 #[test]
-fn hostile_image_data_costs_one_image() {
+fn invalid_image_data_counts_as_one_image() {
     for data in [
         "A".repeat(4_000_000),
         format!("/9j/{}", "/".repeat(1_000_000)),
