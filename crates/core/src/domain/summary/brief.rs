@@ -1,7 +1,7 @@
 //! The brief: a short form of a document for readers with little room. It has the newest lines and says where the rest is.
 //!
 //! Coding agents drop the whole output of a hook if it is too long: Claude Code beyond 10,000 characters, Codex beyond 2,500 tokens. The
-//! brief stays below both.
+//! brief stays below both limits.
 //!
 //! Invariant: no text exceeds its limits.
 
@@ -19,8 +19,8 @@ use crate::domain::{agent::AgentId, legs::RunningExchange, text::cut, tokens::To
 pub const BRIEF_DOCUMENT_CHARS_MAX: usize = 9_000;
 /// Limits the brief to this many tokens.
 pub const BRIEF_DOCUMENT_TOKENS_MAX: i64 = 2_300;
-/// A newest line that is too long is shortened to no fewer characters than this.
-const PIECE_CHARS_MIN: usize = 40;
+/// If not even the newest line fits, it is shortened, but to no fewer characters than this.
+const SHORTENED_CHARS_MIN: usize = 40;
 
 /// Limits of the length of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +51,7 @@ impl Limits {
 /// The order of the lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// The document's order: by section, and within each the oldest first.
+    /// The document's order: by section, and within each section the oldest line first.
     Document,
     /// Facts first, then from the newest line to the oldest.
     NewestFirst,
@@ -76,7 +76,8 @@ pub struct Excerpt {
 }
 
 impl BriefOptions {
-    /// Returns options for the brief, or else for the document in its own order; `None` if a reader wants the whole document.
+    /// Returns options for the brief or, if `is_brief` is false, for the document in its own order. Both have at most the given characters
+    /// and tokens. Returns `None` if a reader wants the whole document.
     pub fn new(is_brief: bool, chars_max: Option<usize>, tokens_max: Option<i64>) -> Option<Self> {
         if !is_brief && chars_max.is_none() && tokens_max.is_none() {
             return None;
@@ -175,8 +176,8 @@ pub struct DocumentSection<'d> {
 pub fn sections(document: &str) -> Vec<DocumentSection<'_>> {
     let document = document.trim_end();
     let (above, last) = document.rsplit_once('\n').unwrap_or((document, ""));
-    let is_remark = last.starts_with('*') && last.ends_with('*');
-    let document = if is_remark { above } else { document };
+    let is_footer = last.starts_with('*') && last.ends_with('*');
+    let document = if is_footer { above } else { document };
     let mut sections = Vec::new();
     for (place, part) in document.split("\n## ").enumerate() {
         // Text before the first heading is no section.
@@ -202,7 +203,8 @@ fn is_fact(line: &ReadLine<'_>) -> bool {
     line.section() == HEADING
 }
 
-/// Returns the newest lines first, within [`Limits::BRIEF`], and `closing` as the last line. Returns nothing for an empty document.
+/// Returns the lines of `document`, newest first, within [`Limits::BRIEF`], and `closing` as the last line. Returns nothing for an empty
+/// document.
 pub fn brief(document: &str, closing: &str, counter: &dyn TokenCounter) -> String {
     excerpt(document, closing, Order::NewestFirst, Limits::BRIEF, counter)
 }
@@ -229,8 +231,8 @@ fn cut_down(
 ) -> (String, bool) {
     let fits =
         |text: &str| text.chars().count() <= limits.chars_max && counter.count(text) <= limits.tokens_max;
-    let is_as_wanted = order == Order::Document || is_footer(document.trim_end());
-    if document.trim().is_empty() || (is_as_wanted && fits(document)) {
+    let is_in_order = order == Order::Document || is_footer(document.trim_end());
+    if document.trim().is_empty() || (is_in_order && fits(document)) {
         return (document.to_owned(), false);
     }
     let newest = sort_newest_first(document);
@@ -239,8 +241,8 @@ fn cut_down(
         let shown = newest.get(..kept).unwrap_or_default();
         (text(shown, order, closing), kept < newest.len())
     });
-    let found = tried.find(|(text, _)| fits(text));
-    found.unwrap_or_else(|| {
+    let longest = tried.find(|(text, _)| fits(text));
+    longest.unwrap_or_else(|| {
         let shortened = newest
             .first()
             .and_then(|line| shorten_newest(line, closing, limits, counter));
@@ -249,7 +251,7 @@ fn cut_down(
     })
 }
 
-/// Estimates how many lines fit, from the sum of their tokens. Rather returns too many than too few.
+/// Estimates how many lines fit, from the sum of their tokens. The estimate is rather too high than too low.
 fn estimate_fitting(
     lines: &[ReadLine<'_>],
     closing: &str,
@@ -269,7 +271,7 @@ fn estimate_fitting(
         .count()
 }
 
-/// Shortens the newest line until it fits below `closing`; `None` if it can't.
+/// Shortens the newest line until it fits together with `closing`. Returns `None` if it doesn't fit.
 fn shorten_newest(
     line: &ReadLine<'_>,
     closing: &str,
@@ -277,7 +279,7 @@ fn shorten_newest(
     counter: &dyn TokenCounter,
 ) -> Option<String> {
     let lengths = std::iter::successors(Some(limits.chars_max.min(line.text.chars().count())), |chars| {
-        Some(chars / 2).filter(|chars| *chars >= PIECE_CHARS_MIN)
+        Some(chars / 2).filter(|chars| *chars >= SHORTENED_CHARS_MIN)
     });
     lengths
         .map(|chars| {

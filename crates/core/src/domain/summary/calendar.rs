@@ -6,16 +6,16 @@ use crate::domain::{time::Timestamp, zone::Zone};
 /// The current session of an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunningSession {
-    /// When it was opened.
+    /// When the session was opened.
     pub opened_at: Timestamp,
-    /// Time of its last message.
+    /// The time of the session's last message.
     pub last_at: Timestamp,
 }
 
 /// The time zone and the current session of an agent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AgentTime {
-    /// `None` for the configured time zone.
+    /// The agent's time zone; `None` for the configured one.
     pub zone: Option<Zone>,
     /// The current session, if any.
     pub session: Option<RunningSession>,
@@ -70,6 +70,7 @@ impl Calendar {
     pub(super) fn next_change(&self, ended_at: Timestamp, as_of: Timestamp) -> Option<Timestamp> {
         let now = self.section_of(ended_at, as_of)?;
         let day = self.zone.day(ended_at);
+        // The section can only change at these moments.
         let mut moments = vec![
             ended_at.plus_ms(self.session_ms),
             self.zone.begin_of(day + 1),

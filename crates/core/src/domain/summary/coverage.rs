@@ -27,13 +27,13 @@ pub enum CoverageError {
         /// Its last exchange.
         last: i64,
     },
-    /// A draft begins before the one preceding it ends.
+    /// A draft begins before the draft preceding it ends.
     #[error("exchange #{exchange} is covered twice, or drafts are out of order")]
     Overlap {
         /// First exchange of the later draft.
         exchange: i64,
     },
-    /// A draft names exchanges that weren't asked about, or none at all.
+    /// A draft goes beyond the exchanges that were asked about, or covers none of them.
     #[error("a draft is about exchanges #{first} to #{last}, which were not asked about")]
     NotAsked {
         /// Its first exchange.
@@ -54,7 +54,7 @@ pub fn items_from(
     origin: Origin,
 ) -> Result<Vec<Item>, CoverageError> {
     let live = live(exchanges);
-    check(drafts, &live)?;
+    check_drafts(drafts, &live)?;
     let mut items = Vec::new();
     let mut rest = live.as_slice();
     for draft in drafts {
@@ -97,6 +97,7 @@ pub fn gaps(mut covered: Vec<ExchangeRange>, through: i64) -> Vec<ExchangeRange>
     gaps
 }
 
+/// Returns the exchanges that aren't set aside, each once, sorted by number.
 fn live(exchanges: &[Exchange]) -> Vec<&Exchange> {
     let mut live: Vec<&Exchange> = exchanges
         .iter()
@@ -107,7 +108,7 @@ fn live(exchanges: &[Exchange]) -> Vec<&Exchange> {
     live
 }
 
-fn check(drafts: &[ItemDraft], live: &[&Exchange]) -> Result<(), CoverageError> {
+fn check_drafts(drafts: &[ItemDraft], live: &[&Exchange]) -> Result<(), CoverageError> {
     let asked_first = live.first().map_or(i64::MAX, |exchange| exchange.exchange);
     let asked_last = live.last().map_or(i64::MIN, |exchange| exchange.exchange);
     let mut covered_through = i64::MIN;
@@ -127,7 +128,7 @@ fn check(drafts: &[ItemDraft], live: &[&Exchange]) -> Result<(), CoverageError> 
     Ok(())
 }
 
-/// Returns the first points of `text` that fit. A summariser doesn't know how long its texts may be.
+/// Returns the first points of `text` that fit into `chars_max` characters. A summariser may write more, since it doesn't know the limit.
 fn keep_fitting_points(text: &str, chars_max: usize) -> String {
     points(text, chars_max, cut_at_sentence).join("\n")
 }
@@ -146,6 +147,7 @@ fn item_from_draft(draft: &ItemDraft, covered: &[&Exchange], origin: Origin) -> 
     }
 }
 
+/// Makes digest items, each of exchanges of one day.
 fn digests(gap: &[&Exchange]) -> Vec<Item> {
     let day = |exchange: &Exchange| exchange.opened_at.format("%F");
     gap.chunk_by(|one, next| day(one) == day(next))
@@ -181,7 +183,7 @@ fn digest(covered: &[&Exchange]) -> Item {
     }
 }
 
-/// Returns the longest title and the number of the others. Parts of several titles would say nothing.
+/// Returns the longest title and how many others there are. Parts of several titles would say nothing.
 fn gist(titles: &[String]) -> String {
     let others = match titles.len() {
         0 | 1 => String::new(),
@@ -271,7 +273,7 @@ mod tests {
             Origin::Model,
         )
         .unwrap();
-        let told: Vec<String> = items
+        let lines: Vec<String> = items
             .iter()
             .map(|item| {
                 format!(
@@ -286,7 +288,7 @@ mod tests {
                 )
             })
             .collect();
-        insta::assert_snapshot!(told.join("\n"), @r"
+        insta::assert_snapshot!(lines.join("\n"), @r"
         #1 digest true 100 | Question 1 → bash ×2 → Answer 1 | Question 1 → bash ×2 → Answer 1 | Question 1
         #2, #4 model false 200 | Text | Brief | Gist
         #5–#6 digest true 200 | Question 5 → bash ×2 → Answer 5; Question 6 → bash ×2 → Answer 6 | Question 5; Question 6 | Question 5 (+1 more)
@@ -299,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn digests_never_span_days_or_more_than_a_few() {
+    fn a_digest_item_covers_at_most_four_exchanges_of_one_day() {
         let numbers: Vec<i64> = (1..=30).collect();
         let counts: Vec<i64> = digest_items(&exchanges(&numbers))
             .iter()
@@ -331,10 +333,10 @@ mod tests {
 
     #[test]
     fn a_digest_always_marks_interrupted_exchanges() {
-        let mut said = exchanges(&[1, 2]);
-        said[0].state = ExchangeState::Interrupted;
-        said[0].headline.title = "many words ".repeat(14);
-        let [item] = digest_items(&said).try_into().unwrap();
+        let mut exchanges = exchanges(&[1, 2]);
+        exchanges[0].state = ExchangeState::Interrupted;
+        exchanges[0].headline.title = "many words ".repeat(14);
+        let [item] = digest_items(&exchanges).try_into().unwrap();
         for text in [&item.text, &item.brief, &item.gist] {
             assert!(text.starts_with("(interrupted) many words"), "{text}");
             assert_eq!(text.matches("(interrupted)").count(), 1, "{text}");
@@ -343,7 +345,7 @@ mod tests {
             item.text.ends_with("; Question 2 → bash ×2 → Answer 2"),
             "{item:?}"
         );
-        let [alone] = digest_items(&said[..1]).try_into().unwrap();
+        let [alone] = digest_items(&exchanges[..1]).try_into().unwrap();
         assert!(alone.brief.starts_with("(interrupted) many words"), "{alone:?}");
     }
 

@@ -113,8 +113,8 @@ pub struct DiffHunk {
 pub fn diff(before: &str, after: &str) -> Vec<DiffHunk> {
     let (mut before, mut after) = (lines(before), lines(after));
     before.retain(|line| {
-        let same = after.iter().position(|other| other.is_same(line));
-        same.map(|at| after.remove(at)).is_none()
+        let position = after.iter().position(|other| other.is_same(line));
+        position.map(|at| after.remove(at)).is_none()
     });
     let mut groups: Vec<LineGroup> = Vec::new();
     for (is_after, line) in before
@@ -128,6 +128,7 @@ pub fn diff(before: &str, after: &str) -> Vec<DiffHunk> {
     groups.into_iter().map(LineGroup::into_hunk).collect()
 }
 
+/// Changed lines about the same exchanges.
 #[derive(Default)]
 struct LineGroup {
     exchanges: Vec<ExchangeRange>,
@@ -160,7 +161,7 @@ impl LineGroup {
     }
 }
 
-/// Adds a line to the group about the same exchanges. Joins several groups if the line is about exchanges of each.
+/// Adds a line to the group about the same exchanges. If the line is about exchanges of several groups, joins these groups.
 fn add(groups: &mut Vec<LineGroup>, is_after: bool, line: DocumentLine) {
     let mut group = LineGroup {
         exchanges: line.exchanges.clone(),
@@ -169,9 +170,9 @@ fn add(groups: &mut Vec<LineGroup>, is_after: bool, line: DocumentLine) {
     let mut at = 0;
     while at < groups.len() {
         if groups[at].is_about(&group.exchanges) {
-            let mut found = groups.remove(at);
-            found.join(group);
-            group = found;
+            let mut other = groups.remove(at);
+            other.join(group);
+            group = other;
         } else {
             at += 1;
         }
@@ -268,7 +269,7 @@ mod tests {
         compose(items, as_of, &SummaryPolicy::default(), &BytesCounter).document
     }
 
-    fn into_hunk(changes: &[DiffHunk]) -> String {
+    fn describe(changes: &[DiffHunk]) -> String {
         let lines = changes.iter().map(|change| {
             format!(
                 "{} {}: {} -> {}",
@@ -282,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn names_the_change_of_each_line() {
+    fn each_changed_line_is_reported_with_the_kind_of_its_change() {
         let earlier: Vec<Item> = (1..=5).map(|n| item(n, AT.plus_ms(n * 1_000))).collect();
         let mut later = earlier.clone();
         later.remove(0);
@@ -293,7 +294,7 @@ mod tests {
         later.push(item(6, AT.plus_ms(6_000)));
         let as_of = AT.plus_ms(HOUR_MS);
         insta::assert_snapshot!(
-            into_hunk(&diff(&composed(&earlier, as_of), &composed(&later, as_of))),
+            describe(&diff(&composed(&earlier, as_of), &composed(&later, as_of))),
             @r"
         removed #1: 1 -> 0
         shortened #2: 1 -> 1
@@ -317,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn sources_are_separated_from_the_text() {
+    fn the_exchanges_of_a_line_are_those_of_its_source() {
         for (text, ranges) in [
             (
                 "Added JWT (2026-01-05 08:12, #12–#14, ~5k tokens)",
@@ -347,8 +348,8 @@ mod tests {
     }
 
     #[test]
-    fn a_line_has_two_parts() {
-        for (text, said, source) in [
+    fn a_line_is_split_into_text_and_source() {
+        for (text, words, source) in [
             ("Added JWT (#12, ~5k tokens)", "Added JWT", "(#12, ~5k tokens)"),
             (
                 "See (#7) (#2, ~3 tokens) (not yet condensed)",
@@ -367,7 +368,7 @@ mod tests {
             let [line] = lines(&document).try_into().unwrap();
             assert_eq!(
                 (line.section.as_str(), line.parts()),
-                ("Yesterday", (said, source))
+                ("Yesterday", (words, source))
             );
         }
     }

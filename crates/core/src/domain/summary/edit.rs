@@ -27,7 +27,8 @@ pub enum EditError {
     },
 }
 
-/// A change of an item. A shorter text that the change doesn't give is cut from the new longer one, so that no old text remains.
+/// A change of an item. If a text is new, the shorter texts that the change doesn't give become empty. The document then shows the new text
+/// in their place, cut to their length, so no old text remains.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ItemEdit {
     /// The detailed text, 1 to [`TEXT_CHARS_MAX`] characters.
@@ -138,9 +139,9 @@ fn importance(fields: &Map<String, Value>) -> Result<Option<Importance>, EditErr
     let Some(value) = fields.get("importance") else {
         return Ok(None);
     };
-    let found = value.as_str().and_then(Importance::from_name);
+    let importance = value.as_str().and_then(Importance::from_name);
     let names = Importance::ALL.map(Importance::name).join(", ");
-    found.map(Some).ok_or_else(|| EditError::Invalid {
+    importance.map(Some).ok_or_else(|| EditError::Invalid {
         name: "importance",
         expected: format!("one of {names}"),
     })
@@ -167,7 +168,7 @@ mod tests {
     };
 
     #[test]
-    fn a_new_text_removes_the_old_shorter_ones() {
+    fn a_new_text_empties_the_old_shorter_texts() {
         let mut old = item(3, Timestamp(0));
         old.provisional = true;
         let edit =
@@ -191,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pin_alone_leaves_the_words_as_they_are() {
+    fn a_pin_alone_leaves_the_texts_as_they_are() {
         let old = item(3, Timestamp(0));
         let edit = ItemEdit::parse(&json!({"pinned": true})).unwrap();
         assert!(edit.is_pin_alone());

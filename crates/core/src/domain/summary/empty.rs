@@ -5,7 +5,7 @@ use crate::domain::number::grouped;
 /// The option that shows a summary soon: a window that a short conversation overflows.
 const SMALL_WINDOW: &str = "--set window.budget_tokens=4000";
 
-/// How full a window is that nothing has left yet.
+/// How full a window is, if nothing has left it yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WindowFill {
     /// Tokens of the window.
@@ -41,7 +41,7 @@ pub fn in_place_of_shared(has_past: bool) -> &'static str {
     }
 }
 
-/// Stands for a document that is too short, by the requested size, to show any line.
+/// Stands for a document whose requested size is too small for any line.
 pub const NOTHING_SHOWN: &str =
     "(nothing of the summary is shown: what has left the window is archived, and recall finds it)";
 

@@ -36,7 +36,8 @@ pub enum FactKind {
 }
 
 impl FactKind {
-    /// Returns true if demands, decisions and open points may replace such a fact, since the items contain most of it as well.
+    /// Returns true for a fact that a new demand, decision or open point may replace when there are [`FACTS_MAX`] facts. The items contain
+    /// most of what such a fact says.
     pub(super) fn is_minor(self) -> bool {
         matches!(self, Self::DeadEnd | Self::State | Self::Person)
     }

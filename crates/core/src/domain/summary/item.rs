@@ -13,12 +13,12 @@ pub const LONG_TEXT_CHARS_MAX: usize = 6_000;
 pub const BRIEF_CHARS_MAX: usize = 240;
 /// Limits every brief to this many characters.
 pub const LONG_BRIEF_CHARS_MAX: usize = 1_200;
-/// An item about more tokens may have longer texts, of several points.
+/// An item about more than this many tokens may have longer texts, of several points.
 pub const LITTLE_TOKENS_MAX: i64 = 800;
 /// The detailed text may have one character more for each of this many tokens beyond [`LITTLE_TOKENS_MAX`].
 const TOKENS_PER_CHAR: i64 = 3;
-/// The brief may have one character more for each of this many that the detailed text may have more.
-const BRIEF_PART: usize = 5;
+/// The brief may have one character more for each of this many characters that the detailed text may have beyond [`TEXT_CHARS_MAX`].
+const TEXT_CHARS_PER_BRIEF_CHAR: usize = 5;
 
 /// Returns how many characters the detailed text of an item about `source_tokens` may have.
 pub fn text_chars_max(source_tokens: i64) -> usize {
@@ -30,7 +30,7 @@ pub fn text_chars_max(source_tokens: i64) -> usize {
 
 /// Returns how many characters the brief of an item about `source_tokens` may have.
 pub fn brief_chars_max(source_tokens: i64) -> usize {
-    let more = (text_chars_max(source_tokens) - TEXT_CHARS_MAX) / BRIEF_PART;
+    let more = (text_chars_max(source_tokens) - TEXT_CHARS_MAX) / TEXT_CHARS_PER_BRIEF_CHAR;
     (BRIEF_CHARS_MAX + more).min(LONG_BRIEF_CHARS_MAX)
 }
 
@@ -203,14 +203,14 @@ pub struct Item {
 }
 
 impl Item {
-    /// Returns true if it covers `exchange`.
+    /// Returns true if the item covers `exchange`.
     pub fn covers(&self, exchange: i64) -> bool {
         self.ranges.iter().any(|range| range.contains(exchange))
     }
 
-    /// Returns true if its exchanges have no content. Such an item exists only to cover them.
+    /// Returns true if the item's exchanges have no content. Such an item exists only to cover its exchanges.
     pub fn is_blank(&self) -> bool {
-        let is_nothing = |text: &str| without_marks(text) == NO_TEXT;
-        self.source_tokens == 0 && self.text.split("; ").all(is_nothing)
+        let is_empty = |text: &str| without_marks(text) == NO_TEXT;
+        self.source_tokens == 0 && self.text.split("; ").all(is_empty)
     }
 }

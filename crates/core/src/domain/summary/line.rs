@@ -1,6 +1,6 @@
-//! Writes one line of the document: a text that can't pose as anything else, and the exchanges that it is about.
+//! Writes one line of the document: a text, and the exchanges that it is about.
 //!
-//! Invariant: a point contains no line feed, opens no Markdown block and closes no tag, whatever text it is made of.
+//! Invariant: a point contains no line feed, opens no Markdown block and closes no tag, whatever text it is made from.
 
 use std::borrow::Cow;
 
@@ -18,7 +18,7 @@ use crate::domain::{
 
 /// A line lists at most this many ranges. If there are more, the last one stands after an ellipsis.
 pub const RANGES_SHOWN_MAX: usize = 5;
-/// A text is cut to this many bytes per allowed character first, since one grapheme may have any number of combining marks.
+/// Cuts a text to this many bytes per allowed character before anything else, since one grapheme may have any number of combining marks.
 const BYTES_PER_CHAR_MAX: usize = 16;
 /// Stands for a text that is empty after cleaning.
 pub(super) const NO_TEXT: &str = "(no text)";
@@ -76,7 +76,7 @@ pub(super) fn item_points(item: &Item, form: Form) -> Vec<String> {
     }
 }
 
-/// Returns the points of an item's text that `choice` has, or all if it has none of them. An ellipsis says that points are missing.
+/// Returns the points of an item's text that `choice` has, or all points if it has none of them. An ellipsis says that points are missing.
 pub(super) fn chosen_points(item: &Item, form: Form, choice: Choice) -> Vec<String> {
     let all = item_points(item, form);
     let count = all.len();
@@ -110,16 +110,16 @@ pub(super) fn day_number(at: Timestamp) -> i64 {
 /// Returns an item's text in `form`. If that text is missing, or not shorter than a longer form, returns the longer form.
 fn text_in_form(item: &Item, form: Form) -> &str {
     let texts = [item.text.as_str(), item.brief.as_str(), item.gist.as_str()];
-    let mut found = texts
+    let mut shortest = texts
         .into_iter()
         .find(|text| !text.trim().is_empty())
         .unwrap_or_default();
-    for (text, at) in texts.into_iter().zip(Form::ALL) {
-        if at <= form && !text.trim().is_empty() && text.len() <= found.len() {
-            found = text;
+    for (text, form_of_text) in texts.into_iter().zip(Form::ALL) {
+        if form_of_text <= form && !text.trim().is_empty() && text.len() <= shortest.len() {
+            shortest = text;
         }
     }
-    found
+    shortest
 }
 
 fn chars_max(item: &Item, form: Form) -> usize {
@@ -152,7 +152,7 @@ fn clean_with(text: &str, chars_max: usize, quoted: impl Fn(&str, usize) -> Stri
     }
 }
 
-/// Like [`clean`], but leaves text that looks like an instruction as it is. For words that are known to be the user's.
+/// Like [`clean`], but leaves a text that looks like an instruction as it is. For texts that are known to be the user's words.
 pub(super) fn plain(text: &str, chars_max: usize) -> String {
     let text = floor_cut(text.trim_start(), chars_max.saturating_mul(BYTES_PER_CHAR_MAX));
     let line = defanged(&one_line(text));
@@ -312,14 +312,14 @@ mod tests {
             ("", NO_TEXT),
             ("\u{2028}\u{85}", NO_TEXT),
         ];
-        for (given, expected) in cases {
-            assert_eq!(clean(given, 80), expected, "{given:?}");
+        for (text, expected) in cases {
+            assert_eq!(clean(text, 80), expected, "{text:?}");
         }
         assert_eq!(clean("too long a text", 9), "too long…");
     }
 
     #[test]
-    fn further_points_stand_beneath_the_first() {
+    fn further_points_stand_on_indented_lines() {
         let mut long = item(7, Timestamp(0));
         long.text = "Three things were done:\n- one\n\n- another".to_owned();
         assert_eq!(
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_or_longer_short_text_is_replaced() {
+    fn a_short_text_that_is_missing_or_too_long_is_replaced_by_a_longer_form() {
         let mut odd = item(7, Timestamp(0));
         odd.text = "short".to_owned();
         odd.brief = "much longer than the text".to_owned();

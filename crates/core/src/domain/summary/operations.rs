@@ -1,8 +1,8 @@
-//! Compaction by a model: asks about a document that has grown too big, and carries out the operations that the model proposes (seed 003,
-//! "Compression Strategies": merging related items, condensing verbose ones, dropping unimportant ones).
+//! Compaction by a model: asks about a document that has grown too big, and carries out the operations that the model proposes: merging
+//! related items, condensing verbose items, dropping unimportant items (seed 003, "Compression Strategies").
 //!
-//! A model only proposes. [`Question::carry_out`] checks every operation and leaves out those that break a rule. It refuses the whole
-//! answer if that saves too little.
+//! A model only proposes. [`Question::carry_out`] checks each operation and leaves out operations that break a rule. It refuses the whole
+//! answer if the remaining operations save too little.
 //!
 //! Invariant: every covered exchange stays covered, by items that are in the document or have left it. recapd joins times and totals; no
 //! model writes them. Decisions and constraints are dropped last.
@@ -29,7 +29,7 @@ use crate::domain::{
 pub const ITEMS_ASKED_MAX: usize = 200;
 /// Limits the span of a merged item, in milliseconds. Otherwise an item that is merged again and again would never age.
 pub const SPAN_MAX_MS: i64 = 7 * DAY_MS;
-/// Limits a merge to this many items: related items are few, and one line can't hold what more of them say.
+/// Limits a merge to this many items: related items are few, and one line has no room for what more items say.
 pub const MERGED_MAX: usize = 10;
 /// Compaction aims at this part of the append threshold, in percent, so that the next update doesn't need another question at once.
 const GOAL_PERCENT: i64 = 85;
@@ -114,10 +114,11 @@ struct ItemState {
 pub struct Question<'a> {
     items: &'a [Item],
     rules: Rules<'a>,
-    /// For each item its state; `None` if the item is too old for the document.
+    /// The state of each item; `None` if the item is too old for the document.
     states: Vec<Option<ItemState>>,
     /// Indices of the items in the question. The first has label 1.
     asked: Vec<usize>,
+    /// By how many tokens the document is too big.
     excess_tokens: i64,
 }
 
@@ -193,6 +194,7 @@ impl<'a> Question<'a> {
         format!("{label}. {}, {day}: {text}", item.importance.name())
     }
 
+    /// Returns how many of the asked items the question has room for.
     fn count_fitting(&self) -> usize {
         let tokens = (1..).zip(&self.asked).scan(0, |sum: &mut i64, (label, index)| {
             let section = self.states[*index]?.section;
@@ -208,6 +210,7 @@ impl<'a> Question<'a> {
         item.pinned || item.origin == Origin::Edited
     }
 
+    /// Returns how many tokens an answer must save.
     fn progress_tokens(&self) -> i64 {
         let of_ceiling = self.rules.policy.ceiling() * PROGRESS_CEILING_PERCENT / 100;
         (self.excess_tokens * PROGRESS_PERCENT / 100)
@@ -216,6 +219,7 @@ impl<'a> Question<'a> {
     }
 }
 
+/// Returns the state of an item; `None` if the item is too old for the document.
 fn state_of(item: &Item, rules: Rules<'_>) -> Option<ItemState> {
     let section = rules.policy.ageing.section_of(item, rules.as_of)?;
     Some(ItemState {
@@ -228,6 +232,7 @@ fn line_tokens(item: &Item, section: Section, counter: &dyn TokenCounter) -> i64
     counter.count(&item_line(item, section.default_form()))
 }
 
+/// Returns true for decisions and constraints, which are dropped last.
 fn is_kept_to_the_last(item: &Item) -> bool {
     item.importance >= Importance::Constraint
 }

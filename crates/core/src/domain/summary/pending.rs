@@ -1,5 +1,6 @@
 //! Adds pending exchanges to a document: exchanges that have left the window and aren't summarised yet. Their digests are added when the
-//! document is read, so that nothing is ever invisible (`#120–#180: 61 exchanges … waiting to be summarised`).
+//! document is read, so that no exchange is ever invisible. Exchanges without room share a line (`#120–#180: 61 exchanges … waiting to be
+//! summarised`).
 //!
 //! Invariant: the text never exceeds `max_tokens`.
 
@@ -26,7 +27,7 @@ const LEFT_OUT: PendingSection = PendingSection {
 };
 /// Limits a digest on a pending line to this many characters.
 pub const PENDING_CHARS_MAX: usize = 360;
-/// Tokens reserved for the heading and for the line about the exchanges that don't fit.
+/// Tokens reserved for the heading and for the line that exchanges without room share.
 const FOLD_TOKENS: i64 = 60;
 
 /// An exchange between the summary and the window.
@@ -45,7 +46,7 @@ pub struct PendingLine {
 #[derive(Clone, Copy)]
 struct PendingSection {
     heading: &'static str,
-    /// What is said of exchanges that share a line.
+    /// Ends the line that exchanges without room share.
     folded: &'static str,
 }
 
@@ -60,8 +61,8 @@ struct PendingShare {
 
 /// Appends the pending exchanges (in any order) to `document` and returns the text with its tokens.
 ///
-/// Each exchange has a line, the newest last. If not all fit into `max_tokens`, one line before them counts the oldest. If even that line
-/// doesn't fit, the document is cut from its end, where the oldest items are. The text is empty if nothing fits. A document that is only
+/// Each exchange has a line, the newest last. If not all lines fit into `max_tokens`, the oldest exchanges share one line before the others. If
+/// even that line doesn't fit, the document is cut from its end, where the oldest items are. The text is empty if nothing fits. A document that is only
 /// a footer keeps its footer.
 pub fn with_pending(
     document: &str,
@@ -72,16 +73,16 @@ pub fn with_pending(
     with_section(document, pending, PENDING, max_tokens, counter)
 }
 
-/// Like [`with_pending`], for exchanges of the window that have no room in a request. They get up to half of `max_tokens`. The document
-/// is cut for them, since nothing else mentions them.
+/// Like [`with_pending`], for exchanges of the window that have no room in a request. Their section gets up to half of `max_tokens`, and the
+/// document is cut for it, since nothing else mentions these exchanges.
 pub fn with_left_out(
     document: &str,
     left_out: &[PendingLine],
     max_tokens: i64,
     counter: &dyn TokenCounter,
 ) -> String {
-    let (_, wanted) = with_section("", left_out, LEFT_OUT, max_tokens / 2, counter);
-    let (shortened, _) = with_pending(document, &[], max_tokens - wanted - FOLD_TOKENS, counter);
+    let (_, section_tokens) = with_section("", left_out, LEFT_OUT, max_tokens / 2, counter);
+    let (shortened, _) = with_pending(document, &[], max_tokens - section_tokens - FOLD_TOKENS, counter);
     with_section(&shortened, left_out, LEFT_OUT, max_tokens, counter).0
 }
 
@@ -132,7 +133,7 @@ fn shares(document_lines: usize, pending: usize, fitting: usize) -> impl Iterato
     fewer_pending.chain(less_document).chain(no_pending)
 }
 
-/// Counts from `most` down to 0 in steps of an eighth. The steps are few, so that the whole text can be counted for each.
+/// Counts from `most` down to 0, each time by an eighth. So there are few steps, and the whole text can be counted for each.
 fn count_down(most: usize) -> impl Iterator<Item = usize> {
     std::iter::successors(Some(most), |kept| (*kept > 0).then(|| kept - (kept / 8).max(1)))
 }
@@ -173,7 +174,7 @@ fn text(
     text
 }
 
-/// Returns the first lines of the document and an empty line. Leaves out a heading at the end that has lost its items.
+/// Returns the first lines of the document and an empty line. Leaves out headings at the end, whose items aren't among these lines.
 fn document_head(document: &[&str], lines: usize) -> String {
     let mut head = document.get(..lines).unwrap_or(document);
     while let Some((last, before)) = head.split_last()
@@ -204,6 +205,7 @@ impl PendingSection {
         text
     }
 
+    /// Writes the line that the exchanges without room share.
     fn fold_line(self, folded: &[&PendingLine]) -> Option<String> {
         let range = ExchangeRange {
             first: folded.first()?.exchange,
@@ -338,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_without_room_are_folded_oldest_first() {
+    fn the_oldest_exchanges_without_room_share_a_line() {
         let (text, _) = with_pending(DOCUMENT, &pending(10..=70), 190, &BytesCounter);
         insta::assert_snapshot!(text, @r"
         ## Yesterday (4 January 2026)
@@ -357,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fold_line_stays_longest() {
+    fn the_line_of_exchanges_without_room_is_left_out_last() {
         let (text, _) = with_pending(DOCUMENT, &pending(10..=70), 60, &BytesCounter);
         insta::assert_snapshot!(text, @r"
         ## Just Left the Window
@@ -396,7 +398,7 @@ mod tests {
             let (text, tokens) = with_pending(&document, &pending, max_tokens, &BytesCounter);
             prop_assert!(tokens <= max_tokens);
             prop_assert_eq!(tokens, BytesCounter.count(&text));
-            // A fold line with its heading and the footer needs about fifty tokens.
+            // The line of exchanges without room, its heading and the footer have about fifty tokens.
             if max_tokens >= 70 && !pending.is_empty() {
                 let section = text.split(PENDING_HEADING).nth(1).unwrap_or_default();
                 let folds = section.lines().filter(|line| line.ends_with("waiting to be summarised")).count();

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 /// Limits a text to this many points.
 pub(super) const POINTS_MAX: usize = 40;
-/// A further point is left out if there is room for fewer characters than this.
+/// Leaves out a further point if there is room for fewer characters than this.
 const ROOM_CHARS_MIN: usize = 24;
 
 /// The shown points of a text, as a bit set.
@@ -36,8 +36,8 @@ fn bit(place: usize) -> u64 {
     1 << place.min(POINTS_MAX)
 }
 
-/// Splits `text` into points, which together have at most `chars_max` characters. `clean` gets a line and the characters that are left
-/// for it.
+/// Splits `text` into points, which together have at most `chars_max` characters. `clean` is called with a line and with how many characters
+/// its point may have.
 pub(crate) fn points(text: &str, chars_max: usize, clean: impl Fn(&str, usize) -> String) -> Vec<String> {
     let mut points: Vec<String> = Vec::new();
     let mut left = chars_max;
@@ -62,14 +62,14 @@ mod tests {
 
     #[test]
     fn points_share_the_room_in_order() {
-        let told = |text: &str, chars_max| points(text, chars_max, |line, room| cut(line.trim(), room));
-        assert_eq!(told("one\n\n  two \n", 80), ["one", "two"]);
+        let split = |text: &str, chars_max| points(text, chars_max, |line, room| cut(line.trim(), room));
+        assert_eq!(split("one\n\n  two \n", 80), ["one", "two"]);
         assert_eq!(
-            told("a rather long first line\nno room is left", 30),
+            split("a rather long first line\nno room is left", 30),
             ["a rather long first line"]
         );
-        assert_eq!(told("a long line", 6), ["a lon…"]);
-        assert_eq!(told(&"x\n".repeat(POINTS_MAX + 1), 1_000).len(), POINTS_MAX);
-        assert!(told(" \n", 80).is_empty());
+        assert_eq!(split("a long line", 6), ["a lon…"]);
+        assert_eq!(split(&"x\n".repeat(POINTS_MAX + 1), 1_000).len(), POINTS_MAX);
+        assert!(split(" \n", 80).is_empty());
     }
 }

@@ -1,4 +1,4 @@
-//! The brief of a project, which a new session of the project reads. It says which other sessions are at work, what holds, and then what
+//! The brief of a project, which a new session of the project reads. It says which other sessions are at work, which facts hold, and what
 //! was done, newest first.
 
 use super::{
@@ -17,10 +17,11 @@ use crate::domain::{
     tokens::TokenCounter,
 };
 
-/// A session whose last message is older isn't at work.
+/// A session whose last message is older than this isn't at work.
 pub const AT_WORK_MS: i64 = HOUR_MS;
-/// Limits the part about what holds to this many characters, so that there is room for what was done.
+/// Limits the facts of other sessions to this many characters, so that there is room for what was done.
 const STATE_CHARS_MAX: usize = 2_000;
+/// Cuts the request of another session to this many characters.
 const REQUEST_CHARS_MAX: usize = 160;
 
 /// What a project's brief is made of.
@@ -34,11 +35,11 @@ pub struct ProjectBrief {
     pub states: Vec<AgentState>,
     /// A line about each other session that is at work.
     pub at_work: Vec<String>,
-    /// The reading agent, which doesn't need its own part.
+    /// The agent that reads the brief and doesn't need its own part.
     pub reader: Option<AgentId>,
 }
 
-/// The document of one agent, which says what holds.
+/// The document of one agent, which has its facts.
 #[derive(Clone, Debug)]
 pub struct AgentState {
     /// The agent.
@@ -68,7 +69,7 @@ impl ProjectBrief {
         let closing = format!(
             "*Each #n is an exchange of the agent above it: `recapd expand AGENT N`. All of it: `recapd summary --project {project}`.*"
         );
-        let document = self.state() + &self.without_reader();
+        let document = self.facts() + &self.without_reader();
         if document.trim().is_empty() && !head.is_empty() {
             let text = format!("{head}\n{closing}\n");
             let tokens = counter.count(&text);
@@ -81,8 +82,8 @@ impl ProjectBrief {
         options.shorten_below(&head, &document, &closing, counter)
     }
 
-    /// Writes what holds as a section, below the name of each agent whose document says it.
-    fn state(&self) -> String {
+    /// Writes the section of facts, with the name of each agent above the facts of its document.
+    fn facts(&self) -> String {
         let mut text = String::new();
         for state in self
             .states
@@ -133,13 +134,14 @@ mod tests {
     fn brief(reader: Option<&str>, at_work: &[&str]) -> String {
         let document = "## Previously in This Session (5 January 2026)\n### one\n- Fixed bug 1 (#1)\n\n### two\n- Fixed bug 2 (#2)\n\n\
              ## Yesterday\n### one\n- Fixed bug 0 (#0)\n\n";
-        let own = "## Where Things Stand\n- Demand (#2): never push\n\n## Yesterday\n- Fixed bug 2 (#2)\n";
+        let document_of_two =
+            "## Where Things Stand\n- Demand (#2): never push\n\n## Yesterday\n- Fixed bug 2 (#2)\n";
         let brief = ProjectBrief {
             project: "shop".parse().unwrap(),
             document: format!("{document}{SHARED_FOOTER}\n"),
             states: vec![AgentState {
                 agent: "two".parse().unwrap(),
-                document: own.to_owned(),
+                document: document_of_two.to_owned(),
             }],
             at_work: at_work.iter().map(|&line| line.to_owned()).collect(),
             reader: reader.map(|name| name.parse().unwrap()),
@@ -149,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_is_told_of_others_of_what_holds_and_of_what_was_done() {
+    fn a_brief_has_other_sessions_then_facts_then_items() {
         insta::assert_snapshot!(brief(None, &["At work in another session: two"]), @r"
         At work in another session: two
 
@@ -172,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_is_not_told_what_it_has() {
+    fn the_readers_own_part_is_left_out() {
         let text = brief(Some("two"), &[]);
         assert!(
             !text.contains("two") && !text.contains("never push") && text.contains("bug 1"),

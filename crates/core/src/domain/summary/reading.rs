@@ -8,7 +8,7 @@ pub(super) const DAY_MARK: &str = "### ";
 /// A line of a document with the headings above it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadLine<'d> {
-    /// The section's heading with its dates; empty before the first section.
+    /// The section's heading with its dates; empty for a line before the first section.
     pub heading: &'d str,
     /// The day's heading, if there is one.
     pub day: Option<&'d str>,
@@ -28,17 +28,17 @@ impl ReadLine<'_> {
 /// Returns the lines of a document, in order, without headings and footer.
 pub fn read_lines(document: &str) -> Vec<ReadLine<'_>> {
     let (mut heading, mut day) = ("", None);
-    let mut found: Vec<ReadLine<'_>> = Vec::new();
+    let mut lines: Vec<ReadLine<'_>> = Vec::new();
     for line in document.lines() {
-        if let Some(of_day) = line.strip_prefix(DAY_MARK) {
-            day = Some(of_day);
-        } else if let Some(of_section) = line.strip_prefix(SECTION_MARK) {
-            (heading, day) = (of_section, None);
-        } else if let (Some(point), Some(above)) = (point(line), found.last_mut()) {
+        if let Some(day_heading) = line.strip_prefix(DAY_MARK) {
+            day = Some(day_heading);
+        } else if let Some(section_heading) = line.strip_prefix(SECTION_MARK) {
+            (heading, day) = (section_heading, None);
+        } else if let (Some(point), Some(above)) = (point(line), lines.last_mut()) {
             above.points.push(point);
         } else if !line.trim().is_empty() && !is_footer(line) {
             let (text, points) = (strip_bullet(line), Vec::new());
-            found.push(ReadLine {
+            lines.push(ReadLine {
                 heading,
                 day,
                 text,
@@ -46,7 +46,7 @@ pub fn read_lines(document: &str) -> Vec<ReadLine<'_>> {
             });
         }
     }
-    found
+    lines
 }
 
 /// Splits a section's heading: `Yesterday (9–12 March 2026)` has a name and a span.
@@ -79,7 +79,7 @@ mod tests {
         let document = "## Yesterday (9–12 March 2026)\n### Mon 9 March\n- Did two things (#5)\n  - one\n  - another\n\n\
                         ### Tue 10 March\n- Rested (#6)\n\n## This Week\n3. Chose WAL (Mon, ~2k tokens)\n   - for readers\n\n\
                         *Older history is archived: look up any #n with recall.*\n";
-        let told: Vec<String> = read_lines(document)
+        let lines: Vec<String> = read_lines(document)
             .iter()
             .map(|line| {
                 format!(
@@ -92,7 +92,7 @@ mod tests {
             })
             .collect();
         assert_eq!(
-            told,
+            lines,
             [
                 r#"Yesterday, Some("Mon 9 March"): Did two things (#5) ["one", "another"]"#,
                 r#"Yesterday, Some("Tue 10 March"): Rested (#6) []"#,

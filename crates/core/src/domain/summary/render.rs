@@ -13,11 +13,14 @@ use super::{
 
 /// The last line of every document that isn't empty.
 pub const FOOTER: &str = "*Older history is archived: look up any #n with recall.*";
-/// Every footer begins and ends like this; no other line begins like it.
+/// Every footer begins like this, and no other line does.
 const FOOTER_HEAD: &str = "*Older history";
+/// Every footer ends like this.
 const FOOTER_TAIL: &str = " is archived: look up any #n with recall.*";
 
+/// Begins the heading of a day.
 pub(super) const DAY_MARK: &str = "###";
+/// The name of a speaker at the beginning of a text has at most this many words.
 const SPEAKER_WORDS_MAX: usize = 3;
 
 /// A shown item: its section, its text and its layout.
@@ -69,8 +72,8 @@ pub fn document(items: &[Item], shown: &[ItemPlace]) -> String {
     document
 }
 
-/// Returns the text for a document that shows nothing though it covers the exchanges up to `through`, which is included. Those exchanges
-/// aren't in the window either, so nothing else would mention the archive.
+/// Returns the text for a document that shows no item although it covers the exchanges up to `through`, which is included. These exchanges
+/// have left the window, so without this text nothing would mention the archive.
 pub fn archived(through: i64) -> String {
     format!("{FOOTER_HEAD}, up to #{through},{FOOTER_TAIL}\n")
 }
@@ -97,7 +100,7 @@ pub(super) fn span_of(places: &[(&Item, &ItemPlace)]) -> Option<Span> {
     Span::of(places.iter().map(|(item, _)| *item))
 }
 
-/// Writes the heading of `section` with the dates of `span`, and a line feed. The seed's style has no dates.
+/// Writes the heading of `section` with the dates of `span`, and a line feed. A section of numbered lines has no dates.
 pub(super) fn heading_of(section: Section, span: Option<Span>, places: &[(&Item, &ItemPlace)]) -> String {
     if places.iter().any(|(_, place)| place.layout == Layout::Numbered) {
         heading_text(section.heading())
@@ -195,11 +198,11 @@ fn without_same_speaker<'a>(line: &str, text: &'a str) -> &'a str {
     };
     let is_name =
         name.split(' ').count() <= SPEAKER_WORDS_MAX && name.chars().all(|c| c.is_alphanumeric() || c == ' ');
-    let speaks = line
+    let is_same_speaker = line
         .rsplit_once(MARK)
         .and_then(|(before, _)| before.strip_suffix(name))
         .is_some_and(|before| before.is_empty() || before.ends_with(' '));
-    if is_name && speaks { rest } else { text }
+    if is_name && is_same_speaker { rest } else { text }
 }
 
 /// Returns what separates `text` from the next text on a line: a blank if `text` ends a sentence, else a semicolon.
@@ -304,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn a_footer_is_known_alone_too() {
+    fn footers_are_recognised() {
         assert_eq!(
             archived(101),
             "*Older history, up to #101, is archived: look up any #n with recall.*\n"
@@ -317,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_page_names_the_day_once_and_lets_neighbours_share_a_line() {
+    fn dense_lines_have_no_times_and_joined_items_share_a_line() {
         let text = |n: i64, at_text: &str, gist: &str| Item {
             text: gist.to_owned(),
             brief: gist.to_owned(),
@@ -364,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn a_speaker_is_named_again_only_after_another_one() {
+    fn a_speaker_is_named_again_only_after_another_speaker() {
         for (line, text, expected) in [
             ("Ida: I moved.", "Ida: It rained.", "It rained."),
             ("Ida: I moved. Omar: Why?", "Ida: It rained.", "Ida: It rained."),

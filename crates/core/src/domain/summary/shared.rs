@@ -1,13 +1,13 @@
 //! Composes one document for the agents of a project, within the ceiling of a single agent's document (seed 003, "Shared Summaries").
 //!
-//! The document shows the agents' own items and changes none of them. So nothing has to be merged, and an item without room here is still
+//! The document shows the agents' own items and changes none of them. So no items have to be merged, and an item without room here is still
 //! in its agent's document. Below each heading the agents are sorted by their newest items, the last active agent last. A line's `#n` is
 //! an exchange of the agent above it.
 //!
 //! Invariant: the document never exceeds the ceiling, and the result depends on the arguments alone.
 //!
 //! Invariant: agents share the room fairly. An agent that needs less than an equal part leaves the rest to the others. An agent gets less
-//! than another only if it gets all it needs.
+//! than another agent only if it gets all that it needs.
 
 use std::borrow::Cow;
 
@@ -22,16 +22,18 @@ use crate::domain::{agent::AgentId, number::i64_or_max, time::Timestamp, tokens:
 /// The last line of every document that isn't empty.
 pub const SHARED_FOOTER: &str =
     "*Each #n is an exchange of the agent above it: look it up in that agent's archive with recall.*";
-/// The only line of a document that shows nothing though its agents' summaries cover something.
+/// The only line of a document that shows no item although its agents' summaries cover exchanges.
 pub const SHARED_ARCHIVED: &str =
     "*Older history is archived: look it up in each agent's archive with recall.*";
+/// Begins the heading of an agent.
 const AGENT_MARK: &str = "###";
+/// Begins the heading of a day, below an agent's.
 const DAY_MARK: &str = "####";
 
 /// An agent's contribution to the document.
 #[derive(Clone, Copy, Debug)]
 pub struct Contribution<'a> {
-    /// The agent's name. It decides the order of two agents whose newest items have the same time.
+    /// The agent's id, by which agents are sorted whose newest items have the same time.
     pub agent: &'a AgentId,
     /// The items of its document, and digests of its pending exchanges.
     pub items: &'a [Item],
@@ -119,7 +121,8 @@ pub fn compose_shared(
                 tokens,
             };
         }
-        // The estimate left out tokens around the parts: ask for proportionally less, and each time for a little less than that.
+        // The document is longer than the parts together, since the estimate leaves out headings and the footer. Tries again with
+        // proportionally less room, and each time a little less, so that the loop ends.
         room = room * ceiling / tokens.max(1) - (room / 64).max(1);
     }
     SharedDocument {
@@ -128,6 +131,7 @@ pub fn compose_shared(
     }
 }
 
+/// What the document shows of an agent.
 struct AgentPart<'a> {
     agent: &'a AgentId,
     /// The items with the times to show.
@@ -165,6 +169,7 @@ fn fair_shares(needs: &[i64], room: i64) -> Vec<i64> {
     shares
 }
 
+/// Returns for each contribution, in the given order, how many of its items are shown.
 fn counts(sorted: &[usize], parts: &[AgentPart<'_>]) -> Vec<usize> {
     let mut counts = vec![0; parts.len()];
     for (&at, part) in sorted.iter().zip(parts) {
@@ -249,12 +254,12 @@ mod tests {
         let mut of_main = items(12..=13);
         of_main.push(item(3, AS_OF.plus_ms(-3 * DAY_MS)));
         let of_tests = items(7..=7);
-        let made = shared(
+        let shared_document = shared(
             &[(&tests, &of_tests), (&main, &of_main)],
             &SummaryPolicy::default(),
         );
-        assert_eq!(made.shown_items, [1, 3]);
-        insta::assert_snapshot!(made.document, @r"
+        assert_eq!(shared_document.shown_items, [1, 3]);
+        insta::assert_snapshot!(shared_document.document, @r"
         ## Previously in This Session (5 January 2026, 06:00–07:00)
         ### ikigai-main
         - Fixed bug 12 in the parser: a trailing comma was refused in src/parser.rs (06:00, #12)
@@ -294,10 +299,13 @@ mod tests {
         let aged = [item(3, AS_OF.plus_ms(-30 * DAY_MS))];
         let none = shared(&[(&main, &aged)], &policy);
         assert_eq!((none.document.as_str(), none.tokens), ("", 0));
-        let made = none.clone().or_archived(&policy, &BytesCounter);
-        assert_eq!(made.document, format!("{SHARED_ARCHIVED}\n"));
-        assert_eq!(made.tokens, BytesCounter.count(&made.document));
-        assert_eq!(made.shown_items, [0]);
+        let shared_document = none.clone().or_archived(&policy, &BytesCounter);
+        assert_eq!(shared_document.document, format!("{SHARED_ARCHIVED}\n"));
+        assert_eq!(
+            shared_document.tokens,
+            BytesCounter.count(&shared_document.document)
+        );
+        assert_eq!(shared_document.shown_items, [0]);
         let tight = SummaryPolicy {
             max_tokens: 5,
             ..policy
@@ -308,22 +316,22 @@ mod tests {
     }
 
     #[test]
-    fn a_talkative_agent_starves_nobody() {
+    fn an_agent_with_many_items_leaves_room_to_others() {
         let (loud, quiet, shy) = (agent("loud"), agent("quiet"), agent("shy"));
         let (of_loud, of_quiet, of_shy) = (items(1..=600), items(1..=600), items(1..=2));
-        let made = shared(
+        let shared_document = shared(
             &[(&loud, &of_loud), (&quiet, &of_quiet), (&shy, &of_shy)],
             &SummaryPolicy::default(),
         );
-        let [loud, quiet, shy] = made.shown_items[..] else {
+        let [loud, quiet, shy] = shared_document.shown_items[..] else {
             panic!("three agents")
         };
-        assert_eq!(shy, 2, "who needs little gets it");
-        assert_eq!(loud, quiet, "who has the same gets the same");
+        assert_eq!(shy, 2, "an agent that needs little gets all of it");
+        assert_eq!(loud, quiet, "agents that need the same get the same");
         assert!(
-            made.tokens > SummaryPolicy::default().merge_tokens() * 6 / 10,
+            shared_document.tokens > SummaryPolicy::default().merge_tokens() * 6 / 10,
             "{}",
-            made.tokens
+            shared_document.tokens
         );
     }
 
@@ -354,12 +362,12 @@ mod tests {
             let agents: Vec<AgentId> = (0..all.len()).map(|n| agent(&format!("agent-{n}"))).collect();
             let contributions: Vec<(&AgentId, &[Item])> =
                 agents.iter().zip(&all).map(|(agent, items)| (agent, items.as_slice())).collect();
-            let made = shared(&contributions, &policy);
-            prop_assert!(made.tokens <= policy.ceiling());
-            prop_assert_eq!(made.tokens, BytesCounter.count(&made.document));
-            prop_assert!(made.document.is_empty() || made.document.trim_end().ends_with(SHARED_FOOTER));
+            let shared_document = shared(&contributions, &policy);
+            prop_assert!(shared_document.tokens <= policy.ceiling());
+            prop_assert_eq!(shared_document.tokens, BytesCounter.count(&shared_document.document));
+            prop_assert!(shared_document.document.is_empty() || shared_document.document.trim_end().ends_with(SHARED_FOOTER));
             let reversed: Vec<_> = contributions.iter().rev().copied().collect();
-            prop_assert_eq!(shared(&reversed, &policy).document, made.document);
+            prop_assert_eq!(shared(&reversed, &policy).document, shared_document.document);
         }
     }
 }

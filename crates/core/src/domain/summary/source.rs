@@ -10,8 +10,8 @@ use super::{
     span::{Span, UNTIMED},
 };
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 /// Where the days of some lines are shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DayPlace {
     /// In the section's heading.
     Section,
@@ -24,8 +24,10 @@ pub(super) enum DayPlace {
 /// The headings above some lines. The lines don't repeat their dates and times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Headings {
+    /// The span in the section's heading.
     span: Option<Span>,
     pub(super) place: DayPlace,
+    /// True if the lines show their times.
     has_times: bool,
 }
 
@@ -74,6 +76,7 @@ impl Headings {
         bracketed(&[self.when(items), ranges(&covered)])
     }
 
+    /// Returns what the headings don't show of the items' days and times.
     fn when(self, items: &[&Item]) -> String {
         let of_items = Span::of(items.iter().copied());
         let (Some(span), Some(of_items), Some(first)) = (self.span, of_items, items.first()) else {
@@ -131,6 +134,7 @@ mod tests {
     use super::*;
     use crate::domain::{summary::fixtures::item, time::Timestamp};
 
+    /// Returns item `n`, which lasted from `from` to `to`, both in March 2026.
     fn lasting(n: i64, from: &str, to: &str) -> Item {
         let at = |text: &str| Timestamp::parse(&format!("2026-03-{text}:00Z")).unwrap();
         let mut lasting = item(n, at(to));
@@ -175,11 +179,15 @@ mod tests {
         );
         let with_night = [a, c.clone()];
         assert_eq!(sources(Section::Yesterday, &with_night)[1], "(to 13 March, #3)");
-        assert_eq!(sources(Section::Yesterday, &[c]), ["(#3)"], "as the heading says");
+        assert_eq!(
+            sources(Section::Yesterday, &[c]),
+            ["(#3)"],
+            "the heading shows both days"
+        );
     }
 
     #[test]
-    fn the_seeds_lines_have_times_days_and_tokens() {
+    fn numbered_lines_have_times_days_and_tokens() {
         let night = lasting(3, "12T23:00", "13T01:00");
         for (section, source) in [
             (

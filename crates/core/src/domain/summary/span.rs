@@ -1,6 +1,6 @@
-//! The span of some lines as their heading shows it, and what each line must add.
+//! The span of some lines as their heading shows it, and what each line must add to it.
 //!
-//! A heading always shows the year of its dates, so that no document changes because a year ends. The lines below don't need it.
+//! A heading always shows the year of its dates, so that no document changes because a year ends. The lines below it don't repeat the year.
 
 use super::line::{began_at, day_number};
 use crate::domain::{
@@ -9,10 +9,10 @@ use crate::domain::{
 };
 
 const TIME: &str = "%H:%M";
-/// Headings of days have weekdays only if the section's span isn't longer than this.
+/// If a section's span is longer than this, the headings of its days have no weekdays.
 const WEEKDAYS_MS_MAX: i64 = 31 * DAY_MS;
 
-/// Marks an item without times.
+/// The time of an item that has none.
 pub(super) const UNTIMED: Timestamp = Timestamp(i64::MIN);
 
 /// From the first moment of some items to their last, in local time.
@@ -23,7 +23,7 @@ pub(super) struct Span {
 }
 
 impl Span {
-    /// Returns the span from `from` to `to`. A reversed one becomes the moment `to`.
+    /// Returns the span from `from` to `to`. If `from` is the later one, the span is the moment `to`.
     pub(super) fn new(from: Timestamp, to: Timestamp) -> Self {
         Self {
             from: from.min(to),
@@ -100,8 +100,8 @@ impl Span {
         self.to.format("%-d %B")
     }
 
-    /// Writes a day below a heading with this span: `Thu 12 March`, with the year if this span covers several years. In a long span
-    /// `12 March 2026`: a weekday doesn't help there, and people may read such a heading alone.
+    /// Writes a day below a heading with this span: `Thu 12 March`, with the year if this span covers several years. In a long span, writes
+    /// `12 March 2026`: a weekday doesn't help there, and people may read the day's heading without the section's.
     pub(super) fn day(self, at: Timestamp) -> String {
         let is_long = self.to.0.saturating_sub(self.from.0) > WEEKDAYS_MS_MAX;
         let pattern = match () {

@@ -43,7 +43,7 @@ const DOCUMENT: &str = "\
 ";
 
 #[test]
-fn the_newest_come_first() {
+fn the_newest_lines_come_first() {
     insta::assert_snapshot!(brief(DOCUMENT, CLOSING, &Bytes), @r"
     ## Just Left the Window (9 May 2023, 08:00–08:10)
     - Ran them (08:10, #9)
@@ -88,7 +88,7 @@ fn facts_come_first_and_are_dropped_last() {
 }
 
 #[test]
-fn a_part_says_whether_lines_are_missing() {
+fn an_excerpt_says_whether_lines_are_missing() {
     let agent: AgentId = "coder".parse().unwrap();
     assert_eq!(BriefOptions::new(false, None, None), None);
     let of = |is_brief, chars_max| {
@@ -107,7 +107,7 @@ fn a_part_says_whether_lines_are_missing() {
 
 #[test]
 fn a_document_is_read_in_sections() {
-    let told = |document: &str| {
+    let described = |document: &str| {
         let sections = sections(document).into_iter();
         sections
             .map(|section| {
@@ -126,8 +126,8 @@ fn a_document_is_read_in_sections() {
         "Yesterday [5 May 2023]: - Chose SQLite (#3) / - Chose WAL (#4)",
         "Just Left the Window [9 May 2023, 08:00–08:10]: - Asked for tests (08:00, #8) / - Ran them (08:10, #9)",
     ];
-    assert_eq!(told(DOCUMENT), expected);
-    assert_eq!(told(""), Vec::<String>::new());
+    assert_eq!(described(DOCUMENT), expected);
+    assert_eq!(described(""), Vec::<String>::new());
     let short = excerpt(
         DOCUMENT,
         CLOSING,
@@ -138,8 +138,8 @@ fn a_document_is_read_in_sections() {
         },
         &Bytes,
     );
-    assert_eq!(told(&short).len(), 1, "{short}");
-    assert!(!told(&short)[0].contains("The whole"), "{short}");
+    assert_eq!(described(&short).len(), 1, "{short}");
+    assert!(!described(&short)[0].contains("The whole"), "{short}");
 }
 
 #[test]
@@ -204,15 +204,18 @@ fn the_running_exchange_comes_first() {
             wanted.of(&agent, DOCUMENT, &Bytes).text,
         )
     };
-    let (told, plain) = of(9_000);
+    let (with_head, plain) = of(9_000);
     let head = "Running: exchange #14 since 09:12: \"Port the shop to Rust\"\n\n";
-    assert_eq!(told, format!("{head}{plain}"));
-    let (told, plain) = of(250);
-    assert!(told.starts_with(head) && told.chars().count() <= 250, "{told}");
-    assert!(told.len() - head.len() < plain.len(), "{told}");
+    assert_eq!(with_head, format!("{head}{plain}"));
+    let (with_head, plain) = of(250);
+    assert!(
+        with_head.starts_with(head) && with_head.chars().count() <= 250,
+        "{with_head}"
+    );
+    assert!(with_head.len() - head.len() < plain.len(), "{with_head}");
     // With little room, the document counts more than the running exchange.
-    let (told, plain) = of(100);
-    assert_eq!(told, plain);
+    let (with_head, plain) = of(100);
+    assert_eq!(with_head, plain);
     let wanted = BriefOptions::new(true, None, None).unwrap();
     assert_eq!(
         wanted.with_head(Some(&running()), "", &agent, "", &Bytes).text,
@@ -247,10 +250,10 @@ proptest! {
     fn a_running_exchange_keeps_the_limits(document in any_document(), chars_max in 1_usize..3_000, tokens_max in 1_i64..3_000) {
         let wanted = BriefOptions::new(true, Some(chars_max), Some(tokens_max)).unwrap();
         let agent: AgentId = "coder".parse().unwrap();
-        let told = wanted.with_head(Some(&running()), "", &agent, &document, &Bytes);
-        prop_assert!(document.trim().is_empty() || told.text.chars().count() <= chars_max);
-        prop_assert!(document.trim().is_empty() || told.tokens <= tokens_max);
-        prop_assert_eq!(told.tokens, Bytes.count(&told.text));
+        let excerpt = wanted.with_head(Some(&running()), "", &agent, &document, &Bytes);
+        prop_assert!(document.trim().is_empty() || excerpt.text.chars().count() <= chars_max);
+        prop_assert!(document.trim().is_empty() || excerpt.tokens <= tokens_max);
+        prop_assert_eq!(excerpt.tokens, Bytes.count(&excerpt.text));
     }
 
     #[test]

@@ -19,7 +19,7 @@ fn calendar(zone: &str) -> Calendar {
 }
 
 #[test]
-fn yesterday_is_the_day_before() {
+fn sections_are_days_of_the_calendar() {
     use Section::{Earlier, Session, Week, Yesterday};
     let as_of = at("2026-03-12T09:00:00Z");
     for (ended_at, section) in [
@@ -33,8 +33,8 @@ fn yesterday_is_the_day_before() {
         ("2026-02-27T00:00:00Z", Some(Week)),
         ("2026-02-26T23:59:59Z", None),
     ] {
-        let found = calendar("UTC").section_of(at(ended_at), as_of);
-        assert_eq!(found, section, "{ended_at}");
+        let actual = calendar("UTC").section_of(at(ended_at), as_of);
+        assert_eq!(actual, section, "{ended_at}");
     }
     let keeping = Calendar {
         drops_older: false,
@@ -102,13 +102,13 @@ fn the_running_session_stays_together_until_it_ends() {
     assert_eq!(
         calendar.next_change(at("2026-03-09T09:00:00Z"), ends_at),
         Some(at("2026-03-22T23:00:00Z")),
-        "it leaves all the same"
+        "a session without an end doesn't keep the item for ever"
     );
 }
 
 proptest! {
     #[test]
-    fn nothing_changes_before_the_next_change_and_something_does_at_it(
+    fn the_section_changes_at_the_next_change_and_not_before(
         zone in prop::sample::select(chrono_tz::TZ_VARIANTS.to_vec()),
         ended_ms in 0_i64..2_000_000_000_000,
         age_ms in -DAY_MS..16 * DAY_MS,

@@ -13,38 +13,38 @@ use crate::domain::summary::{
 /// Why an operation is left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum OperationFault {
-    /// It names an item that isn't in the question.
+    /// The operation names an item that isn't in the question.
     #[error("an item that was not asked about")]
     Unknown,
     /// Another operation has already changed the item.
     #[error("an item that another operation changes")]
     Repeated,
-    /// It merges fewer than two items.
+    /// The operation merges fewer than two items.
     #[error("a merge of fewer than two items")]
     Alone,
-    /// It merges more than [`MERGED_MAX`] items.
+    /// The operation merges more than [`MERGED_MAX`] items.
     #[error("a merge of too many items")]
     TooMany,
-    /// It merges items of different sections.
+    /// The operation merges items of different sections.
     #[error("a merge across sections")]
     Sections,
     /// The merged item would span more than [`SPAN_MAX_MS`].
     #[error("a merge of items too far apart")]
     Span,
-    /// The document would be no shorter.
+    /// The operation wouldn't make the document shorter.
     #[error("an operation that saves nothing")]
     Growth,
-    /// It drops a decision or a constraint while a less important item is in the document.
+    /// The operation drops a decision or a constraint while a less important item is in the document.
     #[error("a decision or a constraint dropped too early")]
     TooEarly,
-    /// It changes something although the other operations save enough.
+    /// The operations before this one save enough.
     #[error("an operation that isn't needed")]
     Needless,
 }
 
 /// An answer saves too little; recapd composes the document without it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the operations save {saved_tokens} tokens of at least {needed_tokens}; left out: {}", list(.refused))]
+#[error("the operations save {saved_tokens} tokens, but must save at least {needed_tokens}; left out: {}", list(.refused))]
 pub struct NoProgress {
     /// Tokens that the operations would have saved.
     pub saved_tokens: i64,
@@ -85,30 +85,31 @@ impl Question<'_> {
     /// # Errors
     /// If the operations save too little. Nothing changes then.
     pub fn carry_out(&self, operations: &Operations) -> Result<CarriedOut, NoProgress> {
-        let mut desk = Desk::new(self);
+        let mut state = CarryOutState::new(self);
         for merge in &operations.merge {
-            let done = desk.merge(merge);
-            desk.note_refusal(done);
+            let result = state.merge(merge);
+            state.note_fault(result);
         }
         for shorten in &operations.shorten {
-            let done = desk.shorten(shorten);
-            desk.note_refusal(done);
+            let result = state.shorten(shorten);
+            state.note_fault(result);
         }
         for label in self.by_rank(&operations.drop) {
-            let done = desk.drop(label);
-            desk.note_refusal(done);
+            let result = state.drop(label);
+            state.note_fault(result);
         }
         let needed_tokens = self.progress_tokens();
-        if desk.saved_tokens < needed_tokens {
+        if state.saved_tokens < needed_tokens {
             return Err(NoProgress {
-                saved_tokens: desk.saved_tokens,
+                saved_tokens: state.saved_tokens,
                 needed_tokens,
-                refused: desk.refused,
+                refused: state.refused,
             });
         }
-        Ok(desk.into_result())
+        Ok(state.into_result())
     }
 
+    /// Returns the index of the item with this label.
     fn item_with_label(&self, label: i64) -> Option<usize> {
         let place = usize::try_from(label).ok()?.checked_sub(1)?;
         self.asked.get(place).copied()
@@ -125,11 +126,14 @@ impl Question<'_> {
     }
 }
 
-struct Desk<'q, 'a> {
+/// What the operations so far have changed.
+struct CarryOutState<'q, 'a> {
     question: &'q Question<'a>,
-    /// By item; true if an operation has changed it.
+    /// For each item, whether an operation has changed it.
     is_changed: Vec<bool>,
-    made: Vec<Item>,
+    /// Merged and shortened items.
+    new_items: Vec<Item>,
+    /// The indices of dropped items.
     dropped: Vec<usize>,
     merged: usize,
     condensed: usize,
@@ -137,12 +141,12 @@ struct Desk<'q, 'a> {
     refused: Vec<OperationFault>,
 }
 
-impl<'q, 'a> Desk<'q, 'a> {
+impl<'q, 'a> CarryOutState<'q, 'a> {
     fn new(question: &'q Question<'a>) -> Self {
         Self {
             question,
             is_changed: vec![false; question.items.len()],
-            made: Vec::new(),
+            new_items: Vec::new(),
             dropped: Vec::new(),
             merged: 0,
             condensed: 0,
@@ -151,11 +155,11 @@ impl<'q, 'a> Desk<'q, 'a> {
         }
     }
 
-    fn note_refusal(&mut self, done: Result<(), OperationFault>) {
-        self.refused.extend(done.err());
+    fn note_fault(&mut self, result: Result<(), OperationFault>) {
+        self.refused.extend(result.err());
     }
 
-    /// Returns the indices of the items with these labels, or an error if an operation has already changed one of them.
+    /// Returns the indices of the items with these labels. Fails if an operation has already changed one of them.
     fn unchanged(&self, labels: &[i64]) -> Result<Vec<usize>, OperationFault> {
         let labels: BTreeSet<i64> = labels.iter().copied().collect();
         labels
@@ -174,54 +178,54 @@ impl<'q, 'a> Desk<'q, 'a> {
     }
 
     fn merge(&mut self, merge: &Merge) -> Result<(), OperationFault> {
-        let parts = self.unchanged(&merge.items)?;
-        let [first, _, ..] = parts.as_slice() else {
+        let indices = self.unchanged(&merge.items)?;
+        let [first, _, ..] = indices.as_slice() else {
             return Err(OperationFault::Alone);
         };
-        if parts.len() > MERGED_MAX {
+        if indices.len() > MERGED_MAX {
             return Err(OperationFault::TooMany);
         }
         self.check_need()?;
         let section = self.section(*first)?;
-        if parts.iter().any(|part| self.section(*part) != Ok(section)) {
+        if indices.iter().any(|index| self.section(*index) != Ok(section)) {
             return Err(OperationFault::Sections);
         }
-        let one = merged_item(
-            parts.iter().map(|part| &self.question.items[*part]),
+        let item = merged_item(
+            indices.iter().map(|index| &self.question.items[*index]),
             &merge.wording,
         );
-        if one.ended_at.since_ms(one.started_at) > SPAN_MAX_MS {
+        if item.ended_at.since_ms(item.started_at) > SPAN_MAX_MS {
             return Err(OperationFault::Span);
         }
-        self.replace(&parts, one, section)?;
-        self.merged += parts.len();
+        self.replace(&indices, item, section)?;
+        self.merged += indices.len();
         Ok(())
     }
 
     fn shorten(&mut self, shorten: &Shorten) -> Result<(), OperationFault> {
-        let parts = self.unchanged(&[shorten.item])?;
-        let [part] = parts.as_slice() else {
+        let indices = self.unchanged(&[shorten.item])?;
+        let [index] = indices.as_slice() else {
             return Err(OperationFault::Unknown);
         };
         self.check_need()?;
-        let one = reworded_item(&self.question.items[*part], &shorten.wording);
-        self.replace(&parts, one, self.section(*part)?)?;
+        let item = reworded_item(&self.question.items[*index], &shorten.wording);
+        self.replace(&indices, item, self.section(*index)?)?;
         self.condensed += 1;
         Ok(())
     }
 
     fn drop(&mut self, label: i64) -> Result<(), OperationFault> {
-        let parts = self.unchanged(&[label])?;
-        let [part] = parts.as_slice() else {
+        let indices = self.unchanged(&[label])?;
+        let [index] = indices.as_slice() else {
             return Err(OperationFault::Unknown);
         };
         self.check_need()?;
-        if is_kept_to_the_last(&self.question.items[*part]) && self.has_less_important() {
+        if is_kept_to_the_last(&self.question.items[*index]) && self.has_less_important() {
             return Err(OperationFault::TooEarly);
         }
-        self.is_changed[*part] = true;
-        self.dropped.push(*part);
-        self.saved_tokens += self.tokens(*part);
+        self.is_changed[*index] = true;
+        self.dropped.push(*index);
+        self.saved_tokens += self.tokens(*index);
         Ok(())
     }
 
@@ -233,16 +237,17 @@ impl<'q, 'a> Desk<'q, 'a> {
         Ok(())
     }
 
-    fn replace(&mut self, parts: &[usize], one: Item, section: Section) -> Result<(), OperationFault> {
-        let before: i64 = parts.iter().map(|part| self.tokens(*part)).sum();
-        let saved = before - line_tokens(&one, section, self.question.rules.counter);
+    /// Replaces the items at `indices` by `item`, if that saves tokens.
+    fn replace(&mut self, indices: &[usize], item: Item, section: Section) -> Result<(), OperationFault> {
+        let before: i64 = indices.iter().map(|index| self.tokens(*index)).sum();
+        let saved = before - line_tokens(&item, section, self.question.rules.counter);
         if saved <= 0 {
             return Err(OperationFault::Growth);
         }
-        for part in parts {
-            self.is_changed[*part] = true;
+        for index in indices {
+            self.is_changed[*index] = true;
         }
-        self.made.push(one);
+        self.new_items.push(item);
         self.saved_tokens += saved;
         Ok(())
     }
@@ -253,15 +258,17 @@ impl<'q, 'a> Desk<'q, 'a> {
             .filter(|index| !self.is_changed[*index] && self.question.states[*index].is_some());
         remaining
             .map(|index| &self.question.items[index])
-            .chain(&self.made)
+            .chain(&self.new_items)
             .any(|item| !is_kept_to_the_last(item))
     }
 
+    /// Returns the section of the item at `index`.
     fn section(&self, index: usize) -> Result<Section, OperationFault> {
         let state = self.question.states[index].ok_or(OperationFault::Unknown)?;
         Ok(state.section)
     }
 
+    /// Returns the tokens of the item's line.
     fn tokens(&self, index: usize) -> i64 {
         self.question.states[index].map_or(0, |state| state.tokens)
     }
@@ -281,7 +288,7 @@ impl<'q, 'a> Desk<'q, 'a> {
             items: unchanged
                 .into_iter()
                 .map(|index| items[index].clone())
-                .chain(self.made)
+                .chain(self.new_items)
                 .collect(),
             dropped: self.dropped.iter().map(|index| items[*index].clone()).collect(),
             merged: self.merged,
@@ -319,7 +326,7 @@ fn merged_item<'a>(parts: impl Iterator<Item = &'a Item> + Clone, wording: &Word
     }
 }
 
-/// Takes each new text that is shorter than the old one.
+/// Returns the item with each new text that is shorter than the old item.
 fn reworded_item(item: &Item, wording: &Wording) -> Item {
     let shorter = |new: &str, old: &str| {
         let is_shorter = new.len() < old.len() || old.trim().is_empty();

@@ -68,8 +68,8 @@ fn crowd(count: i64) -> Vec<Item> {
     (1..=count).map(|n| item(n, AS_OF.plus_ms(n - count))).collect()
 }
 
-/// Carries out `operations` on a crowd of five, together with an operation that saves enough.
-fn one_of(operations: Operations) -> CarriedOut {
+/// Carries out `operations` on nine items, together with a merge of the last four that saves enough tokens.
+fn carry_out(operations: Operations) -> CarriedOut {
     let (items, policy) = (crowd(9), policy(100));
     let question = Question::about(&items, Path::Full, rules(&policy)).unwrap();
     let mut operations = operations;
@@ -136,9 +136,9 @@ fn jwt_items_of_monday_and_tuesday_become_one_of_17k_tokens() {
     4. feature, 2026-01-06: Added JWT refresh token support
     ");
     let operations = merging(merge(&[1, 2, 4], "Implemented JWT auth with refresh tokens"));
-    let done = question.carry_out(&operations).unwrap();
-    let [typo, jwt] = done.items.as_slice() else {
-        panic!("{:?}", done.items)
+    let result = question.carry_out(&operations).unwrap();
+    let [typo, jwt] = result.items.as_slice() else {
+        panic!("{:?}", result.items)
     };
     assert_eq!(typo, &items[3]);
     assert_eq!(
@@ -148,17 +148,17 @@ fn jwt_items_of_monday_and_tuesday_become_one_of_17k_tokens() {
     assert_eq!(seed_source(jwt, Section::Week), "(Mon-Tue, ~17k tokens)");
     let written = (jwt.importance, jwt.origin, jwt.item, jwt.provisional);
     assert_eq!(written, (Importance::Feature, Origin::Model, 0, false));
-    assert_eq!((done.replaced, done.merged), (vec![1, 2, 4], 3));
+    assert_eq!((result.replaced, result.merged), (vec![1, 2, 4], 3));
 }
 
 /// Seed 003, "Condensing Verbose Summaries".
 #[test]
-fn a_verbose_item_says_the_same_in_fewer_words() {
-    let done = one_of(Operations {
+fn shortening_an_item_takes_only_the_shorter_texts() {
+    let result = carry_out(Operations {
         shorten: vec![shorten(1, "Fixed parser")],
         ..Operations::default()
     });
-    let shortened = done.items.last().unwrap();
+    let shortened = result.items.last().unwrap();
     assert_eq!(
         (shortened.text.as_str(), shortened.brief.as_str()),
         ("Fixed parser", "Fixed parser")
@@ -169,7 +169,7 @@ fn a_verbose_item_says_the_same_in_fewer_words() {
         (vec![ExchangeRange { first: 1, last: 1 }], 1_000)
     );
     assert_eq!(
-        (done.replaced, done.condensed, done.refused),
+        (result.replaced, result.condensed, result.refused),
         (vec![1, 6, 7, 8, 9], 1, vec![])
     );
 }
@@ -194,26 +194,26 @@ fn operations_that_break_a_rule_are_left_out() {
         ),
     ];
     for (operations, fault) in cases {
-        let done = one_of(operations.clone());
-        assert_eq!(done.refused, [fault], "{operations:?}");
-        assert_eq!((done.items.len(), done.replaced), (6, vec![6, 7, 8, 9]));
+        let result = carry_out(operations.clone());
+        assert_eq!(result.refused, [fault], "{operations:?}");
+        assert_eq!((result.items.len(), result.replaced), (6, vec![6, 7, 8, 9]));
     }
-    let done = one_of(Operations {
+    let result = carry_out(Operations {
         shorten: vec![shorten(2, &long)],
         ..Operations::default()
     });
-    assert_eq!(done.refused, [Growth]);
+    assert_eq!(result.refused, [Growth]);
 }
 
-/// "Various work was done" would be shorter than everything that was decided.
+/// A merge of many items into "Various work was result" would lose all that they say.
 #[test]
-fn a_merge_joins_a_handful_and_nothing_changes_without_need() {
+fn a_merge_of_too_many_items_and_needless_operations_are_left_out() {
     use OperationFault::{Needless, TooMany};
     let (items, policy) = (crowd(30), policy(800));
     let question = Question::about(&items, Path::Full, rules(&policy)).unwrap();
     let all: Vec<i64> = (1..=30).collect();
     let refused = question
-        .carry_out(&merging(merge(&all, "Various work was done")))
+        .carry_out(&merging(merge(&all, "Various work was result")))
         .unwrap_err();
     assert_eq!((refused.saved_tokens, refused.refused), (0, vec![TooMany]));
 
@@ -223,13 +223,13 @@ fn a_merge_joins_a_handful_and_nothing_changes_without_need() {
         shorten: vec![shorten(30, "Fixed one")],
         drop: Vec::new(),
     };
-    let done = question.carry_out(&operations).unwrap();
-    assert_eq!((done.merged, done.condensed), (20, 0));
-    assert_eq!(done.refused, [Needless, Needless], "two merges save enough");
+    let result = question.carry_out(&operations).unwrap();
+    assert_eq!((result.merged, result.condensed), (20, 0));
+    assert_eq!(result.refused, [Needless, Needless], "two merges save enough");
 }
 
 #[test]
-fn items_of_different_ages_stay_apart() {
+fn items_of_different_sections_or_far_apart_are_not_merged() {
     let policy = policy(60);
     let ageing_off = SummaryPolicy {
         ageing: Ageing::Off,
@@ -256,7 +256,7 @@ fn items_of_different_ages_stay_apart() {
 }
 
 #[test]
-fn decisions_are_dropped_last_and_nothing_without_need() {
+fn decisions_are_dropped_last_and_needless_drops_are_left_out() {
     let mut items = crowd(6);
     items[0].importance = Importance::Decision;
     items[1].importance = Importance::Trivial;
@@ -270,29 +270,31 @@ fn decisions_are_dropped_last_and_nothing_without_need() {
         drop: vec![1, 3, 4, 5],
         ..Operations::default()
     };
-    let done = question.carry_out(&some).unwrap();
+    let result = question.carry_out(&some).unwrap();
     assert_eq!(
-        done.refused,
+        result.refused,
         [OperationFault::TooEarly],
-        "two of lower rank remain"
+        "two less important items remain"
     );
-    assert_eq!(done.items.len() + done.dropped.len(), 6);
+    assert_eq!(result.items.len() + result.dropped.len(), 6);
 
     let roomy = policy(200);
     let question = Question::about(&items, Path::Full, rules(&roomy)).unwrap();
-    let done = question.carry_out(&all).unwrap();
-    assert_eq!(done.dropped[0].importance, Importance::Trivial);
-    assert!(done.saved_tokens >= question.excess_tokens());
+    let result = question.carry_out(&all).unwrap();
+    assert_eq!(result.dropped[0].importance, Importance::Trivial);
+    assert!(result.saved_tokens >= question.excess_tokens());
     assert!(
-        done.dropped
+        result
+            .dropped
             .iter()
             .all(|item| item.importance < Importance::Constraint)
     );
     assert!(
-        done.refused
+        result
+            .refused
             .iter()
             .all(|fault| *fault == OperationFault::Needless)
-            && !done.refused.is_empty()
+            && !result.refused.is_empty()
     );
 }
 
@@ -326,9 +328,9 @@ fn the_question_is_only_about_items_to_compact() {
     assert!(Question::about(&items, Path::Full, short(25)).is_none());
 }
 
-/// Chinese or JSON has far fewer characters per token.
+/// A question is limited by tokens, since texts in Chinese or JSON have far fewer characters per token.
 #[test]
-fn a_question_has_no_more_tokens_than_it_may() {
+fn a_question_keeps_its_limit_of_tokens() {
     let mut items = crowd(60);
     for item in &mut items {
         item.text = "修复了解析器中的错误".repeat(8);
@@ -398,27 +400,27 @@ proptest! {
         let rules = Rules { fixed: &fixed, ..rules(&policy) };
         let path = compose(&items, AS_OF, &policy, &BytesCounter).path;
         let Some(question) = Question::about(&items, path, rules) else { return Ok(()) };
-        let Ok(done) = question.carry_out(&operations) else { return Ok(()) };
+        let Ok(result) = question.carry_out(&operations) else { return Ok(()) };
 
-        let after: Vec<&Item> = done.items.iter().chain(&done.dropped).collect();
+        let after: Vec<&Item> = result.items.iter().chain(&result.dropped).collect();
         prop_assert_eq!(covered(items.iter()), covered(after.iter().copied()));
         let tokens = |items: &mut dyn Iterator<Item = &Item>| items.map(|item| item.source_tokens).sum::<i64>();
         prop_assert_eq!(tokens(&mut items.iter()), tokens(&mut after.iter().copied()));
         for item in items.iter().filter(|item| item.provisional || fixed.contains(&item.item)) {
-            prop_assert!(done.items.contains(item));
+            prop_assert!(result.items.contains(item));
         }
         let highest = |items: &mut dyn Iterator<Item = &Item>| items.map(|item| item.importance).max();
         prop_assert_eq!(highest(&mut items.iter()), highest(&mut after.iter().copied()));
-        let drops_high = done.dropped.iter().any(is_kept_to_the_last);
-        let keeps_lower = done.items.iter().any(|item| state_of(item, rules).is_some() && !is_kept_to_the_last(item));
+        let drops_high = result.dropped.iter().any(is_kept_to_the_last);
+        let keeps_lower = result.items.iter().any(|item| state_of(item, rules).is_some() && !is_kept_to_the_last(item));
         prop_assert!(!(drops_high && keeps_lower));
 
         let total = |items: &[Item]| -> i64 {
             items.iter().filter_map(|item| state_of(item, rules)).map(|state| state.tokens).sum()
         };
-        prop_assert_eq!(total(&items) - total(&done.items), done.saved_tokens);
-        prop_assert!(done.saved_tokens >= question.progress_tokens());
-        for item in &done.items {
+        prop_assert_eq!(total(&items) - total(&result.items), result.saved_tokens);
+        prop_assert!(result.saved_tokens >= question.progress_tokens());
+        for item in &result.items {
             prop_assert!(item.item != 0 || item.ended_at.since_ms(item.started_at) <= SPAN_MAX_MS + 2 * DAY_MS);
             let parts = items.iter().filter(|part| item.covers(part.ranges[0].first));
             prop_assert!(item.item != 0 || parts.count() <= MERGED_MAX);
