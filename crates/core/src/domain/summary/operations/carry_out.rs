@@ -326,7 +326,7 @@ fn merged_item<'a>(parts: impl Iterator<Item = &'a Item> + Clone, wording: &Word
     }
 }
 
-/// Returns the item with each new text that is shorter than the old item.
+/// Returns the item with each new text that is shorter than the old text.
 fn reworded_item(item: &Item, wording: &Wording) -> Item {
     let shorter = |new: &str, old: &str| {
         let is_shorter = new.len() < old.len() || old.trim().is_empty();
