@@ -209,8 +209,8 @@ fn id_fields(format: Format) -> &'static [&'static str] {
     }
 }
 
-/// Returns the kind for a `name` that recapd doesn't know. Kinds are stored by name, so a name that is also a known kind's gets the
-/// prefix `other_`: a transcript's `system` line isn't an instruction, and a role `clear` clears nothing.
+/// Returns the kind for a `name` that recapd doesn't know. Kinds are stored by name, so a name that is also a known kind's gets the prefix
+/// `other_`: a transcript's `system` line isn't an instruction, and a role `clear` clears nothing.
 fn unknown_kind(name: &str) -> Kind {
     let name = cut(name, NAME_CHARS_MAX);
     match Kind::from_name(&name) {

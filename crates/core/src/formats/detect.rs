@@ -116,8 +116,8 @@ fn shape_without_role(fields: &Fields<'_>) -> MessageShape {
     }
 }
 
-/// Returns true for a message of one of recapd's kinds, or for one with content and a kind of an agent's own. Objects of many programs have
-/// a `kind`, so an unknown kind alone isn't enough.
+/// Returns true for a message of one of recapd's kinds, or for one with content and a kind of an agent's own. Objects of many programs
+/// have a `kind`, so an unknown kind alone isn't enough.
 fn is_native(fields: &Fields<'_>, kind: &str) -> bool {
     let is_known = !matches!(Kind::from_name(kind), Kind::Metadata(Metadata::Other(_)));
     let has_content = || ["content", "data"].iter().any(|name| fields.has(name));

@@ -186,9 +186,9 @@ impl FileReader {
         Self::open_source(path, FileSource::of(path), format)
     }
 
-    /// Opens the file of a conversation. The conversation's `name` may differ from the file's. Leaves out empty prompts, and edited prompts
-    /// and turns that were taken back, with everything that followed from them. From a pipe, leaves out only empty prompts, since finding
-    /// the others takes a second reading.
+    /// Opens the file of a conversation. The conversation's `name` may differ from the file's. Leaves out empty prompts, and edited
+    /// prompts and turns that were taken back, with everything that followed from them. From a pipe, leaves out only empty prompts, since
+    /// finding the others takes a second reading.
     ///
     /// # Errors
     /// As in [`Self::open`].
@@ -403,8 +403,8 @@ impl FileReader {
         }))
     }
 
-    /// Returns the conversation of a message: the one of its piece, or else the one that the message names, or else the file's. A sidechain
-    /// of Claude Code is a conversation of its own.
+    /// Returns the conversation of a message: the one of its piece, or else the one that the message names, or else the file's. A
+    /// sidechain of Claude Code is a conversation of its own.
     fn conversation(&self, format: Format, of_piece: Option<Arc<str>>, fields: &Fields<'_>) -> String {
         let pidgin = || pidgin::conversation(fields).filter(|_| format == Format::Pidgin);
         let name = of_piece

@@ -1,7 +1,7 @@
 //! Converts conversations that other programs store to messages of the formats that recapd stores.
 //!
-//! An entry is a line of a file, an element of a list, or a document. Its content shows which program wrote it. The program's reader writes
-//! messages of OpenAI's chat or of Gemini, with their ids and times, and counts what it leaves out, by name.
+//! An entry is a line of a file, an element of a list, or a document. Its content shows which program wrote it. The program's reader
+//! writes messages of OpenAI's chat or of Gemini, with their ids and times, and counts what it leaves out, by name.
 
 mod ai_sdk;
 mod atif;

@@ -1,5 +1,5 @@
-//! Reads recapd's own format: a message is an object with a `kind`. Details of tool calls and results are in `data`
-//! (as in the rows of ikigai, a system from which recapd originates) or next to `content`.
+//! Reads recapd's own format: a message is an object with a `kind`. Details of tool calls and results are in `data` (as in the rows of
+//! ikigai, a system from which recapd originates) or next to `content`.
 
 use serde_json::value::RawValue;
 

@@ -1,8 +1,8 @@
 //! Writes the turns of a context as the content of a provider's request.
 //!
-//! Invariant: a message that the target's own provider wrote, and that needed no repair, is sent as it came, with its unknown blocks.
-//! Only these are removed: a transcript's envelope, fields that no request may have, prompt cache markers (they belong to one request),
-//! and the ids of reasoning and items of OpenAI's Responses API. Ids and names that the target would refuse are respelled ([`spelling`]).
+//! Invariant: a message that the target's own provider wrote, and that needed no repair, is sent as it came, with its unknown blocks. Only
+//! these are removed: a transcript's envelope, fields that no request may have, prompt cache markers (they belong to one request), and the
+//! ids of reasoning and items of OpenAI's Responses API. Ids and names that the target would refuse are respelled ([`spelling`]).
 //! [`Outgoing::notes`] names everything that can't be sent.
 
 mod anthropic;
@@ -75,8 +75,8 @@ impl RequestFormat {
         self == Self::Gemini
     }
 
-    /// Returns true if a request may have the thinking of the open exchange even if messages before it have changed. OpenAI
-    /// ignores thinking that it can't use any more.
+    /// Returns true if a request may have the thinking of the open exchange even if messages before it have changed. OpenAI ignores
+    /// thinking that it can't use any more.
     pub fn keeps_open_thinking(self) -> bool {
         self == Self::OpenAiResponses
     }
@@ -179,8 +179,8 @@ fn text(part: &Part, notes: &mut Notes) -> Option<String> {
     }
 }
 
-/// Returns a result's text for a format that can't mark failures. A failed result without a text would look like a success, so it gets
-/// the text [`FAILED`].
+/// Returns a result's text for a format that can't mark failures. A failed result without a text would look like a success, so it gets the
+/// text [`FAILED`].
 fn unmarked_text<'t>(text: &'t str, is_error: bool, notes: &mut Notes) -> &'t str {
     if is_error {
         notes.failed_result();

@@ -1,8 +1,8 @@
 //! Reads the conversation in a request to a provider.
 //!
 //! Each request has the whole conversation, and what its host adds: reminders, cache breakpoints, and a summary that replaces what the
-//! host compacted. This module separates the conversation from what the host adds. It gives each part of a message a hash, so that the same part is recognised in a
-//! request, in an answer and in the host's transcript.
+//! host compacted. This module separates the conversation from what the host adds. It gives each part of a message a hash, so that the
+//! same part is recognised in a request, in an answer and in the host's transcript.
 //!
 //! Invariant: two spellings of the same content have the same hashes. A hash depends on the role and on the ids of tool calls, but not on
 //! boundaries of messages, cache breakpoints, or white space around a text.

@@ -1,6 +1,6 @@
-//! Reads chat messages as other programs spell them: Mistral's clients in camel case, LlamaIndex in `blocks`, OpenAI's Assistants API
-//! with texts in objects. They are read like OpenAI's messages. A request has them in OpenAI's spelling, since no provider accepts them as
-//! they are. Messages of Pydantic-AI are refused, since one of them has several roles.
+//! Reads chat messages as other programs spell them: Mistral's clients in camel case, LlamaIndex in `blocks`, OpenAI's Assistants API with
+//! texts in objects. They are read like OpenAI's messages. A request has them in OpenAI's spelling, since no provider accepts them as they
+//! are. Messages of Pydantic-AI are refused, since one of them has several roles.
 
 use serde_json::{Map, Value, value::RawValue};
 

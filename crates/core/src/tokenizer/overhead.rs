@@ -29,8 +29,8 @@ const ENUM_VALUE_TOKENS: i64 = 3;
 const FUNCTIONS_END_TOKENS: i64 = 12;
 
 /// The tokens of Anthropic's instructions for tools, by the prefix of the model's name (from Anthropic's price list). The first number is
-/// for `tool_choice` auto or none, the second for any or tool. The first prefix that matches counts, so a longer prefix stands
-/// before a shorter one.
+/// for `tool_choice` auto or none, the second for any or tool. The first prefix that matches counts, so a longer prefix stands before a
+/// shorter one.
 const ANTHROPIC_TOOL_PROMPTS: [(&str, i64, i64); 13] = [
     ("claude-opus-5", 286, 406),
     ("claude-opus-4-8", 290, 410),

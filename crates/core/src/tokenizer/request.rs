@@ -1,7 +1,7 @@
 //! Counts the tokens of a request's body, as it is sent to the provider: of what the model sees of it, and of what the provider adds.
 //!
-//! The body decides the request's shape; provider and model decide the tokenizer. So a request to Claude in OpenAI's shape is counted
-//! with Claude's tokenizer. If the provider or the shape is unknown, or the JSON is broken, the count comes from the number of bytes.
+//! The body decides the request's shape; provider and model decide the tokenizer. So a request to Claude in OpenAI's shape is counted with
+//! Claude's tokenizer. If the provider or the shape is unknown, or the JSON is broken, the count comes from the number of bytes.
 
 mod anthropic;
 mod chat;

@@ -27,8 +27,8 @@ pub enum EditError {
     },
 }
 
-/// A change of an item. If a text is new, the shorter texts that the change doesn't give become empty. The document then shows the new text
-/// in their place, cut to their length, so no old text remains.
+/// A change of an item. If a text is new, the shorter texts that the change doesn't give become empty. The document then shows the new
+/// text in their place, cut to their length, so no old text remains.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ItemEdit {
     /// The detailed text, 1 to [`TEXT_CHARS_MAX`] characters.

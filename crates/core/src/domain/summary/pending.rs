@@ -61,9 +61,9 @@ struct PendingShare {
 
 /// Appends the pending exchanges (in any order) to `document` and returns the text with its tokens.
 ///
-/// Each exchange has a line, the newest last. If not all lines fit into `max_tokens`, the oldest exchanges share one line before the others. If
-/// even that line doesn't fit, the document is cut from its end, where the oldest items are. The text is empty if nothing fits. A document that is only
-/// a footer keeps its footer.
+/// Each exchange has a line, the newest last. If not all lines fit into `max_tokens`, the oldest exchanges share one line before the
+/// others. If even that line doesn't fit, the document is cut from its end, where the oldest items are. The text is empty if nothing fits.
+/// A document that is only a footer keeps its footer.
 pub fn with_pending(
     document: &str,
     pending: &[PendingLine],
@@ -73,8 +73,8 @@ pub fn with_pending(
     with_section(document, pending, PENDING, max_tokens, counter)
 }
 
-/// Like [`with_pending`], for exchanges of the window that have no room in a request. Their section gets up to half of `max_tokens`, and the
-/// document is cut for it, since nothing else mentions these exchanges.
+/// Like [`with_pending`], for exchanges of the window that have no room in a request. Their section gets up to half of `max_tokens`, and
+/// the document is cut for it, since nothing else mentions these exchanges.
 pub fn with_left_out(
     document: &str,
     left_out: &[PendingLine],

@@ -36,8 +36,8 @@ fn bit(place: usize) -> u64 {
     1 << place.min(POINTS_MAX)
 }
 
-/// Splits `text` into points, which together have at most `chars_max` characters. `clean` is called with a line and with how many characters
-/// its point may have.
+/// Splits `text` into points, which together have at most `chars_max` characters. `clean` is called with a line and with how many
+/// characters its point may have.
 pub(crate) fn points(text: &str, chars_max: usize, clean: impl Fn(&str, usize) -> String) -> Vec<String> {
     let mut points: Vec<String> = Vec::new();
     let mut left = chars_max;

@@ -1,8 +1,8 @@
 //! Composes one document for the agents of a project, within the ceiling of a single agent's document (seed 003, "Shared Summaries").
 //!
-//! The document shows the agents' own items and changes none of them. So no items have to be merged, and an item without room here is still
-//! in its agent's document. Below each heading the agents are sorted by their newest items, the last active agent last. A line's `#n` is
-//! an exchange of the agent above it.
+//! The document shows the agents' own items and changes none of them. So no items have to be merged, and an item without room here is
+//! still in its agent's document. Below each heading the agents are sorted by their newest items, the last active agent last. A line's
+//! `#n` is an exchange of the agent above it.
 //!
 //! Invariant: the document never exceeds the ceiling, and the result depends on the arguments alone.
 //!

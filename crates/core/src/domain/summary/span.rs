@@ -1,6 +1,7 @@
 //! The span of some lines as their heading shows it, and what each line must add to it.
 //!
-//! A heading always shows the year of its dates, so that no document changes because a year ends. The lines below it don't repeat the year.
+//! A heading always shows the year of its dates, so that no document changes because a year ends. The lines below it don't repeat the
+//! year.
 
 use super::line::{began_at, day_number};
 use crate::domain::{
@@ -100,8 +101,8 @@ impl Span {
         self.to.format("%-d %B")
     }
 
-    /// Writes a day below a heading with this span: `Thu 12 March`, with the year if this span covers several years. In a long span, writes
-    /// `12 March 2026`: a weekday doesn't help there, and people may read the day's heading without the section's.
+    /// Writes a day below a heading with this span: `Thu 12 March`, with the year if this span covers several years. In a long span,
+    /// writes `12 March 2026`: a weekday doesn't help there, and people may read the day's heading without the section's.
     pub(super) fn day(self, at: Timestamp) -> String {
         let is_long = self.to.0.saturating_sub(self.from.0) > WEEKDAYS_MS_MAX;
         let pattern = match () {

@@ -1,8 +1,8 @@
 //! Reads aider's chat history: Markdown in which the beginning of a line shows who wrote it.
 //!
 //! `# aider chat started at …` opens a conversation, `####` marks the user's lines, `>` the program's output, and the rest is the
-//! model's. aider reads its history by the same rule. The rule ignores code fences, since a truncated answer leaves its fence open. Each block becomes one
-//! message in the native format, without its marks and without the blank lines between blocks.
+//! model's. aider reads its history by the same rule. The rule ignores code fences, since a truncated answer leaves its fence open. Each
+//! block becomes one message in the native format, without its marks and without the blank lines between blocks.
 
 use std::{
     collections::{HashSet, VecDeque},

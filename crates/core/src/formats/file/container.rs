@@ -17,8 +17,8 @@ use crate::domain::{message::Format, text::cut};
 
 /// Fields with the messages of a conversation.
 const MESSAGES_FIELDS: [&str; 4] = ["messages", "history", "traj", "contents"];
-/// Fields with the items of a request to OpenAI's Responses API, and of its answer. Other programs have fields of these names, too, so they
-/// count only if there are items in them.
+/// Fields with the items of a request to OpenAI's Responses API, and of its answer. Other programs have fields of these names, too, so
+/// they count only if there are items in them.
 const ITEMS_FIELDS: [&str; 2] = ["input", "output"];
 /// The field with the instructions of a request to Gemini, in both spellings.
 const GEMINI_INSTRUCTIONS: [&str; 2] = ["systemInstruction", "system_instruction"];

@@ -159,8 +159,8 @@ impl FileReader {
     }
 }
 
-/// Reads up to the first line that isn't blank, and returns where that line begins. Returns the end of `head` if there are only blank lines
-/// up to the length limit. Reads only a part of an overlong line.
+/// Reads up to the first line that isn't blank, and returns where that line begins. Returns the end of `head` if there are only blank
+/// lines up to the length limit. Reads only a part of an overlong line.
 fn read_first_line(source: &mut ByteSource, head: &mut Vec<u8>) -> io::Result<usize> {
     loop {
         let start = head.len();
@@ -186,8 +186,8 @@ fn may_be_document(source: &mut ByteSource, head: &mut Vec<u8>, start: usize) ->
     if !first.starts_with(b"{") || first.len() >= LINE_BYTES_MAX || !breaks_off(first) {
         return Ok(false);
     }
-    // A truncated first line of JSON lines looks like the beginning of a document. The next line then begins a new object, which makes both
-    // lines together invalid.
+    // A truncated first line of JSON lines looks like the beginning of a document. The next line then begins a new object, which makes
+    // both lines together invalid.
     source
         .by_ref()
         .take(LINE_BYTES_MAX as u64)

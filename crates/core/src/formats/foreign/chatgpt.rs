@@ -59,8 +59,8 @@ fn path<'a>(nodes: &HashMap<String, &'a RawValue>, leaf: Option<String>) -> Vec<
     path
 }
 
-/// Reads a message. A message of the model that is addressed to a tool is a call. `call` is the id of the last call, which the next message
-/// of a tool answers.
+/// Reads a message. A message of the model that is addressed to a tool is a call. `call` is the id of the last call, which the next
+/// message of a tool answers.
 fn read_message(message: &Fields<'_>, call: &mut Option<String>, transcription: &mut Transcription) {
     let author = message.object("author");
     let role = author

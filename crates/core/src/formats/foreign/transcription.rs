@@ -54,8 +54,8 @@ impl Transcription {
         *self.left_out.entry(name).or_default() += 1;
     }
 
-    /// Adds the messages of a turn. If another turn of the conversation has the same id, leaves the id out, so that recapd doesn't take the
-    /// turn for a repetition.
+    /// Adds the messages of a turn. If another turn of the conversation has the same id, leaves the id out, so that recapd doesn't take
+    /// the turn for a repetition.
     pub(super) fn push(&mut self, mut turn: TurnWriter) {
         self.begin_first();
         turn.id = turn.id.filter(|id| self.ids.insert(id.clone()));

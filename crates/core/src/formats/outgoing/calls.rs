@@ -1,5 +1,5 @@
-//! Decides the ids of calls and the names of tools in a request. Replaces a missing, repeated or invalid id or name, in the call and in its
-//! result. The same turns always get the same replacements.
+//! Decides the ids of calls and the names of tools in a request. Replaces a missing, repeated or invalid id or name, in the call and in
+//! its result. The same turns always get the same replacements.
 
 use std::{
     collections::{HashMap, HashSet},

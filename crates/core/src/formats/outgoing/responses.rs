@@ -49,8 +49,8 @@ pub(super) fn body(turns: &[Turn<'_>], names: &[Vec<Names>], notes: &mut Notes) 
     Value::Object(body)
 }
 
-/// Returns encrypted reasoning, which OpenAI needs in a tool round that continues. Leaves out its id, since OpenAI would require the ids of
-/// the items after it, too.
+/// Returns encrypted reasoning, which OpenAI needs in a tool round that continues. Leaves out its id, since OpenAI would require the ids
+/// of the items after it, too.
 fn reasoning(piece: &Piece<'_>) -> Option<Value> {
     let mut item = original::message(RequestFormat::OpenAiResponses, piece)?;
     let is_kept = piece.keeps_thinking && item.get("type").is_some_and(|kind| kind == "reasoning");

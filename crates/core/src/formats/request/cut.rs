@@ -29,8 +29,8 @@ impl From<&SentMessage> for MessageOutline {
     }
 }
 
-/// Returns the index of the first message after the beginning `before`. Returns `None` if the conversation begins differently, if no
-/// unit would be left, or if the cut would separate a message's parts, or a call and its result.
+/// Returns the index of the first message after the beginning `before`. Returns `None` if the conversation begins differently, if no unit
+/// would be left, or if the cut would separate a message's parts, or a call and its result.
 pub fn cut(messages: &[impl Borrow<MessageOutline>], before: Beginning) -> Option<usize> {
     let units = messages.iter().flat_map(|message| message.borrow().units.iter());
     let last = before.units.checked_sub(1)?;

@@ -90,8 +90,8 @@ fn gemini() -> Value {
     })
 }
 
-/// The expected count is the sum of o200k's counts of each text, of 3 and the role for each message, of 1 and the name for a message with a
-/// name, and of 3 for the call and 3 for the start of the answer.
+/// The expected count is the sum of o200k's counts of each text, of 3 and the role for each message, of 1 and the name for a message with
+/// a name, and of 3 for the call and 3 for the start of the answer.
 #[cfg(feature = "tokenizer")]
 #[test]
 fn a_chat_is_counted_in_parts() {
