@@ -64,8 +64,8 @@ impl Vendor {
     /// - Google and local models: measured with the vocabularies themselves. Gemma 3: documentation 1.11, JSON 1.18, code 1.21, multilingual
     ///   0.88. Llama 3, Qwen 3, `DeepSeek` V3 and Mistral v3: 0.99 to 1.10, multilingual up to 1.26. GLM: 1.29.
     /// - Claude's older tokenizer: from users' reports.
-    /// - Claude's newer tokenizer: from Anthropic's figures relative to the older one, which are 1.0 to 1.35 in general, 1.45 on English, 1.13
-    ///   to 1.33 on code and logs, and 1.00 on CJK.
+    /// - Claude's newer tokenizer: from Anthropic's figures, which are 1.0 to 1.35 times the older tokenizer's counts, and by the kind of text
+    ///   1.45 on English, 1.13 to 1.33 on code and logs, and 1.00 on CJK.
     ///
     /// Calibration corrects the factors from what providers report.
     pub(super) fn factors(self) -> Factors {
