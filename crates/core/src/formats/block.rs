@@ -42,7 +42,7 @@ fn is_accepted(format: Format, kind: &str, json: &str) -> bool {
     format == Format::Anthropic && !FOREIGN.contains(&kind) && is_typed()
 }
 
-/// Returns the type of a foreign block in a message of role `tool`, whose content is otherwise read as the tool's result, whatever it is.
+/// Returns the type of a foreign block in a message of role `tool`, which would otherwise be read as the tool's result.
 fn foreign_result(fields: &Fields<'_>) -> Option<String> {
     let blocks = fields.list("content")?.into_iter();
     let mut kinds = blocks.filter_map(|raw| Fields::of(raw)?.text("type"));

@@ -44,7 +44,7 @@ const AGENTS: [&str; 6] = [
     "channel",
     "scheduled-trigger",
 ];
-/// The type of an attachment with a prompt that waited until the model was done.
+/// The type of an attachment with a prompt that the user typed while the model was working.
 const QUEUED: &str = "queued_command";
 
 pub(super) fn read(line: &Fields<'_>) -> Result<Message, FormatError> {

@@ -5,7 +5,7 @@
 //! same part is recognised in a request, in an answer and in the host's transcript.
 //!
 //! Invariant: two spellings of the same content have the same hashes. A hash depends on the role and on the ids of tool calls, but not on
-//! boundaries of messages, cache breakpoints, or white space around a text.
+//! boundaries of blocks and messages, cache breakpoints, or white space around a text.
 
 mod cut;
 

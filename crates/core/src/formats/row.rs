@@ -157,7 +157,7 @@ fn has_role(content: &str, role: &str) -> bool {
     is_message && is_same
 }
 
-/// Returns true if `content` is a list of blocks: of a named format, only texts, or with blocks that only one format has.
+/// Returns true if `content` is a list of blocks and either the format is named, all blocks are texts, or only one format has such blocks.
 fn is_blocks(content: &str, format: Option<Format>) -> bool {
     if !content.trim_start().starts_with('[') {
         return false;

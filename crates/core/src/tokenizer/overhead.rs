@@ -21,7 +21,7 @@ const FUNCTION_TOKENS: i64 = 7;
 const PROPERTIES_TOKENS: i64 = 3;
 /// The tokens of a property.
 const PROPERTY_TOKENS: i64 = 3;
-/// The tokens of an enum, besides those of its values. Negative, since nothing separates the first value.
+/// The tokens of an enum, besides those of its values. Negative: the first value costs only its text.
 const ENUM_TOKENS: i64 = -3;
 /// The tokens of a value of an enum.
 const ENUM_VALUE_TOKENS: i64 = 3;

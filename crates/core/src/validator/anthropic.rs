@@ -84,7 +84,7 @@ const ID_TWICE: Rule = Rule::refused("id_twice", Reported);
 const SERVER_CALL_UNANSWERED: Rule = Rule::refused("server_call_unanswered", Documented);
 /// A result of a tool that Anthropic runs has no call before it.
 const SERVER_RESULT_ORPHAN: Rule = Rule::refused("server_result_orphan", Reported);
-/// Anthropic should still run a tool, or the request has the advisor's advice, but `tools` doesn't define the tool.
+/// `tools` doesn't define a tool that the request needs: one that Anthropic must still run, or the advisor if a turn has its result.
 const SERVER_TOOL_GONE: Rule = Rule::refused("server_tool_gone", Documented);
 /// A thinking block has no signature, or one that can't be Anthropic's.
 const SIGNATURE: Rule = Rule::refused("signature", Documented);

@@ -205,7 +205,7 @@ fn operations_that_break_a_rule_are_left_out() {
     assert_eq!(result.refused, [Growth]);
 }
 
-/// A merge of many items into "Various work was result" would lose all that they say.
+/// A merge of many items into "Various work was done" would lose all that they say.
 #[test]
 fn a_merge_of_too_many_items_and_needless_operations_are_left_out() {
     use OperationFault::{Needless, TooMany};
@@ -213,7 +213,7 @@ fn a_merge_of_too_many_items_and_needless_operations_are_left_out() {
     let question = Question::about(&items, Path::Full, rules(&policy)).unwrap();
     let all: Vec<i64> = (1..=30).collect();
     let refused = question
-        .carry_out(&merging(merge(&all, "Various work was result")))
+        .carry_out(&merging(merge(&all, "Various work was done")))
         .unwrap_err();
     assert_eq!((refused.saved_tokens, refused.refused), (0, vec![TooMany]));
 

@@ -1,4 +1,4 @@
-//! Answers of recapd's own tools: a request has only their beginnings once a step of the window has passed them.
+//! Long answers of recapd's own tools: once a step of the window has passed them, a request has notes in their place.
 
 use serde_json::{Value, json};
 
@@ -19,7 +19,7 @@ const FORMATS: [Format; 4] = [
     Format::OpenAiResponses,
     Format::Gemini,
 ];
-/// A part of the note that ends a shortened answer.
+/// A part of the note in place of an answer.
 const AGAIN: &str = "the same call answers again";
 /// A text in the answers of recapd.
 const OWN: &str = "as it was said then";
@@ -153,7 +153,7 @@ fn find(messages: &[Value], text: &str) -> (Option<usize>, usize) {
 }
 
 #[test]
-fn passed_answers_are_shortened_and_their_calls_stay() {
+fn notes_replace_passed_answers_and_their_calls_stay() {
     for format in FORMATS {
         let messages = conversation(format, 5);
         for target in RequestFormat::ALL {
