@@ -73,8 +73,8 @@ impl RecordRange {
 #[derive(Clone, Debug)]
 pub struct Restore {
     pub agent: AgentId,
-    /// The agent's head, perhaps from an earlier piece of the journal. Set only for the request in which it takes effect: the one
-    /// with the last message that the head counts, even if others follow, and the one with the last message of all.
+    /// The agent's head, perhaps from an earlier piece of the journal. Set only in the requests in which it can take effect: the
+    /// request with the last message that the head counts (more messages may follow), and the journal's last request.
     pub head: Option<Head>,
     /// Consecutive messages in order.
     pub records: Vec<ReadRecord>,

@@ -20,7 +20,7 @@ use super::{
 
 /// The suffix of a file's temporary name.
 const PART: &str = ".part";
-/// The suffixes of files that may belong to a database.
+/// The suffixes of files that may stand next to a database and belong to it.
 const BESIDE: [&str; 3] = ["-wal", "-shm", ".lock"];
 
 #[derive(Debug, thiserror::Error)]
@@ -168,8 +168,8 @@ impl PartialCopy {
             .parent()
             .filter(|folder| !folder.as_os_str().is_empty());
         let folder = folder.unwrap_or(Path::new("."));
-        let named = File::open(folder).and_then(|folder| folder.sync_all());
-        named.map_err(file_error(folder))?;
+        let synced = File::open(folder).and_then(|folder| folder.sync_all());
+        synced.map_err(file_error(folder))?;
         Ok(bytes)
     }
 }

@@ -48,6 +48,7 @@ pub struct Gather {
     pub requests_max: i64,
     /// Limits the bytes of a batch's bodies. The first question is taken whatever its size.
     pub bytes_max: i64,
+    /// Limits how many batches may be open, this one included.
     pub open_max: i64,
     /// A batch that isn't full is made only if its oldest question has waited since before this time.
     pub waiting_before: Timestamp,
@@ -59,7 +60,7 @@ pub struct Gather {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenBatch {
     pub batch: i64,
-    /// The identity under which the batch is submitted, and by which it is found at the provider.
+    /// The identity under which the batch is submitted, and by which the provider's list of batches is searched for it.
     pub wanted: BatchIdentity,
     pub provider: String,
     pub model: String,
@@ -72,6 +73,7 @@ pub struct OpenBatch {
     pub held_until: Timestamp,
 }
 
+/// A question of a batch, as it is submitted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BatchLine {
     /// The key of its answer in the journal, and its id at the provider.
@@ -108,7 +110,7 @@ pub struct BatchReply {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BatchEnd {
     pub results: Vec<BatchReply>,
-    /// A short name of the reason why questions without a reply have no answer.
+    /// A short name of the reason why the other questions, those without a result, have no answer.
     pub otherwise: String,
     pub now: Timestamp,
 }

@@ -30,8 +30,9 @@ use table::{Pair, pairs};
 const INBOX_MS_MAX: u64 = 10_000;
 /// How long a statement may take, in milliseconds. One statement reads a whole table.
 const STATEMENT_MS_MAX: u64 = 24 * 3_600_000;
-/// How often to check that no other connection is left. A daemon that stops needs a moment.
-const OTHERS_LOOKS_MAX: u32 = 10;
+/// Limits the checks that no other connection is left. A daemon that stops needs a moment.
+const OTHERS_CHECKS_MAX: u32 = 10;
+/// The pause between two of these checks.
 const OTHERS_PAUSE: Duration = Duration::from_millis(200);
 
 #[derive(Debug, thiserror::Error)]
@@ -143,10 +144,11 @@ struct CopyEnd {
 }
 
 impl CopyEnd {
-    async fn open(settings: &DatabaseSettings, makes: bool) -> StoreResult<Self> {
+    /// Opens the database alone, as far as a file's lock ensures that. Creates a missing file if `creates`.
+    async fn open(settings: &DatabaseSettings, creates: bool) -> StoreResult<Self> {
         let (connection, lock) = match settings {
             DatabaseSettings::Sqlite(settings) => {
-                let (connection, lock) = sqlite::alone(settings, makes).await?;
+                let (connection, lock) = sqlite::alone(settings, creates).await?;
                 (connection, Some(lock))
             }
             DatabaseSettings::Postgres(settings) => {
@@ -169,7 +171,7 @@ impl CopyEnd {
         } else {
             CopyError::Target
         };
-        for _ in 0..OTHERS_LOOKS_MAX {
+        for _ in 0..OTHERS_CHECKS_MAX {
             if others(&mut self.connection).await.map_err(fault)? == 0 {
                 return Ok(());
             }
@@ -190,8 +192,8 @@ async fn others(connection: &mut Connection) -> StoreResult<i64> {
     Ok(query(sql).fetch_one(connection).await?.try_get(0)?)
 }
 
-/// Returns true if an insert of messages by SQL waits for the end of the copy. On a file, such an insert fails instead of
-/// waiting.
+/// Returns true if an insert of messages by SQL waits for the lock that the copy holds. On a file, such an insert fails instead
+/// of waiting.
 async fn is_insert_waiting(connection: &mut Connection) -> StoreResult<bool> {
     if connection.dialect() == SqlDialect::Sqlite {
         return Ok(false);
@@ -229,7 +231,7 @@ async fn copy_tables(
     let mut copied = CopyReport::default();
     let mut done = 0;
     for pair in pairs {
-        let mut told = |rows: u64| {
+        let mut report = |rows: u64| {
             done += rows;
             progress(CopyProgress {
                 table: &pair.name,
@@ -237,8 +239,8 @@ async fn copy_tables(
                 rows_total,
             });
         };
-        let (read, changed) = copy_rows(source, target, pair, &mut told).await?;
-        let written = read_back(target, pair, &mut told)
+        let (read, changed) = copy_rows(source, target, pair, &mut report).await?;
+        let written = read_back(target, pair, &mut report)
             .await
             .map_err(CopyError::Target)?;
         if read != written {
@@ -269,7 +271,7 @@ async fn copy_rows(
     source: &mut CopyEnd,
     target: &mut CopyEnd,
     pair: &Pair,
-    told: &mut (dyn FnMut(u64) + Send),
+    report: &mut (dyn FnMut(u64) + Send),
 ) -> Result<(Checksum, u64), CopyError> {
     let (mut sum, mut changed) = (Checksum::default(), 0);
     let mut batch = RowBatch::new(pair);
@@ -285,7 +287,7 @@ async fn copy_rows(
         sum.add(&record);
         batch.push(record);
         if batch.is_full() {
-            told(
+            report(
                 batch
                     .write(&mut target.connection)
                     .await
@@ -293,7 +295,7 @@ async fn copy_rows(
             );
         }
     }
-    told(
+    report(
         batch
             .write(&mut target.connection)
             .await
@@ -306,18 +308,18 @@ async fn copy_rows(
 async fn read_back(
     target: &mut CopyEnd,
     pair: &Pair,
-    told: &mut (dyn FnMut(u64) + Send),
+    report: &mut (dyn FnMut(u64) + Send),
 ) -> StoreResult<Checksum> {
     let mut sum = Checksum::default();
     let sql = pair.select(target.connection.dialect());
     let mut rows = query_made(sql).fetch(&mut target.connection)?;
     while let Some(row) = rows.try_next().await? {
         sum.add(&Record::read(&row, pair)?);
-        if sum.rows.is_multiple_of(content::ROWS_TOLD) {
-            told(content::ROWS_TOLD);
+        if sum.rows.is_multiple_of(content::ROWS_REPORTED) {
+            report(content::ROWS_REPORTED);
         }
     }
-    told(sum.rows % content::ROWS_TOLD);
+    report(sum.rows % content::ROWS_REPORTED);
     Ok(sum)
 }
 
@@ -375,7 +377,8 @@ async fn last_token(connection: &mut Connection) -> StoreResult<i64> {
     Ok(query(sql).fetch_one(connection).await?.try_get(0)?)
 }
 
-/// Sets the target's counters to fit its rows. Returns how many leases it released.
+/// Releases the copied leases, lets the target's counters continue after its rows, and has the recall index built. Returns how
+/// many leases it released.
 async fn finish(target: &mut Connection, pairs: &[Pair], last_token: i64) -> StoreResult<u64> {
     let token = sql!(
         sqlite: "-- sql/copy.token\nUPDATE counters SET value = max(value, $1) WHERE name = 'lease_token'",

@@ -23,10 +23,11 @@ pub struct EmbeddingClaim {
     pub model: EmbeddingModel,
     pub messages_max: i64,
     pub now: Timestamp,
+    /// When the claim ends, if no result comes before.
     pub until: Timestamp,
 }
 
-/// Messages of one agent from users and the model, in order. Empty if only other messages came.
+/// One agent's next messages from users and the model, in order. Has no messages if the next ones are all of other kinds.
 #[derive(Clone, Debug)]
 pub struct EmbeddingBatch {
     pub agent: AgentId,

@@ -67,7 +67,7 @@ pub enum StoreError {
     #[error("there is no note `{0}`")]
     UnknownNote(NoteName),
     /// Another change has written the note since the version that this change replaces.
-    #[error("note `{name}` {}", now_at(*version))]
+    #[error("note `{name}` {}", present_version(*version))]
     NoteChanged {
         name: NoteName,
         /// The present version; 0 if there is none.
@@ -135,7 +135,7 @@ fn no_version(version: i64, kept: Option<(i64, i64)>) -> String {
     format!("there is no version {version}: {kept}")
 }
 
-fn now_at(version: i64) -> String {
+fn present_version(version: i64) -> String {
     match version {
         0 => "isn't there".to_owned(),
         version => format!("is at version {version} now"),

@@ -1,5 +1,5 @@
-//! Examines a database. For a file: can it be written, and is it undamaged? (A file that can be read may be neither.) For a
-//! server: has the database the right encoding, and are its schemas closed to other roles?
+//! Examines a database. For a file: can it be written, and is it undamaged? (That it can be read proves neither.) For a server:
+//! has the database the right encoding, and are its schemas closed to other roles?
 
 use super::{
     DatabaseSettings, StoreResult, postgres, schema,

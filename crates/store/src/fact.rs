@@ -28,6 +28,7 @@ pub struct FactRow {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FactQuery {
+    /// Returns only facts with a higher number.
     pub after: i64,
     /// Limits the number of facts; the first by number are returned.
     pub limit: i64,
@@ -48,6 +49,7 @@ pub enum FactChange {
 #[derive(Clone, Debug)]
 pub struct FactRequest {
     pub agent: AgentId,
+    /// What the operator changes by hand.
     pub hand: FactChange,
     pub policy: SummaryPolicy,
     pub now: Timestamp,

@@ -54,11 +54,12 @@ pub trait InboxStore: Send + Sync {
     /// together, but at least one if there is one. A row before `after` may still appear later, when its transaction commits.
     async fn waiting(&self, after: i64, rows_max: i64, bytes_max: i64) -> StoreResult<Vec<InboxRow>>;
 
-    /// Appends the content of `rows`, as [`Store::append`](super::Store::append) does, and removes them from the inbox in the same
-    /// transaction.
+    /// Appends the messages made from `rows`, as [`Store::append`](super::Store::append) does, and removes the rows from the
+    /// inbox in the same transaction.
     ///
+    /// # Errors
     /// As `append`. [`Fence::Inbox`](super::Fence::Inbox) if another caller has removed one of the rows, or an earlier row of the
-    /// same agent waits; then nothing is changed. agent waits. Nothing is changed then.
+    /// same agent waits; then nothing is changed.
     async fn append_from_inbox(&self, request: AppendRequest, rows: Vec<i64>) -> StoreResult<AppendOutcome>;
 
     /// Marks waiting rows as refused. Returns how many. Deletes all refused rows except the newest [`REFUSED_KEPT`].

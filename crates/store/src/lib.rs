@@ -78,9 +78,9 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// After an error nothing is stored. [`StoreError::ClientIdReused`] if a different message has that client id (a replay
     /// stores the message under another id instead). [`StoreError::KeyReused`] if the key belongs to a different request.
-    /// [`StoreError::WouldOverflow`] if the agent's settings ask for it. [`StoreError::PinsFull`] if a message can't be pinned (a
-    /// replay pins it nevertheless). [`StoreError::NoteChanged`] or [`StoreError::NotesFull`] if a note can't be written (a
-    /// replay writes it nevertheless).
+    /// [`StoreError::WouldOverflow`] if the newest leg alone exceeds the budget, and the agent's settings refuse that.
+    /// [`StoreError::PinsFull`] if a message can't be pinned (a replay pins it nevertheless). [`StoreError::NoteChanged`] or
+    /// [`StoreError::NotesFull`] if a note can't be written (a replay writes it nevertheless).
     async fn append(&self, request: AppendRequest) -> StoreResult<AppendOutcome>;
 
     /// Returns the payloads of the agent's messages with these client ids, by client id.
@@ -153,7 +153,7 @@ pub trait Store: Send + Sync {
     /// Returns the saved calibrations of token counters, oldest first.
     async fn calibrations(&self) -> StoreResult<Vec<KeptCalibration>>;
 
-    /// Saves these calibrations, and deletes all but the most recently learned ones.
+    /// Saves these calibrations. Then keeps only the most recently learned ones, up to a fixed number, and deletes the others.
     async fn keep_calibrations(&self, kept: Vec<KeptCalibration>, now: Timestamp) -> StoreResult<()>;
 
     async fn agent(&self, agent: &AgentId) -> StoreResult<Option<AgentRow>>;
@@ -308,8 +308,8 @@ pub trait Store: Send + Sync {
 
     /// Returns the document that contexts show, and the exchanges that have left the window since. The document is the first
     /// version that covers the newest eviction step. Until there is such a version, it is the version that was current at that
-    /// step. So it changes only once per step, which keeps the provider's prompt cache warm. When a rewind has withdrawn
-    /// something, it changes at once.
+    /// step. So the document changes only once per step, which keeps the provider's prompt cache warm. A rewind that withdraws
+    /// items or facts changes it at once.
     async fn summary_of_step(&self, agent: &AgentId) -> StoreResult<Option<SummaryRow>>;
 
     /// Returns the stored versions of an agent's document without their texts, newest first.
@@ -334,11 +334,11 @@ pub trait Store: Send + Sync {
     /// [`StoreError::UnknownAgent`].
     async fn rebuild(&self, request: RebuildRequest) -> StoreResult<RevisionOutcome>;
 
-    /// Writes more rows of items that a rollback or a rebuild removed and that weren't in the document, in one transaction.
-    /// Returns true if some are left. Readers see no difference, and it can continue after a crash.
+    /// Marks more items as removed in their own rows, in one transaction: items that a rollback or a rebuild removed and that
+    /// weren't in the document. Returns true if some are left. Readers see no difference. After a crash, another call continues.
     async fn withdraw_some(&self, agent: &AgentId) -> StoreResult<bool>;
 
-    /// Returns agents for which [`Self::withdraw_some`] has rows to write.
+    /// Returns agents for which [`Self::withdraw_some`] has rows to mark.
     async fn withdrawals_due(&self, limit: i64) -> StoreResult<Vec<AgentId>>;
 
     /// Returns the items in force, in order of their numbers.
@@ -390,11 +390,12 @@ pub trait Store: Send + Sync {
         now: Timestamp,
     ) -> StoreResult<EnqueueOutcome>;
 
-    /// Leases up to `limit` due rows, the most urgent first. A row with an expired lease, whose worker has vanished, is due.
+    /// Leases up to `limit` due rows, in an order that prefers urgent rows but lets no row starve
+    /// ([`recapd_core::domain::work::Priority::slack_ms`]). A row with an expired lease, whose worker has vanished, is due.
     async fn claim(&self, claim: ClaimRequest) -> StoreResult<Vec<Lease>>;
 
-    /// Returns in how many milliseconds [`Self::claim`] may find a row, as far as this is known now: 0 if at any time, `None` if
-    /// there are no rows or only parked ones.
+    /// Returns in how many milliseconds [`Self::claim`] may find a row, as far as this is known now: 0 if one may be due
+    /// already, `None` if there are no rows or only parked ones.
     async fn next_due_ms(&self, now: Timestamp) -> StoreResult<Option<i64>>;
 
     /// Renews leases. Returns the fencing tokens of those that are still held.
@@ -403,6 +404,7 @@ pub trait Store: Send + Sync {
     /// Returns everything that an update needs, in one consistent read.
     async fn material(&self, lease: &Lease, limits: MaterialLimits) -> StoreResult<Material>;
 
+    /// Returns the model's answer to the question with this key; `None` if the journal has none.
     async fn journalled(&self, agent: &AgentId, key: &str) -> StoreResult<Option<JournalledAnswer>>;
 
     /// Returns which of these keys have a journalled answer, in any order.
@@ -486,7 +488,8 @@ pub trait Store: Send + Sync {
     /// many queue rows it changed.
     async fn set_back(&self, ahead_ms: Option<i64>, now: Timestamp) -> StoreResult<u64>;
 
-    /// Creates missing queue rows for agents with pending exchanges. Returns how many were missing.
+    /// Creates missing queue rows for agents with exchanges that have been pending since before `pending_before`. Returns how
+    /// many were missing.
     async fn reconcile(&self, pending_before: Timestamp, now: Timestamp) -> StoreResult<u64>;
 
     /// Gives rows parked before `parked_before` one more attempt, the last of `attempts_max`. A row whose workers crashed gets it
@@ -506,6 +509,7 @@ pub trait Store: Send + Sync {
     /// doesn't finish within [`FIRING_MS_MAX`], another caller gets the slot.
     async fn take_slot(&self, name: &str, slot: Timestamp, now: Timestamp) -> StoreResult<Slot>;
 
+    /// Records that the job of a taken slot has been fired.
     async fn finish_slot(&self, name: &str, slot: Timestamp, now: Timestamp) -> StoreResult<()>;
 
     /// Deletes old runs, answers, versions and the like in many short transactions. Returns how many rows. Rows that others are

@@ -316,7 +316,7 @@ pub trait OperatorStore: Send + Sync {
     async fn claim_one(&self, agent: &AgentId, claim: ClaimRequest) -> StoreResult<Option<Lease>>;
 
     /// Parks a row, and voids the lease of an update in progress. The row's exchanges stay pending until an operator revives the
-    /// row, or an eviction does so after ten minutes or more.
+    /// row, or an eviction does so, at the earliest after [`super::AppendRules::revive_after_ms`].
     async fn cancel(&self, agent: &AgentId, now: Timestamp) -> StoreResult<OperatorOutcome>;
 
     /// Pauses an agent's updates until [`Self::resume_agent`]. Voids the lease of an update in progress.
@@ -341,9 +341,10 @@ pub trait OperatorStore: Send + Sync {
     /// Returns since when all updates are paused, if they are.
     async fn queue_paused_since(&self) -> StoreResult<Option<Timestamp>>;
 
-    /// Returns up to `limit` documents that [`Self::age`] would make due now, the longest overdue first.
+    /// Returns up to `limit` documents that [`Self::age`] would have updated now, the longest overdue first.
     async fn ageing_due(&self, now: Timestamp, limit: i64) -> StoreResult<Vec<AgeingDue>>;
 
+    /// Makes the rows of these documents due, as [`super::Store::enqueue_ageing`] does.
     async fn age(&self, now: Timestamp, limit: i64) -> StoreResult<u64>;
 
     /// Returns the time by the clock that leases and backoffs use: the server's on PostgreSQL, otherwise `callers`.

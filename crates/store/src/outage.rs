@@ -17,10 +17,10 @@ const SQLITE_RESULT: i32 = 0xff;
 const DISK_FULL: &str = "53100";
 /// PostgreSQL's `query_canceled`: a statement took too long.
 const TOO_LONG: &str = "57014";
-/// PostgreSQL's `invalid_sql_statement_name` and `duplicate_prepared_statement`. recapd gets them for its own statements only if
-/// a pooler gives each transaction another connection.
+/// PostgreSQL's `invalid_sql_statement_name` and `duplicate_prepared_statement`. recapd's own statements cause these errors only
+/// if a pooler gives each transaction another connection.
 const POOLED: [&str; 2] = ["26000", "42P05"];
-/// Names that cause, and what to do.
+/// The text for this error: its cause and its cure.
 const POOLER: &str = "a pooler in transaction mode stands before the server: let it pool sessions, or name the server itself \
                       (database.url; docs/postgres.md)";
 /// PostgreSQL's `data_corrupted` and `index_corrupted`.
@@ -36,7 +36,7 @@ pub struct Outage {
 pub enum OutageKind {
     /// There is no space.
     Full,
-    /// Others hold the database or all connections to it.
+    /// Others hold the database or all connections to it, or a statement took too long.
     Busy,
     /// The stored data is damaged, or the file is no database.
     Corrupt,
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn pool_and_file_errors_have_kinds_and_plain_text_has_none() {
+    fn errors_of_pools_and_files_have_kinds_and_plain_text_counts_as_io() {
         let of_file = |kind: io::ErrorKind| Outage::from(&sqlx::Error::Io(kind.into())).kind;
         assert_eq!(of_file(io::ErrorKind::StorageFull), OutageKind::Full);
         assert_eq!(of_file(io::ErrorKind::ConnectionReset), OutageKind::Io);

@@ -31,16 +31,18 @@ pub async fn page(
     agent: &AgentId,
     query: ExchangeQuery,
 ) -> StoreResult<Vec<PagedExchange>> {
-    let mut found = store.exchanges(agent, query).await?;
-    if let Some(newest) = found.pop_if(|newest| newest.unread_bytes.is_some()) {
+    let mut exchanges = store.exchanges(agent, query).await?;
+    if let Some(newest) = exchanges.pop_if(|newest| newest.unread_bytes.is_some()) {
         return Ok(vec![begun(store, agent, newest).await?]);
     }
-    let read = found.into_iter().filter(|stored| stored.unread_bytes.is_none());
-    let whole = read.map(|stored| PagedExchange {
+    let read = exchanges
+        .into_iter()
+        .filter(|stored| stored.unread_bytes.is_none());
+    let complete = read.map(|stored| PagedExchange {
         stored,
         next_after: None,
     });
-    Ok(whole.collect())
+    Ok(complete.collect())
 }
 
 /// Reads the first messages of an exchange that didn't fit on a page, as many as a page holds.

@@ -71,6 +71,7 @@ impl PlacedExchange {
     }
 }
 
+/// An exchange that a search found.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FoundExchange {
     pub placed: PlacedExchange,
@@ -95,6 +96,7 @@ pub struct SearchHits {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MessageRange {
+    /// Reads only messages after this one.
     pub after_seq: i64,
     pub messages_max: i64,
     /// Stops once this many bytes of payload are read.

@@ -49,7 +49,7 @@ pub struct AppendRules {
     pub debounce_ms: i64,
     /// How long an update that isn't due waits at most.
     pub max_wait_ms: i64,
-    /// The least time between two revivals of a parked row by evictions.
+    /// The least time between two revivals of a parked row by evictions (`queue.revive_after_ms`).
     pub revive_after_ms: i64,
     pub policy: SummaryPolicy,
 }
@@ -88,10 +88,15 @@ pub struct AppendRequest {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct AppendOutcome {
+    /// How many messages were new.
     pub accepted: i64,
+    /// How many messages were stored already.
     pub duplicates: i64,
+    /// Where the new messages were stored.
     pub stored: Vec<StoredAt>,
+    /// The newest exchange, or the preamble's number if there is none.
     pub exchange: i64,
+    /// The boundary of the window.
     pub first_exchange: i64,
     /// The last exchange that the summary covers.
     pub summarized_through: i64,
@@ -264,8 +269,8 @@ pub struct AgentRow {
     pub agent: AgentId,
     pub project: Option<String>,
     pub ledger: Ledger,
-    /// How many exchanges are pending. In a transaction that changes the agent, this is an upper bound computed from their
-    /// numbers, because some of these are set aside or belong to preambles.
+    /// How many exchanges are pending. In a transaction that changes the agent, this is an upper bound: it counts all numbers
+    /// between the watermarks, also those of preambles and of exchanges that were set aside.
     pub pending_exchanges: i64,
     pub pending_since: Option<Timestamp>,
     /// The time for which its items are aged; `None` for the clock's time.
@@ -372,7 +377,7 @@ pub struct SummaryRow {
     pub updated_at: Timestamp,
     pub summarized_through: i64,
     pub first_exchange: i64,
-    /// The agent's own time zone. After [`Self::rendered_by`], the zone in which times are shown.
+    /// The agent's own time zone; after [`Self::rendered_by`], the zone in which times are shown.
     pub zone: Option<Zone>,
     pub pending_since: Option<Timestamp>,
     /// The newest pending exchanges, oldest first, at most [`PENDING_SHOWN_MAX`].
@@ -382,7 +387,8 @@ pub struct SummaryRow {
 }
 
 impl SummaryRow {
-    /// Sets the zone in which the summary shows its times to that of `ageing`.
+    /// Sets `zone` to the zone in which times are shown: the agent's own, otherwise that of `ageing`. Sets `None` if sections
+    /// don't follow a calendar.
     #[must_use]
     pub fn rendered_by(self, ageing: Ageing) -> Self {
         let zone = match ageing {
@@ -393,9 +399,10 @@ impl SummaryRow {
     }
 }
 
+/// Limits how many pending exchanges a summary lists. The rest are only counted.
 pub const PENDING_SHOWN_MAX: i64 = 200;
 
-/// The number and range of pending exchanges that aren't listed.
+/// How many pending exchanges aren't listed, and their tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PendingBefore {
     pub exchanges: i64,

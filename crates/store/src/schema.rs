@@ -70,9 +70,9 @@ impl Schema {
         self.pending() == self.migrations.len()
     }
 
-    /// Returns true if a database with that encoding may be used, although it isn't UTF8. An existing database with `SQL_ASCII`
-    /// may be: it works as long as all inserts are UTF-8, and `recapd doctor` warns about it.
-    pub fn goes_on_in(&self, encoding: &str) -> bool {
+    /// Returns true if a database with that encoding may be used, although the encoding isn't UTF8: an existing database with
+    /// `SQL_ASCII`. It works as long as all inserts are UTF-8, and `recapd doctor` warns about it.
+    pub fn may_keep_encoding(&self, encoding: &str) -> bool {
         !self.is_missing() && encoding == "SQL_ASCII"
     }
 
@@ -81,7 +81,7 @@ impl Schema {
     /// # Errors
     /// [`StoreError::Schema`], which says what to do.
     pub fn can_go_on(&self) -> StoreResult<()> {
-        let newest = self.own();
+        let newest = self.newest_known();
         for migration in self.migrations.iter().rev() {
             let Migration { version, name, state } = migration;
             let fault = match state {
@@ -105,7 +105,7 @@ impl Schema {
     ///
     /// # Errors
     /// [`StoreError::Schema`], which says what to do.
-    pub fn is_current(&self) -> StoreResult<()> {
+    pub fn check_current(&self) -> StoreResult<()> {
         if self.is_missing() {
             return Err(StoreError::Schema(
                 "this is not a database of recapd; `recapd migrate up` makes its tables".to_owned(),
@@ -116,17 +116,18 @@ impl Schema {
             return Err(StoreError::Schema(format!(
                 "it has version {}, this recapd needs {}; `recapd migrate up` brings it up to date",
                 self.version(),
-                self.own()
+                self.newest_known()
             )));
         }
         Ok(())
     }
 
-    fn own(&self) -> i64 {
-        let own = |migration: &&Migration| migration.state != MigrationState::Unknown;
+    /// Returns the newest version that this recapd knows.
+    fn newest_known(&self) -> i64 {
+        let is_known = |migration: &&Migration| migration.state != MigrationState::Unknown;
         self.migrations
             .iter()
-            .filter(own)
+            .filter(is_known)
             .map(|migration| migration.version)
             .max()
             .unwrap_or(0)
@@ -167,7 +168,7 @@ pub async fn before_up(settings: &DatabaseSettings) -> StoreResult<Schema> {
     }
 }
 
-/// Brings a database up to date. Creates a missing file. Returns the state before.
+/// Brings a database up to date. Creates a missing file. Returns the schema as it was before.
 ///
 /// # Errors
 /// [`StoreError::Schema`] if that is impossible, [`StoreError::InUse`] while a daemon uses the file, [`StoreError::Unavailable`].
@@ -194,11 +195,11 @@ pub async fn up_within(settings: &DatabaseSettings, tries_max: u32) -> StoreResu
 
 /// Checks that the schema is that of this recapd, for callers that only read and can't change it.
 pub(super) async fn check(connection: &mut Connection) -> StoreResult<()> {
-    read(connection).await?.is_current()
+    read(connection).await?.check_current()
 }
 
-/// Applies the missing migrations. If several callers do so at once, one applies them and the others wait. Returns the state
-/// before.
+/// Applies the missing migrations. If several callers do so at once, one applies them and the others wait. Returns the schema
+/// as it was before.
 pub(super) async fn migrate(connection: &mut Connection) -> StoreResult<Schema> {
     migrate_within(connection, turns::TRIES_MAX).await
 }
@@ -218,7 +219,7 @@ async fn migrate_within(connection: &mut Connection, tries_max: u32) -> StoreRes
 
 async fn check_encoding(connection: &mut Connection, found: &Schema) -> StoreResult<()> {
     match other_encoding(connection).await? {
-        Some(encoding) if !found.goes_on_in(&encoding) => {
+        Some(encoding) if !found.may_keep_encoding(&encoding) => {
             let carry = if found.is_missing() {
                 ""
             } else {
@@ -292,9 +293,9 @@ pub(super) async fn read(connection: &mut Connection) -> StoreResult<Schema> {
         postgres: "-- sql/schema.table\n\
                    SELECT CAST(to_regclass('_sqlx_migrations') IS NOT NULL AS integer)::bigint",
     );
-    let is_there: i64 = query(table).fetch_one(&mut *connection).await?.try_get(0)?;
+    let has_table: i64 = query(table).fetch_one(&mut *connection).await?.try_get(0)?;
     let mut applied = Vec::new();
-    if is_there == 1 {
+    if has_table == 1 {
         let sql = sql!(
             sqlite: "-- sql/schema.applied\nSELECT version, description, success, lower(hex(checksum)) \
                      FROM _sqlx_migrations",
@@ -320,9 +321,9 @@ struct AppliedMigration {
     checksum: String,
 }
 
-fn compare(own: &Migrator, mut applied: Vec<AppliedMigration>) -> Schema {
+fn compare(known: &Migrator, mut applied: Vec<AppliedMigration>) -> Schema {
     let mut migrations = Vec::new();
-    for migration in own.iter() {
+    for migration in known.iter() {
         let found = applied
             .iter()
             .position(|found| found.version == migration.version);
@@ -362,7 +363,8 @@ fn migrator(dialect: SqlDialect) -> Migrator {
         )
     });
     let mut migrator = Migrator::with_migrations(migrations.collect());
-    // On a server, one lock covers all attempts.
+    // The migrator's own lock would cover one attempt. On a server, `turns` holds the lock over all attempts; a file has its own
+    // lock.
     migrator.set_locking(false);
     migrator
 }
@@ -401,7 +403,7 @@ mod tests {
     #[test]
     fn each_state_has_its_cure() {
         use MigrationState::{Applied, Changed, HalfDone, Pending, Unknown};
-        assert!(schema(&[Applied, Applied]).is_current().is_ok());
+        assert!(schema(&[Applied, Applied]).check_current().is_ok());
         for (states, cure, can_go_on) in [
             (
                 &[Pending, Pending][..],
@@ -431,7 +433,7 @@ mod tests {
             ),
         ] {
             let schema = schema(states);
-            let refusal = schema.is_current().unwrap_err().to_string();
+            let refusal = schema.check_current().unwrap_err().to_string();
             assert!(refusal.contains(cure), "{states:?}: {refusal}");
             assert_eq!(schema.can_go_on().is_ok(), can_go_on, "{states:?}");
         }

@@ -7,11 +7,11 @@ pub(super) struct Timeouts(AtomicU64);
 
 impl Timeouts {
     /// Returns what the pool returned, and counts it if it is a timeout.
-    pub(super) fn observe<T>(&self, given: Result<T, sqlx::Error>) -> Result<T, sqlx::Error> {
-        if matches!(given, Err(sqlx::Error::PoolTimedOut)) {
+    pub(super) fn observe<T>(&self, acquired: Result<T, sqlx::Error>) -> Result<T, sqlx::Error> {
+        if matches!(acquired, Err(sqlx::Error::PoolTimedOut)) {
             self.0.fetch_add(1, Ordering::Relaxed);
         }
-        given
+        acquired
     }
 
     /// Returns how many waits have timed out since the pool was made.

@@ -30,7 +30,9 @@ pub struct MaterialLimits {
 /// The input of an update.
 #[derive(Clone, Debug)]
 pub struct Material {
+    /// The summary's version that the update starts from.
     pub version: i64,
+    /// The watermark that the update starts from.
     pub lo: i64,
     /// The last exchange of this update; equals [`Self::lo`] if nothing is pending.
     pub hi: i64,
@@ -88,7 +90,9 @@ pub struct RunRecord {
 /// The output of an update, applied as a whole or not at all.
 #[derive(Clone, Debug)]
 pub struct Patch {
+    /// The version that was read. If it has changed, the patch is fenced off.
     pub version: i64,
+    /// The watermark that was read. If it has changed, the patch is fenced off.
     pub lo: i64,
     /// The watermark after the update.
     pub hi: i64,
@@ -109,7 +113,8 @@ pub struct Patch {
     pub next_ageing_at: Option<Timestamp>,
     /// True if the row stays due, because provisional items must be condensed again.
     pub has_more: bool,
-    /// Parks the row with this error. Digests replace the answer, because the model failed until the last attempt.
+    /// Parks the row with this error. Set if the model failed up to the last attempt, so that the patch has digests instead of an
+    /// answer.
     pub park: Option<AttemptError>,
     /// After this many milliseconds a row that stays in the queue may be claimed again, if no whole batch is pending.
     pub rearm_wait_ms: i64,
@@ -157,7 +162,7 @@ pub struct Failure {
     pub error: AttemptError,
     /// In how many milliseconds the row may be claimed again.
     pub backoff_ms: i64,
-    /// Parks the row until an operator or an eviction revives it. An eviction during the attempt counts, too.
+    /// Parks the row until an operator or an eviction revives it. Has no effect if an eviction woke the row during the attempt.
     pub park: bool,
     pub run: RunRecord,
 }
@@ -184,6 +189,7 @@ pub struct Prune {
     pub answers_before: Timestamp,
     /// How many of each agent's newest versions stay.
     pub versions_keep: i64,
+    /// Limits the rows that one transaction deletes.
     pub limit: i64,
 }
 

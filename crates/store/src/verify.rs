@@ -6,14 +6,15 @@ use super::AgentRow;
 use recapd_core::domain::{
     agent::AgentId,
     number::i64_or_max,
-    summary::{fact::FACTS_MAX, item::ExchangeRange},
+    summary::{compaction::SUMMARY_TOKENS_MAX, fact::FACTS_MAX, item::ExchangeRange},
     time::Timestamp,
 };
 
-/// The ceiling of every document, in o200k tokens.
-pub const CEILING_TOKENS: i64 = 10_000;
+/// The ceiling of every document, in o200k tokens. `domain::summary::compaction` enforces it; this module only checks stored
+/// documents against it.
+const CEILING_TOKENS: i64 = SUMMARY_TOKENS_MAX;
 
-/// The invariants that are checked on stored data, numbered as in the design.
+/// The invariants that are checked on stored data, numbered as in ARCHITECTURE.md.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Invariant {
@@ -35,7 +36,7 @@ pub enum Invariant {
 }
 
 impl Invariant {
-    /// In the design's order.
+    /// In order of their numbers.
     pub const ALL: [Self; 7] = [
         Self::NothingLost,
         Self::ExchangesAtomic,
@@ -46,7 +47,7 @@ impl Invariant {
         Self::ClockAges,
     ];
 
-    /// Returns its number in the design and its statement.
+    /// Returns its number in ARCHITECTURE.md and its statement.
     pub fn title(self) -> (u8, &'static str) {
         match self {
             Self::NothingLost => (1, "nothing is lost"),
@@ -106,7 +107,7 @@ impl VerifyFindings {
     }
 
     /// Records something that wasn't checked, unless its count is 0.
-    pub(super) fn leave(&mut self, unseen: Unseen) {
+    pub(super) fn add_unseen(&mut self, unseen: Unseen) {
         if unseen.count > 0 {
             self.unseen.push(unseen);
         }
@@ -137,7 +138,7 @@ pub struct AgentReport {
 }
 
 /// The stored data of one agent.
-pub(super) struct Facts {
+pub(super) struct AgentData {
     pub(super) row: AgentRow,
     /// The first exchange after which running totals are outdated. Its own total is right.
     pub(super) totals_from: Option<i64>,
@@ -145,22 +146,26 @@ pub(super) struct Facts {
     pub(super) last_seq: i64,
     /// Messages up to this number belong to the agent's parent.
     pub(super) fork_seq: i64,
+    /// Messages that are outside of the range of the exchange that they name.
     pub(super) strays: i64,
     /// Pins of messages that don't exist or were set aside.
     pub(super) pins_astray: i64,
     /// Versions of notes whose messages don't write them.
     pub(super) notes_astray: i64,
-    pub(super) exchanges: Vec<ExchangeFact>,
-    pub(super) items: Vec<ItemFact>,
-    pub(super) versions: Vec<VersionFact>,
-    pub(super) stated: Vec<StatedFact>,
+    pub(super) exchanges: Vec<ExchangeData>,
+    pub(super) items: Vec<ItemData>,
+    pub(super) versions: Vec<VersionData>,
+    pub(super) facts: Vec<FactData>,
+    /// The document's version.
     pub(super) version: i64,
+    /// The document's tokens, as stored.
     pub(super) document_tokens: i64,
+    /// The document's tokens, by the exact counter.
     pub(super) document_counted: i64,
 }
 
 /// One exchange, and the figures of its messages.
-pub(super) struct ExchangeFact {
+pub(super) struct ExchangeData {
     pub(super) exchange: i64,
     pub(super) tokens: i64,
     pub(super) tokens_before: i64,
@@ -183,29 +188,31 @@ pub(super) struct ExchangeFact {
     pub(super) is_begun_by_model: bool,
 }
 
-pub(super) struct ItemFact {
+pub(super) struct ItemData {
     pub(super) item: i64,
     /// The number of the item that this one was copied from, or its own number.
-    pub(super) known_as: i64,
+    pub(super) original: i64,
     pub(super) started_at: Timestamp,
     pub(super) ended_at: Timestamp,
     pub(super) source_tokens: i64,
     /// `None` if the item isn't a copy; otherwise true if it equals its original.
-    pub(super) copies: Option<bool>,
+    pub(super) equals_original: Option<bool>,
     pub(super) ranges: Vec<ExchangeRange>,
 }
 
-pub(super) struct VersionFact {
+pub(super) struct VersionData {
     pub(super) version: i64,
     pub(super) covers_after: i64,
     pub(super) covers_through: i64,
     /// True if it may cover less than the version before.
     pub(super) goes_back: bool,
+    /// Its tokens, as stored.
     pub(super) tokens: i64,
+    /// Its tokens, by the exact counter.
     pub(super) counted: i64,
 }
 
-pub(super) struct StatedFact {
+pub(super) struct FactData {
     pub(super) fact: i64,
     pub(super) exchange: i64,
     /// True if the fact's exchange was set aside.
@@ -218,9 +225,9 @@ pub(super) struct StatedFact {
     pub(super) last_fact: i64,
 }
 
-/// Checks the facts, and adds the other findings.
-pub(super) fn check(facts: &Facts, findings: VerifyFindings) -> AgentReport {
-    let live: Vec<&ExchangeFact> = facts
+/// Checks the data, and adds what the queries have found.
+pub(super) fn check(data: &AgentData, findings: VerifyFindings) -> AgentReport {
+    let live: Vec<&ExchangeData> = data
         .exchanges
         .iter()
         .filter(|e| !e.set_aside && !e.is_preamble)
@@ -233,15 +240,15 @@ pub(super) fn check(facts: &Facts, findings: VerifyFindings) -> AgentReport {
             found,
         });
     }
-    check_messages(facts, &mut breaches);
+    check_messages(data, &mut breaches);
     check_legs(&live, &mut breaches);
-    check_window(facts, &live, &mut breaches);
-    check_states(facts, &live, &mut breaches);
-    check_ceiling(facts, &mut breaches);
-    check_versions(facts, &live, &mut breaches);
-    check_items(facts, &live, &mut breaches);
-    check_stated(facts, &mut breaches);
-    let ledger = &facts.row.ledger;
+    check_window(data, &live, &mut breaches);
+    check_states(data, &live, &mut breaches);
+    check_ceiling(data, &mut breaches);
+    check_versions(data, &live, &mut breaches);
+    check_items(data, &live, &mut breaches);
+    check_facts(data, &mut breaches);
+    let ledger = &data.row.ledger;
     let count = |from: i64, through: i64| {
         let within = live
             .iter()
@@ -249,14 +256,14 @@ pub(super) fn check(facts: &Facts, findings: VerifyFindings) -> AgentReport {
         i64_or_max(within.count())
     };
     AgentReport {
-        agent_id: facts.row.agent.clone(),
-        messages: facts.messages,
+        agent_id: data.row.agent.clone(),
+        messages: data.messages,
         exchanges: count(1, i64::MAX),
         covered: count(1, ledger.summarized_through),
         pending: count(ledger.summarized_through + 1, ledger.first_exchange - 1),
         in_window: count(ledger.first_exchange, i64::MAX),
-        set_aside: i64_or_max(facts.exchanges.iter().filter(|e| e.set_aside).count()),
-        summary_tokens: facts.document_counted,
+        set_aside: i64_or_max(data.exchanges.iter().filter(|e| e.set_aside).count()),
+        summary_tokens: data.document_counted,
         breaches,
         unseen: findings.unseen,
     }
@@ -266,32 +273,32 @@ fn breach(breaches: &mut Vec<Breach>, invariant: Invariant, found: String) {
     breaches.push(Breach { invariant, found });
 }
 
-fn check_messages(facts: &Facts, breaches: &mut Vec<Breach>) {
-    let last_seq = facts.row.ledger.last_seq;
-    let expected = last_seq - facts.fork_seq;
-    if facts.messages != expected || facts.last_seq != last_seq {
+fn check_messages(data: &AgentData, breaches: &mut Vec<Breach>) {
+    let last_seq = data.row.ledger.last_seq;
+    let expected = last_seq - data.fork_seq;
+    if data.messages != expected || data.last_seq != last_seq {
         let found = format!(
             "{} messages up to number {} exist, but {expected} were accepted",
-            facts.messages, facts.last_seq
+            data.messages, data.last_seq
         );
         breach(breaches, Invariant::NothingLost, found);
     }
-    if facts.strays > 0 {
-        let found = format!("{} messages are outside of their exchange", facts.strays);
+    if data.strays > 0 {
+        let found = format!("{} messages are outside of their exchange", data.strays);
         breach(breaches, Invariant::ExchangesAtomic, found);
     }
-    if facts.pins_astray > 0 {
-        let found = format!("{} pins name messages that don't exist", facts.pins_astray);
+    if data.pins_astray > 0 {
+        let found = format!("{} pins name messages that don't exist", data.pins_astray);
         breach(breaches, Invariant::NothingLost, found);
     }
-    if facts.notes_astray > 0 {
+    if data.notes_astray > 0 {
         let found = format!(
             "{} versions of notes name messages that don't exist",
-            facts.notes_astray
+            data.notes_astray
         );
         breach(breaches, Invariant::NothingLost, found);
     }
-    for e in facts
+    for e in data
         .exchanges
         .iter()
         .filter(|e| e.messages != e.messages_expected)
@@ -305,8 +312,8 @@ fn check_messages(facts: &Facts, breaches: &mut Vec<Breach>) {
 }
 
 /// Checks that a later leg directly follows the leg that it continues, and begins with an answer of the model.
-fn check_legs(live: &[&ExchangeFact], breaches: &mut Vec<Breach>) {
-    let mut before: Option<&ExchangeFact> = None;
+fn check_legs(live: &[&ExchangeData], breaches: &mut Vec<Breach>) {
+    let mut before: Option<&ExchangeData> = None;
     for e in live {
         let (number, leg_from) = (e.exchange, e.leg_from.unwrap_or(e.exchange));
         let follows = e.continues.is_none_or(|first| {
@@ -323,9 +330,9 @@ fn check_legs(live: &[&ExchangeFact], breaches: &mut Vec<Breach>) {
     }
 }
 
-fn check_window(facts: &Facts, live: &[&ExchangeFact], breaches: &mut Vec<Breach>) {
-    let ledger = &facts.row.ledger;
-    let is_settled = |exchange: i64| facts.totals_from.is_none_or(|from| exchange <= from);
+fn check_window(data: &AgentData, live: &[&ExchangeData], breaches: &mut Vec<Breach>) {
+    let ledger = &data.row.ledger;
+    let is_settled = |exchange: i64| data.totals_from.is_none_or(|from| exchange <= from);
     let mut total = 0;
     for e in live {
         let is_right = e.tokens_before == total || !is_settled(e.exchange);
@@ -338,7 +345,7 @@ fn check_window(facts: &Facts, live: &[&ExchangeFact], breaches: &mut Vec<Breach
         }
         total += e.message_tokens;
     }
-    for e in facts.exchanges.iter().filter(|e| e.sent != e.messages_sent) {
+    for e in data.exchanges.iter().filter(|e| e.sent != e.messages_sent) {
         let found = format!(
             "exchange #{} says that {} messages are sent, its messages say {}",
             e.exchange, e.sent, e.messages_sent
@@ -363,24 +370,24 @@ fn check_window(facts: &Facts, live: &[&ExchangeFact], breaches: &mut Vec<Breach
     let may_leave = ledger.first_exchange..floor;
     let could_fit = live.iter().any(|e| may_leave.contains(&e.exchange));
     let window = ledger.window_tokens();
-    if facts.row.budget_tokens > 0 && window > facts.row.budget_tokens && could_fit {
+    if data.row.budget_tokens > 0 && window > data.row.budget_tokens && could_fit {
         let found = format!(
             "{in_window} exchanges of {window} tokens are in a window of {}",
-            facts.row.budget_tokens
+            data.row.budget_tokens
         );
         breach(breaches, Invariant::WindowFits, found);
     }
-    let ceiling = facts.row.max_messages;
-    if facts.row.kept_budget().is_exceeded_by_messages(sent) && could_fit {
+    let ceiling = data.row.max_messages;
+    if data.row.kept_budget().is_exceeded_by_messages(sent) && could_fit {
         let found = format!("{in_window} exchanges of {sent} messages are in a window of {ceiling}");
         breach(breaches, Invariant::WindowFits, found);
     }
 }
 
 /// Checks that every live exchange up to the watermark is in exactly one item, and that every other exchange is in none.
-fn check_states(facts: &Facts, live: &[&ExchangeFact], breaches: &mut Vec<Breach>) {
-    let ledger = &facts.row.ledger;
-    let mut ranges: Vec<ExchangeRange> = facts
+fn check_states(data: &AgentData, live: &[&ExchangeData], breaches: &mut Vec<Breach>) {
+    let ledger = &data.row.ledger;
+    let mut ranges: Vec<ExchangeRange> = data
         .items
         .iter()
         .flat_map(|item| item.ranges.iter().copied())
@@ -422,7 +429,7 @@ fn check_states(facts: &Facts, live: &[&ExchangeFact], breaches: &mut Vec<Breach
     let has_pending = live
         .iter()
         .any(|e| e.exchange > ledger.summarized_through && e.exchange < ledger.first_exchange);
-    let found = match facts.row.pending_since {
+    let found = match data.row.pending_since {
         None if has_pending => "exchanges are pending, but the agent's row has no time for it",
         Some(_) if ledger.pending_numbers() == 0 => {
             "nothing is pending, but the agent's row has a time for it"
@@ -432,13 +439,13 @@ fn check_states(facts: &Facts, live: &[&ExchangeFact], breaches: &mut Vec<Breach
     breach(breaches, Invariant::OneState, found.to_owned());
 }
 
-fn check_ceiling(facts: &Facts, breaches: &mut Vec<Breach>) {
+fn check_ceiling(data: &AgentData, breaches: &mut Vec<Breach>) {
     let document = (
         "the document".to_owned(),
-        facts.document_tokens,
-        facts.document_counted,
+        data.document_tokens,
+        data.document_counted,
     );
-    let versions = facts
+    let versions = data
         .versions
         .iter()
         .map(|v| (format!("version {}", v.version), v.tokens, v.counted));
@@ -451,22 +458,22 @@ fn check_ceiling(facts: &Facts, breaches: &mut Vec<Breach>) {
     }
 }
 
-fn check_versions(facts: &Facts, live: &[&ExchangeFact], breaches: &mut Vec<Breach>) {
-    let newest = facts.versions.last().map_or(0, |v| v.version);
-    if newest != facts.version {
+fn check_versions(data: &AgentData, live: &[&ExchangeData], breaches: &mut Vec<Breach>) {
+    let newest = data.versions.last().map_or(0, |v| v.version);
+    if newest != data.version {
         let found = format!(
             "the document is version {}, the newest kept is {newest}",
-            facts.version
+            data.version
         );
         breach(breaches, Invariant::ExactlyOnce, found);
     }
     let skips = |after: i64, through: i64| live.iter().any(|e| e.exchange > after && e.exchange <= through);
-    let (first, last) = (facts.versions.first(), facts.versions.last());
+    let (first, last) = (data.versions.first(), data.versions.last());
     if let Some(first) = first.filter(|first| first.version == 1 && skips(0, first.covers_after)) {
         let found = format!("version 1 begins after #{}", first.covers_after);
         breach(breaches, Invariant::ExactlyOnce, found);
     }
-    let summarized_through = facts.row.ledger.summarized_through;
+    let summarized_through = data.row.ledger.summarized_through;
     if let Some(last) = last.filter(|last| skips(last.covers_through, summarized_through)) {
         let found = format!(
             "version {} ends at #{}, the summary at #{summarized_through}",
@@ -474,7 +481,7 @@ fn check_versions(facts: &Facts, live: &[&ExchangeFact], breaches: &mut Vec<Brea
         );
         breach(breaches, Invariant::ExactlyOnce, found);
     }
-    for pair in facts.versions.windows(2) {
+    for pair in data.versions.windows(2) {
         let [a, b] = pair else { continue };
         // A version that takes coverage back covers no new exchanges.
         let goes_back = b.covers_after <= a.covers_through && b.covers_after == b.covers_through;
@@ -491,35 +498,32 @@ fn check_versions(facts: &Facts, live: &[&ExchangeFact], breaches: &mut Vec<Brea
 
 /// Checks that one version adds each fact, that at most one later version closes it, and that facts that hold come from covered
 /// exchanges.
-fn check_stated(facts: &Facts, breaches: &mut Vec<Breach>) {
-    for stated in &facts.stated {
-        let number = stated.fact;
-        let closed = stated.closed_version.unwrap_or(i64::MAX);
-        let is_added = (1..=facts.version).contains(&stated.added_version) && number <= stated.last_fact;
-        let is_closed = match stated.closed_version {
-            Some(version) => stated.added_version < version && version <= facts.version,
-            None => !stated.is_ended,
+fn check_facts(data: &AgentData, breaches: &mut Vec<Breach>) {
+    for fact in &data.facts {
+        let number = fact.fact;
+        let closed = fact.closed_version.unwrap_or(i64::MAX);
+        let is_added = (1..=data.version).contains(&fact.added_version) && number <= fact.last_fact;
+        let is_closed = match fact.closed_version {
+            Some(version) => fact.added_version < version && version <= data.version,
+            None => !fact.is_ended,
         };
         if !is_added || !is_closed {
             let found = format!(
                 "fact {number} holds from version {} to {closed}, the document is version {}",
-                stated.added_version, facts.version
+                fact.added_version, data.version
             );
             breach(breaches, Invariant::ExactlyOnce, found);
         }
-        let is_covered = (0..=facts.row.ledger.summarized_through).contains(&stated.exchange);
-        if stated.closed_version.is_none() && (!is_covered || stated.is_set_aside) {
+        let is_covered = (0..=data.row.ledger.summarized_through).contains(&fact.exchange);
+        if fact.closed_version.is_none() && (!is_covered || fact.is_set_aside) {
             let found = format!(
                 "fact {number} comes from #{}, which the summary doesn't cover",
-                stated.exchange
+                fact.exchange
             );
             breach(breaches, Invariant::OneState, found);
         }
     }
-    let holding = facts
-        .stated
-        .iter()
-        .filter(|stated| stated.closed_version.is_none());
+    let holding = data.facts.iter().filter(|fact| fact.closed_version.is_none());
     let holding = holding.count();
     if holding > FACTS_MAX {
         breach(
@@ -530,9 +534,9 @@ fn check_stated(facts: &Facts, breaches: &mut Vec<Breach>) {
     }
 }
 
-fn check_items(facts: &Facts, live: &[&ExchangeFact], breaches: &mut Vec<Breach>) {
-    for item in &facts.items {
-        let sources: Vec<&&ExchangeFact> = item
+fn check_items(data: &AgentData, live: &[&ExchangeData], breaches: &mut Vec<Breach>) {
+    for item in &data.items {
+        let sources: Vec<&&ExchangeData> = item
             .ranges
             .iter()
             .flat_map(|range| {
@@ -544,7 +548,7 @@ fn check_items(facts: &Facts, live: &[&ExchangeFact], breaches: &mut Vec<Breach>
         let tokens: i64 = sources.iter().map(|e| e.message_tokens).sum();
         let started_at = sources.iter().map(|e| e.opened_at).min();
         let ended_at = sources.iter().map(|e| e.last_at).max();
-        let is_right = item.copies.unwrap_or(
+        let is_right = item.equals_original.unwrap_or(
             tokens == item.source_tokens
                 && started_at == Some(item.started_at)
                 && ended_at == Some(item.ended_at),

@@ -96,6 +96,7 @@ pub struct ItemRow {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ItemQuery {
+    /// Returns only items with a higher number.
     pub after: i64,
     /// Limits the number of items; the first by number are returned.
     pub limit: i64,

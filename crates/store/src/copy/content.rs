@@ -15,10 +15,12 @@ use recapd_core::domain::time::Timestamp;
 
 /// Limits the values of one statement: SQLite accepts 32,766, PostgreSQL 65,535.
 const VALUES_MAX: usize = 16_000;
+/// Limits the bytes of one statement's values.
 const BYTES_MAX: usize = 4 << 20;
-/// How many rows are copied between two reports of progress.
-pub(super) const ROWS_TOLD: u64 = 1_000;
+/// How many rows are read back between two reports of progress.
+pub(super) const ROWS_REPORTED: u64 = 1_000;
 
+/// The values of a row, in the order of the pair's columns.
 #[derive(Clone, Debug)]
 pub(super) struct Record(Vec<Value<'static>>);
 
@@ -86,8 +88,10 @@ impl Checksum {
             // A tag before each value distinguishes types, and a length separates texts.
             match value {
                 // SQLite doesn't distinguish numbers, times and flags.
-                Value::Int(Some(number)) | Value::Time(Some(Timestamp(number))) => whole(&mut hash, *number),
-                Value::Flag(Some(flag)) => whole(&mut hash, i64::from(*flag)),
+                Value::Int(Some(number)) | Value::Time(Some(Timestamp(number))) => {
+                    add_integer(&mut hash, *number)
+                }
+                Value::Flag(Some(flag)) => add_integer(&mut hash, i64::from(*flag)),
                 Value::Real(Some(number)) => {
                     hash.update([2]);
                     hash.update(number.to_bits().to_le_bytes());
@@ -113,7 +117,7 @@ impl Checksum {
     }
 }
 
-fn whole(hash: &mut Sha256, number: i64) {
+fn add_integer(hash: &mut Sha256, number: i64) {
     hash.update([1]);
     hash.update(number.to_le_bytes());
 }
@@ -124,6 +128,7 @@ impl fmt::Display for Checksum {
     }
 }
 
+/// Rows that one statement writes.
 pub(super) struct RowBatch<'p> {
     pair: &'p Pair,
     records: Vec<Record>,

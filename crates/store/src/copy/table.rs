@@ -10,7 +10,8 @@ use super::{
     CopyError,
 };
 
-/// Tables that aren't copied: the record of migrations, counters, and the recall index, which is built again.
+/// The tables that aren't copied, by the beginnings of their names: the record of migrations, counters, the recall index, which
+/// is built again, and SQLite's own tables.
 const LEFT_OUT: [&str; 4] = ["_sqlx_migrations", "counters", "recall_", "sqlite_"];
 /// Columns that only one of the databases has.
 const OWN_COLUMNS: [(&str, &str); 1] = [("message_log", "id")];
@@ -140,7 +141,7 @@ fn pair(name: &str, from: Vec<Column>, mut to: Vec<Column>) -> Result<Pair, Copy
         }
         pair.columns.push((column.name, kind));
     }
-    // Both databases use the same order, so that checksums can be compared.
+    // A checksum depends on the order of the columns, which the two databases may store differently.
     pair.columns.sort_by(|(one, _), (other, _)| one.cmp(other));
     match to.iter().find(|column| !is_own(column)) {
         Some(column) => Err(mismatch(&format!("{name}.{}", column.name), "column")),

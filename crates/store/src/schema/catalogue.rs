@@ -115,7 +115,7 @@ fn differences(expected: &Catalogue, found: &Catalogue) -> Vec<SchemaFault> {
         .iter()
         .filter_map(|(key, definition)| match expected.get(key) {
             None => Some(fault(key, SchemaDifference::Planted)),
-            Some(expected) if expected != definition && definition != UNREADABLE => {
+            Some(expected) if expected != definition && definition != INCOMPARABLE => {
                 Some(fault(key, SchemaDifference::Changed))
             }
             Some(_) => None,
@@ -125,8 +125,8 @@ fn differences(expected: &Catalogue, found: &Catalogue) -> Vec<SchemaFault> {
     faults
 }
 
-/// Replaces a definition that versions of PostgreSQL word differently.
-const UNREADABLE: &str = "?";
+/// Stands for a definition that versions of PostgreSQL word differently, so that it can't be compared.
+const INCOMPARABLE: &str = "?";
 
 /// Returns the schema that the migrations up to `version` create, in memory.
 async fn schema_of_migrations(version: i64) -> StoreResult<Catalogue> {
@@ -238,16 +238,16 @@ mod tests {
         ]);
         let found = of(&[
             ("table", "a", "y"),
-            ("view", "v", UNREADABLE),
+            ("view", "v", INCOMPARABLE),
             ("view", "w", "x"),
             ("trigger", "a.t", "z"),
         ]);
-        let told: Vec<String> = differences(&made, &found)
+        let texts: Vec<String> = differences(&made, &found)
             .iter()
             .map(ToString::to_string)
             .collect();
         assert_eq!(
-            told,
+            texts,
             [
                 "table a isn't as recapd made it",
                 "table b is missing",
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_migrations_make_a_schema_up_to_each_version() {
+    async fn the_schema_of_each_version_can_be_made_in_memory() {
         let versions = sqlite::MIGRATIONS.iter().map(|(version, ..)| *version);
         let mut before = 0;
         for version in versions {

@@ -23,7 +23,7 @@ use super::{
 const LOCK_MS_MAX: u64 = 2_000;
 /// The pause between two attempts, in which the others work.
 const PAUSE: Duration = Duration::from_secs(2);
-/// Limits the attempts, which together take more than a minute.
+/// Limits the attempts. Together with their pauses they take more than a minute.
 pub(super) const TRIES_MAX: u32 = 20;
 /// How long to wait for another recapd that migrates. Nobody else waits for that lock.
 const OTHERS_MS_MAX: u64 = 60_000;

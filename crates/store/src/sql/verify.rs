@@ -13,7 +13,8 @@ use super::{
     super::{
         StoreResult,
         verify::{
-            AgentReport, Depth, ExchangeFact, Facts, ItemFact, StatedFact, VerifyFindings, VersionFact, check,
+            AgentData, AgentReport, Depth, ExchangeData, FactData, ItemData, VerifyFindings, VersionData,
+            check,
         },
     },
     agent, fork, row, totals,
@@ -31,12 +32,12 @@ pub(super) async fn verify(tx: &mut Connection, agent: &AgentId, depth: Depth) -
     let mut findings = VerifyFindings::default();
     let mut recount = tokens::Recount::new(depth);
     archive::check(tx, agent, &known.chain, &mut recount, &mut findings).await?;
-    recount.leave(&mut findings);
+    recount.report_skipped(&mut findings);
     parts::check(tx, agent, &mut findings).await?;
     numbers::check(tx, agent, &mut findings).await?;
     let (messages, last_seq, fork_seq) = count_messages(tx, agent).await?;
     let (version, document_tokens, document_counted) = document(tx, agent, counter.as_ref()).await?;
-    let facts = Facts {
+    let data = AgentData {
         messages,
         last_seq,
         fork_seq,
@@ -46,14 +47,14 @@ pub(super) async fn verify(tx: &mut Connection, agent: &AgentId, depth: Depth) -
         exchanges: exchanges(tx, agent).await?,
         items: items(tx, agent).await?,
         versions: versions(tx, agent, counter.as_ref()).await?,
-        stated: load_facts(tx, agent).await?,
+        facts: load_facts(tx, agent).await?,
         version,
         document_tokens,
         document_counted,
         totals_from: totals::outdated_after(tx, agent).await?,
         row: known,
     };
-    Ok(check(&facts, findings))
+    Ok(check(&data, findings))
 }
 
 async fn count_messages(tx: &mut Connection, agent: &AgentId) -> StoreResult<(i64, i64, i64)> {
@@ -100,7 +101,7 @@ async fn count_notes_astray(tx: &mut Connection, agent: &AgentId) -> StoreResult
     Ok(row.try_get(0)?)
 }
 
-async fn exchanges(tx: &mut Connection, agent: &AgentId) -> StoreResult<Vec<ExchangeFact>> {
+async fn exchanges(tx: &mut Connection, agent: &AgentId) -> StoreResult<Vec<ExchangeData>> {
     // The first exchanges of a fork hold messages of its parent.
     let sql = sql!(
         "-- sql/verify.exchanges\nSELECT e.exchange, e.tokens, e.tokens_before, e.set_aside_at IS NOT NULL, \
@@ -120,11 +121,11 @@ async fn exchanges(tx: &mut Connection, agent: &AgentId) -> StoreResult<Vec<Exch
                ON m.exchange = e.exchange WHERE e.agent_id = $1 ORDER BY e.exchange"
     );
     let found = query(sql).bind(agent.as_str()).fetch_all(tx).await?;
-    let facts = found.iter().map(|row| -> StoreResult<ExchangeFact> {
+    let exchanges = found.iter().map(|row| -> StoreResult<ExchangeData> {
         let (exchange, headline): (i64, String) = (row.try_get(0)?, row.try_get(12)?);
         // The check of digests reports a headline that can't be read.
         let headline = row::headline(exchange, &headline).unwrap_or_default();
-        Ok(ExchangeFact {
+        Ok(ExchangeData {
             exchange,
             continues: headline.continues,
             leg_from: headline.leg_from,
@@ -142,10 +143,10 @@ async fn exchanges(tx: &mut Connection, agent: &AgentId) -> StoreResult<Vec<Exch
             messages_sent: row.try_get(11)?,
         })
     });
-    facts.collect()
+    exchanges.collect()
 }
 
-async fn items(tx: &mut Connection, agent: &AgentId) -> StoreResult<Vec<ItemFact>> {
+async fn items(tx: &mut Connection, agent: &AgentId) -> StoreResult<Vec<ItemData>> {
     let sql = sql!(
         "-- sql/verify.items\nSELECT i.item, i.started_at, i.ended_at, i.source_tokens, r.first_exchange, \
                r.last_exchange, i.source_agent_id IS NOT NULL, coalesce(i.source_item, i.item), coalesce(s.started_at = i.started_at \
@@ -156,42 +157,45 @@ async fn items(tx: &mut Connection, agent: &AgentId) -> StoreResult<Vec<ItemFact
         in_force!(),
         " ORDER BY i.item, r.first_exchange"
     );
-    let mut items: Vec<ItemFact> = Vec::new();
+    let mut items: Vec<ItemData> = Vec::new();
     for row in query(sql).bind(agent.as_str()).fetch_all(&mut *tx).await? {
         let item: i64 = row.try_get(0)?;
         if items.last().is_none_or(|last| last.item != item) {
-            items.push(ItemFact {
+            items.push(ItemData {
                 item,
                 started_at: row.try_get(1)?,
                 ended_at: row.try_get(2)?,
                 source_tokens: row.try_get(3)?,
-                known_as: row.try_get(7)?,
-                copies: row.try_get::<bool>(6)?.then_some(row.try_get(8)?),
+                original: row.try_get(7)?,
+                equals_original: row.try_get::<bool>(6)?.then_some(row.try_get(8)?),
                 ranges: Vec::new(),
             });
         }
         let range: (Option<i64>, Option<i64>) = (row.try_get(4)?, row.try_get(5)?);
-        if let ((Some(first), Some(last)), Some(fact)) = (range, items.last_mut()) {
-            fact.ranges.push(ExchangeRange { first, last });
+        if let ((Some(first), Some(last)), Some(last_item)) = (range, items.last_mut()) {
+            last_item.ranges.push(ExchangeRange { first, last });
         }
     }
     confirm_copies(tx, agent, &mut items).await?;
     Ok(items)
 }
 
-/// Accepts an inherited item also if it equals the record made at the fork. A fork that was restored from a journal may have a
-/// parent whose items were made again.
-async fn confirm_copies(tx: &mut Connection, agent: &AgentId, items: &mut [ItemFact]) -> StoreResult<()> {
-    let Some(record) = fork::record::load_if_readable(tx, agent).await? else {
+/// Accepts an inherited item also if it equals the record made at the fork. If the fork and its parent were restored from
+/// journals, the parent's items were made again, and the original is gone.
+async fn confirm_copies(tx: &mut Connection, agent: &AgentId, items: &mut [ItemData]) -> StoreResult<()> {
+    let Some(record) = fork::record::load_if_recorded(tx, agent).await? else {
         return Ok(());
     };
-    for fact in items.iter_mut().filter(|fact| fact.copies == Some(false)) {
-        let is_as_kept = record.items.iter().any(|kept| {
-            (kept.item == fact.item || kept.item == fact.known_as)
-                && (kept.started_at, kept.ended_at, kept.source_tokens)
-                    == (fact.started_at, fact.ended_at, fact.source_tokens)
+    for item in items
+        .iter_mut()
+        .filter(|item| item.equals_original == Some(false))
+    {
+        let is_as_recorded = record.items.iter().any(|recorded| {
+            (recorded.item == item.item || recorded.item == item.original)
+                && (recorded.started_at, recorded.ended_at, recorded.source_tokens)
+                    == (item.started_at, item.ended_at, item.source_tokens)
         });
-        fact.copies = Some(is_as_kept);
+        item.equals_original = Some(is_as_recorded);
     }
     Ok(())
 }
@@ -200,15 +204,15 @@ async fn versions(
     tx: &mut Connection,
     agent: &AgentId,
     counter: &dyn TokenCounter,
-) -> StoreResult<Vec<VersionFact>> {
+) -> StoreResult<Vec<VersionData>> {
     let sql = sql!(
         "-- sql/verify.versions\nSELECT version, covers_after, covers_through, token_count, content, \
                kind IN ('rewind', 'rollback', 'rebuild') FROM summary_versions WHERE agent_id = $1 ORDER BY version"
     );
     let mut found = query(sql).bind(agent.as_str()).fetch(tx)?;
-    let mut facts = Vec::new();
+    let mut versions = Vec::new();
     while let Some(row) = found.try_next().await? {
-        facts.push(VersionFact {
+        versions.push(VersionData {
             version: row.try_get(0)?,
             covers_after: row.try_get(1)?,
             covers_through: row.try_get(2)?,
@@ -217,10 +221,10 @@ async fn versions(
             goes_back: row.try_get(5)?,
         });
     }
-    Ok(facts)
+    Ok(versions)
 }
 
-async fn load_facts(tx: &mut Connection, agent: &AgentId) -> StoreResult<Vec<StatedFact>> {
+async fn load_facts(tx: &mut Connection, agent: &AgentId) -> StoreResult<Vec<FactData>> {
     let sql = sql!(
         "-- sql/verify.facts\nSELECT f.fact, f.exchange, e.set_aside_at IS NOT NULL, f.added_version, f.closed_version, \
                f.closed_by_exchange IS NOT NULL OR f.replaced_by IS NOT NULL, a.last_fact FROM summary_facts f \
@@ -229,8 +233,8 @@ async fn load_facts(tx: &mut Connection, agent: &AgentId) -> StoreResult<Vec<Sta
                WHERE f.agent_id = $1 ORDER BY f.fact"
     );
     let found = query(sql).bind(agent.as_str()).fetch_all(tx).await?;
-    let stated = found.iter().map(|row| -> StoreResult<StatedFact> {
-        Ok(StatedFact {
+    let facts = found.iter().map(|row| -> StoreResult<FactData> {
+        Ok(FactData {
             fact: row.try_get(0)?,
             exchange: row.try_get(1)?,
             is_set_aside: row.try_get(2)?,
@@ -240,7 +244,7 @@ async fn load_facts(tx: &mut Connection, agent: &AgentId) -> StoreResult<Vec<Sta
             last_fact: row.try_get(6)?,
         })
     });
-    stated.collect()
+    facts.collect()
 }
 
 async fn document(

@@ -17,11 +17,11 @@ use super::{
 };
 use recapd_core::domain::{agent::AgentId, message::is_tombstone};
 
-/// Checks the agent's own messages, whose chain ends at `known`, and the messages that it shares.
+/// Checks the agent's own messages, whose chain ends at `end`, and the messages that it shares.
 pub(super) async fn check(
     tx: &mut Connection,
     agent: &AgentId,
-    known: &Chain,
+    end: &Chain,
     recount: &mut Recount,
     findings: &mut VerifyFindings,
 ) -> StoreResult<()> {
@@ -35,9 +35,9 @@ pub(super) async fn check(
     let mut found = query(sql).bind(agent.as_str()).fetch(tx)?;
     while let Some(row) = found.try_next().await? {
         let stored = StoredRow::read(&row)?;
-        recount.take(&stored, findings);
+        recount.check(&stored, findings);
         let seal = stored.seal.as_deref();
-        if stored.seq > known.through {
+        if stored.seq > end.through {
             unsealed += i64::from(seal.is_none());
             if seal.is_some() {
                 findings.add(
@@ -53,16 +53,16 @@ pub(super) async fn check(
         chain.add(&stored.of(agent), seal.unwrap_or_default());
     }
     drop(found);
-    if chain.link != known.link && findings.count() == before {
+    if chain.link != end.link && findings.count() == before {
         findings.add(
             Invariant::NothingLost,
             format!(
                 "each message fits its seal, but the chain up to {} does not: rows were inserted, removed or replaced",
-                known.through
+                end.through
             ),
         );
     }
-    findings.leave(Unseen {
+    findings.add_unseen(Unseen {
         invariant: Invariant::NothingLost,
         what: "messages without a seal, which `recapd serve` makes",
         count: unsealed,

@@ -39,21 +39,21 @@ async fn check_numbers(
     );
     let row = query(sql).bind(agent.as_str()).fetch_one(&mut *tx).await?;
     let is_fork: bool = row.try_get(3)?;
-    let kept = fork::record::load_if_readable(tx, agent).await?;
-    if is_fork && kept.is_none() {
-        // A fork from before fork records has none, and nothing shows how many numbers it inherited.
+    let record = fork::record::load_if_recorded(tx, agent).await?;
+    if is_fork && record.is_none() {
+        // The fork is older than fork records, and nothing else shows how many numbers it inherited.
         return Ok(());
     }
     let (mut items, mut facts, mut evictions) = (items(), facts(), evictions());
     items.last = row.try_get(0)?;
     facts.last = row.try_get(1)?;
     evictions.last = row.try_get(2)?;
-    if let Some(kept) = kept {
-        items.base = kept.last_item;
-        items.inherited = kept.items.iter().map(|item| item.item).collect();
-        facts.base = kept.last_fact;
-        facts.inherited = kept.facts.iter().map(|fact| fact.fact).collect();
-        evictions.base = kept.last_eviction;
+    if let Some(record) = record {
+        items.base = record.last_item;
+        items.inherited = record.items.iter().map(|item| item.item).collect();
+        facts.base = record.last_fact;
+        facts.inherited = record.facts.iter().map(|fact| fact.fact).collect();
+        evictions.base = record.last_eviction;
     }
     for numbered in [items, facts, evictions] {
         numbered.check(tx, agent, findings).await?;
@@ -61,6 +61,7 @@ async fn check_numbers(
     Ok(())
 }
 
+/// The numbers of one kind of row.
 struct NumberSeries {
     invariant: Invariant,
     name: &'static str,
@@ -68,6 +69,7 @@ struct NumberSeries {
     sql: &'static Statement,
     /// The last number that the parent had at the fork.
     base: i64,
+    /// The last number that the agent has given out.
     last: i64,
     /// Numbers that came with the fork.
     inherited: Vec<i64>,

@@ -17,6 +17,7 @@ use recapd_core::domain::{agent::AgentId, ledger::Eviction};
 struct VerifiedRows {
     invariant: Invariant,
     name: &'static str,
+    /// What rows without a digest are called, in the plural.
     unseen: &'static str,
     sql: &'static Statement,
     /// Returns a row's number, its recalculated digest, and the column with the stored one.
@@ -76,7 +77,7 @@ async fn each(
             shown.push(digest);
         }
     }
-    findings.leave(Unseen {
+    findings.add_unseen(Unseen {
         invariant: part.invariant,
         what: part.unseen,
         count: unsealed,

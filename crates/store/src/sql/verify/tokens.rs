@@ -18,7 +18,7 @@ use recapd_core::{
 pub(super) struct Recount {
     /// `None` if it skips all messages.
     counters: Option<[Arc<dyn TokenCounter>; 2]>,
-    unseen: i64,
+    skipped: i64,
 }
 
 impl Recount {
@@ -31,13 +31,13 @@ impl Recount {
         };
         Self {
             counters: (depth == Depth::Deep).then(counters),
-            unseen: 0,
+            skipped: 0,
         }
     }
 
     /// Counts a message again if an exact tokenizer counted it. Estimates, and the costs of images and documents, depend on what
     /// recapd knew of a model at the time, so they can't be checked.
-    pub(super) fn take(&mut self, stored: &StoredRow, findings: &mut VerifyFindings) {
+    pub(super) fn check(&mut self, stored: &StoredRow, findings: &mut VerifyFindings) {
         if stored.is_forgotten || is_tombstone(&stored.payload) {
             return;
         }
@@ -45,11 +45,11 @@ impl Recount {
         let counter = counters.find(|counter| counter.method() == stored.count_method);
         let message = Format::from_name(&stored.format).map(|format| formats::parse(format, &stored.payload));
         let (Some(counter), Some(Ok(message))) = (counter, message) else {
-            self.unseen += 1;
+            self.skipped += 1;
             return;
         };
         if message.parts.iter().any(is_estimated) {
-            self.unseen += 1;
+            self.skipped += 1;
             return;
         }
         let tokens = count_message(counter.as_ref(), &message);
@@ -62,17 +62,17 @@ impl Recount {
         }
     }
 
-    /// Reports how many messages were skipped.
-    pub(super) fn leave(&self, findings: &mut VerifyFindings) {
+    /// Reports how many messages it skipped.
+    pub(super) fn report_skipped(&self, findings: &mut VerifyFindings) {
         let what = if self.counters.is_some() {
             "messages' tokens that no exact tokenizer counted"
         } else {
             "messages' tokens (--deep counts them again)"
         };
-        findings.leave(Unseen {
+        findings.add_unseen(Unseen {
             invariant: Invariant::WindowFits,
             what,
-            count: self.unseen,
+            count: self.skipped,
         });
     }
 }

@@ -56,7 +56,7 @@ fn unreachable(config: &Config, error: &StoreError) -> Check {
 
 async fn encoding(settings: &DatabaseSettings, schema: &Schema) -> Option<Check> {
     let encoding = examine::other_encoding(settings).await.ok()??;
-    if !schema.goes_on_in(&encoding) {
+    if !schema.may_keep_encoding(&encoding) {
         let detail = format!("{encoding}, and recapd needs UTF8");
         return Some(Check::fail("encoding", detail, UTF8_CURE));
     }
