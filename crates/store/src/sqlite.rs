@@ -40,7 +40,7 @@ use writer::{CACHE_KIB, Writer};
 use recapd_platform::background::{ThreadPriority, run_alone};
 
 /// How long to wait for a lock that is held. A process that the holder starts inherits the lock for a moment, until it loads its
-/// program.
+/// program, so the lock may outlive the holder by that moment.
 const LOCK_PATIENCE: Duration = Duration::from_secs(1);
 /// The interval of the attempts within that time.
 const LOCK_TRY_EVERY: Duration = Duration::from_millis(10);
@@ -131,7 +131,7 @@ impl Sqlite {
         Self::with_connections(settings, connection, Some(Arc::new(lock))).await
     }
 
-    /// Opens an existing file, even while a daemon runs.
+    /// Opens an existing file without its lock, so that this works while a daemon uses the file.
     pub(super) async fn look(settings: &SqliteSettings) -> StoreResult<Self> {
         let mut connection = open_shared(settings).await?;
         super::schema::check(&mut connection).await?;
@@ -170,13 +170,17 @@ impl Sqlite {
             .await?;
         let tasks = TaskTracker::new();
         let checkpoint = Checkpoint::new(options.clone());
-        let (committed, beside) = checkpoint.start(lock.is_some());
-        run_alone("recapd-log", ThreadPriority::Patient, tasks.track_future(beside))
-            .map_err(|error| no_thread(&error))?;
+        let (commits, checkpointing) = checkpoint.start(lock.is_some());
+        run_alone(
+            "recapd-log",
+            ThreadPriority::Patient,
+            tasks.track_future(checkpointing),
+        )
+        .map_err(|error| no_thread(&error))?;
         let (writer, writing) = Writer::new(
             connection,
             settings.group_commit_max,
-            committed,
+            commits,
             Arc::clone(&condition),
         );
         run_alone(
@@ -197,12 +201,12 @@ impl Sqlite {
         })
     }
 
-    pub(super) async fn write<F, T>(&self, extent: WriteSize, work: F) -> StoreResult<T>
+    pub(super) async fn write<F, T>(&self, size: WriteSize, work: F) -> StoreResult<T>
     where
         F: for<'c> FnOnce(&'c mut Connection) -> BoxFuture<'c, StoreResult<T>> + Send + 'static,
         T: Send + 'static,
     {
-        self.writer.run(extent, work).await
+        self.writer.run(size, work).await
     }
 
     pub(super) async fn reader(&self) -> StoreResult<Connection> {
@@ -236,21 +240,22 @@ impl Sqlite {
     }
 }
 
-/// Opens a connection to a database that no other process may use, takes its lock, and doesn't check its schema.
-pub(super) async fn alone(settings: &SqliteSettings, makes: bool) -> StoreResult<(Connection, File)> {
-    let options = options(settings)?.create_if_missing(makes);
+/// Takes the lock of a database that no other process may use, and opens a connection to it. Creates a missing file if `creates`.
+/// Doesn't check the schema.
+pub(super) async fn alone(settings: &SqliteSettings, creates: bool) -> StoreResult<(Connection, File)> {
+    let options = options(settings)?.create_if_missing(creates);
     let file = options.get_filename();
-    if !makes && !file.exists() {
+    if !creates && !file.exists() {
         return Err(StoreError::Unavailable(
             format!("there is no file {}", file.display()).into(),
         ));
     }
-    if makes {
+    if creates {
         make_folder(file, settings.missing_folder).map_err(|error| file_error(file, &error))?;
     }
     let lock = lock(file).await?;
     Condition::of(file)?;
-    if makes {
+    if creates {
         files::make(file).map_err(|error| file_error(file, &error))?;
     }
     // Migrations and copies write a lot in one transaction.
@@ -330,7 +335,7 @@ mod tests {
 
     /// The panic undoes only its own operation. Other operations of the group are committed, and the writer continues.
     #[tokio::test]
-    async fn a_panic_in_an_operation_ends_that_operation_alone() {
+    async fn a_panic_in_an_operation_fails_only_that_operation() {
         let folder = tempfile::tempdir().unwrap();
         let sqlite = Sqlite::open(&settings(&folder)).await.unwrap();
         let write = |panics: bool| {
@@ -345,9 +350,9 @@ mod tests {
                 })
             })
         };
-        let (before, fallen, beside) = tokio::join!(write(false), write(true), write(false));
-        assert_eq!((before.unwrap(), beside.unwrap()), (1, 2));
-        assert!(matches!(fallen, Err(StoreError::Panicked(_))), "{fallen:?}");
+        let (before, panicked, after) = tokio::join!(write(false), write(true), write(false));
+        assert_eq!((before.unwrap(), after.unwrap()), (1, 2));
+        assert!(matches!(panicked, Err(StoreError::Panicked(_))), "{panicked:?}");
         assert_eq!(write(false).await.unwrap(), 3);
         sqlite.close().await;
     }

@@ -11,7 +11,6 @@ use crate::{StoreError, StoreResult};
 
 /// Returns how to open the file at `url`. Refuses an address without a path, because SQLite would create a temporary database.
 ///
-///
 /// # Errors
 /// If it isn't the address of a file.
 pub(crate) fn options_of(url: &str) -> StoreResult<SqliteConnectOptions> {

@@ -5,7 +5,7 @@
 //! commit ──► frames in the write-ahead log ──► inotify ──► check ──► the log's index shows the commit, or: check again soon
 //! ```
 //!
-//! The kernel reports the frames before the commit is visible; the disk decides how long before. So one check isn't enough.
+//! The kernel reports the frames before the commit is visible; how long before depends on the disk. So one check isn't enough.
 //! Systems other than Linux report nothing, so there the listener checks at intervals.
 
 mod log_events;
@@ -24,19 +24,21 @@ use self::log_events::LogEvents;
 use super::super::{Outage, StoreError, StoreResult, inbox::ChangeListener};
 
 /// The shortest time between two signals, and the interval of checks where the kernel reports nothing.
-const RING_EVERY: Duration = Duration::from_millis(150);
+const SIGNAL_EVERY: Duration = Duration::from_millis(150);
 /// The wait before another check after a write. It doubles each time.
-const AGAIN_FIRST: Duration = Duration::from_millis(10);
-/// Limits that wait, however long the disk takes.
-const AGAIN_MAX: Duration = Duration::from_secs(10);
+const RECHECK_FIRST: Duration = Duration::from_millis(10);
+/// After a wait of this length, no further check follows, however long the disk takes.
+const RECHECK_MAX: Duration = Duration::from_secs(10);
+
 pub(super) struct DataVersion {
     connection: SqliteConnection,
+    /// The `data_version` of the last check.
     seen: i64,
     /// Events about writes to the log; `None` where the kernel reports none.
     log: Option<LogEvents>,
     /// How long to wait before the next check without an event, because the reported write may not be visible yet.
-    again: Option<Duration>,
-    rang_at: Instant,
+    recheck: Option<Duration>,
+    signalled_at: Instant,
 }
 
 impl DataVersion {
@@ -54,22 +56,22 @@ impl DataVersion {
             connection,
             seen,
             log,
-            again: None,
-            rang_at: Instant::now(),
+            recheck: None,
+            signalled_at: Instant::now(),
         })
     }
 
-    /// Waits until a check may find something.
+    /// Waits until a check may find a commit.
     async fn wait(&mut self) -> StoreResult<()> {
         let Some(log) = &mut self.log else {
-            sleep(RING_EVERY).await;
+            sleep(SIGNAL_EVERY).await;
             return Ok(());
         };
-        self.again = tokio::select! {
-            heard = log.next() => heard.map(|()| Some(AGAIN_FIRST)).map_err(|error| listen_error(&error))?,
-            () = pause(self.again) => self.again.map(|again| again * 2).filter(|again| *again <= AGAIN_MAX),
+        self.recheck = tokio::select! {
+            heard = log.next() => heard.map(|()| Some(RECHECK_FIRST)).map_err(|error| listen_error(&error))?,
+            () = pause(self.recheck) => self.recheck.map(|wait| wait * 2).filter(|wait| *wait <= RECHECK_MAX),
         };
-        sleep_until(self.rang_at + RING_EVERY).await;
+        sleep_until(self.signalled_at + SIGNAL_EVERY).await;
         Ok(())
     }
 }
@@ -82,7 +84,7 @@ impl ChangeListener for DataVersion {
             let version = data_version(&mut self.connection).await?;
             if version != self.seen {
                 self.seen = version;
-                self.rang_at = Instant::now();
+                self.signalled_at = Instant::now();
                 return Ok(());
             }
         }
@@ -127,31 +129,31 @@ mod tests {
             .create_if_missing(true)
             .journal_mode(SqliteJournalMode::Wal);
         let other = SqliteConnection::connect_with(&options).await.unwrap();
-        let bell = DataVersion::open(&options).await.unwrap();
-        (folder, other, bell)
+        let listener = DataVersion::open(&options).await.unwrap();
+        (folder, other, listener)
     }
 
     #[cfg(target_os = "linux")]
     #[tokio::test]
     async fn a_write_is_noticed_without_polling() {
-        let (_folder, mut other, mut bell) = watched_database().await;
-        assert!(bell.log.is_some());
+        let (_folder, mut other, mut listener) = watched_database().await;
+        assert!(listener.log.is_some());
         for table in ["CREATE TABLE one (text)", "CREATE TABLE two (text)"] {
-            // It only waits for the kernel.
-            bell.again = None;
+            // Without a planned check, only an event of the kernel ends the wait.
+            listener.recheck = None;
             other.execute(table).await.unwrap();
-            bell.wait_for_change().await.unwrap();
+            listener.wait_for_change().await.unwrap();
         }
-        // It could have signalled again by then.
-        let silence = tokio::time::timeout(RING_EVERY * 4, bell.wait_for_change()).await;
+        // A second signal for the same commit would have come by then.
+        let silence = tokio::time::timeout(SIGNAL_EVERY * 4, listener.wait_for_change()).await;
         assert!(silence.is_err(), "nothing was written");
     }
 
     #[tokio::test]
     async fn without_kernel_events_the_listener_polls() {
-        let (_folder, mut other, mut bell) = watched_database().await;
-        bell.log = None;
+        let (_folder, mut other, mut listener) = watched_database().await;
+        listener.log = None;
         other.execute("CREATE TABLE one (text)").await.unwrap();
-        bell.wait_for_change().await.unwrap();
+        listener.wait_for_change().await.unwrap();
     }
 }

@@ -36,8 +36,8 @@ const OPERATIONS_BETWEEN: usize = 512;
 /// From this many pages on the log is long, and the writer checkpoints the rest.
 const PAGES_LONG: i64 = 32_000;
 /// How many passes come before the writer's. Each pass checkpoints what was written during the previous one, so each is shorter.
-/// SQLite syncs the file in a pass that finds nothing new. With this many passes there is one, which saves the writer the sync:
-/// all writes wait for the writer.
+/// SQLite syncs the file in a pass that finds nothing new. With this many passes one of them does, so that the writer, for which
+/// all writes wait, needn't sync.
 const PASSES: u32 = 12;
 /// If the log has this many pages, a commit checkpoints all of it. SQLite's own limit is 1,000.
 pub(super) const PAGES_MAX: i64 = 64_000;
@@ -47,22 +47,25 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// Checkpoints the pages that nobody uses at the moment. The result has three columns: whether anybody was in the way, the pages
 /// in the log, and how many of them are checkpointed.
-const SOME: &str = "-- sqlite/checkpoint.some\nPRAGMA wal_checkpoint(PASSIVE)";
+const PASSIVE: &str = "-- sqlite/checkpoint.some\nPRAGMA wal_checkpoint(PASSIVE)";
 
 /// Counts the writer's commits, and signals when it is time for a checkpoint.
 pub(super) struct CommitCounter {
     operations: usize,
     /// True if no other process may write to the database.
     is_alone: bool,
-    enough: mpsc::Sender<()>,
+    /// Asks the task for a checkpoint.
+    requests: mpsc::Sender<()>,
+    /// True from a failed commit until a checkpoint succeeds.
     has_failed: Arc<AtomicBool>,
-    is_nearly_in: Arc<AtomicBool>,
+    /// True if the writer has to checkpoint the rest of the log.
+    is_rest_due: Arc<AtomicBool>,
 }
 
 impl CommitCounter {
     /// Checkpoints the rest of the log on the writer's own connection, if that is due.
     pub(super) async fn finish(&self, writer: &mut Connection) {
-        if self.is_nearly_in.swap(false, Ordering::Relaxed)
+        if self.is_rest_due.swap(false, Ordering::Relaxed)
             && let Err(error) = checkpoint_fully(writer).await
         {
             warn!(%error, "store.no_checkpoint");
@@ -82,7 +85,7 @@ impl CommitCounter {
     pub(super) fn add(&mut self, operations: usize) {
         self.operations += operations;
         let is_wanted = self.operations >= OPERATIONS_BETWEEN || self.has_failed.load(Ordering::Relaxed);
-        if is_wanted && self.enough.try_send(()).is_ok() {
+        if is_wanted && self.requests.try_send(()).is_ok() {
             self.operations = 0;
         }
     }
@@ -122,31 +125,31 @@ impl Checkpoint {
         self: &Arc<Self>,
         is_alone: bool,
     ) -> (CommitCounter, impl Future<Output = ()> + Send + use<>) {
-        let (enough, mut wanted) = mpsc::channel(1);
-        let [has_failed, is_nearly_in] = [false, is_alone].map(|is_so| Arc::new(AtomicBool::new(is_so)));
-        let committed = CommitCounter {
+        let (requests, mut requested) = mpsc::channel(1);
+        let [has_failed, is_rest_due] = [false, is_alone].map(|is_so| Arc::new(AtomicBool::new(is_so)));
+        let commits = CommitCounter {
             operations: 0,
             is_alone,
-            enough,
+            requests,
             has_failed: Arc::clone(&has_failed),
-            is_nearly_in: Arc::clone(&is_nearly_in),
+            is_rest_due: Arc::clone(&is_rest_due),
         };
         let own = Arc::clone(self);
         let work = async move {
-            let (mut spell, begun) = (FailureStreak::default(), Instant::now());
-            while wanted.recv().await.is_some() {
+            let (mut failures, begun) = (FailureStreak::default(), Instant::now());
+            while requested.recv().await.is_some() {
                 let done = own.checkpoint_most().await;
                 let now_ms = i64_or_max(begun.elapsed().as_millis());
                 match done {
                     Ok(is_long) => {
-                        if let Some(failed_ms) = spell.worked(now_ms) {
+                        if let Some(failed_ms) = failures.worked(now_ms) {
                             info!(failed_ms, "store.checkpoint_again");
                         }
                         let after_failure = has_failed.swap(false, Ordering::Relaxed);
-                        is_nearly_in.store(is_long || after_failure, Ordering::Relaxed);
+                        is_rest_due.store(is_long || after_failure, Ordering::Relaxed);
                     }
                     Err(error) => {
-                        if let Some(untold) = spell.failed(now_ms) {
+                        if let Some(untold) = failures.failed(now_ms) {
                             warn!(%error, untold, "store.no_checkpoint");
                         }
                         sleep(PAUSE).await;
@@ -154,14 +157,14 @@ impl Checkpoint {
                 }
             }
         };
-        (committed, work)
+        (commits, work)
     }
 
     /// Checkpoints most of the log. Returns true if the log is long.
     async fn checkpoint_most(&self) -> Result<bool, sqlx::Error> {
         let mut is_long = false;
         for _ in 0..PASSES {
-            let row = self.run(SOME).await?;
+            let row = self.run(PASSIVE).await?;
             is_long = row.try_get::<i64, _>(1)? >= PAGES_LONG;
             if !is_long {
                 break;
@@ -175,7 +178,7 @@ impl Checkpoint {
     /// Nobody can write while SQLite empties the log, so this checkpoints most of it first.
     pub(super) async fn checkpoint_and_empty(&self) -> Result<bool, sqlx::Error> {
         for _ in 0..PASSES {
-            let row = self.run(SOME).await?;
+            let row = self.run(PASSIVE).await?;
             if row.try_get::<i64, _>(1)? == row.try_get::<i64, _>(2)? {
                 break;
             }
@@ -186,7 +189,7 @@ impl Checkpoint {
         Ok(row.try_get::<i64, _>(0)? == 0)
     }
 
-    /// Runs a checkpoint. The result has the columns of [`SOME`].
+    /// Runs a checkpoint. The result has the columns of [`PASSIVE`].
     async fn run(&self, sql: &'static str) -> Result<SqliteRow, sqlx::Error> {
         let mut held = self.connection.lock().await;
         let connection = match held.as_mut() {
@@ -240,12 +243,12 @@ mod tests {
             .unwrap();
         }
         let mut still_open = Vec::new();
-        for (first, is_brought_in) in [(false, false), (true, true)] {
+        for (is_alone, is_checkpointed) in [(false, false), (true, true)] {
             let before = size(&left);
-            let (committed, _beside) = Checkpoint::new(options.clone()).start(first);
+            let (commits, _checkpointing) = Checkpoint::new(options.clone()).start(is_alone);
             let mut writer = Connection::from(rusqlite::Connection::open(&left).unwrap());
-            committed.finish(&mut writer).await;
-            assert_eq!(size(&left) > before, is_brought_in);
+            commits.finish(&mut writer).await;
+            assert_eq!(size(&left) > before, is_checkpointed);
             still_open.push(writer);
         }
     }
@@ -255,19 +258,17 @@ mod tests {
         let (_folder, options, _open) = database();
         let checkpoint = Checkpoint::new(options);
         for (fails, is_finished) in [(false, false), (true, true)] {
-            let (mut committed, beside) = checkpoint.start(false);
+            let (mut commits, checkpointing) = checkpoint.start(false);
             if fails {
-                committed.record_failure();
+                commits.record_failure();
             }
-            committed.add(1);
-            let (has_failed, is_nearly_in) = (
-                Arc::clone(&committed.has_failed),
-                Arc::clone(&committed.is_nearly_in),
-            );
-            drop(committed);
-            beside.await;
-            assert_eq!(is_nearly_in.load(Ordering::Relaxed), is_finished);
-            assert!(!has_failed.load(Ordering::Relaxed), "it is forgotten");
+            commits.add(1);
+            let (has_failed, is_rest_due) =
+                (Arc::clone(&commits.has_failed), Arc::clone(&commits.is_rest_due));
+            drop(commits);
+            checkpointing.await;
+            assert_eq!(is_rest_due.load(Ordering::Relaxed), is_finished);
+            assert!(!has_failed.load(Ordering::Relaxed), "the checkpoint succeeded");
         }
     }
 
@@ -276,16 +277,16 @@ mod tests {
         let (_folder, options, others) = database();
         let file = options.get_filename().to_owned();
         let mut writer = Connection::from(rusqlite::Connection::open(&file).unwrap());
-        let (committed, _beside) = Checkpoint::new(options).start(false);
-        for (table, is_nearly_in) in [("first", true), ("second", false)] {
+        let (commits, _checkpointing) = Checkpoint::new(options).start(false);
+        for (table, is_rest_due) in [("first", true), ("second", false)] {
             let before = size(&file);
             others
                 .execute_batch(&format!("CREATE TABLE {table} (id INTEGER)"))
                 .unwrap();
             assert_eq!(size(&file), before, "it is in the log");
-            committed.is_nearly_in.store(is_nearly_in, Ordering::Relaxed);
-            committed.finish(&mut writer).await;
-            assert_eq!(size(&file) > before, is_nearly_in);
+            commits.is_rest_due.store(is_rest_due, Ordering::Relaxed);
+            commits.finish(&mut writer).await;
+            assert_eq!(size(&file) > before, is_rest_due);
         }
     }
 }

@@ -55,8 +55,8 @@ pub fn make_folder(file: &Path, missing: MissingFolder) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(folder)
 }
 
-/// Returns the files of the database `file` that others can read: anyone but the owner, and the group if the folder is set up for
-/// one.
+/// Returns the files of the database `file` that somebody can read who may not. The owner may, and the group if the folder is set
+/// up for one.
 pub fn exposed(file: &Path) -> Vec<PathBuf> {
     let beside = ["", "-wal", "-shm", ".lock"].map(|end| {
         let mut name = file.as_os_str().to_owned();
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_its_owners_or_its_groups() {
+    fn a_new_file_is_for_its_owner_and_in_a_group_folder_for_the_group() {
         for (folder_mode, expected) in [
             (0o755, 0o600),
             (0o775, 0o600),
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_folder_is_made_where_that_is_wanted() {
+    fn a_missing_folder_is_made_only_if_the_setting_says_so() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("a/b/one.db");
         make_folder(&file, MissingFolder::Refuse).unwrap();

@@ -84,14 +84,14 @@ impl WriteSize {
 
 /// One operation of the writer.
 trait Job: Send {
-    fn extent(&self) -> WriteSize;
+    fn size(&self) -> WriteSize;
     fn run<'c>(&'c mut self, connection: &'c mut Connection) -> BoxFuture<'c, bool>;
     /// Gives the caller the result after the commit. Records a failure even if the caller no longer waits.
     fn finish(self: Box<Self>, commit: &Result<(), Outage>, condition: &Condition);
 }
 
 struct Operation<F, T> {
-    extent: WriteSize,
+    size: WriteSize,
     work: Option<F>,
     outcome: Option<StoreResult<T>>,
     reply: oneshot::Sender<StoreResult<T>>,
@@ -102,8 +102,8 @@ where
     F: for<'c> FnOnce(&'c mut Connection) -> BoxFuture<'c, StoreResult<T>> + Send,
     T: Send,
 {
-    fn extent(&self) -> WriteSize {
-        self.extent
+    fn size(&self) -> WriteSize {
+        self.size
     }
 
     fn run<'c>(&'c mut self, connection: &'c mut Connection) -> BoxFuture<'c, bool> {
@@ -149,17 +149,17 @@ impl Writer {
     pub(super) fn new(
         connection: Connection,
         group_max: usize,
-        committed: CommitCounter,
+        commits: CommitCounter,
         condition: Arc<Condition>,
     ) -> (Self, impl Future<Output = ()> + Send) {
         let (jobs, queue) = mpsc::channel(WRITES_QUEUED_MAX);
         let group_max = group_max.max(1);
-        let writing = write_all(connection, queue, group_max, committed, Arc::clone(&condition));
+        let writing = write_all(connection, queue, group_max, commits, Arc::clone(&condition));
         (Self { jobs, condition }, writing)
     }
 
     /// Runs `work` in a transaction, and returns after its commit.
-    pub(super) async fn run<F, T>(&self, extent: WriteSize, work: F) -> StoreResult<T>
+    pub(super) async fn run<F, T>(&self, size: WriteSize, work: F) -> StoreResult<T>
     where
         F: for<'c> FnOnce(&'c mut Connection) -> BoxFuture<'c, StoreResult<T>> + Send + 'static,
         T: Send + 'static,
@@ -171,7 +171,7 @@ impl Writer {
         };
         let (reply, answer) = oneshot::channel();
         let job = Operation {
-            extent,
+            size,
             work: Some(work),
             outcome: None,
             reply,
@@ -185,15 +185,15 @@ async fn write_all(
     mut connection: Connection,
     mut queue: mpsc::Receiver<Box<dyn Job>>,
     group_max: usize,
-    mut committed: CommitCounter,
+    mut commits: CommitCounter,
     condition: Arc<Condition>,
 ) {
-    committed.finish(&mut connection).await;
+    commits.finish(&mut connection).await;
     let mut group = Vec::with_capacity(group_max);
     while queue.recv_many(&mut group, group_max).await > 0 {
         let (before, start) = (changes(&mut connection), Instant::now());
         let commit = match condition.check_place() {
-            Ok(()) => commit_group(&mut connection, &mut group, &committed).await,
+            Ok(()) => commit_group(&mut connection, &mut group, &commits).await,
             Err(moved) => Err(moved),
         };
         // A commit without changes writes nothing, so it succeeds even on a full disk and proves nothing.
@@ -203,13 +203,13 @@ async fn write_all(
         // Every operation of the group waited this long.
         let took_us = i64_or_max(start.elapsed().as_micros());
         trace!(operations = group.len(), took_us, "store.committed");
-        committed.add(group.len());
+        commits.add(group.len());
         for job in group.drain(..) {
             job.finish(&commit, &condition);
         }
-        committed.finish(&mut connection).await;
+        commits.finish(&mut connection).await;
     }
-    committed.end(&mut connection).await;
+    commits.end(&mut connection).await;
     if let Err(error) = connection.close().await {
         tracing::warn!(%error, "database.unclosed");
     }
@@ -227,9 +227,9 @@ fn changes(connection: &mut Connection) -> u64 {
 async fn commit_group(
     connection: &mut Connection,
     group: &mut [Box<dyn Job>],
-    committed: &CommitCounter,
+    commits: &CommitCounter,
 ) -> Result<(), Outage> {
-    let is_unbounded = group.iter().any(|job| job.extent() == WriteSize::Unbounded);
+    let is_unbounded = group.iter().any(|job| job.size() == WriteSize::Unbounded);
     if is_unbounded {
         keep_before(connection, WriteSize::Unbounded);
     }
@@ -238,7 +238,7 @@ async fn commit_group(
         // A transaction that stays open would block every later one.
         let undo = sql!("-- sqlite/writer.rollback\nROLLBACK");
         drop(query(undo).execute(&mut *connection).await);
-        committed.record_failure();
+        commits.record_failure();
     }
     if is_unbounded {
         keep_before(connection, WriteSize::Bounded);
@@ -248,9 +248,9 @@ async fn commit_group(
 
 /// Sets where the next transactions keep the data that a rollback would restore. Doesn't use a prepared statement, because this
 /// pragma takes effect while it is prepared.
-fn keep_before(connection: &mut Connection, extent: WriteSize) {
+fn keep_before(connection: &mut Connection, size: WriteSize) {
     if let DriverConnection::Direct(direct) = connection.driver()
-        && let Err(error) = direct.pragma_update(None, "temp_store", extent.journal())
+        && let Err(error) = direct.pragma_update(None, "temp_store", size.journal())
     {
         tracing::warn!(%error, "store.temp_store");
     }
@@ -293,7 +293,7 @@ mod tests {
         let (reply, answer) = oneshot::channel::<StoreResult<()>>();
         drop(answer);
         let job = Operation {
-            extent: WriteSize::Bounded,
+            size: WriteSize::Bounded,
             work: Some(nothing),
             outcome: None,
             reply,
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_writer_syncs_keeps_references_and_overwrites_deleted_data() {
+    async fn the_writers_connection_has_its_pragmas() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("some.db");
         drop(rusqlite::Connection::open(&file).unwrap());
