@@ -84,7 +84,7 @@ const BEGIN: &str =
 const SNAPSHOT: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
 /// A transaction that the server rolls back in favour of another, or that finds a row locked, is tried at least this often.
 const TRIES_MIN: u32 = 4;
-/// The pause before the second attempt. It doubles before each further one.
+/// The pause before the second attempt. It doubles before each further attempt.
 const RETRY_FIRST: Duration = Duration::from_millis(10);
 /// Limits that pause.
 const RETRY_MAX: Duration = Duration::from_millis(200);
@@ -237,9 +237,9 @@ impl Postgres {
         Ok(Connection::from(begun).with_clock(self.clock))
     }
 
-    /// Returns what the pool returned, and counts it if it is a timeout.
-    async fn observe<T: Send>(&self, given: Result<T, sqlx::Error>) -> Result<T, sqlx::Error> {
-        self.pool.with_server_error(self.timeouts.observe(given)).await
+    /// Returns what the pool returned. Counts a timeout, and replaces it by the server's own error if there is one.
+    async fn observe<T: Send>(&self, acquired: Result<T, sqlx::Error>) -> Result<T, sqlx::Error> {
+        self.pool.with_server_error(self.timeouts.observe(acquired)).await
     }
 
     pub(super) fn replica(&self) -> Option<&Replica> {
@@ -251,8 +251,8 @@ impl Postgres {
         Ok(Box::new(change_listener::Notification::listen(&options).await?))
     }
 
-    /// Vacuums the tables, so that they keep no earlier state of a row. Returns false if some may be left; a later vacuum removes
-    /// it. Can't clean the server's log, index keys, backups and replicas.
+    /// Vacuums the tables, so that they keep no earlier state of a row. Returns false if an earlier state may be left; a later
+    /// vacuum removes it. Can't clean the server's log, index keys, backups and replicas.
     pub(super) async fn scrub(&self) -> StoreResult<bool> {
         vacuum::vacuum(&mut self.reader().await?).await
     }
@@ -303,8 +303,8 @@ async fn lock_name(tx: &mut Connection, name: &str) -> StoreResult<()> {
     Ok(())
 }
 
-/// Returns options for opening a connection. They contain no setting that a pooler refuses: [`set`] makes those afterwards.
-/// Floats are exact without a setting.
+/// Returns options for opening a connection. They contain no setting that a pooler refuses; [`set`] makes such settings
+/// afterwards. They leave out sqlx's `extra_float_digits`, without which floats are exact, too.
 fn options(url: &str) -> StoreResult<PgConnectOptions> {
     let options = PgConnectOptions::from_str(url)?;
     Ok(options.application_name("recapd").extra_float_digits(None))
@@ -312,8 +312,8 @@ fn options(url: &str) -> StoreResult<PgConnectOptions> {
 
 type Settings = [(&'static str, u64)];
 
-/// Makes settings for the whole life of the connection in one round trip. They are numbers, so the statement's text can contain
-/// them and needs no preparation.
+/// Makes settings for the whole life of the connection in one round trip. Their values are numbers, so the statement's text can
+/// contain them and needs no preparation.
 async fn set(connection: &mut PgConnection, settings: &Settings) -> Result<(), sqlx::Error> {
     let sets: Vec<String> = settings
         .iter()
@@ -353,6 +353,7 @@ async fn listener(
 async fn pool(settings: &PostgresSettings, url: &str) -> StoreResult<TimedPool> {
     let acquire_timeout = Duration::from_millis(settings.acquire_timeout_ms);
     let options = options(url)?;
+    // The pool itself reports only a timeout if the server refuses the connection.
     let pool = match pool_options(settings, acquire_timeout)
         .connect_with(options.clone())
         .await

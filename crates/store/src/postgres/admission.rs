@@ -44,6 +44,7 @@ pub(super) struct Admission(Arc<Mutex<HashMap<Key, Turns>>>);
 
 #[derive(Debug)]
 struct Turns {
+    /// Admits one write at a time.
     gate: Arc<Semaphore>,
     /// The number of running and waiting writes.
     writes: usize,
@@ -52,11 +53,12 @@ struct Turns {
 /// A write's turn. Dropping it ends the turn.
 #[derive(Debug)]
 pub(super) struct WriteTurn {
-    /// Dropped first, so that the next write gets its turn before the last slot removes the key.
+    /// Dropped before the slot. The last slot removes the key and its gate, and a new gate would admit a write at once.
     _permit: OwnedSemaphorePermit,
     _place: LineSlot,
 }
 
+/// A running or waiting write. Dropping it ends its count.
 #[derive(Debug)]
 struct LineSlot {
     key: Key,
@@ -84,6 +86,7 @@ impl Admission {
         }))
     }
 
+    /// Counts one more write for `key`. Returns its slot, which ends the count, and the gate.
     fn line_up(&self, key: Key) -> StoreResult<(LineSlot, Arc<Semaphore>)> {
         let mut all = locked(&self.0);
         let turns = all.entry(key.clone()).or_insert_with(|| Turns {
@@ -152,7 +155,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_write_that_waits_too_long_or_behind_too_many_is_refused() {
+    async fn a_write_that_waits_too_long_or_behind_too_many_writes_is_refused() {
         let admission = Admission::default();
         let _first = admission.turn(&write("a"), soon()).await.unwrap();
         let late = admission.turn(&write("a"), soon()).await.unwrap_err();

@@ -7,7 +7,7 @@ use tokio::time::timeout;
 use super::{
     super::{StoreError, StoreResult, inbox::ChangeListener},
     listener,
-    member::{PULSE, is_alive},
+    member::{PULSE, check_alive},
 };
 
 /// The channel to which the view's trigger sends notifications.
@@ -32,7 +32,7 @@ impl ChangeListener for Notification {
         let heard = loop {
             match timeout(PULSE, self.0.try_recv()).await {
                 Ok(heard) => break heard,
-                Err(_) => is_alive(&mut self.0).await?,
+                Err(_) => check_alive(&mut self.0).await?,
             }
         };
         let lost = || StoreError::Unavailable("the connection that hears of inserts was lost".into());

@@ -1,12 +1,12 @@
 //! A daemon's membership among the daemons of one database: it holds the daemon's name, and receives the other daemons'
 //! announcements.
 //!
-//! Both use one separate connection. An advisory lock holds the name, and the server releases the lock with the connection,
-//! however the daemon ends. So a restarted daemon gets its name and its leases back at once, and two daemons with the same name
-//! can't take each other's leases. A daemon that reconnects and finds its name taken keeps trying: after a network partition its
-//! own lost connection holds the name until the server notices the loss.
+//! The name and the announcements use one separate connection. An advisory lock holds the name, and the server releases the lock
+//! when the connection ends, however the daemon ends. So a restarted daemon gets its name and its leases back at once, and two
+//! daemons with the same name can't take each other's leases. A daemon that reconnects and finds its name taken keeps trying:
+//! after a network partition its own lost connection holds the name until the server notices the loss.
 //!
-//! While the connection is down, announcements are missed. After that the daemon must check everything again.
+//! While the connection is down, announcements are missed. When it is back, the daemon must check everything again.
 
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ const KEEPALIVES: [(&str, u64); 4] = [
 pub const PULSE: Duration = Duration::from_secs(5);
 /// How long one attempt to take a name waits. The server may not have noticed yet that the previous holder is gone.
 const NAME_PATIENCE: Duration = Duration::from_secs(3);
-/// The interval of the tries within one attempt.
+/// The pause between two tries within one attempt.
 const NAME_TRY_EVERY: Duration = Duration::from_millis(50);
 /// The wait before another attempt to take a name. It doubles each time.
 const NAME_AGAIN_FIRST: Duration = Duration::from_secs(1);
@@ -56,6 +56,7 @@ pub enum PeerMessage {
     Queue,
     /// This agent has a changed summary for readers.
     Agent(AgentId),
+    /// The connection is lost, for this reason.
     Lost(String),
     /// The connection is restored. Announcements were missed.
     Back {
@@ -70,6 +71,7 @@ pub struct Member {
     options: PgConnectOptions,
     owner: String,
     listener: Option<PgListener>,
+    /// The wait before the next attempt to reconnect, after one that failed.
     wait: Duration,
     /// The next attempt to take the name; `None` while the daemon has it.
     name_try: Option<NameTry>,
@@ -130,7 +132,7 @@ impl Member {
             };
             let now = Instant::now();
             let heard = match self.name_try.filter(|due| due.at <= now) {
-                // The name comes first: if the other daemons never fell silent, it would never be tried.
+                // The name comes first. Otherwise it would never be tried while announcements come without a pause.
                 Some(due) => {
                     let taken = take_name(listener, &self.owner).await;
                     taken.map_err(|error| error.to_string()).map(|has_name| {
@@ -138,7 +140,7 @@ impl Member {
                         has_name.then_some(PeerMessage::Named)
                     })
                 }
-                None => hear_in(silence(self.name_try, now), listener).await,
+                None => hear_for(listening_time(self.name_try, now), listener).await,
             };
             match heard {
                 Ok(Some(heard)) => return heard,
@@ -188,21 +190,21 @@ async fn listen(options: &PgConnectOptions) -> Result<PgListener, sqlx::Error> {
 }
 
 /// Returns how long to listen: until the next attempt to take the name or the next check of the connection.
-fn silence(name_try: Option<NameTry>, now: Instant) -> Duration {
+fn listening_time(name_try: Option<NameTry>, now: Instant) -> Duration {
     name_try.map_or(PULSE, |due| due.at.saturating_duration_since(now).min(PULSE))
 }
 
-/// Listens for up to `silence`. An error states why the connection was lost.
-async fn hear_in(silence: Duration, listener: &mut PgListener) -> Result<Option<PeerMessage>, String> {
-    match timeout(silence, listener.try_recv()).await {
+/// Listens for up to `time`. An error states why the connection was lost.
+async fn hear_for(time: Duration, listener: &mut PgListener) -> Result<Option<PeerMessage>, String> {
+    match timeout(time, listener.try_recv()).await {
         Ok(Ok(Some(notice))) => Ok(read(notice.channel(), notice.payload())),
         Ok(Ok(None)) => Err("the connection was closed".to_owned()),
         Ok(Err(error)) => Err(error.to_string()),
         // The attempt to take the name comes next, and it also shows whether the connection is alive.
-        Err(_) if silence < PULSE => Ok(None),
+        Err(_) if time < PULSE => Ok(None),
         Err(_) => {
-            let alive = is_alive(listener).await;
-            alive.map(|()| None).map_err(|error| error.to_string())
+            let answered = check_alive(listener).await;
+            answered.map(|()| None).map_err(|error| error.to_string())
         }
     }
 }
@@ -214,7 +216,7 @@ async fn take_name(listener: &mut PgListener, owner: &str) -> Result<bool, sqlx:
     within(PULSE, taken).await?.try_get(0)
 }
 
-pub(super) async fn is_alive(listener: &mut PgListener) -> Result<(), sqlx::Error> {
+pub(super) async fn check_alive(listener: &mut PgListener) -> Result<(), sqlx::Error> {
     let asked = sqlx::query("-- postgres/member.is_alive\nSELECT 1").execute(listener);
     within(PULSE, asked).await.map(drop)
 }
@@ -248,15 +250,15 @@ mod tests {
     #[test]
     fn a_member_with_its_name_only_wakes_at_each_pulse() {
         let now = Instant::now();
-        assert_eq!(silence(None, now), PULSE);
+        assert_eq!(listening_time(None, now), PULSE);
         let due = NameTry::first(now);
-        assert_eq!(silence(Some(due), now), NAME_AGAIN_FIRST);
-        assert_eq!(silence(Some(due), due.at + PULSE), Duration::ZERO);
+        assert_eq!(listening_time(Some(due), now), NAME_AGAIN_FIRST);
+        assert_eq!(listening_time(Some(due), due.at + PULSE), Duration::ZERO);
         let late = NameTry::after(NAME_AGAIN_MAX, now);
         assert_eq!(
-            silence(Some(late), now),
+            listening_time(Some(late), now),
             PULSE,
-            "a lost connection is found out meanwhile"
+            "checks of the connection come before the attempt"
         );
     }
 }

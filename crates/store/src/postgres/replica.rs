@@ -1,5 +1,6 @@
-//! Reads from a standby if the result may be slightly stale. If the standby fails or doesn't have what is asked for, the primary
-//! is asked. After a failure the standby isn't used for a while, so that not every reader waits for a standby that is down.
+//! Reads from a standby if the result may be slightly stale. If the standby fails or doesn't have what is asked for, the caller
+//! asks the primary. After a failure the standby isn't used for a while, so that not every reader waits for a standby that is
+//! down.
 
 use std::{
     fmt,
@@ -16,9 +17,9 @@ use crate::{
     sql::{Connection, query, sql},
 };
 
-/// How long a read may wait for the standby to begin.
+/// How long a read waits until the standby has begun a transaction for it.
 pub const READ_PATIENCE_MS: u64 = 1_000;
-/// How long a read may take, whatever other limits statements have.
+/// How long a read on the standby may take, whatever other limits statements have.
 const READ_MAX: Duration = Duration::from_secs(10);
 /// How long the standby isn't used after a failure.
 const REST: Duration = Duration::from_secs(5);
@@ -133,16 +134,18 @@ impl ReplicaState {
     }
 }
 
+/// Why the standby can't answer.
 #[derive(Debug)]
 enum Unfit {
     /// It doesn't have what was asked for. The primary may have it.
     Unaware,
-    /// It is no longer a standby, or receives nothing.
+    /// It is no longer a standby, or receives nothing from the primary.
     OnItsOwn,
     /// It is this many milliseconds behind; `None` if unknown.
     Late(Option<u64>),
     /// It can't be reached, or it cancels reads in favour of its replay.
     Failing(StoreError),
+    /// It doesn't answer in time.
     Slow,
 }
 
@@ -171,6 +174,7 @@ impl From<tokio::time::error::Elapsed> for Unfit {
     }
 }
 
+/// Until when the standby isn't used; `None` if it has never failed.
 #[derive(Debug, Default)]
 struct Rest(Mutex<Option<Instant>>);
 

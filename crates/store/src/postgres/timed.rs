@@ -31,7 +31,7 @@ use recapd_core::domain::number::usize_or_max;
 
 /// How much longer than its time limit an answer may take, because the server has to cancel the statement and report that.
 const MARGIN: Duration = Duration::from_secs(5);
-/// How long one more attempt to connect may take, which finds out why the pool got no connection.
+/// Limits the attempt to connect that finds out why the pool got no connection.
 const REFUSAL_MAX: Duration = Duration::from_secs(1);
 
 /// A statement with its parameters.
@@ -52,7 +52,7 @@ enum ConnectionSource {
     Pooled(PoolConnection<Postgres>, Loan),
 }
 
-/// A pooled connection's entries in the counts. They end when it is back in the pool.
+/// Counts a pooled connection as in use, and as a writer if it writes, until it is back in the pool.
 struct Loan {
     out: TaskTrackerToken,
     /// The permit to write, if the connection writes.
@@ -75,7 +75,7 @@ struct Watch {
 }
 
 impl Watch {
-    /// Returns a watch for statements with this time limit.
+    /// Returns the watch for statements that the server ends after this time.
     fn over(statement_ms_max: u64) -> Self {
         Self {
             patience: Duration::from_millis(statement_ms_max) + MARGIN,
@@ -249,13 +249,13 @@ impl TimedPool {
     /// Replaces a pool's timeout by the server's own error, if the pool had a free slot and the server is therefore to blame.
     pub(super) async fn with_server_error<T: Send>(
         &self,
-        given: Result<T, sqlx::Error>,
+        acquired: Result<T, sqlx::Error>,
     ) -> Result<T, sqlx::Error> {
         let options = self.pool.options();
         let has_room = self.out.len() < usize_or_max(options.get_max_connections());
-        match given {
+        match acquired {
             Err(sqlx::Error::PoolTimedOut) if has_room => Err(refusal(&self.pool.connect_options()).await),
-            given => given,
+            acquired => acquired,
         }
     }
 
@@ -314,11 +314,11 @@ mod tests {
             .acquire_timeout(Duration::from_millis(20))
             .connect_lazy_with(options);
         let pool = TimedPool::over(pool, 100);
-        let given = pool.acquire().await;
-        assert!(matches!(given, Err(sqlx::Error::PoolTimedOut)));
-        let away = pool.with_server_error(given).await.err().unwrap();
-        assert!(away.to_string().contains("refused"), "{away}");
-        let _at_work = pool.out.token();
+        let acquired = pool.acquire().await;
+        assert!(matches!(acquired, Err(sqlx::Error::PoolTimedOut)));
+        let down = pool.with_server_error(acquired).await.err().unwrap();
+        assert!(down.to_string().contains("refused"), "{down}");
+        let _in_use = pool.out.token();
         let busy = pool.with_server_error(pool.acquire().await).await.err().unwrap();
         assert!(matches!(busy, sqlx::Error::PoolTimedOut), "{busy}");
     }
@@ -330,8 +330,8 @@ mod tests {
         assert!(matches!(refused, Err(sqlx::Error::RowNotFound)), "{refused:?}");
         assert!(!watch.is_lost);
         let silent = watch.wait(pending::<Result<(), _>>()).await.unwrap_err();
-        let said = "error communicating with database: no answer within 5.1s";
-        assert_eq!(silent.to_string(), said);
+        let text = "error communicating with database: no answer within 5.1s";
+        assert_eq!(silent.to_string(), text);
         assert!(watch.is_lost);
     }
 }

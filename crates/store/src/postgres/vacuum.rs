@@ -9,10 +9,10 @@ use crate::{
     sql::{Connection, query, query_made, sql},
 };
 
-/// How often to check for readers of an earlier state.
-const LOOKS_MAX: u32 = 20;
-/// How long to wait between these checks.
-const LOOK_EVERY: Duration = Duration::from_millis(25);
+/// Limits the checks for readers of an earlier state.
+const CHECKS_MAX: u32 = 20;
+/// The pause between two of these checks.
+const CHECK_EVERY: Duration = Duration::from_millis(25);
 
 /// Vacuums all tables with agents' rows. Returns false if dead rows may be left: somebody still reads an earlier state, the
 /// statement timed out, or the role doesn't own the tables.
@@ -31,7 +31,7 @@ pub(super) async fn vacuum(connection: &mut Connection) -> StoreResult<bool> {
     if tables.is_empty() {
         return Ok(false);
     }
-    let is_past = wait_for_readers(connection).await?;
+    let is_unread = wait_for_readers(connection).await?;
     // The names come from the schema. TRUNCATE is off because it waits up to five seconds for an exclusive lock on each table,
     // and readers would queue behind that lock.
     let sql = format!(
@@ -42,19 +42,19 @@ pub(super) async fn vacuum(connection: &mut Connection) -> StoreResult<bool> {
         warn!(%error, "postgres.not_vacuumed");
         return Ok(false);
     }
-    Ok(is_past && owns_all)
+    Ok(is_unread && owns_all)
 }
 
-/// Waits a moment until nobody sees the earlier state: readers, prepared transactions, standbys that report what they read.
-/// Returns false if somebody still does.
+/// Waits a moment until nobody sees the earlier state: no reader, no prepared transaction, no standby that reports what it reads.
+/// Returns false if somebody still sees it.
 async fn wait_for_readers(connection: &mut Connection) -> StoreResult<bool> {
     // The first transaction id that isn't assigned yet. Whoever still sees the earlier state has an older id.
     let next = sql!(
         "-- postgres/vacuum.next\nSELECT CAST(CAST(pg_snapshot_xmax(pg_current_snapshot()) AS xid) AS text)"
     );
     let next: String = query(next).fetch_one(&mut *connection).await?.try_get(0)?;
-    // The server hides other roles' statements and their times, but not these ids, which VACUUM uses. A vacuum doesn't delay
-    // another vacuum. Sessions without a database send the log to standbys.
+    // The server hides other roles' statements and their times, but not these ids, by which VACUUM decides. Leaves out other
+    // vacuums, which delay none. Includes sessions without a database: they send the log to standbys.
     let read = sql!(
         "-- postgres/vacuum.readers\nSELECT coalesce(max(held.xids), 0) > age(CAST(CAST($1 AS text) AS xid)) FROM (\
                SELECT greatest(age(backend_xid), age(backend_xmin)) AS xids FROM pg_stat_activity \
@@ -63,7 +63,7 @@ async fn wait_for_readers(connection: &mut Connection) -> StoreResult<bool> {
                UNION ALL SELECT age(transaction) FROM pg_prepared_xacts WHERE database = current_database() \
                UNION ALL SELECT age(xmin) FROM pg_replication_slots) AS held"
     );
-    for _ in 0..LOOKS_MAX {
+    for _ in 0..CHECKS_MAX {
         let row = query(read)
             .bind(next.as_str())
             .fetch_one(&mut *connection)
@@ -71,7 +71,7 @@ async fn wait_for_readers(connection: &mut Connection) -> StoreResult<bool> {
         if !row.try_get::<bool>(0)? {
             return Ok(true);
         }
-        tokio::time::sleep(LOOK_EVERY).await;
+        tokio::time::sleep(CHECK_EVERY).await;
     }
     Ok(false)
 }
