@@ -95,7 +95,7 @@ impl Store for SqlStore {
 
     async fn rewind(&self, request: AppendRequest) -> StoreResult<AppendOutcome> {
         let agent = request.agent.clone();
-        self.write_extent(Lock::Agent(agent), WriteSize::Unbounded, move |tx| {
+        self.write_sized(Lock::Agent(agent), WriteSize::Unbounded, move |tx| {
             Box::pin(append::append(tx, request, true))
         })
         .await
@@ -160,7 +160,7 @@ impl Store for SqlStore {
 
     async fn recount(&self, request: Recount) -> StoreResult<Option<RecountOutcome>> {
         let agent = request.agent.clone();
-        self.write_extent(Lock::Agent(agent), WriteSize::Unbounded, move |tx| {
+        self.write_sized(Lock::Agent(agent), WriteSize::Unbounded, move |tx| {
             Box::pin(recount::recount(tx, request))
         })
         .await

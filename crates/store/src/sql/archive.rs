@@ -41,7 +41,7 @@ impl Archive for SqlStore {
             None => Lock::Agent(request.agent.clone()),
         };
         // A rewind among the restored messages may set aside everything that an agent has.
-        self.write_extent(lock, WriteSize::Unbounded, move |tx| {
+        self.write_sized(lock, WriteSize::Unbounded, move |tx| {
             Box::pin(restore::restore(tx, request))
         })
         .await?
@@ -174,8 +174,9 @@ async fn records(
 fn record(agent: &AgentId, row: &Row) -> StoreResult<MessageRecord> {
     let (seq, format): (i64, String) = (row.try_get(0)?, row.try_get(4)?);
     let exchange: i64 = row.try_get(1)?;
-    let begun: Option<String> = row.try_get(11)?;
-    let begun = begun
+    // Set only for the first message of an exchange.
+    let headline: Option<String> = row.try_get(11)?;
+    let headline = headline
         .map(|headline| row::headline(exchange, &headline))
         .transpose()?;
     Ok(MessageRecord {
@@ -183,7 +184,7 @@ fn record(agent: &AgentId, row: &Row) -> StoreResult<MessageRecord> {
         seq,
         exchange,
         session: row.try_get(2)?,
-        begins_leg: begun.is_some_and(|headline| headline.leg_from == Some(exchange)),
+        begins_leg: headline.is_some_and(|headline| headline.leg_from == Some(exchange)),
         kind: row.try_get(3)?,
         format: Format::from_name(&format)
             .ok_or_else(|| row::inconsistent("message_log", format!("seq {seq}"), "format", format))?,

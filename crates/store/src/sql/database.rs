@@ -34,8 +34,8 @@ impl From<PostgresSettings> for DatabaseSettings {
     }
 }
 
-/// The lock that a write takes first, on a database with several writers. A write locks rows of the queue only after it, which
-/// prevents deadlocks.
+/// The lock that a write takes first, on a database with several writers. A write locks rows of the queue only after this lock,
+/// which prevents deadlocks.
 #[derive(Clone, Debug)]
 pub(crate) enum Lock {
     /// For operations that change only rows of the queue, or rows that no other operation changes.
@@ -154,8 +154,8 @@ impl SqlStore {
         }
     }
 
-    /// Fails if the next write is likely to fail, as far as this shows without writing. Reads still work on a file that was moved
-    /// or a full disk, so they don't show it.
+    /// Fails if the next write is likely to fail, as far as this shows without writing. Reads don't show it: they still work if
+    /// the file was moved or the disk is full.
     pub(super) fn check_writable(&self) -> StoreResult<()> {
         match &self.database {
             Database::Sqlite(sqlite) => sqlite.check_condition(),
@@ -176,18 +176,18 @@ impl SqlStore {
         F: for<'c> FnOnce(&'c mut Connection) -> BoxFuture<'c, StoreResult<T>> + Clone + Send + 'static,
         T: Send + 'static,
     {
-        self.write_extent(lock, WriteSize::Bounded, work).await
+        self.write_sized(lock, WriteSize::Bounded, work).await
     }
 
     /// Runs `work` in a transaction of this size, and returns after its commit.
-    pub(super) async fn write_extent<F, T>(&self, lock: Lock, extent: WriteSize, work: F) -> StoreResult<T>
+    pub(super) async fn write_sized<F, T>(&self, lock: Lock, size: WriteSize, work: F) -> StoreResult<T>
     where
         F: for<'c> FnOnce(&'c mut Connection) -> BoxFuture<'c, StoreResult<T>> + Clone + Send + 'static,
         T: Send + 'static,
     {
         let work = with_fairness_rule(self.fairness, work);
         match &self.database {
-            Database::Sqlite(sqlite) => sqlite.write(extent, work).await,
+            Database::Sqlite(sqlite) => sqlite.write(size, work).await,
             Database::Postgres(postgres) => postgres.write(lock, work).await,
         }
     }

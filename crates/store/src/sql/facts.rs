@@ -35,6 +35,7 @@ macro_rules! fact_columns {
 }
 use fact_columns;
 
+/// Returns the facts that hold, in order of their numbers.
 pub(super) async fn holding(tx: &mut Connection, agent: &AgentId) -> StoreResult<Vec<Fact>> {
     let sql = sql!(
         "-- sql/facts.holding\nSELECT ",
@@ -103,8 +104,9 @@ pub(super) async fn write(
         note_copy(tx, agent, fact.fact, *number).await?;
     }
     for closure in &update.closed {
-        let place = closure.replaced_by.map(i64_or_max);
-        close(tx, agent, version, closure, place.map(|place| first + place)).await?;
+        // The closure names the replacement by its index among the new facts.
+        let replaced_by = closure.replaced_by.map(|index| first + i64_or_max(index));
+        close(tx, agent, version, closure, replaced_by).await?;
     }
     Ok(first)
 }
@@ -134,8 +136,8 @@ fn fact_row<'r>(agent: &'r AgentId, number: i64, fact: &'r Fact, version: i64) -
     ]
 }
 
-/// Records that fact `from` holds again as fact `to`, and removes what ended `from`. A fork's copy of an inherited fact also
-/// keeps the number that the fact had in the parent.
+/// Records that fact `from` holds again as fact `to`, and removes from `from`'s row what had ended it. A fork's copy of an
+/// inherited fact also keeps the number that the fact had in the parent.
 async fn note_copy(tx: &mut Connection, agent: &AgentId, from: i64, to: i64) -> StoreResult<()> {
     let source = sql!(
         "-- sql/facts.note_source\nUPDATE summary_facts SET source_agent_id = o.source_agent_id, \

@@ -8,9 +8,10 @@
 //! Steps (clears, marks, rewinds, pins) stay, because they are the course of the conversation, not its content. Only their labels
 //! are removed ([`labels`]).
 //!
-//! A request is recorded first ([`plan`]), and then a few exchanges are forgotten at a time: each transaction removes everything about
-//! its exchanges and strikes them off the record. Their documents are composed before it, from a snapshot, because composing takes longer
-//! than all the rest, and everybody waits for the writer. Running totals follow ([`super::totals`]).
+//! A request is recorded first ([`plan`]), and then a few exchanges are forgotten at a time: each transaction removes everything
+//! about its exchanges and deletes their entries in the record. The new documents are composed before the transaction, from a
+//! snapshot, because composing takes longer than all the rest, and everybody waits for the writer. Running totals follow
+//! ([`super::totals`]).
 
 pub(super) mod delete;
 mod labels;
@@ -44,7 +45,7 @@ const EXCHANGES_MAX: usize = 24;
 /// Limits how many messages one transaction forgets. The first exchange is forgotten even if it has more.
 const MESSAGES_MAX: usize = 256;
 
-/// A message that will become a tombstone.
+/// A message that will become a tombstone, with what is needed of its row.
 #[derive(Clone, Debug)]
 pub(super) struct Tombstone {
     source: AgentId,
@@ -53,17 +54,22 @@ pub(super) struct Tombstone {
     pub(super) tokens: i64,
 }
 
+/// An agent that shares messages to be forgotten.
 #[derive(Clone, Default)]
 struct TouchedAgent {
+    /// The exchanges of these messages.
     exchanges: BTreeSet<i64>,
     /// The exchanges that a summary may be about: all except preambles.
     summarisable: BTreeSet<i64>,
 }
 
+/// What one transaction forgets.
 #[derive(Default)]
 struct NextExchanges {
+    /// The entries of the record that are then done.
     wanted: Vec<ForgettingRow>,
-    buried: Vec<Tombstone>,
+    /// Their messages.
+    tombstones: Vec<Tombstone>,
     touched: BTreeMap<AgentId, TouchedAgent>,
     /// The labels to replace in each agent.
     labels: BTreeMap<AgentId, Vec<LabelReplacement>>,
@@ -79,12 +85,13 @@ impl NextExchanges {
             request,
             agent,
             touched,
-            buried: &self.buried,
+            tombstones: &self.tombstones,
             composed,
         })
     }
 }
 
+/// See [`crate::Store::forget_some`]. Uses the documents in `composed` if they still fit.
 pub(super) async fn forget_some(
     tx: &mut Connection,
     request: &Forget,
@@ -96,10 +103,10 @@ pub(super) async fn forget_some(
         withdrawals::write_rest(tx, agent).await?;
     }
     notes::forget(tx, request, &next).await?;
-    write_tombstones(tx, request, &next.buried).await?;
+    write_tombstones(tx, request, &next.tombstones).await?;
     // Inherited items take their texts from their exchanges' headlines at the source, so those come first.
     for purge in next.purges(request, composed) {
-        purge.sum_up(tx).await?;
+        purge.recalculate(tx).await?;
     }
     for purge in next.purges(request, composed) {
         let (items, versions) = purge.run(tx).await?;
@@ -119,8 +126,8 @@ async fn choose(tx: &mut Connection, agent: &AgentId) -> StoreResult<NextExchang
     let mut next = NextExchanges::default();
     for wanted in plan::next(tx, agent, EXCHANGES_MAX).await? {
         let found = find(tx, &wanted).await?;
-        let is_too_many = next.buried.len() + found.len() > MESSAGES_MAX;
-        // The index is rewritten by blocks of messages, so all must be in the same block.
+        let is_too_many = next.tombstones.len() + found.len() > MESSAGES_MAX;
+        // The recall index is rewritten block by block. To rewrite only one, all messages must be in the same block.
         let is_elsewhere = |first: &ForgettingRow| block_of(first.first_seq) != block_of(wanted.first_seq);
         if next
             .wanted
@@ -147,13 +154,13 @@ async fn choose(tx: &mut Connection, agent: &AgentId) -> StoreResult<NextExchang
                     .extend(labels.iter().cloned());
             }
         }
-        next.buried.extend(found);
+        next.tombstones.extend(found);
         next.wanted.push(wanted);
     }
     Ok(next)
 }
 
-/// Returns the messages that aren't forgotten yet, in order.
+/// Returns those messages of an entry that aren't forgotten yet, in order.
 async fn find(tx: &mut Connection, wanted: &ForgettingRow) -> StoreResult<Vec<Tombstone>> {
     let sql = sql!(
         "-- sql/forget.find\nSELECT seq, kind, tokens FROM message_log WHERE agent_id = $1 \
@@ -167,7 +174,7 @@ async fn find(tx: &mut Connection, wanted: &ForgettingRow) -> StoreResult<Vec<To
         .bind(wanted.exchange)
         .fetch_all(tx)
         .await?;
-    let buried = found.iter().map(|row| {
+    let tombstones = found.iter().map(|row| {
         Ok(Tombstone {
             source: wanted.source.clone(),
             seq: row.try_get(0)?,
@@ -175,19 +182,23 @@ async fn find(tx: &mut Connection, wanted: &ForgettingRow) -> StoreResult<Vec<To
             tokens: row.try_get(2)?,
         })
     });
-    buried.collect()
+    tombstones.collect()
 }
 
 /// Turns messages into tombstones, and removes their words from the index. Keeps their client ids, so that the same messages are
 /// recognised as duplicates when they are sent again.
-async fn write_tombstones(tx: &mut Connection, request: &Forget, buried: &[Tombstone]) -> StoreResult<()> {
+async fn write_tombstones(
+    tx: &mut Connection,
+    request: &Forget,
+    tombstones: &[Tombstone],
+) -> StoreResult<()> {
     let sql = sql!(
         "-- sql/forget.bury\nUPDATE message_log SET payload = $3, format = 'native', tokens = 0, \
                speaker = NULL, salt = NULL, forgotten_at = $4 WHERE agent_id = $1 \
                AND seq IN (SELECT CAST(value AS bigint) FROM {each}($2{::jsonb}))"
     );
     let (mut by_kind, mut by_source): (BTreeMap<_, Vec<i64>>, BTreeMap<_, Vec<i64>>) = Default::default();
-    for message in buried {
+    for message in tombstones {
         let kind = (&message.source, message.kind.as_str());
         by_kind.entry(kind).or_default().push(message.seq);
         by_source.entry(&message.source).or_default().push(message.seq);

@@ -1,8 +1,8 @@
 //! Plans rollbacks and rebuilds from a snapshot, so that the writer, for which all writes wait, only writes.
 //!
 //! A plan reads an amount that grows with the agent's history, but writes only the document's items, a version and the watermark.
-//! Rows of other removed items are written later ([`withdrawals`]). A plan is applied only if the agent hasn't changed since.
-//! Otherwise it is made again, and after some tries within the transaction.
+//! Other removed items are marked in their rows later ([`withdrawals`]). A plan is applied only if the agent hasn't changed
+//! since. Otherwise a new plan is made; after some tries it is made within the transaction.
 
 use crate::sql::{Connection, Lock, SqlStore, query, sql};
 
@@ -39,7 +39,7 @@ pub(super) struct PlanBasis {
     version: Option<i64>,
     forgotten_at: Option<Timestamp>,
     recount_before: Option<i64>,
-    /// True if items removed by an earlier version still lack their rows.
+    /// True if items removed by an earlier version aren't marked in their rows yet.
     has_withdrawals: bool,
 }
 
@@ -95,7 +95,7 @@ pub(super) async fn revise(store: &SqlStore, request: RevisionRequest) -> StoreR
         let mut snapshot = store.snapshot().await?;
         let plan = request.plan(&mut snapshot).await?;
         let composed = plan.compose(snapshot).await?;
-        let write = store.write_extent(lock.clone(), WriteSize::Unbounded, move |tx| {
+        let write = store.write_sized(lock.clone(), WriteSize::Unbounded, move |tx| {
             Box::pin(plan.apply_if_current(tx, composed))
         });
         if let Some(revised) = Box::pin(write).await? {
@@ -103,7 +103,7 @@ pub(super) async fn revise(store: &SqlStore, request: RevisionRequest) -> StoreR
         }
     }
     store
-        .write_extent(lock, WriteSize::Unbounded, move |tx| {
+        .write_sized(lock, WriteSize::Unbounded, move |tx| {
             Box::pin(async move {
                 withdrawals::write_rest(tx, request.agent()).await?;
                 request.plan(tx).await?.apply(tx, None).await

@@ -37,6 +37,8 @@ struct RestoreRows {
     eviction: Option<Eviction>,
 }
 
+/// Restores messages; see [`super::Archive::restore`]. After an inner error, the caller commits a transaction in which this
+/// request has changed nothing. An outer error undoes the whole transaction.
 pub(super) async fn restore(
     tx: &mut Connection,
     request: Restore,
@@ -78,8 +80,8 @@ async fn restore_all(tx: &mut Connection, request: &Restore) -> Result<RestoreOu
         restore_part(tx, request, part, (&mut ledger, &mut chain)).await?;
     }
     let is_written = is_new || !fresh.is_empty();
-    let standing = compare_with_head(tx, request, &ledger, is_written).await?;
-    let due = request.head.as_ref().filter(|_| standing == ImportState::Due);
+    let state = compare_with_head(tx, request, &ledger, is_written).await?;
+    let due = request.head.as_ref().filter(|_| state == ImportState::Due);
     if let Some(head) = due {
         apply_head(tx, head, &mut ledger, request.now).await?;
     }
@@ -90,7 +92,7 @@ async fn restore_all(tx: &mut Connection, request: &Restore) -> Result<RestoreOu
         accepted: i64_or_max(fresh.len()),
         duplicates: i64_or_max(known.len()),
         last_seq: ledger.last_seq,
-        lacks_head: standing == ImportState::Open,
+        lacks_head: state == ImportState::Open,
     })
 }
 
@@ -107,9 +109,9 @@ async fn compare_with_head(
     if is_written && head.last_seq == ledger.last_seq {
         return Ok(ImportState::Due);
     }
-    let there = super::head(tx, &request.agent, None).await?;
-    Ok(there.map_or(ImportState::Open, |there| {
-        head.compare(&there, request.through_seq())
+    let existing = super::head(tx, &request.agent, None).await?;
+    Ok(existing.map_or(ImportState::Open, |existing| {
+        head.compare(&existing, request.through_seq())
     }))
 }
 
@@ -227,6 +229,7 @@ async fn restore_part(
     Ok(write_state(tx, request, &placed, (ledger, chain)).await?)
 }
 
+/// Assigns the messages to exchanges as the journal says, in the ledger only. Returns what is to be written.
 fn place_all(ledger: &mut Ledger, part: &[ReadRecord]) -> Result<RestoreRows, JournalError> {
     let mut placed = RestoreRows::default();
     for ReadRecord { record, entry, .. } in part {

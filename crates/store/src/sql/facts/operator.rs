@@ -115,10 +115,10 @@ fn edit_fact(found: &Fact, edit: &FactEdit, held: &[Fact]) -> Result<FactUpdate,
         exchange: None,
         replaced_by: added.as_ref().map(|_| 0),
     };
-    let is_over = edit.is_closed || added.is_some();
+    let is_closed = edit.is_closed || added.is_some();
     Ok(FactUpdate {
         added: added.into_iter().collect(),
-        closed: is_over.then_some(closure).into_iter().collect(),
+        closed: is_closed.then_some(closure).into_iter().collect(),
         refused: Vec::new(),
     })
 }

@@ -13,7 +13,8 @@ use recapd_core::domain::{
     },
 };
 
-/// Withdraws the facts from exchanges after `through`, and reopens those that such exchanges closed.
+/// Returns the change that withdraws the facts from exchanges after `through`, and lets the facts that such exchanges closed hold
+/// again.
 pub(crate) async fn beyond(tx: &mut Connection, agent: &AgentId, through: i64) -> StoreResult<FactUpdate> {
     let held = holding(tx, agent).await?;
     let sql = sql!(
@@ -27,16 +28,16 @@ pub(crate) async fn beyond(tx: &mut Connection, agent: &AgentId, through: i64) -
         .bind(through)
         .fetch_all(tx)
         .await?;
-    let (left, gone): (Vec<Fact>, Vec<Fact>) = held.into_iter().partition(|fact| fact.exchange <= through);
+    let (kept, gone): (Vec<Fact>, Vec<Fact>) = held.into_iter().partition(|fact| fact.exchange <= through);
     Ok(FactUpdate {
-        added: without_same_text(found.iter().map(fact).collect::<StoreResult<_>>()?, &left),
+        added: without_same_text(found.iter().map(fact).collect::<StoreResult<_>>()?, &kept),
         closed: close_facts(&gone),
         refused: Vec::new(),
     })
 }
 
-/// Restores the facts that held as of `version`. Leaves out facts from exchanges after `through`, from exchanges set aside since,
-/// and forgotten facts.
+/// Returns the change that restores the facts that held as of `version`. Leaves out facts from exchanges after `through`, from
+/// exchanges set aside since, and forgotten facts.
 pub(crate) async fn as_of(
     tx: &mut Connection,
     agent: &AgentId,
@@ -61,16 +62,16 @@ pub(crate) async fn as_of(
     let read = |found: &Row| -> StoreResult<(Fact, bool)> { Ok((fact(found)?, found.try_get(8)?)) };
     let former: Vec<(Fact, bool)> = found.iter().map(read).collect::<StoreResult<_>>()?;
     let stands = |fact: &Fact| former.iter().any(|(former, _)| former.fact == fact.fact);
-    let (left, gone): (Vec<Fact>, Vec<Fact>) = held.into_iter().partition(stands);
+    let (kept, gone): (Vec<Fact>, Vec<Fact>) = held.into_iter().partition(stands);
     let back = former.into_iter().filter(|(_, stands)| !stands);
     Ok(FactUpdate {
-        added: without_same_text(back.map(|(fact, _)| fact).collect(), &left),
+        added: without_same_text(back.map(|(fact, _)| fact).collect(), &kept),
         closed: close_facts(&gone),
         refused: Vec::new(),
     })
 }
 
-/// Withdraws the facts from these exchanges.
+/// Returns the change that withdraws the facts from these exchanges.
 pub(crate) async fn about(
     tx: &mut Connection,
     agent: &AgentId,
@@ -103,10 +104,10 @@ pub(crate) async fn remove_texts(
     Ok(())
 }
 
-/// Returns those `facts` whose kind and text no fact in `left` has.
-fn without_same_text(mut facts: Vec<Fact>, left: &[Fact]) -> Vec<Fact> {
+/// Returns those `facts` whose kind and text no fact in `kept` has.
+fn without_same_text(mut facts: Vec<Fact>, kept: &[Fact]) -> Vec<Fact> {
     facts.retain(|fact| {
-        !left
+        !kept
             .iter()
             .any(|other| other.kind == fact.kind && other.text == fact.text)
     });

@@ -12,14 +12,16 @@ use recapd_core::domain::{agent::AgentId, number::i64_or_max, time::Timestamp};
 const FORKS_NAMED: i64 = 10;
 /// Limits how many rows one transaction deletes.
 const ROWS_MAX: i64 = 250;
-/// Limits how many long rows one transaction deletes. Each may have 40 kB, and the database overwrites it.
+/// Limits how many long rows one transaction deletes. Each may have 40 kB, which the database overwrites.
 const LONG_ROWS_MAX: i64 = 32;
-/// This many rows of the index count as one row: they are short, and a message has many.
+/// This many rows of `recall_words` count as one row: they are short, and a message has many.
 const SHORT_ROWS: i64 = 16;
+/// The tables with long rows.
 const LONG: [&str; 2] = ["summary_versions", "model_answers"];
 /// The tables through which others see the agent or work for it. The first step empties them.
 const SEEN: [&str; 3] = ["summary_update_queue", "summaries", "forgettings"];
 
+/// See [`crate::Store::begin_delete`].
 pub(crate) async fn begin(tx: &mut Connection, agent: &AgentId, now: Timestamp) -> StoreResult<()> {
     if is_begun(tx, agent).await? {
         return Ok(());
@@ -35,7 +37,7 @@ pub(crate) async fn begin(tx: &mut Connection, agent: &AgentId, now: Timestamp) 
         });
     }
     for table in SEEN {
-        rows(tx, table, agent, i64::MAX).await?;
+        delete_rows(tx, table, agent, i64::MAX).await?;
     }
     let sql = sql!(
         "-- sql/forget.hide\nUPDATE agents SET deleted_at = $2, updated_at = $2, project_id = NULL, pending_since = NULL, \
@@ -82,7 +84,7 @@ pub(crate) async fn delete_some(tx: &mut Connection, agent: &AgentId) -> StoreRe
     };
     if !is_begun(tx, agent).await? {
         if agent::load(tx, agent).await?.is_none() {
-            rows(tx, "message_inbox", agent, i64::MAX).await?;
+            delete_rows(tx, "message_inbox", agent, i64::MAX).await?;
         }
         return Ok(gone);
     }
@@ -98,7 +100,7 @@ pub(crate) async fn delete_some(tx: &mut Connection, agent: &AgentId) -> StoreRe
             "recall_words" => room * SHORT_ROWS,
             _ => room,
         };
-        let gone = rows(tx, &table, agent, limit).await?;
+        let gone = delete_rows(tx, &table, agent, limit).await?;
         if table == "message_log" {
             step.messages = gone;
             recall::correct_after_deletion(tx).await?;
@@ -130,7 +132,7 @@ async fn tables(tx: &mut Connection) -> StoreResult<Vec<String>> {
 }
 
 /// Deletes up to `limit` of the agent's rows from a table, newest first if the rows have an order. Returns how many it deleted.
-async fn rows(tx: &mut Connection, table: &str, agent: &AgentId, limit: i64) -> StoreResult<i64> {
+async fn delete_rows(tx: &mut Connection, table: &str, agent: &AgentId, limit: i64) -> StoreResult<i64> {
     // The names come from the schema.
     let key = match tx.dialect() {
         SqlDialect::Sqlite => key(tx, table).await?,
@@ -149,6 +151,7 @@ async fn rows(tx: &mut Connection, table: &str, agent: &AgentId, limit: i64) -> 
     Ok(i64_or_max(query.execute(tx).await?))
 }
 
+/// Returns the columns of a table's primary key, or `rowid` if it has none.
 async fn key(tx: &mut Connection, table: &str) -> StoreResult<String> {
     let sql = sql!("-- sqlite/forget.key\nSELECT name FROM pragma_table_info($1) WHERE pk > 0 ORDER BY pk");
     let columns: Vec<String> = query(sql).bind(table).fetch_column(tx).await?;

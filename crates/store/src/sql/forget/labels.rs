@@ -25,9 +25,10 @@ const REPLACED: &str = "forgotten-";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct LabelReplacement {
     label: String,
-    by: String,
+    replacement: String,
 }
 
+/// A mark or a rewind with a label.
 struct LabelRow {
     seq: i64,
     exchange: i64,
@@ -35,7 +36,8 @@ struct LabelRow {
     label: String,
 }
 
-/// Returns the labels that only messages to be forgotten use, and those that marks among these messages set.
+/// Returns replacements for the labels that the messages to be forgotten use: marks and rewinds. A label that they only rewind to
+/// stays if a mark elsewhere has it.
 pub(super) async fn find(tx: &mut Connection, wanted: &ForgettingRow) -> StoreResult<Vec<LabelReplacement>> {
     if !has_steps(tx, wanted).await? {
         return Ok(Vec::new());
@@ -52,11 +54,11 @@ pub(super) async fn find(tx: &mut Connection, wanted: &ForgettingRow) -> StoreRe
         .collect();
     let mut found: Vec<LabelReplacement> = Vec::new();
     for step in all.iter().filter(|step| is_within(step)) {
-        let is_said_here = is_mark(step) || !elsewhere.contains(step.label.as_str());
-        if is_said_here && found.iter().all(|replaced| replaced.label != step.label) {
+        let is_replaced = is_mark(step) || !elsewhere.contains(step.label.as_str());
+        if is_replaced && found.iter().all(|replaced| replaced.label != step.label) {
             found.push(LabelReplacement {
                 label: step.label.clone(),
-                by: format!("{REPLACED}{}", step.seq),
+                replacement: format!("{REPLACED}{}", step.seq),
             });
         }
     }
@@ -106,6 +108,7 @@ async fn load_labels(tx: &mut Connection, agent: &AgentId) -> StoreResult<Vec<La
     Ok(labelled)
 }
 
+/// Replaces labels in one agent: in its messages, its marks and its fork record.
 pub(super) async fn replace(
     tx: &mut Connection,
     agent: &AgentId,
@@ -115,17 +118,19 @@ pub(super) async fn replace(
     if labels.is_empty() {
         return Ok(());
     }
-    let by = |label: &str| labels.iter().find(|replaced| replaced.label == label);
+    let replacement_of = |label: &str| labels.iter().find(|replaced| replaced.label == label);
     let message = sql!(
         "-- sql/forget.replace_label\nUPDATE message_log SET payload = $3, format = 'native', salt = NULL, forgotten_at = $4 \
                WHERE agent_id = $1 AND seq = $2"
     );
     for step in load_labels(tx, agent).await? {
-        let Some(replaced) = by(&step.label) else { continue };
+        let Some(replaced) = replacement_of(&step.label) else {
+            continue;
+        };
         query(message)
             .bind(agent.as_str())
             .bind(step.seq)
-            .bind(step_tombstone(&step.kind, &replaced.by))
+            .bind(step_tombstone(&step.kind, &replaced.replacement))
             .bind(now)
             .execute(&mut *tx)
             .await?;
@@ -136,14 +141,14 @@ pub(super) async fn replace(
         query(mark)
             .bind(agent.as_str())
             .bind(replaced.label.as_str())
-            .bind(replaced.by.as_str())
+            .bind(replaced.replacement.as_str())
             .execute(&mut *tx)
             .await?;
     }
-    if let Some(mut kept) = record::load_if_readable(tx, agent).await? {
+    if let Some(mut kept) = record::load_if_recorded(tx, agent).await? {
         for mark in &mut kept.marks {
-            if let Some(replaced) = mark.label.as_deref().and_then(by) {
-                mark.label = Some(replaced.by.clone());
+            if let Some(replaced) = mark.label.as_deref().and_then(replacement_of) {
+                mark.label = Some(replaced.replacement.clone());
             }
         }
         record::replace(tx, agent, &kept).await?;

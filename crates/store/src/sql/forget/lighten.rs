@@ -19,7 +19,7 @@ const ROWS_MAX: i64 = 1_000;
 pub(super) struct LightenOutcome {
     /// Versions that lost their text.
     pub(super) versions: i64,
-    /// True if little is left: the transaction that forgets the exchanges removes it, too.
+    /// True if so little is left that the transaction that forgets the exchanges removes it, too.
     pub(super) is_light: bool,
 }
 
@@ -63,7 +63,7 @@ async fn versions(tx: &mut Connection, agent: &AgentId, exchange: i64, now: Time
     Ok(i64_or_max(done))
 }
 
-/// Deletes model answers and idempotency keys. Returns true if few are left.
+/// Deletes some model answers and idempotency keys. Returns true if none of them are left.
 async fn rows(tx: &mut Connection, agent: &AgentId) -> StoreResult<bool> {
     let answers: &'static Statement = sql!(
         "-- sql/forget.some_answers\nDELETE FROM model_answers WHERE agent_id = $1 AND journal_key IN \

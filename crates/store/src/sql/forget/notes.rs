@@ -20,23 +20,21 @@ use recapd_core::domain::{
     note::{NoteChange, NoteName},
 };
 
-/// Forgets each note of which a version is among the messages to be forgotten. Must run before these become tombstones.
-pub(super) async fn forget(tx: &mut Connection, request: &Forget, some: &NextExchanges) -> StoreResult<()> {
+/// Forgets each note of which a version is among the messages to be forgotten. Must run before these messages become tombstones.
+pub(super) async fn forget(tx: &mut Connection, request: &Forget, next: &NextExchanges) -> StoreResult<()> {
     let mut names = BTreeSet::new();
-    for buried in some.buried.iter().filter(|message| message.kind == "note") {
-        let sources = versions(tx, &buried.source).await?;
-        let own = sources.into_iter().find(|version| version.seq == buried.seq);
-        names.extend(own.map(|version| version.name));
+    for message in next.tombstones.iter().filter(|message| message.kind == "note") {
+        let all = versions(tx, &message.source).await?;
+        let written = all.into_iter().find(|version| version.seq == message.seq);
+        names.extend(written.map(|version| version.name));
     }
     if names.is_empty() {
         return Ok(());
     }
-    for agent in some.touched.keys() {
-        let written = versions(tx, agent).await?;
-        let meant = written
-            .into_iter()
-            .filter(|version| names.contains(&version.name));
-        let tombstones: Vec<Tombstone> = meant
+    for agent in next.touched.keys() {
+        let all = versions(tx, agent).await?;
+        let forgotten = all.into_iter().filter(|version| names.contains(&version.name));
+        let tombstones: Vec<Tombstone> = forgotten
             .map(|version| Tombstone {
                 source: agent.clone(),
                 seq: version.seq,
@@ -48,7 +46,7 @@ pub(super) async fn forget(tx: &mut Connection, request: &Forget, some: &NextExc
         for name in &names {
             notes::forget(tx, agent, name).await?;
         }
-        if let Some(mut kept) = record::load_if_readable(tx, agent).await? {
+        if let Some(mut kept) = record::load_if_recorded(tx, agent).await? {
             kept.notes.retain(|note| !names.contains(&note.name));
             record::replace(tx, agent, &kept).await?;
         }
@@ -56,6 +54,7 @@ pub(super) async fn forget(tx: &mut Connection, request: &Forget, some: &NextExc
     Ok(())
 }
 
+/// A message that writes a version of a note.
 struct NoteVersion {
     seq: i64,
     name: NoteName,

@@ -56,7 +56,7 @@ impl ForgettingRow {
     }
 }
 
-/// Finds what a request names. Returns its result, and the rows to record for it.
+/// Finds what a request names. Returns the request's result, and the entries to record.
 pub(crate) async fn plan(
     tx: &mut Connection,
     request: &Forget,
@@ -67,11 +67,12 @@ pub(crate) async fn plan(
     for one in named {
         let found = find(tx, &one).await?;
         let first_seq = match &request.what {
-            // Before an interruption, parts may have been forgotten that more agents shared.
+            // Messages forgotten before an interruption may have been shared by more agents, so all sharers are named.
             Forgettable::Begun => 0,
             _ => found.first().map_or(one.first_seq, |first| first.seq),
         };
-        // Even if nothing is left to forget, because an interruption may have prevented the rewriting of a journal.
+        // The agents are named even if nothing is left to forget: an interruption may have prevented the rewriting of their
+        // journals.
         agents.extend(agents_sharing(tx, &one.source, first_seq).await?);
         if found.is_empty() {
             // An older recapd, which didn't replace labels of marks, may have forgotten the exchange.
@@ -119,6 +120,7 @@ async fn find_named(tx: &mut Connection, request: &Forget) -> StoreResult<Vec<Fo
     }
 }
 
+/// Records what is to be forgotten.
 pub(crate) async fn note(
     tx: &mut Connection,
     agent: &AgentId,
@@ -137,6 +139,7 @@ pub(crate) async fn note(
     Ok(())
 }
 
+/// Returns the first `limit` entries of the agent's record, those of the newest exchanges first.
 pub(super) async fn next(
     tx: &mut Connection,
     agent: &AgentId,
@@ -160,6 +163,7 @@ pub(super) async fn next(
     wanted.collect()
 }
 
+/// Deletes entries that are done from the record.
 pub(super) async fn strike_off(
     tx: &mut Connection,
     agent: &AgentId,
@@ -169,12 +173,12 @@ pub(super) async fn strike_off(
         "-- sql/forget.strike_off\nDELETE FROM forgettings WHERE agent_id = $1 AND exchange = $2 \
                AND first_seq = $3 AND last_seq = $4"
     );
-    for done in done {
+    for entry in done {
         query(sql)
             .bind(agent.as_str())
-            .bind(done.exchange)
-            .bind(done.first_seq)
-            .bind(done.last_seq)
+            .bind(entry.exchange)
+            .bind(entry.first_seq)
+            .bind(entry.last_seq)
             .execute(&mut *tx)
             .await?;
     }

@@ -30,9 +30,9 @@ use recapd_core::domain::{
     work::Reason,
 };
 
-/// The items about the forgotten exchanges: their numbers, ascending.
+/// The numbers of the items about the forgotten exchanges, ascending.
 #[derive(Default)]
-struct About {
+struct AffectedItems {
     /// Items that came with a fork. A rollback may restore them.
     inherited: Vec<i64>,
     /// The agent's own items in force.
@@ -41,20 +41,21 @@ struct About {
     removed: Vec<i64>,
 }
 
+/// The removal from one agent.
 pub(super) struct Purge<'a> {
     pub(super) request: &'a Forget,
     pub(super) agent: &'a AgentId,
     pub(super) touched: &'a TouchedAgent,
-    pub(super) buried: &'a [Tombstone],
+    pub(super) tombstones: &'a [Tombstone],
     pub(super) composed: &'a [ComposedVersion],
 }
 
 impl Purge<'_> {
     /// Recalculates the tokens and headlines of the exchanges from the remaining messages, and the running totals after them.
-    pub(super) async fn sum_up(&self, tx: &mut Connection) -> StoreResult<()> {
+    pub(super) async fn recalculate(&self, tx: &mut Connection) -> StoreResult<()> {
         self.forget_counts(tx).await?;
         for &number in &self.touched.exchanges {
-            self.sum_up_one(tx, number).await?;
+            self.recalculate_one(tx, number).await?;
         }
         if let Some(first) = self.touched.exchanges.first() {
             totals::handle_change(tx, self.agent, *first).await?;
@@ -62,15 +63,15 @@ impl Purge<'_> {
         Ok(())
     }
 
-    /// Removes the other derived data. Must run after `sum_up` has run for all agents. Returns how many items and how many
+    /// Removes the other derived data. Must run after `recalculate` has run for all agents. Returns how many items and how many
     /// earlier versions lost their text.
     pub(super) async fn run(&self, tx: &mut Connection) -> StoreResult<(i64, i64)> {
         lineage::void_lease(tx, self.agent, self.request.now).await?;
         // During a rebuild readers get a held document, which may be about these exchanges, too.
         hold::release(tx, self.agent, 0, true).await?;
-        let about = self.find_items(tx).await?;
-        let items = self.rewrite_document(tx, &about).await?;
-        self.remove_item_texts(tx, &about).await?;
+        let affected = self.find_items(tx).await?;
+        let items = self.rewrite_document(tx, &affected).await?;
+        self.remove_item_texts(tx, &affected).await?;
         fill::items(tx, self.agent, i64::MAX).await?;
         facts::remove_texts(tx, self.agent, &self.touched.summarisable).await?;
         fill::facts(tx, self.agent, i64::MAX).await?;
@@ -82,7 +83,7 @@ impl Purge<'_> {
     }
 
     async fn forget_counts(&self, tx: &mut Connection) -> StoreResult<()> {
-        let seqs: Vec<i64> = self.buried.iter().map(|message| message.seq).collect();
+        let seqs: Vec<i64> = self.tombstones.iter().map(|message| message.seq).collect();
         // A fork and its parent use the same numbers for different messages.
         let sql = sql!(
             "-- sql/forget.counts\nDELETE FROM recounts WHERE agent_id = $1 \
@@ -100,7 +101,7 @@ impl Purge<'_> {
     }
 
     /// Recalculates an exchange's tokens and headline from the remaining messages.
-    async fn sum_up_one(&self, tx: &mut Connection, number: i64) -> StoreResult<()> {
+    async fn recalculate_one(&self, tx: &mut Connection, number: i64) -> StoreResult<()> {
         let Some(found) = exchange::find(tx, self.agent, number).await? else {
             return Ok(());
         };
@@ -126,8 +127,8 @@ impl Purge<'_> {
     /// Returns the messages of an exchange that aren't forgotten, and aren't to be.
     async fn messages_left(&self, tx: &mut Connection, of: &Exchange) -> StoreResult<Vec<StoredMessage>> {
         let mut messages = exchange::messages(tx, self.agent, of).await?;
-        let is_buried = |seq| self.buried.iter().any(|buried| buried.seq == seq);
-        messages.retain(|stored| !stored.message.is_forgotten() && !is_buried(stored.seq));
+        let is_tombstone = |seq| self.tombstones.iter().any(|message| message.seq == seq);
+        messages.retain(|stored| !stored.message.is_forgotten() && !is_tombstone(stored.seq));
         Ok(messages)
     }
 
@@ -161,23 +162,23 @@ impl Purge<'_> {
 
     /// Prepares the version that [`Self::run`] will write; `None` if there will be none, or if inherited items get other texts first.
     pub(super) async fn draft(&self, tx: &mut Connection) -> StoreResult<Option<RevisionDraft>> {
-        let about = self.find_items(tx).await?;
-        if !about.inherited.is_empty() {
+        let affected = self.find_items(tx).await?;
+        if !affected.inherited.is_empty() {
             return Ok(None);
         }
-        match self.revision(tx, &about).await? {
+        match self.revision(tx, &affected).await? {
             Some(revision) => Ok(Some(RevisionDraft::read(tx, revision).await?)),
             None => Ok(None),
         }
     }
 
     /// Writes the document without the items about these exchanges. Returns how many items there were.
-    async fn rewrite_document(&self, tx: &mut Connection, about: &About) -> StoreResult<i64> {
-        for &item in &about.inherited {
+    async fn rewrite_document(&self, tx: &mut Connection, affected: &AffectedItems) -> StoreResult<i64> {
+        for &item in &affected.inherited {
             self.replace_item_texts(tx, item).await?;
         }
         fill::items(tx, self.agent, i64::MAX).await?;
-        let Some(revision) = self.revision(tx, about).await? else {
+        let Some(revision) = self.revision(tx, affected).await? else {
             return Ok(0);
         };
         let has_digests = revision.added.iter().any(|item| item.provisional);
@@ -190,22 +191,23 @@ impl Purge<'_> {
             let wake = queue::Wake::at_once(Reason::Eviction, self.request.now);
             queue::enqueue(tx, self.agent, wake).await?;
         }
-        Ok(i64_or_max(about.own.len() + about.inherited.len()))
+        Ok(i64_or_max(affected.own.len() + affected.inherited.len()))
     }
 
-    /// Replaces the items about these exchanges by digests of all exchanges that they cover; what is left of those is summarised again. An
-    /// inherited item has digests as its texts already, since its exchanges have no rows here. A document without such items also gets
-    /// a new version if readers see digests of pending exchanges after it. `None` if the document may stay.
-    async fn revision(&self, tx: &mut Connection, about: &About) -> StoreResult<Option<Revision>> {
+    /// Returns the revision that replaces the agent's own items about these exchanges by digests of all exchanges that these
+    /// items cover; a model then condenses those that weren't forgotten. Inherited items stay: their texts are digests already,
+    /// since their exchanges have no rows here. A document without items about these exchanges also gets a new version if readers
+    /// see digests of pending ones after it. `None` if the document may stay.
+    async fn revision(&self, tx: &mut Connection, affected: &AffectedItems) -> StoreResult<Option<Revision>> {
         let row = agent::load_known(tx, self.agent).await?;
         let evicted = ..row.ledger.first_exchange;
         let has_left = self.touched.summarisable.range(evicted).next().is_some();
         let facts = facts::about(tx, self.agent, &self.touched.summarisable).await?;
-        if about.own.is_empty() && about.inherited.is_empty() && facts.is_empty() && !has_left {
+        if affected.own.is_empty() && affected.inherited.is_empty() && facts.is_empty() && !has_left {
             return Ok(None);
         }
         let through = row.ledger.summarized_through;
-        let mut covered = withdraw::covered_before(tx, self.agent, &about.own, through).await?;
+        let mut covered = withdraw::covered_before(tx, self.agent, &affected.own, through).await?;
         for exchange in &mut covered {
             self.strip(tx, exchange).await?;
         }
@@ -214,7 +216,7 @@ impl Purge<'_> {
             kind: VersionKind::Forget,
             through,
             gains: None,
-            removed: about.own.clone(),
+            removed: affected.own.clone(),
             added: digests(&covered),
             hidden: Vec::new(),
             facts,
@@ -224,7 +226,7 @@ impl Purge<'_> {
         }))
     }
 
-    /// Takes from an exchange what its row still has of the messages to forget.
+    /// Removes the messages to be forgotten from an exchange's tokens and headline, if its row still includes them.
     async fn strip(&self, tx: &mut Connection, exchange: &mut Exchange) -> StoreResult<()> {
         if self.touched.exchanges.contains(&exchange.exchange) && !exchange.headline.is_forgotten() {
             let left = self.messages_left(tx, exchange).await?;
@@ -236,10 +238,10 @@ impl Purge<'_> {
 
     /// Finds the items about these exchanges. Reads items by the range of the exchanges and compares them here, because a
     /// database would go through the exchanges again for each item.
-    async fn find_items(&self, tx: &mut Connection) -> StoreResult<About> {
+    async fn find_items(&self, tx: &mut Connection) -> StoreResult<AffectedItems> {
         let summarisable = &self.touched.summarisable;
         let (Some(first), Some(last)) = (summarisable.first(), summarisable.last()) else {
-            return Ok(About::default());
+            return Ok(AffectedItems::default());
         };
         let sql = sql!(
             "-- sql/forget.items\nSELECT r.first_exchange, r.last_exchange, i.item, i.source_agent_id IS NOT NULL, \
@@ -248,23 +250,23 @@ impl Purge<'_> {
                    AND r.first_exchange <= $3 AND r.last_exchange >= $2 ORDER BY i.item"
         );
         let query = query(sql).bind(self.agent.as_str()).bind(*first).bind(*last);
-        let mut about = About::default();
+        let mut affected = AffectedItems::default();
         for row in query.fetch_all(tx).await? {
             let (first, last): (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
             if summarisable.range(first..=last).next().is_none() {
                 continue;
             }
             let items = match (row.try_get::<bool>(3)?, row.try_get::<bool>(4)?) {
-                (true, _) => &mut about.inherited,
-                (false, false) => &mut about.own,
-                (false, true) => &mut about.removed,
+                (true, _) => &mut affected.inherited,
+                (false, false) => &mut affected.own,
+                (false, true) => &mut affected.removed,
             };
             let item: i64 = row.try_get(2)?;
             if items.last() != Some(&item) {
                 items.push(item);
             }
         }
-        Ok(about)
+        Ok(affected)
     }
 
     /// Replaces an inherited item's texts by the present headlines of its exchanges. Keeps its number, times and tokens.
@@ -315,12 +317,12 @@ impl Purge<'_> {
     }
 
     /// Removes the texts of items that are no longer in force.
-    async fn remove_item_texts(&self, tx: &mut Connection, about: &About) -> StoreResult<()> {
+    async fn remove_item_texts(&self, tx: &mut Connection, affected: &AffectedItems) -> StoreResult<()> {
         let sql = sql!(
             "-- sql/forget.blank\nUPDATE summary_items SET text = $3, brief = $3, gist = $3, digest = NULL \
                    WHERE agent_id = $1 AND item IN (SELECT CAST(value AS bigint) FROM {each}($2{::jsonb}))"
         );
-        let gone: Vec<i64> = about.own.iter().chain(&about.removed).copied().collect();
+        let gone: Vec<i64> = affected.own.iter().chain(&affected.removed).copied().collect();
         query(sql)
             .bind(self.agent.as_str())
             .bind(serde_json::json!(gone).to_string())
@@ -372,11 +374,11 @@ impl Purge<'_> {
 
     /// Removes these exchanges' content from a fork's record.
     async fn rewrite_fork(&self, tx: &mut Connection) -> StoreResult<()> {
-        let Some(mut kept) = record::load_if_readable(tx, self.agent).await? else {
+        let Some(mut kept) = record::load_if_recorded(tx, self.agent).await? else {
             return Ok(());
         };
-        let buried: Vec<(i64, i64)> = self
-            .buried
+        let tombstones: Vec<(i64, i64)> = self
+            .tombstones
             .iter()
             .map(|message| (message.seq, message.tokens))
             .collect();
@@ -384,7 +386,7 @@ impl Purge<'_> {
             let headline = exchange::find(tx, self.agent, number)
                 .await?
                 .map(|found| found.headline);
-            kept.forget(number, &buried, headline.unwrap_or_default());
+            kept.forget(number, &tombstones, headline.unwrap_or_default());
         }
         record::replace(tx, self.agent, &kept).await
     }

@@ -52,7 +52,7 @@ pub(crate) async fn forget_some(store: &SqlStore, request: Forget) -> StoreResul
     }
     let composed = compose_next(store, &request, &next).await?;
     let step = store
-        .write_extent(lock, WriteSize::Unbounded, move |tx| {
+        .write_sized(lock, WriteSize::Unbounded, move |tx| {
             Box::pin(async move { super::forget_some(tx, &request, &composed).await })
         })
         .await?;
@@ -107,7 +107,7 @@ pub(crate) async fn begin_delete(store: &SqlStore, agent: AgentId, now: Timestam
 
 pub(crate) async fn delete_some(store: &SqlStore, agent: AgentId) -> StoreResult<DeleteStep> {
     store
-        .write_extent(Lock::Agent(agent.clone()), WriteSize::Unbounded, move |tx| {
+        .write_sized(Lock::Agent(agent.clone()), WriteSize::Unbounded, move |tx| {
             Box::pin(async move { delete::delete_some(tx, &agent).await })
         })
         .await
