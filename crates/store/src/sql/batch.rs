@@ -129,6 +129,7 @@ async fn defer(
                leased_at = NULL, attempts = {max}(attempts - 1, 0), visible_at = $3, due_at = $4 + behind_ms {ms}, deferred_at = $5 \
                WHERE agent_id = $1 AND lease_token = $2"
     );
+    // The queue's times are by the database's clock, `until` is by the daemon's.
     let until = tx.now(now).await?.plus_ms(until.0 - now.0);
     query(sql)
         .bind(lease.agent.as_str())

@@ -53,6 +53,7 @@ pub(super) async fn complete(tx: &mut Connection, lease: Lease, patch: Patch) ->
     })
 }
 
+/// See [`crate::Store::age_document`].
 pub(super) async fn age_document(tx: &mut Connection, lease: Lease, patch: Patch) -> StoreResult<bool> {
     guard_lease(tx, &lease).await?;
     if is_asked_about(tx, &lease.agent, patch.version).await? {
@@ -206,6 +207,7 @@ pub(super) async fn write_version(
     Ok(())
 }
 
+/// Records the attempt in the table of runs.
 async fn record(tx: &mut Connection, lease: &Lease, patch: &Patch) -> StoreResult<()> {
     let dropped_new = patch.added.iter().filter(|(_, dropped)| *dropped).count();
     let details = RunOutcome {

@@ -10,8 +10,9 @@ use super::{
 };
 use recapd_core::domain::{spend::day_start, time::Timestamp, work::Reason};
 
-/// SQL that is true if the parked row `$row` of agent `a` may be made due at `$now` to age its document. Nothing is pending for a
-/// model, and the row has been parked for ten minutes, so that a row that keeps failing isn't tried each time the job runs.
+/// SQL that is true if the parked row `$row` of agent `a` may be made due at `$now` to age its document: nothing is pending for a
+/// model, and the row has been parked for ten minutes. Without that wait, a row that keeps failing would be tried each time the
+/// job runs.
 macro_rules! may_age {
     ($row:literal, $now:literal) => {
         concat!(
@@ -41,9 +42,9 @@ macro_rules! outgrown {
     };
 }
 
-/// Wakes the queue for documents with an item that is too old for its section. An index finds these, so the job's cost depends on
-/// what it changes, not on the number of documents. Skips a row that already waits for ageing. Makes a parked row due again if
-/// nothing is pending for its model, because its document must age, too.
+/// Wakes the queue for documents with an item that is too old for its section. An index finds these documents, so the job's cost
+/// depends on how many it finds, not on how many exist. Skips a row that already waits for ageing. Makes a parked row due again
+/// if nothing is pending for its model, because its document must age, too.
 pub(super) async fn enqueue_ageing(tx: &mut Connection, now: Timestamp, limit: i64) -> StoreResult<u64> {
     let sql = sql!(enqueue_all!(
         [

@@ -22,7 +22,7 @@ use recapd_core::domain::{
 /// `paused_for` of a row that waits for a provider. Such a row isn't paused and has no `paused_until`. The other values are
 /// `hand` and the names of spending limits.
 pub(super) const PROVIDER: &str = "provider";
-/// Limits a wait if the daemon's clock and the database's differ so much that the right wait is unknown.
+/// Limits a wait, in milliseconds, if the daemon's clock and the database's differ so much that the right wait is unknown.
 const UNSURE_MS: i64 = 1_000;
 
 /// Converts the time `until` from the daemon's clock to the database's. The daemon's clock showed `finished_at` when the
@@ -170,8 +170,9 @@ pub(super) async fn spending(
 }
 
 /// Returns the expected cost of questions in batches that no run accounts for yet, for the agent and for all agents. This cost
-/// counts as spent. Of the agent's own questions only the sent ones count, because the caller withdraws a waiting question and
-/// has an answer already. Questions older than the longest life of a batch don't count, because no answer to them comes any more.
+/// counts as spent. Of the agent's own questions only those in a batch count: the caller withdraws a waiting question, and
+/// uses an answer that is there. Questions older than the longest life of a batch don't count, because no answer to them comes
+/// any more.
 async fn cost_in_batches(
     tx: &mut Connection,
     agent: &AgentId,
@@ -260,8 +261,8 @@ pub(super) async fn paused_agent(
     Ok(Some(SpendPause { limit, until }))
 }
 
-/// Returns the newest update that asked a model. Leaves out the error of a spending limit, because the provider isn't to blame
-/// for it.
+/// Returns the newest update that asked a model. Leaves out its error if that is a spending limit, for which the provider isn't
+/// to blame.
 pub(super) async fn last_run(tx: &mut Connection) -> StoreResult<Option<LastRun>> {
     let sql = sql!(
         "-- sql/spending.last_run\nSELECT coalesce(provider, ''), coalesce(model, ''), \
@@ -306,7 +307,7 @@ mod tests {
     fn no_wrong_clock_makes_a_row_wait_for_long() {
         let hour = 3_600_000;
         for (until, finished_at, now, waits_ms) in [
-            // The clocks agree; the daemon's is ahead, is behind, jumped back, jumped ahead.
+            // The clocks agree; the daemon's is ahead, is behind (a short and a long wait), jumped back, jumped ahead.
             (hour + 500, hour, hour, 500),
             (2 * hour + 500, 2 * hour, hour, 500),
             (hour + 500, hour, 2 * hour, 500),

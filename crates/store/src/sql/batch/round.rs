@@ -91,7 +91,7 @@ pub(super) async fn lines(connection: &mut Connection, batch: i64) -> StoreResul
     found.iter().map(line).collect()
 }
 
-/// See [`BatchStore::move_batch`]. Deletes the bodies of the requests once the provider has them.
+/// See [`crate::batch::BatchStore::move_batch`]. Deletes the bodies of the requests once the provider has them.
 pub(super) async fn move_on(tx: &mut Connection, batch: i64, step: BatchMove) -> StoreResult<bool> {
     let is_submitted = step.submitted_as.is_some();
     if is_submitted {

@@ -93,7 +93,7 @@ async fn write_ranges(tx: &mut Connection, agent: &AgentId, ranges: &[[i64; 3]])
 }
 
 /// Checks that each exchange of the update is in exactly one new item, and that the other new items cover exactly what the
-/// removed items covered. Fails otherwise: that is a bug.
+/// removed items covered. A difference is a bug, and fails.
 ///
 /// Compares ranges, and reads exchanges only where the ranges differ, because a removed item may cover a very long past.
 pub(super) async fn guard_coverage(

@@ -9,10 +9,12 @@ use recapd_core::domain::{
     work::{Lease, Priority, WOKEN_RETRY_MS_MIN},
 };
 
-/// Parks the row after its last attempt. A row that was woken during the attempt gets one more attempt after the longest wait
-/// instead: exchanges left the window meanwhile, and perhaps no further wake comes.
+/// Parks the row after its last attempt; [`RetryPolicy`](recapd_core::domain::work::RetryPolicy) decides which attempt is the
+/// last. A row that was woken during the attempt isn't parked, but gets one more attempt after a wait: exchanges left the window
+/// meanwhile, and perhaps no further wake comes.
 ///
-/// Resets the count of crashes: digests replace the exchanges that caused them, and the next questions are about other exchanges.
+/// Resets the count of crashes: digests now cover the exchanges with which workers crashed, and the next questions are about
+/// other exchanges.
 pub(super) async fn park(
     tx: &mut Connection,
     lease: &Lease,
@@ -44,8 +46,8 @@ pub(super) async fn park(
     Ok(row.try_get(0)?)
 }
 
-/// Deletes the row if no work is left. Otherwise arms it again: at once if a whole batch is pending or something urgent woke it
-/// during the update, else after the longest wait.
+/// Deletes the row if no work is left. Otherwise arms it again: after `rearm_wait_ms` if a partial batch is pending and nothing
+/// urgent woke the row during the update, else at once. Returns true if the row is armed again.
 pub(super) async fn finish(
     tx: &mut Connection,
     lease: &Lease,
@@ -59,8 +61,8 @@ pub(super) async fn finish(
     let pending = boundary - 1 - patch.hi;
     let is_batch = pending >= patch.batch_exchanges
         && pending::has_tokens(tx, &lease.agent, patch.hi, patch.batch_tokens_min).await?;
-    let is_lonely = pending > 0 && !is_batch;
-    let wait_ms = if is_lonely && !was_woken_urgently(tx, lease).await? {
+    let is_partial_batch = pending > 0 && !is_batch;
+    let wait_ms = if is_partial_batch && !was_woken_urgently(tx, lease).await? {
         patch.rearm_wait_ms
     } else {
         0
@@ -85,6 +87,7 @@ async fn was_woken_urgently(tx: &mut Connection, lease: &Lease) -> StoreResult<b
     Ok(row.try_get(0)?)
 }
 
+/// Deletes the row, unless it was woken during the update. Returns true if it is deleted.
 pub(super) async fn delete_row(tx: &mut Connection, lease: &Lease) -> StoreResult<bool> {
     let sql = sql!(
         "-- sql/complete.delete_row\nDELETE FROM summary_update_queue \
@@ -97,6 +100,7 @@ pub(super) async fn delete_row(tx: &mut Connection, lease: &Lease) -> StoreResul
     Ok(query.execute(tx).await? == 1)
 }
 
+/// Ends the lease. The row may be claimed again after `wait_ms`, with a new series of attempts.
 pub(super) async fn rearm(
     tx: &mut Connection,
     lease: &Lease,

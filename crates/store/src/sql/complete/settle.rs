@@ -10,7 +10,8 @@ use crate::{
 };
 use recapd_core::domain::work::Lease;
 
-/// Does the work of [`settle`] in one statement if nothing was pending; otherwise returns `None`.
+/// Does the work of [`settle`] in one statement if nothing is pending, the row wasn't woken and no rebuild holds a document;
+/// otherwise changes nothing and returns `None`.
 ///
 /// This needs no lock: a transaction that moves the boundary forward also raises the wake counter, and one that takes coverage
 /// back voids the lease.

@@ -8,8 +8,9 @@ use recapd_core::domain::{
     work::{Priority, Reason},
 };
 
+/// `last_error` of a row that an operator cancelled.
 const CANCELLED: &str = "cancelled: by an operator";
-/// How far in the future the end of an operator's pause is set. Such a pause has no real end.
+/// How far in the future the end of an operator's pause is set, because such a pause ends only when an operator ends it.
 const NEVER_MS: i64 = 36_500 * DAY_MS;
 
 pub(super) async fn refresh(
@@ -129,7 +130,7 @@ pub(super) async fn resume_agent(tx: &mut Connection, agent: &AgentId, now: Time
     };
     let slack_ms = Priority::slack_ms(paused.try_get(0)?);
     let now = tx.now(now).await?;
-    // The end of a pause gives no priority, so the row gets the place of a new row.
+    // The time of the pause doesn't count as waiting: the row is due as if it had been put into the queue now.
     let sql = sql!(
         "-- sql/operate.resume_agent\nUPDATE summary_update_queue SET visible_at = $2, due_at = $3 + behind_ms {ms}, \
                paused_until = NULL, paused_for = NULL WHERE agent_id = $1"

@@ -30,7 +30,7 @@ macro_rules! run_select {
     };
 }
 
-/// See [`super::OperatorStore::runs`]. Uses a separate index for the runs of one agent.
+/// See [`super::OperatorStore::runs`]. Has a separate statement for the runs of one agent, so that their index is used.
 pub(super) async fn list(connection: &mut Connection, wanted: RunQuery) -> StoreResult<Vec<Run>> {
     let of_all = run_select!(
         "-- sql/operate.runs",

@@ -1,7 +1,8 @@
 //! Claims: gives workers leases on due rows, each with a fencing token.
 //!
-//! A row is due when its `visible_at` has passed. A claim sets `visible_at` to the end of the lease, so a row with an expired
-//! lease, whose worker has vanished, becomes due again by itself.
+//! A row is due when its `visible_at` has passed. A claim sets `visible_at` to the end of the lease (`queue.lease_ms` from then),
+//! and renewals move it on. If a worker vanishes, its lease expires, the row is due again, and the claim of another worker takes
+//! it over. Rows that are due are claimed in the order of `due_at`, which contains the urgency and the place in the project.
 
 use crate::{
     ClaimRequest, StoreResult,
@@ -10,7 +11,7 @@ use crate::{
 use recapd_core::domain::{agent::AgentId, time::Timestamp, work::Lease};
 
 /// Limits how many rows are read to find out when the next row is due.
-const ROWS_LOOKED_AT: i64 = 1_000;
+const ROWS_READ_MAX: i64 = 1_000;
 
 /// Returns true if a claim would find a row. A pause of all updates hides all rows. PostgreSQL doesn't need this check before a
 /// claim.
@@ -24,28 +25,25 @@ pub(crate) async fn is_any_due(connection: &mut Connection, now: Timestamp) -> S
 }
 
 /// Returns in how many milliseconds the next row is due; `None` if there are no rows that can become due. Reads only the first
-/// [`ROWS_LOOKED_AT`] rows: if there may be more, returns 0, because any of the others may be due. Ignores a pause of all
+/// [`ROWS_READ_MAX`] rows: if there may be more, returns 0, because any further row may be due already. Ignores a pause of all
 /// updates.
 pub(crate) async fn next_due_ms(connection: &mut Connection, now: Timestamp) -> StoreResult<Option<i64>> {
     let sql = sql!(
         "-- sql/queue.next_due_ms\nSELECT count(*), min(visible_at) FROM (SELECT visible_at FROM summary_update_queue \
                WHERE parked_at IS NULL LIMIT $1) AS first_rows"
     );
-    let row = query(sql)
-        .bind(ROWS_LOOKED_AT)
-        .fetch_one(&mut *connection)
-        .await?;
+    let row = query(sql).bind(ROWS_READ_MAX).fetch_one(&mut *connection).await?;
     let Some(due_at) = row.try_get::<Option<Timestamp>>(1)? else {
         return Ok(None);
     };
-    if row.try_get::<i64>(0)? == ROWS_LOOKED_AT {
+    if row.try_get::<i64>(0)? == ROWS_READ_MAX {
         return Ok(Some(0));
     }
     let now = connection.now(now).await?;
     Ok(Some(due_at.since_ms(now).max(0)))
 }
 
-/// Leases due rows, in order of the time when they became due. Each row gets its own fencing token.
+/// Leases due rows in the order of `due_at`. Each row gets its own fencing token.
 ///
 /// Takes row by row, for a database with a single writer.
 pub(crate) async fn claim(tx: &mut Connection, claim: ClaimRequest) -> StoreResult<Vec<Lease>> {
@@ -135,11 +133,13 @@ pub(crate) async fn claim_one(
 /// The columns of a row that are read before a claim overwrites them.
 #[derive(Clone, Copy)]
 struct Due {
+    /// From this time on the row could be claimed.
     since: Timestamp,
     /// True if the row still has an expired lease, whose holder has vanished.
     is_held: bool,
 }
 
+/// Leases one due row.
 async fn take(
     tx: &mut Connection,
     agent: &str,
@@ -195,6 +195,7 @@ fn read_lease(row: &Row) -> StoreResult<Lease> {
     })
 }
 
+/// Takes the next fencing token.
 pub(crate) async fn next_token(tx: &mut Connection) -> StoreResult<i64> {
     let sql = sql!(
         sqlite: "-- sql/queue.next_token\nUPDATE counters SET value = value + 1 WHERE name = 'lease_token' RETURNING value",

@@ -51,8 +51,8 @@ async fn renew_each(tx: &mut Connection, leases: &[Lease], visible_at: Timestamp
 }
 
 /// Renews for a database with many writers. Skips rows that another transaction is writing, so that one long transaction doesn't
-/// cost all leases. A skipped row counts by its last committed state and is renewed at a later heartbeat; until then no claim
-/// takes it either.
+/// cost all leases. Whether a skipped row's lease is still held is read from its last committed state. The lease is renewed at
+/// the next heartbeat; while the row is locked, no claim takes it, because claims skip locked rows, too.
 async fn renew_free(tx: &mut Connection, leases: &[Lease], visible_at: Timestamp) -> StoreResult<Vec<i64>> {
     let sql = sql!(
         "-- postgres/queue.renew\nWITH asked AS MATERIALIZED (SELECT value ->> 0 AS agent_id, \
@@ -135,8 +135,8 @@ pub(crate) async fn release(tx: &mut Connection, mut leases: Vec<Lease>, now: Ti
     Ok(released)
 }
 
-/// See [`crate::Store::disclaim`]. Lowers the count of crashes only if it is higher than when the lease was given out, because
-/// only then the claim raised it.
+/// See [`crate::Store::disclaim`]. Lowers the count of crashes only if it is higher than at the claim of this lease: only then a
+/// later claim has counted this lease as a crash.
 pub(crate) async fn disclaim(tx: &mut Connection, mut leases: Vec<Lease>) -> StoreResult<u64> {
     in_order(&mut leases);
     let given_back = sql!(

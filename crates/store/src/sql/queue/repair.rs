@@ -16,6 +16,7 @@ use recapd_core::domain::{
 /// Limits how many missing rows one transaction creates.
 const RECONCILED_MAX: i64 = 1_000;
 
+/// See [`crate::Store::set_back`].
 pub(crate) async fn set_back(tx: &mut Connection, ahead_ms: Option<i64>, now: Timestamp) -> StoreResult<u64> {
     // Batches always use the daemons' clocks, even where leases use the database's.
     batch::limit_next_polls(tx, now).await?;
@@ -35,14 +36,14 @@ pub(crate) async fn set_back(tx: &mut Connection, ahead_ms: Option<i64>, now: Ti
                THEN {max}(paused_until - $2 {ms}, $1) END \
                WHERE parked_at IS NULL AND visible_at > $1 AND (lease_token IS NULL OR leased_at > $1)"
     );
-    let nearer = query(sql).bind(now).bind(ahead_ms).execute(&mut *tx).await?;
+    let changed = query(sql).bind(now).bind(ahead_ms).execute(&mut *tx).await?;
     let sql = sql!(
         "-- sql/queue.set_back_parked\nUPDATE summary_update_queue SET parked_at = {min}(parked_at, $1), \
                revived_at = CASE WHEN revived_at > $1 THEN $1 ELSE revived_at END \
                WHERE parked_at IS NOT NULL AND (parked_at > $1 OR revived_at > $1)"
     );
     query(sql).bind(now).execute(tx).await?;
-    Ok(nearer)
+    Ok(changed)
 }
 
 /// Returns the latest stored time of any past action.
@@ -102,7 +103,8 @@ async fn reconcile_some(
 }
 
 /// Gives rows parked long ago one more attempt; a failure parks them again. If the workers of a row's attempts crashed, another
-/// row may have caused the crashes. Such a row gets its attempt sooner, but only once.
+/// row may have caused the crashes. Such a row gets its attempt after
+/// [`CRASHED_PROBE_MS`], unless it was revived after `parked_before`.
 pub(crate) async fn probe_parked(
     tx: &mut Connection,
     parked_before: Timestamp,

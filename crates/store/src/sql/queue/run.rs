@@ -11,6 +11,7 @@ use recapd_core::domain::{text::cut, work::Lease};
 pub(crate) struct RunOutcome<'a> {
     pub(crate) path: Option<&'static str>,
     pub(crate) version: Option<i64>,
+    /// The watermark before and after the update.
     pub(crate) covers: Option<(i64, i64)>,
     pub(crate) exchanges: i64,
     pub(crate) items_added: i64,
@@ -32,6 +33,7 @@ pub(crate) async fn record_run(
     batch::account_unused(tx, &lease.agent, run.finished_at).await
 }
 
+/// Writes only the row of the attempt.
 pub(crate) async fn insert_run(
     tx: &mut Connection,
     lease: &Lease,

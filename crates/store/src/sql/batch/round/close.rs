@@ -12,6 +12,7 @@ use crate::{
 };
 use recapd_core::domain::{agent::AgentId, batch::QuestionOutcome, time::Timestamp, work::Lease};
 
+/// See [`crate::batch::BatchStore::close_batch`].
 pub(crate) async fn close(tx: &mut Connection, batch: i64, end: BatchEnd) -> StoreResult<BatchClosed> {
     lock_asking(tx, batch).await?;
     let mut closed = BatchClosed::default();
@@ -63,7 +64,7 @@ async fn journal(
         input_tokens: reply.input_tokens,
         output_tokens: reply.output_tokens,
     };
-    // `now` replaces the time of the question. The question's version already shows whether anything was forgotten since.
+    // `now` stands for the time of the question: `sent_questions` has checked that nothing was forgotten since.
     summary::journal_of(tx, (agent.clone(), reply.key.clone()), answer, now, now).await
 }
 

@@ -12,8 +12,8 @@ use recapd_core::domain::{
     time::{CLOCK_JUMP_MS_MIN, Timestamp},
 };
 
-/// See [`BatchStore::gather`]. Changes questions only under their agents' locks, and doesn't wait for a lock: if another
-/// transaction has locked an agent, its question goes into a later batch. If no batch is due, locks no agent.
+/// See [`crate::batch::BatchStore::gather`]. Changes questions only under their agents' locks, and doesn't wait for a lock: if
+/// another transaction has locked an agent, its question goes into a later batch. If no batch is due, locks no agent.
 pub(crate) async fn gather(tx: &mut Connection, gather: Gather) -> StoreResult<Option<OpenBatch>> {
     if count_open(tx).await? >= gather.open_max {
         return Ok(None);
@@ -61,7 +61,7 @@ async fn lock_agents(tx: &mut Connection, keys: &[String]) -> StoreResult<Vec<St
                WHERE journal_key IN (SELECT value FROM {each_text}($1{::jsonb}))) {a_skip_locked}"
     );
     let agents: Vec<String> = query(lock).bind(keys.as_str()).fetch_column(&mut *tx).await?;
-    // What was read before the lock may have changed.
+    // The questions were read before the lock, and may have been withdrawn since.
     let waiting = sql!(
         "-- sql/round.still_waiting\nSELECT r.journal_key FROM batch_requests r WHERE r.state = 'waiting' \
                AND r.journal_key IN (SELECT value FROM {each_text}($1{::jsonb})) \
