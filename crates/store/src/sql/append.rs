@@ -33,10 +33,11 @@ use recapd_core::{
     formats,
 };
 
+/// What is to be written for a part of the messages, besides the ledger with the newest exchange.
 #[derive(Default)]
 struct AppendRows {
     messages: Vec<StoredAt>,
-    /// Complete exchanges, followed by the newest one. Their running totals ascend.
+    /// Exchanges that these messages completed. Their running totals ascend.
     exchanges: Vec<Exchange>,
     sessions: Vec<NewSession>,
     evictions: Vec<Eviction>,
@@ -101,22 +102,22 @@ pub(super) async fn append(
         None
     };
     let is_step = |&(place, _): &(usize, bool)| step_at(&request, place).is_some();
-    let (mut stored, mut evictions, mut steps) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut stored, mut evictions, mut outcomes) = (Vec::new(), Vec::new(), Vec::new());
     let mut session_ended = None;
     for part in fresh.split_inclusive(is_step) {
         let mut written = place_all(tx, &request, part, &mut ledger).await?;
-        let stepped = write_part(tx, &request, part, &mut written, (&mut ledger, &mut chain)).await?;
+        let outcome = write_part(tx, &request, part, &mut written, (&mut ledger, &mut chain)).await?;
         if steps_required {
-            stepped.iter().try_for_each(check_target)?;
+            outcome.iter().try_for_each(check_target)?;
         }
         stored.extend(written.messages);
         evictions.extend(written.evictions);
-        steps.extend(stepped);
+        outcomes.extend(outcome);
         session_ended = written.session_ended.or(session_ended);
     }
     let is_clear = |step: &StepOutcome| matches!(step, StepOutcome::Cleared { .. });
-    let has_closed = session_ended.is_some() || steps.iter().any(is_clear);
-    let enqueued = wake(tx, &request, &ledger, (&evictions, &steps), has_closed).await?;
+    let has_closed = session_ended.is_some() || outcomes.iter().any(is_clear);
+    let enqueued = wake(tx, &request, &ledger, (&evictions, &outcomes), has_closed).await?;
     let accepted = i64_or_max(fresh.len());
     Ok(AppendOutcome {
         accepted,
@@ -125,11 +126,11 @@ pub(super) async fn append(
         exchange: ledger.newest.as_ref().map_or(PREAMBLE, |newest| newest.exchange),
         first_exchange: ledger.first_exchange,
         summarized_through: ledger.summarized_through,
-        version: version_after(version, &steps),
+        version: version_after(version, &outcomes),
         window_tokens: ledger.window_tokens(),
         returned,
         evictions,
-        steps,
+        steps: outcomes,
         settings,
         budget,
         session_ended,
@@ -138,6 +139,7 @@ pub(super) async fn append(
     })
 }
 
+/// Fails if the target of a step doesn't exist.
 fn check_target(step: &StepOutcome) -> StoreResult<()> {
     match step {
         StepOutcome::Ignored { label } => Err(StoreError::UnknownMark(label.clone())),
@@ -156,7 +158,8 @@ fn version_after(before: i64, steps: &[StepOutcome]) -> i64 {
     written.unwrap_or(before)
 }
 
-/// Stores the idempotency key of a request. Fails if a different request has used the key.
+/// Stores the idempotency key of a request. Fails if a different request has used the key. The key doesn't keep a repeated
+/// request from storing its messages twice: their ids do ([`without_duplicates`]).
 async fn store_key(
     tx: &mut Connection,
     agent: &AgentId,
@@ -186,7 +189,7 @@ fn step_at(request: &AppendRequest, place: usize) -> Option<Step> {
     Step::of(&request.messages.get(place)?.message)
 }
 
-/// Writes the placed messages, and applies the step that the last message of `part` is, if it is one.
+/// Writes the placed messages. If the last message of `part` is a step, also applies it and returns its effect.
 async fn write_part(
     tx: &mut Connection,
     request: &AppendRequest,
@@ -200,7 +203,7 @@ async fn write_part(
         close_session(written, ledger, at);
     }
     write::rows(tx, request, written, (ledger, chain)).await?;
-    let stepped = match step {
+    let outcome = match step {
         None => None,
         Some((Step::Clear, _)) => Some(lineage::clear(tx, &request.agent, ledger).await?),
         Some((Step::Mark(label), _)) => {
@@ -208,11 +211,11 @@ async fn write_part(
             Some(lineage::mark(tx, &request.agent, ledger, label, exchange).await?)
         }
         Some((Step::Rewind(label), at)) => {
-            let stepped = lineage::rewind(tx, request, ledger, label, at).await?;
+            let outcome = lineage::rewind(tx, request, ledger, label, at).await?;
             // The mark's exchange may have grown after the mark, or the budget may have shrunk. All rows are written by now.
             let eviction = boundary::evict(tx, request, &[], ledger, at).await?;
             written.evictions.extend(eviction);
-            Some(stepped)
+            Some(outcome)
         }
         Some((Step::Pin(seq), _)) => Some(lineage::pins::pin_within(tx, request, seq).await?),
         Some((Step::Unpin(seq), _)) => Some(lineage::pins::unpin(tx, &request.agent, seq).await?),
@@ -227,7 +230,7 @@ async fn write_part(
         }
     };
     write::state(tx, request, written, (ledger, chain)).await?;
-    Ok(stepped)
+    Ok(outcome)
 }
 
 /// Closes the running session and opens an empty one. The closed session's exchanges are written as they are.
@@ -318,6 +321,7 @@ pub(super) async fn stored_payloads(
         .collect::<Result<_, sqlx::Error>>()?)
 }
 
+/// Assigns the messages to exchanges, and evicts what is over budget, in the ledger only. Returns what is to be written.
 async fn place_all(
     tx: &mut Connection,
     request: &AppendRequest,
@@ -406,8 +410,8 @@ pub(super) async fn wake(
             rules.batch_tokens_min,
         )
         .await?;
-    let mut clears = request.messages.iter().map(|prepared| &prepared.message);
-    let is_resumable = clears.any(steps::is_resumable);
+    let mut messages = request.messages.iter().map(|prepared| &prepared.message);
+    let is_resumable = messages.any(steps::is_resumable);
     let wake = queue::Wake {
         reason: match (is_urgent, is_resumable) {
             (true, false) => Reason::SessionEnd,

@@ -70,7 +70,7 @@ pub(super) async fn expand(
 }
 
 /// Limits how many of an exchange's first user messages are read to find its request.
-const REQUESTS_LOOKED_AT: i64 = 8;
+const REQUESTS_READ_MAX: i64 = 8;
 
 pub(super) async fn request_of(
     tx: &mut Connection,
@@ -93,7 +93,7 @@ pub(super) async fn request_of(
         .bind(of.last_seq)
         .bind(of.exchange)
         .bind(agent.as_str())
-        .bind(REQUESTS_LOOKED_AT)
+        .bind(REQUESTS_READ_MAX)
         .fetch_all(tx)
         .await?;
     let found: StoreResult<Vec<StoredMessage>> = found.iter().map(row::message).collect();
@@ -185,7 +185,7 @@ async fn last_within(
 /// Corrects the index after messages of an agent were deleted.
 pub(super) async fn correct_after_deletion(tx: &mut Connection) -> StoreResult<()> {
     match tx.dialect() {
-        SqlDialect::Sqlite => watermark::hold(tx).await,
+        SqlDialect::Sqlite => watermark::lower(tx).await,
         SqlDialect::Postgres => Ok(()),
     }
 }

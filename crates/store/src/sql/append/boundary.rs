@@ -25,12 +25,12 @@ pub(super) async fn evict(
         Some(overflow) => Some(find_cut(tx, &request.agent, overflow, unwritten).await?),
         None => None,
     };
-    let held = if budget.max_messages() > 0 {
+    let window = if budget.max_messages() > 0 {
         load_window(tx, &request.agent, ledger.first_exchange, unwritten).await?
     } else {
         Vec::new()
     };
-    let by_messages = ledger.message_overflow(budget, held.iter().copied());
+    let by_messages = ledger.message_overflow(budget, window.iter().copied());
     let cut = ledger.later_cut(by_tokens, by_messages);
     Ok(cut.and_then(|cut| ledger.evict_to(cut, at)))
 }
@@ -58,10 +58,10 @@ async fn load_window(
         let (cut, messages) = (read_cut(row)?, row.try_get(2)?);
         Ok(WindowExchange { cut, messages })
     });
-    let mut held = stored.collect::<Result<Vec<_>, sqlx::Error>>()?;
+    let mut window = stored.collect::<Result<Vec<_>, sqlx::Error>>()?;
     let first = unwritten.partition_point(|exchange| exchange.exchange < first_exchange);
-    held.extend(unwritten.iter().skip(first).map(WindowExchange::from));
-    Ok(held)
+    window.extend(unwritten.iter().skip(first).map(WindowExchange::from));
+    Ok(window)
 }
 
 /// Reads a cut from a row's first two columns.
@@ -72,8 +72,8 @@ fn read_cut(row: &Row) -> Result<CutPoint, sqlx::Error> {
     })
 }
 
-/// Finds the first exchange with enough tokens before it, but none after the overflow's floor. This takes one index look-up among
-/// the stored exchanges, whose totals are all below the totals of this append.
+/// Finds the first exchange with enough tokens before it, or the overflow's floor if that comes first. This takes one index
+/// look-up among the stored exchanges, whose totals are all below the totals of this append.
 pub(crate) async fn find_cut(
     tx: &mut Connection,
     agent: &AgentId,

@@ -21,9 +21,10 @@ use recapd_core::domain::{
     number::i64_or_max,
 };
 
-/// Limits the rows of one `INSERT`. At sixteen values a row this stays well below SQLite's limit of 32,766 values.
+/// Limits the rows of one `INSERT`. At no more than sixteen values a row this stays well below SQLite's limit of 32,766 values.
 const ROWS_MAX: usize = 64;
 
+/// Writes messages, exchanges and sessions.
 pub(super) async fn rows(
     tx: &mut Connection,
     request: &AppendRequest,
@@ -287,10 +288,10 @@ mod tests {
     fn runs_keep_every_row_in_order_and_have_few_sizes() {
         for count in [0, 1, 3, 63, 64, 65, 200] {
             let rows: Vec<usize> = (0..count).collect();
-            let found: Vec<&[usize]> = runs(&rows).collect();
-            assert_eq!(found.concat(), rows);
+            let split: Vec<&[usize]> = runs(&rows).collect();
+            assert_eq!(split.concat(), rows);
             assert!(
-                found
+                split
                     .iter()
                     .all(|run| run.len().is_power_of_two() && run.len() <= ROWS_MAX)
             );

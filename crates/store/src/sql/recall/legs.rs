@@ -16,9 +16,9 @@ use super::{
 use recapd_core::domain::{agent::AgentId, exchange::Exchange, number::i64_or_max};
 
 /// How many rows the first page has. Most exchanges are one leg.
-const FEW: i64 = 4;
+const FIRST_PAGE_ROWS: i64 = 4;
 /// How many rows later pages have.
-const MANY: i64 = 500;
+const PAGE_ROWS: i64 = 500;
 
 pub(crate) async fn legs(tx: &mut Connection, agent: &AgentId, exchange: i64) -> StoreResult<Vec<Exchange>> {
     let Some((line, placed)) = look_up(tx, agent, exchange).await? else {
@@ -35,14 +35,15 @@ pub(crate) async fn legs(tx: &mut Connection, agent: &AgentId, exchange: i64) ->
     Ok(found.into_values().flatten().collect())
 }
 
-/// Adds the rows of the exchange that `member` has. A set-aside row counts as `None` and hides the ancestors' row.
+/// Adds the rows of the exchange that `member` has. A row that was set aside is added as `None`, so that it hides the ancestors'
+/// row of the same number.
 async fn read(
     tx: &mut Connection,
     member: &Member,
     begins_with: i64,
     found: &mut BTreeMap<i64, Option<Exchange>>,
 ) -> StoreResult<()> {
-    let (mut from, mut limit) = (begins_with, FEW);
+    let (mut from, mut limit) = (begins_with, FIRST_PAGE_ROWS);
     while i64_or_max(found.len()) < LEGS_MAX {
         let rows = page(tx, member, from, limit).await?;
         let is_last = i64_or_max(rows.len()) < limit;
@@ -60,7 +61,7 @@ async fn read(
         if is_last {
             break;
         }
-        limit = MANY;
+        limit = PAGE_ROWS;
     }
     Ok(())
 }

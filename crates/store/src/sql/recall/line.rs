@@ -12,6 +12,7 @@ use recapd_core::domain::{
     agent::AgentId, exchange::Exchange, ledger::Ledger, recall::block_of, time::Timestamp,
 };
 
+/// Limits how many generations of ancestors are read.
 const GENERATIONS_MAX: usize = 1_000;
 
 /// A block of an agent's messages in the index.
@@ -130,6 +131,7 @@ impl AncestorLine {
         }
     }
 
+    /// Returns the exchange of a message of the line.
     pub(crate) async fn exchange_of(&self, tx: &mut Connection, seq: i64) -> StoreResult<Option<i64>> {
         let sql = sql!(
             "-- sql/recall.exchange_of\nSELECT exchange FROM message_log WHERE agent_id = $1 AND seq = $2"
@@ -168,6 +170,7 @@ async fn parent(tx: &mut Connection, members: &[Member]) -> StoreResult<Option<M
     }))
 }
 
+/// An agent's row of an exchange.
 struct LineMatch {
     exchange: Exchange,
     source: AgentId,
@@ -185,7 +188,7 @@ async fn load(tx: &mut Connection, agent: &AgentId, exchange: i64) -> StoreResul
         ", (SELECT w.version FROM summary_versions w WHERE w.agent_id = e.agent_id ",
         "AND w.covers_after < e.exchange AND e.exchange <= w.covers_through AND NOT EXISTS ",
         "(SELECT 1 FROM summary_versions r WHERE r.agent_id = w.agent_id AND r.version > w.version ",
-        // The conditions are in the same order as in `exchange.load`.
+        // The kind is checked last, as in `exchange.load`, which gives the reason.
         "AND r.covers_through < e.exchange AND r.kind <> 'update') ORDER BY w.version LIMIT 1) ",
         "FROM exchange_log e WHERE e.agent_id = $1 AND e.exchange = $2"
     );

@@ -20,8 +20,8 @@ use recapd_core::domain::{
 
 /// Limits how many of an agent's newest messages are examined to count the unindexed ones.
 const UNINDEXED_COUNTED_MAX: i64 = 100_000;
-/// Limits the postings that a search reads. To stay below, it leaves out the most common words of a question, but never the
-/// rarest word.
+/// Limits the postings that a search reads. To keep the limit, a search leaves out the most common words of a question, but never
+/// the rarest word.
 const POSTINGS_MAX: i64 = 500_000;
 /// Limits the rows read for words that begin with a word of the question. The newest blocks come first.
 const PREFIX_ROWS_MAX: i64 = 4_000;
@@ -205,7 +205,7 @@ async fn read_words(
     Ok(is_whole.then_some(parts))
 }
 
-/// Adds the words that begin with `prefixes`.
+/// Adds the postings of the words that begin with one of `prefixes`.
 async fn add_beginning(
     tx: &mut Connection,
     line: &AncestorLine,
@@ -233,7 +233,7 @@ async fn add_beginning(
     Ok(())
 }
 
-/// Adds postings. Stops and returns false when there are more than `postings_max`.
+/// Adds the postings of `rows` to `parts`. Stops and returns false when there are more than `postings_max`.
 async fn add_rows(
     mut rows: BoxStream<'_, Result<Row, sqlx::Error>>,
     mut postings_max: i64,

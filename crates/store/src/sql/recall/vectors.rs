@@ -28,8 +28,8 @@ use recapd_core::domain::{
 /// Limits the bytes of payloads in one batch. The first message is taken whatever its size.
 const BATCH_BYTES_MAX: usize = 1_048_576;
 
-/// Columns and rest of a SELECT of the agents with their marks for model `$1` of `$2` dimensions. Messages up to `after_seq` are
-/// embedded.
+/// A SELECT, without its first word, of the agents and how far their messages are embedded by model `$1` of `$2` dimensions:
+/// through `after_seq`. Of each agent only the newest `$3` messages are embedded.
 macro_rules! marked_agents {
     () => {
         concat!(
@@ -47,10 +47,10 @@ impl EmbeddingStore for SqlStore {
         let Some(next) = next(&mut self.reader().await?, &claim).await? else {
             return Ok(None);
         };
-        let (marked, wanted) = (next.clone(), claim.clone());
+        let (agent, request) = (next.clone(), claim.clone());
         let is_claimed = self
             .write(Lock::Nothing, move |tx| {
-                Box::pin(async move { claim_agent(tx, &marked, &wanted).await })
+                Box::pin(async move { claim_agent(tx, &agent, &request).await })
             })
             .await?;
         if !is_claimed {
@@ -133,6 +133,7 @@ async fn claim_agent(tx: &mut Connection, next: &BehindAgent, claim: &EmbeddingC
     Ok(claimed > 0)
 }
 
+/// Reads the messages of a claimed agent.
 async fn batch(
     connection: &mut Connection,
     next: BehindAgent,

@@ -14,8 +14,11 @@ use crate::{
 
 #[derive(Clone)]
 struct NextBatch {
+    /// The watermark before the batch.
     after: i64,
+    /// The watermark after the batch.
     through: i64,
+    /// How many messages the batch has.
     messages: i64,
     batch: IndexBatch,
 }
@@ -35,8 +38,8 @@ pub(super) async fn index(store: &SqlStore, messages_max: i64) -> StoreResult<i6
         .write(Lock::Nothing, move |tx| {
             Box::pin(async move {
                 // Another process may have indexed these messages. If one was forgotten meanwhile, the batch is read again.
-                let is_read = rows::forgotten_since(tx, &next.batch).await?.is_empty();
-                if is_read && advance(tx, &next).await? {
+                let is_unchanged = rows::forgotten_since(tx, &next.batch).await?.is_empty();
+                if is_unchanged && advance(tx, &next).await? {
                     rows::add(tx, &parts).await?;
                 }
                 Ok(next.messages)
@@ -83,7 +86,7 @@ async fn advance(tx: &mut Connection, next: &NextBatch) -> StoreResult<bool> {
 }
 
 /// Lowers the watermark to the last message if it is beyond that, because SQLite reuses the ids of deleted messages.
-pub(super) async fn hold(tx: &mut Connection) -> StoreResult<()> {
+pub(super) async fn lower(tx: &mut Connection) -> StoreResult<()> {
     let sql = sql!(
         "-- sqlite/recall.hold\nUPDATE counters SET value = min(value, \
                (SELECT coalesce(max(id), 0) FROM message_log)) WHERE name = 'recall_indexed'"
