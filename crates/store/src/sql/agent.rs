@@ -108,6 +108,7 @@ async fn one(
     found.as_ref().map(row::agent).transpose()
 }
 
+/// Loads an agent for changes. Fails if it is unknown.
 pub(super) async fn load_known(connection: &mut Connection, agent: &AgentId) -> StoreResult<AgentRow> {
     let row = load(connection, agent).await?;
     row.ok_or_else(|| StoreError::UnknownAgent(agent.clone()))

@@ -61,23 +61,23 @@ impl AuditStore for SqlStore {
         .await
     }
 
-    async fn audit(&self, wanted: AuditQuery) -> StoreResult<Vec<AuditRow>> {
+    async fn audit(&self, filter: AuditQuery) -> StoreResult<Vec<AuditRow>> {
         let of_all = audit_select!("-- sql/audit.all", "WHERE event < $1 AND at >= $3");
         let of_agent = audit_select!(
             "-- sql/audit.of_agent",
             "WHERE event < $1 AND at >= $3 AND agent_id = $4"
         );
-        let agent = wanted.agent.as_ref().map(AgentId::as_str);
-        let asked = query(if agent.is_some() { of_agent } else { of_all })
-            .bind(wanted.before.unwrap_or(i64::MAX))
-            .bind(wanted.limit)
-            .bind(wanted.since.unwrap_or(Timestamp(0)));
-        let asked = match agent {
-            Some(agent) => asked.bind(agent),
-            None => asked,
+        let agent = filter.agent.as_ref().map(AgentId::as_str);
+        let select = query(if agent.is_some() { of_agent } else { of_all })
+            .bind(filter.before.unwrap_or(i64::MAX))
+            .bind(filter.limit)
+            .bind(filter.since.unwrap_or(Timestamp(0)));
+        let select = match agent {
+            Some(agent) => select.bind(agent),
+            None => select,
         };
         let mut reader = self.reader().await?;
-        asked.fetch_all(&mut reader).await?.iter().map(read).collect()
+        select.fetch_all(&mut reader).await?.iter().map(read).collect()
     }
 }
 

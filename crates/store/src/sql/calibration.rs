@@ -26,8 +26,8 @@ enum KeptSample {
 impl From<KeptSample> for ReportedSample {
     fn from(kept: KeptSample) -> Self {
         let (estimated_tokens, reported_tokens, agent) = match kept {
-            KeptSample::OfAgent(estimated, told, agent) => (estimated, told, agent),
-            KeptSample::OfAnyone(estimated, told) => (estimated, told, 0),
+            KeptSample::OfAgent(estimated, reported, agent) => (estimated, reported, agent),
+            KeptSample::OfAnyone(estimated, reported) => (estimated, reported, 0),
         };
         Self {
             reporter: Reporter(agent),
@@ -71,7 +71,7 @@ pub(super) async fn load(connection: &mut Connection) -> StoreResult<Vec<KeptCal
     found.iter().map(read).collect()
 }
 
-/// Saves `kept`, and deletes all but the most recently learned calibrations.
+/// Saves `kept`. Then deletes all calibrations but the [`MODELS_MAX`] most recently learned ones.
 pub(super) async fn keep(tx: &mut Connection, kept: Vec<KeptCalibration>, now: Timestamp) -> StoreResult<()> {
     let sql = sql!(
         "-- sql/calibration.keep\nINSERT INTO calibrations (provider, model, learned, samples, updated_at) \

@@ -14,6 +14,7 @@ use recapd_core::domain::{time::Timestamp, work::Fairness};
 pub(crate) struct Connection {
     link: DriverHandle,
     clock: Clock,
+    /// The database's time, once it is read.
     now: Option<Timestamp>,
     fairness: Fairness,
 }

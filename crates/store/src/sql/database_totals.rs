@@ -43,7 +43,7 @@ async fn first_rows(tx: &mut Connection) -> StoreResult<DatabaseTotals> {
          coalesce(sum(token_count), 0) FROM (SELECT version, token_count FROM summaries LIMIT $1) WHERE version > 0"
     );
     let row = query(sql).bind(ROWS_MAX + 1).fetch_one(tx).await?;
-    let counted = of(&row)?;
+    let counted = read_totals(&row)?;
     Ok(DatabaseTotals {
         is_estimated: counted.agents > ROWS_MAX,
         ..counted
@@ -68,17 +68,17 @@ async fn some_pages(tx: &mut Connection) -> StoreResult<DatabaseTotals> {
         .bind(summaries_ppm)
         .fetch_one(tx)
         .await?;
-    let counted = of(&row)?;
+    let counted = read_totals(&row)?;
     Ok(DatabaseTotals {
-        agents: whole(counted.agents, agents_ppm),
-        documents: whole(counted.documents, summaries_ppm),
-        documents_tokens: whole(counted.documents_tokens, summaries_ppm),
+        agents: extrapolate(counted.agents, agents_ppm),
+        documents: extrapolate(counted.documents, summaries_ppm),
+        documents_tokens: extrapolate(counted.documents_tokens, summaries_ppm),
         is_estimated: agents_ppm.min(summaries_ppm) < WHOLE_PPM,
         ..counted
     })
 }
 
-fn of(row: &Row) -> StoreResult<DatabaseTotals> {
+fn read_totals(row: &Row) -> StoreResult<DatabaseTotals> {
     Ok(DatabaseTotals {
         agents: row.try_get(0)?,
         documents: row.try_get(1)?,
@@ -94,7 +94,7 @@ fn share_ppm(pages: i64) -> i64 {
 }
 
 /// Extrapolates from the count in a share of the table.
-fn whole(counted: i64, share_ppm: i64) -> i64 {
+fn extrapolate(counted: i64, share_ppm: i64) -> i64 {
     counted.saturating_mul(WHOLE_PPM) / share_ppm
 }
 
@@ -112,8 +112,8 @@ mod tests {
         ] {
             assert_eq!(share_ppm(pages), share);
         }
-        assert_eq!(whole(10, WHOLE_PPM), 10);
-        assert_eq!(whole(10, WHOLE_PPM / 4), 40);
-        assert_eq!(whole(i64::MAX, 1), i64::MAX);
+        assert_eq!(extrapolate(10, WHOLE_PPM), 10);
+        assert_eq!(extrapolate(10, WHOLE_PPM / 4), 40);
+        assert_eq!(extrapolate(i64::MAX, 1), i64::MAX);
     }
 }

@@ -23,7 +23,7 @@ macro_rules! item_columns {
     };
 }
 
-/// Lists the items that cover exchanges, in order of their numbers.
+/// Lists the items in force, in order of their numbers.
 pub(super) async fn list(
     connection: &mut Connection,
     agent: &AgentId,
@@ -65,6 +65,7 @@ pub(super) async fn edit(tx: &mut Connection, request: EditRequest) -> StoreResu
     if changed.pinned && !found.item.pinned && count_pinned(tx, &agent).await? >= ITEM_PINS_MAX {
         return Err(StoreError::ItemPinsFull);
     }
+    // A pin alone changes the item's row, unless an item that isn't shown is pinned: then a new, shown item replaces it.
     let is_in_place = edit.is_pin_alone() && (found.shown || !changed.pinned);
     if is_in_place {
         pin(tx, &agent, item, changed.pinned).await?;

@@ -31,7 +31,7 @@ pub(super) async fn load(
     let sql = sql!(
         "-- sql/exchange.load\nSELECT ",
         exchange_columns!("e"),
-        // The search for an eviction is only for exchanges outside of the window.
+        // Searches for the eviction only if the exchange is outside of the window.
         ", CASE WHEN e.exchange < a.first_exchange THEN ",
         evicted_at!(),
         " END, ",
@@ -234,8 +234,8 @@ pub(super) async fn landmarks(
     landmarks.collect()
 }
 
-/// See [`super::super::Store::session_start`]. Starts from the number in the session's row, and skips set-aside exchanges. A fork
-/// lacks the rows of sessions that ended before the fork, and of exchanges that were covered then.
+/// See [`super::super::Store::session_start`]. Searches from the session's first exchange on, and skips set-aside exchanges. A
+/// fork lacks the rows of sessions that ended before the fork, and of exchanges that were covered at the fork.
 pub(super) async fn session_start(
     connection: &mut Connection,
     agent: &AgentId,

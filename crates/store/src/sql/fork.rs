@@ -1,9 +1,9 @@
 //! Fork: creates an agent that starts from another agent's present state.
 //!
 //! The child gets its own rows of the parent's state, but shares the parent's messages. It gets the exchanges after the parent's
-//! watermark, both watermarks, the marks in these exchanges, the items in the document, and the facts that hold. Later changes to
-//! the parent don't affect these rows. Running totals begin at zero with the first copied exchange. A copied item isn't
-//! provisional, because only the parent can condense its exchanges again.
+//! watermark, both watermarks, the marks in these exchanges, the pins and notes, the items in the document, and the facts that
+//! hold. Later changes to the parent don't affect these rows. Running totals begin at zero with the first copied exchange. A
+//! copied item isn't provisional, because only the parent can condense its exchanges again.
 
 pub(super) mod record;
 
@@ -62,7 +62,7 @@ async fn tokens_before(tx: &mut Connection, from: &AgentRow) -> StoreResult<i64>
         .bind(from.ledger.summarized_through)
         .fetch_optional(tx)
         .await?;
-    // If there is none, all live exchanges are before the window.
+    // Without such an exchange, all live exchanges are before the window.
     let first = row.map(|row| row.try_get(0)).transpose()?;
     Ok(first.unwrap_or(from.ledger.tokens_before_window))
 }
@@ -178,8 +178,8 @@ async fn copy_session(tx: &mut Connection, parent: &AgentId, child: &AgentId) ->
     Ok(())
 }
 
-/// Writes the document of the present items as the child's first version, and copies these items. Returns how many it copied.
-/// During a rebuild this differs from the document that the parent's readers get.
+/// Writes the document of the present items as the child's first version, and copies these items and the facts. Returns how many
+/// items it copied. During a rebuild this document differs from the one that the parent's readers get.
 async fn copy_document(
     tx: &mut Connection,
     from: &AgentRow,
@@ -252,7 +252,7 @@ async fn wake(
     Ok(Some(queue::enqueue(tx, child, wake).await?))
 }
 
-/// Returns the ancestors of `agent`, nearest first. Stops if an ancestor repeats.
+/// Returns the ancestors of `agent`, nearest first. Stops at a repeated ancestor, which only damaged data can have.
 pub(super) async fn ancestors(connection: &mut Connection, agent: &AgentId) -> StoreResult<Vec<Ancestor>> {
     let sql =
         sql!("-- sql/fork.parent\nSELECT parent_agent_id, fork_exchange FROM agents WHERE agent_id = $1");

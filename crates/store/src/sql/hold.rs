@@ -27,8 +27,8 @@ pub(super) async fn begin(tx: &mut Connection, agent: &AgentId) -> StoreResult<(
     Ok(())
 }
 
-/// Gives readers the newest version again if it covers as much as the held document (`through`), or if `ends` says that it will
-/// never cover more.
+/// Gives readers the newest version again if it covers, with `through`, as much as the held document. If `ends`, does so in any
+/// case: because the newest version will never cover more, or because the held document may show what must not be shown any more.
 pub(super) async fn release(
     tx: &mut Connection,
     agent: &AgentId,

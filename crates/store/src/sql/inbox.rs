@@ -104,8 +104,8 @@ fn text(
     }
 }
 
-/// Removes these rows, or fails. Another caller that wants one of them waits for the commit and then finds it removed. Doesn't
-/// remove a row before an earlier row of its agent, which a reader that reads page by page may have missed.
+/// Removes these rows, or fails. Another caller that wants one of them waits for the commit and then finds it removed. Also fails
+/// if an earlier row of the agent waits, which a reader that reads page by page may have missed.
 async fn take(tx: &mut Connection, agent: &AgentId, rows: &[i64]) -> StoreResult<()> {
     let sql = sql!(
         "-- sql/inbox.take\nDELETE FROM message_inbox WHERE refused_at IS NULL \
@@ -146,7 +146,7 @@ async fn refuse(tx: &mut Connection, rows: Vec<RefusedRow>, now: Timestamp) -> S
     Ok(refused)
 }
 
-/// Converts the texts of a waiting row to hexadecimal. Converts the agent's id only if `with_agent`, because it can't be read.
+/// Converts the texts of a waiting row to hexadecimal; the agent's id only if `with_agent`, that is, if the id isn't valid UTF-8.
 async fn to_hex(tx: &mut Connection, id: i64, with_agent: bool) -> StoreResult<()> {
     let sql = sql!(
         "-- sqlite/inbox.to_hex\nUPDATE message_inbox SET role = hex(role), content = hex(content), \

@@ -125,6 +125,7 @@ async fn find_mark(
     Ok(Some((row.try_get(0)?, mark)))
 }
 
+/// Deletes the marks after number `kept`.
 async fn forget_marks(tx: &mut Connection, agent: &AgentId, kept: i64) -> StoreResult<()> {
     let sql = sql!("-- sql/lineage.forget_marks\nDELETE FROM marks WHERE agent_id = $1 AND mark > $2");
     query(sql).bind(agent.as_str()).bind(kept).execute(tx).await?;
@@ -139,8 +140,8 @@ async fn set_aside(tx: &mut Connection, agent: &AgentId, kept: i64, at: Timestam
     );
     let query = query(sql).bind(agent.as_str()).bind(kept).bind(at);
     let messages: Vec<i64> = query.fetch_column(tx).await?;
-    let said = messages.iter().filter(|messages| **messages > 0);
-    Ok(i64_or_max(said.count()))
+    let with_messages = messages.iter().filter(|messages| **messages > 0);
+    Ok(i64_or_max(with_messages.count()))
 }
 
 /// Returns an exchange; `None` if it is a preamble.

@@ -27,7 +27,7 @@ pub(super) async fn set(
     if done == 0 {
         return Err(StoreError::UnknownAgent(agent.clone()));
     }
-    // The queue's row now counts for the new project and keeps its place.
+    // From now on the queue's row counts as one of the new project. Its place stays.
     let sql =
         sql!("-- sql/project.set_row\nUPDATE summary_update_queue SET project_id = $2 WHERE agent_id = $1");
     query(sql)
@@ -118,6 +118,7 @@ pub(super) async fn load(
     Ok(Some((stamp, row)))
 }
 
+/// Reads an agent's part of the project; `None` if the agent has no summary row.
 async fn member(tx: &mut Connection, row: &Row) -> StoreResult<Option<ProjectMember>> {
     let agent = row::agent_id(row, 0)?;
     let Some(summary) = summary::read_of_items(tx, &agent).await? else {

@@ -9,7 +9,7 @@ use super::{
 };
 use recapd_core::domain::time::Timestamp;
 
-/// Limits for how many agents one step reads the versions.
+/// Limits how many agents' versions one step reads.
 const AGENTS_MAX: i64 = 200;
 
 pub(super) async fn prune(store: &SqlStore, prune: Prune) -> StoreResult<u64> {
@@ -100,6 +100,7 @@ async fn all_before(
     }
 }
 
+/// Runs a statement of [`by_age`] once.
 async fn some_before(
     tx: &mut Connection,
     sql: &'static Statement,

@@ -21,7 +21,9 @@ pub(crate) struct Query<'q> {
 
 enum SqlText {
     Fixed(&'static Statement),
+    /// The text before the rows, the rows, and the text after them.
     Rows(&'static Statement, String, &'static Statement),
+    /// Composed at run time.
     Made(String),
 }
 
@@ -157,6 +159,7 @@ impl<'q> Query<'q> {
         rows.iter().map(|row| row.try_get(0)).collect()
     }
 
+    /// Returns the rows one by one.
     pub(crate) fn fetch(
         self,
         connection: &mut Connection,

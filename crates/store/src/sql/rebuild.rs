@@ -29,7 +29,7 @@ pub(super) async fn plan(
     basis: PlanBasis,
 ) -> StoreResult<RevisionPlan> {
     let agent = &request.agent;
-    let record = fork::record::load_if_readable(tx, agent).await?;
+    let record = fork::record::load_if_recorded(tx, agent).await?;
     let covered = basis.row.ledger.summarized_through;
     let through = base(tx, agent).await?;
     let lost = lost_items(tx, agent, record, through).await?;
@@ -38,7 +38,7 @@ pub(super) async fn plan(
         policy: request.policy,
         now: request.now,
         through,
-        // Removes items that cover nothing any more, too.
+        // Also removes items without ranges: for these, `last_exchange` is the largest number.
         removed: RemovedItems::of(tx, agent, |_, last_exchange| last_exchange <= through).await?,
         added: lost.iter().map(item).collect(),
         has_digests: false,
@@ -75,6 +75,7 @@ pub(super) async fn mend(tx: &mut Connection, agent: &AgentId, now: Timestamp) -
     Ok(())
 }
 
+/// Returns those inherited items, from the fork's record, whose first exchange none of the items that stay covers.
 async fn lost_items(
     tx: &mut Connection,
     agent: &AgentId,
@@ -90,13 +91,13 @@ async fn lost_items(
     let mut lost = Vec::new();
     for kept in record.into_iter().flat_map(|record| record.items) {
         let first = kept.ranges.first().map(|range| range.first);
-        let told = query(sql)
+        let covering = query(sql)
             .bind(agent.as_str())
             .bind(first)
             .bind(through)
             .fetch_optional(&mut *tx)
             .await?;
-        if told.is_none() {
+        if covering.is_none() {
             lost.push(kept);
         }
     }
@@ -120,7 +121,8 @@ fn item(kept: &ItemRecord) -> Item {
     }
 }
 
-/// Seals discarded items as they are. Whoever rebuilds knows that something was wrong with them.
+/// Makes the digests of discarded items again from what their rows hold now. A rebuild is the cure for damaged items, and
+/// `recapd verify` needn't report them any more.
 pub(super) async fn seal_removed(tx: &mut Connection, agent: &AgentId, version: i64) -> StoreResult<()> {
     let sql = sql!(
         "-- sql/rebuild.seal_removed\nUPDATE summary_items SET digest = NULL WHERE agent_id = $1 AND removed_version = $2"

@@ -1,9 +1,9 @@
 //! Counts tokens again after a change of model. Exchanges in the window or pending, and the preamble, get the counts of the new
 //! model's counter; covered exchanges keep their counts.
 //!
-//! The recount goes from the newest exchange to the oldest, some exchanges per transaction. If a step changes more running totals
-//! than one transaction should, they follow later ([`totals`]). So a crash between two steps leaves a mixture of counts, and a
-//! record of what is left to do. The window's budget is enforced as soon as all totals are right.
+//! The recount goes from the newest exchange to the oldest, some exchanges per transaction. If a step makes more running totals
+//! outdated than one transaction should write, they are recalculated later ([`totals`]). So a crash between two steps leaves a
+//! mixture of counts, and a record of what is left to do. The window's budget is enforced as soon as all totals are right.
 
 use crate::sql::{Connection, query, sql};
 
@@ -118,6 +118,7 @@ async fn load(tx: &mut Connection, agent: &AgentId) -> StoreResult<Option<(Agent
     Ok(found.try_get::<Option<i64>>(0)?.map(|before| (row, before)))
 }
 
+/// See [`crate::Store::recount`].
 pub(super) async fn recount(tx: &mut Connection, request: Recount) -> StoreResult<Option<RecountOutcome>> {
     let agent = &request.agent;
     let Some((row, before)) = load(tx, agent).await? else {
@@ -164,10 +165,12 @@ fn tokenizer_of(settings: &AgentSettings) -> (Option<&str>, Option<&str>) {
     (settings.provider.as_deref(), settings.model.as_deref())
 }
 
+/// The exchanges that a step counts.
 #[derive(Clone, Copy)]
 struct Range {
     from: i64,
     before: i64,
+    /// The preamble, if this is the last step.
     preamble: Option<i64>,
 }
 
@@ -254,8 +257,8 @@ impl BudgetedAgent<'_> {
         let kept = row.kept_budget();
         let mut ledger = row.ledger;
         let in_force = row.settings.expanded(&self.rules.basis);
-        // A raised budget takes effect with the next append, which then brings exchanges back. The number of messages doesn't change
-        // here.
+        // A raised budget takes effect with the next append, which then brings exchanges back. The ceiling in messages isn't
+        // checked, because a recount doesn't change the number of messages.
         let budget = in_force.budget(self.rules.budget).at_most(kept);
         let mut evictions = Vec::new();
         if let Some(overflow) = ledger.overflow(budget).filter(|_| is_settled) {

@@ -147,7 +147,8 @@ impl ComposedVersion {
         &self.revision.agent
     }
 
-    /// Items and facts change only with the version.
+    /// Returns true if this was composed of `revision` and of the items and facts of `version`, which change only with the
+    /// version.
     fn is_of(&self, revision: &Revision, version: i64) -> bool {
         self.patch.version == version && self.revision == *revision
     }
@@ -255,7 +256,7 @@ fn patch(revision: &Revision, version: i64, items: &[Item], old: usize, composit
     }
 }
 
-/// Records which number an item had in the parent, because a fork gives inherited items numbers of its own.
+/// Records of which of the parent's items a new item is a copy, if item `from`, of which it was made, is an inherited one.
 async fn note_source(tx: &mut Connection, agent: &AgentId, from: i64, to: i64) -> StoreResult<()> {
     let sql = sql!(
         "-- sql/revise.note_source\nUPDATE summary_items SET source_agent_id = o.source_agent_id, \

@@ -28,6 +28,7 @@ use recapd_core::domain::{
     },
 };
 
+/// An item in force as of the earlier version.
 struct FormerItem {
     item: Item,
     /// True if it covered its exchanges but didn't appear in the document.
@@ -95,8 +96,8 @@ async fn covers_through(tx: &mut Connection, agent: &AgentId, version: i64) -> S
     }
 }
 
-/// Returns the items that covered anything as of `version`. Leaves out items about exchanges after `through` or set aside since,
-/// and withdrawn items about anything forgotten.
+/// Returns the items in force as of `version`. Leaves out items about exchanges after `through` or set aside since, and removed
+/// items about anything forgotten.
 async fn former_items(
     tx: &mut Connection,
     agent: &AgentId,
@@ -161,8 +162,8 @@ async fn orphans(
     found.iter().map(|row| row::exchange(row, 0)).collect()
 }
 
-/// Returns `item` with the present times and tokens of its exchanges, which may have been counted again. An inherited item keeps
-/// its own.
+/// Returns `item` with the present times and tokens of its exchanges, which may have been counted again. An inherited item, whose
+/// exchanges have no rows here, keeps its own times and tokens.
 async fn as_of_today(tx: &mut Connection, agent: &AgentId, item: Item) -> StoreResult<Item> {
     let sql = sql!(
         "-- sql/rollback.as_of_today\nSELECT min(e.opened_at), max(e.last_at), CAST(sum(e.tokens) AS bigint) \

@@ -149,7 +149,7 @@ pub(super) fn agent_id(row: &Row, column: usize) -> StoreResult<AgentId> {
         .map_err(|_| inconsistent("agents", name.clone(), "agent_id", name))
 }
 
-/// Reads an agent's id in the row of agent `of`.
+/// Reads an agent's id from a row that belongs to agent `of`.
 pub(super) fn agent_id_of(row: &Row, column: usize, of: &str) -> StoreResult<AgentId> {
     let name: String = row.try_get(column)?;
     name.parse()

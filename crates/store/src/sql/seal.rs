@@ -110,13 +110,16 @@ impl StoredRow {
 #[derive(Clone, Debug)]
 struct UnsealedMessages {
     agent: AgentId,
+    /// The last message that the chain includes so far.
     before: i64,
+    /// The chain with these messages.
     chain: Chain,
     seals: Vec<(i64, Seal)>,
     /// The first and the last exchange of these messages.
     exchanges: (i64, i64),
 }
 
+/// See [`super::super::Store::seal_rows`].
 pub(super) async fn seal_rows(store: &SqlStore, rows_max: i64) -> StoreResult<i64> {
     if let Some(agent) = agent_to_seal(&mut store.reader().await?).await? {
         // Reads and hashes here, so that the writer only writes.

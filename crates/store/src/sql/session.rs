@@ -1,5 +1,5 @@
-//! Opens and closes sessions. The first message, an idle gap, a clear or an explicit end opens one; an idle gap, a clear or an
-//! explicit end closes the previous one.
+//! Opens and closes sessions. The first message opens a session. An idle gap, a clear or an end (requested, or because the newest
+//! leg alone exceeds the budget) closes a session and opens the next one.
 
 use crate::sql::{Connection, query, sql};
 
@@ -52,6 +52,7 @@ pub(super) async fn end(
     Ok(())
 }
 
+/// See [`super::super::Store::end_session`].
 pub(super) async fn end_session(
     tx: &mut Connection,
     agent: &AgentId,

@@ -91,7 +91,7 @@ async fn with_pending(
     let summarized_through: i64 = row.try_get(4)?;
     let first_exchange: i64 = row.try_get(5)?;
     let pending = newest_pending(tx, agent, summarized_through, first_exchange).await?;
-    let named_from = pending.first().map_or(first_exchange, |first| first.exchange);
+    let listed_from = pending.first().map_or(first_exchange, |first| first.exchange);
     Ok(Some(SummaryRow {
         version: row.try_get(0)?,
         content: row.try_get(1)?,
@@ -99,10 +99,10 @@ async fn with_pending(
         updated_at: row.try_get(3)?,
         summarized_through,
         first_exchange,
-        // During a rebuild the held document has some pending exchanges already, and readers needn't know.
+        // During a rebuild the held document covers exchanges that are pending again. Readers needn't know of these.
         pending_since: row::time(&row, 6)?.filter(|_| summarized_through + 1 < first_exchange),
         zone: read_zone(&row, 7)?,
-        pending_before: count_pending(tx, agent, summarized_through, named_from).await?,
+        pending_before: count_pending(tx, agent, summarized_through, listed_from).await?,
         pending,
     }))
 }
@@ -129,11 +129,12 @@ async fn newest_pending(
     found.iter().rev().map(|row| row::exchange(row, 0)).collect()
 }
 
+/// Counts the pending exchanges before `listed_from`, the first one that is listed.
 async fn count_pending(
     tx: &mut Connection,
     agent: &AgentId,
     lo: i64,
-    named_from: i64,
+    listed_from: i64,
 ) -> StoreResult<PendingBefore> {
     let sql = sql!(
         "-- sql/summary.count_pending\nSELECT count(*), coalesce(CAST(sum(tokens) AS bigint), 0) FROM exchange_log \
@@ -142,7 +143,7 @@ async fn count_pending(
     let row = query(sql)
         .bind(agent.as_str())
         .bind(lo)
-        .bind(named_from)
+        .bind(listed_from)
         .fetch_one(tx)
         .await?;
     Ok(PendingBefore {
@@ -205,7 +206,7 @@ pub(super) async fn material(
     })
 }
 
-/// Gives the first of these exchanges the request of its exchange, if it is a later leg.
+/// Adds to each later leg the request that it works on, unless an earlier leg of the same exchange comes right before it.
 async fn add_requests(
     tx: &mut Connection,
     agent: &AgentId,
@@ -259,11 +260,12 @@ async fn next_pending(
     Ok((pending.into_iter().take(taken).collect(), takes_all))
 }
 
+/// Returns the items in the document, in order of their numbers.
 pub(super) async fn shown_items(tx: &mut Connection, agent: &AgentId) -> StoreResult<Vec<Item>> {
     Ok(items_and_fixed(tx, agent).await?.0)
 }
 
-/// Returns the items in the document, and which of them came with a fork.
+/// Returns the items in the document, and which of them compaction must not replace: those that came with a fork.
 async fn items_and_fixed(tx: &mut Connection, agent: &AgentId) -> StoreResult<(Vec<Item>, Vec<i64>)> {
     let sql = sql!(
         "-- sql/summary.shown_items\nSELECT i.item, i.importance, i.origin, i.provisional, i.started_at, \

@@ -1,8 +1,8 @@
 //! Recalculates the running totals of an agent's exchanges after the tokens of some have changed.
 //!
 //! A change affects the totals of all later exchanges, of which there may be a hundred thousand. So `agents.totals_from` holds
-//! the exchange from which on totals are outdated, and they are recalculated from there, some at a time. Meanwhile appends
-//! continue from the outdated totals, and the window is measured by them. Totals before `totals_from` are right.
+//! the exchange after which totals are outdated, and they are recalculated from there, some at a time. Meanwhile appends continue
+//! from the outdated totals, and the window is measured by them. Totals up to that of `totals_from` are right.
 
 use crate::sql::{Connection, query, sql};
 

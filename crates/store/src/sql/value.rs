@@ -65,7 +65,7 @@ pub(crate) fn without_nul(text: &str) -> Cow<'_, str> {
 /// PostgreSQL's earliest time: 24 November 4714 BC.
 const EARLIEST_MS: i64 = -210_866_803_200_000;
 
-/// Converts a time. Clamps it to the times that both PostgreSQL and chrono can hold (until the year 262,142).
+/// Converts a time. Clamps it to the range that both PostgreSQL and chrono can hold: from 4714 BC to the year 262,142.
 fn date_time(at: Timestamp) -> DateTime<Utc> {
     DateTime::from_timestamp_millis(at.0.max(EARLIEST_MS)).unwrap_or(DateTime::<Utc>::MAX_UTC)
 }

@@ -58,6 +58,7 @@ pub(super) async fn load(
     found.map(read).transpose()
 }
 
+/// Returns the oldest and the newest version that are kept; `None` if there are none.
 pub(super) async fn kept_range(
     connection: &mut Connection,
     agent: &AgentId,

@@ -1,19 +1,19 @@
-//! Writes the rows of items that a rollback or a rebuild removed and that weren't in the document. A long history has thousands
-//! of them.
+//! Marks items as removed in their own rows: items that a rollback or a rebuild removed and that weren't in the document. A long
+//! history has thousands of them.
 //!
-//! The version's transaction records their numbers, and from then on they count as removed ([`in_force`]). Their own rows are
-//! written later, some at a time. Any other operation that changes which items are in force first writes all of these rows
-//! ([`write_rest`]). So the record is always about the newest such version.
+//! The version's transaction records the numbers of these items, and from then on they count as removed ([`in_force`]). Their own
+//! rows are marked later, some at a time. Any other operation that changes which items are in force first marks all of these rows
+//! ([`write_rest`]). So the record is always about the newest rollback or rebuild.
 
 use crate::sql::{Connection, SqlStore, Value, insert, query, sql};
 
 use super::{super::StoreResult, append::write::runs, database::Lock, row, seal::fill};
 use recapd_core::domain::{agent::AgentId, number::i64_or_max};
 
-/// Limits how many items' rows one transaction writes, to some five milliseconds.
+/// Limits how many items' rows one transaction marks, to some five milliseconds.
 const ITEMS_MAX: i64 = 256;
 
-/// SQL that is true if item `i` covers its exchanges.
+/// SQL that is true if item `i` is in force: no version has removed it.
 macro_rules! in_force {
     () => {
         "i.removed_version IS NULL AND NOT EXISTS (SELECT 1 FROM withdrawals w WHERE w.agent_id = i.agent_id \
@@ -27,7 +27,7 @@ pub(super) use in_force;
 pub(super) struct RemovedItems {
     /// The items in the document.
     pub(super) shown: Vec<i64>,
-    /// The other items, as runs of numbers with a first and a last one. Items in between are removed, too.
+    /// The other items, as ranges from a first to a last number. All items in force within a range are removed.
     pub(super) hidden: Vec<(i64, i64)>,
     pub(super) count: i64,
     /// How many of all these items an operator edited or pinned.
@@ -35,7 +35,7 @@ pub(super) struct RemovedItems {
 }
 
 impl RemovedItems {
-    /// Reads the agent's items in force, except those that `stay`.
+    /// Reads the agent's items in force, except those that stay: `stays` gets an item's number and its last exchange.
     pub(super) async fn of(
         tx: &mut Connection,
         agent: &AgentId,
@@ -70,7 +70,7 @@ impl RemovedItems {
     }
 }
 
-/// Records that `version` removes these items. If it `reseals` them, their digests are made again.
+/// Records that `version` removes these items. If `reseals`, their digests are made again when their rows are marked.
 pub(super) async fn note(
     tx: &mut Connection,
     agent: &AgentId,
@@ -98,7 +98,7 @@ pub(super) async fn note(
     Ok(())
 }
 
-/// Writes the rows of all items that the record still holds.
+/// Marks the rows of all items that the record still holds.
 pub(super) async fn write_rest(tx: &mut Connection, agent: &AgentId) -> StoreResult<()> {
     while write_rows(tx, agent).await? {}
     Ok(())
@@ -131,7 +131,7 @@ pub(super) async fn recorded(
         .transpose()
 }
 
-/// Writes the next rows. Returns true if any are left.
+/// Marks the next rows. Returns true if any may be left.
 async fn write_rows(tx: &mut Connection, agent: &AgentId) -> StoreResult<bool> {
     let Some((version, reseals)) = recorded(tx, agent).await? else {
         return Ok(false);

@@ -43,7 +43,8 @@ pub(crate) async fn replace(tx: &mut Connection, agent: &AgentId, record: &ForkR
     Ok(())
 }
 
-pub(crate) async fn load_if_readable(
+/// Does the same as [`load`], but returns `None` also for a fork without a record.
+pub(crate) async fn load_if_recorded(
     tx: &mut Connection,
     agent: &AgentId,
 ) -> StoreResult<Option<Box<ForkRecord>>> {
@@ -222,7 +223,7 @@ async fn items(tx: &mut Connection, agent: &AgentId) -> StoreResult<Vec<ItemReco
 /// Restores `agent` to its state right after the fork.
 ///
 /// # Errors
-/// [`JournalError::NoParent`] if the messages that it shares don't exist.
+/// [`JournalError::NoParent`] if messages that `agent` shares with an ancestor don't exist.
 pub(crate) async fn restore(
     tx: &mut Connection,
     agent: &AgentId,
@@ -383,7 +384,7 @@ async fn write_pin(tx: &mut Connection, agent: &AgentId, pin: &PinRecord) -> Sto
     Ok(())
 }
 
-/// Stores a message's token count if it differs from the present one.
+/// Stores a message's token count if it differs from the count in the parent's message.
 async fn write_count(tx: &mut Connection, agent: &AgentId, count: &CountRecord) -> StoreResult<()> {
     let sql = sql!(
         "-- sql/fork.write_count\nINSERT INTO recounts (agent_id, seq, tokens, count_method) \

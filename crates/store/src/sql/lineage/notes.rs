@@ -125,7 +125,7 @@ pub(super) async fn withdraw(tx: &mut Connection, agent: &AgentId, kept: i64) ->
     Ok(())
 }
 
-/// Copies all versions of the parent's notes to the child, because the child may rewind to before the fork.
+/// Copies all versions of the parent's notes to the child, because the child may rewind to a mark from before the fork.
 pub(crate) async fn copy(tx: &mut Connection, parent: &AgentId, child: &AgentId) -> StoreResult<()> {
     let sql = sql!(
         "-- sql/notes.copy\nINSERT INTO notes (agent_id, name, seq, source_agent_id, exchange, written_at, bytes, title, \

@@ -1,7 +1,7 @@
 //! Stores pins: messages that stay in view after their exchanges have left the window.
 //!
 //! There is one row per pinned message. It is derived from the messages alone (the message's own `important` flag, pins and
-//! unpins), so that a replay ends with the same rows. Only a live append must respect the limit.
+//! unpins), so that a replay ends with the same rows. A replay may exceed the limit, which only a live append must respect.
 
 use crate::sql::{Connection, query, sql};
 
@@ -11,6 +11,7 @@ use super::super::{
 };
 use recapd_core::domain::{agent::AgentId, context::COPIES_MAX, message::Kind, number::i64_or_max};
 
+/// The message to pin.
 struct PinTarget {
     source_agent_id: String,
     exchange: i64,

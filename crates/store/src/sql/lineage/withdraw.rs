@@ -93,6 +93,7 @@ pub(crate) async fn covered_before(
     found.iter().map(|row| row::exchange(row, 0)).collect()
 }
 
+/// Records which message's rewind wrote the version.
 async fn note_rewind(tx: &mut Connection, agent: &AgentId, version: i64, seq: i64) -> StoreResult<()> {
     let sql = sql!(
         "-- sql/withdraw.note_rewind\nUPDATE summary_versions SET rewind_seq = $3 \

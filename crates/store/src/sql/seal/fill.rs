@@ -64,6 +64,7 @@ impl DigestRows {
     }
 }
 
+/// Returns a kind of row without digests, and an agent that has such rows; `None` if no digest is missing.
 pub(super) async fn due(connection: &mut Connection) -> StoreResult<Option<(DigestRows, AgentId)>> {
     for part in DigestRows::ALL {
         if let Some(found) = query(part.due()).fetch_optional(connection).await? {
@@ -106,14 +107,14 @@ async fn rows_to_fill(
 }
 
 pub(crate) async fn items(tx: &mut Connection, agent: &AgentId, rows_max: i64) -> StoreResult<i64> {
-    let without = sql!(
+    let undigested = sql!(
         "-- sql/seal.items\nSELECT i.item, i.importance, i.origin, i.provisional, i.started_at, \
                i.ended_at, i.source_tokens, i.text, i.brief, i.gist, \
                (SELECT coalesce(CAST({array_of}({array}(r.first_exchange, r.last_exchange)) AS text), '[]') FROM summary_item_ranges r \
                 WHERE r.agent_id = i.agent_id AND r.item = i.item), i.pinned \
                FROM summary_items i WHERE i.agent_id = $1 AND i.digest IS NULL ORDER BY i.item LIMIT $2"
     );
-    let found = rows_to_fill(tx, agent, without, rows_max).await?;
+    let found = rows_to_fill(tx, agent, undigested, rows_max).await?;
     let digests = found.iter().map(|found| {
         let item = row::item(found)?;
         Ok((item.item, seal::of_item(item.item, &item)))
@@ -125,11 +126,11 @@ pub(crate) async fn items(tx: &mut Connection, agent: &AgentId, rows_max: i64) -
 }
 
 pub(crate) async fn facts(tx: &mut Connection, agent: &AgentId, rows_max: i64) -> StoreResult<i64> {
-    let without = sql!(
+    let undigested = sql!(
         "-- sql/seal.facts\nSELECT f.fact, f.kind, f.text, f.voice, f.speaker, f.since, f.exchange, f.pinned \
                FROM summary_facts f WHERE f.agent_id = $1 AND f.digest IS NULL ORDER BY f.fact LIMIT $2"
     );
-    let found = rows_to_fill(tx, agent, without, rows_max).await?;
+    let found = rows_to_fill(tx, agent, undigested, rows_max).await?;
     let digests = found.iter().map(|found| {
         let fact = facts::fact(found)?;
         Ok((fact.fact, seal::of_fact(fact.fact, &fact)))
@@ -141,11 +142,11 @@ pub(crate) async fn facts(tx: &mut Connection, agent: &AgentId, rows_max: i64) -
 }
 
 async fn evictions(tx: &mut Connection, agent: &AgentId, rows_max: i64) -> StoreResult<i64> {
-    let without = sql!(
+    let undigested = sql!(
         "-- sql/seal.evictions\nSELECT eviction, from_exchange, through_exchange, tokens, evicted_at FROM evictions \
                WHERE agent_id = $1 AND digest IS NULL ORDER BY eviction LIMIT $2"
     );
-    let found = rows_to_fill(tx, agent, without, rows_max).await?;
+    let found = rows_to_fill(tx, agent, undigested, rows_max).await?;
     let digests = found.iter().map(|found| {
         let eviction = Eviction {
             from_exchange: found.try_get(1)?,
@@ -161,10 +162,10 @@ async fn evictions(tx: &mut Connection, agent: &AgentId, rows_max: i64) -> Store
     write(tx, agent, sql, digests).await
 }
 
-/// Writes digests of the agent's versions, and returns how many. Only for the newest version it is known which items and facts it
-/// has.
+/// Writes digests of the agent's versions, and returns how many. Only the newest version's items and facts are known, so only its
+/// digest includes theirs.
 pub(crate) async fn versions(tx: &mut Connection, agent: &AgentId, rows_max: i64) -> StoreResult<i64> {
-    let without = sql!(
+    let undigested = sql!(
         "-- sql/seal.versions\nSELECT v.version, v.kind, v.covers_after, v.covers_through, v.exchanges, v.path, v.content, \
                v.as_of, v.created_at, v.purged_at IS NOT NULL, v.version = s.version FROM summary_versions v \
                LEFT JOIN summaries s ON s.agent_id = v.agent_id \
@@ -173,7 +174,7 @@ pub(crate) async fn versions(tx: &mut Connection, agent: &AgentId, rows_max: i64
     let sql = sql!(
         "-- sql/seal.version\nUPDATE summary_versions SET digest = $3, made_of = $4 WHERE agent_id = $1 AND version = $2"
     );
-    let found = rows_to_fill(tx, agent, without, rows_max).await?;
+    let found = rows_to_fill(tx, agent, undigested, rows_max).await?;
     for found in &found {
         let is_newest = found.try_get::<Option<bool>>(10)?.unwrap_or(false);
         let made_of = if is_newest {
@@ -261,12 +262,12 @@ pub(super) async fn exchanges(
     agent: &AgentId,
     (from, through): (i64, i64),
 ) -> StoreResult<()> {
-    let without = sql!(
+    let undigested = sql!(
         "-- sql/seal.exchanges\nSELECT ",
         row::exchange_columns!("e"),
         ", e.headline FROM exchange_log e WHERE e.agent_id = $1 AND e.exchange BETWEEN $2 AND $3 AND e.digest IS NULL"
     );
-    let query = query(without).bind(agent.as_str()).bind(from).bind(through);
+    let query = query(undigested).bind(agent.as_str()).bind(from).bind(through);
     let found = query.fetch_all(&mut *tx).await?;
     let digests = found.iter().map(|found| {
         let exchange = row::exchange(found, 0)?;
