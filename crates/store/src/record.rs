@@ -291,6 +291,7 @@ pub struct AgentRow {
 }
 
 impl AgentRow {
+    /// Returns the budget that the last append applied.
     pub fn kept_budget(&self) -> Budget {
         Budget::new(self.budget_tokens, 1.0).with_max_messages(self.max_messages)
     }
