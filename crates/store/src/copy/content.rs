@@ -89,7 +89,7 @@ impl Checksum {
             match value {
                 // SQLite doesn't distinguish numbers, times and flags.
                 Value::Int(Some(number)) | Value::Time(Some(Timestamp(number))) => {
-                    add_integer(&mut hash, *number)
+                    add_integer(&mut hash, *number);
                 }
                 Value::Flag(Some(flag)) => add_integer(&mut hash, i64::from(*flag)),
                 Value::Real(Some(number)) => {
