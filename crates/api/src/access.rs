@@ -65,7 +65,7 @@ const USE_NOTED_AFTER_MS: i64 = HOUR_MS;
 pub const SECRET_BYTES: usize = 32;
 /// Tokens are looked up by this many first digits of their digest. A holder can't choose the digits, so the timing of a
 /// look-up reveals nothing.
-const FINDING_DIGITS: usize = 16;
+const LOOKUP_DIGITS: usize = 16;
 
 pub fn token_text(secret: &[u8; SECRET_BYTES]) -> String {
     format!("{PREFIX}{}", hexadecimal(secret))
@@ -106,15 +106,18 @@ struct ActiveToken {
     digest: String,
     expires_at: Option<Timestamp>,
     caller: Arc<Caller>,
+    /// The last use that the database knows.
     noted_at: Option<Timestamp>,
-    /// In milliseconds; `i64::MIN` before the first use.
+    /// The last use that this daemon knows, in milliseconds; `i64::MIN` before the first use.
     used_at: AtomicI64,
 }
 
 /// The copy of the tokens in memory.
 #[derive(Default)]
 struct Tokens {
+    /// Valid and expired tokens, by the first [`LOOKUP_DIGITS`] digits of their digests.
     by_digits: HashMap<String, ActiveToken>,
+    /// True if a token was ever made, even if all tokens have been revoked.
     were_made: bool,
 }
 
@@ -122,14 +125,16 @@ struct Tokens {
 pub struct Access {
     store: Arc<dyn AccessStore>,
     clock: Arc<dyn Clock>,
+    /// True if the configuration demands tokens.
     demanded: bool,
     anybody: Arc<Caller>,
     tokens: RwLock<Arc<Tokens>>,
     /// A file with more tokens, and what was last read from it.
     file: Option<(PathBuf, RwLock<Vec<Token>>)>,
     sessions: Sessions,
+    /// Notified by each request, so that tokens are read only while requests come in.
     asked: Notify,
-    /// When the copy was last refreshed, or when a refresh had taken too long to wait for. `None` if no task refreshes
+    /// When the copy was last refreshed, or when a refresh last exceeded [`FRESH_WAIT_MAX`]. `None` if no task refreshes
     /// the copy.
     looked_at: watch::Sender<Option<Instant>>,
 }
@@ -220,7 +225,7 @@ impl Access {
     fn holder(&self, digest: &str) -> Result<Arc<Caller>, UnknownCaller> {
         let tokens = self.current_tokens();
         let found = digest
-            .get(..FINDING_DIGITS)
+            .get(..LOOKUP_DIGITS)
             .and_then(|digits| tokens.by_digits.get(digits));
         let known = found.ok_or(UnknownCaller)?;
         let now = self.clock.now();
@@ -232,7 +237,7 @@ impl Access {
         Ok(Arc::clone(&known.caller))
     }
 
-    /// Checks that `caller` would still be identified; if it has a session, that the session is still open.
+    /// True if the token of `caller` is still valid. With `session`, the session must still be open, too.
     pub fn is_still_valid(&self, caller: &Caller, session: Option<&SessionKey>) -> bool {
         self.asked.notify_one();
         if caller.token.is_none() {
@@ -310,11 +315,11 @@ impl Access {
     /// [`StoreError::Unavailable`](recapd_store::StoreError::Unavailable). If the tokens can't be read, the copy stays unchanged.
     pub async fn refresh(&self) -> StoreResult<()> {
         let before = self.current_tokens();
-        let kept = self.store.tokens().await?;
+        let stored = self.store.tokens().await?;
         let file_tokens = self.read_file_tokens().await;
         let tokens = Tokens {
-            were_made: !kept.is_empty() || !file_tokens.is_empty(),
-            by_digits: kept
+            were_made: !stored.is_empty() || !file_tokens.is_empty(),
+            by_digits: stored
                 .into_iter()
                 .chain(file_tokens)
                 .filter(|token| token.revoked_at.is_none())
@@ -324,7 +329,7 @@ impl Access {
         let tokens = Arc::new(tokens);
         *self.tokens.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&tokens);
         self.sessions.retain_tokens(|digest| {
-            let digits = digest.get(..FINDING_DIGITS).unwrap_or_default();
+            let digits = digest.get(..LOOKUP_DIGITS).unwrap_or_default();
             let known = tokens.by_digits.get(digits);
             known.is_some_and(|known| known.digest == digest)
         });
@@ -366,18 +371,18 @@ impl Access {
 
     /// Refreshes the copy until `stop`, as long as requests come in.
     pub async fn follow(&self, stop: CancellationToken) {
-        // The caller has just read the tokens.
+        // Whoever calls `follow` has just refreshed the copy.
         self.looked_at.send_replace(Some(Instant::now()));
         let work = async {
-            let mut is_away = false;
+            let mut has_failed = false;
             loop {
                 sleep(REFRESH).await;
                 self.asked.notified().await;
                 let refreshed = self.refresh_in_time().await;
-                if let (Err(error), false) = (&refreshed, is_away) {
+                if let (Err(error), false) = (&refreshed, has_failed) {
                     warn!(%error, "access.unreadable: the tokens known so far stay in force");
                 }
-                is_away = refreshed.is_err();
+                has_failed = refreshed.is_err();
             }
         };
         stop.run_until_cancelled(work).await;
@@ -409,9 +414,9 @@ impl Access {
     }
 }
 
-/// Returns an entry of the copy. Keeps the last use that `before` knows.
+/// Returns the entry for `token` in the new copy. Takes the last use over from `before`, the copy that is replaced.
 fn active_token(token: Token, before: &Tokens) -> Option<(String, ActiveToken)> {
-    let digits = token.digest.get(..FINDING_DIGITS)?.to_owned();
+    let digits = token.digest.get(..LOOKUP_DIGITS)?.to_owned();
     let used = before
         .by_digits
         .get(&digits)

@@ -118,7 +118,7 @@ fn log(event: &AuditEvent) {
 impl AuditWriter {
     /// Writes events until `stop`, then writes those that still wait.
     pub async fn run(mut self, store: Arc<dyn AuditStore>, stop: CancellationToken) {
-        // A former configuration may have allowed more rows.
+        // Prunes at once, because a former configuration may have allowed more rows.
         let mut unpruned = PRUNED_AFTER;
         loop {
             if unpruned >= PRUNED_AFTER {
@@ -156,17 +156,17 @@ impl AuditWriter {
 
     /// Writes events. Retries while the database is unavailable.
     async fn write(&self, store: &dyn AuditStore, events: Vec<AuditEvent>, stop: &CancellationToken) {
-        let mut is_away = false;
+        let mut has_failed = false;
         loop {
             let Err(error) = store.record_audit(events.clone()).await else {
                 return;
             };
-            if !is_away {
+            if !has_failed {
                 warn!(%error, "audit.unwritten");
             }
-            is_away = true;
-            let may_pass = !matches!(error, StoreError::Refused(_));
-            if !may_pass || stop.run_until_cancelled(sleep(RETRY)).await.is_none() {
+            has_failed = true;
+            let can_retry = !matches!(error, StoreError::Refused(_));
+            if !can_retry || stop.run_until_cancelled(sleep(RETRY)).await.is_none() {
                 self.metrics.service.audit_dropped(events.len());
                 return;
             }
@@ -201,6 +201,7 @@ mod tests {
     use recapd_core::domain::time::Timestamp;
     use recapd_store::audit::{AuditQuery, AuditRow};
 
+    /// A database that can be unavailable.
     #[derive(Default)]
     struct Shelf {
         is_away: AtomicBool,
@@ -250,14 +251,14 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_database_that_is_away_delays_no_request_and_gets_what_fits() {
+    async fn an_unavailable_database_delays_no_request_and_gets_the_queued_events_later() {
         let metrics = Metrics::new(Timestamp(0), &[]);
         let (audit, writer) = Audit::with_writer(metrics.clone(), 10);
         let (shelf, stop) = (Arc::new(Shelf::default()), CancellationToken::new());
         shelf.is_away.store(true, Ordering::SeqCst);
         let tasks = TaskTracker::new();
         let writing = tasks.spawn(writer.run(Arc::clone(&shelf) as _, stop.clone()));
-        // Nothing here waits: a flood of refusals, and then a change that still finds a place.
+        // `note` never waits. After a flood of refusals, a change still gets a reserved slot.
         for number in 0..2 * WAITING_MAX {
             audit.note(event(AuditKind::Refusal, number));
         }
@@ -276,7 +277,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_end_writes_what_is_left() {
+    async fn the_writer_writes_all_queued_events_before_it_stops() {
         let metrics = Metrics::new(Timestamp(0), &[]);
         let (audit, writer) = Audit::with_writer(metrics, 10);
         let (shelf, stop) = (Arc::new(Shelf::default()), CancellationToken::new());

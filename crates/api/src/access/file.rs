@@ -31,7 +31,7 @@ const WRITTEN_BY_OTHERS: u32 = 0o022;
 const DIGEST_PREFIX: &str = "sha256:";
 const DIGEST_DIGITS: usize = 64;
 
-/// Why the tokens of a file can't be read. The messages repeat only names from the file.
+/// Why the tokens of a file can't be read. The messages contain no text from the file, which may hold a token by mistake.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
     #[error("{}: {source}", path.display())]
@@ -115,12 +115,14 @@ fn token(line: &str) -> Result<Token, &'static str> {
     let mut word = || words.next().unwrap_or_default();
     let name = word()
         .parse()
-        .map_err(|_| "begin with a name: letters, digits and . _ : -")?;
-    let scope = Scope::from_name(word()).ok_or("write read, write or admin after the name")?;
+        .map_err(|_| "the line must begin with a name: letters, digits and . _ : -")?;
+    let scope =
+        Scope::from_name(word()).ok_or("after the name, the scope must be `read`, `write` or `admin`")?;
     let digest = word()
         .strip_prefix(DIGEST_PREFIX)
         .filter(|digest| is_digest(digest));
-    let digest = digest.ok_or("write sha256: and 64 hexadecimal digits (lower case) after the scope")?;
+    let digest = digest
+        .ok_or("after the scope, the digest must be `sha256:` and 64 hexadecimal digits (lower case)")?;
     let (mut named, mut expires_at) = (AccessNames::default(), None);
     for word in words {
         match word.split_once('=') {
@@ -138,7 +140,8 @@ fn token(line: &str) -> Result<Token, &'static str> {
             }
             Some(("expires", at)) => {
                 let at = Timestamp::parse(at);
-                expires_at = Some(at.ok_or("write a time such as 2027-01-01T00:00:00Z after expires=")?);
+                expires_at =
+                    Some(at.ok_or("the text after expires= must be a time such as 2027-01-01T00:00:00Z")?);
             }
             _ => return Err("after the digest, only agent=ID, project=ID and expires=TIME are allowed"),
         }
@@ -156,7 +159,7 @@ fn token(line: &str) -> Result<Token, &'static str> {
         created_at: Timestamp(0),
         expires_at,
         revoked_at: None,
-        // Looks like a recent use, so that no use is stored: recapd never writes the file.
+        // A use is stored only if it is later than the last one. recapd never writes the file, so no use may be later.
         last_used_at: Some(Timestamp(i64::MAX)),
     })
 }
@@ -246,7 +249,6 @@ mod tests {
         }
     }
 
-    /// Whoever can write it makes tokens; whoever can read it only learns digests.
     #[test]
     fn a_file_that_others_can_write_is_refused() {
         let folder = tempfile::tempdir().unwrap();

@@ -14,7 +14,7 @@ use recapd_core::domain::access::AccessNames;
 use recapd_platform::clock::ManualClock;
 use recapd_store::access::{NewToken, TokenOutcome};
 
-/// A store with one token, until that is revoked.
+/// A store with one token, which can be revoked. Counts how often the tokens are read.
 #[derive(Default)]
 struct Kiosk {
     looks: AtomicUsize,
@@ -49,7 +49,7 @@ impl AccessStore for Kiosk {
     }
 
     async fn revoke_token(&self, _: &TokenName, _: Timestamp) -> StoreResult<bool> {
-        unreachable!("it is revoked by hand")
+        unreachable!("tests set `is_revoked`")
     }
 
     async fn reset_tokens(&self) -> StoreResult<u64> {
@@ -69,7 +69,7 @@ impl AccessStore for Kiosk {
     }
 }
 
-/// A copy that is kept fresh until the token is cancelled.
+/// Starts a task that refreshes the copy of the tokens until the returned cancellation token is cancelled.
 async fn followed() -> (Arc<Kiosk>, Arc<Access>, CancellationToken) {
     let (kiosk, stop) = (Arc::new(Kiosk::default()), CancellationToken::new());
     let clock = Arc::new(ManualClock::new(Timestamp(0)));
@@ -77,7 +77,7 @@ async fn followed() -> (Arc<Kiosk>, Arc<Access>, CancellationToken) {
     access.refresh().await.unwrap();
     let (following, until) = (Arc::clone(&access), stop.clone());
     TaskTracker::new().spawn(async move { following.follow(until).await });
-    // Let it start.
+    // Lets the task start.
     sleep(Duration::from_millis(1)).await;
     (kiosk, access, stop)
 }
@@ -114,7 +114,7 @@ async fn a_database_that_hangs_delays_requests_only_briefly() {
         let asked = Instant::now();
         assert!(
             access.identify(Some(TEXT)).await.is_ok(),
-            "what was known stays in force"
+            "the tokens known so far stay in force"
         );
         waits.push(asked.elapsed());
         sleep(Duration::from_secs(1)).await;
@@ -124,7 +124,7 @@ async fn a_database_that_hangs_delays_requests_only_briefly() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_copy_that_nobody_keeps_fresh_is_not_waited_for() {
+async fn requests_do_not_wait_for_a_copy_that_no_task_refreshes() {
     let (_, access, stop) = followed().await;
     stop.cancel();
     sleep(Duration::from_hours(1)).await;
@@ -133,7 +133,7 @@ async fn a_copy_that_nobody_keeps_fresh_is_not_waited_for() {
     assert_eq!(asked.elapsed(), Duration::ZERO);
 }
 
-/// The only thread would block on the file before it could write the content that the read waits for.
+/// The file is a FIFO: a read of it waits for a write. If the runtime's only thread read the file, it could never write.
 #[tokio::test]
 async fn a_slow_file_blocks_no_serving_thread() {
     let folder = tempfile::tempdir().unwrap();
