@@ -44,14 +44,15 @@ pub const CONTEXT_BYTES_MAX: i64 = 24 << 20;
 const SIZES_ONLY: i64 = 1;
 /// The preamble, which is never left out, gets at most 1/2 of [`CONTEXT_BYTES_MAX`].
 const PREAMBLE_SHARE: i64 = 2;
-/// Limits how many pinned and important messages are read. It is twice the number of copies, because the newest of them
-/// may be in the window, which needs no copies.
+/// Limits how many pinned and important messages are read. It is twice the number of copies, because the newest of these
+/// messages may be in the window and need no copies.
 const PINS_MAX: i64 = 100;
 /// Limits how many messages a note names.
 const NAMED_MAX: usize = 10;
 /// The summary gets at most 1/4 of a request.
 const SUMMARY_SHARE: i64 = 4;
-/// How often a context is rebuilt. Lines about exchanges that were left out can crowd out further exchanges.
+/// How often a context is rebuilt. The lines about exchanges that were left out can crowd out further exchanges, which then
+/// need lines, too.
 const LEFT_OUT_PASSES: usize = 3;
 /// The session's first user message is searched for in this many of its first exchanges.
 const ANCHOR_EXCHANGES_MAX: i64 = 4;
@@ -126,7 +127,7 @@ pub struct ContextMaterial {
     /// request. `None` unless the window begins with a later leg.
     request: Option<(i64, StoredMessage)>,
     window: Vec<StoredExchange>,
-    /// Older exchanges of the window that are too large to be read.
+    /// An exchange of the window that is too large to be read, and all older ones.
     left_out: Vec<StoredExchange>,
     zone: Zone,
     shortened: ShortenedMessages,
@@ -254,7 +255,7 @@ pub async fn load_within(
         None => None,
     };
     let opens = |message: &Message| match &perspective {
-        // The first message that the speaker hears. The speaker's own words set no task.
+        // The speaker's own words set no task, so the anchor is the first message that the speaker hears.
         Some(perspective) => perspective
             .see(message)
             .is_some_and(|seen| seen.role == Role::User),
@@ -318,8 +319,8 @@ async fn read_preamble(
     }
 }
 
-/// Returns the newest exchange that was complete when the boundary moved to `first_exchange`: answers of recapd's tools before it are
-/// shortened. [`PREAMBLE`] if there are no answers, or nothing has left the window.
+/// Returns the newest exchange that was complete when the boundary moved to `first_exchange`: answers of recapd's own tools
+/// in earlier exchanges are shortened. [`PREAMBLE`] if there are no such answers, or nothing has left the window.
 async fn passed_before(
     store: &dyn Store,
     agent: &AgentId,
@@ -340,13 +341,13 @@ async fn passed_before(
     let Some(evicted_at) = found.first().and_then(|stored| stored.evicted_at) else {
         return Ok(PREAMBLE);
     };
-    // Up to the first that wasn't complete, so that nothing that came later is among them, whatever its time.
+    // Stops at the first exchange that wasn't complete then, because exchanges after it may carry earlier times.
     let complete = window
         .iter()
         .map(|stored| &stored.exchange)
         .take_while(|exchange| exchange.last_at < evicted_at)
         .last();
-    // It may have been the newest, which mustn't change before the next step.
+    // The last complete exchange stays whole: it may have been the newest, which mustn't change before the next step.
     Ok(complete.map_or(PREAMBLE, |last| last.exchange))
 }
 
@@ -411,6 +412,7 @@ async fn read_opening(
     };
     let mut found = store.exchanges(agent, query).await?;
     found.retain(|found| found.exchange.session == session);
+    // A fork's own exchanges begin here. Those before belong to its ancestors.
     let own_from = found
         .first()
         .map_or(query.through + 1, |own| own.exchange.exchange);

@@ -94,9 +94,9 @@ pub async fn load(
     let exchanges = exchanges(store, agent, boundary, query, redactor).await?;
     let archived_total = store.count_exchanges(agent, 1, boundary - 1).await?;
     let window_total = store.count_exchanges(agent, boundary, i64::MAX).await?;
-    let is_talk = row.ledger.newest.as_ref();
-    let is_talk = is_talk.is_some_and(|newest| !newest.headline.speakers.is_empty());
-    let convergence = if is_talk {
+    let newest = row.ledger.newest.as_ref();
+    let has_speakers = newest.is_some_and(|newest| !newest.headline.speakers.is_empty());
+    let convergence = if has_speakers {
         convergence(store, agent, &query.convergence).await?
     } else {
         None
@@ -217,14 +217,14 @@ fn shown(agent: &AgentId, paged: PagedExchange, query: HistoryQuery, redactor: &
     }
 }
 
-/// Returns the lines of an exchange. Leaves out tool results, because the calls say what they are about (seed 001's
-/// view). With `has_tokens`, shows tool results, too, and each message's tokens at its first line.
+/// Returns the lines of an exchange. Leaves out tool results, because the calls say what the results are about. With
+/// `has_tokens`, shows tool results, too, and each message's tokens at its first line.
 fn lines(stored: &StoredExchange, has_tokens: bool, redactor: &Redactor) -> Vec<HistoryLine> {
     let limits = TranscriptLimits {
         said_chars_max: 4 * LINE_CHARS_MAX,
         tool_chars_max: 4 * LINE_CHARS_MAX,
     };
-    // Text that a program adds to the user's request is left out in the same way.
+    // Text that a program adds to the user's request is left out, too, unless the exchange has no title.
     let has_title = !stored.exchange.headline.title.is_empty();
     let is_shown = |voice| match voice {
         Voice::Result | Voice::FailedResult => has_tokens,

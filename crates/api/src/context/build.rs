@@ -64,6 +64,7 @@ impl ContextMaterial {
         notes.extend(self.unread_note());
         // Callers who ask for less than a window know that they don't get all of it.
         if query.budget_tokens.is_none() {
+            // `unread_note` names the first exchanges: those that were left out when the window was read.
             notes.extend(crowded_note(context.left_out.get(self.left_out.len()..)));
         }
         notes.extend(self.shortened_note());
@@ -141,7 +142,8 @@ impl ContextMaterial {
         lines.collect()
     }
 
-    /// Returns the results that were shortened for this context, and those that were shortened when they were read.
+    /// Returns the tool results that were shortened so that the context fits, and those that were shortened when they were
+    /// read.
     fn elided(&self, to_fit: Vec<Elision>) -> Vec<Elision> {
         if self.shortened.results.is_empty() {
             return to_fit;
@@ -157,7 +159,7 @@ impl ContextMaterial {
     /// Says that results are shortened, and why.
     fn elided_note(&self, elided: &[Elision]) -> Option<String> {
         let (first, last) = (elided.first()?.exchange, elided.last()?.exchange);
-        let of = if first == last {
+        let place = if first == last {
             format!("exchange #{first}")
         } else {
             format!("exchanges #{first} to #{last}")
@@ -168,7 +170,7 @@ impl ContextMaterial {
         );
         let agent = &self.agent;
         Some(format!(
-            "{results} of {of} {verb} shortened: recapd's own answers once the window has moved past them, and others to fit the \
+            "{results} of {place} {verb} shortened: recapd's own answers once the window has moved past them, and others to fit the \
              budget, the oldest most and those of the newest rounds last; GET /v1/agents/{agent}/exchanges/{first} returns it \
              whole"
         ))
@@ -181,9 +183,9 @@ impl ContextMaterial {
             .iter()
             .map(|stored| stored.exchange.exchange)
             .collect();
-        let which = which(&unread)?;
+        let exchanges_are = exchanges_are(&unread)?;
         Some(format!(
-            "{which} left out because of size in bytes, not tokens: the window's images and long results are more than a request \
+            "{exchanges_are} left out because of size in bytes, not tokens: the window's images and long results are more than a request \
              can hold"
         ))
     }
@@ -251,8 +253,8 @@ pub(super) fn summary_room(options: &ContextOptions) -> Option<i64> {
     options.limit_tokens().map(|limit| limit / SUMMARY_SHARE)
 }
 
-/// Returns the subject and the verb of a sentence about exchanges; `None` if there are none.
-fn which(numbers: &[i64]) -> Option<String> {
+/// Returns the subject and the verb of a sentence about exchanges; `None` without exchanges.
+fn exchanges_are(numbers: &[i64]) -> Option<String> {
     let (first, last) = (numbers.first()?, numbers.last()?);
     Some(if first == last {
         format!("exchange #{first} is")
@@ -263,9 +265,9 @@ fn which(numbers: &[i64]) -> Option<String> {
 
 /// Writes a note that says which exchanges are left out because of their tokens.
 fn crowded_note(left_out: Option<&[i64]>) -> Option<String> {
-    let which = which(left_out?)?;
+    let exchanges_are = exchanges_are(left_out?)?;
     Some(format!(
-        "{which} left out; the summary has a line for each, as far as there is room: the window is bigger than a request may \
+        "{exchanges_are} left out; the summary has a line for each, as far as there is room: the window is bigger than a request may \
          be; lower window.budget_tokens, or raise context.max_tokens"
     ))
 }

@@ -21,7 +21,7 @@ use recapd_core::{
     tokenizer::caching,
 };
 
-/// Limits the quoted part, which is the newest, to this many tokens.
+/// The newest part of the conversation is quoted, up to this many tokens.
 const QUOTED_TOKENS_MAX: i64 = 8_000;
 /// Limits the lines about exchanges that are neither quoted nor summarised to this many tokens.
 const LINES_TOKENS_MAX: i64 = 3_000;

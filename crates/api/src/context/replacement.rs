@@ -1,5 +1,5 @@
-//! Writes the text that replaces the evicted part of a conversation, for a client that sends its whole conversation with each
-//! request.
+//! Writes the text that replaces the evicted part of a conversation, for a client that sends its whole conversation with
+//! each request.
 
 use super::{ContextMaterial, ContextQuery, build::summary_room};
 use recapd_core::{
@@ -75,12 +75,12 @@ fn joined<'p>(pieces: impl Iterator<Item = &'p Piece<'p>>) -> String {
 }
 
 fn texts<'p>(piece: &'p Piece<'_>) -> impl Iterator<Item = &'p str> {
-    let is_meant = match piece.origin {
+    let is_shown = match piece.origin {
         PieceOrigin::Stored { .. } => true,
         PieceOrigin::Synthetic(reason) => matches!(reason, Reason::Summary | Reason::Request | Reason::Copy),
     };
     piece.parts.iter().filter_map(move |part| match part {
-        Part::Text(text) if is_meant => Some(text.as_str()),
+        Part::Text(text) if is_shown => Some(text.as_str()),
         _ => None,
     })
 }

@@ -15,7 +15,7 @@ use recapd_core::domain::{
 };
 use recapd_store::{ExchangeQuery, Store, StoredExchange, StoredMessage, page::part};
 
-/// All shortened results together get 1/8 of `bytes_max`. That is still more than one request can hold.
+/// All shortened results together get 1/8 of `bytes_max`: of 24 MB that is 3 MB of text, still more than most models take.
 const RESULTS_SHARE: usize = 8;
 
 pub(super) struct WindowContent {
@@ -96,6 +96,7 @@ struct Reader {
     keep: usize,
     /// Limits the payload bytes of whole messages. Also limits the bytes that remain of shortened messages.
     bytes_max: usize,
+    /// The messages before `whole`, shortened.
     short: Vec<StoredMessage>,
     short_bytes: usize,
     results: Vec<Elision>,
@@ -209,11 +210,11 @@ mod tests {
     }
 
     #[test]
-    fn messages_that_cannot_be_shortened_are_too_large_in_the_end() {
+    fn an_exchange_whose_messages_cannot_be_shortened_is_too_large() {
         let mut reader = Reader::new(7, 3_000, 100_000);
         let arguments = serde_json::json!({ "text": "x".repeat(40_000) });
         let call = serde_json::json!({"kind": "tool_call", "name": "write", "arguments": arguments});
-        // Two are as they are; two have lost nothing but their payload.
+        // The two newest stay whole. The two oldest have lost only their payloads.
         for seq in 1..=4 {
             reader.take(stored(seq, &call)).unwrap();
         }
