@@ -16,7 +16,7 @@
 //! that show where a request comes from.
 //!
 //! A request passes through [`edge`] to its handler, one of [`routes`]. The handler reads the [`request`] and makes
-//! a [`response`]. [`dashboard`] and [`mcp`] are further ways in. [`openapi`] describes all routes but those two.
+//! a [`response`]. [`dashboard`] and [`mcp`] add further routes. [`openapi`] describes all routes but these.
 
 mod dashboard;
 mod edge;
@@ -102,6 +102,7 @@ pub struct HttpState {
     pub operator: Operator,
     pub access: Arc<Access>,
     pub audit: Audit,
+    /// Reads the stored events of the audit.
     pub audited: Arc<dyn AuditStore>,
     /// `None` outside of a daemon.
     pub health_checker: Option<Arc<dyn HealthChecker>>,
@@ -259,11 +260,11 @@ impl App {
         &self,
         write: impl Future<Output = StoreResult<T>> + Send + 'static,
     ) -> Result<T, Problem> {
-        Ok(self.seen_through(write).await??)
+        Ok(self.see_through_result(write).await??)
     }
 
     /// Like [`Self::see_through`], but returns the store's error instead of a problem.
-    async fn seen_through<T: Send + 'static>(
+    async fn see_through_result<T: Send + 'static>(
         &self,
         write: impl Future<Output = StoreResult<T>> + Send + 'static,
     ) -> Result<StoreResult<T>, Problem> {

@@ -28,12 +28,12 @@ async fn members_that_a_body_does_not_have_are_named() {
             "/lable",
             "did you mean `label`?",
         ),
-        ("coder/rewind", r#"{"mark":"x"}"#, "/mark", "known are `to`"),
+        ("coder/rewind", r#"{"mark":"x"}"#, "/mark", "known fields: `to`"),
         (
             "coder/fork",
             r#"{"child":"b","a/b":1}"#,
             "/a~1b",
-            "known are `child`",
+            "known fields: `child`",
         ),
         (
             "coder/forget",

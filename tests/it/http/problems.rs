@@ -37,7 +37,7 @@ async fn unknown_parameters_are_refused_everywhere() {
     let server = Server::start(|_| {}).await;
     let cases = [
         ("/v1/agents?limti=3", "did you mean `limit`?"),
-        ("/v1/agents?colour=red", "known are `limit`, `cursor`"),
+        ("/v1/agents?colour=red", "known parameters: `limit`, `cursor`"),
         ("/v1/agents/a/history?archives=1", "did you mean `archived`?"),
         ("/v1/agents/a/summary?max_token=5", "did you mean `max_tokens`?"),
         ("/v1/status?x", "this route takes no parameters"),

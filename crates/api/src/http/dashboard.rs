@@ -165,7 +165,7 @@ pub(super) fn write_out(mut response: Response, uri: &Uri, request_id: &str) -> 
         let headers = response.headers_mut();
         headers.remove(CONTENT_LENGTH);
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
-        if let Some(seconds) = problem.may_pass_in() {
+        if let Some(seconds) = problem.retry_after_seconds() {
             headers.insert(RETRY_AFTER, seconds.into());
         }
         *response.body_mut() = Body::from(page);

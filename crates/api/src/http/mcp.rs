@@ -81,10 +81,10 @@ pub(super) fn mount(routes: Router<SharedApp>, app: &SharedApp) -> Router<Shared
         access: Arc::clone(&parts.access),
     });
     let shared = ServerState::new(way, AgentHints::default(), Vec::new(), parts.stop.clone());
-    let named = EndpointSettings {
+    let endpoint_settings = EndpointSettings {
         allowed_hosts: settings.allowed_hosts.clone(),
     };
-    let endpoint = Arc::new(Endpoint::new(&shared, &named, &parts.stop));
+    let endpoint = Arc::new(Endpoint::new(&shared, &endpoint_settings, &parts.stop));
     let answer = move |State(app): State<SharedApp>, request: Request| {
         let endpoint = Arc::clone(&endpoint);
         async move {

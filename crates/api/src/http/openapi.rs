@@ -96,7 +96,7 @@ pub(super) fn completed(api: &OpenApi) -> Value {
     }
     if let Some(components) = document.pointer_mut("/components").and_then(Value::as_object_mut) {
         components.insert("responses".to_owned(), answers::components());
-        components.insert("securitySchemes".to_owned(), tokens());
+        components.insert("securitySchemes".to_owned(), token_scheme());
         if let Some(code) = components
             .get_mut("schemas")
             .and_then(|schemas| schemas.pointer_mut("/Problem/properties/code"))
@@ -108,7 +108,7 @@ pub(super) fn completed(api: &OpenApi) -> Value {
     document
 }
 
-fn tokens() -> Value {
+fn token_scheme() -> Value {
     let description =
         "Needed if the daemon has ever had a token, and beyond loopback; `recapd token create` creates one.";
     json!({ "token": { "type": "http", "scheme": "bearer", "description": description } })
@@ -116,7 +116,7 @@ fn tokens() -> Value {
 
 fn complete(operation: &mut Value) {
     let parameters = operation.get_mut("parameters").and_then(Value::as_array_mut);
-    parameters.into_iter().flatten().for_each(present);
+    parameters.into_iter().flatten().for_each(remove_null);
     let answers = operation.get_mut("responses").and_then(Value::as_object_mut);
     for answer in answers.into_iter().flat_map(|answers| answers.values_mut()) {
         if answer.get("$ref").is_none() {
@@ -126,7 +126,7 @@ fn complete(operation: &mut Value) {
 }
 
 /// Removes null from a parameter's schema, because a parameter is either present or absent.
-fn present(parameter: &mut Value) {
+fn remove_null(parameter: &mut Value) {
     let Some(kind) = parameter.pointer_mut("/schema/type") else {
         return;
     };

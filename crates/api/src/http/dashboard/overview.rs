@@ -51,7 +51,7 @@ async fn read_in_time(app: &App) -> Overview {
 async fn read(app: &App) -> StoreResult<Overview> {
     let operator = &app.parts.operator;
     let now = app.parts.clock.now();
-    // Reading may still work when writing doesn't.
+    // A ping also fails if the database accepts no writes. The reads below may still work then.
     let database = app.parts.store.ping().await.err();
     let stale = operator.stalest(STALE_SHOWN).await?;
     let stale = stale.into_iter().map(|(agent, since, exchanges)| Stale {

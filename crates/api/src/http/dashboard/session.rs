@@ -39,14 +39,15 @@ use crate::{
 use recapd_core::domain::text::hexadecimal;
 use recapd_platform::randomness;
 
+/// The cookie's attributes without TLS.
 const PLACE: &str = "Path=/ui; HttpOnly; SameSite=Strict";
-/// The cookie's attributes over TLS. The prefix of its name demands them.
+/// The cookie's attributes over TLS. The prefix `__Host-` of the cookie's name demands `Secure` and `Path=/`.
 const TLS_PLACE: &str = "Path=/; HttpOnly; SameSite=Strict; Secure";
 const FORM_BYTES_MAX: usize = 8_192;
 const KEY_DIGITS: usize = 32;
 /// One address may try to sign in this often at once.
 const SIGN_INS_BURST: u32 = 10;
-/// After that, one address may try to sign in once in this time.
+/// After a burst, one address may try to sign in once in this time.
 const SIGN_INS_SPACING: Duration = Duration::from_secs(10);
 
 /// Returns a new secret for signing forms. Each start of the daemon makes a new one.

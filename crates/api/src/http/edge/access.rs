@@ -32,7 +32,7 @@ use futures::FutureExt as _;
 use tokio::time::Instant;
 
 use self::rules::RouteRule;
-pub(crate) use self::rules::{Whose, all_rules, demands, pages};
+pub(crate) use self::rules::{Whose, all_rules, api_rules, pages};
 use super::{
     audit::Trail,
     connection::Peer,
@@ -82,7 +82,7 @@ pub(crate) async fn guard(State(app): State<SharedApp>, request: Request, next: 
     response
 }
 
-/// Decides whether a request is allowed. Records the caller as soon as it is identified.
+/// Authorizes a request. Records the caller as soon as it is identified.
 async fn admit(app: &App, parts: &mut Parts) -> Result<(), Problem> {
     let path = parts.extensions.get::<MatchedPath>().cloned();
     let rule = rules::of(&parts.method, path.as_ref().map(MatchedPath::as_str));
@@ -102,7 +102,7 @@ async fn admit(app: &App, parts: &mut Parts) -> Result<(), Problem> {
         None => app.parts.access.identify(bearer(&parts.headers)).await,
     };
     check_rate(app, identified.as_ref().ok(), &parts.extensions)?;
-    let caller = identified.map_err(|_| stranger())?;
+    let caller = identified.map_err(|_| no_valid_token())?;
     parts.extensions.insert(Arc::clone(&caller));
     if let Some(trail) = parts.extensions.get::<Trail>() {
         trail.note(caller.token.as_ref());
@@ -118,7 +118,8 @@ async fn admit(app: &App, parts: &mut Parts) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Returns the caller if it may read what `route` gives of `agent` and that is known without waiting.
+/// Authorizes a read of `agent` at `route` without waiting. Returns the caller; `None` if the request isn't allowed, or if
+/// deciding it takes a query.
 pub(super) fn reader_at_once<B>(
     app: &App,
     request: &http::Request<B>,
@@ -147,8 +148,7 @@ pub(crate) fn holder(extensions: &Extensions) -> Holder {
     Holder::of(token, peer.unwrap_or_default())
 }
 
-/// Refuses requests that exceed the rate limit. The requests of callers without a valid token
-/// are counted by address.
+/// Refuses requests that exceed the rate limit. The requests of callers without a valid token are counted by address.
 pub(super) fn check_rate(
     app: &App,
     caller: Option<&Arc<Caller>>,
@@ -207,7 +207,7 @@ async fn check_reach(app: &App, caller: &Caller, rule: RouteRule, parts: &mut Pa
     }
 }
 
-/// Answers as for an unknown agent unless `caller` may see `agent`.
+/// Refuses an agent that `caller` may not see, with the answer for an unknown agent.
 pub(crate) async fn see(app: &App, caller: &Caller, agent: &AgentId) -> Result<(), Problem> {
     if app.parts.access.may_see(caller, agent).await? {
         Ok(())
@@ -253,7 +253,7 @@ fn check_scope(caller: &Caller, needed: Scope) -> Result<(), Problem> {
 }
 
 /// Returns the answer to every request without a valid token.
-fn stranger() -> Problem {
+fn no_valid_token() -> Problem {
     Problem::new(
         UNAUTHORIZED,
         "this request needs a token: it has none, or its token is unknown, expired or revoked",

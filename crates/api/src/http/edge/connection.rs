@@ -5,7 +5,7 @@
 //!           └ none: 429          └ none: an idle connection is closed     next request ◄───────┘ else closed
 //! ```
 //!
-//! A head must arrive in time, counted from its first byte. On a new connection, the time counts from the beginning.
+//! A head must arrive in time, counted from its first byte; on a new connection, from the beginning of the connection.
 //! Between two requests a connection may be idle for longer.
 //!
 //! If a handler leaves a part of a body unread, that part is read and discarded ([`rest`]), so that the client sees the
@@ -62,7 +62,8 @@ pub use self::{proxy::TrustedProxies, socket::Socket, stream::Listener};
 /// Limits the bytes of a request's head, of a body that is read ahead, and of an answer that the client hasn't read
 /// yet.
 const BUFFER_BYTES_MAX: usize = 64 * 1_024;
-/// At `stop`, a connection waits this long for requests that are already on their way.
+/// At `stop`, a connection waits this long for requests that are already on their way. A connection that gives way to
+/// another one checks this often whether it is idle.
 const LINGER: Duration = Duration::from_millis(20);
 /// How often a closing connection checks whether a request is still being answered.
 const ENDING_LOOK: Duration = Duration::from_secs(1);
@@ -103,11 +104,11 @@ pub(crate) async fn serve(
     let connections = TaskTracker::new();
     let proxies = interface.proxies().clone();
     let pool = Pool::new(limits.connections_max, limits.per_peer_max, proxies);
-    while let Some(next) = stop.run_until_cancelled(next(&listener, &pool)).await {
-        let (interface, stop, rests) = (interface.clone(), stop.clone(), connections.clone());
+    while let Some(connection) = stop.run_until_cancelled(next_connection(&listener, &pool)).await {
+        let (interface, stop, tasks) = (interface.clone(), stop.clone(), connections.clone());
         let idled = Arc::clone(&pool.idled);
         connections.spawn(async move {
-            answer(next, (interface, idled), limits, stop, rests).await;
+            answer(connection, (interface, idled), limits, stop, tasks).await;
         });
     }
     // From now on, the system refuses connections.
@@ -116,7 +117,7 @@ pub(crate) async fn serve(
     connections.wait().await;
 }
 
-async fn next(listener: &Listener, pool: &Arc<Pool>) -> (Stream, PeerOrigin, ConnectionSlot) {
+async fn next_connection(listener: &Listener, pool: &Arc<Pool>) -> (Stream, PeerOrigin, ConnectionSlot) {
     loop {
         let (stream, origin) = accept(listener).await;
         match pool.admit(origin).await {
@@ -130,7 +131,6 @@ async fn accept(listener: &Listener) -> (Stream, PeerOrigin) {
     loop {
         match listener.accept().await {
             Ok(accepted) => return accepted,
-            // The error affects only this client, which is gone.
             Err(error) if affects_only_client(&error) => {}
             Err(error) => {
                 tracing::error!(%error, "http.accept_failed");
@@ -153,12 +153,12 @@ async fn answer(
     (interface, idled): (Interface, Arc<AtomicU64>),
     limits: ConnectionLimits,
     stop: CancellationToken,
-    rests: TaskTracker,
+    tasks: TaskTracker,
 ) {
     let state = Arc::clone(&admitted.state);
     let service = service_fn(|request: Request<Incoming>| {
         let is_awaited = request.headers().contains_key(EXPECT);
-        let mut request = request.map(|body| RequestBody::new(body, is_awaited, &rests));
+        let mut request = request.map(|body| RequestBody::new(body, is_awaited, &tasks));
         let client = interface.proxies().client(origin, request.headers());
         request.extensions_mut().insert(client);
         call(request, &interface, &state, &idled)
@@ -224,12 +224,13 @@ async fn wait_for_stop(stop: &CancellationToken) {
     sleep(LINGER).await;
 }
 
-/// Waits until no request is being answered. An incomplete head doesn't count.
+/// Waits until no handler runs and no answer waits for its client to read. A request whose head is incomplete doesn't
+/// count.
 async fn wait_for_handlers(state: &ConnectionState) {
     loop {
         sleep(ENDING_LOOK).await;
-        let is_asked = state.is_asked.load(Ordering::Relaxed);
-        if !is_asked && !state.is_stalled.load(Ordering::Relaxed) {
+        let is_handling = state.is_handling.load(Ordering::Relaxed);
+        if !is_handling && !state.is_stalled.load(Ordering::Relaxed) {
             return;
         }
     }

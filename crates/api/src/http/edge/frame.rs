@@ -28,7 +28,7 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const REQUEST_ID_CHARS_MAX: usize = 128;
 /// The metrics' and the log's name for requests that no route matches.
 const UNKNOWN: &str = "unknown";
-/// Routes that machines request every few seconds. They aren't logged.
+/// Routes that machines request every few seconds. They are neither logged nor traced.
 const UNLOGGED: [&str; 3] = ["/livez", "/readyz", "/metrics"];
 
 /// Answers a request with `next`. Adds everything that all routes have in common.
@@ -47,7 +47,7 @@ pub(crate) async fn around(State(app): State<SharedApp>, mut request: Request, n
     let span = request_span(path, &request, &arrived.id);
     let response = next.run(request).instrument(span.clone()).await;
     record_status(&span, response.status());
-    app.parts.metrics.service.db_failed(Problem::failed(&response));
+    app.parts.metrics.service.db_failed(Problem::db_error(&response));
     audited.answered(&app, path, &arrived.id, &response);
     let name = arrived.id.to_str().unwrap_or_default();
     let response = match page {
@@ -57,6 +57,7 @@ pub(crate) async fn around(State(app): State<SharedApp>, mut request: Request, n
     arrived.answered(&app, path, response)
 }
 
+/// A request that isn't answered yet.
 pub(super) struct InFlightRequest {
     began: Instant,
     id: HeaderValue,
@@ -65,7 +66,6 @@ pub(super) struct InFlightRequest {
     trace: Option<String>,
 }
 
-/// A request that isn't answered yet.
 impl InFlightRequest {
     pub(super) fn now<B>(app: &App, request: &http::Request<B>) -> Self {
         let headers = request.headers();
@@ -73,7 +73,7 @@ impl InFlightRequest {
             began: Instant::now(),
             id: client_request_id(headers).unwrap_or_else(|| app.new_request_id()),
             method: request.method().clone(),
-            trace: caller(headers).map(|caller| format!("{:032x}", caller.trace)),
+            trace: client_trace(headers).map(|parent| format!("{:032x}", parent.trace)),
         }
     }
 
@@ -104,7 +104,7 @@ impl InFlightRequest {
 }
 
 /// Returns the client's trace, if it sent a valid one.
-fn caller(headers: &HeaderMap) -> Option<TraceParent> {
+fn client_trace(headers: &HeaderMap) -> Option<TraceParent> {
     TraceParent::parse(headers.get(&TRACE_PARENT)?.to_str().ok()?)
 }
 
@@ -114,13 +114,13 @@ fn request_span(route: &str, request: &Request, id: &HeaderValue) -> Span {
         return Span::none();
     }
     let header = request.headers().get(&TRACE_PARENT);
-    let caller = header.and_then(|header| header.to_str().ok()).unwrap_or_default();
+    let parent = header.and_then(|header| header.to_str().ok()).unwrap_or_default();
     info_span!(
         target: trace::TARGET,
         "request",
         "otel.name" = %format_args!("{} {route}", request.method()),
         "otel.kind" = "server",
-        "otel.parent" = caller,
+        "otel.parent" = parent,
         "http.request.method" = %request.method(),
         "http.route" = route,
         "url.path" = request.uri().path(),

@@ -12,7 +12,7 @@ use crate::http::SharedApp;
 use recapd_core::domain::number::usize_or_max;
 use recapd_store::page::PAGE_BYTES_MAX;
 
-/// How often a page's bytes are in memory until it is sent: as payload, as parts, as shown payload, and as text.
+/// How many copies of a page are in memory until it is sent: as payload, as parts, as shown payload, and as text.
 const MEMORY_PER_BYTE: usize = 4;
 /// Routes whose answers hold up to a page of payloads. A context can hold more, so its route takes the room itself.
 const OF_A_PAGE: [(Method, &str); 8] = [

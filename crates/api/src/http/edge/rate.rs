@@ -22,8 +22,8 @@ pub(crate) fn whole_seconds(wait: Duration) -> u32 {
     u32::try_from(wait.as_millis().div_ceil(1_000)).unwrap_or(u32::MAX)
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 /// The owner of a bucket.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Asker {
     /// A token, whatever address it is used from.
     Token(TokenName),
@@ -109,7 +109,11 @@ mod tests {
             assert_eq!(rate.take(asker("a"), now), Ok(()));
         }
         assert_eq!(rate.take(asker("a"), now), Err(Duration::from_millis(100)));
-        assert_eq!(rate.take(asker("b"), now), Ok(()), "others have their own");
+        assert_eq!(
+            rate.take(asker("b"), now),
+            Ok(()),
+            "each token has a bucket of its own"
+        );
         assert_eq!(rate.take(asker("a"), later(60)), Err(Duration::from_millis(40)));
         assert_eq!(rate.take(asker("a"), later(100)), Ok(()));
         assert!(rate.take(asker("a"), later(100)).is_err());
@@ -129,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn buckets_are_counted() {
+    fn beyond_the_limit_of_buckets_new_callers_share_one() {
         let (rate, now) = (Rate::new(1, 1), Instant::now());
         for number in 0..2 * BUCKETS_MAX {
             // The first callers have a bucket each, the others share one.

@@ -10,7 +10,7 @@ use super::super::response::problem::Problem;
 
 /// The longest text of a refusal, in bytes.
 const WORDS_BYTES_MAX: usize = 4_096;
-const SESSION: &str = "begin a session: POST /mcp with the method `initialize`; the answer's header mcp-session-id belongs to every \
+const SESSION_HINT: &str = "begin a session: POST /mcp with the method `initialize`; the answer's header mcp-session-id belongs to every \
                        further request. From version 2026-07-28 on there are no sessions";
 
 /// Turns `response` into a problem if the library refused with a bare text, which clients wouldn't show.
@@ -30,7 +30,7 @@ pub(super) async fn bare_refusal_as_problem(mut response: Response) -> Response 
 fn problem(status: StatusCode, words: &str) -> Problem {
     let problem = Problem::of_library(status, Some(words).filter(|words| !words.is_empty()));
     match status {
-        StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND => problem.hint(SESSION),
+        StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND => problem.hint(SESSION_HINT),
         _ => problem,
     }
 }

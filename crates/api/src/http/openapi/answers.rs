@@ -184,17 +184,17 @@ macro_rules! sets {
 }
 
 sets! {
-    /// A route that isn't about anything that may be missing may return these.
+    /// The errors of a route about something that always exists.
     Always: BAD_REQUEST, UNAUTHORIZED, FORBIDDEN, TOO_MANY, INTERNAL, UNAVAILABLE;
-    /// A route like [`OfAgent`] that answers by itself while the database is unavailable may return these.
+    /// The errors of a route like [`OfAgent`] that documents its own answer to an unavailable database.
     OfAgentInOutage: BAD_REQUEST, UNAUTHORIZED, FORBIDDEN, NOT_FOUND, TOO_MANY, INTERNAL;
-    /// A route about something that may not exist may return these.
+    /// The errors of a route about something that may not exist.
     OfAgent: BAD_REQUEST, UNAUTHORIZED, FORBIDDEN, NOT_FOUND, TOO_MANY, INTERNAL, UNAVAILABLE;
-    /// A route that may conflict with the current state may return these.
+    /// The errors of a route that may conflict with the current state.
     Conflicting: CONFLICT;
-    /// A route that takes an idempotency key may return these.
+    /// The errors of a route that takes an idempotency key.
     Keyed: KEY_REUSED;
-    /// A route that takes a body may return these.
+    /// The errors of a route that takes a body.
     WithBody: TOO_SLOW, TOO_LARGE, UNSUPPORTED;
 }
 

@@ -60,10 +60,10 @@ pub fn reference(document: &Value) -> String {
     text
 }
 
-/// Returns every route, in reading order.
+/// Returns every route of the API, in the order of the rules.
 fn operations(document: &Value) -> Vec<Operation<'_>> {
     let described = |method: &str, path: &str| document["paths"].get(path)?.get(method.to_lowercase());
-    access::demands()
+    access::api_rules()
         .filter_map(|(method, path, scope, whose)| {
             Some(Operation {
                 method,

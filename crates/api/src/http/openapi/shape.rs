@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kinds_read_like_words() {
+    fn schemas_are_described_in_words() {
         for (schema, expected) in [
             (
                 json!({"type": "integer", "minimum": 1, "maximum": 200, "default": 50}),

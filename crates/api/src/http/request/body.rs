@@ -34,11 +34,11 @@ use recapd_platform::threads;
 /// Bytes of memory per byte of a body while its messages are read.
 const MEMORY_PER_BYTE: usize = 3;
 /// Bytes of memory per JSON value, however short. A message of three values has parts, a row, and token counts.
-const MADE_OF_A_VALUE: usize = 400;
+const MEMORY_PER_VALUE: usize = 400;
 /// Bytes of room for bodies per byte of the longest allowed body. One client can use half of the room, so it can send
 /// that body.
 const ROOM_PER_BYTE: usize = SHARE_OF * MEMORY_PER_BYTE;
-/// This many bytes of each body need no room. A connection reads as many ahead.
+/// This many bytes of each body need no room, because a connection may read as many ahead anyway.
 const FREE_BYTES: usize = 64 * 1_024;
 /// This many values of each body need no room.
 const FREE_VALUES: usize = 500;
@@ -109,7 +109,7 @@ impl BufferedBody {
             // `parse` refuses a body of too many values before it builds any.
             let many = values(&bytes).min(VALUES_MAX).saturating_sub(FREE_VALUES);
             if let Some(share) = &mut share {
-                share.grow_within(MADE_OF_A_VALUE * many).map_err(no_room)?;
+                share.grow_within(MEMORY_PER_VALUE * many).map_err(no_room)?;
             }
             parse(bytes).map(|parsed| (parsed, share))
         };
@@ -123,12 +123,12 @@ impl BufferedBody {
 /// Reads the body of a request with messages.
 pub(crate) async fn read(app: &App, request: Request) -> Result<(BodyFormat, BufferedBody), Problem> {
     let (parts, body) = request.into_parts();
-    let writing = body_format(&parts.headers)?;
+    let format = body_format(&parts.headers)?;
     let limit = Limit {
         bytes: app.settings.body_bytes_max,
         cure: "send the messages in several requests, in order, or raise http.body_bytes_max",
     };
-    Ok((writing, read_body(app, &parts, body, limit).await?))
+    Ok((format, read_body(app, &parts, body, limit).await?))
 }
 
 /// Reads the body of a request without messages. The body must be declared as JSON.
@@ -156,7 +156,7 @@ async fn read_body(app: &App, parts: &Parts, body: Body, limit: Limit) -> Result
     let mut held = BufferedBody::new(&app.bodies, &access::holder(&parts.extensions));
     let gathering = tokio::time::timeout(time, gather(app, body, limit, &mut held)).await;
     let gathered = gathering.unwrap_or_else(|_| Err(too_slow(time)));
-    // The first problem counts: that `held` was refused before the rest arrived.
+    // If both failed, `held` failed first, and the client learns about the first problem.
     held.and_then(|held| gathered.map(|()| held))
 }
 
@@ -263,7 +263,7 @@ mod tests {
         assert_eq!(room.left(), 2 * TAKEN);
         let one = more(one).ok().unwrap();
         assert_eq!((one.bytes.len(), room.left()), (2 * FREE_BYTES, TAKEN));
-        // Half of the room is for others.
+        // One holder gets at most half of the room.
         let again = more(new_body(&room, "a")).ok().unwrap();
         assert!(more(again).err().unwrap().is_temporary());
         let other = more(more(new_body(&room, "b")).ok().unwrap()).ok().unwrap();
@@ -292,7 +292,7 @@ mod tests {
 
     #[tokio::test]
     async fn very_many_short_values_take_room_too() {
-        let room = Quota::new(2_000 * MADE_OF_A_VALUE);
+        let room = Quota::new(2_000 * MEMORY_PER_VALUE);
         let held = |values: usize| BufferedBody {
             bytes: format!("[{}]", "1,".repeat(values)).into_bytes(),
             ..new_body(&room, "a")
@@ -305,6 +305,6 @@ mod tests {
         drop(share);
         // A body that would take more than its share gets through alone.
         assert!(held(FREE_VALUES + 5_000).parse(Ok).await.is_ok());
-        assert_eq!(room.left(), 2_000 * MADE_OF_A_VALUE);
+        assert_eq!(room.left(), 2_000 * MEMORY_PER_VALUE);
     }
 }

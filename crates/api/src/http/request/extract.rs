@@ -19,6 +19,7 @@ use recapd_core::domain::{
 /// A name is suggested if it is at least this similar (Jaro-Winkler; 1 is equal).
 const SIMILARITY_MIN: f64 = 0.75;
 
+/// The path's agent.
 pub(crate) struct Agent(pub(crate) AgentId);
 
 impl<S: Send + Sync> FromRequestParts<S> for Agent {
@@ -140,7 +141,7 @@ fn unknown(name: &str, known: &[&str]) -> Problem {
     let hint = if known.is_empty() {
         "this route takes no parameters".to_owned()
     } else {
-        suggestion(name, known)
+        suggestion(name, "parameters", known)
     };
     Problem::new(UNKNOWN_PARAMETER, format!("parameter `{name}` is unknown"))
         .hint(hint.clone())
@@ -150,15 +151,16 @@ fn unknown(name: &str, known: &[&str]) -> Problem {
         }])
 }
 
-/// Returns the hint about a name that isn't among `known`: a similar known name, or all of them.
-pub(crate) fn suggestion(name: &str, known: &[&str]) -> String {
+/// Returns the hint about a name that isn't among the `known` ones: a similar known name, or all of them. `what` says what
+/// they are names of, in the plural.
+pub(crate) fn suggestion(name: &str, what: &str, known: &[&str]) -> String {
     let similarity = |known: &&str| (strsim::jaro_winkler(known, name) * 1_000.0).round();
     let nearest = known
         .iter()
         .max_by(|one, other| similarity(one).total_cmp(&similarity(other)))
         .filter(|nearest| similarity(nearest) >= SIMILARITY_MIN * 1_000.0);
     nearest.map_or_else(
-        || format!("known are {}", quoted(known)),
+        || format!("known {what}: {}", quoted(known)),
         |nearest| format!("did you mean `{nearest}`?"),
     )
 }

@@ -4,9 +4,8 @@
 //! stored, over restarts and in every daemon: a message with such an id is a duplicate. The transaction that stores the
 //! messages also stores a digest of the request, and another request with the same key is refused.
 //!
-//! The latest answers are also remembered, so that a repeated request gets the same answer. That holds if the store
-//! recognises the repetition as one for the same agent. If the agent was deleted in the meantime, a repeated request is
-//! stored again; if another daemon has stored it again, the answer about the deleted agent isn't given.
+//! A daemon also remembers its latest answers, so that a repeated request gets the same answer. If the agent has been
+//! deleted since, the store takes the repeated request as a new one, and the answer about the deleted agent isn't used.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -66,7 +65,7 @@ impl Key {
     }
 
     /// Gives ids made from the key to messages that have none.
-    pub(crate) fn name(&self, messages: &mut [Message]) {
+    pub(crate) fn assign_ids(&self, messages: &mut [Message]) {
         for (number, message) in messages.iter_mut().enumerate() {
             let id = || format!("{ID_PREFIX}{}:{number}", self.1);
             message.client_id.get_or_insert_with(id);
@@ -87,9 +86,8 @@ impl Key {
     }
 }
 
-/// An answer, and the digest of its request.
 struct StoredAnswer {
-    asked: String,
+    request_digest: String,
     /// When the agent was created. The agent may have been deleted and created again since.
     created_at: Timestamp,
     answer: Bytes,
@@ -107,19 +105,19 @@ struct AnswerCache {
 
 impl Answers {
     /// Returns the remembered answer to the request with this key and digest, if the agent was created at `created_at`.
-    pub(crate) fn of(&self, key: &Key, asked: &str, created_at: Timestamp) -> Option<Bytes> {
+    pub(crate) fn of(&self, key: &Key, request_digest: &str, created_at: Timestamp) -> Option<Bytes> {
         let remembered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let answered = remembered.by_key.get(key)?;
-        let is_same = answered.created_at == created_at && answered.asked == asked;
+        let is_same = answered.created_at == created_at && answered.request_digest == request_digest;
         is_same.then(|| answered.answer.clone())
     }
 
     /// Remembers an answer. Forgets the oldest answer if there are too many.
-    pub(crate) fn remember(&self, key: Key, asked: String, created_at: Timestamp, answer: Bytes) {
+    pub(crate) fn remember(&self, key: Key, request_digest: String, created_at: Timestamp, answer: Bytes) {
         let mut remembered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let key = Arc::new(key);
         let answered = StoredAnswer {
-            asked,
+            request_digest,
             created_at,
             answer,
         };

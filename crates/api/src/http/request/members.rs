@@ -10,8 +10,8 @@ use serde_json::{Map, Value};
 use super::extract::suggestion;
 use crate::http::response::problem::{Finding, Problem, RequestPlace};
 
-/// Explains the `problem` of a body that isn't a `T`. Lists members that `T` doesn't have, with the known names that
-/// may be meant. If there are none, lists members of a wrong type.
+/// Explains the `problem` of a body that isn't a `T`. Lists the unknown members, each with the known names that may be
+/// meant. If all members are known, lists those of a wrong type.
 pub(crate) fn with_unknown<T: DeserializeOwned>(problem: Problem, body: &[u8]) -> Problem {
     let known = member_names::<T>();
     let members: Map<String, Value> = serde_json::from_slice(body).unwrap_or_default();
@@ -19,7 +19,7 @@ pub(crate) fn with_unknown<T: DeserializeOwned>(problem: Problem, body: &[u8]) -
     let findings: Vec<Finding> = unknown
         .map(|name| Finding {
             place: RequestPlace::member(name),
-            detail: meant(name, known),
+            detail: suggested(name, known),
         })
         .collect();
     match findings.first().map(|finding| finding.detail.clone()) {
@@ -40,11 +40,11 @@ fn wrong<T: DeserializeOwned>(members: Map<String, Value>) -> Vec<Finding> {
     members.into_iter().filter_map(finding).collect()
 }
 
-fn meant(name: &str, known: &[&str]) -> String {
+fn suggested(name: &str, known: &[&str]) -> String {
     if known.is_empty() {
         "this route's body has no members".to_owned()
     } else {
-        suggestion(name, known)
+        suggestion(name, "fields", known)
     }
 }
 

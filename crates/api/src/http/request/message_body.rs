@@ -52,7 +52,7 @@ pub(crate) struct MessageBatch {
 /// Reads the messages of a body in order, at most `messages_max`; payloads stay verbatim. Without a `format`, detects
 /// each message's format. A message whose format isn't certain is read in the format of the first certain one.
 pub(crate) fn messages(
-    writing: BodyFormat,
+    body_format: BodyFormat,
     body: &[u8],
     format: Option<Format>,
     messages_max: usize,
@@ -63,7 +63,7 @@ pub(crate) fn messages(
     })?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     check_values(text.as_bytes())?;
-    let (pieces, usage) = match writing {
+    let (pieces, usage) = match body_format {
         BodyFormat::Lines => (lines(text, messages_max)?, None),
         BodyFormat::Document => document(text, messages_max)?,
     };
@@ -294,7 +294,7 @@ mod tests {
     const MESSAGES_MAX: usize = 4;
 
     #[test]
-    fn a_body_of_very_many_values_is_refused_before_it_is_taken_apart() {
+    fn a_body_of_too_many_values_is_refused_before_it_is_parsed() {
         let said = |content: &str| format!(r#"{{"role":"user","content":{content}}}"#);
         let many = said(&format!("[{}0]", "0,".repeat(VALUES_MAX)));
         let refused = messages(BodyFormat::Lines, many.as_bytes(), None, MESSAGES_MAX).unwrap_err();
@@ -339,8 +339,8 @@ mod tests {
         #[test]
         fn no_line_is_lost_or_changed(lines in vec(line(), 0..8), end in "(\n|\r\n)", mark in "\u{feff}?") {
             let body = mark + &lines.join(&end);
-            for writing in [BodyFormat::Lines, BodyFormat::Document] {
-                let Ok(batch) = messages(writing, body.as_bytes(), None, MESSAGES_MAX) else { continue };
+            for body_format in [BodyFormat::Lines, BodyFormat::Document] {
+                let Ok(batch) = messages(body_format, body.as_bytes(), None, MESSAGES_MAX) else { continue };
                 prop_assert!((1..=MESSAGES_MAX).contains(&batch.messages.len()));
                 let mut rest = body.as_str();
                 for message in &batch.messages {
@@ -357,8 +357,8 @@ mod tests {
 
         #[test]
         fn any_bytes_are_read_or_refused(body in vec(any::<u8>(), 0..64)) {
-            for writing in [BodyFormat::Lines, BodyFormat::Document] {
-                messages(writing, &body, None, MESSAGES_MAX).ok();
+            for body_format in [BodyFormat::Lines, BodyFormat::Document] {
+                messages(body_format, &body, None, MESSAGES_MAX).ok();
             }
         }
     }

@@ -60,12 +60,12 @@ impl<J: Serialize> Document<J> {
         let etag = format!("{weak}{}", self.etag);
         let is_known = is_known(asked, &etag);
         let result = read_result(self.stale_since, is_known, self.bytes.is_empty());
-        let about = about(self.headers, etag, self.stale_since, now);
+        let headers = common_headers(self.headers, etag, self.stale_since, now);
         let response = match form {
-            _ if is_known => (StatusCode::NOT_MODIFIED, about).into_response(),
-            Form::Json => (about, Json(self.json)).into_response(),
+            _ if is_known => (StatusCode::NOT_MODIFIED, headers).into_response(),
+            Form::Json => (headers, Json(self.json)).into_response(),
             Form::Markdown => {
-                (about, [(CONTENT_TYPE, MARKDOWN_UTF8)], Body::from(self.bytes)).into_response()
+                (headers, [(CONTENT_TYPE, MARKDOWN_UTF8)], Body::from(self.bytes)).into_response()
             }
         };
         (result, response)
@@ -81,8 +81,13 @@ pub(super) fn read_result(stale_since: Option<Timestamp>, is_known: bool, is_emp
     }
 }
 
-/// Returns the headers that a document has with and without its text.
-fn about(mut headers: HeaderMap, etag: String, stale_since: Option<Timestamp>, now: Timestamp) -> HeaderMap {
+/// Returns the headers of a response with the document, and of a response that says that the client has it already.
+fn common_headers(
+    mut headers: HeaderMap,
+    etag: String,
+    stale_since: Option<Timestamp>,
+    now: Timestamp,
+) -> HeaderMap {
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
     headers.insert(VARY, HeaderValue::from_static("accept"));
     insert(&mut headers, ETAG, etag);

@@ -30,7 +30,7 @@ use recapd_telemetry::metrics::labels::ReadResult;
 /// Smaller documents aren't compressed, because they fit into one packet.
 const GZIP_BYTES_MIN: usize = 1_400;
 /// The capacity for headers, including headers that are added later.
-const HEADERS: usize = 12;
+const HEADERS_CAPACITY: usize = 12;
 const JSON_TYPE: HeaderValue = HeaderValue::from_static("application/json");
 const GZIP: HeaderValue = HeaderValue::from_static("gzip");
 const PRIVATE: HeaderValue = HeaderValue::from_static("private, no-cache");
@@ -79,11 +79,11 @@ impl PreparedResponses {
     /// Prepares the responses of a snapshot with this tag, with the document's `own` headers.
     pub(crate) fn new(etag: &str, own: HeaderMap) -> Self {
         let value = |text: String| HeaderValue::try_from(text).ok();
-        let said = etag.trim_matches('"');
+        let bare = etag.trim_matches('"');
         Self {
             own,
             etag: value(etag.to_owned()),
-            gzip_etag: value(format!("\"{said}{GZIP_MARK}\"")),
+            gzip_etag: value(format!("\"{bare}{GZIP_MARK}\"")),
             json_etag: value(format!("W/{etag}")),
             gzip: OnceLock::new(),
             is_gzip_begun: AtomicBool::new(false),
@@ -108,8 +108,8 @@ impl PreparedResponses {
         json
     }
 
-    /// Returns the compressed document if there is one. Otherwise starts to compress it for later requests. No reader
-    /// waits for this millisecond.
+    /// Returns the compressed document if there is one. Otherwise starts to compress it for later requests, because no
+    /// reader should wait for the compression.
     fn gzip(&self, snapshots: &Arc<Snapshots>, snapshot: &Arc<Snapshot>) -> Option<Bytes> {
         let made = self.gzip.get();
         let is_worth_it = snapshot.markdown.len() >= GZIP_BYTES_MIN;
@@ -160,7 +160,7 @@ impl PreparedResponses {
             Representation::Gzip => (&self.gzip_etag, MARKDOWN_UTF8),
             Representation::Json => (&self.json_etag, JSON_TYPE),
         };
-        let mut headers = HeaderMap::with_capacity(HEADERS);
+        let mut headers = HeaderMap::with_capacity(HEADERS_CAPACITY);
         headers.extend(self.own.iter().map(|(name, value)| (name.clone(), value.clone())));
         headers.insert(CACHE_CONTROL, PRIVATE);
         headers.insert(VARY, VARIES);
@@ -200,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_kept_value_of_another_type_is_none() {
+    fn responses_are_prepared_once_unless_the_snapshot_keeps_another_value() {
         let snapshot = Snapshot::default();
         let first = PreparedResponses::kept_with(&snapshot, HeaderMap::new).unwrap();
         let again = PreparedResponses::kept_with(&snapshot, HeaderMap::new).unwrap();

@@ -34,8 +34,8 @@ pub(crate) struct Problem {
     findings: Box<[Finding]>,
     /// A retry may help after this many seconds. `None` if retrying is useless.
     retry_after: Option<u32>,
-    /// The name of the database's error in `recapd_db_errors_total`.
-    failed: Option<&'static str>,
+    /// The name of the database's error in `recapd_db_errors_total`, if the database caused the problem.
+    db_error: Option<&'static str>,
 }
 
 /// One thing that is wrong with a request.
@@ -75,7 +75,7 @@ impl Problem {
             hint: None,
             findings: Box::default(),
             retry_after: (kind.status == StatusCode::SERVICE_UNAVAILABLE).then_some(RETRY_AFTER_SECONDS),
-            failed: None,
+            db_error: None,
         }
     }
 
@@ -152,11 +152,11 @@ impl Problem {
     }
 
     /// Returns the name of the database's error that caused `response`, if one did.
-    pub(crate) fn failed(response: &Response) -> Option<&'static str> {
-        response.extensions().get::<Self>()?.failed
+    pub(crate) fn db_error(response: &Response) -> Option<&'static str> {
+        response.extensions().get::<Self>()?.db_error
     }
 
-    pub(crate) fn may_pass_in(&self) -> Option<u32> {
+    pub(crate) fn retry_after_seconds(&self) -> Option<u32> {
         self.retry_after
     }
 
@@ -176,7 +176,7 @@ impl Problem {
 }
 
 impl IntoResponse for Problem {
-    /// Makes a bare response that carries the problem, for [`written`] to write out.
+    /// Makes a bare response that carries the problem, for [`write_out`].
     fn into_response(self) -> Response {
         (self.kind.status, Extension(self)).into_response()
     }
@@ -184,9 +184,9 @@ impl IntoResponse for Problem {
 
 impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
-        let failed = error.class();
+        let db_error = error.class();
         Self {
-            failed,
+            db_error,
             ..Self::of(error)
         }
     }
@@ -358,9 +358,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_defect_differs_from_a_database_that_is_away() {
-        let away = Problem::from(StoreError::Unavailable("it is gone".to_owned().into()));
-        assert_eq!(away.kind.status, StatusCode::SERVICE_UNAVAILABLE);
+    fn a_defect_differs_from_an_unavailable_database() {
+        let unavailable = Problem::from(StoreError::Unavailable("it is gone".to_owned().into()));
+        assert_eq!(unavailable.kind.status, StatusCode::SERVICE_UNAVAILABLE);
         let defect = Problem::from(StoreError::from(ComputationPanic("counting tokens")));
         assert_eq!(defect.kind.status, StatusCode::INTERNAL_SERVER_ERROR);
         assert!(

@@ -126,7 +126,7 @@ fn refusal(error: &FactEditError, example: &'static str, fields: &[&'static str]
     let problem = Problem::new(INVALID_FACT, error.to_string());
     let (name, hint) = match error {
         FactEditError::Nothing => return problem.hint(example),
-        FactEditError::Unknown(name) => (name.as_str(), suggestion(name, fields)),
+        FactEditError::Unknown(name) => (name.as_str(), suggestion(name, "fields", fields)),
         FactEditError::Invalid { name, expected } => (*name, format!("send {expected}")),
     };
     problem.hint(hint.clone()).findings(vec![Finding {

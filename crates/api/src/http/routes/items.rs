@@ -101,7 +101,7 @@ fn refusal(error: &EditError) -> Problem {
     let problem = Problem::new(INVALID_EDIT, error.to_string());
     let (name, hint) = match error {
         EditError::Nothing => return problem.hint(EXAMPLE),
-        EditError::Unknown(name) => (name.as_str(), suggestion(name, &FIELDS)),
+        EditError::Unknown(name) => (name.as_str(), suggestion(name, "fields", &FIELDS)),
         EditError::Invalid { name, expected } => (*name, format!("send {expected}")),
     };
     problem.hint(hint.clone()).findings(vec![Finding {

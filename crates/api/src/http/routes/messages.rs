@@ -111,11 +111,11 @@ pub(super) async fn append(
         .await?;
     let MessageBatch { mut messages, usage } = batch;
     if let Some(key) = &key {
-        key.name(&mut messages);
+        key.assign_ids(&mut messages);
     }
     let (ingestor, request_key) = (app.parts.ingestor.clone(), asked.clone());
     let conversations = app.parts.conversations.clone();
-    let stored = app.seen_through(async move {
+    let stored = app.see_through_result(async move {
         let stored = if is_transcript {
             conversations
                 .append(&agent, messages)

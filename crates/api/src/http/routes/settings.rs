@@ -93,7 +93,7 @@ fn refusal(error: SettingsError) -> Problem {
         SettingsError::NotAnObject => return Problem::new(INVALID_SETTING, detail).hint(EXAMPLE),
         SettingsError::Unknown(name) => {
             let known: Vec<&str> = AgentSettings::names().collect();
-            let hint = suggestion(&name, &known);
+            let hint = suggestion(&name, "settings", &known);
             (name, hint)
         }
         SettingsError::Invalid { name, expected } => (name.to_owned(), format!("send {expected}")),

@@ -3,7 +3,7 @@
 //!
 //! Browsers name the page's origin in `Origin`. A request is refused if its origin isn't the host that it is sent to. A
 //! page that points its own name at this machine's address (DNS rebinding) passes this check, but its requests name a
-//! foreign host and are refused for that. A request with a token isn't from such a page.
+//! foreign host and are refused for that. Such a page doesn't know a token, so requests with a token skip this check.
 //!
 //! A page can also make a browser send a request without an `Origin`: for an image, a frame or a script. Browsers then
 //! say in `Sec-Fetch-Site` how the page relates to the requested host (Fetch Metadata,
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_of_the_same_origin_only() {
+    fn only_pages_of_the_same_origin_are_answered() {
         let uri = Uri::from_static("/v1/agents");
         for (origin, is_fine) in [
             (None, true),

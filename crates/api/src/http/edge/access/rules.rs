@@ -34,8 +34,8 @@ impl Whose {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 /// What a caller needs to call a route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RouteRule {
     pub(crate) scope: Scope,
     pub(crate) whose: Whose,
@@ -169,8 +169,8 @@ pub(crate) fn all_rules() -> impl Iterator<Item = (&'static str, &'static str, S
     RULES.iter().copied()
 }
 
-/// Returns the rule of every route except the pages, in reading order.
-pub(crate) fn demands() -> impl Iterator<Item = (&'static str, &'static str, Scope, Whose)> {
+/// Returns the rule of every route except the pages, in the table's order.
+pub(crate) fn api_rules() -> impl Iterator<Item = (&'static str, &'static str, Scope, Whose)> {
     RULES.iter().copied().filter(|(_, path, ..)| !is_page(path))
 }
 
@@ -180,8 +180,8 @@ pub(crate) fn pages() -> impl Iterator<Item = (&'static str, &'static str)> {
     routes.filter(|(_, path)| is_page(path))
 }
 
-/// Returns the rule for a request. `path` is the route's, or `None` if no route has the request's path: any caller with
-/// a valid token may learn that.
+/// Returns the rule for a request. `path` is the route's path as registered; `None` if there is no such route, which any
+/// caller with a valid token may learn.
 pub(super) fn of(method: &Method, path: Option<&str>) -> RouteRule {
     let Some(path) = path else {
         return RouteRule {
@@ -236,8 +236,8 @@ mod tests {
     fn a_rule_fits_its_route() {
         for (method, path, scope, whose) in RULES {
             let is_audit = *path == "/v1/audit";
-            let is_look = (*method == "GET" && !is_audit) || *method == ANY || *whose == Open;
-            assert_eq!(is_look, *scope == Read, "{method} {path}");
+            let is_read = (*method == "GET" && !is_audit) || *method == ANY || *whose == Open;
+            assert_eq!(is_read, *scope == Read, "{method} {path}");
             if matches!(whose, Agent | Project) {
                 let is_namesake = *method == "GET" && ["/v1/queue/pause", "/v1/queue/resume"].contains(path);
                 assert!(path.contains("{id}") || is_namesake, "{method} {path}");

@@ -41,14 +41,14 @@ impl From<IpAddr> for Peer {
 
 /// The number of connections of each peer. There are no more entries than connections.
 pub(super) struct Peers {
-    most: usize,
+    per_peer_max: usize,
     counts: Mutex<HashMap<Peer, usize>>,
 }
 
 impl Peers {
-    pub(super) fn of_at_most(most: usize) -> Self {
+    pub(super) fn of_at_most(per_peer_max: usize) -> Self {
         Self {
-            most,
+            per_peer_max,
             counts: Mutex::default(),
         }
     }
@@ -57,7 +57,7 @@ impl Peers {
     pub(super) fn take(peers: &Arc<Self>, peer: Peer) -> Option<PeerSlot> {
         let mut counts = peers.counts.lock().unwrap_or_else(PoisonError::into_inner);
         let count = counts.entry(peer).or_default();
-        if *count >= peers.most {
+        if *count >= peers.per_peer_max {
             return None;
         }
         *count += 1;
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn places_are_returned() {
+    fn slots_are_returned() {
         let peers = Arc::new(Peers::of_at_most(2));
         let (one, other) = (peer("192.0.2.1"), Peer::Local);
         let held = [Peers::take(&peers, one), Peers::take(&peers, one)];

@@ -25,12 +25,12 @@ use super::{
 const IDLE_LOOK: Duration = Duration::from_millis(100);
 
 pub(super) struct Pool {
-    places: Arc<Semaphore>,
+    slots: Arc<Semaphore>,
     peers: Arc<Peers>,
     proxies: TrustedProxies,
     open: Mutex<HashMap<u64, Arc<ConnectionState>>>,
     accepted: AtomicU64,
-    /// Counts how often connections became idle.
+    /// Counts how often connections became idle. [`ConnectionState::idle_since`] orders them by this count.
     pub(super) idled: Arc<AtomicU64>,
 }
 
@@ -40,7 +40,7 @@ pub(super) struct ConnectionSlot {
     pool: Arc<Pool>,
     number: u64,
     _permit: Option<OwnedSemaphorePermit>,
-    _place: Option<PeerSlot>,
+    _peer_slot: Option<PeerSlot>,
 }
 
 impl Drop for ConnectionSlot {
@@ -52,7 +52,7 @@ impl Drop for ConnectionSlot {
 impl Pool {
     pub(super) fn new(connections_max: usize, per_peer_max: usize, proxies: TrustedProxies) -> Arc<Self> {
         Arc::new(Self {
-            places: Arc::new(Semaphore::new(connections_max.min(Semaphore::MAX_PERMITS))),
+            slots: Arc::new(Semaphore::new(connections_max.min(Semaphore::MAX_PERMITS))),
             peers: Arc::new(Peers::of_at_most(per_peer_max)),
             proxies,
             open: Mutex::default(),
@@ -68,7 +68,7 @@ impl Pool {
     /// Waits for a slot for a connection from `origin`; `None` if its peer has too many. Trusted proxies have no limit
     /// of their own, because their connections serve many clients.
     pub(super) async fn admit(self: &Arc<Self>, origin: PeerOrigin) -> Option<ConnectionSlot> {
-        let place = if self.proxies.trusts(origin) {
+        let peer_slot = if self.proxies.trusts(origin) {
             None
         } else {
             Some(Peers::take(&self.peers, origin.peer())?)
@@ -84,17 +84,17 @@ impl Pool {
             pool: Arc::clone(self),
             number,
             _permit: permit,
-            _place: place,
+            _peer_slot: peer_slot,
         })
     }
 
     async fn permit(&self) -> Option<OwnedSemaphorePermit> {
-        if let Ok(permit) = Arc::clone(&self.places).try_acquire_owned() {
+        if let Ok(permit) = Arc::clone(&self.slots).try_acquire_owned() {
             return Some(permit);
         }
         loop {
             self.make_room();
-            let waiting = timeout(IDLE_LOOK, Arc::clone(&self.places).acquire_owned());
+            let waiting = timeout(IDLE_LOOK, Arc::clone(&self.slots).acquire_owned());
             if let Ok(permit) = waiting.await {
                 // The semaphore is never closed, so `permit` is always `Ok`.
                 return permit.ok();
@@ -133,7 +133,7 @@ mod tests {
         let new = pool.admit(from("192.0.2.2")).await.unwrap();
         old.state.begin();
         let next = timeout(10 * IDLE_LOOK, pool.admit(from("192.0.2.3")));
-        assert!(next.await.is_err(), "nobody has left yet");
+        assert!(next.await.is_err(), "no connection is closed yet");
         assert!(!old.state.give_way.is_cancelled() && new.state.give_way.is_cancelled());
         drop(new);
         let next = pool.admit(from("192.0.2.3")).await.unwrap();
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_trusted_proxy_may_have_all_places() {
+    async fn a_trusted_proxy_may_have_all_slots() {
         let proxies = TrustedProxies::new(vec!["192.0.2.1".parse().unwrap()]);
         let pool = Pool::new(10, 1, proxies);
         let mut held = Vec::new();

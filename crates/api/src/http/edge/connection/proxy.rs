@@ -11,8 +11,8 @@ const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 /// Limits how many addresses of a header are checked. No real chain of proxies is longer.
 const HOPS_MAX: usize = 16;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 /// Where a connection comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PeerOrigin {
     /// `None` for the Unix socket.
     pub(super) ip: Option<IpAddr>,
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn only_named_proxies_are_believed_and_only_about_their_own_clients() {
+    fn only_named_proxies_are_trusted_and_only_about_their_own_clients() {
         let near = Some("127.0.0.1");
         assert_eq!(client(&[], near, &["192.0.2.1"]), "127.0.0.1");
         assert_eq!(client(&["10.0.0.0/8"], near, &["192.0.2.1"]), "127.0.0.1");

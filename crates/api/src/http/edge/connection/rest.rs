@@ -15,7 +15,7 @@ use tokio_util::task::TaskTracker;
 
 /// Limits how many bytes are discarded.
 const BYTES_MAX: usize = 256 << 20;
-/// Limits how long this takes.
+/// Limits how long the discarding of one body takes.
 const TIME_MAX: Duration = Duration::from_secs(15);
 
 /// The body of a request. When it is dropped, its unread part is read and discarded.
@@ -73,8 +73,8 @@ impl Drop for RequestBody {
         let left = self.body.take().filter(|_| !is_over);
         if let (Some(body), Ok(runtime)) = (left, Handle::try_current()) {
             // The task ends with the connection at the latest.
-            let throwing = timeout(TIME_MAX, discard(body));
-            self.connections.spawn_on(throwing, &runtime);
+            let discarding = timeout(TIME_MAX, discard(body));
+            self.connections.spawn_on(discarding, &runtime);
         }
     }
 }

@@ -16,7 +16,7 @@ const NAMES_TRIED_MAX: u32 = 16;
 pub struct Socket {
     pub(super) listener: UnixListener,
     path: PathBuf,
-    /// The file's device and inode. They keep the socket from removing another file.
+    /// The file's device and inode. A drop removes the file at `path` only if it is still this one.
     identity: (u64, u64),
 }
 
@@ -29,7 +29,7 @@ impl Socket {
     /// file system's errors.
     pub async fn listen(path: &Path, mode: u32) -> io::Result<Self> {
         remove_stale(path).await?;
-        let hidden = Hidden::beside(path)?;
+        let hidden = PrivateFolder::beside(path)?;
         let listener = UnixListener::bind(&hidden.socket)?;
         fs::set_permissions(&hidden.socket, fs::Permissions::from_mode(mode))?;
         let placed = fs::symlink_metadata(&hidden.socket)?;
@@ -48,12 +48,12 @@ impl Socket {
 
 /// A folder that only its owner can enter. It is removed when dropped. The socket gets its permissions inside this
 /// folder, because the umask might let other users write it before.
-struct Hidden {
+struct PrivateFolder {
     folder: PathBuf,
     socket: PathBuf,
 }
 
-impl Hidden {
+impl PrivateFolder {
     /// Creates the folder beside `path`, on the same file system. Its path is hardly longer than `path`, because the
     /// length of a socket's path is limited.
     fn beside(path: &Path) -> io::Result<Self> {
@@ -76,7 +76,7 @@ impl Hidden {
     }
 }
 
-impl Drop for Hidden {
+impl Drop for PrivateFolder {
     fn drop(&mut self) {
         fs::remove_file(&self.socket).ok();
         if let Err(error) = fs::remove_dir(&self.folder) {
@@ -142,7 +142,7 @@ mod tests {
     #[tokio::test]
     async fn nobody_reaches_a_socket_before_it_has_its_permissions() {
         let folder = tempfile::tempdir().unwrap();
-        let hidden = Hidden::beside(&folder.path().join("recapd.sock")).unwrap();
+        let hidden = PrivateFolder::beside(&folder.path().join("recapd.sock")).unwrap();
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!(mode(&hidden.folder), 0o700);
         assert_eq!(hidden.socket.parent(), Some(hidden.folder.as_path()));

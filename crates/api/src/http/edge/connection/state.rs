@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 #[derive(Default)]
 pub(super) struct ConnectionState {
     /// True while a handler runs.
-    pub(super) is_asked: AtomicBool,
+    pub(super) is_handling: AtomicBool,
     /// True while the body of an answer is being sent.
     is_sending: AtomicBool,
     /// True while the client reads nothing of an answer.
@@ -33,13 +33,13 @@ pub(super) struct ConnectionState {
 impl ConnectionState {
     pub(super) fn begin(&self) {
         self.begun.fetch_add(1, Ordering::Relaxed);
-        self.is_asked.store(true, Ordering::Relaxed);
+        self.is_handling.store(true, Ordering::Relaxed);
     }
 
     /// Records that the handler has returned and that its answer is being sent.
     pub(super) fn answer(&self) {
         self.is_sending.store(true, Ordering::Relaxed);
-        self.is_asked.store(false, Ordering::Relaxed);
+        self.is_handling.store(false, Ordering::Relaxed);
     }
 
     pub(super) fn begun(&self) -> u64 {
@@ -48,7 +48,7 @@ impl ConnectionState {
 
     /// True if no request is being answered and nothing is being sent.
     pub(super) fn is_idle(&self) -> bool {
-        let states = [&self.is_asked, &self.is_sending, &self.is_stalled];
+        let states = [&self.is_handling, &self.is_sending, &self.is_stalled];
         !states.into_iter().any(|is| is.load(Ordering::Relaxed))
     }
 }
@@ -57,7 +57,7 @@ impl ConnectionState {
 pub(super) struct ResponseBody {
     body: Body,
     state: Arc<ConnectionState>,
-    /// Counts how often connections became idle.
+    /// The pool's counter.
     idled: Arc<AtomicU64>,
 }
 

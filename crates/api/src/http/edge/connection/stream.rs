@@ -44,8 +44,8 @@ impl From<Socket> for Listener {
 }
 
 impl Listener {
-    #[must_use]
     /// Returns a listener that also accepts connections from `socket`.
+    #[must_use]
     pub fn beside(self, socket: Socket) -> Self {
         match self {
             Self::Tcp(listener) | Self::Both(listener, _) => Self::Both(listener, socket),
@@ -84,14 +84,14 @@ pub(super) enum Stream {
     Unix(UnixStream),
 }
 
-trait Bytes: AsyncRead + AsyncWrite + Unpin {}
-impl<T: AsyncRead + AsyncWrite + Unpin> Bytes for T {}
+trait ByteStream: AsyncRead + AsyncWrite + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Unpin> ByteStream for T {}
 
 impl Stream {
     /// Sends the refusal if that needs no waiting, and closes the connection.
     pub(super) fn refuse(self) {
         // A client that doesn't read the refusal only sees that the connection is closed.
-        let _told = match self {
+        let _sent = match self {
             Self::Tcp(stream) => stream.try_write(REFUSAL.as_bytes()),
             Self::Unix(stream) => stream.try_write(REFUSAL.as_bytes()),
         };
@@ -142,12 +142,12 @@ impl TimedStream {
         &mut self,
         context: &mut Context<'_>,
         read: Poll<io::Result<()>>,
-        came: bool,
+        has_arrived: bool,
     ) -> Poll<io::Result<()>> {
-        let is_asked = self.state.is_asked.load(Ordering::Relaxed);
+        let is_handling = self.state.is_handling.load(Ordering::Relaxed);
         let begun = self.state.begun();
-        self.head.take_if(|head| is_asked || head.begun != begun);
-        if came && !is_asked && self.head.is_none() {
+        self.head.take_if(|head| is_handling || head.begun != begun);
+        if has_arrived && !is_handling && self.head.is_none() {
             self.begin_head();
         }
         let Some(head) = self.head.as_mut().filter(|_| read.is_pending()) else {
@@ -157,7 +157,7 @@ impl TimedStream {
         ended.map(|()| Err(io::ErrorKind::TimedOut.into()))
     }
 
-    fn stream(&mut self) -> Pin<&mut dyn Bytes> {
+    fn stream(&mut self) -> Pin<&mut dyn ByteStream> {
         match &mut self.stream {
             Stream::Tcp(stream) => Pin::new(stream),
             Stream::Unix(stream) => Pin::new(stream),
@@ -196,8 +196,8 @@ impl AsyncRead for TimedStream {
     ) -> Poll<io::Result<()>> {
         let (timed, before) = (self.get_mut(), buffer.filled().len());
         let read = timed.stream().poll_read(context, buffer);
-        let came = buffer.filled().len() > before;
-        timed.check_head_time(context, read, came)
+        let has_arrived = buffer.filled().len() > before;
+        timed.check_head_time(context, read, has_arrived)
     }
 }
 
