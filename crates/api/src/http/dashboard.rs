@@ -37,7 +37,7 @@ use crate::{
 
 /// Lets browsers keep assets forever: an asset with other content has another name.
 const FOREVER: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");
-const NO_POWERS: HeaderName = HeaderName::from_static("permissions-policy");
+const PERMISSIONS_POLICY: HeaderName = HeaderName::from_static("permissions-policy");
 /// Keeps a page of another site that opens this page in a window from controlling it.
 const OPENER_POLICY: HeaderName = HeaderName::from_static("cross-origin-opener-policy");
 
@@ -175,7 +175,7 @@ pub(super) fn write_out(mut response: Response, uri: &Uri, request_id: &str) -> 
     headers.insert(REFERRER_POLICY, HeaderValue::from_static("same-origin"));
     headers.insert(OPENER_POLICY, HeaderValue::from_static("same-origin"));
     headers.insert(
-        NO_POWERS,
+        PERMISSIONS_POLICY,
         HeaderValue::from_static("camera=(), microphone=(), geolocation=()"),
     );
     response

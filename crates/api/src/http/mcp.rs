@@ -44,7 +44,7 @@ impl Desk for DaemonDesk {
     }
 
     async fn handoff(&self, agent: &AgentId, max_tokens: Option<i64>) -> Result<String, SourceError> {
-        let written = routes::compact::handoff(&self.0, agent, max_tokens).await;
+        let written = routes::compact::write_handoff(&self.0, agent, max_tokens).await;
         Ok(written.map_err(|problem| source_error(&problem))?.text)
     }
 }

@@ -9,7 +9,7 @@ use super::{
         request::{extract::Parameters, page},
         response::problem::Problem,
         routes::{
-            queue::some,
+            queue::rows_of,
             runs::{self, which_agent},
         },
     },
@@ -70,7 +70,7 @@ async fn rows(
     let operator = &app.parts.operator;
     let limit = i64_or_max(ROWS_SHOWN);
     if let Some(agents) = app.parts.access.visible_agents(caller, after, limit).await? {
-        let (mut found, next) = some(operator, agents, limit).await?;
+        let (mut found, next) = rows_of(operator, agents, limit).await?;
         found.retain(|row| filter.matches_row(row));
         return Ok(SearchReport { found, next });
     }
@@ -84,7 +84,7 @@ async fn rows(
         .await
 }
 
-/// Returns the agents whose rows match `filter`, up to the number that one press of the button retries.
+/// Returns the agents whose rows match `filter`, at most [`RETRIED_MAX`].
 pub(super) async fn matching(app: &App, filter: &Filter) -> StoreResult<Vec<AgentId>> {
     let matches = |row: &QueueRow| filter.matches_row(row);
     let searched = app.parts.operator.search_queue(None, RETRIED_MAX, matches);

@@ -12,7 +12,7 @@ use axum::{
 
 use super::{
     context::ContextSource,
-    conversation::{Writer, store_conversation},
+    conversation::{ConversationFormat, store_conversation},
 };
 use crate::{
     context::{CompactReply, HANDOFF_TOKENS, HANDOFF_TOKENS_MAX, HANDOFF_TOKENS_MIN},
@@ -71,9 +71,9 @@ pub(super) async fn compact(
             .await;
     }
     access::check_may_make(&caller, &agent)?;
-    let writer = Writer::of(&parameters)?;
+    let format = ConversationFormat::of(&parameters)?;
     let (_, body) = body::read(&app, request).await?;
-    let (sent, share) = writer.conversation(body).await?;
+    let (sent, share) = format.parse(body).await?;
     let sent = Arc::new(sent);
     let reply = store_conversation(&app, agent, Arc::clone(&sent), SentExtent::Whole, share).await?;
     let agent = reply.agent_id;
@@ -123,7 +123,7 @@ pub(super) async fn hand_off(
 }
 
 /// Writes a handoff for a reader that doesn't use HTTP.
-pub(in crate::http) async fn handoff(
+pub(in crate::http) async fn write_handoff(
     app: &SharedApp,
     agent: &AgentId,
     max_tokens: Option<i64>,

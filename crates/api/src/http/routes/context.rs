@@ -32,8 +32,8 @@ use recapd_core::{
 use recapd_engine::snapshot::Snapshot;
 use recapd_platform::threads;
 
-/// How often a window's bytes are in memory until the context is sent: as payload, as parts, twice as JSON values, and
-/// as text.
+/// How many times a window's bytes are in memory until the context is sent: as payload, as parts, twice as JSON values,
+/// which are larger than their text, and as text.
 const MEMORY_PER_BYTE: usize = 6;
 const BUDGET_TOKENS_MAX: i64 = 100_000_000;
 /// The largest summary that can be requested, in tokens: far more than a summary has.

@@ -47,7 +47,7 @@ pub(super) async fn store(
     request: Request,
 ) -> Result<Json<ConversationReply>, Problem> {
     let parameters = Parameters::read(request.uri(), &["format", "host", "extent"])?;
-    let writer = Writer::of(&parameters)?;
+    let format = ConversationFormat::of(&parameters)?;
     let extent = match parameters.text("extent") {
         None | Some("whole") => SentExtent::Whole,
         Some("end") => SentExtent::End,
@@ -61,7 +61,7 @@ pub(super) async fn store(
     };
     access::check_may_make(&caller, &agent)?;
     let (_, body) = body::read(&app, request).await?;
-    let (sent, share) = writer.conversation(body).await?;
+    let (sent, share) = format.parse(body).await?;
     Ok(Json(
         store_conversation(&app, agent, Arc::new(sent), extent, share).await?,
     ))
@@ -85,13 +85,13 @@ pub(super) async fn store_conversation(
     Ok(stored?)
 }
 
-/// The provider and the host whose format a conversation has.
-pub(super) struct Writer {
+/// The format of a sent conversation: the provider's, with what the host adds.
+pub(super) struct ConversationFormat {
     format: Format,
     host: Option<Format>,
 }
 
-impl Writer {
+impl ConversationFormat {
     pub(super) fn of(parameters: &Parameters) -> Result<Self, Problem> {
         let formats = "send anthropic, openai, openai-responses or gemini";
         let format = parameters
@@ -115,10 +115,7 @@ impl Writer {
         Ok(Self { format, host })
     }
 
-    pub(super) async fn conversation(
-        self,
-        body: BufferedBody,
-    ) -> Result<(Vec<SentMessage>, BodyShare), Problem> {
+    pub(super) async fn parse(self, body: BufferedBody) -> Result<(Vec<SentMessage>, BodyShare), Problem> {
         let Self { format, host } = self;
         let parse = move |bytes: Vec<u8>| {
             check_values(&bytes)?;

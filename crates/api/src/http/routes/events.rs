@@ -148,6 +148,7 @@ fn ends_at(uri: &Uri) -> Result<Option<Instant>, Problem> {
     Ok(seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds)))
 }
 
+/// Who asks for events.
 pub(crate) struct Subscriber {
     caller: Arc<Caller>,
     /// The session of a signed-in browser.
@@ -188,7 +189,7 @@ struct Subscription {
     ticks_since_beat: u32,
     ends_at: Option<Instant>,
     is_over: bool,
-    _place: QuotaShare,
+    _slot: QuotaShare,
     _counted: SubscriberGuard,
 }
 
@@ -205,8 +206,8 @@ impl Subscription {
             holder,
             is_page,
         } = subscriber;
-        let place = app.subscribers.take(&holder, 1);
-        let place = place.map_err(|lack| too_many(lack, app.settings.subscribers_max))?;
+        let slot = app.subscribers.take(&holder, 1);
+        let slot = slot.map_err(|lack| too_many(lack, app.settings.subscribers_max))?;
         let mut ticks = interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Ok(Self {
@@ -223,7 +224,7 @@ impl Subscription {
             ticks_since_beat: 0,
             ends_at,
             is_over: false,
-            _place: place,
+            _slot: slot,
         })
     }
 
@@ -260,7 +261,7 @@ impl Subscription {
         let ends_at = self.ends_at;
         tokio::select! {
             () = stop.cancelled() => self.is_over = true,
-            () = at(ends_at) => self.is_over = true,
+            () = reached(ends_at) => self.is_over = true,
             change = self.changes.recv() => self.gather(change).await,
             _ = self.ticks.tick() => self.tick(),
         }
@@ -302,7 +303,7 @@ impl Subscription {
         }
         self.watch.recheck_all();
         if self.is_page {
-            // Browsers drop events without data.
+            // The event has data, because browsers drop events without.
             self.ready.push_back(sse_event(&(BEAT, json!(null))));
             return;
         }
@@ -318,8 +319,8 @@ impl Subscription {
             Ok(AgentLookup::State(state)) => self.queue_events(agent, &state),
             Ok(AgentLookup::Hidden) => self.is_over |= !self.watch.is_of_all(),
             Ok(AgentLookup::Gone) => {
-                let was_told = self.known.remove(&agent).is_some();
-                if was_told || !self.watch.is_of_all() {
+                let was_reported = self.known.remove(&agent).is_some();
+                if was_reported || !self.watch.is_of_all() {
                     self.ready
                         .push_back(sse_event(&("agent.deleted", json!({ "agent_id": agent }))));
                 }
@@ -373,7 +374,9 @@ impl Subscription {
 
 enum AgentLookup {
     State(Box<EventState>),
+    /// The caller may not see the agent.
     Hidden,
+    /// The agent doesn't exist, or no longer exists.
     Gone,
 }
 
@@ -394,7 +397,8 @@ fn too_many(lack: Lack, subscribers_max: usize) -> Problem {
         .hint("close event streams that you don't need, or raise http.subscribers_max")
 }
 
-async fn at(time: Option<Instant>) {
+/// Waits until `time`; without a time, forever.
+async fn reached(time: Option<Instant>) {
     match time {
         Some(time) => sleep_until(time).await,
         None => std::future::pending().await,

@@ -17,13 +17,14 @@ use crate::http::{
 use recapd_engine::ingest::{DeleteReply, ForgetReply};
 use recapd_store::{FORGET_EXCHANGES_MAX, Forgettable};
 
+/// Hints put this text between backticks.
 const EXAMPLE: &str = r#"{"exchanges": [12, 13]}` or `{"message": 38}"#;
 
 /// The body of a request to forget exchanges or one message.
 #[derive(Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = ForgetBody)]
-struct Wish {
+struct ForgetRequest {
     exchanges: Option<Vec<i64>>,
     message: Option<i64>,
 }
@@ -32,7 +33,7 @@ struct Wish {
 #[utoipa::path(
     post, path = "/v1/agents/{id}/forget", operation_id = "forget", tag = "history",
     params(AgentPath),
-    request_body(content = Wish, description = "Either exchanges or one message.", example = json!({"exchanges": [12, 13]})),
+    request_body(content = ForgetRequest, description = "Either exchanges or one message.", example = json!({"exchanges": [12, 13]})),
     responses((status = 200, description = "What was forgotten.", body = ForgetReply),
         answers::OfAgent, answers::WithBody),
 )]
@@ -42,15 +43,15 @@ pub(super) async fn forget(
     request: Request,
 ) -> Result<Json<ForgetReply>, Problem> {
     let what = match lineage::read(&app, request, EXAMPLE).await? {
-        Wish {
+        ForgetRequest {
             exchanges: Some(exchanges),
             message: None,
         } if (1..=FORGET_EXCHANGES_MAX).contains(&exchanges.len()) => Forgettable::Exchanges(exchanges),
-        Wish {
+        ForgetRequest {
             exchanges: None,
             message: Some(seq),
         } => Forgettable::Message(seq),
-        Wish { .. } => {
+        ForgetRequest { .. } => {
             let wrong =
                 format!("the body names neither one message nor 1 to {FORGET_EXCHANGES_MAX} exchanges");
             return Err(Problem::new(INVALID_BODY, wrong).hint(format!("send `{EXAMPLE}`")));

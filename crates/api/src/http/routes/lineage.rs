@@ -1,5 +1,5 @@
-//! `POST /v1/agents/{id}/clear`, `mark`, `rewind` and `fork`. A client can also append all but the fork as messages, but only here
-//! does it get a clear error if a step is impossible.
+//! `POST /v1/agents/{id}/clear`, `mark`, `rewind` and `fork`. A client can also append a clear, a mark or a rewind as a
+//! message, but only these routes answer with a clear error if the step is impossible.
 
 use axum::{
     Extension, Json,
@@ -48,7 +48,7 @@ struct RewindRequest {
 #[derive(Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = ForkBody)]
-struct Child {
+struct ForkRequest {
     child: AgentId,
 }
 
@@ -66,7 +66,7 @@ pub(super) async fn clear(
     request: Request,
 ) -> Result<Json<StepReply>, Problem> {
     let EmptyBody {} = read(&app, request, "{}").await?;
-    take(&app, agent, Step::Clear).await
+    take_step(&app, agent, Step::Clear).await
 }
 
 /// Sets a mark.
@@ -83,7 +83,7 @@ pub(super) async fn mark(
     request: Request,
 ) -> Result<Json<StepReply>, Problem> {
     let MarkRequest { label } = read(&app, request, r#"{"label": "before the refactoring"}"#).await?;
-    take(&app, agent, Step::Mark(label)).await
+    take_step(&app, agent, Step::Mark(label)).await
 }
 
 /// Rewinds to a mark.
@@ -100,14 +100,14 @@ pub(super) async fn rewind(
     request: Request,
 ) -> Result<Json<StepReply>, Problem> {
     let RewindRequest { to } = read(&app, request, r#"{"to": "before the refactoring"}"#).await?;
-    take(&app, agent, Step::Rewind(to)).await
+    take_step(&app, agent, Step::Rewind(to)).await
 }
 
 /// Creates an agent that has this agent's history so far.
 #[utoipa::path(
     post, path = "/v1/agents/{id}/fork", operation_id = "fork", tag = "lineage",
     params(AgentPath),
-    request_body(content = Child, example = json!({"child": "a-new-agent"})),
+    request_body(content = ForkRequest, example = json!({"child": "a-new-agent"})),
     responses((status = 201, description = "The new agent.", body = ForkReply),
         answers::OfAgent, answers::Conflicting, answers::WithBody),
 )]
@@ -117,7 +117,7 @@ pub(super) async fn fork(
     Agent(parent): Agent,
     request: Request,
 ) -> Result<(StatusCode, Json<ForkReply>), Problem> {
-    let Child { child } = read(&app, request, r#"{"child": "a-new-agent"}"#).await?;
+    let ForkRequest { child } = read(&app, request, r#"{"child": "a-new-agent"}"#).await?;
     access::check_may_make(&caller, &child)?;
     let ingestor = app.parts.ingestor.clone();
     let (from, to) = (parent.clone(), child.clone());
@@ -144,7 +144,7 @@ pub(super) async fn read<T: DeserializeOwned>(
     serde_json::from_slice(text).map_err(|error| members::with_unknown::<T>(invalid(error.to_string()), text))
 }
 
-async fn take(app: &SharedApp, agent: AgentId, step: Step) -> Result<Json<StepReply>, Problem> {
+async fn take_step(app: &SharedApp, agent: AgentId, step: Step) -> Result<Json<StepReply>, Problem> {
     let ingestor = app.parts.ingestor.clone();
     let outcome = app
         .see_through(async move { ingestor.step(&agent, &step).await })

@@ -101,19 +101,19 @@ pub(super) async fn append(
         .get(SOURCE)
         .is_some_and(|source| source == TRANSCRIPT);
     let format = parameters.text("format").map(named_format).transpose()?;
-    let (writing, body) = body::read(&app, request).await?;
-    let (messages_max, asking) = (app.settings.batch_messages_max, key.clone());
-    let ((batch, asked), share) = body
+    let (body_format, body) = body::read(&app, request).await?;
+    let (messages_max, read_key) = (app.settings.batch_messages_max, key.clone());
+    let ((batch, request_key), share) = body
         .parse(move |bytes| {
-            let batch = message_body::messages(writing, &bytes, format, messages_max)?;
-            Ok((batch, asking.map(|key| key.of_request(&bytes))))
+            let batch = message_body::messages(body_format, &bytes, format, messages_max)?;
+            Ok((batch, read_key.map(|key| key.of_request(&bytes))))
         })
         .await?;
     let MessageBatch { mut messages, usage } = batch;
     if let Some(key) = &key {
         key.assign_ids(&mut messages);
     }
-    let (ingestor, request_key) = (app.parts.ingestor.clone(), asked.clone());
+    let (ingestor, stored_key) = (app.parts.ingestor.clone(), request_key.clone());
     let conversations = app.parts.conversations.clone();
     let stored = app.see_through_result(async move {
         let stored = if is_transcript {
@@ -123,7 +123,7 @@ pub(super) async fn append(
                 .map(|outcome| (outcome, None))
         } else {
             ingestor
-                .append_and_listen(&agent, messages, usage, request_key)
+                .append_and_listen(&agent, messages, usage, stored_key)
                 .await
         };
         drop(share);
@@ -133,12 +133,12 @@ pub(super) async fn append(
         Some(key) => key.problem(error),
         None => error.into(),
     })?;
-    let keyed = key.zip(asked);
-    // Only a request that stored nothing is a repetition: the agent may have been deleted since, even by another
-    // daemon.
+    let keyed = key.zip(request_key);
+    // A repetition stores nothing. If messages were stored, the agent has been deleted since the first request, perhaps by
+    // another daemon, and the remembered answer is about the deleted agent.
     if outcome.accepted == 0
-        && let Some((key, asked)) = &keyed
-        && let Some(answer) = app.answers.of(key, &asked.digest, outcome.created_at)
+        && let Some((key, request_key)) = &keyed
+        && let Some(answer) = app.answers.of(key, &request_key.digest, outcome.created_at)
     {
         return Ok(json(answer));
     }
@@ -148,9 +148,9 @@ pub(super) async fn append(
     };
     let answer = serde_json::to_vec(&appended).map_err(|_| Problem::internal())?;
     let answer = Bytes::from(answer);
-    if let Some((key, asked)) = keyed {
+    if let Some((key, request_key)) = keyed {
         app.answers
-            .remember(key, asked.digest, outcome.created_at, answer.clone());
+            .remember(key, request_key.digest, outcome.created_at, answer.clone());
     }
     Ok(json(answer))
 }

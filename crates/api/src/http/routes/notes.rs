@@ -147,11 +147,11 @@ pub(super) async fn read(
         ..NoteQuery::default()
     };
     let found = app.parts.store.notes(&agent, &query).await?;
-    let meant = match version {
+    let requested = match version {
         Some(version) => found.iter().find(|note| note.version == version),
         None => found.first().filter(|note| !note.deleted),
     };
-    let note = meant.cloned().ok_or(StoreError::UnknownNote(name))?;
+    let note = requested.cloned().ok_or(StoreError::UnknownNote(name))?;
     Ok(Json(NoteReply {
         agent_id: agent,
         note: NoteEntry::new(note, true),

@@ -51,7 +51,7 @@ pub(super) async fn pin(
     request: Request,
 ) -> Result<Json<PinReply>, Problem> {
     let PinRequest { seq } = lineage::read(&app, request, r#"{"seq": 12}"#).await?;
-    take(&app, agent, Step::Pin(seq), (seq, true)).await
+    take_step(&app, agent, Step::Pin(seq), (seq, true)).await
 }
 
 /// Unpins a message.
@@ -68,7 +68,7 @@ pub(super) async fn unpin(
     request: Request,
 ) -> Result<Json<PinReply>, Problem> {
     let PinRequest { seq } = lineage::read(&app, request, r#"{"seq": 12}"#).await?;
-    take(&app, agent, Step::Unpin(seq), (seq, false)).await
+    take_step(&app, agent, Step::Unpin(seq), (seq, false)).await
 }
 
 /// Lists pinned and important messages.
@@ -93,7 +93,7 @@ pub(super) async fn list(
     ))
 }
 
-async fn take(
+async fn take_step(
     app: &SharedApp,
     agent: AgentId,
     step: Step,

@@ -56,6 +56,7 @@ use recapd_store::{ProjectFigures, StoreResult};
 const STATES_MAX: usize = 8;
 const VERSION: HeaderName = HeaderName::from_static("recapd-version");
 
+/// The path's project.
 pub(crate) struct Project(ProjectId);
 
 impl<S: Send + Sync> FromRequestParts<S> for Project {
@@ -162,7 +163,7 @@ async fn figures(
 /// The project of an agent.
 #[derive(Serialize, utoipa::ToSchema)]
 #[schema(as = Membership)]
-pub(super) struct Belongs {
+pub(super) struct MembershipReply {
     agent_id: AgentId,
     project_id: Option<ProjectId>,
 }
@@ -172,19 +173,19 @@ pub(super) struct Belongs {
     put, path = "/v1/projects/{id}/agents/{agent}", operation_id = "join_project", tag = "projects",
     params(ProjectPath,
         ("agent" = AgentId, Path, description = "The agent.")),
-    responses((status = 200, description = "The agent's project.", body = Belongs),
+    responses((status = 200, description = "The agent's project.", body = MembershipReply),
         answers::OfAgent),
 )]
 pub(super) async fn join(
     State(app): State<SharedApp>,
     Membership(project, agent): Membership,
     uri: Uri,
-) -> Result<Json<Belongs>, Problem> {
+) -> Result<Json<MembershipReply>, Problem> {
     Parameters::read(&uri, &[])?;
     let (ingestor, joining) = (app.parts.ingestor.clone(), (agent.clone(), project.clone()));
     app.see_through(async move { ingestor.set_project(&joining.0, Some(&joining.1)).await })
         .await?;
-    Ok(Json(Belongs {
+    Ok(Json(MembershipReply {
         agent_id: agent,
         project_id: Some(project),
     }))
@@ -195,14 +196,14 @@ pub(super) async fn join(
     delete, path = "/v1/projects/{id}/agents/{agent}", operation_id = "leave_project", tag = "projects",
     params(ProjectPath,
         ("agent" = AgentId, Path, description = "The agent.")),
-    responses((status = 200, description = "The agent's project.", body = Belongs),
+    responses((status = 200, description = "The agent's project.", body = MembershipReply),
         answers::OfAgent),
 )]
 pub(super) async fn leave(
     State(app): State<SharedApp>,
     Membership(project, agent): Membership,
     uri: Uri,
-) -> Result<Json<Belongs>, Problem> {
+) -> Result<Json<MembershipReply>, Problem> {
     Parameters::read(&uri, &[])?;
     let row = existing_agent(&app, &agent).await?;
     if row.project.as_deref() != Some(project.as_str()) {
@@ -214,7 +215,7 @@ pub(super) async fn leave(
     let (ingestor, leaving) = (app.parts.ingestor.clone(), agent.clone());
     app.see_through(async move { ingestor.set_project(&leaving, None).await })
         .await?;
-    Ok(Json(Belongs {
+    Ok(Json(MembershipReply {
         agent_id: agent,
         project_id: None,
     }))
@@ -373,6 +374,7 @@ impl BriefQuery {
             document: snapshot.markdown.clone(),
             states,
             at_work: working,
+            // The agent whose own lines the brief leaves out.
             reader: self.without,
         };
         let (counter, options) = (Arc::clone(app.parts.snapshots.counter()), self.options);
@@ -380,8 +382,7 @@ impl BriefQuery {
         Ok(threads::computed("cutting an excerpt", cut).await?)
     }
 
-    /// Returns the line about an agent that is at work: one that isn't the reader, said something lately, and has it in
-    /// its window.
+    /// Returns the line about an agent that is at work: one that has changed lately, has an exchange, and isn't the reader.
     async fn at_work(&self, app: &SharedApp, member: &MemberFigures) -> StoreResult<Option<String>> {
         let agent = &member.agent_id;
         let now = app.parts.clock.now();

@@ -99,7 +99,7 @@ async fn queue_of(
         .visible_agents(caller, after.as_ref(), limit)
         .await?;
     let (rows, next) = if let Some(agents) = seen {
-        some(operator, agents, limit).await?
+        rows_of(operator, agents, limit).await?
     } else {
         let found = operator.queue(after.as_ref(), limit + 1).await?;
         page::cut(found, limit, |row| row.agent_id.clone())
@@ -109,7 +109,7 @@ async fn queue_of(
 
 /// Returns the rows of `agents`, and the agent after which the next page begins. Agents without a row make the page
 /// shorter than `limit`.
-pub(crate) async fn some(
+pub(crate) async fn rows_of(
     operator: &Operator,
     agents: Vec<AgentId>,
     limit: i64,
@@ -221,7 +221,7 @@ pub(super) async fn retry(
     Agent(agent): Agent,
     request: Request,
 ) -> Result<Json<QueueRow>, Problem> {
-    by_hand(&app, agent, request, async |operator, agent| {
+    act_on_row(&app, agent, request, async |operator, agent| {
         operator.retry(&agent).await
     })
     .await
@@ -243,7 +243,7 @@ pub(super) async fn cancel(
     Agent(agent): Agent,
     request: Request,
 ) -> Result<Json<QueueRow>, Problem> {
-    by_hand(&app, agent, request, async |operator, agent| {
+    act_on_row(&app, agent, request, async |operator, agent| {
         operator.cancel(&agent).await
     })
     .await
@@ -251,7 +251,7 @@ pub(super) async fn cancel(
 
 /// Carries out an action on an agent's row, even if the client disconnects. Returns the row as the action left it; a
 /// worker may change the row at once.
-async fn by_hand<Act, Done>(
+async fn act_on_row<Act, Done>(
     app: &SharedApp,
     agent: AgentId,
     request: Request,

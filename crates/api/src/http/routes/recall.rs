@@ -63,6 +63,7 @@ pub(super) async fn search(
     Ok(answer(&headers, &found, recall::found_text))
 }
 
+/// The path's agent and exchange.
 pub(crate) struct ExchangePath {
     pub(crate) agent: AgentId,
     pub(crate) exchange: i64,

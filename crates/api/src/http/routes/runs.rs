@@ -116,6 +116,7 @@ pub(crate) fn which_agent() -> Problem {
     )
 }
 
+/// The number of a run, from the path.
 pub(crate) struct Number(i64);
 
 impl<S: Send + Sync> FromRequestParts<S> for Number {
@@ -173,7 +174,7 @@ pub(super) async fn stats(State(app): State<SharedApp>, uri: Uri) -> Result<Json
     let parameters = Parameters::read(&uri, &["window"])?;
     let window_hours = parameters.text("window").map_or(Ok(WINDOW_HOURS), hours)?;
     let updates = app.parts.operator.run_figures(window_hours * HOUR_MS).await?;
-    // The window is as short as possible, because the figures over time were computed above.
+    // A span of 0 ms, because `run_figures` has already computed the figures of the span.
     let now = app.parts.clock.now();
     let sample: Sample = app.parts.store.sample(now, 0).await?;
     Ok(Json(Stats {

@@ -153,7 +153,8 @@ pub(super) async fn rebuild(
     Ok(Json(done.await?))
 }
 
-/// Reads a version. If it doesn't exist, the error names the first and the last stored version.
+/// Reads a version. If it doesn't exist, the error names the oldest and the newest of the last [`page::LIMIT_MAX`] stored
+/// versions.
 pub(crate) async fn existing_version(
     store: &dyn Store,
     agent: &AgentId,

@@ -52,14 +52,14 @@ impl EventState {
             version: self.version,
             first_exchange: self.first_exchange,
             last_seq: self.last_seq,
-            queue: self.queue.as_ref().map_or(0, queue_print),
-            failure: self.queue.as_ref().map_or(0, failure_print),
+            queue: self.queue.as_ref().map_or(0, queue_fingerprint),
+            failure: self.queue.as_ref().map_or(0, failure_fingerprint),
         }
     }
 }
 
 /// Returns a fingerprint of a queue row. It doesn't change as time passes.
-fn queue_print(row: &QueueRow) -> u32 {
+fn queue_fingerprint(row: &QueueRow) -> u32 {
     let QueueRow {
         state,
         waits_for,
@@ -71,16 +71,16 @@ fn queue_print(row: &QueueRow) -> u32 {
         last_error,
         ..
     } = row;
-    print(&format!(
+    fingerprint(&format!(
         "{state:?} {waits_for:?} {reason} {priority} {attempts} {parked_at:?} {paused_for:?} {last_error:?}"
     ))
 }
 
 /// Returns a fingerprint of a failure; 0 if no attempt failed.
-fn failure_print(row: &QueueRow) -> u32 {
+fn failure_fingerprint(row: &QueueRow) -> u32 {
     let failed = failed_attempts(row);
     match &row.last_error {
-        Some(error) if failed > 0 => print(&format!("{failed} {error}")),
+        Some(error) if failed > 0 => fingerprint(&format!("{failed} {error}")),
         _ => 0,
     }
 }
@@ -90,7 +90,7 @@ fn failed_attempts(row: &QueueRow) -> i64 {
 }
 
 /// Returns a hash that is the same on every machine, and never 0.
-fn print(text: &str) -> u32 {
+fn fingerprint(text: &str) -> u32 {
     fnv32(text.bytes()).max(1)
 }
 
@@ -100,7 +100,9 @@ pub(super) struct Position {
     version: i64,
     first_exchange: i64,
     last_seq: i64,
+    /// The fingerprint of the queue row; 0 without a row.
     queue: u32,
+    /// The fingerprint of the last failed attempt; 0 without one.
     failure: u32,
 }
 
@@ -127,13 +129,13 @@ impl FromStr for Position {
         let mut parts = text.split('.');
         let mut part = || parts.next().ok_or(NoPosition);
         let number = |text: &str| text.parse::<i64>().map_err(|_| NoPosition);
-        let print = |text: &str| u32::from_str_radix(text, 16).map_err(|_| NoPosition);
+        let hexadecimal = |text: &str| u32::from_str_radix(text, 16).map_err(|_| NoPosition);
         let position = Self {
             version: number(part()?)?,
             first_exchange: number(part()?)?,
             last_seq: number(part()?)?,
-            queue: print(part()?)?,
-            failure: print(part()?)?,
+            queue: hexadecimal(part()?)?,
+            failure: hexadecimal(part()?)?,
         };
         parts.next().map_or(Ok(position), |_| Err(NoPosition))
     }
@@ -271,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_reported_once_and_time_is_no_event() {
+    fn a_failure_is_reported_once_and_the_age_of_a_row_never() {
         let queued = |row| EventState {
             queue: Some(row),
             ..state()

@@ -1,4 +1,4 @@
-//! Collects from the changes which agents' states must be read. Does no I/O.
+//! Collects the agents whose states must be read because of a change. Does no I/O.
 
 use std::collections::BTreeSet;
 
@@ -8,6 +8,7 @@ use recapd_platform::notice::Change;
 /// The agents whose states must be read: of all agents, or only of one.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
+    /// The watched agent; `None` if all agents are watched.
     only: Option<AgentId>,
     due: BTreeSet<AgentId>,
     /// Agents whose state couldn't be read. They are due again at the next tick.
@@ -81,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn many_changes_lead_to_one_look() {
+    fn several_changes_of_an_agent_cause_one_read() {
         let mut watch = Watch::default();
         for name in ["a", "b", "a"] {
             assert_eq!(watch.note(Some(Change::Agent(id(name)))), Ok(()));
