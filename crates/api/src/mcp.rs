@@ -1,5 +1,6 @@
 //! The Model Context Protocol: summaries and the archive for hosts such as Claude Code, Codex and Cursor, over standard
-//! input and output (`recapd mcp`) and over HTTP (`/mcp` in the daemon), in both eras of the protocol.
+//! input and output (`recapd mcp`) and over HTTP (`/mcp` in the daemon), in both eras of the protocol: the earlier one with
+//! sessions, the later one without.
 //!
 //! ```text
 //! stdio ─┐

@@ -294,7 +294,7 @@ async fn a_failed_call_names_the_argument_and_the_remedy() {
         (
             "expand",
             json!({ "exchanges": "1", "after": "x" }),
-            "`after` can't be \"x\": give what the answer before said",
+            "`after` can't be \"x\": copy the value that follows `after`",
         ),
         (
             "summary_get",
@@ -309,7 +309,7 @@ async fn a_failed_call_names_the_argument_and_the_remedy() {
         (
             "summary_get",
             json!({ "agent": "coder", "tokens": 1 }),
-            "`tokens` is no argument: there are agent, max_tokens",
+            "`tokens` is unknown; known arguments: agent, max_tokens",
         ),
         ("recall", json!({ "agent": "coder" }), "`query` is missing"),
         (

@@ -10,9 +10,9 @@ use recapd_core::domain::agent::AgentId;
 
 /// An error in an argument. Its text is for the model.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Wrong(pub(super) String);
+pub(super) struct ArgumentError(pub(super) String);
 
-impl Wrong {
+impl ArgumentError {
     pub(super) fn new(name: &str, what: &str, cure: &str) -> Self {
         Self(format!("`{name}` {what}: {cure}"))
     }
@@ -22,33 +22,35 @@ pub(super) struct Arguments(Map<String, Value>);
 
 impl Arguments {
     /// Reads the arguments. Fails if one isn't among `known`. An empty text or null counts as absent.
-    pub(super) fn read(given: Option<Map<String, Value>>, known: &[&str]) -> Result<Self, Wrong> {
+    pub(super) fn read(given: Option<Map<String, Value>>, known: &[&str]) -> Result<Self, ArgumentError> {
         let mut given = given.unwrap_or_default();
         given.retain(|_, value| value.as_str() != Some(""));
-        Self::read_whole(Some(given), known)
+        Self::read_with_empty(Some(given), known)
     }
 
-    /// Like [`Self::read`], but an empty text counts as a text.
-    pub(super) fn read_whole(given: Option<Map<String, Value>>, known: &[&str]) -> Result<Self, Wrong> {
+    /// Like [`Self::read`], but keeps empty texts.
+    pub(super) fn read_with_empty(
+        given: Option<Map<String, Value>>,
+        known: &[&str],
+    ) -> Result<Self, ArgumentError> {
         let mut given = given.unwrap_or_default();
         given.retain(|_, value| !value.is_null());
         match given.keys().find(|name| !known.contains(&name.as_str())) {
-            Some(unknown) => Err(Wrong::new(
-                unknown,
-                "is no argument",
-                &format!("there are {}", known.join(", ")),
-            )),
+            Some(unknown) => Err(ArgumentError(format!(
+                "`{unknown}` is unknown; known arguments: {}",
+                known.join(", ")
+            ))),
             None => Ok(Self(given)),
         }
     }
 
-    pub(super) fn agent_if_any(&self) -> Result<Option<AgentId>, Wrong> {
+    pub(super) fn agent_if_any(&self) -> Result<Option<AgentId>, ArgumentError> {
         let Some(id) = self.text("agent")? else {
             return Ok(None);
         };
         let id: Result<AgentId, _> = id.parse();
         id.map(Some).map_err(|error| {
-            Wrong::new(
+            ArgumentError::new(
                 "agent",
                 &format!("can't be used ({error})"),
                 "call status to see which agents there are",
@@ -56,31 +58,35 @@ impl Arguments {
         })
     }
 
-    pub(super) fn text(&self, name: &str) -> Result<Option<&str>, Wrong> {
+    pub(super) fn text(&self, name: &str) -> Result<Option<&str>, ArgumentError> {
         match self.0.get(name) {
             None => Ok(None),
             Some(Value::String(text)) => Ok(Some(text)),
-            Some(_) => Err(Wrong::new(name, "is no text", "give a string")),
+            Some(_) => Err(ArgumentError::new(name, "isn't a text", "give a string")),
         }
     }
 
     /// Returns an integer within `range`. Accepts a number or a text.
-    pub(super) fn integer(&self, name: &str, range: RangeInclusive<i64>) -> Result<Option<i64>, Wrong> {
+    pub(super) fn integer(
+        &self,
+        name: &str,
+        range: RangeInclusive<i64>,
+    ) -> Result<Option<i64>, ArgumentError> {
         let Some(value) = self.0.get(name) else {
             return Ok(None);
         };
-        let number = whole(value).filter(|number| range.contains(number));
+        let number = whole_number(value).filter(|number| range.contains(number));
         number.map(Some).ok_or_else(|| {
             let cure = format!("give an integer from {} to {}", range.start(), range.end());
-            Wrong::new(name, &format!("can't be {value}"), &cure)
+            ArgumentError::new(name, &format!("can't be {value}"), &cure)
         })
     }
 
-    pub(super) fn flag(&self, name: &str) -> Result<bool, Wrong> {
+    pub(super) fn flag(&self, name: &str) -> Result<bool, ArgumentError> {
         match self.0.get(name) {
             None => Ok(false),
             Some(Value::Bool(flag)) => Ok(*flag),
-            Some(value) => Err(Wrong::new(
+            Some(value) => Err(ArgumentError::new(
                 name,
                 &format!("can't be {value}"),
                 "give true or false",
@@ -89,26 +95,27 @@ impl Arguments {
     }
 
     /// Returns the position at which to continue. An earlier answer named this position.
-    pub(super) fn position(&self, name: &str) -> Result<ReadPosition, Wrong> {
+    pub(super) fn position(&self, name: &str) -> Result<ReadPosition, ArgumentError> {
         let Some(value) = self.0.get(name) else {
             return Ok(ReadPosition::default());
         };
-        plain(value).parse().map_err(|_| {
-            let cure = "give what the answer before said behind `after`, such as \"1240\" or \"1240+3000\"";
-            Wrong::new(name, &format!("can't be {value}"), cure)
+        as_text(value).parse().map_err(|_| {
+            let cure =
+                "copy the value that follows `after` in the previous answer, such as \"1240\" or \"1240+3000\"";
+            ArgumentError::new(name, &format!("can't be {value}"), cure)
         })
     }
 
     /// Returns the numbers of exchanges, at most `most`. Accepts a text such as `38, #12–#14`, a number, or a list of
     /// both.
-    pub(super) fn exchanges(&self, name: &str, most: usize) -> Result<Vec<i64>, Wrong> {
+    pub(super) fn exchanges(&self, name: &str, most: usize) -> Result<Vec<i64>, ArgumentError> {
         let cure = "give the numbers behind the # in a summary, such as \"38\" or \"#12–#14, #20\"";
         let Some(value) = self.0.get(name) else {
-            return Err(Wrong::new(name, "is missing", cure));
+            return Err(ArgumentError::new(name, "is missing", cure));
         };
         let pieces: Vec<String> = match value {
-            Value::Array(values) => values.iter().map(plain).collect(),
-            value => plain(value).split(',').map(str::to_owned).collect(),
+            Value::Array(values) => values.iter().map(as_text).collect(),
+            value => as_text(value).split(',').map(str::to_owned).collect(),
         };
         let mut numbers = Vec::new();
         for piece in pieces
@@ -116,13 +123,13 @@ impl Arguments {
             .map(|piece| piece.trim())
             .filter(|piece| !piece.is_empty())
         {
-            let range = Range::read(piece).map_err(|error| Wrong::new(name, &error, cure))?;
+            let range = Range::read(piece).map_err(|error| ArgumentError::new(name, &error, cure))?;
             numbers.extend(range.numbers());
         }
         numbers.dedup();
         match numbers.len() {
-            0 => Err(Wrong::new(name, "names no exchange", cure)),
-            count if count > most => Err(Wrong::new(
+            0 => Err(ArgumentError::new(name, "names no exchange", cure)),
+            count if count > most => Err(ArgumentError::new(
                 name,
                 &format!("names {count} exchanges"),
                 &format!("give at most {most} at once"),
@@ -132,14 +139,14 @@ impl Arguments {
     }
 }
 
-fn whole(value: &Value) -> Option<i64> {
+fn whole_number(value: &Value) -> Option<i64> {
     match value {
         Value::String(text) => text.trim().parse().ok(),
         value => value.as_i64(),
     }
 }
 
-fn plain(value: &Value) -> String {
+fn as_text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
@@ -174,7 +181,7 @@ mod tests {
             json!(1.5),
         ] {
             let given = arguments(&json!({ "exchanges": given }));
-            let Wrong(text) = given.exchanges("exchanges", 10).unwrap_err();
+            let ArgumentError(text) = given.exchanges("exchanges", 10).unwrap_err();
             assert!(text.starts_with("`exchanges` "), "{text}");
         }
     }
@@ -182,18 +189,20 @@ mod tests {
     #[test]
     fn an_error_names_the_argument_and_the_remedy() {
         let given = arguments(&json!({ "agent": "-x", "limit": 0 }));
-        let Wrong(text) = given.agent_if_any().unwrap_err();
+        let ArgumentError(text) = given.agent_if_any().unwrap_err();
         assert!(text.starts_with("`agent` can't be used"), "{text}");
         assert_eq!(
             given.integer("limit", 1..=20),
-            Err(Wrong(
+            Err(ArgumentError(
                 "`limit` can't be 0: give an integer from 1 to 20".to_owned()
             ))
         );
         let given = json!({ "agnt": "x" });
         assert_eq!(
             Arguments::read(given.as_object().cloned(), &["agent"]).err(),
-            Some(Wrong("`agnt` is no argument: there are agent".to_owned()))
+            Some(ArgumentError(
+                "`agnt` is unknown; known arguments: agent".to_owned()
+            ))
         );
         let given = arguments(&json!({ "agent": null, "limit": "7" }));
         assert_eq!(given.agent_if_any(), Ok(None));

@@ -9,7 +9,7 @@ use rmcp::model::JsonObject;
 use serde_json::{Value, json};
 
 use super::{
-    arguments::{Arguments, Wrong},
+    arguments::{ArgumentError, Arguments},
     notes::{line_number, required},
     source::Source,
     tools::{ToolCall, ToolRefusal},
@@ -101,8 +101,14 @@ impl ToolCall<'_> {
                 ];
                 self.search_files(&read(given, &known)?).await
             }
-            "notes_append_to_file" => self.write_file(&whole(given, &["text", "path"])?, true).await,
-            _ => self.write_file(&whole(given, &["text", "path"])?, false).await,
+            "notes_append_to_file" => {
+                self.write_file(&read_with_empty(given, &["text", "path"])?, true)
+                    .await
+            }
+            _ => {
+                self.write_file(&read_with_empty(given, &["text", "path"])?, false)
+                    .await
+            }
         };
         answer.map(|answer| answer.to_string())
     }
@@ -113,7 +119,8 @@ impl ToolCall<'_> {
             Some(name) => {
                 let id = name.trim_start_matches('/').parse();
                 id.map_err(|_| {
-                    Wrong::new("agent_name", "names no agent", "leave it out for the current one").into()
+                    ArgumentError::new("agent_name", "names no agent", "leave it out for the current one")
+                        .into()
                 })
             }
         }
@@ -169,8 +176,8 @@ impl ToolCall<'_> {
         Ok(json!({ "items": shown }))
     }
 
-    /// Returns the windows to search: the one that the arguments name; otherwise the nearest ones, and those that a
-    /// search finds.
+    /// Returns the windows to search: the one that the arguments name; otherwise the first [`EXCHANGES_READ_MAX`] in the
+    /// requested order, and those in which a search finds the query.
     async fn windows_for(
         &self,
         arguments: &Arguments,
@@ -187,7 +194,7 @@ impl ToolCall<'_> {
         numbers.truncate(EXCHANGES_READ_MAX);
         if let Some(query) = arguments.text("query")? {
             let phrase = format!("\"{}\"", query.replace('"', " "));
-            // A query without words causes an error here. Then only the nearest windows are searched.
+            // A query without words causes an error here. Then only the first windows are searched.
             if let Ok(found) = self
                 .source
                 .recall(agent, &[("q", &phrase), ("limit", "20")])
@@ -328,7 +335,7 @@ impl ToolCall<'_> {
         let path = NotePath::read(required(arguments, "path")?);
         let name = path.name.parse();
         let name =
-            name.map_err(|fault: NoteFault| Wrong::new("path", "can't be used", &fault.to_string()))?;
+            name.map_err(|fault: NoteFault| ArgumentError::new("path", "can't be used", &fault.to_string()))?;
         Ok(match path.agent {
             Some(agent) => (agent, name),
             None => (self.agent(arguments).await?, name),
@@ -483,17 +490,17 @@ fn file(agent: &AgentId, note: &Note) -> Value {
     })
 }
 
-fn limit(arguments: &Arguments, member: &str) -> Result<i64, Wrong> {
+fn limit(arguments: &Arguments, member: &str) -> Result<i64, ArgumentError> {
     let asked = arguments.integer(member, 1..=i64::MAX)?;
     Ok(asked.unwrap_or(LIMIT).min(LIMIT_MAX))
 }
 
-fn read(given: Option<JsonObject>, known: &[&str]) -> Result<Arguments, Wrong> {
+fn read(given: Option<JsonObject>, known: &[&str]) -> Result<Arguments, ArgumentError> {
     Arguments::read(given, &[known, &["agent"]].concat())
 }
 
-fn whole(given: Option<JsonObject>, known: &[&str]) -> Result<Arguments, Wrong> {
-    Arguments::read_whole(given, &[known, &["agent"]].concat())
+fn read_with_empty(given: Option<JsonObject>, known: &[&str]) -> Result<Arguments, ArgumentError> {
+    Arguments::read_with_empty(given, &[known, &["agent"]].concat())
 }
 
 #[cfg(test)]

@@ -32,8 +32,8 @@ pub struct AgentHints {
     pub lookup: Option<SessionLookup>,
     /// The project of the session's folder.
     pub project: Option<String>,
-    /// True if the caller sees only the agents of one project. Then the newest of them is meant.
-    pub of_project: bool,
+    /// True if the caller may see only some agents. Then the one that was written to last is meant.
+    pub sees_only_some: bool,
 }
 
 impl AgentHints {
@@ -67,7 +67,7 @@ impl AgentHints {
         let in_session = agents.iter().find(|line| self.is_in_session(line));
         let sole = agents
             .first()
-            .filter(|_| self.of_project || (agents.len() == 1 && !has_more));
+            .filter(|_| self.sees_only_some || (agents.len() == 1 && !has_more));
         match in_session.or(sole) {
             Some(line) => Ok(line.agent_id.clone()),
             None => Err(undecided(&agents)),

@@ -1,9 +1,9 @@
 //! Serves the protocol over HTTP, at `/mcp`.
 //!
-//! The later era has no sessions: each request is independent, and a subscription is a request that stays open. The
-//! earlier era needs a session for change notices. If there are too many sessions, further clients are served without
-//! one. The same holds for a token, or an address without a token, that already has half of all sessions. A client with
-//! half of all subscriptions can't add more.
+//! The protocol has two eras. The later one has no sessions: each request is independent, and a subscription is a request
+//! that stays open. The earlier one needs a session for change notices. If there are too many sessions, further clients are
+//! served without one; so are further clients of a token, or of an address without a token, that already has half of all
+//! sessions. A client with half of all subscriptions can't add more.
 
 use std::{
     collections::HashMap,
@@ -49,7 +49,7 @@ pub struct EndpointSettings {
 
 pub struct Endpoint {
     sessions: Arc<LocalSessionManager>,
-    places: Arc<Quota>,
+    slots: Arc<Quota>,
     /// The slot of each session.
     taken: Mutex<HashMap<SessionId, QuotaShare>>,
     with_sessions: StreamableHttpService<Server, LocalSessionManager>,
@@ -81,7 +81,7 @@ impl Endpoint {
                 config.with_legacy_session_mode(false),
             ),
             sessions,
-            places: Quota::new(SESSIONS_MAX),
+            slots: Quota::new(SESSIONS_MAX),
             taken: Mutex::default(),
         }
     }
@@ -100,14 +100,14 @@ impl Endpoint {
             }
             return self.answer_in_session(request).await;
         }
-        let Some(place) = self.place(&holder).await else {
+        let Some(slot) = self.take_slot(&holder).await else {
             return self.without.handle(request).await.map(Body::new);
         };
         let response = self.answer_in_session(request).await;
         let begun = response.headers().get(SESSION).and_then(|id| id.to_str().ok());
         if let Some(id) = begun {
             let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-            taken.insert(id.into(), place);
+            taken.insert(id.into(), slot);
         }
         response
     }
@@ -115,8 +115,8 @@ impl Endpoint {
     /// True if another token began the session. That token may see more.
     fn is_of_another(&self, session: &str, holder: &Holder) -> bool {
         let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        let place = taken.get(session);
-        place.is_some_and(|place| !place.is_also_of(holder))
+        let slot = taken.get(session);
+        slot.is_some_and(|slot| !slot.is_also_of(holder))
     }
 
     async fn answer_in_session(&self, request: Request) -> Response {
@@ -131,11 +131,11 @@ impl Endpoint {
 
     /// Takes a slot for one more session of `holder`; `None` if there is none. First frees the slots of sessions that
     /// have ended.
-    async fn place(&self, holder: &Holder) -> Option<QuotaShare> {
+    async fn take_slot(&self, holder: &Holder) -> Option<QuotaShare> {
         let open = self.sessions.sessions.read().await;
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         taken.retain(|id, _| open.contains_key(id));
-        self.places.take(holder, 1).ok()
+        self.slots.take(holder, 1).ok()
     }
 }
 

@@ -71,7 +71,7 @@ pub(super) async fn answer(
     let mut from = request.from;
     let mut rest = request.exchanges;
     let mut more = String::new();
-    while let Some((&exchange, behind)) = rest.split_first() {
+    while let Some((&exchange, others)) = rest.split_first() {
         match page.add(source, request.agent, exchange, from).await {
             Ok(None) => {}
             Ok(Some(next)) => {
@@ -81,7 +81,7 @@ pub(super) async fn answer(
             Err(SourceError::UnknownExchange { .. }) => unknown.push(exchange),
             Err(error) => return Err(error),
         }
-        (from, rest) = (ReadPosition::default(), behind);
+        (from, rest) = (ReadPosition::default(), others);
     }
     if let ("", Some(&exchange)) = (page.text.as_str(), unknown.first()) {
         let agent = request.agent.clone();

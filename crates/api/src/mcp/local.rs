@@ -48,6 +48,7 @@ pub struct Local {
     pub followed: Option<CancellationToken>,
     /// The caller; `None` if everybody may see everything.
     pub scope: Option<CallerScope>,
+    /// Writes notes and handoffs.
     pub desk: Arc<dyn Desk>,
 }
 

@@ -4,7 +4,7 @@ use rmcp::model::JsonObject;
 use serde_json::Value;
 
 use super::{
-    arguments::{Arguments, Wrong},
+    arguments::{ArgumentError, Arguments},
     source::SourceError,
     tools::{ToolCall, ToolRefusal},
 };
@@ -16,7 +16,7 @@ use recapd_core::domain::{
 };
 use recapd_engine::ingest::NoteRequest;
 
-/// If the notes change in the meantime, a change is tried this often.
+/// A command is tried at most this often. It is tried again if another client changed the notes after they were read.
 const TRIES: usize = 4;
 /// Reserves room for the last line of an answer, which says how to continue.
 const HINT_BYTES: usize = 200;
@@ -38,11 +38,11 @@ impl ToolCall<'_> {
                     .await
             }
             "notes_write" => {
-                let arguments = Arguments::read_whole(given, &["agent", "name", "text", "replaces"])?;
+                let arguments = Arguments::read_with_empty(given, &["agent", "name", "text", "replaces"])?;
                 self.write_note(&arguments, false).await
             }
             "notes_append" => {
-                let arguments = Arguments::read_whole(given, &["agent", "name", "text"])?;
+                let arguments = Arguments::read_with_empty(given, &["agent", "name", "text"])?;
                 self.write_note(&arguments, true).await
             }
             "notes_delete" => {
@@ -71,7 +71,7 @@ impl ToolCall<'_> {
         let notes = self.source.notes(&agent).await?;
         let note = notes.iter().find(|note| note.name == name);
         let note = note.ok_or_else(|| {
-            Wrong::new(
+            ArgumentError::new(
                 "name",
                 &format!("names no note (`{name}`)"),
                 "notes_list shows the names",
@@ -135,21 +135,21 @@ impl ToolCall<'_> {
         let arguments = Arguments::read(Some(of_agent.into_iter().collect()), &["agent"])?;
         given.retain(|_, value| !value.is_null());
         let command: MemoryCommand = serde_json::from_value(Value::Object(given))
-            .map_err(|error| ToolRefusal::Told(format!("Error: {error}")))?;
+            .map_err(|error| ToolRefusal::ForModel(format!("Error: {error}")))?;
         let agent = self.agent(&arguments).await?;
         for _ in 1..TRIES {
-            match self.remember(&agent, &command).await {
+            match self.run_command(&agent, &command).await {
                 // Another client wrote the note after it was read.
                 Err(ToolRefusal::Changed) => {}
                 answered => return answered,
             }
         }
-        self.remember(&agent, &command).await
+        self.run_command(&agent, &command).await
     }
 
-    async fn remember(&self, agent: &AgentId, command: &MemoryCommand) -> Result<String, ToolRefusal> {
+    async fn run_command(&self, agent: &AgentId, command: &MemoryCommand) -> Result<String, ToolRefusal> {
         let notes = self.source.notes(agent).await?;
-        let answer = command.answer(&notes).map_err(ToolRefusal::Told)?;
+        let answer = command.answer(&notes).map_err(ToolRefusal::ForModel)?;
         self.change_notes(agent, answer.changes).await?;
         let shown = floor_cut(&answer.text, self.bytes_max.saturating_sub(HINT_BYTES));
         if shown.len() == answer.text.len() {
@@ -189,14 +189,14 @@ fn listed(notes: &[Note]) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-pub(super) fn note_name(arguments: &Arguments, member: &str) -> Result<NoteName, Wrong> {
+pub(super) fn note_name(arguments: &Arguments, member: &str) -> Result<NoteName, ArgumentError> {
     let parsed: Result<NoteName, NoteFault> = required(arguments, member)?.parse();
-    parsed.map_err(|fault| Wrong::new(member, "can't be used", &fault.to_string()))
+    parsed.map_err(|fault| ArgumentError::new(member, "can't be used", &fault.to_string()))
 }
 
-pub(super) fn required<'a>(arguments: &'a Arguments, member: &str) -> Result<&'a str, Wrong> {
+pub(super) fn required<'a>(arguments: &'a Arguments, member: &str) -> Result<&'a str, ArgumentError> {
     let text = arguments.text(member)?;
-    text.ok_or_else(|| Wrong::new(member, "is missing", "give a text"))
+    text.ok_or_else(|| ArgumentError::new(member, "is missing", "give a text"))
 }
 
 /// Returns the line number that `asked` means. A negative number counts from the last line.

@@ -128,9 +128,9 @@ impl Remote {
         let reply = self.ask(request.header(ACCEPT, JSON), about).await?;
         serde_json::from_slice(&reply.body).map_err(|error| {
             tracing::error!(%error, daemon = %self.transport.place(), "mcp.answer_unreadable");
-            let cure = "has it the version of this recapd?";
+            let cure = "is it of the same version as this recapd?";
             SourceError::Unavailable(format!(
-                "the daemon at {} answers something else: {cure}",
+                "the daemon at {} gives an answer that this recapd can't read: {cure}",
                 self.transport.place()
             ))
         })
@@ -141,6 +141,7 @@ impl Remote {
 #[derive(Clone, Copy)]
 struct RequestSubject<'a> {
     agent: Option<&'a AgentId>,
+    /// 0 unless the request is about one exchange.
     exchange: i64,
 }
 

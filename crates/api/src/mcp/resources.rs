@@ -11,7 +11,7 @@ use rmcp::{
 use super::{
     AGENTS_SHOWN, TTL_MS,
     source::{AgentLine, Source, SourceError},
-    uri::{self, Name, ResourceKind},
+    uri::{self, ResourceKind, ResourceName},
 };
 use recapd_core::domain::{agent::AgentId, number::i64_or_max, time::Timestamp};
 
@@ -151,8 +151,8 @@ pub(super) async fn read(source: &dyn Source, uri: &str) -> Result<ReadResourceR
         .with_cache_scope(CacheScope::Private))
 }
 
-pub(super) fn parse_uri(uri: &str) -> Result<Name, ErrorData> {
-    Name::read(uri).ok_or_else(|| {
+pub(super) fn parse_uri(uri: &str) -> Result<ResourceName, ErrorData> {
+    ResourceName::read(uri).ok_or_else(|| {
         ErrorData::resource_not_found(
             format!(
                 "`uri`: there is nothing at `{uri}`; resources are {}, {}, {} and {}",

@@ -32,7 +32,7 @@ use super::{
     source::Source,
     tool_set::ToolSet,
     tools::{ToolCall, ToolRefusal},
-    uri::Name,
+    uri::ResourceName,
     watch::{self, Watcher},
     way::Way,
 };
@@ -42,8 +42,8 @@ use crate::access::{
 };
 use recapd_core::domain::context::{fence, fence_copy};
 
-const PROMPT: &str = "summary";
-const HANDOFF: &str = "handoff";
+const SUMMARY_PROMPT: &str = "summary";
+const HANDOFF_PROMPT: &str = "handoff";
 const INSTRUCTIONS: &str = "\
 recapd is the memory of this conversation and of previous sessions: a summary of all that left the context window, and \
 every message behind it. Look here before you ask the user for what was said, decided or done before. summary_get gives \
@@ -60,7 +60,8 @@ pub struct ServerState {
     tools: Vec<ToolSet>,
     /// Cancelled when the daemon stops. This ends all waits for changes.
     stop: CancellationToken,
-    places: Arc<Quota>,
+    /// Slots for the subscriptions of all clients.
+    slots: Arc<Quota>,
     /// The watches of all clients. Nobody waits for them to end: each ends with its client or by `stop`, and has
     /// nothing to finish.
     watching: TaskTracker,
@@ -75,18 +76,22 @@ impl ServerState {
             hints,
             tools,
             stop,
-            places: Quota::new(SUBSCRIPTIONS_MAX),
+            slots: Quota::new(SUBSCRIPTIONS_MAX),
             watching: TaskTracker::new(),
         })
     }
 
     /// Takes slots for `count` subscriptions of the request's sender.
-    fn places(&self, context: &RequestContext<RoleServer>, count: usize) -> Result<QuotaShare, ErrorData> {
+    fn take_slots(
+        &self,
+        context: &RequestContext<RoleServer>,
+        count: usize,
+    ) -> Result<QuotaShare, ErrorData> {
         let parts = context.extensions.get::<Parts>();
         let holder = parts.and_then(|parts| parts.extensions.get().cloned());
         // Standard input and output have one client.
         let holder = holder.unwrap_or_else(|| Holder::of(None, "stdio"));
-        self.places.take(&holder, count).map_err(|lack| {
+        self.slots.take(&holder, count).map_err(|lack| {
             let text = match lack {
                 Lack::All => {
                     format!("all clients together may subscribe to {SUBSCRIPTIONS_MAX} resources: unsubscribe from some")
@@ -134,7 +139,7 @@ impl Server {
     fn tool_call<'a>(&self, source: &'a dyn Source, context: &RequestContext<RoleServer>) -> ToolCall<'a> {
         let is_limited = |caller: Arc<Caller>| caller.reach.named().is_some();
         let mut hints = self.shared.hints.clone().with_call(&context.meta.0.0);
-        hints.of_project |= caller(context).is_some_and(is_limited);
+        hints.sees_only_some |= caller(context).is_some_and(is_limited);
         let is_claude_code = context
             .client_info()
             .is_some_and(|client| client.name == CLAUDE_CODE);
@@ -235,10 +240,10 @@ impl ServerHandler for Server {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         // A model reads the text of a result. The host reads a protocol error.
-        let told = |text: String| CallToolResult::error(vec![ContentBlock::text(text)]).into();
+        let failure = |text: String| CallToolResult::error(vec![ContentBlock::text(text)]).into();
         let source = match self.shared.way.source(caller(&context).as_ref()).await {
             Ok(source) => source,
-            Err(error) => return Ok(told(error.to_string())),
+            Err(error) => return Ok(failure(error.to_string())),
         };
         let call = self.tool_call(source.as_ref(), &context);
         match call
@@ -247,7 +252,7 @@ impl ServerHandler for Server {
             .map_err(ToolRefusal::into_text)
         {
             Ok(result) => Ok(result.into()),
-            Err(Some(text)) => Ok(told(text)),
+            Err(Some(text)) => Ok(failure(text)),
             Err(None) => Err(ErrorData::invalid_params(
                 format!(
                     "`name`: there is no tool `{}`; tools/list names them",
@@ -311,8 +316,8 @@ impl ServerHandler for Server {
         let summary = "What left an agent's context window, as notes for the model";
         let handoff = "An agent's summary and the newest part of its conversation, to go on from there";
         let prompts = vec![
-            prompt(PROMPT, "Summary of an agent", summary),
-            prompt(HANDOFF, "Going on with an agent's work", handoff),
+            prompt(SUMMARY_PROMPT, "Summary of an agent", summary),
+            prompt(HANDOFF_PROMPT, "Going on with an agent's work", handoff),
         ];
         Ok(ListPromptsResult::with_all_items(prompts)
             .with_ttl_ms(TTL_MS)
@@ -324,9 +329,9 @@ impl ServerHandler for Server {
         request: GetPromptRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<GetPromptResponse, ErrorData> {
-        if ![PROMPT, HANDOFF].contains(&request.name.as_str()) {
+        if ![SUMMARY_PROMPT, HANDOFF_PROMPT].contains(&request.name.as_str()) {
             let text = format!(
-                "`name`: there is no prompt `{}`; there are `{PROMPT}` and `{HANDOFF}`",
+                "`name`: there is no prompt `{}`; there are `{SUMMARY_PROMPT}` and `{HANDOFF_PROMPT}`",
                 request.name
             );
             return Err(ErrorData::invalid_params(text, None));
@@ -337,7 +342,7 @@ impl ServerHandler for Server {
             .prompt_agent(request.arguments)
             .await
             .map_err(|refusal| ErrorData::invalid_params(refusal.into_text().unwrap_or_default(), None))?;
-        if request.name == HANDOFF {
+        if request.name == HANDOFF_PROMPT {
             let text = source.handoff(&agent, None).await.map_err(error_data)?;
             let fenced = fence(&agent, 0, &text, None);
             let message = PromptMessage::new_text(Role::User, fenced);
@@ -365,14 +370,14 @@ impl ServerHandler for Server {
         let uri = request.uri;
         let name = resources::parse_uri(&uri)?;
         if !self.has_session {
-            let text =
-                "there is no session to be told of changes in: ask for one later, there are too many now";
+            let text = "this request has no session in which a change could be announced, because too many are open: \
+                 initialize again later";
             return Err(ErrorData::invalid_request(text, None));
         }
         if !self.has_room(&uri) {
             return Err(too_many_watches());
         }
-        let place = self.shared.places(&context, 1)?;
+        let slot = self.shared.take_slots(&context, 1)?;
         let caller = caller(&context);
         let peer = context.peer;
         // Reads the current state before the answer, so that every later change is noticed.
@@ -380,15 +385,17 @@ impl ServerHandler for Server {
             way: &self.shared.way,
             caller: caller.as_ref(),
         };
-        let known = watch::look(watcher, &name.agent).await.map_err(error_data)?;
+        let known = watch::current_tag(watcher, &name.agent)
+            .await
+            .map_err(error_data)?;
         if known.is_none() {
             return Err(error_data(super::SourceError::UnknownAgent(name.agent)));
         }
-        let (shared, told) = (Arc::clone(&self.shared), uri.clone());
+        let (shared, watched_uri) = (Arc::clone(&self.shared), uri.clone());
         let follow = async move {
-            let _place = place;
+            let _slot = slot;
             let tell = || {
-                let notice = ResourceUpdatedNotificationParam::new(told.clone());
+                let notice = ResourceUpdatedNotificationParam::new(watched_uri.clone());
                 let sent = peer.notify_resource_updated(notice);
                 async { sent.await.is_ok() }
             };
@@ -422,7 +429,9 @@ impl ServerHandler for Server {
     /// Returns the requested subscriptions whose URIs name a resource.
     fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
         let uris = requested.resource_subscriptions.iter().flatten();
-        let known = uris.filter(|uri| Name::read(uri).is_some()).take(WATCHES_MAX);
+        let known = uris
+            .filter(|uri| ResourceName::read(uri).is_some())
+            .take(WATCHES_MAX);
         Some(
             SubscriptionFilter::builder()
                 .resource_subscriptions(known)
@@ -436,13 +445,17 @@ impl ServerHandler for Server {
             .resource_subscriptions
             .clone()
             .unwrap_or_default();
-        let _places = self.shared.places(context.request_context(), uris.len().max(1))?;
+        let _slots = self
+            .shared
+            .take_slots(context.request_context(), uris.len().max(1))?;
         let caller = caller(context.request_context());
         let watcher = Watcher {
             way: &self.shared.way,
             caller: caller.as_ref(),
         };
-        let named = uris.iter().filter_map(|uri| Some((uri, Name::read(uri)?)));
+        let named = uris
+            .iter()
+            .filter_map(|uri| Some((uri, ResourceName::read(uri)?)));
         let following = named.map(|(uri, name)| {
             let sink = context.sink();
             async move {
@@ -452,7 +465,7 @@ impl ServerHandler for Server {
                 watch::follow(watcher, &name.agent, None, tell).await;
             }
         });
-        let all_told = async {
+        let all_followed = async {
             join_all(following).await;
             // A client without subscriptions waits for the end of the stream.
             if uris.is_empty() {
@@ -460,7 +473,7 @@ impl ServerHandler for Server {
             }
         };
         tokio::select! {
-            () = all_told => {}
+            () = all_followed => {}
             () = context.cancelled() => {}
             () = self.shared.stop.cancelled() => {}
         }

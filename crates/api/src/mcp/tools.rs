@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{
     STATUS_AGENTS, SUMMARY_TOKENS,
-    arguments::{Arguments, Wrong},
+    arguments::{ArgumentError, Arguments},
     default_agent::AgentHints,
     expand::{self, ExpandRequest},
     source::{Source, SourceError},
@@ -31,24 +31,25 @@ pub(super) const SUMMARY_TOKENS_MIN: i64 = 100;
 pub(super) const SUMMARY_TOKENS_MAX: i64 = 25_000;
 /// A search returns at most this many exchanges.
 pub(super) const FOUND_MAX: i64 = 20;
+/// One call can ask for at most this many exchanges.
 const EXPANDED_MAX: usize = 100;
 /// The smallest handoff that can be requested.
 pub(super) const HANDOFF_TOKENS_MIN: i64 = 1_000;
-/// A token of a handoff has at least this many bytes.
+/// A token of a handoff is counted as this many bytes of the answer.
 const BYTES_PER_TOKEN: i64 = 4;
 
 #[derive(Debug)]
 pub(super) enum ToolRefusal {
     UnknownTool,
     /// An error for the model. The model may try again.
-    Told(String),
+    ForModel(String),
     /// The notes have changed since they were read.
     Changed,
 }
 
-impl From<Wrong> for ToolRefusal {
-    fn from(Wrong(text): Wrong) -> Self {
-        Self::Told(text)
+impl From<ArgumentError> for ToolRefusal {
+    fn from(ArgumentError(text): ArgumentError) -> Self {
+        Self::ForModel(text)
     }
 }
 
@@ -57,7 +58,7 @@ impl ToolRefusal {
     pub(super) fn into_text(self) -> Option<String> {
         match self {
             Self::UnknownTool => None,
-            Self::Told(text) => Some(text),
+            Self::ForModel(text) => Some(text),
             Self::Changed => {
                 Some("others write these notes at the same time: read them again, then write".to_owned())
             }
@@ -67,7 +68,7 @@ impl ToolRefusal {
 
 impl From<SourceError> for ToolRefusal {
     fn from(error: SourceError) -> Self {
-        Self::Told(match &error {
+        Self::ForModel(match &error {
             SourceError::UnknownAgent(_) => {
                 format!("`agent`: {error}; call status without an agent to see which there are")
             }
@@ -197,7 +198,7 @@ impl ToolCall<'_> {
         let cure = "give the words to look for, and phrases in quotation marks";
         let words = arguments
             .text("query")?
-            .ok_or_else(|| Wrong::new("query", "is missing", cure))?;
+            .ok_or_else(|| ArgumentError::new("query", "is missing", cure))?;
         let limit = arguments
             .integer("limit", 1..=FOUND_MAX)?
             .unwrap_or(FOUND_SHOWN)
@@ -214,7 +215,7 @@ impl ToolCall<'_> {
         let found = self.source.recall(&agent, &parameters).await;
         let mut reply = found.map_err(|error| match error {
             // The argument `query` is the parameter `q`.
-            SourceError::Refused(text) => ToolRefusal::Told(text.replace("`q`", "`query`")),
+            SourceError::Refused(text) => ToolRefusal::ForModel(text.replace("`q`", "`query`")),
             error => error.into(),
         })?;
         let mut text = recall::found_text(&reply);
@@ -250,9 +251,9 @@ impl ToolCall<'_> {
         let view = self.source.window(agent, false).await?;
         let (tokens, budget) = (&view["window"]["tokens"], &view["budget_tokens"]);
         let running = running(&view);
-        let told = running.map_or_else(String::new, |number| format!("\nrunning: exchange #{number}"));
+        let running = running.map_or_else(String::new, |number| format!("\nrunning: exchange #{number}"));
         Ok(format!(
-            "agent: {agent}\nwindow: {tokens} of {budget} tokens, {} from #{} on\nsummary: {}\npending: {}{}{told}",
+            "agent: {agent}\nwindow: {tokens} of {budget} tokens, {} from #{} on\nsummary: {}\npending: {}{}{running}",
             count(view["window_total"].as_i64().unwrap_or_default(), "exchange"),
             document.first_exchange,
             document.updated_at.map_or_else(
@@ -327,7 +328,7 @@ async fn shortened(whole: Summary, tokens_max: i64) -> Result<Summary, ToolRefus
     });
     cut.await.map_err(|panicked| {
         tracing::error!(error = %panicked, "mcp.panicked");
-        ToolRefusal::Told(panicked.to_string())
+        ToolRefusal::ForModel(panicked.to_string())
     })
 }
 

@@ -31,13 +31,14 @@ impl ResourceKind {
 /// The template of another URI for summaries.
 pub(super) const ALIAS: &str = "ikigai:///summaries/{agent_id}.md";
 
+/// The resource that a URI names.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Name {
+pub(super) struct ResourceName {
     pub(super) agent: AgentId,
     pub(super) kind: ResourceKind,
 }
 
-impl Name {
+impl ResourceName {
     /// Parses a URI; `None` if it names no resource.
     pub(super) fn read(uri: &str) -> Option<Self> {
         let (agent, kind) = if let Some(rest) = uri.strip_prefix("ikigai:///summaries/") {
@@ -74,14 +75,14 @@ mod tests {
     #[test]
     fn a_uri_is_read_as_it_was_written() {
         for kind in ResourceKind::ALL {
-            let name = Name::read(&of("team:coder.1", kind)).unwrap();
+            let name = ResourceName::read(&of("team:coder.1", kind)).unwrap();
             assert_eq!((name.agent.as_str(), name.kind), ("team:coder.1", kind));
         }
         for uri in [
             "ikigai:///summaries/team:coder.1.md",
             "recapd://agents/team%3Acoder.1/summary.md",
         ] {
-            let name = Name::read(uri).unwrap();
+            let name = ResourceName::read(uri).unwrap();
             assert_eq!(
                 (name.agent.as_str(), name.kind),
                 ("team:coder.1", ResourceKind::Summary)
@@ -104,7 +105,7 @@ mod tests {
             "ikigai:///summaries/a/b.md",
             "file:///etc/passwd",
         ] {
-            assert_eq!(Name::read(uri), None, "{uri}");
+            assert_eq!(ResourceName::read(uri), None, "{uri}");
         }
     }
 }

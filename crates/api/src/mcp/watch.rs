@@ -27,7 +27,7 @@ pub(super) async fn follow<F: Future<Output = bool>>(
     tell: impl Fn() -> F,
 ) {
     loop {
-        match look_again(watcher, agent, known.as_deref()).await {
+        match changed_tag(watcher, agent, known.as_deref()).await {
             Ok(tag) if tag != known => {
                 if !tell().await {
                     return;
@@ -45,7 +45,8 @@ pub(super) async fn follow<F: Future<Output = bool>>(
     }
 }
 
-async fn look_again(
+/// Returns the summary's tag. If the source can wait, waits for a tag other than `known`.
+async fn changed_tag(
     watcher: Watcher<'_>,
     agent: &AgentId,
     known: Option<&str>,
@@ -54,6 +55,10 @@ async fn look_again(
     source.tag(agent, known).await
 }
 
-pub(super) async fn look(watcher: Watcher<'_>, agent: &AgentId) -> Result<Option<String>, SourceError> {
+/// Returns the tag of the summary of `agent`; `None` for an unknown agent.
+pub(super) async fn current_tag(
+    watcher: Watcher<'_>,
+    agent: &AgentId,
+) -> Result<Option<String>, SourceError> {
     watcher.way.source(watcher.caller).await?.tag(agent, None).await
 }

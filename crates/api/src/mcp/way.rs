@@ -16,12 +16,13 @@ use super::{
 };
 use crate::access::{Access, Caller};
 
-/// Watches keep using the source that was found last for this long.
+/// For this long, watches keep using the source that was found last.
 const FOUND_FOR: Duration = Duration::from_secs(5);
 
 pub type DatabaseOpening = Pin<Box<dyn Future<Output = Result<Arc<dyn Source>, SourceError>> + Send>>;
 
 pub enum Way {
+    /// Always the same source.
     Fixed(Arc<dyn Source>),
     /// The daemon while one runs, otherwise the database. Chosen anew for each question: hosts run for days while
     /// daemons are restarted, and a failed question isn't repeated.
@@ -92,7 +93,7 @@ impl Way {
 impl DaemonParts {
     fn source(&self, caller: Option<&Arc<Caller>>) -> Result<Arc<dyn Source>, SourceError> {
         let Some(caller) = caller else {
-            return Err(SourceError::Refused("it isn't known who asks".to_owned()));
+            return Err(SourceError::Refused("the request has no known caller".to_owned()));
         };
         let scope = CallerScope {
             access: Arc::clone(&self.access),

@@ -187,7 +187,7 @@ fn bm25(tools: &[SearchedTool], phrase: &str) -> Vec<f64> {
 }
 
 /// Scores like Claude Code: a word of the name counts most, then one of the hint, then one of the description.
-fn by_places(tools: &[SearchedTool], phrase: &str) -> Vec<f64> {
+fn claude_code_scores(tools: &[SearchedTool], phrase: &str) -> Vec<f64> {
     let score = |tool: &SearchedTool, word: &String| {
         let (name, hint) = (words(&tool.name.replace('_', " ")), words(&tool.hint));
         let in_name = if name.contains(word) {
@@ -252,7 +252,7 @@ fn claude_code_finds_these_tools_first_where_it_searches_them() {
         "earlier in this conversation",
         "recall context",
     ] {
-        let scores = by_places(&tools, phrase);
+        let scores = claude_code_scores(&tools, phrase);
         let found = first(&tools, &scores);
         assert!(found.is_ours, "`{phrase}` finds {}: {scores:?}", found.name);
     }
