@@ -84,7 +84,8 @@ fn line(frame: &Frame, list: &AgentList, of: &AgentLine) -> Markup {
     }
 }
 
-/// Shows what was spent in the unit that has a limit: dollars, otherwise tokens, otherwise calls.
+/// Shows what was spent in the unit that has a limit: dollars, otherwise tokens, otherwise calls. Without a limit, shows
+/// dollars, or tokens if no call has a known price.
 fn spent(of: &AgentLine) -> Markup {
     let (spent, limits) = (of.spent, of.limits);
     let limited = [
@@ -111,7 +112,7 @@ fn spent(of: &AgentLine) -> Markup {
 
 /// Draws a small bar with the numbers beside it.
 fn gauge(used: i64, whole: i64, class: &str) -> Markup {
-    let tenths = if whole > 0 {
+    let thousandths = if whole > 0 {
         (used.saturating_mul(1_000) / whole).clamp(0, 1_000)
     } else {
         0
@@ -121,7 +122,7 @@ fn gauge(used: i64, whole: i64, class: &str) -> Markup {
             @if whole > 0 {
                 svg.(class) viewBox="0 0 1000 10" preserveAspectRatio="none" aria-hidden="true" focusable="false" {
                     rect.room x="0" y="0" width="1000" height="10" {}
-                    rect.fill x="0" y="0" width=(tenths) height="10" {}
+                    rect.fill x="0" y="0" width=(thousandths) height="10" {}
                 }
             }
             span { (tokens(used)) @if whole > 0 { span.note { (percent(used, whole)) } } }

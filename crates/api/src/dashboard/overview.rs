@@ -20,6 +20,7 @@ const HOURS: i64 = 24;
 /// Updates compose documents of up to this many tokens.
 const DOCUMENT_TOKENS_FULL: i64 = 9_500;
 
+/// An agent whose exchanges wait for the summary.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stale {
     pub agent: AgentId,
@@ -78,7 +79,7 @@ fn health(statuses: &[HealthStatus]) -> Markup {
     }
 }
 
-/// Shows the figures of the day, in the form of seed 003, "Dashboard view".
+/// Shows the figures of the last 24 hours.
 fn day(shown: &Overview, sample: &Sample) -> Markup {
     let ended = sample.completed + sample.failed;
     let size = html! { (tokens(sample.mean_document_tokens)) };

@@ -170,10 +170,10 @@ pub(super) fn wait(row: &QueueRow, now: Timestamp) -> Markup {
 
 fn by_hand(frame: &Frame, row: &QueueRow) -> Markup {
     let (viewer, id) = (&frame.viewer, &row.agent_id);
-    let is_hasty = matches!(row.state, QueueState::Scheduled | QueueState::Ready);
+    let can_run_now = matches!(row.state, QueueState::Scheduled | QueueState::Ready);
     html! {
         div.actions {
-            @if viewer.may(Scope::Write) && is_hasty {
+            @if viewer.may(Scope::Write) && can_run_now {
                 (action(viewer, &format!("/ui/agents/{id}/refresh"), "Run now", "Runs the update now, even if it waits for something."))
             }
             @if viewer.may(Scope::Admin) {

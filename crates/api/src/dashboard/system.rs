@@ -20,12 +20,14 @@ pub struct Setting {
     pub key: String,
     /// The value; never a secret.
     pub value: String,
+    /// Where the value was set; `None` for the default value.
     pub origin: Option<String>,
 }
 
 /// What only the program that assembled the daemon knows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DaemonFacts {
+    /// The daemon's name in the queue (`queue.owner`).
     pub owner: String,
     /// The daemon runs at most this many updates at a time.
     pub workers: usize,

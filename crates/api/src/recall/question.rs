@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_used_is_named() {
+    fn an_error_names_the_invalid_parameter() {
         for (name, text) in [
             ("role", "model"),
             ("order", "worst"),
