@@ -55,7 +55,7 @@ pub const PREFIX: &str = "rcp_";
 /// How often the tokens are read while requests come in. As long as the database answers, a revoked token works for at
 /// most this long.
 const REFRESH: Duration = Duration::from_secs(2);
-/// A request waits for a fresh copy of the tokens if the copy is older than this. It is older after a time without
+/// A request waits for a fresh copy of the tokens if the copy is older than this, as it is after a pause without
 /// requests.
 const STALE: Duration = Duration::from_secs(3);
 /// A request waits for a fresh copy at most this long.
@@ -125,7 +125,7 @@ struct Tokens {
 pub struct Access {
     store: Arc<dyn AccessStore>,
     clock: Arc<dyn Clock>,
-    /// True if the configuration demands tokens.
+    /// True if the configuration demands tokens, or names a file of tokens.
     demanded: bool,
     anybody: Arc<Caller>,
     tokens: RwLock<Arc<Tokens>>,

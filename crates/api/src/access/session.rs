@@ -28,7 +28,7 @@ pub const SESSIONS_MAX: usize = 1_000;
 /// Limits the sessions of one token, so that one holder can't end the sessions of others.
 pub const SESSIONS_PER_TOKEN_MAX: usize = 50;
 
-/// The digest of a session's cookie; the daemon doesn't keep the cookie.
+/// The digest of the name and value of a session's cookie. The daemon keeps only this digest.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct SessionKey(Arc<str>);
 
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn beyond_the_limits_the_one_idle_longest_ends() {
+    fn beyond_the_limits_the_session_idle_longest_ends() {
         let sessions = Sessions::default();
         for (at, number) in (0..).zip(0..SESSIONS_PER_TOKEN_MAX) {
             opened(&sessions, number, "mine", at);
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_counts_under_its_own_name_only() {
+    fn a_session_id_is_valid_only_with_its_cookies_name() {
         let sessions = Sessions::default();
         opened(&sessions, 1, "t", 0);
         let elsewhere = SessionKey::of_cookie("recapd_session_7412", "1");

@@ -170,8 +170,8 @@ impl ContextMaterial {
         );
         let agent = &self.agent;
         Some(format!(
-            "{results} of {place} {verb} shortened: recapd's own answers once the window has moved past them, and others to fit the \
-             budget, the oldest most and those of the newest rounds last; GET /v1/agents/{agent}/exchanges/{first} returns it \
+            "{results} of {place} {verb} shortened: recapd's own answers once the window has moved past them, and others to \
+             fit the budget, the oldest most and those of the newest rounds last; GET /v1/agents/{agent}/exchanges/{first} returns it \
              whole"
         ))
     }
@@ -185,8 +185,8 @@ impl ContextMaterial {
             .collect();
         let exchanges_are = exchanges_are(&unread)?;
         Some(format!(
-            "{exchanges_are} left out because of size in bytes, not tokens: the window's images and long results are more than a request \
-             can hold"
+            "{exchanges_are} left out because of size in bytes, not tokens: the window's images and long results are more than \
+             a request can hold"
         ))
     }
 
@@ -267,8 +267,8 @@ fn exchanges_are(numbers: &[i64]) -> Option<String> {
 fn crowded_note(left_out: Option<&[i64]>) -> Option<String> {
     let exchanges_are = exchanges_are(left_out?)?;
     Some(format!(
-        "{exchanges_are} left out; the summary has a line for each, as far as there is room: the window is bigger than a request may \
-         be; lower window.budget_tokens, or raise context.max_tokens"
+        "{exchanges_are} left out; the summary has a line for each, as far as there is room: the window is bigger than a \
+         request may be; lower window.budget_tokens, or raise context.max_tokens"
     ))
 }
 

@@ -50,8 +50,8 @@ pub trait Source: Send + Sync {
         requests: &[NoteRequest],
     ) -> Result<WrittenNotesReply, SourceError>;
 
-    /// Writes a document with which another agent can continue. It has 20,000 tokens unless `max_tokens` says
-    /// otherwise.
+    /// Writes a document with which another agent can continue. The document has at most 20,000 tokens unless
+    /// `max_tokens` says otherwise.
     async fn handoff(&self, agent: &AgentId, max_tokens: Option<i64>) -> Result<String, SourceError>;
 
     async fn sample(&self) -> Result<Sample, SourceError>;

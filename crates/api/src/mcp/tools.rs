@@ -84,7 +84,7 @@ impl From<SourceError> for ToolRefusal {
     }
 }
 
-/// The arguments of `recall` that are texts, and parameters of the same name.
+/// The arguments of `recall` that are passed on as parameters of the same name.
 const RECALL_FILTERS: [&str; 5] = ["role", "tool", "since", "until", "order"];
 
 /// True for a tool that Codex' models know. A dot or an underscore follows the namespace in its name.

@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn filters_are_times_dates_and_words() {
+    fn filters_take_times_dates_and_words() {
         let question = [
             ("q", "bug"),
             ("since", "2023-05-01"),

@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_is_let_through_and_then_one_at_a_time() {
+    fn a_burst_is_allowed_and_then_one_request_at_a_time() {
         let (rate, now) = (Rate::new(10, 3), Instant::now());
         let later = |ms| now + Duration::from_millis(ms);
         for _ in 0..3 {

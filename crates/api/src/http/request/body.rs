@@ -46,7 +46,7 @@ const FREE_VALUES: usize = 500;
 /// takes many times its bytes.
 const SHORT: Limit = Limit {
     bytes: 256 * 1_024,
-    cure: "only messages may be longer",
+    cure: "shorten it; only bodies with messages may be longer",
 };
 
 /// Longer bodies are parsed in another thread, because that takes milliseconds.

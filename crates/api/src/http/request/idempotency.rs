@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_read() {
+    fn keys_are_read_with_or_without_quotes() {
         assert_eq!(read(&[]).unwrap(), None);
         for text in ["k-1", "\"k-1\"", " k-1 "] {
             assert_eq!(read(&[text]).unwrap(), Some(key("k-1")));

@@ -102,11 +102,11 @@ pub(super) async fn append(
         .is_some_and(|source| source == TRANSCRIPT);
     let format = parameters.text("format").map(named_format).transpose()?;
     let (body_format, body) = body::read(&app, request).await?;
-    let (messages_max, read_key) = (app.settings.batch_messages_max, key.clone());
+    let (messages_max, own_key) = (app.settings.batch_messages_max, key.clone());
     let ((batch, request_key), share) = body
         .parse(move |bytes| {
             let batch = message_body::messages(body_format, &bytes, format, messages_max)?;
-            Ok((batch, read_key.map(|key| key.of_request(&bytes))))
+            Ok((batch, own_key.map(|key| key.of_request(&bytes))))
         })
         .await?;
     let MessageBatch { mut messages, usage } = batch;

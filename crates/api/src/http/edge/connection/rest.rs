@@ -22,7 +22,7 @@ const TIME_MAX: Duration = Duration::from_secs(15);
 pub(super) struct RequestBody {
     /// `None` at the end.
     body: Option<Incoming>,
-    /// True if the client waits for `100 Continue`. It then sends nothing until the body is read.
+    /// True if the client waits for `100 Continue`, and sends nothing until the body is read.
     is_awaited: bool,
     connections: TaskTracker,
 }

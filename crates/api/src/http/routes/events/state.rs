@@ -58,7 +58,7 @@ impl EventState {
     }
 }
 
-/// Returns a fingerprint of a queue row. It doesn't change as time passes.
+/// Returns a fingerprint of a queue row. It leaves out the row's age, so that it doesn't change as time passes.
 fn queue_fingerprint(row: &QueueRow) -> u32 {
     let QueueRow {
         state,
