@@ -31,7 +31,7 @@ async fn convergence_holds_no_more_than_the_last_messages() {
         let (outcome, reading) = rig
             .parts
             .ingestor
-            .append_and_listen(&rig.agent, talk, None, None)
+            .append_and_score(&rig.agent, talk, None, None)
             .await
             .unwrap();
         assert_eq!(outcome.accepted, 2);
@@ -47,7 +47,7 @@ async fn convergence_holds_no_more_than_the_last_messages() {
     let (_, reading) = rig
         .parts
         .ingestor
-        .append_and_listen(&rig.agent, alone, None, None)
+        .append_and_score(&rig.agent, alone, None, None)
         .await
         .unwrap();
     assert_eq!((reading, rig.flaky.calls("last_said")), (None, calls));
@@ -62,7 +62,7 @@ async fn convergence_blocks_no_append() {
         let (outcome, reading) = rig
             .parts
             .ingestor
-            .append_and_listen(&rig.agent, talk, None, None)
+            .append_and_score(&rig.agent, talk, None, None)
             .await
             .unwrap();
         assert_eq!(
@@ -75,7 +75,7 @@ async fn convergence_blocks_no_append() {
     let (outcome, reading) = rig
         .parts
         .ingestor
-        .append_and_listen(&rig.agent, vec![says("a", "Yes?")], None, None)
+        .append_and_score(&rig.agent, vec![says("a", "Yes?")], None, None)
         .await
         .unwrap();
     assert_eq!((outcome.accepted, reading), (1, None));

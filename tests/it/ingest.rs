@@ -233,7 +233,7 @@ async fn what_was_learned_survives_a_restart() {
             .to_owned()
     };
     assert_eq!(method().await, "o200k*claude-4.7");
-    again.ingestor.recall_calibrations().await.unwrap();
+    again.ingestor.load_calibrations().await.unwrap();
     assert_eq!(method().await, "o200k*claude-4.7×2.00");
 }
 

@@ -61,7 +61,8 @@ const EXCHANGES_PER_ITEM: i64 = 3;
 /// How many polls an idle worker skips before it reads the queue anyway. Someone who writes to the database directly doesn't wake
 /// a worker.
 const POLLS_RESTED: u64 = 30;
-/// The same for a database that other daemons share, because they don't announce a row before it is due.
+/// The same for a database that other daemons may share. It is smaller, because another daemon doesn't announce that it has
+/// created a row that becomes due later.
 const POLLS_RESTED_SHARED: u64 = 5;
 /// Limits the rest of an idle worker, unless the interval of one poll is longer.
 const REST_MS_MAX: u64 = 60_000;
@@ -70,8 +71,8 @@ const REST_MS_MAX: u64 = 60_000;
 const RESULT_BYTES_PER_TOKEN: i64 = 16;
 /// How many bytes one result has besides its answer.
 const RESULT_BYTES_AROUND: i64 = 16_384;
-/// Converts hours of the configuration to days of the calendar. Ignores days on which clocks change.
-const HOURS_OF_DAY: i64 = 24;
+/// Converts hours of the configuration to days of the calendar. Days on which clocks change count as 24 hours, too.
+const HOURS_PER_DAY: i64 = 24;
 
 /// All parts of a daemon, on one store.
 #[derive(Clone)]
@@ -87,7 +88,7 @@ pub struct Parts {
     pub metrics: Metrics,
     pub clock: Arc<dyn Clock>,
     notices: Notices,
-    given_to_worker: WorkerParts,
+    worker_parts: WorkerParts,
 }
 
 impl Parts {
@@ -133,7 +134,7 @@ impl Parts {
             ingestor: ingestor(config, shared(), time(), notices.clone(), metrics.clone())
                 .redacting(redactor.clone()),
             worker: Worker::new(worker.clone(), worker_settings(config, prices, owner, seed)),
-            given_to_worker: worker,
+            worker_parts: worker,
             schedule: Schedule::new(
                 shared(),
                 time(),
@@ -177,7 +178,7 @@ impl Parts {
     ) -> StoreResult<Self> {
         let model = Arc::new(OfflineModel);
         let parts = Self::new((config, Prices::default()), store, model, clock, "command", 0);
-        parts.ingestor.recall_calibrations().await?;
+        parts.ingestor.load_calibrations().await?;
         Ok(parts)
     }
 
@@ -194,15 +195,12 @@ impl Parts {
     ) -> Self {
         model::introduce(&self.metrics, config, &prices, &model);
         self.metrics.updates.workers(config.worker.concurrency);
-        let given_to_worker = WorkerParts {
+        let worker_parts = WorkerParts {
             model,
-            ..self.given_to_worker
+            ..self.worker_parts
         };
         Self {
-            worker: Worker::new(
-                given_to_worker.clone(),
-                worker_settings(config, prices, owner, seed),
-            ),
+            worker: Worker::new(worker_parts.clone(), worker_settings(config, prices, owner, seed)),
             schedule: Schedule::new(
                 Arc::clone(&self.store),
                 Arc::clone(&self.clock),
@@ -210,14 +208,14 @@ impl Parts {
                 self.metrics.clone(),
                 schedule_settings(config),
             ),
-            given_to_worker,
+            worker_parts,
             ..self
         }
     }
 
     /// Returns the log of the last calls of models.
     pub fn calls(&self) -> Arc<CallLog> {
-        Arc::clone(&self.given_to_worker.calls)
+        Arc::clone(&self.worker_parts.calls)
     }
 
     /// Returns the progress of the worker's loop, for health checks.
@@ -268,7 +266,7 @@ impl Parts {
             clock: Arc::clone(&self.clock),
             notices: self.notices.clone(),
             metrics: self.metrics.clone(),
-            redactor: self.given_to_worker.redactor.clone(),
+            redactor: self.worker_parts.redactor.clone(),
         };
         let model = EmbeddingModel {
             name: config.recall.embeddings_model.clone(),
@@ -302,7 +300,7 @@ impl Parts {
     }
 }
 
-/// Builds an ingestor for commands that change data without a daemon. It loads the stored calibrations, and redacts as a daemon
+/// Builds an ingestor for commands that change data without a daemon. It uses the saved calibrations, and redacts as a daemon
 /// does.
 ///
 /// # Errors
@@ -315,7 +313,7 @@ pub async fn ingestor_alone(
     let metrics = Metrics::new(clock.now(), &[]);
     let ingestor =
         ingestor(config, store, clock, Notices::default(), metrics).redacting(config.summary.redactor());
-    ingestor.recall_calibrations().await?;
+    ingestor.load_calibrations().await?;
     Ok(ingestor)
 }
 
@@ -509,7 +507,7 @@ pub fn summary_policy(config: &Config) -> SummaryPolicy {
             config::Ageing::Calendar => Ageing::Calendar(Calendar {
                 zone: Zone::parse(&config.time_zone).unwrap_or_default(),
                 session_ms: config.session_hours * HOUR_MS,
-                days: (config.week_hours + HOURS_OF_DAY - 1) / HOURS_OF_DAY,
+                days: (config.week_hours + HOURS_PER_DAY - 1) / HOURS_PER_DAY,
                 drops_older: config.drop_older,
                 idle_gap_ms: idle_gap_minutes * MINUTE_MS,
                 session: None,

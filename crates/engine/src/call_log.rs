@@ -1,5 +1,5 @@
-//! Logs the last calls of models with prompt and answer, for people who wonder why a summary says what it says. Kept in memory
-//! only: nobody needs an old prompt, and stored prompts would store every conversation a second time.
+//! Logs the last calls of models with prompt and answer, for people who wonder why a summary says what it says. The log is in
+//! memory only: nobody needs an old prompt, and stored prompts would store every conversation a second time.
 
 use std::{
     collections::VecDeque,
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn it_keeps_the_last_calls_within_its_limits() {
+    fn the_log_keeps_the_last_calls_within_its_limits() {
         let log = CallLog::default();
         let all = |agent: &str| log.of(&agent.parse().unwrap(), Timestamp(0), Timestamp(i64::MAX));
         log.note(call("a", 0, 10));

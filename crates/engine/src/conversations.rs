@@ -36,15 +36,17 @@ use recapd_store::{
 
 /// Limits how many agents' conversations are kept in memory. Others are read from the database when their next request comes.
 const REMEMBERED_MAX: usize = 256;
-/// Limits the messages, and below the bytes, that are read from the database at once.
+/// Limits the messages that are read from the database at once.
 const RECORDS_MAX: i64 = 2_000;
+/// Limits the bytes of these messages.
 const RECORDS_BYTES_MAX: usize = 8 << 20;
 /// Limits the messages of one append.
 const APPEND_MAX: usize = 500;
-/// The beginning of the ids of messages from requests. Below: how many of their units are compared with a transcript's.
-const SENT: &str = "sent-";
-const SENT_MAX: usize = 4_096;
-/// How many digits of a hash the id of an agent has that holds a second conversation of the same session.
+/// The beginning of the client ids of messages that were stored from requests.
+const SENT_PREFIX: &str = "sent-";
+/// How many of the newest units from requests are compared with the lines of a transcript.
+const SENT_UNITS_MAX: usize = 4_096;
+/// If a session has several conversations, the ids of the agents for all but the first end with this many digits of a hash.
 const HASH_DIGITS: usize = 8;
 
 /// The result of storing a conversation.
@@ -84,8 +86,9 @@ pub struct Conversations {
 #[derive(Debug, Default)]
 struct ConversationReader {
     stored: StoredConversation,
+    /// The last message that was read.
     through_seq: i64,
-    /// The units that a proxy stored, newest last.
+    /// The hashes of the units that were stored from requests, newest last.
     sent: VecDeque<u64>,
 }
 
@@ -129,12 +132,12 @@ impl Conversations {
         let mut reader = reader.lock().await;
         reader.read_new(self.archive.as_ref(), agent).await?;
         let units: Vec<Vec<u64>> = lines.iter().map(hashes).collect();
-        let mut is_known = find_repeated(reader.sent.make_contiguous(), &units).into_iter();
+        let mut are_repeated = find_repeated(reader.sent.make_contiguous(), &units).into_iter();
         let all = lines.len();
-        lines.retain(|_| !is_known.next().unwrap_or_default());
-        let known = all - lines.len();
+        lines.retain(|_| !are_repeated.next().unwrap_or_default());
+        let duplicates = all - lines.len();
         let mut outcome = self.ingestor.append(agent, lines).await?;
-        outcome.duplicates += i64_or_max(known);
+        outcome.duplicates += i64_or_max(duplicates);
         Ok(outcome)
     }
 
@@ -222,7 +225,9 @@ impl Conversations {
         reader
     }
 
-    /// Returns the messages and steps that carry out `plan`.
+    /// Returns the messages and steps that carry out `plan`. A message's client id is a hash of the stored conversation's length
+    /// and of all units up to the message. So daemons that store the same request give the message the same id, and one of the two
+    /// copies is a duplicate.
     fn messages(
         &self,
         sent: &[SentMessage],
@@ -232,17 +237,17 @@ impl Conversations {
         let now = self.clock.now();
         let mut messages: Vec<Message> = plan.step.iter().map(|step| step.message(now)).collect();
         let line = stored.lines() + u64::from(plan.step.is_some());
-        let (mut begin, mut read) = (0, Vec::new());
+        let (mut begin, mut hashes) = (0, Vec::new());
         for message in sent {
-            read.extend(message.units().map(|unit| unit.hash.to_be_bytes()));
-            let end = read.len();
+            hashes.extend(message.units().map(|unit| unit.hash.to_be_bytes()));
+            let end = hashes.len();
             let mark = plan.marks[begin..end].iter().flatten().next();
             if let Some(part) = message.part(|position| plan.is_new[begin + position], &plan.copies)? {
                 messages.extend(mark.map(|label| Step::Mark(Some(label.clone())).message(now)));
                 let place = [line.to_be_bytes(), (stored.len() as u64).to_be_bytes()];
                 let client_id = format!(
-                    "{SENT}{}",
-                    short_hash(&[place.as_flattened(), read.as_flattened()])
+                    "{SENT_PREFIX}{}",
+                    short_hash(&[place.as_flattened(), hashes.as_flattened()])
                 );
                 messages.push(Message {
                     client_id: Some(client_id),
@@ -290,12 +295,12 @@ impl ConversationReader {
     }
 
     fn push(&mut self, record: &MessageRecord) {
-        // The agent was deleted and created again.
+        // A number that was read before: the agent was deleted and created again.
         if record.seq <= self.through_seq {
             *self = Self::default();
         }
         self.through_seq = record.seq;
-        // A forgotten message can't be sent again.
+        // A forgotten message has no content that a request could repeat.
         let Ok(message) = formats::parse(record.format, &record.payload) else {
             return;
         };
@@ -308,9 +313,13 @@ impl ConversationReader {
             ..message
         };
         let units = units_of(&message);
-        if record.client_id.as_deref().is_some_and(|id| id.starts_with(SENT)) {
+        if record
+            .client_id
+            .as_deref()
+            .is_some_and(|id| id.starts_with(SENT_PREFIX))
+        {
             self.sent.extend(units.iter().map(|unit| unit.hash));
-            let surplus = self.sent.len().saturating_sub(SENT_MAX);
+            let surplus = self.sent.len().saturating_sub(SENT_UNITS_MAX);
             self.sent.drain(..surplus);
         }
         self.stored.push(step.as_ref(), &units, record.exchange);

@@ -34,12 +34,14 @@ const INPUTS_MAX: i64 = 32;
 const CLAIM_MS: i64 = 5 * MINUTE_MS;
 /// How long to wait for more messages after an append.
 const GATHER: Duration = Duration::from_secs(2);
-/// How often to check for messages without a notice.
-const NET_EVERY: Duration = Duration::from_mins(5);
-/// Limits the pause between two calls. It is as long as the last call, so that questions get half of the time.
+/// How often to check for messages that no notice announced.
+const CHECK_INTERVAL: Duration = Duration::from_mins(5);
+/// Limits the pause between two calls. The pause is as long as the last call, so that the model has half of its time for the
+/// questions of searches.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
-/// The first and the longest wait after a failure.
-const BACKOFF: (Duration, Duration) = (Duration::from_secs(5), Duration::from_mins(10));
+/// The first wait after a failure. Each further failure doubles the wait (backoff).
+const BACKOFF_MIN: Duration = Duration::from_secs(5);
+const BACKOFF_MAX: Duration = Duration::from_mins(10);
 /// How long no question is embedded after one that failed or took too long.
 const QUESTION_REST: Duration = Duration::from_secs(10);
 /// Limits how many questions the model reads at the same time.
@@ -55,13 +57,13 @@ pub enum EmbedderError {
 }
 
 impl EmbedderError {
-    /// Returns how long to wait at least.
+    /// Returns how long the provider wants recapd to wait at least; zero if it doesn't say.
     fn retry_after(&self) -> Duration {
-        let asked = match self {
+        let retry_after = match self {
             Self::Model(EmbeddingError::Provider(error)) => error.retry_after(),
             _ => None,
         };
-        asked.unwrap_or_default().min(BACKOFF.1)
+        retry_after.unwrap_or_default().min(BACKOFF_MAX)
     }
 }
 
@@ -99,13 +101,13 @@ impl Embedder {
     /// Embeds appended messages until `stop`.
     pub async fn run(&self, stop: CancellationToken) {
         let work = async {
-            let mut wait = BACKOFF.0;
+            let mut wait = BACKOFF_MIN;
             loop {
                 let mut moves = self.parts.notices.moves();
                 match self.embed_all().await {
                     Ok(()) => {
-                        wait = BACKOFF.0;
-                        drop(timeout(NET_EVERY, moves.recv()).await);
+                        wait = BACKOFF_MIN;
+                        drop(timeout(CHECK_INTERVAL, moves.recv()).await);
                         sleep(GATHER).await;
                     }
                     Err(error) => {
@@ -114,7 +116,7 @@ impl Embedder {
                         }
                         warn!(%error, "recall.not_embedded");
                         sleep(wait.max(error.retry_after())).await;
-                        wait = (wait * 2).min(BACKOFF.1);
+                        wait = (wait * 2).min(BACKOFF_MAX);
                     }
                 }
             }
@@ -122,7 +124,7 @@ impl Embedder {
         stop.run_until_cancelled(work).await;
     }
 
-    /// Embeds all messages, some at a time. If one of several can't be read, tries fewer at a time.
+    /// Embeds all messages, some at a time. If the model can't read one of several texts, tries fewer at a time (bisects).
     ///
     /// # Errors
     /// The first error that isn't about a message's text. Embeddings made before it stay.
@@ -159,13 +161,13 @@ impl Embedder {
             .iter()
             .filter_map(|stored| Some((stored.seq, text_to_embed(&stored.message, &self.parts.redactor)?)))
             .unzip();
-        let asked = if texts.is_empty() {
+        let embedded = if texts.is_empty() {
             Ok(Vec::new())
         } else {
             let (remote, metrics) = (&self.parts.remote, &self.parts.metrics);
             embed(remote, metrics, EmbeddingPurpose::Messages, &texts).await
         };
-        match asked {
+        match embedded {
             Ok(embeddings) => {
                 let through_seq = batch.through_seq;
                 let embeddings = seqs.into_iter().zip(embeddings).collect();
@@ -176,6 +178,7 @@ impl Embedder {
                 self.keep(batch, Vec::new(), through_seq).await?;
             }
             Err(error) => {
+                // Ends the claim. The messages stay unembedded.
                 let after_seq = batch.after_seq;
                 self.keep(batch, Vec::new(), after_seq).await?;
                 return Err(error.into());
@@ -211,18 +214,18 @@ impl Embedder {
         let text = self.parts.redactor.redact(words).into_owned();
         let (remote, metrics) = (Arc::clone(&self.parts.remote), self.parts.metrics.clone());
         let call = self.questions.spawn(async move {
-            let asked = embed(&remote, &metrics, EmbeddingPurpose::Question, &[text]).await;
+            let embedded = embed(&remote, &metrics, EmbeddingPurpose::Question, &[text]).await;
             drop(place);
-            asked
+            embedded
         });
-        let asked = timeout(self.patience, call).await;
-        if asked.is_err() {
+        let embedded = timeout(self.patience, call).await;
+        if embedded.is_err() {
             self.parts
                 .metrics
                 .embeddings
                 .failed(EmbeddingPurpose::Question, "timeout");
         }
-        let embedding = asked
+        let embedding = embedded
             .ok()
             .and_then(Result::ok)
             .and_then(Result::ok)
@@ -253,10 +256,10 @@ async fn embed(
     texts: &[String],
 ) -> Result<Vec<Embedding>, EmbeddingError> {
     let start = Instant::now();
-    let asked = remote.embed(texts).await;
+    let embedded = remote.embed(texts).await;
     metrics.embeddings.answered(purpose, start.elapsed());
-    if let Err(error) = &asked {
+    if let Err(error) = &embedded {
         metrics.embeddings.failed(purpose, error.class());
     }
-    asked
+    embedded
 }

@@ -15,9 +15,9 @@ mod learning;
 mod notes;
 mod operating;
 mod recounting;
+mod reporting;
 mod searching;
 mod step;
-mod telling;
 mod versions;
 
 use std::sync::Arc;
@@ -56,15 +56,16 @@ use journalling::records;
 use learning::Learner;
 pub use notes::{NoteEntry, NoteRequest, NotesReply, WrittenNote, WrittenNotesReply, notes};
 pub use operating::{AgedReply, Operator};
+use reporting::role_tokens;
 pub use searching::SearchReport;
 pub use step::{ForkReply, StepReply};
-use telling::role_tokens;
 pub use versions::{EditedReply, ItemReply, RevisedReply, listed};
 
-enum By {
-    /// A request with messages. It ignores a rewind to an unknown mark.
+/// Where the messages of an append come from.
+enum AppendSource {
+    /// A request with messages. A rewind to an unknown mark among them has no effect.
     Messages,
-    /// A request for steps (clear, mark, rewind, pin). It fails if a step can't be applied.
+    /// A request for steps (clear, mark, rewind, pin, note). It fails if a step can't be applied.
     Steps,
     /// Messages inserted by SQL, with the numbers of their inbox rows. The transaction of the append removes these rows.
     Inbox(Arc<dyn InboxStore>, Vec<i64>),
@@ -128,7 +129,7 @@ impl Ingestor {
         Self { journal, ..self }
     }
 
-    /// Sets the rules by which [`Self::append_and_listen`] compares speakers.
+    /// Sets the rules by which [`Self::append_and_score`] compares speakers.
     #[must_use]
     pub fn comparing(self, rules: Rules) -> Self {
         Self {
@@ -138,11 +139,11 @@ impl Ingestor {
     }
 
     /// Works like [`Self::append_reported`]. Also returns how alike the speakers sound, if messages of a named speaker were
-    /// stored. Accepts a repeated `key` only with the same request.
+    /// stored. `key` makes the request idempotent: the same key is accepted again only with the same request.
     ///
     /// # Errors
     /// As [`Self::append`], and [`StoreError::KeyReused`].
-    pub async fn append_and_listen(
+    pub async fn append_and_score(
         &self,
         agent: &AgentId,
         messages: Vec<Message>,
@@ -155,16 +156,16 @@ impl Ingestor {
             return Ok((outcome, None));
         }
         // The messages are stored already, so a failed comparison is only logged.
-        let reading = convergence(self.store.as_ref(), agent, &self.convergence).await;
-        let reading = reading.unwrap_or_else(|error| {
+        let score = convergence(self.store.as_ref(), agent, &self.convergence).await;
+        let score = score.unwrap_or_else(|error| {
             self.metrics.service.db_failed(error.class());
             warn!(agent_id = %agent, %error, "convergence.unread");
             None
         });
-        if let Some(reading) = reading.as_ref().filter(|reading| reading.is_fresh) {
-            self.metrics.talk.scored(reading);
+        if let Some(score) = score.as_ref().filter(|score| score.is_fresh) {
+            self.metrics.talk.scored(score);
         }
-        Ok((outcome, reading))
+        Ok((outcome, score))
     }
 
     /// Appends messages as they arrive.
@@ -196,21 +197,23 @@ impl Ingestor {
         usage: Option<ReportedUsage>,
         key: Option<RequestKey>,
     ) -> StoreResult<AppendOutcome> {
-        let mut known = 0;
-        // A client that got no answer in time repeats its request. Long messages that are stored already aren't counted again.
+        let mut duplicates = 0;
+        // A client that got no answer in time repeats its request. If the request is long, and all its messages are stored
+        // already, they aren't counted again.
         if self.is_known(agent, &messages).await? {
-            known = messages.len();
+            duplicates = messages.len();
             messages.clear();
         }
-        let mut counted = self.request(agent, messages, false).await?;
+        let mut counted = self.count_request(agent, messages, false).await?;
         counted.request.key = key;
         let usage = usage.filter(|usage| usage.is_about(counted.counting.model()));
-        let answer = counted.seen.iter_mut().rev().find(|seen| seen.is_answer);
+        let mut newest_first = counted.observations.iter_mut().rev();
+        let answer = newest_first.find(|observation| observation.is_answer);
         if let (Some(answer), Some(usage)) = (answer, usage) {
             answer.usage = Some(usage);
         }
-        let mut outcome = self.append_counted(counted, By::Messages).await?;
-        outcome.duplicates += i64_or_max(known);
+        let mut outcome = self.append_counted(counted, AppendSource::Messages).await?;
+        outcome.duplicates += i64_or_max(duplicates);
         Ok(outcome)
     }
 
@@ -220,11 +223,11 @@ impl Ingestor {
     /// # Errors
     /// As [`Self::append`].
     pub async fn replay(&self, agent: &AgentId, messages: Vec<Message>) -> StoreResult<AppendOutcome> {
-        let request = self.request(agent, messages, true).await?;
-        self.append_counted(request, By::Messages).await
+        let request = self.count_request(agent, messages, true).await?;
+        self.append_counted(request, AppendSource::Messages).await
     }
 
-    /// Applies a step by appending its message. Fails if a rewind names an unknown mark or a pin an unknown message.
+    /// Applies a step by appending its message. Fails if a rewind names an unknown mark, or a pin names an unknown message.
     ///
     /// # Errors
     /// [`StoreError::UnknownAgent`], [`StoreError::UnknownMark`], [`StoreError::UnknownMessage`], [`StoreError::PinsFull`], or another
@@ -234,8 +237,8 @@ impl Ingestor {
             return Err(StoreError::UnknownAgent(agent.clone()));
         }
         let message = step.message(self.clock.now());
-        let request = self.request(agent, vec![message], false).await?;
-        self.append_counted(request, By::Steps).await
+        let request = self.count_request(agent, vec![message], false).await?;
+        self.append_counted(request, AppendSource::Steps).await
     }
 
     /// Makes the agent `child` from the present state of `parent`.
@@ -256,11 +259,11 @@ impl Ingestor {
         Self { redactor, ..self }
     }
 
-    async fn append_counted(&self, counted: CountResult, by: By) -> StoreResult<AppendOutcome> {
+    async fn append_counted(&self, counted: CountResult, source: AppendSource) -> StoreResult<AppendOutcome> {
         let CountResult {
             mut request,
             counting,
-            seen,
+            observations,
         } = counted;
         let (agent, tokens) = (request.agent.clone(), role_tokens(&request));
         // The payload contains the whole message. Its parsed parts take as much memory again, and many requests may wait for the
@@ -269,38 +272,39 @@ impl Ingestor {
             prepared.message.parts = Vec::new();
         }
         let outcome = match &self.journal {
-            None => self.write(request, by).await?,
+            None => self.write(request, source).await?,
             Some(journal) => {
+                // Held until the lines are written, so that the journal gets the messages in the order of their numbers.
                 let _lane = journal.lane(&agent).await;
-                let given = request.clone();
-                let outcome = self.write(request, by).await?;
-                let records = records(given, &outcome);
+                let copy = request.clone();
+                let outcome = self.write(request, source).await?;
+                let records = records(copy, &outcome);
                 self.write_journal(&agent, outcome.created_at, records).await;
                 outcome
             }
         };
         self.report_append(&agent, &outcome, &tokens);
         self.learning
-            .watch(&agent, &counting, &seen, &outcome, &self.metrics);
+            .learn(&agent, &counting, &observations, &outcome, &self.metrics);
         if !self.counters.learn(&agent, &outcome.settings).is_same(&counting) {
             self.note_old_count(&agent).await;
         }
         Ok(outcome)
     }
 
-    async fn write(&self, request: AppendRequest, by: By) -> StoreResult<AppendOutcome> {
-        match by {
-            By::Messages => self.store.append(request).await,
-            By::Steps => self.store.rewind(request).await,
-            // Errors of other requests are reported to a client and counted there. These messages have no client.
-            By::Inbox(inbox, rows) => {
+    async fn write(&self, request: AppendRequest, source: AppendSource) -> StoreResult<AppendOutcome> {
+        match source {
+            AppendSource::Messages => self.store.append(request).await,
+            AppendSource::Steps => self.store.rewind(request).await,
+            // Where other requests are answered, their errors are counted. Messages of the inbox get no answer.
+            AppendSource::Inbox(inbox, rows) => {
                 let taken = inbox.append_from_inbox(request, rows).await;
                 taken.inspect_err(|error| self.metrics.service.db_failed(error.class()))
             }
         }
     }
 
-    /// Puts the agent into `project`, or into none, and notifies readers.
+    /// Puts the agent into `project` and notifies readers. With `None`, takes the agent out of its project.
     ///
     /// # Errors
     /// [`StoreError::UnknownAgent`], or another error of the store.
@@ -312,10 +316,10 @@ impl Ingestor {
 
     /// Changes an agent's settings, which override the configuration from the next append on. Returns all settings. Creates the
     /// agent if it doesn't exist. After a change of model, messages that the summary doesn't cover are counted again before this
-    /// returns.
+    /// returns, or in the background if the first try fails.
     ///
     /// # Errors
-    /// Those of the store.
+    /// When the store can't change the settings.
     pub async fn change_settings(
         &self,
         agent: &AgentId,

@@ -2,7 +2,7 @@
 //!
 //! Each task takes no input, does what the state requires, and returns what it did. Its next run is its retry. A cron firing is a
 //! database row that one daemon takes, so it happens once, however many daemons run. A firing missed while no daemon ran is made
-//! up for. A firing that failed, or whose daemon was killed, is taken again after a while. To do the work twice is harmless.
+//! up for. A firing that failed, or whose daemon was killed, is taken again after a while. The work is idempotent.
 
 use std::{
     collections::BTreeMap,
@@ -34,10 +34,10 @@ const STEP_ROWS_MAX: i64 = 1_000;
 /// After this time a parked row gets one more attempt.
 const PROBE_AFTER_MS: i64 = 6 * HOUR_MS;
 /// How often the cron expressions are checked.
-const CRON_LOOK: Duration = Duration::from_secs(30);
+const CRON_CHECK_INTERVAL: Duration = Duration::from_secs(30);
 /// While nothing changes, the figures are sampled only once in this many periods, but at least every [`CALM_MAX`].
 const CALM_PERIODS: u32 = 6;
-/// Limits that time. After five minutes without a sample, an alert fires.
+/// Limits the time between two samples, because an alert fires after five minutes without one.
 const CALM_MAX: Duration = Duration::from_secs(90);
 
 #[derive(Clone, Debug)]
@@ -67,9 +67,9 @@ pub struct Schedule {
     settings: ScheduleSettings,
     database: Option<SampledDatabase>,
     /// The latest known firing of each schedule, by this daemon or another one.
-    made: Arc<Mutex<BTreeMap<&'static str, Timestamp>>>,
+    fired: Arc<Mutex<BTreeMap<&'static str, Timestamp>>>,
     /// The current streak of samples at which the database failed.
-    unwell: Arc<Mutex<FailureStreak>>,
+    failed_samples: Arc<Mutex<FailureStreak>>,
 }
 
 #[derive(Clone)]
@@ -93,8 +93,8 @@ impl Schedule {
             metrics,
             settings,
             database: None,
-            made: Arc::default(),
-            unwell: Arc::default(),
+            fired: Arc::default(),
+            failed_samples: Arc::default(),
         }
     }
 
@@ -118,7 +118,7 @@ impl Schedule {
         let reconcile = Duration::from_millis(self.settings.reconcile_ms.max(1));
         let sample = Duration::from_millis(self.settings.sample_ms.max(1));
         tokio::join!(
-            every(CRON_LOOK, &stop, || self.fire_due()),
+            every(CRON_CHECK_INTERVAL, &stop, || self.fire_due()),
             every(reconcile, &stop, || self.reconcile()),
             stop.run_until_cancelled(self.keep_sampling(sample)),
         );
@@ -163,12 +163,13 @@ impl Schedule {
             self.record_firing("ageing", slot, aged).await;
         }
         if let Some(slot) = self.take_due("prune", &self.settings.prune).await {
-            let gone = self.prune().await;
-            self.record_firing("prune", slot, gone).await;
+            let pruned = self.prune().await;
+            self.record_firing("prune", slot, pruned).await;
         }
     }
 
-    /// Returns the last and the next firing of each schedule. The last one is known only after the database was read.
+    /// Returns the last and the next firing of each schedule. The last one is known only to a schedule with a database
+    /// ([`Self::with_database`]).
     ///
     /// # Errors
     /// When the store fails.
@@ -194,14 +195,14 @@ impl Schedule {
     async fn take_due(&self, name: &'static str, crontab: &Crontab) -> Option<Timestamp> {
         let now = self.clock.now();
         let slot = crontab.last_at_or_before(now)?;
-        if self.made().get(name) == Some(&slot) {
+        if self.lock_fired().get(name) == Some(&slot) {
             return None;
         }
         match self.count_error(self.store.take_slot(name, slot, now).await) {
             Ok(Slot::Ours) => return Some(slot),
             Ok(Slot::Busy) => {}
             Ok(Slot::Done) => {
-                self.made().insert(name, slot);
+                self.lock_fired().insert(name, slot);
             }
             Err(error) => warn!(%error, schedule = name, "schedule.unreadable"),
         }
@@ -210,16 +211,16 @@ impl Schedule {
 
     /// Records a firing and its result. Doesn't record a failed firing, so that it is made again.
     async fn record_firing(&self, schedule: &'static str, slot: Timestamp, rows: StoreResult<u64>) {
-        let noted = match rows {
+        let recorded = match rows {
             Ok(rows) => {
                 info!(schedule, rows, "schedule.fired");
                 self.store.finish_slot(schedule, slot, self.clock.now()).await
             }
             Err(error) => Err(error),
         };
-        match self.count_error(noted) {
+        match self.count_error(recorded) {
             Ok(()) => {
-                self.made().insert(schedule, slot);
+                self.lock_fired().insert(schedule, slot);
             }
             Err(error) => warn!(schedule, %error, "schedule.failed"),
         }
@@ -230,8 +231,8 @@ impl Schedule {
         done.inspect_err(|error| self.metrics.service.db_failed(error.class()))
     }
 
-    fn made(&self) -> MutexGuard<'_, BTreeMap<&'static str, Timestamp>> {
-        self.made.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_fired(&self) -> MutexGuard<'_, BTreeMap<&'static str, Timestamp>> {
+        self.fired.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Queues an update of every document with an item that is too old for its section. Returns how many.
@@ -239,13 +240,13 @@ impl Schedule {
     /// # Errors
     /// When the store fails.
     pub async fn age(&self) -> StoreResult<u64> {
-        let (now, mut woken) = (self.clock.now(), 0);
+        let (now, mut queued) = (self.clock.now(), 0);
         loop {
             let step = self.store.enqueue_ageing(now, STEP_ROWS_MAX).await?;
-            woken += step;
+            queued += step;
             self.notices.wake_queue();
             if step < STEP_ROWS_MAX.unsigned_abs() {
-                return Ok(woken);
+                return Ok(queued);
             }
         }
     }
@@ -265,7 +266,8 @@ impl Schedule {
         self.store.prune(prune).await
     }
 
-    /// Creates missing rows of the queue, once.
+    /// Repairs the queue once: creates missing rows, queues provisional items that may be condensed again, and gives rows that
+    /// have been parked for long one more attempt.
     pub async fn reconcile(&self) {
         let now = self.clock.now();
         let pending_before = now.plus_ms(-self.settings.max_wait_ms);
@@ -302,8 +304,8 @@ impl Schedule {
         }
     }
 
-    /// Samples the pause and the last ageing. Keeps the old values if they can't be read: the figures that are read next fail,
-    /// too, and report it.
+    /// Samples the pause and the last ageing. Keeps the old values if the database fails, and doesn't report the failure: the
+    /// figures that are read next fail, too, and report it.
     async fn sample_operator(&self, operator: &dyn OperatorStore) {
         if let Ok(since) = operator.queue_paused_since().await {
             self.metrics.updates.paused(since.is_some());
@@ -315,15 +317,15 @@ impl Schedule {
 
     /// Counts a failure of the database, and logs it from time to time.
     fn report_fault(&self, fault: Option<&StoreError>, now: Timestamp) {
-        let mut spell = self.unwell.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut streak = self.failed_samples.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(error) = fault else {
-            if let Some(failed_ms) = spell.worked(now.0) {
+            if let Some(failed_ms) = streak.worked(now.0) {
                 info!(failed_ms, "database.well_again");
             }
             return;
         };
         self.metrics.service.db_failed(error.class());
-        if let Some(untold) = spell.failed(now.0) {
+        if let Some(untold) = streak.failed(now.0) {
             error!(%error, untold, "sampler.failed");
         }
     }

@@ -101,7 +101,8 @@ impl Snapshot {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lookup<S = Snapshot> {
     pub snapshot: Arc<S>,
-    /// Set while the database is unavailable or slow: the time until which the copy is known to be current.
+    /// Set if the copy is stale, because the database is unavailable or slow, or contact with other daemons is lost: the time
+    /// until which the copy is known to be current.
     pub stale_since: Option<Timestamp>,
 }
 
@@ -210,14 +211,14 @@ impl Snapshots {
     }
 
     /// Returns the summary of `agent`; `None` if there is no such agent. If there is a copy, a reader waits at most a fraction of
-    /// a second for a silent or slow database.
+    /// a second for an unresponsive or slow database.
     ///
     /// # Errors
     /// When the database fails or doesn't answer within two seconds, or rendering panics, and there is no copy.
     pub async fn get(&self, agent: &AgentId) -> StoreResult<Option<Lookup>> {
         let has_copy = match self.cached_of(agent) {
-            Some(CachedRead::Reading(reading)) => return Ok(Some(reading)),
-            outdated => outdated.is_some(),
+            Some(CachedRead::Hit(lookup)) => return Ok(Some(lookup)),
+            due_or_outdated => due_or_outdated.is_some(),
         };
         let load = || {
             let (snapshots, agent) = (self.clone(), agent.clone());
@@ -236,15 +237,15 @@ impl Snapshots {
         self.cache.use_copy(agent, |held| held.copy.cached(lost_since))
     }
 
-    /// Reads the exchange that `agent` works on from the database. Returns `None` also if that fails or takes too long, since a
-    /// brief works without it.
+    /// Reads the exchange that `agent` works on from the database. Returns `None` also if the read fails or takes too long,
+    /// because a brief can do without the exchange.
     pub async fn running(&self, agent: &AgentId) -> Option<RunningExchange> {
-        let found = running(self.store.as_ref(), agent, self.ageing, &self.redactor);
-        let told = ReadTimeout::Short
-            .wait(found)
+        let read = running(self.store.as_ref(), agent, self.ageing, &self.redactor);
+        let exchange = ReadTimeout::Short
+            .wait(read)
             .await
             .inspect_err(|error| debug!(agent_id = %agent, %error, "snapshot.running_unknown"));
-        told.ok().flatten()
+        exchange.ok().flatten()
     }
 
     /// Returns the summary of `agent` if it is in memory and needs no check.
@@ -269,15 +270,15 @@ impl Snapshots {
             let change = self.waiting.change(agent);
             tokio::pin!(change);
             change.as_mut().enable();
-            let reading = self.get(agent).await?;
-            match &reading {
-                Some(reading) if is_known(&reading.snapshot.etag) => {}
-                _ => return Ok(reading),
+            let lookup = self.get(agent).await?;
+            match &lookup {
+                Some(lookup) if is_known(&lookup.snapshot.etag) => {}
+                _ => return Ok(lookup),
             }
             tokio::select! {
                 () = change => {}
-                () = tokio::time::sleep_until(deadline) => return Ok(reading),
-                () = stop.cancelled() => return Ok(reading),
+                () = tokio::time::sleep_until(deadline) => return Ok(lookup),
+                () = stop.cancelled() => return Ok(lookup),
             }
         }
     }
@@ -324,7 +325,8 @@ impl Snapshots {
             return Ok(None);
         };
         let snapshot = Arc::new(self.render_row(agent, row)?);
-        // A notice of a change during the read found no copy to mark, or marked one that this copy replaces.
+        // A notice of a change during the read found no copy to mark, or marked one that this copy replaces. So this copy is
+        // outdated from the start.
         let outdated = self.cache.has_changed(changes);
         let held = CachedSnapshot::new(TimedCopy::new(Arc::clone(&snapshot), read_at, outdated));
         self.cache.hold(agent, held, changes, is_asked);
@@ -344,7 +346,7 @@ impl Snapshots {
                     self.refresh(&agent).await;
                     self.waiting.wake(&agent);
                 }
-                // It isn't known which agents changed, or too many did: all are read again when a reader asks.
+                // Any agent may have changed: each is read again when a reader asks for it.
                 Ok(Change::All) | Err(RecvError::Lagged(_)) => {
                     self.cache.outdate_all();
                     self.waiting.wake_all();
@@ -358,7 +360,7 @@ impl Snapshots {
         if !self.cache.has(agent) {
             return;
         }
-        // While this waits, no other change is handled.
+        // The time is limited, because no other change is handled meanwhile.
         let refreshed = timeout(REFRESH_TIME_MAX, self.load(agent, false)).await;
         if !matches!(refreshed, Ok(Ok(_))) {
             self.cache.outdate(agent);
@@ -375,7 +377,7 @@ pub fn render(
 ) -> Snapshot {
     let lines = pending_lines(row, redactor);
     let (markdown, tokens) = with_pending(&document(row), &lines, tokens_max, counter);
-    let named = i64_or_max(row.pending.len());
+    let listed = i64_or_max(row.pending.len());
     Snapshot {
         // The text can change while the version's figures stay the same, by another token counter, zone or redaction rule. So the
         // `ETag` also contains a hash of the text.
@@ -392,7 +394,7 @@ pub fn render(
         updated_at: row.updated_at,
         covers_through: row.summarized_through,
         first_exchange: row.first_exchange,
-        pending_exchanges: row.pending_before.exchanges + named,
+        pending_exchanges: row.pending_before.exchanges + listed,
         pending_since: row.pending_since,
         zone: row.zone.unwrap_or_default(),
         kept: DerivedValue::default(),
@@ -418,17 +420,17 @@ fn fingerprint(markdown: &str) -> String {
     format!("{number:x}")
 }
 
-/// Returns one line for each pending exchange, and one line for all those that are too many to list.
+/// Returns one line for each of the newest pending exchanges, after one line for all earlier ones, which are too many to list.
 fn pending_lines(row: &SummaryRow, redactor: &Redactor) -> Vec<PendingLine> {
     let zone = row.zone.unwrap_or_default();
-    let named = row.pending.iter().map(|exchange| PendingLine {
+    let listed = row.pending.iter().map(|exchange| PendingLine {
         exchange: exchange.exchange,
         at: zone.wall(exchange.opened_at),
         tokens: exchange.tokens,
         // Redacted again by today's rules, because the stored headline was redacted by earlier rules.
         digest: redactor.redact(&exchange.digest()).into_owned(),
     });
-    let unnamed = row
+    let earlier = row
         .pending
         .first()
         .filter(|_| row.pending_before.exchanges > 0)
@@ -445,5 +447,5 @@ fn pending_lines(row: &SummaryRow, redactor: &Redactor) -> Vec<PendingLine> {
                 count(row.pending_before.exchanges, "exchange"),
             ),
         });
-    unnamed.into_iter().chain(named).collect()
+    earlier.into_iter().chain(listed).collect()
 }

@@ -130,7 +130,9 @@ pub struct WorkerParts {
 /// A lease in progress, and the tokens that end its wait for a model.
 struct LeaseGuard {
     lease: Lease,
+    /// Cancelled when the lease is lost.
     lost: CancellationToken,
+    /// Cancelled when the daemon stops without waiting for answers.
     hard: CancellationToken,
     heartbeat: Arc<Heartbeat>,
 }
@@ -172,12 +174,14 @@ pub struct Worker {
     /// Models whose unknown price was logged as a warning already.
     unpriced: Arc<Mutex<BTreeSet<String>>>,
     batching: Option<BatchServices>,
-    in_vain: Arc<CompactionCooldown>,
+    compaction_cooldown: Arc<CompactionCooldown>,
     failure_memory: Arc<FailureMemory>,
-    disclaimed: Arc<LostLeases>,
-    seen: Arc<Mutex<Option<Timestamp>>>,
+    /// Lost leases that the database must still learn of.
+    lost_leases: Arc<LostLeases>,
+    /// The wall clock's time when the worker last read it, to notice that the clock was set back.
+    last_now: Arc<Mutex<Option<Timestamp>>>,
     /// The current streak of failed polls of the queue.
-    unreadable: Arc<Mutex<FailureStreak>>,
+    failed_polls: Arc<Mutex<FailureStreak>>,
 }
 
 impl Worker {
@@ -192,11 +196,11 @@ impl Worker {
             owes_revisits: Arc::default(),
             unpriced: Arc::default(),
             batching: None,
-            in_vain: Arc::default(),
+            compaction_cooldown: Arc::default(),
             failure_memory: Arc::default(),
-            disclaimed: Arc::default(),
-            seen: Arc::default(),
-            unreadable: Arc::default(),
+            lost_leases: Arc::default(),
+            last_now: Arc::default(),
+            failed_polls: Arc::default(),
         }
     }
 
@@ -217,10 +221,10 @@ impl Worker {
         ))
     }
 
-    /// Returns what makes updates due again that waited under the worker before this one, because limits, models or keys may have
-    /// changed.
-    pub fn resumption(&self, whom: Resume) -> Resumption {
-        let resumption = Resumption::new(self.parts.clone(), whom);
+    /// Returns the resumption of updates that wait since the time of an earlier worker: it makes them due again, because limits,
+    /// models or keys may have changed.
+    pub fn resumption(&self, which: Resume) -> Resumption {
+        let resumption = Resumption::new(self.parts.clone(), which);
         resumption.owe();
         resumption
     }
@@ -244,7 +248,10 @@ impl Worker {
 
     async fn claim_until(&self, soft: &CancellationToken, hard: &CancellationToken, updates: &TaskTracker) {
         let places = Arc::new(Semaphore::new(self.settings.concurrency));
-        let (mut is_quiet, mut awaits_idle) = (false, false);
+        // True if the last poll found nothing, and nothing has woken the worker since.
+        let mut is_quiet = false;
+        // True while a row that must run alone waits until all other work is done.
+        let mut awaits_idle = false;
         while !soft.is_cancelled() {
             // Enabled before the claim, so that no wake-up between the claim and the wait is lost.
             let mut woken = Box::pin(self.parts.notices.queue_woken());
@@ -346,7 +353,7 @@ impl Worker {
         let never = CancellationToken::new();
         let working = async {
             let mut outcomes = Vec::new();
-            while let Some(lease) = queue.claim_one(agent, self.claim_of(1)).await? {
+            while let Some(lease) = queue.claim_one(agent, self.claim_request(1)).await? {
                 outcomes.push(self.work(lease, &never).await);
             }
             Ok(outcomes)
@@ -357,7 +364,7 @@ impl Worker {
         }
     }
 
-    fn claim_of(&self, limit: usize) -> ClaimRequest {
+    fn claim_request(&self, limit: usize) -> ClaimRequest {
         ClaimRequest {
             owner: self.settings.owner.clone(),
             limit: i64_or_max(limit),
@@ -372,7 +379,7 @@ impl Worker {
     /// When the queue can't be read.
     pub async fn claim(&self, limit: usize) -> StoreResult<Vec<Lease>> {
         self.disclaim().await;
-        let request = self.claim_of(limit);
+        let request = self.claim_request(limit);
         let now = request.now;
         let leases = self.parts.store.claim(request).await;
         let result = match &leases {
@@ -398,7 +405,8 @@ impl Worker {
     /// caught up.
     async fn watch_for_clock_jump(&self) {
         let now = self.parts.clock.now();
-        let before = self.last_seen().replace(now);
+        let before = self.lock_last_now().replace(now);
+        // How far the clock was set back; negative if time passed as usual.
         let ahead_ms = before.map_or(0, |before| before.since_ms(now));
         if ahead_ms >= CLOCK_JUMP_MS_MIN {
             self.set_back(ahead_ms, now, before).await;
@@ -415,13 +423,13 @@ impl Worker {
             Err(error) => {
                 self.parts.metrics.service.db_failed(error.class());
                 warn!(ahead_ms, %error, "clock.set_back_unheeded");
-                *self.last_seen() = before;
+                *self.lock_last_now() = before;
             }
         }
     }
 
-    fn last_seen(&self) -> std::sync::MutexGuard<'_, Option<Timestamp>> {
-        self.seen
+    fn lock_last_now(&self) -> std::sync::MutexGuard<'_, Option<Timestamp>> {
+        self.last_now
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
@@ -429,20 +437,20 @@ impl Worker {
     async fn claim_or_warn(&self, limit: usize) -> Vec<Lease> {
         let claimed = self.claim(limit).await;
         let now_ms = self.parts.clock.now().0;
-        let mut spell = self
-            .unreadable
+        let mut streak = self
+            .failed_polls
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner);
         match claimed {
             Ok(leases) => {
-                if let Some(failed_ms) = spell.worked(now_ms) {
+                if let Some(failed_ms) = streak.worked(now_ms) {
                     info!(failed_ms, "queue.readable_again");
                 }
                 leases
             }
             Err(error) => {
                 self.parts.metrics.service.db_failed(error.class());
-                if let Some(untold) = spell.failed(now_ms) {
+                if let Some(untold) = streak.failed(now_ms) {
                     warn!(%error, untold, "queue.unreadable");
                 }
                 Vec::new()
@@ -492,7 +500,7 @@ impl Worker {
         {
             self.parts.metrics.service.db_failed(error.class());
             error!(%error, agent_id = %lease.agent, "lease.release_failed");
-            self.disclaimed.add(lease);
+            self.lost_leases.add(lease);
         }
         Outcome::Released
     }

@@ -59,7 +59,7 @@ impl ChatModel for Chain {
 
 impl LlmError {
     /// Returns true if the next model of the chain should be asked now. `is_last` says that this is the last attempt.
-    pub fn is_for_the_next(&self, is_last: bool) -> bool {
+    pub fn is_for_next_model(&self, is_last: bool) -> bool {
         match self {
             Self::Refused { .. }
             | Self::Auth(_)
@@ -120,7 +120,7 @@ mod tests {
             (LlmError::Truncated { usage: None }, false, false),
         ] {
             assert_eq!(
-                (error.is_for_the_next(false), error.is_for_the_next(true)),
+                (error.is_for_next_model(false), error.is_for_next_model(true)),
                 (at_once, at_last),
                 "{error}"
             );

@@ -202,7 +202,7 @@ impl TransientFailure {
 
     /// Returns true if the request may have caused the failure: the provider received it and then failed. A request that never
     /// arrived shows nothing, and an overloaded provider says that the request isn't the cause.
-    pub fn may_lie_in_the_request(&self) -> bool {
+    pub fn may_be_due_to_request(&self) -> bool {
         match self.cause {
             Cause::Timeout | Cause::Server | Cause::Broken => true,
             Cause::Network | Cause::Overloaded => false,

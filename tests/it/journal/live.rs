@@ -275,12 +275,12 @@ async fn messages_that_the_disk_missed_are_copied_later() {
         switch();
         rig.say(2).await;
         switch();
-        assert_eq!(journal.lacking(), vec![rig.agent.clone()]);
+        assert_eq!(journal.incomplete(), vec![rig.agent.clone()]);
         if goes_on {
             rig.say(1).await;
         } else {
             rig.parts.ingestor.mend_journal().await;
-            assert!(journal.lacking().is_empty());
+            assert!(journal.incomplete().is_empty());
         }
         assert_whole(&rig, &journal).await;
         let (_, metrics) = rig.parts.metrics.encode(None);
@@ -332,7 +332,7 @@ async fn repairing_a_file_stops_when_asked() {
     let tending = rig.parts.ingestor.tend_journal(stop.clone());
     let both = async { tokio::join!(tending, asking) };
     tokio::time::timeout(Duration::from_secs(31), both).await.unwrap();
-    assert_eq!(journal.lacking(), vec![rig.agent.clone()]);
+    assert_eq!(journal.incomplete(), vec![rig.agent.clone()]);
 }
 
 /// Daemons that share a database have a journal each. The daemon that gets a request to forget rewrites its own, even if another daemon

@@ -236,7 +236,7 @@ async fn failures_tell_whether_the_request_may_be_the_cause() {
 }
 
 fn may_be_the_request(error: &LlmError) -> bool {
-    matches!(error, LlmError::Transient(fault) if fault.may_lie_in_the_request())
+    matches!(error, LlmError::Transient(fault) if fault.may_be_due_to_request())
 }
 
 /// Compatible servers often answer errors in another provider's format.

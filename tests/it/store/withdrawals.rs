@@ -197,7 +197,7 @@ pub(crate) async fn the_next_daemon_finishes_it(db: &dyn Backend) {
     let a = long_lived(db, "a").await;
     Change::Rebuild.make(db.store().as_ref(), &a).await;
     let (next, _metrics) = ingestor(db);
-    next.finish_begun().await.unwrap();
+    next.finish_interrupted().await.unwrap();
     assert_eq!(rows_in_force(db, &a).await, 0);
     clean(db, &a).await;
     // Whoever isn't interrupted finishes by itself.

@@ -43,8 +43,8 @@ impl Models {
         }
     }
 
-    /// Uses one model for direct calls and for batches, so that batches know what direct calls learned about the server. A batch
-    /// itself learns of a refusal only hours later.
+    /// Uses one model for direct calls and for batches, so that batches know which fields direct calls found the server to refuse.
+    /// From a batch itself this would be known only hours later.
     fn both<M: ChatModel + BatchModel + 'static>(model: M) -> Self {
         let model = Arc::new(model);
         Self {

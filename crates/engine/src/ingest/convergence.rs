@@ -27,7 +27,8 @@ pub async fn convergence(
         .into_iter()
         .map(speaker_message)
         .collect();
-    let is_whole = i64::try_from(said.len()).is_ok_and(|found| found < needed);
+    // Fewer messages than were asked for are the whole conversation.
+    let is_whole = i64::try_from(said.len()).is_ok_and(|count| count < needed);
     Ok(compare_last_speakers(&said, is_whole, rules))
 }
 

@@ -19,7 +19,7 @@ pub(super) type ModelName = (String, String);
 #[derive(Clone)]
 pub(super) struct AgentCounter {
     /// The provider and the model; `None` if they aren't configured. Then nothing is learned about the counter.
-    pub(super) named: Option<Arc<ModelName>>,
+    pub(super) provider_model: Option<Arc<ModelName>>,
     /// The counter without the learned correction.
     pub(super) plain: Arc<dyn TokenCounter>,
 }
@@ -40,7 +40,7 @@ impl Counters {
     pub(super) fn one(counter: Arc<dyn TokenCounter>) -> Self {
         Self {
             default: AgentCounter {
-                named: None,
+                provider_model: None,
                 plain: counter,
             },
             own: None,
@@ -49,14 +49,14 @@ impl Counters {
 
     /// Uses a counter for each provider and model; `default` is the configured pair.
     pub(super) fn each(default: ModelName, find: FindCounter) -> Self {
-        let named = Arc::new(default);
+        let provider_model = Arc::new(default);
         Self {
             default: AgentCounter {
-                plain: find(&named.0, &named.1),
-                named: Some(Arc::clone(&named)),
+                plain: find(&provider_model.0, &provider_model.1),
+                provider_model: Some(Arc::clone(&provider_model)),
             },
             own: Some(Own {
-                default: named,
+                default: provider_model,
                 find,
                 known: Mutex::new(LruCache::new(AGENTS_MAX)),
             }),
@@ -77,16 +77,16 @@ impl Counters {
     pub(super) fn learn(&self, agent: &AgentId, settings: &AgentSettings) -> AgentCounter {
         let default = || self.default.clone();
         let Some(own) = &self.own else { return default() };
-        let named = own.named(settings);
+        let provider_model = own.provider_model(settings);
         let mut known = own.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(found) = known.get(agent)
-            && found.as_ref().and_then(AgentCounter::named) == named
+            && found.as_ref().and_then(AgentCounter::provider_model) == provider_model
         {
             return found.clone().unwrap_or_else(default);
         }
-        let learned = named.map(|(provider, model)| AgentCounter {
+        let learned = provider_model.map(|(provider, model)| AgentCounter {
             plain: (own.find)(provider, model),
-            named: Some(Arc::new((provider.to_owned(), model.to_owned()))),
+            provider_model: Some(Arc::new((provider.to_owned(), model.to_owned()))),
         });
         known.insert(agent.clone(), learned.clone());
         learned.unwrap_or_else(default)
@@ -96,25 +96,25 @@ impl Counters {
 impl AgentCounter {
     /// Returns true if both count for the same provider and model.
     pub(super) fn is_same(&self, other: &Self) -> bool {
-        self.named() == other.named()
+        self.provider_model() == other.provider_model()
     }
 
     /// Returns the model's name; empty if it isn't known.
     pub(super) fn model(&self) -> &str {
-        self.named().map_or("", |(_, model)| model)
+        self.provider_model().map_or("", |(_, model)| model)
     }
 
-    fn named(&self) -> Option<(&str, &str)> {
-        let (provider, model) = self.named.as_deref()?;
+    fn provider_model(&self) -> Option<(&str, &str)> {
+        let (provider, model) = self.provider_model.as_deref()?;
         Some((provider, model))
     }
 }
 
 impl Own {
     /// Returns the agent's own provider and model; `None` if the agent uses the configured ones.
-    fn named<'a>(&'a self, settings: &'a AgentSettings) -> Option<(&'a str, &'a str)> {
+    fn provider_model<'a>(&'a self, settings: &'a AgentSettings) -> Option<(&'a str, &'a str)> {
         let default = (self.default.0.as_str(), self.default.1.as_str());
-        let named = settings.tokenizer(default.0, default.1);
-        (named != default).then_some(named)
+        let provider_model = settings.tokenizer(default.0, default.1);
+        (provider_model != default).then_some(provider_model)
     }
 }

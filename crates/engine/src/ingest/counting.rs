@@ -22,19 +22,21 @@ use recapd_store::{AppendRequest, PreparedMessage, StoreResult};
 
 /// Messages of more bytes than this are counted on other threads. This is 2.5 ms of work at 40 MB/s.
 const COUNT_INLINE_BYTES_MAX: usize = 100_000;
-/// A request of more bytes than this is first compared with what is stored, because counting takes long.
-const ASK_FIRST_BYTES: usize = 1 << 20;
+/// A request of more bytes than this is first compared with what is stored, because counting it again would take long.
+const COMPARED_BYTES_MIN: usize = 1 << 20;
 /// The computation's name in errors.
 pub(super) const COUNTING: &str = "counting tokens";
 
 pub(super) struct CountResult {
     pub(super) request: AppendRequest,
     pub(super) counting: AgentCounter,
-    pub(super) seen: Vec<Observation>,
+    pub(super) observations: Vec<Observation>,
 }
 
 impl Ingestor {
-    pub(super) async fn request(
+    /// Counts the messages and makes the request that appends them. Messages of the past (`replayed`) are counted without the
+    /// learned correction.
+    pub(super) async fn count_request(
         &self,
         agent: &AgentId,
         messages: Vec<Message>,
@@ -48,7 +50,7 @@ impl Ingestor {
             self.learning.guarded(agent, &counting)
         };
         let since = if replayed {
-            self.said_before(agent, &messages, now).await?
+            self.time_of_undated(agent, &messages, now).await?
         } else {
             now
         };
@@ -56,7 +58,7 @@ impl Ingestor {
         let prepared = self.prepare(&counter, counting.model(), dated).await;
         let prepared =
             prepared.inspect_err(|error| error!(agent_id = %agent, %error, "counting.panicked"))?;
-        let (messages, seen) = prepared.into_iter().unzip();
+        let (messages, observations) = prepared.into_iter().unzip();
         let request = AppendRequest {
             agent: agent.clone(),
             messages,
@@ -69,28 +71,28 @@ impl Ingestor {
         Ok(CountResult {
             request,
             counting,
-            seen,
+            observations,
         })
     }
 
-    /// Returns true if all these messages are stored already. Returns false for short requests, because the transaction finds
-    /// their duplicates.
+    /// Returns true if all these messages are stored already. Doesn't check short requests, or those with a message without a
+    /// client id, and returns false for them: the transaction finds their duplicates.
     pub(super) async fn is_known(&self, agent: &AgentId, messages: &[Message]) -> StoreResult<bool> {
         let bytes: usize = messages.iter().map(|message| message.payload.len()).sum();
         let ids: Vec<&str> = messages
             .iter()
             .filter_map(|message| message.client_id.as_deref())
             .collect();
-        if bytes <= ASK_FIRST_BYTES || ids.len() < messages.len() {
+        if bytes <= COMPARED_BYTES_MIN || ids.len() < messages.len() {
             return Ok(false);
         }
         let known = self.store.known_payloads(agent, &ids).await?;
-        let mut named = messages.iter().zip(ids);
+        let mut pairs = messages.iter().zip(ids);
         let is_same = |(message, id): (&Message, &str)| {
             let known = known.get(id);
             known.is_some_and(|known| formats::is_same(known, &message.payload))
         };
-        Ok(named.all(is_same))
+        Ok(pairs.all(is_same))
     }
 
     /// Returns the counter for an agent's messages, with the learned correction.
@@ -110,8 +112,9 @@ impl Ingestor {
         Ok(self.counters.learn(agent, &settings))
     }
 
-    /// Returns the time for replayed messages without a time. With the time of their arrival, all other messages would seem old.
-    async fn said_before(
+    /// Returns the time for replayed messages without a time. If they got the time of their arrival, the other replayed messages
+    /// would seem old beside them.
+    async fn time_of_undated(
         &self,
         agent: &AgentId,
         messages: &[Message],
@@ -184,8 +187,8 @@ fn count_all(
         .map(|(message, said_at)| {
             let tokens = count_message(counter, &message);
             let entry = LedgerEntry::new(&message, tokens, said_at, redactor);
-            let seen = observe(&message, tokens, counter, model);
-            (PreparedMessage { message, entry }, seen)
+            let observations = observe(&message, tokens, counter, model);
+            (PreparedMessage { message, entry }, observations)
         })
         .collect()
 }

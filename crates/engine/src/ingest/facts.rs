@@ -102,7 +102,7 @@ impl Ingestor {
     /// Changes a fact for an operator. Secrets in the new text are redacted.
     ///
     /// # Errors
-    /// As of [`Self::add_fact`].
+    /// As [`Self::add_fact`].
     pub async fn edit_fact(
         &self,
         agent: &AgentId,
@@ -113,10 +113,10 @@ impl Ingestor {
         self.change_facts(agent, FactChange::Edit { fact, edit }).await
     }
 
-    async fn change_facts(&self, agent: &AgentId, hand: FactChange) -> StoreResult<FactEditedReply> {
+    async fn change_facts(&self, agent: &AgentId, change: FactChange) -> StoreResult<FactEditedReply> {
         let request = FactRequest {
             agent: agent.clone(),
-            hand,
+            hand: change,
             policy: self.rules.policy,
             now: self.clock.now(),
         };

@@ -9,8 +9,8 @@ use super::Ingestor;
 use recapd_core::domain::{agent::AgentId, settings::AgentSettings};
 use recapd_store::{Deletion, Forget, Forgettable, Forgotten, StoreError, StoreResult};
 
-/// Limits how many agents with unfinished work are read at once.
-const BEGUN_MAX: i64 = 100;
+/// Limits how many agents with interrupted work of one kind are read at once. The next call reads more.
+const INTERRUPTED_AGENTS_MAX: i64 = 100;
 
 /// The reply to a request to forget, over HTTP and on the command line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
@@ -29,9 +29,9 @@ pub struct ForgetReply {
     pub items: i64,
     /// Earlier versions of summaries whose text is gone.
     pub versions: i64,
-    /// True if nothing of it is left in the database's files.
+    /// True if nothing of these messages is left in the database's files.
     pub scrubbed: bool,
-    /// Agents whose file in this daemon's live journal still holds it, because rewriting the file failed. Each daemon has its own journal.
+    /// Agents whose file in this daemon's live journal still holds messages, because rewriting the file failed. Each daemon has its own journal.
     pub journals_left: Vec<AgentId>,
 }
 
@@ -52,7 +52,7 @@ pub struct DeleteReply {
     pub agent_id: AgentId,
     /// How many messages were deleted.
     pub messages: i64,
-    /// True if nothing of it is left in the database's files.
+    /// True if nothing of the agent is left in the database's files.
     pub scrubbed: bool,
     /// True if this daemon's live journal holds no file of the agent any more. Each daemon has its own journal.
     pub journal_removed: bool,
@@ -60,7 +60,7 @@ pub struct DeleteReply {
 
 impl Ingestor {
     /// Forgets exchanges or a message of `agent` in all agents that share them, and rewrites this daemon's live journal. Rewrites
-    /// the journal even if the store has forgotten them already, because each daemon has its own journal.
+    /// the journal even if another daemon has made the store forget them already, because each daemon has its own journal.
     ///
     /// # Errors
     /// As [`recapd_store::Store::forget`].
@@ -171,20 +171,20 @@ impl Ingestor {
     ///
     /// # Errors
     /// The first error of the store. The other agents are still handled, and the next call retries.
-    pub async fn finish_begun(&self) -> StoreResult<()> {
+    pub async fn finish_interrupted(&self) -> StoreResult<()> {
         let mut outcome = Ok(());
-        for agent in self.store.forgettings_due(BEGUN_MAX).await? {
+        for agent in self.store.forgettings_due(INTERRUPTED_AGENTS_MAX).await? {
             warn!(agent_id = %agent, "forget.goes_on");
             outcome = outcome.and(self.forget(&agent, Forgettable::Begun).await.map(drop));
         }
-        for agent in self.store.deletions_due(BEGUN_MAX).await? {
+        for agent in self.store.deletions_due(INTERRUPTED_AGENTS_MAX).await? {
             warn!(agent_id = %agent, "forget.deletion_goes_on");
             outcome = outcome.and(self.delete(&agent).await.map(drop));
         }
-        for agent in self.store.totals_due(BEGUN_MAX).await? {
+        for agent in self.store.totals_due(INTERRUPTED_AGENTS_MAX).await? {
             outcome = outcome.and(self.settle(&agent).await);
         }
-        for agent in self.store.withdrawals_due(BEGUN_MAX).await? {
+        for agent in self.store.withdrawals_due(INTERRUPTED_AGENTS_MAX).await? {
             outcome = outcome.and(self.withdraw(&agent).await);
         }
         outcome

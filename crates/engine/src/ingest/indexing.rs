@@ -13,7 +13,7 @@ use recapd_store::StoreResult;
 /// How long to wait for more messages after an append.
 const GATHER: Duration = Duration::from_secs(2);
 /// How often to check for messages that another process, or this one before a restart, left unindexed.
-const NET_EVERY: Duration = Duration::from_mins(5);
+const CHECK_INTERVAL: Duration = Duration::from_mins(5);
 /// Limits how many messages one transaction indexes, to some milliseconds of writing.
 const INDEX_MESSAGES_MAX: i64 = 128;
 const SEAL_ROWS_MAX: i64 = 128;
@@ -34,8 +34,8 @@ impl Ingestor {
                     self.metrics.service.db_failed(error.class());
                     warn!(%error, "seals.not_made");
                 }
-                // Checks again after `NET_EVERY` at the latest.
-                drop(timeout(NET_EVERY, self.unindexed.notified()).await);
+                // Checks again after `CHECK_INTERVAL` at the latest.
+                drop(timeout(CHECK_INTERVAL, self.unindexed.notified()).await);
                 sleep(GATHER).await;
             }
         };

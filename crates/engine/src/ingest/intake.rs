@@ -12,7 +12,7 @@ use std::{
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
-use super::{By, Ingestor};
+use super::{AppendSource, Ingestor};
 use recapd_core::{
     domain::{agent::AgentId, message::Message},
     formats::{self, Row},
@@ -24,10 +24,10 @@ use recapd_store::{
 };
 use recapd_telemetry::metrics::{InboxSample, labels::InboxRefusal};
 
-/// How often the inbox is read on databases that don't notify of inserts.
-const LOOK_EVERY: Duration = Duration::from_secs(2);
-/// How often the inbox is read on databases that do, because a notice may be lost.
-const NET_EVERY: Duration = Duration::from_mins(1);
+/// How often the inbox is read without a listener, as on SQLite, which doesn't notify of inserts.
+const POLL_INTERVAL: Duration = Duration::from_secs(2);
+/// How often the inbox is read beside a listener, because a notice of an insert may be lost.
+const LISTENER_POLL_INTERVAL: Duration = Duration::from_mins(1);
 /// Limits the rows that are read at once.
 const ROWS_MAX: i64 = 500;
 /// Limits the bytes of texts that are read at once. The first row is read whatever its size.
@@ -35,33 +35,38 @@ const BYTES_MAX: i64 = 4_000_000;
 const CLIENT_ID_BYTES_MAX: usize = 256;
 
 impl Ingestor {
+    /// Appends the messages of the inbox until `stop`.
     pub async fn ingest_inbox(&self, inbox: Arc<dyn InboxStore>, stop: CancellationToken) {
-        let mut bell = None;
+        let mut listener = None;
         loop {
             // Listens before it reads, so that it misses no insert in between.
-            if bell.is_none() {
-                bell = listener_or_warn(inbox.inbox_listener().await);
+            if listener.is_none() {
+                listener = listener_or_warn(inbox.inbox_listener().await);
             }
             match self.empty_inbox(&inbox, &stop).await {
                 Ok(true) => continue,
                 Ok(false) => {}
                 Err(error) => warn!(%error, "inbox.not_taken"),
             }
-            let look_in = if bell.is_some() { NET_EVERY } else { LOOK_EVERY };
+            let interval = if listener.is_some() {
+                LISTENER_POLL_INTERVAL
+            } else {
+                POLL_INTERVAL
+            };
             tokio::select! {
                 () = stop.cancelled() => return,
-                () = tokio::time::sleep(look_in) => {}
-                lost = wait_for_insert(&mut bell) => if lost { bell = None },
+                () = tokio::time::sleep(interval) => {}
+                is_lost = wait_for_insert(&mut listener) => if is_lost { listener = None },
             }
         }
     }
 
     /// Appends the rows that wait now. A row that can't be appended waits, and so do all later rows of its agent. Returns true if
-    /// the caller should call again at once, because another daemon was faster or an earlier row was committed before the page
-    /// that was being read.
+    /// the caller should call again at once, because another daemon took a row, or a row with a lower number was committed after
+    /// its page was read.
     ///
     /// # Errors
-    /// When the store fails for more than one agent. What was appended before stays.
+    /// When the inbox can't be read, or the database is unavailable for two agents in succession. What was appended before stays.
     pub async fn empty_inbox(
         &self,
         inbox: &Arc<dyn InboxStore>,
@@ -70,15 +75,17 @@ impl Ingestor {
         let passed = self.pass(inbox, stop).await;
         // Samples after a failed pass, too, so that the metrics show what still waits.
         let sampled = self.sample_inbox(inbox).await;
-        let lost = passed?;
+        let must_repeat = passed?;
         sampled?;
-        Ok(lost && !stop.is_cancelled())
+        Ok(must_repeat && !stop.is_cancelled())
     }
 
-    /// Reads all waiting rows once and appends them. Returns true if another daemon took a row, or an earlier row was missed.
+    /// Reads all waiting rows once and appends them. Returns true as [`Self::empty_inbox`] does.
     async fn pass(&self, inbox: &Arc<dyn InboxStore>, stop: &CancellationToken) -> StoreResult<bool> {
-        let (mut after, mut held, mut lost) = (0, HashSet::new(), false);
-        let mut has_failed = false;
+        let (mut after, mut must_repeat) = (0, false);
+        // The agents of whose rows one couldn't be appended. Their later rows wait.
+        let mut held = HashSet::new();
+        let mut was_unavailable = false;
         while !stop.is_cancelled() {
             let rows = inbox.waiting(after, ROWS_MAX, BYTES_MAX).await;
             let rows = rows.inspect_err(|error| self.metrics.service.db_failed(error.class()))?;
@@ -89,19 +96,19 @@ impl Ingestor {
                     continue;
                 }
                 match self.take_rows(inbox, &name, rows).await {
-                    Ok(()) => has_failed = false,
-                    // Two failures in a row mean that the database is unavailable; one failure may concern this agent alone.
-                    Err(error @ StoreError::Unavailable(_)) if has_failed => return Err(error),
+                    Ok(()) => was_unavailable = false,
+                    // After two such failures in succession the whole database is unavailable. One may concern this agent alone.
+                    Err(error @ StoreError::Unavailable(_)) if was_unavailable => return Err(error),
                     Err(error) => {
-                        has_failed = matches!(error, StoreError::Unavailable(_));
-                        lost |= matches!(error, StoreError::Fenced(_));
+                        was_unavailable = matches!(error, StoreError::Unavailable(_));
+                        must_repeat |= matches!(error, StoreError::Fenced(_));
                         log_waiting_rows(&name, &error);
                         held.insert(name);
                     }
                 }
             }
         }
-        Ok(lost)
+        Ok(must_repeat)
     }
 
     async fn sample_inbox(&self, inbox: &Arc<dyn InboxStore>) -> StoreResult<()> {
@@ -184,9 +191,10 @@ impl Ingestor {
         rows: &[(i64, Message)],
     ) -> StoreResult<()> {
         let messages = rows.iter().map(|(_, message)| message.clone()).collect();
-        let request = self.request(agent, messages, false).await?;
-        let by = By::Inbox(Arc::clone(inbox), rows.iter().map(|(id, _)| *id).collect());
-        self.append_counted(request, by).await?;
+        let request = self.count_request(agent, messages, false).await?;
+        let ids = rows.iter().map(|(id, _)| *id).collect();
+        let source = AppendSource::Inbox(Arc::clone(inbox), ids);
+        self.append_counted(request, source).await?;
         self.metrics.inbox.taken(rows.len());
         Ok(())
     }
@@ -194,7 +202,7 @@ impl Ingestor {
     async fn move_aside(
         &self,
         inbox: &Arc<dyn InboxStore>,
-        why: InboxRefusal,
+        reason: InboxRefusal,
         rows: Vec<RefusedRow>,
     ) -> StoreResult<()> {
         if rows.is_empty() {
@@ -204,12 +212,12 @@ impl Ingestor {
             info!(row = id, reason, "inbox.refused");
         }
         let refused = inbox.refuse(rows, self.clock.now()).await?;
-        self.metrics.inbox.refused(why, refused);
+        self.metrics.inbox.refused(reason, refused);
         Ok(())
     }
 }
 
-/// Logs why an agent's rows wait. That another daemon was faster is normal, so it is logged for debugging only.
+/// Logs why an agent's rows wait. If another daemon was faster, that is normal, and the log level is DEBUG.
 fn log_waiting_rows(agent_id: &str, error: &StoreError) {
     if matches!(error, StoreError::Fenced(_)) {
         debug!(agent_id, %error, "inbox.held");
@@ -218,15 +226,15 @@ fn log_waiting_rows(agent_id: &str, error: &StoreError) {
     }
 }
 
-fn listener_or_warn(bell: StoreResult<Box<dyn ChangeListener>>) -> Option<Box<dyn ChangeListener>> {
-    bell.inspect_err(|error| warn!(%error, "inbox.no_bell")).ok()
+fn listener_or_warn(listener: StoreResult<Box<dyn ChangeListener>>) -> Option<Box<dyn ChangeListener>> {
+    listener.inspect_err(|error| warn!(%error, "inbox.no_bell")).ok()
 }
 
 /// Waits for a notice of an insert; without a listener, waits forever. Returns true if the listener is lost.
-async fn wait_for_insert(bell: &mut Option<Box<dyn ChangeListener>>) -> bool {
-    match bell {
+async fn wait_for_insert(listener: &mut Option<Box<dyn ChangeListener>>) -> bool {
+    match listener {
         None => std::future::pending().await,
-        Some(bell) => bell
+        Some(listener) => listener
             .wait_for_change()
             .await
             .inspect_err(|error| warn!(%error, "inbox.bell_lost"))
@@ -291,7 +299,7 @@ fn message(row: &InboxRow) -> Result<Message, String> {
     })
 }
 
-/// Returns why a row can never be appended; `None` if the row isn't the cause or the error is temporary.
+/// Returns why a row can never be appended. Returns `None` for a temporary error, or one with another cause than the row.
 fn refusal(error: &StoreError) -> Option<InboxRefusal> {
     match error {
         StoreError::ClientIdReused(_) => Some(InboxRefusal::ClientId),
@@ -317,11 +325,11 @@ mod tests {
     use recapd_store::Fence;
 
     fn is_warning(error: &StoreError) -> bool {
-        let told = Arc::new(AtomicBool::new(false));
+        let is_logged = Arc::new(AtomicBool::new(false));
         let writer = {
-            let told = Arc::clone(&told);
+            let is_logged = Arc::clone(&is_logged);
             move || {
-                told.store(true, Ordering::SeqCst);
+                is_logged.store(true, Ordering::SeqCst);
                 io::sink()
             }
         };
@@ -330,7 +338,7 @@ mod tests {
             .with_writer(writer)
             .finish();
         tracing::subscriber::with_default(subscriber, || log_waiting_rows("coder", error));
-        told.load(Ordering::SeqCst)
+        is_logged.load(Ordering::SeqCst)
     }
 
     #[test]

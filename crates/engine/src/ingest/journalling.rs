@@ -31,11 +31,11 @@ impl Ingestor {
         stop.run_until_cancelled(work).await;
     }
 
-    /// Copies missing messages to the live journal's files once. An agent's next append would copy them, too, but some agents
-    /// append nothing more.
+    /// Copies missing messages to the live journal's files once. An agent's next append copies them, too, but an agent may never
+    /// append again.
     pub async fn mend_journal(&self) {
         let Some(journal) = &self.journal else { return };
-        for agent in journal.lacking() {
+        for agent in journal.incomplete() {
             self.mend_file(journal, &agent).await;
         }
     }

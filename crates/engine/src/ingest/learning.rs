@@ -28,7 +28,7 @@ use recapd_core::{
 use recapd_store::{AppendOutcome, KeptCalibration};
 use recapd_telemetry::metrics::Metrics;
 
-/// This many new samples trigger a save.
+/// The calibrations are saved after this many new samples.
 const SAMPLES_UNSAVED_MAX: usize = 16;
 
 /// The calibrations and the observations from which they are learned.
@@ -43,12 +43,14 @@ pub(super) struct Learner {
 struct LearnerState {
     calibrations: Calibrations,
     observers: Observers,
+    /// The models whose calibrations have changed since the last save.
     unsaved: BTreeSet<Arc<ModelName>>,
     samples_unsaved: usize,
-    is_recalled: bool,
+    /// True if the saved calibrations were read from the database.
+    is_loaded: bool,
 }
 
-/// The last observation of each agent, up to a limit. The least recently used one is dropped.
+/// The observer of each agent, up to a limit. The least recently used one is dropped.
 struct Observers(LruCache<AgentId, Observer>);
 
 impl Default for Observers {
@@ -58,54 +60,64 @@ impl Default for Observers {
 }
 
 impl LearnerState {
+    /// Returns true if the calibration of the model of `kept` is missing, or saved and older than `kept`.
     fn is_older_than(&self, kept: &KeptCalibration) -> bool {
-        let named = (kept.provider.clone(), kept.model.clone());
+        let provider_model = (kept.provider.clone(), kept.model.clone());
         let mut known = self.calibrations.iter();
-        let known = known.find(|(provider, model, ..)| (*provider, *model) == (&named.0, &named.1));
-        known.is_none_or(|(_, _, learned, _)| learned < kept.learned && !self.unsaved.contains(&named))
+        let known =
+            known.find(|(provider, model, ..)| (*provider, *model) == (&provider_model.0, &provider_model.1));
+        known.is_none_or(|(_, _, learned, _)| {
+            learned < kept.learned && !self.unsaved.contains(&provider_model)
+        })
     }
 }
 
 impl Learner {
-    /// Returns the counter with the learned correction, which rather counts too many than too few.
+    /// Returns the counter with the learned correction. It counts rather too many tokens than too few.
     pub(super) fn guarded(&self, agent: &AgentId, counting: &AgentCounter) -> Arc<dyn TokenCounter> {
         let plain = || Arc::clone(&counting.plain);
-        let Some(named) = &counting.named else {
+        let Some(provider_model) = &counting.provider_model else {
             return plain();
         };
         let state = self.state();
-        let known = state.calibrations.of(&named.0, &named.1);
+        let known = state.calibrations.of(&provider_model.0, &provider_model.1);
         let permille = known.map(|known| known.guard_permille(reporter(agent)));
         permille.map_or_else(plain, |permille| GuardedCounter::over(plain(), permille))
     }
 
     /// Learns from the stored messages of an append.
-    pub(super) fn watch(
+    pub(super) fn learn(
         &self,
         agent: &AgentId,
         counting: &AgentCounter,
-        seen: &[Observation],
+        observations: &[Observation],
         outcome: &AppendOutcome,
         metrics: &Metrics,
     ) {
-        let Some(named) = &counting.named else { return };
+        let Some(provider_model) = &counting.provider_model else {
+            return;
+        };
         let stored = outcome.stored.iter();
-        let stored: Vec<Observation> = stored.filter_map(|at| seen.get(at.place)).cloned().collect();
-        let shown = WindowView {
+        let stored = stored.filter_map(|at| observations.get(at.place));
+        let stored: Vec<Observation> = stored.cloned().collect();
+        let window = WindowView {
             first_exchange: outcome.first_exchange,
             summarized_through: outcome.summarized_through,
         };
         let mut state = self.state();
         let observer = state.observers.0.entry(agent.clone());
         let observer = observer.or_insert_with(Observer::default);
-        for sample in observer.samples_of(&stored, shown, !outcome.steps.is_empty()) {
-            let told = ReportedSample {
+        for sample in observer.samples_of(&stored, window, !outcome.steps.is_empty()) {
+            let reported = ReportedSample {
                 reporter: reporter(agent),
                 sample,
             };
-            if state.calibrations.learn(&named.0, &named.1, told) {
-                metrics.window.token_count_compared(&named.0, sample);
-                state.unsaved.insert(Arc::clone(named));
+            if state
+                .calibrations
+                .learn(&provider_model.0, &provider_model.1, reported)
+            {
+                metrics.window.token_count_compared(&provider_model.0, sample);
+                state.unsaved.insert(Arc::clone(provider_model));
                 state.samples_unsaved += 1;
             }
         }
@@ -115,14 +127,14 @@ impl Learner {
     }
 
     /// Returns true if the saved calibrations must still be read from the database.
-    pub(super) fn needs_recall(&self) -> bool {
-        !self.state().is_recalled
+    pub(super) fn needs_load(&self) -> bool {
+        !self.state().is_loaded
     }
 
     /// Loads calibrations that this or other daemons saved. Keeps this daemon's unsaved ones, which are newer.
-    pub(super) fn recall(&self, kept: Vec<KeptCalibration>) {
+    pub(super) fn load(&self, kept: Vec<KeptCalibration>) {
         let mut state = self.state();
-        state.is_recalled = true;
+        state.is_loaded = true;
         for one in kept {
             if state.is_older_than(&one) {
                 let KeptCalibration {
@@ -142,9 +154,9 @@ impl Learner {
         let unsaved = std::mem::take(&mut state.unsaved);
         let all = state.calibrations.iter();
         all.filter(|(provider, model, ..)| {
-            unsaved
-                .iter()
-                .any(|named| (named.0.as_str(), named.1.as_str()) == (*provider, *model))
+            unsaved.iter().any(|provider_model| {
+                (provider_model.0.as_str(), provider_model.1.as_str()) == (*provider, *model)
+            })
         })
         .map(|(provider, model, learned, calibration)| KeptCalibration {
             provider: provider.to_owned(),
@@ -157,8 +169,8 @@ impl Learner {
 
     /// Marks calibrations as unsaved again, because the save failed.
     pub(super) fn give_back(&self, unsaved: Vec<KeptCalibration>) {
-        let named = unsaved.into_iter().map(|one| Arc::new((one.provider, one.model)));
-        self.state().unsaved.extend(named);
+        let provider_model = unsaved.into_iter().map(|one| Arc::new((one.provider, one.model)));
+        self.state().unsaved.extend(provider_model);
     }
 
     fn state(&self) -> MutexGuard<'_, LearnerState> {
@@ -166,7 +178,7 @@ impl Learner {
     }
 }
 
-/// Derives an agent's reporter id from a hash, so that no agent can choose a name whose id collides with another's.
+/// Derives an agent's reporter id from a hash of its name, so that nobody can choose a name with another agent's reporter id.
 fn reporter(agent: &AgentId) -> Reporter {
     let digest = Sha256::digest(agent.as_str());
     let number = digest.iter().take(size_of::<u64>());

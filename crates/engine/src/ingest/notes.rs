@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{By, Ingestor};
+use super::{AppendSource, Ingestor};
 use recapd_core::domain::{
     agent::AgentId,
     lineage::Step,
@@ -11,10 +11,10 @@ use recapd_core::domain::{
 };
 use recapd_store::{NoteQuery, StepOutcome, Store, StoreError, StoreResult};
 
-/// How often an addition is tried again because the note has changed meanwhile.
-const TRIES: usize = 5;
+/// The most tries of an addition. It is retried if the note has changed between the read and the write.
+const TRIES_MAX: usize = 5;
 
-/// What is to become of one note.
+/// A change of one note.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = NoteEdit)]
@@ -27,7 +27,7 @@ pub struct NoteRequest {
     /// True adds the text to the end; a note that isn't there begins with it.
     #[serde(default)]
     pub append: bool,
-    /// The version that it replaces, 0 if there must be none. Without it, any.
+    /// The version that the change must replace; 0 if the note must not exist yet. If absent, any version is replaced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replaces: Option<i64>,
 }
@@ -138,7 +138,7 @@ pub struct WrittenNotesReply {
 /// # Errors
 /// [`StoreError::UnknownAgent`], or another error of the store.
 pub async fn notes(store: &dyn Store, agent: &AgentId, texts: bool) -> StoreResult<NotesReply> {
-    known(store, agent).await?;
+    check_agent(store, agent).await?;
     let query = NoteQuery {
         texts,
         ..NoteQuery::default()
@@ -154,7 +154,7 @@ pub async fn notes(store: &dyn Store, agent: &AgentId, texts: bool) -> StoreResu
     })
 }
 
-async fn known(store: &dyn Store, agent: &AgentId) -> StoreResult<()> {
+async fn check_agent(store: &dyn Store, agent: &AgentId) -> StoreResult<()> {
     match store.agent(agent).await? {
         Some(_) => Ok(()),
         None => Err(StoreError::UnknownAgent(agent.clone())),
@@ -172,11 +172,11 @@ impl Ingestor {
         agent: &AgentId,
         requests: &[NoteRequest],
     ) -> StoreResult<WrittenNotesReply> {
-        known(self.store.as_ref(), agent).await?;
-        for _ in 1..TRIES {
+        check_agent(self.store.as_ref(), agent).await?;
+        for _ in 1..TRIES_MAX {
             match self.try_to_write(agent, requests).await {
                 // Somebody else wrote the note between the read and the addition.
-                Err(StoreError::NoteChanged { name, .. }) if is_any_version(requests, &name) => {}
+                Err(StoreError::NoteChanged { name, .. }) if is_only_added_to(requests, &name) => {}
                 tried => return tried,
             }
         }
@@ -192,7 +192,7 @@ impl Ingestor {
         for request in requests {
             let edit = request.edit();
             let current = match edit {
-                NoteEdit::Append(_) => self.current(agent, &request.name).await?,
+                NoteEdit::Append(_) => self.current_note(agent, &request.name).await?,
                 NoteEdit::Write(_) | NoteEdit::Delete => None,
             };
             changes.push(edit.change(&request.name, current.as_ref(), request.replaces)?);
@@ -201,8 +201,8 @@ impl Ingestor {
         let messages = changes
             .iter()
             .map(|change| Step::Note(change.clone()).message(now));
-        let request = self.request(agent, messages.collect(), false).await?;
-        let outcome = self.append_counted(request, By::Steps).await?;
+        let request = self.count_request(agent, messages.collect(), false).await?;
+        let outcome = self.append_counted(request, AppendSource::Steps).await?;
         let versions = outcome.steps.iter().filter_map(|step| match step {
             StepOutcome::Noted { version } => Some(*version),
             _ => None,
@@ -214,15 +214,15 @@ impl Ingestor {
     }
 
     /// Returns a note with its text; `None` if it doesn't exist.
-    async fn current(&self, agent: &AgentId, name: &NoteName) -> StoreResult<Option<Note>> {
+    async fn current_note(&self, agent: &AgentId, name: &NoteName) -> StoreResult<Option<Note>> {
         let query = NoteQuery {
             versions_of: Some(name.clone()),
             latest: true,
             texts: true,
             ..NoteQuery::default()
         };
-        let found = self.store.notes(agent, &query).await?.pop();
-        Ok(found.filter(|note| !note.deleted))
+        let latest = self.store.notes(agent, &query).await?.pop();
+        Ok(latest.filter(|note| !note.deleted))
     }
 }
 
@@ -235,8 +235,8 @@ fn written_note((change, version): (&NoteChange, i64)) -> WrittenNote {
     }
 }
 
-/// Returns true if the note is only added to, and its version doesn't matter.
-fn is_any_version(requests: &[NoteRequest], name: &NoteName) -> bool {
-    let mut meant = requests.iter().filter(|request| request.name == *name);
-    meant.all(|request| request.append && request.replaces.is_none())
+/// Returns true if all requests for the note add to it, whatever its version.
+fn is_only_added_to(requests: &[NoteRequest], name: &NoteName) -> bool {
+    let mut of_note = requests.iter().filter(|request| request.name == *name);
+    of_note.all(|request| request.append && request.replaces.is_none())
 }

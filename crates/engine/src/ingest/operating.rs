@@ -216,7 +216,7 @@ impl Operator {
         self.store.run_figures(self.clock.now().plus_ms(-window_ms)).await
     }
 
-    /// Returns these figures for each hour in which a run ended.
+    /// Returns the figures of [`Self::run_figures`] for each hour in which a run ended.
     ///
     /// # Errors
     /// When the store fails.
@@ -232,7 +232,8 @@ impl Operator {
         self.store.spent(agents, day_start(self.clock.now())).await
     }
 
-    /// Returns the agents whose exchanges have waited longest for a summary, each with the time since when and the number of exchanges.
+    /// Returns the agents whose exchanges have waited longest for a summary, each with the time since which they wait and the
+    /// number of these exchanges.
     ///
     /// # Errors
     /// When the store fails.
@@ -241,7 +242,7 @@ impl Operator {
     }
 }
 
-/// Returns a row as it was just created or made due.
+/// Returns a row as it is after it was created or made due.
 fn new_row(agent: &AgentId, enqueued: EnqueueOutcome, now: Timestamp) -> QueueRow {
     QueueRow {
         agent_id: agent.clone(),

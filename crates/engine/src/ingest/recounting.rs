@@ -12,9 +12,9 @@ use recapd_platform::threads;
 use recapd_store::{NewCount, Recount, RecountBatch, RecountOutcome, StoreError, StoreResult};
 
 /// How often to check for unfinished work.
-const LOOK_EVERY: Duration = Duration::from_mins(1);
+const CHECK_INTERVAL: Duration = Duration::from_mins(1);
 /// How often to retry agents whose counting panicked. They may have another model by then.
-const TRY_AGAIN_EVERY: Duration = Duration::from_hours(1);
+const RETRY_INTERVAL: Duration = Duration::from_hours(1);
 /// Limits how many messages one transaction counts again, to some milliseconds of writing.
 const RECOUNT_MESSAGES_MAX: i64 = 250;
 const RECOUNT_AGENTS_MAX: i64 = 100;
@@ -22,15 +22,15 @@ const RECOUNT_AGENTS_MAX: i64 = 100;
 impl Ingestor {
     /// Does the background work until `stop`, then saves the calibrations.
     pub async fn keep_counts(&self, stop: CancellationToken) {
-        let mut look = tokio::time::interval(LOOK_EVERY);
-        let mut again = tokio::time::interval(TRY_AGAIN_EVERY);
+        let mut check = tokio::time::interval(CHECK_INTERVAL);
+        let mut retry = tokio::time::interval(RETRY_INTERVAL);
         let mut given_up = HashSet::new();
         loop {
             tokio::select! {
-                _ = again.tick() => given_up.clear(),
-                _ = look.tick() => {
-                    self.load_calibrations().await;
-                    self.finish_unfinished().await;
+                _ = retry.tick() => given_up.clear(),
+                _ = check.tick() => {
+                    self.reload_calibrations().await;
+                    self.finish_or_warn().await;
                 }
                 () = self.learning.work.notified() => {}
                 () = stop.cancelled() => break,
@@ -44,17 +44,17 @@ impl Ingestor {
         self.save().await;
     }
 
-    async fn finish_unfinished(&self) {
-        if let Err(error) = self.finish_begun().await {
+    async fn finish_or_warn(&self) {
+        if let Err(error) = self.finish_interrupted().await {
             self.metrics.service.db_failed(error.class());
             warn!(%error, "forget.broken_off");
         }
     }
 
-    /// Loads the calibrations of other daemons on the same database.
-    async fn load_calibrations(&self) {
+    /// Loads the saved calibrations, because other daemons on the same database save theirs, too.
+    async fn reload_calibrations(&self) {
         match self.store.calibrations().await {
-            Ok(kept) => self.learning.recall(kept),
+            Ok(kept) => self.learning.load(kept),
             Err(error) => {
                 self.metrics.service.db_failed(error.class());
                 warn!(%error, "calibration.unreadable");
@@ -69,13 +69,13 @@ impl Ingestor {
         }
     }
 
-    /// Loads the saved calibrations from the database, once.
+    /// Loads the saved calibrations from the database, unless this was done before.
     ///
     /// # Errors
     /// When the store fails; then estimates stay uncorrected.
-    pub async fn recall_calibrations(&self) -> StoreResult<()> {
-        if self.learning.needs_recall() {
-            self.learning.recall(self.store.calibrations().await?);
+    pub async fn load_calibrations(&self) -> StoreResult<()> {
+        if self.learning.needs_load() {
+            self.learning.load(self.store.calibrations().await?);
         }
         Ok(())
     }
@@ -85,7 +85,7 @@ impl Ingestor {
     /// # Errors
     /// When the store fails. The next call retries.
     pub async fn keep_calibrations(&self) -> StoreResult<()> {
-        self.recall_calibrations().await?;
+        self.load_calibrations().await?;
         let unsaved = self.learning.take_unsaved();
         if unsaved.is_empty() {
             return Ok(());
@@ -112,9 +112,9 @@ impl Ingestor {
     /// panic each time while other agents wait.
     async fn recount_all_but(&self, given_up: &mut HashSet<AgentId>) -> StoreResult<()> {
         loop {
-            // Agents that were given up stay due, so they are requested in addition to the others.
-            let in_vain = i64_or_max(given_up.len());
-            let agents_max = RECOUNT_AGENTS_MAX.saturating_add(in_vain);
+            // Agents that were given up are still due and among the answer, so the limit is raised by their number.
+            let skipped = i64_or_max(given_up.len());
+            let agents_max = RECOUNT_AGENTS_MAX.saturating_add(skipped);
             let mut agents = self.store.recounts_due(agents_max).await?;
             agents.retain(|agent| !given_up.contains(agent));
             if agents.is_empty() {
@@ -140,7 +140,7 @@ impl Ingestor {
         while let Some(batch) = self.store.recount_batch(agent, RECOUNT_MESSAGES_MAX).await? {
             let request = self.count_again(agent, batch).await?;
             let (messages, is_last) = (request.counts.len(), request.is_last);
-            // `None` if another caller was faster or the settings have changed. The next batch shows which.
+            // `None` if another caller was faster or the settings have changed. The next batch takes both into account.
             if let Some(recounted) = self.store.recount(request).await? {
                 info!(agent_id = %agent, messages, is_last, "recount.done");
                 self.report_recount(agent, &recounted);
@@ -202,7 +202,7 @@ impl Ingestor {
         self.notices.agent_changed(agent);
     }
 
-    /// Asks for a recount after an append, because the settings changed while the append was counted.
+    /// Asks for a recount after an append whose messages were counted by settings that have changed meanwhile.
     pub(super) async fn note_old_count(&self, agent: &AgentId) {
         if let Err(error) = self.store.begin_recount(agent).await {
             self.metrics.service.db_failed(error.class());

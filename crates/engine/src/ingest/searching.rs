@@ -8,13 +8,13 @@ use recapd_store::{
     operate::{QueueRow, Run, RunQuery, SEARCHED_MAX},
 };
 
-const SEARCH_STEP: i64 = 1_000;
+const PAGE_ROWS: i64 = 1_000;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SearchReport<Row, Cursor> {
     /// The matching rows, in the order of the list.
     pub found: Vec<Row>,
-    /// Where to continue, if more rows match than the limit or [`SEARCHED_MAX`] rows were read.
+    /// The row after which to continue; `None` if the list was read to its end and all matching rows were within the limit.
     pub next: Option<Cursor>,
 }
 
@@ -31,7 +31,7 @@ impl Operator {
     ) -> StoreResult<SearchReport<QueueRow, AgentId>> {
         let mut search = Search::new(after.cloned(), limit);
         while search.is_unfinished() {
-            let rows = self.queue(search.at.as_ref(), SEARCH_STEP).await?;
+            let rows = self.queue(search.at.as_ref(), PAGE_ROWS).await?;
             search.examine(rows, |row| row.agent_id.clone(), &matches);
         }
         Ok(search.into_report())
@@ -50,7 +50,7 @@ impl Operator {
         while search.is_unfinished() {
             let query = RunQuery {
                 before: search.at,
-                limit: SEARCH_STEP,
+                limit: PAGE_ROWS,
                 ..query.clone()
             };
             search.examine(self.runs(query).await?, |run| run.run, &matches);
@@ -62,11 +62,12 @@ impl Operator {
 struct Search<Row, Cursor> {
     found: Vec<Row>,
     limit: usize,
+    /// The row after which the next page begins; `None` for the beginning of the list.
     at: Option<Cursor>,
-    looked_at: i64,
+    rows_read: i64,
     /// True if the last row of the list was read.
     is_through: bool,
-    /// The last row to return, if more rows match than the limit.
+    /// The last row to return, once a further row matches.
     full_at: Option<Cursor>,
 }
 
@@ -76,21 +77,21 @@ impl<Row, Cursor> Search<Row, Cursor> {
             found: Vec::new(),
             limit,
             at,
-            looked_at: 0,
+            rows_read: 0,
             is_through: false,
             full_at: None,
         }
     }
 
     fn is_unfinished(&self) -> bool {
-        !self.is_through && self.full_at.is_none() && self.looked_at < SEARCHED_MAX
+        !self.is_through && self.full_at.is_none() && self.rows_read < SEARCHED_MAX
     }
 
-    /// Examines the next page of rows. A page that is shorter than a step is the last.
+    /// Examines the next page of rows. A page of fewer than [`PAGE_ROWS`] rows is the last.
     fn examine(&mut self, rows: Vec<Row>, cursor: impl Fn(&Row) -> Cursor, matches: impl Fn(&Row) -> bool) {
-        let looked_at = i64_or_max(rows.len());
-        self.is_through = looked_at < SEARCH_STEP;
-        self.looked_at = self.looked_at.saturating_add(looked_at);
+        let rows_read = i64_or_max(rows.len());
+        self.is_through = rows_read < PAGE_ROWS;
+        self.rows_read = self.rows_read.saturating_add(rows_read);
         self.at = rows.last().map(&cursor).or(self.at.take());
         for row in rows.into_iter().filter(matches) {
             if self.found.len() == self.limit {
@@ -119,7 +120,7 @@ mod tests {
         let mut search = Search::new(None, limit);
         while search.is_unfinished() {
             let from = search.at.map_or(1, |at: i64| at + 1);
-            let rows = (from..=count).take(usize::try_from(SEARCH_STEP).unwrap());
+            let rows = (from..=count).take(usize::try_from(PAGE_ROWS).unwrap());
             search.examine(rows.collect(), |row| *row, |row| row % of == 0);
         }
         search.into_report()
@@ -127,7 +128,7 @@ mod tests {
 
     #[test]
     fn a_search_ends_at_its_limit_the_lists_end_or_its_cap() {
-        let patience = SEARCHED_MAX;
+        let cap = SEARCHED_MAX;
         for (count, of, limit, found, next) in [
             (10, 3, 5, vec![3, 6, 9], None),
             (10, 3, 3, vec![3, 6, 9], None),
@@ -135,7 +136,7 @@ mod tests {
             (0, 1, 5, vec![], None),
             (1_000, 600, 5, vec![600], None),
             (2_500, 900, 5, vec![900, 1_800], None),
-            (patience + 5, patience + 5, 5, vec![], Some(patience)),
+            (cap + 5, cap + 5, 5, vec![], Some(cap)),
         ] {
             assert_eq!(
                 multiples(count, of, limit),

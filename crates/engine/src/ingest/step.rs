@@ -5,7 +5,7 @@ use serde::Serialize;
 use recapd_core::domain::agent::AgentId;
 use recapd_store::{AppendOutcome, ForkOutcome, StepOutcome};
 
-/// The reply to a step.
+/// The reply to a clear, a mark or a rewind.
 #[derive(Clone, Debug, PartialEq, Serialize, utoipa::ToSchema)]
 #[schema(as = StepOutcome)]
 pub struct StepReply {
@@ -22,11 +22,11 @@ pub struct StepReply {
     figures: Option<StepFigures>,
 }
 
-/// Describes the members that [`StepFigures`] adds; each kind of step has its own.
+/// The figures of a step. Each kind of step has some of them.
 #[derive(utoipa::ToSchema)]
 #[expect(
     dead_code,
-    reason = "only described: a step answers with those of them that it has"
+    reason = "only the OpenAPI schema uses it: it lists the fields of all variants of StepFigures"
 )]
 struct SteppedFigures {
     /// The new session, after a clear.
@@ -75,13 +75,10 @@ impl From<AppendOutcome> for StepReply {
                 set_aside,
                 version,
             }),
-            // The ingestor refuses unknown marks, and pins have a reply of their own.
-            StepOutcome::Ignored { .. }
-            | StepOutcome::NotThere { .. }
-            | StepOutcome::Noted { .. }
-            | StepOutcome::NoNote { .. }
-            | StepOutcome::Pinned { .. }
-            | StepOutcome::Unpinned { .. } => None,
+            // An unknown mark, message or note: the store refuses these steps with an error, so there is no reply.
+            StepOutcome::Ignored { .. } | StepOutcome::NotThere { .. } | StepOutcome::NoNote { .. } => None,
+            // Pins and notes have replies of their own.
+            StepOutcome::Pinned { .. } | StepOutcome::Unpinned { .. } | StepOutcome::Noted { .. } => None,
         });
         Self {
             exchange: outcome.exchange,
@@ -101,11 +98,11 @@ pub struct ForkReply {
     pub agent_id: AgentId,
     /// The agent that it was forked from.
     pub parent_agent_id: AgentId,
-    /// The parent's last exchange at the fork, if it had any.
+    /// The parent's last exchange at the fork; absent if the parent had no exchanges.
     pub fork_exchange: Option<i64>,
-    /// How many exchanges the child shares: those in its window and those pending.
+    /// How many exchanges the new agent shares with the parent: those in its window and those pending.
     pub exchanges: i64,
-    /// How many items its document shares.
+    /// How many items the new agent's document shares with the parent's.
     pub items: i64,
 }
 

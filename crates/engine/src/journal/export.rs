@@ -15,11 +15,11 @@ pub enum ExportError {
     Io(#[from] io::Error),
 }
 
-/// Writes an agent's history to `out`, up to its last message at the start of the export. Calls `progress` with the number of messages of
-/// each step. Returns the number of messages; `None` for an unknown agent.
+/// Writes an agent's history to `out`, up to the last message at the start of the export. Calls `progress` with the number of
+/// messages of each step. Returns the number of messages; `None` for an unknown agent.
 ///
 /// # Errors
-/// [`ExportError`]. What was written before stays. [`ExportError`]; what was written before stays.
+/// [`ExportError`]. What was written before stays.
 pub async fn export(
     archive: &dyn Archive,
     agent: &AgentId,

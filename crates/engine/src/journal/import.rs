@@ -63,8 +63,10 @@ pub struct Import {
     clock: Arc<dyn Clock>,
     redactor: Redactor,
     is_dry: bool,
+    /// The lines of one agent that are being read.
     section: Option<AgentSection>,
     imported: ImportReport,
+    /// The agents read so far.
     seen: HashMap<AgentId, ImportMemory>,
     /// True while the lines were written by a newer recapd, up to the next head that wasn't.
     is_newer: bool,
@@ -123,7 +125,8 @@ impl Import {
         }
     }
 
-    /// Reads one journal to its end. Calls `refused` with the number of each refused line, and `progress` with each line's bytes.
+    /// Reads one journal to its end. Calls `refused` with the number of each refused line, or with 0 for messages that are refused
+    /// at the journal's end. Calls `progress` with each line's bytes.
     ///
     /// # Errors
     /// When the journal can't be read or the database fails. What was written stays, and a new import continues there.
@@ -365,41 +368,43 @@ impl AgentSection {
                 ledger.clear(entry.at);
             }
         }
-        // After messages that exist only in the dry run, the head would be applied.
-        let is_there = |head: &Head| head.last_seq <= *stored_through;
-        let there = target.filter(|_| restore.head.as_ref().is_some_and(is_there));
+        // Only a head that ends within the stored messages is compared with the stored agent. After new messages the import would
+        // apply the head.
+        let ends_in_stored = |head: &Head| head.last_seq <= *stored_through;
+        let compared = target.filter(|_| restore.head.as_ref().is_some_and(ends_in_stored));
         Ok(RestoreOutcome {
             accepted: i64_or_max(fresh.len()),
             duplicates: i64_or_max(known.len()),
             last_seq: ledger.last_seq,
-            lacks_head: lacks_head(there, restore, ledger.last_seq).await?,
+            lacks_head: lacks_head(compared, restore, ledger.last_seq).await?,
         })
     }
 }
 
-/// Returns true if the stored agent would lack the state of the given head. Without a stored agent, true if the head ends after
-/// `last_seq`.
+/// Returns true if the agent in `target` would lack the state of the head to restore. Without such an agent, returns true if the
+/// head ends after `last_seq`.
 async fn lacks_head(
-    there: Option<&dyn ImportTarget>,
+    target: Option<&dyn ImportTarget>,
     restore: &Restore,
     last_seq: i64,
 ) -> Result<bool, ArchiveError> {
     let Some(head) = &restore.head else {
         return Ok(false);
     };
-    let there = match there {
+    let stored = match target {
         Some(target) => match target.head(&restore.agent).await {
             // The fork's messages exist. Only an export needs the fork's record.
             Err(ArchiveError::Forked(_)) => None,
-            found => found?,
+            head => head?,
         },
         None => None,
     };
-    Ok(there.map_or(head.last_seq > last_seq, |there| {
-        head.compare(&there, restore.through_seq()) == ImportState::Open
+    Ok(stored.map_or(head.last_seq > last_seq, |stored| {
+        head.compare(&stored, restore.through_seq()) == ImportState::Open
     }))
 }
 
+/// Fails if a message of `known` differs from the stored one.
 async fn compare(
     target: &dyn ImportTarget,
     agent: &AgentId,
@@ -407,12 +412,12 @@ async fn compare(
 ) -> Result<(), ArchiveError> {
     let mut known = known.iter().map(|recorded| &recorded.record).peekable();
     while let Some(first) = known.peek() {
-        let there = target.records(agent, chunk(first.seq - 1, i64::MAX)).await?;
+        let stored_records = target.records(agent, chunk(first.seq - 1, i64::MAX)).await?;
         let seq = first.seq;
-        if there.is_empty() {
+        if stored_records.is_empty() {
             return Err(JournalError::Differs { seq }.into());
         }
-        for stored in there {
+        for stored in stored_records {
             let Some(record) = known.next() else { return Ok(()) };
             if (stored.seq, &stored.payload) != (record.seq, &record.payload) {
                 return Err(JournalError::Differs { seq: record.seq }.into());

@@ -2,7 +2,7 @@
 //!
 //! The live journal is a second copy. No append depends on it; the caller logs and counts failures. A file has its lines in order
 //! and without gaps: before a message is written, missing ones are copied from the database. Each append and each
-//! [`Journal::mend`] copies one chunk, so no append waits for more.
+//! [`Journal::mend`] copies only a chunk, so no append waits for more.
 //!
 //! An agent's file begins with the agent's whole history at that time, as an export writes it, so the file alone can be imported.
 //! This beginning is copied in chunks, too, into a draft file, which gets its proper name when it has caught up with the
@@ -45,12 +45,12 @@ const LANES: usize = JOURNAL_MAX;
 /// How long an append waits for the disk and for copying by default. The line may still be written after that.
 const WAIT: Duration = Duration::from_secs(1);
 /// Limits how many agents with incomplete files are remembered. Files of other agents are completed with their next messages.
-const LACKING_MAX: usize = 1_000;
+const INCOMPLETE_MAX: usize = 1_000;
 /// The extension of a draft file.
-const BEGUN: &str = "begun";
+const DRAFT_EXTENSION: &str = "begun";
 /// The extension of the folder with files of earlier lives. It sorts after the extension of other files, so that an import of the
-/// whole folder ends with the present life.
-const PAST: &str = "past";
+/// whole folder reads the present life first.
+const PAST_EXTENSION: &str = "past";
 
 /// A folder of journals, one per agent.
 pub struct Journal {
@@ -61,7 +61,7 @@ pub struct Journal {
     writes: Arc<Semaphore>,
     wait: Duration,
     /// Agents whose files may be incomplete, each with the time of its creation.
-    lacking: std::sync::Mutex<BTreeMap<AgentId, Timestamp>>,
+    incomplete: std::sync::Mutex<BTreeMap<AgentId, Timestamp>>,
 }
 
 impl Journal {
@@ -77,7 +77,7 @@ impl Journal {
             lanes: (0..LANES).map(|_| Mutex::new(())).collect(),
             writes: Arc::new(Semaphore::new(LANES)),
             wait: WAIT,
-            lacking: std::sync::Mutex::default(),
+            incomplete: std::sync::Mutex::default(),
         })
     }
 
@@ -104,8 +104,8 @@ impl Journal {
     }
 
     /// Appends stored messages of an agent created at `since`. Returns how many lines it wrote. If earlier messages are missing,
-    /// copies a chunk of them first and leaves the rest for later. If the file is still a draft, copies as many lines as it was
-    /// given, but at least a chunk.
+    /// copies a chunk of them instead and leaves the rest for later. If the file is still a draft, copies as many lines as
+    /// `records` has, but at least a chunk, so that the draft of an agent with large appends gets complete, too.
     ///
     /// # Errors
     /// When the file system or the database fails, or the disk takes too long. Unwritten lines are copied later.
@@ -117,13 +117,14 @@ impl Journal {
     ) -> io::Result<usize> {
         let written = self.append_or_begin(agent, since, &records.into()).await;
         if written.is_err() {
-            self.note_lacking(agent, since);
+            self.note_incomplete(agent, since);
         }
         written
     }
 
-    pub fn lacking(&self) -> Vec<AgentId> {
-        self.locked_lacking().keys().cloned().collect()
+    /// Returns the agents whose files may be incomplete.
+    pub fn incomplete(&self) -> Vec<AgentId> {
+        self.lock_incomplete().keys().cloned().collect()
     }
 
     /// Copies a chunk of the messages that are missing at the end of an agent's file. Returns how many lines it copied; 0 if none
@@ -133,16 +134,16 @@ impl Journal {
     /// As [`Self::append`].
     pub async fn mend(&self, agent: &AgentId) -> io::Result<usize> {
         let _lane = self.lane(agent).await;
-        let since = self.locked_lacking().get(agent).copied().unwrap_or_default();
+        let since = self.lock_incomplete().get(agent).copied().unwrap_or_default();
         let lines = match self.append_if_current(agent, since, &Arc::default()).await? {
             Some(lines) => lines,
-            None => match timeout(self.wait, self.begin_some(agent)).await?? {
+            None => match timeout(self.wait, self.copy_draft_chunk(agent)).await?? {
                 DraftState::Part(lines) | DraftState::Whole(lines) => lines,
                 DraftState::Headless => self.begin_without_head(agent).await?,
             },
         };
         if lines == 0 {
-            self.locked_lacking().remove(agent);
+            self.lock_incomplete().remove(agent);
         }
         Ok(lines)
     }
@@ -153,13 +154,13 @@ impl Journal {
     /// As [`Self::append`]; then the file stays as it was.
     pub async fn rewrite(&self, agent: &AgentId) -> io::Result<()> {
         // A draft may contain forgotten text, too.
-        if !self.discard_begun(agent).await? {
+        if !self.discard_draft(agent).await? {
             return Ok(());
         }
-        let written = self.begin_all(agent).await;
+        let written = self.complete_draft(agent).await;
         if written.is_err() {
             // Nobody would continue the draft while the file exists.
-            drop(self.discard_begun(agent).await);
+            drop(self.discard_draft(agent).await);
         }
         written
     }
@@ -171,8 +172,9 @@ impl Journal {
     pub async fn remove(&self, agent: &AgentId) -> io::Result<()> {
         let _lane = self.lane(agent).await;
         let path = self.path(agent);
-        let (begun, past) = (path.with_extension(BEGUN), path.with_extension(PAST));
-        self.on_disk(move || file::remove(&begun, &path, &past)).await
+        let draft = path.with_extension(DRAFT_EXTENSION);
+        let past = path.with_extension(PAST_EXTENSION);
+        self.on_disk(move || file::remove(&draft, &path, &past)).await
     }
 
     async fn append_or_begin(
@@ -184,9 +186,9 @@ impl Journal {
         if let Some(lines) = self.append_if_current(agent, since, records).await? {
             return Ok(lines);
         }
-        match timeout(self.wait, self.begin(agent, records.len())).await?? {
+        match timeout(self.wait, self.copy_draft(agent, records.len())).await?? {
             DraftState::Part(lines) => {
-                self.note_lacking(agent, since);
+                self.note_incomplete(agent, since);
                 Ok(lines)
             }
             DraftState::Whole(lines) => Ok(lines),
@@ -208,7 +210,7 @@ impl Journal {
             WriteOutcome::NoFile => return Ok(None),
             WriteOutcome::Nothing(last) => last,
         };
-        self.note_lacking(agent, since);
+        self.note_incomplete(agent, since);
         // Asks the database even if the file seems to be of an earlier life, because the clocks of daemons differ.
         if let Some(copied) = timeout(self.wait, self.catch_up(agent, last)).await?? {
             return Ok(Some(copied));
@@ -238,7 +240,7 @@ impl Journal {
     /// Moves an agent's file aside if it still ends with `last`. Returns whether it did.
     async fn set_aside(&self, agent: &AgentId, last: Last) -> io::Result<bool> {
         let path = self.path(agent);
-        let past = path.with_extension(PAST);
+        let past = path.with_extension(PAST_EXTENSION);
         let folder = past.display().to_string();
         let moved = self.on_disk(move || file::set_aside(&path, &past, last)).await?;
         if moved {
@@ -248,10 +250,10 @@ impl Journal {
     }
 
     /// Continues an agent's draft until it is complete or `lines_min` lines were copied.
-    async fn begin(&self, agent: &AgentId, lines_min: usize) -> io::Result<DraftState> {
+    async fn copy_draft(&self, agent: &AgentId, lines_min: usize) -> io::Result<DraftState> {
         let mut copied = 0;
         loop {
-            match self.begin_some(agent).await? {
+            match self.copy_draft_chunk(agent).await? {
                 DraftState::Part(lines) if copied + lines < lines_min => copied += lines,
                 DraftState::Part(lines) => return Ok(DraftState::Part(copied + lines)),
                 DraftState::Whole(lines) => return Ok(DraftState::Whole(copied + lines)),
@@ -260,11 +262,11 @@ impl Journal {
         }
     }
 
-    /// Continues the draft like [`Self::begin`], until the file is complete.
-    async fn begin_all(&self, agent: &AgentId) -> io::Result<()> {
+    /// Continues an agent's draft until it is complete. Releases the lane between chunks.
+    async fn complete_draft(&self, agent: &AgentId) -> io::Result<()> {
         loop {
             let _lane = self.lane(agent).await;
-            match self.begin_some(agent).await? {
+            match self.copy_draft_chunk(agent).await? {
                 DraftState::Part(_) => {}
                 DraftState::Whole(_) => return Ok(()),
                 DraftState::Headless => {
@@ -275,16 +277,16 @@ impl Journal {
     }
 
     /// Copies a chunk into an agent's draft: after its last message if that is of the present life, otherwise from the head on.
-    async fn begin_some(&self, agent: &AgentId) -> io::Result<DraftState> {
+    async fn copy_draft_chunk(&self, agent: &AgentId) -> io::Result<DraftState> {
         let path = self.path(agent);
-        let name = path.with_extension(BEGUN);
+        let name = path.with_extension(DRAFT_EXTENSION);
         // Opens the draft before it reads the database. If content is forgotten meanwhile, the draft is deleted, too.
-        let beginning = self.on_disk(move || DraftFile::open(name)).await?;
-        let (head, after_seq) = match beginning.last {
+        let draft = self.on_disk(move || DraftFile::open(name)).await?;
+        let (head, after_seq) = match draft.last {
             Some(last) if self.is_stored(agent, last).await? => (None, last.seq),
             _ => {
                 let Some(head) = self.head(agent).await? else {
-                    self.on_disk(move || beginning.discard()).await?;
+                    self.on_disk(move || draft.discard()).await?;
                     return Ok(DraftState::Headless);
                 };
                 (Some(head), 0)
@@ -294,8 +296,8 @@ impl Journal {
         let records = self.read_stored(agent, range).await?;
         let (lines, is_whole) = (records.len(), range.is_rest(&records));
         let copying = move || {
-            let beginning = beginning.append_chunk(head.as_ref(), &records)?;
-            if is_whole { beginning.finish(&path) } else { Ok(()) }
+            let draft = draft.append_chunk(head.as_ref(), &records)?;
+            if is_whole { draft.finish(&path) } else { Ok(()) }
         };
         self.on_disk(copying).await?;
         Ok(if is_whole {
@@ -306,12 +308,12 @@ impl Journal {
     }
 
     /// Deletes an agent's draft. Returns whether the file itself exists.
-    async fn discard_begun(&self, agent: &AgentId) -> io::Result<bool> {
+    async fn discard_draft(&self, agent: &AgentId) -> io::Result<bool> {
         let _lane = self.lane(agent).await;
         let path = self.path(agent);
         let discarding = move || {
             // Deletes the draft first: a write that nobody waits for any more may still rename the draft to the file.
-            remove_if_there(&path.with_extension(BEGUN))?;
+            remove_if_there(&path.with_extension(DRAFT_EXTENSION))?;
             path.try_exists()
         };
         self.on_disk(discarding).await
@@ -385,15 +387,15 @@ impl Journal {
         timeout(self.wait, working).await?.map_err(io::Error::other)?
     }
 
-    fn note_lacking(&self, agent: &AgentId, since: Timestamp) {
-        let mut lacked = self.locked_lacking();
-        if lacked.len() < LACKING_MAX || lacked.contains_key(agent) {
-            lacked.insert(agent.clone(), since);
+    fn note_incomplete(&self, agent: &AgentId, since: Timestamp) {
+        let mut incomplete = self.lock_incomplete();
+        if incomplete.len() < INCOMPLETE_MAX || incomplete.contains_key(agent) {
+            incomplete.insert(agent.clone(), since);
         }
     }
 
-    fn locked_lacking(&self) -> std::sync::MutexGuard<'_, BTreeMap<AgentId, Timestamp>> {
-        self.lacking.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_incomplete(&self) -> std::sync::MutexGuard<'_, BTreeMap<AgentId, Timestamp>> {
+        self.incomplete.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -403,9 +405,11 @@ enum DraftState {
     Part(usize),
     /// This many lines were copied, and the file has its final name.
     Whole(usize),
+    /// There is no draft, because the agent has no head: see [`Journal::head`].
     Headless,
 }
 
+/// The live journal; `None` if the configuration names no folder for it.
 pub type LiveJournal = Option<Arc<Journal>>;
 
 /// Hashes the id. Half of SHA-256 is enough to distinguish agents.

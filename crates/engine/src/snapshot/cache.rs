@@ -18,7 +18,7 @@ const COPY_BYTES: usize = 1_024;
 
 pub(super) struct CachedSnapshot {
     pub(super) copy: TimedCopy<Snapshot>,
-    /// The value of `taken` at the last use of the copy.
+    /// The time of the copy's last use, by [`SnapshotCache::stored`].
     used_at: AtomicU64,
 }
 
@@ -56,8 +56,8 @@ pub(super) struct SnapshotCache {
     /// About how many bytes the copies need together. Counted again whenever some are dropped.
     bytes: AtomicUsize,
     bytes_max: usize,
-    /// How many copies were stored so far. This count orders the uses.
-    taken: AtomicU64,
+    /// How many copies were stored so far. This count is the clock by which uses are ordered.
+    stored: AtomicU64,
     /// How many notices of changes came so far.
     changes: AtomicU64,
     is_clearing: AtomicBool,
@@ -69,7 +69,7 @@ impl SnapshotCache {
             all: HashMap::new(),
             bytes: AtomicUsize::new(0),
             bytes_max,
-            taken: AtomicU64::new(0),
+            stored: AtomicU64::new(0),
             changes: AtomicU64::new(0),
             is_clearing: AtomicBool::new(false),
         }
@@ -83,7 +83,7 @@ impl SnapshotCache {
     pub(super) fn use_copy<T>(&self, agent: &AgentId, look: impl FnOnce(&CachedSnapshot) -> T) -> Option<T> {
         let all = self.all.pin();
         let held = all.get(agent)?;
-        held.record_use(self.taken.load(Ordering::Relaxed));
+        held.record_use(self.stored.load(Ordering::Relaxed));
         Some(look(held))
     }
 
@@ -102,15 +102,15 @@ impl SnapshotCache {
         self.changes.load(Ordering::Acquire)
     }
 
-    /// Returns true if a notice came after the count `since`. This is a read-modify-write: either this call sees the notice, or
-    /// whoever handles the notice sees the copy stored before this call.
+    /// Returns true if a notice came after the count `since`. Adds 0 instead of only reading, because the order of two additions
+    /// is certain: either this call sees the notice, or whoever handles the notice sees the copy stored before this call.
     pub(super) fn has_changed(&self, since: u64) -> bool {
         self.changes.fetch_add(0, Ordering::AcqRel) != since
     }
 
     /// Stores a copy. `since` is the count of notices before the copy was read. If more have come, marks the copy as outdated:
-    /// one of them may concern this agent and found no copy to mark. `is_asked` is false if no reader asked; then the copy
-    /// replaces another one and keeps that one's last use.
+    /// one of them may concern this agent and found no copy to mark. `is_asked` is false if no reader asked; then the new copy
+    /// keeps the last use of the copy that it replaces.
     pub(super) fn hold(&self, agent: &AgentId, new: CachedSnapshot, since: u64, is_asked: bool) {
         let all = self.all.pin();
         let had = all.get(agent);
@@ -121,7 +121,7 @@ impl SnapshotCache {
         }
         let used_at = match had {
             Some(had) if !is_asked => had.used_at.load(Ordering::Relaxed),
-            _ => self.taken.fetch_add(1, Ordering::Relaxed) + 1,
+            _ => self.stored.fetch_add(1, Ordering::Relaxed) + 1,
         };
         new.record_use(used_at);
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -169,8 +169,8 @@ impl SnapshotCache {
         debug_assert!(shrunk.is_ok());
     }
 
-    /// Drops the least recently used copies until a quarter of the space is free, so that not every new copy drops some. Returns
-    /// at once if another thread is dropping copies.
+    /// Evicts the least recently used copies until a quarter of the space is free, so that not every new copy evicts some.
+    /// Returns at once if another thread is evicting.
     fn make_room(&self, bytes_more: usize) {
         if self.is_clearing.swap(true, Ordering::Acquire) {
             return;
@@ -224,12 +224,12 @@ mod tests {
         format!("agent-{number}").parse().unwrap()
     }
 
-    fn take(cache: &SnapshotCache, number: usize, bytes: usize) {
+    fn hold(cache: &SnapshotCache, number: usize, bytes: usize) {
         cache.hold(&agent(number), held(bytes), cache.changes(), true);
     }
 
     fn is_at_hand(cache: &SnapshotCache, number: usize) -> bool {
-        let look = |held: &CachedSnapshot| matches!(held.copy.cached(None), CachedRead::Reading(_));
+        let look = |held: &CachedSnapshot| matches!(held.copy.cached(None), CachedRead::Hit(_));
         cache.use_copy(&agent(number), look).unwrap_or(false)
     }
 
@@ -253,7 +253,7 @@ mod tests {
         assert!(!is_at_hand(&cache, 1));
         assert!(at_once(&cache, 1, None).is_none());
         assert_eq!(stale_since(&cache, 1), Some(Timestamp(0)), "as it was read");
-        take(&cache, 1, 10);
+        hold(&cache, 1, 10);
         assert!(is_at_hand(&cache, 1));
         assert_eq!(at_once(&cache, 1, None).unwrap().stale_since, None);
         assert_eq!(stale_since(&cache, 1), Some(Timestamp(7)));
@@ -262,42 +262,42 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn one_reader_checks_an_old_copy() {
         let cache = SnapshotCache::within(1 << 20);
-        take(&cache, 1, 10);
-        let believed = Duration::from_millis(TTL_MS);
+        hold(&cache, 1, 10);
+        let ttl = Duration::from_millis(TTL_MS);
         advance(Duration::from_millis(TTL_MS - 1)).await;
         assert!(is_at_hand(&cache, 1));
         for _ in 0..2 {
-            advance(believed).await;
+            advance(ttl).await;
             assert!(
                 at_once(&cache, 1, None).is_none(),
-                "who waits for nothing doesn't look"
+                "a reader that can't wait gets no copy that is due for a check"
             );
-            assert!(!is_at_hand(&cache, 1), "it is due");
+            assert!(!is_at_hand(&cache, 1), "this reader checks the copy");
             assert!(at_once(&cache, 1, None).is_some());
-            assert!(is_at_hand(&cache, 1), "somebody looks already");
+            assert!(is_at_hand(&cache, 1), "another reader has checked it");
         }
     }
 
     #[test]
-    fn the_least_recently_used_copies_are_dropped() {
+    fn the_least_recently_used_copies_are_evicted() {
         let cache = SnapshotCache::within(8 * (COPY_BYTES + 1_000));
         for number in 0..8 {
-            take(&cache, number, 1_000);
+            hold(&cache, number, 1_000);
         }
         cache.use_copy(&agent(0), |_| ()).unwrap();
         // Replacing a copy doesn't count as a use.
         cache.hold(&agent(1), held(1_000), cache.changes(), false);
         assert_eq!(cache.len(), 8);
-        take(&cache, 8, 1_000);
+        hold(&cache, 8, 1_000);
         let left: Vec<usize> = (0..9).filter(|&number| cache.has(&agent(number))).collect();
         assert_eq!(left, [0, 4, 5, 6, 7, 8]);
     }
 
     #[test]
-    fn values_kept_with_a_copy_count() {
+    fn values_kept_with_a_copy_count_towards_the_limit() {
         let cache = SnapshotCache::within(10 * COPY_BYTES);
         for number in 0..3 {
-            take(&cache, number, COPY_BYTES);
+            hold(&cache, number, COPY_BYTES);
         }
         let last = cache
             .use_copy(&agent(2), |held| Arc::clone(&held.copy.snapshot))
@@ -313,7 +313,7 @@ mod tests {
         fn copies_stay_within_their_bytes(steps in prop::collection::vec((0..20_usize, 0..5_000_usize), 1..200)) {
             let cache = SnapshotCache::within(20_000);
             for (number, bytes) in steps {
-                take(&cache, number, bytes);
+                hold(&cache, number, bytes);
                 prop_assert!(cache.has(&agent(number)));
                 let bytes: usize = cache.all.pin().values().map(|held| held.bytes()).sum();
                 prop_assert!(bytes <= 20_000, "{bytes}");

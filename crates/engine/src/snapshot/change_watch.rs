@@ -71,7 +71,7 @@ mod tests {
         let (first, second) = (waiting.change(&a), waiting.change(&b));
         let again = waiting.change(&a);
         let third = waiting.change(&c);
-        assert!(second.now_or_never().is_some(), "b was asked about before a");
+        assert!(second.now_or_never().is_some(), "b is the least recently used");
         waiting.wake(&a);
         assert!(first.now_or_never().is_some() && again.now_or_never().is_some());
         waiting.wake_all();

@@ -1,7 +1,8 @@
 //! Serves projects' documents. They are composed of the items of the project's agents and kept in memory like agents' documents.
 //!
 //! Readers get the copy in memory. Shortly after changes the document is composed again, once for many changes, and only if the
-//! project's stamp has changed. An old copy is compared with the stamp when a reader asks for it.
+//! project's stamp, which identifies its state, has changed. When a reader asks for an old copy, the copy's stamp is compared with
+//! the database's.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -59,6 +60,7 @@ pub struct ProjectSnapshot {
     pub etag: String,
     /// When an agent of the project was last active.
     pub updated_at: Timestamp,
+    /// How many agents belong to the project.
     pub agents: i64,
     /// The agents that contribute to the document.
     pub members: Vec<MemberFigures>,
@@ -155,7 +157,7 @@ impl ProjectSnapshots {
     }
 
     /// Returns the summary of `project`; `None` if no agent belongs to it. If there is a copy, a reader waits at most a fraction
-    /// of a second for a silent or slow database.
+    /// of a second for an unresponsive or slow database.
     ///
     /// # Errors
     /// When the database fails or doesn't answer within two seconds, or rendering panics, and there is no copy.
@@ -163,7 +165,7 @@ impl ProjectSnapshots {
         let held = self.lock().get(project).map(Arc::clone);
         let lost_since = self.contact.lost_since();
         let due = match held.as_ref().map(|held| held.copy.cached(lost_since)) {
-            Some(CachedRead::Reading(reading)) => return Ok(Some(reading)),
+            Some(CachedRead::Hit(lookup)) => return Ok(Some(lookup)),
             Some(CachedRead::Due) => held.clone(),
             Some(CachedRead::Outdated) | None => None,
         };
@@ -340,7 +342,7 @@ pub fn render(
         shared = shared.or_archived(policy, counter);
     }
     let mut shown = shared.shown_items.into_iter();
-    let mut brought = items.iter().map(Vec::len);
+    let mut contributed = items.iter().map(Vec::len);
     ProjectSnapshot {
         etag: format!("\"{}\"", fingerprint(&shared.document)),
         markdown: shared.document,
@@ -354,7 +356,7 @@ pub fn render(
         members: members
             .into_iter()
             .map(|member| MemberFigures {
-                items: brought.next().unwrap_or_default(),
+                items: contributed.next().unwrap_or_default(),
                 shown_items: shown.next().unwrap_or_default(),
                 ..member
             })
@@ -363,12 +365,12 @@ pub fn render(
 }
 
 fn figures(member: &ProjectMember) -> MemberFigures {
-    let named = i64_or_max(member.pending.len());
+    let listed = i64_or_max(member.pending.len());
     MemberFigures {
         agent_id: member.agent.clone(),
         version: member.version,
         covers_through: member.covers_through,
-        pending_exchanges: member.pending_before.exchanges + named,
+        pending_exchanges: member.pending_before.exchanges + listed,
         items: 0,
         shown_items: 0,
         updated_at: member.updated_at,

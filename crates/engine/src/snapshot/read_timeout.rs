@@ -1,4 +1,5 @@
-//! Timeouts of readers, so that no reader hangs on a silent or slow database.
+//! Timeouts of readers, so that no reader hangs on an unresponsive or slow database. After the timeout a reader with a copy gets
+//! the copy, marked stale.
 
 use std::time::Duration;
 
@@ -6,11 +7,10 @@ use tokio::time::timeout;
 
 use recapd_store::{StoreError, StoreResult};
 
-/// Timeout of a reader with a copy, for a silent or slow database. An agent can't send its next request without the summary, and
-/// a slightly old copy is still useful.
+/// Timeout of a reader with a copy. It is short, because an agent can't send its next request without the summary, and a stale
+/// copy is still useful.
 const COPY_TIMEOUT: Duration = Duration::from_millis(150);
-/// Timeout of a reader without a copy, for a silent or slow database. After it the reader gets an error and continues without the
-/// summary.
+/// Timeout of a reader without a copy. After it the reader gets an error, and continues without the summary.
 const FIRST_TIMEOUT: Duration = Duration::from_millis(1_800);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +26,7 @@ impl ReadTimeout {
         if has_copy { Self::Short } else { Self::Long }
     }
 
-    /// Waits for `read` with a timeout, so that no reader hangs on a silent or slow database. Returns an error after the timeout.
+    /// Waits for `read`. Returns an error after the timeout; the caller returns the copy instead if there is one.
     pub(super) async fn wait<T>(self, read: impl Future<Output = StoreResult<T>>) -> StoreResult<T> {
         let limit = match self {
             Self::Short => COPY_TIMEOUT,

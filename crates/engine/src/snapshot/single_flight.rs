@@ -55,10 +55,10 @@ impl<K, T> Default for SingleFlight<K, T> {
 enum LoadTicket<T> {
     /// A load that began for this reader, so it sees everything written before.
     Own(Flight<T>),
-    /// A load that was running already.
+    /// A load that was running already for another reader.
     Others(Flight<T>),
-    /// Too many loads are queued.
-    None,
+    /// There is no load, because too many are queued.
+    QueueFull,
 }
 
 impl<K, S> SingleFlight<K, Arc<S>>
@@ -66,7 +66,7 @@ where
     K: Clone + Eq + Hash + Send + Sync + 'static,
     S: Send + Sync + 'static,
 {
-    /// Loads the document of `key`. The load begins now, or is as current as one that does. `cached` reads the copy without
+    /// Loads the document of `key`. The result is as current as that of a load that begins now. `cached` reads the copy without
     /// waiting.
     ///
     /// # Errors
@@ -86,15 +86,15 @@ where
                     let landed = flight.await.map_err(|error| shared_error(&error))?;
                     return Ok(landed.map(Lookup::fresh));
                 }
-                // That load may have read the document before a change that this reader knows of. Then the copy is marked as
-                // outdated.
+                // The other reader's load may have read the document before a change that this reader knows of. Then its copy is
+                // marked as outdated, and this reader tries again.
                 LoadTicket::Others(flight) => {
                     drop(flight.await);
-                    if let Some(CachedRead::Reading(reading)) = cached() {
-                        return Ok(Some(reading));
+                    if let Some(CachedRead::Hit(lookup)) = cached() {
+                        return Ok(Some(lookup));
                     }
                 }
-                LoadTicket::None => return Err(timeout_error()),
+                LoadTicket::QueueFull => return Err(timeout_error()),
             }
         }
     }
@@ -115,7 +115,7 @@ where
             return LoadTicket::Others(flight.clone());
         }
         if all.len() >= FLIGHTS_MAX {
-            return LoadTicket::None;
+            return LoadTicket::QueueFull;
         }
         let flight = self.begin(key.clone(), load());
         all.insert(key.clone(), flight.clone());
@@ -127,7 +127,7 @@ where
         F: Future<Output = StoreResult<Option<T>>> + Send + 'static,
     {
         let turns = Arc::clone(&self.turns);
-        let under_way = UnderWay {
+        let guard = LoadGuard {
             key,
             all: Arc::clone(&self.all),
         };
@@ -137,7 +137,7 @@ where
                 load.await
             });
             let loaded = loaded.await.unwrap_or_else(|_| Err(timeout_error()));
-            drop(under_way);
+            drop(guard);
             loaded.map_err(Arc::new)
         });
         let broken = |_| StoreError::Unavailable("the load was broken off".into());
@@ -147,12 +147,12 @@ where
 }
 
 /// Removes a load from the running ones when it ends, also after a panic.
-struct UnderWay<K: Eq + Hash, T> {
+struct LoadGuard<K: Eq + Hash, T> {
     key: K,
     all: Flights<K, T>,
 }
 
-impl<K: Eq + Hash, T> Drop for UnderWay<K, T> {
+impl<K: Eq + Hash, T> Drop for LoadGuard<K, T> {
     fn drop(&mut self) {
         lock(&self.all).remove(&self.key);
     }
@@ -179,7 +179,7 @@ fn shared_error(error: &StoreError) -> StoreError {
             column,
             value: value.clone(),
         },
-        // Reading never fails with the others.
+        // A load only reads, so it fails with none of the other errors.
         other => StoreError::Refused(other.to_string()),
     }
 }
@@ -190,10 +190,10 @@ mod tests {
 
     use super::*;
 
-    async fn landed(boarded: LoadTicket<u8>) -> Option<u8> {
-        match boarded {
+    async fn landed(ticket: LoadTicket<u8>) -> Option<u8> {
+        match ticket {
             LoadTicket::Own(flight) | LoadTicket::Others(flight) => flight.await.unwrap(),
-            LoadTicket::None => panic!("there is room"),
+            LoadTicket::QueueFull => panic!("there is room"),
         }
     }
 
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_load_that_never_ends_is_given_up() {
+    async fn a_load_that_never_ends_times_out() {
         let loads: SingleFlight<u8, u8> = SingleFlight::default();
         let LoadTicket::Own(never) = loads.join_or_begin(&1, pending) else {
             panic!("nothing is under way");

@@ -26,8 +26,9 @@ pub(super) struct TimedCopy<S> {
 
 /// What a reader gets from the copy without waiting.
 pub(super) enum CachedRead<S> {
-    Reading(Lookup<S>),
-    /// The copy is due for a check, and this reader makes it.
+    /// The copy, which counts as current or is marked stale.
+    Hit(Lookup<S>),
+    /// The copy is due for a check, and this reader makes the check.
     Due,
     /// The copy is older than a change and must be read again.
     Outdated,
@@ -50,17 +51,17 @@ impl<S> TimedCopy<S> {
         match (lost_since, self.outdated) {
             (None, true) => CachedRead::Outdated,
             (None, false) if self.due().is_some_and(|due| self.is_first(due)) => CachedRead::Due,
-            _ => CachedRead::Reading(self.reading(lost_since)),
+            _ => CachedRead::Hit(self.lookup(lost_since)),
         }
     }
 
     /// Returns the copy, unless this reader may have to query the database.
     pub(super) fn at_once(&self, lost_since: Option<Timestamp>) -> Option<Lookup<S>> {
-        let is_believed = lost_since.is_some() || (!self.outdated && self.due().is_none());
-        is_believed.then(|| self.reading(lost_since))
+        let needs_no_query = lost_since.is_some() || (!self.outdated && self.due().is_none());
+        needs_no_query.then(|| self.lookup(lost_since))
     }
 
-    fn reading(&self, lost_since: Option<Timestamp>) -> Lookup<S> {
+    fn lookup(&self, lost_since: Option<Timestamp>) -> Lookup<S> {
         let known_until = |at: Timestamp| {
             if self.outdated {
                 self.read_at

@@ -34,6 +34,7 @@ pub(super) struct Question<'a> {
     /// The facts that held before the exchanges.
     pub(super) facts: &'a [Fact],
     pub(super) zone: Zone,
+    /// The items of the document.
     pub(super) items: &'a [Item],
     /// The key of the answer in the journal.
     pub(super) key: &'a str,
@@ -109,38 +110,46 @@ impl Worker {
         // then the replacing answer is final, too.
         let mut may_be_back = false;
         loop {
-            let known = self
+            let quarantined = self
                 .failure_memory
                 .quarantined(&guard.lease.agent, question.asked, place);
-            // The last model of the chain is asked in every attempt, of which there are few.
-            let known = known.filter(|_| others.clone().any(|next| question.may_go_to(next.as_ref(), true)));
-            let is_known = known.is_some();
-            let answer = match known {
+            // If no other model can be asked, this one is asked about a quarantined exchange, too. There are few attempts.
+            let quarantined =
+                quarantined.filter(|_| others.clone().any(|next| question.may_go_to(next.as_ref(), true)));
+            let is_quarantined = quarantined.is_some();
+            let answer = match quarantined {
                 Some(error) => Err(error.into()),
                 None => self.ask_one((place, model), guard, question, run).await,
             };
             let failed = match answer {
                 Ok(answer) => {
-                    let told = self
+                    let answer = self
                         .record_answer(model, answer, may_be_back, guard, question)
                         .await;
                     let is_by_first = place == FIRST;
-                    return Ok(AskAnswer { is_by_first, ..told });
+                    return Ok(AskAnswer {
+                        is_by_first,
+                        ..answer
+                    });
                 }
                 Err(failed) => failed,
             };
             let is_left_out = self.is_left_out(guard, question, &failed);
-            if question.asking == AskReason::Divisible && self.may_lie_in_one(&failed) && !is_left_out {
+            if question.asking == AskReason::Divisible
+                && self.may_be_due_to_one_exchange(&failed)
+                && !is_left_out
+            {
                 return Err(failed);
             }
+            // True if this model can't answer because of the exchange.
             let is_beyond =
-                is_known || is_left_out || self.is_exchange_to_blame(place, guard, question, &failed);
+                is_quarantined || is_left_out || self.is_exchange_to_blame(place, guard, question, &failed);
             let is_incapable = is_beyond && self.is_incapable(place, &failed);
             may_be_back |= !is_incapable && !failed.is_refusal();
             let is_last = self.settings.retry.is_last(&guard.lease);
             let next = others.next().map(AsRef::as_ref);
             let next = next.filter(|next| question.may_go_to(*next, may_be_back));
-            match next.filter(|_| is_beyond || failed.is_for_the_next(is_last)) {
+            match next.filter(|_| is_beyond || failed.is_for_next_model(is_last)) {
                 None if is_incapable && !may_be_back => {
                     return Ok(self.quarantined_answer(guard, question, &failed));
                 }
@@ -207,20 +216,20 @@ impl Worker {
         failed: &CondenseError,
     ) -> bool {
         let (agent, asked) = (&guard.lease.agent, question.asked);
-        let is_to_blame = || self.failure_memory.is_to_blame(agent, asked);
-        let may_be_to_blame = failed.may_lie_in_the_question() || self.may_lie_in_one(failed);
-        let is_beyond = question.is_least()
+        let has_failed_often = || self.failure_memory.is_to_blame(agent, asked);
+        let may_be_to_blame = failed.may_be_due_to_question() || self.may_be_due_to_one_exchange(failed);
+        let is_to_blame = question.is_least()
             && (failed.is_too_much()
                 || failed.is_refusal()
-                || failed.may_lie_in_one() && question.asking == AskReason::Suspect
-                || may_be_to_blame && is_to_blame());
+                || failed.may_be_due_to_one_exchange() && question.asking == AskReason::Suspect
+                || may_be_to_blame && has_failed_often());
         if let CondenseError::Llm(error) = failed
-            && is_beyond
+            && is_to_blame
             && !failed.is_overflow()
         {
             self.failure_memory.quarantine(agent, asked, place, error.clone());
         }
-        is_beyond
+        is_to_blame
     }
 
     /// Returns true if a model that left the exchanges out earlier gave a useless answer when they were revisited.
@@ -238,8 +247,9 @@ impl Worker {
     }
 
     /// Remembers what the failure means for the next question, and returns the failure to report. A provider that always fails
-    /// over one exchange looks like an outage, and an outage gives the attempt back. If nothing else is asked, that would go on
-    /// forever. So after some failures of an exchange alone its attempts count. A refused connection always counts as an outage.
+    /// over one exchange looks like an outage, and during an outage no attempt counts. If nothing else is asked, the exchange
+    /// would be retried forever. So after some failures of an exchange alone its attempts count. A refused connection always
+    /// counts as an outage.
     fn classify_failure(
         &self,
         guard: &LeaseGuard,
@@ -248,7 +258,7 @@ impl Worker {
     ) -> CondenseError {
         let (agent, asked) = (&guard.lease.agent, question.asked);
         match failed {
-            CondenseError::Llm(LlmError::Transient(fault)) if fault.may_lie_in_the_request() => {
+            CondenseError::Llm(LlmError::Transient(fault)) if fault.may_be_due_to_request() => {
                 let is_outage = self.failure_memory.failed(agent, asked, fault.outage.is_some());
                 let outage = fault.outage.filter(|_| is_outage);
                 LlmError::Transient(TransientFailure { outage, ..fault }).into()
@@ -259,8 +269,8 @@ impl Worker {
                 if failed.is_too_much() && !question.is_revisit {
                     self.failure_memory.was_too_much(agent, asked);
                 } else if question.is_least()
-                    && self.may_lie_in_one(&failed)
-                    // Otherwise the model is known to be the cause.
+                    && self.may_be_due_to_one_exchange(&failed)
+                    // After divisions in vain the model is the cause, not the exchange.
                     && self.failure_memory.may_divide()
                 {
                     self.failure_memory.failed(agent, asked, false);
@@ -312,13 +322,13 @@ impl Worker {
         let checked = self
             .ask_about_left_out(model, guard, question, (checked, &mut answer), run)
             .await?;
-        let believed = Answer::from(checked);
+        let parsed = Answer::from(checked);
         if origin(model) == Origin::Model {
             self.failure_memory
                 .was_answered(&guard.lease.agent, question.asked, place);
-            self.keep(guard, question.key, &believed, answer).await?;
+            self.keep(guard, question.key, &parsed, answer).await?;
         }
-        Ok(believed)
+        Ok(parsed)
     }
 
     /// Asks once more about the exchanges that the answer left out. Exchanges that are still missing get digests until they are
@@ -410,11 +420,11 @@ impl Worker {
         &self,
         guard: &LeaseGuard,
         key: &str,
-        believed: &Answer,
+        parsed: &Answer,
         answer: ModelAnswer,
     ) -> Result<(), CondenseError> {
         let journalled = JournalledAnswer {
-            answer: serde_json::to_string(believed).unwrap_or(answer.text),
+            answer: serde_json::to_string(parsed).unwrap_or(answer.text),
             input_tokens: answer.input_tokens,
             output_tokens: answer.output_tokens,
         };

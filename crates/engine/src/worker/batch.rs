@@ -68,15 +68,16 @@ impl Worker {
         };
         let answered = batching.store.batched_answer(&lease.agent).await?;
         if let Some(answer) = answered
-            && let Some((told, condensed)) = self.fitting_answer(lease, &answer, &material).await?
+            && let Some((part, condensed)) = self.fitting_answer(lease, &answer, &material).await?
         {
             self.failure_memory
                 .was_answered_in_batch(&lease.agent, &answer.exchanges, FIRST);
             if !answer.is_accounted {
                 account(answer, run);
             }
-            return Ok(Route::Answered(Box::new(told), condensed));
+            return Ok(Route::Answered(Box::new(part), condensed));
         }
+        // Exchanges that are too old for the document need no model.
         if self.are_past(&material, &material.exchanges, as_of(&material, run)) {
             return Ok(Route::Direct(Box::new(material)));
         }
@@ -102,24 +103,24 @@ impl Worker {
         batched: &BatchedAnswer,
         material: &Material,
     ) -> StoreResult<Option<(Material, Condensation)>> {
-        // The answer is paid for, so it is used even if it covers more than one question may have by now.
+        // The answer is paid for, so it is used even if it covers more exchanges than a question may have by now.
         let whole = if material.exchanges.len() < batched.exchanges.len() {
             Some(self.parts.store.material(lease, self.settings.limits).await?)
         } else {
             None
         };
-        let told = self
+        let part = self
             .material_of_answer(lease, batched, whole.as_ref().unwrap_or(material))
             .await?;
-        Ok(told.and_then(|told| {
-            let words = UserWords::of(&self.transcripts(&told.exchanges, Zone::UTC));
+        Ok(part.and_then(|part| {
+            let words = UserWords::of(&self.transcripts(&part.exchanges, Zone::UTC));
             let checked = self
                 .parse_answer(&batched.answer.answer, &batched.exchanges, &words)
                 .ok()?;
             self.failure_memory.were_left_out(&lease.agent, &checked.missing);
-            let gaps = Gaps::of(&told);
-            let condensed = Condensation::of(checked.into(), &told.exchanges, Origin::Model, gaps).ok()?;
-            Some((told, condensed))
+            let gaps = Gaps::of(&part);
+            let condensed = Condensation::of(checked.into(), &part.exchanges, Origin::Model, gaps).ok()?;
+            Some((part, condensed))
         }))
     }
 
@@ -151,6 +152,8 @@ impl Worker {
         Ok(part_of_answer(batched, material, &asked))
     }
 
+    /// Stores the question about `material` for a batch and gives the lease back. Returns false if the question may not wait for
+    /// a batch.
     async fn defer(
         &self,
         batching: &BatchServices,
@@ -325,9 +328,9 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_fits_the_state_it_was_asked_about() {
+    fn an_answer_fits_only_the_version_and_exchanges_of_its_question() {
         assert_eq!(
-            part_of_answer(&answer(&[]), &material(3, 5), &[]).map(|told| told.hi),
+            part_of_answer(&answer(&[]), &material(3, 5), &[]).map(|part| part.hi),
             Some(7)
         );
         for (version, lo) in [(4, 5), (3, 6)] {
@@ -335,7 +338,7 @@ mod tests {
         }
         assert!(
             part_of_answer(&answer(&[6]), &material(3, 5), &[]).is_none(),
-            "what it tells of isn't pending any more"
+            "its exchange isn't pending any more"
         );
     }
 

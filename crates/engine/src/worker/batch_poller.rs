@@ -35,9 +35,10 @@ use recapd_store::{
     batch::{BatchEnd, BatchLine, BatchMove, BatchReply, Gather, OpenBatch},
 };
 
-const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// The time between two steps.
+const POLL_INTERVAL: Duration = Duration::from_secs(5);
 /// Limits how many batches one step polls.
-const LOOKS_MAX: i64 = 100;
+const BATCHES_POLLED_MAX: i64 = 100;
 /// Limits how many ids of known batches are read. Providers list only their newest batches.
 const KNOWN_MAX: i64 = 1_000;
 /// How many letters and digits a batch's name ends with.
@@ -64,10 +65,10 @@ impl BatchPoller {
     }
 
     pub async fn run(&self, stop: CancellationToken) {
-        let mut look = tokio::time::interval(LOOK_EVERY);
+        let mut poll = tokio::time::interval(POLL_INTERVAL);
         loop {
             tokio::select! {
-                _ = look.tick() => {}
+                _ = poll.tick() => {}
                 () = stop.cancelled() => return,
             }
             tokio::select! {
@@ -79,9 +80,9 @@ impl BatchPoller {
                 }
                 () = stop.cancelled() => return,
             }
-            // Reset after each step, however long it took, so that updates that are being paused have recorded their pause before
-            // the next resumption.
-            look.reset();
+            // The interval begins after the step, however long the step took: an update that is being paused during one resumption
+            // has recorded its pause before the next one.
+            poll.reset();
         }
     }
 
@@ -93,7 +94,8 @@ impl BatchPoller {
         // This comes first, so that no failure below delays it.
         self.resumption.step().await;
         self.poll_due().await?;
-        // One query for both, since mostly no question waits. If it fails, nothing has changed, so no resumption is owed.
+        // What follows concerns waiting questions, and mostly there are none. If this query fails, nothing has changed, so no
+        // resumption is owed.
         if !self.batching.store.has_waiting().await? {
             return Ok(());
         }
@@ -109,7 +111,7 @@ impl BatchPoller {
         let due = self
             .batching
             .store
-            .due_batches(now, now.plus_ms(LOOK_MS), LOOKS_MAX)
+            .due_batches(now, now.plus_ms(LOOK_MS), BATCHES_POLLED_MAX)
             .await?;
         for batch in due {
             match (batch.state, batch.provider_id.clone()) {
@@ -161,12 +163,12 @@ impl BatchPoller {
             Ok(id) => self.record_submission(batch, id).await,
             Err(error) => {
                 warn!(batch = batch.wanted.name, requests = calls.len(), class = error.class(), %error, "batch.not_sent");
-                let sight = if may_have_been_made(&error) {
+                let observation = if may_have_been_made(&error) {
                     BatchObservation::Unsure
                 } else {
                     BatchObservation::Refused
                 };
-                self.apply_step(batch, sight, Some(&error)).await
+                self.apply_step(batch, observation, Some(&error)).await
             }
         }
     }
@@ -184,7 +186,7 @@ impl BatchPoller {
         };
         let provider = self.batching.model.provider();
         let known = self.batching.store.known_batches(provider, KNOWN_MAX).await?;
-        // The newest come first. Of several, this takes the one that was created right after the batch was recorded.
+        // The newest come first, so this takes the oldest unknown one, which was created right after the batch was recorded.
         let found = listed.into_iter().rfind(|listed| !known.contains(&listed.id));
         match found {
             Some(found) => self.record_submission(batch, found.id).await,
@@ -199,7 +201,7 @@ impl BatchPoller {
             requests = batch.wanted.requests,
             "batch.submitted"
         );
-        let BatchStep::Submit { wait_ms } = self.next(batch, BatchObservation::Accepted) else {
+        let BatchStep::Submit { wait_ms } = self.next_step(batch, BatchObservation::Accepted) else {
             return self.give_up(batch, "expired").await;
         };
         let step = BatchMove {
@@ -235,23 +237,23 @@ impl BatchPoller {
     }
 
     /// Gives up a batch, so that its questions are asked directly.
-    async fn give_up(&self, batch: &OpenBatch, why: &str) -> StoreResult<()> {
+    async fn give_up(&self, batch: &OpenBatch, class: &str) -> StoreResult<()> {
         self.parts.metrics.batches.lost();
-        self.close(batch, Vec::new(), why).await
+        self.close(batch, Vec::new(), class).await
     }
 
     /// Takes the step that follows from an observation without results. `error` is the cause, and may say when to poll again.
     async fn apply_step(
         &self,
         batch: &OpenBatch,
-        sight: BatchObservation,
+        observation: BatchObservation,
         error: Option<&LlmError>,
     ) -> StoreResult<()> {
-        let step = self.next(batch, sight);
+        let step = self.next_step(batch, observation);
         if let BatchStep::Wait { wait_ms } | BatchStep::Submit { wait_ms } = step {
-            let asked = error.and_then(LlmError::retry_after).unwrap_or_default();
-            let asked_ms = i64_or_max(asked.as_millis());
-            self.reserve(batch, wait_ms.max(asked_ms)).await?;
+            let retry_after = error.and_then(LlmError::retry_after).unwrap_or_default();
+            let retry_after_ms = i64_or_max(retry_after.as_millis());
+            self.reserve(batch, wait_ms.max(retry_after_ms)).await?;
             return Ok(());
         }
         // The poll may have taken so long that another daemon has taken over the batch.
@@ -282,12 +284,13 @@ impl BatchPoller {
         }))
     }
 
-    fn next(&self, batch: &OpenBatch, sight: BatchObservation) -> BatchStep {
+    fn next_step(&self, batch: &OpenBatch, observation: BatchObservation) -> BatchStep {
         let age_ms = self.now().since_ms(batch.wanted.created_at);
-        step(batch.state, sight, batch.looks, age_ms)
+        step(batch.state, observation, batch.looks, age_ms)
     }
 
-    /// Journals the valid results, and wakes the rows that wait for them.
+    /// Journals the valid results, and wakes the rows that wait for them. A question without a result fails with the error class
+    /// `otherwise`.
     async fn close(&self, batch: &OpenBatch, results: Vec<BatchResult>, otherwise: &str) -> StoreResult<()> {
         let lines = self.batching.store.batch_lines(batch.batch).await?;
         let asked: HashMap<&str, &[i64]> = lines
@@ -306,7 +309,8 @@ impl BatchPoller {
             now: self.now(),
         };
         let closed = self.batching.store.close_batch(batch.batch, end).await;
-        // The batch may have been closed although the call failed, and then no later step returns to it.
+        // The batch may have been closed although the call failed. No later step handles a closed batch, so the resumption is owed
+        // now.
         let closed = closed.inspect_err(|_| self.resumption.owe())?;
         for answer in &billed {
             self.bill(&batch.model, answer);
@@ -352,8 +356,8 @@ impl BatchPoller {
     fn checked_answer(&self, text: &str, asked: &[i64]) -> Result<String, String> {
         // The messages aren't available here. The update that takes the answer checks the user's demands.
         let later = UserWords::checked_later();
-        let believed = reply::parse_with_words(text, asked, &later, &self.parts.redactor);
-        let CheckedReply { drafts, facts, .. } = believed.map_err(|error| error.class().to_owned())?;
+        let checked = reply::parse_with_words(text, asked, &later, &self.parts.redactor);
+        let CheckedReply { drafts, facts, .. } = checked.map_err(|error| error.class().to_owned())?;
         serde_json::to_string(&Answer { items: drafts, facts }).map_err(|_| "internal".to_owned())
     }
 

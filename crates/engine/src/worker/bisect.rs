@@ -81,8 +81,9 @@ impl<'a> Bisection<'a> {
         true
     }
 
-    /// Keeps an exchange that failed alone until the others were asked about. Fails at once if there are no others, or if another
-    /// exchange has failed alone and nothing was answered: then no single exchange is the cause.
+    /// Keeps an exchange that failed alone until the others were asked about. Fails at once if there are no others, if the model
+    /// refused the exchange (a refusal is final), or if another exchange has failed alone and nothing was answered: then no single
+    /// exchange is the cause.
     pub(super) fn suspect(
         &mut self,
         piece: &'a [StoredExchange],

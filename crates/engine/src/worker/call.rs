@@ -85,7 +85,8 @@ impl Worker {
         if is_model {
             let before = spent_by(run);
             self.bill(model, tokens, run);
-            // The store counts the cost of a batch's answer until the run is recorded.
+            // Only the cost of this call is noted. The run's totals may contain a batch's answer, too, whose cost the store counts
+            // until the run is recorded.
             self.heartbeat
                 .note_spent(&guard.lease, of_call(before, spent_by(run)));
         }
@@ -127,11 +128,11 @@ impl Worker {
         let spending = self.parts.store.spending(agent, day_start(now)).await?;
         // Read after the store's figures. In the other order, spending that is recorded in between would be counted twice and
         // pause updates until midnight.
-        let beside = self.heartbeat.spent_by_others(agent);
+        let by_others = self.heartbeat.spent_by_others(agent);
         let so_far = spent_by(run);
         let limits = &self.settings.spend;
         let by_agent = spending.agent.plus(so_far);
-        let by_all = spending.all.plus(so_far).plus(beside);
+        let by_all = spending.all.plus(so_far).plus(by_others);
         let limit = limits
             .used_up(&spending.settings, by_agent, by_all)
             .or_else(|| self.lacks_price(agent, limits.are_in_dollars(&spending.settings)));
@@ -155,8 +156,8 @@ impl Worker {
         Some(SpendLimit::Price)
     }
 
-    /// Accounts for a call that was abandoned before its answer, because the provider bills it, too. Does nothing if it wasn't
-    /// sent yet.
+    /// Accounts for a call that was abandoned before its answer, because the provider bills it, too. A call that still waited for
+    /// a rate limit wasn't sent, and isn't counted.
     fn account_for_abandoned(&self, model: &dyn ChatModel, request: &ModelRequest, run: &mut RunRecord) {
         if request.held.is_held() {
             run.model_calls -= 1;
@@ -183,14 +184,15 @@ impl Worker {
             .map(|(sum, cost)| sum.saturating_add(cost));
         match cost {
             Some(cost) => self.parts.metrics.provider.cost(provider, name, cost),
-            None if self.is_new_to_us(name) => {
+            None if self.is_first_unpriced(name) => {
                 warn!(provider, model = name, "spend.price_unknown");
             }
             None => {}
         }
     }
 
-    fn is_new_to_us(&self, model: &str) -> bool {
+    /// Returns true at the first call of a model whose price is unknown, so that the warning is logged once.
+    fn is_first_unpriced(&self, model: &str) -> bool {
         let mut unpriced = self.unpriced.lock().unwrap_or_else(PoisonError::into_inner);
         unpriced.insert(model.to_owned())
     }
@@ -223,13 +225,13 @@ async fn unless_interrupted(
 ) -> Result<Result<ModelAnswer, LlmError>, Interruption> {
     let mut asking = pin!(asking);
     tokio::select! {
-        // The interruption comes first: a call that stops frees rate limits, and another call that waited for them would be sent
-        // at once.
+        // The interruption is checked first. When the daemon stops, the first call that ends frees its share of the rate limits,
+        // and another call that waited for them would be sent although it must stop, too.
         biased;
         why = guard.interrupted() => {
             // An answer that has arrived is paid for, so it is used.
-            let is_there = if request.held.is_held() { None } else { asking.now_or_never() };
-            is_there.ok_or(why)
+            let arrived = if request.held.is_held() { None } else { asking.now_or_never() };
+            arrived.ok_or(why)
         }
         answer = &mut asking => Ok(answer),
     }

@@ -47,7 +47,9 @@ pub(super) struct Draft {
     /// True if only ageing has changed the document. Then only items that are too old leave. An item without room now may find
     /// room when others have aged, so the result doesn't depend on how often the ageing job runs.
     pub(super) only_ages: bool,
+    /// How many items a model's compaction merged.
     pub(super) merged: usize,
+    /// How many items a model's compaction shortened.
     pub(super) condensed: usize,
 }
 
@@ -150,7 +152,7 @@ enum CompactError {
 impl Worker {
     /// Returns a draft of the shown items without the revisited ones, together with what was condensed.
     pub(super) fn draft(&self, material: &Material, condensed: Condensation) -> Draft {
-        let facts = self.believed_facts(material, &condensed.facts);
+        let facts = self.supported_facts(material, &condensed.facts);
         Draft {
             facts,
             ..Draft::new(material, condensed.items)
@@ -171,7 +173,7 @@ impl Worker {
         let (agent, version) = (&guard.lease.agent, material.version);
         if !self.settings.compact_by_model
             || self.is_offline()
-            || !self.in_vain.is_worth_asking(agent, version)
+            || !self.compaction_cooldown.is_worth_asking(agent, version)
         {
             return Ok(draft);
         }
@@ -208,7 +210,7 @@ impl Worker {
                     self.parts.metrics.service.db_failed(error.class());
                 }
                 info!(agent_id = %agent, %error, "update.not_compacted");
-                self.in_vain.note(agent, version);
+                self.compaction_cooldown.note(agent, version);
                 Ok(draft)
             }
         }

@@ -42,13 +42,13 @@ fn up_to(mut material: Material, exchanges: Option<usize>) -> Material {
     material
 }
 
-/// Drops revisited items that aren't about any of the exchanges in `told`.
-fn revisiting(material: Material, told: &[i64]) -> Material {
+/// Keeps only those revisited items that cover one of the exchanges `answered`, with all their exchanges.
+fn revisiting(material: Material, answered: &[i64]) -> Material {
     let items: Vec<&Item> = material
         .items
         .iter()
         .filter(|item| material.revisited.contains(&item.item))
-        .filter(|item| told.iter().any(|exchange| item.covers(*exchange)))
+        .filter(|item| answered.iter().any(|exchange| item.covers(*exchange)))
         .collect();
     let revisited: Vec<i64> = items.iter().map(|item| item.item).collect();
     let exchanges: Vec<StoredExchange> = material
@@ -103,7 +103,7 @@ impl Worker {
             .condense_pieces(guard, material, limits, &mut pieces, run)
             .await;
         let failed = condensed.as_ref().err();
-        if pieces.has_searched_in_vain() && failed.is_none_or(CondenseError::may_lie_in_one) {
+        if pieces.has_searched_in_vain() && failed.is_none_or(CondenseError::may_be_due_to_one_exchange) {
             let exchanges = numbers(&material.exchanges);
             self.failure_memory
                 .was_divided_in_vain(&guard.lease.agent, &exchanges);
@@ -141,8 +141,8 @@ impl Worker {
                 }
                 Err(fault) => fault,
             };
-            let may_lie_in_one = self.may_lie_in_one(&fault);
-            let is_divided = if may_search && may_lie_in_one {
+            let may_be_due_to_one_exchange = self.may_be_due_to_one_exchange(&fault);
+            let is_divided = if may_search && may_be_due_to_one_exchange {
                 pieces.search(piece)
             } else {
                 // Pending exchanges are divided into smaller updates instead.
@@ -153,7 +153,7 @@ impl Worker {
                     agent_id = %guard.lease.agent, exchanges = piece.len(), error_class = fault.class(),
                     "update.question_halved"
                 );
-            } else if may_lie_in_one && self.failure_memory.may_divide() {
+            } else if may_be_due_to_one_exchange && self.failure_memory.may_divide() {
                 pieces.suspect(piece, fault)?;
             } else {
                 return Err(fault);
@@ -186,10 +186,10 @@ impl Worker {
         Ok(condensed)
     }
 
-    /// Like [`CondenseError::may_lie_in_one`], but after an invalid answer only if the first model has ever answered. Before
+    /// Like [`CondenseError::may_be_due_to_one_exchange`], but after an invalid answer only if the first model has ever answered. Before
     /// that, the model or its settings are the cause.
-    pub(super) fn may_lie_in_one(&self, failed: &CondenseError) -> bool {
-        failed.is_refusal() || failed.may_lie_in_one() && self.failure_memory.has_answered(FIRST)
+    pub(super) fn may_be_due_to_one_exchange(&self, failed: &CondenseError) -> bool {
+        failed.is_refusal() || failed.may_be_due_to_one_exchange() && self.failure_memory.has_answered(FIRST)
     }
 
     /// Fits the material, which was read with these `limits`, to answers in the journal, because these are paid for.
@@ -233,7 +233,7 @@ impl Worker {
         let whole = self.parts.store.material(lease, all).await?;
         Ok(
             match self.count_answered(lease, &whole, as_of(&whole, run)).await? {
-                // Perhaps nothing is pending any more.
+                // If nothing is pending any more, `whole` consists of revisited exchanges, which have other answers.
                 answered @ Some(_) if whole.revisited.is_empty() => up_to(whole, answered),
                 _ => material,
             },
@@ -257,33 +257,33 @@ impl Worker {
         Ok(answered.map(|answered| past + answered))
     }
 
-    /// Returns the revisited material. If the journal has answers about other items, returns the material of those: after a
-    /// failure fewer items are revisited at once, and the answers about others would be paid for again.
+    /// Returns the revisited material, or the material of other items if the journal has answers about these: after a failure
+    /// fewer items are revisited at once, and the answers about the others would be paid for again.
     async fn revisited_or_answered(&self, lease: &Lease, material: Material) -> StoreResult<Material> {
         let all = self.settings.limits;
-        // Read as for the questions of those answers, because an item that was rewritten since (by a forgetting, say) is
-        // revisited last.
+        // Read with the limits that the answered questions had, and in their order: an item that was rewritten since (by a
+        // forgetting, say) is revisited last.
         let whole = self.parts.store.material(lease, all).await?;
-        let mut told = numbers(&whole.exchanges);
-        let mut answered = 0;
+        let mut answered = numbers(&whole.exchanges);
+        let mut count = 0;
         while let Some(more) = self
-            .longest_answered(lease, &whole, told.split_at(answered).1)
+            .longest_answered(lease, &whole, answered.split_at(count).1)
             .await?
         {
-            answered += more;
+            count += more;
         }
-        told.truncate(answered);
+        answered.truncate(count);
         let asked = numbers(&material.exchanges);
-        if told.iter().all(|exchange| asked.contains(exchange)) {
+        if answered.iter().all(|exchange| asked.contains(exchange)) {
             return Ok(material);
         }
-        let whole = revisiting(whole, &told);
+        let whole = revisiting(whole, &answered);
         // `whole` isn't used if it contains an exchange that failed alone, because this exchange would delay the others, answered
         // or not.
         let fails = self
             .failure_memory
             .has_failed_alone(&lease.agent, &numbers(&whole.exchanges));
-        // If exchanges have become pending, nothing is revisited.
+        // If exchanges have become pending, the material has no revisited items.
         let is_better = !fails && !whole.revisited.is_empty();
         Ok(if is_better { whole } else { material })
     }
@@ -319,7 +319,7 @@ impl Worker {
         // One query for all keys, because there may be a thousand.
         let beginnings = (1..=exchanges.len()).map(|count| exchanges.split_at(count).0);
         let keys: Vec<String> = beginnings
-            .map(|begun| self.piece_key(lease, material, begun))
+            .map(|beginning| self.piece_key(lease, material, beginning))
             .collect();
         let journalled = self.parts.store.journalled_among(&lease.agent, &keys).await?;
         let longest = keys.iter().rposition(|key| journalled.contains(key));
@@ -338,7 +338,7 @@ impl Worker {
         let (all, asked) = (numbers(exchanges), worth_asking(exchanges));
         let lease = &guard.lease;
         let key = self.piece_key(lease, material, &all);
-        let told = if asked.is_empty() || self.are_past(material, exchanges, as_of(material, run)) {
+        let answered = if asked.is_empty() || self.are_past(material, exchanges, as_of(material, run)) {
             AskAnswer::nothing()
         } else if let Some(answer) = self.journalled(lease, &key, exchanges).await? {
             AskAnswer {
@@ -360,14 +360,15 @@ impl Worker {
             };
             self.ask(guard, &question, run).await?
         };
-        let mut condensed = Condensation::of(told.answer, exchanges, told.origin, Gaps::of(material))?;
-        if told.stands_in {
+        let mut condensed =
+            Condensation::of(answered.answer, exchanges, answered.origin, Gaps::of(material))?;
+        if answered.stands_in {
             condensed
                 .items
                 .iter_mut()
                 .for_each(|item| item.provisional = true);
         }
-        Ok((condensed, told.is_by_first))
+        Ok((condensed, answered.is_by_first))
     }
 
     /// Returns the journal's answer about the exchanges, if it is valid. An answer that today's rules reject would fail every
@@ -382,8 +383,8 @@ impl Worker {
             return Ok(None);
         };
         let words = UserWords::of(&self.transcripts(exchanges, Zone::UTC));
-        let believed = self.parse_answer(&journalled.answer, &worth_asking(exchanges), &words);
-        Ok(believed.ok().map(Answer::from))
+        let checked = self.parse_answer(&journalled.answer, &worth_asking(exchanges), &words);
+        Ok(checked.ok().map(Answer::from))
     }
 
     /// Parses and redacts the answer, and checks it against the exchanges `asked` and the user's words there.
@@ -402,10 +403,11 @@ impl Worker {
         self.parts.model.provider() == offline::OFFLINE
     }
 
-    /// Returns the journal key of the question about the exchanges. The watermarks alone don't identify the revisited ones.
+    /// Returns the journal key of the question about the exchanges. It contains their numbers, because the watermarks alone don't
+    /// identify revisited exchanges.
     pub(super) fn piece_key(&self, lease: &Lease, material: &Material, exchanges: &[i64]) -> String {
-        let named: Vec<String> = exchanges.iter().map(i64::to_string).collect();
-        self.journal_key(lease, material, &named.join(","))
+        let numbers: Vec<String> = exchanges.iter().map(i64::to_string).collect();
+        self.journal_key(lease, material, &numbers.join(","))
     }
 
     /// Returns the journal key of a question. After a crash the same question has the same key, whatever else is pending.

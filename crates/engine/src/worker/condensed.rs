@@ -15,6 +15,7 @@ use recapd_core::domain::{
 };
 use recapd_store::{Material, StoredExchange};
 
+/// How final the digests are that replace the exchanges which an answer left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Gaps {
     /// The digests are provisional: a later update asks about their exchanges once more.
@@ -24,7 +25,8 @@ pub(super) enum Gaps {
 }
 
 impl Gaps {
-    /// Returns what an answer about `material` needs. Revisited exchanges that are left out again would always be left out.
+    /// Returns the gaps of an answer about `material`. Revisited exchanges that are left out again would always be left out, so
+    /// their digests are final.
     pub(super) fn of(material: &Material) -> Self {
         if material.revisited.is_empty() {
             Self::AskedLater
@@ -71,7 +73,7 @@ impl Condensation {
 
 impl Worker {
     /// Applies those changes that the messages in the exchanges of `material` support.
-    pub(super) fn believed_facts(&self, material: &Material, changes: &[FactChanges]) -> FactUpdate {
+    pub(super) fn supported_facts(&self, material: &Material, changes: &[FactChanges]) -> FactUpdate {
         if changes.iter().all(FactChanges::is_empty) {
             return FactUpdate::default();
         }

@@ -56,9 +56,9 @@ impl CondenseError {
     }
 
     /// Returns true if the next model should be asked. `is_last` says that this is the last attempt.
-    pub(super) fn is_for_the_next(&self, is_last: bool) -> bool {
+    pub(super) fn is_for_next_model(&self, is_last: bool) -> bool {
         match self {
-            Self::Llm(error) => error.is_for_the_next(is_last),
+            Self::Llm(error) => error.is_for_next_model(is_last),
             Self::Reply(_) | Self::Coverage(_) => is_last,
             Self::Store(_) | Self::Interrupted(_) | Self::Paused(_) => false,
         }
@@ -73,7 +73,7 @@ impl CondenseError {
     }
 
     /// Returns true if one of several exchanges may have caused the failure: a refusal, or an invalid request or answer.
-    pub(super) fn may_lie_in_one(&self) -> bool {
+    pub(super) fn may_be_due_to_one_exchange(&self) -> bool {
         matches!(
             self,
             Self::Llm(LlmError::Refused { .. } | LlmError::Permanent(_)) | Self::Reply(_) | Self::Coverage(_)
@@ -90,7 +90,7 @@ impl CondenseError {
     }
 
     /// Returns true for a temporary failure that the question's content may have caused, such as a timeout or a server error.
-    pub(super) fn may_lie_in_the_question(&self) -> bool {
-        matches!(self, Self::Llm(LlmError::Transient(fault)) if fault.may_lie_in_the_request())
+    pub(super) fn may_be_due_to_question(&self) -> bool {
+        matches!(self, Self::Llm(LlmError::Transient(fault)) if fault.may_be_due_to_request())
     }
 }

@@ -36,8 +36,8 @@ struct MemoryState {
     /// True if questions were divided without success since the first model last answered: no single exchange was the cause.
     in_vain: bool,
     /// Agents whose questions were divided in vain, each with the oldest exchange of the last such question and the value of
-    /// `answers` then.
-    vain: LruCache<AgentId, (i64, u64)>,
+    /// `answers` at that time.
+    vain_searches: LruCache<AgentId, (i64, u64)>,
     quarantine: Quarantine,
     left_out: LeftOut,
 }
@@ -48,7 +48,7 @@ impl Default for MemoryState {
             agents: LruCache::new(AGENTS_MAX),
             answers: 0,
             in_vain: false,
-            vain: LruCache::new(AGENTS_MAX),
+            vain_searches: LruCache::new(AGENTS_MAX),
             quarantine: Quarantine::default(),
             left_out: LeftOut::default(),
         }
@@ -65,22 +65,22 @@ struct OfAgent {
 impl FailureMemory {
     /// Reduces `limits` to the agent's portion: how many exchanges to ask about at once.
     pub(super) fn within(&self, agent: &AgentId, limits: MaterialLimits) -> MaterialLimits {
-        let mut kept = self.lock();
-        let of_agent = kept.agents.get(agent);
+        let mut state = self.lock();
+        let of_agent = state.agents.get(agent);
         of_agent.map_or(limits, |of_agent| of_agent.size.within(limits))
     }
 
     /// Records that a question about the exchanges was too much for the model.
     pub(super) fn was_too_much(&self, agent: &AgentId, asked: &[i64]) {
-        self.lock().halved(agent, asked, false);
+        self.lock().halve(agent, asked, false);
     }
 
     /// Records that a question about the exchanges failed, perhaps because of them. `is_outage` says that the failure looks like
     /// an outage. Returns whether it still counts as one.
     pub(super) fn failed(&self, agent: &AgentId, asked: &[i64], is_outage: bool) -> bool {
-        let kept = &mut *self.lock();
-        let answers = kept.answers;
-        let of_agent = kept.halved(agent, asked, true);
+        let state = &mut *self.lock();
+        let answers = state.answers;
+        let of_agent = state.halve(agent, asked, true);
         let &[exchange] = asked else {
             return is_outage;
         };
@@ -91,9 +91,9 @@ impl FailureMemory {
 
     /// Returns true if the exchange of a question that just failed, and whose failure isn't recorded yet, is the cause.
     pub(super) fn is_to_blame(&self, agent: &AgentId, asked: &[i64]) -> bool {
-        let kept = self.lock();
-        let alone = kept.agents.peek(agent).and_then(|of_agent| of_agent.alone);
-        alone.is_some_and(|alone| alone.is_to_blame(asked, kept.answers))
+        let state = self.lock();
+        let alone = state.agents.peek(agent).and_then(|of_agent| of_agent.alone);
+        alone.is_some_and(|alone| alone.is_to_blame(asked, state.answers))
     }
 
     /// Returns true if one of the exchanges is the one that failed alone.
@@ -102,8 +102,8 @@ impl FailureMemory {
         alone.is_some_and(|alone| alone.is_among(asked))
     }
 
-    /// Returns the failure that put the exchange into quarantine for the model at `place`. Asking again would fail, and be
-    /// billed.
+    /// Returns the failure that put the exchange into quarantine for the model at `place` in the chain. Asking this model again
+    /// would fail, and be billed.
     pub(super) fn quarantined(&self, agent: &AgentId, asked: &[i64], place: usize) -> Option<LlmError> {
         let &[exchange] = asked else {
             return None;
@@ -131,23 +131,24 @@ impl FailureMemory {
     }
 
     /// Records that dividing was useless, because the first model answered no part. The exchanges aren't the cause, so the
-    /// agent's next question has as many exchanges as before. Otherwise each exchange would be asked about alone, with its own
-    /// attempts. But if models have answered other questions between two searches among the same exchanges, these exchanges are
-    /// the cause.
+    /// agent's next question has as many exchanges as before. With a smaller portion each exchange would be asked about alone,
+    /// with its own attempts. But if models have answered other questions between two searches among the same exchanges, these
+    /// exchanges are the cause, and the portion stays small.
     pub(super) fn was_divided_in_vain(&self, agent: &AgentId, exchanges: &[i64]) {
-        let kept = &mut *self.lock();
-        kept.in_vain = true;
+        let state = &mut *self.lock();
+        state.in_vain = true;
         let Some(&oldest) = exchanges.first() else {
             return;
         };
-        let before = kept.vain.insert(agent.clone(), (oldest, kept.answers));
-        let is_them = |(oldest, answers)| exchanges.contains(&oldest) && answers < kept.answers;
-        if !before.is_some_and(is_them) {
-            kept.agents.remove(agent);
+        let before = state.vain_searches.insert(agent.clone(), (oldest, state.answers));
+        let are_the_cause = |(oldest, answers)| exchanges.contains(&oldest) && answers < state.answers;
+        if !before.is_some_and(are_the_cause) {
+            state.agents.remove(agent);
         }
     }
 
-    /// Records that an answer left out the exchanges, and that an answer about them alone left them out, too.
+    /// Records that an answer left out the exchanges. A model that is asked directly was then asked about only these, and left
+    /// them out again; a batch asks only once.
     pub(super) fn were_left_out(&self, agent: &AgentId, exchanges: &[i64]) {
         self.lock().left_out.note(agent, exchanges);
     }
@@ -164,9 +165,9 @@ impl FailureMemory {
 
     /// Records that the model at `place` just answered a question about the exchanges.
     pub(super) fn was_answered(&self, agent: &AgentId, asked: &[i64], place: usize) {
-        let mut kept = self.lock();
-        kept.answers += 1;
-        kept.in_vain &= place != FIRST;
+        let mut state = self.lock();
+        state.answers += 1;
+        state.in_vain &= place != FIRST;
         drop(kept);
         self.was_answered_in_batch(agent, asked, place);
     }
@@ -174,10 +175,10 @@ impl FailureMemory {
     /// Records an answer from a batch, like [`Self::was_answered`]. Such an answer is older and doesn't prove that the provider
     /// works now.
     pub(super) fn was_answered_in_batch(&self, agent: &AgentId, asked: &[i64], place: usize) {
-        let kept = &mut *self.lock();
-        kept.quarantine.was_answered(place);
-        kept.quarantine.settle(agent, asked);
-        if let Some(of_agent) = kept.agents.get_mut(agent) {
+        let state = &mut *self.lock();
+        state.quarantine.was_answered(place);
+        state.quarantine.settle(agent, asked);
+        if let Some(of_agent) = state.agents.get_mut(agent) {
             of_agent.alone = of_agent.alone.filter(|alone| !alone.is_among(asked));
             of_agent.size.grow(asked);
         }
@@ -190,7 +191,7 @@ impl FailureMemory {
 
 impl MemoryState {
     /// Halves the agent's portion after a question about the exchanges was too much for a model, or may have met an outage.
-    fn halved(&mut self, agent: &AgentId, asked: &[i64], may_be_outage: bool) -> &mut OfAgent {
+    fn halve(&mut self, agent: &AgentId, asked: &[i64], may_be_outage: bool) -> &mut OfAgent {
         let of_agent = self.agents.entry(agent.clone());
         let of_agent = of_agent.or_insert_with(OfAgent::default);
         of_agent.size.halve(asked, may_be_outage);
@@ -218,7 +219,7 @@ mod tests {
             failure_memory.within(&agent, all).exchanges_max
         };
         assert_eq!(search(&[4, 5]), 200);
-        assert_eq!(search(&[4, 5]), 200, "nobody was answered");
+        assert_eq!(search(&[4, 5]), 200, "no question was answered");
         failure_memory.was_answered(&agent, &[6, 7], FIRST);
         assert_eq!(search(&[4, 5]), 1, "others were answered");
         failure_memory.was_answered(&agent, &[8], FIRST);

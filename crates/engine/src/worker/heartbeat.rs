@@ -19,7 +19,9 @@ const BEATS_PER_LEASE: i64 = 4;
 
 struct LeaseInFlight {
     lease: Lease,
+    /// Cancelled when the lease is lost.
     lost: CancellationToken,
+    /// What the lease's update has spent and not recorded yet.
     spent: SpendTotal,
 }
 
@@ -63,8 +65,8 @@ impl Heartbeat {
         }
     }
 
-    /// Returns what other agents' updates have spent and not recorded yet. Before an update records its cost, its lease leaves
-    /// the heartbeat.
+    /// Returns what other agents' updates have spent and not recorded yet. An update's lease leaves the heartbeat before the
+    /// update records its cost, so no cost counts twice.
     pub(super) fn spent_by_others(&self, agent: &AgentId) -> SpendTotal {
         let held = self.lock();
         let others = held.values().filter(|held| held.lease.agent != *agent);
@@ -95,7 +97,7 @@ impl Heartbeat {
         if leases.is_empty() {
             return;
         }
-        // If the database can't be reached, this proves nothing about the leases. The fences decide at completion.
+        // A database that can't be reached proves nothing about the leases. When an update completes, the fences decide.
         match parts.store.renew(&leases, parts.clock.now(), self.lease_ms).await {
             Ok(renewed) => self.stop_lost(parts, &leases, &renewed),
             Err(error) => {

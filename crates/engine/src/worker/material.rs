@@ -8,7 +8,7 @@ pub(super) fn as_of(material: &Material, run: &RunRecord) -> Timestamp {
     material.as_of.unwrap_or(run.started_at)
 }
 
-/// Returns true if time has changed the document.
+/// Returns true if ageing now changes the document.
 pub(super) fn is_due(material: &Material, run: &RunRecord) -> bool {
     material
         .next_ageing_at

@@ -4,7 +4,9 @@ use recapd_telemetry::metrics::labels::UpdateOutcome;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
+    /// It wrote a new version.
     Completed,
+    /// Nothing was pending, and no version was written.
     Settled,
     /// It failed and will be retried.
     Retried,
@@ -16,6 +18,7 @@ pub enum Outcome {
     GivenUp,
     /// Another writer came first.
     Superseded,
+    /// The daemon stops, so the lease was given back.
     Released,
     /// It waits for a provider, or for the next day's limits.
     Postponed,

@@ -10,7 +10,7 @@ use recapd_llm::Wait;
 use recapd_store::{AttemptError, Postponement, RunRecord, SpendPause, StoreError};
 use recapd_telemetry::metrics::labels::PostponeReason;
 
-/// A lease is given back only for a wait of at least this many milliseconds.
+/// A lease is given back for at least this many milliseconds, even if the wait is shorter.
 const WAIT_MS_MIN: i64 = 500;
 
 pub(super) enum WaitReason {
@@ -51,12 +51,12 @@ impl Worker {
         match self.parts.store.postpone(lease, postponement).await {
             Ok(()) => Outcome::Postponed,
             Err(StoreError::Fenced(_)) => {
-                self.disclaimed.add(lease);
+                self.lost_leases.add(lease);
                 Outcome::Superseded
             }
             Err(error) => {
                 // The lease expires by itself, and the work is offered again.
-                self.disclaimed.add(lease);
+                self.lost_leases.add(lease);
                 self.parts.metrics.service.db_failed(error.class());
                 error!(agent_id = %lease.agent, %error, "update.postpone_not_recorded");
                 Outcome::Postponed

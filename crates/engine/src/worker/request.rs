@@ -58,8 +58,8 @@ impl Worker {
 
     /// Returns the exchanges as a model reads them. Leaves out exchanges that have no lines.
     pub(super) fn transcripts(&self, exchanges: &[StoredExchange], zone: Zone) -> Vec<Transcript> {
-        let told = exchanges.iter().filter(|stored| has_lines(stored));
-        told.map(|stored| self.transcript(stored, zone)).collect()
+        let with_lines = exchanges.iter().filter(|stored| has_lines(stored));
+        with_lines.map(|stored| self.transcript(stored, zone)).collect()
     }
 
     fn transcript(&self, stored: &StoredExchange, zone: Zone) -> Transcript {
@@ -90,12 +90,12 @@ impl Worker {
 /// Returns the last items before the exchange, oldest first. Leaves out provisional items.
 fn items_before(items: &[Item], exchange: i64) -> Vec<&Item> {
     let end = |item: &Item| item.ranges.last().map_or(i64::MIN, |range| range.last);
-    let told = items
+    let before = items
         .iter()
         .filter(|item| end(item) < exchange && !item.provisional);
-    let mut told: Vec<&Item> = told.collect();
-    told.sort_by_key(|item| end(item));
-    told.split_off(told.len().saturating_sub(LAST_ITEMS_MAX))
+    let mut before: Vec<&Item> = before.collect();
+    before.sort_by_key(|item| end(item));
+    before.split_off(before.len().saturating_sub(LAST_ITEMS_MAX))
 }
 
 #[cfg(test)]

@@ -12,8 +12,8 @@ use tracing::warn;
 use super::WorkerParts;
 use recapd_store::Resume;
 
-/// How often each occasion resumes updates. A worker that read the old limits may write its pause after the first time, but not
-/// after the second.
+/// How often updates are resumed after each request. A worker that read the old limits may write its pause after the first
+/// resumption, but not after the second.
 const RESUMPTIONS: u8 = 2;
 /// The time between two resumptions, even if the first one failed.
 const WAIT: Duration = Duration::from_secs(5);
@@ -21,15 +21,16 @@ const WAIT: Duration = Duration::from_secs(5);
 /// Makes updates due again until no resumption is owed.
 pub struct Resumption {
     parts: WorkerParts,
-    whom: Resume,
+    which: Resume,
+    /// How many resumptions must still be made.
     owed: AtomicU8,
 }
 
 impl Resumption {
-    pub(super) fn new(parts: WorkerParts, whom: Resume) -> Self {
+    pub(super) fn new(parts: WorkerParts, which: Resume) -> Self {
         Self {
             parts,
-            whom,
+            which,
             owed: AtomicU8::default(),
         }
     }
@@ -57,7 +58,7 @@ impl Resumption {
         if owed == 0 {
             return;
         }
-        let resumed = self.parts.store.resume(self.whom, self.parts.clock.now());
+        let resumed = self.parts.store.resume(self.which, self.parts.clock.now());
         match resumed.await {
             Ok(_) => {
                 self.owed.store(owed - 1, SeqCst);

@@ -13,7 +13,7 @@ use super::Worker;
 use recapd_core::domain::work::{Lease, RetryPolicy};
 
 /// Limits how many lost leases are remembered until they are reported to the database. Further ones count as crashes.
-const DISCLAIMED_MAX: usize = 1_000;
+const LOST_LEASES_MAX: usize = 1_000;
 
 /// Which leases of a claim to work on now.
 #[derive(Debug, PartialEq, Eq)]
@@ -47,7 +47,7 @@ pub(super) struct LostLeases(Mutex<Vec<Lease>>);
 impl LostLeases {
     pub(super) fn add(&self, lease: &Lease) {
         let mut kept = self.lock();
-        if kept.len() < DISCLAIMED_MAX {
+        if kept.len() < LOST_LEASES_MAX {
             kept.push(lease.clone());
         }
     }
@@ -81,24 +81,25 @@ impl Worker {
             self.parts.metrics.service.db_failed(error.class());
             warn!(%error, leases = given_back.len(), "lease.release_failed");
             for lease in &given_back {
-                self.disclaimed.add(lease);
+                self.lost_leases.add(lease);
             }
         }
         turn
     }
 
-    /// Reports leases to the database that ended while it was unavailable, or that others took over although their holder lives.
+    /// Reports the lost leases to the database, so that they don't count as crashes: leases that ended while the database was
+    /// unavailable, or that others took over although their holder lives.
     pub(super) async fn disclaim(&self) {
-        let leases = self.disclaimed.take();
+        let leases = self.lost_leases.take();
         if leases.is_empty() {
             return;
         }
-        let told = self.parts.store.disclaim(&leases).await;
-        if let Err(error) = told {
+        let reported = self.parts.store.disclaim(&leases).await;
+        if let Err(error) = reported {
             self.parts.metrics.service.db_failed(error.class());
             debug!(%error, leases = leases.len(), "lease.disclaim_failed");
             for lease in &leases {
-                self.disclaimed.add(lease);
+                self.lost_leases.add(lease);
             }
         }
     }
@@ -130,7 +131,7 @@ mod tests {
     #[test]
     fn a_suspect_row_is_worked_on_alone() {
         let retry = RetryPolicy::default();
-        let told = |crashes: &[i64], is_idle| {
+        let named_turn = |crashes: &[i64], is_idle| {
             let (turn, given_back) = turn_of(leases(crashes), &retry, is_idle);
             let turn = match turn {
                 ClaimTurn::Together(leases) => ("together", tokens(&leases)),
@@ -139,13 +140,19 @@ mod tests {
             };
             (turn, tokens(&given_back))
         };
-        assert_eq!(told(&[0, 1, 3], false), (("together", vec![0, 1, 2]), vec![]));
-        assert_eq!(told(&[], true), (("together", vec![]), vec![]));
         assert_eq!(
-            told(&[0, 2, 1, 2], false),
+            named_turn(&[0, 1, 3], false),
+            (("together", vec![0, 1, 2]), vec![])
+        );
+        assert_eq!(named_turn(&[], true), (("together", vec![]), vec![]));
+        assert_eq!(
+            named_turn(&[0, 2, 1, 2], false),
             (("then idle", vec![0, 2]), vec![1, 3])
         );
-        assert_eq!(told(&[0, 2, 1, 2], true), (("alone", vec![1]), vec![3, 0, 2]));
-        assert_eq!(told(&[2], true), (("alone", vec![0]), vec![]));
+        assert_eq!(
+            named_turn(&[0, 2, 1, 2], true),
+            (("alone", vec![1]), vec![3, 0, 2])
+        );
+        assert_eq!(named_turn(&[2], true), (("alone", vec![0]), vec![]));
     }
 }

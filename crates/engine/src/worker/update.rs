@@ -58,7 +58,7 @@ impl Worker {
         match attempt {
             Ok(outcome) => outcome,
             Err(Trouble::Interrupted(Interruption::Lost)) => {
-                self.disclaimed.add(lease);
+                self.lost_leases.add(lease);
                 self.end_superseded(lease, run).await
             }
             Err(Trouble::Interrupted(Interruption::Stopped)) => {
@@ -119,7 +119,7 @@ impl Worker {
                 }
                 Err(fault) => {
                     let is_divided = fault.is_too_much() && material.revisited.is_empty();
-                    // If half has as many exchanges, asking again is useless.
+                    // A question about as many exchanges as before would fail again.
                     let half = half(&material.exchanges).map(i64_or_max);
                     let half = half.filter(|half| is_divided && *half < limits.exchanges_max);
                     let Some(half) = half else {
@@ -140,7 +140,7 @@ impl Worker {
     }
 
     /// Returns true for a session that ended after a few words, like each call of a host in a loop. A model's answer would be
-    /// longer.
+    /// longer than the session.
     fn is_slight(&self, lease: &Lease, material: &Material) -> bool {
         let tokens: i64 = material
             .exchanges
@@ -208,8 +208,8 @@ impl Worker {
             run,
         );
         if is_given_up {
-            // A row that is woken during each attempt, for example by an ageing job that runs every minute, isn't parked, so it
-            // waits longer after each attempt.
+            // A row that is woken during each attempt, for example by an ageing job that runs every minute, isn't parked. So its
+            // wait grows with each attempt, by the backoff.
             let backoff_ms = self.settings.retry.backoff_ms(lease.attempt, 1.0);
             patch.rearm_wait_ms = patch.rearm_wait_ms.max(backoff_ms);
         }
@@ -265,8 +265,8 @@ impl Worker {
             .zip(draft.items)
             .map(|(index, item)| (item, is_dropped(index)));
         let (items, dropped) = (composed.collect::<Vec<_>>(), draft.dropped.into_iter());
-        // Provisional items of this update don't make the row due at once. Replacements wait until a model works, and exchanges
-        // that an answer left out would be left out again right now.
+        // Provisional items of this update don't make the row due at once. Items of the built-in summariser wait until a model
+        // works, and exchanges that an answer left out would be left out again right now.
         let stands_in = items
             .iter()
             .any(|(item, _)| item.item == 0 && item.provisional && item.origin == Origin::Offline);
@@ -424,12 +424,12 @@ impl Worker {
             }
             Ok(false) => Outcome::Retried,
             Err(StoreError::Fenced(_)) => {
-                self.disclaimed.add(lease);
+                self.lost_leases.add(lease);
                 self.end_superseded(lease, spent).await
             }
             Err(error) => {
                 // The lease expires by itself, and the work is offered again.
-                self.disclaimed.add(lease);
+                self.lost_leases.add(lease);
                 self.parts.metrics.service.db_failed(error.class());
                 error!(agent_id = %lease.agent, %error, "update.fail_not_recorded");
                 Outcome::Retried
@@ -455,7 +455,7 @@ impl Worker {
         match error {
             StoreError::Fenced(Fence::Lease) => {
                 info!(agent_id = %lease.agent, lease_token = lease.token, "update.superseded");
-                self.disclaimed.add(lease);
+                self.lost_leases.add(lease);
                 self.end_superseded(lease, run).await
             }
             // The state has changed, which is no failure: the next claim reads the row again.
@@ -472,21 +472,22 @@ impl Worker {
             error => {
                 self.parts.metrics.service.db_failed(error.class());
                 // An unavailable database comes back. Any other error is a bug, and isn't retried forever.
-                let is_away = matches!(error, StoreError::Unavailable(_));
-                let class = if is_away { "db" } else { "internal" };
+                let is_unavailable = matches!(error, StoreError::Unavailable(_));
+                let class = if is_unavailable { "db" } else { "internal" };
                 let fault = AttemptError {
                     class: class.to_owned(),
                     message: error.to_string(),
                 };
-                let park = !is_away && self.settings.retry.is_last(lease);
+                let park = !is_unavailable && self.settings.retry.is_last(lease);
                 self.fail(lease, fault, Retry { after_ms: 0, park }, run).await
             }
         }
     }
 }
 
+/// What happens to a row after a failed attempt.
 struct Retry {
-    /// The shortest wait, in milliseconds.
+    /// The shortest wait, in milliseconds. The backoff may be longer.
     after_ms: i64,
     /// True if the row is parked until an operator or an eviction revives it.
     park: bool,

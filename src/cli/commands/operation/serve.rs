@@ -381,7 +381,7 @@ async fn enqueue_missing(store: &SqlStore, parts: &Parts, owner: &str) -> Result
     store.set_back(None, now).await?;
     // Limits, provider or key may have changed since updates began to wait for them.
     store.resume(Resume::Refused, now).await?;
-    if let Err(error) = parts.ingestor.recall_calibrations().await {
+    if let Err(error) = parts.ingestor.load_calibrations().await {
         warn!(%error, "calibration.unreadable");
     }
     Ok(reclaimed)

@@ -21,9 +21,9 @@ const END_BYTES: u64 = 16 << 10;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WritePosition {
-    /// After the message before these, if the file's last message was received at `since` or later.
+    /// After the message with the preceding number, if the file ends with it and it was received at `since` or later.
     Next { since: Timestamp },
-    /// After this message, whatever the numbers.
+    /// After this message, if the file ends with it, whatever the numbers.
     Behind(Last),
     /// At the beginning of a new file.
     Beginning,
@@ -31,6 +31,7 @@ pub(super) enum WritePosition {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WriteOutcome {
+    /// All lines were written.
     All,
     /// Nothing was written: the file ends with this message, which isn't the one before the messages to write.
     Nothing(Last),
@@ -67,6 +68,7 @@ impl Last {
     }
 }
 
+/// What a file ends with.
 #[derive(Default)]
 struct End {
     /// True if the file has no complete line.
@@ -96,7 +98,7 @@ impl End {
                     torn_at: (torn > 0).then_some(bytes - torn),
                 });
             }
-            // An import doesn't read longer lines, either.
+            // An import refuses longer lines, so nothing is compared with such a line, and anything may follow it.
             if window >= LINE_BYTES_MAX as u64 {
                 return Ok(Self::default());
             }
@@ -105,7 +107,7 @@ impl End {
     }
 }
 
-/// Appends the lines of messages to a file: all of them or, unless the disk fails, none.
+/// Appends the lines of messages to a file: all or none, unless the disk fails in between.
 pub(super) fn append(
     path: &Path,
     place: WritePosition,
@@ -229,8 +231,8 @@ fn free_name(folder: &Path) -> io::Result<PathBuf> {
     }
 }
 
-pub(super) fn remove(begun: &Path, path: &Path, past: &Path) -> io::Result<()> {
-    remove_if_there(begun)?;
+pub(super) fn remove(draft: &Path, path: &Path, past: &Path) -> io::Result<()> {
+    remove_if_there(draft)?;
     remove_if_there(path)?;
     unless_missing(std::fs::remove_dir_all(past))?;
     sync_folder(path)

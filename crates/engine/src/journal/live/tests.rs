@@ -13,10 +13,10 @@ use recapd_store::{
     archive::{Restore, RestoreOutcome},
 };
 
-/// When agents were created by default; `record`s came later.
+/// When agents were created by default. The messages that [`record`] makes were received later.
 const SINCE: Timestamp = Timestamp(-1_000_000);
 
-/// A database with one agent, whose messages are `record`s.
+/// A database with one agent. [`record`] makes its messages.
 struct FixtureDatabase {
     has_heads: bool,
     last_seq: i64,
@@ -72,17 +72,17 @@ impl Archive for FixtureDatabase {
 
 /// A journal that waits long for the disk, since the machine may be busy with other tests.
 fn open(folder: &Path) -> Journal {
-    over(folder, EMPTY)
+    journal_of(folder, EMPTY)
 }
 
-fn over(folder: &Path, database: FixtureDatabase) -> Journal {
+fn journal_of(folder: &Path, database: FixtureDatabase) -> Journal {
     let journal = Journal::open(folder, Arc::new(database)).unwrap();
     journal.waiting(Duration::from_mins(1))
 }
 
 /// A journal of an agent with messages up to `last_seq`, whose file ends with `line`.
 fn behind(folder: &Path, last_seq: i64, line: &MessageRecord) -> (Journal, AgentId) {
-    let journal = over(folder, FixtureDatabase { last_seq, ..EMPTY });
+    let journal = journal_of(folder, FixtureDatabase { last_seq, ..EMPTY });
     std::fs::write(journal.path(&line.agent_id), line.line() + "\n").unwrap();
     (journal, line.agent_id.clone())
 }
@@ -114,17 +114,17 @@ fn assert_whole(journal: &Journal, agent: &AgentId, last_seq: i64) {
 
 /// Mends an agent's file until nothing is missing. Returns how many lines each call copied.
 async fn mended(journal: &Journal, agent: &AgentId) -> Vec<usize> {
-    let mut brought = Vec::new();
+    let mut copied = Vec::new();
     loop {
         match journal.mend(agent).await.unwrap() {
-            0 => return brought,
-            lines => brought.push(lines),
+            0 => return copied,
+            lines => copied.push(lines),
         }
     }
 }
 
-fn begun(journal: &Journal, agent: &AgentId) -> PathBuf {
-    journal.path(agent).with_extension(BEGUN)
+fn draft_path(journal: &Journal, agent: &AgentId) -> PathBuf {
+    journal.path(agent).with_extension(DRAFT_EXTENSION)
 }
 
 async fn say(journal: &Journal, agent: &AgentId, seq: i64) -> io::Result<usize> {
@@ -188,11 +188,11 @@ async fn missing_lines_are_copied_first_in_chunks() {
     let folder = tempfile::tempdir().unwrap();
     let (journal, id) = behind(folder.path(), 600, &record("a", 1));
     let copied = say(&journal, &id, 600).await.unwrap();
-    assert_eq!((copied, journal.lacking()), (256, vec![id.clone()]));
+    assert_eq!((copied, journal.incomplete()), (256, vec![id.clone()]));
     for lines in [256, 87, 0] {
         assert_eq!(journal.mend(&id).await.unwrap(), lines);
     }
-    assert!(journal.lacking().is_empty());
+    assert!(journal.incomplete().is_empty());
     assert_eq!(numbers(&journal, &id), (1..=600).collect::<Vec<i64>>());
 }
 
@@ -212,7 +212,7 @@ async fn the_last_line_may_be_long() {
 async fn concurrent_writers_write_each_line_once() {
     let folder = tempfile::tempdir().unwrap();
     let (journal, id) = behind(folder.path(), 4, &record("a", 1));
-    let other = over(folder.path(), FixtureDatabase { last_seq: 4, ..EMPTY });
+    let other = journal_of(folder.path(), FixtureDatabase { last_seq: 4, ..EMPTY });
     let held = File::options().append(true).open(journal.path(&id)).unwrap();
     held.lock().unwrap();
     assert!(say(&journal, &id, 2).await.is_err());
@@ -245,19 +245,19 @@ fn leave_earlier_life(journal: &Journal, agent: &AgentId, seq: i64) -> String {
     line
 }
 
-/// The agent was deleted and created again elsewhere, or the database lost it, wherever the earlier life ended: even right before a
-/// message that seems to follow.
+/// The agent was deleted and created again elsewhere, or the database lost it. Its earlier life may have ended anywhere, even
+/// right before the number of the appended message.
 #[tokio::test]
 async fn a_file_of_an_earlier_life_is_set_aside() {
     let folder = tempfile::tempdir().unwrap();
     let database = FixtureDatabase { last_seq: 5, ..LONG };
-    let (journal, id) = (over(folder.path(), database), "a".parse().unwrap());
+    let (journal, id) = (journal_of(folder.path(), database), "a".parse().unwrap());
     for (number, ended_at) in [(1, 2), (2, 4), (3, 9)] {
         let line = leave_earlier_life(&journal, &id, ended_at);
         let written = journal.append(&id, Timestamp(0), vec![record("a", 5)]).await;
         assert_eq!(written.unwrap(), 5);
         assert_whole(&journal, &id, 5);
-        let aside = journal.path(&id).with_extension(PAST);
+        let aside = journal.path(&id).with_extension(PAST_EXTENSION);
         let aside = aside.join(format!("{number}.jsonl"));
         assert_eq!(std::fs::read_to_string(aside).unwrap(), line);
     }
@@ -269,7 +269,7 @@ async fn a_file_of_an_earlier_life_is_set_aside() {
 async fn an_earlier_life_is_set_aside_later_if_the_disk_failed() {
     let folder = tempfile::tempdir().unwrap();
     let database = FixtureDatabase { last_seq: 5, ..LONG };
-    let (journal, id) = (over(folder.path(), database), "a".parse().unwrap());
+    let (journal, id) = (journal_of(folder.path(), database), "a".parse().unwrap());
     leave_earlier_life(&journal, &id, 4);
     let held = File::options().append(true).open(journal.path(&id)).unwrap();
     held.lock().unwrap();
@@ -280,7 +280,8 @@ async fn an_earlier_life_is_set_aside_later_if_the_disk_failed() {
     assert_whole(&journal, &id, 5);
 }
 
-/// A message from before the agent's creation may come from a daemon whose clock is behind. The database knows.
+/// A message from before the agent's creation may come from a daemon whose clock is behind. The database says whether the message
+/// belongs to the present life.
 #[tokio::test]
 async fn a_stored_message_belongs_to_the_present_life() {
     let folder = tempfile::tempdir().unwrap();
@@ -314,7 +315,7 @@ fn lines_are_written_only_after_the_line_that_was_read() {
     assert_eq!(numbers(&journal, &id), [2, 5]);
 }
 
-/// A power cut may leave such a file.
+/// A power cut may leave a file without a complete line.
 #[tokio::test]
 async fn a_file_without_a_complete_line_is_restarted() {
     let folder = tempfile::tempdir().unwrap();
@@ -325,7 +326,7 @@ async fn a_file_without_a_complete_line_is_restarted() {
             last_seq: 2,
             ..EMPTY
         };
-        let journal = over(folder.path(), database);
+        let journal = journal_of(folder.path(), database);
         for left in ["", "{\"jour"] {
             std::fs::write(journal.path(&id), left).unwrap();
             say(&journal, &id, 2).await.unwrap();
@@ -348,13 +349,13 @@ async fn a_file_that_could_not_be_started_is_started_later() {
         last_seq: 2,
         ..EMPTY
     };
-    let journal = over(&place, database);
+    let journal = journal_of(&place, database);
     let id = "a".parse().unwrap();
     std::fs::remove_dir(&place).unwrap();
     assert!(say(&journal, &id, 2).await.is_err());
     std::fs::create_dir(&place).unwrap();
     assert_eq!(mended(&journal, &id).await, [2]);
-    assert!(journal.lacking().is_empty());
+    assert!(journal.incomplete().is_empty());
     assert_whole(&journal, &id, 2);
 }
 
@@ -362,25 +363,25 @@ async fn a_file_that_could_not_be_started_is_started_later() {
 #[tokio::test]
 async fn a_long_history_is_copied_in_chunks() {
     let folder = tempfile::tempdir().unwrap();
-    let (journal, id) = (over(folder.path(), LONG), "a".parse().unwrap());
+    let (journal, id) = (journal_of(folder.path(), LONG), "a".parse().unwrap());
     for _ in 0..2 {
         let copied = say(&journal, &id, 600).await.unwrap();
-        assert_eq!((copied, journal.lacking()), (256, vec![id.clone()]));
-        assert!(!journal.path(&id).exists() && begun(&journal, &id).exists());
+        assert_eq!((copied, journal.incomplete()), (256, vec![id.clone()]));
+        assert!(!journal.path(&id).exists() && draft_path(&journal, &id).exists());
     }
     assert_eq!(mended(&journal, &id).await, [88]);
-    assert!(journal.lacking().is_empty() && !begun(&journal, &id).exists());
+    assert!(journal.incomplete().is_empty() && !draft_path(&journal, &id).exists());
     assert_whole(&journal, &id, 600);
 }
 
-/// Otherwise the file of an agent with large appends would never be complete.
+/// If an append copied fewer lines than it brings, the file of an agent with large appends would never be complete.
 #[tokio::test]
 async fn an_append_copies_as_many_lines_as_it_brings() {
     let folder = tempfile::tempdir().unwrap();
-    let (journal, id) = (over(folder.path(), LONG), "a".parse().unwrap());
+    let (journal, id) = (journal_of(folder.path(), LONG), "a".parse().unwrap());
     let said = (1..=600).map(|seq| record("a", seq)).collect();
     assert_eq!(journal.append(&id, SINCE, said).await.unwrap(), 600);
-    assert!(journal.lacking().is_empty());
+    assert!(journal.incomplete().is_empty());
     assert_whole(&journal, &id, 600);
 }
 
@@ -392,12 +393,12 @@ async fn a_history_of_full_chunks_is_completed() {
         last_seq: 512,
         ..LONG
     };
-    let (journal, id) = (over(folder.path(), database), "a".parse().unwrap());
+    let (journal, id) = (journal_of(folder.path(), database), "a".parse().unwrap());
     assert_eq!(mended(&journal, &id).await, [256, 256]);
     assert_whole(&journal, &id, 512);
 }
 
-/// If the process is killed or the database fails, what was copied isn't copied again, unless it is of another life.
+/// If the process is killed or the database fails, copied lines aren't copied again, unless they are of another life.
 #[tokio::test]
 async fn a_draft_continues_where_it_stopped() {
     let lines = |range: std::ops::RangeInclusive<i64>, received_at| {
@@ -412,7 +413,7 @@ async fn a_draft_continues_where_it_stopped() {
         "budget_tokens": 0, "last_seq": 600, "last_exchange": 1, "first_exchange": 1, "sessions": [], "evictions": [],
         "marks": []});
     let (own, other) = (lines(1..=300, Timestamp(0)), lines(1..=300, Timestamp(-1_000)));
-    for (left, brought) in [
+    for (left, copied) in [
         (format!("{head}\n{own}"), vec![256, 44]),
         (format!("{head}\n{own}{{\"agent_id\":\"a\",\"se"), vec![256, 44]),
         (format!("{head}\n{other}"), vec![256, 256, 88]),
@@ -421,9 +422,9 @@ async fn a_draft_continues_where_it_stopped() {
         (String::new(), vec![256, 256, 88]),
     ] {
         let folder = tempfile::tempdir().unwrap();
-        let (journal, id) = (over(folder.path(), LONG), "a".parse().unwrap());
-        std::fs::write(begun(&journal, &id), left).unwrap();
-        assert_eq!(mended(&journal, &id).await, brought);
+        let (journal, id) = (journal_of(folder.path(), LONG), "a".parse().unwrap());
+        std::fs::write(draft_path(&journal, &id), left).unwrap();
+        assert_eq!(mended(&journal, &id).await, copied);
         assert_whole(&journal, &id, 600);
     }
 }
@@ -435,11 +436,11 @@ async fn a_failing_database_keeps_the_draft() {
         readable: 256,
         ..LONG
     };
-    let (journal, id) = (over(folder.path(), failing), "a".parse().unwrap());
+    let (journal, id) = (journal_of(folder.path(), failing), "a".parse().unwrap());
     assert_eq!(journal.mend(&id).await.unwrap(), 256);
     let failed = journal.mend(&id).await.unwrap_err();
     assert!(failed.to_string().contains("a test"), "{failed}");
-    let journal = over(folder.path(), LONG);
+    let journal = journal_of(folder.path(), LONG);
     assert_eq!(mended(&journal, &id).await, [256, 88]);
     assert_whole(&journal, &id, 600);
 }
@@ -449,7 +450,7 @@ async fn a_failing_database_keeps_the_draft() {
 async fn copying_a_draft_times_out_like_a_write() {
     let folder = tempfile::tempdir().unwrap();
     let (journal, id) = (
-        over(folder.path(), FixtureDatabase { hangs: true, ..LONG }),
+        journal_of(folder.path(), FixtureDatabase { hangs: true, ..LONG }),
         "a".parse().unwrap(),
     );
     let failed = say(&journal, &id, 600).await.unwrap_err();
@@ -457,15 +458,15 @@ async fn copying_a_draft_times_out_like_a_write() {
     let failed = journal.mend(&id).await.unwrap_err();
     assert_eq!(failed.kind(), io::ErrorKind::TimedOut);
     drop(journal.lane(&id).await);
-    assert_eq!(journal.lacking(), vec![id]);
+    assert_eq!(journal.incomplete(), vec![id]);
 }
 
 /// The draft links to a full disk.
 #[tokio::test]
 async fn a_draft_on_a_full_disk_is_deleted() {
     let folder = tempfile::tempdir().unwrap();
-    let (journal, id) = (over(folder.path(), LONG), "a".parse().unwrap());
-    std::os::unix::fs::symlink("/dev/full", begun(&journal, &id)).unwrap();
+    let (journal, id) = (journal_of(folder.path(), LONG), "a".parse().unwrap());
+    std::os::unix::fs::symlink("/dev/full", draft_path(&journal, &id)).unwrap();
     assert!(say(&journal, &id, 600).await.is_err());
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
     assert_eq!(mended(&journal, &id).await, [256, 256, 88]);
@@ -502,7 +503,7 @@ fn leave_forgotten(journal: &Journal, agent: &AgentId) -> String {
     let mut gone = record(agent.as_str(), 1);
     gone.payload = "\"xylocopa\"".to_owned();
     let line = gone.line() + "\n";
-    for left in [journal.path(agent), begun(journal, agent)] {
+    for left in [journal.path(agent), draft_path(journal, agent)] {
         std::fs::write(left, &line).unwrap();
     }
     line
@@ -511,20 +512,20 @@ fn leave_forgotten(journal: &Journal, agent: &AgentId) -> String {
 #[tokio::test]
 async fn a_rewrite_removes_forgotten_content_from_a_long_file() {
     let folder = tempfile::tempdir().unwrap();
-    let (journal, id) = (over(folder.path(), LONG), "a".parse().unwrap());
+    let (journal, id) = (journal_of(folder.path(), LONG), "a".parse().unwrap());
     leave_forgotten(&journal, &id);
     journal.rewrite(&id).await.unwrap();
     assert_whole(&journal, &id, 600);
     let text = std::fs::read_to_string(journal.path(&id)).unwrap();
     assert!(!text.contains("xylocopa"), "{text}");
-    assert!(!begun(&journal, &id).exists());
+    assert!(!draft_path(&journal, &id).exists());
 }
 
 /// Other agents of the lane don't wait for the whole rewrite.
 #[tokio::test]
 async fn a_rewrite_lets_others_in_between_chunks() {
     let folder = tempfile::tempdir().unwrap();
-    let (journal, id) = (over(folder.path(), LONG), "a".parse().unwrap());
+    let (journal, id) = (journal_of(folder.path(), LONG), "a".parse().unwrap());
     leave_forgotten(&journal, &id);
     let held = journal.lane(&id).await;
     let mut turns = 0;
@@ -555,17 +556,17 @@ async fn a_failed_rewrite_keeps_the_file() {
         readable: 256,
         ..LONG
     };
-    let (journal, id) = (over(folder.path(), failing), "a".parse().unwrap());
+    let (journal, id) = (journal_of(folder.path(), failing), "a".parse().unwrap());
     let line = leave_forgotten(&journal, &id);
     assert!(journal.rewrite(&id).await.is_err());
     assert_eq!(std::fs::read_to_string(journal.path(&id)).unwrap(), line);
-    assert!(!begun(&journal, &id).exists());
+    assert!(!draft_path(&journal, &id).exists());
 }
 
 #[tokio::test]
 async fn drafts_are_deleted_with_their_content() {
     let folder = tempfile::tempdir().unwrap();
-    let (journal, id) = (over(folder.path(), LONG), "a".parse().unwrap());
+    let (journal, id) = (journal_of(folder.path(), LONG), "a".parse().unwrap());
     for forgets in [true, false] {
         say(&journal, &id, 600).await.unwrap();
         let gone = if forgets {

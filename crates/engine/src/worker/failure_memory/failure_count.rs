@@ -33,6 +33,7 @@ impl FailureCount {
         })
     }
 
+    /// Returns the count after one more failure. `answers` is how many questions models have answered by now.
     pub(super) fn again(self, is_outage: bool, answers: u64) -> Self {
         Self {
             exchange: self.exchange,
@@ -81,7 +82,7 @@ mod tests {
         for _ in 0..9 {
             assert!(
                 failure_memory.failed(&a, &[1, 2], true),
-                "it may be either's fault"
+                "either exchange may be the cause, or an outage"
             );
         }
         assert_eq!(failure_memory.within(&a, LIMITS).exchanges_max, 1);
@@ -90,15 +91,18 @@ mod tests {
                 .map(|_| failure_memory.failed(&a, &[exchange], true))
                 .collect();
             let expected: Vec<bool> = (0..=OUTAGES_MAX).map(|before| before + 1 < OUTAGES_MAX).collect();
-            assert_eq!(taken, expected, "each for itself");
+            assert_eq!(taken, expected, "each exchange has its own count");
         }
         failure_memory.was_answered(&a, &[2], 0);
         assert!(failure_memory.failed(&a, &[2], true), "it was answered meanwhile");
         assert!(
             !failure_memory.failed(&a, &[2], false),
-            "an ordinary failure is none"
+            "an ordinary failure is no outage"
         );
-        assert!(!failure_memory.is_to_blame(&a, &[2]), "nobody else was answered");
+        assert!(
+            !failure_memory.is_to_blame(&a, &[2]),
+            "no other question was answered"
+        );
     }
 
     #[test]
@@ -117,7 +121,10 @@ mod tests {
         }
         assert!(!failure_memory.is_to_blame(&a, &[1]));
         failure_memory.was_answered_in_batch(&a, &[9], 0);
-        assert!(!failure_memory.is_to_blame(&a, &[1]), "that was written long ago");
+        assert!(
+            !failure_memory.is_to_blame(&a, &[1]),
+            "a batch's answer may be old, so it proves nothing"
+        );
         failure_memory.was_answered(&a, &[8], 0);
         assert!(failure_memory.is_to_blame(&a, &[1]));
         assert!(!failure_memory.is_to_blame(&a, &[1, 2]) && !failure_memory.is_to_blame(&agent("b"), &[7]));

@@ -1,4 +1,4 @@
-//! Remembers exchanges that answers left out, even when they were asked about alone.
+//! Remembers exchanges that answers left out.
 
 use hashlink::LruCache;
 

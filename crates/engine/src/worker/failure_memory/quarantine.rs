@@ -1,5 +1,5 @@
 //! Quarantine: remembers exchanges that a model can't summarise. The model was asked about one of them alone, and failed because
-//! of it.
+//! of it. Only exchanges are quarantined. Rows are parked, not quarantined: see [`recapd_core::domain::work::RetryPolicy`].
 
 use std::collections::BTreeSet;
 
@@ -30,6 +30,7 @@ impl Default for Quarantine {
 /// A model's failure over one exchange alone.
 #[derive(Debug)]
 struct Failure {
+    /// The model's position in the chain.
     place: usize,
     /// True if the model had answered any other question by then. Before that, the model may be the cause and not the exchange.
     has_answered: bool,
@@ -37,7 +38,8 @@ struct Failure {
 }
 
 impl Quarantine {
-    /// Returns the failure of the model at `place` over the exchange, if the exchange is known to be the cause.
+    /// Returns the failure of the model at `place` over the exchange, if the exchange is the cause as far as is known. A failure
+    /// from before the model's first answer doesn't count any more once the model has answered: the model may have been the cause.
     pub(super) fn failure(&mut self, agent: &AgentId, exchange: i64, place: usize) -> Option<LlmError> {
         let has_answered = self.has_answered(place);
         let all = self.failures.get(&(agent.clone(), exchange))?;
@@ -110,7 +112,7 @@ mod tests {
         assert_eq!(
             failure_memory.quarantined(&a, &[1], 0),
             None,
-            "it may not have been the exchange"
+            "the model may have been the cause"
         );
         failure_memory.quarantine(&a, &[1], 0, cut_off.clone());
         assert_eq!(failure_memory.quarantined(&a, &[1], 0), Some(cut_off));

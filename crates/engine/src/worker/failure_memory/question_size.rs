@@ -93,12 +93,12 @@ mod tests {
         assert_eq!(
             failure_memory.within(&agent("b"), LIMITS),
             LIMITS,
-            "of nobody else"
+            "other agents keep their portions"
         );
         for _ in 0..9 {
             failure_memory.was_answered(&a, &[1], 0);
         }
-        assert_eq!(portion(&failure_memory), 2, "a smaller question tells nothing");
+        assert_eq!(portion(&failure_memory), 2, "a smaller question proves nothing");
         for expected in [2, 2, 2, 3, 3] {
             failure_memory.was_answered(&a, &[1, 2, 3], 0);
             assert_eq!(portion(&failure_memory), expected);

@@ -37,9 +37,10 @@ impl Ingestor {
                 done => info!(agent_id = %agent, ?done, "lineage.stepped"),
             }
         }
-        let comes_back = |step: &StepOutcome| matches!(step, StepOutcome::Rewound { version: Some(_), .. });
-        if outcome.steps.iter().any(comes_back) {
-            // Exchanges that the summary no longer covers may have counts of an earlier model.
+        let has_changed_summary =
+            |step: &StepOutcome| matches!(step, StepOutcome::Rewound { version: Some(_), .. });
+        if outcome.steps.iter().any(has_changed_summary) {
+            // The summary no longer covers some exchanges. Their tokens may have been counted for an earlier model.
             self.learning.work.notify_one();
         }
         let has_moved = !outcome.evictions.is_empty() || outcome.returned.is_some();
