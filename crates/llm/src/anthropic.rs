@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn models_without_effort_are_sent_none() {
+    fn models_that_refuse_effort_get_no_effort_field() {
         let address: Url = ANTHROPIC_BASE_URL.parse().unwrap();
         for (model, effort) in [
             ("claude-haiku-5-5", Effort::Low),

@@ -70,6 +70,7 @@ pub trait BatchModel: Send + Sync {
     /// Returns the batches in the provider's list that may be the `wanted` one.
     async fn find(&self, wanted: &BatchIdentity) -> Result<Vec<ListedBatch>, LlmError>;
 
+    /// Returns the state of the batch with the provider's id `id`.
     async fn look(&self, id: &str) -> Result<BatchStatus, LlmError>;
 
     /// Returns the results of a batch that has ended, in any order. Leaves out unreadable ones.

@@ -22,7 +22,7 @@ use circuit::{CallPermit, CallVerdict, Circuit};
 use recapd_core::domain::{number::i64_or_max, time::Timestamp};
 use recapd_platform::clock::Clock;
 
-/// Is called when a circuit changes, with provider, model and state.
+/// A function that is called when a circuit changes, with provider, model and state.
 pub type BreakerListener = Arc<dyn Fn(&str, &str, CircuitState) + Send + Sync>;
 
 pub struct Breaker {
@@ -98,15 +98,15 @@ impl Breaker {
 /// A call in progress. If it is dropped before its end, it doesn't count.
 struct BreakerCall<'a> {
     breaker: &'a Breaker,
-    asked: CallPermit,
+    permit: CallPermit,
     verdict: CallVerdict,
 }
 
 impl Drop for BreakerCall<'_> {
     fn drop(&mut self) {
-        let (asked, verdict) = (self.asked, self.verdict);
+        let (permit, verdict) = (self.permit, self.verdict);
         self.breaker
-            .change(|circuit, now| circuit.end_call(asked, verdict, now));
+            .change(|circuit, now| circuit.end_call(permit, verdict, now));
     }
 }
 
@@ -127,14 +127,14 @@ impl ChatModel for Breaker {
     }
 
     async fn answer(&self, request: &ModelRequest) -> Result<ModelAnswer, LlmError> {
-        let asked = self.change(Circuit::ask);
-        let asked = asked.map_err(|wait_ms| LlmError::Waiting {
+        let permit = self.change(Circuit::permit_call);
+        let permit = permit.map_err(|wait_ms| LlmError::Waiting {
             wait: span(wait_ms),
             why: Wait::Circuit,
         })?;
         let mut call = BreakerCall {
             breaker: self,
-            asked,
+            permit,
             verdict: CallVerdict::Nothing,
         };
         let answer = self.inner.answer(request).await;
@@ -148,7 +148,7 @@ fn span(span_ms: i64) -> Duration {
     Duration::from_millis(u64::try_from(span_ms).unwrap_or(0))
 }
 
-/// Returns what an answer shows about the provider. A provider that limits the rate or declines works.
+/// Returns what an answer shows about the provider. A provider that limits the rate or declines a question works nevertheless.
 fn verdict(answer: &Result<ModelAnswer, LlmError>) -> CallVerdict {
     match answer {
         Err(LlmError::Transient(fault)) => CallVerdict::Failed {

@@ -5,7 +5,7 @@
 //! |---|---|
 //! | refused content | ask in halves; the next model at once if one exchange alone is refused |
 //! | account, request | the next model at once; for a request about several exchanges, if another one was answered, halves first |
-//! | the provider rests after its failures, this one included | the next model at once; without one, wait |
+//! | the circuit breaker is open, perhaps because of this failure | the next model at once; without one, wait |
 //! | rate limit, overload | wait; the next model if the wait is long |
 //! | network, timeout, 5xx | try again; the next model after the last attempt |
 //! | useless answer | ask in halves, if another question was answered; try again; the next model after the last attempt |

@@ -11,6 +11,7 @@ const QUOTED_CHARS: usize = 24;
 pub(super) struct Discreet<'a> {
     pub(super) provider: &'static str,
     pub(super) key: Option<&'a str>,
+    /// The prompt, of which no message may quote a part.
     pub(super) material: &'a str,
 }
 
@@ -31,23 +32,23 @@ impl Discreet<'_> {
             Some(key) => said.replace(key, "[key]"),
             None => said.to_owned(),
         };
-        let told = cut(&one_line(&keyless), chars_max);
-        if self.quotes(&told) {
+        let text = cut(&one_line(&keyless), chars_max);
+        if self.quotes_prompt(&text) {
             "(left out, it quotes the prompt)".to_owned()
         } else {
-            told
+            text
         }
     }
 
-    fn quotes(self, told: &str) -> bool {
-        let starts: Vec<usize> = told
+    fn quotes_prompt(self, text: &str) -> bool {
+        let starts: Vec<usize> = text
             .char_indices()
             .map(|(at, _)| at)
-            .chain([told.len()])
+            .chain([text.len()])
             .collect();
         starts
             .windows(QUOTED_CHARS + 1)
-            .filter_map(|window| told.get(*window.first()?..*window.last()?))
+            .filter_map(|window| text.get(*window.first()?..*window.last()?))
             .any(|quote| self.material.contains(quote))
     }
 }
@@ -57,13 +58,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn passes_on_only_harmless_text() {
+    fn keys_and_quotations_of_the_prompt_are_removed() {
         let discreet = Discreet {
             provider: "openai",
             key: Some("sk-secret"),
             material: "USER: My password is hunter2, please remember it.",
         };
-        for (said, told) in [
+        for (said, expected) in [
             ("Rate limit reached.\n Wait.", "Rate limit reached. Wait."),
             (
                 "Incorrect API key provided: sk-secret.",
@@ -75,7 +76,7 @@ mod tests {
             ),
             ("hunter2 is short", "hunter2 is short"),
         ] {
-            assert_eq!(discreet.message(said), told);
+            assert_eq!(discreet.message(said), expected);
         }
         assert_eq!(discreet.message(&"long ".repeat(1_000)).chars().count(), 300);
         assert_eq!(discreet.word(&"x".repeat(1_000)).chars().count(), 80);

@@ -68,7 +68,7 @@ impl ErrorBody {
         let error = body.get("error").filter(|error| !error.is_null()).unwrap_or(body);
         if let Some(message) = error.as_str() {
             return Some(Self {
-                retry_after: in_message(message),
+                retry_after: wait_in_message(message),
                 message: message.to_owned(),
                 ..Self::default()
             });
@@ -86,7 +86,7 @@ impl ErrorBody {
             ])
             .unwrap_or_default(),
             param: text(error, "param"),
-            retry_after: in_message(&message).max(wait),
+            retry_after: wait_in_message(&message).max(wait),
             message,
             request_id: text(body, "request_id"),
             quota: detail(details, "QuotaFailure").map_or_else(Quota::default, quota),
@@ -96,12 +96,12 @@ impl ErrorBody {
 
     /// Returns the HTTP status of the error: a gateway's numeric code, otherwise the status of the error's name.
     pub(super) fn implied_status(&self) -> Option<u16> {
-        let named = |word: &String| STATUSES.iter().find(|(name, _)| word.eq_ignore_ascii_case(name));
+        let status_of = |word: &String| STATUSES.iter().find(|(name, _)| word.eq_ignore_ascii_case(name));
         let number = self.code.parse().ok();
         number.or_else(|| {
             [&self.code, &self.kind]
                 .into_iter()
-                .find_map(named)
+                .find_map(status_of)
                 .map(|(_, status)| *status)
         })
     }
@@ -154,7 +154,8 @@ fn message(error: &Value) -> String {
     }
 }
 
-fn in_message(message: &str) -> Option<Duration> {
+/// Reads the wait in `try again in 9.8s` or `retry in 9.8s`.
+fn wait_in_message(message: &str) -> Option<Duration> {
     let (_, after) = message
         .split_once("try again in ")
         .or_else(|| message.split_once("retry in "))?;

@@ -25,8 +25,7 @@ const ACCOUNT: [&str; 13] = [
     "user location is not supported",
     "you have reached your specified api usage limits",
 ];
-/// Codes and phrases for an input that is too long. The last one is a rate limit that a single request exceeds, so waiting
-/// doesn't help.
+/// Codes and phrases for an input that is too long.
 const TOO_LONG: [&str; 22] = [
     "context_length_exceeded",
     "exceed_context_size_error",
@@ -48,6 +47,7 @@ const TOO_LONG: [&str; 22] = [
     "is loaded with context length of only",
     "maximum prompt length is", // xAI
     "input is too long",        // Bedrock
+    // A rate limit that a single request exceeds, so waiting doesn't help.
     "tokens must be reduced in order to run",
     "is too large to process", // llama.cpp, for embeddings
 ];
@@ -64,15 +64,22 @@ const CONTENT: [&str; 9] = [
     "contentpolicyviolationerror", // LiteLLM
 ];
 
+/// What a provider's error is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Trouble {
+    /// The key, the account or its money.
     Account,
+    /// The input is too long.
     TooLong,
+    /// The provider refuses the content.
     Content,
+    /// The rate limit is reached.
     Rate,
     /// The quota of a day is used up.
     Day,
+    /// The provider fails for a while.
     Passing(Cause),
+    /// The request is wrong in another way.
     Request,
 }
 
@@ -93,10 +100,10 @@ pub enum NoAnswer {
 pub(super) fn error_of_refusal(reply: &HttpReply, status: u16, discreet: Discreet<'_>) -> LlmError {
     let error = ErrorBody::read(&reply.body).unwrap_or_default();
     let retry_after = retry_after(&reply.headers, error.retry_after);
-    let said = provider_words(reply, status, &error, discreet);
-    let message = format!("status {status}{said}");
+    let words = provider_words(reply, status, &error, discreet);
+    let message = format!("status {status}{words}");
     match trouble(reply, status, &error) {
-        Trouble::Account => LlmError::Auth(account(status, &error, discreet.provider, &said)),
+        Trouble::Account => LlmError::Auth(account(status, &error, discreet.provider, &words)),
         Trouble::TooLong => LlmError::ContextOverflow(message),
         Trouble::Content => declined(message),
         Trouble::Rate => LlmError::RateLimited { retry_after, message },
@@ -116,8 +123,9 @@ pub(super) fn error_of_refusal(reply: &HttpReply, status: u16, discreet: Discree
     }
 }
 
-/// Says who refuses what, followed by the provider's own words: `OpenAI refuses the API key (401) invalid_api_key: …`.
-fn account(status: u16, error: &ErrorBody, provider: &str, said: &str) -> String {
+/// Formats an error about the account: who refuses what, and the provider's own words: `OpenAI refuses the API key (401)
+/// invalid_api_key: …`.
+fn account(status: u16, error: &ErrorBody, provider: &str, words: &str) -> String {
     let provider = match provider {
         "anthropic" => "Anthropic",
         "gemini" => "Gemini",
@@ -126,17 +134,17 @@ fn account(status: u16, error: &ErrorBody, provider: &str, said: &str) -> String
     };
     let is_key = status == 401 || error.message.to_lowercase().contains("api key");
     let what = if is_key { "API key" } else { "account" };
-    format!("{provider} refuses the {what} ({status}){said}")
+    format!("{provider} refuses the {what} ({status}){words}")
 }
 
 /// Returns the error of a successful reply whose answer can't be used.
-pub(super) fn error_without_answer(reply: &HttpReply, none: &NoAnswer, discreet: Discreet<'_>) -> LlmError {
-    match none {
+pub(super) fn error_without_answer(reply: &HttpReply, why: &NoAnswer, discreet: Discreet<'_>) -> LlmError {
+    match why {
         NoAnswer::Truncated => LlmError::Truncated { usage: None },
-        NoAnswer::Refused(why) => declined(with_request_id(reply, why, discreet)),
-        NoAnswer::Broken(why) => LlmError::Transient(TransientFailure::new(
+        NoAnswer::Refused(words) => declined(with_request_id(reply, words, discreet)),
+        NoAnswer::Broken(words) => LlmError::Transient(TransientFailure::new(
             Cause::Server,
-            with_request_id(reply, why, discreet),
+            with_request_id(reply, words, discreet),
         )),
         NoAnswer::Unknown => error_in_success(reply, discreet),
     }

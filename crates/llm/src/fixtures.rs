@@ -14,11 +14,11 @@ pub(super) struct CannedModel(pub(super) Mutex<Vec<CannedAnswer>>);
 #[async_trait]
 impl ChatModel for CannedModel {
     fn provider(&self) -> &'static str {
-        "told"
+        "canned"
     }
 
     fn model(&self) -> &'static str {
-        "so"
+        "model"
     }
 
     async fn answer(&self, _: &ModelRequest) -> CannedAnswer {

@@ -40,6 +40,7 @@ enum ThinkingLimit {
     Level(&'static str),
     /// For Gemini 2.5, in tokens. All its models accept these numbers.
     Budget(i64),
+    /// No field is sent.
     Unsaid,
 }
 
@@ -130,7 +131,7 @@ impl Protocol for Gemini {
     }
 }
 
-/// Removes the folder under which Google lists models.
+/// Removes `models/`, with which the names in Google's list of models begin.
 fn bare(model: &str) -> &str {
     model.strip_prefix("models/").unwrap_or(model)
 }

@@ -11,7 +11,8 @@ pub fn client(settings: &HttpSettings) -> Result<Client, LlmError> {
 }
 
 /// Sends a request and reads the reply, whatever its status. Fails as [`LlmError::Transient`] if no reply comes, or if it takes
-/// too long, breaks off or is too big; as [`LlmError::Permanent`] if the request can't be built.
+/// too long, breaks off or is too big. Fails as [`LlmError::Permanent`] if the request can't be built, or a program of another
+/// user listens at the address.
 pub async fn send(request: RequestBuilder) -> Result<HttpReply, LlmError> {
     send_for(request, RESPONSE_BYTES_MAX).await
 }

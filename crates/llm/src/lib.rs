@@ -57,13 +57,13 @@ pub struct ModelAnswer {
     pub text: String,
     /// Tokens read, including those from and to the cache.
     pub input_tokens: i64,
-    /// Those of them that came from the prompt cache.
+    /// The input tokens that came from the prompt cache.
     pub cached_input_tokens: i64,
-    /// Those of them that were written to the prompt cache.
+    /// The input tokens that were written to the prompt cache.
     pub cache_write_tokens: i64,
     /// Tokens written, including thinking.
     pub output_tokens: i64,
-    /// Those of them that were thinking.
+    /// The output tokens that were thinking.
     pub reasoning_tokens: i64,
     pub request_id: Option<String>,
     /// How long the limits of the key are used up, if the provider reports it.
@@ -127,6 +127,7 @@ pub enum LlmError {
     },
 }
 
+/// Why the model isn't asked yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
     /// The allowed number of calls is in progress.
@@ -163,9 +164,11 @@ pub struct TransientFailure {
 pub enum Cause {
     /// The provider failed, or its reply isn't an answer.
     Server,
+    /// The provider says that it has too many requests.
     Overloaded,
     /// No complete answer came in time.
     Timeout,
+    /// The provider couldn't be reached.
     Network,
     /// The connection broke off after the provider had the request.
     Broken,
@@ -201,7 +204,7 @@ impl TransientFailure {
     }
 
     /// Returns true if the request may have caused the failure: the provider received it and then failed. A request that never
-    /// arrived shows nothing, and an overloaded provider says that the request isn't the cause.
+    /// arrived isn't the cause, and neither is one to an overloaded provider.
     pub fn may_be_due_to_request(&self) -> bool {
         match self.cause {
             Cause::Timeout | Cause::Server | Cause::Broken => true,
@@ -221,7 +224,7 @@ impl LlmError {
         }
     }
 
-    /// Returns how long no calls will be made to the provider after this failure, if that is so.
+    /// Returns how long no calls will be made to the provider after this failure; `None` if it doesn't count as an outage.
     pub fn outage(&self) -> Option<Duration> {
         match self {
             Self::Transient(fault) => fault.outage,
@@ -278,14 +281,15 @@ impl LlmError {
 
 #[async_trait]
 pub trait ChatModel: Send + Sync {
-    /// Returns the provider's name: `offline`, `openai`, `anthropic`.
+    /// Returns the provider's name, such as `offline`, `openai` or `anthropic`.
     fn provider(&self) -> &str;
 
     fn model(&self) -> &str;
 
     async fn answer(&self, request: &ModelRequest) -> Result<ModelAnswer, LlmError>;
 
-    /// Checks that the provider can be reached and accepts the key, without asking the model. A local model always passes.
+    /// Checks that the provider can be reached and accepts the key, without asking the model. The built-in summariser, which has
+    /// no provider, always passes.
     ///
     /// # Errors
     /// As [`Self::answer`].
@@ -293,7 +297,8 @@ pub trait ChatModel: Send + Sync {
         Ok(())
     }
 
-    /// Calls `listener` at each change of this model's circuit and of its fallbacks' circuits. Only a [`breaker::Breaker`] has one.
+    /// Calls `listener` at each change of this model's circuit and of its fallbacks' circuits. Only a [`breaker::Breaker`] has a
+    /// circuit.
     fn watch(&self, _listener: &breaker::BreakerListener) {}
 
     /// Returns the fallbacks in the order in which they are asked. Only a [`chain::Chain`] has any.

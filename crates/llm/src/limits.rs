@@ -25,14 +25,15 @@ use recapd_platform::clock::Clock;
 
 /// A caller waits here for at most this long.
 const WAIT_MS_MAX: i64 = 5 * SECOND_MS;
-/// For how long work is given back if all slots are in use.
+/// How long a caller waits while the allowed number of calls is in progress. Then its work is given back for as long again.
 const PLACES_WAIT: Duration = Duration::from_secs(5);
-/// The first and the longest wait after a refusal that gives no time. Each refusal in a row doubles the wait.
-const REFUSED_WAIT_MS: (i64, i64) = (5 * SECOND_MS, 300 * SECOND_MS);
+/// The first backoff after a refusal that doesn't say when to retry. Each refusal in a row doubles it (exponential backoff).
+const REFUSAL_BACKOFF_MS_MIN: i64 = 5 * SECOND_MS;
+const REFUSAL_BACKOFF_MS_MAX: i64 = 300 * SECOND_MS;
 /// How many bytes of a prompt make one token, for a reservation. The provider's own count replaces it.
 const PROMPT_BYTES_PER_TOKEN: usize = 4;
 
-/// Whether a request still waits for the limits. If it is abandoned meanwhile, it costs nothing, because it wasn't sent.
+/// Whether a request still waits for the limits. A request that is abandoned meanwhile costs nothing, because it wasn't sent.
 #[derive(Clone, Debug, Default)]
 pub struct LimitWait(Arc<AtomicBool>);
 
@@ -55,8 +56,8 @@ pub struct LimitedModel {
 
 struct LimiterState {
     minute: Minute,
-    /// Refusals because of the rate since the last answer.
-    refused: u32,
+    /// How many calls the provider has refused because of the rate since its last answer.
+    refusals: u32,
 }
 
 impl LimitedModel {
@@ -73,11 +74,12 @@ impl LimitedModel {
             places: Semaphore::new(concurrency),
             shared: Mutex::new(LimiterState {
                 minute: Minute::new(limits),
-                refused: 0,
+                refusals: 0,
             }),
         }
     }
 
+    /// Reserves a call and waits until it may be made. Fails as [`LlmError::Waiting`] if the wait is longer than [`WAIT_MS_MAX`].
     async fn reserve(&self, request: &ModelRequest) -> Result<u64, LlmError> {
         let (now, tokens) = (self.clock.now(), estimate(request));
         let reserved = self
@@ -100,14 +102,14 @@ impl LimitedModel {
         Ok(reserved.id)
     }
 
-    /// Corrects the reservation by the answer, and records when the provider allows the next call. Gives a refusal without a time
-    /// a wait.
+    /// Corrects the reservation by the answer, and records when the provider allows the next call. A refusal that doesn't say
+    /// when to retry gets a backoff.
     fn learn(&self, id: u64, answer: Result<ModelAnswer, LlmError>) -> Result<ModelAnswer, LlmError> {
         let now = self.clock.now();
         let shared = &mut *self.lock_state();
         match answer {
             Ok(answer) => {
-                shared.refused = 0;
+                shared.refusals = 0;
                 let took = answer.input_tokens.saturating_add(answer.output_tokens);
                 if took > 0 {
                     shared.minute.correct(id, took);
@@ -118,8 +120,8 @@ impl LimitedModel {
                 Ok(answer)
             }
             Err(LlmError::RateLimited { retry_after, message }) => {
-                let wait = retry_after.unwrap_or_else(|| refused_wait(shared.refused));
-                shared.refused = shared.refused.saturating_add(1);
+                let wait = retry_after.unwrap_or_else(|| refusal_backoff(shared.refusals));
+                shared.refusals = shared.refusals.saturating_add(1);
                 shared.minute.correct(id, 0);
                 shared.minute.rest(now, millis(wait));
                 Err(LlmError::RateLimited {
@@ -145,6 +147,7 @@ impl LimitedModel {
 struct ReservedCall<'a> {
     limited: &'a LimitedModel,
     id: u64,
+    /// True until the call may be made.
     is_given_up: bool,
 }
 
@@ -188,9 +191,9 @@ fn estimate(request: &ModelRequest) -> i64 {
     read.saturating_add(request.output_tokens_max)
 }
 
-fn refused_wait(refused: u32) -> Duration {
-    let (first, longest) = REFUSED_WAIT_MS;
-    span(first.saturating_mul(1 << refused.min(10)).min(longest))
+fn refusal_backoff(refusals_before: u32) -> Duration {
+    let backoff_ms = REFUSAL_BACKOFF_MS_MIN.saturating_mul(1 << refusals_before.min(10));
+    span(backoff_ms.min(REFUSAL_BACKOFF_MS_MAX))
 }
 
 fn span(span_ms: i64) -> Duration {

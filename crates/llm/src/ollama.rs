@@ -37,9 +37,11 @@ pub struct OllamaDialect {
 /// Whether the model should think before it answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ThinkOption {
+    /// No thinking.
     Off,
     /// Thinking at this level. Some models have no level below `low`.
     Level(&'static str),
+    /// No field is sent.
     Unsaid,
 }
 

@@ -6,9 +6,9 @@
 //!
 //! Invariant: neither the key nor the prompt appears in an error, in a log or in debug output.
 
+mod address;
 pub(super) mod batch;
 pub mod embeddings;
-mod place;
 mod reach;
 
 use std::{
@@ -35,7 +35,7 @@ use super::{
 };
 use recapd_core::domain::price::Usage;
 
-/// Limits how many forms of request are tried for one answer: three answer formats, and two without another field.
+/// Limits how many forms of request are tried for one answer: three answer formats, and two forms that leave out another field.
 const DIALECTS_TRIED_MAX: usize = 5;
 
 #[derive(Clone, Debug)]
@@ -117,6 +117,7 @@ impl AnswerFormat {
     }
 }
 
+/// A form of request that a server may understand.
 pub trait Dialect: Copy + fmt::Debug + Send + Sync + 'static {
     /// Returns the form to try after a server's complaint (in lower case), if the complaint is about the form.
     fn after_complaint(self, complaint: &str) -> Option<Self>;
@@ -132,6 +133,7 @@ pub trait Dialect: Copy + fmt::Debug + Send + Sync + 'static {
     }
 }
 
+/// The API of a provider.
 pub trait Protocol: fmt::Debug + Send + Sync + 'static {
     /// The differences between servers and models of this API.
     type Dialect: Dialect;
@@ -179,14 +181,15 @@ pub struct RemoteModel<P: Protocol> {
     address: Url,
     headers: HeaderMap,
     client: Client,
+    /// The form of request that worked last.
     dialect: Mutex<P::Dialect>,
 }
 
 impl<P: Protocol> RemoteModel<P> {
     /// Makes a model without calling it. Fails as [`LlmError::Permanent`] or [`LlmError::Auth`] if the settings can't work.
     pub fn new(protocol: P, settings: RemoteSettings) -> Result<Self, LlmError> {
-        let address = place::address(&settings.base_url, P::BASE_PATH)?;
-        place::check_name(&settings.model)?;
+        let address = address::parse(&settings.base_url, P::BASE_PATH)?;
+        address::check_name(&settings.model)?;
         Ok(Self {
             headers: headers(&protocol, settings.api_key.as_ref())?,
             client: http::client(&settings.http)?,
@@ -205,7 +208,7 @@ impl<P: Protocol> RemoteModel<P> {
         let path = self.protocol.path(&self.settings.model);
         let call = self
             .client
-            .post(place::endpoint(&self.address, &path)?)
+            .post(address::endpoint(&self.address, &path)?)
             .headers(self.headers.clone())
             .body(body);
         http::send(call).await
@@ -217,7 +220,7 @@ impl<P: Protocol> RemoteModel<P> {
         for _ in 1..DIALECTS_TRIED_MAX {
             let reply = self.ask(request, dialect).await?;
             if let Some(simpler) = simpler(dialect, &reply) {
-                self.change(dialect, simpler);
+                self.remember_dialect(dialect, simpler);
                 dialect = simpler;
             } else if fault::is_too_long(&reply)
                 && let Some(shorter) = dialect.after_overflow()
@@ -237,7 +240,7 @@ impl<P: Protocol> RemoteModel<P> {
         if let Ok(body) = serde_json::from_slice::<Value>(body)
             && let Some(next) = dialect.after_cut_off(&body)
         {
-            self.change(dialect, next);
+            self.remember_dialect(dialect, next);
         }
     }
 
@@ -249,7 +252,7 @@ impl<P: Protocol> RemoteModel<P> {
                     answer.rest = retry::exhausted_for(&reply.headers);
                     return Ok(answer);
                 }
-                Err(none) => fault::error_without_answer(reply, &none, discreet),
+                Err(why) => fault::error_without_answer(reply, &why, discreet),
             }
         } else {
             fault::error_of_refusal(reply, reply.status.as_u16(), discreet)
@@ -280,7 +283,7 @@ impl<P: Protocol> RemoteModel<P> {
         *self.dialect.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn change(&self, from: P::Dialect, to: P::Dialect) {
+    fn remember_dialect(&self, from: P::Dialect, to: P::Dialect) {
         tracing::info!(provider = P::PROVIDER, ?from, ?to, "llm.dialect");
         *self.dialect.lock().unwrap_or_else(PoisonError::into_inner) = to;
     }

@@ -1,11 +1,12 @@
-//! Reads how long to wait before a retry (the backoff that a provider asks for in `Retry-After` and other headers).
+//! Reads how long a provider asks to wait before a retry, in `Retry-After` and other headers. How often an update is retried, and
+//! how long it backs off, is decided in [`recapd_core::domain::work::RetryPolicy`].
 
 use std::time::Duration;
 
 use chrono::DateTime;
 use reqwest::header::HeaderMap;
 
-/// Limits the wait that is obeyed. No quota is longer than a day.
+/// Limits the wait that a provider can ask for, because no quota is longer than a day.
 const RETRY_AFTER_MAX: Duration = Duration::from_hours(24);
 /// Limits the wait for a provider that fails or is overloaded, because it may work again earlier than it says.
 pub(super) const OUTAGE_WAIT_MAX: Duration = Duration::from_hours(1);
@@ -14,8 +15,8 @@ pub(super) const QUOTA_WAIT_MIN: Duration = Duration::from_hours(1);
 
 const ANTHROPIC_LIMITS: [&str; 4] = ["requests", "tokens", "input-tokens", "output-tokens"];
 
-/// Returns the backoff that a refusal asks for. The first of these counts: `retry-after-ms`, `retry-after` (seconds or a date), the
-/// wait that its body asks for (`in_body`), the reset times of exhausted limits.
+/// Returns the wait that a refusal asks for. The first of these counts: `retry-after-ms`, `retry-after` (seconds or a date), the
+/// wait that the body asks for (`in_body`), the reset times of exhausted limits.
 pub(super) fn retry_after(headers: &HeaderMap, in_body: Option<Duration>) -> Option<Duration> {
     header(headers, "retry-after-ms")
         .and_then(|text| seconds(text, 1e-3))
@@ -27,7 +28,7 @@ pub(super) fn retry_after(headers: &HeaderMap, in_body: Option<Duration>) -> Opt
         .map(|wait| wait.min(RETRY_AFTER_MAX))
 }
 
-/// Returns how long the limits stay used up that an answer reports as used up; `None` if it reports none.
+/// Returns how long the limits stay exhausted that an answer's headers report as exhausted; `None` if they report none.
 pub(super) fn exhausted_for(headers: &HeaderMap) -> Option<Duration> {
     let is_used_up = |name: &str| header(headers, name) == Some("0");
     let openai = ["requests", "tokens"].map(|limit| format!("x-ratelimit-remaining-{limit}"));

@@ -32,7 +32,7 @@ pub enum CircuitState {
 pub(super) enum CallVerdict {
     /// The provider works.
     Answered,
-    /// The provider failed, and asked for no calls for this long.
+    /// The provider failed, and asked for no calls for this long; 0 if it asked for nothing.
     Failed { rest_ms: i64 },
     /// The provider refuses the account, which only an operator can change.
     Refused,
@@ -75,8 +75,8 @@ impl Circuit {
         self.state
     }
 
-    /// Permits a call, or returns how many milliseconds to wait.
-    pub(super) fn ask(&mut self, now: Timestamp) -> Result<CallPermit, i64> {
+    /// Permits a call, or returns how many milliseconds to wait. Once the rest is over, the first call is the probe.
+    pub(super) fn permit_call(&mut self, now: Timestamp) -> Result<CallPermit, i64> {
         match self.state {
             CircuitState::Closed => Ok(CallPermit::Ordinary),
             // More time than the whole rest is left only if the clock was set back.
@@ -94,23 +94,23 @@ impl Circuit {
     }
 
     /// Ends a call. A call that was in progress when the circuit opened changes nothing.
-    pub(super) fn end_call(&mut self, asked: CallPermit, verdict: CallVerdict, now: Timestamp) {
-        let its_state = match asked {
+    pub(super) fn end_call(&mut self, permit: CallPermit, verdict: CallVerdict, now: Timestamp) {
+        let state_of_call = match permit {
             CallPermit::Ordinary => CircuitState::Closed,
             CallPermit::Probe => CircuitState::HalfOpen,
         };
-        if self.state != its_state {
+        if self.state != state_of_call {
             return;
         }
         match verdict {
             CallVerdict::Answered => self.close(),
             // The next probe is due at once.
-            CallVerdict::Nothing if asked == CallPermit::Probe => {
+            CallVerdict::Nothing if permit == CallPermit::Probe => {
                 self.state = CircuitState::Open { until: now }
             }
             CallVerdict::Failed { rest_ms } => {
                 self.failures += 1;
-                if asked == CallPermit::Probe || self.is_enough() {
+                if permit == CallPermit::Probe || self.is_enough() {
                     self.open(now, rest_ms);
                 }
             }
@@ -149,10 +149,10 @@ mod tests {
         })
     }
 
-    /// Makes a call at that time and returns the new state; `None` if no call may be made.
+    /// Makes a call at `at_ms` and returns the new state; `None` if no call may be made.
     fn call(circuit: &mut Circuit, at_ms: i64, verdict: CallVerdict) -> Option<CircuitState> {
-        let asked = circuit.ask(Timestamp(at_ms)).ok()?;
-        circuit.end_call(asked, verdict, Timestamp(at_ms));
+        let permit = circuit.permit_call(Timestamp(at_ms)).ok()?;
+        circuit.end_call(permit, verdict, Timestamp(at_ms));
         Some(circuit.state())
     }
 
@@ -162,13 +162,13 @@ mod tests {
     }
 
     #[test]
-    fn only_failures_in_a_row_open_it() {
+    fn only_failures_in_a_row_open_the_circuit() {
         let mut circuit = circuit();
         for verdict in [FAILED, FAILED, CallVerdict::Answered, FAILED, FAILED] {
             assert_eq!(call(&mut circuit, 0, verdict), Some(CircuitState::Closed));
         }
         assert_eq!(call(&mut circuit, 1_000, FAILED), Some(open(31_000)));
-        assert_eq!(circuit.ask(Timestamp(30_999)), Err(1));
+        assert_eq!(circuit.permit_call(Timestamp(30_999)), Err(1));
     }
 
     #[test]
@@ -177,12 +177,12 @@ mod tests {
         for _ in 0..3 {
             call(&mut circuit, 0, FAILED);
         }
-        assert_eq!(circuit.ask(Timestamp(30_000)), Ok(CallPermit::Probe));
+        assert_eq!(circuit.permit_call(Timestamp(30_000)), Ok(CallPermit::Probe));
         assert_eq!(circuit.state(), CircuitState::HalfOpen);
         assert_eq!(
-            circuit.ask(Timestamp(30_000)),
+            circuit.permit_call(Timestamp(30_000)),
             Err(PROBE_WAIT_MS),
-            "one at a time"
+            "there is one probe at a time"
         );
         circuit.end_call(CallPermit::Probe, FAILED, Timestamp(31_000));
         assert_eq!(circuit.state(), open(91_000), "twice the rest");
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_account_opens_it_and_the_providers_wait_is_kept() {
+    fn a_refused_account_opens_the_circuit_and_the_providers_wait_is_kept() {
         assert_eq!(call(&mut circuit(), 0, CallVerdict::Refused), Some(open(30_000)));
         let mut circuit = circuit();
         call(&mut circuit, 0, FAILED);
@@ -230,7 +230,7 @@ mod tests {
     fn late_ends_of_earlier_calls_change_nothing() {
         let mut circuit = circuit();
         for _ in 0..9 {
-            circuit.ask(Timestamp(0)).unwrap();
+            circuit.permit_call(Timestamp(0)).unwrap();
         }
         for _ in 0..9 {
             circuit.end_call(CallPermit::Ordinary, FAILED, Timestamp(1_000));
@@ -238,13 +238,13 @@ mod tests {
         assert_eq!(circuit.state(), open(31_000));
         circuit.end_call(CallPermit::Ordinary, CallVerdict::Answered, Timestamp(2_000));
         assert_eq!(circuit.state(), open(31_000));
-        circuit.ask(Timestamp(31_000)).unwrap();
+        circuit.permit_call(Timestamp(31_000)).unwrap();
         circuit.end_call(CallPermit::Ordinary, FAILED, Timestamp(32_000));
         assert_eq!(circuit.state(), CircuitState::HalfOpen, "the probe decides");
     }
 
     #[test]
-    fn it_can_be_switched_off_and_a_clock_set_back_ends_the_rest() {
+    fn the_breaker_can_be_switched_off_and_a_clock_set_back_ends_the_rest() {
         let mut off = Circuit::new(BreakerSettings {
             failures: 0,
             rest_ms: 30_000,
@@ -254,7 +254,7 @@ mod tests {
         }
         let mut circuit = circuit();
         call(&mut circuit, 10_000, CallVerdict::Refused);
-        assert_eq!(circuit.ask(Timestamp(10_000)), Err(30_000));
-        assert_eq!(circuit.ask(Timestamp(9_000)), Ok(CallPermit::Probe));
+        assert_eq!(circuit.permit_call(Timestamp(10_000)), Err(30_000));
+        assert_eq!(circuit.permit_call(Timestamp(9_000)), Ok(CallPermit::Probe));
     }
 }

@@ -16,7 +16,7 @@ fn down() -> CannedAnswer {
     )))
 }
 
-/// The same failure, after which the provider is left alone.
+/// The same failure, after which the circuit is open.
 fn outage(wait_s: u64) -> CannedAnswer {
     Err(LlmError::Transient(TransientFailure {
         outage: Some(Duration::from_secs(wait_s)),
@@ -85,7 +85,7 @@ async fn a_failing_provider_is_left_alone_and_asked_again() {
 #[test]
 fn answers_show_whether_the_provider_works() {
     let words = String::new;
-    for (answer, told) in [
+    for (answer, expected) in [
         (Ok(ModelAnswer::default()), CallVerdict::Answered),
         (down(), CallVerdict::Failed { rest_ms: 0 }),
         (Err(LlmError::Auth(words())), CallVerdict::Refused),
@@ -106,7 +106,7 @@ fn answers_show_whether_the_provider_works() {
             CallVerdict::Answered,
         ),
     ] {
-        assert_eq!(verdict(&answer), told, "{answer:?}");
+        assert_eq!(verdict(&answer), expected, "{answer:?}");
     }
 }
 

@@ -273,7 +273,7 @@ fn the_servers_waits_and_retry_hints_are_obeyed() {
         material: "",
     };
     // A wait for an outage is limited to an hour.
-    for (status, told, wait_s) in [
+    for (status, retry_after, wait_s) in [
         (429, "7", 7),
         (503, "7", 7),
         (529, "7", 7),
@@ -281,12 +281,12 @@ fn the_servers_waits_and_retry_hints_are_obeyed() {
         (503, "86400", 3_600),
         (529, "86400", 3_600),
     ] {
-        let reply = reply(status, "{}", &[("retry-after", told)]);
+        let reply = reply(status, "{}", &[("retry-after", retry_after)]);
         let error = error_of_refusal(&reply, status, discreet);
         assert_eq!(
             error.retry_after().map(|wait| wait.as_secs()),
             Some(wait_s),
-            "{status} {told}"
+            "{status} {retry_after}"
         );
     }
     let again = reply(400, "{}", &[("x-should-retry", "true")]);
@@ -335,13 +335,13 @@ fn a_daily_quota_waits_longer_than_google_says() {
         key: None,
         material: "",
     };
-    for (told, wait_s) in [("46s", 3_600), ("7200s", 7_200)] {
-        let error = error_of_refusal(&reply(429, &body(told), &[]), 429, discreet);
+    for (delay, wait_s) in [("46s", 3_600), ("7200s", 7_200)] {
+        let error = error_of_refusal(&reply(429, &body(delay), &[]), 429, discreet);
         assert_eq!(error.class(), "provider_rate_limited");
         assert_eq!(
             error.retry_after().map(|wait| wait.as_secs()),
             Some(wait_s),
-            "{told}"
+            "{delay}"
         );
     }
 }

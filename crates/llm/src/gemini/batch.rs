@@ -1,4 +1,4 @@
-//! Gemini's batches. Questions and results are in the calls themselves.
+//! Gemini's batches. The call that creates a batch contains the questions, and the call that reads its state contains the results.
 
 use serde::Serialize;
 use serde_json::{Value, value::RawValue};

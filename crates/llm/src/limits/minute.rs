@@ -16,8 +16,8 @@ use recapd_core::domain::{
 
 /// Limits how many turns are kept. Further calls wait without a turn.
 const TURNS_MAX: usize = 64;
-/// How long a turn is kept for an agent that is late. Updates return up to a quarter later than they were told, and then wait in
-/// the queue.
+/// How long a turn is kept for an agent that is late. Jitter makes a postponed update's wait up to a quarter longer, and then the
+/// update waits in the queue.
 const TURN_KEPT_MS: i64 = MINUTE_MS;
 
 /// The limits per minute; 0 means no limit.
@@ -38,7 +38,7 @@ pub(super) struct Minute {
     last_id: u64,
     /// The provider allows no call before this time.
     not_before: Timestamp,
-    /// The length of that wait when the provider asked for it.
+    /// How long the wait until `not_before` was when the provider asked for it.
     rest_ms: i64,
 }
 
@@ -54,6 +54,7 @@ struct DelayedCall {
     agent: AgentId,
     tokens: i64,
     asked_at: Timestamp,
+    /// The turn is kept until this time.
     until: Timestamp,
 }
 
@@ -135,8 +136,8 @@ impl Minute {
         }
     }
 
-    /// Removes calls older than a minute. Removes all calls if the clock was set back, because then their times can't be
-    /// compared.
+    /// Removes calls older than a minute, and turns whose agents didn't return in time. Removes all calls and turns if the clock
+    /// was set back, because then their times can't be compared.
     fn forget(&mut self, now: Timestamp, wait_ms_max: i64) {
         if self
             .calls
@@ -263,13 +264,13 @@ mod tests {
         assert_eq!(
             wait(&mut calls, 2_000, 1),
             Err(58_000),
-            "nothing is reserved for so long"
+            "a longer wait reserves nothing"
         );
         assert_eq!(wait(&mut calls, 59_000, 1), Ok(1_000));
         assert_eq!(
             wait(&mut calls, 59_000, 1),
             Ok(2_000),
-            "behind the one that waits"
+            "after the call that waits"
         );
 
         let mut tokens = minute(0, 1_000);
@@ -312,7 +313,7 @@ mod tests {
         assert_eq!(
             wait(&mut calls, 89_000, 1),
             Ok(0),
-            "it rests no longer than it was told"
+            "after a clock set back the wait would be too long"
         );
 
         let mut calls = minute(1, 0);
@@ -320,7 +321,7 @@ mod tests {
         assert_eq!(
             wait(&mut calls, 0, 1),
             Ok(0),
-            "what the old clock said is forgotten"
+            "calls with times by the old clock are forgotten"
         );
     }
 
@@ -335,12 +336,12 @@ mod tests {
         assert_eq!(
             wait_of(&mut calls, "small", 60_000, 150),
             Err(110_000),
-            "behind the big one"
+            "after the big call"
         );
         assert_eq!(
             wait_of(&mut calls, "smaller", 60_000, 50),
             Ok(0),
-            "it delays nobody"
+            "it delays no waiting call"
         );
         assert_eq!(wait_of(&mut calls, "big", 110_000, 900), Ok(0));
         assert_eq!(wait_of(&mut calls, "small", 110_001, 150), Err(59_999));
@@ -369,7 +370,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever comes meanwhile, a call that comes back when it was told to may be made.
+        /// A call that comes back after the announced wait may be made, whatever calls have come meanwhile.
         #[test]
         fn an_announced_wait_is_kept(
             newcomers in prop::collection::vec((0_i64..15_000, 1_i64..1_200), 1..60),
@@ -383,7 +384,7 @@ mod tests {
             while let Some(((now, is_new, n), tokens)) = coming.pop_first() {
                 match wait_of(&mut minute, &n.to_string(), now, tokens) {
                     Err(wait_ms) => {
-                        prop_assert!(is_new == 1, "sent away twice, for {wait_ms} ms more");
+                        prop_assert!(is_new == 1, "delayed a second time, by {wait_ms} ms more");
                         coming.insert((now + wait_ms, 0, n), tokens);
                     }
                     Ok(wait_ms) => prop_assert!(is_new == 1 || wait_ms == 0),

@@ -8,7 +8,7 @@ use crate::{
 use recapd_core::domain::{prompt::Prompt, reply, time::Timestamp};
 use recapd_platform::clock::ManualClock;
 
-/// Shorter than the four seconds that a call waits for the minute here.
+/// Shorter than the four seconds for which the minute's limits delay a call in these tests.
 const LESS_THAN_THE_WAIT: Duration = Duration::from_secs(3);
 
 fn request() -> ModelRequest {
@@ -54,9 +54,9 @@ fn limited(
     limits: MinuteLimits,
 ) -> (LimitedModel, Arc<ManualClock>) {
     let clock = Arc::new(ManualClock::new(Timestamp(1_000_000)));
-    let told = Arc::new(CannedModel(Mutex::new(answers.into_iter().rev().collect())));
+    let canned = Arc::new(CannedModel(Mutex::new(answers.into_iter().rev().collect())));
     let time: Arc<dyn Clock> = clock.clone();
-    (LimitedModel::new(told, concurrency, limits, time), clock)
+    (LimitedModel::new(canned, concurrency, limits, time), clock)
 }
 
 async fn wait_s(model: &LimitedModel) -> Option<u64> {
@@ -82,7 +82,7 @@ async fn actual_tokens_replace_the_estimate() {
     assert_eq!(
         wait_s(&model).await,
         None,
-        "the one before took less than was reserved"
+        "the call before took fewer tokens than were reserved"
     );
 }
 
@@ -114,11 +114,11 @@ async fn the_providers_wait_holds_for_all_callers() {
 }
 
 #[tokio::test]
-async fn refusals_without_a_time_wait_longer_each() {
+async fn each_refusal_without_a_time_doubles_the_backoff() {
     let mut answers: Vec<CannedAnswer> = std::iter::repeat_with(|| Err(refused(None))).take(8).collect();
     answers.extend([Ok(took(1, None)), Err(refused(None))]);
     let (model, clock) = limited(answers, 9, MinuteLimits::default());
-    let mut told = Vec::new();
+    let mut waits_s = Vec::new();
     for _ in 0..10 {
         let wait = model
             .answer(&request())
@@ -126,9 +126,9 @@ async fn refusals_without_a_time_wait_longer_each() {
             .map_or_else(|error| error.retry_after(), |_| None);
         let wait_s = wait.map_or(0, |wait| wait.as_secs());
         clock.advance_ms(i64::try_from(wait_s).unwrap() * 1_000);
-        told.push(wait_s);
+        waits_s.push(wait_s);
     }
-    assert_eq!(told, [5, 10, 20, 40, 80, 160, 300, 300, 0, 5]);
+    assert_eq!(waits_s, [5, 10, 20, 40, 80, 160, 300, 300, 0, 5]);
 }
 
 #[tokio::test(start_paused = true)]

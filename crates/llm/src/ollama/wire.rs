@@ -36,6 +36,7 @@ struct ChatMessage<'a> {
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Think {
+    /// Always `false`, which switches thinking off.
     Off(bool),
     Level(&'static str),
 }

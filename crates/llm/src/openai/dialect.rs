@@ -24,9 +24,9 @@ pub enum OutputLimitField {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ThinkingRoom {
     /// No answer was cut off after thinking.
-    Unasked,
+    NotNeeded,
     /// An answer was cut off after thinking, so requests now include the room.
-    Made,
+    Reserved,
     /// The server refuses such a high limit.
     Refused,
 }
@@ -36,7 +36,7 @@ pub struct ChatDialect {
     pub(super) format: AnswerFormat,
     /// True for `max_completion_tokens`, false for `max_tokens`.
     pub(super) limits_completion: bool,
-    /// True if the configuration sets the field.
+    /// True if the configuration names the field, so that a complaint doesn't change it.
     pub(super) limit_is_fixed: bool,
     pub(super) room: ThinkingRoom,
     pub(super) effort: Effort,
@@ -48,17 +48,21 @@ impl ChatDialect {
     /// Returns the best form of request that this server may understand.
     pub(super) fn first(field: OutputLimitField, settings: &RemoteSettings, address: &Url) -> Self {
         let is_openai = address.host_str() == Some(OPENAI_HOST);
-        let reasons = is_reasoning_model(&settings.model);
+        let is_reasoning = is_reasoning_model(&settings.model);
         Self {
             format: AnswerFormat::Schema,
             limits_completion: match field {
                 OutputLimitField::MaxTokens => false,
                 OutputLimitField::MaxCompletionTokens => true,
-                OutputLimitField::Auto => is_openai || reasons,
+                OutputLimitField::Auto => is_openai || is_reasoning,
             },
             limit_is_fixed: field != OutputLimitField::Auto,
-            room: ThinkingRoom::Unasked,
-            effort: if reasons { settings.effort } else { Effort::Default },
+            room: ThinkingRoom::NotNeeded,
+            effort: if is_reasoning {
+                settings.effort
+            } else {
+                Effort::Default
+            },
             is_openrouter: address.host_str() == Some("openrouter.ai"),
         }
     }
@@ -82,7 +86,7 @@ impl Dialect for ChatDialect {
             "output tokens",
             "completion tokens",
         ];
-        if self.room == ThinkingRoom::Made && any_of(complaint, &LIMIT_WORDS) {
+        if self.room == ThinkingRoom::Reserved && any_of(complaint, &LIMIT_WORDS) {
             let room = ThinkingRoom::Refused;
             return Some(Self { room, ..self });
         }
@@ -101,15 +105,15 @@ impl Dialect for ChatDialect {
     }
 
     fn after_cut_off(self, body: &Value) -> Option<Self> {
-        let can_have_room = self.room == ThinkingRoom::Unasked && !self.limits_completion;
-        (can_have_room && thought(body)).then_some(Self {
-            room: ThinkingRoom::Made,
+        let can_have_room = self.room == ThinkingRoom::NotNeeded && !self.limits_completion;
+        (can_have_room && has_thought(body)).then_some(Self {
+            room: ThinkingRoom::Reserved,
             ..self
         })
     }
 
     fn after_overflow(self) -> Option<Self> {
-        (self.room == ThinkingRoom::Made).then_some(Self {
+        (self.room == ThinkingRoom::Reserved).then_some(Self {
             room: ThinkingRoom::Refused,
             ..self
         })
@@ -118,7 +122,7 @@ impl Dialect for ChatDialect {
 
 /// Returns true if an answer's body shows that the model thought: in the usage, in a separate field or parts, or in the text if
 /// the server doesn't separate thoughts.
-fn thought(body: &Value) -> bool {
+fn has_thought(body: &Value) -> bool {
     let said = &body["choices"][0]["message"];
     let has = |field: &str| said[field].as_str().is_some_and(|text| !text.is_empty());
     let content = &said["content"];
@@ -167,7 +171,7 @@ mod tests {
             format,
             limits_completion,
             limit_is_fixed: false,
-            room: ThinkingRoom::Unasked,
+            room: ThinkingRoom::NotNeeded,
             effort: Effort::Default,
             is_openrouter: false,
         }
@@ -254,8 +258,8 @@ mod tests {
                    "usage": {"completion_tokens_details": {"reasoning_tokens": reasoning_tokens}}})
         };
         let plain = dialect(AnswerFormat::Schema, false);
-        let [made, refused] =
-            [ThinkingRoom::Made, ThinkingRoom::Refused].map(|room| ChatDialect { room, ..plain });
+        let [reserved, refused] =
+            [ThinkingRoom::Reserved, ThinkingRoom::Refused].map(|room| ChatDialect { room, ..plain });
         for (message, reasoning_tokens) in [
             (json!({"content": null}), 7),
             (json!({"content": "", "reasoning_content": "Hm"}), 0),
@@ -264,8 +268,8 @@ mod tests {
             (json!({"content": [{"type": "thinking", "thinking": []}]}), 0),
         ] {
             let body = cut_off(message, reasoning_tokens);
-            assert_eq!(plain.after_cut_off(&body), Some(made), "{body}");
-            let others = [made, refused, dialect(AnswerFormat::Schema, true)];
+            assert_eq!(plain.after_cut_off(&body), Some(reserved), "{body}");
+            let others = [reserved, refused, dialect(AnswerFormat::Schema, true)];
             assert_eq!(
                 others.map(|other| other.after_cut_off(&body)),
                 [None; 3],
@@ -276,12 +280,12 @@ mod tests {
             assert_eq!(plain.after_cut_off(&body), None, "{body}");
         }
         assert_eq!(
-            made.after_complaint("max_tokens is too large: 8000"),
+            reserved.after_complaint("max_tokens is too large: 8000"),
             Some(refused)
         );
         assert_eq!(refused.after_complaint("max_tokens is too large: 8000"), None);
         assert_eq!(
-            [plain, made, refused].map(ChatDialect::after_overflow),
+            [plain, reserved, refused].map(ChatDialect::after_overflow),
             [None, Some(refused), None]
         );
     }

@@ -24,6 +24,7 @@ pub(super) struct ChatRequest<'a> {
     response_format: Option<ResponseFormat>,
     #[serde(skip_serializing_if = "Option::is_none")]
     reasoning_effort: Option<&'static str>,
+    /// An empty list, by which OpenRouter cuts nothing out of the prompt.
     #[serde(skip_serializing_if = "Option::is_none")]
     transforms: Option<[&'static str; 0]>,
 }
@@ -64,8 +65,8 @@ impl<'a> ChatRequest<'a> {
                 message("user", &request.prompt.user),
             ],
             max_tokens: (!limits_completion).then(|| match dialect.room {
-                ThinkingRoom::Made => settings.limit_with_thinking(request),
-                ThinkingRoom::Unasked | ThinkingRoom::Refused => request.output_tokens_max,
+                ThinkingRoom::Reserved => settings.limit_with_thinking(request),
+                ThinkingRoom::NotNeeded | ThinkingRoom::Refused => request.output_tokens_max,
             }),
             max_completion_tokens: limits_completion.then(|| settings.limit_with_thinking(request)),
             response_format: ResponseFormat::new(dialect.format, request.prompt.schema)?,

@@ -9,7 +9,7 @@ use reqwest::{
 };
 use serde_json::Value;
 
-use super::{Protocol, RemoteModel, place};
+use super::{Protocol, RemoteModel, address};
 use crate::{
     Cause, LlmError, ModelAnswer, ModelRequest, TransientFailure,
     batch::{BatchCall, BatchModel, BatchResult, BatchStatus, FinishedBatch, RESULTS_BYTES_MAX, Results},
@@ -22,7 +22,8 @@ use recapd_core::domain::batch::{BatchIdentity, ListedBatch};
 const CALL_TIMEOUT: Duration = Duration::from_mins(5);
 /// Limits how many pages of the list are read, each with a hundred batches.
 const LIST_PAGES_MAX: usize = 10;
-/// The boundary between the parts of an upload. It can't occur in JSON, which escapes line breaks.
+/// The boundary between the parts of an upload. A boundary stands on a line of its own, and each line of the file is a JSON
+/// object, so no line of the file is taken for a boundary.
 const BOUNDARY: &str = "recapd-part-7b1f4e0c9a52";
 
 pub trait BatchProtocol: Protocol {
@@ -47,11 +48,13 @@ pub trait BatchProtocol: Protocol {
     /// Reads a page of the list, and the `after` of the next page.
     fn read_list(&self, page: &Value) -> (Vec<ListedBatch>, Option<String>);
 
+    /// Returns the path of the batch with this id.
     fn path_of(&self, id: &str) -> String;
 
     /// Reads the id of a new batch or file.
     fn read_id(&self, made: &Value) -> Option<String>;
 
+    /// Reads the state of a batch; `None` if `batch` isn't one.
     fn read_batch(&self, id: &str, batch: &Value) -> Option<BatchStatus>;
 
     /// Reads a result's key and outcome.
@@ -64,7 +67,7 @@ pub enum Outcome {
     Body(Value),
     /// The body of an error, and its status if it is known.
     Error(Option<u16>, Value),
-    /// No result, for this reason, in a word.
+    /// There is no result, for this reason, in a word such as `expired`.
     None(&'static str),
 }
 
@@ -159,7 +162,7 @@ impl<P: BatchProtocol> RemoteModel<P> {
     async fn send(&self, path: &str, headers: HeaderMap, body: Vec<u8>) -> Result<HttpReply, LlmError> {
         let call = self
             .client
-            .post(place::endpoint(&self.address, path)?)
+            .post(address::endpoint(&self.address, path)?)
             .headers(headers)
             .timeout(CALL_TIMEOUT)
             .body(body);
@@ -169,7 +172,7 @@ impl<P: BatchProtocol> RemoteModel<P> {
     async fn request(&self, path: &str) -> Result<HttpReply, LlmError> {
         let call = self
             .client
-            .get(place::endpoint(&self.address, path)?)
+            .get(address::endpoint(&self.address, path)?)
             .headers(self.headers.clone())
             .timeout(CALL_TIMEOUT);
         http::send_for(call, RESULTS_BYTES_MAX).await
@@ -179,8 +182,8 @@ impl<P: BatchProtocol> RemoteModel<P> {
         self.success_or_error(self.request(path).await?)
     }
 
-    /// Returns a successful reply unchanged. Turns other replies into errors without quotations, because to compare them with all
-    /// questions of a batch would take too long.
+    /// Returns a successful reply unchanged. Turns other replies into errors without the provider's message, because to search
+    /// the message for quotations of all questions of a batch would take too long.
     fn success_or_error(&self, reply: HttpReply) -> Result<HttpReply, LlmError> {
         if reply.status.is_success() {
             return Ok(reply);

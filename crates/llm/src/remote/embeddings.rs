@@ -5,7 +5,7 @@ use reqwest::{Client, Url, header::HeaderMap};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::{Deserialize, Serialize};
 
-use super::{Protocol as _, RemoteSettings, headers, place};
+use super::{Protocol as _, RemoteSettings, address, headers};
 use crate::{LlmError, discreet::Discreet, fault, http, openai::OpenAiChat};
 use recapd_core::domain::recall::Embedding;
 
@@ -74,10 +74,10 @@ pub struct RemoteEmbeddings {
 impl RemoteEmbeddings {
     /// Makes a model without calling it. Fails as [`LlmError::Permanent`] or [`LlmError::Auth`] if the settings can't work.
     pub fn new(settings: RemoteSettings, dimensions: usize) -> Result<Self, LlmError> {
-        place::check_name(&settings.model)?;
-        let address = place::address(&settings.base_url, BASE_PATH)?;
+        address::check_name(&settings.model)?;
+        let address = address::parse(&settings.base_url, BASE_PATH)?;
         Ok(Self {
-            address: place::endpoint(&address, PATH)?,
+            address: address::endpoint(&address, PATH)?,
             headers: headers(&OpenAiChat::default(), settings.api_key.as_ref())?,
             client: http::client(&settings.http)?,
             model: settings.model,

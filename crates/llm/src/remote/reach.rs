@@ -2,7 +2,7 @@
 
 use reqwest::StatusCode;
 
-use super::{Protocol, RemoteModel, place};
+use super::{Protocol, RemoteModel, address};
 use crate::{LlmError, fault, http};
 
 impl<P: Protocol> RemoteModel<P> {
@@ -10,7 +10,7 @@ impl<P: Protocol> RemoteModel<P> {
     pub(super) async fn reach_provider(&self) -> Result<(), LlmError> {
         let call = self
             .client
-            .get(place::endpoint(&self.address, P::MODELS_PATH)?)
+            .get(address::endpoint(&self.address, P::MODELS_PATH)?)
             .headers(self.headers.clone());
         let reply = http::send(call).await?;
         let has_no_list = [StatusCode::NOT_FOUND, StatusCode::METHOD_NOT_ALLOWED];

@@ -1,11 +1,11 @@
-//! The address of a provider.
+//! The address of a provider and of its endpoints.
 
 use reqwest::Url;
 
 use crate::LlmError;
 
 /// Parses `base_url`, and adds `path` if it has none. Refuses credentials, queries and fragments, because addresses are logged.
-pub(super) fn address(base_url: &str, path: &str) -> Result<Url, LlmError> {
+pub(super) fn parse(base_url: &str, path: &str) -> Result<Url, LlmError> {
     let wrong = |what: &str| LlmError::Permanent(format!("the base URL {what}"));
     let mut url = Url::parse(base_url.trim().trim_end_matches('/'))
         .map_err(|error| wrong(&format!("can't be read: {error}")))?;
@@ -72,7 +72,7 @@ mod tests {
             ),
             ("http://127.0.0.1:11434", "", "http://127.0.0.1:11434/responses"),
         ] {
-            let address = address(base_url, path).unwrap();
+            let address = parse(base_url, path).unwrap();
             assert_eq!(endpoint(&address, "/responses").unwrap().as_str(), expected);
         }
     }
