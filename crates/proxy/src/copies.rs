@@ -42,9 +42,9 @@ const LANES: usize = 4;
 /// Limits the copies in a lane. Another limit applies to the bytes of all lanes.
 const LANE_MAX: usize = 1_024;
 const KIB: usize = 1_024;
-/// A copy is offered to a daemon that doesn't answer for this long.
+/// How long a copy is posted again and again while the daemon doesn't answer.
 const PATIENCE: Duration = Duration::from_mins(1);
-/// The pause between two offers.
+/// The pause between two tries.
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// The owner of a copied conversation.
@@ -211,7 +211,7 @@ impl Lane {
         };
         let agent = match (extent, copy.place.0.get()) {
             (SentExtent::End, Some(stored)) => stored.agent.clone(),
-            // If its request wasn't stored, the answer might be stored in another conversation.
+            // Without the stored request, the answer might get into another conversation.
             (SentExtent::End, None) => return Err(Unstored::Refused),
             (SentExtent::Whole, _) => self.agent(&copy.owner, &units),
         };

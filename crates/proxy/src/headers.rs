@@ -59,7 +59,7 @@ fn passed(headers: &HeaderMap) -> HeaderMap {
         .flat_map(|value| value.split(','))
         .map(|name| name.trim().to_ascii_lowercase())
         .collect();
-    let stays = |name: &HeaderName| {
+    let is_removed = |name: &HeaderName| {
         HOP_BY_HOP.contains(name)
             || OLD_HOP_BY_HOP.contains(&name.as_str())
             || name.as_str().starts_with(OWN)
@@ -67,7 +67,7 @@ fn passed(headers: &HeaderMap) -> HeaderMap {
     };
     let mut passed = HeaderMap::with_capacity(headers.len());
     for (name, value) in headers {
-        if !stays(name) {
+        if !is_removed(name) {
             passed.append(name.clone(), value.clone());
         }
     }
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_hop_and_recapd_keep_their_headers() {
+    fn hop_by_hop_headers_and_recapds_own_are_removed() {
         let mut headers = HeaderMap::new();
         for (name, value) in [
             ("host", "127.0.0.1:7412"),

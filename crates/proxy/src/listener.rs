@@ -19,6 +19,7 @@ use recapd_config::Listen;
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// Limits the head of a request.
 const HEAD_BYTES_MAX: usize = 128 << 10;
+/// The pause after a failed accept, because the cause, such as too many open files, mostly lasts for a while.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(500);
 
 /// A listener that the service manager created (`sd_listen_fds(3)`). It holds new connections while the proxy restarts.

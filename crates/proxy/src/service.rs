@@ -116,10 +116,13 @@ impl ConversationRequest {
 enum RefusalOutcome {
     /// Sends the request again, with this body.
     Unbound(Bytes),
+    /// Forwards the refusal to the client.
     Passed(Response<reqwest::Body>),
+    /// Answers with an error, because the provider's answer broke off.
     BrokenOff,
 }
 
+/// Reads the provider's refusal of a rewritten request, and decides what the proxy does next.
 async fn refusal(answer: Response<reqwest::Body>, windowed: &WindowedRequest) -> RefusalOutcome {
     let (head, body) = answer.into_parts();
     let body = match relay::read(body, REFUSAL_BYTES_MAX).await {
@@ -386,8 +389,8 @@ impl ProxyParts {
     /// Replaces what has left the window, if the settings and the request allow that.
     async fn windowed(&self, request: WindowRequest, headers: &HeaderMap) -> Option<WindowedRequest> {
         let settings = &self.settings;
-        let is_paid = settings.window_subscriptions || !headers::is_subscription(headers);
-        if settings.mode != ProxyMode::Window || !is_paid || headers::is_signed(headers) {
+        let is_allowed = settings.window_subscriptions || !headers::is_subscription(headers);
+        if settings.mode != ProxyMode::Window || !is_allowed || headers::is_signed(headers) {
             return None;
         }
         let windowed = self.windows.rewrite(request, settings.decide).await;

@@ -169,7 +169,7 @@ fn header(headers: &HeaderMap, name: &str) -> Option<String> {
     headers.get(name)?.to_str().ok().and_then(usable)
 }
 
-/// Returns an id as the client sent it, if it is a valid id.
+/// Returns an id without the blanks around it, if it is a valid id.
 fn usable(id: &str) -> Option<String> {
     let id = id.trim();
     let is_printable = id.bytes().all(|byte| byte.is_ascii_graphic() || byte == b' ');
@@ -317,21 +317,21 @@ impl Lineages {
     pub(crate) fn find(&self, client: &str, units: &[ContentUnit]) -> Option<AgentId> {
         let answer = units.iter().position(|unit| unit.kind == UnitKind::Answer)?;
         let mut known = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let places = beginnings(client, units);
-        places
+        let hashes = beginnings(client, units);
+        hashes
             .into_iter()
             .skip(answer)
             .rev()
-            .find_map(|place| known.get(&place).cloned())
+            .find_map(|hash| known.get(&hash).cloned())
     }
 
     /// Remembers that `agent` holds the conversation with these `units`.
     pub(crate) fn remember(&self, client: &str, units: &[ContentUnit], agent: &AgentId) {
-        let Some(place) = beginnings(client, units).pop() else {
+        let Some(hash) = beginnings(client, units).pop() else {
             return;
         };
         let mut known = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        known.insert(place, agent.clone());
+        known.insert(hash, agent.clone());
     }
 }
 

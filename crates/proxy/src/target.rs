@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn the_own_token_is_taken_from_the_path_or_a_header() {
+    fn recapds_token_is_taken_from_the_path_or_a_header() {
         let in_path = target("/t/rcp_1/to/local/v1/models", &[]).unwrap();
         assert_eq!(
             (in_path.token.as_deref(), in_path.url.as_str()),

@@ -73,11 +73,11 @@ pub(crate) struct WindowedRequest {
 }
 
 impl WindowedRequest {
-    /// If the provider's error says that thinking is bound to messages that are gone: returns the request again,
-    /// without any thinking. Later steps of this conversation then leave thinking out, too.
+    /// Returns the request without any thinking, if the provider's error says that thinking is bound to messages that
+    /// are gone; `None` for other errors. Later steps of this conversation then leave thinking out, too.
     pub(crate) fn unbound(&self, error: &[u8]) -> Option<Bytes> {
-        let is_meant = memchr::memmem::find(error, BOUND.as_bytes()).is_some();
-        if self.outline.dialect != Dialect::Anthropic || !is_meant {
+        let is_about_thinking = memchr::memmem::find(error, BOUND.as_bytes()).is_some();
+        if self.outline.dialect != Dialect::Anthropic || !is_about_thinking {
             return None;
         }
         let mut session = self.session.lock();
@@ -221,7 +221,7 @@ impl Windows {
             }
             drop(turn);
         });
-        // If the answer isn't here by then, the last known one is used.
+        // If the answer isn't here by the deadline, the last known answer is used.
         drop(timeout_at(deadline, asking).await);
     }
 }

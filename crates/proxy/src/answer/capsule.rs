@@ -109,6 +109,7 @@ pub(super) fn expand(body: &[u8], key: &CapsuleKey) -> Option<Vec<u8>> {
     (copied > 0).then(|| expanded.into_bytes())
 }
 
+/// Returns the capsule in an item of a request; `None` if the item isn't one of recapd's capsules.
 fn opened(item: &str) -> Option<Capsule> {
     if !item.contains(MARK) {
         return None;

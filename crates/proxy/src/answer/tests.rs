@@ -94,7 +94,7 @@ fn codex_gets_a_capsule_that_opens_again() {
     );
     assert!(item["id"].as_str().unwrap().starts_with("cmp_"));
 
-    // It comes back with the next request, and goes on as a message. Everything else keeps its bytes.
+    // The capsule comes back with the next request, and is forwarded as a message. Everything else keeps its bytes.
     let foreign = json!({"type": "compaction", "encrypted_content": "gAAA"});
     let next = format!("{{ \"z\": 1.0,\"input\":[ {hello} , {item},{foreign}] ,\"a\":[]}}");
     let expand = |request: &str, key: &CapsuleKey| {

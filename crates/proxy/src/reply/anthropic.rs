@@ -1,3 +1,5 @@
+//! Answers of Anthropic's API.
+
 use serde_json::{Value, json};
 
 use super::append;

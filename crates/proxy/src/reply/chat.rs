@@ -1,3 +1,5 @@
+//! Answers of OpenAI's chat completions.
+
 use serde_json::{Value, json};
 
 use super::append;

@@ -1,3 +1,5 @@
+//! Answers of Gemini's API.
+
 use serde_json::{Value, json};
 
 use super::append;

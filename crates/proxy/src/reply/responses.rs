@@ -1,3 +1,5 @@
+//! Answers of OpenAI's Responses API.
+
 use serde_json::{Value, json};
 
 /// Returns the complete items of one answer, or of the events of a stream.

@@ -105,7 +105,7 @@ fn geminis_chunks_are_joined() {
 }
 
 #[test]
-fn what_is_no_answer_gives_none() {
+fn bodies_without_an_answer_give_none() {
     for dialect in [
         Dialect::Anthropic,
         Dialect::OpenAiChat,

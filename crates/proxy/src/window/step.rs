@@ -23,7 +23,9 @@ const BINDING_MODELS: [&str; 7] = [
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Replacement {
     pub(super) agent: AgentId,
+    /// Identifies the replacement: the daemon gives another one another tag.
     pub(super) tag: String,
+    /// The version of the summary in the text.
     pub(super) version: i64,
     pub(super) replaced: Beginning,
     /// The hash of the first unit of the message that stays before the text.
@@ -82,6 +84,7 @@ pub(super) struct WindowStep {
 pub(super) struct WindowSession {
     /// The daemon's newest answer.
     pub(super) offered: Option<Arc<Replacement>>,
+    /// The step in force; `None` while the window has not moved.
     pub(super) step: Option<WindowStep>,
     /// The time of the last request.
     pub(super) asked_at: Option<Instant>,

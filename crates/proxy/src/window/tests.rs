@@ -236,10 +236,10 @@ impl ProxyCourse {
             if written.get() == kept.get() {
                 continue;
             }
-            let told: Value = serde_json::from_str(written.get()).unwrap();
+            let written: Value = serde_json::from_str(written.get()).unwrap();
             let kept: Value = serde_json::from_str(kept.get()).unwrap();
             prop_assert!(self.writer.dialect == Dialect::Anthropic && at < unthinking_count);
-            prop_assert_eq!(unthinking(&told), kept);
+            prop_assert_eq!(unthinking(&written), kept);
         }
         let text = sent[sent.len() - written.len() - 1].get();
         prop_assert!(text.contains("<summary>"), "{}", text);
@@ -302,7 +302,7 @@ fn offered(outline: &Outline, units: usize, tag: &str) -> Arc<Replacement> {
 }
 
 #[test]
-fn only_an_eviction_takes_a_step_while_the_cache_is_warm() {
+fn only_an_eviction_or_a_users_request_takes_a_step_while_the_cache_is_warm() {
     let user = |text: &str| json!({"role": "user", "content": text});
     let call = json!({"role": "assistant", "tool_calls": [
         {"id": "c1", "type": "function", "function": {"name": "read", "arguments": "{}"}}]});
@@ -341,7 +341,7 @@ fn only_an_eviction_takes_a_step_while_the_cache_is_warm() {
         let (step, _) = step.unwrap_or_else(|| panic!("no step for {tag}"));
         assert_eq!(step.replacement.tag, expected, "{tag}");
     }
-    // Another conversation has no part in it.
+    // The step isn't applied to another conversation.
     let other = read(
         CHAT,
         &body(CHAT.dialect, "m", &[user("Other"), call, user("Two")]),
