@@ -1459,7 +1459,7 @@ export interface components {
              * @description How many messages were deleted.
              */
             messages: number;
-            /** @description True if nothing of it is left in the database's files. */
+            /** @description True if nothing of the agent is left in the database's files. */
             scrubbed: boolean;
         };
         /** @description The reply to an operator's change of a fact. */
@@ -1647,7 +1647,7 @@ export interface components {
              * @description Items of summaries that were withdrawn or lost their text.
              */
             items: number;
-            /** @description Agents whose file in this daemon's live journal still holds it, because rewriting the file failed. Each daemon has its own journal. */
+            /** @description Agents whose file in this daemon's live journal still holds the messages, because rewriting the file failed. Each daemon has its own journal. */
             journals_left: components["schemas"]["AgentId"][];
             /** @description Other legs of the same exchanges, which weren't named and are still stored. */
             legs_left?: components["schemas"]["LegsLeft"][];
@@ -1656,7 +1656,7 @@ export interface components {
              * @description Messages that became tombstones.
              */
             messages: number;
-            /** @description True if nothing of it is left in the database's files. */
+            /** @description True if nothing of these messages is left in the database's files. */
             scrubbed: boolean;
             /**
              * Format: int64
@@ -1674,17 +1674,17 @@ export interface components {
             agent_id: components["schemas"]["AgentId"];
             /**
              * Format: int64
-             * @description How many exchanges the child shares: those in its window and those pending.
+             * @description How many exchanges the new agent shares with the parent: those in its window and those pending.
              */
             exchanges: number;
             /**
              * Format: int64
-             * @description The parent's last exchange at the fork, if it had any.
+             * @description The parent's last exchange at the fork; absent if the parent had no exchanges.
              */
             fork_exchange?: number | null;
             /**
              * Format: int64
-             * @description How many items its document shares.
+             * @description How many items the new agent's document shares with the parent's.
              */
             items: number;
             /** @description The agent that it was forked from. */
@@ -2034,14 +2034,14 @@ export interface components {
             /** @description The whole text. With `append`, the text to add. A note has at most 64 KiB. */
             text: string;
         };
-        /** @description What is to become of one note. */
+        /** @description A change of one note. */
         NoteEdit: {
             /** @description True adds the text to the end; a note that isn't there begins with it. */
             append?: boolean;
             name: components["schemas"]["NoteName"];
             /**
              * Format: int64
-             * @description The version that it replaces, 0 if there must be none. Without it, any.
+             * @description The version that the change must replace; 0 if the note must not exist yet. If absent, any version is replaced.
              */
             replaces?: number | null;
             /** @description The whole text, or with `append` what is added to it; null deletes the note. */
@@ -2828,7 +2828,7 @@ export interface components {
             /** Format: int64 */
             window_hours: number;
         };
-        /** @description The reply to a step. */
+        /** @description The reply to a clear, a mark or a rewind. */
         StepOutcome: components["schemas"]["SteppedFigures"] & {
             /**
              * Format: int64
@@ -2851,7 +2851,7 @@ export interface components {
              */
             window_tokens: number;
         };
-        /** @description Describes the members that [`StepFigures`] adds; each kind of step has its own. */
+        /** @description The figures of a step. Each kind of step has some of them. */
         SteppedFigures: {
             /** @description The mark's name, after a mark. */
             label?: string | null;

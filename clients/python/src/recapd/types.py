@@ -535,7 +535,7 @@ class SpendTotal(TypedDict):
 
 class SteppedFigures(TypedDict):
     """
-    Describes the members that [`StepFigures`] adds; each kind of step has its own.
+    The figures of a step. Each kind of step has some of them.
     """
 
     label: NotRequired[str | None]
@@ -891,7 +891,7 @@ class Membership(TypedDict):
 
 class NoteEdit(TypedDict):
     """
-    What is to become of one note.
+    A change of one note.
     """
 
     append: NotRequired[bool]
@@ -1187,7 +1187,7 @@ class Status(Sample):
 
 class StepOutcome(SteppedFigures):
     """
-    The reply to a step.
+    The reply to a clear, a mark or a rewind.
     """
 
     covers_through: int

@@ -31,7 +31,7 @@ pub struct ForgetReply {
     pub versions: i64,
     /// True if nothing of these messages is left in the database's files.
     pub scrubbed: bool,
-    /// Agents whose file in this daemon's live journal still holds messages, because rewriting the file failed. Each daemon has its own journal.
+    /// Agents whose file in this daemon's live journal still holds the messages, because rewriting the file failed. Each daemon has its own journal.
     pub journals_left: Vec<AgentId>,
 }
 

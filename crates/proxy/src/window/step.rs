@@ -23,7 +23,7 @@ const BINDING_MODELS: [&str; 7] = [
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Replacement {
     pub(super) agent: AgentId,
-    /// Identifies the replacement: the daemon gives another one another tag.
+    /// Changes with each replacement that the daemon offers.
     pub(super) tag: String,
     /// The version of the summary in the text.
     pub(super) version: i64,
