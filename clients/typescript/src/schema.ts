@@ -1679,7 +1679,7 @@ export interface components {
             exchanges: number;
             /**
              * Format: int64
-             * @description The parent's last exchange at the fork; absent if the parent had no exchanges.
+             * @description The parent's last exchange at the fork; null if the parent had no exchanges.
              */
             fork_exchange?: number | null;
             /**

@@ -98,7 +98,7 @@ pub struct ForkReply {
     pub agent_id: AgentId,
     /// The agent that it was forked from.
     pub parent_agent_id: AgentId,
-    /// The parent's last exchange at the fork; absent if the parent had no exchanges.
+    /// The parent's last exchange at the fork; null if the parent had no exchanges.
     pub fork_exchange: Option<i64>,
     /// How many exchanges the new agent shares with the parent: those in its window and those pending.
     pub exchanges: i64,

@@ -186,8 +186,8 @@ impl Worker {
         Ok(condensed)
     }
 
-    /// Like [`CondenseError::may_be_due_to_one_exchange`], but after an invalid answer only if the first model has ever answered. Before
-    /// that, the model or its settings are the cause.
+    /// Like [`CondenseError::may_be_due_to_one_exchange`], but returns true after an invalid answer only if the first model has
+    /// ever answered. Before its first answer, the model or its settings are the cause.
     pub(super) fn may_be_due_to_one_exchange(&self, failed: &CondenseError) -> bool {
         failed.is_refusal() || failed.may_be_due_to_one_exchange() && self.failure_memory.has_answered(FIRST)
     }

@@ -168,7 +168,7 @@ impl FailureMemory {
         let mut state = self.lock();
         state.answers += 1;
         state.in_vain &= place != FIRST;
-        drop(kept);
+        drop(state);
         self.was_answered_in_batch(agent, asked, place);
     }
 
