@@ -187,8 +187,8 @@ fn count_all(
         .map(|(message, said_at)| {
             let tokens = count_message(counter, &message);
             let entry = LedgerEntry::new(&message, tokens, said_at, redactor);
-            let observations = observe(&message, tokens, counter, model);
-            (PreparedMessage { message, entry }, observations)
+            let observation = observe(&message, tokens, counter, model);
+            (PreparedMessage { message, entry }, observation)
         })
         .collect()
 }

@@ -169,8 +169,8 @@ impl Learner {
 
     /// Marks calibrations as unsaved again, because the save failed.
     pub(super) fn give_back(&self, unsaved: Vec<KeptCalibration>) {
-        let provider_model = unsaved.into_iter().map(|one| Arc::new((one.provider, one.model)));
-        self.state().unsaved.extend(provider_model);
+        let models = unsaved.into_iter().map(|one| Arc::new((one.provider, one.model)));
+        self.state().unsaved.extend(models);
     }
 
     fn state(&self) -> MutexGuard<'_, LearnerState> {
