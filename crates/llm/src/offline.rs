@@ -87,16 +87,17 @@ pub fn summarise(transcripts: &[Transcript]) -> Vec<ItemDraft> {
     topics::runs(&batch)
         .into_iter()
         .filter_map(|run| {
-            let told = transcripts.get(run.clone())?;
+            let of_run = transcripts.get(run.clone())?;
             let exchanges = batch.exchanges.get(run)?;
             let range = ExchangeRange {
                 first: exchanges.first()?.exchange,
                 last: exchanges.last()?.exchange,
             };
-            let account = told.iter().any(account::is_work).then(|| account::texts(told));
+            let is_work = of_run.iter().any(account::is_work);
+            let account = is_work.then(|| account::texts(of_run));
             // A run of calls without words gives an empty account.
             let account = account.filter(|texts| !texts.text.is_empty());
-            let texts = account.unwrap_or_else(|| write_texts(&batch, exchanges, told));
+            let texts = account.unwrap_or_else(|| write_texts(&batch, exchanges, of_run));
             let texts = texts.or_quote(&first_words(&transcripts, range));
             Some(ItemDraft {
                 exchanges: range,
@@ -114,10 +115,12 @@ pub fn summarise(transcripts: &[Transcript]) -> Vec<ItemDraft> {
 fn write_texts(
     batch: &reading::Corpus,
     exchanges: &[reading::ExchangeReading],
-    told: &[Transcript],
+    transcripts: &[Transcript],
 ) -> compose::Texts {
     let texts = compose::texts(batch, exchanges);
-    let tokens = told.iter().fold(0_i64, |sum, one| sum.saturating_add(one.tokens));
+    let tokens = transcripts
+        .iter()
+        .fold(0_i64, |sum, one| sum.saturating_add(one.tokens));
     if tokens <= LITTLE_TOKENS_MAX || exchanges.iter().any(|reading| reading.is_talk) {
         return texts;
     }
