@@ -14,7 +14,6 @@ pub struct AppendReply {
     /// The number of the newest exchange.
     pub exchange: i64,
     /// The window after the append.
-    /// The window after the append.
     pub window: WindowFigures,
     /// Exchanges that left the window.
     pub evicted: Vec<MovedExchanges>,
@@ -22,16 +21,16 @@ pub struct AppendReply {
     pub summary: SummaryFigures,
 }
 
-/// The state of a window. Without a budget, the last two fields are `None`.
+/// The state of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 pub struct WindowFigures {
     /// The size in tokens.
     pub tokens: i64,
     /// The most tokens the window may have; 0 for no budget.
     pub budget_tokens: i64,
-    /// The window's tokens divided by its budget; 1 means full.
+    /// The window's tokens divided by its budget; 1 means full. `None` without a budget.
     pub fill_ratio: Option<f64>,
-    /// How many more tokens fit before the next eviction.
+    /// How many more tokens fit before the next eviction. `None` without a budget.
     pub tokens_until_eviction: Option<i64>,
 }
 
@@ -49,12 +48,12 @@ pub struct MovedExchanges {
 /// The progress of a summary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub struct SummaryFigures {
-    /// The version; 0 if there is no summary, or if the daemon is older than this field. A client whose summary has
-    /// another version should fetch the summary.
+    /// The version; 0 if there is no summary, or if the daemon is so old that it doesn't send this field. A client that
+    /// holds another version should fetch the summary.
     #[serde(default)]
     pub version: i64,
-    /// At most this many exchanges wait to be summarised. Ones that a rewind set aside, and preambles between them, are
-    /// counted, too.
+    /// At most this many exchanges wait to be summarised. The number also counts exchanges that a rewind set aside, and
+    /// preambles between them.
     pub pending_exchanges: i64,
     /// The last exchange that the summary covers.
     pub covers_through: i64,
@@ -81,7 +80,7 @@ pub struct Summary {
     pub pending_exchanges: i64,
     /// When the oldest waiting exchange began to wait; `None` if none waits.
     pub pending_since: Option<Timestamp>,
-    /// Set while the daemon can't reach its database: this copy may be outdated since then.
+    /// Since when this copy may be outdated, because the daemon can't reach its database; `None` if it can.
     #[serde(default)]
     pub stale_since: Option<Timestamp>,
 }

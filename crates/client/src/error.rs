@@ -8,7 +8,7 @@ use serde::{Deserialize, de::DeserializeOwned};
 use recapd_platform::http_client::{HttpClientError, HttpReply};
 
 /// An error quotes at most this many characters of an answer.
-const TOLD_CHARS_MAX: usize = 200;
+const QUOTED_CHARS_MAX: usize = 200;
 
 /// An error of a call.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -64,7 +64,7 @@ impl ClientError {
     }
 
     /// True if a retry may succeed.
-    pub(super) fn may_pass(&self) -> bool {
+    pub(super) fn may_succeed_later(&self) -> bool {
         matches!(self, Self::Unreachable(_) | Self::Unavailable(_))
     }
 
@@ -80,10 +80,12 @@ impl ClientError {
 impl From<HttpClientError> for ClientError {
     fn from(error: HttpClientError) -> Self {
         match error {
-            HttpClientError::Unsendable(said) | HttpClientError::Untrusted(said) => Self::Unusable(said),
-            HttpClientError::Unreachable(said)
-            | HttpClientError::Late(said)
-            | HttpClientError::Broken(said) => Self::Unreachable(said),
+            HttpClientError::Unsendable(reason) | HttpClientError::Untrusted(reason) => {
+                Self::Unusable(reason)
+            }
+            HttpClientError::Unreachable(reason)
+            | HttpClientError::Late(reason)
+            | HttpClientError::Broken(reason) => Self::Unreachable(reason),
             HttpClientError::TooLong(_) => Self::Unreadable(error.to_string()),
         }
     }
@@ -101,7 +103,7 @@ pub(super) fn read<T: DeserializeOwned>(reply: &HttpReply) -> Result<T, ClientEr
         Err(_) => {
             let text: String = String::from_utf8_lossy(&reply.body)
                 .chars()
-                .take(TOLD_CHARS_MAX)
+                .take(QUOTED_CHARS_MAX)
                 .collect();
             Err(ClientError::Unreadable(format!("{} {text}", reply.status)))
         }

@@ -5,27 +5,29 @@ use serde_json::Value;
 use recapd_core::formats;
 use recapd_platform::randomness;
 
-/// Gives the message a `client_id` if it has no id. Also returns whether the daemon would recognise the message if it
-/// is sent again. A message with an id of its own gets no second one: the daemon compares whole messages, so a new
-/// random id would make the repetition another message. A value that isn't an object stays unchanged, because the
+/// Returns the message with a `client_id` if it has no id, and whether it may be sent again because the daemon would
+/// recognise it.
+///
+/// A message with an id of its own gets no second one: the daemon compares whole messages, so with a new random id a
+/// repetition would be another message. A value that isn't an object stays unchanged: it may be sent again, because the
 /// daemon always refuses it. If the operating system has no random bytes, the message stays without an id and is sent
 /// only once.
-pub(super) fn named(message: &Value) -> (Value, bool) {
+pub(super) fn with_id(message: &Value) -> (Value, bool) {
     let mut message = message.clone();
     if !message.is_object() || has_id(&message) {
         return (message, true);
     }
-    let mut is_named = false;
+    let mut has_new_id = false;
     if let Some(fields) = message.as_object_mut()
         && let Ok(id) = randomness::bytes()
     {
-        let given = fields.entry("client_id").or_insert(Value::Null);
-        if given.is_null() || given.as_str().is_some_and(str::is_empty) {
-            *given = format!("{:032x}", u128::from_ne_bytes(id)).into();
-            is_named = true;
+        let client_id = fields.entry("client_id").or_insert(Value::Null);
+        if client_id.is_null() || client_id.as_str().is_some_and(str::is_empty) {
+            *client_id = format!("{:032x}", u128::from_ne_bytes(id)).into();
+            has_new_id = true;
         }
     }
-    (message, is_named)
+    (message, has_new_id)
 }
 
 fn has_id(message: &Value) -> bool {

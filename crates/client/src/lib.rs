@@ -62,7 +62,7 @@ pub const PLACEHOLDER: &str = "[Summary temporarily unavailable]";
 const TIMEOUT: Duration = Duration::from_secs(1);
 /// Limits the attempts of a repeatable call.
 const ATTEMPTS_MAX: u32 = 3;
-/// The pause before a retry.
+/// The backoff before a retry.
 const PAUSE: Duration = Duration::from_millis(50);
 /// Limits the answers that are read. A context is built from up to 24 MiB of payloads, plus the summary and pinned
 /// messages, and may grow when it is written in another provider's format.
@@ -97,15 +97,15 @@ impl Client {
     /// # Errors
     /// [`ClientError::Unusable`] if a variable holds an invalid address or an unknown user.
     pub fn from_environment(lookup: impl Fn(&str) -> Option<String>) -> Result<Self, ClientError> {
-        let given = |name| lookup(name).filter(|value: &String| !value.trim().is_empty());
-        let place = given(PLACE_VARIABLE).unwrap_or_else(|| PLACE.to_owned());
+        let value = |name| lookup(name).filter(|value: &String| !value.trim().is_empty());
+        let place = value(PLACE_VARIABLE).unwrap_or_else(|| PLACE.to_owned());
         let place: DaemonEndpoint = place
             .trim()
             .parse()
             .map_err(|error: PlaceError| ClientError::Unusable(format!("{PLACE_VARIABLE}: {error}")))?;
-        let trust = Trust::of(given(USER_VARIABLE).as_deref())
+        let trust = Trust::of(value(USER_VARIABLE).as_deref())
             .map_err(|error| ClientError::Unusable(format!("{USER_VARIABLE}: {error}")))?;
-        let token = given(TOKEN_VARIABLE).map(|token| SecretString::from(token.trim()));
+        let token = value(TOKEN_VARIABLE).map(|token| SecretString::from(token.trim()));
         let client = Self::new(&place)?;
         Ok(client.with_credentials(Credentials { token, trust }))
     }
@@ -132,19 +132,19 @@ impl Client {
     }
 
     /// Stores messages in order, in recapd's own format or a provider's: all of them, or none if one is invalid. A
-    /// message without an id gets a `client_id`, so that retries store it once. If a `client_id` is invalid (longer
-    /// than 256 bytes, or neither text nor number), the call isn't retried.
+    /// message without an id gets a `client_id`, so that retries store it once. If a message has an invalid `client_id`
+    /// (longer than 256 bytes, or neither text nor number), the call isn't retried.
     ///
     /// # Errors
     /// [`ClientError::Refused`] names the invalid message. After [`ClientError::Unreachable`], it is unknown whether the messages
     /// are stored.
     pub async fn append(&self, agent: &AgentId, messages: &[Value]) -> Result<AppendReply, ClientError> {
-        let (named, known): (Vec<Value>, Vec<bool>) = messages.iter().map(ids::named).unzip();
+        let (messages, repeatable): (Vec<Value>, Vec<bool>) = messages.iter().map(ids::with_id).unzip();
         let url = self
             .transport
             .url(&["v1", "agents", agent.as_str(), "messages"], &[]);
-        let request = self.transport.request(Method::POST, url).json(&named);
-        if known.into_iter().all(|is_known| is_known) {
+        let request = self.transport.request(Method::POST, url).json(&messages);
+        if repeatable.into_iter().all(|is_repeatable| is_repeatable) {
             self.json(request).await
         } else {
             self.once(request).await
@@ -218,13 +218,13 @@ impl Client {
         let deadline = Instant::now() + self.timeout;
         let mut attempts = 1;
         loop {
-            let asked = request.try_clone().ok_or_else(ClientError::unrepeatable)?;
-            let result = match self.attempt(asked, deadline).await {
+            let copy = request.try_clone().ok_or_else(ClientError::unrepeatable)?;
+            let result = match self.attempt(copy, deadline).await {
                 Ok(reply) => error::read(&reply),
                 Err(error) => Err(error),
             };
-            let may_pass = result.as_ref().is_err_and(ClientError::may_pass);
-            if !may_pass || attempts == ATTEMPTS_MAX || Instant::now() + PAUSE >= deadline {
+            let may_succeed = result.as_ref().is_err_and(ClientError::may_succeed_later);
+            if !may_succeed || attempts == ATTEMPTS_MAX || Instant::now() + PAUSE >= deadline {
                 return result;
             }
             attempts += 1;
@@ -233,8 +233,8 @@ impl Client {
     }
 
     async fn attempt(&self, request: RequestBuilder, deadline: Instant) -> Result<HttpReply, ClientError> {
-        let asked = self.transport.send(request, ANSWER_BYTES_MAX);
-        match timeout_at(deadline, asked).await {
+        let sending = self.transport.send(request, ANSWER_BYTES_MAX);
+        match timeout_at(deadline, sending).await {
             Ok(reply) => Ok(reply?),
             Err(_) => Err(ClientError::late(self.timeout)),
         }

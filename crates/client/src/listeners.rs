@@ -1,5 +1,5 @@
-//! Finds the users whose programs listen at addresses of this machine. Asks the kernel; if that isn't allowed, reads
-//! Linux's public lists (`proc_pid_net(5)`).
+//! Finds the users whose programs listen at addresses of this machine. Asks the kernel. If a sandbox forbids the question,
+//! reads Linux's public lists (`proc_pid_net(5)`).
 
 #[cfg(target_os = "linux")]
 mod netlink;
@@ -25,20 +25,23 @@ struct ListeningSocket {
 /// doesn't say.
 pub(super) fn listeners(addresses: &[SocketAddr]) -> Option<Vec<u32>> {
     #[cfg(target_os = "linux")]
-    let asked = netlink::listening().ok();
+    let from_kernel = netlink::listening().ok();
     #[cfg(not(target_os = "linux"))]
-    let asked = None;
-    let sockets = asked.or_else(listed)?.into_iter();
-    let may_get =
-        |listener: &ListeningSocket| addresses.iter().any(|address| gets(listener.address, *address));
-    Some(sockets.filter(may_get).map(|listener| listener.user).collect())
+    let from_kernel = None;
+    let sockets = from_kernel.or_else(listed)?.into_iter();
+    let may_accept = |listener: &ListeningSocket| {
+        addresses
+            .iter()
+            .any(|address| accepts(listener.address, *address))
+    };
+    Some(sockets.filter(may_accept).map(|listener| listener.user).collect())
 }
 
 /// Returns the listening sockets in the operating system's lists; `None` if there are no such lists.
 fn listed() -> Option<Vec<ListeningSocket>> {
     let files: Vec<File> = LISTS.iter().filter_map(|list| File::open(list).ok()).collect();
     let lines = files.iter().flat_map(|file| {
-        // Listening sockets come first, followed by all connections of the machine.
+        // The list begins with the listening sockets. All connections of the machine follow, and needn't be read.
         let lines = BufReader::new(file).lines().map_while(Result::ok).skip(1);
         lines.map_while(|line| listener(&line))
     });
@@ -48,7 +51,7 @@ fn listed() -> Option<Vec<ListeningSocket>> {
 
 /// True if a listener at `at` may accept connections to `address`. A listener at all IPv6 addresses may accept IPv4,
 /// too.
-fn gets(at: SocketAddr, address: SocketAddr) -> bool {
+fn accepts(at: SocketAddr, address: SocketAddr) -> bool {
     let (ip, wanted) = (at.ip().to_canonical(), address.ip().to_canonical());
     at.port() == address.port()
         && (ip == wanted
@@ -109,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_listener_gets_connections_to_its_address_or_to_all() {
+    fn a_listener_accepts_connections_to_its_address_and_one_at_all_addresses_to_any() {
         for (at, address, expected) in [
             ("127.0.0.1:80", "127.0.0.1:80", true),
             ("0.0.0.0:80", "127.0.0.1:80", true),
@@ -120,13 +123,13 @@ mod tests {
             ("127.0.0.1:81", "127.0.0.1:80", false),
             ("127.0.0.2:80", "127.0.0.1:80", false),
         ] {
-            let found = gets(at.parse().unwrap(), address.parse().unwrap());
+            let found = accepts(at.parse().unwrap(), address.parse().unwrap());
             assert_eq!(found, expected, "{at} for {address}");
         }
     }
 
     #[test]
-    fn the_user_of_a_program_is_found() {
+    fn the_user_of_a_listening_program_is_found() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         assert_eq!(listeners(&[address]).unwrap().len(), 1);

@@ -4,7 +4,7 @@ use std::{fmt, path::PathBuf, str::FromStr};
 
 use reqwest::Url;
 
-/// The prefix of the address of a socket.
+/// The prefix of a socket's address.
 const SOCKET: &str = "unix:";
 
 /// The address of a daemon.

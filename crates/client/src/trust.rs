@@ -22,10 +22,10 @@ const ANYBODY: &str = "any";
 /// The user of the packaged daemon.
 const SERVICE_USER: &str = "recapd";
 const ROOT: u32 = 0;
-/// The name of this machine that needs no DNS lookup.
+/// The name by which URLs name this machine without a DNS lookup.
 const LOCALHOST: &str = "localhost";
 const ACCOUNTS: &str = "/etc/passwd";
-/// Limits the list of accounts that is read.
+/// At most this many bytes of the list of accounts are read.
 const ACCOUNTS_BYTES_MAX: u64 = 1 << 20;
 
 /// The token for a daemon, and the users who may receive the token.
@@ -40,10 +40,10 @@ pub struct Credentials {
 /// The users whose daemons are trusted: always the current user, root and `recapd`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Trust {
-    /// No further user.
+    /// Only these users.
     #[default]
     Usual,
-    /// This user, too.
+    /// Also this user.
     User(u32),
     /// Every user.
     Anybody,
@@ -55,19 +55,19 @@ pub enum Trust {
 pub struct UnknownUser(String);
 
 impl Trust {
-    /// Trusts the usual users, and the user `named` by name or number.
+    /// Trusts the usual users, and `user`: a name, a number, or `any` for every user.
     ///
     /// # Errors
     /// If no account has this name.
-    pub fn of(named: Option<&str>) -> Result<Self, UnknownUser> {
-        let Some(named) = named.map(str::trim).filter(|named| !named.is_empty()) else {
+    pub fn of(user: Option<&str>) -> Result<Self, UnknownUser> {
+        let Some(name) = user.map(str::trim).filter(|name| !name.is_empty()) else {
             return Ok(Self::Usual);
         };
-        if named == ANYBODY {
+        if name == ANYBODY {
             return Ok(Self::Anybody);
         }
-        let user = named.parse().ok().or_else(|| user_named(named));
-        user.map(Self::User).ok_or_else(|| UnknownUser(named.to_owned()))
+        let user = name.parse().ok().or_else(|| user_named(name));
+        user.map(Self::User).ok_or_else(|| UnknownUser(name.to_owned()))
     }
 
     fn includes(self, user: u32) -> bool {
@@ -117,7 +117,7 @@ impl Credentials {
         addresses: &[SocketAddr],
     ) -> Result<(), HttpClientError> {
         match listeners(addresses) {
-            // The operating system doesn't say who listens.
+            // The operating system doesn't say who listens, so the check isn't possible.
             None => Ok(()),
             Some(users) if users.is_empty() => {
                 Err(HttpClientError::Unreachable(format!("nobody listens at {place}")))
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn only_loopback_addresses_are_looked_up() {
+    fn only_urls_with_loopback_addresses_are_checked() {
         for near in [
             "http://127.0.0.1:7411",
             "http://localhost:7411",

@@ -16,10 +16,10 @@ use tracing::debug;
 
 use crate::threads::BACKGROUND_BLOCKED_MAX;
 
-/// Is added to the niceness of background threads; see `nice(2)`.
+/// The niceness of background threads is higher by this much; see `nice(2)`.
 const NICENESS: i32 = 10;
 
-/// A runtime on low-priority threads. Dropping it drops its tasks, wherever they are.
+/// A runtime on low-priority threads. Dropping it also drops its unfinished tasks.
 #[derive(Debug)]
 pub struct Background {
     handle: Handle,
@@ -70,7 +70,7 @@ pub enum ThreadPriority {
 
 /// The number of dedicated threads that run in this process.
 static ALONE: Mutex<usize> = Mutex::new(0);
-/// Is notified when one of them ends.
+/// Is notified when a dedicated thread ends.
 static ENDED: Condvar = Condvar::new();
 
 /// Counts as a dedicated thread until it is dropped.
@@ -93,7 +93,7 @@ impl Drop for ExclusiveThread {
 /// Waits until no dedicated thread runs, but at most `patience`. Call it before the process exits.
 pub fn wait_for_all(patience: Duration) {
     let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    // After a timeout there is nothing else to do.
+    // If threads still run after the timeout, the process exits nevertheless.
     drop(ENDED.wait_timeout_while(alone, patience, |alone| *alone > 0));
 }
 
@@ -148,10 +148,10 @@ mod tests {
     #[tokio::test]
     async fn a_patient_thread_lowers_only_its_own_priority() {
         let own = niceness();
-        for (priority, stands_back) in [(ThreadPriority::Eager, 0), (ThreadPriority::Patient, NICENESS)] {
+        for (priority, added) in [(ThreadPriority::Eager, 0), (ThreadPriority::Patient, NICENESS)] {
             let (tell, told) = oneshot::channel();
             run_alone("test", priority, async move { tell.send(niceness()).unwrap() }).unwrap();
-            assert_eq!(told.await.unwrap(), (own + stands_back).min(NICENESS_MAX));
+            assert_eq!(told.await.unwrap(), (own + added).min(NICENESS_MAX));
         }
         let background = Background::start(0).unwrap();
         let there = background.handle().spawn(async { niceness() }).await;

@@ -36,7 +36,8 @@ pub struct OffsetClock {
 }
 
 impl OffsetClock {
-    /// Reads the offset from `file`. It is 0 if the file is missing or doesn't contain a number.
+    /// Returns a clock that reads its offset from `file` each time. If the file is missing or contains no number, the
+    /// offset is 0.
     pub fn new(file: PathBuf) -> Self {
         Self { file }
     }
@@ -44,8 +45,10 @@ impl OffsetClock {
 
 impl Clock for OffsetClock {
     fn now(&self) -> Timestamp {
-        let said = std::fs::read_to_string(&self.file).unwrap_or_default();
-        SystemClock.now().plus_ms(said.trim().parse().unwrap_or_default())
+        let offset = std::fs::read_to_string(&self.file).unwrap_or_default();
+        SystemClock
+            .now()
+            .plus_ms(offset.trim().parse().unwrap_or_default())
     }
 }
 

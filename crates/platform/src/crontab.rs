@@ -1,8 +1,9 @@
 //! Five-field crontab expressions, in UTC.
 //!
-//! The `cron` crate does the arithmetic, but differs from crontab: it requires seconds, counts weekdays from 1 = Sunday, and
-//! treats day of month and weekday together as "both", where crontab means "either". This wrapper translates the first two
-//! differences, and refuses expressions with the third, because either meaning would surprise somebody.
+//! The `cron` crate does the arithmetic, but differs from crontab in three ways. It requires seconds, and counts weekdays
+//! from 1 = Sunday: this wrapper translates both. If an expression names a day of month and a weekday, the crate requires
+//! both to match, and crontab only one of them: this wrapper refuses such an expression, because each meaning would surprise
+//! somebody.
 //!
 //! Invariant: an accepted expression means what `crontab(5)` says.
 
@@ -40,6 +41,7 @@ pub enum CrontabError {
     Never,
 }
 
+/// A crontab expression, and the times at which it is due.
 #[derive(Clone, PartialEq)]
 pub struct Crontab {
     text: String,
@@ -79,13 +81,13 @@ impl Crontab {
         }
     }
 
-    /// Returns the first due time after `moment`; none after the year 2100.
+    /// Returns the first due time after `moment`; `None` if that is after the year 2100.
     pub fn next_after(&self, moment: Timestamp) -> Option<Timestamp> {
         let after = DateTime::<Utc>::from_timestamp_millis(moment.0)?;
         self.schedule.after(&after).next().map(stamp)
     }
 
-    /// Returns the last due time at or before `moment`; none before 1970.
+    /// Returns the last due time at or before `moment`; `None` if that is before 1970.
     pub fn last_at_or_before(&self, moment: Timestamp) -> Option<Timestamp> {
         // The crate searches strictly before a whole second, so the search starts at the second after the moment's own.
         let second = moment.0.div_euclid(SECOND_MS) + 1;
@@ -147,7 +149,7 @@ impl Field {
         }
     }
 
-    /// Translates the field for the crate: into a star, or into a plain list without ranges and steps.
+    /// Translates the field for the crate: into a star, or into a list of values without ranges and steps.
     fn translate(&self, text: &str) -> Result<String, CrontabError> {
         if text == "*" {
             return Ok(text.to_owned());
@@ -180,7 +182,7 @@ impl Field {
     fn range(&self, from: &str, to: &str) -> Option<RangeInclusive<u32>> {
         let from = self.value(from)?;
         let mut to = self.value(to)?;
-        // A week may end with Sunday, which may also be named: `FRI-SUN`.
+        // A range may end with Sunday, whose name stands for 0: `FRI-SUN`.
         if self.last == 7 && to == 0 && from > 0 {
             to = 7;
         }
@@ -202,6 +204,7 @@ impl Field {
         if self.last == 7 { 6 } else { self.last }
     }
 
+    /// Formats a value for the crate. A weekday gets its name, because the crate counts weekdays otherwise.
     fn spell(&self, value: u32) -> String {
         match WEEKDAYS.get(value as usize % 7) {
             Some(name) if self.last == 7 => (*name).to_owned(),

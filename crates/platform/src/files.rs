@@ -16,7 +16,7 @@ pub enum ListError {
     Unreadable { path: PathBuf, source: std::io::Error },
 }
 
-/// Lists the files among `paths` and in the folders among them, in order.
+/// Lists the files that `paths` name, and those in the folders that `paths` name, in order.
 pub fn list_files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, ListError> {
     let mut files = Vec::new();
     for path in paths {
@@ -34,7 +34,8 @@ pub fn list_files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, ListError> {
     Ok(files)
 }
 
-/// Adds `path`, or the files in it. Lists a file with several links once. A link may lead back to a parent folder.
+/// Adds `path`, or the files below it. `seen` holds the real paths of what was listed: a file with several links is listed
+/// once, and a link back to a parent folder ends there.
 fn list_below(
     path: &Path,
     depth: usize,
@@ -89,7 +90,7 @@ mod tests {
         let folder = folder.path().to_owned();
         let expected = ["b.jsonl", "inside/c.jsonl", "dead.jsonl"].map(|name| folder.join(name));
         assert_eq!(list_files(std::slice::from_ref(&folder)).unwrap(), expected);
-        // A file that is given twice is listed twice.
+        // A file that the caller names twice is listed twice.
         let twice = [folder.join("b.jsonl"), folder.join("a.jsonl")];
         assert_eq!(list_files(&twice).unwrap(), twice);
     }

@@ -18,7 +18,7 @@ pub const RESPONSE_BYTES_MAX: usize = 4 * 1024 * 1024;
 pub struct HttpSettings {
     /// Limits the time of a whole call, from the first byte sent to the last byte read.
     pub timeout_ms: u64,
-    /// Limits the time to connect, within `timeout_ms`.
+    /// Limits the time to connect. It is part of `timeout_ms`.
     pub connect_timeout_ms: u64,
     /// The proxy for every call: a URL, or `unix:` and the path of a socket that forwards bytes. Variables of the environment are
     /// ignored.
@@ -55,6 +55,7 @@ pub enum HttpClientError {
     /// The settings or the request are invalid, so a retry doesn't help.
     #[error("{0}")]
     Unsendable(String),
+    /// The answer wasn't complete within the timeout.
     #[error("{0}")]
     Late(String),
     /// A program of another user listens at the address. Nothing was sent to it.
@@ -75,7 +76,7 @@ pub fn client(settings: &HttpSettings) -> Result<Client, HttpClientError> {
     build(builder(settings)?)
 }
 
-/// Builds a client like [`client`] for addresses without TLS. Loads no certificates, of which a system has hundreds.
+/// Builds a client like [`client`] for addresses without TLS. Doesn't load the system's hundreds of certificates.
 pub fn plain_client(settings: &HttpSettings) -> Result<Client, HttpClientError> {
     build(builder(settings)?.tls_certs_only(std::iter::empty()))
 }
@@ -166,7 +167,7 @@ fn send_error(error: reqwest::Error) -> HttpClientError {
     if error.is_builder() {
         return build_error(error);
     }
-    // This comes first, because a timeout while connecting is a failed connection, too.
+    // A timeout while connecting also counts as a failed connection, so this check comes first.
     if error.is_connect() {
         HttpClientError::Unreachable(causes(error))
     } else if error.is_timeout() {

@@ -46,6 +46,7 @@ use crate::background::Background;
 /// How long tasks may take to end after the hard cancellation. After that they are dropped.
 pub const HARD_GRACE: Duration = Duration::from_secs(3);
 
+/// A signal that asks the daemon to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StopSignal {
     Terminate,
@@ -61,10 +62,11 @@ impl fmt::Display for StopSignal {
     }
 }
 
+/// The result of a shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shutdown {
     pub manner: Manner,
-    /// True if a task panicked, or a vital task ended by itself. Then the exit code is that of a failure.
+    /// True if a task panicked, or a vital task ended by itself. The exit code is then that of a failure.
     pub is_failure: bool,
 }
 
@@ -75,7 +77,7 @@ pub enum Manner {
     Drained,
     /// Some tasks were cancelled before they had finished, and ended in time.
     HurriedOut,
-    /// This many tasks were dropped.
+    /// This many tasks didn't end in time, and were dropped.
     Dropped(usize),
 }
 
@@ -100,7 +102,7 @@ pub struct Lifecycle {
     /// Tasks that serve clients until all other tasks have ended.
     serving_tasks: TaskTracker,
     has_failed: Arc<AtomicBool>,
-    /// Where tasks run; `None` for the runtime that starts them.
+    /// The runtime on which tasks run; `None` for the runtime of the caller.
     runtime: Option<Handle>,
 }
 
@@ -123,8 +125,7 @@ impl Lifecycle {
         &self.soft
     }
 
-    /// Returns the token that is cancelled when the work has ended or is given up. Tasks that served readers until then should
-    /// end.
+    /// Returns the token that is cancelled when the work has ended or is given up. Tasks that serve readers end then.
     pub fn last(&self) -> &CancellationToken {
         &self.last
     }
@@ -216,10 +217,10 @@ impl Lifecycle {
         self.soft.cancel();
         self.tasks.close();
         self.serving_tasks.close();
-        // Lets tasks that wait for the soft cancellation run first, so that they can report it.
+        // Tasks that wait for the soft cancellation run first, so that they can report the shutdown.
         tokio::task::yield_now().await;
         let is_drained = tokio::select! {
-            // Checked in this order, so that finished work isn't reported as cancelled.
+            // The branches are checked in this order, so that finished work isn't reported as cancelled.
             biased;
             () = self.all_ended() => true,
             Some(signal) = signals.next() => {
@@ -262,7 +263,7 @@ impl Lifecycle {
         let left = self.left();
         tracing::error!(tasks = left, "daemon.tasks_dropped");
         self.drop.cancel();
-        // After this only a task that blocks its thread can be left, which can't be ended.
+        // After this time, only a task that blocks its thread can be left. Such a task can't be ended.
         let _dropped = tokio::time::timeout(HARD_GRACE, self.all_ended()).await;
         Manner::Dropped(left)
     }
@@ -274,7 +275,7 @@ pub fn hangups() -> io::Result<impl Stream<Item = ()> + Send> {
     Ok(stream::poll_fn(move |context| hangup.poll_recv(context)))
 }
 
-/// Returns each SIGTERM and SIGINT. From the first call on, they don't end the process by themselves.
+/// Returns each SIGTERM and SIGINT. From the first call on, these signals don't end the process by themselves.
 pub fn signals() -> io::Result<impl Stream<Item = StopSignal> + Send> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;

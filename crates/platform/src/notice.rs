@@ -18,7 +18,8 @@ use tokio::{
 
 use recapd_core::domain::{agent::AgentId, time::Timestamp};
 
-/// How many changes are kept for a slow listener. A listener that is further behind is told that it lags.
+/// How many changes are kept for a slow listener. A listener that is further behind gets an error, and must check all
+/// agents.
 const CHANGES_KEPT: usize = 4_096;
 
 /// What readers must check again.
@@ -29,11 +30,11 @@ pub enum Change {
     All,
 }
 
-/// Whether this process receives other daemons' changes. Clones share it.
+/// Says whether this process receives other daemons' changes. Clones share the state.
 #[derive(Clone, Debug)]
 pub struct PeerLink(Arc<AtomicI64>);
 
-/// The value of a link that isn't lost.
+/// The stored time of a link that isn't lost.
 const NEVER: i64 = i64::MIN;
 
 impl Default for PeerLink {
@@ -45,7 +46,7 @@ impl Default for PeerLink {
 impl PeerLink {
     /// Records that other daemons may make changes that this process doesn't receive.
     pub fn lost(&self, at: Timestamp) {
-        // The first time counts.
+        // If the link is lost already, the earlier time stays.
         if self.lost_since().is_none() {
             self.0.store(at.0, Ordering::SeqCst);
         }
@@ -80,7 +81,7 @@ impl LoopProgress {
         self.rests_for(Duration::ZERO);
     }
 
-    /// Records that the worker has polled the queue and need not poll again for `rest`.
+    /// Records that the worker has polled the queue and needs no poll for the time of `rest`.
     pub fn rests_for(&self, rest: Duration) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now() + rest;
     }
@@ -96,7 +97,9 @@ impl LoopProgress {
 pub struct Notices {
     progress: LoopProgress,
     queue: Arc<Notify>,
+    /// Sends changes of windows and summaries.
     changed: broadcast::Sender<Change>,
+    /// Sends every change.
     moved: broadcast::Sender<Change>,
     contact: PeerLink,
 }
@@ -141,6 +144,7 @@ impl Notices {
         }
     }
 
+    /// Announces that any agent may have changed.
     pub fn all_changed(&self) {
         drop(self.changed.send(Change::All));
         drop(self.moved.send(Change::All));

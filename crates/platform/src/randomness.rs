@@ -1,5 +1,5 @@
-//! The only source of random bytes: the operating system. The bytes become secrets, ids, and seeds of generators, so that a
-//! simulation or a test with a fixed seed is reproducible.
+//! The only source of random bytes: the operating system. The bytes become secrets, ids, and seeds of generators. A test or a
+//! simulation that gives a generator a fixed seed instead is reproducible.
 
 use rustls::crypto::ring::default_provider;
 
@@ -26,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_two_draws_are_alike() {
+    fn random_bytes_differ_from_call_to_call() {
         let seeds = [seed(), seed(), seed()].map(Result::unwrap);
         let [a, b, c] = seeds;
         assert!(a != b && b != c && a != c, "{seeds:?}");

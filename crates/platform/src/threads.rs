@@ -1,10 +1,10 @@
 //! Limits the number of threads of the daemon.
 //!
-//! A service manager limits the threads (`TasksMax=` of the units), and a process that can't start a thread fails. So no number
-//! depends on the machine alone, or on the environment, and [`ALL_MAX`] is their sum.
+//! A service manager limits the threads (`TasksMax=` of the units), and a process that can't start a thread fails. So every
+//! kind of thread has a limit that doesn't depend on the machine or the environment, and [`ALL_MAX`] is the sum.
 //!
-//! Few threads may block, and blocking work queues for them. So such work must end by itself, and never wait for other blocking
-//! work.
+//! Few threads may block, and blocking work queues for them. So blocking work must end by itself, and never wait for other
+//! blocking work.
 //!
 //! A computation may panic because of the content of a message. That is an error ([`ComputationPanic`]) and ends nothing else:
 //! one message mustn't end the task that serves all agents.
@@ -39,6 +39,7 @@ pub const READERS_MAX: usize = 64;
 /// while its replacement starts.
 const SQLITE: usize = 5;
 const MAIN: usize = 1;
+/// The most threads of a daemon.
 pub const ALL_MAX: usize =
     MAIN + SERVING_MAX + BLOCKED_MAX + BACKGROUND + BACKGROUND_BLOCKED_MAX + READERS_MAX + SQLITE;
 
@@ -78,7 +79,8 @@ pub fn computed_here<T>(what: &'static str, work: impl FnOnce() -> T) -> Result<
     catch_unwind(AssertUnwindSafe(work)).map_err(|_| ComputationPanic(what))
 }
 
-/// Runs `work` like [`computed_here`], on a thread that may block. Starts at once, before the result is awaited.
+/// Runs `work` like [`computed_here`], on a thread that may block. The work starts at once, even if the result isn't
+/// awaited.
 ///
 /// # Errors
 /// As [`computed_here`].
@@ -91,7 +93,7 @@ pub fn computed<T: Send + 'static>(
         match working.await {
             Ok(computed) => Ok(computed),
             Err(error) if error.is_panic() => Err(ComputationPanic(what)),
-            // The work never started, because the runtime shuts down, and the caller with it.
+            // The runtime shuts down, so the work never starts, and the caller ends, too.
             Err(_) => std::future::pending().await,
         }
     }

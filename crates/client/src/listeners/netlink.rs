@@ -1,5 +1,5 @@
-//! Asks Linux for the listening sockets by `sock_diag(7)`. The public lists hold all connections of the machine;
-//! reading them takes a hundred times as long, several milliseconds of each call.
+//! Asks Linux for the listening sockets by `sock_diag(7)`. The public lists hold all connections of the machine. Reading
+//! these lists takes a hundred times as long: several milliseconds, before each call.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -16,8 +16,8 @@ const HEAD_BYTES: usize = 16;
 const REQUEST_ALL: u16 = 0x301;
 const BY_FAMILY: u16 = 20;
 const DONE: u16 = 3;
-/// From `linux/inet_diag.h`: the length of a request with its header, the protocol, and the state of the requested
-/// sockets.
+/// From `linux/inet_diag.h`: the length of a request with its header, the protocol, and the bit of the state that the
+/// requested sockets have.
 const REQUEST_BYTES: usize = 72;
 const TCP: u8 = 6;
 const LISTENING: u32 = 1 << 10;
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_is_cut_off_says_nothing() {
+    fn a_message_that_is_cut_off_is_ignored() {
         let request = request(AddressFamily::INET);
         assert_eq!(
             message(&request).map(|(kind, body, rest)| (kind, body.len(), rest.len())),

@@ -1,6 +1,6 @@
 //! Reports the service's state to systemd (`sd_notify(3)`): one datagram per message, to the socket in `NOTIFY_SOCKET`.
 //!
-//! Without such a socket, for example on a terminal, all of this does nothing.
+//! Without this variable, for example on a terminal, reports go nowhere.
 
 use std::{
     io,
@@ -19,6 +19,7 @@ const SEND_MAX: Duration = Duration::from_millis(200);
 pub struct ServiceManager {
     /// `NOTIFY_SOCKET`: a path, or an abstract name after `@`.
     pub socket: Option<String>,
+    /// `WATCHDOG_USEC`: the interval of the watchdog in microseconds.
     pub watchdog_usec: Option<String>,
     /// `WATCHDOG_PID`: the process to which the watchdog applies; if unset, every process.
     pub watchdog_pid: Option<String>,
@@ -32,12 +33,12 @@ pub struct Notify {
 }
 
 impl Notify {
-    /// Connects to the socket in `told`.
+    /// Connects to the socket of the service manager, if there is one.
     ///
     /// # Errors
     /// If no manager listens at its socket.
-    pub fn new(told: &ServiceManager) -> io::Result<Self> {
-        let Some(name) = told.socket.as_deref().filter(|name| !name.is_empty()) else {
+    pub fn new(manager: &ServiceManager) -> io::Result<Self> {
+        let Some(name) = manager.socket.as_deref().filter(|name| !name.is_empty()) else {
             return Ok(Self::default());
         };
         let address = match name.strip_prefix('@') {
@@ -48,11 +49,11 @@ impl Notify {
         socket.connect_addr(&address)?;
         socket.set_write_timeout(Some(SEND_MAX))?;
         let is_ours = |pid: &String| *pid == std::process::id().to_string();
-        let usec = told.watchdog_usec.as_ref().and_then(|usec| usec.parse().ok());
+        let usec = manager.watchdog_usec.as_ref().and_then(|usec| usec.parse().ok());
         Ok(Self {
             socket: Some(Arc::new(socket)),
             watchdog: usec
-                .filter(|_| told.watchdog_pid.as_ref().is_none_or(is_ours))
+                .filter(|_| manager.watchdog_pid.as_ref().is_none_or(is_ours))
                 .map(Duration::from_micros),
         })
     }
@@ -83,6 +84,7 @@ impl Notify {
         self.send("STOPPING=1");
     }
 
+    /// Feeds the watchdog.
     pub fn alive(&self) {
         self.send("WATCHDOG=1");
     }
@@ -126,12 +128,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("notify");
         let manager = UnixDatagram::bind(&path).unwrap();
-        let told = ServiceManager {
+        let variables = ServiceManager {
             socket: Some(path.display().to_string()),
             watchdog_usec: Some("30000000".to_owned()),
             watchdog_pid: Some(std::process::id().to_string()),
         };
-        let notify = Notify::new(&told).unwrap();
+        let notify = Notify::new(&variables).unwrap();
         assert_eq!(notify.watchdog(), Some(Duration::from_secs(30)));
         notify.ready();
         notify.status("queue 0\nidle");
@@ -154,11 +156,11 @@ mod tests {
     fn an_abstract_socket_is_known_by_its_at_sign() {
         let name = format!("recapd-test-{}", std::process::id());
         let manager = UnixDatagram::bind_addr(&abstract_address(&name).unwrap()).unwrap();
-        let told = ServiceManager {
+        let variables = ServiceManager {
             socket: Some(format!("@{name}")),
             ..ServiceManager::default()
         };
-        Notify::new(&told).unwrap().stopping();
+        Notify::new(&variables).unwrap().stopping();
         let mut bytes = [0; 64];
         let length = manager.recv(&mut bytes).unwrap();
         assert_eq!(&bytes[..length], b"STOPPING=1");
@@ -169,11 +171,11 @@ mod tests {
         let notify = Notify::new(&ServiceManager::default()).unwrap();
         assert!(!notify.is_heard());
         notify.ready();
-        let told = ServiceManager {
+        let variables = ServiceManager {
             socket: Some("/nowhere/notify".to_owned()),
             ..ServiceManager::default()
         };
-        assert!(Notify::new(&told).is_err());
+        assert!(Notify::new(&variables).is_err());
     }
 
     #[test]
@@ -181,14 +183,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("notify");
         let _manager = UnixDatagram::bind(&path).unwrap();
-        let told = |pid: Option<&str>, usec: &str| ServiceManager {
+        let variables = |pid: Option<&str>, usec: &str| ServiceManager {
             socket: Some(path.display().to_string()),
             watchdog_usec: Some(usec.to_owned()),
             watchdog_pid: pid.map(str::to_owned),
         };
-        let watchdog = |told: ServiceManager| Notify::new(&told).unwrap().watchdog();
-        assert_eq!(watchdog(told(Some("1"), "1000")), None);
-        assert_eq!(watchdog(told(None, "soon")), None);
-        assert_eq!(watchdog(told(None, "1000")), Some(Duration::from_millis(1)));
+        let watchdog = |variables: ServiceManager| Notify::new(&variables).unwrap().watchdog();
+        assert_eq!(watchdog(variables(Some("1"), "1000")), None);
+        assert_eq!(watchdog(variables(None, "soon")), None);
+        assert_eq!(watchdog(variables(None, "1000")), Some(Duration::from_millis(1)));
     }
 }

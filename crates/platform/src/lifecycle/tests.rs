@@ -1,4 +1,4 @@
-//! Every way to end, in paused time, with signals from a channel.
+//! Every way in which a lifecycle ends, in paused time, with signals from a channel.
 
 use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
 use rustix::process::{Signal, getpid, kill_process};
@@ -99,7 +99,7 @@ async fn readers_are_served_until_the_work_has_ended() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_tasks_the_end_is_at_once() {
+async fn without_tasks_a_signal_ends_the_lifecycle_at_once() {
     let life = Life::new();
     life.signal_after(seconds(1));
     assert_eq!(life.run().await, (clean(Manner::Drained), seconds(1)));
@@ -149,7 +149,7 @@ async fn a_task_that_does_not_end_is_dropped() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_end_of_a_vital_task_is_the_end_of_all() {
+async fn the_early_end_of_a_vital_task_ends_the_daemon() {
     for panics in [false, true] {
         let life = Life::new();
         life.lifecycle.spawn_vital("listener", async move {
@@ -205,7 +205,7 @@ async fn tasks_may_start_tasks_until_the_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_can_be_stopped_without_a_signal() {
+async fn the_lifecycle_can_be_stopped_without_a_signal() {
     let life = Life::new();
     life.lifecycle.stop();
     let Life {
@@ -221,7 +221,7 @@ async fn it_can_be_stopped_without_a_signal() {
 #[tokio::test]
 async fn real_signals_arrive() {
     let mut signals = pin!(signals().unwrap());
-    // Without a child process: while it starts, it would hold the locks of other tests.
+    // The process signals itself: a child process would hold the locks of other tests while it starts.
     for (signal, expected) in [
         (Signal::TERM, StopSignal::Terminate),
         (Signal::INT, StopSignal::Interrupt),
