@@ -1301,7 +1301,7 @@ export interface components {
             model: string;
             open_until?: components["schemas"]["Timestamp"] | null;
             provider: string;
-            /** @description What the provider said when it last failed; null since it answered. */
+            /** @description What the provider said when it last failed; null if it has answered since then. */
             why?: string | null;
         };
         /** @description A text that replaces a conversation. */

@@ -45,7 +45,8 @@ impl Journald {
     }
 
     fn send(&self, datagram: &[u8]) {
-        // A restarted journal listens at the same path. Events that it can't accept are lost, because nobody waits for it.
+        // A restarted journal listens at the same path. Events that the journal can't accept are lost, because logging never
+        // waits.
         if self.socket.send(datagram).is_err() {
             self.socket.send_to(datagram, &self.path).ok();
         }
@@ -64,6 +65,7 @@ impl<S: Subscriber> Layer<S> for Journald {
     }
 }
 
+/// One event in the journal's protocol.
 #[derive(Default)]
 struct Datagram(Vec<u8>);
 

@@ -1,8 +1,8 @@
 //! Logs, metrics and traces.
 //!
 //! Logs go to standard error, in a format that suits their reader: text for a terminal, lines with a priority for the journal,
-//! JSON otherwise. Secrets, prompts and messages are never logged. Other crates log only from `info` up, because some would log
-//! such content below it.
+//! JSON otherwise. Secrets, prompts and messages are never logged. Other crates' events are logged only from `info` up, because
+//! some crates quote such content in their `debug` and `trace` events.
 
 mod journald;
 pub mod metrics;
@@ -57,8 +57,11 @@ pub enum TelemetryError {
 /// What decides the format of logs in addition to the configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Surroundings {
+    /// True if standard error is a terminal.
     pub is_terminal: bool,
+    /// True if systemd's journal reads standard error.
     pub is_journal: bool,
+    /// True if `NO_COLOR` is set.
     pub is_colorless: bool,
     /// `RUST_LOG`, which overrides `log.level`.
     pub directives: Option<String>,
@@ -113,11 +116,16 @@ fn is_standard_error(stream: &str) -> bool {
     std::fs::metadata("/dev/stderr").is_ok_and(|file| stream == format!("{}:{}", file.dev(), file.ino()))
 }
 
+/// Where logs go, and in which form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Style {
+    /// To standard error, for people.
     Text { is_colored: bool },
+    /// To standard error, for the journal that reads it: each line begins with a priority.
     Journal,
+    /// To the journal's own socket.
     Journald,
+    /// To standard error, for programs.
     Json,
 }
 
@@ -146,6 +154,7 @@ impl Logging {
     }
 }
 
+/// A layer that counts warnings and more severe events.
 struct Counts(Arc<OnceLock<Metrics>>);
 
 impl<S: Subscriber> Layer<S> for Counts {
@@ -174,8 +183,8 @@ impl<S> Filter<S> for UntracedFilter {
         if is_traced(metadata) {
             return Interest::never();
         }
-        // Never `always`: callers that only ask whether something is logged, as the `log` crate does, leave the answer behind,
-        // and the next event that isn't checked would use it.
+        // Never `always`: an event with this interest isn't checked again. The `log` crate asks whether an event would be logged
+        // without logging it, and the next unchecked event would take over the answer.
         Interest::sometimes()
     }
 }
@@ -240,7 +249,7 @@ fn directives(level: LogLevel) -> String {
         LogLevel::Debug | LogLevel::Trace => LogLevel::Info,
         level => level,
     };
-    // It logs every client that connects or leaves, and every request that it can't answer.
+    // `rmcp` logs every client that connects or leaves, and every request that it can't answer.
     let protocol = match level {
         LogLevel::Debug | LogLevel::Trace => "info",
         _ => "off",
@@ -282,6 +291,7 @@ where
     }
 }
 
+/// Returns the priority of an event in the journal (`sd-daemon(3)`).
 fn priority(metadata: &Metadata<'_>) -> u8 {
     match *metadata.level() {
         _ if metadata.target() == ALERT_TARGET => 1,
@@ -344,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn the_journal_gets_priorities_and_one_line_each() {
+    fn the_journal_gets_each_event_as_one_line_with_a_priority() {
         let text = logged(LogFormat::Auto, LogLevel::Debug, &journal(), one_of_each);
         insta::assert_snapshot!(text, @r#"
         <1>recapd::alert: update.parked
@@ -436,22 +446,22 @@ mod tests {
 
     #[test]
     fn the_last_words_have_the_format_of_the_log() {
-        let told = |surroundings: Surroundings, format| {
+        let last_words = |surroundings: Surroundings, format| {
             surroundings.last_words(format, "it is wrong:\n  line 1", Timestamp(0))
         };
         assert_eq!(
-            told(terminal(), LogFormat::Auto),
+            last_words(terminal(), LogFormat::Auto),
             "recapd: it is wrong:\n  line 1"
         );
         for format in [LogFormat::Auto, LogFormat::Text, LogFormat::Journald] {
             assert_eq!(
-                told(journal(), format),
+                last_words(journal(), format),
                 "<3>recapd: it is wrong:\n<3>  line 1",
                 "{format:?}"
             );
         }
         for surroundings in [terminal(), journal(), Surroundings::default()] {
-            let line = told(surroundings, LogFormat::Json);
+            let line = last_words(surroundings, LogFormat::Json);
             assert!(!line.contains('\n'), "{line}");
             let event: serde_json::Value = serde_json::from_str(&line).unwrap();
             assert_eq!(event["error"], "it is wrong:\n  line 1");
@@ -502,9 +512,9 @@ mod tests {
         });
     }
 
-    /// Asks as the `log` crate does, which statements are logged.
+    /// Asks whether a `debug` event is logged, as the `log` crate does, before each `info` event.
     #[test]
-    fn no_event_is_lost_after_a_check_of_another() {
+    fn an_event_is_logged_even_if_the_check_before_was_about_another_event() {
         let text = logged(LogFormat::Auto, LogLevel::Info, &journal(), || {
             for _ in 0..2 {
                 let callsite = tracing::callsite!(name: "asked", kind: tracing::metadata::Kind::EVENT, level: Level::DEBUG, fields: a);

@@ -47,6 +47,7 @@ use recapd_core::domain::time::Timestamp;
 type Histograms<L> = Family<L, Histogram, fn() -> Histogram>;
 type SecondsGauge = Gauge<f64, std::sync::atomic::AtomicU64>;
 
+/// All metrics of a process. Clones share them.
 #[derive(Clone, Debug)]
 pub struct Metrics(Arc<Groups>);
 
@@ -103,6 +104,7 @@ impl Deref for Metrics {
     }
 }
 
+/// Registers metrics. Series of `known` label sets exist from the start.
 struct Register<'a>(&'a mut Registry);
 
 impl Register<'_> {
@@ -168,6 +170,7 @@ impl Register<'_> {
     }
 }
 
+/// What a family requires of a set of labels.
 trait LabelSet: EncodeLabelSet + Clone + std::hash::Hash + Eq + std::fmt::Debug + Send + Sync + 'static {}
 
 impl<L: EncodeLabelSet + Clone + std::hash::Hash + Eq + std::fmt::Debug + Send + Sync + 'static> LabelSet

@@ -5,8 +5,8 @@
 //! ```
 //!
 //! Logs don't show these spans, and without a collector they cost next to nothing. Their names and attributes follow
-//! OpenTelemetry's conventions where these exist. The conventions for generative AI are still in development, so these names may
-//! change, too.
+//! OpenTelemetry's conventions where these exist. The conventions for generative AI are still in development, so the names that
+//! follow them may change.
 //!
 //! Invariants: no span contains text of a conversation. Nothing waits for the collector: spans that it can't accept are lost and
 //! counted.
@@ -27,6 +27,7 @@ pub use parent::TraceParent;
 
 use recapd_platform::http_client::{Endpoint, HttpClientError, HttpSettings};
 
+/// The target of the spans that are recorded.
 pub const TARGET: &str = "recapd::trace";
 /// The field with a span's name, if the name isn't static.
 pub const NAME: &str = "otel.name";
@@ -34,9 +35,10 @@ pub const NAME: &str = "otel.name";
 pub const KIND: &str = "otel.kind";
 /// The field with the client's `traceparent`.
 pub const PARENT: &str = "otel.parent";
+/// The field with the class of the error that made the span fail.
 pub const ERROR: &str = "error.type";
 
-/// The path to which spans are posted, after the collector's URL.
+/// The path below the collector's URL to which spans are posted.
 const PATH: &str = "/v1/traces";
 /// Limits the spans that wait to be sent; further ones are lost. This is OpenTelemetry's default.
 const WAITING_MAX: usize = 2_048;
@@ -76,7 +78,7 @@ pub fn traces(settings: &TraceSettings) -> Result<(Spans, Exporter), HttpClientE
     Ok((spans, exporter))
 }
 
-/// Returns the URL to which spans are posted. Appends the path unless `url` has it.
+/// Returns the URL to which spans are posted. Appends the path unless `url` already ends with it.
 fn address(url: &str) -> String {
     let url = url.trim_end_matches('/');
     if url.ends_with(PATH) {

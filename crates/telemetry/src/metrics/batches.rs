@@ -44,7 +44,7 @@ impl Batches {
             ),
             oldest: to.seconds(
                 "batches_oldest_timestamp_seconds",
-                "When the oldest open batch was written down (sampled); 0 is none",
+                "When the oldest open batch was recorded (sampled); 0 is none",
             ),
             wait_limit: to.gauge(
                 "batch_wait_limit_seconds",
@@ -86,8 +86,8 @@ impl Batches {
         self.question(QuestionOutcome::Late, late);
     }
 
-    /// Sets the gauges that are read from the database: batches, by whether the provider is known to have them, and questions, by
-    /// whether they are in a batch.
+    /// Sets the gauges that are read from the database. `batches` are the numbers of intents and of submitted batches,
+    /// `questions` those that wait for a batch and those in one.
     pub fn sampled(&self, batches: (i64, i64), questions: (i64, i64), oldest_at: Option<Timestamp>) {
         let (intents, submitted) = batches;
         let (waiting, out) = questions;

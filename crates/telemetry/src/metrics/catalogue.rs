@@ -9,7 +9,7 @@ use recapd_core::domain::time::Timestamp;
 const OPEN: [&str; 7] = [
     "provider", "model", "route", "code", "version", "revision", "rustc",
 ];
-/// Replaces a model or a route in this list.
+/// The name of the model and of the route in this list.
 const ANY: &str = "any";
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -123,7 +123,8 @@ impl Documents {
         self.truncated_tokens.inc_by(increase(tokens));
     }
 
-    /// Counts a read of a summary. `took` is `None` for a reader that asked to wait, because its time doesn't measure the read.
+    /// Counts a read of a summary. `took` is `None` for a reader that asked to wait for a change, because its time isn't that of
+    /// the read.
     pub fn read(&self, via: ReadVia, result: ReadResult, took: Option<Duration>) {
         self.reads.get_or_create(&ReadLabels { via, result }).inc();
         if let Some(took) = took {

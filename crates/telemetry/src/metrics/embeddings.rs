@@ -38,7 +38,7 @@ impl Embeddings {
             stored: to.counter("embeddings_stored", "Messages that got an embedding"),
             waiting: to.gauge(
                 "embeddings_waiting_messages",
-                "Messages of all kinds that the embedding model is still to look at",
+                "Messages of all kinds that the embedding model hasn't read yet",
             ),
             errors: to.counters(
                 "embeddings_errors",
@@ -47,7 +47,7 @@ impl Embeddings {
             ),
             duration: to.histograms(
                 "embeddings_request_duration_seconds",
-                "How long the embedding model takes, also to fail",
+                "How long calls to the embedding model take, failed ones included",
                 || Histogram::new(REQUEST_SECONDS),
                 EmbeddingPurpose::ALL,
             ),

@@ -31,7 +31,7 @@ impl Inbox {
             ),
             oldest_at: to.seconds(
                 "inbox_oldest_timestamp_seconds",
-                "When the oldest of them was inserted; 0 if none waits",
+                "When the oldest waiting message was inserted by SQL; 0 if none waits",
             ),
             refused_kept: to.gauge(
                 "inbox_refused_rows",

@@ -1,6 +1,7 @@
 //! The values of labels, by topic.
 
-/// Defines a closed set of label values with their texts. With a key it is also the set of that one label.
+/// Defines a closed set of label values with their texts. With a key, the type is also a label set: that of the one label with
+/// this name.
 macro_rules! labels {
     ($(#[$doc:meta])* $set:ident $(as $key:literal)? { $($(#[$value_doc:meta])* $value:ident = $text:literal,)+ }) => {
         $(#[$doc])*

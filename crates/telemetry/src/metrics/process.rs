@@ -46,7 +46,11 @@ impl Collector for Process {
             open_files(),
         )?;
         let limits = read("/proc/self/limits").unwrap_or_default();
-        gauge("process_max_fds", "How many may be open", files_max(&limits))?;
+        gauge(
+            "process_max_fds",
+            "The most files and connections that may be open",
+            files_max(&limits),
+        )?;
         gauge("process_threads", "Threads", number(&status, "Threads:"))?;
         if let Some(seconds) = read("/proc/self/stat").and_then(|stat| cpu_seconds(&stat)) {
             let cpu = ConstCounter::new(seconds);
@@ -94,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_files_of_proc_are_read_by_their_format() {
+    fn figures_are_read_from_the_files_in_proc() {
         let status = "Name:\tx\nVmPeak:\t   99 kB\nVmRSS:\t    2048 kB\nThreads:\t1\n";
         assert_eq!(resident_bytes(status), Some(2_097_152.0));
         assert_eq!(number(status, "Threads:"), Some(1.0));

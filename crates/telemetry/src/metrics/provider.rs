@@ -57,7 +57,7 @@ pub struct Circuit {
     pub model: String,
     /// When the provider will be called again; null if the circuit is closed.
     pub open_until: Option<Timestamp>,
-    /// What the provider said when it last failed; null since it answered.
+    /// What the provider said when it last failed; null if it has answered since then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
 }
@@ -245,7 +245,7 @@ impl Provider {
         gauge.set(i64_or_max(open));
     }
 
-    /// Remembers what a model's provider said when it last failed.
+    /// Records what a model's provider said when it failed.
     pub fn said(&self, provider: &str, model: &str, why: String) {
         let mut circuits = self.locked_circuits();
         let is_it = |circuit: &&mut Circuit| circuit.provider == provider && circuit.model == model;
@@ -267,6 +267,7 @@ impl Provider {
         self.duration.get_or_create(model).observe(took.as_secs_f64());
     }
 
+    /// Returns the labels of a model. Names that aren't configured become [`OTHER`].
     fn model(&self, provider: &str, model: &str) -> ModelLabels {
         let all = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let of_provider = |known: &&ModelLabels| known.provider == provider;

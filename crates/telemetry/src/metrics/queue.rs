@@ -44,6 +44,7 @@ pub struct HourDepth {
     pub rows: i64,
 }
 
+/// The depths of this many hours are kept: a day, and the present hour.
 const HOURS_KEPT: usize = 25;
 
 /// A sample from the database. States that aren't listed have no rows.
@@ -63,7 +64,7 @@ impl Queue {
         Self {
             wait: to.histogram(
                 "queue_wait_seconds",
-                "From when work could be claimed to when it was",
+                "How long work waited to be claimed, from when it could be claimed",
                 &WAIT_SECONDS,
             ),
             claims: to.counters("queue_claims", "Polls of the queue, by result", ClaimResult::ALL),
@@ -112,7 +113,7 @@ impl Queue {
         self.wait.observe(wait.as_secs_f64());
     }
 
-    /// Counts a poll of the queue. If the database answered, records `at` as the time of progress.
+    /// Counts a poll of the queue. If the database answered, records `at` as the time of the last look.
     pub fn looked(&self, result: ClaimResult, at: Timestamp) {
         self.claims.get_or_create(&result).inc();
         if result != ClaimResult::Failed {
@@ -128,7 +129,7 @@ impl Queue {
         self.renewals.get_or_create(&result).inc();
     }
 
-    /// Describes the queue in a few words, as it was last sampled. `now` gives the age of the oldest work.
+    /// Describes the queue in a few words, as it was last sampled. The age of the oldest work is that at `now`.
     pub fn line(&self, now: Timestamp) -> String {
         let depth = |state| self.depth.get_or_create(&state).get();
         let (ready, running) = (depth(QueueState::Ready), depth(QueueState::Running));
@@ -147,16 +148,16 @@ impl Queue {
 
     /// Returns the queue's depth in each of the last hours since this process started, oldest first.
     pub fn depths(&self) -> Vec<HourDepth> {
-        self.held_depths().iter().copied().collect()
+        self.locked_depths().iter().copied().collect()
     }
 
-    fn held_depths(&self) -> MutexGuard<'_, VecDeque<HourDepth>> {
+    fn locked_depths(&self) -> MutexGuard<'_, VecDeque<HourDepth>> {
         self.depths.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn note_depth(&self, rows: i64, at: Timestamp) {
+    fn record_depth(&self, rows: i64, at: Timestamp) {
         let began_at = Timestamp(at.0 - at.0.rem_euclid(HOUR_MS));
-        let mut depths = self.held_depths();
+        let mut depths = self.locked_depths();
         match depths.back_mut() {
             Some(hour) if hour.began_at == began_at => hour.rows = hour.rows.max(rows),
             _ => depths.push_back(HourDepth { began_at, rows }),
@@ -177,7 +178,7 @@ impl Queue {
             self.agents.get_or_create(&state).set(agents);
         }
         let busy = [QueueState::Ready, QueueState::Running].map(|state| listed(&sample.depth, state));
-        self.note_depth(busy.iter().sum(), at);
+        self.record_depth(busy.iter().sum(), at);
         self.oldest_ready.set(unix_seconds(sample.oldest_ready_at));
         self.oldest_unsummarized
             .set(unix_seconds(sample.oldest_unsummarized_at));

@@ -5,7 +5,7 @@ use prometheus_client::metrics::{counter::Counter, family::Family, histogram::Hi
 use super::{Register, labels::Convergence};
 use recapd_core::domain::convergence::{ConvergenceScore, ConvergenceState};
 
-/// Includes the usual thresholds.
+/// The bounds include the usual thresholds.
 const SCORES: [f64; 11] = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95];
 
 #[derive(Debug)]

@@ -131,6 +131,7 @@ fn names_types_and_numbers_of_series_are_the_contract() {
     rest_of_the_contract(&second);
 }
 
+/// Splits the contract for two snapshots, so that the functions stay short.
 fn halves(text: &str) -> (String, String) {
     let lines: Vec<&str> = text.lines().collect();
     let (first, second) = lines.split_at(lines.len() / 2);
@@ -334,7 +335,7 @@ fn a_document_is_counted_when_stored_read_cut_and_aged() {
 }
 
 #[test]
-fn a_sample_replaces_the_one_before() {
+fn a_sample_replaces_the_earlier_sample() {
     let text = changes(|metrics| {
         let queue = &metrics.queue;
         queue.waited(Duration::from_secs(3));
@@ -385,7 +386,7 @@ fn the_wait_for_batches_is_in_seconds() {
 }
 
 #[test]
-fn a_window_is_counted_in_and_out() {
+fn messages_into_and_exchanges_out_of_a_window_are_counted() {
     let text = changes(|metrics| {
         let window = &metrics.window;
         window.ingested(Role::from(&Kind::ToolResult), 120);
@@ -406,7 +407,7 @@ fn a_window_is_counted_in_and_out() {
 }
 
 #[test]
-fn a_crossing_is_counted_once() {
+fn a_crossed_threshold_is_counted_once() {
     let texts = ["one thing", "another", "Same.", "Same.", "Same.", "Same."];
     let said: Vec<SpeakerMessage> = (0_i64..)
         .zip(texts)
@@ -429,7 +430,7 @@ fn a_crossing_is_counted_once() {
 }
 
 #[test]
-fn unknown_models_share_a_name() {
+fn unknown_models_share_the_label_other() {
     let text = changes(|metrics| {
         let tokens = ProviderTokens {
             input: 100,
@@ -509,7 +510,7 @@ fn reasons_and_error_classes_agree() {
         Some(FailureReason::ProviderRefusal)
     );
     assert_eq!(ProviderErrorClass::from_reason(FailureReason::Db), None);
-    // The name of a model error is a reason.
+    // The class of each error of a model is the name of a reason.
     let errors = [
         recapd_llm::LlmError::Transient("".into()),
         recapd_llm::LlmError::Truncated { usage: None },

@@ -22,10 +22,10 @@ const TOKENS: [f64; 12] = [
     500_000.0,
     1_000_000.0,
 ];
-/// Above 1, the newest leg alone exceeds the budget.
+/// The bounds of fill ratios. Above 1, the newest leg alone exceeds the budget.
 const FILL_RATIOS: [f64; 9] = [0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 1.0, 1.25, 2.0];
 
-/// Below 1, the estimate was too low.
+/// The bounds of errors of estimates. Below 1, the estimate was too low.
 const ERROR_RATIOS: [f64; 11] = [0.5, 0.7, 0.8, 0.9, 0.95, 1.0, 1.05, 1.1, 1.2, 1.5, 2.0];
 
 #[derive(Debug)]
@@ -56,12 +56,12 @@ impl WindowMetrics {
             tokens: to.histogram("window_tokens", "Tokens of a window, at each check", &TOKENS),
             fill: to.histogram(
                 "window_fill_ratio",
-                "Tokens of a window by its budget, at each check",
+                "Tokens of a window divided by its budget, at each check",
                 &FILL_RATIOS,
             ),
             count_errors: to.histograms(
                 "token_count_error_ratio",
-                "Estimated tokens by those that a provider reported",
+                "Estimated tokens divided by those that a provider reported",
                 || Histogram::new(ERROR_RATIOS),
                 CountProvider::ALL,
             ),

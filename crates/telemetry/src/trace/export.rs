@@ -30,7 +30,7 @@ const WAIT_FIRST: Duration = Duration::from_secs(1);
 /// Limits the time to send the last spans when the daemon ends.
 const FLUSH: Duration = Duration::from_secs(2);
 /// The statuses after which a retry may help.
-const PASSING: [u16; 4] = [429, 502, 503, 504];
+const RETRYABLE: [u16; 4] = [429, 502, 503, 504];
 
 /// Sends the spans that [`super::Spans`] recorded.
 pub struct Exporter {
@@ -45,7 +45,9 @@ pub struct Exporter {
 
 /// Why the collector didn't accept spans.
 enum ExportRefusal {
-    Passing(String),
+    /// A retry may help.
+    Retryable(String),
+    /// A retry doesn't help.
     Final(String),
 }
 
@@ -97,12 +99,12 @@ impl Exporter {
         }
     }
 
-    /// Waits for a span, then a limited time for others.
+    /// Waits for a span, and then a limited time for others, until the batch is full.
     async fn gather(&mut self) {
         while self.batch.is_empty() {
             match self.spans.recv().await {
                 Some(span) => self.batch.push(span),
-                // No further span will be recorded.
+                // The layer is gone, so no further span comes.
                 None => std::future::pending().await,
             }
         }
@@ -115,22 +117,22 @@ impl Exporter {
         }
     }
 
-    /// Sends the batch. Its spans are lost if the collector refuses it repeatedly.
+    /// Sends the batch. Its spans are lost if the collector refuses it for good, or [`ATTEMPTS_MAX`] times.
     async fn send(&mut self, metrics: &Metrics) {
         let mut wait = WAIT_FIRST;
         for attempt in 1..=ATTEMPTS_MAX {
-            let refused = match self.post().await {
+            let reason = match self.post().await {
                 Ok(()) => {
                     self.record_sent(metrics);
                     return;
                 }
-                Err(ExportRefusal::Passing(why)) if attempt < ATTEMPTS_MAX => why,
-                Err(ExportRefusal::Passing(why) | ExportRefusal::Final(why)) => {
+                Err(ExportRefusal::Retryable(why)) if attempt < ATTEMPTS_MAX => why,
+                Err(ExportRefusal::Retryable(why) | ExportRefusal::Final(why)) => {
                     self.record_lost(&why, metrics);
                     return;
                 }
             };
-            self.log_failure(&refused);
+            self.log_failure(&reason);
             sleep(wait).await;
             wait *= 2;
         }
@@ -140,14 +142,14 @@ impl Exporter {
         let body = otlp::body(&self.resource, &self.batch);
         let reply = self.endpoint.post(body).await.map_err(|error| match error {
             HttpClientError::Unsendable(why) | HttpClientError::Untrusted(why) => ExportRefusal::Final(why),
-            other => ExportRefusal::Passing(other.to_string()),
+            other => ExportRefusal::Retryable(other.to_string()),
         })?;
         let status = reply.status.as_u16();
         match status {
             200..=299 => Ok(()),
-            _ if PASSING.contains(&status) => {
-                Err(ExportRefusal::Passing(format!("the collector answers {status}")))
-            }
+            _ if RETRYABLE.contains(&status) => Err(ExportRefusal::Retryable(format!(
+                "the collector answers {status}"
+            ))),
             _ => Err(ExportRefusal::Final(format!("the collector answers {status}"))),
         }
     }

@@ -37,14 +37,15 @@ pub(super) struct FinishedSpan {
     pub(super) attributes: Vec<(&'static str, Value)>,
 }
 
-/// The role of a span, which depends on its other end.
+/// The side of a call that a span records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum SpanKind {
+    /// No call to or from another process.
     #[default]
     Internal,
-    /// The other end is the client.
+    /// Answering a client's request.
     Server,
-    /// The other end is a server.
+    /// Calling a server.
     Client,
 }
 
@@ -85,12 +86,13 @@ impl Spans {
         }
     }
 
-    /// Opens a span below `parent`, otherwise below the client's span, otherwise as the root of a trace.
+    /// Opens a span below `parent`. Without a parent, opens it below the client's span, if there is one, otherwise as the root
+    /// of a trace.
     fn open(&self, parent: Option<&OpenSpan>, fields: SpanFields) -> OpenSpan {
         let mut random = self.random.lock().unwrap_or_else(PoisonError::into_inner);
         let (now, span) = (Instant::now(), random.u64(1..));
         if let Some(parent) = parent {
-            // Uses the parent's clock, so that no child begins before its parent.
+            // The time is computed from the parent's, so that a changed clock makes no child begin before its parent.
             let since = u64::try_from((now - parent.began).as_nanos()).unwrap_or(0);
             return OpenSpan {
                 trace: parent.trace,
@@ -241,7 +243,7 @@ mod tests {
     const CALLER: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7";
 
     /// The spans recorded during `work`, in the order of their ends, and the number of lost ones.
-    fn noted(sample: f64, places: usize, work: impl FnOnce()) -> (Vec<FinishedSpan>, u64) {
+    fn recorded(sample: f64, places: usize, work: impl FnOnce()) -> (Vec<FinishedSpan>, u64) {
         let (sender, mut receiver): (_, Receiver<FinishedSpan>) = mpsc::channel(places);
         let lost = Arc::new(AtomicU64::new(0));
         let spans = Spans::new(sender, Arc::clone(&lost), sample, 7);
@@ -255,7 +257,7 @@ mod tests {
 
     #[test]
     fn a_child_span_belongs_to_its_parent() {
-        let (spans, lost) = noted(1.0, 9, || {
+        let (spans, lost) = recorded(1.0, 9, || {
             let whole = info_span!(
                 "whole",
                 "otel.name" = "GET /x",
@@ -279,16 +281,16 @@ mod tests {
     }
 
     #[test]
-    fn the_caller_decides_whether_a_trace_is_sent() {
-        let asked = |flags: &str, sample: f64| {
+    fn the_caller_decides_whether_a_trace_is_recorded() {
+        let with_flags = |flags: &str, sample: f64| {
             let parent = format!("{CALLER}-{flags}");
-            noted(sample, 9, || {
+            recorded(sample, 9, || {
                 drop(info_span!("whole", "otel.parent" = parent.as_str()));
             })
             .0
         };
-        assert!(asked("00", 1.0).is_empty());
-        let spans = asked("01", 0.0);
+        assert!(with_flags("00", 1.0).is_empty());
+        let spans = with_flags("01", 0.0);
         assert_eq!(
             (spans[0].trace, spans[0].parent),
             (
@@ -296,12 +298,12 @@ mod tests {
                 Some(0x00f0_67aa_0ba9_02b7)
             )
         );
-        assert!(noted(0.0, 9, || drop(info_span!("whole"))).0.is_empty());
+        assert!(recorded(0.0, 9, || drop(info_span!("whole"))).0.is_empty());
     }
 
     #[test]
     fn spans_beyond_the_queue_are_lost_and_counted() {
-        let (spans, lost) = noted(1.0, 1, || {
+        let (spans, lost) = recorded(1.0, 1, || {
             for _ in 0..3 {
                 drop(info_span!("whole"));
             }
@@ -311,7 +313,7 @@ mod tests {
 
     #[test]
     fn texts_are_cut() {
-        let (spans, _) = noted(1.0, 9, || {
+        let (spans, _) = recorded(1.0, 9, || {
             drop(info_span!("whole", said = "é".repeat(1_000).as_str()));
         });
         let Value::Text(text) = &spans[0].attributes[0].1 else {

@@ -10,6 +10,7 @@ use super::{
 
 const STATUS_ERROR: u8 = 2;
 
+/// Returns the attributes of this process.
 pub(super) fn resource(settings: &TraceSettings) -> Json {
     let own = [
         ("service.name", settings.service.as_str()),
@@ -24,6 +25,7 @@ pub(super) fn resource(settings: &TraceSettings) -> Json {
     json!({ "attributes": all.collect::<Vec<_>>() })
 }
 
+/// Returns the body of an export request.
 pub(super) fn body(resource: &Json, spans: &[FinishedSpan]) -> Vec<u8> {
     let spans: Vec<Json> = spans.iter().map(span).collect();
     let scope = json!({ "name": recapd_platform::PROGRAM, "version": env!("CARGO_PKG_VERSION") });

@@ -1,6 +1,6 @@
 //! The parent of a trace: the `traceparent` header (W3C Trace Context, 3.2).
 
-/// How many hexadecimal digits its parts have: version, trace, span, flags.
+/// The numbers of hexadecimal digits in the header's parts: version, trace, span, flags.
 const DIGITS: [usize; 4] = [2, 32, 16, 2];
 /// The flag of a trace that the caller samples.
 const SAMPLED: u8 = 1;
@@ -40,10 +40,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_valid_parent_is_accepted() {
+    fn only_a_valid_header_is_accepted() {
         let trace = "4bf92f3577b34da6a3ce929d0e0e4736";
-        let read = |text: String| TraceParent::parse(&text).map(|parent| parent.is_sampled);
-        for (given, expected) in [
+        let is_sampled = |text: String| TraceParent::parse(&text).map(|parent| parent.is_sampled);
+        for (header, expected) in [
             (format!("00-{trace}-00f067aa0ba902b7-01"), Some(true)),
             (format!("00-{trace}-00f067aa0ba902b7-00"), Some(false)),
             (format!("ff-{trace}-00f067aa0ba902b7-01"), None),
@@ -53,7 +53,7 @@ mod tests {
             (format!("00-{trace}-0000000000000000-01"), None),
             ("hello".to_owned(), None),
         ] {
-            assert_eq!(read(given.clone()), expected, "{given}");
+            assert_eq!(is_sampled(header.clone()), expected, "{header}");
         }
     }
 }

@@ -14,6 +14,7 @@ labels! {
         Answered = "answered",
         /// The question has no answer and is asked directly.
         Failed = "failed",
+        /// The answer came when it was no longer needed.
         Late = "late",
         /// The question was asked directly before its batch was sent.
         Withdrawn = "withdrawn",
@@ -31,7 +32,9 @@ labels! {
 
 labels! {
     QuestionStage as "state" {
+        /// The question waits to be put into a batch.
         Waiting = "waiting",
+        /// The question is in a batch.
         Out = "out",
     }
 }

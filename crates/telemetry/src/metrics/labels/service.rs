@@ -21,7 +21,7 @@ labels! {
 
 labels! {
     DbErrorClass as "class" {
-        /// Others held the locks for too long.
+        /// Other connections held the locks for too long.
         Busy = "busy",
         /// A constraint was violated, which is a bug.
         Constraint = "constraint",

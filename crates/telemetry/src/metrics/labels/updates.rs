@@ -79,9 +79,9 @@ labels! {
 labels! {
     /// The reason why an update was postponed without a failure.
     PostponeReason as "reason" {
-        /// The limit of concurrent calls is reached.
+        /// As many calls as allowed run at the same time.
         Places = "places",
-        /// The limits of the key are used up.
+        /// The rate limits of the API key are used up.
         Rate = "rate",
         /// The provider's circuit is open after failures.
         Circuit = "circuit",
