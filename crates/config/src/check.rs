@@ -14,16 +14,19 @@ use recapd_core::domain::{
 
 const HUMAN_TAG_BYTES_MAX: usize = 128;
 const OWNER_BYTES_MAX: usize = 128;
-/// Limits the number of host names, and below the bytes of one.
+/// Limits the number of host names or proxies.
 const HOSTS_MAX: usize = 100;
+/// Limits the bytes of a host name with its port.
 const HOST_BYTES_MAX: usize = 261;
 /// Keys with a share as value: above 0, at most 1.
 pub(super) const SHARES: [&str; 3] = ["window.low_water", "summary.append_below", "summary.merge_below"];
-const LESS: [(&str, &str); 2] = [
+/// In each pair, the first value must be less than the second.
+const MUST_BE_LESS: [(&str, &str); 2] = [
     ("summary.session_hours", "summary.yesterday_hours"),
     ("summary.yesterday_hours", "summary.week_hours"),
 ];
-const NOT_MORE: [(&str, &str); 6] = [
+/// In each pair, the first value must not be more than the second.
+const MUST_NOT_BE_MORE: [(&str, &str); 6] = [
     ("summary.append_below", "summary.merge_below"),
     ("context.system_reserve_tokens", "context.max_tokens"),
     ("queue.debounce_ms", "queue.max_wait_ms"),
@@ -91,7 +94,7 @@ impl Config {
         }
     }
 
-    /// Returns host names that no client can use.
+    /// Reports a host name that no client can use, or too many of them.
     fn check_hosts(&self) -> Option<Violation> {
         const KEY: &str = "http.allowed_hosts";
         let hosts = &self.http.allowed_hosts;
@@ -111,7 +114,7 @@ impl Config {
         Some(Violation::new(&[KEY], text))
     }
 
-    /// Returns proxies that aren't given as an address.
+    /// Reports a proxy that isn't an address or a network, or too many of them.
     fn check_proxies(&self) -> Option<Violation> {
         const KEY: &str = "http.trusted_proxies";
         let proxies = &self.http.trusted_proxies;
@@ -128,7 +131,7 @@ impl Config {
         })
     }
 
-    /// Checks the settings for conversations of several speakers, and the length of texts.
+    /// Checks the settings for conversations of several speakers, and the lengths of texts.
     fn check_talk(&self) -> Vec<Violation> {
         let (perspective, convergence) = (&self.perspective, &self.convergence);
         let mut found = Vec::new();
@@ -147,8 +150,8 @@ impl Config {
         ];
         for (key, text, bytes_max) in texts {
             if text.len() > bytes_max {
-                let said = format!("{key} must have at most {bytes_max} bytes, not {}", text.len());
-                found.push(Violation::new(&[key], said));
+                let problem = format!("{key} must have at most {bytes_max} bytes, not {}", text.len());
+                found.push(Violation::new(&[key], problem));
             }
         }
         let scores = [
@@ -229,19 +232,19 @@ impl Config {
         found
     }
 
-    /// Returns providers on another host that are called over `http://` without explicit consent. A socket leads to a program on
-    /// this machine.
+    /// Reports providers on another host that are called over `http://` without explicit consent. A provider behind a socket is
+    /// allowed, because the socket leads to a program on this machine.
     fn unencrypted_providers(&self) -> Vec<Violation> {
         let (model, second) = (&self.model, self.fallback.model(&self.model));
         let first = Some(model).filter(|model| model.mode != ModelMode::Offline);
-        let asked = [
+        let models = [
             (first, ["model.base_url", "model.allow_http"]),
             (second.as_ref(), ["fallback.base_url", "fallback.allow_http"]),
         ];
         let is_open = |model: &ModelConfig| {
             !model.allow_http && !model.proxy.starts_with("unix:") && leaves_in_the_clear(model.address())
         };
-        let open = asked.into_iter().filter(|(model, _)| model.is_some_and(is_open));
+        let open = models.into_iter().filter(|(model, _)| model.is_some_and(is_open));
         open.map(|(_, keys)| {
             let [url, consent] = keys;
             let text = format!(
@@ -253,7 +256,7 @@ impl Config {
         .collect()
     }
 
-    /// Returns limits in dollars that can't be kept, because prices are unknown.
+    /// Reports limits in dollars that are out of range, or that can't be kept because a price is unknown.
     fn check_spending(&self, prices: &Result<Prices, PricesError>) -> Vec<Violation> {
         let spend = &self.spend;
         let mut found = Vec::new();
@@ -320,7 +323,7 @@ fn beyond_limits(values: &Table) -> Vec<Violation> {
     let shares = SHARES.into_iter().filter_map(|key| {
         let share = number(values, key)?;
         let text = format!("{key} must be above 0 and at most 1, not {share}");
-        // Written so that NaN is refused, too.
+        // The comparison is negated so that NaN is refused, too.
         (!(0.0 < share && share <= 1.0)).then(|| Violation::new(&[key], text))
     });
     integers.chain(shares).collect()
@@ -332,10 +335,10 @@ fn out_of_order(values: &Table) -> Vec<Violation> {
         let text = format!("{one} ({first}) {must} {other} ({second})");
         (!holds(first, second)).then(|| Violation::new(&[one, other], text))
     };
-    let less = LESS
+    let less = MUST_BE_LESS
         .into_iter()
         .filter_map(|pair| relation(pair, "must be less than", |first, second| first < second));
-    let not_more = NOT_MORE
+    let not_more = MUST_NOT_BE_MORE
         .into_iter()
         .filter_map(|pair| relation(pair, "must not be more than", |first, second| first <= second));
     less.chain(not_more).collect()

@@ -10,15 +10,15 @@ pub const DEFAULT_FILE: &str = "recapd.db";
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DatabaseConfig {
-    /// `sqlite:` and a path, or `postgres://USER@HOST/DATABASE`. If a file leaves it empty, [`DEFAULT_FILE`] in the user's state
-    /// folder.
+    /// `sqlite:` and a path, or `postgres://USER@HOST/DATABASE`. If no source sets it, loading sets it to [`DEFAULT_FILE`] in the
+    /// user's state folder.
     pub url: String,
     /// True if no database was configured, so that it is in the user's state folder, which is created if necessary.
     #[serde(skip)]
     pub is_in_state_folder: bool,
     /// PostgreSQL: a standby for reads that may be slightly stale; empty if there is none.
     pub read_url: String,
-    /// PostgreSQL: how far that standby may be behind.
+    /// PostgreSQL: how far the standby of `read_url` may be behind.
     pub read_lag_ms_max: u64,
     pub migrate: Migrate,
     pub connections: u32,
@@ -63,7 +63,8 @@ impl DatabaseConfig {
         }
     }
 
-    /// Returns what is wrong with the URLs: the key, and what to do. Doesn't show the URL, which may contain a password.
+    /// Returns what is wrong with the URLs: for each wrong one its key, and what to do. Doesn't show a URL, which may contain a
+    /// password.
     pub(super) fn unusable(&self) -> Vec<(&'static str, &'static str)> {
         let mut found = Vec::new();
         if !self.url.is_empty() {
@@ -87,7 +88,7 @@ impl DatabaseConfig {
 
 /// Returns the URL of a database that a command line names by its URL or a file's path.
 pub fn url_of(place: &str) -> String {
-    // An unknown scheme stays, so that the error names it.
+    // A URL with an unknown scheme stays as it is, so that its check reports the scheme.
     let has_scheme = place
         .split_once("://")
         .is_some_and(|(scheme, _)| !scheme.is_empty() && !scheme.contains('/'));

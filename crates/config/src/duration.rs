@@ -2,7 +2,7 @@
 
 use recapd_core::domain::time::{DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS};
 
-/// The parts of a key's name that give its unit: the unit's name in the plural, and its milliseconds.
+/// The parts of a key's name that say its unit, each with the unit.
 const KEY_UNITS: [(&str, DurationUnit); 4] = [
     (
         "ms",
@@ -38,7 +38,7 @@ const KEY_UNITS: [(&str, DurationUnit); 4] = [
     ),
 ];
 
-/// The units of a text. Longer ones come first, because `ms` also ends in `s`.
+/// The units in a text, in milliseconds.
 const TEXT_UNITS: [(&str, i64); 5] = [
     ("ms", 1),
     ("s", SECOND_MS),
@@ -52,6 +52,7 @@ const TEXT_UNITS: [(&str, i64); 5] = [
 pub(super) struct DurationUnit {
     plural: &'static str,
     ms: i64,
+    /// A duration for an error to show.
     example: &'static str,
 }
 

@@ -14,8 +14,8 @@ pub enum ConfigError {
     Invalid(Vec<ConfigProblem>),
 }
 
-/// The marks before a value that the text of a problem may quote.
-const VALUES_BEHIND: [&str; 3] = ["`", "\"", ", not "];
+/// A value that the text of a problem quotes follows one of these marks.
+const QUOTE_MARKS: [&str; 3] = ["`", "\"", ", not "];
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigProblem {
@@ -24,11 +24,12 @@ pub struct ConfigProblem {
 }
 
 impl ConfigProblem {
-    /// Returns the text up to the first value that it may quote, because somebody may have put a secret in the wrong place.
+    /// Returns the text up to the first value that it may quote. Somebody may have put a secret in the wrong place, so that the
+    /// value is the secret.
     pub fn without_values(&self) -> String {
-        let quotes = VALUES_BEHIND.iter().filter_map(|sign| self.text.find(sign));
+        let quotes = QUOTE_MARKS.iter().filter_map(|mark| self.text.find(mark));
         match quotes.min().and_then(|end| self.text.get(..end)) {
-            Some(told) => format!("{told}…"),
+            Some(before) => format!("{before}…"),
             None => self.text.clone(),
         }
     }

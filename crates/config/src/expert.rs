@@ -86,7 +86,7 @@ mod tests {
     use crate::{keys::Keys, reference::STARTING};
 
     #[test]
-    fn they_are_keys_and_nobody_starts_with_them() {
+    fn expert_keys_exist_and_are_not_among_the_starting_keys() {
         let known: Vec<String> = Keys::new().names().collect();
         for key in EXPERT {
             assert!(known.iter().any(|name| name == key), "{key}");

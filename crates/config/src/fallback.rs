@@ -1,11 +1,10 @@
-//! `[fallback]`: the model that is called if the first one fails.
+//! `[fallback]`: the model that is called if the model of `[model]` fails.
 
 use serde::{Deserialize, Serialize};
 
 use super::sections::{ModelConfig, ModelMode};
 
-/// `[fallback]`: the model that is called if the first one fails. The keys have the same meaning as in `[model]`, whose other
-/// settings apply here, too.
+/// `[fallback]`. The keys have the same meaning as in `[model]`. The other settings of `[model]` apply to this model, too.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FallbackConfig {
@@ -21,7 +20,7 @@ pub struct FallbackConfig {
 }
 
 impl FallbackConfig {
-    /// Returns the second model's settings, in the form of `[model]`; `None` if there is none.
+    /// Returns the settings of the fallback's model, in the form of `[model]`; `None` if the fallback isn't a model.
     pub fn model(&self, first: &ModelConfig) -> Option<ModelConfig> {
         let mode = self.mode.model_mode()?;
         Some(ModelConfig {
@@ -42,7 +41,9 @@ impl FallbackConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FallbackMode {
+    /// No fallback.
     None,
+    /// The built-in summariser.
     Offline,
     Anthropic,
     #[serde(rename = "openai")]
@@ -54,7 +55,7 @@ pub enum FallbackMode {
 }
 
 impl FallbackMode {
-    /// Returns the mode of the second model; `None` if there is none.
+    /// Returns the mode of the fallback's model; `None` if the fallback isn't a model.
     fn model_mode(self) -> Option<ModelMode> {
         match self {
             Self::None | Self::Offline => None,

@@ -14,12 +14,14 @@ use super::{
 
 const FILE_BYTES_MAX: u64 = 1_048_576;
 
+/// A key with its value, before the value is checked.
 pub(super) struct Setting {
     pub(super) origin: ConfigSource,
     pub(super) key: String,
-    pub(super) given: RawValue,
+    pub(super) raw: RawValue,
 }
 
+/// Reads a text file. Fails if it has more than `bytes_max` bytes.
 pub(super) fn read_bounded(path: &Path, bytes_max: u64) -> io::Result<String> {
     let mut text = String::new();
     let read = File::open(path)?.take(bytes_max + 1).read_to_string(&mut text)?;
@@ -59,7 +61,7 @@ pub(super) fn read(path: &Path, keys: &Keys) -> Result<(Vec<Setting>, Vec<Config
                 settings.extend(section.iter().map(|(key, value)| Setting {
                     origin: at(key.span().start),
                     key: format!("{}.{}", name.get_ref(), key.get_ref()),
-                    given: given(value),
+                    raw: raw(value),
                 }));
             }
             DeValue::Table(_) => problems.push(ConfigProblem {
@@ -75,7 +77,7 @@ pub(super) fn read(path: &Path, keys: &Keys) -> Result<(Vec<Setting>, Vec<Config
     Ok((settings, problems))
 }
 
-fn given(value: &Spanned<DeValue<'_>>) -> RawValue {
+fn raw(value: &Spanned<DeValue<'_>>) -> RawValue {
     value_of(value.get_ref()).map_or(RawValue::Compound(value.get_ref().type_str()), RawValue::Toml)
 }
 

@@ -8,9 +8,9 @@ use recapd_core::domain::{
     text,
 };
 
-/// A name is suggested only if it is at least this similar, from 0 to 1.
+/// An error suggests a name only if it is at least this similar, from 0 to 1.
 const LIKENESS_MIN: f64 = 0.8;
-/// Limits the characters of a wrong value that an error shows.
+/// An error shows at most this many characters of a wrong value.
 const SHOWN_CHARS_MAX: usize = 40;
 
 /// The limits of integer keys, inclusive. `config.toml` states the same limits; a test compares them.
@@ -104,7 +104,7 @@ pub(super) const INTEGER_LIMITS: &[(&str, i64, i64)] = &[
     ("trace.gather_ms", 10, 60_000),
 ];
 
-/// A value as it was given: text from the environment or `--set`, or a TOML value from a file.
+/// A value as its source has it: text from the environment or `--set`, or a TOML value from a file.
 #[derive(Clone, Debug)]
 pub(super) enum RawValue {
     Text(String),
@@ -135,16 +135,16 @@ impl Keys {
         self.0.contains_key(name)
     }
 
-    /// Reads `given` with the type and the limits of `key`. The error says what was expected. `spell` writes the name of another
+    /// Reads `raw` with the type and the limits of `key`. The error says what was expected. `spell` writes the name of another
     /// key as its source would.
     pub(super) fn read(
         &self,
         key: &str,
-        given: &RawValue,
+        raw: &RawValue,
         spell: impl Fn(&str) -> String,
     ) -> Result<Value, String> {
         let default = find(&self.0, key).ok_or_else(|| self.unknown(key, spell))?;
-        let value = match (default, given) {
+        let value = match (default, raw) {
             (Value::Integer(_), RawValue::Toml(value @ Value::Integer(_)))
             | (Value::Float(_), RawValue::Toml(value @ Value::Float(_)))
             | (Value::Boolean(_), RawValue::Toml(value @ Value::Boolean(_)))
@@ -173,7 +173,7 @@ impl Keys {
         let value = value.ok_or_else(|| {
             let expected = DurationUnit::of(key).map(DurationUnit::expected);
             let expected = expected.unwrap_or_else(|| kind(default).to_owned());
-            format!("{key} must be {expected}, not {}", shown(given))
+            format!("{key} must be {expected}, not {}", shown(raw))
         })?;
         match value.as_integer().and_then(|integer| beyond_limits(key, integer)) {
             Some(text) => Err(text),
@@ -254,7 +254,7 @@ fn find<'a>(table: &'a Table, key: &str) -> Option<&'a Value> {
     table.get(section)?.get(key)
 }
 
-/// Sets a key, given as `section.key`.
+/// Sets the key `section.key`.
 pub(super) fn insert(table: &mut Table, key: &str, value: Value) {
     let Some((section, key)) = key.split_once('.') else {
         return;
@@ -274,8 +274,8 @@ fn kind(value: &Value) -> &'static str {
     }
 }
 
-fn shown(given: &RawValue) -> String {
-    match given {
+fn shown(raw: &RawValue) -> String {
+    match raw {
         RawValue::Text(text) | RawValue::Toml(Value::String(text)) => {
             format!("`{}`", text::cut(text, SHOWN_CHARS_MAX))
         }

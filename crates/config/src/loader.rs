@@ -35,7 +35,7 @@ pub struct Loader {
     sets: Vec<Assignment>,
 }
 
-/// `section.key=value`, and the option in which it was given.
+/// `section.key=value`, and the option that holds it.
 #[derive(Clone)]
 struct Assignment {
     origin: ConfigSource,
@@ -66,16 +66,16 @@ impl Loader {
         Self::default()
     }
 
-    /// Reads `given`, or [`SYSTEM_FILE`] if that exists.
+    /// Reads the file at `path`. Without a path, reads [`SYSTEM_FILE`], if that exists.
     #[must_use]
-    pub fn file(self, given: Option<&Path>) -> Self {
-        self.file_or(given, Path::new(SYSTEM_FILE))
+    pub fn file(self, path: Option<&Path>) -> Self {
+        self.file_or(path, Path::new(SYSTEM_FILE))
     }
 
-    pub(super) fn file_or(mut self, given: Option<&Path>, fallback: &Path) -> Self {
+    pub(super) fn file_or(mut self, path: Option<&Path>, fallback: &Path) -> Self {
         // If recapd can't find out whether the file exists, it reads the file and reports the error.
         let fallback = (!matches!(fallback.try_exists(), Ok(false))).then_some(fallback);
-        self.file = given.or(fallback).map(Path::to_owned);
+        self.file = path.or(fallback).map(Path::to_owned);
         self
     }
 
@@ -128,8 +128,8 @@ impl Loader {
         let (settings, mut problems) = self.settings(&keys)?;
         let mut origins = BTreeMap::new();
         let mut table = keys.defaults().clone();
-        for Setting { origin, key, given } in settings.into_iter().map(spelling::translate) {
-            match read(&keys, &key, &given, &origin) {
+        for Setting { origin, key, raw } in settings.into_iter().map(spelling::translate) {
+            match read(&keys, &key, &raw, &origin) {
                 Ok(value) => {
                     insert(&mut table, &key, value);
                     origins.insert(key, origin);
@@ -166,15 +166,15 @@ impl Loader {
             others.settings(&keys)
         };
         let (settings, _) = self.settings(&keys).or_else(without_file).unwrap_or_default();
-        let mut said = settings.iter().rev().filter(|setting| setting.key == LOG_FORMAT);
-        let format = said.find_map(|setting| {
-            let value = read(&keys, LOG_FORMAT, &setting.given, &setting.origin).ok()?;
+        let mut formats = settings.iter().rev().filter(|setting| setting.key == LOG_FORMAT);
+        let format = formats.find_map(|setting| {
+            let value = read(&keys, LOG_FORMAT, &setting.raw, &setting.origin).ok()?;
             LogFormat::deserialize(value).ok()
         });
         format.unwrap_or(LogFormat::Auto)
     }
 
-    /// Returns the settings of the sources in their order, and problems with unreadable ones.
+    /// Returns the settings of all sources, in the order of the sources, and a problem for each that can't be parsed.
     fn settings(&self, keys: &Keys) -> Result<(Vec<Setting>, Vec<ConfigProblem>), ConfigError> {
         let (mut settings, mut problems) = match &self.file {
             Some(path) => file::read(path, keys)?,
@@ -200,7 +200,7 @@ impl Loader {
                 Some(Setting {
                     origin: ConfigSource::Environment(name.clone()),
                     key: key_of(name)?,
-                    given: RawValue::Text(value.clone()),
+                    raw: RawValue::Text(value.clone()),
                 })
             })
             .collect()
@@ -225,9 +225,10 @@ impl LoadedConfig {
     }
 }
 
-/// Reads one value and checks it alone among the defaults, so that the error names the right source.
-fn read(keys: &Keys, key: &str, given: &RawValue, origin: &ConfigSource) -> Result<Value, String> {
-    let value = keys.read(key, given, |name| match origin {
+/// Reads one value, and checks it in a configuration that otherwise has the defaults. So an error can only come from this
+/// value's source.
+fn read(keys: &Keys, key: &str, raw: &RawValue, origin: &ConfigSource) -> Result<Value, String> {
+    let value = keys.read(key, raw, |name| match origin {
         ConfigSource::Environment(_) => variable_of(name),
         _ => name.to_owned(),
     })?;
@@ -244,7 +245,7 @@ fn parse_assignment(Assignment { origin, text }: &Assignment) -> Result<Setting,
         Some((key, value)) => Ok(Setting {
             origin: origin.clone(),
             key: key.trim().to_owned(),
-            given: RawValue::Text(value.to_owned()),
+            raw: RawValue::Text(value.to_owned()),
         }),
         None => Err(ConfigProblem {
             origin: origin.clone(),

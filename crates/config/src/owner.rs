@@ -39,7 +39,11 @@ mod tests {
         let mut config = Config::default();
         assert_eq!(config.owner(), "recapd");
         config.queue.owner = "left".to_owned();
-        assert_eq!(config.owner(), "recapd", "alone it needs none");
+        assert_eq!(
+            config.owner(),
+            "recapd",
+            "a daemon that is alone has a fixed name"
+        );
         config.database.url = "postgres://recapd@db/recapd".to_owned();
         assert_eq!(config.owner(), "left");
         config.queue.owner.clear();

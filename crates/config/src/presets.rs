@@ -17,14 +17,14 @@ pub(super) fn expand(table: &mut Table, origins: &mut BTreeMap<String, ConfigSou
     let Ok(config) = Config::deserialize(table.clone()) else {
         return;
     };
-    let said: Map<String, Value> = AgentSettings::keys()
+    let explicit: Map<String, Value> = AgentSettings::keys()
         .filter(|(_, key)| origins.contains_key(*key))
         .filter_map(|(name, _)| Some((name.to_owned(), json!(config.agent_settings()).get(name)?.clone())))
         .collect();
-    let said: AgentSettings =
-        serde_json::from_value(Value::Object(said)).expect("each value has been tried by itself");
+    let explicit: AgentSettings =
+        serde_json::from_value(Value::Object(explicit)).expect("each value has been tried by itself");
     let preset = config.window.preset;
-    let values = json!(preset.values(&said, &config.basis()));
+    let values = json!(preset.values(&explicit, &config.basis()));
     for (name, key) in AgentSettings::keys()
         .filter(|(_, key)| !origins.contains_key(*key))
         .collect::<Vec<_>>()

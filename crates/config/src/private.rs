@@ -1,8 +1,8 @@
 //! Reads files that contain a key or a token. Whoever can read such a file can use the key.
 //!
-//! A file that other users can read or write is refused. Its group may read it only if root owns it: this is how a service gets
-//! its secrets (`root:recapd`, 0640), while a user's own key isn't shared with a group by accident. Credentials from systemd and
-//! container secrets have other modes, but are in folders that other users can't enter.
+//! A file that other users can read or write is refused. The group may read the file only if root owns it: this is how a service
+//! gets its secrets (`root:recapd`, 0640), while a user's own key isn't shared with a group by accident. Credentials from systemd
+//! and container secrets may have any mode, because they are in folders that other users can't enter.
 
 use std::{
     fs::{File, Metadata},
@@ -13,7 +13,7 @@ use std::{
 
 /// Where systemd and container runtimes put secrets.
 const HANDED_OVER: [&str; 2] = ["/run/credentials/", "/run/secrets/"];
-/// Permissions that other users must not have. Below: those of the group.
+/// All permissions of other users, and all of the group.
 const OTHERS: u32 = 0o007;
 const GROUP: u32 = 0o070;
 const GROUP_READS: u32 = 0o040;

@@ -42,7 +42,7 @@ pub enum ProxyMode {
     Observe,
     /// Like `observe`, and answers the host's own compaction.
     Answer,
-    /// Like `answer`, and in each request replaces what has left the window by the summary.
+    /// Like `answer`, and also replaces in each request the messages that have left the window by the summary.
     Window,
 }
 

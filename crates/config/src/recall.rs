@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::check::{Violation, base_url_cure, leaves_in_the_clear, proxy_cure};
 
-/// OpenAI's own address. Only for this address, `OPENAI_API_KEY` is used.
+/// OpenAI's own address. `OPENAI_API_KEY` is sent only to this address.
 const OPENAI_ADDRESS: &str = "https://api.openai.com";
 
 /// `[recall]`

@@ -52,7 +52,7 @@ pub(super) const STARTING: [&str; 8] = [
     "http.listen",
 ];
 
-/// The text above these keys.
+/// The text above the [`STARTING`] keys.
 const STARTING_HEAD: &str = "\
 # What people change, with the defaults. `recapd config default` prints all other keys, and `recapd init --all` writes them.
 # A key of a provider is never written here: put it into the provider's variable, such as ANTHROPIC_API_KEY, or into a file
@@ -65,6 +65,7 @@ const SCHEMA_FILE: &str = "/usr/share/recapd/config.schema.json";
 /// The form of a duration as text.
 const DURATION_PATTERN: &str = "^([0-9]+(ms|s|m|h|d))+$";
 
+/// If a key accepts only certain values, its comment lists them after these words.
 const CHOICES: &str = "One of ";
 
 /// A key of `config.toml`, with the comment before it as one line.
@@ -112,7 +113,7 @@ pub(super) fn documented() -> Vec<DocumentedKey> {
 /// Returns the [`STARTING`] keys with their comments, commented out, as the start of a configuration file. The first line tells
 /// editors where the schema is.
 pub fn starting() -> String {
-    let (mut text, mut section, mut comment) = (comment_out(STARTING_HEAD), "", String::new());
+    let (mut text, mut section, mut comment) = (with_schema_line(STARTING_HEAD), "", String::new());
     let mut written = section;
     for line in DEFAULT_TOML.lines() {
         if line.starts_with('#') {
@@ -146,10 +147,11 @@ pub fn commented() -> String {
             format!("{line}\n")
         }
     });
-    comment_out(&lines.collect::<String>())
+    with_schema_line(&lines.collect::<String>())
 }
 
-fn comment_out(text: &str) -> String {
+/// Puts the line that tells editors where the schema is above a text.
+fn with_schema_line(text: &str) -> String {
     format!("#:schema {SCHEMA_FILE}\n{text}")
 }
 

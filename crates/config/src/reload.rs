@@ -9,8 +9,8 @@ use super::{
 };
 use recapd_core::domain::price::Prices;
 
-/// The sections and keys that take effect without a restart. They belong to the worker and the schedule, which are replaced; the
-/// old ones finish their work first. `config.toml` lists the same keys.
+/// The sections and keys that take effect without a restart. They belong to the worker and the schedule. A reload replaces both,
+/// and the old ones complete the work that they hold. `config.toml` lists the same keys.
 pub const RELOADED: [&str; 13] = [
     "batch.",
     "fallback.",
@@ -34,8 +34,9 @@ pub(super) fn is_reloaded(key: &str) -> bool {
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReloadOutcome {
     pub config: Config,
-    /// The prices that apply from now on. The file may have changed under the same name.
+    /// The prices that apply from now on. They may have changed even if no key has, because the price file is read again.
     pub prices: Prices,
+    /// Keys whose new values apply from now on.
     pub changed: Vec<String>,
     /// Keys whose new values need a restart.
     pub waiting: Vec<String>,
@@ -49,24 +50,25 @@ impl ReloadOutcome {
     pub fn of(running: &Config, fresh: &Config) -> Result<Self, ConfigError> {
         let table =
             |config: &Config| Table::try_from(config).expect("strings, numbers and enums are all TOML");
-        let (mut now, then) = (table(running), table(fresh));
+        let (mut running, fresh) = (table(running), table(fresh));
         let (mut changed, mut waiting) = (Vec::new(), Vec::new());
         for key in Keys::new().names() {
             let Some((section, name)) = key.split_once('.') else {
                 continue;
             };
             let value_in = |table: &Table| table.get(section)?.get(name).cloned();
-            let Some(value) = value_in(&then).filter(|value| value_in(&now).as_ref() != Some(value)) else {
+            let Some(value) = value_in(&fresh).filter(|value| value_in(&running).as_ref() != Some(value))
+            else {
                 continue;
             };
             if is_reloaded(&key) {
-                insert(&mut now, &key, value);
+                insert(&mut running, &key, value);
                 changed.push(key);
             } else {
                 waiting.push(key);
             }
         }
-        let config = Config::deserialize(now).expect("each value has been read before");
+        let config = Config::deserialize(running).expect("each value has been read before");
         let problem = |text: String| ConfigProblem {
             origin: ConfigSource::Default,
             text: format!("{text}, as long as the daemon isn't restarted"),
@@ -93,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_workers_keys_take_effect_and_the_others_wait() {
+    fn keys_of_worker_and_schedule_take_effect_and_others_wait_for_a_restart() {
         let running = Config::default();
         let mut fresh = running.clone();
         fresh.worker.concurrency = 9;

@@ -63,8 +63,8 @@ pub fn api_key(model: &ModelConfig, environment: &Environment) -> Result<Option<
     key_of(model, environment, "model", &[CREDENTIAL])
 }
 
-/// Reads the second provider's key like [`api_key`], but not from `llm-api-key`, which belongs to the first model. If there is no
-/// key, but both models have the same provider at its official URL, returns the first model's key.
+/// Reads the key of the fallback's provider like [`api_key`], but not from `llm-api-key`, which belongs to the model of `[model]`.
+/// If there is no such key, and both models have the same provider and URL, returns the key of the model of `[model]`.
 pub fn fallback_api_key(
     fallback: &FallbackConfig,
     model: &ModelConfig,
@@ -118,9 +118,9 @@ fn key_of(
         None => in_variables(variables, environment)?,
         found => found,
     };
-    let is_wanted = model.base_url.is_empty() && model.mode != ModelMode::Ollama;
+    let needs_key = model.base_url.is_empty() && model.mode != ModelMode::Ollama;
     match (found, variables.first()) {
-        (None, Some(variable)) if is_wanted => Err(KeyError::Missing {
+        (None, Some(variable)) if needs_key => Err(KeyError::Missing {
             section,
             mode: model.mode.word(),
             variable,
@@ -137,7 +137,7 @@ fn in_credentials<'a>(
         return Ok(None);
     };
     for name in names {
-        // Other users can't enter this folder, whatever the modes of its files.
+        // Other users can't enter this folder, so the modes of its files don't matter.
         match read_key(&Path::new(directory).join(name), read_bounded) {
             Err(KeyError::Unreadable { source, .. }) if source.kind() == io::ErrorKind::NotFound => {}
             read => return read.map(Some),

@@ -55,10 +55,11 @@ pub struct SessionConfig {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ContextConfig {
+    /// Limits the tokens of a request and its answer.
     pub max_tokens: i64,
-    /// How many of these tokens are reserved for the answer.
+    /// How many tokens of `max_tokens` are reserved for the answer.
     pub output_reserve_tokens: i64,
-    /// How many of these tokens are reserved for what agents send in addition to the conversation.
+    /// How many tokens of `max_tokens` are reserved for what agents send in addition to the conversation.
     pub system_reserve_tokens: i64,
     /// Limits the tokens of copies of pinned and important messages.
     pub pins_max_tokens: i64,
@@ -68,7 +69,7 @@ pub struct ContextConfig {
 }
 
 impl ContextConfig {
-    /// Returns how contexts are built unless a request overrides it.
+    /// Returns the options with which contexts are built. A request may override them.
     pub fn options(&self) -> ContextOptions {
         ContextOptions {
             max_tokens: self.max_tokens,
@@ -93,7 +94,7 @@ pub struct PerspectiveConfig {
 }
 
 impl PerspectiveConfig {
-    /// Returns how shared conversations are rendered unless an agent's settings override it.
+    /// Returns the style in which shared conversations are rendered. An agent's settings may override it.
     pub fn telling(&self) -> PerspectiveStyle {
         PerspectiveStyle {
             participants: perspective::names(&self.participants),
@@ -179,7 +180,7 @@ pub struct SummaryConfig {
 }
 
 impl SummaryConfig {
-    /// Returns the rules that find secrets. Unused patterns were compiled, too, so that redaction can always be enabled.
+    /// Returns the rules that find secrets; none if redaction is off.
     pub fn redactor(&self) -> Redactor {
         if self.redact {
             self.redact_patterns.redactor().clone()
@@ -193,6 +194,7 @@ impl SummaryConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ageing {
+    /// By the hours since they happened.
     Age,
     /// By calendar days.
     Calendar,
@@ -205,7 +207,7 @@ pub enum Ageing {
 pub struct QueueConfig {
     /// The number of pending exchanges that starts an update.
     pub batch_exchanges: i64,
-    /// The tokens that these exchanges must also have if a model is called; 0 means none.
+    /// The tokens that the pending exchanges must also have if a model is called; 0 means no minimum.
     pub batch_tokens_min: i64,
     /// Fewer exchanges start an update when the oldest has waited this long.
     pub max_wait_ms: i64,
@@ -384,7 +386,7 @@ impl ModelMode {
         }
     }
 
-    /// Returns a cheap model that is good enough, as `config.toml` states it. Returns none for Ollama, because nobody knows which
+    /// Returns a cheap model that is good enough, as `config.toml` states it; empty for Ollama, because recapd doesn't know which
     /// models are installed.
     fn proposed_model(self) -> &'static str {
         match self {

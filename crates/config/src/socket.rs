@@ -21,7 +21,9 @@ const SERVICE_FOLDER: &str = "/run/recapd";
 pub enum LocalSocket {
     /// In the runtime folder, if there is one.
     Auto,
+    /// No socket.
     Off,
+    /// At this path.
     At(PathBuf),
 }
 
@@ -32,11 +34,13 @@ pub struct InvalidSocket(String);
 /// The folders for sockets without a configured path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RuntimeFolders {
+    /// The folder in which a daemon creates its socket.
     own: Option<PathBuf>,
     /// The folders that clients search.
     near: Vec<PathBuf>,
 }
 
+/// The paths of the additional socket.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sockets {
     /// Where the daemon creates its socket.

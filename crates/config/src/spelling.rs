@@ -15,8 +15,9 @@ use super::{
 const MODE: &str = "model.mode";
 const BATCH: &str = "model.batch";
 
+/// Translates `model.mode = "batch"` to `model.batch = true`. Other settings stay as they are.
 pub(super) fn translate(setting: Setting) -> Setting {
-    let is_batch = match &setting.given {
+    let is_batch = match &setting.raw {
         RawValue::Text(text) | RawValue::Toml(Value::String(text)) => text == "batch",
         _ => false,
     };
@@ -25,7 +26,7 @@ pub(super) fn translate(setting: Setting) -> Setting {
     }
     Setting {
         key: BATCH.to_owned(),
-        given: RawValue::Toml(Value::Boolean(true)),
+        raw: RawValue::Toml(Value::Boolean(true)),
         ..setting
     }
 }

@@ -69,15 +69,15 @@ fn batches_have_two_spellings() {
 
 #[test]
 fn the_limit_of_readers_matches_the_thread_budget() {
-    for (readers, is_taken) in [(READERS_MAX, true), (READERS_MAX + 1, false)] {
+    for (readers, is_accepted) in [(READERS_MAX, true), (READERS_MAX + 1, false)] {
         let set = format!("database.readers={readers}");
-        assert_eq!(load(None, &[], &[&set]).is_ok(), is_taken, "{set}");
+        assert_eq!(load(None, &[], &[&set]).is_ok(), is_accepted, "{set}");
     }
 }
 
 #[test]
 #[expect(clippy::too_many_lines, reason = "most of them are a golden text")]
-fn the_reference_is_the_default() {
+fn the_reference_states_the_defaults() {
     let loaded = load(None, &[], &[]).unwrap();
     assert_eq!(loaded.config, Config::default());
     assert_eq!(loaded.config.validate(), []);
@@ -287,7 +287,7 @@ fn every_key_has_a_comment_of_one_to_three_lines() {
 }
 
 #[test]
-fn the_limits_in_the_comments_are_the_limits() {
+fn the_comments_state_the_limits_that_are_checked() {
     let values: Value = toml::from_str(DEFAULT_TOML).unwrap();
     let limits_of = |key: &str| INTEGER_LIMITS.iter().find(|(name, ..)| *name == key);
     for (key, comment) in documented() {
@@ -297,7 +297,7 @@ fn the_limits_in_the_comments_are_the_limits() {
             continue;
         }
         let (_, min, max) = limits_of(&key).unwrap_or_else(|| panic!("{key} has no limits"));
-        let said = comment
+        let limits = comment
             .split_once("From ")
             .and_then(|(_, rest)| rest.split_once(" to "))
             .unwrap();
@@ -308,7 +308,7 @@ fn the_limits_in_the_comments_are_the_limits() {
                 .collect();
             digits.replace('_', "").parse().unwrap()
         };
-        assert_eq!((number(said.0), number(said.1)), (*min, *max), "{key}");
+        assert_eq!((number(limits.0), number(limits.1)), (*min, *max), "{key}");
 
         let refused = format!("--set: {key} must be from {min} to {max}, not");
         for (value, fits) in [(min - 1, false), (*min, true), (*max, true), (max + 1, false)] {
@@ -371,7 +371,7 @@ fn durations_are_read_from_every_source() {
 }
 
 #[test]
-fn the_start_has_the_keys_that_people_change() {
+fn the_starting_file_has_the_keys_that_people_change() {
     let text = starting();
     let keys = text
         .lines()
@@ -425,7 +425,7 @@ fn the_schema_knows_every_key_with_its_default_and_its_limits() {
     );
 }
 
-/// The comments give the default of an empty base URL and an empty model, and explicit values win.
+/// The comments state what an empty base URL and an empty model mean. Explicit values override both.
 #[test]
 fn every_mode_has_its_address_and_its_model() {
     let documented: std::collections::BTreeMap<String, String> = documented().into_iter().collect();
@@ -473,7 +473,7 @@ fn without_a_mode_the_models_name_selects_the_provider() {
 }
 
 #[test]
-fn each_source_wins_over_the_one_before() {
+fn each_source_overrides_the_one_before() {
     let toml = "[window]\nbudget_tokens = 1_000\n\n[worker]\nconcurrency = 2\n";
     let alias = ("IKIGAI_SLIDING_CONTEXT_TOKENS", "2000");
     let variable = ("RECAPD__WINDOW__BUDGET_TOKENS", "3_000");
@@ -565,7 +565,7 @@ fn values_are_read_by_the_type_of_the_key() {
 }
 
 #[test]
-fn a_given_file_must_exist_and_the_system_file_may() {
+fn a_named_file_must_exist_and_the_system_file_need_not() {
     let missing = Path::new("/nonexistent/recapd.toml");
     let error = Loader::new().file(Some(missing)).load().unwrap_err().to_string();
     assert!(

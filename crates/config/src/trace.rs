@@ -11,11 +11,12 @@ use super::{check::Violation, environment::Environment, file::read_bounded, priv
 const CREDENTIAL: &str = "otlp-headers";
 /// Variables with the headers. The first one that is set counts.
 const VARIABLES: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_HEADERS", "OTEL_EXPORTER_OTLP_HEADERS"];
-/// Variables with the collector's URL, and below with its protocol. The first one that is set counts.
+/// Variables with the collector's URL. The first one that is set counts.
 const ENDPOINTS: [&str; 2] = [
     "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
     "OTEL_EXPORTER_OTLP_ENDPOINT",
 ];
+/// Variables with the collector's protocol. The first one that is set counts.
 const PROTOCOLS: [&str; 2] = [
     "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL",
     "OTEL_EXPORTER_OTLP_PROTOCOL",
@@ -53,8 +54,8 @@ pub enum HeadersError {
 }
 
 impl TraceConfig {
-    /// Returns the settings that apply. OpenTelemetry's variables are used where the configuration sets nothing. Returns `None`
-    /// if traces are off.
+    /// Returns the settings in force; `None` if traces are off. OpenTelemetry's variables are used where the configuration sets
+    /// nothing.
     ///
     /// # Errors
     /// Names the unusable variable, and what to do. The variables may be meant for other programs, so the daemon starts
@@ -119,13 +120,13 @@ impl TraceConfig {
             None => read_private,
         };
         let file = credential.or_else(|| {
-            let named = self.otlp_headers_file.as_str();
-            (!named.is_empty()).then(|| named.into())
+            let path = self.otlp_headers_file.as_str();
+            (!path.is_empty()).then(|| path.into())
         });
         if let Some(file) = file {
             let path = file.display().to_string();
             return match read(&file, HEADERS_BYTES_MAX) {
-                Ok(text) => secret(&text, path),
+                Ok(text) => parse_headers(&text, path),
                 Err(error) => Err(HeadersError::Unreadable {
                     path,
                     reason: error.to_string(),
@@ -135,7 +136,9 @@ impl TraceConfig {
         let set = VARIABLES
             .iter()
             .find_map(|name| Some((name, environment.get(name)?)));
-        set.map_or(Ok(Vec::new()), |(name, text)| secret(text, (*name).to_owned()))
+        set.map_or(Ok(Vec::new()), |(name, text)| {
+            parse_headers(text, (*name).to_owned())
+        })
     }
 
     pub(super) fn violations(&self) -> Vec<Violation> {
@@ -164,7 +167,8 @@ impl TraceConfig {
     }
 }
 
-fn secret(text: &str, from: String) -> Result<Vec<(String, SecretString)>, HeadersError> {
+/// Parses headers: pairs with commas or line ends between them.
+fn parse_headers(text: &str, from: String) -> Result<Vec<(String, SecretString)>, HeadersError> {
     let read = pairs(&text.trim().replace(['\n', '\r'], ","));
     let read = read.ok_or(HeadersError::Malformed { from })?;
     Ok(read
@@ -230,7 +234,7 @@ mod tests {
     use super::{super::Config, *};
 
     fn read(text: &str) -> Option<Vec<(String, String)>> {
-        let read = secret(text, "here".to_owned()).ok()?;
+        let read = parse_headers(text, "here".to_owned()).ok()?;
         let shown = read.into_iter();
         Some(
             shown
@@ -252,7 +256,9 @@ mod tests {
         for wrong in ["authorization", "=a", "a=%2", "a=%zz", "a b=c"] {
             assert_eq!(read(wrong), None, "{wrong}");
         }
-        let error = secret("very secret", "here".to_owned()).unwrap_err().to_string();
+        let error = parse_headers("very secret", "here".to_owned())
+            .unwrap_err()
+            .to_string();
         assert!(
             error.starts_with("here holds no headers") && !error.contains("secret"),
             "{error}"
@@ -295,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn violations_name_their_keys() {
         let mut trace = Config::default().trace;
         assert!(trace.violations().is_empty());
         trace.otlp_url = "127.0.0.1:4318".to_owned();
@@ -319,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn opentelemetrys_variables_fill_in_for_the_configuration() {
+    fn opentelemetrys_variables_are_used_where_the_configuration_sets_nothing() {
         let trace = Config::default().trace;
         let with = |variables: &[(&str, &str)]| variables.iter().copied().collect::<Environment>();
         assert_eq!(trace.in_force(&with(&[])), Ok(None));

@@ -254,7 +254,7 @@ fn plain_http_to_another_host_needs_explicit_consent() {
         assert!(is_refused(far, &["model.proxy=http://127.0.0.1:3128"]), "{far}");
         assert!(
             !is_refused(far, &["model.mode=offline"]),
-            "nobody is asked at {far}"
+            "no request goes to {far}"
         );
     }
 }
@@ -287,10 +287,10 @@ fn problems_can_be_shown_without_values() {
         let Err(ConfigError::Invalid(problems)) = loader.set(format!("{key}={value}")).load() else {
             panic!("{key} may be {value}");
         };
-        let told: Vec<String> = problems.iter().map(ConfigProblem::without_values).collect();
+        let texts: Vec<String> = problems.iter().map(ConfigProblem::without_values).collect();
         assert!(
-            told[0].starts_with(key) && !told.concat().contains("geheim"),
-            "{told:?}"
+            texts[0].starts_with(key) && !texts.concat().contains("geheim"),
+            "{texts:?}"
         );
     }
 }
@@ -347,7 +347,7 @@ fn errors_in_the_environment_and_in_flags_use_their_spelling() {
 }
 
 #[test]
-fn keys_that_must_fit_each_other_do() {
+fn values_that_contradict_each_other_are_refused() {
     let cases = [
         (
             "queue.debounce_ms=120001",
@@ -497,7 +497,7 @@ fn a_configuration_built_in_code_is_checked_like_a_loaded_one() {
     );
 }
 
-/// The log must also say why a daemon didn't start.
+/// The daemon reports in this format why it didn't start.
 #[test]
 fn an_invalid_configuration_still_gives_the_log_format() {
     let folder = tempfile::tempdir().unwrap();
@@ -515,8 +515,8 @@ fn an_invalid_configuration_still_gives_the_log_format() {
     ] {
         fs::write(&file, text).unwrap();
         let variables = [("RECAPD__LOG__FORMAT", variable)];
-        let said = variables.into_iter().filter(|(_, value)| !value.is_empty());
-        let loader = Loader::new().file(Some(&file)).environment(said);
+        let variables = variables.into_iter().filter(|(_, value)| !value.is_empty());
+        let loader = Loader::new().file(Some(&file)).environment(variables);
         assert_eq!(loader.log_format(), expected, "{text} {variable}");
     }
 }

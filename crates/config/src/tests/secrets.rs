@@ -79,7 +79,7 @@ fn an_official_url_needs_a_key_and_offline_needs_none() {
 
 /// `llm-api-key` is the model's, and must not be sent to another provider.
 #[test]
-fn the_second_provider_uses_its_own_key_or_the_same_providers() {
+fn the_fallback_uses_its_own_key_or_that_of_the_same_provider() {
     let directory = tempfile::tempdir().unwrap();
     fs::write(directory.path().join("llm-api-key"), "sk-first").unwrap();
     let credentials = directory.path().display().to_string();
@@ -99,7 +99,7 @@ fn the_second_provider_uses_its_own_key_or_the_same_providers() {
     assert_eq!(
         key(&config, &[own]),
         Ok(None),
-        "the built-in summariser wants none"
+        "the built-in summariser needs no key"
     );
     config.fallback.mode = FallbackMode::Anthropic;
     assert_eq!(key(&config, &[own]), Ok(Some("sk-second".to_owned())));
@@ -109,7 +109,11 @@ fn the_second_provider_uses_its_own_key_or_the_same_providers() {
         "{missing}"
     );
     "http://127.0.0.1:8080".clone_into(&mut config.fallback.base_url);
-    assert_eq!(key(&config, &[]), Ok(None), "a server of one's own may want none");
+    assert_eq!(
+        key(&config, &[]),
+        Ok(None),
+        "a server at another URL may need no key"
+    );
     config.fallback.base_url.clear();
     config.fallback.mode = FallbackMode::OpenAi;
     assert_eq!(key(&config, &[]), Ok(Some("sk-first".to_owned())));
@@ -120,7 +124,7 @@ fn the_second_provider_uses_its_own_key_or_the_same_providers() {
 }
 
 #[test]
-fn openais_variable_is_for_openais_address_alone() {
+fn openais_key_variable_is_used_only_for_openais_address() {
     let environment: Environment = [("OPENAI_API_KEY", "sk-variable")].into_iter().collect();
     let mut config = Config::default();
     let key = |config: &Config| {
