@@ -31,7 +31,7 @@ use std::{path::PathBuf, time::Duration};
 
 use tokio::time::Instant;
 
-pub use agent::{SessionOwner, project_of};
+pub use agent::{SessionOwner, project_id};
 pub use brief::Injection;
 use daemon::Http;
 pub use event::{Event, Host, INPUT_BYTES_MAX, Input};
@@ -46,23 +46,24 @@ pub use successor::current_session;
 
 /// A hook ends after this time.
 pub const TIME_MAX: Duration = Duration::from_millis(290);
-/// This much of it is for the daemon.
+/// The last request to the daemon ends this long after the hook began.
 const NETWORK_TIME_MAX: Duration = Duration::from_millis(200);
-/// This much of it is for reading transcripts, before the daemon is asked.
+/// Reading transcripts ends this long after the hook began, so that time is left to send messages.
 const GATHER_TIME_MAX: Duration = Duration::from_millis(120);
 
 /// The time limit of [`drain`].
 const DRAIN_TIME_MAX: Duration = Duration::from_mins(10);
-/// The time limit of each of its requests.
+/// The time limit of each request of [`drain`].
 const DRAIN_REQUEST_TIME_MAX: Duration = Duration::from_mins(1);
-/// The same after a hook. It is shorter, because nobody else can send while [`drain`] waits for a silent daemon.
+/// The same limit if a hook called [`drain`]. It is shorter, because no other process can send while this one waits for a
+/// silent daemon.
 const REQUEST_AFTER_HOOK_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// The environment variable that switches hooks off if its value is `off`.
 const SWITCH: &str = "RECAPD_HOOK";
-/// The environment variable with which tests on busy machines multiply the time limits.
+/// The environment variable with a factor for the time limits. Tests on busy machines set it.
 const PATIENCE: &str = "RECAPD_HOOK_PATIENCE";
-/// The largest such factor.
+/// The largest factor.
 const PATIENCE_MAX: u32 = 100;
 
 pub struct HookCall<'a> {
@@ -108,8 +109,8 @@ pub fn is_off(environment: &Environment) -> bool {
 
 /// Returns the factor by which time limits are multiplied: 1, except in tests.
 pub fn patience(environment: &Environment) -> u32 {
-    let given = environment.get(PATIENCE).and_then(|times| times.parse().ok());
-    given.unwrap_or(1).clamp(1, PATIENCE_MAX)
+    let factor = environment.get(PATIENCE).and_then(|text| text.parse().ok());
+    factor.unwrap_or(1).clamp(1, PATIENCE_MAX)
 }
 
 impl HookCall<'_> {
@@ -120,12 +121,12 @@ impl HookCall<'_> {
         };
         successor::note(&folder, self.event, input, self.environment);
         let owner = self.owner(input);
-        let told = match self.event {
+        let injection = match self.event {
             Event::SessionStart => self.injection(&folder, &owner, input),
             Event::UserPromptSubmit => self.announcement(&folder, &owner, input),
             _ => None,
         };
-        if let Some(injection) = told {
+        if let Some(injection) = injection {
             print(&injection.output);
             injection.remember(&folder, &owner.agent, input, self.clock.now());
         }
@@ -157,9 +158,9 @@ impl HookCall<'_> {
     ) -> HookEnd {
         let agent = &owner.agent;
         let agent_folder = folder.agent(agent);
-        let is_own = |path: &PathBuf| self.host(input) != Host::Codex || !rollout::is_subagents(path);
-        if mark == Some(SessionMark::Clear) && input.transcript.as_ref().is_none_or(is_own) {
-            // What was injected into the session leaves the model's context, too.
+        let is_sessions = |path: &PathBuf| self.host(input) != Host::Codex || !rollout::is_of_subagent(path);
+        if mark == Some(SessionMark::Clear) && input.transcript.as_ref().is_none_or(is_sessions) {
+            // The injected briefs leave the model's context, too.
             brief::forget(folder, agent, input);
         }
         let gathering = push::Gatherer {
@@ -172,16 +173,16 @@ impl HookCall<'_> {
             host: self.host(input),
             deadline: self.began + GATHER_TIME_MAX * patience(self.environment),
         };
-        // The host may go on writing while the hook runs.
+        // This hook is responsible for what is in the transcript now. The host may go on writing meanwhile.
         let length = input.transcript_bytes();
-        // What can't be gathered now is still in the transcript.
+        // If gathering fails, the next hook reads the transcript again.
         gathering.gather(input, mark).ok();
         let (now, deadline) = (self.clock.now(), self.network_deadline());
         let drained = self.daemon().map_or(DrainEnd::Away, |daemon| {
             let drained = push::drain(&agent_folder, owner, &daemon, now).unwrap_or(DrainEnd::Sent);
-            if drained.is_answer() {
+            if drained.may_send_others() {
                 let others = folder.others(&agent_folder);
-                push::visit(&others, &daemon, self.host(input), deadline, now);
+                push::gather_and_drain(&others, &daemon, self.host(input), deadline, now);
             }
             drained
         });
@@ -206,9 +207,9 @@ impl HookCall<'_> {
     }
 }
 
-/// Sends everything in the spools, and what transcripts have beyond it, to the daemon at `server`, with longer time limits than a hook.
-/// Messages that the daemon can't accept now stay; see [`statuses`]. Waits for another process that drains; after a hook, ends if
-/// another one waits already.
+/// Gathers and sends the remaining messages of all agents to the daemon at `server`, with longer time limits than a hook.
+/// Messages that the daemon can't accept now stay; see [`statuses`]. Waits for another process that drains; but if a hook
+/// calls and a third process waits already, returns at once.
 pub fn drain(
     environment: &Environment,
     server: &str,
@@ -229,9 +230,9 @@ pub fn drain(
     };
     let Ok(Some(_turn)) = turn else { return };
     if let Some(daemon) = Http::new(server, deadline, request_time_max) {
-        // Existing cursors already record their transcripts' formats.
+        // Only new cursors need the host, and none are created here.
         let host = Host::ClaudeCode;
-        push::visit(
+        push::gather_and_drain(
             &folder.agents(),
             &daemon.with_credentials(credentials),
             host,

@@ -11,13 +11,13 @@ use recapd_core::{
     hash::{session_agent, short_hash},
 };
 
-/// The part of a template that gives each session its own agent.
-const SESSION: &str = "{session}";
-/// Claude Code's variable for the folder in which the session began. `cwd` can change during the session.
+/// The placeholder for the session in a template. A template that contains it gives each session an agent of its own.
+const SESSION_PLACEHOLDER: &str = "{session}";
+/// Claude Code's variable for the folder in which the session began. The input's `cwd` changes during the session.
 pub(super) const PROJECT_VARIABLE: &str = "CLAUDE_PROJECT_DIR";
 /// Limits the folder's name in a project's id.
 const NAME_BYTES_MAX: usize = 40;
-/// The digits of the folder's hash in a project's id. They distinguish folders with the same name.
+/// This many digits of the folder's hash are part of a project's id. They distinguish folders with the same name.
 const HASH_DIGITS: usize = 8;
 /// Searches this many parent folders for the root of the repository.
 const ANCESTORS_MAX: usize = 64;
@@ -26,7 +26,7 @@ const ANCESTORS_MAX: usize = 64;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionOwner {
     pub agent: AgentId,
-    /// `None` if several sessions share the agent, so that its own summary is about all of them.
+    /// `None` if several sessions share the agent: its own summary then covers all of them, so they need no project.
     pub project: Option<SessionProject>,
 }
 
@@ -34,52 +34,56 @@ pub struct SessionOwner {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionProject {
     pub id: ProjectId,
-    /// The agent that earlier versions of recapd gave all sessions of the folder. Its summary becomes part of the
+    /// In earlier versions of recapd, all sessions of a folder shared this agent. Its summary becomes part of the
     /// project's.
     pub former: AgentId,
 }
 
-/// Returns the owner of a session. `template` names an agent that replaces the session's own.
+/// Returns the owner of a session. `template` names the agent; without a template, the session has an agent of its own.
 pub(super) fn owner(
     template: Option<&str>,
     host: Host,
     input: &Input,
     environment: &Environment,
 ) -> SessionOwner {
-    let label = label(&project(host, input, environment));
+    let label = label(&project_folder(host, input, environment));
     let agent = template.map_or_else(
         || session_agent(host.name(), &input.session),
         |template| {
             let name = template
                 .replace("{host}", host.name())
                 .replace("{project}", &label);
-            AgentId::slug(&name.replace(SESSION, &input.session))
+            AgentId::slug(&name.replace(SESSION_PLACEHOLDER, &input.session))
         },
     );
-    let has_own = template.is_none_or(|template| template.contains(SESSION));
-    let project = label.parse().ok().filter(|_| has_own).map(|id| SessionProject {
-        id,
-        former: AgentId::slug(&format!("{}:{label}", host.name())),
-    });
+    let is_per_session = template.is_none_or(|template| template.contains(SESSION_PLACEHOLDER));
+    let project = label
+        .parse()
+        .ok()
+        .filter(|_| is_per_session)
+        .map(|id| SessionProject {
+            id,
+            former: AgentId::slug(&format!("{}:{label}", host.name())),
+        });
     SessionOwner { agent, project }
 }
 
-/// Returns the project of the session for which a host started this process in `folder`.
-pub fn project_of(folder: &Path, environment: &Environment) -> String {
+/// Returns the id of the project that Claude Code's session in `folder` belongs to. Claude Code started this process.
+pub fn project_id(folder: &Path, environment: &Environment) -> String {
     let input = Input {
         folder: Some(folder.to_owned()),
         ..Input::default()
     };
-    label(&project(Host::ClaudeCode, &input, environment))
+    label(&project_folder(Host::ClaudeCode, &input, environment))
 }
 
-/// Returns the session's folder: where the host says that the session began, otherwise the root of the repository
-/// around `cwd`, otherwise `cwd`.
-fn project(host: Host, input: &Input, environment: &Environment) -> PathBuf {
-    let said = environment
+/// Returns the folder of the session's project: the folder in which the session began, if the host names it; otherwise
+/// the root of the repository around the input's folder; otherwise the input's folder.
+fn project_folder(host: Host, input: &Input, environment: &Environment) -> PathBuf {
+    let begun_in = environment
         .get(PROJECT_VARIABLE)
         .filter(|_| host == Host::ClaudeCode);
-    if let Some(folder) = said {
+    if let Some(folder) = begun_in {
         return resolved(Path::new(folder));
     }
     let folder = resolved(input.folder.as_deref().unwrap_or(Path::new("/")));
@@ -94,10 +98,11 @@ fn resolved(folder: &Path) -> PathBuf {
     folder.canonicalize().unwrap_or_else(|_| folder.to_owned())
 }
 
-fn label(project: &Path) -> String {
-    let name = project.file_name().unwrap_or_default().to_string_lossy();
+/// Returns the project's id: the folder's name and digits of its hash.
+fn label(folder: &Path) -> String {
+    let name = folder.file_name().unwrap_or_default().to_string_lossy();
     let name = AgentId::slug(&name);
-    let digits: String = short_hash(&[project.as_os_str().as_encoded_bytes()])
+    let digits: String = short_hash(&[folder.as_os_str().as_encoded_bytes()])
         .chars()
         .take(HASH_DIGITS)
         .collect();
@@ -117,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn all_folders_of_a_project_have_one_project() {
+    fn all_folders_of_a_repository_have_the_same_project() {
         let folder = tempfile::tempdir().unwrap();
         let (deep, git) = (
             folder.path().join("my shop/src/deep"),
@@ -131,15 +136,15 @@ mod tests {
             owner.project.unwrap()
         };
         let root = folder.path().join("my shop");
-        let named = project(&root, &none);
-        assert!(named.id.as_str().starts_with("my-shop-"), "{named:?}");
-        assert_eq!(named.former.as_str(), format!("claude-code:{}", named.id));
-        assert_eq!(project(&deep, &none), named);
-        assert_ne!(project(folder.path(), &none), named);
-        let said = [(PROJECT_VARIABLE, root.to_str().unwrap())].into_iter().collect();
-        assert_eq!(project(Path::new("/"), &said), named);
-        let codex = owner(None, Host::Codex, &input(&deep), &said);
-        assert_eq!(codex.project.unwrap().id, named.id);
+        let shop = project(&root, &none);
+        assert!(shop.id.as_str().starts_with("my-shop-"), "{shop:?}");
+        assert_eq!(shop.former.as_str(), format!("claude-code:{}", shop.id));
+        assert_eq!(project(&deep, &none), shop);
+        assert_ne!(project(folder.path(), &none), shop);
+        let variable = [(PROJECT_VARIABLE, root.to_str().unwrap())].into_iter().collect();
+        assert_eq!(project(Path::new("/"), &variable), shop);
+        let codex = owner(None, Host::Codex, &input(&deep), &variable);
+        assert_eq!(codex.project.unwrap().id, shop.id);
     }
 
     #[test]
@@ -155,17 +160,17 @@ mod tests {
 
     #[test]
     fn a_template_names_the_agent() {
-        let named = |template| {
+        let owner_by = |template| {
             let input = input(Path::new("/shop"));
             owner(Some(template), Host::Codex, &input, &Environment::default())
         };
-        let own = named("me:{host}:{session}");
+        let own = owner_by("me:{host}:{session}");
         assert_eq!(own.agent.as_str(), "me:codex:0b1c-2");
         assert!(own.project.is_some());
         assert_eq!(
-            named("me").project,
+            owner_by("me").project,
             None,
-            "its own summary is about all its sessions"
+            "the agent's own summary covers all its sessions"
         );
     }
 }

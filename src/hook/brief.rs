@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::{
     Event, HookCall, Host, Input, SessionOwner,
-    daemon::{BriefSubject, DaemonAnswer, ReaderView},
+    daemon::{BriefSubject, DaemonAnswer, OwnPast},
     files::{read_json, read_text, replace, replace_json, touched_at},
     folder::StateFolder,
     push::GatherState,
@@ -42,22 +42,25 @@ const CACHE_HEAD: (&str, &str) = ("<!-- version ", " -->\n");
 /// The record of injections into a session.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct SessionState {
-    /// Hashes of the injected briefs that the model still sees.
+    /// Hashes of the injected briefs that the model still sees: a compaction or a clear empties the list.
     given: Vec<String>,
     /// The version of the last injected brief.
     version: i64,
     /// The newest version that was announced.
     announced: i64,
-    /// When the session last received anything.
+    /// When a brief was last injected.
     pub(super) at: Option<Timestamp>,
 }
 
+/// A brief, or the announcement of a newer one, for the model of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Injection {
+    /// What the hook prints for the host.
     pub output: String,
     /// The part of `output` that the model sees.
     pub text: String,
-    brief: Option<String>,
+    /// The hash of an injected brief; `None` for an announcement.
+    brief_hash: Option<String>,
     version: i64,
 }
 
@@ -65,12 +68,12 @@ pub struct Injection {
 struct Brief {
     text: String,
     version: i64,
-    /// For a copy from the cache: nothing newer could be read since then.
+    /// When this text was last known to be the newest; `None` if the daemon read it from its database just now.
     copied_at: Option<Timestamp>,
 }
 
 impl HookCall<'_> {
-    /// Returns the brief for a session that begins; `None` if there is no brief, or none that the session doesn't know.
+    /// Returns the brief for a session that begins; `None` if there is no brief, or the session's model sees it already.
     pub(super) fn injection(
         &self,
         folder: &StateFolder,
@@ -78,34 +81,34 @@ impl HookCall<'_> {
         input: &Input,
     ) -> Option<Injection> {
         let agent = &owner.agent;
-        if input.is_subagent || (owner.project.is_none() && is_own_past(folder, agent, input)) {
+        if input.is_subagent || (owner.project.is_none() && resumes_last_session(folder, agent, input)) {
             return None;
         }
         let is_compacted = input.source.as_deref() == Some("compact");
-        let view = if is_compacted {
-            ReaderView::Nothing
+        let own_past = if is_compacted {
+            OwnPast::Gone
         } else {
-            ReaderView::Everything
+            OwnPast::Visible
         };
-        let subject = BriefSubject { owner, view };
+        let subject = BriefSubject { owner, own_past };
         let mut brief = self.brief(folder, subject)?;
         if brief.text.trim().is_empty() {
             return None;
         }
-        let mark = short_hash(&[brief.text.as_bytes()]);
+        let hash = short_hash(&[brief.text.as_bytes()]);
         let state: SessionState = read_json(&folder.agent(agent).session(&input.session)).unwrap_or_default();
-        // What was injected before the context was emptied isn't in the context any more.
+        // After a compaction or a clear, the model no longer sees earlier briefs.
         let is_emptied = matches!(input.source.as_deref(), Some("compact" | "clear"));
-        if !is_emptied && state.given.contains(&mark) {
+        if !is_emptied && state.given.contains(&hash) {
             return None;
         }
-        // The answer or the copy may come from another program than the daemon.
+        // Another program may have sent the answer, or written the copy.
         brief.text = neutralize_document(&brief.text);
         let (text, output) = self.fitted(subject, self.host(input), &brief)?;
         Some(Injection {
             output,
             text,
-            brief: Some(mark),
+            brief_hash: Some(hash),
             version: brief.version,
         })
     }
@@ -121,38 +124,38 @@ impl HookCall<'_> {
             return None;
         }
         let state: SessionState = read_json(&folder.agent(&owner.agent).session(&input.session))?;
-        let view = ReaderView::Everything;
-        let brief = self.brief(folder, BriefSubject { owner, view })?;
+        let own_past = OwnPast::Visible;
+        let brief = self.brief(folder, BriefSubject { owner, own_past })?;
         if brief.copied_at.is_some() || brief.version <= state.version.max(state.announced) {
             return None;
         }
-        let whose = match &owner.project {
+        let argument = match &owner.project {
             Some(project) => format!("--project {}", project.id),
             None => owner.agent.to_string(),
         };
         let text = format!(
-            "The summary of earlier work has a version {} that is newer than the one in this session, {}; \
-             `recapd summary {whose}` prints it.",
+            "The summary of earlier work now has version {}; this session has version {}. \
+             `recapd summary {argument}` prints the new one.",
             brief.version, state.version
         );
         Some(Injection {
             output: output(Event::UserPromptSubmit, &text),
             text,
-            brief: None,
+            brief_hash: None,
             version: brief.version,
         })
     }
 
     /// Returns the daemon's brief, or its last copy.
     fn brief(&self, folder: &StateFolder, subject: BriefSubject<'_>) -> Option<Brief> {
-        let told = self.daemon().map_or(DaemonAnswer::Away, |daemon| {
+        let answer = self.daemon().map_or(DaemonAnswer::Away, |daemon| {
             daemon.brief(subject, self.config.hook.max_chars, BRIEF_TOKENS_MAX)
         });
         let cache = match subject.project() {
             Some(project) => folder.project_cache(&project.id),
             None => folder.cache(&subject.owner.agent),
         };
-        match told {
+        match answer {
             DaemonAnswer::Brief {
                 text,
                 version,
@@ -176,7 +179,7 @@ impl HookCall<'_> {
                 None
             }
             DaemonAnswer::Away => cached(&cache),
-            // The session should know that there is a summary, so that it can ask for it later (seed 003).
+            // The placeholder tells the model that there is a summary, which it can ask for later.
             DaemonAnswer::Unavailable => cached(&cache).or_else(|| {
                 Some(Brief {
                     text: PLACEHOLDER.to_owned(),
@@ -187,8 +190,8 @@ impl HookCall<'_> {
         }
     }
 
-    /// Returns the brief in its fence, and the output. Drops last lines (the oldest) until both fit the limits,
-    /// but keeps the closing line, which says where the whole document is.
+    /// Returns the brief in its fence, and the output. Drops lines from the end, where the oldest work is, until both fit
+    /// the limits, but keeps the closing line, which says where the whole document is.
     fn fitted(&self, subject: BriefSubject<'_>, host: Host, brief: &Brief) -> Option<(String, String)> {
         let agent = &subject.owner.agent;
         let lines: Vec<&str> = brief.text.trim_end().lines().collect();
@@ -212,12 +215,13 @@ impl HookCall<'_> {
 }
 
 impl Injection {
+    /// Records the injection in the session's state.
     pub(super) fn remember(&self, folder: &StateFolder, agent: &AgentId, input: &Input, now: Timestamp) {
         let file = folder.agent(agent).session(&input.session);
         let mut state: SessionState = read_json(&file).unwrap_or_default();
-        match &self.brief {
-            Some(brief) => {
-                state.given.push(brief.clone());
+        match &self.brief_hash {
+            Some(hash) => {
+                state.given.push(hash.clone());
                 let surplus = state.given.len().saturating_sub(INJECTIONS_MAX);
                 state.given.drain(..surplus);
                 state.version = self.version;
@@ -230,6 +234,7 @@ impl Injection {
     }
 }
 
+/// Reads a brief from the cache.
 fn cached(cache: &Path) -> Option<Brief> {
     let text = read_text(cache)?;
     let (version, text) = text.strip_prefix(CACHE_HEAD.0)?.split_once(CACHE_HEAD.1)?;
@@ -248,13 +253,13 @@ pub(super) fn forget(folder: &StateFolder, agent: &AgentId, input: &Input) {
             given: Vec::new(),
             ..state
         };
-        // If this fails, a brief may not be injected again although it should be.
+        // If this fails, the session may not get a brief again that its model no longer sees.
         replace_json(&file, &emptied).ok();
     }
 }
 
-/// True if the agent's last session is resumed. It already holds everything that its summary says.
-fn is_own_past(folder: &StateFolder, agent: &AgentId, input: &Input) -> bool {
+/// True if the host resumes the agent's last session. Its context already holds everything that the agent's summary says.
+fn resumes_last_session(folder: &StateFolder, agent: &AgentId, input: &Input) -> bool {
     let gathered = read_json::<GatherState>(&folder.agent(agent).gathered());
     let is_last = gathered.is_some_and(|last| last.session == short_hash(&[input.session.as_bytes()]));
     input.source.as_deref() == Some("resume") && is_last

@@ -24,7 +24,7 @@ pub(super) enum SendFailure {
     Away(String),
     /// The daemon didn't answer, though it had much of a hook's time.
     Late(String),
-    /// The time was over before the daemon could answer.
+    /// The hook had too little time left for an answer, so this says nothing about the daemon.
     OutOfTime,
     /// The daemon answers, but doesn't accept the messages now. It may accept those of another agent.
     Declined(String),
@@ -37,33 +37,32 @@ pub(super) trait Daemon {
     /// Stores messages of one `format`, one per line: all of them, or none if one is refused.
     fn append(&self, agent: &AgentId, format: &str, lines: String) -> Result<(), SendFailure>;
 
-    /// Puts `agent` into its project. Returns true if there is nothing left to do: it is done, or the daemon refuses
-    /// it.
+    /// Puts `agent` into its project. Returns false if that should be tried again; an agent that the daemon refuses to put
+    /// there isn't tried again.
     fn join(&self, project: &SessionProject, agent: &AgentId) -> bool;
 }
 
-/// Whose brief is requested, and what its reader sees already.
+/// Whose brief is requested.
 #[derive(Clone, Copy)]
 pub(super) struct BriefSubject<'a> {
     pub(super) owner: &'a SessionOwner,
-    /// What the reader sees of its own past.
-    pub(super) view: ReaderView,
+    pub(super) own_past: OwnPast,
 }
 
-/// What a session sees of its own past.
+/// Whether the session that gets the brief still sees its own earlier messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ReaderView {
-    /// Everything: the brief is about other sessions.
-    Everything,
-    /// Nothing any more: the brief is also about this session.
-    Nothing,
+pub(super) enum OwnPast {
+    /// The session sees them, so the brief is about the project's other sessions.
+    Visible,
+    /// The host has compacted them, so the brief is about this session.
+    Gone,
 }
 
 impl BriefSubject<'_> {
     /// Returns the project whose brief is requested; `None` for the agent's own brief.
     pub(super) fn project(&self) -> Option<&SessionProject> {
         let project = self.owner.project.as_ref();
-        project.filter(|_| self.view == ReaderView::Everything)
+        project.filter(|_| self.own_past == OwnPast::Visible)
     }
 
     fn path(&self) -> String {
@@ -77,18 +76,20 @@ impl BriefSubject<'_> {
     }
 }
 
-/// The daemon's answer about an agent.
+/// The daemon's answer to a request for a brief.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum DaemonAnswer {
     Brief {
         text: String,
         version: i64,
-        /// For this long the daemon hasn't reached its database; `None` if it has.
+        /// How long ago the daemon last reached its database, if it can't reach the database now.
         stale_ms: Option<i64>,
     },
+    /// The daemon has no such agent or project.
     Unknown,
-    /// The daemon has no copy, and doesn't reach its database.
+    /// The daemon answers, but can't reach its database and has no copy of the brief.
     Unavailable,
+    /// No daemon answers in time, the daemon answers with another error, or another program answers.
     Away,
 }
 
@@ -131,7 +132,7 @@ impl Http {
     /// Reads a brief. If the project has no agent yet, first puts its former agent into it.
     pub(super) fn brief(&self, subject: BriefSubject<'_>, chars_max: usize, tokens_max: i64) -> DaemonAnswer {
         let path = format!("{}&max_chars={chars_max}&max_tokens={tokens_max}", subject.path());
-        let read = || self.ask(self.request(Method::GET, &path).header("accept", "text/markdown"));
+        let read = || self.send(self.request(Method::GET, &path).header("accept", "text/markdown"));
         let is_unknown = |reply: &HttpReply| reply.status == 404 && is_problem(reply);
         let reply = match (read(), subject.project()) {
             (Ok(reply), Some(project)) if is_unknown(&reply) && self.adopt(project) => read(),
@@ -149,7 +150,7 @@ impl Http {
     /// another project.
     fn adopt(&self, project: &SessionProject) -> bool {
         let path = format!("/v1/agents/{}", project.former);
-        let row = self.ask(self.request(Method::GET, &path)).ok();
+        let row = self.send(self.request(Method::GET, &path)).ok();
         let row = row.filter(|reply| reply.status == 200);
         let row: Option<serde_json::Value> = row.and_then(|reply| serde_json::from_slice(&reply.body).ok());
         row.is_some_and(|row| row["project_id"].is_null())
@@ -160,7 +161,7 @@ impl Http {
 
     fn put(&self, project: &SessionProject, agent: &AgentId) -> Result<u16, String> {
         let path = format!("/v1/projects/{}/agents/{agent}", project.id);
-        let reply = self.ask(self.request(Method::PUT, &path))?;
+        let reply = self.send(self.request(Method::PUT, &path))?;
         Ok(reply.status.as_u16())
     }
 
@@ -174,7 +175,7 @@ impl Http {
         left.min(self.time_max)
     }
 
-    fn ask(&self, request: RequestBuilder) -> Result<HttpReply, String> {
+    fn send(&self, request: RequestBuilder) -> Result<HttpReply, String> {
         let time = self.time_left();
         if time < TIME_MIN {
             return Err("no time is left".to_owned());
@@ -195,7 +196,7 @@ impl Daemon for Http {
             .header("recapd-source", "transcript")
             .body(lines);
         let (began, time) = (Instant::now(), self.time_left());
-        let reply = self.ask(request).map_err(|reason| {
+        let reply = self.send(request).map_err(|reason| {
             if time >= TIME_MIN && began.elapsed() < time {
                 SendFailure::Away(reason)
             } else if time >= self.time_max / SLOW_SHARE {
@@ -209,22 +210,22 @@ impl Daemon for Http {
 
     fn join(&self, project: &SessionProject, agent: &AgentId) -> bool {
         let path = format!("/v1/projects/{}/summary?view=brief", project.id);
-        let known = self.ask(self.request(Method::GET, &path));
-        if known.is_ok_and(|reply| reply.status == 404) {
+        let summary = self.send(self.request(Method::GET, &path));
+        if summary.is_ok_and(|reply| reply.status == 404) {
             self.adopt(project);
         }
         self.put(project, agent).is_ok_and(|status| status < 500)
     }
 }
 
-/// Checks that an answer confirms that the messages are stored.
+/// Checks that the daemon confirms that the messages are stored.
 fn verdict(reply: &HttpReply) -> Result<(), SendFailure> {
-    let said = || format!("{}: {}", reply.status, String::from_utf8_lossy(&reply.body));
+    let reason = || format!("{}: {}", reply.status, String::from_utf8_lossy(&reply.body));
     match reply.status.as_u16() {
         200..300 if is_receipt(reply) => Ok(()),
-        status if REFUSALS.contains(&status) && is_problem(reply) => Err(SendFailure::Refused(said())),
-        _ if is_problem(reply) => Err(SendFailure::Declined(said())),
-        _ => Err(SendFailure::Away(said())),
+        status if REFUSALS.contains(&status) && is_problem(reply) => Err(SendFailure::Refused(reason())),
+        _ if is_problem(reply) => Err(SendFailure::Declined(reason())),
+        _ => Err(SendFailure::Away(reason())),
     }
 }
 
@@ -245,8 +246,8 @@ fn age_ms(text: &str) -> i64 {
 
 /// True if the answer is the daemon's confirmation of stored messages.
 fn is_receipt(reply: &HttpReply) -> bool {
-    let said: Option<serde_json::Value> = serde_json::from_slice(&reply.body).ok();
-    said.is_some_and(|said| said["accepted"].is_i64() && said["duplicates"].is_i64())
+    let body: Option<serde_json::Value> = serde_json::from_slice(&reply.body).ok();
+    body.is_some_and(|body| body["accepted"].is_i64() && body["duplicates"].is_i64())
 }
 
 /// True if the answer is a problem in the daemon's format. Another program's answer isn't.
@@ -272,20 +273,20 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_classified_as_refused_declined_or_not_a_daemons() {
+    fn an_answer_stores_refuses_or_declines_messages_or_comes_from_another_program() {
         let receipt = reply(200, "application/json", r#"{"accepted":1,"duplicates":0}"#);
         assert_eq!(verdict(&receipt), Ok(()));
         for status in REFUSALS {
-            let unsent = verdict(&reply(status, PROBLEM, "{}")).unwrap_err();
-            assert!(matches!(unsent, SendFailure::Refused(_)), "{unsent:?}");
+            let failure = verdict(&reply(status, PROBLEM, "{}")).unwrap_err();
+            assert!(matches!(failure, SendFailure::Refused(_)), "{failure:?}");
         }
         for status in [401, 403, 404, 429, 500, 503] {
-            let unsent = verdict(&reply(status, PROBLEM, "{}")).unwrap_err();
-            assert!(matches!(unsent, SendFailure::Declined(_)), "{unsent:?}");
+            let failure = verdict(&reply(status, PROBLEM, "{}")).unwrap_err();
+            assert!(matches!(failure, SendFailure::Declined(_)), "{failure:?}");
         }
         for status in [200, 400, 404, 500] {
-            let unsent = verdict(&reply(status, "text/html", "It works!")).unwrap_err();
-            assert!(matches!(unsent, SendFailure::Away(_)), "{unsent:?}");
+            let failure = verdict(&reply(status, "text/html", "It works!")).unwrap_err();
+            assert!(matches!(failure, SendFailure::Away(_)), "{failure:?}");
         }
     }
 }

@@ -23,13 +23,13 @@ const BLOCK_BYTES_MAX: usize = 128 << 10;
 const SEGMENT_BYTES_MIN: usize = 256 << 10;
 /// At most this many bytes of a transcript are read for one segment.
 const READ_BYTES_MAX: u64 = 2 << 20;
-/// The end of a broken line is searched for a message. The search covers this many bytes.
+/// A broken line may end with a whole message. The search for it covers this many bytes at the end of the line.
 const BROKEN_BYTES_MAX: usize = 1 << 20;
-/// An object begins with this.
+/// A JSON object with members begins with this.
 const BEGINNING: &[u8] = b"{\"";
 /// Tries at most this many beginnings of objects.
 const BEGINNINGS_MAX: usize = 64;
-/// This many bytes before the offset identify a transcript when it is read again.
+/// A hash of this many bytes before the offset shows whether a transcript is still the same file.
 const TAIL_BYTES_MAX: u64 = 256;
 
 /// The position up to which a transcript has been read.
@@ -41,6 +41,7 @@ pub(super) struct Cursor {
     pub(super) session: String,
     /// Offset in bytes. It is always the end of a line.
     pub(super) offset: u64,
+    /// The hash of the bytes before the offset.
     tail: String,
     /// The length of an incomplete line directly after the offset, at the end of the transcript. The host was still
     /// writing this line, or never finished it.
@@ -70,12 +71,12 @@ impl Cursor {
         self.session == session || name.to_string_lossy().ends_with(session)
     }
 
-    /// How many bytes of the transcript were looked at.
+    /// Returns how many bytes of the transcript were read, an incomplete last line included.
     pub(super) fn seen(&self) -> u64 {
         self.offset.saturating_add(self.half)
     }
 
-    /// True if a transcript of that length has bytes that weren't looked at yet.
+    /// True if a transcript of this length has bytes that weren't read yet.
     pub(super) fn is_behind(&self, length: u64) -> bool {
         length > self.offset && length != self.seen()
     }
@@ -143,6 +144,7 @@ impl Transcript {
         self.leaves_copies && self.format == Format::Codex
     }
 
+    /// Moves the cursor to `offset`.
     pub(super) fn pass_to(&mut self, offset: u64) -> io::Result<()> {
         self.cursor.tail = tail(&mut self.file, offset)?;
         self.cursor.offset = offset;
@@ -150,8 +152,8 @@ impl Transcript {
         Ok(())
     }
 
-    /// Reads bytes from the offset to the end of a line. Of a line that is too long, returns any part. At the end,
-    /// returns no bytes, and stores the length of an incomplete line in the cursor.
+    /// Reads a block of whole lines from the offset on. Of a line that is too long, returns some part. At the end of the
+    /// transcript, returns no bytes, and stores the length of an incomplete line in the cursor.
     fn read_block(&mut self) -> io::Result<Vec<u8>> {
         self.file.seek(SeekFrom::Start(self.cursor.offset))?;
         let mut bytes = Vec::new();
@@ -173,24 +175,24 @@ impl Transcript {
     /// Returns the conversation in a line, in the spool's format; `None` if there is none. Leaves out sub-agents'
     /// messages: they have conversations of their own, and their answers are also in this one.
     fn record(&self, line: &[u8], offset: u64) -> Option<String> {
-        let (line, message) = self.whole(line)?;
-        let said = formats::conversation_line(&message)?;
+        let (line, message) = self.message(line)?;
+        let json = formats::conversation_line(&message)?;
         if self.leaves_copies && LineOrigin::of(line).forked_from.is_some() {
             return None;
         }
         if message.client_id.is_some() {
-            return Some(spooled(self.format, &said));
+            return Some(spooled(self.format, &json));
         }
         let place = offset.to_be_bytes();
         let id = id(&[self.cursor.session.as_bytes(), &place, line.as_bytes()]);
-        let rest = said.strip_prefix('{')?;
+        let rest = json.strip_prefix('{')?;
         Some(spooled(self.format, &format!("{{\"client_id\":\"{id}\",{rest}")))
     }
 
-    /// Returns the message in a line, and its part of the line. If a host was killed while it wrote a line, its next
-    /// message follows the incomplete one in the same line. An object inside a message isn't taken for a message,
-    /// because a message has an id or a time.
-    fn whole<'l>(&self, line: &'l [u8]) -> Option<(&'l str, Message)> {
+    /// Returns the message in a line, and the part of the line that holds it. If a host was killed while it wrote a line,
+    /// its next message follows the incomplete one in the same line. An object inside a message isn't taken for a message:
+    /// only a message has an id or a time.
+    fn message<'l>(&self, line: &'l [u8]) -> Option<(&'l str, Message)> {
         let read = |line: &'l [u8]| {
             let line = std::str::from_utf8(line).ok()?.trim();
             Some((line, formats::parse(self.format, line).ok()?))
@@ -199,8 +201,8 @@ impl Transcript {
             let is_broken = serde_json::from_slice::<IgnoredAny>(line).is_err();
             let end = line.get(line.len().saturating_sub(BROKEN_BYTES_MAX)..);
             let broken = end.filter(|_| is_broken)?;
-            let mut behind_half = beginnings(broken).filter_map(|place| read(broken.get(place..)?));
-            behind_half.find(|(_, message)| message.client_id.is_some() || message.at.is_some())
+            let mut candidates = beginnings(broken).filter_map(|place| read(broken.get(place..)?));
+            candidates.find(|(_, message)| message.client_id.is_some() || message.at.is_some())
         })
     }
 }
@@ -237,6 +239,7 @@ impl LineOrigin {
     }
 }
 
+/// Returns the hash of the bytes before `offset`.
 fn tail(file: &mut File, offset: u64) -> io::Result<String> {
     let length = offset.min(TAIL_BYTES_MAX);
     file.seek(SeekFrom::Start(offset - length))?;

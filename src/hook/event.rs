@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use recapd_core::domain::message::Format;
 
-/// Reads at most this much of an input. An input can hold prompts and answers.
+/// At most this many bytes of an input are read. An input can hold prompts and answers.
 pub const INPUT_BYTES_MAX: u64 = 8 << 20;
 
 /// A program whose hooks recapd runs in.
@@ -128,10 +128,10 @@ impl Input {
         })
     }
 
-    /// The transcript's present length; 0 if there is none.
+    /// Returns the present length of the transcript; 0 if there is no transcript.
     pub(super) fn transcript_bytes(&self) -> u64 {
-        let found = self.transcript.as_ref().and_then(|path| path.metadata().ok());
-        found.map_or(0, |of| of.len())
+        let metadata = self.transcript.as_ref().and_then(|path| path.metadata().ok());
+        metadata.map_or(0, |metadata| metadata.len())
     }
 
     pub(super) fn host(&self) -> Host {

@@ -1,5 +1,5 @@
-//! Reads, replaces and removes the files that hooks share. Files are replaced as a whole. Those that nobody has touched
-//! for a long time are removed.
+//! Reads, replaces and removes the files that hooks share. A file is always replaced as a whole, and removed if nobody has
+//! touched it for a long time.
 
 use std::{
     fs::{self, DirBuilder},
@@ -63,7 +63,7 @@ pub(super) fn is_old(file: &Path, now: Timestamp) -> bool {
     touched_at(file).is_some_and(|at| now.since_ms(at) > KEEP_MS)
 }
 
-/// Removes files that killed hooks left half-written.
+/// Removes half-written files that hooks left when they were killed.
 pub(super) fn remove_half_written(folder: &Path, now: Timestamp) {
     for file in paths(folder).filter(|path| is_half_written(path)).take(FILES_MAX) {
         if touched_at(&file).is_some_and(|at| now.since_ms(at) > HALF_WRITTEN_KEEP_MS) {

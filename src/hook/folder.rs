@@ -28,20 +28,22 @@ use recapd_core::{
 /// Folders of settled agents are removed after this time. If a session is resumed later, its messages get the same ids
 /// again.
 const SETTLED_KEEP_MS: i64 = 7 * DAY_MS;
-/// A transcript counts as finished at this age, unless its session is resumed.
+/// An agent is settled this long after its last hook: the host has finished writing the transcript by then.
 const FINISHED_MS: i64 = HOUR_MS;
 /// The lock for sending or removing spooled messages.
 pub(super) const SEND_LOCK: &str = "send.lock";
-/// The process that drains all agents holds this lock.
+/// Held by the process that drains all agents.
 const DRAIN_LOCK: &str = "hook-drain.lock";
-/// The one process that waits for its end holds this lock.
+/// Held by the one process that waits for the end of the process that drains.
 const NEXT_DRAIN_LOCK: &str = "hook-drain-next.lock";
-/// Interval of attempts to take a lock.
+/// The time between two attempts to take a lock.
 const LOCK_EVERY: Duration = Duration::from_millis(3);
 
+/// The folder with all files that the user's hooks keep.
 #[derive(Clone, Debug)]
 pub(super) struct StateFolder(PathBuf);
 
+/// The part of the state folder that belongs to one agent.
 #[derive(Clone, Debug)]
 pub(super) struct AgentFolder(PathBuf);
 
@@ -67,15 +69,15 @@ impl StateFolder {
 
     /// Returns the file that names the session which a process of the host has cleared.
     pub(super) fn cleared_in(&self, process: &str) -> PathBuf {
-        self.followed(&[b"process", process.as_bytes()])
+        self.cleared_file(&[b"process", process.as_bytes()])
     }
 
     /// Returns the file that names the session which follows a cleared one.
     pub(super) fn successor(&self, session: &str) -> PathBuf {
-        self.followed(&[b"session", session.as_bytes()])
+        self.cleared_file(&[b"session", session.as_bytes()])
     }
 
-    fn followed(&self, name: &[&[u8]]) -> PathBuf {
+    fn cleared_file(&self, name: &[&[u8]]) -> PathBuf {
         self.0.join("cleared").join(short_hash(name))
     }
 
@@ -103,13 +105,14 @@ impl StateFolder {
         after.into_iter().chain(before).collect()
     }
 
-    /// Waits until `deadline` for the process that drains all agents to end; `None` if it still runs then.
+    /// Takes the lock for draining all agents. Waits until `deadline` for another process that drains; `None` if that one
+    /// still runs then.
     pub(super) fn lock_drain(&self, deadline: Instant) -> io::Result<Option<File>> {
         lock(&self.0, DRAIN_LOCK, deadline)
     }
 
-    /// Like [`Self::lock_drain`], but returns `None` at once if another process waits already: that one will send what is left
-    /// now.
+    /// Like [`Self::lock_drain`], but returns `None` at once if another process waits already: the waiting process will
+    /// send everything that is left now.
     pub(super) fn lock_next_drain(&self, deadline: Instant) -> io::Result<Option<File>> {
         let Some(_next) = lock(&self.0, NEXT_DRAIN_LOCK, Instant::now())? else {
             return Ok(None);
@@ -142,18 +145,17 @@ impl AgentFolder {
             folders.iter().all(|folder| files(folder).is_empty())
         };
         if is_past() || is_old(&self.gathered(), now) && is_empty() {
-            // Another hook may use the folder right now. It then starts over.
+            // A hook that uses the folder right now starts over.
             fs::remove_dir_all(&self.0).ok();
         }
     }
 
-    /// True if nothing of the agent's sessions was left to gather or to send at the last check. Only a hook of the
-    /// agent changes that.
+    /// True if the last check found nothing to gather or to send for the agent, and no hook of the agent ran since then.
     pub(super) fn is_settled(&self) -> bool {
         self.settled().exists()
     }
 
-    /// Marks the agent as settled if its last hook ran long ago.
+    /// Marks the agent as settled if its last hook ran long ago and no mark waits. The caller knows that the spool is empty.
     pub(super) fn settle(&self, now: Timestamp) {
         let is_past = touched_at(&self.gathered()).is_some_and(|at| now.since_ms(at) > FINISHED_MS);
         if is_past && files(&self.marks()).is_empty() {

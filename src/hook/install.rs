@@ -21,7 +21,7 @@ use recapd_config::Environment;
 pub use diff::diff;
 pub use program::{HostProgram, find};
 pub use review::{Review, review};
-pub use version::{HostVersion, OLDEST_TRIED, Support, UnsupportedVersion, support};
+pub use version::{HostVersion, OLDEST_TESTED, Support, UnsupportedVersion, support};
 
 /// Longer settings files aren't edited.
 pub const SETTINGS_BYTES_MAX: u64 = 4 << 20;
@@ -147,7 +147,7 @@ impl Commands {
         ];
         let words = call.into_iter().map(str::to_owned);
         let words = words.chain(self.options.iter().map(String::as_str).map(quoted));
-        let command = self.harmless(&words.collect::<Vec<String>>().join(" "));
+        let command = self.guarded(&words.collect::<Vec<String>>().join(" "));
         Ok(HandlerGroup {
             matcher: (event == Event::SessionStart).then(|| session_starts(self.host)),
             hooks: [Handler {
@@ -159,13 +159,14 @@ impl Commands {
     }
 }
 
-/// Begins a check before a call, so that a missing program isn't an error of the hook. All shells that hosts use
-/// understand it, even fish.
+/// In shared settings, a check that begins with this precedes the call of recapd, so that a missing recapd isn't an error
+/// of the hook. All shells that hosts use understand the check, even fish.
 const GUARD: &str = "command -v ";
 
 impl Commands {
-    /// Returns the call as it is written to the settings. In shared settings it does nothing if recapd isn't installed.
-    fn harmless(&self, call: &str) -> String {
+    /// Returns the command that the settings contain for a call of recapd. In shared settings, the command does nothing if
+    /// recapd isn't installed.
+    fn guarded(&self, call: &str) -> String {
         match self.scope {
             Scope::User => call.to_owned(),
             Scope::Project => format!("{GUARD}{} >/dev/null 2>&1 && {call} || true", self.program),
@@ -173,15 +174,14 @@ impl Commands {
     }
 }
 
-/// Removes from a command what [`Commands::harmless`] adds.
+/// Removes from a command what [`Commands::guarded`] adds.
 fn call_in(command: &str) -> &str {
-    let guarded = command.strip_prefix(GUARD);
-    let call = guarded.and_then(|command| command.split_once(" && "));
+    let rest = command.strip_prefix(GUARD);
+    let call = rest.and_then(|command| command.split_once(" && "));
     call.map_or(command, |(_, call)| call)
 }
 
-/// Returns the starts of a session of `host` at which the hook is called. After another start, the session gets no
-/// brief.
+/// Returns the matcher for [`Event::SessionStart`]: the ways in which a session of `host` starts and then gets a brief.
 fn session_starts(host: Host) -> &'static str {
     match host {
         Host::ClaudeCode => "startup|resume|clear|compact|fork",
@@ -200,14 +200,14 @@ fn quoted(word: &str) -> String {
 
 /// Makes `wanted` the only entry of recapd for `event`.
 fn with_event(text: &str, event: Event, wanted: Option<&HandlerGroup>) -> Result<String, InstallError> {
-    let is_there = wanted
-        .map(|group| is_there(text, event, group))
+    let is_installed = wanted
+        .map(|group| is_installed(text, event, group))
         .transpose()?
         .unwrap_or(false);
-    if is_there {
+    if is_installed {
         return Ok(text.to_owned());
     }
-    let text = without_own(text, event)?;
+    let text = without_recapd(text, event)?;
     match wanted {
         None => Ok(text),
         Some(group) => Ok(with_group(&text, event, group)?),
@@ -215,7 +215,7 @@ fn with_event(text: &str, event: Event, wanted: Option<&HandlerGroup>) -> Result
 }
 
 /// True if recapd's entries for `event` are exactly this group.
-fn is_there(text: &str, event: Event, group: &HandlerGroup) -> Result<bool, InvalidJson> {
+fn is_installed(text: &str, event: Event, group: &HandlerGroup) -> Result<bool, InvalidJson> {
     let root: Value = serde_json::from_str(text).map_err(|error| InvalidJson::new(&error))?;
     let groups = root
         .get(HOOKS)
@@ -223,18 +223,18 @@ fn is_there(text: &str, event: Event, group: &HandlerGroup) -> Result<bool, Inva
     let own: Vec<&Value> = groups
         .into_iter()
         .flatten()
-        .filter(|group| has_own(group))
+        .filter(|group| has_recapd_handler(group))
         .collect();
     Ok(own == [&serde_json::to_value(group).unwrap_or_default()])
 }
 
-fn has_own(group: &Value) -> bool {
+fn has_recapd_handler(group: &Value) -> bool {
     let handlers = group.get(HOOKS).and_then(Value::as_array);
-    handlers.into_iter().flatten().any(is_own)
+    handlers.into_iter().flatten().any(is_recapd_handler)
 }
 
 /// True if a handler is recapd's: it calls a program named `recapd` with the command `hook`.
-fn is_own(handler: &Value) -> bool {
+fn is_recapd_handler(handler: &Value) -> bool {
     let command = handler.get("command").and_then(Value::as_str).unwrap_or_default();
     let mut words = call_in(command).split_whitespace();
     let program = words.next().unwrap_or_default().trim_matches(['"', '\'']);
@@ -246,8 +246,8 @@ fn is_own(handler: &Value) -> bool {
     is_recapd && second == Some("hook") && event.is_some()
 }
 
-/// Removes recapd's handlers from `event`, and everything that becomes empty: groups, the event, the hooks.
-fn without_own(text: &str, event: Event) -> Result<String, InvalidJson> {
+/// Removes recapd's handlers from `event`, and every container that becomes empty: the group, the event, all of `hooks`.
+fn without_recapd(text: &str, event: Event) -> Result<String, InvalidJson> {
     let mut text = text.to_owned();
     while let Some(shorter) = without_one(&text, event)? {
         text = shorter;
@@ -255,6 +255,7 @@ fn without_own(text: &str, event: Event) -> Result<String, InvalidJson> {
     Ok(text)
 }
 
+/// Removes one handler of recapd; `None` if there is none.
 fn without_one(text: &str, event: Event) -> Result<Option<String>, InvalidJson> {
     let root = Container::root(text)?;
     let Some(hooks) = root.member(HOOKS)? else {
@@ -267,12 +268,15 @@ fn without_one(text: &str, event: Event) -> Result<Option<String>, InvalidJson> 
         let Some(handlers) = group.member(HOOKS)? else {
             continue;
         };
-        let handlers_all = handlers.elements()?;
-        let Some(own) = handlers_all.iter().position(|handler| is_own(&handler.value())) else {
+        let elements = handlers.elements()?;
+        let Some(own) = elements
+            .iter()
+            .position(|handler| is_recapd_handler(&handler.value()))
+        else {
             continue;
         };
         return Ok(Some(
-            match (handlers_all.len(), groups.elements()?.len(), hooks.keys()?.len()) {
+            match (elements.len(), groups.elements()?.len(), hooks.keys()?.len()) {
                 (2.., _, _) => handlers.without_element(own)?,
                 (_, 2.., _) => groups.without_element(place)?,
                 (_, _, 2..) => hooks.without_member(event.name())?,

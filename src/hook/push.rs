@@ -30,7 +30,7 @@ use super::{
     rollout::{self, Original},
     spool::Spool,
 };
-pub(super) use drain::{DrainEnd, SendState, drain, visit};
+pub(super) use drain::{DrainEnd, SendState, drain, gather_and_drain};
 use recapd_core::{
     domain::{agent::AgentId, message::Format},
     hash::short_hash,
@@ -47,6 +47,7 @@ pub(super) enum SessionMark {
     Clear,
     /// The session ended. It may be resumed.
     End,
+    /// The turn ended in an error.
     Interrupted,
 }
 
@@ -75,6 +76,7 @@ struct WaitingMark {
     at: u64,
 }
 
+/// What hooks record about an agent when they gather its messages.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct GatherState {
     pub(super) agent: AgentId,
@@ -101,9 +103,9 @@ impl Gatherer<'_> {
         let transcript = input
             .transcript
             .as_deref()
-            .filter(|path| self.host != Host::Codex || !rollout::is_subagents(path));
+            .filter(|path| self.host != Host::Codex || !rollout::is_of_subagent(path));
         if let (Some(mark), Some(transcript)) = (mark, transcript) {
-            self.set(mark, &input.session, transcript)?;
+            self.set_mark(mark, &input.session, transcript)?;
         }
         let own = transcript.map(|path| {
             let new = Cursor::new(path, self.host.format(), &input.session);
@@ -139,7 +141,7 @@ impl Gatherer<'_> {
         cursor.is_some_and(|cursor| cursor.seen() < length)
     }
 
-    /// Gathers the rest of all sessions, unless another hook is doing so.
+    /// Gathers the rest of all sessions, unless another hook is gathering for the agent.
     pub(super) fn gather_left(&self) -> io::Result<()> {
         let lock = self.folder.lock("gather.lock", Instant::now())?;
         if lock.is_some() {
@@ -148,17 +150,17 @@ impl Gatherer<'_> {
         Ok(())
     }
 
-    /// Takes over the cursor of a session that the former agent has read so far.
+    /// Takes over the cursor of a session whose transcript the former agent has read so far.
     fn taken_over(&self, file: &Path) -> Option<Cursor> {
-        let formers = self.former.as_ref()?.cursors().join(file.file_name()?);
-        let cursor = read_json(&formers)?;
-        // With this cursor, the former agent would continue to read the session, too.
-        fs::remove_file(formers).ok()?;
+        let former_file = self.former.as_ref()?.cursors().join(file.file_name()?);
+        let cursor = read_json(&former_file)?;
+        // If the former agent kept this cursor, it would continue to read the session, too.
+        fs::remove_file(former_file).ok()?;
         Some(cursor)
     }
 
     /// Records a mark that follows everything that is in the transcript now.
-    fn set(&self, mark: SessionMark, session: &str, transcript: &Path) -> io::Result<()> {
+    fn set_mark(&self, mark: SessionMark, session: &str, transcript: &Path) -> io::Result<()> {
         let at = transcript.metadata().map_or(0, |of| of.len());
         let name = format!("{}-{}.json", short_hash(&[session.as_bytes()]), mark.name());
         replace_json(&self.folder.marks().join(name), &WaitingMark { mark, at })
@@ -178,9 +180,10 @@ impl Gatherer<'_> {
     /// Moves new messages of one transcript to the spool, as far as time and room allow, but at least one segment.
     fn take(&self, spool: &Spool, file: &Path, cursor: Cursor) -> io::Result<()> {
         let (mut marks, session) = (self.marks(&cursor.session), cursor.session.clone());
-        // If the agent is for this session alone, it doesn't have the lines that were copied into the session.
-        let has_all = self.owner.project.is_some();
-        let mut transcript = Transcript::open(cursor, !has_all)?;
+        // Lines that were copied from another session are new to an agent that has this session alone. An agent that
+        // sessions share has them from the other session.
+        let is_per_session = self.owner.project.is_some();
+        let mut transcript = Transcript::open(cursor, !is_per_session)?;
         if transcript.may_begin_as_copy() && !self.pass_copy(file, &mut transcript)? {
             return Ok(());
         }
@@ -207,8 +210,8 @@ impl Gatherer<'_> {
         }
     }
 
-    /// Skips the copy of another rollout with which this rollout begins, if the original was pushed. Returns false if
-    /// that must wait: for more time, or until the original is gathered that far.
+    /// Skips the copy of another rollout with which this rollout begins, if the original was gathered. Returns false if
+    /// the copy can't be skipped as a whole yet: time is up, or the original isn't gathered up to the end of the copy.
     fn pass_copy(&self, file: &Path, transcript: &mut Transcript) -> io::Result<bool> {
         let cursor = &mut transcript.cursor;
         if cursor.offset == 0 {
@@ -220,21 +223,21 @@ impl Gatherer<'_> {
         let compared = original.compare(&cursor.transcript, cursor.offset, self.deadline);
         let gathered = read_json::<Cursor>(&self.cursor_file(&original.rollout));
         let is_gathered = gathered.is_none_or(|of| original.offset <= of.offset);
-        let Ok((offset, is_all)) = compared else {
-            // The copy can't be identified any more. At worst it is pushed a second time.
+        let Ok((offset, copy_ends)) = compared else {
+            // The original can't be read any more. At worst its messages are stored a second time.
             if !is_gathered {
                 transcript.pass_to(0)?;
             }
             return Ok(true);
         };
-        let is_done = is_all && is_gathered;
+        let is_done = copy_ends && is_gathered;
         cursor.original = (!is_done).then_some(original);
         transcript.pass_to(offset)?;
         replace_json(file, &transcript.cursor)?;
         Ok(is_done)
     }
 
-    /// Returns the rollout with which this one begins, if it was gathered for the same agent.
+    /// Returns the rollout of which this one begins with a copy, if that rollout was gathered for the same agent.
     fn original(&self, path: &Path) -> Option<Original> {
         let parent = rollout::parent(path)?;
         let cursors = files(&self.folder.cursors()).into_iter();

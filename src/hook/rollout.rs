@@ -1,7 +1,7 @@
 //! Finds the origin of a Codex rollout: its session, and the rollout that it was copied from.
 //!
-//! `codex fork` begins a rollout with a new header, followed by all lines of the original, its header included. These lines have
-//! new times, and newer versions write more fields. So only messages and turns are compared.
+//! `codex fork` begins a rollout with a new header, followed by copies of all lines of the original, its header included.
+//! The copies have new times, and newer versions of Codex write more fields, so only messages and turns are compared.
 
 use std::{
     fs::File,
@@ -30,7 +30,7 @@ struct RolloutLine<'a> {
     payload: &'a RawValue,
 }
 
-/// The first line of a rollout. It is about the session.
+/// The first line of a rollout. It describes the session.
 #[derive(Deserialize)]
 struct Header {
     id: String,
@@ -39,9 +39,9 @@ struct Header {
     source: Value,
 }
 
-/// Reads which turn an event names.
+/// The field in which an event names its turn.
 #[derive(Deserialize)]
-struct EventNames {
+struct EventTurn {
     turn_id: String,
 }
 
@@ -54,7 +54,7 @@ impl Header {
 }
 
 /// True for the rollout of a sub-agent. Codex calls hooks for sub-agents, too.
-pub(super) fn is_subagents(path: &Path) -> bool {
+pub(super) fn is_of_subagent(path: &Path) -> bool {
     let header = || Header::of(&Lines::open(path, 0).ok()?.line().ok()??);
     header().is_some_and(|header| header.source.get("subagent").is_some())
 }
@@ -65,7 +65,8 @@ pub(super) fn is_of(path: &Path, session: &str) -> bool {
     header().is_some_and(|header| header.id == session)
 }
 
-/// Returns the session whose lines follow the rollout's own header. Newer versions of Codex only refer to these lines.
+/// Returns the session whose lines were copied into the rollout, after its own header; `None` if no copies follow, as in
+/// newer versions of Codex, which only refer to the original.
 pub(super) fn parent(path: &Path) -> Option<String> {
     let mut lines = Lines::open(path, 0).ok()?;
     let mut header = || Header::of(&lines.line().ok()??);
@@ -74,7 +75,7 @@ pub(super) fn parent(path: &Path) -> Option<String> {
         .filter(|parent| !parent.is_empty() && *parent == copied.id)
 }
 
-/// The original of a copy. Up to `offset`, both are known to be the same.
+/// The rollout that `codex fork` copied. Its lines up to `offset` are known to be in the copy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Original {
     pub(super) rollout: PathBuf,
@@ -82,8 +83,8 @@ pub(super) struct Original {
 }
 
 impl Original {
-    /// Compares the original from its offset on with the copy at `path` from `offset` on, until they differ or until
-    /// `deadline`. Returns how far the copy was read, and whether the copy ends there.
+    /// Compares the original from its offset on with the fork at `path` from `offset` on, until they differ or until
+    /// `deadline`. Returns the fork's offset up to which the lines are copies, and whether the copied lines end there.
     pub(super) fn compare(&mut self, path: &Path, offset: u64, deadline: Instant) -> io::Result<(u64, bool)> {
         if self.rollout.metadata()?.len() < self.offset {
             return Err(io::Error::other("the other rollout was cut off"));
@@ -91,7 +92,7 @@ impl Original {
         let mut copy = Lines::open(path, offset)?;
         let mut original = Lines::open(&self.rollout, self.offset)?;
         for count in 1_usize.. {
-            let (line, other) = (copy.said()?, original.said()?);
+            let (line, other) = (copy.next_item()?, original.next_item()?);
             // A fork may continue with the same words as the original, but in a turn of its own.
             let is_copied = copy.turn == original.turn
                 && line
@@ -111,12 +112,12 @@ impl Original {
 
 /// True if two lines have the same content.
 fn is_same(line: &str, other: &str) -> bool {
-    let said = |line: &str| {
+    let content = |line: &str| {
         let message = formats::parse(Format::Codex, line).ok()?;
         Some((message.kind, message.parts))
     };
     payload(line).is_some_and(|payload_of| payload(other) == Some(payload_of))
-        || said(line).is_some_and(|said_in| said(other) == Some(said_in))
+        || content(line).is_some_and(|content_of| content(other) == Some(content_of))
 }
 
 /// Returns what follows a line's time. Comparing this usually makes parsing unnecessary.
@@ -159,7 +160,8 @@ impl Lines {
         Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
     }
 
-    fn said(&mut self) -> io::Result<Option<String>> {
+    /// Returns the next line that holds a message; `None` at the end.
+    fn next_item(&mut self) -> io::Result<Option<String>> {
         while let Some(line) = self.line()? {
             if self.is_item(&line) {
                 return Ok(Some(line));
@@ -174,7 +176,7 @@ impl Lines {
             return false;
         };
         let is_item = ITEMS.contains(&line.r#type.as_str());
-        if !is_item && let Ok(EventNames { turn_id }) = serde_json::from_str(line.payload.get()) {
+        if !is_item && let Ok(EventTurn { turn_id }) = serde_json::from_str(line.payload.get()) {
             self.turn = Some(turn_id);
         }
         is_item

@@ -25,9 +25,10 @@ const UNREADABLE_MAX: usize = 4;
 
 pub(super) struct Spool(PathBuf);
 
-/// A segment's content: the name of the format and the JSON of each message.
+/// A segment's content.
 pub(super) struct Segment {
     path: PathBuf,
+    /// The name of the format and the JSON of each message.
     lines: Vec<(String, String)>,
     is_damaged: bool,
 }
@@ -48,7 +49,7 @@ impl Spool {
             return Ok(false);
         }
         let number = segments.last().map_or(0, |path| number(path)) + 1;
-        // The cursor moves next, so the lines before it must be durable.
+        // The cursor moves past these lines next, so the segment must survive a power failure.
         replace_durably(
             &self.0.join(format!("{number:012}.{EXTENSION}")),
             lines.as_bytes(),
@@ -110,6 +111,7 @@ impl Segment {
         &self.lines
     }
 
+    /// Removes the first `count` messages, which the daemon has stored or refused for good.
     pub(super) fn sent(self, count: usize) -> io::Result<()> {
         let rest = self.lines.get(count..).unwrap_or_default();
         if rest.is_empty() {
@@ -123,8 +125,8 @@ impl Segment {
     }
 }
 
-/// Splits a line into format and message. Checks the format, because zeros or the middle of a message may also be valid
-/// text.
+/// Splits a line into format and message. Checks the format's name: a damaged line, such as zeros or the middle of a
+/// message, may be valid text.
 fn spooled_line(line: &[u8]) -> Option<(String, String)> {
     let (format, json) = std::str::from_utf8(line).ok()?.split_once(' ')?;
     Format::from_name(format)?;
@@ -136,8 +138,8 @@ fn number(segment: &Path) -> u64 {
     name.and_then(|name| name.parse().ok()).unwrap_or_default()
 }
 
-/// Stores a copy of a segment, once. The name contains a hash, because numbers are reused. If this fails, there is no
-/// copy.
+/// Stores a copy of a segment, once. The copy's name contains a hash, because later segments get the same numbers again.
+/// If writing fails, there is no copy.
 fn set_aside(segment: &Path, bytes: &[u8]) {
     let copy = segment.with_extension(format!("{}.{UNREADABLE}", short_hash(&[bytes])));
     if !copy.exists() {
@@ -148,7 +150,8 @@ fn set_aside(segment: &Path, bytes: &[u8]) {
     }
 }
 
-/// Removes stored copies, except the newest ones that aren't `is_old`. Another hook may have removed them already.
+/// Removes copies that are old, and all but the newest [`UNREADABLE_MAX`] of the others. Another hook may have removed
+/// them already.
 fn remove_set_aside(folder: &Path, is_old: impl Fn(&Path) -> bool) {
     let mut aside = with_extension(folder, UNREADABLE);
     aside.sort_by_cached_key(|file| Reverse((touched_at(file), file.clone())));

@@ -1,4 +1,4 @@
-//! The state of hooks, for people.
+//! The state of hooks, which `recapd hook status` prints.
 
 use serde::Serialize;
 
@@ -12,6 +12,7 @@ use super::{
 use recapd_config::Environment;
 use recapd_core::domain::{agent::AgentId, time::Timestamp};
 
+/// What hooks have done for an agent, and what they haven't sent yet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct AgentStatus {
     pub agent_id: AgentId,

@@ -1,6 +1,7 @@
 //! Finds the session that follows a cleared one. `recapd mcp` outlives the session for which Claude Code started it.
 //!
-//! `SessionEnd` stores which session a process has cleared. The next `SessionStart` in this process reads that.
+//! At `SessionEnd`, a hook stores which session the host's process has cleared. At the next `SessionStart` in the same
+//! process, a hook stores the new session as the successor of the cleared one.
 
 use std::fs;
 
@@ -20,10 +21,11 @@ const CLEAR: &str = "clear";
 /// Follows at most this many sessions of one process.
 const FOLLOWED_MAX: usize = 1_000;
 
-/// Records that a session was cleared, or which session follows it. Otherwise tools would be about the cleared session.
+/// Records that a session was cleared, or which session follows it. Without this record, the tools of `recapd mcp` would
+/// go on with the cleared session.
 pub(super) fn note(folder: &StateFolder, event: Event, input: &Input, environment: &Environment) {
-    // If the host names no process, the folder identifies it: hardly two sessions of a folder are cleared at the same
-    // moment.
+    // If the host doesn't name its process, the project's folder stands for it: two sessions of one folder are hardly
+    // cleared at the same moment.
     let process = environment
         .get(PROCESS_VARIABLE)
         .or_else(|| environment.get(PROJECT_VARIABLE));
@@ -45,7 +47,7 @@ pub(super) fn note(folder: &StateFolder, event: Event, input: &Input, environmen
     }
 }
 
-/// Returns the session that the calling host is in now; `None` if the host names none.
+/// Returns the current session of the host that started this process; `None` if the host names no session.
 pub fn current_session(environment: &Environment) -> Option<String> {
     let first = environment.get(SESSION_VARIABLE)?.to_owned();
     let Some(folder) = StateFolder::of(environment) else {
@@ -74,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_is_followed_through_its_clears() {
+    fn the_current_session_follows_the_cleared_ones_of_its_process() {
         let home = tempfile::tempdir().unwrap();
         let of = |process: &str| {
             let home = home.path().to_str().unwrap();

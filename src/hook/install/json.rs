@@ -18,21 +18,23 @@ impl InvalidJson {
         Self(error.to_string())
     }
 
-    fn kind(name: &str, expected: &str) -> Self {
+    fn wrong_type(name: &str, expected: &str) -> Self {
         Self(format!("{name} isn't an {expected}"))
     }
 }
 
+/// A value in a JSON text, with its position. Methods that need an object or an array fail for another value.
 #[derive(Clone, Debug)]
 pub(super) struct Container<'t> {
     text: &'t str,
     /// The value's byte range in the text.
     range: Range<usize>,
+    /// What errors call the value.
     name: String,
 }
 
 impl<'t> Container<'t> {
-    /// Returns the whole text as a value. Fails if it isn't an object.
+    /// Returns the whole text as a container. Fails if the text isn't an object.
     pub(super) fn root(text: &'t str) -> Result<Self, InvalidJson> {
         let raw: &RawValue = serde_json::from_str(text).map_err(|error| InvalidJson::new(&error))?;
         let root = Self::of(text, raw, "the file");
@@ -58,7 +60,7 @@ impl<'t> Container<'t> {
     }
 
     fn members(&self) -> Result<BTreeMap<String, &'t RawValue>, InvalidJson> {
-        serde_json::from_str(self.source()).map_err(|_| InvalidJson::kind(&self.name, "object"))
+        serde_json::from_str(self.source()).map_err(|_| InvalidJson::wrong_type(&self.name, "object"))
     }
 
     pub(super) fn member(&self, key: &str) -> Result<Option<Self>, InvalidJson> {
@@ -74,7 +76,7 @@ impl<'t> Container<'t> {
 
     pub(super) fn elements(&self) -> Result<Vec<Self>, InvalidJson> {
         let raws: Vec<&'t RawValue> =
-            serde_json::from_str(self.source()).map_err(|_| InvalidJson::kind(&self.name, "array"))?;
+            serde_json::from_str(self.source()).map_err(|_| InvalidJson::wrong_type(&self.name, "array"))?;
         let name = format!("an element of {}", self.name);
         Ok(raws
             .into_iter()
@@ -90,7 +92,7 @@ impl<'t> Container<'t> {
         indent: &str,
         depth: usize,
     ) -> Result<String, InvalidJson> {
-        let ends = self.places()?.into_iter().map(|place| place.end);
+        let ends = self.member_ranges()?.into_iter().map(|range| range.end);
         let key = Value::from(key).to_string();
         Ok(self.with_last(ends.max(), &format!("{key}: {json}"), indent, depth))
     }
@@ -117,25 +119,25 @@ impl<'t> Container<'t> {
             .members()?
             .get(key)
             .map(|raw| Self::of(self.text, raw, key).range);
-        let places = self.places()?;
-        let place = places
+        let ranges = self.member_ranges()?;
+        let index = ranges
             .iter()
-            .position(|place| Some(place.end) == value.as_ref().map(|value| value.end));
-        Ok(self.without(&places, place))
+            .position(|range| Some(range.end) == value.as_ref().map(|value| value.end));
+        Ok(self.without(&ranges, index))
     }
 
-    pub(super) fn without_element(&self, place: usize) -> Result<String, InvalidJson> {
-        let places: Vec<Range<usize>> = self
+    pub(super) fn without_element(&self, index: usize) -> Result<String, InvalidJson> {
+        let ranges: Vec<Range<usize>> = self
             .elements()?
             .into_iter()
             .map(|element| element.range)
             .collect();
-        Ok(self.without(&places, Some(place)))
+        Ok(self.without(&ranges, Some(index)))
     }
 
     /// Returns the ranges of the members in order. Each range begins at the quote before the key and ends with the
     /// value.
-    fn places(&self) -> Result<Vec<Range<usize>>, InvalidJson> {
+    fn member_ranges(&self) -> Result<Vec<Range<usize>>, InvalidJson> {
         let mut values: Vec<Range<usize>> = self
             .members()?
             .into_values()
@@ -154,13 +156,14 @@ impl<'t> Container<'t> {
             .collect())
     }
 
-    /// Removes the part with index `place`, and the comma between this part and its neighbour.
-    fn without(&self, places: &[Range<usize>], place: Option<usize>) -> String {
-        let Some((place, range)) = place.and_then(|place| Some((place, places.get(place)?))) else {
+    /// Removes the member or element with this index, and the comma between it and its neighbour. `ranges` are those of all
+    /// members or elements.
+    fn without(&self, ranges: &[Range<usize>], index: Option<usize>) -> String {
+        let Some((index, range)) = index.and_then(|index| Some((index, ranges.get(index)?))) else {
             return self.text.to_owned();
         };
-        let before = place.checked_sub(1).and_then(|place| places.get(place));
-        let cut = match (before, places.get(place + 1)) {
+        let before = index.checked_sub(1).and_then(|index| ranges.get(index));
+        let cut = match (before, ranges.get(index + 1)) {
             (Some(before), _) => before.end..range.end,
             (None, Some(next)) => range.start..next.start,
             (None, None) => self.range.start + 1..self.range.end - 1,

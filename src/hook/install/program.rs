@@ -13,7 +13,7 @@ use super::HostVersion;
 use crate::hook::Host;
 use recapd_config::Environment;
 
-/// The time limit for an answer. Node programs start slowly from a cold disk.
+/// The time limit for `--version`. Node programs start slowly from a cold disk.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
 const ANSWER_BYTES_MAX: u64 = 4_096;
 /// Where Claude Code's installers put the program, below the user's home. These folders needn't be in the `PATH`.
@@ -129,7 +129,7 @@ fn answer(mut child: Child, time: Duration) -> io::Result<String> {
         });
     }
     let answer = receiver.recv_timeout(time);
-    // The process is finished or takes too long.
+    // The process has ended, or takes too long.
     child.kill().ok();
     child.wait()?;
     let late = || {
@@ -190,10 +190,10 @@ mod tests {
     #[test]
     fn a_program_without_a_version_is_silent() {
         for (script, why) in [("echo hello", "names no version"), ("exit 1", "names no version")] {
-            let told = found(&[("bin/claude", script), (PLACES[0], "echo 2.1.90")]);
+            let program = found(&[("bin/claude", script), (PLACES[0], "echo 2.1.90")]);
             assert!(
-                matches!(&told, HostProgram::Silent(said) if said.contains(why)),
-                "{told:?}"
+                matches!(&program, HostProgram::Silent(reason) if reason.contains(why)),
+                "{program:?}"
             );
         }
     }
@@ -206,7 +206,7 @@ mod tests {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped());
         let mut child = child.spawn().unwrap();
-        // An open stdin makes it wait for ever.
+        // `cat` waits for ever while its input is open.
         let _input = child.stdin.take();
         let error = answer(child, Duration::from_millis(20)).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);

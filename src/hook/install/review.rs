@@ -2,12 +2,15 @@
 
 use serde_json::Value;
 
-use super::{HOOKS, HostProgram, InstallError, Scope, has_own, json::InvalidJson, support, version};
+use super::{
+    HOOKS, HostProgram, InstallError, Scope, has_recapd_handler, json::InvalidJson, support, version,
+};
 use crate::hook::{Event, Host};
 
 /// The result of reviewing settings with recapd's hooks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Review {
+    /// The events for which the settings have a hook of recapd.
     pub events: Vec<Event>,
     /// What is wrong, and how to fix it.
     pub problem: Option<String>,
@@ -26,21 +29,21 @@ pub fn review(
     scope: Scope,
     program: impl FnOnce() -> HostProgram,
 ) -> Result<Option<Review>, InstallError> {
-    let events = own_events(settings)?;
+    let events = recapd_events(settings)?;
     if events.is_empty() {
         return Ok(None);
     }
     let program = program();
-    let again = match scope {
+    let install_command = match scope {
         Scope::User => format!("recapd hook install {} --user", host.name()),
         Scope::Project => format!("recapd hook install {} --project", host.name()),
     };
     let (problem, hint) = match support(host, scope, &program) {
         Err(unsupported) => (Some(unsupported.to_string()), None),
         Ok(support) => {
-            let unknown = named(&events, &support.left_out);
-            let problem = (!unknown.is_empty()).then(|| warning(&unknown, scope, &program, &again));
-            (problem, missing(&events, &support.events, &again))
+            let unknown = names_in_both(&events, &support.left_out);
+            let problem = (!unknown.is_empty()).then(|| warning(&unknown, scope, &program, &install_command));
+            (problem, missing(&events, &support.events, &install_command))
         }
     };
     Ok(Some(Review {
@@ -51,7 +54,7 @@ pub fn review(
 }
 
 /// Returns the events for which the settings have an entry of recapd.
-fn own_events(settings: &str) -> Result<Vec<Event>, InvalidJson> {
+fn recapd_events(settings: &str) -> Result<Vec<Event>, InvalidJson> {
     if settings.trim().is_empty() {
         return Ok(Vec::new());
     }
@@ -60,33 +63,38 @@ fn own_events(settings: &str) -> Result<Vec<Event>, InvalidJson> {
         let groups = root
             .get(HOOKS)
             .and_then(|hooks| hooks.get(event.name())?.as_array());
-        groups.into_iter().flatten().any(has_own)
+        groups.into_iter().flatten().any(has_recapd_handler)
     };
     Ok(Event::ALL.into_iter().filter(has_entry).collect())
 }
 
-fn named(events: &[Event], others: &[Event]) -> Vec<&'static str> {
+fn names_in_both(events: &[Event], others: &[Event]) -> Vec<&'static str> {
     let both = events.iter().filter(|event| others.contains(event));
     both.map(|event| event.name()).collect()
 }
 
-fn warning(unknown: &[&str], scope: Scope, program: &HostProgram, again: &str) -> String {
-    let named = unknown.join(" and ");
+fn warning(unknown: &[&str], scope: Scope, program: &HostProgram, install_command: &str) -> String {
+    let unknown = unknown.join(" and ");
     let effect = "ignores the whole file, `permissions` included";
     if let (Scope::User, HostProgram::Found { version, .. }) = (scope, program) {
         return format!(
-            "Claude Code {version} doesn't know {named} and {effect}: run `{again}` now, or update Claude Code"
+            "Claude Code {version} doesn't know {unknown} and {effect}: run `{install_command}` now, or update Claude Code"
         );
     }
-    let complete = version::complete(Host::ClaudeCode).unwrap_or(super::OLDEST_TRIED);
-    format!("Claude Code before {complete} may not know {named} and then {effect}: run `{again}`")
+    let complete = version::first_complete(Host::ClaudeCode).unwrap_or(super::OLDEST_TESTED);
+    format!("Claude Code before {complete} may not know {unknown} and then {effect}: run `{install_command}`")
 }
 
-/// Lists events that the host knows and that have no hook yet.
-fn missing(events: &[Event], known: &[Event], again: &str) -> Option<String> {
+/// Returns a hint that lists the events that the host knows and that have no hook yet.
+fn missing(events: &[Event], known: &[Event], install_command: &str) -> Option<String> {
     let missing = known.iter().filter(|event| !events.contains(event));
     let names: Vec<&str> = missing.map(|event| event.name()).collect();
-    (!names.is_empty()).then(|| format!("the host also knows {}: run `{again}`", names.join(" and ")))
+    (!names.is_empty()).then(|| {
+        format!(
+            "the host also knows {}: run `{install_command}`",
+            names.join(" and ")
+        )
+    })
 }
 
 #[cfg(test)]
@@ -112,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_review_reports_a_changed_host() {
+    fn a_review_reports_that_the_hosts_version_has_changed() {
         let new = settings_for(Host::ClaudeCode, Scope::User, "2.1.332");
         let old = settings_for(Host::ClaudeCode, Scope::User, "2.1.50");
         let fits = reviewed(&new, Scope::User, HostProgram::claude("2.1.78"));
@@ -134,12 +142,12 @@ mod tests {
         );
         let unknown = reviewed(&new, Scope::User, HostProgram::Missing).problem.unwrap();
         assert!(unknown.contains("before 2.1.78 may not know"), "{unknown}");
-        let untried = reviewed(&old, Scope::User, HostProgram::claude("1.0.80"))
+        let untested = reviewed(&old, Scope::User, HostProgram::claude("1.0.80"))
             .problem
             .unwrap();
         assert!(
-            untried.contains("1.0.80") && untried.contains("claude update"),
-            "{untried}"
+            untested.contains("1.0.80") && untested.contains("claude update"),
+            "{untested}"
         );
         let shared = reviewed(&new, Scope::Project, HostProgram::claude("2.1.332"))
             .problem
@@ -148,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_review_without_hooks_asks_no_program() {
+    fn settings_without_hooks_are_reviewed_without_starting_the_host() {
         for settings in [
             "",
             "{}",
@@ -162,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn codex_may_have_any_version() {
+    fn hooks_for_codex_fit_any_version() {
         let settings = settings_for(Host::Codex, Scope::Project, "2.1.332");
         let found = review(&settings, Host::Codex, Scope::Project, || HostProgram::Missing);
         let found = found.unwrap().unwrap();

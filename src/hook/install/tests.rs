@@ -110,7 +110,7 @@ fn an_entry_in_another_spelling_is_replaced() {
 }
 
 #[test]
-fn other_options_replace_the_entries() {
+fn entries_with_other_options_replace_the_installed_ones() {
     let text = installed(OTHERS, &commands(Host::ClaudeCode)).unwrap();
     let other = Commands {
         options: vec!["--agent".to_owned(), "me-{session}".to_owned()],
@@ -136,7 +136,7 @@ fn other_options_replace_the_entries() {
 }
 
 #[test]
-fn an_event_that_is_no_longer_known_is_removed() {
+fn hooks_for_events_that_an_older_host_does_not_know_are_removed() {
     let new = installed(OTHERS, &commands(Host::ClaudeCode)).unwrap();
     assert!(new.contains("StopFailure") && new.contains("PostCompact"));
     let mut old = commands(Host::ClaudeCode);
@@ -174,7 +174,7 @@ fn shared_settings_do_nothing_without_recapd() {
         assert!(output.stdout.is_empty() && output.stderr.is_empty(), "{output:?}");
         assert_eq!(installed(&text, &shared).unwrap(), text);
         assert_eq!(uninstalled(&text).unwrap(), "{}");
-        // One form replaces the other.
+        // The form for the user alone replaces the shared one.
         let own = installed(&text, &commands(host)).unwrap();
         assert_eq!(own.matches("recapd hook Stop --host").count(), 1, "{own}");
         assert!(!own.contains("command -v"), "{own}");
@@ -200,7 +200,8 @@ fn settings_that_cannot_be_edited_are_refused_with_a_hint() {
     assert!(installed("{}", &unsafe_word).is_err());
 }
 
-/// Any settings. No container on the path to recapd's entries is empty, since removal would delete it.
+/// Any value in settings. Where the test puts it, no container above recapd's entries is empty: uninstalling deletes empty
+/// containers.
 fn any_value() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         any::<bool>().prop_map(Value::from),

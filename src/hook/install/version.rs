@@ -1,13 +1,13 @@
 //! Which versions of a host know which event.
 //!
-//! Sources: the list of events in the npm package `@anthropic-ai/claude-code`, 1.0.41 to 2.1.332, and tests with
-//! 2.0.76, 2.1.50, 2.1.75 to 2.1.78, 2.1.80, 2.1.110 and 2.1.332 (`claude -p --debug` says whether the rules of
-//! `permissions.deny` are applied). Up to 2.1.80 at least, Claude Code silently ignores a whole file that names an
-//! unknown event. From 2.1.110 on it ignores only that event.
+//! Claude Code: the npm package `@anthropic-ai/claude-code` lists the events that a version knows (read in 1.0.41 to
+//! 2.1.332). What a version does with an event that it doesn't know was tested with 2.0.76, 2.1.50, 2.1.75 to 2.1.78,
+//! 2.1.80, 2.1.110 and 2.1.332: `claude -p --debug` says whether the rules of `permissions.deny` apply. Versions up to
+//! 2.1.80 silently ignore a whole settings file that names an unknown event; 2.1.110 and later ignore only the event.
+//! No version between these two was tested.
 //!
-//! Codex ignores only the unknown event, and its hooks are in a file of their own (tested with `hooks/list` of `codex
-//! app-server`
-//! 0.130, 0.150 and 0.171), so its version doesn't matter. None of these versions has `StopFailure`.
+//! Codex: every version ignores only the unknown event, and keeps hooks in a file of their own, so the version doesn't
+//! matter. Tested with `hooks/list` of `codex app-server` 0.130, 0.150 and 0.171; none of them knows `StopFailure`.
 
 use std::{fmt, str::FromStr};
 
@@ -18,17 +18,18 @@ use crate::hook::{Event, Host};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct HostVersion([u32; 3]);
 
-pub const OLDEST_TRIED: HostVersion = HostVersion([1, 0, 128]);
+/// The oldest version of Claude Code with which the hooks were tested. An older one gets no hooks.
+pub const OLDEST_TESTED: HostVersion = HostVersion([1, 0, 128]);
 
-/// Each event with the first version of Claude Code that knows it, or [`OLDEST_TRIED`] if that is later: the newest of
-/// these events, `SessionEnd`, came with 1.0.85.
+/// Each event with the first version of Claude Code that knows it. Events that are older than [`OLDEST_TESTED`] have that
+/// version here: the newest of them, `SessionEnd`, came with 1.0.85.
 const CLAUDE_CODE: [(Event, HostVersion); 8] = [
-    (Event::SessionStart, OLDEST_TRIED),
-    (Event::UserPromptSubmit, OLDEST_TRIED),
-    (Event::Stop, OLDEST_TRIED),
-    (Event::SubagentStop, OLDEST_TRIED),
-    (Event::PreCompact, OLDEST_TRIED),
-    (Event::SessionEnd, OLDEST_TRIED),
+    (Event::SessionStart, OLDEST_TESTED),
+    (Event::UserPromptSubmit, OLDEST_TESTED),
+    (Event::Stop, OLDEST_TESTED),
+    (Event::SubagentStop, OLDEST_TESTED),
+    (Event::PreCompact, OLDEST_TESTED),
+    (Event::SessionEnd, OLDEST_TESTED),
     (Event::PostCompact, HostVersion([2, 1, 76])),
     (Event::StopFailure, HostVersion([2, 1, 78])),
 ];
@@ -49,35 +50,36 @@ fn since(host: Host, event: Event) -> Option<HostVersion> {
 pub struct Support {
     /// Events that every possible reader of the file knows.
     pub events: Vec<Event>,
-    /// Events that some version of the host knows, but perhaps not every reader of the file.
+    /// Events that a newer version of the host knows, but perhaps not every reader of the file.
     pub left_out: Vec<Event>,
 }
 
-/// The host is too old for hooks.
+/// The host is older than every tested version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "this is Claude Code {0}, and versions before {OLDEST_TRIED} weren't tested: a version that doesn't know an event ignores \
-     the whole settings file, `permissions` included. Update it (`claude update`), then run this command again"
+    "this is Claude Code {0}, and versions before {OLDEST_TESTED} weren't tested: a version that doesn't know one of the \
+     hooks' events ignores the whole settings file, `permissions` included. Update it (`claude update`), then run this \
+     command again"
 )]
 pub struct UnsupportedVersion(pub HostVersion);
 
-/// Returns the events that may be written to settings of `host` for readers in `scope`. `program` is the installed
-/// host.
+/// Returns the events that may be written to a settings file of `host`. `scope` says who reads the file, and `program` is
+/// the user's own installation of the host.
 ///
 /// # Errors
 /// If the host is older than every tested version.
 pub fn support(host: Host, scope: Scope, program: &HostProgram) -> Result<Support, UnsupportedVersion> {
-    let found = match (host, program) {
-        (Host::ClaudeCode, HostProgram::Found { version, .. }) if *version < OLDEST_TRIED => {
+    let oldest_reader = match (host, program) {
+        (Host::ClaudeCode, HostProgram::Found { version, .. }) if *version < OLDEST_TESTED => {
             return Err(UnsupportedVersion(*version));
         }
         (_, HostProgram::Found { version, .. }) if scope == Scope::User => *version,
-        // Other readers may have any tested version.
-        _ => OLDEST_TRIED,
+        // Other people who read the file, or a program whose version is unknown, may have any tested version.
+        _ => OLDEST_TESTED,
     };
     let all = Event::ALL.into_iter();
     let known = all.filter_map(|event| Some((event, since(host, event)?)));
-    let (sure, unsure): (Vec<_>, Vec<_>) = known.partition(|(_, since)| *since <= found);
+    let (sure, unsure): (Vec<_>, Vec<_>) = known.partition(|(_, since)| *since <= oldest_reader);
     let names = |events: Vec<(Event, HostVersion)>| events.into_iter().map(|(event, _)| event).collect();
     Ok(Support {
         events: names(sure),
@@ -86,7 +88,7 @@ pub fn support(host: Host, scope: Scope, program: &HostProgram) -> Result<Suppor
 }
 
 /// Returns the first version of `host` that knows all of its events.
-pub(super) fn complete(host: Host) -> Option<HostVersion> {
+pub(super) fn first_complete(host: Host) -> Option<HostVersion> {
     let events = Event::ALL.into_iter();
     events.filter_map(|event| since(host, event)).max()
 }
@@ -137,14 +139,14 @@ mod tests {
             ("2.1.332", &[]),
             ("3.0.0", &[]),
         ] {
-            let (count, found) = names(Host::ClaudeCode, Scope::User, &HostProgram::claude(version));
-            assert_eq!(found, left_out, "{version}");
+            let (count, names) = names(Host::ClaudeCode, Scope::User, &HostProgram::claude(version));
+            assert_eq!(names, left_out, "{version}");
             assert_eq!(count + left_out.len(), Event::ALL.len(), "{version}");
         }
     }
 
     #[test]
-    fn an_unknown_version_gets_the_events_that_all_know() {
+    fn an_unknown_version_gets_only_the_events_that_all_tested_versions_know() {
         let unsure = ["StopFailure", "PostCompact"];
         for (scope, program) in [
             (Scope::Project, HostProgram::claude("2.1.332")),
@@ -160,13 +162,13 @@ mod tests {
     }
 
     #[test]
-    fn an_untried_version_is_refused_with_a_hint() {
+    fn an_untested_version_is_refused_with_a_hint() {
         for scope in [Scope::User, Scope::Project] {
             let error = support(Host::ClaudeCode, scope, &HostProgram::claude("1.0.127")).unwrap_err();
-            let told = error.to_string();
+            let text = error.to_string();
             assert!(
-                told.contains("1.0.127") && told.contains("claude update"),
-                "{told}"
+                text.contains("1.0.127") && text.contains("claude update"),
+                "{text}"
             );
         }
     }

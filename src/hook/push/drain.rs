@@ -22,20 +22,21 @@ const REASON_CHARS_MAX: usize = 200;
 /// The most bytes in a request. A single message may be larger.
 const REQUEST_BYTES_MAX: usize = 2 << 20;
 const DAMAGED: &str = "some unsent messages are unreadable; they were moved aside";
-/// Once the learned limit reaches this many messages, it is removed.
-const MANY: usize = 1_024;
+/// Once the learned limit reaches this many messages, requests are no longer limited.
+const LEARNED_LIMIT_MAX: usize = 1_024;
 
+/// What hooks record about an agent when they send its messages.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct SendState {
     pub(crate) last_push_at: Option<Timestamp>,
     /// Messages that the daemon has refused for good.
     pub(crate) refused: u64,
-    /// The last error. A success clears it, but not after a message was refused for good.
+    /// The last error. A success clears it, unless a message was refused for good.
     pub(crate) last_error: Option<String>,
-    /// True if the agent was put into its project, or the daemon refused that.
+    /// True if the agent was put into its project, or the daemon refused to put it there.
     #[serde(default)]
     joined: bool,
-    /// The learned limit: at most this many messages per request, because the daemon didn't answer in time to more.
+    /// The learned limit: at most this many messages per request, because the daemon was late with its answer to more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     most: Option<usize>,
 }
@@ -49,15 +50,15 @@ pub(crate) enum DrainEnd {
     Busy,
     /// The daemon accepts nothing of this agent now.
     Declined,
-    /// The time was over, or the daemon is slow.
+    /// Time was up, or the daemon is slow.
     OutOfTime,
     /// No daemon answers.
     Away,
 }
 
 impl DrainEnd {
-    /// True if it makes sense to ask the daemon about other agents.
-    pub(crate) fn is_answer(self) -> bool {
+    /// True if the daemon may accept messages of other agents now.
+    pub(crate) fn may_send_others(self) -> bool {
         matches!(self, Self::Sent | Self::Busy | Self::Declined)
     }
 }
@@ -78,49 +79,49 @@ pub(crate) fn drain(
     let Some(_lock) = folder.lock(SEND_LOCK, Instant::now())? else {
         return Ok(DrainEnd::Busy);
     };
-    let mut sent: SendState = read_json(&folder.sent()).unwrap_or_default();
-    let (mut end, mut unread) = (DrainEnd::Sent, None);
+    let mut state: SendState = read_json(&folder.sent()).unwrap_or_default();
+    let (mut end, mut read_error) = (DrainEnd::Sent, None);
     for path in Spool::new(folder.spool()).segments() {
         let segment = match Segment::read(path) {
             Ok(segment) => segment,
             Err(error) => {
-                // This segment is tried again later; the next segments are still sent.
-                unread = Some(format!("unsent messages can't be read: {error}"));
+                // The next hook tries this segment again; the following segments are sent now.
+                read_error = Some(format!("unsent messages can't be read: {error}"));
                 continue;
             }
         };
-        let done = send(segment.lines(), &owner.agent, daemon, &mut sent);
+        let done = send(segment.lines(), &owner.agent, daemon, &mut state);
         end = done.end;
-        let is_all = done.lines == segment.lines().len();
+        let is_whole = done.lines == segment.lines().len();
         if done.lines > 0 {
-            sent.last_push_at = Some(now);
+            state.last_push_at = Some(now);
         }
-        if done.lines > 0 || is_all {
+        if done.lines > 0 || is_whole {
             if segment.is_damaged() {
-                unread = Some(DAMAGED.to_owned());
+                read_error = Some(DAMAGED.to_owned());
             }
             segment.sent(done.lines)?;
         }
-        if !is_all {
+        if !is_whole {
             break;
         }
     }
     if let Some(project) = &owner.project
-        && end.is_answer()
-        && !sent.joined
-        && sent.last_push_at.is_some()
+        && end.may_send_others()
+        && !state.joined
+        && state.last_push_at.is_some()
     {
-        sent.joined = daemon.join(project, &owner.agent);
+        state.joined = daemon.join(project, &owner.agent);
     }
-    // A later success doesn't clear the error about an unreadable segment.
-    sent.last_error = unread.or(sent.last_error);
-    replace_json(&folder.sent(), &sent)?;
+    // An unreadable segment is reported even if later segments were sent.
+    state.last_error = read_error.or(state.last_error);
+    replace_json(&folder.sent(), &state)?;
     Ok(end)
 }
 
-/// Gathers and sends what other agents' sessions haven't sent yet, because no hook of theirs may ever run again. Stops
-/// at `deadline`, or when the daemon stops answering.
-pub(crate) fn visit(
+/// Gathers and sends the remaining messages of these agents, because no hook of theirs may ever run again. Stops at
+/// `deadline`, or when the daemon stops answering.
+pub(crate) fn gather_and_drain(
     folders: &[AgentFolder],
     daemon: &dyn Daemon,
     host: Host,
@@ -147,7 +148,7 @@ pub(crate) fn visit(
         let is_over = || deadline <= Instant::now();
         let waits = || !Spool::new(folder.spool()).segments().is_empty();
         let drained = || drain(folder, &owner, daemon, now).unwrap_or(DrainEnd::Sent);
-        if is_over() || (waits() && !drained().is_answer()) {
+        if is_over() || (waits() && !drained().may_send_others()) {
             return;
         }
         if !waits() {
@@ -156,35 +157,35 @@ pub(crate) fn visit(
     }
 }
 
-/// Sends messages in order and returns the progress. If the daemon refuses several messages together, sends ever fewer
-/// of them until the wrong message is found and skipped. If the daemon doesn't answer in time, the next request has
-/// fewer messages.
+/// Sends messages in order and returns the progress. If the daemon refuses several messages together, bisects them until
+/// the refused message is found, and skips it. If the daemon doesn't answer in time, the next drain begins with fewer
+/// messages per request.
 fn send(
     lines: &[(String, String)],
     agent: &AgentId,
     daemon: &dyn Daemon,
-    sent: &mut SendState,
+    state: &mut SendState,
 ) -> DrainProgress {
-    let (mut done, mut most) = (0, sent.most.unwrap_or(lines.len()));
+    let (mut done, mut most) = (0, state.most.unwrap_or(lines.len()));
     let (mut is_late, mut end) = (false, DrainEnd::Sent);
     while let Some(rest) = lines.get(done..).filter(|rest| !rest.is_empty()) {
         let (format, body, count) = request(rest, most.max(1));
         match daemon.append(agent, format, body) {
             Ok(()) => {
-                sent.last_error = sent.last_error.take().filter(|_| sent.refused > 0);
+                state.last_error = state.last_error.take().filter(|_| state.refused > 0);
                 done += count;
                 // While a learned limit applies, each success adds one message; otherwise each success doubles the
                 // size.
-                most = sent.most.map_or(most.saturating_mul(2), |_| most + 1);
+                most = state.most.map_or(most.saturating_mul(2), |_| most + 1);
             }
             Err(SendFailure::Refused(reason)) if count == 1 => {
-                sent.refused += 1;
-                sent.last_error = Some(cut(&reason, REASON_CHARS_MAX));
+                state.refused += 1;
+                state.last_error = Some(cut(&reason, REASON_CHARS_MAX));
                 done += 1;
             }
             Err(SendFailure::Refused(_)) => most = count / 2,
             Err(SendFailure::Late(reason)) => {
-                sent.last_error = Some(cut(&reason, REASON_CHARS_MAX));
+                state.last_error = Some(cut(&reason, REASON_CHARS_MAX));
                 (most, is_late, end) = (count / 2, true, DrainEnd::OutOfTime);
                 break;
             }
@@ -193,21 +194,24 @@ fn send(
                 break;
             }
             Err(SendFailure::Declined(reason)) => {
-                sent.last_error = Some(cut(&reason, REASON_CHARS_MAX));
+                state.last_error = Some(cut(&reason, REASON_CHARS_MAX));
                 end = DrainEnd::Declined;
                 break;
             }
             Err(SendFailure::Away(reason)) => {
-                sent.last_error = Some(cut(&reason, REASON_CHARS_MAX));
+                state.last_error = Some(cut(&reason, REASON_CHARS_MAX));
                 end = DrainEnd::Away;
                 break;
             }
         }
     }
-    sent.most = if is_late {
+    state.most = if is_late {
         Some(most)
     } else {
-        sent.most.map(|most| most.max(1) * 2).filter(|most| *most < MANY)
+        state
+            .most
+            .map(|most| most.max(1) * 2)
+            .filter(|most| *most < LEARNED_LIMIT_MAX)
     };
     DrainProgress { lines: done, end }
 }

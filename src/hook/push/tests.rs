@@ -31,9 +31,9 @@ struct Memory {
     declines: RefCell<Option<AgentId>>,
     /// Accepts requests without answering.
     is_mute: Cell<bool>,
-    /// Answers too late for more messages at once.
+    /// Answers a request with more messages than this too late.
     most: Cell<Option<usize>>,
-    /// How many requests the time is enough for.
+    /// After this many requests, time is up.
     has_time_for: Cell<Option<usize>>,
     requests: Cell<usize>,
     joined: RefCell<Vec<String>>,
@@ -162,7 +162,7 @@ impl Hooks {
     }
 }
 
-/// A line of a transcript: some have an id, some don't, some are no messages.
+/// A line of a transcript. By its number, the line has an id, has none, or is no message.
 fn line(number: usize, text: &str) -> String {
     match number % 5 {
         0 => {
@@ -187,7 +187,7 @@ fn transcript(texts: &[String]) -> Vec<u8> {
     lines.collect::<String>().into_bytes()
 }
 
-/// The messages stored if the whole transcript is read at once.
+/// The messages, and the mark after them, that are stored if the whole transcript is read at once.
 fn at_once(bytes: &[u8]) -> Vec<String> {
     let hooks = Hooks::new();
     fs::write(hooks.transcript("s"), bytes).unwrap();
@@ -196,7 +196,7 @@ fn at_once(bytes: &[u8]) -> Vec<String> {
     hooks.stored()
 }
 
-/// A step between two hooks.
+/// An action of the host, a hook or the daemon.
 #[derive(Clone, Debug)]
 enum HookStep {
     /// The transcript grows to this share, in thousandths.
@@ -247,7 +247,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn the_same_messages_are_stored_in_whatever_steps_they_are_read(
+    fn the_same_messages_are_stored_whatever_happens_while_they_are_read(
         texts in proptest::collection::vec("[a-zé😀 ]{0,20}", 0..30),
         steps in proptest::collection::vec(any_step(), 0..30),
     ) {
@@ -283,7 +283,7 @@ fn a_rewritten_or_shortened_transcript_is_read_again_and_stored_once() {
     let all = hooks.stored();
     see(&transcript(&texts[..4]));
     assert_eq!(hooks.stored(), all);
-    // Lines were inserted before it: messages with ids of their own are still recognised.
+    // A line was inserted at the beginning. Messages with ids of their own are still recognised.
     let longer = [
         br#"{"type":"user","uuid":"first","message":{"role":"user","content":"x"}}"#,
         &b"\n"[..],
@@ -319,7 +319,7 @@ fn one_refused_message_does_not_block_others() {
 }
 
 #[test]
-fn messages_after_a_sessions_last_hook_are_gathered_by_another_sessions() {
+fn another_sessions_hook_gathers_messages_after_a_sessions_last_hook() {
     let hooks = Hooks::new();
     let texts: Vec<String> = (0..6).map(|number| format!("text {number}")).collect();
     let bytes = transcript(&texts);
@@ -371,7 +371,7 @@ fn texts(count: usize) -> Vec<String> {
 }
 
 #[test]
-fn a_mark_without_time_is_placed_later() {
+fn a_mark_for_which_a_hook_has_no_time_is_placed_later() {
     let hooks = Hooks::new();
     let path = hooks.transcript("s");
     let long: Vec<String> = (0..200)
@@ -408,7 +408,7 @@ fn a_mark_survives_a_hook_that_gets_no_lock() {
 }
 
 #[test]
-fn a_session_whose_only_hook_got_no_lock_is_gathered_by_anothers() {
+fn another_sessions_hook_gathers_a_session_whose_only_hook_got_no_lock() {
     let hooks = Hooks::new();
     // Sessions that were opened and closed have no transcript, and must not block others.
     for number in 0..4 * STRAGGLERS_MAX {
@@ -448,13 +448,13 @@ fn any_hook_sends_what_other_agents_left() {
     hooks.daemon.is_away.set(true);
     hooks.gather("s", Some(SessionMark::Clear));
     hooks.drain();
-    // Lines written after its last hook are its own, too.
+    // Lines that the host wrote after the agent's last hook are sent, too.
     fs::write(hooks.transcript("s"), transcript(&texts(11))).unwrap();
     hooks.agent = "b".parse().unwrap();
     hooks.daemon.is_away.set(false);
     let others = hooks.state().others(&hooks.files());
     let deadline = Instant::now() + Duration::from_mins(1);
-    visit(&others, &hooks.daemon, Host::ClaudeCode, deadline, Timestamp(0));
+    gather_and_drain(&others, &hooks.daemon, Host::ClaudeCode, deadline, Timestamp(0));
     let ids = |stored: &[String]| stored.iter().filter(|line| line.contains("uuid")).count();
     assert_eq!(ids(&hooks.stored()), ids(&at_once(&transcript(&texts(11)))));
 }
@@ -472,7 +472,7 @@ fn a_declined_agent_does_not_block_others() {
     let GatherState { agent: first, .. } = read_json(&all[0].gathered()).unwrap();
     hooks.daemon.declines.replace(Some(first.clone()));
     let deadline = Instant::now() + Duration::from_mins(1);
-    visit(&all, &hooks.daemon, Host::ClaudeCode, deadline, Timestamp(0));
+    gather_and_drain(&all, &hooks.daemon, Host::ClaudeCode, deadline, Timestamp(0));
     let waits = |agent: &&AgentId| Spool::new(hooks.state().agent(agent).spool()).figures() != (0, 0);
     assert_eq!(agents.iter().filter(waits).collect::<Vec<_>>(), [&first]);
     // An unreachable daemon isn't asked again for each agent.
@@ -482,12 +482,12 @@ fn a_declined_agent_does_not_block_others() {
         hooks.gather(agent.as_str(), Some(SessionMark::Clear));
     }
     hooks.daemon.requests.set(0);
-    visit(&all, &hooks.daemon, Host::ClaudeCode, deadline, Timestamp(0));
+    gather_and_drain(&all, &hooks.daemon, Host::ClaudeCode, deadline, Timestamp(0));
     assert_eq!(hooks.daemon.requests.get(), 1);
 }
 
 #[test]
-fn copied_lines_are_left_out_except_for_an_agent_per_session() {
+fn lines_copied_from_another_session_are_left_out_unless_each_session_has_its_own_agent() {
     let copied = r#"{"type":"user","uuid":"u0","forkedFrom":{"sessionId":"s"},"message":{"role":"user","content":"x"}}"#;
     let own = r#"{"type":"user","uuid":"u1","message":{"role":"user","content":"y"}}"#;
     for (project, count) in [(None, 1), (Some(project()), 2)] {
@@ -520,7 +520,7 @@ fn a_session_joins_its_project_once() {
 }
 
 #[test]
-fn a_session_that_the_former_agent_began_goes_on_where_that_one_stopped() {
+fn a_session_is_read_on_from_where_the_former_agent_stopped() {
     let mut hooks = Hooks::new();
     hooks.agent = "former".parse().unwrap();
     fs::write(hooks.transcript("s"), transcript(&texts(6))).unwrap();
@@ -537,16 +537,16 @@ fn a_session_that_the_former_agent_began_goes_on_where_that_one_stopped() {
 }
 
 #[test]
-fn a_prompt_without_a_word_is_left_out() {
+fn a_prompt_without_content_is_left_out() {
     let wordless = r#"{"type":"user","uuid":"w","message":{"role":"user","content":[]}}"#;
-    let said = transcript(&texts(6));
+    let with_content = transcript(&texts(6));
     let hooks = Hooks::new();
-    let bytes = [format!("{wordless}\n").as_bytes(), &said[..]].concat();
+    let bytes = [format!("{wordless}\n").as_bytes(), &with_content[..]].concat();
     fs::write(hooks.transcript("s"), bytes).unwrap();
     hooks.gather("s", None);
     hooks.drain();
     let ids = |stored: &[String]| stored.iter().filter(|line| line.contains("uuid")).count();
-    assert_eq!(ids(&hooks.stored()), ids(&at_once(&said)));
+    assert_eq!(ids(&hooks.stored()), ids(&at_once(&with_content)));
     assert!(!hooks.stored().iter().any(|line| line == wordless));
 }
 

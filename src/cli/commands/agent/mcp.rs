@@ -59,13 +59,13 @@ impl Mcp {
     ) -> Result<ExitCode, CommandFailure> {
         let _logging = telemetry::init(&config.log, &Surroundings::of_standard_error(environment), None)
             .map_err(|error| CommandFailure::new(CONFIGURATION, error))?;
-        let surroundings = environment.clone();
+        let own_environment = environment.clone();
         let hints = AgentHints {
             agent: self.agent,
-            lookup: Some(Arc::new(move || hook::current_session(&surroundings))),
+            lookup: Some(Arc::new(move || hook::current_session(&own_environment))),
             project: current_dir()
                 .ok()
-                .map(|folder| hook::project_of(&folder, environment)),
+                .map(|folder| hook::project_id(&folder, environment)),
             ..AgentHints::default()
         };
         open::block_on(async {
@@ -85,12 +85,13 @@ impl Mcp {
     }
 }
 
-/// Returns the named daemon or database. By default, chooses anew for each question.
+/// Returns the way to the data: the daemon or the database that an option names. Without such an option, each request
+/// goes to the configured daemon if it runs, and otherwise to the database.
 async fn way(config: &Config, shared: &GlobalOptions) -> Result<Way, CommandFailure> {
-    let refused = |error: SourceError| CommandFailure::usage(error.to_string());
+    let usage = |error: SourceError| CommandFailure::usage(error.to_string());
     if let Some(server) = &shared.server {
         let daemon = Remote::new(&server.base)
-            .map_err(refused)?
+            .map_err(usage)?
             .with_credentials(shared.credentials.clone());
         return Ok(Way::Fixed(Arc::new(daemon)));
     }
@@ -98,7 +99,7 @@ async fn way(config: &Config, shared: &GlobalOptions) -> Result<Way, CommandFail
         return Ok(Way::Fixed(look(config.clone(), shared.clone()).await?));
     }
     let daemon = Remote::new(&target::base(&config.http))
-        .map_err(refused)?
+        .map_err(usage)?
         .with_credentials(shared.credentials.clone());
     let (config, shared) = (config.clone(), shared.clone());
     let open = move || {
@@ -118,8 +119,8 @@ struct CommandDesk {
 }
 
 impl CommandDesk {
-    /// Runs the command in another thread with its own runtime. That runtime is shut down at once, because the database
-    /// of this process stays open.
+    /// Runs the command in another thread with its own runtime. The thread doesn't wait for the command's database to
+    /// close, because this process goes on.
     async fn run<T, F>(
         &self,
         command: impl FnOnce(Config, GlobalOptions) -> F + Send + 'static,

@@ -1,4 +1,4 @@
-//! What `codex fork` copies is pushed once, from the original rollout. Sub-agents' messages aren't pushed at all.
+//! Messages that `codex fork` copies are stored once, from the original rollout. Sub-agents' messages aren't stored.
 
 use super::*;
 use recapd_core::domain::message::Kind;
@@ -22,7 +22,7 @@ fn header(session: &str, parent: &str) -> String {
     envelope(LATER, "session_meta", &payload)
 }
 
-/// Lines of a turn at this time: the user's and the model's message; newer versions add the fields in `more`.
+/// The lines of a turn with a message of the user and one of the model. `more` are fields that newer versions of Codex add.
 fn turn(name: &str, asked: &str, at: &str, more: &str) -> String {
     let said = |role: &str, kind: &str, text: &str| {
         let content = format!(r#"[{{"type":"{kind}","text":"{text}"}}]"#);
@@ -50,7 +50,7 @@ fn parent(names: &[&str]) -> String {
     header("parent", "") + &turns(names, BEFORE, "")
 }
 
-/// A fork with these copied turns, and these of its own.
+/// A fork with copied turns and turns of its own.
 fn fork(copied: &[&str], own: &[&str]) -> String {
     let more = r#","id":"msg_1","phase":null"#;
     let headers = header("fork", "parent") + &header("parent", "");
@@ -79,7 +79,7 @@ impl Hooks {
 }
 
 #[test]
-fn a_fork_is_pushed_after_its_copied_lines() {
+fn a_fork_is_gathered_from_the_end_of_its_copied_lines() {
     let hooks = codex();
     // The hook may be called with another name, but the file identifies the session.
     let rollout = "rollout-2026-07-13-parent";
@@ -95,7 +95,7 @@ fn a_fork_is_pushed_after_its_copied_lines() {
 }
 
 #[test]
-fn a_forks_own_compaction_is_pushed() {
+fn a_forks_own_compaction_is_gathered() {
     let hooks = codex();
     hooks.see("parent", &parent(&["one"]));
     let compacted = envelope(LATER, "compacted", r#"{"message":"the short of it"}"#);
@@ -115,12 +115,12 @@ fn a_turn_with_the_same_words_is_not_a_copy() {
 }
 
 #[test]
-fn a_fork_of_an_unknown_original_is_pushed_whole() {
+fn a_fork_of_an_original_that_was_not_gathered_is_gathered_as_a_whole() {
     let forked = fork(&["one"], &["two"]);
     let hooks = codex();
     hooks.see("fork", &forked);
     assert_eq!(hooks.asked(), ["one", "two"]);
-    // The agent belongs to the fork alone.
+    // Each session has its own agent.
     let mut hooks = codex();
     hooks.project = Some(project());
     hooks.see("parent", &parent(&["one"]));
@@ -144,7 +144,7 @@ fn a_fork_of_a_truncated_original_loses_nothing() {
 }
 
 #[test]
-fn a_fork_that_only_refers_to_its_original_is_pushed_whole() {
+fn a_fork_that_only_refers_to_its_original_is_gathered_as_a_whole() {
     let hooks = codex();
     hooks.see("parent", &parent(&["one", "two"]));
     let own = header("fork", "parent") + &turns(&["one"], LATER, "");

@@ -3,8 +3,8 @@
 use super::*;
 
 impl Hooks {
-    /// Lets another session's hook gather the rest.
-    fn pass(&self) {
+    /// Runs a hook of another session, which gathers the rest of all sessions.
+    fn gather_by_another(&self) {
         fs::write(self.transcript("another"), "").unwrap();
         self.gather("another", None);
         self.drain();
@@ -25,14 +25,14 @@ fn transcripts_with_an_incomplete_last_line_do_not_block_others() {
     fs::write(hooks.transcript("s"), "").unwrap();
     hooks.gather("s", None);
     fs::write(hooks.transcript("s"), transcript(&texts(6))).unwrap();
-    hooks.pass();
+    hooks.gather_by_another();
     let mut expected = at_once(&transcript(&texts(6)));
     expected.pop();
     assert_eq!(hooks.stored(), expected);
-    // One of them is finished after all, in two steps.
+    // The host finishes one of the incomplete lines after all, in two steps.
     for bytes in [&late.as_bytes()[..late.len() - 1], late.as_bytes()] {
         fs::write(hooks.transcript(&halves[7]), bytes).unwrap();
-        hooks.pass();
+        hooks.gather_by_another();
     }
     expected.push(line(1_000, "late"));
     assert_eq!(hooks.stored(), expected);
@@ -57,9 +57,9 @@ fn an_incomplete_line_is_read_again_after_it_has_grown() {
 
 #[test]
 fn a_message_directly_after_an_incomplete_line_is_not_lost() {
-    let said = [5, 10, 11].map(|number| line(number, "ä {\\\"type\\\":1}"));
+    let messages = [5, 10, 11].map(|number| line(number, "ä {\\\"type\\\":1}"));
     let more = r#""usage":{"input_tokens":1,"cache":{}},"list":[{"a":1},{}]"#;
-    let lines = said
+    let lines = messages
         .each_ref()
         .map(|line| line.replacen('{', &format!("{{{more},"), 1) + "\n");
     let half = line(0, "lost ä").into_bytes();
@@ -74,13 +74,13 @@ fn a_message_directly_after_an_incomplete_line_is_not_lost() {
         fs::write(hooks.transcript("s"), [first, &before, behind, last].concat()).unwrap();
         hooks.gather("s", None);
         hooks.drain();
-        let told = String::from_utf8_lossy(&before);
-        assert_eq!(hooks.stored(), said, "{told:.300}");
+        let before = String::from_utf8_lossy(&before);
+        assert_eq!(hooks.stored(), messages, "{before:.300}");
     }
 }
 
 #[test]
-fn otherwise_broken_lines_hold_no_message() {
+fn no_message_is_read_from_inside_a_broken_line() {
     let fine = line(5, "fine");
     let (within, other) = (r#"{"type":"text","text":"x"}"#, line(10, "other"));
     for broken in [

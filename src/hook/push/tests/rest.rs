@@ -1,4 +1,4 @@
-//! What a hook has no time for is left to a process that has.
+//! Another process sends the messages for which a hook had no time.
 
 use std::thread::ScopedJoinHandle;
 
@@ -6,7 +6,7 @@ use super::*;
 use crate::hook::folder::SEND_LOCK;
 
 #[test]
-fn what_a_hook_has_no_time_for_is_sent_afterwards() {
+fn messages_for_which_a_hook_had_no_time_are_sent_afterwards() {
     let hooks = Hooks::new();
     let long = |number: usize| format!("{number} {}", "x".repeat(4_000));
     let bytes = transcript(&(0..500).map(long).collect::<Vec<_>>());
@@ -31,7 +31,7 @@ fn what_a_hook_has_no_time_for_is_sent_afterwards() {
     for requests in [1, usize::MAX] {
         hooks.daemon.has_time_for.set(Some(requests));
         let deadline = Instant::now() + Duration::from_mins(1);
-        visit(
+        gather_and_drain(
             &[hooks.files()],
             &hooks.daemon,
             hooks.host,
@@ -50,7 +50,7 @@ fn what_a_hook_has_no_time_for_is_sent_afterwards() {
 }
 
 #[test]
-fn one_process_drains_and_one_waits() {
+fn one_process_drains_one_waits_and_others_end() {
     let hooks = Hooks::new();
     let (state, now) = (&hooks.state(), Instant::now());
     let first = state.lock_next_drain(now).unwrap();

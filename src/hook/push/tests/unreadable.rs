@@ -106,9 +106,9 @@ fn only_the_newest_set_aside_segments_are_kept_and_for_a_limited_time() {
 #[test]
 fn a_temporarily_unreadable_segment_is_sent_later() {
     let hooks = Hooks::new();
-    let (held, segment) = (hooks.folder.path().join("held"), hooks.spool(1, b""));
+    let (target, segment) = (hooks.folder.path().join("target"), hooks.spool(1, b""));
     fs::remove_file(&segment).unwrap();
-    std::os::unix::fs::symlink(&held, &segment).unwrap();
+    std::os::unix::fs::symlink(&target, &segment).unwrap();
     hooks.drain();
     assert_eq!(hooks.aside(), [0_usize; 0]);
     assert!(
@@ -117,7 +117,7 @@ fn a_temporarily_unreadable_segment_is_sent_later() {
         hooks.last_error()
     );
     let late = line(0, "late");
-    fs::write(&held, spooled(Format::ClaudeCode, &late)).unwrap();
+    fs::write(&target, spooled(Format::ClaudeCode, &late)).unwrap();
     hooks.drain();
     assert_eq!(hooks.stored(), [late]);
     assert_eq!(Spool::new(hooks.files().spool()).figures(), (0, 0));
