@@ -135,7 +135,7 @@ impl GlobalOptions {
         Ok(self)
     }
 
-    /// Fails if `--server` is given to a command that works directly on the database.
+    /// Fails if the command works directly on the database and `--server` is given.
     fn fit_for(self, command: &Command) -> Result<Self, CommandFailure> {
         if self.server.is_some() && command.works_on_the_database() {
             let cure = "name the database with --db or --config";
@@ -384,8 +384,7 @@ fn called_by_host(call: &[OsString], environment: &Environment, began: Instant) 
     ExitCode::SUCCESS
 }
 
-/// True if the error is for a person: one who asks for help, or one whose terminal is where a host would send its
-/// input.
+/// True if a person made the call: the call asks for help, or stdin is a terminal, where a host would send its input.
 fn is_for_a_person(error: &clap::Error) -> bool {
     let is_asked_for = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
     is_asked_for || std::io::stdin().is_terminal()
@@ -501,7 +500,8 @@ fn begin_log(
         .map_err(|error| CommandFailure::new(exit::CONFIGURATION, error))
 }
 
-/// Layers the settings: defaults, file, environment, flags, and last the settings that the command's own flags imply.
+/// Collects the sources of the settings. Each overrides those before it: defaults, file, environment, `--db`, the command's
+/// own options, `--verbose`, and last `--set`.
 fn sources(shared: &GlobalOptions, command: &Command, environment: &Environment) -> Loader {
     let mut loader = Loader::new()
         .file(shared.config.as_deref())
@@ -531,7 +531,7 @@ mod tests {
     use clap::CommandFactory as _;
 
     #[test]
-    fn the_definition_is_sound() {
+    fn clap_accepts_the_definition() {
         super::Cli::command().debug_assert();
     }
 

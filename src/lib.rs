@@ -20,7 +20,8 @@
 //! - `recapd-llm`: the models, and the built-in summariser.
 //! - `recapd-engine`: everything that runs in a daemon, over one store.
 //! - `recapd-api`: HTTP, dashboard and MCP.
-//! - `recapd-selftest`: tests that try to break all of it; a separate program.
+//! - `recapd-proxy`: the proxy between agents and providers. It needs neither store nor engine.
+//! - `recapd-selftest`: tests that try to break all of this; a separate program.
 
 pub mod cli;
 pub mod hook;

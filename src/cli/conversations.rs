@@ -60,6 +60,7 @@ struct Namesakes {
     files: HashSet<PathBuf>,
     /// The number of files for each path without its extension.
     by_path: HashMap<PathBuf, usize>,
+    /// The deepest folder that contains all of them.
     folder: Option<PathBuf>,
 }
 
@@ -74,7 +75,8 @@ impl Namesakes {
         while !file.starts_with(&*folder) && folder.pop() {}
     }
 
-    /// Returns a file's path below the common folder, with its extension only if nothing else differs.
+    /// Returns a file's path below the common folder; `None` if no other file has its name. The path has its extension only
+    /// if another file differs in nothing else.
     fn name(&self, file: &Path) -> Option<String> {
         if self.files.len() < 2 {
             return None;
@@ -106,6 +108,7 @@ pub(super) fn is_sidechain(file: &Path, format: Option<Format>) -> bool {
     records.all(|record| record.is_sidechain && record.conversation == first.conversation)
 }
 
+/// True if all records belong to one conversation.
 pub(super) fn is_one(records: &[Record]) -> bool {
     let conversation = records.first().map(|record| &record.conversation);
     records
@@ -113,7 +116,7 @@ pub(super) fn is_one(records: &[Record]) -> bool {
         .all(|record| Some(&record.conversation) == conversation)
 }
 
-/// Reports messages of sub-agents that were left out because all messages go to one agent.
+/// Formats a report of messages of sub-agents that were left out because all messages go to one agent.
 pub(super) fn left_out(messages: u64, file: &str) -> String {
     format!(
         "{file}: left out {} of sub-agents (isSidechain), which aren't part of the conversation; \
@@ -122,10 +125,12 @@ pub(super) fn left_out(messages: u64, file: &str) -> String {
     )
 }
 
+/// The messages whose time can't be read.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct UnreadTimes {
     #[serde(rename = "unread_times")]
     pub(super) count: u64,
+    /// The file and line of the first one.
     #[serde(rename = "first_unread_time")]
     pub(super) first: Option<String>,
 }
@@ -156,7 +161,7 @@ impl UnreadTimes {
     }
 }
 
-/// Reports messages that were left out because the conversation was rewound to a point before them.
+/// Formats a report of messages that were left out because the conversation was rewound to a point before them.
 pub(super) fn undone(messages: u64, file: &str) -> String {
     format!(
         "{file}: left out {} of prompts that were edited or turns that were undone; the conversation \
@@ -165,7 +170,7 @@ pub(super) fn undone(messages: u64, file: &str) -> String {
     )
 }
 
-/// Reports which parts of another program's conversations weren't read; `None` if everything was.
+/// Formats a report of the parts of another program's conversations that weren't read; `None` if everything was read.
 pub(super) fn unread(reader: &FileReader, file: &str) -> Option<String> {
     let parts: Vec<String> = reader
         .left_out()
@@ -179,7 +184,7 @@ pub(super) fn unread(reader: &FileReader, file: &str) -> Option<String> {
     ))
 }
 
-/// Reports prompts that were left out because they contain no word.
+/// Formats a report of prompts that were left out because they contain no word.
 pub(super) fn wordless(prompts: u64, file: &str) -> String {
     format!(
         "{file}: left out {} without a word, because no model would get anything of them",
@@ -238,7 +243,7 @@ mod tests {
             name_all(&["a/x.json", "x.json", "a/x.jsonl"]),
             [some("a/x.json"), some("x"), some("a/x.jsonl")]
         );
-        // One file, given twice, is one conversation.
+        // A file that is named twice is one conversation.
         assert_eq!(name_all(&["a/x.json", "./a/x.json"]), [None, None]);
     }
 }

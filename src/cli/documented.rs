@@ -8,8 +8,8 @@ use super::Cli;
 
 /// Folders with pages. The README is also a page.
 const FOLDERS: [&str; 2] = ["docs", "docs/runbooks"];
-/// Parse errors that are fine: a text may show help, and may name a command without its arguments.
-const FINE: [ErrorKind; 4] = [
+/// Parse errors that are allowed: a text may show help, and may name a command without its arguments.
+const ALLOWED: [ErrorKind; 4] = [
     ErrorKind::DisplayHelp,
     ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand,
     ErrorKind::MissingRequiredArgument,
@@ -36,7 +36,7 @@ fn code(page: &str) -> Vec<String> {
     let blocks = blocks.filter_map(|block| block.strip_prefix("sh\n"));
     let prose = parts.iter().copied().step_by(2);
     let spans = prose.flat_map(|prose| prose.split('`').skip(1).step_by(2));
-    // Joins continued lines.
+    // A backslash at the end of a line continues the command.
     blocks
         .chain(spans)
         .map(|code| code.replace("\\\n", " "))
@@ -67,7 +67,7 @@ fn commands(line: &str) -> Vec<Vec<String>> {
 }
 
 /// Returns the words of a recapd command, without `sudo`, variables and redirections; `None` for other commands.
-fn ours(words: &[String]) -> Option<Vec<&str>> {
+fn recapd_command(words: &[String]) -> Option<Vec<&str>> {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let words = if let ["sudo", "-u", _, command @ ..] = words.as_slice() {
         command
@@ -80,11 +80,11 @@ fn ours(words: &[String]) -> Option<Vec<&str>> {
     (command.first() == Some(&"recapd")).then_some(command)
 }
 
-fn ours_in(page: &str) -> Vec<String> {
+fn recapd_commands(page: &str) -> Vec<String> {
     let mut found = Vec::new();
     for code in code(page) {
         for words in code.lines().flat_map(commands) {
-            found.extend(ours(&words).map(|command| command.join("\n")));
+            found.extend(recapd_command(&words).map(|command| command.join("\n")));
         }
     }
     found
@@ -94,10 +94,10 @@ fn ours_in(page: &str) -> Vec<String> {
 fn every_command_in_the_documentation_exists() {
     let (mut count, mut wrong) = (0, Vec::new());
     for (page, text) in pages() {
-        for command in ours_in(&text) {
+        for command in recapd_commands(&text) {
             count += 1;
-            let read = Cli::try_parse_from(command.lines());
-            if let Some(error) = read.err().filter(|error| !FINE.contains(&error.kind())) {
+            let parsed = Cli::try_parse_from(command.lines());
+            if let Some(error) = parsed.err().filter(|error| !ALLOWED.contains(&error.kind())) {
                 wrong.push(format!("{page}: {}\n{error}", command.replace('\n', " ")));
             }
         }
@@ -115,7 +115,7 @@ fn commands_are_found_in_surrounding_text() {
                 echo '{\"#\": 1}' | recapd expand me '#12–#14' …\n\
                 ```\n\
                 ```text\nrecapd says nothing\n```\n";
-    let found: Vec<String> = ours_in(page)
+    let found: Vec<String> = recapd_commands(page)
         .iter()
         .map(|command| command.replace('\n', "|"))
         .collect();

@@ -64,7 +64,7 @@ impl CommandFailure {
         )
     }
 
-    /// Returns the failure for named files that can't be listed.
+    /// Returns the failure for files on the command line that can't be listed.
     pub(super) fn unlisted(error: ListError) -> Self {
         match error {
             ListError::Missing(_) => Self::usage(format!("{error}; check the path")),
@@ -101,7 +101,8 @@ impl CommandFailure {
         ExitCode::from(self.code)
     }
 
-    /// Like [`Self::report`], but in the format of the daemon's log, where people look for the reason why it stopped.
+    /// Like [`Self::report`], but in the format of the daemon's log, where people look for the reason why the daemon
+    /// stopped.
     pub(super) fn report_in_log(&self, format: LogFormat, environment: &Environment) -> ExitCode {
         let surroundings = Surroundings::of_standard_error(environment);
         output::error(&surroundings.last_words(format, &self.text(), SystemClock.now()));

@@ -14,7 +14,7 @@ use super::{
 pub(super) const COLUMNS: usize = 80;
 /// The column where the descriptions of commands begin.
 const ABOUT_COLUMN: usize = 17;
-/// The last line of a command's page.
+/// The last line of each command's page.
 const ELSEWHERE: &str = "Options of every command: recapd --help";
 
 struct CommandGroup {
@@ -66,7 +66,8 @@ const GROUPS: [CommandGroup; 5] = [
     },
 ];
 
-/// Returns the requested page in its layout. Other errors stay unchanged.
+/// Lays out the help page with which `clap` answers the `arguments`: for `clap`, a page is an error. Other errors stay
+/// unchanged.
 pub(super) fn laid_out(error: clap::Error, arguments: &[OsString]) -> clap::Error {
     if !is_page(error.kind()) {
         return error;
@@ -84,7 +85,7 @@ fn is_page(kind: ErrorKind) -> bool {
 
 /// Lays out the pages of `command` and of all commands below it.
 fn pages(mut command: Command) -> Command {
-    // After this call, the other commands have the options of every command, which can then be hidden.
+    // This call copies the options of every command to the other commands, where `page` hides them.
     command.build();
     let template = format!(
         "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{}Options of every command:\n{{options}}{{after-help}}",
@@ -116,6 +117,7 @@ fn page(command: Command) -> Command {
         .mut_subcommands(page)
 }
 
+/// Returns the examples of a command, wrapped.
 fn after(command: &Command) -> String {
     let own = command.get_after_help().map(ToString::to_string);
     wrapped(own.unwrap_or_default().trim_end(), COLUMNS)
@@ -180,7 +182,7 @@ mod tests {
                 !is_first,
                 "{name}: {text}"
             );
-            // Examples may go on in a line that begins with an option, four columns in.
+            // A line of an example may begin with an option, too, but in the fifth column.
             let options = text
                 .lines()
                 .filter(|line| line.starts_with("  -") || line.starts_with("      --"));

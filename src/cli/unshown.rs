@@ -10,9 +10,9 @@ use recapd_core::domain::{
     number::{count, grouped},
 };
 
-/// A model should get at least 1/20 of the messages.
+/// In a recognised format, a model gets at least one in this many messages.
 const SHOWN_SHARE: u64 = 20;
-/// With fewer messages, nothing is reported if at least one is shown.
+/// With fewer messages, nothing is reported if a model gets at least one of them.
 const MESSAGES_MIN: u64 = 20;
 /// A report names at most this many kinds.
 const KINDS_MAX: usize = 5;
@@ -31,8 +31,9 @@ pub(super) struct Unshown {
 pub(super) struct UnshownCounts {
     /// Messages that no model gets.
     messages: u64,
+    /// All messages read.
     of: u64,
-    /// True if these are (nearly) all messages.
+    /// True if models get none, or nearly none, of the messages.
     pub(super) nearly_all: bool,
     /// The most frequent kinds, most frequent first.
     kinds: Vec<KindCount>,
@@ -53,18 +54,19 @@ impl Unshown {
         }
     }
 
-    /// True if (nearly) all messages are hidden: less than 1/[`SHOWN_SHARE`] is shown.
+    /// True if all or nearly all messages are hidden: a model gets fewer than one in [`SHOWN_SHARE`].
     pub(super) fn are_nearly_all(&self) -> bool {
         let shown = self.read - self.hidden;
         self.hidden > 0 && (shown == 0 || self.is_much() && shown * SHOWN_SHARE < self.read)
     }
 
-    /// True if enough messages were read to expect a shown one.
+    /// True if so many messages were read that a model should get some of them.
     pub(super) fn is_much(&self) -> bool {
         self.read >= MESSAGES_MIN
     }
 
-    /// Returns a report if nearly all messages are hidden, or more than half of many. Fewer are normal in transcripts.
+    /// Returns a report if nearly all messages are hidden, or more than half of [`MESSAGES_MIN`] or more. Transcripts
+    /// normally have fewer hidden ones.
     pub(super) fn report(&self) -> Option<String> {
         let are_most = self.is_much() && self.hidden * 2 > self.read;
         let cure = match (self.are_nearly_all(), are_most) {
@@ -85,15 +87,15 @@ impl Unshown {
 
     fn named_kinds(&self) -> String {
         let kinds = self.kinds();
-        let named = kinds.iter().take(KINDS_MAX);
-        let mut named: Vec<String> = named
+        let frequent = kinds.iter().take(KINDS_MAX);
+        let mut names: Vec<String> = frequent
             .map(|KindCount { kind, messages }| format!("{} ({})", kind.escape_debug(), grouped(*messages)))
             .collect();
         let more = kinds.len().saturating_sub(KINDS_MAX);
         if more > 0 {
-            named.push(format!("and {}", count(more, "more kind")));
+            names.push(format!("and {}", count(more, "more kind")));
         }
-        named.join(", ")
+        names.join(", ")
     }
 
     pub(super) fn counts(&self) -> UnshownCounts {
@@ -138,7 +140,7 @@ mod tests {
 
     #[test]
     fn nearly_all_is_more_than_nineteen_in_twenty() {
-        for (kinds, nearly_all, told) in [
+        for (kinds, nearly_all, is_reported) in [
             ([("human", 0), ("user", 0)], false, false),
             ([("human", 0), ("user", 30)], false, false),
             ([("human", 1), ("user", 0)], true, true),
@@ -152,7 +154,7 @@ mod tests {
             let unshown = unshown(&kinds);
             assert_eq!(unshown.are_nearly_all(), nearly_all, "{kinds:?}");
             let line = unshown.report();
-            assert_eq!(line.is_some(), told, "{kinds:?}");
+            assert_eq!(line.is_some(), is_reported, "{kinds:?}");
             assert_eq!(line.is_some_and(|line| line.contains("--format")), nearly_all);
         }
     }

@@ -43,9 +43,10 @@ const IN_PROCESS_TIMEOUT_MS: u64 = 24 * 60 * 60 * 1_000;
 const IN_PROCESS_PLACE: &str = "http://localhost";
 /// Limits the answers that are read. A context is built from up to 24 MiB of payloads.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
-/// How many agents are compared to suggest the one that was meant.
+/// How many agents are compared with an unknown one, to suggest the most similar.
 const AGENTS_COMPARED_MAX: usize = 200;
 
+/// The HTTP interface of a daemon, or the same interface in this process.
 pub(crate) struct Api {
     transport: Transport,
     in_process: Option<InProcess>,
@@ -58,8 +59,8 @@ struct InProcess {
 }
 
 impl Api {
-    /// Opens the interface for reading: a daemon's, if one is asked, otherwise over the database, even while a daemon
-    /// uses it.
+    /// Opens the interface for reading: a daemon's, if one is asked, otherwise over the database. A daemon may be using
+    /// the database.
     pub(crate) async fn reading(config: &Config, shared: &GlobalOptions) -> Result<Self, CommandFailure> {
         match &shared.server {
             Some(server) => Self::new(server),
@@ -67,8 +68,17 @@ impl Api {
         }
     }
 
-    /// Opens the interface for changes: a daemon's, if one is asked, otherwise over the database. Then no daemon may
-    /// use the database, because it would answer readers with data from before the change.
+    /// Opens the interface for changes that a daemon on the same database notices by itself, so the daemon may be using
+    /// the database.
+    pub(crate) async fn changing_beside_daemon(
+        config: &Config,
+        shared: &GlobalOptions,
+    ) -> Result<Self, CommandFailure> {
+        Self::reading(config, shared).await
+    }
+
+    /// Opens the interface for changes: a daemon's, if one is asked, otherwise over the database. Fails if a daemon uses
+    /// this SQLite database: that daemon would answer readers with data from before the change.
     pub(crate) async fn changing(config: &Config, shared: &GlobalOptions) -> Result<Self, CommandFailure> {
         match &shared.server {
             Some(server) => Self::new(server),
@@ -100,10 +110,12 @@ impl Api {
         })
     }
 
+    /// Returns the opened database; `None` if a daemon is asked.
     pub(crate) fn database(&self) -> Option<&Arc<SqlStore>> {
         self.in_process.as_ref().map(|in_process| &in_process.database)
     }
 
+    /// Returns the interface of a daemon.
     pub(crate) fn new(server: &DaemonTarget) -> Result<Self, CommandFailure> {
         let settings = HttpSettings {
             timeout_ms: TIMEOUT_MS,
@@ -204,12 +216,12 @@ impl Api {
             _ => "is the daemon running there? without --server the database is read",
         };
         let (place, reason) = (self.transport.place().to_string(), error.to_string());
-        let named = if reason.contains(&place) {
+        let text = if reason.contains(&place) {
             reason
         } else {
             format!("{place}: {reason}")
         };
-        CommandFailure::new(UNAVAILABLE, anyhow::anyhow!("{named}; {cure}"))
+        CommandFailure::new(UNAVAILABLE, anyhow::anyhow!("{text}; {cure}"))
     }
 
     /// Returns the message for an agent that the daemon doesn't know, with similar names.
@@ -245,7 +257,7 @@ impl InProcess {
     }
 }
 
-/// Returns the query parameter, for appending to others, by which a page of `list` begins after `entry`.
+/// Returns the query parameter by which a page of `list` begins after `entry`. It can be appended to other parameters.
 pub(crate) fn behind(list: PagedList<'_>, entry: Option<&impl ToString>) -> String {
     entry.map_or(String::new(), |entry| {
         format!("&cursor={}", Cursor::after(list, entry))

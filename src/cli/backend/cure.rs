@@ -58,7 +58,7 @@ pub(crate) fn of_wrong_file(url: &str) -> Option<String> {
 fn missing(file: &Path) -> Option<String> {
     let name = file.display();
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
-    // The daemon creates the user's own folder itself.
+    // The daemon itself creates the default folder.
     let is_default = file.ends_with(Path::new("recapd").join(DEFAULT_FILE));
     if let Some(folder) = folder.filter(|folder| !is_default && !folder.exists()) {
         let folder = folder.display();
@@ -78,7 +78,8 @@ fn is_of_another_kind(file: &Path) -> bool {
     is_read.is_ok() && !head.is_empty() && head != SQLITE_HEAD
 }
 
-/// True if the working directory holds a database. Earlier versions of recapd used that one by default.
+/// True if the command looks for the default file elsewhere, but the working directory has such a file. Earlier versions
+/// of recapd used the working directory's file by default.
 fn lies_here(file: &Path) -> bool {
     file.is_absolute() && file.ends_with(DEFAULT_FILE) && Path::new(DEFAULT_FILE).exists()
 }
@@ -131,9 +132,9 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_file_is_named_with_what_it_is() {
+    fn an_error_says_what_is_wrong_with_the_file() {
         let folder = tempfile::tempdir().unwrap();
-        let told = |name: &str| of_wrong_file(&sqlite::url_of(&folder.path().join(name)));
+        let text = |name: &str| of_wrong_file(&sqlite::url_of(&folder.path().join(name)));
         fs::write(folder.path().join("notes.txt"), "hello").unwrap();
         fs::write(folder.path().join("new.db"), "").unwrap();
         fs::write(folder.path().join("real.db"), SQLITE_HEAD).unwrap();
@@ -144,16 +145,16 @@ mod tests {
             ("none/x.db", "doesn't exist: create it"),
             ("none/recapd/recapd.db", "there is no database"),
         ] {
-            assert!(told(name).unwrap().contains(words), "{name}: {:?}", told(name));
+            assert!(text(name).unwrap().contains(words), "{name}: {:?}", text(name));
         }
         for name in ["new.db", "real.db"] {
-            assert_eq!(told(name), None, "{name}");
+            assert_eq!(text(name), None, "{name}");
         }
         assert_eq!(of_wrong_file("postgres://db/recapd"), None);
     }
 
     #[test]
-    fn a_file_is_named_in_each_way() {
+    fn a_url_or_a_path_names_the_file() {
         for name in ["sqlite:a/b%20c.db", "sqlite://a/b c.db", "a/b c.db"] {
             assert_eq!(file(name), Some(PathBuf::from("a/b c.db")));
         }

@@ -17,10 +17,10 @@ use recapd_store::{SqlStore, Store, StoreError};
 
 /// How many agents are compared to suggest the one that was meant.
 const AGENTS_COMPARED_MAX: i64 = 1_000;
-/// How many agents are named if none is similar to the one that was requested.
+/// How many agents an error names if none of them is similar to the unknown one.
 pub(super) const AGENTS_SHOWN_MAX: usize = 10;
 
-/// When a command ends, it waits this long for other threads, which may hang on a name server or a disk. Then it waits
+/// When a command ends, it waits this long for other threads, which may hang on a name server or a disk, and then again
 /// this long for its databases to close.
 const CLOSING: Duration = Duration::from_secs(10);
 
@@ -30,12 +30,13 @@ pub(crate) fn block_on<T>(
 ) -> Result<T, CommandFailure> {
     let runtime = threads::runtime()?;
     let outcome = runtime.block_on(future);
-    // Whatever still uses a database stops using it.
+    // After this, no task uses a database any more, so the databases close.
     runtime.shutdown_timeout(CLOSING);
     background::wait_for_all(CLOSING);
     outcome
 }
 
+/// The API keys of the model and of its fallback.
 #[derive(Clone, Debug)]
 pub(crate) struct ApiKeys([Option<SecretString>; 2]);
 
@@ -84,7 +85,6 @@ pub(crate) async fn look(config: &Config) -> Result<SqlStore, CommandFailure> {
 #[expect(clippy::needless_pass_by_value, reason = "it maps errors")]
 pub(crate) fn failure(url: &str, error: StoreError) -> CommandFailure {
     let hint = match &error {
-        // The configuration is right, or the error already says what to do.
         StoreError::InUse(_) => "stop it first",
         StoreError::Unavailable(_) => cure::of(url, &error),
         _ => "is this the right database? name another with --db",
@@ -107,8 +107,8 @@ pub(crate) async fn unknown(store: &dyn Store, agent: &AgentId) -> CommandFailur
     CommandFailure::not_found(likeness::unknown_agent(agent.as_str(), &names, AGENTS_SHOWN_MAX))
 }
 
-/// Opens the configured database for a change; fails if it doesn't exist. No daemon may use an SQLite database then,
-/// because it would answer readers with data from before the change.
+/// Opens the configured database for a change; fails if it doesn't exist, or if a daemon uses it and it is an SQLite
+/// database: that daemon would answer readers with data from before the change.
 pub(crate) async fn work(config: &Config) -> Result<Arc<SqlStore>, CommandFailure> {
     look(config).await?;
     make(config).await

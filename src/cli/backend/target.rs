@@ -8,7 +8,7 @@ use crate::cli::exit::CommandFailure;
 use recapd_client::{Credentials, TOKEN_VARIABLE, Trust, USER_VARIABLE};
 use recapd_config::{Environment, HttpConfig, Listen, read_private};
 
-/// Limits the token file that is read.
+/// Longer token files aren't read.
 const TOKEN_BYTES_MAX: u64 = 16_384;
 
 /// A daemon's base URL and the credentials for it.

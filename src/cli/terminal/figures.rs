@@ -11,13 +11,13 @@ pub(crate) fn thousands(tokens: i64) -> String {
     }
 }
 
-/// Formats a share as a percentage with one decimal.
-pub(crate) fn permille(part: i64, whole: i64) -> String {
+/// Formats a share as a percentage with one decimal: `0.2%`.
+pub(crate) fn percent(part: i64, whole: i64) -> String {
     let permille = part * 1_000 / whole.max(1);
     format!("{}.{}%", permille / 10, permille % 10)
 }
 
-/// Formats a duration in its two largest units.
+/// Formats a duration in two units: `1m 1s`, `30h 0m`, `2d 7h`. Days begin at 48 hours; less than a minute has one unit.
 pub(crate) fn span(span_ms: i64) -> String {
     let seconds = (span_ms / 1_000).max(0);
     match seconds {
@@ -37,7 +37,7 @@ pub(crate) fn duration(duration_ms: i64) -> String {
     }
 }
 
-/// Formats how long ago something happened, in the largest unit; `in …` for the future.
+/// Formats how long ago something happened, in one unit: `5s ago`, `30h ago`, `10d ago`; `in …` for the future.
 pub(crate) fn ago(at: Timestamp, now: Timestamp) -> String {
     match now.since_ms(at) {
         ms @ ..=-1_000 => format!("in {}", unit(-ms)),
@@ -46,6 +46,7 @@ pub(crate) fn ago(at: Timestamp, now: Timestamp) -> String {
     }
 }
 
+/// Formats a duration in one unit. Days begin at 48 hours.
 fn unit(span_ms: i64) -> String {
     let seconds = span_ms / 1_000;
     match seconds {
@@ -56,6 +57,7 @@ fn unit(span_ms: i64) -> String {
     }
 }
 
+/// Formats millionths of a dollar: `$0.0123`.
 pub(crate) fn dollars(microusd: i64) -> String {
     format!("${}.{:04}", microusd / 1_000_000, microusd % 1_000_000 / 100)
 }
@@ -65,15 +67,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn spans_have_their_two_largest_units() {
-        let told = [0, 59_999, 61_000, 7_260_000, 200_000_000].map(span);
-        assert_eq!(told, ["0s", "59s", "1m 1s", "2h 1m", "2d 7h"]);
+    fn figures_are_short_and_have_units() {
+        let spans = [0, 59_999, 61_000, 7_260_000, 108_000_000, 200_000_000].map(span);
+        assert_eq!(spans, ["0s", "59s", "1m 1s", "2h 1m", "30h 0m", "2d 7h"]);
         assert_eq!([7, 8_240, 61_000].map(duration), ["7ms", "8.2s", "1m 1s"]);
         let now = Timestamp(10_000_000_000);
-        let told = [0, 5_000, 180_000, 10_800_000, 864_000_000, -90_000].map(|ms| ago(now.plus_ms(-ms), now));
-        assert_eq!(told, ["now", "5s ago", "3m ago", "3h ago", "10d ago", "in 1m"]);
+        let ages = [0, 5_000, 180_000, 10_800_000, 864_000_000, -90_000].map(|ms| ago(now.plus_ms(-ms), now));
+        assert_eq!(ages, ["now", "5s ago", "3m ago", "3h ago", "10d ago", "in 1m"]);
         assert_eq!([999, 15_870].map(thousands), ["999", "15.8k"]);
-        assert_eq!(permille(2, 1_000), "0.2%");
+        assert_eq!(percent(2, 1_000), "0.2%");
         assert_eq!(dollars(12_300), "$0.0123");
     }
 }

@@ -20,10 +20,10 @@ static HAS_COLOUR: OnceLock<bool> = OnceLock::new();
 /// True if hints and progress are suppressed.
 static IS_QUIET: OnceLock<bool> = OnceLock::new();
 
-/// The width of output that doesn't go to a terminal.
+/// The width of output, also on wider terminals.
 const COLUMNS: usize = 80;
 
-/// Decides by the `environment` which characters the terminal can show.
+/// Decides by the `environment` whether the terminal shows only ASCII.
 pub(crate) fn adapt(environment: &Environment) {
     IS_PLAIN.get_or_init(|| is_plain(environment));
 }
@@ -74,7 +74,8 @@ fn is_plain(environment: &Environment) -> bool {
     locale.is_some_and(|locale| !names_utf8(locale))
 }
 
-/// Returns the text in ASCII for a plain terminal; unchanged for a file or a program.
+/// Returns the text in ASCII for a terminal that shows only ASCII. For other terminals, files and programs, the text stays
+/// as it is.
 fn for_terminal(text: &str, is_terminal: bool, is_plain: bool) -> Cow<'_, str> {
     if is_terminal && is_plain {
         Cow::Owned(ascii(text))
@@ -83,6 +84,7 @@ fn for_terminal(text: &str, is_terminal: bool, is_plain: bool) -> Cow<'_, str> {
     }
 }
 
+/// Prints a text for people.
 pub(crate) fn text(text: &str) -> std::io::Result<()> {
     let is_plain = IS_PLAIN.get().copied().unwrap_or_default();
     verbatim(&for_terminal(text, std::io::stdout().is_terminal(), is_plain))
@@ -101,7 +103,8 @@ fn verbatim(text: &str) -> std::io::Result<()> {
     }
 }
 
-/// Prints a repeated text: on a terminal in place of the previous one, otherwise below it.
+/// Prints a text. A text that `is_repeated` after each change replaces the previous one on a terminal, and otherwise
+/// stands below it.
 pub(crate) fn frame(shown: &str, is_repeated: bool) -> std::io::Result<()> {
     if !is_repeated {
         return text(shown);
@@ -130,6 +133,7 @@ pub(crate) fn one_or_all_text(values: &[impl Serialize]) -> std::io::Result<Stri
     }
 }
 
+/// Formats JSON. For a terminal, escapes control characters.
 fn as_json(value: &impl Serialize) -> std::io::Result<String> {
     let json = serde_json::to_string_pretty(value).map_err(std::io::Error::other)?;
     Ok(if std::io::stdout().is_terminal() {

@@ -1,9 +1,9 @@
 //! Breaks text into lines of a given width. Prose is filled; comments of examples are put beside or below their
 //! commands.
 
-/// Comments stand beside their examples if they have at least this much room.
+/// Comments stand beside their commands if there are at least this many columns for them.
 const BESIDE_MIN: usize = 28;
-/// The indentation of comments that stand below their examples.
+/// The indentation of comments that stand below their commands.
 const BELOW: usize = 6;
 
 /// Breaks `text` into lines of at most `columns`. Indented lines are examples: a command, then two blanks and a
@@ -56,7 +56,8 @@ impl<'a> Example<'a> {
         }
     }
 
-    /// Writes the comment from `column` on: beginning beside the command, or below it.
+    /// Formats the command with its comment, whose lines begin at `column`. The first line of the comment stands beside the
+    /// command or below it.
     fn lines(&self, column: usize, columns: usize, is_beside: bool) -> Vec<String> {
         if self.comment.is_empty() {
             return vec![self.command.to_owned()];
@@ -73,6 +74,8 @@ impl<'a> Example<'a> {
     }
 }
 
+/// Formats examples that follow each other. If all of them fit, they stay as they are; otherwise all comments get one
+/// column.
 fn examples(lines: &[&str], columns: usize) -> Vec<String> {
     if lines.iter().all(|line| line.chars().count() <= columns) {
         return lines.iter().map(|line| (*line).to_owned()).collect();
@@ -94,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn prose_is_filled_and_comments_keep_their_column() {
+    fn prose_is_filled_and_comments_have_one_column() {
         let text = "One two three four five six seven eight nine ten,\neleven. Examples:\n  do a        it does a, and then it does something else\n  do bb\n\nEnd.";
         assert_eq!(
             wrapped(text, 40),
@@ -104,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn comments_that_find_no_room_stand_below() {
+    fn comments_without_room_beside_their_commands_stand_below() {
         let text = "  do --this --and that    one two three four\n  do it                   five";
         assert_eq!(
             wrapped(text, 40),
@@ -113,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_stays_as_it_is() {
+    fn examples_that_fit_stay_as_they_are() {
         let text = "  do a        one\n  do bb       two";
         assert_eq!(wrapped(text, 40), text);
     }

@@ -26,7 +26,7 @@ impl<const N: usize> Table<N> {
         self.rows.push(cells);
     }
 
-    /// Formats the table. Lines don't end with blanks.
+    /// Formats the table, without blanks at the ends of lines.
     pub(crate) fn text(&self) -> String {
         let names = self.columns.map(|(name, _)| name.to_owned());
         let lines = || std::iter::once(&names).chain(&self.rows);

@@ -1,4 +1,4 @@
-//! Prints progress lines at intervals if no bar is shown.
+//! Prints progress lines at intervals where no progress bar can be shown.
 
 use std::{sync::Mutex, time::Duration};
 
@@ -9,10 +9,10 @@ use super::output;
 
 const LINE_EVERY: Duration = Duration::from_secs(10);
 
-/// Prints lines to stderr if the bar is hidden.
+/// Prints progress lines to stderr if the progress bar is hidden.
 pub(crate) struct Ticker {
     is_needed: bool,
-    told_at: Mutex<Instant>,
+    printed_at: Mutex<Instant>,
 }
 
 impl Ticker {
@@ -20,7 +20,7 @@ impl Ticker {
     pub(crate) fn beside(bar: &ProgressBar) -> Self {
         Self {
             is_needed: bar.is_hidden(),
-            told_at: Mutex::new(Instant::now()),
+            printed_at: Mutex::new(Instant::now()),
         }
     }
 
@@ -32,12 +32,12 @@ impl Ticker {
     }
 
     fn is_due(&self) -> bool {
-        let Ok(mut told_at) = self.told_at.lock() else {
+        let Ok(mut printed_at) = self.printed_at.lock() else {
             return false;
         };
-        let is_due = self.is_needed && told_at.elapsed() >= LINE_EVERY;
+        let is_due = self.is_needed && printed_at.elapsed() >= LINE_EVERY;
         if is_due {
-            *told_at = Instant::now();
+            *printed_at = Instant::now();
         }
         is_due
     }

@@ -6,32 +6,30 @@ use serde_json::Value;
 use crate::cli::exit::{CommandFailure, RETRY_LATER, UNAVAILABLE};
 use recapd_client::TOKEN_VARIABLE;
 
-/// How many errors in a request are printed one by one. The others are counted.
+/// How many of the errors in a request are printed. The others are counted.
 const FINDINGS_SHOWN_MAX: usize = 5;
 
 pub(super) fn command_failure(status: StatusCode, text: &str) -> CommandFailure {
     let problem: Value = serde_json::from_str(text).unwrap_or_default();
     let detail = detail(&problem).unwrap_or_else(|| text.trim().to_owned());
     match status {
-        StatusCode::NOT_FOUND => CommandFailure::not_found(format!("{detail}{}", command(&problem))),
+        StatusCode::NOT_FOUND => CommandFailure::not_found(format!("{detail}{}", hint(&problem))),
         StatusCode::UNAUTHORIZED => {
             anyhow::anyhow!("{detail}; put one into {TOKEN_VARIABLE} or --token-file").into()
         }
-        // The request conflicts with the present state, or this token doesn't allow it.
-        StatusCode::CONFLICT | StatusCode::FORBIDDEN => {
-            anyhow::anyhow!("{detail}{}", command(&problem)).into()
-        }
+        // The request conflicts with the present state, or the token doesn't allow it.
+        StatusCode::CONFLICT | StatusCode::FORBIDDEN => anyhow::anyhow!("{detail}{}", hint(&problem)).into(),
         StatusCode::BAD_REQUEST
         | StatusCode::PAYLOAD_TOO_LARGE
         | StatusCode::UNSUPPORTED_MEDIA_TYPE
-        | StatusCode::UNPROCESSABLE_ENTITY => anyhow::anyhow!("{detail}{}", cure(&problem)).into(),
+        | StatusCode::UNPROCESSABLE_ENTITY => anyhow::anyhow!("{detail}{}", findings(&problem)).into(),
         StatusCode::TOO_MANY_REQUESTS => CommandFailure::new(RETRY_LATER, anyhow::anyhow!("{detail}")),
         status => CommandFailure::new(UNAVAILABLE, anyhow::anyhow!("{status}: {detail}")),
     }
 }
 
-/// For each code of a problem, the command that helps.
-const COMMANDS: [(&str, &str); 8] = [
+/// The hint for each code of a problem, usually a command that helps.
+const HINTS: [(&str, &str); 8] = [
     ("unknown_version", "`recapd versions AGENT` lists them"),
     ("unknown_exchange", "`recapd history AGENT --all` lists them"),
     ("unknown_message", "`recapd window AGENT` shows their numbers"),
@@ -45,12 +43,12 @@ const COMMANDS: [(&str, &str); 8] = [
     ),
 ];
 
-fn command(problem: &Value) -> String {
-    let command = COMMANDS.iter().find(|(code, _)| problem["code"] == *code);
-    command.map_or(String::new(), |(_, command)| format!("; {command}"))
+fn hint(problem: &Value) -> String {
+    let hint = HINTS.iter().find(|(code, _)| problem["code"] == *code);
+    hint.map_or(String::new(), |(_, hint)| format!("; {hint}"))
 }
 
-/// Returns the agent if the daemon refuses because it doesn't know the agent.
+/// Returns the agent that the daemon doesn't know, if this is why it refuses the request.
 pub(super) fn unknown_agent(text: &str) -> Option<String> {
     let problem: Value = serde_json::from_str(text).ok()?;
     if problem["code"] != "unknown_agent" {
@@ -64,8 +62,8 @@ fn detail(problem: &Value) -> Option<String> {
     problem["detail"].as_str().map(str::to_owned)
 }
 
-/// Returns what is wrong with the request, and what to do about it.
-fn cure(problem: &Value) -> String {
+/// Returns the errors in the request, and the problem's hint.
+fn findings(problem: &Value) -> String {
     let findings = problem["errors"]
         .as_array()
         .map(Vec::as_slice)

@@ -17,7 +17,7 @@ use recapd_config::{HttpConfig, Listen};
 use recapd_platform::http_client::HttpClientError;
 
 const CONNECT_PATIENCE: Duration = Duration::from_secs(1);
-/// The statuses of an overloaded daemon. The command's own request is sent to it nevertheless; it may be free by then.
+/// The statuses of an overloaded daemon. The command is sent to it nevertheless, because it may be free by then.
 const BUSY: [StatusCode; 2] = [StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE];
 
 /// Returns the daemon at the configured address, if one runs there and accepts the credentials.
@@ -25,25 +25,24 @@ pub(crate) fn find(
     config: &HttpConfig,
     credentials: Credentials,
 ) -> Result<Option<DaemonTarget>, CommandFailure> {
-    // Usually no daemon listens. Then nothing else is needed.
+    // Usually no daemon listens, and trying to connect is quicker than a request.
     let base = base(config);
     if base == config.listen.base() && !listens(&config.listen) {
         return Ok(None);
     }
     let server = DaemonTarget { base, credentials };
-    let is_there = open::block_on(async {
+    let is_usable = open::block_on(async {
         match Api::new(&server) {
-            Ok(daemon) => lets_us_in(&daemon).await,
+            Ok(daemon) => accepts_us(&daemon).await,
             Err(_) => Ok(false),
         }
     })?;
-    Ok(is_there.then_some(server))
+    Ok(is_usable.then_some(server))
 }
 
-/// True if a daemon runs and accepts the credentials. Waits for a slow daemon as for any answer, and fails if it
-/// doesn't answer: the database that the command would open otherwise may be another one, and a change to it wouldn't
-/// follow the daemon's configuration.
-async fn lets_us_in(daemon: &Api) -> Result<bool, CommandFailure> {
+/// True if a daemon runs and accepts the credentials. Fails if a slow daemon doesn't answer in time: the command must not
+/// open the database instead, because the daemon may use another database, and its configuration wouldn't apply.
+async fn accepts_us(daemon: &Api) -> Result<bool, CommandFailure> {
     let request = daemon
         .request(Method::GET, "/version")
         .header(ACCEPT, "application/json");
@@ -62,6 +61,7 @@ async fn lets_us_in(daemon: &Api) -> Result<bool, CommandFailure> {
 
 /// Why a daemon isn't ready.
 pub(crate) enum NotReady {
+    /// Nothing listens at the address.
     Away,
     /// A program listens and doesn't answer, for this reason.
     Silent(String),
@@ -76,20 +76,20 @@ pub(crate) async fn answers(
     config: &HttpConfig,
     path: &str,
 ) -> Result<(), NotReady> {
-    let here = || DaemonTarget {
+    let configured = || DaemonTarget {
         base: base(config),
         credentials: Credentials::default(),
     };
-    let server = server.cloned().unwrap_or_else(here);
+    let server = server.cloned().unwrap_or_else(configured);
     let daemon = Api::new(&server).map_err(|failed| NotReady::Says(failed.text()))?;
     match daemon.reply(daemon.request(Method::GET, path)).await {
-        Err(error) => Err(unheard(&error)),
+        Err(error) => Err(no_answer(&error)),
         Ok((status, _)) if status.is_success() => Ok(()),
         Ok((status, text)) => Err(NotReady::Says(refusal::command_failure(status, &text).text())),
     }
 }
 
-fn unheard(error: &HttpClientError) -> NotReady {
+fn no_answer(error: &HttpClientError) -> NotReady {
     match error {
         HttpClientError::Unreachable(_) => NotReady::Away,
         error => NotReady::Silent(error.to_string()),
@@ -110,10 +110,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_late_answer_does_not_count_as_absence() {
+    fn a_program_that_answers_late_is_silent_and_not_away() {
         let late = HttpClientError::Late("operation timed out".to_owned());
-        assert!(matches!(unheard(&late), NotReady::Silent(why) if why == "operation timed out"));
+        assert!(matches!(no_answer(&late), NotReady::Silent(why) if why == "operation timed out"));
         let nobody = HttpClientError::Unreachable("connection refused".to_owned());
-        assert!(matches!(unheard(&nobody), NotReady::Away));
+        assert!(matches!(no_answer(&nobody), NotReady::Away));
     }
 }

@@ -43,15 +43,15 @@ enum AgentsAction {
         /// The agent
         agent: AgentId,
     },
-    /// Change the settings that an agent overrides; takes effect with its next message
+    /// Change an agent's own settings, which override the configuration; takes effect with the agent's next message
     Set {
         /// The agent
         agent: AgentId,
-        /// The settings: `preset` (none, request-limit, long-memory, dialogue, chat), `budget_tokens`, `low_water`,
+        /// The agent's own settings: `preset` (none, request-limit, long-memory, dialogue, chat), `budget_tokens`, `low_water`,
         /// `max_messages`, `on_overflow` (evict, refuse, end), `provider`, `model`, `context_max_tokens`,
         /// `output_reserve_tokens`, `system_reserve_tokens`, `anchor`, `alternation` (merge, ack, keep), `participants`,
-        /// `human_tag`, `mode` (talk, choose-names, meditation), `calls_per_day`, `tokens_per_day`, `usd_per_day` (of models,
-        /// in a day of UTC), `time_zone` (Europe/Berlin); an empty value removes an override
+        /// `human_tag`, `mode` (talk, choose-names, meditation), `calls_per_day`, `tokens_per_day`, `usd_per_day` (the most
+        /// that model calls may use in a UTC day), `time_zone` (such as Europe/Berlin); an empty value removes the setting
         #[arg(required = true, value_name = "KEY=VALUE")]
         settings: Vec<String>,
     },
@@ -69,7 +69,9 @@ enum AgentsAction {
 
 #[derive(Serialize, Deserialize)]
 struct AgentSettingsView {
+    /// The agent's own settings.
     settings: AgentSettings,
+    /// All settings that apply to the agent, each with its origin.
     in_force: Vec<Value>,
 }
 
@@ -86,14 +88,20 @@ impl Agents {
             AgentsAction::Pause { agent } => return pause(config, shared, &agent, true),
             AgentsAction::Resume { agent } => return pause(config, shared, &agent, false),
         };
-        let shown = open::block_on(async {
-            // A daemon reads settings with each append, so they can be changed while one uses the database.
-            ask(&Api::reading(config, shared).await?, &agent, patch).await
+        let view: AgentSettingsView = open::block_on(async {
+            let path = format!("/v1/agents/{agent}");
+            let Some(patch) = patch else {
+                return Api::reading(config, shared).await?.read(&path).await;
+            };
+            // A daemon reads an agent's settings with each append.
+            let api = Api::changing_beside_daemon(config, shared).await?;
+            api.patch::<IgnoredAny>(&path, &patch).await?;
+            api.read(&path).await
         })?;
         answer::print(
             shared,
-            &json!({ "agent_id": agent, "settings": shown.settings, "in_force": shown.in_force }),
-            &lines(&shown.in_force),
+            &json!({ "agent_id": agent, "settings": view.settings, "in_force": view.in_force }),
+            &lines(&view.in_force),
         )
     }
 }
@@ -116,16 +124,7 @@ fn pause(
     answer::print(shared, &json!({ "agent_id": agent, "paused": paused }), &text)
 }
 
-async fn ask(api: &Api, agent: &AgentId, patch: Option<Value>) -> Result<AgentSettingsView, CommandFailure> {
-    let url = format!("/v1/agents/{agent}");
-    if let Some(patch) = patch {
-        SettingsPatch::parse(patch.clone()).map_err(|error| refusal(&error))?;
-        api.patch::<IgnoredAny>(&url, &patch).await?;
-    }
-    api.read(&url).await
-}
-
-/// Parses `KEY=VALUE` arguments into a merge patch.
+/// Parses `KEY=VALUE` arguments into a merge patch, and checks the patch.
 fn patch(settings: &[String]) -> Result<Value, CommandFailure> {
     let pairs = settings.iter().map(|setting| {
         let pair = setting.split_once('=');
@@ -133,9 +132,9 @@ fn patch(settings: &[String]) -> Result<Value, CommandFailure> {
             pair.ok_or_else(|| CommandFailure::usage(format!("`{setting}`: expected KEY=VALUE")))?;
         Ok((name.trim().to_owned(), AgentSettings::parse_value(text.trim())))
     });
-    Ok(Value::Object(
-        pairs.collect::<Result<Map<_, _>, CommandFailure>>()?,
-    ))
+    let patch = Value::Object(pairs.collect::<Result<Map<_, _>, CommandFailure>>()?);
+    SettingsPatch::parse(patch.clone()).map_err(|error| refusal(&error))?;
+    Ok(patch)
 }
 
 fn refusal(error: &SettingsError) -> CommandFailure {
@@ -148,6 +147,7 @@ fn refusal(error: &SettingsError) -> CommandFailure {
     CommandFailure::usage(format!("{error}; did you mean `{nearest}`?"))
 }
 
+/// Formats a line for each setting: `budget_tokens = 50000  (this agent)`, with the origins in one column.
 fn lines(in_force: &[Value]) -> String {
     let cells = |value: &Value| {
         let text = |name: &str| value[name].as_str().unwrap_or_default().to_owned();

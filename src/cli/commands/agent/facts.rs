@@ -155,7 +155,7 @@ fn add(
     fact: &Value,
 ) -> Result<ExitCode, CommandFailure> {
     NewFact::parse(fact).map_err(|error| refusal(&error))?;
-    let reply = lineage::ask(config, shared, agent, ("facts", fact.clone()))?;
+    let reply = lineage::post(config, shared, agent, ("facts", fact.clone()))?;
     lineage::print(shared, &reply, &|reply| {
         format!(
             "added fact {} to {agent}: version {}",
@@ -172,7 +172,7 @@ fn edit(
 ) -> Result<ExitCode, CommandFailure> {
     let FactNumber { agent, fact } = numbered;
     FactEdit::parse(change).map_err(|error| refusal(&error))?;
-    let reply = lineage::change(config, shared, agent, (&format!("facts/{fact}"), change))?;
+    let reply = lineage::patch(config, shared, agent, (&format!("facts/{fact}"), change))?;
     lineage::print(shared, &reply, &|reply| {
         let now = match reply["fact"].as_i64() {
             Some(now) if now != *fact => format!(", now fact {now}"),

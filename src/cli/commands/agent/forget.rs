@@ -71,7 +71,7 @@ impl Forget {
             return self.delete(config, shared, environment);
         }
         let numbers: Vec<i64> = self.exchanges.iter().flat_map(|range| range.numbers()).collect();
-        let (what, body) = match (self.message, numbers.len()) {
+        let (forgettable, body) = match (self.message, numbers.len()) {
             (Some(seq), _) => (Forgettable::Message(seq), json!({ "message": seq })),
             (None, 1..=FORGET_EXCHANGES_MAX) => {
                 let body = json!({ "exchanges": &numbers });
@@ -95,7 +95,7 @@ impl Forget {
                 return Api::new(server)?.post(&path, &body).await;
             }
             let (ingestor, store) = ingestor(config, agent).await?;
-            Ok(told_meanwhile(store.as_ref(), agent, ingestor.forget(agent, what)).await?)
+            Ok(with_progress(store.as_ref(), agent, ingestor.forget(agent, forgettable)).await?)
         })?;
         if shared.json {
             output::json(&reply)?;
@@ -140,7 +140,7 @@ impl Forget {
             if !reply.journal_removed {
                 text.push_str("; its live journal couldn't be removed");
             }
-            text.push_str(rest(reply.scrubbed));
+            text.push_str(disk_note(reply.scrubbed));
             output::text(&text)?;
         }
         forget_in_hooks(environment, agent, ForgetScope::Agent)?;
@@ -190,8 +190,8 @@ async fn ingestor(config: &Config, agent: &AgentId) -> Result<(Ingestor, Arc<Sql
     Ok((ingestor.with_journal(journal), store))
 }
 
-/// Waits for `forgetting`. Shows in the meantime how many exchanges are left.
-async fn told_meanwhile<T>(store: &dyn Store, agent: &AgentId, forgetting: impl Future<Output = T>) -> T {
+/// Waits for `forgetting`, and shows how many exchanges are left.
+async fn with_progress<T>(store: &dyn Store, agent: &AgentId, forgetting: impl Future<Output = T>) -> T {
     let bar = if output::shows_progress() {
         ProgressBar::new_spinner()
     } else {
@@ -243,7 +243,7 @@ fn report(agent: &AgentId, reply: &ForgetReply) -> String {
             left.join(", ")
         );
     }
-    text.push_str(rest(reply.scrubbed));
+    text.push_str(disk_note(reply.scrubbed));
     let left = reply.legs_left.iter().map(|left| report_left(agent, left));
     std::iter::once(text).chain(left).collect::<Vec<_>>().join("\n")
 }
@@ -263,7 +263,8 @@ fn report_left(agent: &AgentId, left: &LegsLeft) -> String {
     )
 }
 
-fn rest(is_scrubbed: bool) -> &'static str {
+/// Returns the note about data that stays on disk for a while.
+fn disk_note(is_scrubbed: bool) -> &'static str {
     if is_scrubbed {
         ""
     } else {

@@ -57,33 +57,34 @@ enum Command {
     Drain(Drain),
     /// Called by hosts: gives the session the brief, and pushes messages that earlier hooks left
     #[command(name = "SessionStart")]
-    SessionStart(Fire),
+    SessionStart(EventArguments),
     /// Called by hosts: pushes messages of an interrupted turn; announces a newer summary version, if hook.announce is
     /// on
     #[command(name = "UserPromptSubmit")]
-    UserPromptSubmit(Fire),
+    UserPromptSubmit(EventArguments),
     /// Called by hosts: pushes new messages of the transcript
     #[command(name = "Stop")]
-    Stop(Fire),
+    Stop(EventArguments),
     /// Called by hosts: pushes new messages of the transcript
     #[command(name = "SubagentStop")]
-    SubagentStop(Fire),
+    SubagentStop(EventArguments),
     /// Called by hosts: pushes new messages, and marks the turn as interrupted
     #[command(name = "StopFailure")]
-    StopFailure(Fire),
+    StopFailure(EventArguments),
     /// Called by hosts: pushes new messages, and has everything summarised
     #[command(name = "PreCompact")]
-    PreCompact(Fire),
+    PreCompact(EventArguments),
     /// Called by hosts: pushes new messages of the transcript
     #[command(name = "PostCompact")]
-    PostCompact(Fire),
+    PostCompact(EventArguments),
     /// Called by hosts: pushes new messages, and has everything summarised
     #[command(name = "SessionEnd")]
-    SessionEnd(Fire),
+    SessionEnd(EventArguments),
 }
 
+/// The arguments of a hook.
 #[derive(Clone, Debug, Args)]
-struct Fire {
+struct EventArguments {
     /// The calling host [default: detected from the input]
     #[arg(long, value_enum)]
     host: Option<Host>,
@@ -102,13 +103,13 @@ struct Drain {
 #[derive(Debug, Args)]
 struct Test {
     /// The event to test
-    #[arg(long, value_name = "EVENT", value_parser = named_event, default_value = "SessionStart")]
+    #[arg(long, value_name = "EVENT", value_parser = event_named, default_value = "SessionStart")]
     event: Event,
     #[command(flatten)]
-    fire: Fire,
+    arguments: EventArguments,
 }
 
-fn named_event(name: &str) -> Result<Event, String> {
+fn event_named(name: &str) -> Result<Event, String> {
     Event::from_name(name).ok_or_else(|| {
         let names = Event::ALL.map(Event::name).join(", ");
         format!("this event is unknown; the events are {names}")
@@ -125,16 +126,17 @@ pub(crate) fn end_in_time(environment: &Environment) {
 }
 
 impl Hook {
-    fn fired(&self) -> Option<(Event, &Fire)> {
+    /// Returns the event for which a host calls; `None` if a person calls.
+    fn event(&self) -> Option<(Event, &EventArguments)> {
         match &self.command {
-            Command::SessionStart(fire) => Some((Event::SessionStart, fire)),
-            Command::UserPromptSubmit(fire) => Some((Event::UserPromptSubmit, fire)),
-            Command::Stop(fire) => Some((Event::Stop, fire)),
-            Command::SubagentStop(fire) => Some((Event::SubagentStop, fire)),
-            Command::StopFailure(fire) => Some((Event::StopFailure, fire)),
-            Command::PreCompact(fire) => Some((Event::PreCompact, fire)),
-            Command::PostCompact(fire) => Some((Event::PostCompact, fire)),
-            Command::SessionEnd(fire) => Some((Event::SessionEnd, fire)),
+            Command::SessionStart(arguments) => Some((Event::SessionStart, arguments)),
+            Command::UserPromptSubmit(arguments) => Some((Event::UserPromptSubmit, arguments)),
+            Command::Stop(arguments) => Some((Event::Stop, arguments)),
+            Command::SubagentStop(arguments) => Some((Event::SubagentStop, arguments)),
+            Command::StopFailure(arguments) => Some((Event::StopFailure, arguments)),
+            Command::PreCompact(arguments) => Some((Event::PreCompact, arguments)),
+            Command::PostCompact(arguments) => Some((Event::PostCompact, arguments)),
+            Command::SessionEnd(arguments) => Some((Event::SessionEnd, arguments)),
             Command::Install(_)
             | Command::Uninstall(_)
             | Command::Test(_)
@@ -150,9 +152,9 @@ impl Hook {
         environment: &Environment,
         began: Instant,
     ) -> Result<ExitCode, CommandFailure> {
-        if let Some((event, fire)) = self.fired() {
+        if let Some((event, arguments)) = self.event() {
             if let Some(input) = input()? {
-                let call = fire.call(event, config, shared, environment, began);
+                let call = arguments.call(event, config, shared, environment, began);
                 if call.run(&input, print) == HookEnd::OutOfTime {
                     // If it can't be started, the next hook sends the rest.
                     drain_in_background(shared, &call.server).ok();
@@ -161,8 +163,8 @@ impl Hook {
             return Ok(ExitCode::SUCCESS);
         }
         match self.command {
-            Command::Install(install) => install.put_in(shared, environment),
-            Command::Uninstall(install) => install.take_out(shared, environment),
+            Command::Install(install) => install.install(shared, environment),
+            Command::Uninstall(install) => install.uninstall(shared, environment),
             Command::Test(test) => test.run(config, shared, environment),
             Command::Drain(Drain { after_hook }) => {
                 let (server, credentials) = (daemon(config, shared), shared.credentials.clone());
@@ -179,7 +181,7 @@ impl Hook {
     }
 }
 
-impl Fire {
+impl EventArguments {
     fn call<'a>(
         &'a self,
         event: Event,
@@ -207,8 +209,8 @@ fn daemon(config: &Config, shared: &GlobalOptions) -> String {
     server.unwrap_or_else(|| target::base(&config.http))
 }
 
-/// Starts a process that outlives this one. It has none of the host's pipes, because the host would wait until they are closed. It has its
-/// own process group, which the host's signals don't reach.
+/// Starts `recapd hook drain` in a process that outlives this one. The new process has none of the host's pipes, because
+/// the host would wait until they are closed, and its own process group, which the host's signals don't reach.
 fn drain_in_background(shared: &GlobalOptions, server: &str) -> io::Result<()> {
     let mut drain = process::Command::new(std::env::current_exe()?);
     drain.args(["hook", "drain", "--after-hook", "--server", server]);
@@ -226,7 +228,7 @@ fn drain_in_background(shared: &GlobalOptions, server: &str) -> io::Result<()> {
         .map(drop)
 }
 
-/// Reads the host's input; `None` if it makes no sense.
+/// Reads the host's input; `None` if it can't be parsed.
 fn input() -> io::Result<Option<Input>> {
     let mut text = String::new();
     io::stdin()
@@ -254,7 +256,7 @@ impl Test {
             )
         })?;
         let call = self
-            .fire
+            .arguments
             .call(self.event, config, shared, environment, Instant::now());
         let (host, owner) = (call.host(&input), call.owner(&input));
         let agent = owner.agent;
@@ -274,12 +276,12 @@ impl Test {
         if !text.is_empty() {
             output::text(&text)?;
         }
-        let told = match self.event {
+        let result = match self.event {
             Event::SessionStart if text.is_empty() => "nothing would be injected".to_owned(),
             Event::SessionStart => format!("{chars} characters, {tokens} tokens would be injected"),
             event => format!("{} injects nothing", event.name()),
         };
-        output::note(&format!("{}, agent {agent}: {told}", host.name()));
+        output::note(&format!("{}, agent {agent}: {result}", host.name()));
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -103,20 +103,20 @@ impl Items {
                 gist,
                 importance,
             } => {
-                let given = [
+                let fields = [
                     ("text", text),
                     ("brief", brief),
                     ("gist", gist),
                     ("importance", importance),
                 ];
-                let given = given
+                let fields = fields
                     .into_iter()
                     .filter_map(|(name, value)| Some((name.to_owned(), json!(value?))));
                 change(
                     config,
                     shared,
                     &numbered,
-                    &Value::Object(given.collect::<Map<_, _>>()),
+                    &Value::Object(fields.collect::<Map<_, _>>()),
                 )
             }
         }
@@ -174,7 +174,7 @@ fn change(
 ) -> Result<ExitCode, CommandFailure> {
     let ItemNumber { agent, item } = numbered;
     ItemEdit::parse(change).map_err(|error| refusal(&error))?;
-    let reply = lineage::change(config, shared, agent, (&format!("items/{item}"), change))?;
+    let reply = lineage::patch(config, shared, agent, (&format!("items/{item}"), change))?;
     lineage::print(shared, &reply, &|reply| {
         let now = match reply["item"].as_i64() {
             Some(now) if now != *item => format!(", now item {now}"),

@@ -93,7 +93,7 @@ impl Clear {
 impl Fork {
     pub(crate) fn run(self, config: &Config, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         let Self { parent, child } = self;
-        let reply = ask(config, shared, &parent, ("fork", json!({ "child": child })))?;
+        let reply = post(config, shared, &parent, ("fork", json!({ "child": child })))?;
         print(shared, &reply, &|reply| {
             format!(
                 "forked {child} from {parent} at {}: {} and {} of the summary are shared",
@@ -110,14 +110,14 @@ fn step(
     shared: &GlobalOptions,
     agent: &AgentId,
     step: &Step,
-    asked: (&str, Value),
+    action: (&str, Value),
 ) -> Result<ExitCode, CommandFailure> {
-    let reply = ask(config, shared, agent, asked)?;
+    let reply = post(config, shared, agent, action)?;
     print(shared, &reply, &|reply| line(agent, step, reply))
 }
 
-/// Posts an action on an agent.
-pub(super) fn ask(
+/// Posts an action on an agent: the action's name and its body.
+pub(super) fn post(
     config: &Config,
     shared: &GlobalOptions,
     agent: &AgentId,
@@ -127,14 +127,14 @@ pub(super) fn ask(
     open::block_on(async { Api::changing(config, shared).await?.post(&path, &body).await })
 }
 
-/// Applies a merge patch to a resource of an agent.
-pub(super) fn change(
+/// Applies a merge patch to a resource of an agent, such as `facts/12`.
+pub(super) fn patch(
     config: &Config,
     shared: &GlobalOptions,
     agent: &AgentId,
-    (what, change): (&str, &Value),
+    (resource, change): (&str, &Value),
 ) -> Result<Value, CommandFailure> {
-    let path = format!("/v1/agents/{agent}/{what}");
+    let path = format!("/v1/agents/{agent}/{resource}");
     open::block_on(async { Api::changing(config, shared).await?.patch(&path, change).await })
 }
 
@@ -148,7 +148,7 @@ pub(super) fn print(
 
 /// Says in one line what a step did.
 fn line(agent: &AgentId, step: &Step, reply: &Value) -> String {
-    let named = |label: &Option<String>| {
+    let name = |label: &Option<String>| {
         label
             .as_ref()
             .map_or_else(String::new, |label| format!(" `{label}`"))
@@ -163,12 +163,12 @@ fn line(agent: &AgentId, step: &Step, reply: &Value) -> String {
         ),
         Step::Mark(label) => format!(
             "marked {agent}{} at {}",
-            named(label),
+            name(label),
             number(&reply["marked_exchange"])
         ),
         Step::Rewind(label) => format!(
             "rewound {agent} to the mark{} at {}: {} set aside, the window begins with {}",
-            named(label),
+            name(label),
             number(&reply["marked_exchange"]),
             counted(reply, "set_aside", "exchange"),
             number(&reply["first_exchange"])

@@ -184,7 +184,7 @@ fn changed(
     change: &Value,
 ) -> Result<ExitCode, CommandFailure> {
     let NoteArguments { agent, name } = note;
-    let reply = lineage::ask(config, shared, agent, ("notes", json!({"changes": [change]})))?;
+    let reply = lineage::post(config, shared, agent, ("notes", json!({"changes": [change]})))?;
     lineage::print(shared, &reply, &|reply| {
         let written = &reply["notes"][0];
         if written["deleted"] == true {

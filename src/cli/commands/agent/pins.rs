@@ -54,7 +54,7 @@ impl PinCommand {
         (action, done): (&str, &str),
     ) -> Result<ExitCode, CommandFailure> {
         let Self { agent, seq } = self;
-        lineage::ask(config, shared, &agent, (action, json!({ "seq": seq })))?;
+        lineage::post(config, shared, &agent, (action, json!({ "seq": seq })))?;
         answer::print(
             shared,
             &json!({ "agent_id": agent, "seq": seq, "pinned": action == "pin" }),

@@ -105,11 +105,11 @@ fn change(
     joins: bool,
 ) -> Result<ExitCode, CommandFailure> {
     open::block_on(async {
-        let api = Api::reading(config, shared).await?;
+        let api = Api::changing_beside_daemon(config, shared).await?;
         // All agents are checked before the first one is changed.
         for agent in agents {
-            let known: Value = api.read(&format!("/v1/agents/{agent}")).await?;
-            let belongs = known["project_id"].as_str();
+            let row: Value = api.read(&format!("/v1/agents/{agent}")).await?;
+            let belongs = row["project_id"].as_str();
             if !joins && belongs != Some(project.as_str()) {
                 let belongs = belongs.unwrap_or("none");
                 return Err(CommandFailure::not_found(format!(

@@ -69,10 +69,12 @@ pub(crate) struct Push {
 #[derive(Default)]
 struct PushInput {
     messages: Vec<Message>,
+    /// The number of messages that can't be read.
     unread: usize,
     bytes: usize,
 }
 
+/// The daemon's answers to all requests of a push, as one answer.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct PushReport {
     #[serde(default)]
@@ -110,12 +112,12 @@ impl Push {
             output::json(&pushed)?;
         } else {
             output::text(&pushed.line())?;
-            // A program may push notes of its own, one message at a time.
-            if let Some(told) = unshown
+            // A few such messages may be intended: a program may push notes of its own, one at a time.
+            if let Some(report) = unshown
                 .report()
                 .filter(|_| unshown.is_much() && unshown.are_nearly_all())
             {
-                output::text(&told)?;
+                output::text(&report)?;
             }
         }
         Ok(ExitCode::SUCCESS)
@@ -216,7 +218,7 @@ impl Push {
             let text = sent.map_err(|failed| pushed.broken_off(failed))?;
             pushed.add(serde_json::from_str(&text).map_err(anyhow::Error::new)?);
         }
-        Ok(pushed.of(&self.agent))
+        Ok(pushed.with_agent(&self.agent))
     }
 
     async fn store(&self, config: &Config, messages: Vec<Message>) -> Result<PushReport, CommandFailure> {
@@ -233,9 +235,9 @@ impl Push {
             pushed.add(outcome.map_err(|failed| pushed.broken_off(failed))?);
         }
         ingestor.index_all().await?;
-        // Until the agent's next message, nothing else would complete its journal file.
+        // If writing the agent's journal file has failed, only the agent's next message would complete the file.
         ingestor.mend_journal().await;
-        Ok(pushed.of(&self.agent))
+        Ok(pushed.with_agent(&self.agent))
     }
 }
 
@@ -276,14 +278,14 @@ fn chunks(messages: &[Message]) -> Vec<&[Message]> {
 }
 
 impl PushReport {
-    fn of(self, agent: &AgentId) -> Self {
+    fn with_agent(self, agent: &AgentId) -> Self {
         Self {
             agent_id: agent.to_string(),
             ..self
         }
     }
 
-    /// Adds the counts of the next chunk. Its state replaces the earlier state.
+    /// Adds the counts of the next chunk. The state after it replaces the earlier state.
     fn add(&mut self, next: Self) {
         self.accepted += next.accepted;
         self.duplicates += next.duplicates;

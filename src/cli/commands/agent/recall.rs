@@ -46,10 +46,10 @@ pub(crate) struct Recall {
     /// Only exchanges that call this tool
     #[arg(long, value_name = "NAME")]
     tool: Option<String>,
-    /// Only messages from then on: a time, a date, or words such as 'last week'
+    /// Only messages from this time on: a time, a date, or words such as 'last week'
     #[arg(long, value_name = "TIME")]
     since: Option<String>,
-    /// Only messages before then; a date includes the whole day
+    /// Only messages before this time; a date includes the whole day
     #[arg(long, value_name = "TIME")]
     until: Option<String>,
     /// Only exchanges of this session
@@ -122,18 +122,18 @@ impl Recall {
             ("order", self.order.as_deref()),
             ("as_of", self.as_of.as_deref()),
         ];
-        let of = |name: &str| {
+        let value = |name: &str| {
             parameters
                 .iter()
                 .find(|(other, _)| *other == name)
                 .and_then(|(_, text)| *text)
         };
-        ArchiveQuestion::read(of, Timestamp::default())
+        ArchiveQuestion::read(value, Timestamp::default())
             .map_err(|error| CommandFailure::usage(error.to_string()))?;
-        let given = parameters
+        let pairs = parameters
             .iter()
             .filter_map(|(name, text)| Some(format!("{name}={}", escaped((*text)?))));
-        let query: Vec<String> = given.collect();
+        let query: Vec<String> = pairs.collect();
         Ok(format!("/v1/agents/{}/recall?{}", self.agent, query.join("&")))
     }
 }

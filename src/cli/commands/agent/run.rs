@@ -23,9 +23,9 @@ const CONNECT_PATIENCE: Duration = Duration::from_millis(300);
 const ANTHROPIC_URL: &str = "ANTHROPIC_BASE_URL";
 const OPENAI_URL: &str = "OPENAI_BASE_URL";
 const GEMINI_URL: &str = "GOOGLE_GEMINI_BASE_URL";
-/// If the address isn't its own, Claude Code hides its tool search unless this is set.
+/// Claude Code hides its tool search if the address isn't Anthropic's, unless this variable is set.
 const TOOL_SEARCH: (&str, &str) = ("ENABLE_TOOL_SEARCH", "true");
-/// With this, Claude Code's requests say what they are for.
+/// With this variable, Claude Code's requests say what they are for.
 const HINTS: (&str, &str) = ("CLAUDE_CODE_GATEWAY_HINT_HEADERS", "1");
 
 #[derive(Debug, Args)]
@@ -57,11 +57,11 @@ pub(crate) struct RunCommand {
     program: Vec<String>,
 }
 
-/// What the program is started with.
+/// What the program gets in addition to its own environment and arguments.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Launch {
     variables: Vec<(&'static str, String)>,
-    /// Arguments before the program's own.
+    /// Arguments that stand before the program's own.
     arguments: Vec<String>,
 }
 
@@ -116,7 +116,7 @@ impl RunCommand {
                 ));
             }
         }
-        if self.is("claude")
+        if self.starts("claude")
             && let Some(file) = overriding_settings(environment)
         {
             output::note(&format!(
@@ -127,21 +127,21 @@ impl RunCommand {
         Ok(base)
     }
 
-    fn is(&self, name: &str) -> bool {
+    fn starts(&self, name: &str) -> bool {
         let program = self.program.first().map(PathBuf::from);
         program.is_some_and(|program| program.file_name().is_some_and(|file| file == name))
     }
 
-    /// Returns the variables that this program reads.
+    /// Returns the variables in which the program reads its provider's address.
     fn variables(&self) -> Vec<&'static str> {
-        let wanted = [
-            (self.anthropic || self.is("claude"), ANTHROPIC_URL),
+        let variables = [
+            (self.anthropic || self.starts("claude"), ANTHROPIC_URL),
             (self.openai, OPENAI_URL),
             (self.gemini, GEMINI_URL),
         ];
-        wanted
+        variables
             .into_iter()
-            .filter_map(|(is_wanted, name)| is_wanted.then_some(name))
+            .filter_map(|(is_read, name)| is_read.then_some(name))
             .collect()
     }
 
@@ -155,12 +155,12 @@ impl RunCommand {
             };
             launch.variables.push((name, url));
         }
-        if self.anthropic || self.is("claude") {
+        if self.anthropic || self.starts("claude") {
             for (name, value) in [TOOL_SEARCH, HINTS] {
                 launch.variables.push((name, value.to_owned()));
             }
         }
-        if self.is("codex") {
+        if self.starts("codex") {
             launch.arguments = vec!["-c".to_owned(), format!("openai_base_url=\"{base}/v1\"")];
         }
         if launch == Launch::default() {
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn each_program_gets_what_it_reads() {
+    fn each_program_gets_the_address_in_the_way_it_reads_it() {
         let claude = launch(&["/usr/bin/claude", "-p", "hi"], false).unwrap();
         assert_eq!(
             claude.variables[0],

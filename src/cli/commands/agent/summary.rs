@@ -60,7 +60,7 @@ fn shared_summary(
 ) -> Result<ExitCode, CommandFailure> {
     let document = open::block_on(async {
         match document_of(project, config, shared).await {
-            Err(failed) => Err(in_place_of_unavailable(failed, config, shared)?),
+            Err(failed) => Err(print_placeholder(failed, config, shared)?),
             document => document,
         }
     })?;
@@ -92,15 +92,15 @@ async fn document_of(
     })
 }
 
-/// Returns the text of a document; if it is empty, the reason.
+/// Returns the text of a document, or why it is empty.
 fn content(document: &Value) -> String {
     match document["content"].as_str() {
-        None | Some("") => in_place_of(document),
+        None | Some("") => why_empty(document),
         Some(content) => content.trim_end().to_owned(),
     }
 }
 
-fn in_place_of(document: &Value) -> String {
+fn why_empty(document: &Value) -> String {
     if let Some(members) = document["members"].as_array() {
         return in_place_of_shared(members.iter().any(has_past)).to_owned();
     }
@@ -117,9 +117,9 @@ fn has_past(figures: &Value) -> bool {
         .any(|name| figures[*name].as_i64() > Some(0))
 }
 
-/// If a server was asked and the summary is unavailable, prints what a prompt has instead of the summary (seed 003).
-/// Returns the failure, which the caller reports.
-fn in_place_of_unavailable(
+/// If a daemon or a database server was asked and the summary is unavailable, prints the text that a prompt can have in
+/// place of the summary. Returns the failure, which the caller reports.
+fn print_placeholder(
     failed: CommandFailure,
     config: &Config,
     shared: &GlobalOptions,
@@ -149,7 +149,7 @@ impl SummaryCommand {
         }
         open::block_on(async {
             let documents = match self.documents(config, shared).await {
-                Err(failed) => return Err(in_place_of_unavailable(failed, config, shared)?),
+                Err(failed) => return Err(print_placeholder(failed, config, shared)?),
                 documents => documents?,
             };
             if shared.json {
@@ -187,12 +187,12 @@ impl SummaryCommand {
     /// Returns the query string of the request.
     fn parameters(&self) -> String {
         let max_tokens = self.max_tokens.map(|tokens| format!("max_tokens={tokens}"));
-        let wanted = self.brief.then(|| "view=brief".to_owned());
-        let wanted: Vec<String> = wanted.into_iter().chain(max_tokens).collect();
-        if wanted.is_empty() {
+        let view = self.brief.then(|| "view=brief".to_owned());
+        let parameters: Vec<String> = view.into_iter().chain(max_tokens).collect();
+        if parameters.is_empty() {
             String::new()
         } else {
-            format!("?{}", wanted.join("&"))
+            format!("?{}", parameters.join("&"))
         }
     }
 

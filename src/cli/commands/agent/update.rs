@@ -60,7 +60,7 @@ impl Update {
         let config = &loaded.config;
         open::block_on(async {
             let api = Api::changing(config, shared).await?;
-            let before = self.last_run(&api).await?.map_or(0, |run| run.run);
+            let earlier_run = self.last_run(&api).await?.map_or(0, |run| run.run);
             let row = api.refresh(&self.agent).await?;
             if !self.wait {
                 let text = format!("requested an update of {}", self.agent);
@@ -82,7 +82,7 @@ impl Update {
                     ))
                 }
             };
-            self.see_through(&api, parts, before, shared).await
+            self.wait_for_end(&api, parts, earlier_run, shared).await
         })
     }
 
@@ -95,23 +95,24 @@ impl Update {
         Ok(api.runs(query).await?.runs.into_iter().next())
     }
 
-    async fn see_through(
+    /// Waits until a run after `earlier_run` ends the update. Without a daemon, `parts` make the update.
+    async fn wait_for_end(
         &self,
         api: &Api,
         parts: Option<Parts>,
-        before: i64,
+        earlier_run: i64,
         shared: &GlobalOptions,
     ) -> Result<ExitCode, CommandFailure> {
-        let patience = Instant::now() + Duration::from_secs(self.timeout);
+        let deadline = Instant::now() + Duration::from_secs(self.timeout);
         let ended = loop {
             if let (Some(parts), Some(store)) = (&parts, api.database()) {
                 parts.worker.drain_one(&self.agent, store.as_ref()).await?;
             }
             let row = self.row(api).await?;
-            if let Some(ended) = self.ended(api, row.as_ref(), before).await? {
+            if let Some(ended) = self.ended(api, row.as_ref(), earlier_run).await? {
                 break ended;
             }
-            if Instant::now() >= patience {
+            if Instant::now() >= deadline {
                 let waited = format!("{} isn't updated yet after {} s", self.agent, self.timeout);
                 let cure = format!("`recapd queue show {}` says what it waits for", self.agent);
                 return Err(CommandFailure::new(
@@ -147,9 +148,9 @@ impl Update {
         &self,
         api: &Api,
         row: Option<&QueueRow>,
-        before: i64,
+        earlier_run: i64,
     ) -> Result<Option<UpdateResult>, CommandFailure> {
-        let last = self.last_run(api).await?.filter(|run| run.run > before);
+        let last = self.last_run(api).await?.filter(|run| run.run > earlier_run);
         let is_written = last
             .as_ref()
             .is_some_and(|run| run.outcome == RunOutcome::Completed);
@@ -174,7 +175,7 @@ impl Update {
                     ),
                 }))
             }
-            // Another attempt follows.
+            // The attempt failed, and another one follows after the backoff.
             QueueState::Scheduled if row.waits_for == Some(QueueWait::Backoff) => None,
             QueueState::Scheduled if is_written => Some(UpdateResult::Done(last.map(Box::new))),
             QueueState::Ready | QueueState::Running | QueueState::Scheduled => None,

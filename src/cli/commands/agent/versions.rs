@@ -101,8 +101,8 @@ struct VersionRow {
 }
 
 impl VersionRow {
-    /// Returns the state before the first version.
-    fn nothing() -> Self {
+    /// Returns version 0: the empty document before the first version.
+    fn empty() -> Self {
         Self {
             version: 0,
             kind: VersionKind::Update,
@@ -137,7 +137,7 @@ async fn list(api: &Api, agent: &AgentId, limit: i64) -> Result<Vec<VersionRow>,
 
 async fn one(api: &Api, agent: &AgentId, version: i64) -> Result<VersionRow, CommandFailure> {
     if version == 0 {
-        return Ok(VersionRow::nothing());
+        return Ok(VersionRow::empty());
     }
     api.read(&format!("/v1/agents/{agent}/summary/versions/{version}"))
         .await
@@ -275,7 +275,7 @@ impl Rollback {
             agent,
             number: version,
         } = self;
-        let reply = lineage::ask(
+        let reply = lineage::post(
             config,
             shared,
             &agent,
@@ -301,7 +301,7 @@ impl Rollback {
 impl Rebuild {
     pub(crate) fn run(self, config: &Config, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         let Self { agent } = self;
-        let reply = lineage::ask(config, shared, &agent, ("rebuild", json!({})))?;
+        let reply = lineage::post(config, shared, &agent, ("rebuild", json!({})))?;
         lineage::print(shared, &reply, &|reply| {
             let edited = reply["items_edited_removed"].as_i64().unwrap_or_default();
             let version = reply["version"].as_i64().unwrap_or_default();

@@ -66,7 +66,7 @@ struct WindowPage {
 
 /// The paging fields of a daemon's answer. The window is parsed separately, so that its messages stay verbatim.
 #[derive(Deserialize)]
-struct Beside {
+struct PagingFields {
     #[serde(deserialize_with = "cursor::last_entry")]
     next_cursor: Option<i64>,
 }
@@ -93,7 +93,7 @@ impl WindowCommand {
         let path = format!("/v1/agents/{}/window?limit={}{before}", self.agent, self.limit);
         let text = api.get(&path, "application/json").await?;
         let read = || -> serde_json::Result<WindowPage> {
-            let Beside { next_cursor } = serde_json::from_str(&text)?;
+            let PagingFields { next_cursor } = serde_json::from_str(&text)?;
             Ok(WindowPage {
                 window: serde_json::from_str(&text)?,
                 next_cursor,
@@ -134,13 +134,13 @@ fn numbered(exchange: &WindowExchange) -> LegNumber {
     LegNumber::new(exchange.exchange, exchange.continues)
 }
 
-/// Formats one exchange, or several legs of one exchange below a common heading. `is_newest`: nothing follows this
-/// page.
+/// Formats one exchange, or several legs of one exchange below a common heading. `is_newest` says that this page is the
+/// newest one.
 fn run_texts(reply: &WindowReply, run: &[WindowExchange], is_newest: bool) -> Vec<String> {
     let is_last = run.last().map(|last| last.exchange) == reply.exchanges.last().map(|last| last.exchange);
     let rows: Vec<LegNumber> = run.iter().map(numbered).collect();
-    let told = LegRun::of(&rows, is_newest || !is_last);
-    let heading = told
+    let legs = LegRun::of(&rows, is_newest || !is_last);
+    let heading = legs
         .filter(LegRun::is_several)
         .map(|run| format!("\n{}\n", run.heading()));
     let is_alone = heading.is_none();

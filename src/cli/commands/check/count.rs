@@ -96,7 +96,7 @@ impl Count {
     }
 }
 
-/// Corrects the count by the calibration in the database.
+/// Corrects the count by the calibration in the database; `None` if the database has none for the model.
 async fn calibrated(
     config: &Config,
     provider: &str,
@@ -104,10 +104,10 @@ async fn calibrated(
     tokens: i64,
 ) -> Result<Option<CalibratedCount>, CommandFailure> {
     let all = open::look(config).await?.calibrations().await?;
-    let mut about = all
+    let mut of_model = all
         .iter()
         .filter(|one| one.provider == provider && one.model == model);
-    Ok(about.next().map(|one| CalibratedCount::new(tokens, one)))
+    Ok(of_model.next().map(|one| CalibratedCount::new(tokens, one)))
 }
 
 fn body(file: &Path) -> Result<Vec<u8>, CommandFailure> {

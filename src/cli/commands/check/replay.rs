@@ -78,8 +78,8 @@ pub(crate) fn format_name() -> impl TypedValueParser<Value = Format> {
 }
 
 impl Replay {
-    /// Returns the settings of this command, which `--set` overrides. Nothing waits, and nothing needs to be durable,
-    /// because the input can be read again.
+    /// Returns the settings of this command, which `--set` overrides. Updates don't wait for more messages. Writes needn't
+    /// survive a power failure, because the input can be read again.
     pub(crate) fn settings(&self) -> Vec<String> {
         let mut settings: Vec<String> = [
             "queue.batch_exchanges=1",
@@ -144,7 +144,7 @@ impl Replay {
     }
 }
 
-/// Uses the database that `--db` names. Otherwise uses one in a temporary folder, which is then deleted.
+/// Uses the database that `--db` names, otherwise one in a temporary folder, which is deleted afterwards.
 fn place_database(
     config: &Config,
     shared: &GlobalOptions,

@@ -83,13 +83,13 @@ impl Restore {
     }
 }
 
-/// Refuses a backup whose schema isn't recapd's. Another person may have had the file, and a planted trigger would run
+/// Refuses a backup whose schema isn't recapd's. Another person may have had the file and planted a trigger, which would run
 /// with each write of the daemon and with the first migration.
 async fn refuse_other_schemas(from: &str, part: &PartialCopy) -> Result<(), CommandFailure> {
     let settings = part.settings();
     let found = schema::status(&settings).await;
     let found = found.map_err(|error| open::failure(from, error))?;
-    // Other code refuses a database that isn't recapd's, or is of a newer version.
+    // Opening the database refuses one that isn't recapd's, or is of a newer version.
     if found.is_missing() || found.can_go_on().is_err() {
         return Ok(());
     }
@@ -98,7 +98,7 @@ async fn refuse_other_schemas(from: &str, part: &PartialCopy) -> Result<(), Comm
     if faults.is_empty() {
         return Ok(());
     }
-    let named: Vec<String> = faults
+    let shown: Vec<String> = faults
         .iter()
         .take(FAULTS_SHOWN)
         .map(ToString::to_string)
@@ -110,7 +110,7 @@ async fn refuse_other_schemas(from: &str, part: &PartialCopy) -> Result<(), Comm
     Err(anyhow::anyhow!(
         "{from}: its schema isn't recapd's, so nothing was restored: {}{more}. If you made these changes yourself, remove them in a copy of \
          the backup, and restore the copy",
-        named.join("; ")
+        shown.join("; ")
     )
     .into())
 }

@@ -52,7 +52,7 @@ impl Copy {
             )));
         }
         open::block_on(async {
-            let (copied, report) = carry(&from, &to).await?;
+            let (copied, report) = copy_and_verify(&from, &to).await?;
             if shared.json {
                 output::json(&json!({
                     "from": from.url,
@@ -74,21 +74,24 @@ impl Copy {
 }
 
 fn place(database: &DatabaseConfig, argument: &str, place: &str) -> Result<DatabaseConfig, CommandFailure> {
-    let named = |cure: &str| CommandFailure::usage(format!("{argument}: the address {cure}"));
-    database.at(place).map_err(named)
+    let invalid = |cure: &str| CommandFailure::usage(format!("{argument}: the address {cure}"));
+    database.at(place).map_err(invalid)
 }
 
-async fn carry(from: &DatabaseConfig, to: &DatabaseConfig) -> Result<(CopyReport, Report), CommandFailure> {
+async fn copy_and_verify(
+    from: &DatabaseConfig,
+    to: &DatabaseConfig,
+) -> Result<(CopyReport, Report), CommandFailure> {
     let bar = progress_bar();
     let ticker = Ticker::beside(&bar);
-    let told = |progress: CopyProgress<'_>| {
+    let show = |progress: CopyProgress<'_>| {
         bar.set_length(progress.rows_total);
         bar.set_position(progress.rows);
         bar.set_message(progress.table.to_owned());
         ticker.tell(|| line(&progress));
     };
     let settings = [from, to].map(assembly::database_settings);
-    let copied = copy(&settings[0], &settings[1], &told).await;
+    let copied = copy(&settings[0], &settings[1], &show).await;
     bar.finish_and_clear();
     let copied = copied.map_err(|error| failed(&from.url, &to.url, error))?;
     let store = SqlStore::look(&settings[1]).await?;
@@ -98,15 +101,15 @@ async fn carry(from: &DatabaseConfig, to: &DatabaseConfig) -> Result<(CopyReport
     Ok((copied, report))
 }
 
-/// Adds the database's name to an error.
+/// Adds to an error the name of the database in which it occurred.
 fn failed(from: &str, to: &str, error: CopyError) -> CommandFailure {
-    let addressed = |url: &str, error: StoreError| match error {
+    let failure_of = |url: &str, error: StoreError| match error {
         StoreError::Schema(_) | StoreError::InUse(_) => open::failure(url, error),
         error => CommandFailure::new(UNAVAILABLE, anyhow::anyhow!("{url}: {error}")),
     };
     match error {
-        CopyError::Source(error) => addressed(from, error),
-        CopyError::Target(error) => addressed(to, error),
+        CopyError::Source(error) => failure_of(from, error),
+        CopyError::Target(error) => failure_of(to, error),
         CopyError::InUse(_) | CopyError::Inserts => {
             CommandFailure::new(UNAVAILABLE, anyhow::Error::new(error))
         }
@@ -155,7 +158,8 @@ fn line(progress: &CopyProgress<'_>) -> String {
     format!("copying  {percent}%  {}", progress.table)
 }
 
-/// Returns the bar over rows. Each row counts twice: it is copied and read back. Hidden without a terminal.
+/// Returns a progress bar over rows, each of which counts twice: it is copied and read back. The bar is hidden without a
+/// terminal.
 fn progress_bar() -> ProgressBar {
     if !output::shows_progress() {
         return ProgressBar::hidden();

@@ -74,17 +74,17 @@ impl Export {
         path: &Path,
         bar: &ProgressBar,
     ) -> Result<ExportReport, CommandFailure> {
-        let wrote = || format!("writing {}", path.display());
+        let writing = || format!("writing {}", path.display());
         let Some(path) = replaceable(path) else {
-            let mut there = File::create(path).with_context(wrote)?;
-            return self.write_all(store, &mut there, bar).await;
+            let mut device = File::create(path).with_context(writing)?;
+            return self.write_all(store, &mut device, bar).await;
         };
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         let mut file =
-            tempfile::NamedTempFile::new_in(folder.unwrap_or(Path::new("."))).with_context(wrote)?;
+            tempfile::NamedTempFile::new_in(folder.unwrap_or(Path::new("."))).with_context(writing)?;
         let exported = self.write_all(store, file.as_file_mut(), bar).await?;
-        file.as_file().sync_all().with_context(wrote)?;
-        file.persist(&path).with_context(wrote)?;
+        file.as_file().sync_all().with_context(writing)?;
+        file.persist(&path).with_context(writing)?;
         Ok(exported)
     }
 
@@ -155,9 +155,8 @@ impl Export {
     }
 }
 
-/// Returns the path of a regular file after following all links, or a path where nothing exists: these can be replaced
-/// by rename. Returns `None` for anything else, and for a dangling link, because the rename would replace the link
-/// itself.
+/// Returns the path that a rename can replace: that of a regular file, after following all links, or one where nothing
+/// exists. Returns `None` for anything else, and for a dangling link, because the rename would replace the link itself.
 fn replaceable(path: &Path) -> Option<PathBuf> {
     if path.symlink_metadata().is_err() {
         return Some(path.to_owned());
@@ -165,10 +164,11 @@ fn replaceable(path: &Path) -> Option<PathBuf> {
     path.canonicalize().ok().filter(|path| path.is_file())
 }
 
+/// Why writing ended.
 enum Stop {
     /// The reader of the output has closed it (`| head`). This isn't an error.
     ReaderLeft,
-    /// This agent can't be written to a journal. The others are still written.
+    /// This agent can't be written to a journal. The other agents are still written.
     Refused(ArchiveError),
     Failed(CommandFailure),
 }
@@ -248,7 +248,7 @@ impl ExportReport {
     }
 }
 
-/// Returns the bar over this many messages. Hidden without a terminal.
+/// Returns a progress bar over this many messages. It is hidden without a terminal.
 fn progress_bar(messages: u64) -> ProgressBar {
     if !output::shows_progress() {
         return ProgressBar::hidden();
@@ -265,16 +265,16 @@ mod tests {
     #[test]
     fn only_a_file_is_replaced_and_never_a_link_to_it() {
         let folder = tempfile::tempdir().unwrap();
-        let named = |name: &str| folder.path().canonicalize().unwrap().join(name);
-        std::fs::write(named("there"), "old").unwrap();
-        assert_eq!(replaceable(&named("new")), Some(named("new")));
-        assert_eq!(replaceable(&named("there")), Some(named("there")));
+        let path = |name: &str| folder.path().canonicalize().unwrap().join(name);
+        std::fs::write(path("there"), "old").unwrap();
+        assert_eq!(replaceable(&path("new")), Some(path("new")));
+        assert_eq!(replaceable(&path("there")), Some(path("there")));
         #[cfg(unix)]
         {
-            std::os::unix::fs::symlink(named("there"), named("link")).unwrap();
-            std::os::unix::fs::symlink(named("nowhere"), named("loose")).unwrap();
-            assert_eq!(replaceable(&named("link")), Some(named("there")));
-            assert_eq!(replaceable(&named("loose")), None);
+            std::os::unix::fs::symlink(path("there"), path("link")).unwrap();
+            std::os::unix::fs::symlink(path("nowhere"), path("loose")).unwrap();
+            assert_eq!(replaceable(&path("link")), Some(path("there")));
+            assert_eq!(replaceable(&path("loose")), None);
             assert_eq!(replaceable(Path::new("/dev/null")), None);
         }
         assert_eq!(replaceable(folder.path()), None, "a folder is no file");

@@ -87,7 +87,7 @@ impl Import {
         };
         let all = [journals.as_slice(), transcripts.as_slice()].concat();
         let progress = ImportProgress::over(&all);
-        let (imported, told) = open::block_on(async {
+        let (imported, from_transcripts) = open::block_on(async {
             tokio::select! {
                 read = self.read_all(config, (&journals, &transcripts), &progress) => read,
                 signal = tokio::signal::ctrl_c() => {
@@ -99,16 +99,17 @@ impl Import {
             }
         })?;
         progress.finish();
-        tell_unfinished(&imported);
-        self.report(&imported, &told, shared)?;
-        let read = imported.accepted + imported.duplicates + told.accepted + told.duplicates;
-        let unread = imported.refused + told.skipped;
+        report_unfinished(&imported);
+        self.report(&imported, &from_transcripts, shared)?;
+        let read =
+            imported.accepted + imported.duplicates + from_transcripts.accepted + from_transcripts.duplicates;
+        let unread = imported.refused + from_transcripts.skipped;
         // An agent without messages counts as read, too.
         let is_nothing = read == 0 && (unread > 0 || imported.agents == 0);
         if is_nothing && unread == 0 {
             output::error("nothing was read: no file has messages");
         }
-        let is_unshown = told.unshown.are_nearly_all();
+        let is_unshown = from_transcripts.unshown.are_nearly_all();
         Ok(if is_nothing || is_unshown || (self.strict && unread > 0) {
             ExitCode::FAILURE
         } else {
@@ -128,23 +129,23 @@ impl Import {
             progress.file_done();
         }
         let stored = store.clone().filter(|_| !self.dry_run);
-        let (ingestor, looked) = match store {
+        let (ingestor, existing) = match store {
             Some(store) if !self.dry_run => {
                 let ingestor = assembly::ingestor_alone(config, store, Arc::new(SystemClock)).await?;
                 (Some(ingestor), None)
             }
-            looked => (None, looked),
+            existing => (None, existing),
         };
-        let mut reading = Transcripts::new(ingestor, looked, self.agent.clone(), self.format, progress);
+        let mut reading = Transcripts::new(ingestor, existing, self.agent.clone(), self.format, progress);
         for (file, name) in transcripts.iter().zip(conversations::names(transcripts)) {
             reading.read(file, name.as_deref()).await?;
             progress.file_done();
         }
-        let told = reading.finish().await?;
+        let from_transcripts = reading.finish().await?;
         if let Some(store) = stored {
             index(store.as_ref(), progress).await?;
         }
-        Ok((import.imported().clone(), told))
+        Ok((import.imported().clone(), from_transcripts))
     }
 
     /// Opens the database for the import. A dry run only reads it, if it exists.
@@ -162,7 +163,7 @@ impl Import {
                 let target: Arc<dyn import::ImportTarget> = store.clone();
                 Ok((import::Import::dry(Some(target), clock, redactor), Some(store)))
             }
-            // Without a database, everything would be new.
+            // If there is no database, the import would create one, and all messages would be new.
             Err(StoreError::Unavailable(_)) => Ok((import::Import::dry(None, clock, redactor), None)),
             Err(error) => Err(error.into()),
         }
@@ -171,13 +172,13 @@ impl Import {
     fn report(
         &self,
         imported: &ImportReport,
-        told: &TranscriptsReport,
+        from_transcripts: &TranscriptsReport,
         shared: &GlobalOptions,
     ) -> std::io::Result<()> {
-        let agents = imported.agents + told.agents.len() as u64;
-        let accepted = imported.accepted + told.accepted;
-        let duplicates = imported.duplicates + told.duplicates;
-        let refused = imported.refused + told.skipped;
+        let agents = imported.agents + from_transcripts.agents.len() as u64;
+        let accepted = imported.accepted + from_transcripts.accepted;
+        let duplicates = imported.duplicates + from_transcripts.duplicates;
+        let refused = imported.refused + from_transcripts.skipped;
         if shared.json {
             return output::json(&json!({
                 "dry_run": self.dry_run,
@@ -186,14 +187,14 @@ impl Import {
                 "duplicates": duplicates,
                 "refused": refused,
                 "unfinished": imported.unfinished,
-                "undone": told.undone,
-                "unread_times": told.unread_times.count,
-                "first_unread_time": told.unread_times.first,
-                "unshown": told.unshown.counts(),
+                "undone": from_transcripts.undone,
+                "unread_times": from_transcripts.unread_times.count,
+                "first_unread_time": from_transcripts.unread_times.first,
+                "unshown": from_transcripts.unshown.counts(),
             }));
         }
         let done = if self.dry_run { "would be stored" } else { "stored" };
-        let undated = told.unread_times.report();
+        let undated = from_transcripts.unread_times.report();
         output::text(&format!(
             "{}: {} {done}, {} already stored, {} skipped{undated}",
             count(agents, "agent"),
@@ -201,12 +202,15 @@ impl Import {
             grouped(duplicates),
             grouped(refused)
         ))?;
-        told.unshown.report().map_or(Ok(()), |told| output::text(&told))
+        from_transcripts
+            .unshown
+            .report()
+            .map_or(Ok(()), |report| output::text(&report))
     }
 }
 
 /// Reports agents whose state still differs from their journals.
-fn tell_unfinished(imported: &ImportReport) {
+fn report_unfinished(imported: &ImportReport) {
     let unfinished = &imported.unfinished;
     for agent in unfinished.iter().take(UNFINISHED_SHOWN_MAX) {
         output::error(&format!(
@@ -228,6 +232,7 @@ async fn index(store: &dyn Store, progress: &ImportProgress) -> Result<(), Comma
     Ok(())
 }
 
+/// Reads one journal, and reports its refused lines.
 async fn read(
     import: &mut import::Import,
     file: &Path,

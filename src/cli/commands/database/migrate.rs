@@ -101,7 +101,7 @@ async fn up(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints what [`up`] would apply. Doesn't check whether that is allowed: a daemon may be using the database.
+/// Prints what [`up`] would apply. Doesn't check whether a daemon is using the database, which `up` may refuse.
 async fn plan(
     settings: &DatabaseSettings,
     url: &str,

@@ -76,7 +76,7 @@ impl Verify {
             let store = open::look(config).await?;
             let depth = if self.deep { Depth::Deep } else { Depth::Plain };
             let mut report = if self.agents.is_empty() {
-                Report::of_every(&store, depth).await?
+                Report::checked(&store, depth).await?
             } else {
                 let mut report = Report::default();
                 for agent in &self.agents {
@@ -113,16 +113,16 @@ async fn verify(store: &dyn Store, agent: &AgentId, depth: Depth) -> Result<Agen
 impl Report {
     /// Checks every agent, but leaves out the checks that take long.
     pub(crate) async fn of_all(store: &dyn Store) -> Result<Self, CommandFailure> {
-        Self::of_every(store, Depth::Plain).await
+        Self::checked(store, Depth::Plain).await
     }
 
-    async fn of_every(store: &dyn Store, depth: Depth) -> Result<Self, CommandFailure> {
+    async fn checked(store: &dyn Store, depth: Depth) -> Result<Self, CommandFailure> {
         let bar = if output::shows_progress() {
             ProgressBar::new_spinner()
         } else {
             ProgressBar::hidden()
         };
-        // Checking one agent may take a while.
+        // One agent may take longer than a tick, so the spinner turns by itself.
         bar.enable_steady_tick(TICK);
         let ticker = Ticker::beside(&bar);
         let mut report = Self::default();
@@ -196,8 +196,8 @@ impl Report {
         .collect()
     }
 
-    /// Says "ok", and what couldn't be checked.
-    fn as_far_as_looked(&self, invariant: Invariant) -> String {
+    /// Returns the verdict on an invariant without breaches: "ok", and the data that couldn't be checked.
+    fn ok_except_unseen(&self, invariant: Invariant) -> String {
         let unseen = self.unseen.iter().filter(|unseen| unseen.invariant == invariant);
         let unseen: Vec<String> = unseen
             .map(|unseen| format!("{} {}", grouped(unseen.count), unseen.what))
@@ -228,7 +228,7 @@ impl Report {
                 .collect();
             let (number, title) = invariant.title();
             let verdict = if found.is_empty() {
-                self.as_far_as_looked(invariant)
+                self.ok_except_unseen(invariant)
             } else {
                 format!("BROKEN, {}", count(found.len(), "time"))
             };

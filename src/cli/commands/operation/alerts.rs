@@ -23,7 +23,7 @@ pub(crate) struct Alerts {
     runbooks: Option<String>,
 }
 
-/// Parses an address that YAML reads as a plain string.
+/// Checks that YAML reads an address as a plain string. Returns the address without the slash at its end.
 fn place(text: &str) -> Result<String, String> {
     let is_place = text.starts_with(|first: char| first.is_ascii_alphanumeric() || first == '/')
         && text.bytes().all(|byte| byte.is_ascii_graphic());
@@ -64,7 +64,7 @@ fn rules(text: &str) -> Vec<BTreeMap<&str, &str>> {
     rules
 }
 
-/// Returns the pairs in a line. Labels and annotations have several.
+/// Returns the pairs of key and value in a line. Labels and annotations have several.
 fn pairs<'t>(key: &'t str, value: &'t str) -> Vec<(&'t str, &'t str)> {
     let within = |opening: char, closing: char| value.strip_prefix(opening)?.strip_suffix(closing);
     match (within('{', '}'), within('"', '"')) {

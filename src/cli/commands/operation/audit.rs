@@ -92,17 +92,17 @@ fn text(page: &AuditPage) -> String {
         ("OUTCOME", Align::Left),
         ("REQUEST ID", Align::Left),
     ]);
-    let given = |text: Option<&str>| text.unwrap_or("-").to_owned();
+    let or_dash = |text: Option<&str>| text.unwrap_or("-").to_owned();
     for row in &page.events {
         let what = &row.what;
         table.row([
             row.event.to_string(),
             what.at.to_string(),
             what.kind.name().to_owned(),
-            given(what.token.as_deref()),
+            or_dash(what.token.as_deref()),
             what.peer.clone(),
             format!("{} {}", what.method, what.route),
-            given(what.agent_id.as_ref().map(AgentId::as_str)),
+            or_dash(what.agent_id.as_ref().map(AgentId::as_str)),
             what.status.to_string(),
             what.outcome.clone(),
             what.request_id.clone(),

@@ -103,10 +103,10 @@ pub(super) async fn without_configuration(shared: &GlobalOptions, environment: &
 
 /// Returns the checks of a daemon that `--server` names. It may run on another host.
 async fn elsewhere(config: &Config, shared: &GlobalOptions) -> Vec<Check> {
-    let there = "run `recapd doctor` on the daemon's host to check database, disk, clock and provider, or see its page System";
+    let hint = "run `recapd doctor` on the daemon's host to check database, disk, clock and provider, or see its page System";
     vec![
         surroundings::daemon(config, shared).await,
-        Check::skip("its host", there),
+        Check::skip("its host", hint),
     ]
 }
 

@@ -91,7 +91,8 @@ impl ProxyCommand {
                         tasks.close();
                         tasks.wait().await;
                     };
-                    // What is left then: streams that don't end, and copies for a daemon that doesn't answer.
+                    // After the drain time, only streams that don't end, and copies for a daemon that doesn't answer, are
+                    // left.
                     if timeout(Duration::from_millis(config.worker.drain_ms), finished).await.is_err() {
                         tracing::warn!("proxy.hurried");
                     }
@@ -103,8 +104,8 @@ impl ProxyCommand {
     }
 }
 
-/// Takes the service manager's listener; otherwise listens at the configured address. Also returns the address, for
-/// people.
+/// Takes the service manager's listener, if it passed one; otherwise listens at the configured address. Also returns the
+/// address, for the log.
 async fn listen(
     config: &ProxyConfig,
     inherited: Option<InheritedListener>,

@@ -116,7 +116,7 @@ impl Serve {
         for entry in overrides {
             info!(key = %entry.key, value = %entry.value, origin = %entry.origin, "config.set");
         }
-        let given = Start {
+        let start = Start {
             clock: self.clock(),
             environment: environment.clone(),
             sources,
@@ -126,7 +126,7 @@ impl Serve {
             is_demo: self.demo,
         };
         if !self.demo {
-            return open::block_on(serve(&loaded.config, loaded.prices.clone(), given, exporter));
+            return open::block_on(serve(&loaded.config, loaded.prices.clone(), start, exporter));
         }
         let origin = loaded.origin("database.url");
         if matches!(
@@ -142,7 +142,7 @@ impl Serve {
         let mut config = loaded.config.clone();
         config.database.url = sqlite::url_of(&folder.path().join("demo.db"));
         config.database.is_in_state_folder = false;
-        open::block_on(serve(&config, loaded.prices.clone(), given, exporter))
+        open::block_on(serve(&config, loaded.prices.clone(), start, exporter))
     }
 }
 
@@ -158,7 +158,7 @@ struct Start {
     is_demo: bool,
 }
 
-/// What a daemon needs before its tasks start.
+/// What [`prepare`] has opened and built before the daemon's tasks start.
 struct Ground {
     store: Arc<SqlStore>,
     access: Arc<Access>,
@@ -166,14 +166,16 @@ struct Ground {
     listener: http::Listener,
     parts: Parts,
     keys: ApiKeys,
+    /// The provider and the model, for the log.
     model: String,
+    /// The number of leases that an earlier process of this name left.
     reclaimed: u64,
 }
 
 async fn serve(
     config: &Config,
     prices: Prices,
-    given: Start,
+    start: Start,
     mut exporter: Option<Exporter>,
 ) -> Result<ExitCode, CommandFailure> {
     // From here on, no signal ends the process by default, and none is lost. The first process of a container
@@ -182,8 +184,8 @@ async fn serve(
     let mut signals = pin!(signals()?);
     let owner = config.owner();
     let ground = tokio::select! {
-        ground = prepare(config, prices, &given, &owner) => ground?,
-        Some(signal) = signals.next() => return Ok(end_early(&given.notify, signal)),
+        ground = prepare(config, prices, &start, &owner) => ground?,
+        Some(signal) = signals.next() => return Ok(end_early(&start.notify, signal)),
     };
     let Ground {
         store,
@@ -195,15 +197,15 @@ async fn serve(
         model,
         reclaimed,
     } = ground;
-    let (notify, is_demo) = (given.notify.clone(), given.is_demo);
+    let (notify, is_demo) = (start.notify.clone(), start.is_demo);
     let lifecycle = Lifecycle::new();
     lifecycle.spawn_serving("access", {
         let (access, last) = (Arc::clone(&access), lifecycle.last().clone());
         async move { access.follow(last).await }
     });
-    let health_checker = HealthChecker::of(config, &given, &owner, &store, &parts);
-    let hands = (store.clone(), access, health_checker.clone());
-    start(&lifecycle, &parts, hands, config, listener);
+    let health_checker = HealthChecker::of(config, &start, &owner, &store, &parts);
+    let services = (store.clone(), access, health_checker.clone());
+    spawn_tasks(&lifecycle, &parts, services, config, listener);
     let last = lifecycle.last().clone();
     proxy::start(config, &lifecycle, &parts, &store, last).await?;
     let background = Background::start(threads::BACKGROUND)?;
@@ -214,7 +216,7 @@ async fn serve(
         store: store.clone(),
         owner: owner.clone(),
         keys,
-        given,
+        start,
     };
     lifecycle.spawn_vital("supervisor", supervisor.run(config.clone(), hangups));
     ingest_inbox(&lifecycle, &parts, store);
@@ -262,17 +264,17 @@ fn dashboard(listen: &Listen) -> String {
     }
 }
 
-/// Opens and builds what a daemon needs. Whatever a start waits for, it waits for here.
+/// Opens and builds what a daemon needs. All waiting of a start, such as for the database, is here.
 async fn prepare(
     config: &Config,
     prices: Prices,
-    given: &Start,
+    start: &Start,
     owner: &str,
 ) -> Result<Ground, CommandFailure> {
-    let (notify, clock) = (&given.notify, &given.clock);
-    let keys = ApiKeys::of(config, &given.environment)?;
+    let (notify, clock) = (&start.notify, &start.clock);
+    let keys = ApiKeys::of(config, &start.environment)?;
     let models = keys.clone().models(config, clock)?;
-    let embeddings_key = config::embeddings_api_key(&config.recall, &given.environment)?;
+    let embeddings_key = config::embeddings_api_key(&config.recall, &start.environment)?;
     let database = &config.database;
     let opening = Box::pin(patiently(database, || assembly::open_store(config)));
     let opening = Box::pin(service::starting(notify, "opening the database", opening));
@@ -297,11 +299,11 @@ async fn prepare(
     .with_database(&store)
     .with_embeddings(config, store.clone(), embeddings_key)
     .map_err(anyhow::Error::new)?;
-    given.logging.count_into(&parts.metrics);
+    start.logging.count_into(&parts.metrics);
     parts.metrics.service.reloaded(true, parts.clock.now());
-    let reclaimed = patiently(database, || enqueue_missing(&store, &parts, owner)).await?;
-    if given.is_demo {
-        demo::tell(&parts).await?;
+    let reclaimed = patiently(database, || catch_up(&store, &parts, owner)).await?;
+    if start.is_demo {
+        demo::store_conversation(&parts).await?;
     }
     Ok(Ground {
         store,
@@ -315,7 +317,7 @@ async fn prepare(
     })
 }
 
-/// Ends a start that a signal interrupts. No task runs yet that would have to be completed.
+/// Ends a start that a signal interrupts. No task has begun yet, so there is none to wait for.
 fn end_early(notify: &Notify, signal: StopSignal) -> ExitCode {
     info!(%signal, "daemon.stopping");
     notify.stopping();
@@ -330,13 +332,13 @@ async fn listen(config: &HttpConfig) -> anyhow::Result<http::Listener> {
             .await
             .map(Into::into),
     };
-    let listener = listening.map_err(|error| unheard(&config.listen, &error))?;
+    let listener = listening.map_err(|error| cannot_listen(&config.listen, &error))?;
     let Some(path) = &config.sockets.own else {
         return Ok(listener);
     };
     match local_socket(path, config).await {
         Ok(socket) => Ok(listener.beside(socket)),
-        // Nobody configured this socket, and the address is enough.
+        // Nobody asked for this socket, and clients can use the address.
         Err(error) if config.socket == LocalSocket::Auto => {
             warn!(%error, path = %path.display(), "http.socket_unavailable");
             Ok(listener)
@@ -349,7 +351,7 @@ async fn listen(config: &HttpConfig) -> anyhow::Result<http::Listener> {
 }
 
 /// Says why the daemon can't listen at this address, and what to do.
-fn unheard(listen: &Listen, error: &io::Error) -> anyhow::Error {
+fn cannot_listen(listen: &Listen, error: &io::Error) -> anyhow::Error {
     let cure = match error.kind() {
         io::ErrorKind::AddrInUse => {
             "is another recapd running? see `recapd status`, or choose another port, such as --listen 127.0.0.1:7500"
@@ -358,7 +360,7 @@ fn unheard(listen: &Listen, error: &io::Error) -> anyhow::Error {
             "this machine doesn't have this address: choose one with --listen, such as 127.0.0.1:7411"
         }
         io::ErrorKind::PermissionDenied => {
-            "this user may not use it: choose a port from 1024 on with --listen, or a socket in a folder of this user"
+            "this user may not use this address: choose a port from 1024 on with --listen, or a socket in a folder of this user"
         }
         _ => "choose another address with --listen, or http.listen",
     };
@@ -374,12 +376,12 @@ async fn local_socket(path: &Path, config: &HttpConfig) -> io::Result<http::Sock
 }
 
 /// Catches up with what happened while no daemon ran. Returns the number of reclaimed leases.
-async fn enqueue_missing(store: &SqlStore, parts: &Parts, owner: &str) -> Result<u64, StoreError> {
+async fn catch_up(store: &SqlStore, parts: &Parts, owner: &str) -> Result<u64, StoreError> {
     let now = parts.clock.now();
     let reclaimed = store.reclaim(owner, now).await?;
     // The clock may have been ahead when the daemon last ran.
     store.set_back(None, now).await?;
-    // Limits, provider or key may have changed since updates began to wait for them.
+    // Updates may wait for a limit, or for a provider that refused them. All of that may have changed since then.
     store.resume(Resume::Refused, now).await?;
     if let Err(error) = parts.ingestor.load_calibrations().await {
         warn!(%error, "calibration.unreadable");
@@ -387,7 +389,7 @@ async fn enqueue_missing(store: &SqlStore, parts: &Parts, owner: &str) -> Result
     Ok(reclaimed)
 }
 
-/// Adds the database's name and a hint if the database can't be opened. Other errors already have both.
+/// Adds the database's name and a hint to an error if the database is unreachable. Other errors already have both.
 fn unopened(config: &Config, error: StoreError) -> CommandFailure {
     match error {
         StoreError::Unavailable(_) => open::failure(&config.database.url, error),
@@ -395,7 +397,7 @@ fn unopened(config: &Config, error: StoreError) -> CommandFailure {
     }
 }
 
-/// Reads the tokens. Beyond loopback, at least one must exist, because other machines can reach the interface.
+/// Reads the tokens. If other machines can reach the interface, at least one token must exist.
 async fn access(
     config: &Config,
     store: Arc<dyn AccessStore>,
@@ -437,7 +439,8 @@ fn ingest_inbox(lifecycle: &Lifecycle, parts: &Parts, store: Arc<SqlStore>) {
     lifecycle.spawn_vital("inbox", async move { ingestor.ingest_inbox(store, soft).await });
 }
 
-fn start(
+/// Starts the tasks that serve requests, and those that follow appends.
+fn spawn_tasks(
     lifecycle: &Lifecycle,
     parts: &Parts,
     (database, access, health_checker): (Arc<SqlStore>, Arc<Access>, Arc<HealthChecker>),
@@ -461,8 +464,8 @@ fn start(
         let (ingestor, soft) = (parts.ingestor.clone(), soft.clone());
         async move { ingestor.tend_journal(soft).await }
     });
-    // Readers are still served while running updates are completed. That the daemon isn't ready any more is reported at
-    // once.
+    // Readers are served while running updates are completed, until `last`. Readiness checks already fail from the
+    // beginning of the stop on: see `state.ending`.
     let last = lifecycle.last().clone();
     lifecycle.spawn_serving("snapshots", parts.clone().follow_changes(last.clone()));
     let mut state = HttpState::over(parts, Arc::clone(&database), access, last.clone());

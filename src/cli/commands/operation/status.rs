@@ -1,4 +1,5 @@
-//! `recapd status`: prints the dashboard block of the seed. All figures come from the database, so a restart doesn't reset them.
+//! `recapd status`: prints the figures of the updates and the present state. All figures come from the database, so a
+//! restart doesn't reset them.
 
 mod batches;
 mod block;
@@ -137,17 +138,18 @@ struct StatusFigures {
     /// When all updates were paused; `None` if they aren't paused.
     #[serde(default)]
     paused_since: Option<Timestamp>,
-    /// Why the daemon that was asked isn't ready; `None` if it is ready.
+    /// Why the daemon isn't ready; `None` if it is ready, or no daemon was asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     not_ready: Option<String>,
 }
 
-/// The part of `/v1/stats` that is used here.
+/// The part of `/v1/stats` that this command shows.
 #[derive(Deserialize)]
 struct StatusSpan {
     updates: RunFigures,
 }
 
+/// Returns the figures of the last 24 hours as JSON.
 pub(super) async fn day(config: &Config, shared: &GlobalOptions) -> Result<Value, CommandFailure> {
     let api = Api::reading(config, shared).await?;
     let found = figures(&api, DAY_MS / HOUR_MS).await?;
@@ -166,11 +168,13 @@ async fn figures(api: &Api, window_hours: i64) -> Result<StatusFigures, CommandF
     })
 }
 
-/// Asks separately, because a daemon that can't write isn't ready, but still serves figures.
+/// Returns why the daemon isn't ready. Asks at `/readyz`, because a daemon that can't write isn't ready, but still serves
+/// figures.
 async fn not_ready(config: &Config, shared: &GlobalOptions) -> Option<String> {
     let server = shared.server.as_ref()?;
     match api::answers(Some(server), &config.http, "/readyz").await {
         Err(NotReady::Says(why)) => Some(why),
+        // If the daemon doesn't answer, reading the figures fails.
         Ok(()) | Err(NotReady::Away | NotReady::Silent(_)) => None,
     }
 }

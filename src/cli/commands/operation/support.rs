@@ -142,15 +142,15 @@ async fn metrics(shared: &GlobalOptions) -> Result<Value, CommandFailure> {
 fn configuration(read: ConfigResult<'_>, places: &Places) -> Value {
     let loaded = match read {
         Ok(loaded) => loaded,
-        Err(error) => return json!({ "error": wrong(error, places) }),
+        Err(error) => return json!({ "error": problems(error, places) }),
     };
     let mut entries = loaded.entries();
     entries.retain(|entry| entry.origin != ConfigSource::Default);
-    let told = |entry: &ConfigEntry| {
+    let setting = |entry: &ConfigEntry| {
         let (value, origin) = (value(entry, places), origin(&entry.origin));
         json!({ "key": entry.key, "value": value, "origin": origin })
     };
-    entries.iter().map(told).collect()
+    entries.iter().map(setting).collect()
 }
 
 fn value(entry: &ConfigEntry, places: &Places) -> String {
@@ -170,8 +170,8 @@ fn origin(origin: &ConfigSource) -> String {
     }
 }
 
-/// Says what is wrong with a configuration. Leaves out its values, because one may be a secret in the wrong place.
-fn wrong(error: &ConfigError, places: &Places) -> String {
+/// Says what is wrong with a configuration. Leaves out the values, because one may be a secret in the wrong place.
+fn problems(error: &ConfigError, places: &Places) -> String {
     match error {
         ConfigError::Unreadable { path, reason } => format!("{}: {reason}", outline(&path.to_string_lossy())),
         ConfigError::Invalid(problems) => {
@@ -193,14 +193,14 @@ fn redactor(read: ConfigResult<'_>) -> Redactor {
     }
 }
 
-/// Applies `told` to each text in a value.
-fn each_text(value: Value, told: &dyn Fn(&str) -> String) -> Value {
+/// Applies `change` to each text in a value.
+fn each_text(value: Value, change: &dyn Fn(&str) -> String) -> Value {
     match value {
-        Value::String(text) => Value::String(told(&text)),
-        Value::Array(values) => values.into_iter().map(|value| each_text(value, told)).collect(),
+        Value::String(text) => Value::String(change(&text)),
+        Value::Array(values) => values.into_iter().map(|value| each_text(value, change)).collect(),
         Value::Object(members) => members
             .into_iter()
-            .map(|(name, value)| (name, each_text(value, told)))
+            .map(|(name, value)| (name, each_text(value, change)))
             .collect(),
         other => other,
     }
@@ -211,8 +211,8 @@ mod tests {
     use super::*;
     use recapd_config as config;
 
-    /// Keys whose texts are printed as they are: names of models and of this daemon, hosts, times, numbers.
-    const TOLD: [&str; 14] = [
+    /// Keys whose texts are shown as they are: names of models and of this daemon, hosts, times, numbers.
+    const SHOWN: [&str; 14] = [
         "convergence.weights",
         "fallback.model",
         "http.allowed_hosts",
@@ -230,27 +230,27 @@ mod tests {
     ];
 
     /// The keys whose values are free text.
-    fn keys_of_texts() -> Vec<String> {
+    fn text_keys() -> Vec<String> {
         let schema = config::json_schema();
         let sections = schema["properties"].as_object().unwrap().iter();
         let keys = sections.flat_map(|(section, keys)| {
             let keys = keys["properties"].as_object().unwrap().iter();
             keys.map(move |(key, property)| (format!("{section}.{key}"), property))
         });
-        let any = keys.filter(|(_, property)| {
+        let texts = keys.filter(|(_, property)| {
             let is_text = property["type"] == "string" && property["enum"].is_null();
             is_text || property["type"] == "array"
         });
-        any.map(|(key, _)| key).collect()
+        texts.map(|(key, _)| key).collect()
     }
 
     #[test]
-    fn every_text_setting_is_listed_as_shown_or_hidden() {
+    fn every_text_setting_is_listed_as_shown_kept_back_or_a_place() {
         let places = places::settings(&Config::default()).map(|(key, _)| key);
-        let decided = [&places[..], &KEPT_BACK, &TOLD].concat();
-        let keys = keys_of_texts();
+        let decided = [&places[..], &KEPT_BACK, &SHOWN].concat();
+        let keys = text_keys();
         for key in &keys {
-            assert!(decided.contains(&key.as_str()), "{key}: may it be told?");
+            assert!(decided.contains(&key.as_str()), "{key}: may its value be shown?");
         }
         assert!(keys.contains(&"model.base_url".to_owned()), "{keys:?}");
     }

@@ -21,6 +21,7 @@ use recapd_platform::{
 };
 use recapd_store::access::{AccessStore, NewToken, TOKENS_MAX, Token as KeptToken, TokenOutcome};
 
+/// A token names at most this many agents and projects.
 const NAMED_MAX: usize = 1_000;
 /// The longest lifetime of a token: ten years.
 const EXPIRES_MAX_MS: i64 = 3_653 * DAY_MS;
@@ -177,13 +178,13 @@ impl CreateToken {
     }
 
     fn reach(&self) -> Result<Reach, CommandFailure> {
-        let named = AccessNames {
+        let names = AccessNames {
             agents: self.agents.iter().cloned().collect(),
             projects: self.projects.iter().cloned().collect(),
         };
-        match named.agents.len() + named.projects.len() {
+        match names.agents.len() + names.projects.len() {
             0 => Ok(Reach::All),
-            count if count <= NAMED_MAX => Ok(Reach::Only(named)),
+            count if count <= NAMED_MAX => Ok(Reach::Only(names)),
             count => Err(CommandFailure::usage(format!(
                 "{count} agents and projects are named, but a token can name at most {NAMED_MAX}: create several tokens, or let the \
                  agents join a project"
@@ -213,19 +214,20 @@ async fn list(store: &dyn AccessStore, shared: &GlobalOptions) -> Result<(), Com
     Ok(())
 }
 
+/// Formats a token as JSON, with its state.
 fn shown(token: &KeptToken, now: Timestamp) -> Value {
     let state = match (token.revoked_at, token.expires_at) {
         (Some(_), _) => "revoked",
         (None, Some(at)) if at <= now => "expired",
         _ => "valid",
     };
-    let named = token.reach.named().cloned();
+    let names = token.reach.named().cloned();
     json!({
         "name": token.name.as_str(),
         "state": state,
         "scope": token.scope,
-        "agents": named.as_ref().map(|named| &named.agents),
-        "projects": named.as_ref().map(|named| &named.projects),
+        "agents": names.as_ref().map(|names| &names.agents),
+        "projects": names.as_ref().map(|names| &names.projects),
         "created_at": token.created_at,
         "expires_at": token.expires_at,
         "revoked_at": token.revoked_at,

@@ -90,12 +90,13 @@ impl ConfigCommand {
     }
 }
 
-/// Reads the secrets that a start needs. Only the service's own environment shows whether the service can read them.
+/// Reads the secrets that a start of the daemon needs. Whether the service can read them shows only in its own
+/// environment.
 fn find_secrets(config: &Config, environment: &Environment) -> Result<(), CommandFailure> {
     config::api_key(&config.model, environment)?;
     config::fallback_api_key(&config.fallback, &config.model, environment)?;
     config::embeddings_api_key(&config.recall, environment)?;
-    // Invalid variables don't prevent a start.
+    // Invalid variables for traces don't prevent a start.
     if let Ok(Some(trace)) = config.trace.in_force(environment) {
         trace.headers(environment)?;
     }
@@ -150,5 +151,5 @@ fn toml(entries: &[ConfigEntry], origin: bool) -> String {
     texts.join("\n")
 }
 
-/// The widest column of values. Behind a longer value, only the value's own origin is shifted.
+/// The widest column of values. The origin of a longer value stands further right, and the others stay in their column.
 const COLUMN_CHARS_MAX: usize = 60;

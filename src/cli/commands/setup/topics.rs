@@ -165,8 +165,8 @@ mod tests {
         "SSL_CERT_FILE",
         "SSL_CERT_DIR",
     ];
-    /// Read in tests alone.
-    const UNTOLD: &str = "RECAPD_HOOK_PATIENCE";
+    /// The variable that only tests set, so the topic doesn't list it.
+    const TEST_VARIABLE: &str = "RECAPD_HOOK_PATIENCE";
 
     /// True for the name of a variable that isn't a key of the configuration.
     fn is_variable(word: &str) -> bool {
@@ -210,10 +210,10 @@ mod tests {
                     .filter(|word| is_variable(word)),
             );
         }
-        assert!(read.remove(UNTOLD), "the sources are read");
+        assert!(read.remove(TEST_VARIABLE), "the sources weren't searched");
         let words = ENVIRONMENT.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
-        let told: BTreeSet<&str> = words.filter(|word| is_variable(word)).collect();
-        assert_eq!(told, read);
+        let listed: BTreeSet<&str> = words.filter(|word| is_variable(word)).collect();
+        assert_eq!(listed, read);
     }
 
     #[test]
@@ -222,9 +222,9 @@ mod tests {
             assert!(HOOKS.contains(event.name()), "{}", event.name());
         }
         let (_, short) = crate::cli::EXAMPLES.split_once("Exit codes: ").unwrap();
-        let told: Vec<&str> = short.split([' ', '\n']).collect();
+        let listed: Vec<&str> = short.split([' ', '\n']).collect();
         for (code, _) in exit::CODES {
-            assert!(told.contains(&code.to_string().as_str()), "{code}");
+            assert!(listed.contains(&code.to_string().as_str()), "{code}");
         }
     }
 
@@ -234,8 +234,8 @@ mod tests {
         let topics: Vec<&Command> = among(&root).collect();
         assert_eq!(topics.len(), 3, "{topics:?}");
         for topic in topics {
-            let told = text(topic);
-            let width = told.lines().map(|line| line.chars().count()).max();
+            let text = text(topic);
+            let width = text.lines().map(|line| line.chars().count()).max();
             assert!(width <= Some(80), "{}: {width:?}", topic.get_name());
         }
     }

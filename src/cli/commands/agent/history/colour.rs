@@ -43,10 +43,10 @@ mod tests {
     fn colours_change_no_words_and_highlight_the_rule() {
         let text = "a   budget 90k\n\n  ARCHIVE\n  #38  Implement auth\n\n──── the model sees from here ────\n\n  WINDOW\n  \
                     #40  Big one   8.5k   over budget\n  #41  Stopped   1.0k   interrupted\n  #42  Add logging   2.1k   open\n";
-        let told = coloured(text);
+        let painted = coloured(text);
         let plain = [END, BOLD, DIM, RED, GREEN, YELLOW]
             .iter()
-            .fold(told.clone(), |text, style| text.replace(style, ""));
+            .fold(painted.clone(), |text, style| text.replace(style, ""));
         assert_eq!(plain, text);
         for styled in [
             format!("{DIM}  #38  Implement auth{END}"),
@@ -55,8 +55,8 @@ mod tests {
             format!("{YELLOW}  #41"),
             format!("{GREEN}  #42"),
         ] {
-            assert!(told.contains(&styled), "{told}");
+            assert!(painted.contains(&styled), "{painted}");
         }
-        assert!(!told.contains(&format!("{DIM}  WINDOW")));
+        assert!(!painted.contains(&format!("{DIM}  WINDOW")));
     }
 }

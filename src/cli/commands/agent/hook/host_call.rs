@@ -1,7 +1,7 @@
 //! Distinguishes a host's command line from a person's.
 //!
-//! Invariant: a command line that begins with `hook` is treated as a host's unless it is certainly a person's. Claude
-//! Code treats the exit code of wrong usage, 2, as an order to stop its agent.
+//! Invariant: a command line that begins with `hook` is treated as a host's unless it is certainly a person's. An unknown
+//! event must not end with the exit code of wrong usage, 2: Claude Code treats this code as an order to stop its agent.
 
 use std::{borrow::Cow, ffi::OsString};
 
@@ -17,7 +17,7 @@ pub(crate) fn host_call(arguments: &[OsString]) -> Option<Vec<OsString>> {
     let mut call = arguments.to_vec();
     if let Some((place, word)) = words.next() {
         match (Event::from_name(&word), call.get_mut(place)) {
-            (Some(event), Some(said)) => *said = event.name().into(),
+            (Some(event), Some(argument)) => *argument = event.name().into(),
             _ if is_for_people(&word) => return None,
             _ => {}
         }
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_certainly_a_persons_is_a_hosts_call() {
+    fn a_command_line_that_may_be_a_hosts_is_a_hosts_call() {
         for (line, expected) in [
             ("hook Stop", "hook Stop"),
             ("hook stop --host codex", "hook Stop --host codex"),
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_of_people_are_not_calls() {
+    fn a_persons_command_line_is_no_hosts_call() {
         for line in [
             "",
             "hook install codex",

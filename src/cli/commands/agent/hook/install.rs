@@ -53,7 +53,7 @@ struct SettingsChange {
 }
 
 impl Install {
-    pub(super) fn put_in(
+    pub(super) fn install(
         &self,
         shared: &GlobalOptions,
         environment: &Environment,
@@ -76,7 +76,7 @@ impl Install {
         Ok(ExitCode::SUCCESS)
     }
 
-    pub(super) fn take_out(
+    pub(super) fn uninstall(
         &self,
         shared: &GlobalOptions,
         environment: &Environment,
@@ -125,9 +125,9 @@ impl Install {
         } else if diff.is_none() {
             output::text(&format!("{}: nothing to change", file.display()))?;
         } else if is_written {
-            let is_empty = install::review(after, self.host, self.scope(), || HostProgram::Missing)
-                .is_ok_and(|review| review.is_none());
-            output::text(if !is_empty && self.host == Host::Codex {
+            let has_hooks = install::review(after, self.host, self.scope(), || HostProgram::Missing)
+                .is_ok_and(|review| review.is_some());
+            output::text(if has_hooks && self.host == Host::Codex {
                 "written; Codex asks you to trust the hooks: /hooks"
             } else {
                 "written"
@@ -147,7 +147,7 @@ impl Install {
         Ok(())
     }
 
-    /// Returns the commands for the settings, with those options of this call that each hook needs, too.
+    /// Returns the commands for the settings. They repeat the options of this command line that each hook needs.
     fn commands(&self, shared: &GlobalOptions, events: &[Event]) -> install::Commands {
         let mut options = Vec::new();
         // Hooks run in other folders, so paths must be absolute.
@@ -186,7 +186,7 @@ fn left_out_names(support: &Support) -> Vec<&'static str> {
     support.left_out.iter().map(|event| event.name()).collect()
 }
 
-/// Says which events get no hook, and why.
+/// Says which events get no hook, and why; `None` if all events get one.
 fn left_out(support: &Support, scope: Scope, program: &HostProgram) -> Option<String> {
     if support.left_out.is_empty() {
         return None;

@@ -19,8 +19,8 @@ use recapd_core::domain::{
     time::Timestamp,
 };
 
-/// Shows at most this many agents that have nothing to send. Each session has an agent.
-const SHOWN: usize = 10;
+/// This many of the last active agents are always shown. There may be many agents, because each session has its own.
+const ALWAYS_SHOWN: usize = 10;
 
 /// Prints what the hooks have spooled and sent, and whether the settings that call them fit the hosts.
 pub(super) fn status(shared: &GlobalOptions, environment: &Environment) -> Result<ExitCode, CommandFailure> {
@@ -57,21 +57,24 @@ pub(super) fn status(shared: &GlobalOptions, environment: &Environment) -> Resul
     if quiet > 0 {
         output::text(&format!("({} more with nothing to send)", count(quiet, "agent")))?;
     }
-    for found in &settings {
-        output::text(&found.text())?;
+    for file in &settings {
+        output::text(&file.text())?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns the agents that were active last, and those with something to send or an error. Also returns how many others
-/// there are.
+/// Returns the agents that were active last, and all agents with something to send or an error. Also returns the number of
+/// the other agents.
 fn shown(mut statuses: Vec<AgentStatus>) -> (Vec<AgentStatus>, i64) {
     statuses.sort_by_key(|status| std::cmp::Reverse(status.last_push_at));
     let mut place = 0;
     let all = statuses.len();
     statuses.retain(|status| {
         place += 1;
-        place <= SHOWN || status.spool_segments > 0 || status.refused > 0 || status.last_error.is_some()
+        place <= ALWAYS_SHOWN
+            || status.spool_segments > 0
+            || status.refused > 0
+            || status.last_error.is_some()
     });
     let quiet = i64_or_max(all - statuses.len());
     (statuses, quiet)
@@ -83,8 +86,9 @@ struct SettingsStatus {
     host: &'static str,
     file: String,
     events: Vec<&'static str>,
-    /// What is wrong with the file. `hint` says how to correct it.
+    /// What is wrong with the file, and how to correct it.
     problem: Option<String>,
+    /// What could be better, and how.
     hint: Option<String>,
 }
 
@@ -116,7 +120,7 @@ fn settings(environment: &Environment) -> Vec<SettingsStatus> {
             let Some(file) = install::settings_file(host, folder, environment) else {
                 continue;
             };
-            // The working directory may be the home folder.
+            // If the working directory is the home folder, both scopes have the same file.
             let real = file.canonicalize().unwrap_or_else(|_| file.clone());
             if !files.contains(&real) {
                 found.extend(reviewed(&file, host, scope, environment));

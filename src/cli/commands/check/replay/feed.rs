@@ -30,7 +30,7 @@ const CHUNK_MESSAGES_MAX: usize = 256;
 const CHUNK_BYTES_MAX: usize = 4 << 20;
 /// How many skipped lines are reported one by one.
 const SKIPPED_SHOWN_MAX: u64 = 20;
-/// How often to check whether the queue is empty while a retry waits.
+/// While an update waits for a retry, the queue is checked this often.
 const RETRY_LOOK: Duration = Duration::from_millis(200);
 
 #[derive(Debug, Default)]
@@ -60,7 +60,7 @@ pub(super) struct Feed {
     chunk: Vec<Message>,
     chunk_bytes: usize,
     seen: BTreeSet<AgentId>,
-    fed: FeedReport,
+    report: FeedReport,
 }
 
 impl Feed {
@@ -80,7 +80,7 @@ impl Feed {
         bar.set_style(
             ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()),
         );
-        let (seen, fed) = (BTreeSet::new(), FeedReport::default());
+        let (seen, report) = (BTreeSet::new(), FeedReport::default());
         Self {
             parts,
             only_agent,
@@ -90,7 +90,7 @@ impl Feed {
             chunk: Vec::new(),
             chunk_bytes: 0,
             seen,
-            fed,
+            report,
         }
     }
 
@@ -105,20 +105,20 @@ impl Feed {
             Ok(reader) => reader,
             Err(refused) => {
                 self.note(&format!("skipped {refused}"));
-                self.fed.refused.push(refused);
+                self.report.refused.push(refused);
                 return Ok(());
             }
         };
         let format_name = reader.program().unwrap_or(reader.format().name());
-        *self.fed.formats.entry(format_name).or_default() += 1;
-        let is_main_only = self.only_agent.is_some() && !conversations::is_sidechain(file, format);
+        *self.report.formats.entry(format_name).or_default() += 1;
+        let leaves_out_subagents = self.only_agent.is_some() && !conversations::is_sidechain(file, format);
         let mut left_out = 0;
         while let Some(record) = reader.next() {
             match record {
-                Ok(record) if is_main_only && record.is_sidechain => left_out += 1,
+                Ok(record) if leaves_out_subagents && record.is_sidechain => left_out += 1,
                 Ok(record) => {
-                    if let Some(told) = self.fed.unread_times.observe(file, &record) {
-                        self.note(&told);
+                    if let Some(line) = self.report.unread_times.observe(file, &record) {
+                        self.note(&line);
                     }
                     self.take(record).await?;
                 }
@@ -148,25 +148,25 @@ impl Feed {
         let is_full = self.chunk.len() >= CHUNK_MESSAGES_MAX || self.chunk_bytes >= CHUNK_BYTES_MAX;
         if is_full || self.current.as_ref() != Some(&agent) {
             self.flush().await?;
-            self.meet(&agent).await?;
+            self.check_is_new(&agent).await?;
             self.current = Some(agent);
         }
-        self.fed.unshown.observe(&record.message);
+        self.report.unshown.observe(&record.message);
         self.chunk_bytes += record.message.payload.len();
         self.chunk.push(record.message);
         Ok(())
     }
 
     fn agent_of(&self, record: &Record) -> AgentId {
-        let named = || record.agent_id.as_deref().and_then(|id| id.parse().ok());
+        let own = || record.agent_id.as_deref().and_then(|id| id.parse().ok());
         self.only_agent
             .clone()
-            .or_else(named)
+            .or_else(own)
             .unwrap_or_else(|| conversations::agent_of(&record.conversation))
     }
 
     /// Fails if the agent existed before this replay, because it would get its messages a second time.
-    async fn meet(&mut self, agent: &AgentId) -> Result<(), CommandFailure> {
+    async fn check_is_new(&mut self, agent: &AgentId) -> Result<(), CommandFailure> {
         if !self.seen.insert(agent.clone()) {
             return Ok(());
         }
@@ -177,7 +177,7 @@ impl Feed {
                 anyhow::anyhow!("agent `{agent}` is already in the database; {cure}"),
             ));
         }
-        self.fed.agents.push(agent.clone());
+        self.report.agents.push(agent.clone());
         Ok(())
     }
 
@@ -191,9 +191,9 @@ impl Feed {
             .ingestor
             .replay(&agent, std::mem::take(&mut self.chunk))
             .await?;
-        self.fed.messages += outcome.accepted;
-        self.fed.duplicates += outcome.duplicates;
-        self.fed.evicted_tokens += outcome
+        self.report.messages += outcome.accepted;
+        self.report.duplicates += outcome.duplicates;
+        self.report.evicted_tokens += outcome
             .evictions
             .iter()
             .map(|eviction| eviction.tokens)
@@ -203,11 +203,11 @@ impl Feed {
         }
         let read = HumanBytes(self.bar.position());
         self.bar
-            .set_message(format!("{}, {read}", count(self.fed.messages, "message")));
+            .set_message(format!("{}, {read}", count(self.report.messages, "message")));
         Ok(())
     }
 
-    /// Ages summaries, waits until the queue is empty, and returns what was fed.
+    /// Ages summaries, waits until the queue is empty, and returns the report.
     pub(super) async fn finish(mut self) -> Result<FeedReport, CommandFailure> {
         self.flush().await?;
         self.parts.ingestor.keep_calibrations().await?;
@@ -225,12 +225,12 @@ impl Feed {
             tokio::time::sleep(RETRY_LOOK).await;
         }
         self.bar.finish_and_clear();
-        Ok(self.fed)
+        Ok(self.report)
     }
 
     fn skip(&mut self, file: &Path, skipped: &SkippedEntry) {
-        self.fed.skipped += 1;
-        if self.fed.skipped <= SKIPPED_SHOWN_MAX {
+        self.report.skipped += 1;
+        if self.report.skipped <= SKIPPED_SHOWN_MAX {
             self.note(&format!(
                 "{}:{}: {}; {}",
                 file.display(),
@@ -239,7 +239,7 @@ impl Feed {
                 skipped.cure
             ));
         }
-        if self.fed.skipped == SKIPPED_SHOWN_MAX + 1 {
+        if self.report.skipped == SKIPPED_SHOWN_MAX + 1 {
             self.note("further skipped lines are only counted");
         }
     }

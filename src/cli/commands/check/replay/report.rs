@@ -25,6 +25,7 @@ const AGENTS_PRINTED_MAX: usize = 1;
 /// The table has at most this many lines.
 const TABLE_LINES_MAX: usize = 40;
 
+/// The option that the hint about an empty summary suggests.
 const SMALL_WINDOW: &str = "--budget 4000";
 
 #[derive(Serialize)]
@@ -36,7 +37,7 @@ pub(super) struct Report {
     unread_times: UnreadTimes,
     unshown: UnshownCounts,
     #[serde(skip)]
-    unshown_told: Option<String>,
+    unshown_report: Option<String>,
     files_refused: Vec<String>,
     formats: Vec<String>,
     agents: Vec<AgentOutcome>,
@@ -75,27 +76,27 @@ impl Report {
     pub(super) async fn of(
         parts: &Parts,
         config: &Config,
-        fed: FeedReport,
+        feed: FeedReport,
         duration_ms: i64,
     ) -> Result<Self, CommandFailure> {
         let sample = parts.store.sample(parts.clock.now(), DAY_MS).await?;
         let mut agents = Vec::new();
-        for agent in &fed.agents {
-            agents.extend(AgentOutcome::of(parts, config, agent, fed.agents.len()).await?);
+        for agent in &feed.agents {
+            agents.extend(AgentOutcome::of(parts, config, agent, feed.agents.len()).await?);
         }
         let model = match config.model.mode {
             recapd_config::ModelMode::Offline => "offline".to_owned(),
             _ => config.model.name().to_owned(),
         };
         Ok(Self {
-            messages: fed.messages,
-            duplicates: fed.duplicates,
-            skipped: fed.skipped,
-            unread_times: fed.unread_times,
-            unshown: fed.unshown.counts(),
-            unshown_told: fed.unshown.report(),
-            files_refused: fed.refused.iter().map(ToString::to_string).collect(),
-            formats: fed
+            messages: feed.messages,
+            duplicates: feed.duplicates,
+            skipped: feed.skipped,
+            unread_times: feed.unread_times,
+            unshown: feed.unshown.counts(),
+            unshown_report: feed.unshown.report(),
+            files_refused: feed.refused.iter().map(ToString::to_string).collect(),
+            formats: feed
                 .formats
                 .iter()
                 .map(|(format, files)| format!("{files} × {format}"))
@@ -103,7 +104,7 @@ impl Report {
             agents,
             cost: Cost {
                 duration_ms,
-                evicted_tokens: fed.evicted_tokens,
+                evicted_tokens: feed.evicted_tokens,
                 updates: sample.completed,
                 failed: sample.failed,
                 model,
@@ -182,7 +183,11 @@ impl Report {
                 count(*model_calls, "model call")
             ),
         ];
-        lines.extend(self.unshown_told.iter().map(|told| format!("unshown   {told}")));
+        lines.extend(
+            self.unshown_report
+                .iter()
+                .map(|report| format!("unshown   {report}")),
+        );
         if *failed > 0 {
             lines.push(format!(
                 "failed    {}; exchanges that no model condensed keep their digests",

@@ -13,7 +13,7 @@ use recapd_core::domain::{
 };
 use recapd_engine::journal::import::LINE_BYTES_MAX;
 
-/// A piece of a journal may begin in the middle of a line, so the next line is tried, too.
+/// A piece of a journal may begin in the middle of a line, so the second line is read, too.
 const LINES_LOOKED_AT: usize = 2;
 
 /// What the first line of a journal says. This decides what must be imported before the journal.
@@ -50,7 +50,8 @@ impl JournalOpening {
         }
     }
 
-    /// True if a waiting file must be imported before this one. `first` holds the lowest `seq` of each agent.
+    /// True if another waiting journal must be imported before this one: one of the parent, or an earlier piece of this
+    /// agent. `first` holds the lowest `seq` of each agent in the waiting journals.
     fn waits(&self, first: &HashMap<AgentId, i64>) -> bool {
         let begins = |agent: Option<&AgentId>| first.get(agent?).copied();
         begins(self.parent.as_ref()).is_some()
@@ -90,7 +91,7 @@ fn in_order(mut waiting: Vec<(PathBuf, JournalOpening)>) -> Vec<PathBuf> {
             .into_iter()
             .partition(|(_, opening)| opening.waits(&first));
         if now.is_empty() {
-            // Forks can't form a cycle in a daemon's journals. The import reports it.
+            // These journals form a cycle of forks, which no daemon writes. The import reports the error.
             order.extend(later.into_iter().map(|(file, _)| file));
             break;
         }
@@ -100,6 +101,7 @@ fn in_order(mut waiting: Vec<(PathBuf, JournalOpening)>) -> Vec<PathBuf> {
     order
 }
 
+/// Returns the lowest `seq` of each agent.
 fn first_of(waiting: &[(PathBuf, JournalOpening)]) -> HashMap<AgentId, i64> {
     let mut first = HashMap::new();
     for (_, opening) in waiting {

@@ -18,7 +18,7 @@ pub(super) struct ImportProgress {
     bar: ProgressBar,
     ticker: Ticker,
     files: usize,
-    told: Mutex<ProgressTotals>,
+    totals: Mutex<ProgressTotals>,
 }
 
 #[derive(Default)]
@@ -44,7 +44,7 @@ impl ImportProgress {
             ticker: Ticker::beside(&bar),
             bar,
             files: files.len(),
-            told: Mutex::default(),
+            totals: Mutex::default(),
         };
         progress.tell();
         progress
@@ -56,12 +56,12 @@ impl ImportProgress {
     }
 
     pub(super) fn file_done(&self) {
-        self.change(|told| told.files += 1);
+        self.change(|totals| totals.files += 1);
     }
 
     /// Counts a skipped line or file.
     pub(super) fn skipped(&self) {
-        self.change(|told| told.skipped += 1);
+        self.change(|totals| totals.skipped += 1);
     }
 
     /// Switches from reading to indexing.
@@ -91,16 +91,16 @@ impl ImportProgress {
     }
 
     fn change(&self, change: impl FnOnce(&mut ProgressTotals)) {
-        if let Ok(mut told) = self.told.lock() {
-            change(&mut told);
+        if let Ok(mut totals) = self.totals.lock() {
+            change(&mut totals);
         }
         self.tell();
     }
 
     fn tell(&self) {
-        let Ok(told) = self.told.lock() else { return };
-        let done = format!("{}/{} sessions", grouped(told.files), grouped(self.files));
-        let skipped = match told.skipped {
+        let Ok(totals) = self.totals.lock() else { return };
+        let done = format!("{}/{} sessions", grouped(totals.files), grouped(self.files));
+        let skipped = match totals.skipped {
             0 => String::new(),
             skipped => format!("  skipped {skipped}"),
         };

@@ -47,14 +47,14 @@ pub(super) struct TranscriptsReport {
 /// Feeds conversations to the ingestor. In a dry run, only counts them.
 pub(super) struct Transcripts<'p> {
     ingestor: Option<Ingestor>,
-    /// The database in which a dry run searches for stored messages; `None` if there is none.
-    looked: Option<Arc<SqlStore>>,
-    /// For each agent, digests of what a dry run has read: a repeated message wouldn't be stored either.
+    /// The database in which a dry run searches for stored messages; `None` if there is no database.
+    existing: Option<Arc<SqlStore>>,
+    /// For each agent, digests of the messages that a dry run has read: an import would store a repeated message only once.
     rehearsed: HashMap<AgentId, HashSet<String>>,
     only_agent: Option<AgentId>,
     format: Option<Format>,
     progress: &'p ImportProgress,
-    told: TranscriptsReport,
+    report: TranscriptsReport,
     chunk: Vec<Message>,
     chunk_bytes: usize,
     current: Option<AgentId>,
@@ -63,19 +63,19 @@ pub(super) struct Transcripts<'p> {
 impl<'p> Transcripts<'p> {
     pub(super) fn new(
         ingestor: Option<Ingestor>,
-        looked: Option<Arc<SqlStore>>,
+        existing: Option<Arc<SqlStore>>,
         only_agent: Option<AgentId>,
         format: Option<Format>,
         progress: &'p ImportProgress,
     ) -> Self {
         Self {
             ingestor,
-            looked,
+            existing,
             rehearsed: HashMap::new(),
             only_agent,
             format,
             progress,
-            told: TranscriptsReport::default(),
+            report: TranscriptsReport::default(),
             chunk: Vec::new(),
             chunk_bytes: 0,
             current: None,
@@ -91,19 +91,20 @@ impl<'p> Transcripts<'p> {
                 return Ok(());
             }
         };
-        let is_main_only = self.only_agent.is_some() && !conversations::is_sidechain(file, self.format);
+        let leaves_out_subagents =
+            self.only_agent.is_some() && !conversations::is_sidechain(file, self.format);
         let (mut read, mut number, mut left_out) = (0, 0_u64, 0_u64);
         while let Some(record) = reader.next() {
             match record {
                 Ok(record) => {
-                    // Messages that are left out are counted, too, so that each message keeps its number and therefore
-                    // its id.
+                    // Messages that are left out are counted, too. So each message keeps its number, and therefore its
+                    // id, whatever the options of the import.
                     number += 1;
-                    if is_main_only && record.is_sidechain {
+                    if leaves_out_subagents && record.is_sidechain {
                         left_out += 1;
                     } else {
-                        if let Some(told) = self.told.unread_times.observe(file, &record) {
-                            self.progress.note(&told);
+                        if let Some(line) = self.report.unread_times.observe(file, &record) {
+                            self.progress.note(&line);
                         }
                         let number = number + reader.undone() + reader.wordless();
                         self.take(record, number).await?;
@@ -122,7 +123,7 @@ impl<'p> Transcripts<'p> {
         }
         let gone = reader.undone();
         if gone > 0 {
-            self.told.undone += gone;
+            self.report.undone += gone;
             self.progress.hint(&conversations::undone(gone, &name));
         }
         if let Some(unread) = conversations::unread(&reader, &name) {
@@ -150,15 +151,15 @@ impl<'p> Transcripts<'p> {
         if message.client_id.is_none() {
             message.client_id = Some(id(&conversation, number, &message.payload));
         }
-        self.told.unshown.observe(&message);
+        self.report.unshown.observe(&message);
         self.chunk_bytes += message.payload.len();
         self.chunk.push(message);
         Ok(())
     }
 
     fn agent_of(&self, record: &Record) -> AgentId {
-        let named = || record.agent_id.as_deref().and_then(|id| id.parse().ok());
-        let only = self.only_agent.clone().or_else(named);
+        let own = || record.agent_id.as_deref().and_then(|id| id.parse().ok());
+        let only = self.only_agent.clone().or_else(own);
         only.unwrap_or_else(|| conversations::agent_of(&record.conversation))
     }
 
@@ -171,22 +172,23 @@ impl<'p> Transcripts<'p> {
         match &self.ingestor {
             Some(ingestor) => {
                 let outcome = ingestor.replay(&agent, chunk).await?;
-                self.told.accepted += outcome.accepted;
-                self.told.duplicates += outcome.duplicates;
+                self.report.accepted += outcome.accepted;
+                self.report.duplicates += outcome.duplicates;
             }
             None => self.rehearse(&agent, &chunk).await?,
         }
-        self.told.agents.insert(agent);
+        self.report.agents.insert(agent);
         Ok(())
     }
 
-    /// Counts what would be stored. Compares stored messages only by id, because their text may be redacted.
+    /// Counts the messages that an import would store. Compares with stored messages only by id, because their text may be
+    /// redacted.
     async fn rehearse(&mut self, agent: &AgentId, chunk: &[Message]) -> Result<(), CommandFailure> {
         let ids: Vec<&str> = chunk
             .iter()
             .filter_map(|message| message.client_id.as_deref())
             .collect();
-        let known = match &self.looked {
+        let known = match &self.existing {
             Some(store) => store.known_payloads(agent, &ids).await?,
             None => HashMap::new(),
         };
@@ -194,21 +196,21 @@ impl<'p> Transcripts<'p> {
         for message in chunk {
             let client_id = message.client_id.as_deref().unwrap_or_default();
             if known.contains_key(client_id) || !rehearsed.insert(id(client_id, 0, &message.payload)) {
-                self.told.duplicates += 1;
+                self.report.duplicates += 1;
             } else {
-                self.told.accepted += 1;
+                self.report.accepted += 1;
             }
         }
         Ok(())
     }
 
     fn skip(&mut self, why: &str) {
-        self.told.skipped += 1;
+        self.report.skipped += 1;
         self.progress.skipped();
-        if self.told.skipped <= SKIPPED_SHOWN_MAX {
+        if self.report.skipped <= SKIPPED_SHOWN_MAX {
             self.progress.note(&format!("skipped {why}"));
         }
-        if self.told.skipped == SKIPPED_SHOWN_MAX + 1 {
+        if self.report.skipped == SKIPPED_SHOWN_MAX + 1 {
             self.progress.note("further skipped entries are only counted");
         }
     }
@@ -218,7 +220,7 @@ impl<'p> Transcripts<'p> {
         if let Some(ingestor) = &self.ingestor {
             ingestor.keep_calibrations().await?;
         }
-        Ok(self.told)
+        Ok(self.report)
     }
 }
 
@@ -233,7 +235,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_message_twice_is_two_messages() {
+    fn a_made_id_depends_on_conversation_number_and_payload() {
         assert_eq!(id("a", 1, "{}"), id("a", 1, "{}"));
         let others = [id("a", 2, "{}"), id("b", 1, "{}"), id("a", 1, "{ }")];
         assert!(others.iter().all(|other| *other != id("a", 1, "{}")));

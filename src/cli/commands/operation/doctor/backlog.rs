@@ -1,7 +1,7 @@
 //! Checks of the queue: backlog, failures, pauses.
 
 use super::Check;
-use crate::cli::terminal::figures::{permille, span};
+use crate::cli::terminal::figures::{percent, span};
 use recapd_config::Config;
 use recapd_core::domain::{
     number::count,
@@ -11,9 +11,9 @@ use recapd_store::{Sample, SqlStore, Store as _, operate::OperatorStore as _};
 
 /// More ready updates than this are a backlog.
 const READY_MAX: i64 = 50;
-/// A wait is a failure if it exceeds `queue.max_wait_ms` plus the time of batches by this much.
+/// A wait that exceeds `queue.max_wait_ms` plus the time of batches by this much causes a warning.
 const WAIT_MS_MAX: i64 = HOUR_MS;
-/// A larger share of failed attempts is a failure, in thousandths.
+/// A larger share of failed attempts, in thousandths, causes a warning.
 const FAILED_PERMILLE_MAX: i64 = 50;
 
 pub(super) async fn checks(store: Option<&SqlStore>, config: &Config, now: Timestamp) -> Vec<Check> {
@@ -70,7 +70,7 @@ fn updates(sample: &Sample) -> Check {
         "{} completed, {} failed ({}) in 24h",
         sample.completed,
         sample.failed,
-        permille(sample.failed, ended)
+        percent(sample.failed, ended)
     );
     if ended > 0 && sample.failed * 1_000 > ended * FAILED_PERMILLE_MAX {
         return Check::warn(name, detail, "`recapd runs list --outcome failed` says why");

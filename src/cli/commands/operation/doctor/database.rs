@@ -67,7 +67,7 @@ async fn encoding(settings: &DatabaseSettings, schema: &Schema) -> Option<Check>
     Some(Check::warn("encoding", detail, fix))
 }
 
-/// Warns about a server's database in which every role may create functions.
+/// Fails for a server's database in which every role may create functions.
 async fn rights(settings: &DatabaseSettings) -> Option<Check> {
     let open = examine::open_schemas(settings).await.ok()?.join(", ");
     (!open.is_empty()).then(|| {
@@ -112,8 +112,8 @@ pub(super) async fn clock(store: Option<&SqlStore>, now: Timestamp) -> Check {
     let fix = "correct the clocks (timedatectl status): leases and ageing depend on them";
     match store.clock(SystemClock.now()).await {
         Err(error) => return Check::fail(name, error.to_string(), "see the check of the database"),
-        Ok(theirs) => {
-            let skew = theirs.since_ms(SystemClock.now());
+        Ok(database_time) => {
+            let skew = database_time.since_ms(SystemClock.now());
             if skew.abs() > SKEW_MS_MAX {
                 let way = if skew > 0 { "ahead" } else { "behind" };
                 return Check::warn(

@@ -9,6 +9,7 @@ use recapd_config::{self as config, Config, Environment, KeyError, ModelMode};
 use recapd_engine::assembly;
 use recapd_llm::LlmError;
 
+/// A provider's answer is awaited at most this long.
 const PATIENCE_MS: u64 = 10_000;
 
 pub(super) async fn checks(config: &Config, environment: &Environment, offline: bool) -> Vec<Check> {
@@ -51,7 +52,7 @@ async fn models(config: &Config, environment: &Environment, offline: bool) -> Ve
         return vec![Check::ok("provider", detail)];
     }
     let mut checks = vec![
-        one(
+        check_model(
             config,
             "provider",
             config::api_key(&config.model, environment),
@@ -61,16 +62,17 @@ async fn models(config: &Config, environment: &Environment, offline: bool) -> Ve
     ];
     if let Some(model) = config.fallback.model(&config.model) {
         let key = config::fallback_api_key(&config.fallback, &config.model, environment);
-        let second = Config {
+        let fallback = Config {
             model,
             ..config.clone()
         };
-        checks.push(one(&second, "fallback", key, offline).await);
+        checks.push(check_model(&fallback, "fallback", key, offline).await);
     }
     checks
 }
 
-async fn one(
+/// Checks the model in `config.model`. `name` says whether it is the provider or the fallback.
+async fn check_model(
     config: &Config,
     name: &'static str,
     key: Result<Option<secrecy::SecretString>, KeyError>,
@@ -100,9 +102,9 @@ async fn one(
     if offline {
         return Check::skip(name, format!("{what}; not called"));
     }
-    let mut patient = config.clone();
-    patient.model.timeout_ms = patient.model.timeout_ms.min(PATIENCE_MS);
-    let reached = match assembly::model(&patient, key) {
+    let mut limited = config.clone();
+    limited.model.timeout_ms = limited.model.timeout_ms.min(PATIENCE_MS);
+    let reached = match assembly::model(&limited, key) {
         Ok(model) => model.reach().await,
         Err(error) => Err(error),
     };

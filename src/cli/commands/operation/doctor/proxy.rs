@@ -16,11 +16,14 @@ const TIMEOUT_MS: u64 = 2_000;
 const ANSWER_BYTES_MAX: usize = 4 << 20;
 const NAME: &str = "proxy";
 
-/// What a proxy counted since it started.
+/// The figures of a proxy since its start.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Traffic {
+    /// Requests that passed and whose conversations are to be stored.
     observed: u64,
+    /// Compactions that the proxy answered itself.
     answered: u64,
+    /// Copies of requests and answers that were stored.
     stored: u64,
     /// In seconds since 1970; 0 if nothing was stored yet.
     stored_at: f64,
@@ -51,7 +54,7 @@ pub(super) async fn proxy(config: &Config, now: Timestamp) -> Check {
     }
 }
 
-/// Returns the metrics of the program that listens at `place`; `None` if none does.
+/// Returns the metrics of the program that listens at `place`; `None` if no program listens.
 async fn metrics(place: &Listen) -> Option<String> {
     let place: DaemonEndpoint = place.base().parse().ok()?;
     let settings = HttpSettings {
@@ -125,7 +128,7 @@ mod tests {
     use recapd_telemetry::metrics::{Metrics, labels::ProxyOutcome};
 
     #[test]
-    fn traffic_is_proven_by_what_was_stored() {
+    fn observed_requests_without_stored_messages_are_a_failure() {
         let place: Listen = "127.0.0.1:7412".parse().unwrap();
         let now = Timestamp(1_800_000_000_000);
         let metrics = Metrics::new(now, &[]);

@@ -20,7 +20,7 @@ pub(super) fn disk(config: &Config) -> Check {
     };
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
     let folder = folder.unwrap_or(Path::new("."));
-    // The user's state folder is created with the database.
+    // The daemon creates the user's state folder. Until then, the nearest folder above it that exists is checked.
     let mut above = folder.ancestors().filter(|_| config.database.is_in_state_folder);
     let folder = above.find(|folder| folder.exists()).unwrap_or(folder);
     let found = match rustix::fs::statvfs(folder) {
@@ -88,7 +88,7 @@ pub(super) fn window(config: &Config) -> Check {
 pub(super) fn time_zone(config: &Config, now: Timestamp) -> Check {
     let name = "time zone";
     let zone = &config.summary.time_zone;
-    // The zone was validated with the configuration.
+    // The configuration's check has already refused an unknown zone.
     let Some(parsed) = Zone::parse(zone) else {
         return Check::fail(
             name,

@@ -89,10 +89,11 @@ pub(super) fn settings() -> Vec<String> {
     .into()
 }
 
-/// Says where to look, and what to try next. The commands ask this daemon.
+/// Returns the greeting: where to look, and which commands to try next. They name the daemon's address if it isn't the
+/// default.
 pub(super) fn next(listen: &Listen) -> String {
-    let is_found = *listen == Config::default().http.listen;
-    let server = if is_found {
+    let is_default = *listen == Config::default().http.listen;
+    let server = if is_default {
         String::new()
     } else {
         format!(" --server {}", listen.base())
@@ -109,7 +110,7 @@ pub(super) fn next(listen: &Listen) -> String {
 }
 
 /// Stores the conversation as if it had just taken place.
-pub(super) async fn tell(parts: &Parts) -> Result<(), CommandFailure> {
+pub(super) async fn store_conversation(parts: &Parts) -> Result<(), CommandFailure> {
     let agent: AgentId = AGENT.parse().map_err(anyhow::Error::new)?;
     let messages = messages(parts.clock.now())?;
     for exchange in messages.chunks(MESSAGES_EACH) {
@@ -119,6 +120,7 @@ pub(super) async fn tell(parts: &Parts) -> Result<(), CommandFailure> {
     Ok(())
 }
 
+/// The number of messages in each exchange.
 const MESSAGES_EACH: usize = 4;
 
 fn messages(now: Timestamp) -> Result<Vec<Message>, CommandFailure> {

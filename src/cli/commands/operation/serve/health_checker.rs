@@ -19,7 +19,7 @@ pub(super) struct HealthChecker {
     in_force: Mutex<InForce>,
 }
 
-/// What a reload replaces.
+/// The parts of the checker that a reload replaces.
 #[derive(Clone)]
 struct InForce {
     config: Config,
@@ -28,38 +28,38 @@ struct InForce {
 }
 
 impl HealthChecker {
-    /// Returns a checker for the daemon that was started with `given`.
+    /// Returns a checker for the daemon that was started with `start`.
     pub(super) fn of(
         config: &Config,
-        given: &Start,
+        start: &Start,
         owner: &str,
         store: &Arc<SqlStore>,
         parts: &Parts,
     ) -> Arc<Self> {
         Arc::new(Self {
             store: Arc::clone(store),
-            environment: given.environment.clone(),
+            environment: start.environment.clone(),
             owner: owner.to_owned(),
             in_force: Mutex::new(InForce {
                 config: config.clone(),
-                entries: given.entries.clone(),
+                entries: start.entries.clone(),
                 parts: parts.clone(),
             }),
         })
     }
 
-    /// Applies a reload: takes the `fresh` entries, except for those that are `waiting` for a restart.
+    /// Applies a reload. Keys that are `waiting` for a restart keep their entries; all others get their `fresh` ones.
     pub(super) fn renew(&self, config: Config, fresh: Vec<ConfigEntry>, waiting: &[String], parts: Parts) {
         let mut in_force = self.held();
         let before = std::mem::take(&mut in_force.entries);
-        let kept = |entry: ConfigEntry| {
+        let in_force_now = |entry: ConfigEntry| {
             let is_waiting = waiting.contains(&entry.key);
-            let of_before = before.iter().find(|before| is_waiting && before.key == entry.key);
-            of_before.cloned().unwrap_or(entry)
+            let old = before.iter().find(|old| is_waiting && old.key == entry.key);
+            old.cloned().unwrap_or(entry)
         };
         *in_force = InForce {
             config,
-            entries: fresh.into_iter().map(kept).collect(),
+            entries: fresh.into_iter().map(in_force_now).collect(),
             parts,
         };
     }

@@ -7,8 +7,8 @@ use tracing::warn;
 
 use recapd_store::{StoreError, StoreResult};
 
-/// How long to wait for a name that is in use: longer than the server needs to notice that an earlier process is gone.
-/// After that, another daemon must be using the name.
+/// How long to wait for a name that is in use. The database server needs less time to notice that an earlier process is
+/// gone, so a name that is still in use then belongs to another daemon.
 const PATIENCE: Duration = Duration::from_secs(45);
 
 /// Takes the name with `join`. Each call of `join` waits a while for the name.
@@ -17,11 +17,11 @@ where
     F: Future<Output = StoreResult<T>>,
 {
     let end = Instant::now() + PATIENCE;
-    let mut is_told = false;
+    let mut is_warned = false;
     loop {
         match join().await {
             Err(StoreError::InUse(name)) if Instant::now() < end => {
-                if !std::mem::replace(&mut is_told, true) {
+                if !std::mem::replace(&mut is_warned, true) {
                     let patience_s = PATIENCE.as_secs();
                     warn!(name, patience_s, "name.awaited");
                 }
@@ -37,7 +37,7 @@ mod tests {
 
     use super::*;
 
-    /// Starts with a name that is free from the given try on; returns the number of that try and the time it took.
+    /// Takes a name that is free from the try `free_from` on. Returns the number of the successful try, and the time.
     async fn start(free_from: u32) -> (StoreResult<u32>, Duration) {
         let (begun, tries) = (Instant::now(), AtomicU32::new(0));
         let taken = take(|| async {
@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_start_waits_for_a_taken_name_for_a_limited_time() {
+    async fn a_start_waits_a_limited_time_for_a_name_in_use() {
         let (taken, after) = start(12).await;
         assert_eq!((taken.unwrap(), after), (12, Duration::from_secs(33)));
         let (taken, after) = start(u32::MAX).await;

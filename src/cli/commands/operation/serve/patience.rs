@@ -14,8 +14,8 @@ const SERVER_PATIENCE: Duration = Duration::from_secs(30);
 const SERVER_WAIT_FIRST: Duration = Duration::from_millis(100);
 const SERVER_WAIT_MAX: Duration = Duration::from_secs(2);
 
-/// Runs `attempt`. Retries while the database server is unreachable: it may be starting, too, and its
-/// restart may break earlier connections.
+/// Runs `attempt`. Retries it while the database server is unreachable: the server may be starting, too, or may have
+/// broken connections by a restart.
 pub(super) async fn patiently<T, F>(
     config: &DatabaseConfig,
     mut attempt: impl FnMut() -> F,
@@ -23,12 +23,12 @@ pub(super) async fn patiently<T, F>(
 where
     F: Future<Output = Result<T, StoreError>>,
 {
-    let patience = Instant::now() + SERVER_PATIENCE;
+    let deadline = Instant::now() + SERVER_PATIENCE;
     let mut wait = SERVER_WAIT_FIRST;
     loop {
         match attempt().await {
             Err(StoreError::Unavailable(outage))
-                if config.is_postgres() && Instant::now() + wait < patience =>
+                if config.is_postgres() && Instant::now() + wait < deadline =>
             {
                 warn!(database = %config.url, reason = %outage, "database.away");
                 tokio::time::sleep(wait).await;
@@ -45,7 +45,8 @@ mod tests {
 
     use super::*;
 
-    /// Starts with a server that answers from the given try on; returns the number of that try and the time it took.
+    /// Starts with a server that answers from the try `answers_from` on. Returns the number of the successful try, and the
+    /// time.
     async fn start(url: &str, answers_from: u32) -> (Result<u32, StoreError>, Duration) {
         let (begun, tries) = (Instant::now(), AtomicU32::new(0));
         let config = DatabaseConfig {

@@ -9,7 +9,7 @@ use recapd_config::Environment;
 use recapd_engine::assembly::Parts;
 use recapd_platform::lifecycle::notify::{Notify, ServiceManager};
 
-/// The status line is updated this often if there is no watchdog.
+/// The status line is updated at least this often.
 const LINE_EVERY: Duration = Duration::from_secs(10);
 /// The worker is checked at most this often.
 const LOOK_MIN: Duration = Duration::from_millis(20);
@@ -19,19 +19,19 @@ const EXTEND_EVERY: Duration = Duration::from_secs(10);
 /// Returns the service manager that the environment names.
 pub(in crate::cli::commands::operation) fn manager(environment: &Environment) -> Notify {
     let of = |name| environment.get(name).map(str::to_owned);
-    let told = ServiceManager {
+    let manager = ServiceManager {
         socket: of("NOTIFY_SOCKET"),
         watchdog_usec: of("WATCHDOG_USEC"),
         watchdog_pid: of("WATCHDOG_PID"),
     };
-    Notify::new(&told).unwrap_or_else(|error| {
-        warn!(%error, socket = told.socket, "service.manager_unreachable");
+    Notify::new(&manager).unwrap_or_else(|error| {
+        warn!(%error, socket = manager.socket, "service.manager_unreachable");
         Notify::default()
     })
 }
 
-/// Runs a part of the start that may take long, such as a migration. In the meantime asks the service manager for more
-/// time.
+/// Runs a part of the start that may take long, such as a migration. Asks the service manager for more time until the part
+/// is done.
 pub(super) async fn starting<T>(notify: &Notify, line: &str, work: impl Future<Output = T>) -> T {
     notify.status(line);
     let asking = async {
@@ -42,15 +42,16 @@ pub(super) async fn starting<T>(notify: &Notify, line: &str, work: impl Future<O
     };
     tokio::select! {
         done = work => done,
-        () = asking => unreachable!("it asks for ever"),
+        () = asking => unreachable!("asking never ends"),
     }
 }
 
-/// Feeds the watchdog as long as the worker's loop keeps running, and updates the status line, until `soft`.
+/// Feeds the watchdog as long as the worker's loop keeps running, and updates the status line. Ends when `stopping` is
+/// cancelled.
 ///
 /// A failing database is no reason for a restart: the loop still runs, with errors. A worker that hangs is a reason,
 /// even if HTTP still answers.
-pub(super) async fn watch(notify: Notify, parts: Parts, poll: Duration, soft: CancellationToken) {
+pub(super) async fn watch(notify: Notify, parts: Parts, poll: Duration, stopping: CancellationToken) {
     if !notify.is_heard() {
         return;
     }
@@ -60,7 +61,7 @@ pub(super) async fn watch(notify: Notify, parts: Parts, poll: Duration, soft: Ca
     loop {
         tokio::select! {
             _ = look.tick() => {}
-            () = soft.cancelled() => return,
+            () = stopping.cancelled() => return,
         }
         let age = parts.progress().age();
         if pace.stuck.is_none_or(|stuck| age <= stuck) {
@@ -68,22 +69,25 @@ pub(super) async fn watch(notify: Notify, parts: Parts, poll: Duration, soft: Ca
             if notify.watchdog().is_some() {
                 notify.alive();
             }
-        } else if !std::mem::replace(&mut is_stuck, true) {
-            tracing::error!(age_ms = age.as_millis(), "worker.stuck");
+        } else {
+            if !is_stuck {
+                tracing::error!(age_ms = age.as_millis(), "worker.stuck");
+            }
+            is_stuck = true;
         }
-        // Sent even if it is the same, because a reload may have replaced it.
+        // A reload sends a status line of its own, which this line replaces, so even an unchanged line is sent.
         notify.status(&line(&parts, is_stuck));
     }
 }
 
-/// Reports that the daemon stops, and feeds the watchdog until it has stopped. Other settings limit how long that
-/// takes.
+/// Reports when the daemon begins to stop, and feeds the watchdog until it has stopped. The lifecycle limits how long stopping
+/// takes: `worker.drain_ms`, and a short grace.
 pub(super) async fn ending(
     notify: Notify,
     parts: Parts,
-    soft: CancellationToken,
+    stopping: CancellationToken,
 ) -> std::convert::Infallible {
-    soft.cancelled().await;
+    stopping.cancelled().await;
     notify.stopping();
     notify.status(&format!(
         "ending · {}",
@@ -98,7 +102,7 @@ pub(super) async fn ending(
     }
 }
 
-/// Returns the status line. It begins with a failed reload until a reload succeeds.
+/// Returns the status line. After a failed reload, the line begins with the failure until a reload succeeds.
 pub(super) fn line(parts: &Parts, is_stuck: bool) -> String {
     let mut line = String::new();
     if !parts.metrics.service.is_reloaded() {
@@ -120,15 +124,18 @@ pub(super) fn line(parts: &Parts, is_stuck: bool) -> String {
     line
 }
 
-/// How often the worker is checked, and after what silence it counts as stuck; `None` without a watchdog.
+/// The times by which the worker is watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Pace {
+    /// The time between two checks.
     look: Duration,
+    /// If its loop hasn't run for this long, the worker is stuck; `None` without a watchdog.
     stuck: Option<Duration>,
 }
 
 impl Pace {
-    /// Checks four times in each interval of the watchdog. An idle worker's loop runs once per poll, with jitter.
+    /// Checks four times in each interval of the watchdog, but at least every [`LINE_EVERY`] and at most every
+    /// [`LOOK_MIN`]. The loop of an idle worker runs once per poll, with jitter, so the worker isn't stuck before two polls.
     fn of(watchdog: Option<Duration>, poll: Duration) -> Self {
         Self {
             look: watchdog.map_or(LINE_EVERY, |watchdog| (watchdog / 4).clamp(LOOK_MIN, LINE_EVERY)),
@@ -142,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_worker_is_stuck_after_half_the_watchdogs_interval_and_two_polls() {
+    fn a_worker_is_stuck_after_half_the_watchdogs_interval_but_not_before_two_polls() {
         let (second, minute) = (Duration::from_secs(1), Duration::from_mins(1));
         let pace = Pace::of(Some(minute), second);
         assert_eq!(

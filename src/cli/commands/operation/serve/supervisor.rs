@@ -23,7 +23,7 @@ pub(super) struct Supervisor {
     pub(super) owner: String,
     pub(super) keys: ApiKeys,
     pub(super) health_checker: Arc<HealthChecker>,
-    pub(super) given: Start,
+    pub(super) start: Start,
 }
 
 impl Supervisor {
@@ -33,18 +33,19 @@ impl Supervisor {
         let mut hangups = pin!(hangups);
         let soft = self.lifecycle.soft().clone();
         while let Some(Some(())) = soft.run_until_cancelled(hangups.next()).await {
-            self.given.notify.reloading();
+            self.start.notify.reloading();
             match self.reload(&config) {
-                Ok((reloaded, whom)) => {
+                Ok((reloaded, resumed)) => {
                     self.parts.metrics.service.reloaded(true, self.parts.clock.now());
                     for key in &reloaded.waiting {
                         warn!(key, "config.restart_needed");
                     }
                     info!(keys = reloaded.changed.join(","), "config.reloaded");
-                    // Even if no key of the configuration has changed, an API key or a price may have changed.
+                    // The worker is replaced even if no key of the configuration has changed: an API key or a price may
+                    // have changed.
                     stop.cancel();
                     stop = self.begin();
-                    self.resume(whom);
+                    self.resume(resumed);
                     config = reloaded.config;
                 }
                 Err(failed) => {
@@ -52,25 +53,25 @@ impl Supervisor {
                     error!(error = failed.text(), "config.reload_failed");
                 }
             }
-            // `systemctl reload` returns after this, and its caller may then look at the status.
-            self.given.notify.status(&service::line(&self.parts, false));
-            self.given.notify.ready();
+            // `systemctl reload` returns after `ready`. Its caller may look at the status line then, so the line comes first.
+            self.start.notify.status(&service::line(&self.parts, false));
+            self.start.notify.ready();
         }
     }
 
-    /// Reads the configuration, and builds a worker from it. Also returns which waiting updates this may help.
-    /// If it fails, nothing changes.
+    /// Reads the configuration, and builds a worker from it. Also returns which waiting updates to resume, because the new
+    /// configuration may help them. If this fails, nothing changes.
     fn reload(&mut self, running: &Config) -> Result<(ReloadOutcome, Resume), CommandFailure> {
-        let loaded: LoadedConfig = self.given.sources.clone().load()?;
+        let loaded: LoadedConfig = self.start.sources.clone().load()?;
         let reloaded = ReloadOutcome::of(running, &loaded.config)?;
         let config = &reloaded.config;
         // API keys are read from their files again, whatever else has changed.
-        let keys = ApiKeys::of(config, &self.given.environment)?;
+        let keys = ApiKeys::of(config, &self.start.environment)?;
         let models = keys.clone().models(config, &self.parts.clock)?;
         let seed = randomness::seed()?;
-        let whom = helped(&reloaded.changed, self.keys == keys);
+        let resumed = resumed_by(&reloaded.changed, self.keys == keys);
         self.keys = keys;
-        self.given.logging.set_level(config.log.level);
+        self.start.logging.set_level(config.log.level);
         self.parts = self
             .parts
             .clone()
@@ -83,14 +84,17 @@ impl Supervisor {
             &reloaded.waiting,
             self.parts.clone(),
         );
-        Ok((reloaded, whom))
+        Ok((reloaded, resumed))
     }
 
     /// Resumes updates that wait for a limit or a provider, because either may have changed, and because the stopped
-    /// batch poller may not have resumed them. If this fails, it is retried until it succeeds, even across later
-    /// reloads, which may help fewer updates.
-    fn resume(&self, whom: Resume) {
-        let (resumption, soft) = (self.parts.worker.resumption(whom), self.lifecycle.soft().clone());
+    /// batch poller may not have resumed them. Retries until that succeeds. A later reload doesn't end the retries, because
+    /// it may resume fewer updates.
+    fn resume(&self, resumed: Resume) {
+        let (resumption, soft) = (
+            self.parts.worker.resumption(resumed),
+            self.lifecycle.soft().clone(),
+        );
         self.lifecycle
             .spawn("resumption", async move { resumption.run(soft).await });
     }
@@ -118,9 +122,9 @@ impl Supervisor {
     }
 }
 
-/// Decides from the changed keys of the configuration which waiting updates a reload helps. A refused update isn't
-/// retried with the same key at the same provider.
-fn helped(changed: &[String], has_same_keys: bool) -> Resume {
+/// Decides from the changed keys of the configuration which waiting updates a reload resumes. An update that a provider
+/// refused isn't retried with the same API key at the same provider.
+fn resumed_by(changed: &[String], has_same_keys: bool) -> Resume {
     let is_of_model = |key: &String| key.starts_with("model.") || key.starts_with("fallback.");
     if has_same_keys && !changed.iter().any(is_of_model) {
         Resume::Waiting
@@ -135,14 +139,18 @@ mod tests {
 
     #[test]
     fn another_key_or_provider_resumes_refused_updates() {
-        for (changed, has_same_keys, whom) in [
+        for (changed, has_same_keys, resumed) in [
             ("spend.calls_per_day", true, Resume::Waiting),
             ("spend.calls_per_day", false, Resume::Refused),
             ("model.base_url", true, Resume::Refused),
             ("fallback.mode", true, Resume::Refused),
         ] {
-            assert_eq!(helped(&[changed.to_owned()], has_same_keys), whom, "{changed}");
+            assert_eq!(
+                resumed_by(&[changed.to_owned()], has_same_keys),
+                resumed,
+                "{changed}"
+            );
         }
-        assert_eq!(helped(&[], true), Resume::Waiting);
+        assert_eq!(resumed_by(&[], true), Resume::Waiting);
     }
 }

@@ -1,10 +1,10 @@
-//! The dashboard block: updates on the left, the present state on the right. Its thresholds are those of the
+//! The block of `recapd status`: updates on the left, the present state on the right. Its thresholds are those of the
 //! dashboard and the alerts.
 
 use super::{StatusFigures, spend};
 use crate::cli::terminal::{
     colour::{BOLD, RED, YELLOW, painted},
-    figures::{duration, permille, span, thousands},
+    figures::{duration, percent, span, thousands},
     output,
 };
 use recapd_api::dashboard::{DOCUMENT_TOKENS_MAX, DURATION_MS_MAX};
@@ -16,7 +16,7 @@ use recapd_store::CalibrationFigures;
 
 const LEFT_COLUMNS: usize = 50;
 
-/// Formats the block, and below it the lines that aren't always there.
+/// Formats the block, and the lines below it.
 pub(super) fn text(figures: &StatusFigures, now: Timestamp, tokens_max: i64) -> String {
     let left = left(figures, tokens_max);
     let right = right(figures, now);
@@ -58,7 +58,7 @@ fn left(figures: &StatusFigures, tokens_max: i64) -> [String; 6] {
     let failed = if ended == 0 {
         String::new()
     } else {
-        format!("  ({})", permille(updates.failed, ended))
+        format!("  ({})", percent(updates.failed, ended))
     };
     let size = format!(
         "{}/{}",
@@ -162,7 +162,7 @@ mod tests {
     use recapd_telemetry::metrics::Circuit;
 
     #[test]
-    fn the_block_has_the_form_of_the_dashboards() {
+    fn the_block_has_two_columns_with_more_lines_below() {
         let now = Timestamp::parse("2026-11-20T12:00:00Z").unwrap();
         let figures = StatusFigures {
             sample: Sample {

@@ -149,17 +149,17 @@ mod tests {
             circuit(Some(now.plus_ms(20_000))),
             circuit(Some(now)),
         ];
-        let told = |sample: &Sample, circuits: &[Circuit]| {
+        let text = |sample: &Sample, circuits: &[Circuit]| {
             let lines = lines(sample, circuits, now).join("\n");
             format!("{}\n{lines}", provider(sample, circuits, now))
         };
-        insta::assert_snapshot!(told(&sample, &circuits), @r"
+        insta::assert_snapshot!(text(&sample, &circuits), @r"
         provider  anthropic claude-haiku-5-5 ok
           fallback   anthropic claude-haiku-5-5 failing, not called for 20s
           fallback   anthropic claude-haiku-5-5 failing, to be called again
         ");
         assert_eq!(
-            told(&sample, &[]),
+            text(&sample, &[]),
             "provider  openai provider_timeout, 1m 30s ago\n"
         );
         sample.paused = 3;

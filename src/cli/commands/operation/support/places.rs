@@ -6,17 +6,18 @@ use super::redacted::{LEFT_OUT, in_outline, is_of_name, outline, parts, path_of}
 use recapd_config::{Config, Environment, Listen, LocalSocket};
 use recapd_store::sqlite;
 
-/// Names that identify nobody.
-const EVERYBODYS: [&str; 3] = ["postgres", "recapd", "root"];
+/// Names of users and databases that identify nobody.
+const COMMON_NAMES: [&str; 3] = ["postgres", "recapd", "root"];
 /// The environment variables with PostgreSQL's default user and database.
-const NAMES: [&str; 4] = ["LOGNAME", "PGDATABASE", "PGUSER", "USER"];
+const NAME_VARIABLES: [&str; 4] = ["LOGNAME", "PGDATABASE", "PGUSER", "USER"];
 
-/// The settings that are addresses or paths. They help to outline other texts, because the form of a text alone may not
-/// show that it is one: a relative path, a path with a blank, a user named in a server's error.
+/// The settings that are addresses or paths. Other texts may contain a part of such a setting that doesn't look like an
+/// address or a path: a relative path, a path with a blank, a user's name in a server's error. So the settings are looked
+/// for in these texts.
 pub(super) struct Places {
     settings: Vec<(&'static str, String)>,
     /// Texts to replace, each with its outline. The longest come first.
-    told: Vec<(String, String)>,
+    replacements: Vec<(String, String)>,
 }
 
 impl Places {
@@ -24,12 +25,16 @@ impl Places {
     pub(super) fn new(config: Option<&Config>, server: Option<&str>, environment: &Environment) -> Self {
         let mut settings: Vec<(&str, String)> = config.into_iter().flat_map(settings).collect();
         settings.retain(|(_, place)| !place.is_empty());
-        let named = settings.iter().map(|(_, place)| place.as_str()).chain(server);
-        let mut told: Vec<(String, String)> = named.flat_map(forms).collect();
-        told.extend(NAMES.iter().filter_map(|name| left_out(environment.get(name)?)));
-        told.retain(|(text, _)| text.chars().any(char::is_alphanumeric));
-        told.sort_by_key(|(text, _)| Reverse(text.len()));
-        Self { settings, told }
+        let places = settings.iter().map(|(_, place)| place.as_str()).chain(server);
+        let mut replacements: Vec<(String, String)> = places.flat_map(forms).collect();
+        let names = NAME_VARIABLES.iter().filter_map(|name| environment.get(name));
+        replacements.extend(names.filter_map(name_left_out));
+        replacements.retain(|(text, _)| text.chars().any(char::is_alphanumeric));
+        replacements.sort_by_key(|(text, _)| Reverse(text.len()));
+        Self {
+            settings,
+            replacements,
+        }
     }
 
     /// Returns the outline of the value of `key`; `None` if the key is unset or isn't an address or a path.
@@ -38,12 +43,15 @@ impl Places {
         Some(outline(place))
     }
 
+    /// Outlines the settings, and all addresses and paths, in a text.
     pub(super) fn outlined(&self, text: &str) -> String {
-        let known = self
-            .told
+        let without_settings = self
+            .replacements
             .iter()
-            .fold(text.to_owned(), |text, (word, told)| replaced(&text, word, told));
-        in_outline(&known)
+            .fold(text.to_owned(), |text, (part, outline)| {
+                replaced(&text, part, outline)
+            });
+        in_outline(&without_settings)
     }
 }
 
@@ -115,11 +123,11 @@ fn forms(place: &str) -> Vec<(String, String)> {
 
 /// Returns a path, and the folders above it that have the same outline.
 fn folders(path: &str) -> impl Iterator<Item = (String, String)> {
-    let told = outline(path);
-    let above = Path::new(path).ancestors().filter_map(Path::to_str);
-    above
-        .map(|above| (above.to_owned(), outline(above)))
-        .filter(move |(_, above)| *above == told)
+    let outline_of_path = outline(path);
+    let folders = Path::new(path).ancestors().filter_map(Path::to_str);
+    folders
+        .map(|folder| (folder.to_owned(), outline(folder)))
+        .filter(move |(_, outline)| *outline == outline_of_path)
 }
 
 /// Returns the user, the database, and other names in an address that a server's errors may contain.
@@ -127,26 +135,26 @@ fn names(rest: &str) -> impl Iterator<Item = (String, String)> {
     let (authority, behind) = parts(rest);
     let user = authority.rsplit_once('@').map_or("", |(user, _)| user);
     let names = user.split(':').chain(behind.split(['/', '?', '#', '&', '=']));
-    names.filter_map(left_out)
+    names.filter_map(name_left_out)
 }
 
 /// Returns the replacement for a name; `None` if the name identifies nobody.
-fn left_out(name: &str) -> Option<(String, String)> {
-    (!EVERYBODYS.contains(&name)).then(|| (name.to_owned(), LEFT_OUT.to_owned()))
+fn name_left_out(name: &str) -> Option<(String, String)> {
+    (!COMMON_NAMES.contains(&name)).then(|| (name.to_owned(), LEFT_OUT.to_owned()))
 }
 
 /// Replaces each `word` in `text` by `other`, except inside longer words.
 fn replaced(text: &str, word: &str, other: &str) -> String {
-    let (mut told, mut rest) = (String::with_capacity(text.len()), text);
+    let (mut result, mut rest) = (String::with_capacity(text.len()), text);
     while let Some((before, after)) = rest.split_once(word) {
         let goes_on = (word.starts_with(is_of_name) && before.ends_with(is_of_name))
             || (word.ends_with(is_of_name) && after.starts_with(is_of_name));
-        told.push_str(before);
-        told.push_str(if goes_on { word } else { other });
+        result.push_str(before);
+        result.push_str(if goes_on { word } else { other });
         rest = after;
     }
-    told.push_str(rest);
-    told
+    result.push_str(rest);
+    result
 }
 
 #[cfg(test)]
@@ -186,7 +194,7 @@ mod tests {
             config.journal.dir = ".".to_owned();
             config.http.listen = "unix:/run/ann lee/x".parse().unwrap();
         });
-        for (text, told) in [
+        for (text, outlined) in [
             ("9 MiB free in /home/ann lee/my data", "9 MiB free in /home/…"),
             (
                 "sqlite:/home/ann lee/my data/recapd.db: gone",
@@ -199,7 +207,7 @@ mod tests {
             ("none runs at unix:/run/ann lee/x", "none runs at unix:/run/…"),
             ("an annual matter", "an annual matter"),
         ] {
-            assert_eq!(places.outlined(text), told);
+            assert_eq!(places.outlined(text), outlined);
         }
     }
 

@@ -16,6 +16,7 @@ const FOLDERS: [&str; 15] = [
 /// Characters that end a sentence or a clause, and don't belong to an address.
 const SENTENCE_ENDS: &str = ".,:;)'";
 
+/// Outlines an address or a path.
 pub(super) fn outline(place: &str) -> String {
     let of_file = FILE_SCHEMES.into_iter().find(|scheme| place.starts_with(*scheme));
     match (path_of(place), place.split_once(SCHEME_END)) {
@@ -68,7 +69,7 @@ fn start(word: &str) -> Option<usize> {
     of_file.chain(of_server).chain(root(word)).min()
 }
 
-/// Returns the index of a slash without a name before it: `and/or` isn't a path.
+/// Returns the index of the first slash without a name before it: `and/or` isn't a path.
 fn root(word: &str) -> Option<usize> {
     let mut slashes = word.match_indices('/').map(|(place, _)| place);
     slashes.find(|place| !word.split_at(*place).0.ends_with(is_of_name))
@@ -144,7 +145,7 @@ mod tests {
 
     #[test]
     fn hosts_and_first_folders_are_kept() {
-        for (place, told) in [
+        for (place, outlined) in [
             ("http://127.0.0.1:3128", "http://127.0.0.1:3128"),
             ("http://127.0.0.1:3128/", "http://127.0.0.1:3128"),
             ("https://gateway.example/t0ken/v1", "https://gateway.example/…"),
@@ -173,14 +174,14 @@ mod tests {
             ("/mine", "/…"),
             ("keys/mine", "…"),
         ] {
-            assert_eq!(outline(place), told, "{place}");
-            assert_eq!(outline(told), told, "once is enough");
+            assert_eq!(outline(place), outlined, "{place}");
+            assert_eq!(outline(outlined), outlined, "an outline stays as it is");
         }
     }
 
     #[test]
-    fn only_places_in_a_text_are_replaced() {
-        for (text, told) in [
+    fn only_addresses_and_paths_in_a_text_are_replaced() {
+        for (text, outlined) in [
             ("read and checked", "read and checked"),
             (
                 "none runs at http://127.0.0.1:7411",
@@ -199,7 +200,7 @@ mod tests {
             ("~/mine ./mine", "~/… ./…"),
             ("make `recapd serve` run\n", "make `recapd serve` run\n"),
         ] {
-            assert_eq!(in_outline(text), told);
+            assert_eq!(in_outline(text), outlined);
         }
     }
 
@@ -218,10 +219,10 @@ mod tests {
                 format!("/home/{secret}"),
                 format!("/{secret}/recapd"),
             ] {
-                let told = outline(&place);
-                prop_assert!(!told.contains('Q'), "{place}: {told}");
-                let told = in_outline(&format!("no answer from {place}: refused ({place})"));
-                prop_assert!(!told.contains('Q'), "{place}: {told}");
+                let outlined = outline(&place);
+                prop_assert!(!outlined.contains('Q'), "{place}: {outlined}");
+                let outlined = in_outline(&format!("no answer from {place}: refused ({place})"));
+                prop_assert!(!outlined.contains('Q'), "{place}: {outlined}");
             }
         }
     }

@@ -34,9 +34,9 @@ pub(super) fn markdown(mut command: Command) -> String {
     for topic in topics::among(&command) {
         let (name, about) = (topic.get_name(), topic.get_about());
         let about = about.map(ToString::to_string).unwrap_or_default();
-        let told = topics::text(topic);
+        let body = topics::text(topic);
         text.extend([format!(
-            "\n## recapd help {name}\n\n{about}.\n\n```text\n{told}\n```\n"
+            "\n## recapd help {name}\n\n{about}.\n\n```text\n{body}\n```\n"
         )]);
     }
     text
