@@ -138,7 +138,7 @@ fn is_sidechain(format: Format, fields: &Fields<'_>) -> bool {
     format == Format::ClaudeCode && fields.flag("isSidechain") == Some(true)
 }
 
-/// Detects the format of a message. Returns `None` if `json` isn't a message, or has only a role and plain text, as messages of both
+/// Detects the format of one message; [`file`] detects that of a file. Returns `None` if `json` isn't a message, or has only a role and plain text, as messages of both
 /// OpenAI and Anthropic have.
 pub fn detect(json: &str) -> Option<Format> {
     certain_format(&Fields::parse(json).ok()?)

@@ -1,5 +1,5 @@
-//! Counts tokens, with a counter for each provider and model: exact for OpenAI's encodings, o200k times a factor for other vendors, bytes
-//! for an unknown provider.
+//! Counts tokens, with a tokenizer for each provider and model (seed 001, "Dispatch Pattern"): exact for OpenAI's encodings (as tiktoken
+//! counts), o200k times a factor for other vendors, bytes for an unknown provider.
 //!
 //! [`counter_for`] counts the tokens of texts for a model, as a window needs them. [`count_request`] counts a whole request body,
 //! including what the provider adds. Counting takes time linear in the length of any input.
@@ -133,7 +133,7 @@ pub fn ceiling_counter() -> Arc<dyn TokenCounter> {
     Arc::new(O200K)
 }
 
-/// Returns the counter that counts tokens for a provider's model; for an unknown or empty provider, one that counts bytes.
+/// Chooses the tokenizer: returns the counter that counts tokens for a provider's model. For an unknown or empty provider it counts bytes (seed 001).
 pub fn counter_for(provider: &str, model: &str) -> Arc<dyn TokenCounter> {
     let Some(vendor) = Vendor::of(provider, model) else {
         return Arc::new(BytesCounter);

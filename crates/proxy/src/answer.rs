@@ -1,7 +1,7 @@
-//! Answers a host's request for a compaction from recapd's memory.
+//! Decides whether the proxy answers a host's compaction request itself, from recapd's memory, or forwards it.
 //!
-//! Only a request that is certainly a compaction is treated as one. A compaction is answered only if recapd holds the
-//! conversation. Otherwise the request is forwarded, and a model answers it.
+//! Only a request that is certainly a compaction is treated as one. The proxy answers it only if recapd holds the conversation.
+//! Otherwise it forwards the request, and a model answers it.
 
 mod capsule;
 mod claude;
@@ -26,7 +26,7 @@ use recapd_core::domain::{agent::AgentId, continuation::SentExtent};
 /// Limits the time in which an answer is made. A model would take half a minute.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// A host's request for a compaction.
+/// A host's compaction request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Compaction {
     dialect: Dialect,
@@ -55,7 +55,7 @@ struct CompactReply {
     unquoted: i64,
 }
 
-/// Recognises a compaction; `None` for other requests.
+/// Recognises a compaction request; returns `None` for other requests.
 pub(crate) fn compaction(
     dialect: Dialect,
     endpoint: EndpointKind,

@@ -212,6 +212,8 @@ impl Default for RetryPolicy {
     }
 }
 
+/// Decides how often a failed update is retried, after which exponential backoff, and when its row is parked (quarantined as a dead
+/// letter).
 impl RetryPolicy {
     /// Returns the backoff after the failed `attempt`: full jitter over an exponential range. `jitter` is in 0..1.
     #[expect(
@@ -228,7 +230,7 @@ impl RetryPolicy {
         (range as f64 * jitter.clamp(0.0, 1.0)) as i64
     }
 
-    /// Returns true if `lease` holds the row's last attempt.
+    /// Returns true if `lease` holds the row's last attempt. If it fails, the row is parked.
     pub fn is_last(&self, lease: &Lease) -> bool {
         lease.attempt >= self.attempts_max
     }

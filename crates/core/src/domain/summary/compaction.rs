@@ -30,7 +30,7 @@ use super::{
 };
 use crate::domain::{time::Timestamp, tokens::TokenCounter, zone::Zone};
 
-/// The ceiling of every summary, in o200k tokens (seed 003, "Hard 10k limit").
+/// The ceiling of every summary document, in o200k tokens (seed 003, "Hard 10k limit").
 pub const SUMMARY_TOKENS_MAX: i64 = 10_000;
 /// Limits how often [`compose_with`] tries to fit the items and the section about facts together.
 const STATE_ROUNDS_MAX: usize = 4;
@@ -206,7 +206,7 @@ fn compose_below(
     let timed = with_shown_times(items, as_of, policy.ageing.zone());
     let mut page = Page::new(items, &timed, (as_of, policy), counter);
     page.choose_path(policy);
-    let (document, tokens) = page.settle(policy, section);
+    let (document, tokens) = page.enforce_ceiling(policy, section);
     let shown = page.shown();
     let mut is_shown = vec![false; items.len()];
     for place in &shown {

@@ -1,4 +1,5 @@
-//! Sections and forms. The age of an item decides its section, and with it the default length of its line.
+//! Ageing: decides when an item moves from This Session to Yesterday, to This Week and to Earlier. The section decides the default length
+//! of the item's line.
 //!
 //! Invariant: the section depends only on the item's end and on `as_of`, however often and late it is computed.
 

@@ -1,4 +1,4 @@
-//! Opens a file: decides whether the file is lines or one document, and which format it has.
+//! Opens a transcript file and detects its format: whether it is lines or one document, and of which program.
 
 use std::io::{self, BufRead, Cursor, Read};
 
@@ -62,7 +62,7 @@ impl FileReader {
 
     fn begin_document(&mut self, text: &str, name: &str) -> Result<(), ReadError> {
         if self.read_foreign_document(text) {
-            return self.settle(name, Format::OpenAiChat, None);
+            return self.detect_format(name, Format::OpenAiChat, None);
         }
         let pieces = self.split(text, None);
         if pieces.is_empty() {
@@ -71,7 +71,7 @@ impl FileReader {
             });
         }
         self.pending.extend(pieces);
-        self.settle(name, container::chat_format(text), None)
+        self.detect_format(name, container::chat_format(text), None)
     }
 
     /// Begins to read lines. `broken` says why the file isn't a document, if it looked like one.
@@ -96,13 +96,12 @@ impl FileReader {
             }
         }
         self.read_foreign_lines(name)?;
-        self.settle(name, Format::OpenAiChat, broken)
+        self.detect_format(name, Format::OpenAiChat, broken)
     }
 
-    /// Decides the format from the pending pieces. If they have only roles and texts, the format is `chat`. If they aren't messages, fails
-    /// with `broken`, the reason why the file isn't a document, if there is one.
-    fn settle(&mut self, name: &str, chat: Format, broken: Option<String>) -> Result<(), ReadError> {
-        let mut best = MessageShape::Unknown;
+    /// Detects the file's format from the pending pieces. If they have only roles and texts, the format is `chat`.
+    fn detect_format(&mut self, name: &str, chat: Format, broken: Option<String>) -> Result<(), ReadError> {
+        let mut found = MessageShape::Unknown;
         for text in self
             .pending
             .iter()

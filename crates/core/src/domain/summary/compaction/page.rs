@@ -164,9 +164,9 @@ impl<'a> Page<'a> {
         }
     }
 
-    /// Makes the lines fit and returns the document with its exact tokens. Words that occur in `above` weigh least. If the page turns out
-    /// too big for its path, it takes the next path.
-    pub(super) fn settle(&mut self, policy: &SummaryPolicy, above: &str) -> (String, i64) {
+    /// Enforces the ceiling: makes the lines fit, and returns the document with its exact tokens. Words that occur in `above` weigh least.
+    /// A page that is too big for its path takes the next path.
+    pub(super) fn enforce_ceiling(&mut self, policy: &SummaryPolicy, above: &str) -> (String, i64) {
         let (ceiling, goal) = (policy.merge_tokens(), policy.full_tokens());
         if self.path != Path::Append {
             self.measure_rarity(above);
