@@ -18,6 +18,7 @@ pub mod edit;
 pub mod empty;
 pub mod fact;
 pub mod item;
+pub mod label;
 pub mod line;
 pub mod operations;
 pub mod pending;

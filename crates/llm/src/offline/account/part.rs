@@ -4,63 +4,21 @@ use super::{
     super::{clauses::is_code, cues},
     course::Course,
 };
-use recapd_core::domain::effects::{Effects, TestVerdict};
+use recapd_core::domain::{
+    effects::{Effects, TestVerdict},
+    summary::label::PointLabel,
+};
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Slot {
-    Request,
-    Answer,
-    Outcome,
-    /// The model's text before its last calls.
-    SoFar,
-    Files,
-    /// Files of which every change was refused or failed.
-    Unchanged,
-    Commits,
-    Links,
-    Checks,
-    /// Entries of the plan that are not done yet.
-    Left,
-    Question,
-    /// The exchange was interrupted, or takes back the previous one.
-    End,
-    Step,
-    /// Other content from the user: code, a patch, a log.
-    Given,
-    Looked,
-}
-
-impl Slot {
-    pub(super) fn label(self) -> &'static str {
-        match self {
-            Self::Request => "User: ",
-            Self::Answer => "Decided by the user: ",
-            Self::Step => "On the way: ",
-            Self::Given => "The user gave: ",
-            Self::Looked => "Looked at: ",
-            Self::Files => "Files changed: ",
-            Self::Unchanged => "Not changed: ",
-            Self::Commits => "Commits: ",
-            Self::Links => "Made: ",
-            Self::Checks => "Checks: ",
-            Self::Outcome => "Answer: ",
-            Self::SoFar => "So far: ",
-            Self::Left => "Left to do: ",
-            Self::Question => "Asked the user: ",
-            Self::End => "Note: ",
-        }
-    }
-
-    /// Returns true for a slot that quotes somebody's words.
-    pub(super) fn is_quoted(self) -> bool {
-        matches!(self, Self::Request | Self::Given | Self::Answer | Self::Question)
-    }
+/// Returns true for a label of somebody's words, which are quoted.
+pub(super) fn is_quoted(label: PointLabel) -> bool {
+    use PointLabel::{Decision, Given, Question, Request};
+    matches!(label, Request | Given | Decision | Question)
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct AccountPart {
-    /// Exchange in the run, slot, paragraph, position in the paragraph: parts are written in this order.
-    pub(super) place: (usize, Slot, usize, usize),
+    /// Exchange in the run, label, paragraph, position in the paragraph: parts are written in this order.
+    pub(super) place: (usize, PointLabel, usize, usize),
     /// Parts with a low rank are included first.
     rank: usize,
     pub(super) text: String,
@@ -85,49 +43,49 @@ const SHARE: usize = 3;
 /// Returns the parts of exchange number `at` of the run.
 pub(super) fn of(at: usize, course: &Course) -> Vec<AccountPart> {
     let mut parts = Vec::new();
-    let mut push = |slot, (paragraph, place), rank, text: String| {
+    let mut push = |label, (paragraph, place), rank, text: String| {
         if !text.is_empty() {
             parts.push(AccountPart {
-                place: (at, slot, paragraph, place),
+                place: (at, label, paragraph, place),
                 rank,
                 text,
             });
         }
     };
     for (number, (place, said)) in numbered(&course.request) {
-        let (slot, rank) = slot_of_sentence(number, said);
-        push(slot, place, rank, said.clone());
+        let (label, rank) = label_of_sentence(number, said);
+        push(label, place, rank, said.clone());
     }
     for (place, said) in course.answers.iter().enumerate() {
-        push(Slot::Answer, (0, place), DEMANDS, said.clone());
+        push(PointLabel::Decision, (0, place), DEMANDS, said.clone());
     }
     let question = course.question();
     for (number, (place, said)) in numbered(&course.outcome) {
         if Some(said) != question {
             let rank = if number == 0 { FIRST } else { SENTENCES + number };
-            push(Slot::Outcome, place, rank, said.clone());
+            push(PointLabel::Outcome, place, rank, said.clone());
         }
     }
     push(
-        Slot::Question,
+        PointLabel::Question,
         (0, 0),
         EFFECTS,
         question.cloned().unwrap_or_default(),
     );
     for (place, said) in course.steps.iter().enumerate() {
-        push(Slot::Step, (place, 0), STEPS + place, said.clone());
+        push(PointLabel::Step, (place, 0), STEPS + place, said.clone());
     }
     for (number, said) in course.latest.iter().enumerate() {
         let rank = if number == 0 { FIRST } else { SENTENCES + number };
-        push(Slot::SoFar, (0, number), rank, said.clone());
+        push(PointLabel::Progress, (0, number), rank, said.clone());
     }
     for (place, files) in lists(&course.effects.looked_at).into_iter().enumerate() {
-        push(Slot::Looked, (place, 0), LOOKED + place, files);
+        push(PointLabel::Looked, (place, 0), LOOKED + place, files);
     }
-    for (slot, rank, text) in effects(&course.effects) {
+    for (label, rank, text) in effects(&course.effects) {
         // The exchange continues, so these results and open entries aren't final.
-        let is_passing = course.goes_on && matches!(slot, Slot::Left | Slot::Checks);
-        push(slot, (0, 0), if is_passing { STEPS } else { rank }, text);
+        let is_passing = course.goes_on && matches!(label, PointLabel::Left | PointLabel::Checks);
+        push(label, (0, 0), if is_passing { STEPS } else { rank }, text);
     }
     if course.effects.undoes {
         let undone = format!(
@@ -135,7 +93,7 @@ pub(super) fn of(at: usize, course: &Course) -> Vec<AccountPart> {
             course.undone
         );
         push(
-            Slot::End,
+            PointLabel::End,
             (0, 1),
             FIRST,
             undone.trim_end_matches([':', ' ']).to_owned(),
@@ -146,20 +104,20 @@ pub(super) fn of(at: usize, course: &Course) -> Vec<AccountPart> {
     } else {
         ""
     };
-    push(Slot::End, (0, 0), FIRST, end.to_owned());
+    push(PointLabel::End, (0, 0), FIRST, end.to_owned());
     parts
 }
 
-/// Returns the slot and the rank of a sentence of a request.
-fn slot_of_sentence(number: usize, said: &str) -> (Slot, usize) {
+/// Returns the label and the rank of a sentence of a request.
+fn label_of_sentence(number: usize, said: &str) -> (PointLabel, usize) {
     if number == 0 {
-        (Slot::Request, FIRST)
+        (PointLabel::Request, FIRST)
     } else if is_code(said) && !said.starts_with(char::is_uppercase) {
-        (Slot::Given, STEPS + number)
+        (PointLabel::Given, STEPS + number)
     } else if cues::demands(said) {
-        (Slot::Request, DEMANDS)
+        (PointLabel::Request, DEMANDS)
     } else {
-        (Slot::Request, SENTENCES + number)
+        (PointLabel::Request, SENTENCES + number)
     }
 }
 
@@ -189,7 +147,7 @@ fn lists(names: &[String]) -> Vec<String> {
     lists
 }
 
-fn effects(effects: &Effects) -> Vec<(Slot, usize, String)> {
+fn effects(effects: &Effects) -> Vec<(PointLabel, usize, String)> {
     let commits: Vec<String> = effects
         .commits
         .iter()
@@ -203,12 +161,12 @@ fn effects(effects: &Effects) -> Vec<(Slot, usize, String)> {
         .map(|entry| entry.text.as_str())
         .collect();
     vec![
-        (Slot::Files, EFFECTS, effects.files.join(", ")),
-        (Slot::Unchanged, SENTENCES, effects.unchanged.join(", ")),
-        (Slot::Commits, EFFECTS, commits.join("; ")),
-        (Slot::Links, EFFECTS, effects.links.join(", ")),
-        (Slot::Checks, DEMANDS, checks.join("; ")),
-        (Slot::Left, DEMANDS, left.join("; ")),
+        (PointLabel::Files, EFFECTS, effects.files.join(", ")),
+        (PointLabel::Unchanged, SENTENCES, effects.unchanged.join(", ")),
+        (PointLabel::Commits, EFFECTS, commits.join("; ")),
+        (PointLabel::Links, EFFECTS, effects.links.join(", ")),
+        (PointLabel::Checks, DEMANDS, checks.join("; ")),
+        (PointLabel::Left, DEMANDS, left.join("; ")),
     ]
 }
 
@@ -229,7 +187,7 @@ pub(super) fn choose(parts: &[AccountPart], chars_max: usize) -> Vec<AccountPart
     let mut left = chars_max;
     let mut chosen = Vec::new();
     for part in ranked {
-        let around = part.place.1.label().len() + AROUND_CHARS;
+        let around = part.place.1.text().len() + AROUND_CHARS;
         let room = left.saturating_sub(around);
         let share = if part.rank < SENTENCES {
             room.min(chars_max.div_ceil(SHARE).max(ROOM_CHARS_MIN))

@@ -1,6 +1,6 @@
 //! The subjects of the built-in summariser's facts. A newer fact of a subject replaces the older one.
 
-use recapd_core::domain::summary::fact::FactKind;
+use recapd_core::domain::summary::{fact::FactKind, label::PointLabel};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Subject {
@@ -16,10 +16,10 @@ impl Subject {
     /// Returns the prefix of the subject's facts.
     pub(super) fn label(&self) -> String {
         match self {
-            Self::Files => "Files changed: ".to_owned(),
+            Self::Files => PointLabel::Files.text().to_owned(),
             Self::Commits => "Last commits: ".to_owned(),
             Self::Check(command) => format!("`{command}` "),
-            Self::Plan => "Left to do: ".to_owned(),
+            Self::Plan => PointLabel::Left.text().to_owned(),
             Self::Question => "Question to the user: ".to_owned(),
         }
     }

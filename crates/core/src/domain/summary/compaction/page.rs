@@ -12,6 +12,7 @@ use crate::domain::{
     summary::{
         compaction::{Path, Style, SummaryPolicy},
         item::Item,
+        label::PointLabel,
         line::{began_at, day_number},
         point::Choice,
         render::{ItemPlace, Layout, document},
@@ -30,6 +31,8 @@ const HEADLINES_PERCENT: i64 = 75;
 const WIDENED_PERCENT_MAX: i64 = 120;
 /// Limits a line that several items share to this many characters.
 const JOINED_CHARS_MAX: usize = 600;
+/// An item counts 1/`PASSING_PART` if a later one says how the same turn went on.
+const PASSING_PART: i64 = 4;
 /// Pinned items together get up to this part of the room, in percent. They are shown in full and before all others; further pinned items
 /// are treated like the others. The part is well under [`HEADLINES_PERCENT`], so that no pinned line is dropped.
 const PINNED_PERCENT_MAX: i64 = 25;
@@ -343,6 +346,7 @@ impl<'a> Page<'a> {
 /// Makes the headlines of the `items` that aren't blank or too old, in the document's order.
 fn lines(items: &[Item], as_of: Timestamp, ageing: Ageing) -> Vec<CandidateLine> {
     let newest = items.iter().map(|item| item.ended_at).max().unwrap_or(as_of);
+    let passing = passing(items);
     let present = items.iter().enumerate().filter(|(_, item)| !item.is_blank());
     let mut lines: Vec<CandidateLine> = present
         .filter_map(|(index, item)| {
@@ -355,7 +359,7 @@ fn lines(items: &[Item], as_of: Timestamp, ageing: Ageing) -> Vec<CandidateLine>
                 points: Choice::ALL,
                 is_safe: false,
                 is_dropped: false,
-                score: score(item, newest, ageing),
+                score: score(item, newest, ageing) / if passing[index] { PASSING_PART } else { 1 },
                 costs: [None; Form::ALL.len()],
                 point_costs: None,
                 around: 0,
@@ -365,6 +369,29 @@ fn lines(items: &[Item], as_of: Timestamp, ageing: Ageing) -> Vec<CandidateLine>
         .collect();
     lines.sort_by_key(|line| (line.section, age_order(&items[line.index]), line.index));
     lines
+}
+
+/// Returns for each item whether it only says how far a turn had come when the next leg of that turn began. The next item says more.
+fn passing(items: &[Item]) -> Vec<bool> {
+    let mut order: Vec<usize> = (0..items.len()).collect();
+    order.sort_by_key(|&at| age_order(&items[at]));
+    let mut passing = vec![false; items.len()];
+    for pair in order.windows(2) {
+        if let &[at, next] = pair {
+            passing[at] = is_progress(&items[at]) && !is_request(&items[next]);
+        }
+    }
+    passing
+}
+
+fn is_progress(item: &Item) -> bool {
+    use PointLabel::{Commits, Outcome, Progress};
+    let has = |label: PointLabel| label.is_in(&item.text);
+    has(Progress) && !has(Outcome) && !has(Commits) && !is_request(item)
+}
+
+fn is_request(item: &Item) -> bool {
+    PointLabel::Request.is_in(&item.text) || item.text.starts_with('“')
 }
 
 fn began_on(item: &Item) -> i64 {

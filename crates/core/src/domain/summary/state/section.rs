@@ -17,8 +17,10 @@ use crate::domain::{
 pub const HEADING: &str = "Where Things Stand";
 /// Limits the section to this many tokens.
 pub const STATE_TOKENS_MAX: i64 = 1_200;
-/// The section gets at most 1/`CEILING_PART` of the document's ceiling, but see [`SMALL_TOKENS_MAX`].
+/// The section gets at most 1/`CEILING_PART` of the document's ceiling, but see [`SMALL_TOKENS_MAX`]. Minor facts never get more.
 const CEILING_PART: i64 = 8;
+/// 1/`MINOR_PART` of the ceiling is kept for minor facts, however many others there are.
+const MINOR_PART: i64 = 16;
 /// In a small document the section gets this many tokens, up to a third of the ceiling. Otherwise no fact would fit.
 const SMALL_TOKENS_MAX: i64 = 150;
 const SPEAKER_CHARS_MAX: usize = 40;
@@ -28,7 +30,7 @@ const SPEAKER_CHARS_MAX: usize = 40;
 /// if no fact holds or fits.
 pub fn section(facts: &[Fact], ceiling: i64, counter: &dyn TokenCounter) -> String {
     let mut page = FactLines::of(facts);
-    page.fit(room(ceiling), ceiling / CEILING_PART, counter);
+    page.fit(ceiling, counter);
     page.text()
 }
 
@@ -55,17 +57,25 @@ impl<'a> FactLines<'a> {
         Self { lines, shown }
     }
 
-    /// Drops lines, lower ranks first, until the text has at most `room` tokens. Minor facts get at most `minor_room` of them. A minor
-    /// list that doesn't fit is cut from its beginning, since its end is the newest.
-    fn fit(&mut self, room: i64, minor_room: i64, counter: &dyn TokenCounter) {
-        if counter.count(&self.text()) <= room {
+    /// Drops lines, lower ranks first, until the text has the room that a document with this `ceiling` gives it. A minor list that
+    /// doesn't fit loses its folders, and then its beginning, since its end is the newest.
+    fn fit(&mut self, ceiling: i64, counter: &dyn TokenCounter) {
+        let room = room(ceiling);
+        if counter.count(&self.text()) <= room.min(ceiling / CEILING_PART) {
             return;
         }
-        let (mut left, mut minor_left) = (room, minor_room);
+        let minor_tokens: i64 = self.minor_lines().map(|line| counter.count(line)).sum();
+        let mut minor_left = ceiling / CEILING_PART;
+        let mut kept = minor_tokens.min(ceiling / MINOR_PART);
+        let around = heading_text(HEADING) + &not_shown(self.lines.len());
+        let mut left = room - counter.count(&around) - kept;
         let lines = &mut self.lines;
         self.shown.retain(|&at| {
             let (fact, line) = &mut lines[at];
-            let is_minor = !fact.pinned && fact.kind.is_minor();
+            let is_minor = is_minor(fact);
+            if is_minor {
+                left += std::mem::take(&mut kept);
+            }
             let has_room = |line: &str| {
                 let room = if is_minor { left.min(minor_left) } else { left };
                 counter.count(line) <= room
@@ -85,6 +95,11 @@ impl<'a> FactLines<'a> {
         }
     }
 
+    fn minor_lines(&self) -> impl Iterator<Item = &str> {
+        let minor = self.lines.iter().filter(|(fact, _)| is_minor(fact));
+        minor.map(|(_, line)| line.as_str())
+    }
+
     fn text(&self) -> String {
         if self.shown.is_empty() {
             return String::new();
@@ -92,14 +107,22 @@ impl<'a> FactLines<'a> {
         let lines = (0..).zip(&self.lines).filter(|(at, _)| self.shown.contains(at));
         let mut text = heading_text(HEADING);
         text.extend(lines.map(|(_, (_, line))| line.as_str()));
-        let dropped = self.lines.len() - self.shown.len();
-        if dropped > 0 {
-            let more = format!("- (not shown: {dropped} more, which `recapd facts` lists)\n");
-            text.push_str(&more);
-        }
+        text.push_str(&not_shown(self.lines.len() - self.shown.len()));
         text.push('\n');
         text
     }
+}
+
+/// Writes the line that counts the facts without room.
+fn not_shown(facts: usize) -> String {
+    match facts {
+        0 => String::new(),
+        _ => format!("- (not shown: {facts} more, which `recapd facts` lists)\n"),
+    }
+}
+
+fn is_minor(fact: &Fact) -> bool {
+    !fact.pinned && fact.kind.is_minor()
 }
 
 /// Returns the rank of a fact. Lower ranks are dropped first.
@@ -112,13 +135,19 @@ fn rank(fact: &Fact) -> (bool, u8) {
         FactKind::DeadEnd => 0,
         FactKind::State if is_result => 1,
         FactKind::Person => 2,
-        FactKind::State => 3,
-        FactKind::Open => 4,
-        FactKind::Decision => 5,
-        FactKind::Goal => 6,
-        FactKind::Demand => 7,
+        FactKind::State if is_check(fact) => 3,
+        FactKind::State => 4,
+        FactKind::Open => 5,
+        FactKind::Decision => 6,
+        FactKind::Goal => 7,
+        FactKind::Demand => 8,
     };
     (fact.pinned, rank)
+}
+
+/// Returns true for the result of a test or a build: `` `cargo test` passed ``. The next run makes it out of date.
+fn is_check(fact: &Fact) -> bool {
+    fact.text.starts_with('`')
 }
 
 /// A key that sorts facts by age, oldest first. A fact that isn't stored yet is the newest.
@@ -132,16 +161,23 @@ fn line(fact: &Fact) -> String {
     format!("- {kind} ({source}): {text}\n")
 }
 
-/// Writes the line with as much of the end of the fact's list as fits: `Files changed: … b.rs, c.rs`.
+/// Writes the line with the names of the list's files, without their folders, and as much of the list's end as fits:
+/// `Files changed: … b.rs, c.rs`.
 fn shorten_list(fact: &Fact, has_room: impl Fn(&str) -> bool) -> Option<String> {
     let (label, list) = fact.text.split_once(": ")?;
-    let commas = list.match_indices(", ");
-    let ends = commas.filter_map(|(at, comma)| list.get(at + comma.len()..));
-    let mut lines = ends.map(|end| {
-        let text = format!("{label}: … {end}");
+    let names: Vec<&str> = list.split(", ").map(name_of_path).collect();
+    let mut lines = (0..names.len()).map(|from| {
+        let mark = if from > 0 { "… " } else { "" };
+        let end = names.get(from..).unwrap_or_default().join(", ");
+        let text = format!("{label}: {mark}{end}");
         line(&Fact { text, ..fact.clone() })
     });
     lines.find(|line| has_room(line))
+}
+
+fn name_of_path(path: &str) -> &str {
+    let name = path.rsplit('/').next().filter(|name| !name.is_empty());
+    name.unwrap_or(path)
 }
 
 fn subject(fact: &Fact) -> String {

@@ -1,12 +1,13 @@
 //! Values lines, to decide which to lengthen first and which to drop first.
 
-use std::{cmp::Reverse, collections::HashMap};
+use std::cmp::Reverse;
 
 use crate::domain::{
     number::i64_or_max,
     summary::{
         compaction::page::{AgeOrder, HEADLINES_PERCENT, Page, age_order},
         item::{Importance, Item},
+        label::PointLabel,
         line::item_points,
         section::{Ageing, Form, age_ms},
     },
@@ -22,8 +23,6 @@ const CHARS_WORTH: i64 = 16;
 
 /// The point with this number, from 0, counts half: a text begins with its most informative points.
 const LATE_POINTS: i64 = 3;
-/// A longer text before a colon isn't a label.
-const LABEL_BYTES_MAX: usize = 24;
 /// Headlines of more tokens count as this many.
 const DAMPED_COST_MAX: i64 = 10_000;
 
@@ -65,6 +64,15 @@ fn weight(importance: Importance) -> i64 {
         Importance::Fix => 4,
         Importance::Feature => 8,
         Importance::Constraint | Importance::Decision => 10,
+    }
+}
+
+/// Returns the weight of a point. What the model reached counts most, and the way there least.
+fn weight_of(label: Option<PointLabel>) -> i64 {
+    match label {
+        Some(PointLabel::Outcome | PointLabel::Progress) => 4,
+        Some(PointLabel::Step | PointLabel::Given | PointLabel::Looked) => 1,
+        _ => 2,
     }
 }
 
@@ -110,24 +118,20 @@ impl Page<'_> {
     }
 
     /// Returns for each point of a line's text its gain per character, and the form that the line has with this point and all better
-    /// ones. Of several points with the same first word, each later one counts less.
+    /// ones.
     fn point_gains(&mut self, at: usize) -> Vec<(i64, Form, Longer)> {
         let (score, brief_chars) = (self.lines[at].score, self.measure(at, Form::Brief).chars);
-        let mut begun: HashMap<String, i64> = HashMap::new();
         let points = item_points(self.item(at), Form::Text);
         let headline = self.measure(at, Form::Gist).information;
         let worth = (0..).zip(&points).filter_map(|(place, point)| {
-            let opening = point.split_whitespace().next().unwrap_or_default();
-            let alike = begun.entry(opening.to_owned()).or_default();
-            *alike += 1;
+            let (label, words) = PointLabel::split(point);
             let chars = point.chars().count();
             let information = self.rarity.information(point).max(1);
             let late = i64_or_max(place) + LATE_POINTS;
-            let gain =
-                per_cost(score, information * LATE_POINTS / late * 2, i64_or_max(chars)) / (*alike + 1);
+            let worth = information * weight_of(label) * LATE_POINTS / late;
+            let gain = per_cost(score, worth, i64_or_max(chars));
             // A first point alone would only replace the headline.
-            let is_news =
-                (place > 0 || information > headline) && !self.rarity.is_stated_above(after_label(point));
+            let is_news = (place > 0 || information > headline) && !self.rarity.is_stated_above(words);
             is_news.then_some(PointWorth { place, chars, gain })
         });
         let mut worth: Vec<PointWorth> = worth.collect();
@@ -209,14 +213,6 @@ impl Page<'_> {
             }
         }
     }
-}
-
-/// Removes the label that a point may begin with, such as `Checks: `.
-fn after_label(point: &str) -> &str {
-    let labelled = point
-        .split_once(": ")
-        .filter(|(label, _)| label.len() <= LABEL_BYTES_MAX);
-    labelled.map_or(point, |(_, rest)| rest)
 }
 
 /// Raises a cost to the power of ¾, so that length counts less against an informative headline.
