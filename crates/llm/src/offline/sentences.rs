@@ -172,7 +172,8 @@ fn is_continued(before: &str, bytes: usize, next: &str) -> bool {
         && (!is_indented || may_be_indented())
 }
 
-fn ends_sentence(line: &str) -> bool {
+/// Returns true if `line` ends with a sentence or a clause, or is empty.
+pub(super) fn ends_sentence(line: &str) -> bool {
     let end = line.trim_end();
     end.is_empty() || end.ends_with(['.', '!', '?', ':', ';', '…', '。', '！', '？', '：'])
 }
@@ -249,12 +250,12 @@ fn ends_in_abbreviation(sentence: &str) -> bool {
     is_initial || is_ordinal || ABBREVIATIONS.contains(&word)
 }
 
-/// Removes emphasis, back-ticks and bare tags.
+/// Removes emphasis, back-ticks, bare tags and the targets of links.
 fn without_markup(line: &str) -> String {
     let mut clean = String::with_capacity(line.len());
     let mut is_strong = false;
     let mut rest = line;
-    while let Some(at) = rest.find(['*', '`', '<']) {
+    while let Some(at) = rest.find(['*', '`', '<', '[']) {
         let (before, mark) = rest.split_at(at);
         clean.push_str(before);
         rest = after_mark(mark, &mut clean, &mut is_strong);
@@ -271,6 +272,10 @@ fn after_mark<'a>(mark: &'a str, clean: &mut String, is_strong: &mut bool) -> &'
     if mark.starts_with("**") {
         return after_stars(mark, clean, is_strong);
     }
+    if let Some(link) = Link::at(mark) {
+        link.write(clean);
+        return link.rest;
+    }
     // `Vec<String>` isn't a tag.
     if (mark.starts_with("</") || !clean.ends_with(is_of_word))
         && let Some(length) = tag_bytes(mark)
@@ -281,6 +286,41 @@ fn after_mark<'a>(mark: &'a str, clean: &mut String, is_strong: &mut bool) -> &'
     let mut chars = mark.chars();
     clean.extend(chars.next());
     chars.as_str()
+}
+
+/// A Markdown link, `[label](target)`, and what follows it.
+struct Link<'a> {
+    label: &'a str,
+    target: &'a str,
+    rest: &'a str,
+}
+
+impl<'a> Link<'a> {
+    /// Returns the link with which `text` begins.
+    fn at(text: &'a str) -> Option<Self> {
+        let (label, rest) = floor_cut(text, SENTENCE_BYTES_MAX)
+            .strip_prefix('[')?
+            .split_once("](")?;
+        let (target, _) = rest.split_once(')')?;
+        let is_link =
+            !label.is_empty() && !label.contains(['[', ']']) && !target.contains(char::is_whitespace);
+        let end = "[](".len() + label.len() + target.len() + ")".len();
+        is_link.then_some(Self {
+            label,
+            target,
+            rest: text.get(end..).unwrap_or_default(),
+        })
+    }
+
+    /// Writes the label, with the target if that is the address of a page which the label doesn't name.
+    fn write(&self, clean: &mut String) {
+        clean.extend(self.label.chars().filter(|c| *c != '`'));
+        if self.target.contains("://") && !self.target.contains(self.label) {
+            clean.push_str(" (");
+            clean.push_str(self.target);
+            clean.push(')');
+        }
+    }
 }
 
 /// Removes emphasis that has a beginning and an end. Keeps `2**16`, `src/**/*.rs` and `f(**options)`.
@@ -387,7 +427,7 @@ mod tests {
 
     #[test]
     fn sentences_are_clean() {
-        let cases: [(&str, &[&str]); 19] = [
+        let cases: [(&str, &[&str]); 20] = [
             ("Hi! I am Ann. You?", &["Hi!", "I am Ann.", "You?"]),
             (
                 "# Title\n- **one** two\n2. `three`",
@@ -419,6 +459,10 @@ mod tests {
             ),
             ("Call f(**a) and g(**b) then.", &["Call f(**a) and g(**b) then."]),
             ("Take Vec<String> here.", &["Take Vec<String> here."]),
+            (
+                "See [`a.rs`](src/a.rs#L3), [the page](https://b.org/c) and a[i](j k).",
+                &["See a.rs, the page (https://b.org/c) and a[i](j k)."],
+            ),
             ("这是**重点**内容。", &["这是重点内容。"]),
             ("**Note:** use ***this*** one.", &["Note: use this one."]),
             (

@@ -32,6 +32,8 @@ const ANNOUNCEMENTS: [&str; 12] = [
     "first,",
     "you're ",
 ];
+/// Openings of sentences that announce a list, in lower case.
+const LEAD_INS: [&str; 5] = ["here's ", "here is ", "here are ", "let me ", "below is "];
 const FAILURES: [&str; 4] = ["fail", "error", "crash", "traceback"];
 /// How Claude Code records, on behalf of the user, that the user interrupted the model.
 const INTERRUPTED: &str = "[Request interrupted";
@@ -69,7 +71,7 @@ impl Course {
             .and_then(|at| lines.get(at))
             .map(|line| split_sentences(&line.text));
         let outcome = outcome.filter(|outcome| !announces(outcome));
-        let mut outcome = without_applause(outcome.unwrap_or_default());
+        let mut outcome = without_fillers(outcome.unwrap_or_default());
         let mut latest = Vec::new();
         let goes_on = lines.iter().rposition(|line| line.voice == Voice::Call) > last;
         if goes_on {
@@ -120,8 +122,8 @@ fn announces(outcome: &[Vec<String>]) -> bool {
     last.is_some_and(|said| said.ends_with(':')) && sentences.count() < 2
 }
 
-/// Removes an opening such as “Perfect!”, so that the first sentence says what was done.
-fn without_applause(mut told: Vec<Vec<String>>) -> Vec<Vec<String>> {
+/// Removes an opening such as “Perfect!”, so that the first sentence says what was done, and lead-ins such as “Here's what I did:”.
+fn without_fillers(mut told: Vec<Vec<String>>) -> Vec<Vec<String>> {
     let applauds =
         |said: &String| said.ends_with('!') && said.split_whitespace().count() <= APPLAUSE_WORDS_MAX;
     let has_more = told.iter().flatten().nth(1).is_some();
@@ -131,8 +133,17 @@ fn without_applause(mut told: Vec<Vec<String>>) -> Vec<Vec<String>> {
     {
         first.remove(0);
     }
+    for sentences in &mut told {
+        sentences.retain(|said| !leads_in(said));
+    }
     told.retain(|sentences| !sentences.is_empty());
     told
+}
+
+/// Returns true for a sentence that only announces a list, such as “Here's a summary of the changes:”.
+fn leads_in(said: &str) -> bool {
+    let lower = said.to_lowercase().replace('’', "'");
+    said.ends_with(':') && LEAD_INS.iter().any(|opening| lower.starts_with(opening))
 }
 
 fn request(lines: &[Line]) -> Vec<Vec<String>> {
