@@ -26,6 +26,7 @@ mod own_answers;
 mod pins;
 mod problems;
 mod projects;
+mod proxy;
 mod queue;
 mod quotas;
 mod rate;

@@ -4,6 +4,7 @@ mod compaction;
 mod passing;
 mod restart;
 mod storing;
+mod traffic;
 mod window;
 
 use std::{

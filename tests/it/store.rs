@@ -34,6 +34,7 @@ mod planted;
 mod postgres;
 mod project;
 mod protocol;
+mod proxy_traffic;
 mod queue;
 mod reading;
 mod recall;
@@ -202,6 +203,7 @@ macro_rules! every_test {
                 an_operator_hastens_waiting_rows, a_cancelled_update_waits_for_an_operator, an_agent_is_paused_until_it_is_resumed,
                 one_agents_row_is_claimed_and_no_other, a_resumed_row_gets_no_priority, while_the_queue_is_paused_nothing_is_claimed, the_longest_waiting_agents_come_first, runs_are_listed_newest_first_and_summed_up,
                 a_run_that_had_to_wait_is_postponed;
+            proxy_traffic: reports_are_added_up_once;
             project: agents_join_and_leave_projects, a_project_reads_the_items_of_its_agents,
                 a_stamp_changes_with_every_change_of_a_project, a_project_of_many_agents_shows_the_last_active_ones;
             lineage_scripts: a_replay_ends_where_living_ended;

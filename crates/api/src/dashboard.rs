@@ -16,6 +16,7 @@ mod frame;
 mod health;
 mod map;
 mod overview;
+mod proxy;
 mod queue;
 mod request;
 mod runs;
@@ -38,6 +39,7 @@ pub use self::{
     },
     map::map_places,
     overview::{Overview, Stale, overview_page},
+    proxy::proxy_page,
     queue::{QueueList, RETRIED_MAX, queue_page},
     request::request_page,
     runs::{RunList, run_page, runs_page},

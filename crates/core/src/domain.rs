@@ -36,6 +36,7 @@ pub mod preset;
 pub mod price;
 pub mod project;
 pub mod prompt;
+pub mod proxy_traffic;
 pub mod recall;
 pub mod redaction;
 pub mod reply;

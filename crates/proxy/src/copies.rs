@@ -26,11 +26,14 @@ use crate::{
     dialect::Dialect,
     reply,
     session::{Lineages, Session},
+    tally::Tally,
 };
 use recapd_core::{
     domain::{
         agent::AgentId,
         continuation::{ContentUnit, SentExtent},
+        number::i64_or_max,
+        proxy_traffic::ProxyTraffic,
     },
     formats::request::{SentMessage, conversation},
 };
@@ -93,6 +96,22 @@ impl Content {
             Self::Request(bytes) | Self::Answer { bytes, .. } => bytes.len(),
         }
     }
+
+    /// Returns what the copied request or answer counts.
+    fn traffic(&self) -> ProxyTraffic {
+        let bytes = i64_or_max(self.len());
+        match self {
+            Self::Request(_) => ProxyTraffic {
+                requests: 1,
+                request_bytes: bytes,
+                ..ProxyTraffic::default()
+            },
+            Self::Answer { .. } => ProxyTraffic {
+                answer_bytes: bytes,
+                ..ProxyTraffic::default()
+            },
+        }
+    }
 }
 
 struct QueuedCopy {
@@ -108,6 +127,7 @@ pub(crate) struct Copies {
     room_kib: usize,
     lineages: Arc<Lineages>,
     metrics: Metrics,
+    tally: Tally,
 }
 
 impl Copies {
@@ -117,6 +137,7 @@ impl Copies {
         bytes_max: usize,
         clock: &Arc<dyn Clock>,
         metrics: Metrics,
+        tally: Tally,
         tasks: &TaskTracker,
     ) -> Self {
         let lineages = Arc::new(Lineages::default());
@@ -127,6 +148,7 @@ impl Copies {
                 lineages: Arc::clone(&lineages),
                 clock: Arc::clone(clock),
                 metrics: metrics.clone(),
+                tally: tally.clone(),
                 made: AtomicU64::new(0),
             };
             tasks.spawn(lane.run(receiver));
@@ -139,6 +161,7 @@ impl Copies {
             room_kib,
             lineages,
             metrics,
+            tally,
         }
     }
 
@@ -152,16 +175,29 @@ impl Copies {
         let kib = copy.content.len().div_ceil(KIB).clamp(1, self.room_kib.max(1));
         let permits = u32::try_from(kib).unwrap_or(u32::MAX);
         let Ok(room) = Arc::clone(&self.room).try_acquire_many_owned(permits) else {
-            return self.metrics.proxy.unstored(Unstored::Full);
+            return self.dropped(&copy);
         };
         let name = copy.owner.agent.as_ref().map_or("", AgentId::as_str);
         let lane = name
             .bytes()
             .fold(0_usize, |sum, byte| sum.wrapping_mul(31) + usize::from(byte));
         let queued = QueuedCopy { copy, _room: room };
-        if self.lanes[lane % LANES].try_send(queued).is_err() {
-            self.metrics.proxy.unstored(Unstored::Full);
+        if let Err(full) = self.lanes[lane % LANES].try_send(queued) {
+            self.dropped(&full.into_inner().copy);
         }
+    }
+
+    fn dropped(&self, copy: &StoredCopy) {
+        self.metrics.proxy.unstored(Unstored::Full);
+        self.tally
+            .unstored(copy.owner.agent.as_ref(), &copy.content.traffic());
+    }
+
+    /// Counts a request or an answer of which there is no copy.
+    pub(crate) fn unstored(&self, session: &Session, reason: Unstored) {
+        self.metrics.proxy.unstored(reason);
+        self.tally
+            .unstored(session.agent.as_ref(), &ProxyTraffic::default());
     }
 }
 
@@ -170,6 +206,7 @@ struct Lane {
     lineages: Arc<Lineages>,
     clock: Arc<dyn Clock>,
     metrics: Metrics,
+    tally: Tally,
     /// How many agents this lane has named.
     made: AtomicU64,
 }
@@ -182,9 +219,20 @@ struct StoreReply {
 impl Lane {
     async fn run(self, mut copies: mpsc::Receiver<QueuedCopy>) {
         while let Some(queued) = copies.recv().await {
-            match self.store(&queued.copy).await {
-                Ok(()) => self.metrics.proxy.stored(self.clock.now()),
-                Err(reason) => self.metrics.proxy.unstored(reason),
+            let copy = &queued.copy;
+            let stored = self.store(copy).await;
+            let traffic = copy.content.traffic();
+            let holder = copy.place.0.get().map(|stored| &stored.agent);
+            let agent = holder.or(copy.owner.agent.as_ref());
+            match stored {
+                Ok(()) => {
+                    self.metrics.proxy.stored(self.clock.now());
+                    self.tally.add(agent, &traffic);
+                }
+                Err(reason) => {
+                    self.metrics.proxy.unstored(reason);
+                    self.tally.unstored(agent, &traffic);
+                }
             }
         }
     }

@@ -7,6 +7,8 @@
 //!                                                         └─► daemon: POST /v1/agents/{id}/conversation
 //! ```
 //!
+//! Each part counts what it does for a session ([`tally`]).
+//!
 //! The proxy forwards every request to its provider and every answer back, byte for byte. A copy of the conversation
 //! goes to the daemon, through a queue that nothing waits for. In mode `answer`, the proxy answers the host's
 //! compactions from the daemon's memory. In mode `window`, it also replaces messages that have left the window.
@@ -28,6 +30,7 @@ mod reply;
 mod service;
 mod session;
 mod settings;
+mod tally;
 mod target;
 mod window;
 

@@ -11,6 +11,7 @@ use hyper::{
 use secrecy::ExposeSecret as _;
 use serde_json::json;
 use subtle::ConstantTimeEq as _;
+use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
 use crate::{
@@ -23,10 +24,12 @@ use crate::{
     relay::{self, ProxyBody, ReadBody, Relay},
     session::{RequestClass, Session},
     settings::ProxySettings,
+    tally::Tally,
     target::{Target, UnknownUpstream},
     window::{RequestWriter, WindowRequest, WindowedRequest, Windows},
 };
 use recapd_config::ProxyMode;
+use recapd_core::domain::agent::AgentId;
 use recapd_platform::{clock::Clock, http_client::HttpClientError};
 use recapd_telemetry::metrics::{
     Metrics,
@@ -55,6 +58,7 @@ struct ProxyParts {
     compactor: Compactor,
     windows: Windows,
     metrics: Metrics,
+    tally: Tally,
 }
 
 /// A request of a conversation, once it is read.
@@ -148,7 +152,15 @@ impl Proxy {
         metrics: Metrics,
         tasks: &TaskTracker,
     ) -> Result<Self, HttpClientError> {
-        let copies = Copies::start(daemon, settings.copies_bytes_max, clock, metrics.clone(), tasks);
+        let tally = Tally::start(Arc::clone(daemon), tasks);
+        let copies = Copies::start(
+            daemon,
+            settings.copies_bytes_max,
+            clock,
+            metrics.clone(),
+            tally.clone(),
+            tasks,
+        );
         Ok(Self(Arc::new(ProxyParts {
             relay: Relay::new()?,
             windows: Windows::new(Arc::clone(daemon), Arc::clone(copies.lineages()), tasks.clone()),
@@ -159,6 +171,7 @@ impl Proxy {
                 CapsuleKey(settings.token.clone()),
             ),
             metrics,
+            tally,
             settings,
         })))
     }
@@ -265,7 +278,8 @@ impl ProxyParts {
         let body = match relay::read(body, self.settings.body_bytes_max).await {
             Ok(ReadBody::Whole(body)) => body,
             Ok(ReadBody::TooLong(body)) => {
-                self.metrics.proxy.unstored(Unstored::TooLong);
+                let session = Session::by_headers(dialect, &head.headers);
+                self.copies.unstored(&session, Unstored::TooLong);
                 let sent = self
                     .relay
                     .send(head.method, &target.url, headers::upstream(&head.headers), body)
@@ -307,7 +321,7 @@ impl ProxyParts {
         let reading = match unread.read(self.settings.decide).await {
             Ok(reading) => reading,
             Err(failure) => {
-                self.count_failure(failure);
+                self.count_failure(failure, &Session::by_headers(dialect, headers));
                 return Ok(ConversationRequest::unstored(dialect, body));
             }
         };
@@ -378,11 +392,17 @@ impl ProxyParts {
         compaction: &Compaction,
         plain: &[u8],
     ) -> Option<CompactionAnswer> {
+        let began_at = Instant::now();
         let answered = self.compactor.answer(session, compaction, plain).await;
-        self.metrics.proxy.compaction(match answered {
-            Some(_) => CompactionOutcome::Answered,
-            None => CompactionOutcome::Forwarded,
-        });
+        let agent = session.agent.as_ref();
+        let outcome = if answered.is_some() {
+            self.tally.compaction_answered(agent, began_at.elapsed(), plain);
+            CompactionOutcome::Answered
+        } else {
+            self.tally.compaction_forwarded(agent);
+            CompactionOutcome::Forwarded
+        };
+        self.metrics.proxy.compaction(outcome);
         answered
     }
 
@@ -393,22 +413,28 @@ impl ProxyParts {
         if settings.mode != ProxyMode::Window || !is_allowed || headers::is_signed(headers) {
             return None;
         }
+        let agent = request.agent.clone();
         let windowed = self.windows.rewrite(request, settings.decide).await;
         windowed.unwrap_or_else(|error| {
-            self.metrics.proxy.failed_open();
+            self.failed_open(agent.as_ref());
             tracing::warn!(%error, "proxy.not_rewritten");
             None
         })
     }
 
-    fn count_failure(&self, failure: ReadingFailure) {
+    fn count_failure(&self, failure: ReadingFailure, session: &Session) {
         match failure {
-            ReadingFailure::Compressed => self.metrics.proxy.unstored(Unstored::Unreadable),
+            ReadingFailure::Compressed => self.copies.unstored(session, Unstored::Unreadable),
             ReadingFailure::Panicked => {
-                self.metrics.proxy.failed_open();
+                self.failed_open(session.agent.as_ref());
                 tracing::error!("proxy.failed_open");
             }
         }
+    }
+
+    fn failed_open(&self, agent: Option<&AgentId>) {
+        self.metrics.proxy.failed_open();
+        self.tally.failed_open(agent);
     }
 
     async fn forward(
@@ -451,6 +477,9 @@ impl ProxyParts {
         }
         let (outcome, says) = turn.says();
         self.metrics.proxy.request(outcome);
+        if let Some(windowed) = &turn.windowed {
+            self.tally.add(Some(&windowed.agent), &windowed.traffic);
+        }
         if let Some(copy) = turn.unproven.take()
             && answer.status().is_success()
         {
@@ -478,11 +507,7 @@ impl ProxyParts {
             .and_then(|value| value.to_str().ok());
         let content_type = content_type.unwrap_or_default().to_owned();
         let encoding = answer.headers().get(CONTENT_ENCODING).cloned();
-        let (copies, metrics, bytes_max) = (
-            self.copies.clone(),
-            self.metrics.clone(),
-            self.settings.answer_bytes_max,
-        );
+        let (copies, bytes_max) = (self.copies.clone(), self.settings.answer_bytes_max);
         passed(answer, |body| {
             relay::copied(body, bytes_max, move |copy| match copy {
                 Some(bytes) => copies.offer(StoredCopy {
@@ -495,7 +520,7 @@ impl ProxyParts {
                     },
                     place: turn.place,
                 }),
-                None => metrics.proxy.unstored(Unstored::TooLong),
+                None => copies.unstored(&turn.session, Unstored::TooLong),
             })
         })
     }

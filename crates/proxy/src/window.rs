@@ -29,7 +29,7 @@ use tokio_util::task::TaskTracker;
 use crate::{daemon::ProxyDaemon, dialect::Dialect, session::Lineages};
 pub(crate) use outline::RequestWriter;
 use outline::{Outline, OutlineMemory};
-use recapd_core::domain::{agent::AgentId, continuation::ContentUnit};
+use recapd_core::domain::{agent::AgentId, continuation::ContentUnit, proxy_traffic::ProxyTraffic};
 use recapd_platform::threads::{self, ComputationPanic};
 use rewrite::Rewrite;
 use step::{ReplacementReply, WindowSession, WindowStep};
@@ -67,6 +67,8 @@ pub(crate) struct WindowedRequest {
     pub(crate) agent: AgentId,
     pub(crate) version: i64,
     pub(crate) body: Bytes,
+    /// What the rewriting counts.
+    pub(crate) traffic: ProxyTraffic,
     outline: Arc<Outline>,
     session: Arc<SharedSession>,
     cut: usize,
@@ -227,21 +229,24 @@ impl Windows {
 }
 
 fn rewritten(session: Arc<SharedSession>, outline: Arc<Outline>, is_count: bool) -> Option<WindowedRequest> {
-    let found = {
+    let (found, held) = {
         let (mut session, now) = (session.lock(), Instant::now());
+        let held = session.step.as_ref().map(|step| Arc::clone(&step.replacement));
         let found = session.step(&outline, now);
         if !is_count {
             session.asked_at = Some(now);
         }
-        found
+        (found, held)
     };
     let (
         WindowStep {
             replacement,
             thinks_from,
+            saved_tokens,
         },
         cut,
     ) = found?;
+    let is_new = held.is_none_or(|held| !Arc::ptr_eq(&held, &replacement));
     let rewrite = Rewrite {
         replacement: &replacement,
         cut,
@@ -251,6 +256,12 @@ fn rewritten(session: Arc<SharedSession>, outline: Arc<Outline>, is_count: bool)
         body: rewrite.body(&outline)?,
         agent: replacement.agent.clone(),
         version: replacement.version,
+        traffic: ProxyTraffic {
+            window_steps: i64::from(is_new),
+            // Counting tokens costs nothing.
+            saved_input_tokens: if is_count { 0 } else { saved_tokens },
+            ..ProxyTraffic::default()
+        },
         outline,
         session,
         cut,

@@ -7,7 +7,13 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::{ClaimRequest, EnqueueOutcome, StoreResult};
-use recapd_core::domain::{agent::AgentId, spend::SpendTotal, time::Timestamp, work::Lease};
+use recapd_core::domain::{
+    agent::AgentId,
+    proxy_traffic::{ProxyReport, ProxyTraffic},
+    spend::SpendTotal,
+    time::Timestamp,
+    work::Lease,
+};
 
 /// Limits how many queue rows or runs one search reads. The next search continues from there.
 pub const SEARCHED_MAX: i64 = 10_000;
@@ -288,6 +294,17 @@ pub struct AgeingDue {
     pub due_at: Timestamp,
 }
 
+/// What the proxies did for an agent, by their reports.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ProxyTotals {
+    /// The sums of the counts.
+    pub traffic: ProxyTraffic,
+    /// The time of the first report; null if there is none.
+    pub first_at: Option<Timestamp>,
+    /// The time of the last report; null if there is none.
+    pub last_at: Option<Timestamp>,
+}
+
 /// The operations of operators. Each is one transaction.
 #[async_trait]
 pub trait OperatorStore: Send + Sync {
@@ -374,4 +391,18 @@ pub trait OperatorStore: Send + Sync {
     /// Returns the agents whose exchanges have been pending longest, longest first: the agent, the time since which, and how many
     /// exchanges.
     async fn stalest(&self, limit: i64) -> StoreResult<Vec<(AgentId, Timestamp, i64)>>;
+
+    /// Adds a proxy's report to the agent's totals, and returns them. Adds nothing if the report was counted before.
+    ///
+    /// # Errors
+    /// [`super::StoreError::UnknownAgent`].
+    async fn count_proxy_traffic(
+        &self,
+        agent: &AgentId,
+        report: &ProxyReport,
+        now: Timestamp,
+    ) -> StoreResult<ProxyTotals>;
+
+    /// Returns the agent's totals; zeros if nothing was reported.
+    async fn proxy_totals(&self, agent: &AgentId) -> StoreResult<ProxyTotals>;
 }

@@ -68,6 +68,22 @@ async fn the_block_is_the_same_from_the_daemon_and_from_the_database() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_agents_status_says_what_the_proxy_did() {
+    let server = two_agents().await;
+    let traffic = serde_json::json!({"requests": 12, "request_bytes": 81_000, "answer_bytes": 900, "compactions_answered": 2, "answering_ms": 80, "unstored": 1});
+    let report = serde_json::json!({"report": "a-1", "traffic": traffic}).to_string();
+    assert_eq!(server.post("/v1/agents/coder/proxy", report).await.status, 200);
+    let text = stdout(&ask(&server, &["status", "coder", "planner"]));
+    let lines: Vec<&str> = text.lines().collect();
+    let line = "  proxy: 12 requests, 81.0k bytes up, 900 down, 2 compactions answered in 40ms each, 1 unstored, last ";
+    assert!(lines.len() == 3 && lines[1].starts_with(line), "{text}");
+    let one = alike(&server, &["status", "coder"]);
+    assert_eq!(one["proxy"]["traffic"]["requests"], 12);
+    assert_eq!(alike(&server, &["status", "planner"]).get("proxy"), None);
+    server.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn status_can_be_watched() {
     let server = two_agents().await;
     let mut watching = std::process::Command::new(assert_cmd::cargo::cargo_bin("recapd"));

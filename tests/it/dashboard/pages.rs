@@ -369,3 +369,32 @@ async fn a_missing_thing_has_a_page_that_says_so() {
     let search = page(&server, "/ui/agents/coder/search?q=%22%22").await;
     assert!(search.contains("role=\"alert\""), "{search}");
 }
+
+#[tokio::test]
+async fn the_proxys_page_is_there_if_it_did_something() {
+    let server = Server::summarised().await;
+    server.converse("other", 1..=1).await;
+    let tab = "href=\"/ui/agents/coder/proxy\"";
+    assert!(!page(&server, "/ui/agents/coder").await.contains(tab));
+    let body = page(&server, "/ui/agents/coder/proxy").await;
+    assert!(body.contains("None of this agent's requests"), "{body}");
+    let traffic = json!({"requests": 1_234, "compactions_answered": 2, "answering_ms": 80, "saved_input_tokens": 4_200});
+    let report = json!({"report": "a-1", "traffic": traffic}).to_string();
+    assert_eq!(server.post("/v1/agents/coder/proxy", report).await.status, 200);
+    for path in [
+        "",
+        "/context",
+        "/exchanges",
+        "/exchanges/3",
+        "/versions",
+        "/search?q=bug",
+    ] {
+        let body = page(&server, &format!("/ui/agents/coder{path}")).await;
+        assert!(body.contains(tab), "{path}");
+    }
+    let body = page(&server, "/ui/agents/coder/proxy").await;
+    for shown in ["1,234", "in 40ms each", "4.2k", "Reported first "] {
+        assert!(body.contains(shown), "{shown} in {body}");
+    }
+    assert!(!page(&server, "/ui/agents/other").await.contains("/proxy\""));
+}

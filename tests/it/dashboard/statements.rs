@@ -12,7 +12,7 @@ use crate::support::server::Server;
 const STATEMENT_LOG: &str = "RECAPD_TEST_STATEMENT_LOG";
 
 /// The pages. The agent has a summary in two versions.
-const PAGES: [&str; 17] = [
+const PAGES: [&str; 18] = [
     "/ui/",
     "/ui/agents",
     "/ui/agents/coder",
@@ -23,6 +23,7 @@ const PAGES: [&str; 17] = [
     "/ui/agents/coder/versions",
     "/ui/agents/coder/versions/1",
     "/ui/agents/coder/diff?from=1&to=2",
+    "/ui/agents/coder/proxy",
     "/ui/agents/coder/search?q=bug",
     "/ui/queue",
     "/ui/queue?q=state:parked",

@@ -6,7 +6,7 @@ use recapd_core::validator::{Severity, Target, validate};
 use serde_json::{Value, json};
 use tokio::{task::yield_now, time::timeout};
 
-use super::{Rig, Server, counter, user};
+use super::{Rig, Server, counter, traffic::totals, user};
 use crate::support::PATIENCE;
 
 const ROUNDS: usize = 60;
@@ -161,6 +161,15 @@ async fn a_long_loop_of_tools_stays_within_its_window() {
     let (server, _) = tools.rig.settled().await;
     let agents: Value = serde_json::from_str(&server.get("/v1/agents").await.body).unwrap();
     let stored = agents["agents"][0]["messages"].as_u64().unwrap();
+    let traffic = &totals(&server, "loop").await["traffic"];
+    // The last two requests may have taken another step.
+    let counted = usize::try_from(traffic["window_steps"].as_i64().unwrap()).unwrap();
+    assert!((steps..=steps + 1).contains(&counted), "{traffic}");
+    assert_eq!(traffic["requests"], ROUNDS + 1, "{traffic}");
+    let sent: usize = received.iter().map(|request| request.body.len()).sum();
+    let saved = usize::try_from(traffic["saved_input_tokens"].as_i64().unwrap()).unwrap();
+    let written = usize::try_from(traffic["request_bytes"].as_i64().unwrap()).unwrap();
+    assert!(saved > 0 && saved < (written - sent) / 3, "{saved}");
     // The request, each call with its result, and the last answer.
     assert_eq!(stored, u64::try_from(2 * ROUNDS + 2).unwrap());
 }

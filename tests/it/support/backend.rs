@@ -32,7 +32,7 @@ pub(crate) const PARTITION: &str =
     include_str!("../../../migrations/postgres/optional/partition_message_log.sql");
 
 /// The tables that make up a store's state. The counter of lease tokens is left out, since it changes with every claim.
-pub(crate) const TABLES: [&str; 28] = [
+pub(crate) const TABLES: [&str; 29] = [
     "agents",
     "message_log",
     "recounts",
@@ -61,6 +61,7 @@ pub(crate) const TABLES: [&str; 28] = [
     "forgettings",
     "prunings",
     "withdrawals",
+    "proxy_traffic",
 ];
 
 /// A fresh database. Statements given to it must be valid SQL in every dialect; times are copied from other columns,

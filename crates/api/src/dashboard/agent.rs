@@ -47,7 +47,7 @@ pub fn agent_screen(frame: &Frame, screen: &AgentScreen) -> String {
                 p.over { a href="/ui/agents" { "Agents" } @if let Some(project) = &row.project { " · project " (project) } }
                 div.name { h1 { (agent) } (copy_button(agent.as_str(), "the agent's name")) }
             }
-            (agent_tabs(agent, "Now"))
+            (agent_tabs(frame, agent, "Now"))
             (actions(frame, screen))
         }
         (live(frame, "status", "banners", &status(frame, screen)))

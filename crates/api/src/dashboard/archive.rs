@@ -30,7 +30,7 @@ pub fn archive_page(frame: &Frame, archive: &Archive) -> String {
     );
     let content = html! {
         (agent_head(agent, &heading, &html! {}))
-        (agent_tabs(agent, "Exchanges"))
+        (agent_tabs(frame, agent, "Exchanges"))
         (live(frame, "list", "wide", &html! {
             @if archive.exchanges.is_empty() { p.empty { "None" } } @else {
                 table {

@@ -36,7 +36,7 @@ pub fn exchange_page(frame: &Frame, shown: &ExchangePage) -> String {
     let last = shown.expanded.messages.last().filter(|_| shown.expanded.has_more);
     let content = html! {
         (agent_head(agent, &format!("Exchange #{number}"), &html! {}))
-        (agent_tabs(agent, "Exchanges"))
+        (agent_tabs(frame, agent, "Exchanges"))
         p.lead { bdi { (line(&title(exchange))) } }
         (legs(shown))
         p.facts {

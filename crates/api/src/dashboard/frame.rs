@@ -46,6 +46,8 @@ pub struct Frame {
     pub events: Option<String>,
     /// If the browser updates a page: the hashes of the live parts that it has. Empty for a whole page.
     pub known: String,
+    /// True if requests of the page's agent went through the proxy.
+    pub has_proxy: bool,
     pub now: Timestamp,
 }
 
@@ -225,7 +227,7 @@ pub(super) fn agent_head(agent: &AgentId, title: &str, actions: &Markup) -> Mark
 }
 
 /// Renders the tabs of an agent's pages. `here` is the name of the current tab.
-pub(super) fn agent_tabs(agent: &AgentId, here: &str) -> Markup {
+pub(super) fn agent_tabs(frame: &Frame, agent: &AgentId, here: &str) -> Markup {
     let base = format!("/ui/agents/{agent}");
     let tabs = [
         ("Now", base.clone()),
@@ -233,14 +235,16 @@ pub(super) fn agent_tabs(agent: &AgentId, here: &str) -> Markup {
         ("Exchanges", format!("{base}/exchanges")),
         ("Versions", format!("{base}/versions")),
         ("Runs", format!("/ui/runs?q=agent:{agent}")),
+        ("Proxy", format!("{base}/proxy")),
         ("Search", format!("{base}/search")),
     ];
+    let is_shown = |name: &str| name != "Proxy" || frame.has_proxy || here == name;
     html! {
         nav.tabs aria-label="Agent" {
             ul {
-                @for (name, path) in tabs {
+                @for (name, path) in tabs.iter().filter(|(name, _)| is_shown(name)) {
                     li {
-                        a href=(path) data-key=[(name == "Search").then_some("/")] aria-current=[(name == here).then_some("page")] { (name) }
+                        a href=(path) data-key=[(*name == "Search").then_some("/")] aria-current=[(*name == here).then_some("page")] { (name) }
                     }
                 }
             }

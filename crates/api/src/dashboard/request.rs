@@ -18,7 +18,7 @@ pub fn request_page(frame: &Frame, request: &ContextReply) -> String {
     let title = "The next request";
     let content = html! {
         (agent_head(agent, title, &html! {}))
-        (agent_tabs(agent, "Request"))
+        (agent_tabs(frame, agent, "Request"))
         nav.tabs.states aria-label="Format" {
             ul {
                 @for format in RequestFormat::ALL {

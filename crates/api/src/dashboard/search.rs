@@ -22,7 +22,7 @@ pub fn search_page(frame: &Frame, search: &Search) -> String {
     let agent = &search.agent;
     let content = html! {
         (agent_head(agent, "Search", &html! {}))
-        (agent_tabs(agent, "Search"))
+        (agent_tabs(frame, agent, "Search"))
         form.search method="get" role="search" action=(format!("{}/search", agent_path(agent))) {
             label for="q" { "Words, or a \"phrase in quotation marks\"" }
             input #q name="q" type="search" value=(search.words) maxlength="400" spellcheck="false" required autofocus;

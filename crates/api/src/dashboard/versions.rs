@@ -38,7 +38,7 @@ pub fn versions_page(frame: &Frame, list: &VersionList) -> String {
     let agent = &list.agent;
     let content = html! {
         (agent_head(agent, "Versions", &html! {}))
-        (agent_tabs(agent, "Versions"))
+        (agent_tabs(frame, agent, "Versions"))
         @if list.versions.is_empty() { p.empty { "No version yet: the first one comes when exchanges leave the window" } }
         @else {
             form.compare method="get" action=(format!("{}/diff", agent_path(agent))) {
@@ -99,7 +99,7 @@ pub fn diff_page(frame: &Frame, shown: &Diff) -> String {
     };
     let content = html! {
         (agent_head(agent, &title, &html! { div.actions { (copy(shown)) (restore(frame, shown)) } }))
-        (agent_tabs(agent, "Versions"))
+        (agent_tabs(frame, agent, "Versions"))
         p.facts {
             (after.kind.name()) ", covers up to #" (after.covers_through) " in " (tokens(after.tokens)) " tokens · "
             (moment(after.created_at, frame.now))

@@ -29,11 +29,12 @@ use axum::{
     routing::{get, post},
 };
 
-use super::{SharedApp, edge::access::CallerExtension, response::problem::Problem, routes::events};
+use super::{App, SharedApp, edge::access::CallerExtension, response::problem::Problem, routes::events};
 use crate::{
     access::Caller,
     dashboard::{Fault, Frame, ICON, POLICY, SCRIPT, STYLE, Viewer, fault_page, sign_in_page},
 };
+use recapd_store::StoreResult;
 
 /// Lets browsers keep assets forever: an asset with other content has another name.
 const FOREVER: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");
@@ -71,6 +72,7 @@ pub(super) fn mount(routes: Router<SharedApp>) -> Router<SharedApp> {
         .route("/ui/agents/{id}/versions", get(agents::versions))
         .route("/ui/agents/{id}/versions/{version}", get(agents::version))
         .route("/ui/agents/{id}/diff", get(agents::diff))
+        .route("/ui/agents/{id}/proxy", get(agents::proxy))
         .route("/ui/agents/{id}/search", get(agents::search))
         .route("/ui/agents/{id}/refresh", post(actions::refresh))
         .route("/ui/agents/{id}/rollback", post(actions::restore))
@@ -119,6 +121,7 @@ impl FromRequestParts<SharedApp> for FramedPage {
             address: address.to_owned(),
             events: Some(events_of(parts.uri.path())),
             known: known.unwrap_or_default().to_owned(),
+            has_proxy: has_proxy(app, parts.uri.path()).await?,
             now: app.parts.clock.now(),
         }))
     }
@@ -134,12 +137,23 @@ fn viewer(caller: &Caller) -> Viewer {
     }
 }
 
+/// Returns true if requests of the page's agent went through the proxy.
+async fn has_proxy(app: &App, path: &str) -> StoreResult<bool> {
+    let agent = agent_of(path).and_then(|agent| agent.parse().ok());
+    match agent {
+        Some(agent) => Ok(app.parts.operator.proxy_totals(&agent).await?.first_at.is_some()),
+        None => Ok(false),
+    }
+}
+
+/// Returns the agent that a page is about, as the path names it.
+fn agent_of(path: &str) -> Option<&str> {
+    path.strip_prefix("/ui/agents/")?.split('/').next()
+}
+
 /// Returns the URL of the events for a page: those of its agent, or those of all agents that the caller may see.
 fn events_of(path: &str) -> String {
-    let agent = path
-        .strip_prefix("/ui/agents/")
-        .and_then(|rest| rest.split('/').next());
-    agent.map_or_else(
+    agent_of(path).map_or_else(
         || "/ui/events".to_owned(),
         |agent| format!("/ui/agents/{agent}/events"),
     )

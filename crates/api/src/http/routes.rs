@@ -17,6 +17,7 @@ pub(super) mod messages;
 mod notes;
 mod pins;
 pub(super) mod projects;
+mod proxy;
 pub(super) mod queue;
 pub(super) mod recall;
 mod replacement;
@@ -53,6 +54,7 @@ pub(super) fn routes() -> OpenApiRouter<SharedApp> {
         .routes(routes!(compact::hand_off))
         .routes(routes!(conversation::store))
         .routes(routes!(replacement::replace))
+        .routes(routes!(proxy::read, proxy::report))
         .routes(routes!(history::read))
         .routes(routes!(recall::search))
         .routes(routes!(recall::expand))

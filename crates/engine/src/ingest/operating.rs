@@ -9,6 +9,7 @@ use tracing::info;
 use recapd_core::domain::{
     agent::AgentId,
     number::usize_or_max,
+    proxy_traffic::ProxyReport,
     spend::{SpendTotal, day_start},
     time::Timestamp,
     work::Reason,
@@ -20,7 +21,8 @@ use recapd_platform::{
 use recapd_store::{
     EnqueueOutcome, StoreResult,
     operate::{
-        AgeingDue, OperatorOutcome, OperatorStore, QueueRow, QueueState, Run, RunFigures, RunHour, RunQuery,
+        AgeingDue, OperatorOutcome, OperatorStore, ProxyTotals, QueueRow, QueueState, Run, RunFigures,
+        RunHour, RunQuery,
     },
 };
 
@@ -239,6 +241,28 @@ impl Operator {
     /// When the store fails.
     pub async fn stalest(&self, limit: i64) -> StoreResult<Vec<(AgentId, Timestamp, i64)>> {
         self.store.stalest(limit).await
+    }
+
+    /// Adds a proxy's report to the agent's totals, and returns them.
+    ///
+    /// # Errors
+    /// As [`OperatorStore::count_proxy_traffic`].
+    pub async fn count_proxy_traffic(
+        &self,
+        agent: &AgentId,
+        report: &ProxyReport,
+    ) -> StoreResult<ProxyTotals> {
+        self.store
+            .count_proxy_traffic(agent, report, self.clock.now())
+            .await
+    }
+
+    /// Returns what the proxies did for an agent.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn proxy_totals(&self, agent: &AgentId) -> StoreResult<ProxyTotals> {
+        self.store.proxy_totals(agent).await
     }
 }
 

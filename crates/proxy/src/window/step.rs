@@ -6,6 +6,7 @@ use serde::Deserialize;
 use tokio::time::Instant;
 
 use super::outline::Outline;
+use crate::tally::estimated_tokens;
 use recapd_core::domain::{agent::AgentId, continuation::Beginning};
 
 /// Models of Anthropic whose thinking is bound to all messages before it.
@@ -69,6 +70,16 @@ impl Replacement {
         let has_anchor = self.anchor.is_none_or(|hash| outline.anchor(hash, cut).is_some());
         (has_anchor && !self.text.is_empty()).then_some(cut)
     }
+
+    /// Estimates by how many tokens the removed messages exceed the text.
+    fn saved_tokens(&self, outline: &Outline, cut: usize) -> i64 {
+        let tokens = |at: usize| estimated_tokens(outline.message(at).as_bytes());
+        let anchor = self.anchor.and_then(|hash| outline.anchor(hash, cut));
+        let stays = outline.instructions(cut).chain(outline.files(cut)).chain(anchor);
+        let stay: i64 = stays.map(tokens).sum();
+        let replaced: i64 = (0..cut).map(tokens).sum();
+        (replaced - stay - estimated_tokens(self.text.as_bytes())).max(0)
+    }
 }
 
 /// A replacement that is in force.
@@ -77,6 +88,8 @@ pub(super) struct WindowStep {
     pub(super) replacement: Arc<Replacement>,
     /// Thinking in messages before this one is older than the step.
     pub(super) thinks_from: usize,
+    /// An estimate of the tokens that each request saves.
+    pub(super) saved_tokens: i64,
 }
 
 /// What the proxy knows about a conversation.
@@ -115,6 +128,7 @@ impl WindowSession {
                 self.step = None;
             } else if is_due && let Some(cut) = offered.cut(outline) {
                 let step = WindowStep {
+                    saved_tokens: offered.saved_tokens(outline, cut),
                     replacement: offered,
                     thinks_from: self.thinks_from(outline),
                 };

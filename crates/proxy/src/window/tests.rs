@@ -186,6 +186,7 @@ impl ProxyCourse {
             WindowStep {
                 replacement,
                 thinks_from,
+                ..
             },
             cut,
         )) = found

@@ -1,7 +1,7 @@
 //! PostgreSQL's migrations, compiled in.
 
 /// Version, name and SQL of each migration, in order.
-pub(crate) const MIGRATIONS: [(i64, &str, &str); 23] = [
+pub(crate) const MIGRATIONS: [(i64, &str, &str); 24] = [
     (
         1,
         "schema",
@@ -116,5 +116,10 @@ pub(crate) const MIGRATIONS: [(i64, &str, &str); 23] = [
         24,
         "withdrawals",
         include_str!("../../migrations/postgres/0024_withdrawals.sql"),
+    ),
+    (
+        25,
+        "proxy traffic",
+        include_str!("../../migrations/postgres/0025_proxy_traffic.sql"),
     ),
 ];

@@ -1,6 +1,7 @@
 //! Implements the operations of operators; see [`OperatorStore`].
 
 mod operator;
+mod proxy_traffic;
 mod runs;
 
 use async_trait::async_trait;
@@ -9,8 +10,8 @@ use super::{
     super::{
         ClaimRequest, EnqueueOutcome, Store as _, StoreResult,
         operate::{
-            AgeingDue, OperatorOutcome, OperatorStore, QueueRow, QueueState, QueueWait, Run, RunFigures,
-            RunHour, RunQuery,
+            AgeingDue, OperatorOutcome, OperatorStore, ProxyTotals, QueueRow, QueueState, QueueWait, Run,
+            RunFigures, RunHour, RunQuery,
         },
     },
     Connection, Lock, SqlStore, query, queue,
@@ -22,6 +23,7 @@ use super::{
 };
 use recapd_core::domain::{
     agent::AgentId,
+    proxy_traffic::ProxyReport,
     spend::SpendTotal,
     time::Timestamp,
     work::{Lease, Reason},
@@ -167,6 +169,23 @@ impl OperatorStore for SqlStore {
     async fn stalest(&self, limit: i64) -> StoreResult<Vec<(AgentId, Timestamp, i64)>> {
         self.past(|mut tx| async move { runs::stalest(&mut tx, limit).await })
             .await
+    }
+
+    async fn count_proxy_traffic(
+        &self,
+        agent: &AgentId,
+        report: &ProxyReport,
+        now: Timestamp,
+    ) -> StoreResult<ProxyTotals> {
+        let (agent, report) = (agent.clone(), report.clone());
+        self.write(Lock::Agent(agent.clone()), move |tx| {
+            Box::pin(async move { proxy_traffic::count(tx, &agent, &report, now).await })
+        })
+        .await
+    }
+
+    async fn proxy_totals(&self, agent: &AgentId) -> StoreResult<ProxyTotals> {
+        proxy_traffic::totals(&mut self.reader().await?, agent).await
     }
 }
 

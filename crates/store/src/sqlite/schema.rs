@@ -1,7 +1,7 @@
 //! SQLite's migrations, compiled in.
 
 /// Version, name and SQL of each migration, in order.
-pub(crate) const MIGRATIONS: [(i64, &str, &str); 29] = [
+pub(crate) const MIGRATIONS: [(i64, &str, &str); 30] = [
     (
         1,
         "schema",
@@ -130,5 +130,10 @@ pub(crate) const MIGRATIONS: [(i64, &str, &str); 29] = [
         31,
         "withdrawals",
         include_str!("../../migrations/sqlite/0031_withdrawals.sql"),
+    ),
+    (
+        32,
+        "proxy traffic",
+        include_str!("../../migrations/sqlite/0032_proxy_traffic.sql"),
     ),
 ];

@@ -3,6 +3,7 @@
 
 mod batches;
 mod block;
+mod proxy;
 mod spend;
 
 use std::{process::ExitCode, time::Duration};
@@ -34,7 +35,10 @@ use recapd_core::domain::{
     time::{DAY_MS, HOUR_MS, Timestamp},
 };
 use recapd_platform::clock::{Clock as _, SystemClock};
-use recapd_store::{Sample, SpendPause, operate::RunFigures};
+use recapd_store::{
+    Sample, SpendPause,
+    operate::{ProxyTotals, RunFigures},
+};
 use recapd_telemetry::metrics::Circuit;
 
 /// The default interval of `--watch`, in seconds.
@@ -52,7 +56,7 @@ All figures come from the database, so a restart doesn't reset them. Examples:
   recapd status                    the last 24 hours, and the present state
   recapd status --window 7d --json
   recapd status --watch            refreshes every two seconds, until Ctrl-C
-  recapd status my-agent           one agent's window, summary and pending exchanges")]
+  recapd status my-agent           one agent's window, summary, pending exchanges, and what the proxy did")]
 pub(crate) struct StatusCommand {
     /// The span of the figures about updates, in hours or days
     #[arg(long, default_value = WINDOW, value_name = "24h|7d", value_parser = hours, conflicts_with = "agents")]
@@ -105,7 +109,10 @@ impl StatusCommand {
     async fn agents(&self, api: &Api) -> Result<Vec<AgentFound>, CommandFailure> {
         let mut found = Vec::new();
         for agent in &self.agents {
-            found.push(api.read(&format!("/v1/agents/{agent}")).await?);
+            let path = format!("/v1/agents/{agent}");
+            let agent: AgentFound = api.read(&path).await?;
+            let proxy = api.read(&format!("{path}/proxy")).await?;
+            found.push(AgentFound { proxy, ..agent });
         }
         Ok(found)
     }
@@ -116,6 +123,9 @@ struct AgentFound {
     #[serde(flatten)]
     figures: AgentFigures,
     paused: Option<SpendPause>,
+    /// What the proxy did. Another route has it.
+    #[serde(skip)]
+    proxy: ProxyTotals,
 }
 
 /// The figures from the database, and those that only a daemon knows.
@@ -209,10 +219,18 @@ struct AgentStatus<'a> {
     newest: Option<&'a NewestExchange>,
     /// If updates wait because of a spending limit: which limit, and until when.
     paused: Option<SpendPause>,
+    /// What the proxy did; `None` if no request went through it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    proxy: Option<&'a ProxyTotals>,
 }
 
 impl<'a> From<&'a AgentFound> for AgentStatus<'a> {
-    fn from(AgentFound { figures, paused }: &'a AgentFound) -> Self {
+    fn from(found: &'a AgentFound) -> Self {
+        let AgentFound {
+            figures,
+            paused,
+            proxy,
+        } = found;
         Self {
             agent_id: &figures.agent_id,
             messages: figures.messages,
@@ -227,11 +245,17 @@ impl<'a> From<&'a AgentFound> for AgentStatus<'a> {
             updated_at: figures.updated_at,
             newest: figures.newest.as_ref(),
             paused: *paused,
+            proxy: proxy.first_at.is_some().then_some(proxy),
         }
     }
 }
 
-fn line(AgentFound { figures, paused }: &AgentFound, now: Timestamp) -> String {
+fn line(found: &AgentFound, now: Timestamp) -> String {
+    let AgentFound {
+        figures,
+        paused,
+        proxy,
+    } = found;
     let pending = match figures.pending_exchanges {
         0 => "nothing pending".to_owned(),
         pending => format!(
@@ -252,7 +276,7 @@ fn line(AgentFound { figures, paused }: &AgentFound, now: Timestamp) -> String {
     });
     let newest = figures.newest.as_ref().map_or_else(String::new, newest);
     format!(
-        "{}: {} in {}{newest}, window {} of {} from #{}, summary v{} of {} tokens through #{}, {pending}{paused}",
+        "{}: {} in {}{newest}, window {} of {} from #{}, summary v{} of {} tokens through #{}, {pending}{paused}{}",
         figures.agent_id,
         count(figures.messages, "message"),
         count(figures.exchanges, "exchange"),
@@ -262,6 +286,7 @@ fn line(AgentFound { figures, paused }: &AgentFound, now: Timestamp) -> String {
         figures.version,
         thousands(figures.summary_tokens),
         figures.covers_through,
+        proxy::line(proxy, now),
     )
 }
 

@@ -30,7 +30,7 @@ use crate::{
     dashboard::{
         AgentLine, AgentList, AgentScreen, Archive, COLUMN_EXCHANGES_MAX, Diff, ExchangePage, Search,
         VersionList, agent_screen, agents_page, archive_page, diff_page, exchange_page, map_places,
-        request_page, search_page, versions_page,
+        proxy_page, request_page, search_page, versions_page,
     },
     recall::{self, ArchiveQuestion},
 };
@@ -326,6 +326,19 @@ pub(super) async fn diff(
         agent,
     };
     Ok(shown(diff_page(&frame, &diff)))
+}
+
+/// Shows what the proxy did for the agent.
+pub(super) async fn proxy(
+    State(app): State<SharedApp>,
+    Agent(agent): Agent,
+    uri: Uri,
+    FramedPage(frame): FramedPage,
+) -> Result<Response, Problem> {
+    Parameters::read(&uri, &[])?;
+    existing_agent(&app, &agent).await?;
+    let totals = app.parts.operator.proxy_totals(&agent).await?;
+    Ok(shown(proxy_page(&frame, &agent, &totals)))
 }
 
 pub(super) async fn search(

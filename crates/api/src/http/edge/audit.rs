@@ -16,12 +16,13 @@ use recapd_core::domain::{
 };
 use recapd_store::audit::{AuditEvent, AuditKind};
 
-/// Routes that append messages, or that clients call with each append.
-const APPENDS: [&str; 6] = [
+/// Routes that append messages, or that clients call with appends.
+const APPENDS: [&str; 7] = [
     "/v1/agents/{id}/messages",
     "/v1/agents/{id}/conversation",
     "/v1/agents/{id}/compact",
     "/v1/agents/{id}/replacement",
+    "/v1/agents/{id}/proxy",
     "/v1/agents/{id}/notes",
     "/v1/agents/{id}/notes/{name}",
 ];
