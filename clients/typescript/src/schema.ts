@@ -496,6 +496,24 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/agents/{id}/proxy": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Shows what the proxy did for an agent. */
+        get: operations["get_proxy_traffic"];
+        put?: never;
+        /** Adds what a proxy counted since its report before. A report that comes again counts once. */
+        post: operations["report_proxy_traffic"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/agents/{id}/rebuild": {
         parameters: {
             query?: never;
@@ -2242,6 +2260,84 @@ export interface components {
             /** Format: int64 */
             tokens: number;
             updated_at: components["schemas"]["Timestamp"];
+        };
+        /** @description What a proxy counted for an agent since its report before. */
+        ProxyReport: {
+            /** @description The report's name. A report that is sent again under its name counts once. */
+            report: string;
+            /** @description The counts. */
+            traffic: components["schemas"]["ProxyTraffic"];
+        };
+        /** @description What the proxies did for an agent, by their reports. */
+        ProxyTotals: {
+            first_at?: components["schemas"]["Timestamp"] | null;
+            last_at?: components["schemas"]["Timestamp"] | null;
+            /** @description The sums of the counts. */
+            traffic: components["schemas"]["ProxyTraffic"];
+        };
+        /** @description What the proxy did for an agent. */
+        ProxyTraffic: {
+            /**
+             * Format: int64
+             * @description The bytes of the provider's successful answers.
+             * @default 0
+             */
+            answer_bytes: number;
+            /**
+             * Format: int64
+             * @description The time that recapd took to answer compactions.
+             * @default 0
+             */
+            answering_ms: number;
+            /**
+             * Format: int64
+             * @description Compactions that recapd answered from the summary.
+             * @default 0
+             */
+            compactions_answered: number;
+            /**
+             * Format: int64
+             * @description Compactions that a model answered.
+             * @default 0
+             */
+            compactions_forwarded: number;
+            /**
+             * Format: int64
+             * @description Requests that were forwarded as they were, because the proxy failed to read or to rewrite them.
+             * @default 0
+             */
+            failed_open: number;
+            /**
+             * Format: int64
+             * @description Their bytes as the client wrote them, without compression.
+             * @default 0
+             */
+            request_bytes: number;
+            /**
+             * Format: int64
+             * @description Requests of the conversation to the provider.
+             * @default 0
+             */
+            requests: number;
+            /**
+             * Format: int64
+             * @description An estimate of the input tokens that the provider didn't get: what the window left out of each request, and the
+             *     conversations whose compactions recapd answered. Images and other attachments don't count.
+             * @default 0
+             */
+            saved_input_tokens: number;
+            /**
+             * Format: int64
+             * @description Requests and answers that weren't stored. The next request carries the conversation again.
+             * @default 0
+             */
+            unstored: number;
+            /**
+             * Format: int64
+             * @description How often the proxy replaced a longer part of the conversation, or took a newer summary.
+             * @default 0
+             */
+            window_steps: number;
         };
         /** @description A page of the queue, ordered by agent. */
         QueuePage: {
@@ -4699,6 +4795,86 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    get_proxy_traffic: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The agent. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The totals; zeros if no request went through the proxy. */
+            200: {
+                headers: {
+                    /** @description The request's id: the client's own, if it sent one. */
+                    "x-request-id"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProxyTotals"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    report_proxy_traffic: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The agent. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "report": "5f1c-1",
+                 *       "traffic": {
+                 *         "requests": 3
+                 *       }
+                 *     }
+                 */
+                "application/json": components["schemas"]["ProxyReport"];
+            };
+        };
+        responses: {
+            /** @description The totals, with this report. */
+            200: {
+                headers: {
+                    /** @description The request's id: the client's own, if it sent one. */
+                    "x-request-id"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProxyTotals"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            408: components["responses"]["BodyTooSlow"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];

@@ -77,7 +77,7 @@ impl Tally {
         counts.entry(agent.clone()).or_default().add(traffic);
         drop(counts);
         // If the channel is full, the reporter is woken already.
-        let _ = self.wake.try_send(());
+        self.wake.try_send(()).unwrap_or_default();
     }
 
     /// Adds `traffic` of a request or an answer that wasn't stored.

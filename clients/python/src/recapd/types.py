@@ -426,6 +426,23 @@ ProblemPlace: TypeAlias = ProblemPlace1 | ProblemPlace2 | ProblemPlace3
 ProjectId: TypeAlias = str
 
 
+class ProxyTraffic(TypedDict):
+    """
+    What the proxy did for an agent.
+    """
+
+    answer_bytes: NotRequired[int]
+    answering_ms: NotRequired[int]
+    compactions_answered: NotRequired[int]
+    compactions_forwarded: NotRequired[int]
+    failed_open: NotRequired[int]
+    request_bytes: NotRequired[int]
+    requests: NotRequired[int]
+    saved_input_tokens: NotRequired[int]
+    unstored: NotRequired[int]
+    window_steps: NotRequired[int]
+
+
 QueueState: TypeAlias = Literal['ready', 'running', 'scheduled', 'paused', 'parked']
 
 
@@ -986,6 +1003,25 @@ class ProjectSummary(TypedDict):
     stale_since: NotRequired[Timestamp | None]
     tokens: int
     updated_at: Timestamp
+
+
+class ProxyReport(TypedDict):
+    """
+    What a proxy counted for an agent since its report before.
+    """
+
+    report: str
+    traffic: ProxyTraffic
+
+
+class ProxyTotals(TypedDict):
+    """
+    What the proxies did for an agent, by their reports.
+    """
+
+    first_at: NotRequired[Timestamp | None]
+    last_at: NotRequired[Timestamp | None]
+    traffic: ProxyTraffic
 
 
 class QueuePause(TypedDict):
