@@ -97,19 +97,14 @@ impl Content {
         }
     }
 
-    /// Returns what the copied request or answer counts.
-    fn traffic(&self) -> ProxyTraffic {
+    fn count(&self, counts: &mut ProxyTraffic) {
         let bytes = i64_or_max(self.len());
         match self {
-            Self::Request(_) => ProxyTraffic {
-                requests: 1,
-                request_bytes: bytes,
-                ..ProxyTraffic::default()
-            },
-            Self::Answer { .. } => ProxyTraffic {
-                answer_bytes: bytes,
-                ..ProxyTraffic::default()
-            },
+            Self::Request(_) => {
+                counts.requests += 1;
+                counts.request_bytes += bytes;
+            }
+            Self::Answer { .. } => counts.answer_bytes += bytes,
         }
     }
 }
@@ -189,15 +184,17 @@ impl Copies {
 
     fn dropped(&self, copy: &StoredCopy) {
         self.metrics.proxy.unstored(Unstored::Full);
-        self.tally
-            .unstored(copy.owner.agent.as_ref(), &copy.content.traffic());
+        self.tally.count(copy.owner.agent.as_ref(), |counts| {
+            copy.content.count(counts);
+            counts.unstored += 1;
+        });
     }
 
     /// Counts a request or an answer of which there is no copy.
     pub(crate) fn unstored(&self, session: &Session, reason: Unstored) {
         self.metrics.proxy.unstored(reason);
         self.tally
-            .unstored(session.agent.as_ref(), &ProxyTraffic::default());
+            .count(session.agent.as_ref(), |counts| counts.unstored += 1);
     }
 }
 
@@ -221,19 +218,15 @@ impl Lane {
         while let Some(queued) = copies.recv().await {
             let copy = &queued.copy;
             let stored = self.store(copy).await;
-            let traffic = copy.content.traffic();
-            let holder = copy.place.0.get().map(|stored| &stored.agent);
-            let agent = holder.or(copy.owner.agent.as_ref());
             match stored {
-                Ok(()) => {
-                    self.metrics.proxy.stored(self.clock.now());
-                    self.tally.add(agent, &traffic);
-                }
-                Err(reason) => {
-                    self.metrics.proxy.unstored(reason);
-                    self.tally.unstored(agent, &traffic);
-                }
+                Ok(()) => self.metrics.proxy.stored(self.clock.now()),
+                Err(reason) => self.metrics.proxy.unstored(reason),
             }
+            let holder = copy.place.0.get().map(|stored| &stored.agent);
+            self.tally.count(holder.or(copy.owner.agent.as_ref()), |counts| {
+                copy.content.count(counts);
+                counts.unstored += i64::from(stored.is_err());
+            });
         }
     }
 

@@ -27,6 +27,7 @@ mod protocol;
 mod reading;
 mod relay;
 mod reply;
+mod response;
 mod service;
 mod session;
 mod settings;

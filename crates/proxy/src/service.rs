@@ -9,7 +9,6 @@ use hyper::{
     header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HeaderValue, UPGRADE},
 };
 use secrecy::ExposeSecret as _;
-use serde_json::json;
 use subtle::ConstantTimeEq as _;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
@@ -22,14 +21,15 @@ use crate::{
     headers, protocol,
     reading::{Reading, ReadingFailure, Unread},
     relay::{self, ProxyBody, ReadBody, Relay},
+    response::{OWN_HEADER, answer_error, own, own_answer, passed},
     session::{RequestClass, Session},
     settings::ProxySettings,
-    tally::Tally,
+    tally::{Tally, estimated_tokens},
     target::{Target, UnknownUpstream},
     window::{RequestWriter, WindowRequest, WindowedRequest, Windows},
 };
 use recapd_config::ProxyMode;
-use recapd_core::domain::agent::AgentId;
+use recapd_core::domain::{agent::AgentId, number::i64_or_max};
 use recapd_platform::{clock::Clock, http_client::HttpClientError};
 use recapd_telemetry::metrics::{
     Metrics,
@@ -44,8 +44,6 @@ const METRICS_PATH: &str = "/recapd/metrics";
 const REFUSAL_BYTES_MAX: usize = 64 << 10;
 /// The path at which the proxy describes itself.
 const PROTOCOL_PATH: &str = "/protocol";
-/// The header in which an answer says what the proxy did.
-const OWN_HEADER: &str = "x-recapd";
 
 /// The proxy. Clones share everything.
 #[derive(Clone)]
@@ -396,10 +394,17 @@ impl ProxyParts {
         let answered = self.compactor.answer(session, compaction, plain).await;
         let agent = session.agent.as_ref();
         let outcome = if answered.is_some() {
-            self.tally.compaction_answered(agent, began_at.elapsed(), plain);
+            let answering_ms = i64_or_max(began_at.elapsed().as_millis());
+            let saved_tokens = estimated_tokens(plain);
+            self.tally.count(agent, |counts| {
+                counts.compactions_answered += 1;
+                counts.answering_ms += answering_ms;
+                counts.saved_input_tokens += saved_tokens;
+            });
             CompactionOutcome::Answered
         } else {
-            self.tally.compaction_forwarded(agent);
+            self.tally
+                .count(agent, |counts| counts.compactions_forwarded += 1);
             CompactionOutcome::Forwarded
         };
         self.metrics.proxy.compaction(outcome);
@@ -434,7 +439,7 @@ impl ProxyParts {
 
     fn failed_open(&self, agent: Option<&AgentId>) {
         self.metrics.proxy.failed_open();
-        self.tally.failed_open(agent);
+        self.tally.count(agent, |counts| counts.failed_open += 1);
     }
 
     async fn forward(
@@ -478,7 +483,8 @@ impl ProxyParts {
         let (outcome, says) = turn.says();
         self.metrics.proxy.request(outcome);
         if let Some(windowed) = &turn.windowed {
-            self.tally.add(Some(&windowed.agent), &windowed.traffic);
+            self.tally
+                .count(Some(&windowed.agent), |counts| windowed.count(counts));
         }
         if let Some(copy) = turn.unproven.take()
             && answer.status().is_success()
@@ -543,54 +549,4 @@ fn owner(session: &Session) -> Owner {
         agent: session.agent.clone(),
         client: session.client,
     }
-}
-
-/// Returns a provider's answer with the headers that are forwarded. `wrap` makes the new body.
-fn passed(
-    answer: Response<reqwest::Body>,
-    wrap: impl FnOnce(reqwest::Body) -> ProxyBody,
-) -> Response<ProxyBody> {
-    let (head, body) = answer.into_parts();
-    let mut passed = Response::new(wrap(body));
-    *passed.status_mut() = head.status;
-    *passed.headers_mut() = headers::downstream(&head.headers);
-    passed
-}
-
-fn own(status: StatusCode, content_type: &'static str, body: impl Into<Bytes>) -> Response<ProxyBody> {
-    let mut answer = Response::new(relay::own(body));
-    *answer.status_mut() = status;
-    answer
-        .headers_mut()
-        .insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
-    answer
-}
-
-/// Returns the answer to a compaction.
-fn own_answer(answered: CompactionAnswer) -> Response<ProxyBody> {
-    let mut answer = own(StatusCode::OK, answered.content_type, answered.body);
-    if let Ok(value) = HeaderValue::from_str(&format!("answered; version={}", answered.version)) {
-        answer.headers_mut().insert(OWN_HEADER, value);
-    }
-    answer
-}
-
-/// Returns an error in the form that clients of the dialect read.
-fn answer_error(dialect: Option<Dialect>, status: StatusCode, detail: &str) -> Response<ProxyBody> {
-    let body = match dialect {
-        Some(Dialect::Anthropic) => {
-            json!({"type": "error", "error": {"type": "api_error", "message": detail}})
-        }
-        Some(Dialect::Gemini) => {
-            json!({"error": {"code": status.as_u16(), "message": detail, "status": "UNAVAILABLE"}})
-        }
-        _ => {
-            json!({"error": {"message": detail, "type": "server_error", "param": null, "code": "recapd_proxy"}})
-        }
-    };
-    let mut answer = own(status, "application/json", body.to_string());
-    answer
-        .headers_mut()
-        .insert(OWN_HEADER, HeaderValue::from_static("refused"));
-    answer
 }

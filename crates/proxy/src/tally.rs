@@ -64,8 +64,8 @@ impl Tally {
         Self { counts, wake }
     }
 
-    /// Adds `traffic` to the counts of a session. Does nothing if the session is unknown.
-    pub(crate) fn add(&self, session: Option<&AgentId>, traffic: &ProxyTraffic) {
+    /// Counts something in a session. Does nothing if the session is unknown.
+    pub(crate) fn count(&self, session: Option<&AgentId>, count: impl FnOnce(&mut ProxyTraffic)) {
         let Some(agent) = session else {
             return;
         };
@@ -74,49 +74,10 @@ impl Tally {
             tracing::debug!(agent_id = %agent, "proxy.tally_full");
             return;
         }
-        counts.entry(agent.clone()).or_default().add(traffic);
+        count(counts.entry(agent.clone()).or_default());
         drop(counts);
         // If the channel is full, the reporter is woken already.
         self.wake.try_send(()).unwrap_or_default();
-    }
-
-    /// Adds `traffic` of a request or an answer that wasn't stored.
-    pub(crate) fn unstored(&self, session: Option<&AgentId>, traffic: &ProxyTraffic) {
-        let unstored = 1;
-        self.add(session, &ProxyTraffic { unstored, ..*traffic });
-    }
-
-    pub(crate) fn failed_open(&self, session: Option<&AgentId>) {
-        let failed_open = 1;
-        self.add(
-            session,
-            &ProxyTraffic {
-                failed_open,
-                ..ProxyTraffic::default()
-            },
-        );
-    }
-
-    /// Counts a compaction that was answered within `time`. No provider got its `request`.
-    pub(crate) fn compaction_answered(&self, session: Option<&AgentId>, time: Duration, request: &[u8]) {
-        let traffic = ProxyTraffic {
-            compactions_answered: 1,
-            answering_ms: i64_or_max(time.as_millis()),
-            saved_input_tokens: estimated_tokens(request),
-            ..ProxyTraffic::default()
-        };
-        self.add(session, &traffic);
-    }
-
-    pub(crate) fn compaction_forwarded(&self, session: Option<&AgentId>) {
-        let compactions_forwarded = 1;
-        self.add(
-            session,
-            &ProxyTraffic {
-                compactions_forwarded,
-                ..ProxyTraffic::default()
-            },
-        );
     }
 }
 

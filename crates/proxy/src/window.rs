@@ -67,14 +67,21 @@ pub(crate) struct WindowedRequest {
     pub(crate) agent: AgentId,
     pub(crate) version: i64,
     pub(crate) body: Bytes,
-    /// What the rewriting counts.
-    pub(crate) traffic: ProxyTraffic,
+    /// True if the request is the first of its step.
+    begins_step: bool,
+    /// An estimate of the tokens that the provider doesn't get.
+    saved_tokens: i64,
     outline: Arc<Outline>,
     session: Arc<SharedSession>,
     cut: usize,
 }
 
 impl WindowedRequest {
+    pub(crate) fn count(&self, counts: &mut ProxyTraffic) {
+        counts.window_steps += i64::from(self.begins_step);
+        counts.saved_input_tokens += self.saved_tokens;
+    }
+
     /// Returns the request without any thinking, if the provider's error says that thinking is bound to messages that
     /// are gone; `None` for other errors. Later steps of this conversation then leave thinking out, too.
     pub(crate) fn unbound(&self, error: &[u8]) -> Option<Bytes> {
@@ -246,7 +253,7 @@ fn rewritten(session: Arc<SharedSession>, outline: Arc<Outline>, is_count: bool)
         },
         cut,
     ) = found?;
-    let is_new = held.is_none_or(|held| !Arc::ptr_eq(&held, &replacement));
+    let begins_step = held.is_none_or(|held| !Arc::ptr_eq(&held, &replacement));
     let rewrite = Rewrite {
         replacement: &replacement,
         cut,
@@ -256,12 +263,9 @@ fn rewritten(session: Arc<SharedSession>, outline: Arc<Outline>, is_count: bool)
         body: rewrite.body(&outline)?,
         agent: replacement.agent.clone(),
         version: replacement.version,
-        traffic: ProxyTraffic {
-            window_steps: i64::from(is_new),
-            // Counting tokens costs nothing.
-            saved_input_tokens: if is_count { 0 } else { saved_tokens },
-            ..ProxyTraffic::default()
-        },
+        begins_step,
+        // A request for a count isn't input of a model.
+        saved_tokens: if is_count { 0 } else { saved_tokens },
         outline,
         session,
         cut,

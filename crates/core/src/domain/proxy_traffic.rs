@@ -6,92 +6,68 @@ use serde::{Deserialize, Serialize};
 pub const REPORT_NAME_MAX: usize = 64;
 /// How many names of reports an agent's row remembers. Proxies repeat a report for a short time, so a repeated one is among these.
 const RECENT_MAX: usize = 16;
-/// What the proxy did for an agent.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct ProxyTraffic {
+
+/// Defines the counts, each with its name and what it is.
+macro_rules! counts {
+    ($($(#[$doc:meta])+ $name:ident,)+) => {
+        /// What the proxy did for an agent.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+        #[serde(default, deny_unknown_fields)]
+        #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+        pub struct ProxyTraffic {
+            $($(#[$doc])+ pub $name: i64,)+
+        }
+
+        impl ProxyTraffic {
+            /// How many counts there are.
+            pub const COUNTS: usize = [$(stringify!($name)),+].len();
+
+            /// Returns all counts, in the order of the fields.
+            pub fn counts(&self) -> [i64; Self::COUNTS] {
+                [$(self.$name),+]
+            }
+
+            /// Makes the traffic from its counts, in the order of the fields.
+            pub fn from_counts([$($name),+]: [i64; Self::COUNTS]) -> Self {
+                Self { $($name),+ }
+            }
+
+            /// Adds `other`.
+            pub fn add(&mut self, other: &Self) {
+                $(self.$name = self.$name.saturating_add(other.$name);)+
+            }
+        }
+    };
+}
+
+counts! {
     /// Requests of the conversation to the provider.
-    pub requests: i64,
+    requests,
     /// Their bytes as the client wrote them, without compression.
-    pub request_bytes: i64,
+    request_bytes,
     /// The bytes of the provider's successful answers.
-    pub answer_bytes: i64,
+    answer_bytes,
     /// Compactions that recapd answered from the summary.
-    pub compactions_answered: i64,
+    compactions_answered,
     /// Compactions that a model answered.
-    pub compactions_forwarded: i64,
+    compactions_forwarded,
     /// The time that recapd took to answer compactions.
-    pub answering_ms: i64,
+    answering_ms,
     /// How often the proxy replaced a longer part of the conversation, or took a newer summary.
-    pub window_steps: i64,
+    window_steps,
     /// An estimate of the input tokens that the provider didn't get: what the window left out of each request, and the
     /// conversations whose compactions recapd answered. Images and other attachments don't count.
-    pub saved_input_tokens: i64,
+    saved_input_tokens,
     /// Requests that were forwarded as they were, because the proxy failed to read or to rewrite them.
-    pub failed_open: i64,
+    failed_open,
     /// Requests and answers that weren't stored. The next request carries the conversation again.
-    pub unstored: i64,
+    unstored,
 }
 
 impl ProxyTraffic {
-    /// How many counts there are.
-    pub const COUNTS: usize = 10;
-
-    /// Adds `other`.
-    pub fn add(&mut self, other: &Self) {
-        let sums = self.counts().into_iter().zip(other.counts());
-        let mut sums = sums.map(|(one, other)| one.saturating_add(other));
-        *self = Self::from_counts(std::array::from_fn(|_| sums.next().unwrap_or_default()));
-    }
-
     /// Returns true if no count is negative.
     pub fn is_valid(&self) -> bool {
         self.counts().iter().all(|count| *count >= 0)
-    }
-
-    /// Returns all counts, in the order of the fields.
-    pub fn counts(&self) -> [i64; Self::COUNTS] {
-        [
-            self.requests,
-            self.request_bytes,
-            self.answer_bytes,
-            self.compactions_answered,
-            self.compactions_forwarded,
-            self.answering_ms,
-            self.window_steps,
-            self.saved_input_tokens,
-            self.failed_open,
-            self.unstored,
-        ]
-    }
-
-    /// Makes the traffic from its counts, in the order of the fields.
-    pub fn from_counts(counts: [i64; Self::COUNTS]) -> Self {
-        let [
-            requests,
-            request_bytes,
-            answer_bytes,
-            compactions_answered,
-            compactions_forwarded,
-            answering_ms,
-            window_steps,
-            saved_input_tokens,
-            failed_open,
-            unstored,
-        ] = counts;
-        Self {
-            requests,
-            request_bytes,
-            answer_bytes,
-            compactions_answered,
-            compactions_forwarded,
-            answering_ms,
-            window_steps,
-            saved_input_tokens,
-            failed_open,
-            unstored,
-        }
     }
 }
 

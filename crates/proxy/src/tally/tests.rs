@@ -37,13 +37,6 @@ impl ProxyDaemon for PlannedDaemon {
     }
 }
 
-fn requests(requests: i64) -> ProxyTraffic {
-    ProxyTraffic {
-        requests,
-        ..ProxyTraffic::default()
-    }
-}
-
 fn agent(name: &str) -> AgentId {
     name.parse().unwrap()
 }
@@ -65,13 +58,14 @@ async fn the_counts_of_a_session_are_one_report() {
     let daemon = PlannedDaemon::planning([]);
     let (tally, tasks) = started(&daemon);
     let coder = agent("coder");
-    tally.add(Some(&coder), &requests(2));
-    tally.unstored(Some(&coder), &requests(1));
-    tally.add(None, &requests(1));
+    tally.count(Some(&coder), |counts| counts.requests += 2);
+    tally.count(Some(&coder), |counts| counts.unstored += 1);
+    tally.count(None, |counts| counts.requests += 1);
     tokio::time::sleep(INTERVAL * 2).await;
     let expected = ProxyTraffic {
+        requests: 2,
         unstored: 1,
-        ..requests(3)
+        ..ProxyTraffic::default()
     };
     let (path, report) = daemon.got().remove(0);
     assert_eq!(
@@ -80,7 +74,7 @@ async fn the_counts_of_a_session_are_one_report() {
     );
     assert!(report.is_named());
     // The last counts are reported when the proxy ends.
-    tally.failed_open(Some(&coder));
+    tally.count(Some(&coder), |counts| counts.failed_open += 1);
     end(tally, tasks).await;
     let got = daemon.got();
     assert_eq!((got.len(), got[1].1.traffic.failed_open), (2, 1));
@@ -93,9 +87,9 @@ async fn an_unanswered_report_is_sent_again_under_its_name() {
     let daemon = PlannedDaemon::planning([away(), Ok(StatusCode::SERVICE_UNAVAILABLE)]);
     let (tally, tasks) = started(&daemon);
     let coder = agent("coder");
-    tally.add(Some(&coder), &requests(1));
+    tally.count(Some(&coder), |counts| counts.requests += 1);
     tokio::time::sleep(INTERVAL + INTERVAL / 2).await;
-    tally.add(Some(&coder), &requests(5));
+    tally.count(Some(&coder), |counts| counts.requests += 5);
     tokio::time::sleep(INTERVAL * 3).await;
     let got = daemon.got();
     let counts: Vec<i64> = got.iter().map(|(_, report)| report.traffic.requests).collect();
@@ -110,7 +104,7 @@ async fn an_unanswered_report_is_sent_again_under_its_name() {
 async fn a_refused_report_is_dropped() {
     let daemon = PlannedDaemon::planning([Ok(StatusCode::NOT_FOUND)]);
     let (tally, tasks) = started(&daemon);
-    tally.compaction_forwarded(Some(&agent("coder")));
+    tally.count(Some(&agent("coder")), |counts| counts.compactions_forwarded += 1);
     end(tally, tasks).await;
     assert_eq!(daemon.got().len(), 1);
 }
@@ -120,10 +114,12 @@ async fn the_number_of_sessions_is_limited() {
     let daemon = PlannedDaemon::planning([]);
     let (tally, tasks) = started(&daemon);
     for number in 0..SESSIONS_MAX + 10 {
-        tally.add(Some(&agent(&format!("agent-{number}"))), &requests(1));
+        tally.count(Some(&agent(&format!("agent-{number}"))), |counts| {
+            counts.requests += 1
+        });
     }
     // Sessions that are counted already go on counting.
-    tally.add(Some(&agent("agent-0")), &requests(1));
+    tally.count(Some(&agent("agent-0")), |counts| counts.requests += 1);
     end(tally, tasks).await;
     let got = daemon.got();
     assert_eq!(got.len(), SESSIONS_MAX);
