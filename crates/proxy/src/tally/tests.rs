@@ -115,7 +115,7 @@ async fn the_number_of_sessions_is_limited() {
     let (tally, tasks) = started(&daemon);
     for number in 0..SESSIONS_MAX + 10 {
         tally.count(Some(&agent(&format!("agent-{number}"))), |counts| {
-            counts.requests += 1
+            counts.requests += 1;
         });
     }
     // Sessions that are counted already go on counting.

@@ -48,10 +48,10 @@ pub(super) async fn count(
                failed_open = excluded.failed_open, unstored = excluded.unstored, last_at = excluded.last_at, \
                recent_reports = excluded.recent_reports"
     );
-    let counts = totals.traffic.counts();
-    let query = counts
-        .into_iter()
-        .fold(query(sql), |query, count| query.bind(count));
+    let mut query = query(sql);
+    for count in totals.traffic.counts() {
+        query = query.bind(count);
+    }
     let query = query
         .bind(agent.as_str())
         .bind(totals.first_at)
