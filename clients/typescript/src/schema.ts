@@ -5464,6 +5464,8 @@ export interface operations {
                 agent?: components["schemas"]["AgentId"];
                 /** @description Only events at or after this time. */
                 since?: components["schemas"]["Timestamp"];
+                /** @description Only events before this time. */
+                until?: components["schemas"]["Timestamp"];
             };
             header?: never;
             path?: never;
@@ -6012,6 +6014,10 @@ export interface operations {
                 agent?: components["schemas"]["AgentId"];
                 /** @description Only runs with this outcome. */
                 outcome?: components["schemas"]["RunOutcome"];
+                /** @description Only runs that ended at or after this time. */
+                since?: components["schemas"]["Timestamp"];
+                /** @description Only runs that ended before this time. */
+                until?: components["schemas"]["Timestamp"];
             };
             header?: never;
             path?: never;

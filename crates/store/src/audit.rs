@@ -72,11 +72,13 @@ pub struct AuditRow {
     pub what: AuditEvent,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AuditQuery {
     /// Only events about this agent.
     pub agent: Option<AgentId>,
     pub since: Option<Timestamp>,
+    /// Only events before then.
+    pub until: Option<Timestamp>,
     /// Only events before this one.
     pub before: Option<i64>,
     pub limit: i64,

@@ -200,6 +200,10 @@ pub struct RunQuery {
     pub agent: Option<AgentId>,
     /// Only runs with this outcome.
     pub outcome: Option<RunOutcome>,
+    /// Only runs that ended then or later.
+    pub since: Option<Timestamp>,
+    /// Only runs that ended before then.
+    pub until: Option<Timestamp>,
     /// Only runs with a lower number.
     pub before: Option<i64>,
     /// The most runs; the newest are read.

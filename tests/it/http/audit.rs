@@ -183,10 +183,8 @@ async fn without_room_events_are_only_logged() {
     assert_eq!(done(post(&server, None, "/v1/queue/pause", "{}")).await, 200);
     server.end().await;
     let query = AuditQuery {
-        agent: None,
-        since: None,
-        before: None,
         limit: 1,
+        ..AuditQuery::default()
     };
     assert_eq!(server.target.audit(query).await.unwrap(), []);
 }

@@ -10,6 +10,7 @@ use crate::support::{
 const ALL: AuditQuery = AuditQuery {
     agent: None,
     since: None,
+    until: None,
     before: None,
     limit: 100,
 };
@@ -58,6 +59,11 @@ pub(crate) async fn events_are_kept_and_read_newest_first(db: &dyn Backend) {
         ..ALL
     };
     assert_eq!(requests(&of(late).await), ["r4", "r3"]);
+    let early = AuditQuery {
+        until: Some(minute(3)),
+        ..ALL
+    };
+    assert_eq!(requests(&of(early).await), ["r2", "r1"]);
     let page = AuditQuery {
         before: Some(rows[0].event),
         limit: 2,

@@ -348,6 +348,7 @@ pub(crate) async fn runs_are_listed_newest_first_and_summed_up(db: &dyn Backend)
         outcome,
         before,
         limit: 9,
+        ..RunQuery::default()
     };
     let all: Vec<Run> = operator.runs(query(None, None, None)).await.unwrap();
     let told: Vec<(&str, RunOutcome)> = all
@@ -377,6 +378,22 @@ pub(crate) async fn runs_are_listed_newest_first_and_summed_up(db: &dyn Backend)
         .await
         .unwrap();
     assert_eq!(of_outcome, std::slice::from_ref(done));
+    for (since, until, expected) in [
+        (Some(now), Some(now.plus_ms(1)), 2),
+        (Some(now.plus_ms(1)), None, 0),
+        (None, Some(now), 0),
+    ] {
+        let query = RunQuery {
+            since,
+            until,
+            ..query(None, None, None)
+        };
+        assert_eq!(
+            operator.runs(query).await.unwrap().len(),
+            expected,
+            "{since:?} {until:?}"
+        );
+    }
     let figures = operator.run_figures(now).await.unwrap();
     assert_eq!((figures.completed, figures.failed, figures.superseded), (1, 1, 0));
     assert_eq!(

@@ -144,9 +144,9 @@ impl ArchiveQuestion {
     }
 
     fn filter(&self, zone: Zone) -> Result<Filter, QuestionError> {
-        let cure = "give a time such as 2026-03-05T08:00:00Z, a date such as 2026-03-05, or words such as `last week`";
+        let cure = "give a time such as 2026-03-05T08:00:00Z, a date such as 2026-03-05, 12h or 7d, or words such as `last week`";
         let read = |name, text: &Option<String>| {
-            let span = |text: &str| span(text, self.as_of, zone);
+            let span = |text: &str| TimeSpan::parse(text, self.as_of, zone);
             parameter(name, text.as_deref(), span, cure)
         };
         Ok(Filter {
@@ -169,14 +169,6 @@ fn time(named: NamedSpan) -> QuestionTime {
 
 fn moment(text: &str) -> Option<Timestamp> {
     Timestamp::parse(text).or_else(|| Timestamp::parse(&format!("{text}T00:00:00Z")))
-}
-
-/// Parses a time, a date, or words for a time.
-fn span(text: &str, as_of: Timestamp, zone: Zone) -> Option<TimeSpan> {
-    if let Some(at) = Timestamp::parse(text) {
-        return Some(TimeSpan { since: at, until: at });
-    }
-    named_span(&format!("in {text}"), as_of, zone).map(|named| named.span)
 }
 
 fn parameter<T>(

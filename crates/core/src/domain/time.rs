@@ -24,6 +24,14 @@ pub const MINUTE_MS: i64 = 60 * SECOND_MS;
 pub const HOUR_MS: i64 = 60 * MINUTE_MS;
 /// See [`SECOND_MS`].
 pub const DAY_MS: i64 = 24 * HOUR_MS;
+/// The units of a duration as text, from the largest to the smallest.
+const UNITS: [(&str, i64); 5] = [
+    ("d", DAY_MS),
+    ("h", HOUR_MS),
+    ("m", MINUTE_MS),
+    ("s", SECOND_MS),
+    ("ms", 1),
+];
 /// A clock that goes back by less than this isn't counted as set back, since clocks are adjusted all the time.
 pub const CLOCK_JUMP_MS_MIN: i64 = 1_000;
 
@@ -35,6 +43,11 @@ const CALENDAR: RangeInclusive<i64> = -62_135_596_800_000..=253_402_300_799_999;
 pub struct Timestamp(pub i64);
 
 impl Timestamp {
+    /// The first time that databases can store.
+    pub const MIN: Self = Self(*CALENDAR.start());
+    /// The last time that databases can store.
+    pub const MAX: Self = Self(*CALENDAR.end());
+
     /// Parses RFC 3339 (`2026-11-20T08:40:00Z`) in the years 1 to 9999. A time without a zone is UTC.
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
@@ -96,9 +109,54 @@ impl<'de> Deserialize<'de> for Timestamp {
     }
 }
 
+/// Parses a duration such as `90s`, `15m` or `1h30m`; returns milliseconds.
+pub fn duration_ms(text: &str) -> Option<i64> {
+    let digits_end = text.find(|character: char| !character.is_ascii_digit())?;
+    let (digits, rest) = text.split_at_checked(digits_end)?;
+    let unit_end = rest.find(|character: char| character.is_ascii_digit());
+    let (unit, rest) = rest.split_at_checked(unit_end.unwrap_or(rest.len()))?;
+    let (_, factor) = UNITS.iter().find(|(name, _)| *name == unit)?;
+    let ms = digits.parse::<i64>().ok()?.checked_mul(*factor)?;
+    match rest {
+        "" => Some(ms),
+        rest => ms.checked_add(duration_ms(rest)?),
+    }
+}
+
+/// Formats a duration as [`duration_ms`] parses it: 5,400,000 becomes `1h30m`.
+pub fn duration_text(duration_ms: i64) -> String {
+    let mut rest = duration_ms.max(0);
+    let mut text = String::new();
+    for (unit, factor) in UNITS {
+        if rest >= factor {
+            text += &format!("{}{unit}", rest / factor);
+            rest %= factor;
+        }
+    }
+    if text.is_empty() { "0s".to_owned() } else { text }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn durations_are_read_and_written_with_units() {
+        for (text, ms) in [
+            ("15m", 15 * MINUTE_MS),
+            ("1h30m", 90 * MINUTE_MS),
+            ("250ms", 250),
+            ("1s500ms", 1_500),
+            ("7d", 7 * DAY_MS),
+            ("0s", 0),
+        ] {
+            assert_eq!(duration_ms(text), Some(ms), "{text}");
+            assert_eq!(duration_text(ms), text);
+        }
+        for wrong in ["", "15", "m", "15x", "-1s", "1h 30m", "ö", "99999999999999999d"] {
+            assert_eq!(duration_ms(wrong), None, "{wrong}");
+        }
+    }
 
     #[test]
     fn reads_and_writes_rfc_3339_in_utc() {

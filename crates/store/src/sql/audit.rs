@@ -62,16 +62,17 @@ impl AuditStore for SqlStore {
     }
 
     async fn audit(&self, filter: AuditQuery) -> StoreResult<Vec<AuditRow>> {
-        let of_all = audit_select!("-- sql/audit.all", "WHERE event < $1 AND at >= $3");
+        let of_all = audit_select!("-- sql/audit.all", "WHERE event < $1 AND at >= $3 AND at < $4");
         let of_agent = audit_select!(
             "-- sql/audit.of_agent",
-            "WHERE event < $1 AND at >= $3 AND agent_id = $4"
+            "WHERE event < $1 AND at >= $3 AND at < $4 AND agent_id = $5"
         );
         let agent = filter.agent.as_ref().map(AgentId::as_str);
         let select = query(if agent.is_some() { of_agent } else { of_all })
             .bind(filter.before.unwrap_or(i64::MAX))
             .bind(filter.limit)
-            .bind(filter.since.unwrap_or(Timestamp(0)));
+            .bind(filter.since.unwrap_or(Timestamp::MIN))
+            .bind(filter.until.unwrap_or(Timestamp::MAX));
         let select = match agent {
             Some(agent) => select.bind(agent),
             None => select,

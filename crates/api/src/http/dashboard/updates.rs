@@ -117,9 +117,9 @@ pub(super) async fn runs(
     if let Ok(filter) = &list.filter {
         let query = RunQuery {
             agent,
-            outcome: None,
             before,
             limit: i64_or_max(ROWS_SHOWN),
+            ..RunQuery::default()
         };
         let matches = |run: &_| filter.matches_run(run);
         let searched = app.parts.operator.search_runs(query, matches).await?;

@@ -14,6 +14,7 @@ use crate::http::response::problem::{
 use recapd_core::domain::{
     agent::{AgentId, InvalidAgentId},
     project::ProjectId,
+    time::Timestamp,
 };
 
 /// A name is suggested if it is at least this similar (Jaro-Winkler; 1 is equal).
@@ -116,6 +117,15 @@ impl Parameters {
             let cure = format!("give seconds from 0 to {max}, such as 30s");
             invalid(name, &format!("can't be `{text}`"), &cure)
         })
+    }
+
+    /// Returns the parameter as a time.
+    pub(crate) fn time(&self, name: &str) -> Result<Option<Timestamp>, Problem> {
+        let read = |text: &str| {
+            let cure = "send a time such as 2026-11-20T08:40:00Z";
+            Timestamp::parse(text).ok_or_else(|| invalid(name, &format!("can't be `{text}`"), cure))
+        };
+        self.text(name).map(read).transpose()
     }
 
     /// Returns the parameter as a flag: `all`, `all=1` and `all=true` turn `all` on.

@@ -7,7 +7,7 @@ use crate::http::{
     SharedApp,
     openapi::{answers, parameters::Paging},
     request::{
-        extract::{Parameters, agent_id, invalid},
+        extract::{Parameters, agent_id},
         page,
     },
     response::problem::Problem,
@@ -35,19 +35,17 @@ pub(super) struct AuditPage {
     get, path = "/v1/audit", operation_id = "list_audit", tag = "daemon",
     params(Paging,
         ("agent" = Option<AgentId>, Query, description = "Only events of this agent."),
-        ("since" = Option<Timestamp>, Query, description = "Only events at or after this time.")),
+        ("since" = Option<Timestamp>, Query, description = "Only events at or after this time."),
+        ("until" = Option<Timestamp>, Query, description = "Only events before this time.")),
     responses((status = 200, description = "The stored events, newest first.", body = AuditPage), answers::Always),
 )]
 pub(super) async fn list(State(app): State<SharedApp>, uri: Uri) -> Result<Json<AuditPage>, Problem> {
-    let parameters = Parameters::read(&uri, &["limit", "cursor", "agent", "since"])?;
+    let parameters = Parameters::read(&uri, &["limit", "cursor", "agent", "since", "until"])?;
     let limit = page::limit(&parameters)?;
-    let since = |text: &str| {
-        let cure = "send a time such as 2026-11-20T08:40:00Z";
-        Timestamp::parse(text).ok_or_else(|| invalid("since", &format!("can't be `{text}`"), cure))
-    };
     let query = AuditQuery {
         agent: parameters.text("agent").map(agent_id).transpose()?,
-        since: parameters.text("since").map(since).transpose()?,
+        since: parameters.time("since")?,
+        until: parameters.time("until")?,
         before: page::cursor(&parameters, PagedList::Audit)?,
         limit: limit + 1,
     };

@@ -23,7 +23,7 @@ use crate::{
 use recapd_core::domain::{
     agent::AgentId,
     cursor::{Cursor, PagedList},
-    time::{DAY_MS, HOUR_MS},
+    time::{DAY_MS, HOUR_MS, Timestamp},
 };
 use recapd_store::{
     Sample,
@@ -69,7 +69,9 @@ pub(super) struct Stats {
     get, path = "/v1/runs", operation_id = "list_runs", tag = "updates",
     params(Paging,
         ("agent" = Option<AgentId>, Query, description = "Only runs of this agent."),
-        ("outcome" = Option<RunOutcome>, Query, description = "Only runs with this outcome.")),
+        ("outcome" = Option<RunOutcome>, Query, description = "Only runs with this outcome."),
+        ("since" = Option<Timestamp>, Query, description = "Only runs that ended at or after this time."),
+        ("until" = Option<Timestamp>, Query, description = "Only runs that ended before this time.")),
     responses((status = 200, description = "The stored runs, newest first.", body = RunsPage), answers::Always),
 )]
 pub(super) async fn list(
@@ -86,7 +88,7 @@ pub(super) async fn list(
 
 /// Reads the requested page of runs if `caller` may see it. Returns the runs, and the run after which the next page begins.
 async fn runs_of(app: &App, caller: &Caller, uri: &Uri) -> Result<(Vec<Run>, Option<i64>), Problem> {
-    let parameters = Parameters::read(uri, &["limit", "cursor", "agent", "outcome"])?;
+    let parameters = Parameters::read(uri, &["limit", "cursor", "agent", "outcome", "since", "until"])?;
     let limit = page::limit(&parameters)?;
     let outcome = |name| {
         let cure = "send completed, failed, superseded or postponed";
@@ -95,6 +97,8 @@ async fn runs_of(app: &App, caller: &Caller, uri: &Uri) -> Result<(Vec<Run>, Opt
     let query = RunQuery {
         agent: parameters.text("agent").map(agent_id).transpose()?,
         outcome: parameters.text("outcome").map(outcome).transpose()?,
+        since: parameters.time("since")?,
+        until: parameters.time("until")?,
         before: page::cursor(&parameters, PagedList::Runs)?,
         limit: limit + 1,
     };

@@ -12,7 +12,7 @@ use super::{
     words::{Word, words},
 };
 use crate::domain::{
-    time::{Timestamp, WEEKDAYS},
+    time::{Timestamp, WEEKDAYS, duration_ms},
     zone::Zone,
 };
 
@@ -122,6 +122,18 @@ struct Meaning {
     words: usize,
     /// True for words like `yesterday`, which the searched texts don't have.
     is_relative: bool,
+}
+
+impl TimeSpan {
+    /// Parses what `--since` and `--until` accept: a time, a date, a duration before `now` such as `12h`, or words such as
+    /// `last week`. Days are those of `zone`.
+    pub fn parse(text: &str, now: Timestamp, zone: Zone) -> Option<Self> {
+        let ago = || now.plus_ms(-duration_ms(text)?).in_calendar();
+        match Timestamp::parse(text).or_else(ago) {
+            Some(at) => Some(Self { since: at, until: at }),
+            None => named_span(&format!("in {text}"), now, zone).map(|named| named.span),
+        }
+    }
 }
 
 /// Returns the first time that the question names. `now` is the time of the question.

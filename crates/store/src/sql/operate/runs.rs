@@ -30,25 +30,31 @@ macro_rules! run_select {
     };
 }
 
+/// Restricts a list of runs. $2 is its limit.
+macro_rules! listed {
+    ($label:literal, $agent:literal) => {
+        run_select!(
+            $label,
+            "WHERE run < $1 AND (CAST($3 AS text) IS NULL OR ",
+            outcome!(),
+            " = $3) AND finished_at >= $4 AND finished_at < $5",
+            $agent,
+            " ORDER BY run DESC LIMIT $2"
+        )
+    };
+}
+
 /// See [`super::OperatorStore::runs`]. Has a separate statement for the runs of one agent, so that their index is used.
 pub(super) async fn list(connection: &mut Connection, wanted: RunQuery) -> StoreResult<Vec<Run>> {
-    let of_all = run_select!(
-        "-- sql/operate.runs",
-        "WHERE run < $1 AND (CAST($3 AS text) IS NULL OR ",
-        outcome!(),
-        " = $3) ORDER BY run DESC LIMIT $2"
-    );
-    let of_agent = run_select!(
-        "-- sql/operate.runs_of_agent",
-        "WHERE run < $1 AND (CAST($3 AS text) IS NULL OR ",
-        outcome!(),
-        " = $3) AND agent_id = $4 ORDER BY run DESC LIMIT $2"
-    );
+    let of_all = listed!("-- sql/operate.runs", "");
+    let of_agent = listed!("-- sql/operate.runs_of_agent", " AND agent_id = $6");
     let agent = wanted.agent.as_ref().map(AgentId::as_str);
     let asked = query(if agent.is_some() { of_agent } else { of_all })
         .bind(wanted.before.unwrap_or(i64::MAX))
         .bind(wanted.limit)
-        .bind(wanted.outcome.map(RunOutcome::name));
+        .bind(wanted.outcome.map(RunOutcome::name))
+        .bind(wanted.since.unwrap_or(Timestamp::MIN))
+        .bind(wanted.until.unwrap_or(Timestamp::MAX));
     let asked = match agent {
         Some(agent) => asked.bind(agent),
         None => asked,
