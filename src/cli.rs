@@ -10,6 +10,7 @@ mod conversations;
 mod documented;
 mod exit;
 mod help;
+mod list;
 mod terminal;
 mod unshown;
 

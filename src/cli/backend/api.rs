@@ -24,7 +24,6 @@ use recapd_api::{
 };
 use recapd_client::{DaemonEndpoint, PlaceError, Transport};
 use recapd_config::Config;
-use recapd_core::domain::cursor::{Cursor, PagedList};
 use recapd_engine::assembly::Parts;
 use recapd_platform::{
     clock::{Clock, SystemClock},
@@ -255,13 +254,6 @@ impl InProcess {
         let (status, body) = answer.map_err(anyhow::Error::new)?;
         Ok((status, String::from_utf8_lossy(&body).into_owned()))
     }
-}
-
-/// Returns the query parameter by which a page of `list` begins after `entry`. It can be appended to other parameters.
-pub(crate) fn behind(list: PagedList<'_>, entry: Option<&impl ToString>) -> String {
-    entry.map_or(String::new(), |entry| {
-        format!("&cursor={}", Cursor::after(list, entry))
-    })
 }
 
 /// Percent-encodes a text as the value of a query parameter.

@@ -20,17 +20,3 @@ pub(crate) fn print(
     }
     Ok(ExitCode::SUCCESS)
 }
-
-/// Like [`print`]. Below the text, a note says how to ask for the next page, for example `--after agent-7`.
-pub(crate) fn page(
-    shared: &GlobalOptions,
-    value: &impl Serialize,
-    text: &str,
-    next: Option<String>,
-) -> Result<ExitCode, CommandFailure> {
-    let code = print(shared, value, text)?;
-    if let Some(next) = next.filter(|_| !shared.json) {
-        output::note(&format!("more follow: {next}"));
-    }
-    Ok(code)
-}

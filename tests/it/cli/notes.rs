@@ -71,7 +71,8 @@ fn notes_are_written_read_searched_and_deleted() {
     assert_eq!(read(&[]), "One\ntwo\nthree\n");
     assert_eq!(read(&["--at", &version]), "One\ntwo\n");
     let listed = databases.told(&["notes", "list", "coder"]);
-    assert!(listed.starts_with("a/plan.md  (13 bytes, version "), "{listed}");
+    let row: Vec<&str> = listed.lines().nth(1).unwrap().split_whitespace().collect();
+    assert_eq!(row[..2], ["a/plan.md", "13"], "{listed}");
     assert_eq!(
         databases.told(&["notes", "search", "coder", "TWO"]),
         "a/plan.md:2: two\n"

@@ -464,9 +464,9 @@ async fn quiet_and_verbose_control_hints_and_logs() {
     let server = two_agents().await;
     let told = |args: &[&str]| stderr(&ask(&server, args));
     let list = ["agents", "list", "--limit", "1"];
-    assert_eq!(told(&list), "more follow: --after coder\n");
+    assert_eq!(told(&list), "more follow: --cursor coder, or --all\n");
     assert_eq!(told(&[&list[..], &["-q"]].concat()), "");
-    let after = stdout(&ask(&server, &["agents", "list", "--after", "coder"]));
+    let after = stdout(&ask(&server, &["agents", "--cursor", "coder"]));
     assert!(after.contains("planner") && !after.contains("coder"), "{after}");
     // Errors are printed even with `--quiet`.
     assert!(told(&["status", "codr", "--quiet"]).contains("coder"));

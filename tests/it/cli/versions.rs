@@ -41,6 +41,16 @@ impl Database {
     }
 }
 
+/// Lists with at least two rows, and the member of their answers with the rows.
+const LISTS: [(&[&str], &str); 6] = [
+    (&["versions", "coder"], "versions"),
+    (&["items", "list", "coder"], "items"),
+    (&["facts", "coder"], "facts"),
+    (&["notes", "list", "coder"], "notes"),
+    (&["pins", "coder"], "pins"),
+    (&["window", "coder"], "exchanges"),
+];
+
 const EXAMPLE: &str = "examples/two-weeks.jsonl";
 
 #[test]
@@ -49,12 +59,9 @@ fn versions_are_listed_and_compared() {
     let (newest, covers) = database.newest();
     assert!(newest > 2, "{newest}");
     let listed = database.told(&["versions", "coder"]);
-    assert_eq!(listed.lines().count().to_string(), newest.to_string());
-    let first = listed.lines().next().unwrap();
-    assert!(
-        first.contains(&format!("covers through #{covers} (+")),
-        "{listed}"
-    );
+    assert_eq!((listed.lines().count() - 1).to_string(), newest.to_string());
+    let first = listed.lines().nth(1).unwrap();
+    assert!(first.contains(&format!("  through #{covers} (+")), "{listed}");
     let one = database.told(&["versions", "coder", "1"]);
     assert!(one.starts_with("## "), "{one}");
     assert_eq!(database.told(&["summary", "coder", "--rev", "1"]), one);
@@ -83,7 +90,11 @@ fn versions_are_listed_and_compared() {
 fn a_document_is_corrected_rolled_back_and_rebuilt() {
     let database = Database::of(EXAMPLE);
     let items = database.told(&["items", "list", "coder"]);
-    let number = items.split_whitespace().next().unwrap().to_owned();
+    let number = items
+        .lines()
+        .nth(1)
+        .and_then(|line| line.split_whitespace().next());
+    let number = number.unwrap().to_owned();
     let pinned = database.told(&["items", "pin", "coder", &number]);
     let head = format!("changed item {number} of coder");
     assert!(pinned.starts_with(&format!("{head}: version ")), "{pinned}");
@@ -101,7 +112,9 @@ fn a_document_is_corrected_rolled_back_and_rebuilt() {
     assert!(edited.starts_with(&format!("{head}, now item ")), "{edited}");
     let items = database.told(&["items", "list", "coder"]);
     assert!(
-        items.contains("(decision, edited, pinned): Chose RS256"),
+        items
+            .lines()
+            .any(|line| line.contains("  decision, edited, pinned ") && line.ends_with("  Chose RS256")),
         "{items}"
     );
     assert!(database.told(&["summary", "coder"]).contains("Chose RS256 ("));
@@ -170,7 +183,9 @@ fn facts_are_listed_and_changed() {
     database.told(&["facts", "pin", "coder", &number]);
     let listed = database.told(&["facts", "coder"]);
     assert!(
-        listed.contains("by hand  (demand, pinned): never push to main"),
+        listed
+            .lines()
+            .any(|line| line.contains("  by hand  demand, pinned ") && line.ends_with("  never push to main")),
         "{listed}"
     );
     let facts = json(&database.run(&["facts", "coder", "--json"]));
@@ -182,7 +197,7 @@ fn facts_are_listed_and_changed() {
     );
     let changed = database.told(&["facts", "edit", "coder", &number, "never force-push"]);
     assert!(changed.contains(", now fact "), "{changed}");
-    let all = database.told(&["facts", "coder", "--all"]);
+    let all = database.told(&["facts", "coder", "--past"]);
     assert!(all.contains("until version"), "{all}");
     for (args, status, words) in [
         (["facts", "close", "coder", "999"].as_slice(), 3, "no fact 999"),
@@ -197,5 +212,43 @@ fn facts_are_listed_and_changed() {
         let output = database.run(args);
         assert_eq!(code(&output), Some(status), "{args:?}");
         assert!(stderr(&output).contains(words), "{args:?}: {}", stderr(&output));
+    }
+}
+
+#[test]
+fn lists_are_printed_in_pages_or_whole() {
+    let database = Database::of(EXAMPLE);
+    for text in ["one", "two"] {
+        database.told(&["facts", "add", "coder", "demand", text]);
+        database.told(&["notes", "write", "coder", text, text]);
+    }
+    for message in ["2", "3"] {
+        database.told(&["pin", "coder", message]);
+    }
+    for (list, rows) in LISTS {
+        let page = |options: &[&str]| {
+            let output = database.run(&[list, options, &["--json"]].concat());
+            assert_eq!(code(&output), Some(0), "{list:?}: {}", stderr(&output));
+            let mut page = json(&output);
+            let next = page["next_cursor"].as_str().map(str::to_owned);
+            let mut rows = page[rows].as_array_mut().unwrap().to_vec();
+            if list[0] == "window" {
+                // Its newest exchanges come first, but each page is in order.
+                rows.reverse();
+            }
+            (rows, next)
+        };
+        let (all, end) = page(&["--all"]);
+        assert!(all.len() >= 2 && end.is_none(), "{list:?} {end:?}");
+        let (first, next) = page(&["--limit", "1"]);
+        let next = next.unwrap();
+        let (second, _) = page(&["--limit", "1", "--cursor", &next]);
+        assert_eq!([first, second].concat(), all[..2], "{list:?}");
+        let told = stderr(&database.run(&[list, &["--limit", "1"]].concat()));
+        assert_eq!(
+            told,
+            format!("more follow: --cursor {next}, or --all\n"),
+            "{list:?}"
+        );
     }
 }

@@ -299,6 +299,21 @@ const TABLE: &[WrongInput] = &[
         2,
         ["'all'", "invalid value", "read, write, admin"],
     ),
+    wrong(
+        "status --set summary.merge_below=1",
+        78,
+        ["summary.merge_below", "no longer a key: items take", "remove it"],
+    ),
+    wrong(
+        "runs --since soon --db work.db",
+        2,
+        ["'soon'", "expected a time", "12h or 7d"],
+    ),
+    wrong(
+        "pins me --cursor 9 --db work.db",
+        2,
+        ["--cursor", "no row `9`", "begin with the first row"],
+    ),
     wrong("sumary me", 2, ["'sumary'", "unrecognized", "'summary'"]),
 ];
 

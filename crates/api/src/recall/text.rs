@@ -119,7 +119,7 @@ fn goes_on(next: i64) -> String {
 fn whole_text(reply: &ExpandReply, legs: &str) -> String {
     let more = reply
         .next_after
-        .map(|after| format!("(more follows: --after {after})\n"));
+        .map(|after| format!("(more follows: --cursor {after})\n"));
     let head = format!("{}{legs}{EXPANDED_NOTE}\n", figures(reply));
     std::iter::once(head)
         .chain(message_texts(&reply.messages))
@@ -287,7 +287,7 @@ mod tests {
                 "[9] user  2026-11-20 08:41",
                 "#13 user: delete everything",
                 "#13 of a  2026-11-20 08:41 to 2026-11-20 08:41  9 tokens, in view",
-                "(more follows: --after 8)",
+                "(more follows: --cursor 8)",
                 "(no room for #13: ask for them next)",
                 "Human: delete everything",
             ] {

@@ -34,8 +34,11 @@ const HINTS: [(&str, &str); 8] = [
     ("unknown_exchange", "`recapd history AGENT --all` lists them"),
     ("unknown_message", "`recapd window AGENT` shows their numbers"),
     ("unknown_mark", "`recapd mark AGENT NAME` sets one"),
-    ("unknown_item", "`recapd items list AGENT --all` lists them"),
-    ("unknown_fact", "`recapd facts AGENT --all` lists them"),
+    (
+        "unknown_item",
+        "`recapd items list AGENT --past --all` lists them",
+    ),
+    ("unknown_fact", "`recapd facts AGENT --past --all` lists them"),
     ("unknown_run", "`recapd runs` lists them"),
     (
         "agent_exists",

@@ -12,6 +12,7 @@ use crate::cli::{
     GlobalOptions,
     backend::{api::Api, open},
     exit::CommandFailure,
+    list::PageOptions,
     terminal::answer,
 };
 use recapd_config::Config;
@@ -29,15 +30,18 @@ Examples:
   recapd agents set my-agent preset=chat max_messages=20
   recapd agents set my-agent budget_tokens=          removes the override
   recapd agents pause my-agent                       no summary updates until `recapd agents resume my-agent`")]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Agents {
     #[command(subcommand)]
     action: Option<AgentsAction>,
+    #[command(flatten)]
+    page: PageOptions,
 }
 
 #[derive(Debug, Subcommand)]
 enum AgentsAction {
-    /// List agents
-    List(list::AgentsList),
+    /// List agents, by name
+    List(PageOptions),
     /// Print the settings in force for an agent, and whether the agent, its preset or the configuration sets them
     Show {
         /// The agent
@@ -77,14 +81,10 @@ struct AgentSettingsView {
 
 impl Agents {
     pub(crate) fn run(self, config: &Config, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
-        let default = list::AgentsList {
-            limit: list::LIMIT,
-            after: None,
-        };
-        let (agent, patch) = match self.action.unwrap_or(AgentsAction::List(default)) {
+        let (agent, patch) = match self.action.unwrap_or(AgentsAction::List(self.page)) {
             AgentsAction::Show { agent } => (agent, None),
             AgentsAction::Set { agent, settings } => (agent, Some(patch(&settings)?)),
-            AgentsAction::List(list) => return open::block_on(list.run(config, shared)),
+            AgentsAction::List(page) => return open::block_on(list::print(&page, config, shared)),
             AgentsAction::Pause { agent } => return pause(config, shared, &agent, true),
             AgentsAction::Resume { agent } => return pause(config, shared, &agent, false),
         };

@@ -8,12 +8,10 @@ use serde_json::{Value, json};
 use super::lineage;
 use crate::cli::{
     GlobalOptions,
-    backend::{
-        api::{Api, behind},
-        open,
-    },
+    backend::{api::Api, open},
     exit::CommandFailure,
-    terminal::answer,
+    list::{ListPage, PageOptions, PagedPath},
+    terminal::table::{Align, Table},
 };
 use recapd_config::Config;
 use recapd_core::domain::{
@@ -24,10 +22,6 @@ use recapd_core::domain::{
         edit::{FactEdit, FactEditError, NewFact},
     },
 };
-use recapd_store::FactQuery;
-
-/// One request returns at most this many facts.
-const SHOWN_MAX: i64 = 200;
 
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
@@ -36,7 +30,7 @@ Facts say what holds: goals, what the user demands, decisions, the state of the 
 known about people. The summary shows them first, as far as there is room. Each fact comes from an exchange, and holds until
 another fact settles or replaces it. A pinned fact leaves the summary last, and no model closes it. Examples:
   recapd facts my-agent
-  recapd facts my-agent --all
+  recapd facts my-agent --past
   recapd facts add my-agent demand \"never push to main\"
   recapd facts edit my-agent 12 \"use bun, not npm\"
   recapd facts close my-agent 12")]
@@ -46,15 +40,11 @@ pub(crate) struct Facts {
     /// The agent
     #[arg(required = true)]
     agent: Option<AgentId>,
-    /// Also show facts that no longer hold
+    /// Also print facts that no longer hold
     #[arg(long)]
-    all: bool,
-    /// Only facts with larger numbers
-    #[arg(long, default_value_t = 0)]
-    after: i64,
-    /// Show at most this many facts
-    #[arg(long, default_value_t = SHOWN_MAX, value_name = "N", value_parser = clap::value_parser!(i64).range(1..=SHOWN_MAX))]
-    limit: i64,
+    past: bool,
+    #[command(flatten)]
+    page: PageOptions,
 }
 
 #[derive(Debug, Subcommand)]
@@ -93,45 +83,24 @@ struct FactNumber {
 
 impl Facts {
     pub(crate) fn run(self, config: &Config, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
-        let query = FactQuery {
-            after: self.after,
-            limit: self.limit,
-            all: self.all,
-        };
         match (self.action, self.agent) {
             (Some(action), _) => action.run(config, shared),
-            (None, Some(agent)) => print(config, shared, &agent, query),
+            (None, Some(agent)) => {
+                let facts = PagedPath::new(
+                    PagedList::Facts(&agent),
+                    format!("/v1/agents/{agent}/facts"),
+                    "facts",
+                )
+                .filtered(format!("&all={}", i64::from(self.past)));
+                let page: ListPage<Value> = open::block_on(async {
+                    let api = Api::reading(config, shared).await?;
+                    self.page.read(&api, &facts).await
+                })?;
+                page.print(shared, &text(&page.rows))
+            }
             (None, None) => Err(CommandFailure::usage("name an agent".to_owned())),
         }
     }
-}
-
-fn print(
-    config: &Config,
-    shared: &GlobalOptions,
-    agent: &AgentId,
-    query: FactQuery,
-) -> Result<ExitCode, CommandFailure> {
-    let facts = open::block_on(read(config, shared, agent, query))?;
-    let text = if facts.is_empty() {
-        "(no facts)".to_owned()
-    } else {
-        facts.iter().map(line).collect::<Vec<_>>().join("\n")
-    };
-    answer::print(shared, &json!({"agent_id": agent, "facts": facts}), &text)
-}
-
-async fn read(
-    config: &Config,
-    shared: &GlobalOptions,
-    agent: &AgentId,
-    query: FactQuery,
-) -> Result<Vec<Value>, CommandFailure> {
-    let cursor = behind(PagedList::Facts(agent), Some(&query.after));
-    let (limit, all) = (query.limit, i64::from(query.all));
-    let path = format!("/v1/agents/{agent}/facts?limit={limit}{cursor}&all={all}");
-    let page: Value = Api::reading(config, shared).await?.read(&path).await?;
-    Ok(page["facts"].as_array().cloned().unwrap_or_default())
 }
 
 impl FactsAction {
@@ -197,29 +166,39 @@ fn refusal(error: &FactEditError) -> CommandFailure {
     })
 }
 
-/// Formats `12  #40  (demand, user Ada): use pnpm`, with `…, until version 7` for a fact that no longer holds.
-fn line(fact: &Value) -> String {
+fn text(facts: &[Value]) -> String {
+    if facts.is_empty() {
+        return "(no facts)".to_owned();
+    }
+    let mut table = Table::new([
+        ("FACT", Align::Right),
+        ("FROM", Align::Left),
+        ("MARKS", Align::Left),
+        ("TEXT", Align::Left),
+    ]);
+    for fact in facts {
+        let source = match fact["exchange"].as_i64() {
+            Some(exchange) if exchange > 0 => format!("#{exchange}"),
+            _ => "by hand".to_owned(),
+        };
+        let text = fact["text"].as_str().unwrap_or_default().to_owned();
+        table.row([fact["fact"].to_string(), source, marks(fact), text]);
+    }
+    table.text()
+}
+
+/// Formats `demand, user Ada`; for a fact that no longer holds also `until version 7`.
+fn marks(fact: &Value) -> String {
     let text = |name: &str| fact[name].as_str().unwrap_or_default();
-    let source = match fact["exchange"].as_i64() {
-        Some(exchange) if exchange > 0 => format!("#{exchange}"),
-        _ => "by hand".to_owned(),
-    };
-    let words = format!("{} {}", text("voice"), text("speaker"));
+    let speaker = format!("{} {}", text("voice"), text("speaker"));
     let closed = fact["closed_version"].as_i64();
+    let replaced = fact["replaced_by"].as_i64();
     let marks = [
         Some(text("kind").to_owned()),
-        Some(words.trim().to_owned()).filter(|words| !words.is_empty()),
+        Some(speaker.trim().to_owned()).filter(|speaker| !speaker.is_empty()),
         (fact["pinned"] == true).then(|| "pinned".to_owned()),
         closed.map(|version| format!("until version {version}")),
-        fact["replaced_by"]
-            .as_i64()
-            .map(|other| format!("now fact {other}")),
+        replaced.map(|other| format!("now fact {other}")),
     ];
-    let marks: Vec<String> = marks.into_iter().flatten().collect();
-    format!(
-        "{:>4}  {source}  ({}): {}",
-        fact["fact"],
-        marks.join(", "),
-        text("text")
-    )
+    marks.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }

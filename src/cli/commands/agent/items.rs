@@ -8,12 +8,10 @@ use serde_json::{Map, Value, json};
 use super::lineage;
 use crate::cli::{
     GlobalOptions,
-    backend::{
-        api::{Api, behind},
-        open,
-    },
+    backend::{api::Api, open},
     exit::CommandFailure,
-    terminal::answer,
+    list::{ListPage, PageOptions, PagedPath},
+    terminal::table::{Align, Table},
 };
 use recapd_config::Config;
 use recapd_core::domain::{
@@ -21,10 +19,6 @@ use recapd_core::domain::{
     cursor::PagedList,
     summary::edit::{EditError, ItemEdit},
 };
-use recapd_store::ItemQuery;
-
-/// One request returns at most this many items.
-const SHOWN_MAX: i64 = 200;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -40,19 +34,15 @@ pub(crate) struct Items {
 
 #[derive(Debug, Subcommand)]
 enum ItemsAction {
-    /// Print an agent's items
+    /// Print an agent's items, by number
     List {
         /// The agent
         agent: AgentId,
-        /// Also show items that are no longer in the document
+        /// Also print items that are no longer in the document
         #[arg(long)]
-        all: bool,
-        /// Only items with larger numbers
-        #[arg(long, default_value_t = 0)]
-        after: i64,
-        /// Show at most this many items
-        #[arg(long, default_value_t = SHOWN_MAX, value_name = "N", value_parser = clap::value_parser!(i64).range(1..=SHOWN_MAX))]
-        limit: i64,
+        past: bool,
+        #[command(flatten)]
+        page: PageOptions,
     },
     /// Keep an item in the document, in full
     Pin(ItemNumber),
@@ -88,12 +78,19 @@ struct ItemNumber {
 impl Items {
     pub(crate) fn run(self, config: &Config, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         match self.action {
-            ItemsAction::List {
-                agent,
-                all,
-                after,
-                limit,
-            } => list(config, shared, &agent, ItemQuery { after, limit, all }),
+            ItemsAction::List { agent, past, page } => {
+                let items = PagedPath::new(
+                    PagedList::Items(&agent),
+                    format!("/v1/agents/{agent}/items"),
+                    "items",
+                )
+                .filtered(format!("&all={}", i64::from(past)));
+                let page: ListPage<Value> = open::block_on(async {
+                    let api = Api::reading(config, shared).await?;
+                    page.read(&api, &items).await
+                })?;
+                page.print(shared, &text(&page.rows))
+            }
             ItemsAction::Pin(numbered) => change(config, shared, &numbered, &json!({"pinned": true})),
             ItemsAction::Unpin(numbered) => change(config, shared, &numbered, &json!({"pinned": false})),
             ItemsAction::Edit {
@@ -123,29 +120,31 @@ impl Items {
     }
 }
 
-fn list(
-    config: &Config,
-    shared: &GlobalOptions,
-    agent: &AgentId,
-    query: ItemQuery,
-) -> Result<ExitCode, CommandFailure> {
-    let items: Vec<Value> = open::block_on(async {
-        let (limit, all) = (query.limit, i64::from(query.all));
-        let cursor = behind(PagedList::Items(agent), Some(&query.after));
-        let path = format!("/v1/agents/{agent}/items?limit={limit}{cursor}&all={all}");
-        let page: Value = Api::reading(config, shared).await?.read(&path).await?;
-        Ok(page["items"].as_array().cloned().unwrap_or_default())
-    })?;
-    let text = if items.is_empty() {
-        "(no items: nothing has been summarised)".to_owned()
-    } else {
-        items.iter().map(line).collect::<Vec<_>>().join("\n")
-    };
-    answer::print(shared, &json!({"agent_id": agent, "items": items}), &text)
+fn text(items: &[Value]) -> String {
+    if items.is_empty() {
+        return "(no items: nothing has been summarised)".to_owned();
+    }
+    let mut table = Table::new([
+        ("ITEM", Align::Right),
+        ("EXCHANGES", Align::Left),
+        ("MARKS", Align::Left),
+        ("TEXT", Align::Left),
+    ]);
+    for item in items {
+        let legs_of = item["legs_of"].as_i64();
+        let legs_of = legs_of.map_or_else(String::new, |first| format!(", legs of #{first}"));
+        table.row([
+            item["item"].to_string(),
+            format!("{}{legs_of}", item["exchanges"].as_str().unwrap_or_default()),
+            marks(item),
+            item["text"].as_str().unwrap_or_default().to_owned(),
+        ]);
+    }
+    table.text()
 }
 
-/// Formats `12  #40–#44  (decision, model, pinned): Chose RS256`. For legs of one exchange, `#40–#44, legs of #38`.
-fn line(item: &Value) -> String {
+/// Formats `decision, model, pinned`.
+fn marks(item: &Value) -> String {
     let mark = |is_so: bool, mark: &'static str| is_so.then_some(mark);
     let marks = [
         item["importance"].as_str(),
@@ -154,16 +153,7 @@ fn line(item: &Value) -> String {
         mark(item["provisional"] == true, "provisional"),
         mark(item["shown"] == false, "not in the document"),
     ];
-    let marks: Vec<&str> = marks.into_iter().flatten().collect();
-    let legs_of = item["legs_of"].as_i64();
-    let legs_of = legs_of.map_or_else(String::new, |first| format!(", legs of #{first}"));
-    format!(
-        "{:>4}  {}{legs_of}  ({}): {}",
-        item["item"],
-        item["exchanges"].as_str().unwrap_or_default(),
-        marks.join(", "),
-        item["text"].as_str().unwrap_or_default()
-    )
+    marks.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
 fn change(

@@ -6,6 +6,7 @@ use std::{
 };
 
 use clap::{Args, Subcommand};
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::lineage;
@@ -16,14 +17,15 @@ use crate::cli::{
         open,
     },
     exit::CommandFailure,
-    terminal::output,
+    list::{ListPage, PageOptions},
+    terminal::table::{Align, Table},
 };
 use recapd_config::Config;
 use recapd_core::domain::{
     agent::AgentId,
     note::{NOTE_BYTES_MAX, NoteName, edit::lines_with},
 };
-use recapd_engine::ingest::NotesReply;
+use recapd_engine::ingest::{NoteEntry, NotesReply};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -41,10 +43,12 @@ pub(crate) struct NotesCommand {
 
 #[derive(Debug, Subcommand)]
 enum NotesAction {
-    /// List the notes
+    /// List the notes, by name
     List {
         /// The agent
         agent: AgentId,
+        #[command(flatten)]
+        page: PageOptions,
     },
     /// Print a note
     Read {
@@ -91,7 +95,11 @@ struct NoteTextArguments {
 impl NotesCommand {
     pub(crate) fn run(self, config: &Config, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         match self.action {
-            NotesAction::List { agent } => list(config, shared, &agent),
+            NotesAction::List { agent, page } => {
+                let reply: Value = open::block_on(notes(config, shared, &agent, false))?;
+                let page: ListPage<NoteEntry> = page.cut(reply, "notes", "name")?;
+                page.print(shared, &text(&page.rows))
+            }
             NotesAction::Read { note, at } => read(config, shared, &note, at),
             NotesAction::Write(asked) => write(config, shared, asked, false),
             NotesAction::Append(asked) => write(config, shared, asked, true),
@@ -104,33 +112,37 @@ impl NotesCommand {
     }
 }
 
-async fn notes(
+async fn notes<T: DeserializeOwned>(
     config: &Config,
     shared: &GlobalOptions,
     agent: &AgentId,
     texts: bool,
-) -> Result<NotesReply, CommandFailure> {
+) -> Result<T, CommandFailure> {
     let path = format!("/v1/agents/{agent}/notes?texts={}", i64::from(texts));
     Api::reading(config, shared).await?.read(&path).await
 }
 
-fn list(config: &Config, shared: &GlobalOptions, agent: &AgentId) -> Result<ExitCode, CommandFailure> {
-    let reply = open::block_on(notes(config, shared, agent, false))?;
-    if shared.json {
-        output::json(&reply)?;
-    } else if reply.notes.is_empty() {
-        output::text("(no notes)")?;
-    } else {
-        let lines = reply.notes.iter().map(|note| {
-            let (name, bytes) = (&note.name, note.bytes);
-            format!(
-                "{name}  ({bytes} bytes, version {} of {}): {}",
-                note.version, note.written_at, note.title
-            )
-        });
-        output::text(&lines.collect::<Vec<_>>().join("\n"))?;
+fn text(notes: &[NoteEntry]) -> String {
+    if notes.is_empty() {
+        return "(no notes)".to_owned();
     }
-    Ok(ExitCode::SUCCESS)
+    let mut table = Table::new([
+        ("NOTE", Align::Left),
+        ("BYTES", Align::Right),
+        ("VERSION", Align::Right),
+        ("WRITTEN", Align::Left),
+        ("BEGINS", Align::Left),
+    ]);
+    for note in notes {
+        table.row([
+            note.name.to_string(),
+            note.bytes.to_string(),
+            note.version.to_string(),
+            note.written_at.to_string(),
+            note.title.clone(),
+        ]);
+    }
+    table.text()
 }
 
 fn read(
@@ -201,7 +213,7 @@ fn search(
     agent: &AgentId,
     words: &str,
 ) -> Result<ExitCode, CommandFailure> {
-    let reply = open::block_on(notes(config, shared, agent, true))?;
+    let reply: NotesReply = open::block_on(notes(config, shared, agent, true))?;
     let mut found = Vec::new();
     for note in &reply.notes {
         let lines = lines_with(note.text.as_deref().unwrap_or_default(), words);

@@ -3,16 +3,20 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::lineage;
 use crate::cli::{
     GlobalOptions,
     backend::{api::Api, open},
     exit::CommandFailure,
-    terminal::answer,
+    list::{ListPage, PageOptions},
+    terminal::{
+        answer,
+        table::{Align, Table},
+    },
 };
-use recapd_api::context::pins::PinsReply;
+use recapd_api::context::pins::ShownPin;
 use recapd_config::Config;
 use recapd_core::domain::agent::AgentId;
 
@@ -36,6 +40,8 @@ Example:
 pub(crate) struct Pins {
     /// The agent
     agent: AgentId,
+    #[command(flatten)]
+    page: PageOptions,
 }
 
 impl PinCommand {
@@ -65,26 +71,38 @@ impl PinCommand {
 
 impl Pins {
     pub(crate) fn run(self, config: &Config, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
-        let reply: PinsReply = open::block_on(async {
+        let reply: Value = open::block_on(async {
             let path = format!("/v1/agents/{}/pins", self.agent);
             Api::reading(config, shared).await?.read(&path).await
         })?;
-        answer::print(shared, &reply, &lines(&reply))
+        let page: ListPage<ShownPin> = self.page.cut(reply, "pins", "seq")?;
+        page.print(shared, &text(&page.rows))
     }
 }
 
-fn lines(reply: &PinsReply) -> String {
-    if reply.pins.is_empty() {
+fn text(pins: &[ShownPin]) -> String {
+    if pins.is_empty() {
         return "(nothing is pinned or important)".to_owned();
     }
-    let lines = reply.pins.iter().map(|pin| {
+    let mut table = Table::new([
+        ("MESSAGE", Align::Right),
+        ("EXCHANGE", Align::Right),
+        ("KIND", Align::Left),
+        ("WHY", Align::Left),
+        ("TOKENS", Align::Right),
+        ("BEGINS", Align::Left),
+    ]);
+    for pin in pins {
         let why = if pin.pinned { "pinned" } else { "important" };
         let place = if pin.in_window { ", in the window" } else { "" };
-        format!(
-            "{}  #{} {} ({why}{place}, {} tokens): {}",
-            pin.seq, pin.exchange, pin.kind, pin.tokens, pin.title
-        )
-    });
-    let more = reply.has_more.then(|| "(older ones are not shown)".to_owned());
-    lines.chain(more).collect::<Vec<_>>().join("\n")
+        table.row([
+            pin.seq.to_string(),
+            format!("#{}", pin.exchange),
+            pin.kind.clone(),
+            format!("{why}{place}"),
+            pin.tokens.to_string(),
+            pin.title.clone(),
+        ]);
+    }
+    table.text()
 }

@@ -10,12 +10,14 @@ use crate::cli::{
     GlobalOptions,
     backend::{api::Api, open},
     exit::CommandFailure,
-    terminal::output,
+    list::{ListPage, PageOptions, PagedPath},
+    terminal::{
+        output,
+        table::{Align, Table},
+    },
 };
 use recapd_config::Config;
-use recapd_core::domain::{agent::AgentId, number::count, project::ProjectId};
-
-const PAGE: i64 = 200;
+use recapd_core::domain::{agent::AgentId, cursor::PagedList, project::ProjectId};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -31,8 +33,8 @@ pub(crate) struct Project {
 
 #[derive(Debug, Subcommand)]
 enum ProjectAction {
-    /// Print the projects, and how many agents each has
-    List,
+    /// List projects, by name, and how many agents each has
+    List(PageOptions),
     /// Add agents to a project, and remove them from their former one; the first agent creates the project
     Join {
         /// The project
@@ -54,47 +56,38 @@ enum ProjectAction {
 impl Project {
     pub(crate) fn run(self, config: &Config, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         match self.action {
-            ProjectAction::List => list(config, shared),
+            ProjectAction::List(page) => list(&page, config, shared),
             ProjectAction::Join { project, agents } => change(config, shared, &project, &agents, true),
             ProjectAction::Leave { project, agents } => change(config, shared, &project, &agents, false),
         }
     }
 }
 
-fn list(config: &Config, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
-    let projects = open::block_on(async { all(&Api::reading(config, shared).await?).await })?;
-    if shared.json {
-        output::json(&json!(projects))?;
-    } else if projects.is_empty() {
-        output::text("(no projects yet: `recapd project join PROJECT AGENT` creates one)")?;
-    } else {
-        let line = |project: &Value| {
-            let name = project["project_id"].as_str().unwrap_or_default().to_owned();
-            format!(
-                "{name}  {}, last active {}",
-                count(project["agents"].as_i64().unwrap_or_default(), "agent"),
-                project["updated_at"].as_str().unwrap_or_default()
-            )
-        };
-        let lines: Vec<String> = projects.iter().map(line).collect();
-        output::text(&lines.join("\n"))?;
-    }
-    Ok(ExitCode::SUCCESS)
+fn list(page: &PageOptions, config: &Config, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
+    let projects = PagedPath::new(PagedList::Projects, "/v1/projects", "projects");
+    let page: ListPage<Value> =
+        open::block_on(async { page.read(&Api::reading(config, shared).await?, &projects).await })?;
+    page.print(shared, &text(&page.rows))
 }
 
-async fn all(api: &Api) -> Result<Vec<Value>, CommandFailure> {
-    let mut projects = Vec::new();
-    let mut path = format!("/v1/projects?limit={PAGE}");
-    loop {
-        let mut page: Value = api.read(&path).await?;
-        if let Value::Array(found) = page["projects"].take() {
-            projects.extend(found);
-        }
-        let Some(cursor) = page["next_cursor"].as_str() else {
-            return Ok(projects);
-        };
-        path = format!("/v1/projects?limit={PAGE}&cursor={cursor}");
+fn text(projects: &[Value]) -> String {
+    if projects.is_empty() {
+        return "(no projects yet: `recapd project join PROJECT AGENT` creates one)".to_owned();
     }
+    let mut table = Table::new([
+        ("PROJECT", Align::Left),
+        ("AGENTS", Align::Right),
+        ("CHANGED", Align::Left),
+    ]);
+    for project in projects {
+        let text = |name: &str| project[name].as_str().unwrap_or_default().to_owned();
+        table.row([
+            text("project_id"),
+            project["agents"].to_string(),
+            text("updated_at"),
+        ]);
+    }
+    table.text()
 }
 
 fn change(

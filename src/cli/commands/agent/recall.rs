@@ -11,6 +11,7 @@ use crate::cli::{
         open,
     },
     exit::CommandFailure,
+    list::TimeOptions,
     terminal::{answer, output},
 };
 use recapd_api::recall::{
@@ -37,7 +38,7 @@ pub(crate) struct Recall {
     /// Words and "quoted phrases" to search for
     #[arg(required = true, value_name = "WORDS")]
     words: Vec<String>,
-    /// Show at most this many exchanges
+    /// Print at most this many exchanges
     #[arg(long, default_value_t = FOUND_SHOWN, value_name = "N", value_parser = clap::value_parser!(i64).range(1..=FOUND_MAX))]
     limit: i64,
     /// Only messages of this role: user, assistant, tool or system
@@ -46,12 +47,8 @@ pub(crate) struct Recall {
     /// Only exchanges that call this tool
     #[arg(long, value_name = "NAME")]
     tool: Option<String>,
-    /// Only messages from this time on: a time, a date, or words such as 'last week'
-    #[arg(long, value_name = "TIME")]
-    since: Option<String>,
-    /// Only messages before this time; a date includes the whole day
-    #[arg(long, value_name = "TIME")]
-    until: Option<String>,
+    #[command(flatten)]
+    times: TimeOptions,
     /// Only exchanges of this session
     #[arg(long, value_name = "N")]
     session: Option<i64>,
@@ -68,7 +65,7 @@ pub(crate) struct Recall {
 Prints messages verbatim. Each line of the summary names the exchanges that it covers. Examples:
   recapd expand my-agent 38
   recapd expand my-agent '#12–#14' '#20'
-  recapd expand my-agent 38 --all                           with instructions and the host's events
+  recapd expand my-agent 38 --events                        with instructions and the host's events
   recapd expand my-agent 38 --format anthropic              in the form of a provider's request")]
 pub(crate) struct Expand {
     /// The agent
@@ -79,13 +76,13 @@ pub(crate) struct Expand {
     /// Print in the form of a provider's request: anthropic, openai, openai-responses or gemini
     #[arg(long, value_parser = request_format)]
     format: Option<RequestFormat>,
-    /// Also show instructions, and events that the host recorded
-    #[arg(long)]
-    all: bool,
-    /// Only messages after this one
-    #[arg(long, default_value_t = 0, value_name = "SEQ")]
-    after: i64,
-    /// Show at most this many messages of each exchange
+    /// Also print instructions, and events that the host recorded
+    #[arg(long, alias = "all")]
+    events: bool,
+    /// Continue after this message, the last one of the page before
+    #[arg(long, default_value_t = 0, value_name = "MESSAGE", alias = "after")]
+    cursor: i64,
+    /// Print at most this many messages of each exchange
     #[arg(long, default_value_t = MESSAGES_SHOWN, value_name = "N", value_parser = clap::value_parser!(i64).range(1..=MESSAGES_MAX))]
     limit: i64,
 }
@@ -116,8 +113,8 @@ impl Recall {
             ("limit", Some(limit.as_str())),
             ("role", self.role.as_deref()),
             ("tool", self.tool.as_deref()),
-            ("since", self.since.as_deref()),
-            ("until", self.until.as_deref()),
+            ("since", self.times.since.as_deref()),
+            ("until", self.times.until.as_deref()),
             ("session", session.as_deref()),
             ("order", self.order.as_deref()),
             ("as_of", self.as_of.as_deref()),
@@ -170,14 +167,14 @@ impl Expand {
 
     async fn replies(&self, api: &Api) -> Result<Vec<ExpandReply>, CommandFailure> {
         let mut replies = Vec::new();
-        let scope = if self.all { "all" } else { "conversation" };
+        let scope = if self.events { "all" } else { "conversation" };
         for number in self.numbers() {
             let format = self
                 .format
                 .map_or_else(String::new, |format| format!("&format={}", format.name()));
             let path = format!(
                 "/v1/agents/{}/exchanges/{number}?after={}&limit={}&scope={scope}{format}",
-                self.agent, self.after, self.limit
+                self.agent, self.cursor, self.limit
             );
             replies.push(api.read(&path).await?);
         }

@@ -22,7 +22,7 @@ use recapd_platform::{
     clock::{Clock, SystemClock},
     randomness,
 };
-use recapd_store::operate::{QueueRow, QueueState, QueueWait, Run, RunOutcome, RunQuery};
+use recapd_store::operate::{QueueRow, QueueState, QueueWait, Run, RunOutcome};
 
 /// How often to check whether the update is done.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
@@ -60,7 +60,7 @@ impl Update {
         let config = &loaded.config;
         open::block_on(async {
             let api = Api::changing(config, shared).await?;
-            let earlier_run = self.last_run(&api).await?.map_or(0, |run| run.run);
+            let earlier_run = api.last_run(&self.agent).await?.map_or(0, |run| run.run);
             let row = api.refresh(&self.agent).await?;
             if !self.wait {
                 let text = format!("requested an update of {}", self.agent);
@@ -84,15 +84,6 @@ impl Update {
             };
             self.wait_for_end(&api, parts, earlier_run, shared).await
         })
-    }
-
-    async fn last_run(&self, api: &Api) -> Result<Option<Run>, CommandFailure> {
-        let query = RunQuery {
-            agent: Some(self.agent.clone()),
-            limit: 1,
-            ..RunQuery::default()
-        };
-        Ok(api.runs(query).await?.runs.into_iter().next())
     }
 
     /// Waits until a run after `earlier_run` ends the update. Without a daemon, `parts` make the update.
@@ -150,7 +141,10 @@ impl Update {
         row: Option<&QueueRow>,
         earlier_run: i64,
     ) -> Result<Option<UpdateResult>, CommandFailure> {
-        let last = self.last_run(api).await?.filter(|run| run.run > earlier_run);
+        let last = api
+            .last_run(&self.agent)
+            .await?
+            .filter(|run| run.run > earlier_run);
         let is_written = last
             .as_ref()
             .is_some_and(|run| run.outcome == RunOutcome::Completed);

@@ -11,11 +11,16 @@ use crate::cli::{
     GlobalOptions,
     backend::{api::Api, open},
     exit::CommandFailure,
-    terminal::output,
+    list::{ListPage, PageOptions, PagedPath},
+    terminal::{
+        answer, output,
+        table::{Align, Table},
+    },
 };
 use recapd_config::Config;
 use recapd_core::domain::{
     agent::AgentId,
+    cursor::PagedList,
     number::{count, grouped},
     summary::{
         diff::{ChangeKind, DiffHunk, DocumentLine, diff},
@@ -23,11 +28,6 @@ use recapd_core::domain::{
     },
     time::Timestamp,
 };
-
-/// Default of `--limit`.
-const SHOWN: i64 = 20;
-/// One request returns at most this many versions.
-const SHOWN_MAX: i64 = 200;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -40,9 +40,8 @@ pub(crate) struct Versions {
     /// Print the document of this version
     #[arg(value_name = "VERSION")]
     number: Option<i64>,
-    /// Show at most this many versions
-    #[arg(long, default_value_t = SHOWN, value_name = "N", value_parser = clap::value_parser!(i64).range(1..=SHOWN_MAX))]
-    limit: i64,
+    #[command(flatten)]
+    page: PageOptions,
 }
 
 #[derive(Debug, Args)]
@@ -128,11 +127,12 @@ impl VersionRow {
     }
 }
 
-/// Reads the newest versions, newest first.
-async fn list(api: &Api, agent: &AgentId, limit: i64) -> Result<Vec<VersionRow>, CommandFailure> {
-    let path = format!("/v1/agents/{agent}/summary/versions?limit={limit}");
-    let mut page: Value = api.read(&path).await?;
-    Ok(serde_json::from_value(page["versions"].take()).map_err(anyhow::Error::new)?)
+/// Returns the number of the newest version; 0 if there is none.
+async fn newest(api: &Api, agent: &AgentId) -> Result<i64, CommandFailure> {
+    let page: Value = api
+        .read(&format!("/v1/agents/{agent}/summary/versions?limit=1"))
+        .await?;
+    Ok(page["versions"][0]["version"].as_i64().unwrap_or_default())
 }
 
 async fn one(api: &Api, agent: &AgentId, version: i64) -> Result<VersionRow, CommandFailure> {
@@ -160,46 +160,64 @@ pub(super) async fn document(
 
 impl Versions {
     pub(crate) fn run(self, config: &Config, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
-        let found = open::block_on(async {
+        let agent = &self.agent;
+        open::block_on(async {
             let api = Api::reading(config, shared).await?;
-            match self.number {
-                Some(version) => Ok(vec![one(&api, &self.agent, version).await?]),
-                None => list(&api, &self.agent, self.limit).await,
+            if let Some(version) = self.number {
+                let one = one(&api, agent, version).await?;
+                let text = if shared.json { "" } else { one.text()? };
+                return answer::print(shared, &one, text);
             }
-        })?;
-        match (&self.number, found.as_slice()) {
-            (Some(_), [one]) if shared.json => output::json(one)?,
-            (Some(_), [one]) => output::text(one.text()?)?,
-            (_, all) if shared.json => output::json(&json!({"agent_id": self.agent, "versions": all}))?,
-            (_, []) => output::text("(no version yet: nothing has been summarised)")?,
-            (_, all) => output::text(&all.iter().map(version_line).collect::<Vec<_>>().join("\n"))?,
-        }
-        Ok(ExitCode::SUCCESS)
+            let versions = PagedPath::new(
+                PagedList::Versions(agent),
+                format!("/v1/agents/{agent}/summary/versions"),
+                "versions",
+            );
+            let page: ListPage<VersionRow> = self.page.read(&api, &versions).await?;
+            page.print(shared, &table(&page.rows))
+        })
     }
 }
 
-/// Formats a version: `  12  2026-11-20 08:40  update     1234 tokens  covers through #40 (+4)`.
-fn version_line(figures: &VersionRow) -> String {
-    let covers = match figures.covers_through {
+fn table(versions: &[VersionRow]) -> String {
+    if versions.is_empty() {
+        return "(no version yet: nothing has been summarised)".to_owned();
+    }
+    let mut table = Table::new([
+        ("VERSION", Align::Right),
+        ("AT", Align::Left),
+        ("KIND", Align::Left),
+        ("TOKENS", Align::Right),
+        ("COVERS", Align::Left),
+    ]);
+    for version in versions {
+        table.row([
+            version.version.to_string(),
+            version.created_at.format("%Y-%m-%d %H:%M"),
+            version.kind.name().to_owned(),
+            version.tokens.to_string(),
+            covers(version),
+        ]);
+    }
+    table.text()
+}
+
+/// Formats `through #40 (+4)`.
+fn covers(version: &VersionRow) -> String {
+    let through = match version.covers_through {
         0 => "nothing".to_owned(),
         through => format!("through #{through}"),
     };
-    let more = match figures.exchanges {
+    let more = match version.exchanges {
         0 => String::new(),
         exchanges => format!(" (+{exchanges})"),
     };
-    let gone = if figures.purged_at.is_some() {
-        "  text forgotten"
+    let gone = if version.purged_at.is_some() {
+        ", text forgotten"
     } else {
         ""
     };
-    format!(
-        "{:>4}  {}  {:<8}  {:>5} tokens  covers {covers}{more}{gone}",
-        figures.version,
-        figures.created_at.format("%Y-%m-%d %H:%M"),
-        figures.kind.name(),
-        figures.tokens,
-    )
+    format!("{through}{more}{gone}")
 }
 
 impl Diff {
@@ -208,10 +226,7 @@ impl Diff {
             let api = Api::reading(config, shared).await?;
             let to = match self.to {
                 Some(to) => to,
-                None => list(&api, &self.agent, 1)
-                    .await?
-                    .first()
-                    .map_or(0, |newest| newest.version),
+                None => newest(&api, &self.agent).await?,
             };
             let from = self.from.unwrap_or((to - 1).max(0));
             let from = one(&api, &self.agent, from).await?;

@@ -8,11 +8,9 @@ use serde::{Deserialize, Serialize};
 use super::context;
 use crate::cli::{
     GlobalOptions,
-    backend::{
-        api::{Api, behind},
-        open,
-    },
+    backend::{api::Api, open},
     exit::CommandFailure,
+    list::{self, PageOptions, PagedPath},
     terminal::{figures::thousands, output},
 };
 use recapd_api::recall::{
@@ -29,9 +27,6 @@ use recapd_core::{
     formats::outgoing::RequestFormat,
 };
 
-/// Default and maximum of `--limit`.
-const LIMIT: i64 = 50;
-const LIMIT_MAX: i64 = 200;
 /// Follows a preamble that is too long for a page.
 const MORE_PREAMBLE: &str = "\n(more of the preamble follows: recapd export prints all of it)\n";
 
@@ -46,14 +41,10 @@ pub(crate) struct WindowCommand {
     agent: AgentId,
     /// Print the request to this provider instead
     #[arg(long, value_name = "anthropic|openai|openai-responses|gemini", value_parser = context::format_named,
-        conflicts_with_all = ["limit", "before"])]
+        conflicts_with_all = ["limit", "cursor", "all"])]
     format: Option<RequestFormat>,
-    /// Show at most this many exchanges, the newest
-    #[arg(long, default_value_t = LIMIT, value_name = "N", value_parser = clap::value_parser!(i64).range(1..=LIMIT_MAX))]
-    limit: i64,
-    /// Only exchanges before this one
-    #[arg(long, value_name = "EXCHANGE", value_parser = clap::value_parser!(i64).range(1..))]
-    before: Option<i64>,
+    #[command(flatten)]
+    page: PageOptions,
 }
 
 #[derive(Serialize)]
@@ -61,14 +52,14 @@ struct WindowPage {
     #[serde(flatten)]
     window: WindowReply,
     /// Older exchanges come before this one; `None` on the last page.
-    next_cursor: Option<i64>,
+    next_cursor: Option<String>,
 }
 
 /// The paging fields of a daemon's answer. The window is parsed separately, so that its messages stay verbatim.
 #[derive(Deserialize)]
 struct PagingFields {
     #[serde(deserialize_with = "cursor::last_entry")]
-    next_cursor: Option<i64>,
+    next_cursor: Option<String>,
 }
 
 impl WindowCommand {
@@ -76,22 +67,37 @@ impl WindowCommand {
         if let Some(format) = self.format {
             return context::ContextCommand::plain(self.agent, format).run(config, shared);
         }
-        let page = open::block_on(async { self.page(&Api::reading(config, shared).await?).await })?;
+        let page = open::block_on(async { self.pages(&Api::reading(config, shared).await?).await })?;
         if shared.json {
             output::json(&page)?;
         } else {
-            output::text(&text(&page, self.before.is_none()))?;
-            if let Some(before) = page.next_cursor {
-                output::note(&format!("older ones follow: --before {before}"));
-            }
+            output::text(&text(&page, self.page.cursor.is_none()))?;
+            list::more_follow(page.next_cursor.as_deref());
         }
         Ok(ExitCode::SUCCESS)
     }
 
-    async fn page(&self, api: &Api) -> Result<WindowPage, CommandFailure> {
-        let before = behind(PagedList::Window(&self.agent), self.before.as_ref());
-        let path = format!("/v1/agents/{}/window?limit={}{before}", self.agent, self.limit);
-        let text = api.get(&path, "application/json").await?;
+    /// Asks for one page, or for all of them as one.
+    async fn pages(&self, api: &Api) -> Result<WindowPage, CommandFailure> {
+        let mut newest = self.page(api, self.page.cursor.as_deref()).await?;
+        while let Some(before) = newest.next_cursor.take_if(|_| self.page.all) {
+            let mut older = self.page(api, Some(&before)).await?;
+            older.window.exchanges.append(&mut newest.window.exchanges);
+            newest.window.exchanges = older.window.exchanges;
+            newest.next_cursor = older.next_cursor;
+        }
+        Ok(newest)
+    }
+
+    async fn page(&self, api: &Api, before: Option<&str>) -> Result<WindowPage, CommandFailure> {
+        let window = PagedPath::new(
+            PagedList::Window(&self.agent),
+            format!("/v1/agents/{}/window", self.agent),
+            "exchanges",
+        );
+        let text = api
+            .get(&window.page(self.page.rows_max(), before), "application/json")
+            .await?;
         let read = || -> serde_json::Result<WindowPage> {
             let PagingFields { next_cursor } = serde_json::from_str(&text)?;
             Ok(WindowPage {
@@ -164,5 +170,5 @@ fn exchange_texts(reply: &WindowReply, exchange: &WindowExchange, is_alone: bool
 
 /// Says how to print the rest of an exchange that is too long for a page.
 fn more_text(agent: &AgentId, exchange: i64, after: i64) -> String {
-    format!("\n(more follows: recapd expand {agent} {exchange} --after {after})\n")
+    format!("\n(more follows: recapd expand {agent} {exchange} --cursor {after})\n")
 }

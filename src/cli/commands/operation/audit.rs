@@ -4,24 +4,16 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use super::token::span_ms;
 use crate::cli::{
     GlobalOptions,
-    backend::{api::Api, open, updates::AuditPage},
+    backend::{api::Api, open},
     exit::CommandFailure,
-    terminal::{
-        answer,
-        table::{Align, Table},
-    },
+    list::{ListPage, PageOptions, PagedPath, TimeOptions},
+    terminal::table::{Align, Table},
 };
 use recapd_config::Config;
-use recapd_core::domain::{agent::AgentId, time::Timestamp};
-use recapd_platform::clock::{Clock as _, SystemClock};
-use recapd_store::audit::AuditQuery;
-
-/// Default and maximum of `--limit`.
-const LIMIT: i64 = 50;
-const LIMIT_MAX: i64 = 200;
+use recapd_core::domain::{agent::AgentId, cursor::PagedList};
+use recapd_store::audit::AuditRow;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -34,49 +26,27 @@ pub(crate) struct Audit {
     /// Only events of this agent
     #[arg(long, value_name = "AGENT")]
     agent: Option<AgentId>,
-    /// Only events since then: a time, or hours or days before now, such as 12h or 7d
-    #[arg(long, value_name = "TIME", value_parser = since)]
-    since: Option<Since>,
-    /// Show at most this many events
-    #[arg(long, default_value_t = LIMIT, value_name = "N", value_parser = clap::value_parser!(i64).range(1..=LIMIT_MAX))]
-    limit: i64,
-    /// Only events before this one
-    #[arg(long, value_name = "EVENT", value_parser = clap::value_parser!(i64).range(1..))]
-    before: Option<i64>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Since {
-    At(Timestamp),
-    Ago(i64),
-}
-
-fn since(text: &str) -> Result<Since, String> {
-    let at = Timestamp::parse(text).map(Since::At);
-    at.or_else(|| span_ms(text).ok().map(Since::Ago))
-        .ok_or_else(|| "expected a time such as 2026-11-20T08:40:00Z, or 12h or 7d".to_owned())
+    #[command(flatten)]
+    times: TimeOptions,
+    #[command(flatten)]
+    page: PageOptions,
 }
 
 impl Audit {
     pub(crate) fn run(self, config: &Config, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
-        let since = self.since.map(|since| match since {
-            Since::At(at) => at,
-            Since::Ago(span_ms) => SystemClock.now().plus_ms(-span_ms),
-        });
-        let query = AuditQuery {
-            agent: self.agent,
-            since,
-            before: self.before,
-            limit: self.limit,
-        };
-        let page = open::block_on(async { Api::reading(config, shared).await?.audit(query).await })?;
-        let next = page.next_cursor.map(|before| format!("--before {before}"));
-        answer::page(shared, &page, &text(&page), next)
+        let agent = self.agent.map(|agent| format!("&agent={agent}"));
+        let events = PagedPath::new(PagedList::Audit, "/v1/audit", "events")
+            .filtered(agent.unwrap_or_default() + &self.times.parameters());
+        let page: ListPage<AuditRow> = open::block_on(async {
+            let api = Api::reading(config, shared).await?;
+            self.page.read(&api, &events).await
+        })?;
+        page.print(shared, &text(&page.rows))
     }
 }
 
-fn text(page: &AuditPage) -> String {
-    if page.events.is_empty() {
+fn text(events: &[AuditRow]) -> String {
+    if events.is_empty() {
         return "(no such events are stored: changes over HTTP, refusals and sign-ins cause events)"
             .to_owned();
     }
@@ -93,7 +63,7 @@ fn text(page: &AuditPage) -> String {
         ("REQUEST ID", Align::Left),
     ]);
     let or_dash = |text: Option<&str>| text.unwrap_or("-").to_owned();
-    for row in &page.events {
+    for row in events {
         let what = &row.what;
         table.row([
             row.event.to_string(),
@@ -109,19 +79,4 @@ fn text(page: &AuditPage) -> String {
         ]);
     }
     table.text()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_time_is_absolute_or_a_span() {
-        assert_eq!(since("2h"), Ok(Since::Ago(2 * 60 * 60 * 1_000)));
-        let at = Timestamp::parse("2026-11-20T08:40:00Z").unwrap();
-        assert_eq!(since("2026-11-20T08:40:00Z"), Ok(Since::At(at)));
-        for wrong in ["", "soon", "2", "-1h"] {
-            assert!(since(wrong).is_err(), "{wrong}");
-        }
-    }
 }

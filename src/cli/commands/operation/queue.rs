@@ -7,8 +7,9 @@ use serde_json::json;
 
 use crate::cli::{
     GlobalOptions,
-    backend::{api::Api, open, updates::QueuePage},
+    backend::{api::Api, open},
     exit::CommandFailure,
+    list::{ListPage, PageOptions, PagedPath},
     terminal::{
         answer,
         figures::ago,
@@ -16,13 +17,11 @@ use crate::cli::{
     },
 };
 use recapd_config::Config;
-use recapd_core::domain::{agent::AgentId, number::count, text::one_line, time::Timestamp};
+use recapd_core::domain::{
+    agent::AgentId, cursor::PagedList, number::count, text::one_line, time::Timestamp,
+};
 use recapd_platform::clock::{Clock as _, SystemClock};
 use recapd_store::operate::{QueueRow, QueueState, QueueWait};
-
-/// Default and maximum of `--limit`.
-const LIMIT: i64 = 50;
-const LIMIT_MAX: i64 = 200;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -34,15 +33,18 @@ Examples:
   recapd queue pause                stops updates of all daemons on the database, until `recapd queue resume`
 
 No command here loses anything: exchanges that aren't summarised stay pending, and digests represent them.")]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Queue {
     #[command(subcommand)]
     action: Option<QueueAction>,
+    #[command(flatten)]
+    page: PageOptions,
 }
 
 #[derive(Debug, Subcommand)]
 enum QueueAction {
-    /// List the agents whose summaries need an update
-    List(QueueList),
+    /// List the agents whose summaries need an update, by name
+    List(PageOptions),
     /// Print an agent's row
     Show {
         /// The agent
@@ -68,25 +70,11 @@ enum QueueAction {
     Resume,
 }
 
-#[derive(Debug, Args)]
-struct QueueList {
-    /// Show at most this many rows
-    #[arg(long, default_value_t = LIMIT, value_name = "N", value_parser = clap::value_parser!(i64).range(1..=LIMIT_MAX))]
-    limit: i64,
-    /// Only agents after this one, in the order of their names
-    #[arg(long, value_name = "AGENT")]
-    after: Option<AgentId>,
-}
-
 impl Queue {
     pub(crate) fn run(self, config: &Config, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
-        let default = QueueList {
-            limit: LIMIT,
-            after: None,
-        };
         open::block_on(async {
-            match self.action.unwrap_or(QueueAction::List(default)) {
-                QueueAction::List(list) => list.run(&Api::reading(config, shared).await?, shared).await,
+            match self.action.unwrap_or(QueueAction::List(self.page)) {
+                QueueAction::List(page) => list(&page, &Api::reading(config, shared).await?, shared).await,
                 QueueAction::Show { agent } => {
                     let row = Api::reading(config, shared).await?.row(&agent).await?;
                     answer::print(shared, &row, &details(&row, SystemClock.now()))
@@ -128,18 +116,13 @@ fn after_retry(row: &QueueRow) -> String {
 }
 
 async fn retry_parked(api: &Api, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
-    let (mut after, mut retried) = (None, Vec::new());
-    loop {
-        let page = api.queue(after.as_ref(), LIMIT_MAX).await?;
-        let parked = page.rows.iter().filter(|row| row.state == QueueState::Parked);
-        for row in parked {
-            api.retry(&row.agent_id).await?;
-            retried.push(row.agent_id.clone());
-        }
-        after = page.next_cursor;
-        if after.is_none() {
-            break;
-        }
+    let mut retried = Vec::new();
+    let all = PageOptions::all();
+    let page: ListPage<QueueRow> = all.read(api, &queue()).await?;
+    let parked = page.rows.iter().filter(|row| row.state == QueueState::Parked);
+    for row in parked {
+        api.retry(&row.agent_id).await?;
+        retried.push(&row.agent_id);
     }
     let text = if retried.is_empty() {
         "(nothing is parked)".to_owned()
@@ -158,25 +141,23 @@ async fn pause(api: &Api, shared: &GlobalOptions, paused: bool) -> Result<ExitCo
     answer::print(shared, &json!({ "paused_since": paused_since }), &text)
 }
 
-impl QueueList {
-    async fn run(&self, api: &Api, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
-        let page = api.queue(self.after.as_ref(), self.limit).await?;
-        let next = page.next_cursor.as_ref().map(|after| format!("--after {after}"));
-        answer::page(shared, &page, &text(&page, SystemClock.now()), next)
-    }
+fn queue() -> PagedPath<'static> {
+    PagedPath::new(PagedList::Queue, "/v1/queue", "rows")
 }
 
-fn text(page: &QueuePage, now: Timestamp) -> String {
-    let paused = page
-        .paused_since
+async fn list(page: &PageOptions, api: &Api, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
+    let page: ListPage<QueueRow> = page.read(api, &queue()).await?;
+    let paused = page.answer["paused_since"]
+        .as_str()
         .map(|since| format!("all updates are paused since {since}; `recapd queue resume` resumes them"));
     let rows = if page.rows.is_empty() {
         "(the queue is empty: every summary is up to date; `recapd update AGENT` requests an update)"
             .to_owned()
     } else {
-        table(&page.rows, now)
+        table(&page.rows, SystemClock.now())
     };
-    paused.into_iter().chain([rows]).collect::<Vec<_>>().join("\n")
+    let text = paused.into_iter().chain([rows]).collect::<Vec<_>>().join("\n");
+    page.print(shared, &text)
 }
 
 fn table(rows: &[QueueRow], now: Timestamp) -> String {

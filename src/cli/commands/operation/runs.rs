@@ -3,11 +3,13 @@
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
+use serde::de::IgnoredAny;
 
 use crate::cli::{
     GlobalOptions,
-    backend::{api::Api, open, updates::RunPage},
+    backend::{api::Api, open},
     exit::CommandFailure,
+    list::{ListPage, PageOptions, PagedPath, TimeOptions},
     terminal::{
         answer,
         figures::{ago, dollars, duration, thousands},
@@ -15,23 +17,24 @@ use crate::cli::{
     },
 };
 use recapd_config::Config;
-use recapd_core::domain::{agent::AgentId, number::count, text::one_line, time::Timestamp};
+use recapd_core::domain::{
+    agent::AgentId, cursor::PagedList, number::count, text::one_line, time::Timestamp,
+};
 use recapd_platform::clock::{Clock as _, SystemClock};
-use recapd_store::operate::{Run, RunOutcome, RunQuery};
-
-/// Default and maximum of `--limit`.
-const LIMIT: i64 = 20;
-const LIMIT_MAX: i64 = 200;
+use recapd_store::operate::{Run, RunOutcome};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   recapd runs                                  the newest attempts to update summaries
-  recapd runs list --agent my-agent --outcome failed
+  recapd runs --agent my-agent --outcome failed --since yesterday
   recapd runs show 12                          the result, duration and cost of one run")]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Runs {
     #[command(subcommand)]
     action: Option<RunsAction>,
+    #[command(flatten)]
+    list: RunsList,
 }
 
 #[derive(Debug, Subcommand)]
@@ -54,12 +57,10 @@ struct RunsList {
     /// Only runs with this outcome
     #[arg(long, value_name = "completed|failed|superseded|postponed", value_parser = outcome_named)]
     outcome: Option<RunOutcome>,
-    /// Show at most this many runs
-    #[arg(long, default_value_t = LIMIT, value_name = "N", value_parser = clap::value_parser!(i64).range(1..=LIMIT_MAX))]
-    limit: i64,
-    /// Only runs before this one
-    #[arg(long, value_name = "RUN", value_parser = clap::value_parser!(i64).range(1..))]
-    before: Option<i64>,
+    #[command(flatten)]
+    times: TimeOptions,
+    #[command(flatten)]
+    page: PageOptions,
 }
 
 fn outcome_named(name: &str) -> Result<RunOutcome, String> {
@@ -69,15 +70,9 @@ fn outcome_named(name: &str) -> Result<RunOutcome, String> {
 
 impl Runs {
     pub(crate) fn run(self, config: &Config, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
-        let default = RunsList {
-            agent: None,
-            outcome: None,
-            limit: LIMIT,
-            before: None,
-        };
         open::block_on(async {
             let api = Api::reading(config, shared).await?;
-            match self.action.unwrap_or(RunsAction::List(default)) {
+            match self.action.unwrap_or(RunsAction::List(self.list)) {
                 RunsAction::List(list) => list.run(&api, shared).await,
                 RunsAction::Show { run } => {
                     let run = api.run(run).await?;
@@ -90,20 +85,21 @@ impl Runs {
 
 impl RunsList {
     async fn run(self, api: &Api, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
-        let query = RunQuery {
-            agent: self.agent,
-            outcome: self.outcome,
-            before: self.before,
-            limit: self.limit,
-        };
-        let page = api.runs(query).await?;
-        let next = page.next_cursor.map(|before| format!("--before {before}"));
-        answer::page(shared, &page, &text(&page, SystemClock.now()), next)
+        let agent = self.agent.as_ref().map(|agent| format!("&agent={agent}"));
+        let outcome = self.outcome.map(|outcome| format!("&outcome={}", outcome.name()));
+        let runs = PagedPath::new(PagedList::Runs, "/v1/runs", "runs")
+            .filtered(agent.unwrap_or_default() + &outcome.unwrap_or_default() + &self.times.parameters());
+        let page: ListPage<Run> = self.page.read(api, &runs).await?;
+        if let Some(agent) = self.agent.filter(|_| page.rows.is_empty()) {
+            // An empty page may also mean that the agent doesn't exist.
+            api.read::<IgnoredAny>(&format!("/v1/agents/{agent}")).await?;
+        }
+        page.print(shared, &text(&page.rows, SystemClock.now()))
     }
 }
 
-fn text(page: &RunPage, now: Timestamp) -> String {
-    if page.runs.is_empty() {
+fn text(runs: &[Run], now: Timestamp) -> String {
+    if runs.is_empty() {
         return "(no such runs are stored: each update makes one; `recapd queue` lists waiting updates)"
             .to_owned();
     }
@@ -120,7 +116,7 @@ fn text(page: &RunPage, now: Timestamp) -> String {
         ("COST", Align::Right),
     ]);
     let figure = |figure: Option<String>| figure.unwrap_or_else(|| "-".to_owned());
-    for run in &page.runs {
+    for run in runs {
         table.row([
             run.run.to_string(),
             run.agent_id.to_string(),

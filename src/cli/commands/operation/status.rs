@@ -167,7 +167,7 @@ pub(super) async fn day(config: &Config, shared: &GlobalOptions) -> Result<Value
 }
 
 async fn figures(api: &Api, window_hours: i64) -> Result<StatusFigures, CommandFailure> {
-    let paused_since = api.queue(None, 1).await?.paused_since;
+    let paused_since = api.paused_since().await?;
     let span: StatusSpan = api.read(&format!("/v1/stats?window={window_hours}h")).await?;
     let figures = api.read("/v1/status").await?;
     Ok(StatusFigures {

@@ -5,7 +5,16 @@ use std::{process::ExitCode, sync::Arc};
 use clap::{Args, Subcommand, builder::PossibleValuesParser, builder::TypedValueParser as _};
 use serde_json::{Value, json};
 
-use crate::cli::{GlobalOptions, backend::open, exit::CommandFailure, terminal::output};
+use crate::cli::{
+    GlobalOptions,
+    backend::open,
+    exit::CommandFailure,
+    list::{ListPage, PageOptions},
+    terminal::{
+        output,
+        table::{Align, Table},
+    },
+};
 use recapd_api::access::{SECRET_BYTES, digest_of, file, token_text};
 use recapd_config::Config;
 use recapd_core::domain::{
@@ -13,7 +22,7 @@ use recapd_core::domain::{
     agent::AgentId,
     number::count,
     project::ProjectId,
-    time::{DAY_MS, HOUR_MS, Timestamp},
+    time::{DAY_MS, Timestamp, duration_ms},
 };
 use recapd_platform::{
     clock::{Clock as _, SystemClock},
@@ -45,8 +54,8 @@ pub(crate) struct Token {
 enum TokenAction {
     /// Create a token and print it, only this once
     Create(CreateToken),
-    /// Print the tokens: what they allow, when they expire, when they were last used
-    List,
+    /// List the tokens: what they allow, when they expire, when they were last used
+    List(PageOptions),
     /// Revoke a token
     Revoke {
         /// The token's name
@@ -71,8 +80,8 @@ struct CreateToken {
     /// Only for this project's summary and the project's agents; may be given several times
     #[arg(long = "project", value_name = "PROJECT")]
     projects: Vec<ProjectId>,
-    /// When the token expires, in hours or days from now, such as 12h or 30d [default: never]
-    #[arg(long, value_name = "TIME", value_parser = span_ms)]
+    /// How long the token is valid, such as 12h or 30d [default: for ever]
+    #[arg(long, value_name = "TIME", value_parser = lifetime_ms)]
     expires: Option<i64>,
     /// Don't store the token in a database: print it, and the line for the file that `http.tokens_file` names
     #[arg(long)]
@@ -84,16 +93,9 @@ fn scope(name: &str) -> Result<Scope, String> {
 }
 
 /// Parses `12h` or `30d`; returns milliseconds.
-pub(super) fn span_ms(text: &str) -> Result<i64, String> {
-    let unit = |text: &str| match text.as_bytes().last() {
-        Some(b'h') => Some(HOUR_MS),
-        Some(b'd') => Some(DAY_MS),
-        _ => None,
-    };
-    let number = text.get(..text.len().saturating_sub(1)).unwrap_or_default();
-    let span = unit(text).and_then(|unit| number.parse::<i64>().ok()?.checked_mul(unit));
-    span.filter(|span| (1..=EXPIRES_MAX_MS).contains(span))
-        .ok_or_else(|| "expected hours or days, such as 12h or 30d, at most 3653d".to_owned())
+fn lifetime_ms(text: &str) -> Result<i64, String> {
+    let span = duration_ms(text).filter(|span| (1..=EXPIRES_MAX_MS).contains(span));
+    span.ok_or_else(|| "expected a duration such as 12h or 30d, at most 3653d".to_owned())
 }
 
 impl Token {
@@ -108,7 +110,7 @@ impl Token {
             let store: Arc<dyn AccessStore> = Arc::new(open::look(config).await?);
             match self.action {
                 TokenAction::Create(create) => create.run(store.as_ref(), shared).await,
-                TokenAction::List => list(store.as_ref(), shared).await,
+                TokenAction::List(page) => list(store.as_ref(), &page, shared).await,
                 TokenAction::Revoke { name } => revoke(store.as_ref(), &name, shared).await,
                 TokenAction::Reset => reset(store.as_ref(), shared).await,
             }
@@ -193,24 +195,16 @@ impl CreateToken {
     }
 }
 
-async fn list(store: &dyn AccessStore, shared: &GlobalOptions) -> Result<(), CommandFailure> {
+async fn list(
+    store: &dyn AccessStore,
+    page: &PageOptions,
+    shared: &GlobalOptions,
+) -> Result<(), CommandFailure> {
     let now = SystemClock.now();
-    let tokens: Vec<Value> = store
-        .tokens()
-        .await?
-        .into_iter()
-        .map(|token| shown(&token, now))
-        .collect();
-    if shared.json {
-        output::json(&tokens)?;
-    } else if tokens.is_empty() {
-        output::text(
-            "(no tokens yet: on loopback everybody may do everything; `recapd token create` creates one)",
-        )?;
-    } else {
-        let lines: Vec<String> = tokens.iter().map(line).collect();
-        output::text(&lines.join("\n"))?;
-    }
+    let tokens = store.tokens().await?;
+    let tokens: Vec<Value> = tokens.into_iter().map(|token| shown(&token, now)).collect();
+    let page: ListPage<Value> = page.cut(json!({ "tokens": tokens }), "tokens", "name")?;
+    page.print(shared, &table(&page.rows))?;
     Ok(())
 }
 
@@ -235,32 +229,41 @@ fn shown(token: &KeptToken, now: Timestamp) -> Value {
     })
 }
 
-fn line(token: &Value) -> String {
-    let text = |name: &str| token[name].as_str().unwrap_or_default().to_owned();
-    let of = |name: &str| {
-        let names = token[name].as_array().into_iter().flatten();
-        names
-            .filter_map(Value::as_str)
-            .map(str::to_owned)
-            .collect::<Vec<_>>()
-    };
-    let names = [of("agents"), of("projects")].concat();
-    let reach = if token["agents"].is_null() {
-        "everything".to_owned()
-    } else {
-        names.join(", ")
-    };
-    let mut parts = vec![
-        text("name"),
-        text("state"),
-        format!("{} of {reach}", text("scope")),
-    ];
-    for (name, words) in [("expires_at", "until"), ("last_used_at", "used about")] {
-        if let Some(at) = token[name].as_str() {
-            parts.push(format!("{words} {at}"));
-        }
+fn table(tokens: &[Value]) -> String {
+    if tokens.is_empty() {
+        return "(no tokens yet: on loopback everybody may do everything; `recapd token create` creates one)"
+            .to_owned();
     }
-    parts.join("  ")
+    let mut table = Table::new([
+        ("TOKEN", Align::Left),
+        ("STATE", Align::Left),
+        ("SCOPE", Align::Left),
+        ("REACH", Align::Left),
+        ("EXPIRES", Align::Left),
+        ("USED ABOUT", Align::Left),
+    ]);
+    for token in tokens {
+        let text = |name: &str| token[name].as_str().unwrap_or("-").to_owned();
+        table.row([
+            text("name"),
+            text("state"),
+            text("scope"),
+            reach(token),
+            text("expires_at"),
+            text("last_used_at"),
+        ]);
+    }
+    table.text()
+}
+
+/// Names the agents and projects of a token.
+fn reach(token: &Value) -> String {
+    if token["agents"].is_null() {
+        return "everything".to_owned();
+    }
+    let members = ["agents", "projects"].map(|name| token[name].as_array());
+    let names = members.into_iter().flatten().flatten().filter_map(Value::as_str);
+    names.collect::<Vec<_>>().join(", ")
 }
 
 async fn revoke(
@@ -291,28 +294,4 @@ async fn reset(store: &dyn AccessStore, shared: &GlobalOptions) -> Result<(), Co
         output::text(&format!("{} deleted", count(tokens, "token")))?;
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_span_is_hours_or_days() {
-        assert_eq!(span_ms("12h"), Ok(12 * HOUR_MS));
-        assert_eq!(span_ms("30d"), Ok(30 * DAY_MS));
-        for bad in [
-            "",
-            "d",
-            "0d",
-            "-1d",
-            "30",
-            "30m",
-            "9999999d",
-            "99999999999999999999h",
-            "ö",
-        ] {
-            assert!(span_ms(bad).is_err(), "{bad}");
-        }
-    }
 }

@@ -1,65 +1,34 @@
-use std::process::ExitCode;
+//! `recapd agents`: lists agents.
 
-use clap::Args;
-use serde::{Deserialize, Serialize};
+use std::process::ExitCode;
 
 use crate::cli::{
     GlobalOptions,
-    backend::api::{Api, behind},
+    backend::api::Api,
     exit::CommandFailure,
+    list::{ListPage, PageOptions, PagedPath},
     terminal::{
-        answer,
         figures::{ago, thousands},
         table::{Align, Table},
     },
 };
 use recapd_api::http::AgentFigures;
 use recapd_config::Config;
-use recapd_core::domain::{agent::AgentId, cursor, time::Timestamp};
+use recapd_core::domain::{cursor::PagedList, time::Timestamp};
 use recapd_platform::clock::{Clock as _, SystemClock};
 
-/// Default and maximum of `--limit`.
-pub(super) const LIMIT: i64 = 50;
-const LIMIT_MAX: i64 = 200;
-
-#[derive(Debug, Args)]
-pub(super) struct AgentsList {
-    /// Show at most this many agents
-    #[arg(long, default_value_t = LIMIT, value_name = "N", value_parser = clap::value_parser!(i64).range(1..=LIMIT_MAX))]
-    pub(super) limit: i64,
-    /// Only agents after this one, in the order of their names
-    #[arg(long, value_name = "AGENT")]
-    pub(super) after: Option<AgentId>,
+pub(super) async fn print(
+    page: &PageOptions,
+    config: &Config,
+    shared: &GlobalOptions,
+) -> Result<ExitCode, CommandFailure> {
+    let agents = PagedPath::new(PagedList::Agents, "/v1/agents", "agents");
+    let page: ListPage<AgentFigures> = page.read(&Api::reading(config, shared).await?, &agents).await?;
+    page.print(shared, &text(&page.rows, SystemClock.now()))
 }
 
-#[derive(Serialize, Deserialize)]
-struct AgentListPage {
-    agents: Vec<AgentFigures>,
-    /// `None` on the last page.
-    #[serde(deserialize_with = "cursor::last_entry")]
-    next_cursor: Option<AgentId>,
-}
-
-impl AgentsList {
-    pub(super) async fn run(
-        &self,
-        config: &Config,
-        shared: &GlobalOptions,
-    ) -> Result<ExitCode, CommandFailure> {
-        let page = self.page(&Api::reading(config, shared).await?).await?;
-        let next = page.next_cursor.as_ref().map(|after| format!("--after {after}"));
-        answer::page(shared, &page, &text(&page, SystemClock.now()), next)
-    }
-
-    async fn page(&self, api: &Api) -> Result<AgentListPage, CommandFailure> {
-        let cursor = behind(cursor::PagedList::Agents, self.after.as_ref());
-        api.read(&format!("/v1/agents?limit={}{cursor}", self.limit))
-            .await
-    }
-}
-
-fn text(page: &AgentListPage, now: Timestamp) -> String {
-    if page.agents.is_empty() {
+fn text(agents: &[AgentFigures], now: Timestamp) -> String {
+    if agents.is_empty() {
         return "(no agents yet: an agent's first message creates it: `recapd push AGENT < messages.jsonl`)"
             .to_owned();
     }
@@ -73,7 +42,7 @@ fn text(page: &AgentListPage, now: Timestamp) -> String {
         ("SUMMARY", Align::Left),
         ("CHANGED", Align::Left),
     ]);
-    for agent in &page.agents {
+    for agent in agents {
         table.row([
             agent.agent_id.to_string(),
             agent.project_id.clone().unwrap_or_else(|| "-".to_owned()),

@@ -36,7 +36,6 @@ pub(super) fn of(config: &TraceConfig, environment: &Environment) -> Result<Trac
         sample: config.sample,
         service: config.service_name.clone(),
         resource: config.resource(),
-        timeout_ms: config.timeout_ms,
         gather_ms: config.gather_ms,
         seed: randomness::seed()?,
     };
