@@ -59,4 +59,4 @@ pub const SCRIPT: &str = include_str!("dashboard/live.js");
 pub const ICON: &str = include_str!("dashboard/icon.svg");
 
 /// Limits the exchanges in each column of an agent's page: the newest ones are shown.
-pub const COLUMN_EXCHANGES_MAX: i64 = 50;
+pub const COLUMN_EXCHANGES_MAX: i64 = 30;

@@ -26,7 +26,7 @@ async fn many_exchanges_are_paged() {
         assert_eq!(server.post("/v1/agents/big/messages", body).await.status, 200);
     }
     let body = page(&server, "/ui/agents/big").await;
-    assert_eq!(body.matches("<li id=\"x").count(), 50);
+    assert_eq!(body.matches("<li id=\"x").count(), 30);
     assert!(body.len() < PAGE_BYTES_MAX, "{} bytes", body.len());
     assert!(body.contains(" id=\"x900\"") && !body.contains(" id=\"x850\""));
     let mut path = "/ui/agents/big/exchanges?before=851".to_owned();
