@@ -69,10 +69,10 @@ async fn main() -> anyhow::Result<()> {
     table.row("the disk alone", &time_disk()?);
     let mut first = None;
     for (parent, is_summarised, name) in [
-        (place::disk(), false, "nobody summarises"),
-        (place::disk(), true, "summaries are written"),
-        (Path::new(MEMORY), false, "in memory: nobody summarises"),
-        (Path::new(MEMORY), true, "in memory: summaries are written"),
+        (place::disk(), false, "without summary updates"),
+        (place::disk(), true, "with summary updates"),
+        (Path::new(MEMORY), false, "in memory, without summary updates"),
+        (Path::new(MEMORY), true, "in memory, with summary updates"),
     ] {
         let (mut took, [rate, summaries]) = match run_load_in(parent, is_summarised).await {
             Ok(figures) => figures,
