@@ -179,7 +179,6 @@ class Run:
         "model.mode": "openai",
         "model.model": "gpt-5.4-mini",
         "model.timeout_ms": 600,
-        "model.connect_timeout_ms": 500,
         "model.breaker_failures": 0,
         "fallback.mode": "none",
         "window.budget_tokens": 200,

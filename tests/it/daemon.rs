@@ -32,7 +32,7 @@ use crate::support::{
 const AGENT: &str = "coder";
 /// The time limit of a call to the model in tests about slow providers. In other tests calls may take as long as a busy machine needs.
 const TIMEOUT_MS: u64 = 1_000;
-const IMPATIENT: [&str; 2] = ["model.timeout_ms=1000", "model.connect_timeout_ms=1000"];
+const IMPATIENT: [&str; 1] = ["model.timeout_ms=1000"];
 const TICK: Duration = Duration::from_millis(25);
 
 /// The real binary on a database of its own.
@@ -72,7 +72,6 @@ impl Daemon {
             "model.mode=openai".to_owned(),
             format!("model.base_url={}", fake.base_url(Shape::OpenAi)),
             "model.timeout_ms=60000".to_owned(),
-            "model.connect_timeout_ms=10000".to_owned(),
             "window.budget_tokens=200".to_owned(),
             "queue.batch_exchanges=1".to_owned(),
             "queue.batch_tokens_min=0".to_owned(),

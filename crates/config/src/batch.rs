@@ -9,7 +9,6 @@ pub struct BatchConfig {
     /// How long a question waits for others.
     pub gather_ms: i64,
     pub requests_max: i64,
-    pub bytes_max: i64,
     pub open_max: i64,
     /// How long exchanges may wait for an answer.
     pub max_wait_ms: i64,

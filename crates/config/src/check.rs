@@ -19,20 +19,18 @@ const HOSTS_MAX: usize = 100;
 /// Limits the bytes of a host name with its port.
 const HOST_BYTES_MAX: usize = 261;
 /// Keys with a share as value: above 0, at most 1.
-pub(super) const SHARES: [&str; 3] = ["window.low_water", "summary.append_below", "summary.merge_below"];
+pub(super) const SHARES: [&str; 1] = ["window.low_water"];
 /// In each pair, the first value must be less than the second.
 const MUST_BE_LESS: [(&str, &str); 2] = [
     ("summary.session_hours", "summary.yesterday_hours"),
     ("summary.yesterday_hours", "summary.week_hours"),
 ];
 /// In each pair, the first value must not be more than the second.
-const MUST_NOT_BE_MORE: [(&str, &str); 6] = [
-    ("summary.append_below", "summary.merge_below"),
+const MUST_NOT_BE_MORE: [(&str, &str); 4] = [
     ("context.system_reserve_tokens", "context.max_tokens"),
     ("queue.debounce_ms", "queue.max_wait_ms"),
     ("queue.backoff_base_ms", "queue.backoff_max_ms"),
     ("queue.batch_exchanges", "worker.batch_exchanges_max"),
-    ("model.connect_timeout_ms", "model.timeout_ms"),
 ];
 
 /// A value outside of its limits, or two values that contradict each other.

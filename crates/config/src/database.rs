@@ -23,8 +23,6 @@ pub struct DatabaseConfig {
     pub migrate: Migrate,
     pub connections: u32,
     pub statement_timeout_ms: u64,
-    /// SQLite: limits how many writes share one commit.
-    pub group_commit_max: usize,
     pub readers: u32,
     /// Limits the wait for a write lock (SQLite), or for a connection and locks (PostgreSQL).
     pub busy_timeout_ms: u64,

@@ -24,8 +24,6 @@ pub struct HttpConfig {
     pub request_timeout_ms: u64,
     pub head_timeout_ms: u64,
     pub idle_timeout_ms: u64,
-    /// Limits the time in which a client reads nothing of an answer.
-    pub stall_timeout_ms: u64,
     pub connections_max: usize,
     pub connections_per_peer_max: usize,
     pub subscribers_max: usize,

@@ -2,7 +2,7 @@
 
 use toml::{Table, Value};
 
-use super::{DEFAULT_TOML, duration::DurationUnit};
+use super::{DEFAULT_TOML, duration::DurationUnit, removed};
 use recapd_core::domain::{
     spend::{CALLS_PER_DAY_MAX, TOKENS_PER_DAY_MAX},
     text,
@@ -18,7 +18,6 @@ pub(super) const INTEGER_LIMITS: &[(&str, i64, i64)] = &[
     ("database.connections", 2, 1_000),
     ("database.read_lag_ms_max", 0, 3_600_000),
     ("database.statement_timeout_ms", 100, 3_600_000),
-    ("database.group_commit_max", 1, 10_000),
     ("database.readers", 1, 64),
     ("database.busy_timeout_ms", 0, 600_000),
     ("window.budget_tokens", 0, 100_000_000),
@@ -29,7 +28,6 @@ pub(super) const INTEGER_LIMITS: &[(&str, i64, i64)] = &[
     ("context.output_reserve_tokens", 0, 10_000_000),
     ("context.system_reserve_tokens", 0, 10_000_000),
     ("context.pins_max_tokens", 0, 1_000_000),
-    ("convergence.window_messages", 2, 1_000),
     ("summary.max_tokens", 100, 10_000),
     ("summary.session_hours", 1, 87_600),
     ("summary.yesterday_hours", 1, 87_600),
@@ -46,15 +44,11 @@ pub(super) const INTEGER_LIMITS: &[(&str, i64, i64)] = &[
     ("queue.backoff_max_ms", 1, 86_400_000),
     ("queue.revive_after_ms", 0, 86_400_000),
     ("queue.reconcile_ms", 1_000, 86_400_000),
-    ("queue.project_spacing_ms", 0, 60_000),
     ("worker.concurrency", 1, 256),
     ("worker.input_tokens_max", 1_000, 1_000_000),
     ("worker.batch_exchanges_max", 1, 1_000),
-    ("worker.tool_chars_max", 100, 1_000_000),
-    ("worker.said_chars_max", 100, 1_000_000),
     ("worker.drain_ms", 0, 600_000),
     ("model.timeout_ms", 100, 3_600_000),
-    ("model.connect_timeout_ms", 10, 600_000),
     ("model.output_tokens_max", 100, 1_000_000),
     ("model.thinking_reserve_tokens", 0, 1_000_000),
     ("model.num_ctx", 0, 10_000_000),
@@ -72,12 +66,10 @@ pub(super) const INTEGER_LIMITS: &[(&str, i64, i64)] = &[
     ("spend.agent_tokens_per_day", 0, TOKENS_PER_DAY_MAX),
     ("batch.gather_ms", 0, 86_400_000),
     ("batch.requests_max", 1, 1_000),
-    ("batch.bytes_max", 1_000_000, 19_000_000),
     ("batch.open_max", 1, 100),
     ("batch.max_wait_ms", 60_000, 172_800_000),
     ("schedule.runs_keep_days", 1, 36_500),
     ("schedule.versions_keep", 1, 100_000),
-    ("schedule.journal_keep_hours", 1, 8_760),
     ("schedule.sample_ms", 100, 120_000),
     ("recall.embeddings_dimensions", 0, 4_096),
     ("recall.embeddings_patience_ms", 10, 10_000),
@@ -86,7 +78,6 @@ pub(super) const INTEGER_LIMITS: &[(&str, i64, i64)] = &[
     ("http.request_timeout_ms", 100, 3_600_000),
     ("http.head_timeout_ms", 100, 3_600_000),
     ("http.idle_timeout_ms", 100, 3_600_000),
-    ("http.stall_timeout_ms", 100, 3_600_000),
     ("http.connections_max", 1, 100_000),
     ("http.connections_per_peer_max", 1, 100_000),
     ("http.subscribers_max", 1, 10_000),
@@ -96,11 +87,9 @@ pub(super) const INTEGER_LIMITS: &[(&str, i64, i64)] = &[
     ("http.audit_rows_max", 0, 10_000_000),
     ("http.snapshot_bytes_max", 1_048_576, 68_719_476_736),
     ("proxy.body_bytes_max", 1_024, 1_073_741_824),
-    ("proxy.answer_bytes_max", 1_024, 268_435_456),
     ("proxy.copies_bytes_max", 1_048_576, 68_719_476_736),
     ("proxy.decide_ms", 1, 10_000),
     ("hook.max_chars", 500, 9_000),
-    ("trace.timeout_ms", 10, 600_000),
     ("trace.gather_ms", 10, 60_000),
 ];
 
@@ -188,6 +177,9 @@ impl Keys {
                 "{key} is not a key: a secret never stands in the configuration, use model.api_key_file or \
                  the provider's variable, such as OPENAI_API_KEY"
             );
+        }
+        if let Some(text) = removed::explained(key) {
+            return text;
         }
         match self.nearest(key) {
             Some(name) => format!("unknown key {key}: did you mean {}?", spell(&name)),

@@ -30,6 +30,7 @@ mod proxy;
 mod recall;
 mod reference;
 mod reload;
+mod removed;
 mod secret;
 mod sections;
 mod socket;
@@ -58,9 +59,9 @@ pub use reference::{commented, json_schema, markdown, starting};
 pub use reload::{RELOADED, ReloadOutcome};
 pub use secret::{KeyError, api_key, embeddings_api_key, fallback_api_key};
 pub use sections::{
-    Ageing, AnthropicVersion, ContextConfig, ConvergenceConfig, Effort, HookConfig, JournalConfig,
-    ModelConfig, ModelMode, OutputLimitField, PerspectiveConfig, ProfileName, QueueConfig, ScheduleConfig,
-    SessionConfig, SummaryConfig, WindowConfig, WorkerConfig,
+    Ageing, ContextConfig, ConvergenceConfig, Effort, HookConfig, JournalConfig, ModelConfig, ModelMode,
+    OutputLimitField, PerspectiveConfig, ProfileName, QueueConfig, ScheduleConfig, SessionConfig,
+    SummaryConfig, WindowConfig, WorkerConfig,
 };
 pub use socket::{InvalidSocket, LocalSocket, RuntimeFolders, Sockets};
 pub use spend::{PricesError, SpendConfig, shipped_prices};

@@ -9,7 +9,7 @@ use serde::Deserialize as _;
 use toml::{Table, Value};
 
 use super::{
-    Config, LogFormat, Violation,
+    Config, LogFormat, Violation, duration,
     environment::{is_alias, key_of, variable_of},
     error::{ConfigError, ConfigProblem, ConfigSource},
     file::{self, Setting},
@@ -217,7 +217,7 @@ impl LoadedConfig {
         let values = Table::try_from(&self.config).expect("strings, numbers and enums are all TOML");
         let entry = |key: String| {
             let (section, name) = key.split_once('.')?;
-            let value = values.get(section)?.get(name)?.to_string();
+            let value = duration::written(&key, values.get(section)?.get(name)?);
             let origin = self.origin(&key).clone();
             Some(ConfigEntry { key, value, origin })
         };

@@ -29,7 +29,6 @@ pub struct ProxyConfig {
     /// True if the mode `window` also rewrites requests that a subscription pays for.
     pub window_subscriptions: bool,
     pub body_bytes_max: usize,
-    pub answer_bytes_max: usize,
     /// Limits the bytes of copies that wait to be stored.
     pub copies_bytes_max: usize,
     pub decide_ms: u64,

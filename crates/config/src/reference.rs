@@ -6,7 +6,11 @@ use serde_json::{Map, Value, json};
 use toml::Table;
 
 use super::{
-    DEFAULT_TOML, check::SHARES, duration::DurationUnit, expert::EXPERT, keys::INTEGER_LIMITS,
+    DEFAULT_TOML,
+    check::SHARES,
+    duration::{self, DurationUnit},
+    expert::EXPERT,
+    keys::INTEGER_LIMITS,
     reload::is_reloaded,
 };
 
@@ -192,7 +196,8 @@ fn row(documented: &DocumentedKey, name: &str, defaults: &Table) -> String {
     let default = defaults
         .get(&documented.section)
         .and_then(|keys| keys.get(&documented.name));
-    let default = default.map(ToString::to_string).unwrap_or_default();
+    let default = default.map(|value| duration::written(&documented.key(), value));
+    let default = default.unwrap_or_default();
     let comment = documented.comment.replace('|', "\\|");
     format!("| `{name}`{mark} | `{default}` | {comment} |\n")
 }

@@ -14,7 +14,7 @@ use recapd_core::domain::{
     redaction::Redactor,
     summary::compaction::Style,
     window::Budget,
-    work::{Fairness, RetryPolicy},
+    work::RetryPolicy,
 };
 use recapd_platform::crontab::Crontab;
 
@@ -110,7 +110,6 @@ pub struct ConvergenceConfig {
     pub profile: ProfileName,
     /// The weight of each similarity for [`ProfileName::Custom`].
     pub weights: String,
-    pub window_messages: usize,
     /// A warning is given from this score on; 0 means never.
     pub warn_at: f64,
     /// The conversation should end from this score on; 0 means never.
@@ -123,11 +122,11 @@ impl ConvergenceConfig {
         let at = |score: f64| (score > 0.0).then_some(score);
         Rules {
             profile: self.profile().unwrap_or(Profile::BALANCED),
-            window_messages: self.window_messages,
             thresholds: Thresholds {
                 warn_at: at(self.warn_at),
                 stop_at: at(self.stop_at),
             },
+            ..Rules::default()
         }
     }
 
@@ -159,10 +158,6 @@ pub enum ProfileName {
 pub struct SummaryConfig {
     /// Limits the tokens of a document, counted by o200k; at most 10,000.
     pub max_tokens: i64,
-    /// Below this share of `max_tokens`, new items are appended.
-    pub append_below: f64,
-    /// Below this share, lines are shortened; above it, some lines are dropped.
-    pub merge_below: f64,
     /// True if a model, where one is configured, compacts documents that have become too big.
     pub compact_by_model: bool,
     pub ageing: Ageing,
@@ -228,8 +223,6 @@ pub struct QueueConfig {
     /// The shortest time between two revivals of a parked row.
     pub revive_after_ms: i64,
     pub reconcile_ms: u64,
-    /// An agent's update is delayed by this time for each update of the same project that already waits.
-    pub project_spacing_ms: i64,
     /// PostgreSQL: this daemon's name in leases; if empty, it is made from the machine's name and the address.
     pub owner: String,
 }
@@ -248,12 +241,6 @@ impl QueueConfig {
             backoff_max_ms: self.backoff_max_ms,
         }
     }
-
-    pub fn fairness(&self) -> Fairness {
-        Fairness {
-            project_spacing_ms: self.project_spacing_ms,
-        }
-    }
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -262,10 +249,6 @@ pub struct WorkerConfig {
     pub concurrency: usize,
     pub input_tokens_max: i64,
     pub batch_exchanges_max: i64,
-    /// Limits the characters of a tool's arguments or result that the model sees.
-    pub tool_chars_max: usize,
-    /// Limits the characters of a text message that the model sees.
-    pub said_chars_max: usize,
     pub drain_ms: u64,
 }
 
@@ -289,7 +272,6 @@ pub struct ModelConfig {
     /// The proxy for calls; empty if there is none.
     pub proxy: String,
     pub timeout_ms: u64,
-    pub connect_timeout_ms: u64,
     pub output_tokens_max: i64,
     /// The request field that carries `output_tokens_max`.
     pub output_limit_field: OutputLimitField,
@@ -297,7 +279,6 @@ pub struct ModelConfig {
     pub effort: Effort,
     /// Is added to `output_tokens_max` if thinking counts towards it.
     pub thinking_reserve_tokens: i64,
-    pub anthropic_version: AnthropicVersion,
     /// The context size with which Ollama loads the model; 0 for what updates may need.
     pub num_ctx: i64,
     pub concurrency: usize,
@@ -407,15 +388,6 @@ pub enum Effort {
     High,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum AnthropicVersion {
-    /// The version that every gateway knows.
-    #[serde(rename = "2023-06-01")]
-    June2023,
-    #[serde(rename = "2026-10-21")]
-    October2026,
-}
-
 /// Which request field limits the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -435,7 +407,6 @@ pub struct ScheduleConfig {
     pub prune: Crontab,
     pub runs_keep_days: i64,
     pub versions_keep: i64,
-    pub journal_keep_hours: i64,
     /// The interval at which sampled metrics are read from the database.
     pub sample_ms: u64,
 }

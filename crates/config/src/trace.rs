@@ -32,7 +32,6 @@ pub struct TraceConfig {
     pub otlp_url: String,
     /// A file with headers for the collector; empty if there is none.
     pub otlp_headers_file: String,
-    pub timeout_ms: u64,
     pub gather_ms: u64,
     /// Which share of the traces that begin in this process is sent.
     pub sample: f64,

@@ -25,7 +25,6 @@ use recapd_core::{
         prompt::PromptLimits,
         summary::{calendar::Calendar, compaction::SummaryPolicy, section::Ageing},
         time::{HOUR_MS, MINUTE_MS},
-        transcript::TranscriptLimits,
         zone::Zone,
     },
     tokenizer,
@@ -71,6 +70,10 @@ const REST_MS_MAX: u64 = 60_000;
 const RESULT_BYTES_PER_TOKEN: i64 = 16;
 /// How many bytes one result has besides its answer.
 const RESULT_BYTES_AROUND: i64 = 16_384;
+/// SQLite: limits the write requests that share a commit. With more, nothing gets faster, and the first one waits longer.
+const GROUP_COMMIT_MAX: usize = 256;
+/// Limits the bytes of a batch. Gemini, which accepts the least, takes 20 MB in one request.
+const BATCH_BYTES_MAX: i64 = 16_000_000;
 /// Converts hours of the configuration to days of the calendar. Days on which clocks change count as 24 hours, too.
 const HOURS_PER_DAY: i64 = 24;
 
@@ -88,7 +91,7 @@ pub struct Parts {
     pub metrics: Metrics,
     pub clock: Arc<dyn Clock>,
     notices: Notices,
-    worker_parts: WorkerParts,
+    for_workers: WorkerParts,
 }
 
 impl Parts {
@@ -134,7 +137,7 @@ impl Parts {
             ingestor: ingestor(config, shared(), time(), notices.clone(), metrics.clone())
                 .redacting(redactor.clone()),
             worker: Worker::new(worker.clone(), worker_settings(config, prices, owner, seed)),
-            worker_parts: worker,
+            for_workers: worker,
             schedule: Schedule::new(
                 shared(),
                 time(),
@@ -195,12 +198,12 @@ impl Parts {
     ) -> Self {
         model::introduce(&self.metrics, config, &prices, &model);
         self.metrics.updates.workers(config.worker.concurrency);
-        let worker_parts = WorkerParts {
+        let for_workers = WorkerParts {
             model,
-            ..self.worker_parts
+            ..self.for_workers
         };
         Self {
-            worker: Worker::new(worker_parts.clone(), worker_settings(config, prices, owner, seed)),
+            worker: Worker::new(for_workers.clone(), worker_settings(config, prices, owner, seed)),
             schedule: Schedule::new(
                 Arc::clone(&self.store),
                 Arc::clone(&self.clock),
@@ -208,14 +211,14 @@ impl Parts {
                 self.metrics.clone(),
                 schedule_settings(config),
             ),
-            worker_parts,
+            for_workers,
             ..self
         }
     }
 
     /// Returns the log of the last calls of models.
     pub fn calls(&self) -> Arc<CallLog> {
-        Arc::clone(&self.worker_parts.calls)
+        Arc::clone(&self.for_workers.calls)
     }
 
     /// Returns the progress of the worker's loop, for health checks.
@@ -266,7 +269,7 @@ impl Parts {
             clock: Arc::clone(&self.clock),
             notices: self.notices.clone(),
             metrics: self.metrics.clone(),
-            redactor: self.worker_parts.redactor.clone(),
+            redactor: self.for_workers.redactor.clone(),
         };
         let model = EmbeddingModel {
             name: config.recall.embeddings_model.clone(),
@@ -359,18 +362,17 @@ pub fn database_settings(config: &config::DatabaseConfig) -> DatabaseSettings {
 /// When the store fails.
 pub async fn open_store(config: &Config) -> StoreResult<SqlStore> {
     let settings = database_settings(&config.database);
-    let store = match config.database.migrate {
+    match config.database.migrate {
         config::Migrate::Auto => SqlStore::open(&settings).await,
         config::Migrate::Manual => SqlStore::open_as_is(&settings).await,
-    }?;
-    Ok(store.with_fairness(config.queue.fairness()))
+    }
 }
 
 fn sqlite_settings(config: &config::DatabaseConfig) -> SqliteSettings {
     SqliteSettings {
         url: config.url.clone(),
         readers: config.readers,
-        group_commit_max: config.group_commit_max,
+        group_commit_max: GROUP_COMMIT_MAX,
         busy_timeout_ms: config.busy_timeout_ms,
         synchronous: match config.synchronous {
             config::Synchronous::Full => Synchronous::Full,
@@ -455,10 +457,6 @@ fn worker_settings(config: &Config, prices: Prices, owner: &str, seed: u64) -> W
             exchanges_max: exchanges_max(config),
             tokens_max: worker.input_tokens_max,
         },
-        transcript: TranscriptLimits {
-            said_chars_max: worker.said_chars_max,
-            tool_chars_max: worker.tool_chars_max,
-        },
         prompt: PromptLimits {
             material_chars_max: usize_or_max(chars_max),
             items_max: usize_or_max(items_max(config)),
@@ -488,7 +486,7 @@ fn batch_settings(config: &Config) -> BatchSettings {
     BatchSettings {
         gather_ms: batch.gather_ms,
         requests_max: batch.requests_max.min(readable).max(1),
-        bytes_max: batch.bytes_max,
+        bytes_max: BATCH_BYTES_MAX,
         open_max: batch.open_max,
         max_wait_ms: batch.max_wait_ms,
     }
@@ -500,8 +498,6 @@ pub fn summary_policy(config: &Config) -> SummaryPolicy {
     let config = &config.summary;
     SummaryPolicy {
         max_tokens: config.max_tokens,
-        append_below: config.append_below,
-        merge_below: config.merge_below,
         ageing: match config.ageing {
             config::Ageing::Off => Ageing::Off,
             config::Ageing::Calendar => Ageing::Calendar(Calendar {
@@ -520,6 +516,7 @@ pub fn summary_policy(config: &Config) -> SummaryPolicy {
             },
         },
         style: config.style,
+        ..SummaryPolicy::default()
     }
 }
 
@@ -529,7 +526,6 @@ fn schedule_settings(config: &Config) -> ScheduleSettings {
         prune: config.schedule.prune.clone(),
         runs_keep_days: config.schedule.runs_keep_days,
         versions_keep: config.schedule.versions_keep,
-        journal_keep_hours: config.schedule.journal_keep_hours,
         sample_ms: config.schedule.sample_ms,
         reconcile_ms: config.queue.reconcile_ms,
         max_wait_ms: config.queue.max_wait_ms,

@@ -39,6 +39,9 @@ const CRON_CHECK_INTERVAL: Duration = Duration::from_secs(30);
 const CALM_PERIODS: u32 = 6;
 /// Limits the time between two samples, because an alert fires after five minutes without one.
 const CALM_MAX: Duration = Duration::from_secs(90);
+/// Journalled answers of models are deleted after this time. They are reused only if an update fails and is tried again, which
+/// happens within hours.
+const ANSWERS_KEPT_MS: i64 = DAY_MS;
 
 #[derive(Clone, Debug)]
 pub struct ScheduleSettings {
@@ -48,8 +51,6 @@ pub struct ScheduleSettings {
     pub runs_keep_days: i64,
     /// How many of the newest versions of each summary are kept.
     pub versions_keep: i64,
-    /// Journalled answers older than this are deleted.
-    pub journal_keep_hours: i64,
     pub sample_ms: u64,
     /// How often to check for missing queue rows.
     pub reconcile_ms: u64,
@@ -259,7 +260,7 @@ impl Schedule {
         let now = self.clock.now();
         let prune = Prune {
             runs_before: now.plus_ms(-self.settings.runs_keep_days * DAY_MS),
-            answers_before: now.plus_ms(-self.settings.journal_keep_hours * HOUR_MS),
+            answers_before: now.plus_ms(-ANSWERS_KEPT_MS),
             versions_keep: self.settings.versions_keep,
             limit: STEP_ROWS_MAX,
         };

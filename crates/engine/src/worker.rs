@@ -63,7 +63,6 @@ use recapd_core::domain::{
     summary::compaction::SummaryPolicy,
     time::{CLOCK_JUMP_MS_MIN, Timestamp},
     tokens::TokenCounter,
-    transcript::TranscriptLimits,
     work::{Lease, RetryPolicy},
 };
 use recapd_llm::ChatModel;
@@ -90,8 +89,6 @@ pub struct WorkerSettings {
     pub retry: RetryPolicy,
     /// Limits the exchanges and tokens of one update.
     pub limits: MaterialLimits,
-    /// How much of each message a model sees.
-    pub transcript: TranscriptLimits,
     pub prompt: PromptLimits,
     pub output_tokens_max: i64,
     /// Tokens that a thinking model may write before its answer; they are billed, too.

@@ -32,21 +32,13 @@ const WITHOUT_EFFORT: [&str; 8] = [
     "claude-opus-4-1",
 ];
 
+/// The version of the API that every gateway knows. Later ones add nothing that recapd needs.
+const VERSION: &str = "2023-06-01";
+
 pub type AnthropicModel = RemoteModel<Anthropic>;
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ApiVersion {
-    /// `2023-06-01`, which every gateway knows.
-    #[default]
-    June2023,
-    /// `2026-10-21`, which refuses more requests.
-    October2026,
-}
-
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Anthropic {
-    pub version: ApiVersion,
-}
+pub struct Anthropic;
 
 /// Which fields a model understands, depending on its age.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,11 +82,7 @@ impl Protocol for Anthropic {
     }
 
     fn headers(&self) -> Vec<(&'static str, &'static str)> {
-        let version = match self.version {
-            ApiVersion::June2023 => "2023-06-01",
-            ApiVersion::October2026 => "2026-10-21",
-        };
-        vec![("anthropic-version", version)]
+        vec![("anthropic-version", VERSION)]
     }
 
     fn first(&self, settings: &RemoteSettings, _: &Url) -> AnthropicDialect {
@@ -184,11 +172,7 @@ mod tests {
             ("anthropic/claude-3-5-haiku-latest", Effort::Default),
         ] {
             let settings = RemoteSettings::new(ANTHROPIC_BASE_URL, model);
-            assert_eq!(
-                Anthropic::default().first(&settings, &address).effort,
-                effort,
-                "{model}"
-            );
+            assert_eq!(Anthropic.first(&settings, &address).effort, effort, "{model}");
         }
     }
 }

@@ -42,6 +42,8 @@ const LIVE_PATH: &str = "/recapd/livez";
 const METRICS_PATH: &str = "/recapd/metrics";
 /// A provider's refusal of a rewritten request is read up to this length.
 const REFUSAL_BYTES_MAX: usize = 64 << 10;
+/// Longer answers aren't copied. They are stored with the next request.
+const ANSWER_BYTES_MAX: usize = 4 << 20;
 /// The path at which the proxy describes itself.
 const PROTOCOL_PATH: &str = "/protocol";
 
@@ -513,7 +515,7 @@ impl ProxyParts {
             .and_then(|value| value.to_str().ok());
         let content_type = content_type.unwrap_or_default().to_owned();
         let encoding = answer.headers().get(CONTENT_ENCODING).cloned();
-        let (copies, bytes_max) = (self.copies.clone(), self.settings.answer_bytes_max);
+        let (copies, bytes_max) = (self.copies.clone(), ANSWER_BYTES_MAX);
         passed(answer, |body| {
             relay::copied(body, bytes_max, move |copy| match copy {
                 Some(bytes) => copies.offer(StoredCopy {

@@ -16,8 +16,6 @@ pub struct ProxySettings {
     pub(crate) window_subscriptions: bool,
     /// Longer bodies are forwarded unread.
     pub(crate) body_bytes_max: usize,
-    /// Longer answers aren't copied.
-    pub(crate) answer_bytes_max: usize,
     /// Limits the bytes of all copies that wait for the daemon.
     pub(crate) copies_bytes_max: usize,
     /// Limits the time for deciding what to do with a request.
@@ -58,7 +56,6 @@ impl From<&ProxyConfig> for ProxySettings {
             subagents: config.subagents,
             window_subscriptions: config.window_subscriptions,
             body_bytes_max: config.body_bytes_max,
-            answer_bytes_max: config.answer_bytes_max,
             copies_bytes_max: config.copies_bytes_max,
             decide: Duration::from_millis(config.decide_ms),
             token: None,

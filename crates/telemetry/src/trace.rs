@@ -42,6 +42,8 @@ pub const ERROR: &str = "error.type";
 const PATH: &str = "/v1/traces";
 /// Limits the spans that wait to be sent; further ones are lost. This is OpenTelemetry's default.
 const WAITING_MAX: usize = 2_048;
+/// Limits the time of a call to the collector, for which nothing waits. This is OpenTelemetry's default.
+const TIMEOUT_MS: u64 = 10_000;
 
 #[derive(Clone, Debug)]
 pub struct TraceSettings {
@@ -54,7 +56,6 @@ pub struct TraceSettings {
     pub service: String,
     /// Other attributes of this process, by OpenTelemetry's names.
     pub resource: Vec<(String, String)>,
-    pub timeout_ms: u64,
     /// How long a span waits for others that are sent with it.
     pub gather_ms: u64,
     pub seed: u64,
@@ -66,8 +67,8 @@ pub struct TraceSettings {
 /// If the URL or a header is invalid.
 pub fn traces(settings: &TraceSettings) -> Result<(Spans, Exporter), HttpClientError> {
     let http = HttpSettings {
-        timeout_ms: settings.timeout_ms,
-        connect_timeout_ms: settings.timeout_ms,
+        timeout_ms: TIMEOUT_MS,
+        connect_timeout_ms: TIMEOUT_MS,
         proxy_url: None,
     };
     let endpoint = Endpoint::new(&http, &address(&settings.url), &settings.headers)?;

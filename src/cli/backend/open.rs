@@ -77,8 +77,7 @@ pub(crate) fn models(
 pub(crate) async fn look(config: &Config) -> Result<SqlStore, CommandFailure> {
     let settings = assembly::database_settings(&config.database);
     let store = SqlStore::look(&settings).await;
-    let store = store.map_err(|error| failure(&config.database.url, error))?;
-    Ok(store.with_fairness(config.queue.fairness()))
+    store.map_err(|error| failure(&config.database.url, error))
 }
 
 /// Adds the database's name and a hint to an error.

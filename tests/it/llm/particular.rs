@@ -1,10 +1,6 @@
 //! What is particular to one provider: its fields, and how its answers end.
 
-use recapd_llm::{
-    ChatModel as _,
-    anthropic::{Anthropic, AnthropicModel, ApiVersion},
-    remote::Effort,
-};
+use recapd_llm::remote::Effort;
 use serde_json::{Value, json};
 
 use super::{MODEL, PATIENT_MS, model, named, request, settings, with};
@@ -37,20 +33,6 @@ async fn anthropic_marks_its_instructions_and_leaves_room_to_think() {
     let body = sent(Shape::Anthropic, "claude-haiku-4-5").await;
     assert_eq!(body["output_config"]["effort"], Value::Null);
     assert_eq!(body["output_config"]["format"]["type"], "json_schema");
-}
-
-#[tokio::test]
-async fn anthropics_version_can_be_chosen() {
-    for (version, header) in [
-        (ApiVersion::June2023, "2023-06-01"),
-        (ApiVersion::October2026, "2026-10-21"),
-    ] {
-        let fake = FakeProvider::start();
-        let settings = settings(fake.base_url(Shape::Anthropic), PATIENT_MS);
-        let model = AnthropicModel::new(Anthropic { version }, settings).unwrap();
-        model.answer(&request()).await.unwrap();
-        assert_eq!(fake.requests()[0].header("anthropic-version"), header);
-    }
 }
 
 #[tokio::test]

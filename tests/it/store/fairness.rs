@@ -2,15 +2,14 @@
 
 use recapd_core::domain::{
     time::{MINUTE_MS, SECOND_MS, Timestamp},
-    work::{Fairness, Lease, Reason},
+    work::{Lease, ROWS_AHEAD_MAX, Reason},
 };
-use recapd_store::{Postponement, SqlStore, Store as _};
-use tempfile::TempDir;
+use recapd_store::Postponement;
 
 use super::{queue::failure, with_pending};
 use crate::support::{
-    backend::{Backend, sqlite_settings},
-    conversation::{ALL, T0, agent, append, claim, items, make, minute, patch, rests, run},
+    backend::Backend,
+    conversation::{ALL, T0, agent, claim, items, make, minute, patch, rests, run},
 };
 
 const SPACING_MS: i64 = 10 * SECOND_MS;
@@ -247,40 +246,12 @@ pub(crate) async fn a_crowd_delays_a_row_only_up_to_a_limit(db: &dyn Backend) {
                 SELECT n FROM numbers) AS many";
     assert_eq!(db.raw(more).await, 1_200);
     crowd(db, "p", 2, Reason::Eviction, T0).await;
-    assert_eq!(behind_ms(db, "p-001").await, Fairness::default().behind_ms(1_201));
-    assert_eq!(
-        behind_ms(db, "p-001").await,
-        Fairness::ROWS_AHEAD_MAX * SPACING_MS
-    );
+    assert_eq!(behind_ms(db, "p-001").await, ROWS_AHEAD_MAX * SPACING_MS);
     // Parked rows are in nobody's way.
     db.raw("UPDATE summary_update_queue SET parked_at = queued_at WHERE agent_id LIKE 'x%'")
         .await;
     crowd(db, "p", 3, Reason::Eviction, T0).await;
     assert_eq!(behind_ms(db, "p-002").await, 2 * SPACING_MS);
-}
-
-#[tokio::test]
-async fn without_a_spacing_rows_are_taken_as_they_come() {
-    let folder = TempDir::new().unwrap();
-    let store = SqlStore::open(&sqlite_settings(&folder).into()).await.unwrap();
-    let store = store.with_fairness(Fairness {
-        project_spacing_ms: 0,
-    });
-    for name in ["a", "b", "c"] {
-        store.append(append(&agent(name), Vec::new())).await.unwrap();
-        let project = (name != "c").then(|| "p".parse().unwrap());
-        store
-            .set_project(&agent(name), project.as_ref(), T0)
-            .await
-            .unwrap();
-        store
-            .enqueue(&agent(name), Reason::Eviction, 0, T0)
-            .await
-            .unwrap();
-    }
-    let leases = store.claim(claim("daemon", 9, T0)).await.unwrap();
-    let names: Vec<&str> = leases.iter().map(|lease| lease.agent.as_str()).collect();
-    assert_eq!(names, ["a", "b", "c"]);
 }
 
 pub(crate) async fn rows_that_do_not_compete_delay_no_others(db: &dyn Backend) {

@@ -118,42 +118,12 @@ impl Priority {
     }
 }
 
-/// Fairness between projects: a project with many waiting rows takes turns with the others. Each waiting row of a project delays the
-/// `due_at` of the project's next row, and claims are ordered by `due_at`. The time when a row may be claimed (`visible_at`) stays the
-/// same, so no row waits while a worker is idle.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fairness {
-    /// The delay for each waiting row of the project; 0 claims rows in the order of arrival.
-    pub project_spacing_ms: i64,
-}
-
-impl Default for Fairness {
-    fn default() -> Self {
-        Self {
-            project_spacing_ms: 10 * SECOND_MS,
-        }
-    }
-}
-
-impl Fairness {
-    /// At most this many rows count. This bounds the delay and the cost of counting.
-    pub const ROWS_AHEAD_MAX: i64 = 1_000;
-
-    /// Returns how many rows need counting.
-    pub fn rows_counted_max(self) -> i64 {
-        if self.project_spacing_ms > 0 {
-            Self::ROWS_AHEAD_MAX
-        } else {
-            0
-        }
-    }
-
-    /// Returns the delay of a row behind `rows_ahead` rows of its project.
-    pub fn behind_ms(self, rows_ahead: i64) -> i64 {
-        let rows_ahead = rows_ahead.clamp(0, self.rows_counted_max());
-        rows_ahead.saturating_mul(self.project_spacing_ms)
-    }
-}
+/// Fairness between projects: a project with many waiting rows takes turns with the others. Each row of the project that waits already
+/// delays the `due_at` of a new row by this time, and claims are ordered by `due_at`. The time when a row may be claimed
+/// (`visible_at`) stays the same, so no row waits while a worker is idle. An update takes about this long.
+pub const PROJECT_SPACING_MS: i64 = 10 * SECOND_MS;
+/// At most this many rows delay a new one. This bounds the delay and the cost of counting.
+pub const ROWS_AHEAD_MAX: i64 = 1_000;
 
 /// A lease: a claimed queue row. Only its holder can complete, fail, renew or release the row.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -248,23 +218,7 @@ impl RetryPolicy {
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
-
-    proptest! {
-        #[test]
-        fn the_delay_of_a_row_is_bounded(
-            spacing_ms in 0..=60_000_i64, ahead in any::<i64>(), more in 0..5_000_i64,
-        ) {
-            let fairness = Fairness { project_spacing_ms: spacing_ms };
-            let (behind, farther) = (fairness.behind_ms(ahead), fairness.behind_ms(ahead.saturating_add(more)));
-            prop_assert!(0 <= behind && behind <= farther);
-            prop_assert!(farther <= Fairness::ROWS_AHEAD_MAX * spacing_ms);
-            prop_assert_eq!(fairness.behind_ms(0), 0);
-            prop_assert_eq!(fairness.behind_ms(1), spacing_ms);
-        }
-    }
 
     #[test]
     fn backoff_grows_and_is_capped() {

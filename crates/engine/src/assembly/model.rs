@@ -8,7 +8,7 @@ use recapd_config::{self as config, Config, FallbackMode, ModelConfig, ModelMode
 use recapd_core::domain::{number::usize_or_max, price::Prices, time::Timestamp};
 use recapd_llm::{
     ChatModel, LlmError,
-    anthropic::{Anthropic, AnthropicModel, ApiVersion},
+    anthropic::{Anthropic, AnthropicModel},
     batch::BatchModel,
     breaker::{Breaker, BreakerListener, BreakerSettings, CircuitState},
     chain::Chain,
@@ -24,6 +24,8 @@ use recapd_llm::{
 use recapd_platform::clock::Clock;
 use recapd_telemetry::metrics::Metrics;
 
+/// Limits the time to connect to a provider, within `model.timeout_ms`: whoever takes longer is unreachable.
+const CONNECT_TIMEOUT_MS: u64 = 5_000;
 /// How many tokens a prompt has besides its material: about 900 of instructions, and the fences.
 const INSTRUCTIONS_TOKENS: i64 = 2_000;
 /// A context's size is a multiple of this.
@@ -66,7 +68,7 @@ fn configured_models(config: &Config, api_key: Option<SecretString>) -> Result<M
     let remote = remote_settings(&config.model, api_key);
     Ok(match config.model.mode {
         ModelMode::Offline => Models::direct(OfflineModel),
-        ModelMode::Anthropic => Models::both(AnthropicModel::new(anthropic(&config.model), remote)?),
+        ModelMode::Anthropic => Models::both(AnthropicModel::new(Anthropic, remote)?),
         ModelMode::OpenAi => Models::both(OpenAiModel::new(openai(&config.model), remote)?),
         ModelMode::OpenAiResponses => Models::both(ResponsesModel::new(Responses, remote)?),
         ModelMode::Gemini => Models::both(GeminiModel::new(Gemini, remote)?),
@@ -183,15 +185,6 @@ pub(super) fn introduce(metrics: &Metrics, config: &Config, prices: &Prices, mod
     model.watch(&listener);
 }
 
-fn anthropic(config: &ModelConfig) -> Anthropic {
-    Anthropic {
-        version: match config.anthropic_version {
-            config::AnthropicVersion::June2023 => ApiVersion::June2023,
-            config::AnthropicVersion::October2026 => ApiVersion::October2026,
-        },
-    }
-}
-
 fn openai(config: &ModelConfig) -> OpenAiChat {
     OpenAiChat {
         output_limit_field: match config.output_limit_field {
@@ -209,7 +202,7 @@ fn remote_settings(model: &ModelConfig, api_key: Option<SecretString>) -> Remote
         api_key,
         http: HttpSettings {
             timeout_ms: model.timeout_ms,
-            connect_timeout_ms: model.connect_timeout_ms,
+            connect_timeout_ms: CONNECT_TIMEOUT_MS.min(model.timeout_ms),
             proxy_url: Some(model.proxy.clone()).filter(|proxy| !proxy.is_empty()),
         },
         effort: match model.effort {

@@ -6,7 +6,7 @@ use recapd_core::domain::{
     message::Message,
     prompt::{LAST_ITEMS_MAX, Prompt, PromptLimits, PromptMaterial},
     summary::{fact::Fact, item::Item},
-    transcript::Transcript,
+    transcript::{Transcript, TranscriptLimits},
     zone::Zone,
 };
 use recapd_llm::{ModelRequest, limits::LimitWait};
@@ -63,7 +63,7 @@ impl Worker {
     }
 
     fn transcript(&self, stored: &StoredExchange, zone: Zone) -> Transcript {
-        let (limits, redactor) = (self.settings.transcript, &self.parts.redactor);
+        let (limits, redactor) = (TranscriptLimits::default(), &self.parts.redactor);
         let said = stored.messages.iter().map(|stored| Message {
             at: Some(stored.said_at),
             ..stored.message.clone()

@@ -112,7 +112,7 @@ mod tests {
             key: "k".to_owned(),
             body: r#"{"model":"m","max_tokens":1}"#.to_owned(),
         };
-        let (path, body) = Anthropic::default().create("m", "n", &[call], None).unwrap();
+        let (path, body) = Anthropic.create("m", "n", &[call], None).unwrap();
         assert_eq!(path, "/messages/batches");
         assert_eq!(
             String::from_utf8(body).unwrap(),
@@ -127,10 +127,10 @@ mod tests {
                       "request_counts": {"processing": 1, "succeeded": 2, "errored": 0, "canceled": 0, "expired": 0}}],
             "has_more": true, "first_id": "msgbatch_1", "last_id": "msgbatch_1",
         });
-        let (listed, next) = Anthropic::default().read_list(&page);
+        let (listed, next) = Anthropic.read_list(&page);
         assert_eq!((listed[0].requests, listed[0].name.clone()), (Some(3), None));
         assert_eq!(listed[0].created_at, Timestamp::parse("2026-11-20T08:00:00Z"));
-        let list = Anthropic::default().list(next.as_deref());
+        let list = Anthropic.list(next.as_deref());
         assert_eq!(list, "/messages/batches?limit=100&after_id=msgbatch_1");
     }
 }

@@ -1,4 +1,4 @@
-//! A connection to either database, with the clock and the fairness rule that its statements use.
+//! A connection to either database, with the clock that its statements use.
 
 use sqlx::{Connection as _, Sqlite, SqliteConnection, Transaction, pool::PoolConnection};
 
@@ -8,7 +8,7 @@ use super::{
     statement::{SqlDialect, sql},
 };
 use crate::postgres::{Clock, TimedConnection};
-use recapd_core::domain::{time::Timestamp, work::Fairness};
+use recapd_core::domain::time::Timestamp;
 
 /// A connection, or a transaction that is rolled back when it is dropped without a commit.
 pub(crate) struct Connection {
@@ -16,7 +16,6 @@ pub(crate) struct Connection {
     clock: Clock,
     /// The database's time, once it is read.
     now: Option<Timestamp>,
-    fairness: Fairness,
 }
 
 enum DriverHandle {
@@ -83,14 +82,6 @@ impl Connection {
         Self { clock, ..self }
     }
 
-    pub(crate) fn set_fairness(&mut self, fairness: Fairness) {
-        self.fairness = fairness;
-    }
-
-    pub(crate) fn fairness(&self) -> Fairness {
-        self.fairness
-    }
-
     /// Returns the caller's time if leases and backoffs use the caller's clock; `None` if they use the database's.
     pub(crate) fn caller_time(&self, callers: Timestamp) -> Option<Timestamp> {
         (self.clock == Clock::Caller).then_some(callers)
@@ -122,7 +113,6 @@ macro_rules! links {
                     link: DriverHandle::$link(connection),
                     clock: Clock::Caller,
                     now: None,
-                    fairness: Fairness::default(),
                 }
             }
         }

@@ -12,7 +12,7 @@ use crate::{
     schema::{self, Schema},
     sqlite::{Sqlite, SqliteSettings, WriteSize},
 };
-use recapd_core::domain::{agent::AgentId, work::Fairness};
+use recapd_core::domain::agent::AgentId;
 
 #[derive(Clone, Debug)]
 pub enum DatabaseSettings {
@@ -52,7 +52,6 @@ pub(crate) enum Lock {
 
 pub struct SqlStore {
     database: Database,
-    fairness: Fairness,
 }
 
 enum Database {
@@ -131,14 +130,7 @@ impl SqlStore {
     }
 
     fn with_database(database: Database) -> Self {
-        let fairness = Fairness::default();
-        Self { database, fairness }
-    }
-
-    /// Sets the rule that places rows in the queue.
-    #[must_use]
-    pub fn with_fairness(self, fairness: Fairness) -> Self {
-        Self { fairness, ..self }
+        Self { database }
     }
 
     /// Registers the name `owner` among the daemons that share this database. Returns `None` for a database that only one daemon
@@ -185,7 +177,6 @@ impl SqlStore {
         F: for<'c> FnOnce(&'c mut Connection) -> BoxFuture<'c, StoreResult<T>> + Clone + Send + 'static,
         T: Send + 'static,
     {
-        let work = with_fairness_rule(self.fairness, work);
         match &self.database {
             Database::Sqlite(sqlite) => sqlite.write(size, work).await,
             Database::Postgres(postgres) => postgres.write(lock, work).await,
@@ -295,21 +286,6 @@ impl SqlStore {
             Database::Sqlite(sqlite) => sqlite.close().await,
             Database::Postgres(postgres) => postgres.close().await,
         }
-    }
-}
-
-/// Wraps `work` so that its connection has the rule that places rows in the queue.
-fn with_fairness_rule<F, T>(
-    fairness: Fairness,
-    work: F,
-) -> impl for<'c> FnOnce(&'c mut Connection) -> BoxFuture<'c, StoreResult<T>> + Clone + Send + 'static
-where
-    F: for<'c> FnOnce(&'c mut Connection) -> BoxFuture<'c, StoreResult<T>> + Clone + Send + 'static,
-    T: Send + 'static,
-{
-    move |tx| {
-        tx.set_fairness(fairness);
-        work(tx)
     }
 }
 

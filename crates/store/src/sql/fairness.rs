@@ -1,4 +1,4 @@
-//! Computes a row's place behind the waiting rows of its project (see [`Fairness`](recapd_core::domain::work::Fairness)).
+//! Computes a row's place behind the waiting rows of its project (see [`PROJECT_SPACING_MS`]).
 //!
 //! A row gets its place when it is created or armed again. The place (`behind_ms`) stays through failures, waits and wakes:
 //! `due_at` is always the sum of `visible_at`, the slack of the priority, and the place. A row that becomes more urgent gets the
@@ -7,7 +7,7 @@
 use super::{super::StoreResult, Connection, query, statement::Statement};
 use recapd_core::domain::{
     time::Timestamp,
-    work::{Priority, Reason},
+    work::{PROJECT_SPACING_MS, Priority, ROWS_AHEAD_MAX, Reason},
 };
 
 /// SQL that counts the rows `w` of the project of agent `a` that wait for a worker, are at least as urgent as `$level`, and meet
@@ -72,7 +72,6 @@ impl Newcomers {
     ) -> StoreResult<u64> {
         let now = tx.now(self.now).await?;
         let level = self.priority.level();
-        let fairness = tx.fairness();
         let done = query(statement)
             .bind(self.by)
             .bind(level)
@@ -80,8 +79,8 @@ impl Newcomers {
             .bind(now)
             .bind(now)
             .bind(now.plus_ms(Priority::slack_ms(level)))
-            .bind(fairness.project_spacing_ms)
-            .bind(fairness.rows_counted_max())
+            .bind(PROJECT_SPACING_MS)
+            .bind(ROWS_AHEAD_MAX)
             .bind(self.limit)
             .execute(tx)
             .await?;

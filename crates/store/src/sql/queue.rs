@@ -15,7 +15,7 @@ use crate::{
 use recapd_core::domain::{
     agent::AgentId,
     time::Timestamp,
-    work::{Priority, Reason},
+    work::{PROJECT_SPACING_MS, Priority, ROWS_AHEAD_MAX, Reason},
 };
 
 pub(crate) use claim::{TOKENS_RESERVED, claim_at_once, reserve_tokens};
@@ -61,7 +61,6 @@ pub(super) async fn enqueue(tx: &mut Connection, agent: &AgentId, wake: Wake) ->
     let now = tx.now(now).await?;
     let level = reason.priority().level();
     let visible_at = now.plus_ms(delay_ms);
-    let fairness = tx.fairness();
     let sql = sql!(
         "-- sql/queue.enqueue\nINSERT INTO summary_update_queue AS q \
                (agent_id, project_id, priority, reasons, queued_at, visible_at, behind_ms, due_at) \
@@ -86,8 +85,8 @@ pub(super) async fn enqueue(tx: &mut Connection, agent: &AgentId, wake: Wake) ->
         .bind(visible_at)
         .bind(visible_at.plus_ms(Priority::slack_ms(level)))
         .bind(Priority::High.level())
-        .bind(fairness.project_spacing_ms)
-        .bind(fairness.rows_counted_max())
+        .bind(PROJECT_SPACING_MS)
+        .bind(ROWS_AHEAD_MAX)
         .fetch_optional(&mut *tx)
         .await?
         .ok_or_else(|| StoreError::UnknownAgent(agent.clone()))?;

@@ -84,7 +84,6 @@ mod tests {
                 ("service.name".to_owned(), "other".to_owned()),
                 ("host.name".to_owned(), "a".to_owned()),
             ],
-            timeout_ms: 1,
             gather_ms: 1,
             seed: 1,
         };

@@ -67,6 +67,8 @@ const BUFFER_BYTES_MAX: usize = 64 * 1_024;
 const LINGER: Duration = Duration::from_millis(20);
 /// How often a closing connection checks whether a request is still being answered.
 const ENDING_LOOK: Duration = Duration::from_secs(1);
+/// Limits the time for which a client reads nothing of an answer, as long as other servers wait.
+const STALL_TIMEOUT: Duration = Duration::from_secs(30);
 /// The pause after a failed accept. Most likely too many files are open.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(500);
 
@@ -89,7 +91,7 @@ impl From<&HttpConfig> for ConnectionLimits {
             per_peer_max: config.connections_per_peer_max,
             head_timeout: Duration::from_millis(config.head_timeout_ms),
             idle_timeout: Duration::from_millis(config.idle_timeout_ms),
-            stall_timeout: Duration::from_millis(config.stall_timeout_ms),
+            stall_timeout: STALL_TIMEOUT,
         }
     }
 }

@@ -16,9 +16,7 @@ use super::{
     thinker::Thinker,
     world::{SimulatedTask, SkewedClock, World},
 };
-use recapd_core::domain::{
-    price::Prices, prompt::PromptLimits, spend::DailyLimits, time::Timestamp, transcript::TranscriptLimits,
-};
+use recapd_core::domain::{price::Prices, prompt::PromptLimits, spend::DailyLimits, time::Timestamp};
 use recapd_engine::{
     ingest::Ingestor,
     schedule::{Schedule, ScheduleSettings},
@@ -225,7 +223,6 @@ fn worker_settings(course: &Course, number: usize, seed: u64) -> WorkerSettings 
             exchanges_max: course.exchanges_max,
             tokens_max: i64::MAX,
         },
-        transcript: TranscriptLimits::default(),
         prompt: PromptLimits::default(),
         output_tokens_max: 1_000,
         thinking_reserve_tokens: 0,
@@ -246,7 +243,6 @@ fn schedule_settings(course: &Course, crontab: Crontab) -> ScheduleSettings {
         prune: crontab,
         runs_keep_days: 1,
         versions_keep: 1,
-        journal_keep_hours: 1,
         sample_ms: 15_000,
         reconcile_ms: 1,
         max_wait_ms: course.rules.max_wait_ms,

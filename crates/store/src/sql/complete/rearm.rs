@@ -6,7 +6,7 @@ use crate::{
 };
 use recapd_core::domain::{
     time::Timestamp,
-    work::{Lease, Priority, WOKEN_RETRY_MS_MIN},
+    work::{Lease, PROJECT_SPACING_MS, Priority, ROWS_AHEAD_MAX, WOKEN_RETRY_MS_MIN},
 };
 
 /// Parks the row after its last attempt; [`RetryPolicy`](recapd_core::domain::work::RetryPolicy) decides which attempt is the
@@ -109,7 +109,6 @@ pub(super) async fn rearm(
 ) -> StoreResult<()> {
     let visible_at = now.plus_ms(wait_ms);
     let normal = Priority::Normal.level();
-    let fairness = tx.fairness();
     let sql = sql!(
         "-- sql/complete.rearm\nUPDATE summary_update_queue AS q SET lease_token = NULL, lease_owner = NULL, \
                leased_at = NULL, attempts = 0, crashes = 0, last_error = NULL, queued_at = $3, priority = $4, \
@@ -125,8 +124,8 @@ pub(super) async fn rearm(
         .bind(normal)
         .bind(visible_at)
         .bind(visible_at.plus_ms(Priority::slack_ms(normal)))
-        .bind(fairness.project_spacing_ms)
-        .bind(fairness.rows_counted_max())
+        .bind(PROJECT_SPACING_MS)
+        .bind(ROWS_AHEAD_MAX)
         .execute(tx)
         .await?;
     if done == 1 {
