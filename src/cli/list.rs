@@ -277,6 +277,7 @@ mod tests {
             "window coder --before 12",
             "items list coder --after 3",
             "expand coder 38 --after 3 --all",
+            "queue --db here.db list",
         ] {
             let words = ["recapd"].into_iter().chain(line.split(' '));
             assert!(Cli::command().try_get_matches_from(words).is_ok(), "{line}");

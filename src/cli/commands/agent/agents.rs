@@ -30,7 +30,6 @@ Examples:
   recapd agents set my-agent preset=chat max_messages=20
   recapd agents set my-agent budget_tokens=          removes the override
   recapd agents pause my-agent                       no summary updates until `recapd agents resume my-agent`")]
-#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Agents {
     #[command(subcommand)]
     action: Option<AgentsAction>,

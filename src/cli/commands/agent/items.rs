@@ -18,6 +18,7 @@ use recapd_core::domain::{
     agent::AgentId,
     cursor::PagedList,
     summary::edit::{EditError, ItemEdit},
+    text::one_line,
 };
 
 #[derive(Debug, Args)]
@@ -137,7 +138,7 @@ fn text(items: &[Value]) -> String {
             item["item"].to_string(),
             format!("{}{legs_of}", item["exchanges"].as_str().unwrap_or_default()),
             marks(item),
-            item["text"].as_str().unwrap_or_default().to_owned(),
+            one_line(item["text"].as_str().unwrap_or_default()),
         ]);
     }
     table.text()

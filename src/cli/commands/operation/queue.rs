@@ -33,7 +33,6 @@ Examples:
   recapd queue pause                stops updates of all daemons on the database, until `recapd queue resume`
 
 No command here loses anything: exchanges that aren't summarised stay pending, and digests represent them.")]
-#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Queue {
     #[command(subcommand)]
     action: Option<QueueAction>,

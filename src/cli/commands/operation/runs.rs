@@ -29,7 +29,6 @@ Examples:
   recapd runs                                  the newest attempts to update summaries
   recapd runs --agent my-agent --outcome failed --since yesterday
   recapd runs show 12                          the result, duration and cost of one run")]
-#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Runs {
     #[command(subcommand)]
     action: Option<RunsAction>,
