@@ -103,7 +103,7 @@ async fn sent(shape: Shape, name: &str) -> Vec<Value> {
     }
     let settings = RemoteSettings::new(fake.base_url(shape), name);
     match shape {
-        Shape::Anthropic => exercise(Anthropic::default(), settings).await,
+        Shape::Anthropic => exercise(Anthropic, settings).await,
         Shape::OpenAi => exercise(OpenAiChat::default(), settings).await,
         Shape::Responses => exercise(Responses, settings).await,
         Shape::Gemini => exercise(Gemini, settings).await,

@@ -95,7 +95,7 @@ fn with(shape: Shape, settings: RemoteSettings) -> Result<(Box<dyn ChatModel>, S
         (Box::new(model), shown)
     }
     Ok(match shape {
-        Shape::Anthropic => shown(AnthropicModel::new(Anthropic::default(), settings)?),
+        Shape::Anthropic => shown(AnthropicModel::new(Anthropic, settings)?),
         Shape::OpenAi => shown(OpenAiModel::new(OpenAiChat::default(), settings)?),
         Shape::Responses => shown(ResponsesModel::new(Responses, settings)?),
         Shape::Gemini => shown(GeminiModel::new(Gemini, settings)?),

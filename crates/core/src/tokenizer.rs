@@ -133,7 +133,8 @@ pub fn ceiling_counter() -> Arc<dyn TokenCounter> {
     Arc::new(O200K)
 }
 
-/// Chooses the tokenizer: returns the counter that counts tokens for a provider's model. For an unknown or empty provider it counts bytes (seed 001).
+/// Chooses the tokenizer: returns the counter that counts tokens for a provider's model. For an unknown or empty provider it counts
+/// bytes (seed 001).
 pub fn counter_for(provider: &str, model: &str) -> Arc<dyn TokenCounter> {
     let Some(vendor) = Vendor::of(provider, model) else {
         return Arc::new(BytesCounter);

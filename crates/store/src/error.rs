@@ -44,7 +44,7 @@ pub enum StoreError {
     #[error(transparent)]
     Fact(#[from] FactFault),
     /// The agent has no such message to pin in its live history, no such pin to remove, or no such message to forget.
-    #[error("message {0} doesn't exist, can't be pinned, or isn't pinned")]
+    #[error("there is no message {0} that could be pinned, or it isn't pinned")]
     UnknownMessage(i64),
     #[error("there is no exchange #{0}")]
     UnknownExchange(i64),

@@ -36,7 +36,7 @@ fn settings_in_force_are_shown_with_their_origin() {
     level = "debug"            # --set
 
     [queue]
-    poll_ms = 300              # env RECAPD__QUEUE__POLL_MS
+    poll_ms = "300ms"          # env RECAPD__QUEUE__POLL_MS
 
     [window]
     budget_tokens = 50000      # own.toml:2

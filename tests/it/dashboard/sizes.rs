@@ -28,10 +28,10 @@ async fn many_exchanges_are_paged() {
     let body = page(&server, "/ui/agents/big").await;
     assert_eq!(body.matches("<li id=\"x").count(), 30);
     assert!(body.len() < PAGE_BYTES_MAX, "{} bytes", body.len());
-    assert!(body.contains(" id=\"x900\"") && !body.contains(" id=\"x850\""));
-    let mut path = "/ui/agents/big/exchanges?before=851".to_owned();
+    assert!(body.contains(" id=\"x900\"") && !body.contains(" id=\"x870\""));
+    let mut path = "/ui/agents/big/exchanges?before=871".to_owned();
     assert!(links(&body).contains(&path), "{:?}", links(&body));
-    let mut oldest = 851;
+    let mut oldest = 871;
     for _ in 0..5 {
         let body = page(&server, &path).await;
         assert!(body.len() < PAGE_BYTES_MAX);

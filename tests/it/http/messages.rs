@@ -273,7 +273,7 @@ async fn an_unknown_role_is_refused() {
         (
             "",
             r#"[{"role":"user","content":"Hi"},{"role":"user","content":[{"toolResult":{"toolUseId":"1"}}]}]"#,
-            "block `toolResult` is unknown, and no model would see it; give what it holds",
+            "block `toolResult` is unknown, and no model would see it; give its content in a block of",
         ),
         (
             "",

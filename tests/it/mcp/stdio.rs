@@ -304,7 +304,7 @@ async fn another_program_at_the_address_is_not_used() {
 async fn the_sessions_agent_or_the_newest_of_the_folder_is_meant_by_default() {
     let server = Server::small().await;
     let folder = tempfile::tempdir().unwrap();
-    let here = recapd::hook::project_of(folder.path(), &Environment::default());
+    let here = recapd::hook::project_id(folder.path(), &Environment::default());
     let agents = [
         session_agent("claude-code", "s-2").to_string(),
         session_agent("codex", "s-1").to_string(),

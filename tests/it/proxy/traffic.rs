@@ -98,8 +98,12 @@ async fn a_session_that_the_request_does_not_name_is_counted() {
 }
 
 #[tokio::test]
-async fn what_is_too_long_is_counted_as_unstored() {
-    let rig = Rig::configured(|config| config.proxy.answer_bytes_max = 16).await;
+async fn an_answer_that_is_too_long_is_counted_as_unstored() {
+    let rig = Rig::start(ProxyMode::Observe).await;
+    let text = "x".repeat(5 << 20);
+    let answer = json!({"role": "assistant", "content": [{"type": "text", "text": text}]}).to_string();
+    let json = Response::builder().header("content-type", "application/json");
+    rig.upstream.plan(json.body(Body::from(answer)).unwrap());
     rig.turn(SESSION, &[user("One")]).await.bytes().await.unwrap();
     let (server, _) = rig.settled().await;
     let traffic = &totals(&server, AGENT).await["traffic"];

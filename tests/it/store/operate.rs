@@ -401,6 +401,13 @@ pub(crate) async fn runs_are_listed_newest_first_and_summed_up(db: &dyn Backend)
         (1_000, 1_000)
     );
     assert_eq!(operator.run_figures(now.plus_ms(1)).await.unwrap().completed, 0);
+    assert_eq!(figures.spent.calls, 0);
+    assert_hours(db, now).await;
+}
+
+/// One run is completed and one has failed since `now`.
+async fn assert_hours(db: &dyn Backend, now: Timestamp) {
+    let operator = db.operator();
     let hours = operator.run_hours(now).await.unwrap();
     let sums = hours
         .iter()
@@ -416,7 +423,6 @@ pub(crate) async fn runs_are_listed_newest_first_and_summed_up(db: &dyn Backend)
         assert_eq!(told, (took, took, took), "{hour:?}");
     }
     assert_eq!(operator.run_hours(now.plus_ms(1)).await.unwrap(), []);
-    assert_eq!(figures.spent.calls, 0);
 }
 
 /// Older daemons, which know no other name, see it as superseded.

@@ -129,7 +129,8 @@ pub fn duration_text(duration_ms: i64) -> String {
     let mut text = String::new();
     for (unit, factor) in UNITS {
         if rest >= factor {
-            text += &format!("{}{unit}", rest / factor);
+            text.push_str(&(rest / factor).to_string());
+            text.push_str(unit);
             rest %= factor;
         }
     }

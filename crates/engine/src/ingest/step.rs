@@ -75,10 +75,13 @@ impl From<AppendOutcome> for StepReply {
                 set_aside,
                 version,
             }),
-            // An unknown mark, message or note: the store refuses these steps with an error, so there is no reply.
-            StepOutcome::Ignored { .. } | StepOutcome::NotThere { .. } | StepOutcome::NoNote { .. } => None,
-            // Pins and notes have replies of their own.
-            StepOutcome::Pinned { .. } | StepOutcome::Unpinned { .. } | StepOutcome::Noted { .. } => None,
+            // The store refuses an unknown mark, message or note with an error; pins and notes have replies of their own.
+            StepOutcome::Ignored { .. }
+            | StepOutcome::NotThere { .. }
+            | StepOutcome::NoNote { .. }
+            | StepOutcome::Pinned { .. }
+            | StepOutcome::Unpinned { .. }
+            | StepOutcome::Noted { .. } => None,
         });
         Self {
             exchange: outcome.exchange,

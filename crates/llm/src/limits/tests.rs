@@ -118,7 +118,7 @@ async fn each_refusal_without_a_time_doubles_the_backoff() {
     let mut answers: Vec<CannedAnswer> = std::iter::repeat_with(|| Err(refused(None))).take(8).collect();
     answers.extend([Ok(took(1, None)), Err(refused(None))]);
     let (model, clock) = limited(answers, 9, MinuteLimits::default());
-    let mut waits_s = Vec::new();
+    let mut backoffs_s = Vec::new();
     for _ in 0..10 {
         let wait = model
             .answer(&request())
@@ -126,9 +126,9 @@ async fn each_refusal_without_a_time_doubles_the_backoff() {
             .map_or_else(|error| error.retry_after(), |_| None);
         let wait_s = wait.map_or(0, |wait| wait.as_secs());
         clock.advance_ms(i64::try_from(wait_s).unwrap() * 1_000);
-        waits_s.push(wait_s);
+        backoffs_s.push(wait_s);
     }
-    assert_eq!(waits_s, [5, 10, 20, 40, 80, 160, 300, 300, 0, 5]);
+    assert_eq!(backoffs_s, [5, 10, 20, 40, 80, 160, 300, 300, 0, 5]);
 }
 
 #[tokio::test(start_paused = true)]

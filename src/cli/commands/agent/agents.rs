@@ -88,14 +88,14 @@ impl Agents {
             AgentsAction::Resume { agent } => return pause(config, shared, &agent, false),
         };
         let view: AgentSettingsView = open::block_on(async {
-            let path = format!("/v1/agents/{agent}");
+            let route = format!("/v1/agents/{agent}");
             let Some(patch) = patch else {
-                return Api::reading(config, shared).await?.read(&path).await;
+                return Api::reading(config, shared).await?.read(&route).await;
             };
             // A daemon reads an agent's settings with each append.
             let api = Api::changing_beside_daemon(config, shared).await?;
-            api.patch::<IgnoredAny>(&path, &patch).await?;
-            api.read(&path).await
+            api.patch::<IgnoredAny>(&route, &patch).await?;
+            api.read(&route).await
         })?;
         answer::print(
             shared,

@@ -123,7 +123,7 @@ pub(super) async fn append(
                 .map(|outcome| (outcome, None))
         } else {
             ingestor
-                .append_and_score(&agent, messages, usage, request_key)
+                .append_and_score(&agent, messages, usage, stored_key)
                 .await
         };
         drop(share);

@@ -99,9 +99,10 @@ impl FileReader {
         self.detect_format(name, Format::OpenAiChat, broken)
     }
 
-    /// Detects the file's format from the pending pieces. If they have only roles and texts, the format is `chat`.
+    /// Detects the file's format from the pending pieces. If they have only roles and texts, the format is `chat`. If they aren't messages,
+    /// fails with `broken`, the reason why the file isn't a document, if there is one.
     fn detect_format(&mut self, name: &str, chat: Format, broken: Option<String>) -> Result<(), ReadError> {
-        let mut found = MessageShape::Unknown;
+        let mut best = MessageShape::Unknown;
         for text in self
             .pending
             .iter()

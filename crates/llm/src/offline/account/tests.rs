@@ -52,7 +52,7 @@ const LINES: [(Voice, &str, &str); 8] = [
 fn an_account_has_request_effects_outcome_and_question() {
     insta::assert_snapshot!(texts(&[work(9_000, &LINES)]).text, @r"
     User: “The gate of the garden squeaks when it is opened. Never use grease. Look at src/gate.rs.”
-    Answer: The gate is quiet now. The hinge is oiled A test opens it
+    Answer: The gate is quiet now. The hinge is oiled; A test opens it
     Files changed: src/gate.rs
     Commits: 1a2b3c4 Fix the gate
     Checks: cargo test passed (12 passed)

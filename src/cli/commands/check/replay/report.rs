@@ -37,7 +37,7 @@ pub(super) struct Report {
     unread_times: UnreadTimes,
     unshown: UnshownCounts,
     #[serde(skip)]
-    unshown_report: Option<String>,
+    unshown_text: Option<String>,
     files_refused: Vec<String>,
     formats: Vec<String>,
     agents: Vec<AgentOutcome>,
@@ -94,7 +94,7 @@ impl Report {
             skipped: feed.skipped,
             unread_times: feed.unread_times,
             unshown: feed.unshown.counts(),
-            unshown_report: feed.unshown.report(),
+            unshown_text: feed.unshown.report(),
             files_refused: feed.refused.iter().map(ToString::to_string).collect(),
             formats: feed
                 .formats
@@ -184,7 +184,7 @@ impl Report {
             ),
         ];
         lines.extend(
-            self.unshown_report
+            self.unshown_text
                 .iter()
                 .map(|report| format!("unshown   {report}")),
         );

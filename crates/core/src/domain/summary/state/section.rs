@@ -19,8 +19,6 @@ pub const HEADING: &str = "Where Things Stand";
 pub const STATE_TOKENS_MAX: i64 = 1_200;
 /// The section gets at most 1/`CEILING_PART` of the document's ceiling, but see [`SMALL_TOKENS_MAX`]. Minor facts never get more.
 const CEILING_PART: i64 = 8;
-/// 1/`MINOR_PART` of the ceiling is kept for minor facts, however many others there are.
-const MINOR_PART: i64 = 16;
 /// In a small document the section gets this many tokens, up to a third of the ceiling. Otherwise no fact would fit.
 const SMALL_TOKENS_MAX: i64 = 150;
 const SPEAKER_CHARS_MAX: usize = 40;
@@ -64,18 +62,11 @@ impl<'a> FactLines<'a> {
         if counter.count(&self.text()) <= room.min(ceiling / CEILING_PART) {
             return;
         }
-        let minor_tokens: i64 = self.minor_lines().map(|line| counter.count(line)).sum();
-        let mut minor_left = ceiling / CEILING_PART;
-        let mut kept = minor_tokens.min(ceiling / MINOR_PART);
-        let around = heading_text(HEADING) + &not_shown(self.lines.len());
-        let mut left = room - counter.count(&around) - kept;
+        let (mut left, mut minor_left) = (room, ceiling / CEILING_PART);
         let lines = &mut self.lines;
         self.shown.retain(|&at| {
             let (fact, line) = &mut lines[at];
-            let is_minor = is_minor(fact);
-            if is_minor {
-                left += std::mem::take(&mut kept);
-            }
+            let is_minor = !fact.pinned && fact.kind.is_minor();
             let has_room = |line: &str| {
                 let room = if is_minor { left.min(minor_left) } else { left };
                 counter.count(line) <= room
@@ -95,11 +86,6 @@ impl<'a> FactLines<'a> {
         }
     }
 
-    fn minor_lines(&self) -> impl Iterator<Item = &str> {
-        let minor = self.lines.iter().filter(|(fact, _)| is_minor(fact));
-        minor.map(|(_, line)| line.as_str())
-    }
-
     fn text(&self) -> String {
         if self.shown.is_empty() {
             return String::new();
@@ -107,22 +93,14 @@ impl<'a> FactLines<'a> {
         let lines = (0..).zip(&self.lines).filter(|(at, _)| self.shown.contains(at));
         let mut text = heading_text(HEADING);
         text.extend(lines.map(|(_, (_, line))| line.as_str()));
-        text.push_str(&not_shown(self.lines.len() - self.shown.len()));
+        let dropped = self.lines.len() - self.shown.len();
+        if dropped > 0 {
+            let more = format!("- (not shown: {dropped} more, which `recapd facts` lists)\n");
+            text.push_str(&more);
+        }
         text.push('\n');
         text
     }
-}
-
-/// Writes the line that counts the facts without room.
-fn not_shown(facts: usize) -> String {
-    match facts {
-        0 => String::new(),
-        _ => format!("- (not shown: {facts} more, which `recapd facts` lists)\n"),
-    }
-}
-
-fn is_minor(fact: &Fact) -> bool {
-    !fact.pinned && fact.kind.is_minor()
 }
 
 /// Returns the rank of a fact. Lower ranks are dropped first.

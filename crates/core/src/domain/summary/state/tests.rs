@@ -290,11 +290,11 @@ fn a_list_without_room_loses_its_oldest_entries() {
     };
     let shown = section(&[state], 200, &BytesCounter);
     assert!(
-        shown.contains("Files changed: … src/part") && shown.contains("src/part23.rs\n"),
+        shown.contains("Files changed: … part") && shown.contains(", part23.rs\n"),
         "{shown}"
     );
     assert!(
-        !shown.contains("src/part1.rs") && !shown.contains("not shown"),
+        !shown.contains("part1.rs") && !shown.contains("not shown"),
         "{shown}"
     );
 }
