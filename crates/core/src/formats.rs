@@ -138,8 +138,8 @@ fn is_sidechain(format: Format, fields: &Fields<'_>) -> bool {
     format == Format::ClaudeCode && fields.flag("isSidechain") == Some(true)
 }
 
-/// Detects the format of one message; [`file`] detects that of a file. Returns `None` if `json` isn't a message, or has only a role and plain text, as messages of both
-/// OpenAI and Anthropic have.
+/// Detects the format of one message; [`mod@file`] detects that of a file. Returns `None` if `json` isn't a message, or has only a role
+/// and plain text, as messages of both OpenAI and Anthropic have.
 pub fn detect(json: &str) -> Option<Format> {
     certain_format(&Fields::parse(json).ok()?)
 }
