@@ -66,16 +66,7 @@ fn without_anchor() -> AgentSettings {
 
 /// Returns the settings for a request of at most `total_tokens`. The window gets what the other parts leave.
 fn request_of(total_tokens: i64, explicit: &AgentSettings, basis: &Basis) -> AgentSettings {
-    let options = ContextOptions {
-        max_tokens: explicit.context_max_tokens.unwrap_or(total_tokens),
-        output_reserve_tokens: explicit
-            .output_reserve_tokens
-            .unwrap_or(basis.output_reserve_tokens),
-        system_reserve_tokens: explicit
-            .system_reserve_tokens
-            .unwrap_or(basis.system_reserve_tokens),
-        ..ContextOptions::default()
-    };
+    let options = context_options(total_tokens, explicit, basis);
     let window = |limit: i64| {
         let share = |tokens: i64| tokens.min(limit / SHARE_MAX);
         // 0 would never evict.
@@ -88,14 +79,20 @@ fn request_of(total_tokens: i64, explicit: &AgentSettings, basis: &Basis) -> Age
     }
 }
 
+/// Returns the options for contexts of at most `total_tokens`, unless the explicit settings say otherwise.
+fn context_options(total_tokens: i64, explicit: &AgentSettings, basis: &Basis) -> ContextOptions {
+    explicit.context_options(ContextOptions {
+        max_tokens: total_tokens,
+        output_reserve_tokens: basis.output_reserve_tokens,
+        system_reserve_tokens: basis.system_reserve_tokens,
+        ..ContextOptions::default()
+    })
+}
+
 fn structured_memory(explicit: &AgentSettings, basis: &Basis) -> AgentSettings {
     let window = explicit.budget_tokens.unwrap_or(STRUCTURED_MEMORY_TOKENS);
-    let reserves = explicit
-        .output_reserve_tokens
-        .unwrap_or(basis.output_reserve_tokens)
-        + explicit
-            .system_reserve_tokens
-            .unwrap_or(basis.system_reserve_tokens);
+    let options = context_options(window, explicit, basis);
+    let reserves = options.output_reserve_tokens + options.system_reserve_tokens;
     let copies = basis.summary_max_tokens + basis.pins_max_tokens;
     AgentSettings {
         budget_tokens: Some(window),
