@@ -371,7 +371,7 @@ impl Access {
 
     /// Refreshes the copy until `stop`, as long as requests come in.
     pub async fn follow(&self, stop: CancellationToken) {
-        // Whoever calls `follow` has just refreshed the copy.
+        // The caller of `follow` has just refreshed the copy.
         self.looked_at.send_replace(Some(Instant::now()));
         let work = async {
             let mut has_failed = false;

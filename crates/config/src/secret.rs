@@ -64,7 +64,7 @@ pub fn api_key(model: &ModelConfig, environment: &Environment) -> Result<Option<
 }
 
 /// Reads the key of the fallback's provider like [`api_key`], but not from `llm-api-key`, which belongs to the model of `[model]`.
-/// If there is no such key, and both models have the same provider and URL, returns the key of the model of `[model]`.
+/// If the fallback has no key, and both models have the same provider and URL, returns the key of the model of `[model]`.
 pub fn fallback_api_key(
     fallback: &FallbackConfig,
     model: &ModelConfig,

@@ -27,7 +27,7 @@ pub fn session_agent(client: &str, session: &str) -> AgentId {
     AgentId::slug(&format!("{client}:-:{}", session_label(session)))
 }
 
-/// Returns a session's id as it stands in the id of its agent.
+/// Returns a session's id in the form in which the agent's id contains it.
 pub fn session_label(id: &str) -> String {
     let is_uuid = id.len() == UUID_CHARS && id.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
     if is_uuid {

@@ -3,7 +3,7 @@
 
 /// Comments stand beside their commands if there are at least this many columns for them.
 const BESIDE_MIN: usize = 28;
-/// The indentation of comments that stand below their commands.
+/// The indentation of a comment below its command.
 const BELOW: usize = 6;
 
 /// Breaks `text` into lines of at most `columns`. Indented lines are examples: a command, then two blanks and a

@@ -5,7 +5,7 @@
 
 /// This many bytes are enough to recognise the type and to read a PNG's size.
 const HEAD_BYTES: usize = 24;
-/// The size of a JPEG usually stands in this many first bytes.
+/// The first bytes of a JPEG, this many, usually contain its size.
 const HEADER_BYTES: usize = 4 * 1_024;
 /// If a JPEG contains a preview image, its size comes after the preview, but within this many bytes.
 const HEADER_BYTES_MAX: usize = 256 * 1_024;

@@ -64,7 +64,7 @@ pub(super) fn is_event(event: &Fields<'_>) -> bool {
             .any(|name| event.has(name))
 }
 
-/// Returns true if an event begins a conversation. The event may have the person's first words, but stands before the agents' system
+/// Returns true if an event begins a conversation. The event may have the person's first words, but precedes the agents' system
 /// prompts, which recapd stores first.
 pub(super) fn opens(event: &Fields<'_>) -> bool {
     event.text("event_type").is_some_and(|name| name == START)

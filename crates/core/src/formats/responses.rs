@@ -23,7 +23,7 @@ const CALL: &str = "_call";
 const OUTPUT: &str = "_output";
 /// The only type of a call that ends differently: code that the model wrote to call tools.
 const PROGRAM: &str = "program";
-/// Calls that OpenAI runs itself. A result of such a call stands in the call.
+/// Calls that OpenAI runs itself. Such a call contains its result.
 const HOSTED: [&str; 5] = [
     "web_search_call",
     "file_search_call",

@@ -29,7 +29,7 @@ const ENUM_VALUE_TOKENS: i64 = 3;
 const FUNCTIONS_END_TOKENS: i64 = 12;
 
 /// The tokens of Anthropic's instructions for tools, by the prefix of the model's name (from Anthropic's price list). The first number is
-/// for `tool_choice` auto or none, the second for any or tool. The first prefix that matches counts, so a longer prefix stands before a
+/// for `tool_choice` auto or none, the second for any or tool. The first prefix that matches counts, so a longer prefix precedes a
 /// shorter one.
 const ANTHROPIC_TOOL_PROMPTS: [(&str, i64, i64); 13] = [
     ("claude-opus-5", 286, 406),

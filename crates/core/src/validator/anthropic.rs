@@ -46,9 +46,9 @@ const RESULT_TEXT_EMPTY: Rule = Rule::risky("result_text_empty", Unverified);
 const FIELD_MISSING: Rule = Rule::refused("field_missing", Schema);
 /// The id of a call or result has a character that ids can't have.
 const ID_PATTERN: Rule = Rule::refused("id_pattern", Reported);
-/// A block stands in a message of a role that can't have it, such as a call in a user message.
+/// A message has a block that its role can't have, such as a call in a user message.
 const BLOCK_ROLE: Rule = Rule::refused("block_role", Reported);
-/// A document stands in an assistant message, which newer versions of the API refuse.
+/// An assistant message has a document. Newer versions of the API refuse that.
 const DOCUMENT_IN_ASSISTANT: Rule = Rule::risky("document_in_assistant", Documented);
 /// The first message is the assistant's.
 const FIRST_MESSAGE: Rule = Rule::refused("first_message", Reported);
@@ -72,11 +72,11 @@ const SYSTEM_MODEL: Rule = Rule::risky("system_model", Documented);
 const CALL_UNANSWERED: Rule = Rule::refused("call_unanswered", Documented);
 /// The turn before a result has no call with its id.
 const RESULT_ORPHAN: Rule = Rule::refused("result_orphan", Reported);
-/// Another block stands before a result in its turn.
+/// Another block precedes a result in its turn.
 const RESULT_NOT_FIRST: Rule = Rule::refused("result_not_first", Documented);
 /// A call has two results.
 const RESULT_TWICE: Rule = Rule::refused("result_twice", Unverified);
-/// The results of parallel calls stand in several messages.
+/// Several messages have the results of parallel calls.
 const RESULTS_SPLIT: Rule = Rule::risky("results_split", Documented);
 /// Two calls have the same id.
 const ID_TWICE: Rule = Rule::refused("id_twice", Reported);

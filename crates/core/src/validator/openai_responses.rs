@@ -24,7 +24,7 @@ const ITEM_SHAPE: Rule = Rule::refused("item_shape", Schema);
 const ROLE: Rule = Rule::refused("role", Schema);
 /// A message's content is neither a string nor a list of parts with types.
 const CONTENT_SHAPE: Rule = Rule::refused("content_shape", Schema);
-/// A part stands in a message of a role that can't have it, such as `output_text` in a user message.
+/// A message has a part that its role can't have, such as `output_text` in a user message.
 const PART_ROLE: Rule = Rule::refused("part_role", Reported);
 /// A call or an output lacks a required field.
 const FIELD_MISSING: Rule = Rule::refused("field_missing", Schema);

@@ -22,7 +22,7 @@ use recapd_core::domain::batch::{BatchIdentity, ListedBatch};
 const CALL_TIMEOUT: Duration = Duration::from_mins(5);
 /// Limits how many pages of the list are read, each with a hundred batches.
 const LIST_PAGES_MAX: usize = 10;
-/// The boundary between the parts of an upload. A boundary stands on a line of its own, and each line of the file is a JSON
+/// The boundary between the parts of an upload. A boundary has a line of its own, and each line of the file is a JSON
 /// object, so no line of the file is taken for a boundary.
 const BOUNDARY: &str = "recapd-part-7b1f4e0c9a52";
 

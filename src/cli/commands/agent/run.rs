@@ -61,7 +61,7 @@ pub(crate) struct RunCommand {
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Launch {
     variables: Vec<(&'static str, String)>,
-    /// Arguments that stand before the program's own.
+    /// Arguments that precede the program's own.
     arguments: Vec<String>,
 }
 

@@ -89,8 +89,8 @@ impl ObservedAnswer {
         }
     }
 
-    /// Returns the sample from the output. There is no sample if the provider doesn't report thinking tokens: the answer may then have
-    /// hidden thinking.
+    /// Returns the sample from the output. Returns none if the provider doesn't report thinking tokens, because the answer may then
+    /// have hidden thinking.
     fn sample(&self) -> Option<CalibrationSample> {
         let usage = self.usage.as_ref().filter(|_| !self.is_opaque)?;
         Some(CalibrationSample {

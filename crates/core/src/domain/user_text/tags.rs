@@ -44,7 +44,7 @@ impl<'a> Tags<'a> {
         }
     }
 
-    /// Returns where the next `<` is that may open a tag, and true if only blanks stand before it in its line.
+    /// Returns where the next `<` is that may open a tag, and true if only blanks precede it in its line.
     fn next_mark(&mut self) -> Option<(usize, bool)> {
         let rest = self.rest.get(self.searched..)?;
         // The `<` that was tried last is still there.

@@ -41,7 +41,7 @@ fn is_open(turns: &[RoleTurn<'_>], position: usize) -> bool {
     }
 }
 
-/// Returns true if a result of the call `id` stands in the turn at `position`, or in the model's next turn if the user only answered the
+/// Returns true if the turn at `position` has a result of the call `id`, or the model's next turn has it and the user only answered the
 /// client's own calls in between.
 fn is_answered(turns: &[RoleTurn<'_>], position: usize, id: &str) -> bool {
     let answers = |turn: &RoleTurn<'_>| {

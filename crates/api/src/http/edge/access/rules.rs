@@ -183,8 +183,8 @@ pub(crate) fn pages() -> impl Iterator<Item = (&'static str, &'static str)> {
     routes.filter(|(_, path)| is_page(path))
 }
 
-/// Returns the rule for a request. `path` is the route's path as registered; `None` if there is no such route, which any
-/// caller with a valid token may learn.
+/// Returns the rule for a request. `path` is the path with which the route is registered. It is `None` for an unknown route:
+/// any caller with a valid token may learn that the route doesn't exist.
 pub(super) fn of(method: &Method, path: Option<&str>) -> RouteRule {
     let Some(path) = path else {
         return RouteRule {

@@ -13,7 +13,7 @@ struct RequestEntry {
     calls: Vec<String>,
     answers: Vec<String>,
     texts: Vec<String>,
-    /// True if a text stands before a result.
+    /// True if a text precedes a result.
     answers_late: bool,
     /// True for thinking without its provider's signature.
     is_unsigned: bool,
