@@ -29,8 +29,8 @@ pub(super) use rows::forget;
 pub(super) use search::search;
 pub(super) use vectors::forget as forget_vectors;
 
-/// Limits the bytes of payloads that one transaction indexes, to some ten milliseconds of writing.
-const INDEX_BYTES_MAX: usize = 131_072;
+/// Limits the bytes of payloads that one transaction indexes, because an append may have to wait for it: a few milliseconds.
+const INDEX_BYTES_MAX: usize = 16_384;
 
 pub(super) async fn index(store: &SqlStore, messages_max: i64) -> StoreResult<i64> {
     match store.dialect() {
