@@ -24,6 +24,7 @@ mod cuts;
 mod dates;
 mod failures;
 mod importance;
+mod patches;
 mod reading;
 mod render;
 mod sentences;

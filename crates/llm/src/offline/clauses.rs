@@ -7,6 +7,7 @@ use super::{
         REQUEST_FORMULAS, demands, mentions,
     },
     cuts::negates,
+    patches,
     sentences::{Sentence, paragraphs},
     weigh::{Term, Vocabulary, WordShape},
 };
@@ -215,7 +216,9 @@ pub(super) fn is_code(said: &str) -> bool {
     let all = said.split_whitespace().count();
     let words = said.split_whitespace().filter(|word| is_word(word)).count();
     let odd = signs * 10 >= visible && words < 5;
-    odd || (all >= CODE_WORDS_MIN && words * 2 < all) || is_rule_or_table(said, visible)
+    odd || (all >= CODE_WORDS_MIN && words * 2 < all)
+        || is_rule_or_table(said, visible)
+        || said.starts_with(patches::FIRST_HEADER)
 }
 
 /// Returns true for letters that may be surrounded by punctuation.

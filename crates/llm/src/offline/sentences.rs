@@ -1,4 +1,4 @@
-//! Splits a text into clean sentences, without mark-up and without code, except the command that begins a shell block.
+//! Splits a text into clean sentences, without mark-up, code and patches, except the command that begins a shell block.
 //!
 //! Invariant: a sentence is quoted from its beginning, and ends in an ellipsis if its rest is left out.
 
@@ -6,7 +6,10 @@ use std::borrow::Cow;
 
 use unicode_segmentation::UnicodeSegmentation as _;
 
-use super::cuts::{broken_off, negates, within};
+use super::{
+    cuts::{broken_off, negates, within},
+    patches::PatchReader,
+};
 use recapd_core::domain::text::{CUT_MARK, CUT_MARK_END, begins_with_day, floor_cut, one_line};
 
 /// Limits the bytes that are read of a line; the rest of a longer line is left out.
@@ -88,7 +91,7 @@ fn is_cut_mark(line: &str) -> bool {
     line.starts_with(CUT_MARK.trim_start()) && line.ends_with(CUT_MARK_END)
 }
 
-/// Returns the lines outside of code, and the first command of each shell block. Removes or marks incomplete sentences next to a
+/// Returns the lines outside of code and patches, and the first command of each shell block. Removes or marks incomplete sentences next to a
 /// cut.
 fn prose_lines(text: &str, continues_code: bool) -> Vec<Cow<'_, str>> {
     // A message that continues another one may contain the end of its code block. Then the first fence closes the block.
@@ -96,6 +99,7 @@ fn prose_lines(text: &str, continues_code: bool) -> Vec<Cow<'_, str>> {
     let mut in_code = leaves_code_open(text) && (continues_code || begins_with_fence);
     let mut wants_command = false;
     let mut is_behind_cut = false;
+    let mut patch = PatchReader::default();
     let mut lines: Vec<Cow<'_, str>> = Vec::new();
     for line in text.lines() {
         if is_fence(line) {
@@ -106,13 +110,13 @@ fn prose_lines(text: &str, continues_code: bool) -> Vec<Cow<'_, str>> {
             if let Some(last) = lines.last_mut().filter(|last| !in_code && !ends_sentence(last)) {
                 *last = Cow::Owned(broken_off(last));
             }
-        } else if !in_code {
+        } else if !in_code && !patch.accepts(line) {
             lines.push(Cow::Borrowed(if is_behind_cut {
                 without_first_sentence(line)
             } else {
                 line
             }));
-        } else if wants_command && !line.trim().is_empty() {
+        } else if in_code && wants_command && !line.trim().is_empty() {
             lines.push(within(line, COMMAND_BYTES_MAX));
             wants_command = false;
         }

@@ -15,14 +15,13 @@ pub const BRIEF_CHARS_MAX: usize = 240;
 pub const LONG_BRIEF_CHARS_MAX: usize = 1_200;
 /// An item about more than this many tokens may have longer texts, of several points.
 pub const LITTLE_TOKENS_MAX: i64 = 800;
-/// The detailed text may have one character more for each of this many tokens beyond [`LITTLE_TOKENS_MAX`].
-const TOKENS_PER_CHAR: i64 = 3;
 /// The brief may have one character more for each of this many characters that the detailed text may have beyond [`TEXT_CHARS_MAX`].
 const TEXT_CHARS_PER_BRIEF_CHAR: usize = 5;
 
-/// Returns how many characters the detailed text of an item about `source_tokens` may have.
+/// Returns how many characters the detailed text of an item about `source_tokens` may have: one more for each token beyond
+/// [`LITTLE_TOKENS_MAX`].
 pub fn text_chars_max(source_tokens: i64) -> usize {
-    let more = source_tokens.saturating_sub(LITTLE_TOKENS_MAX).max(0) / TOKENS_PER_CHAR;
+    let more = source_tokens.saturating_sub(LITTLE_TOKENS_MAX).max(0);
     TEXT_CHARS_MAX
         .saturating_add(usize_or_max(more))
         .min(LONG_TEXT_CHARS_MAX)
