@@ -48,7 +48,7 @@ use terminal::output;
 #[command(name = "recapd", version, propagate_version = true, arg_required_else_help = true, max_term_width = help::COLUMNS, after_help = EXAMPLES)]
 struct Cli {
     #[command(flatten)]
-    shared: GlobalOptions,
+    options: GlobalOptions,
     #[command(subcommand)]
     command: Command,
 }
@@ -360,11 +360,11 @@ pub fn main() -> ExitCode {
         Cli::try_parse_from(&arguments).unwrap_or_else(|error| help::laid_out(error, &arguments).exit());
     output::adapt(&environment);
     let is_daemon = matches!(cli.command, Command::Serve(_));
-    let log = is_daemon.then(|| sources(&cli.shared, &cli.command, &environment));
+    let log = is_daemon.then(|| sources(&cli.options, &cli.command, &environment));
     match (run(cli, &environment, began), log) {
         (Ok(code), _) => code,
-        (Err(failed), None) => failed.report(),
-        (Err(failed), Some(log)) => failed.report_in_log(log.log_format(), &environment),
+        (Err(failure), None) => failure.report(),
+        (Err(failure), Some(log)) => failure.report_in_log(log.log_format(), &environment),
     }
 }
 
@@ -392,107 +392,107 @@ fn is_for_a_person(error: &clap::Error) -> bool {
 }
 
 fn run(
-    Cli { shared, command }: Cli,
+    Cli { options, command }: Cli,
     environment: &Environment,
     began: Instant,
 ) -> Result<ExitCode, CommandFailure> {
-    prepare_output(&shared, environment);
-    let shared = shared.with_credentials(environment)?.fit_for(&command)?;
-    let sources = sources(&shared, &command, environment);
+    prepare_output(&options, environment);
+    let options = options.with_credentials(environment)?.fit_for(&command)?;
+    let sources = sources(&options, &command, environment);
     let loaded = match (sources.clone().load(), &command) {
-        (Err(error), Command::Support(support)) => return support.run(Err(&error), &shared, environment),
+        (Err(error), Command::Support(support)) => return support.run(Err(&error), &options, environment),
         (loaded, _) => loaded?,
     };
-    let _logging = begin_log(&shared, &command, &loaded.config, environment)?;
-    let shared = shared.with_daemon(&command, &loaded.config)?;
-    carry_out(command, sources, &loaded, &shared, environment, began)
+    let _logging = begin_log(&options, &command, &loaded.config, environment)?;
+    let options = options.with_daemon(&command, &loaded.config)?;
+    carry_out(command, sources, &loaded, &options, environment, began)
 }
 
 fn carry_out(
     command: Command,
     sources: Loader,
     loaded: &config::LoadedConfig,
-    shared: &GlobalOptions,
+    options: &GlobalOptions,
     environment: &Environment,
     began: Instant,
 ) -> Result<ExitCode, CommandFailure> {
     match command {
         Command::Serve(serve) => serve.run(sources, loaded, environment),
-        Command::Proxy(proxy) => proxy.run(&loaded.config, shared, environment),
+        Command::Proxy(proxy) => proxy.run(&loaded.config, options, environment),
         Command::Run(run) => run.run(&loaded.config, environment),
-        Command::Replay(replay) => replay.run(loaded, shared, environment),
-        Command::Push(push) => push.run(&loaded.config, shared),
-        Command::Window(window) => window.run(&loaded.config, shared),
-        Command::Update(update) => update.run(loaded, shared, environment),
-        Command::Age(age) => age.run(&loaded.config, shared),
-        Command::Queue(queue) => queue.run(&loaded.config, shared),
-        Command::Runs(runs) => runs.run(&loaded.config, shared),
-        Command::Audit(audit) => audit.run(&loaded.config, shared),
-        Command::Agents(agents) => agents.run(&loaded.config, shared),
-        Command::Project(project) => project.run(&loaded.config, shared),
-        Command::Summary(summary) => summary.run(&loaded.config, shared),
-        Command::Versions(versions) => versions.run(&loaded.config, shared),
-        Command::Diff(diff) => diff.run(&loaded.config, shared),
-        Command::Rollback(rollback) => rollback.run(&loaded.config, shared),
-        Command::Rebuild(rebuild) => rebuild.run(&loaded.config, shared),
-        Command::Items(items) => items.run(&loaded.config, shared),
-        Command::Facts(facts) => facts.run(&loaded.config, shared),
-        Command::Context(context) => context.run(&loaded.config, shared),
-        Command::Handoff(handoff) => handoff.run(&loaded.config, shared),
-        Command::Mark(mark) => mark.run(&loaded.config, shared),
-        Command::Rewind(rewind) => rewind.run(&loaded.config, shared),
-        Command::Clear(clear) => clear.run(&loaded.config, shared),
-        Command::Fork(fork) => fork.run(&loaded.config, shared),
-        Command::Pin(numbered) => numbered.pin(&loaded.config, shared),
-        Command::Unpin(numbered) => numbered.unpin(&loaded.config, shared),
-        Command::Pins(pins) => pins.run(&loaded.config, shared),
-        Command::Notes(notes) => notes.run(&loaded.config, shared),
-        Command::History(history) => history.run(&loaded.config, shared),
-        Command::Recall(recall) => recall.run(&loaded.config, shared),
-        Command::Expand(expand) => expand.run(&loaded.config, shared),
-        Command::Forget(forget) => forget.run(&loaded.config, shared, environment),
-        Command::Export(export) => export.run(&loaded.config, shared),
-        Command::Import(import) => import.run(&loaded.config, shared),
-        Command::Backup(backup) => backup.run(&loaded.config, shared),
-        Command::Restore(restore) => restore.run(&loaded.config, shared),
-        Command::Copy(copy) => copy.run(&loaded.config, shared),
-        Command::Migrate(migrate) => migrate.run(&loaded.config, shared),
-        Command::Mcp(mcp) => mcp.run(&loaded.config, shared, environment),
-        Command::Token(token) => token.run(&loaded.config, shared),
-        Command::Metrics(metrics) => metrics.run(shared),
-        Command::Alerts(alerts) => alerts.run(shared),
-        Command::Status(status) => status.run(&loaded.config, shared),
-        Command::Count(count) => count.run(&loaded.config, shared),
-        Command::Doctor(doctor) => doctor.run(&loaded.config, shared, environment),
-        Command::Support(support) => support.run(Ok(loaded), shared, environment),
-        Command::Health(health) => health.run(&loaded.config, shared),
-        Command::Init(init) => init.run(shared),
+        Command::Replay(replay) => replay.run(loaded, options, environment),
+        Command::Push(push) => push.run(&loaded.config, options),
+        Command::Window(window) => window.run(&loaded.config, options),
+        Command::Update(update) => update.run(loaded, options, environment),
+        Command::Age(age) => age.run(&loaded.config, options),
+        Command::Queue(queue) => queue.run(&loaded.config, options),
+        Command::Runs(runs) => runs.run(&loaded.config, options),
+        Command::Audit(audit) => audit.run(&loaded.config, options),
+        Command::Agents(agents) => agents.run(&loaded.config, options),
+        Command::Project(project) => project.run(&loaded.config, options),
+        Command::Summary(summary) => summary.run(&loaded.config, options),
+        Command::Versions(versions) => versions.run(&loaded.config, options),
+        Command::Diff(diff) => diff.run(&loaded.config, options),
+        Command::Rollback(rollback) => rollback.run(&loaded.config, options),
+        Command::Rebuild(rebuild) => rebuild.run(&loaded.config, options),
+        Command::Items(items) => items.run(&loaded.config, options),
+        Command::Facts(facts) => facts.run(&loaded.config, options),
+        Command::Context(context) => context.run(&loaded.config, options),
+        Command::Handoff(handoff) => handoff.run(&loaded.config, options),
+        Command::Mark(mark) => mark.run(&loaded.config, options),
+        Command::Rewind(rewind) => rewind.run(&loaded.config, options),
+        Command::Clear(clear) => clear.run(&loaded.config, options),
+        Command::Fork(fork) => fork.run(&loaded.config, options),
+        Command::Pin(arguments) => arguments.pin(&loaded.config, options),
+        Command::Unpin(arguments) => arguments.unpin(&loaded.config, options),
+        Command::Pins(pins) => pins.run(&loaded.config, options),
+        Command::Notes(notes) => notes.run(&loaded.config, options),
+        Command::History(history) => history.run(&loaded.config, options),
+        Command::Recall(recall) => recall.run(&loaded.config, options),
+        Command::Expand(expand) => expand.run(&loaded.config, options),
+        Command::Forget(forget) => forget.run(&loaded.config, options, environment),
+        Command::Export(export) => export.run(&loaded.config, options),
+        Command::Import(import) => import.run(&loaded.config, options),
+        Command::Backup(backup) => backup.run(&loaded.config, options),
+        Command::Restore(restore) => restore.run(&loaded.config, options),
+        Command::Copy(copy) => copy.run(&loaded.config, options),
+        Command::Migrate(migrate) => migrate.run(&loaded.config, options),
+        Command::Mcp(mcp) => mcp.run(&loaded.config, options, environment),
+        Command::Token(token) => token.run(&loaded.config, options),
+        Command::Metrics(metrics) => metrics.run(options),
+        Command::Alerts(alerts) => alerts.run(options),
+        Command::Status(status) => status.run(&loaded.config, options),
+        Command::Count(count) => count.run(&loaded.config, options),
+        Command::Doctor(doctor) => doctor.run(&loaded.config, options, environment),
+        Command::Support(support) => support.run(Ok(loaded), options, environment),
+        Command::Health(health) => health.run(&loaded.config, options),
+        Command::Init(init) => init.run(options),
         Command::Completions(completions) => completions.run(),
-        Command::Man(man) => man.run(shared),
-        Command::Version(version) => version.run(shared),
-        Command::Config(command) => command.run(loaded, shared, environment),
+        Command::Man(man) => man.run(options),
+        Command::Version(version) => version.run(options),
+        Command::Config(command) => command.run(loaded, options, environment),
         Command::Openapi(openapi) => openapi.run(),
-        Command::Verify(verify) => verify.run(&loaded.config, shared),
-        Command::Hook(hook) => hook.run(&loaded.config, shared, environment, began),
-        Command::Selftest(selftest) => selftest.run(shared),
-        Command::CheckRequest(check) => check.run(shared),
+        Command::Verify(verify) => verify.run(&loaded.config, options),
+        Command::Hook(hook) => hook.run(&loaded.config, options, environment, began),
+        Command::Selftest(selftest) => selftest.run(options),
+        Command::CheckRequest(check) => check.run(options),
         Command::Topic(topic) => topic.run(),
     }
 }
 
-fn prepare_output(shared: &GlobalOptions, environment: &Environment) {
-    output::choose_colour(shared.color, environment);
-    output::be_quiet(shared.quiet);
+fn prepare_output(options: &GlobalOptions, environment: &Environment) {
+    output::choose_colour(options.color, environment);
+    output::be_quiet(options.quiet);
 }
 
 /// Starts the log that `--verbose` asks for, unless the command has its own log.
 fn begin_log(
-    shared: &GlobalOptions,
+    options: &GlobalOptions,
     command: &Command,
     config: &Config,
     environment: &Environment,
 ) -> Result<Option<Logging>, CommandFailure> {
-    if shared.verbose == 0 || command.logs() {
+    if options.verbose == 0 || command.logs() {
         return Ok(None);
     }
     let logging = telemetry::init(&config.log, &Surroundings::of_standard_error(environment), None);
@@ -503,14 +503,14 @@ fn begin_log(
 
 /// Collects the sources of the settings. Each overrides those before it: defaults, file, environment, `--db`, the command's
 /// own options, `--verbose`, and last `--set`.
-fn sources(shared: &GlobalOptions, command: &Command, environment: &Environment) -> Loader {
+fn sources(options: &GlobalOptions, command: &Command, environment: &Environment) -> Loader {
     let mut loader = Loader::new()
-        .file(shared.config.as_deref())
+        .file(options.config.as_deref())
         .environment(environment.pairs())
         .state_folder(environment.state_folder())
         .runtime_folders(environment.runtime_folders());
-    if let Some(place) = &shared.db {
-        loader = loader.option("--db", format!("database.url={}", config::url_of(place)));
+    if let Some(database) = &options.db {
+        loader = loader.option("--db", format!("database.url={}", config::url_of(database)));
     }
     if let Command::Replay(replay) = command {
         loader = replay.settings().into_iter().fold(loader, Loader::set);
@@ -521,10 +521,10 @@ fn sources(shared: &GlobalOptions, command: &Command, environment: &Environment)
     if let Command::Proxy(proxy) = command {
         loader = proxy.configure(loader);
     }
-    if let Some(level) = shared.log_level() {
+    if let Some(level) = options.log_level() {
         loader = loader.set(format!("log.level={}", level.name()));
     }
-    shared.set.iter().cloned().fold(loader, Loader::set)
+    options.set.iter().cloned().fold(loader, Loader::set)
 }
 
 #[cfg(test)]

@@ -77,7 +77,7 @@ pub struct HookCall<'a> {
     pub server: String,
     pub credentials: Credentials,
     pub config: &'a Config,
-    /// The environment. It says where files belong.
+    /// The environment. It determines where files belong.
     pub environment: &'a Environment,
     pub clock: &'a dyn Clock,
     /// When the process began. Time limits count from here.
@@ -181,8 +181,8 @@ impl HookCall<'_> {
         let drained = self.daemon().map_or(DrainEnd::Away, |daemon| {
             let drained = push::drain(&agent_folder, owner, &daemon, now).unwrap_or(DrainEnd::Sent);
             if drained.may_send_others() {
-                let others = folder.others(&agent_folder);
-                push::gather_and_drain(&others, &daemon, self.host(input), deadline, now);
+                let other_folders = folder.other_folders(&agent_folder);
+                push::gather_and_drain(&other_folders, &daemon, self.host(input), deadline, now);
             }
             drained
         });

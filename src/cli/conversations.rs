@@ -145,9 +145,9 @@ impl UnreadTimes {
         if self.first.is_some() {
             return None;
         }
-        let place = self.first.insert(format!("{}:{}", file.display(), record.line));
+        let position = self.first.insert(format!("{}:{}", file.display(), record.line));
         Some(format!(
-            "{place}: the time of this message can't be read, so it gets the time of the message before it; write times like \
+            "{position}: the time of this message can't be read, so it gets the time of the message before it; write times like \
              2026-11-20T08:40:00Z; further messages like this are counted at the end"
         ))
     }

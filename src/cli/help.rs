@@ -7,7 +7,7 @@ use clap::{Command, CommandFactory as _, error::ErrorKind};
 
 use super::{
     Cli,
-    terminal::paragraphs::{filled, wrapped},
+    terminal::paragraphs::{fill, wrap},
 };
 
 /// The width of a page.
@@ -91,7 +91,7 @@ fn pages(mut command: Command) -> Command {
         "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{}Options of every command:\n{{options}}{{after-help}}",
         groups(&command)
     );
-    let examples = after(&command);
+    let examples = wrapped_examples(&command);
     command
         .help_template(template)
         .after_help(examples)
@@ -102,7 +102,7 @@ fn page(command: Command) -> Command {
     if command.is_hide_set() {
         return command;
     }
-    let more = match after(&command) {
+    let more = match wrapped_examples(&command) {
         own if own.is_empty() => ELSEWHERE.to_owned(),
         own => format!("{own}\n\n{ELSEWHERE}"),
     };
@@ -118,9 +118,9 @@ fn page(command: Command) -> Command {
 }
 
 /// Returns the examples of a command, wrapped.
-fn after(command: &Command) -> String {
-    let own = command.get_after_help().map(ToString::to_string);
-    wrapped(own.unwrap_or_default().trim_end(), COLUMNS)
+fn wrapped_examples(command: &Command) -> String {
+    let examples = command.get_after_help().map(ToString::to_string);
+    wrap(examples.unwrap_or_default().trim_end(), COLUMNS)
 }
 
 fn groups(command: &Command) -> String {
@@ -136,7 +136,7 @@ fn line(command: &Command) -> String {
     for alias in command.get_visible_aliases() {
         about.extend([" [alias: ", alias, "]"]);
     }
-    let about = filled(&about, COLUMNS - ABOUT_COLUMN).join(&format!("\n{:ABOUT_COLUMN$}", ""));
+    let about = fill(&about, COLUMNS - ABOUT_COLUMN).join(&format!("\n{:ABOUT_COLUMN$}", ""));
     format!(
         "  {:<width$}{about}\n",
         command.get_name(),

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::{
     GlobalOptions,
-    backend::api::{Api, escaped},
+    backend::api::{Api, escape},
     exit::CommandFailure,
     terminal::{answer, output},
 };
@@ -64,11 +64,11 @@ fn span(text: &str) -> Option<TimeSpan> {
 }
 
 impl TimeOptions {
-    /// Returns the query parameters, for appending to others. Days are those of UTC.
+    /// Returns the query parameters, for appending to others. Days are in UTC.
     pub(crate) fn parameters(&self) -> String {
         let at = |text: &Option<String>| text.as_deref().and_then(span);
         let parameter = |name: &str, at: Option<Timestamp>| {
-            at.map_or_else(String::new, |at| format!("&{name}={}", escaped(&at.to_string())))
+            at.map_or_else(String::new, |at| format!("&{name}={}", escape(&at.to_string())))
         };
         parameter("since", at(&self.since).map(|span| span.since))
             + &parameter("until", at(&self.until).map(|span| span.until))
@@ -95,7 +95,7 @@ impl<'a> PagedPath<'a> {
         }
     }
 
-    pub(crate) fn filtered(self, filters: String) -> Self {
+    pub(crate) fn with_filters(self, filters: String) -> Self {
         Self { filters, ..self }
     }
 
@@ -130,18 +130,18 @@ impl PageOptions {
     pub(crate) async fn read<T: DeserializeOwned>(
         &self,
         api: &Api,
-        asked: &PagedPath<'_>,
+        list_path: &PagedPath<'_>,
     ) -> Result<ListPage<T>, CommandFailure> {
         let (mut next, mut rows) = (self.cursor.clone(), Vec::new());
         loop {
-            let path = asked.page(self.rows_max(), next.as_deref());
+            let path = list_path.page(self.rows_max(), next.as_deref());
             let mut answer: Value = api.read(&path).await?;
-            if let Value::Array(found) = answer[asked.rows].take() {
-                rows.extend(found);
+            if let Value::Array(values) = answer[list_path.rows].take() {
+                rows.extend(values);
             }
             next = read::<Option<Cursor>>(answer[NEXT].take())?.and_then(|cursor| cursor.entry());
             if !self.all || next.is_none() {
-                return ListPage::new(answer, asked.rows, rows, next);
+                return ListPage::new(answer, list_path.rows, rows, next);
             }
         }
     }
@@ -151,30 +151,30 @@ impl PageOptions {
         if self.all { LIMIT_MAX } else { self.limit }
     }
 
-    /// Cuts a list that is read as a whole. The member `name` of its rows names them.
+    /// Cuts a list that is read as a whole. The member `name` of each row is its name.
     pub(crate) fn cut<T: DeserializeOwned>(
         &self,
         mut answer: Value,
         rows: &'static str,
         name: &str,
     ) -> Result<ListPage<T>, CommandFailure> {
-        let mut found: Vec<Value> = read(answer[rows].take())?;
-        let named = |row: &Value| {
+        let mut values: Vec<Value> = read(answer[rows].take())?;
+        let row_name = |row: &Value| {
             row[name]
                 .as_str()
                 .map_or_else(|| row[name].to_string(), str::to_owned)
         };
         if let Some(last) = &self.cursor {
-            let place = found.iter().position(|row| named(row) == *last);
-            let place = place.ok_or_else(|| {
+            let index = values.iter().position(|row| row_name(row) == *last);
+            let index = index.ok_or_else(|| {
                 let cure = "leave out --cursor to begin with the first row";
                 CommandFailure::usage(format!("--cursor: the list has no row `{last}`; {cure}"))
             })?;
-            found.drain(..=place);
+            values.drain(..=index);
         }
         let limit = if self.all { i64::MAX } else { self.limit };
-        let (found, next) = cursor::cut(found, limit, named);
-        ListPage::new(answer, rows, found, next)
+        let (values, next) = cursor::cut(values, limit, row_name);
+        ListPage::new(answer, rows, values, next)
     }
 }
 
@@ -198,9 +198,9 @@ impl<T: DeserializeOwned> ListPage<T> {
 
 impl<T> ListPage<T> {
     /// Prints the answer as JSON or as `text`. Below the text, a note says how to ask for the next page.
-    pub(crate) fn print(&self, shared: &GlobalOptions, text: &str) -> Result<ExitCode, CommandFailure> {
-        let code = answer::print(shared, &self.answer, text)?;
-        if !shared.json {
+    pub(crate) fn print(&self, options: &GlobalOptions, text: &str) -> Result<ExitCode, CommandFailure> {
+        let code = answer::print(options, &self.answer, text)?;
+        if !options.json {
             more_follow(self.next.as_deref());
         }
         Ok(code)

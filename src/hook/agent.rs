@@ -84,9 +84,9 @@ fn project_folder(host: Host, input: &Input, environment: &Environment) -> PathB
         .get(PROJECT_VARIABLE)
         .filter(|_| host == Host::ClaudeCode);
     if let Some(folder) = begun_in {
-        return resolved(Path::new(folder));
+        return resolve(Path::new(folder));
     }
-    let folder = resolved(input.folder.as_deref().unwrap_or(Path::new("/")));
+    let folder = resolve(input.folder.as_deref().unwrap_or(Path::new("/")));
     let root = folder
         .ancestors()
         .take(ANCESTORS_MAX)
@@ -94,7 +94,7 @@ fn project_folder(host: Host, input: &Input, environment: &Environment) -> PathB
     root.map_or_else(|| folder.clone(), Path::to_owned)
 }
 
-fn resolved(folder: &Path) -> PathBuf {
+fn resolve(folder: &Path) -> PathBuf {
     folder.canonicalize().unwrap_or_else(|_| folder.to_owned())
 }
 

@@ -104,7 +104,7 @@ impl HookCall<'_> {
         }
         // Another program may have sent the answer, or written the copy.
         brief.text = neutralize_document(&brief.text);
-        let (text, output) = self.fitted(subject, self.host(input), &brief)?;
+        let (text, output) = self.fit(subject, self.host(input), &brief)?;
         Some(Injection {
             output,
             text,
@@ -192,13 +192,13 @@ impl HookCall<'_> {
 
     /// Returns the brief in its fence, and the output. Drops lines from the end, where the oldest work is, until both fit
     /// the limits, but keeps the closing line, which says where the whole document is.
-    fn fitted(&self, subject: BriefSubject<'_>, host: Host, brief: &Brief) -> Option<(String, String)> {
+    fn fit(&self, subject: BriefSubject<'_>, host: Host, brief: &Brief) -> Option<(String, String)> {
         let agent = &subject.owner.agent;
         let lines: Vec<&str> = brief.text.trim_end().lines().collect();
         let (closing, lines) = lines.split_last()?;
         (0..=lines.len()).rev().find_map(|count| {
-            let kept = lines.get(..count).unwrap_or_default().join("\n");
-            let markdown = format!("{}\n\n{closing}", kept.trim_end());
+            let kept_lines = lines.get(..count).unwrap_or_default().join("\n");
+            let markdown = format!("{}\n\n{closing}", kept_lines.trim_end());
             let text = match (subject.project(), brief.copied_at) {
                 (Some(project), at) => fence_project(&project.id, brief.version, &markdown, at),
                 (None, None) => fence(agent, brief.version, &markdown, None),
@@ -260,7 +260,7 @@ pub(super) fn forget(folder: &StateFolder, agent: &AgentId, input: &Input) {
 
 /// True if the host resumes the agent's last session. Its context already holds everything that the agent's summary says.
 fn resumes_last_session(folder: &StateFolder, agent: &AgentId, input: &Input) -> bool {
-    let gathered = read_json::<GatherState>(&folder.agent(agent).gathered());
+    let gathered = read_json::<GatherState>(&folder.agent(agent).gathered_file());
     let is_last = gathered.is_some_and(|last| last.session == short_hash(&[input.session.as_bytes()]));
     input.source.as_deref() == Some("resume") && is_last
 }

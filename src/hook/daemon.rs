@@ -171,8 +171,8 @@ impl Http {
 
     /// Returns how long a request that is sent now may take.
     fn time_left(&self) -> Duration {
-        let left = self.deadline.saturating_duration_since(Instant::now());
-        left.min(self.time_max)
+        let remaining = self.deadline.saturating_duration_since(Instant::now());
+        remaining.min(self.time_max)
     }
 
     fn send(&self, request: RequestBuilder) -> Result<HttpReply, String> {
@@ -180,10 +180,10 @@ impl Http {
         if time < TIME_MIN {
             return Err("no time is left".to_owned());
         }
-        let answered = self
+        let reply = self
             .runtime
             .block_on(self.transport.send(request.timeout(time), RESPONSE_BYTES_MAX));
-        answered.map_err(|error| error.to_string())
+        reply.map_err(|error| error.to_string())
     }
 }
 

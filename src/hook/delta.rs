@@ -181,12 +181,15 @@ impl Transcript {
             return None;
         }
         if message.client_id.is_some() {
-            return Some(spooled(self.format, &json));
+            return Some(spool_line(self.format, &json));
         }
-        let place = offset.to_be_bytes();
-        let id = id(&[self.cursor.session.as_bytes(), &place, line.as_bytes()]);
+        let position = offset.to_be_bytes();
+        let id = id(&[self.cursor.session.as_bytes(), &position, line.as_bytes()]);
         let rest = json.strip_prefix('{')?;
-        Some(spooled(self.format, &format!("{{\"client_id\":\"{id}\",{rest}")))
+        Some(spool_line(
+            self.format,
+            &format!("{{\"client_id\":\"{id}\",{rest}"),
+        ))
     }
 
     /// Returns the message in a line, and the part of the line that holds it. If a host was killed while it wrote a line,
@@ -200,8 +203,8 @@ impl Transcript {
         read(line).or_else(|| {
             let is_broken = serde_json::from_slice::<IgnoredAny>(line).is_err();
             let end = line.get(line.len().saturating_sub(BROKEN_BYTES_MAX)..);
-            let broken = end.filter(|_| is_broken)?;
-            let mut candidates = beginnings(broken).filter_map(|place| read(broken.get(place..)?));
+            let tail = end.filter(|_| is_broken)?;
+            let mut candidates = beginnings(tail).filter_map(|index| read(tail.get(index..)?));
             candidates.find(|(_, message)| message.client_id.is_some() || message.at.is_some())
         })
     }
@@ -212,11 +215,11 @@ impl Transcript {
 fn beginnings(line: &[u8]) -> impl Iterator<Item = usize> {
     let pairs = line.windows(BEGINNING.len()).enumerate().rev();
     let beginnings = pairs.filter(|(_, pair)| *pair == BEGINNING);
-    beginnings.map(|(place, _)| place).take(BEGINNINGS_MAX)
+    beginnings.map(|(index, _)| index).take(BEGINNINGS_MAX)
 }
 
 /// Formats a message as one line of the spool.
-pub(super) fn spooled(format: Format, json: &str) -> String {
+pub(super) fn spool_line(format: Format, json: &str) -> String {
     format!("{} {json}\n", format.name())
 }
 

@@ -88,10 +88,10 @@ pub(super) fn read_text(path: &Path) -> Option<String> {
 
 /// Returns the files in a folder, sorted by name, without half-written ones.
 pub(super) fn files(folder: &Path) -> Vec<PathBuf> {
-    let whole = paths(folder).filter(|path| !is_half_written(path));
-    let mut whole: Vec<PathBuf> = whole.take(FILES_MAX).collect();
-    whole.sort();
-    whole
+    let complete = paths(folder).filter(|path| !is_half_written(path));
+    let mut complete: Vec<PathBuf> = complete.take(FILES_MAX).collect();
+    complete.sort();
+    complete
 }
 
 fn paths(folder: &Path) -> impl Iterator<Item = PathBuf> {

@@ -96,12 +96,12 @@ impl StateFolder {
 
     /// Returns the folders of all agents but `own`. The order begins after `own`, so that each folder gets its turn
     /// even if time is short.
-    pub(super) fn others(&self, own: &AgentFolder) -> Vec<AgentFolder> {
+    pub(super) fn other_folders(&self, current: &AgentFolder) -> Vec<AgentFolder> {
         let (before, after): (Vec<_>, Vec<_>) = self
             .agents()
             .into_iter()
-            .filter(|folder| folder.0 != own.0)
-            .partition(|folder| folder.0 < own.0);
+            .filter(|folder| folder.0 != current.0)
+            .partition(|folder| folder.0 < current.0);
         after.into_iter().chain(before).collect()
     }
 
@@ -139,12 +139,13 @@ impl AgentFolder {
             remove_old(&folder, now);
         }
         Spool::new(self.spool()).prune(now);
-        let is_past = || touched_at(&self.settled()).is_some_and(|at| now.since_ms(at) > SETTLED_KEEP_MS);
+        let is_past =
+            || touched_at(&self.settled_file()).is_some_and(|at| now.since_ms(at) > SETTLED_KEEP_MS);
         let is_empty = || {
             let folders = [self.cursors(), self.sessions(), self.marks(), self.spool()];
             folders.iter().all(|folder| files(folder).is_empty())
         };
-        if is_past() || is_old(&self.gathered(), now) && is_empty() {
+        if is_past() || is_old(&self.gathered_file(), now) && is_empty() {
             // A hook that uses the folder right now starts over.
             fs::remove_dir_all(&self.0).ok();
         }
@@ -152,23 +153,23 @@ impl AgentFolder {
 
     /// True if the last check found nothing to gather or to send for the agent, and no hook of the agent ran since then.
     pub(super) fn is_settled(&self) -> bool {
-        self.settled().exists()
+        self.settled_file().exists()
     }
 
     /// Marks the agent as settled if its last hook ran long ago and no mark waits. The caller knows that the spool is empty.
     pub(super) fn settle(&self, now: Timestamp) {
-        let is_past = touched_at(&self.gathered()).is_some_and(|at| now.since_ms(at) > FINISHED_MS);
+        let is_past = touched_at(&self.gathered_file()).is_some_and(|at| now.since_ms(at) > FINISHED_MS);
         if is_past && files(&self.marks()).is_empty() {
-            replace(&self.settled(), b"").ok();
+            replace(&self.settled_file(), b"").ok();
         }
     }
 
     /// Undoes [`Self::settle`].
     pub(super) fn unsettle(&self) {
-        fs::remove_file(self.settled()).ok();
+        fs::remove_file(self.settled_file()).ok();
     }
 
-    fn settled(&self) -> PathBuf {
+    fn settled_file(&self) -> PathBuf {
         self.0.join("settled")
     }
 
@@ -195,7 +196,7 @@ impl AgentFolder {
     }
 
     /// Returns the file of [`super::push::GatherState`].
-    pub(super) fn gathered(&self) -> PathBuf {
+    pub(super) fn gathered_file(&self) -> PathBuf {
         self.0.join("gathered.json")
     }
 

@@ -39,7 +39,7 @@ pub fn forget(
     };
     remove(&state.cache(agent))?;
     let folder = state.agent(agent);
-    let gathered: Option<GatherState> = read_json(&folder.gathered());
+    let gathered: Option<GatherState> = read_json(&folder.gathered_file());
     if let Some(project) = gathered.and_then(|gathered| gathered.project) {
         remove(&state.project_cache(&project.id))?;
     }

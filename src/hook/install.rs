@@ -84,22 +84,22 @@ struct Handler {
 
 /// Returns the settings file of `host`: for the project in `folder`, or for the user.
 pub fn settings_file(host: Host, folder: Option<&Path>, environment: &Environment) -> Option<PathBuf> {
-    let (place, name, variable) = match host {
+    let (folder_name, name, variable) = match host {
         Host::ClaudeCode => (".claude", "settings.json", "CLAUDE_CONFIG_DIR"),
         Host::Codex => (".codex", "hooks.json", "CODEX_HOME"),
     };
     let folder = match folder {
-        Some(folder) => folder.join(place),
+        Some(folder) => folder.join(folder_name),
         None => match environment.get(variable) {
-            Some(own) => PathBuf::from(own),
-            None => Path::new(environment.get("HOME")?).join(place),
+            Some(value) => PathBuf::from(value),
+            None => Path::new(environment.get("HOME")?).join(folder_name),
         },
     };
     Some(folder.join(name))
 }
 
 /// Returns the settings with the hooks. Entries of recapd that are already right stay unchanged.
-pub fn installed(settings: &str, commands: &Commands) -> Result<String, InstallError> {
+pub fn with_hooks(settings: &str, commands: &Commands) -> Result<String, InstallError> {
     let mut text = if settings.trim().is_empty() {
         "{}\n".to_owned()
     } else {
@@ -107,13 +107,13 @@ pub fn installed(settings: &str, commands: &Commands) -> Result<String, InstallE
     };
     for event in Event::ALL {
         let is_wanted = commands.events.contains(&event);
-        let wanted = is_wanted.then(|| commands.group(event)).transpose()?;
-        text = with_event(&text, event, wanted.as_ref())?;
+        let group = is_wanted.then(|| commands.group(event)).transpose()?;
+        text = with_event(&text, event, group.as_ref())?;
     }
     Ok(text)
 }
 
-pub fn uninstalled(settings: &str) -> Result<String, InstallError> {
+pub fn without_hooks(settings: &str) -> Result<String, InstallError> {
     let mut text = settings.to_owned();
     if text.trim().is_empty() {
         return Ok(text);
@@ -146,8 +146,8 @@ impl Commands {
             self.host.name(),
         ];
         let words = call.into_iter().map(str::to_owned);
-        let words = words.chain(self.options.iter().map(String::as_str).map(quoted));
-        let command = self.guarded(&words.collect::<Vec<String>>().join(" "));
+        let words = words.chain(self.options.iter().map(String::as_str).map(quote));
+        let command = self.guard(&words.collect::<Vec<String>>().join(" "));
         Ok(HandlerGroup {
             matcher: (event == Event::SessionStart).then(|| session_starts(self.host)),
             hooks: [Handler {
@@ -166,7 +166,7 @@ const GUARD: &str = "command -v ";
 impl Commands {
     /// Returns the command that the settings contain for a call of recapd. In shared settings, the command does nothing if
     /// recapd isn't installed.
-    fn guarded(&self, call: &str) -> String {
+    fn guard(&self, call: &str) -> String {
         match self.scope {
             Scope::User => call.to_owned(),
             Scope::Project => format!("{GUARD}{} >/dev/null 2>&1 && {call} || true", self.program),
@@ -174,7 +174,7 @@ impl Commands {
     }
 }
 
-/// Removes from a command what [`Commands::guarded`] adds.
+/// Removes from a command what [`Commands::guard`] adds.
 fn call_in(command: &str) -> &str {
     let rest = command.strip_prefix(GUARD);
     let call = rest.and_then(|command| command.split_once(" && "));
@@ -190,7 +190,7 @@ fn session_starts(host: Host) -> &'static str {
 }
 
 /// Quotes the word if it contains braces, which a shell would expand.
-fn quoted(word: &str) -> String {
+fn quote(word: &str) -> String {
     if word.contains(['{', '}']) {
         format!("'{word}'")
     } else {
@@ -198,9 +198,9 @@ fn quoted(word: &str) -> String {
     }
 }
 
-/// Makes `wanted` the only entry of recapd for `event`.
-fn with_event(text: &str, event: Event, wanted: Option<&HandlerGroup>) -> Result<String, InstallError> {
-    let is_installed = wanted
+/// Makes `group` the only entry of recapd for `event`.
+fn with_event(text: &str, event: Event, group: Option<&HandlerGroup>) -> Result<String, InstallError> {
+    let is_installed = group
         .map(|group| is_installed(text, event, group))
         .transpose()?
         .unwrap_or(false);
@@ -208,7 +208,7 @@ fn with_event(text: &str, event: Event, wanted: Option<&HandlerGroup>) -> Result
         return Ok(text.to_owned());
     }
     let text = without_recapd(text, event)?;
-    match wanted {
+    match group {
         None => Ok(text),
         Some(group) => Ok(with_group(&text, event, group)?),
     }
@@ -220,12 +220,12 @@ fn is_installed(text: &str, event: Event, group: &HandlerGroup) -> Result<bool, 
     let groups = root
         .get(HOOKS)
         .and_then(|hooks| hooks.get(event.name())?.as_array());
-    let own: Vec<&Value> = groups
+    let recapd_groups: Vec<&Value> = groups
         .into_iter()
         .flatten()
         .filter(|group| has_recapd_handler(group))
         .collect();
-    Ok(own == [&serde_json::to_value(group).unwrap_or_default()])
+    Ok(recapd_groups == [&serde_json::to_value(group).unwrap_or_default()])
 }
 
 fn has_recapd_handler(group: &Value) -> bool {
@@ -264,12 +264,12 @@ fn without_one(text: &str, event: Event) -> Result<Option<String>, InvalidJson> 
     let Some(groups) = hooks.member(event.name())? else {
         return Ok(None);
     };
-    for (place, group) in groups.elements()?.into_iter().enumerate() {
+    for (index, group) in groups.elements()?.into_iter().enumerate() {
         let Some(handlers) = group.member(HOOKS)? else {
             continue;
         };
         let elements = handlers.elements()?;
-        let Some(own) = elements
+        let Some(handler_index) = elements
             .iter()
             .position(|handler| is_recapd_handler(&handler.value()))
         else {
@@ -277,8 +277,8 @@ fn without_one(text: &str, event: Event) -> Result<Option<String>, InvalidJson> 
         };
         return Ok(Some(
             match (elements.len(), groups.elements()?.len(), hooks.keys()?.len()) {
-                (2.., _, _) => handlers.without_element(own)?,
-                (_, 2.., _) => groups.without_element(place)?,
+                (2.., _, _) => handlers.without_element(handler_index)?,
+                (_, 2.., _) => groups.without_element(index)?,
                 (_, _, 2..) => hooks.without_member(event.name())?,
                 _ => root.without_member(HOOKS)?,
             },

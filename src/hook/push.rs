@@ -24,7 +24,7 @@ use tokio::time::Instant;
 use super::{
     Host, Input,
     agent::{SessionOwner, SessionProject},
-    delta::{Cursor, Transcript, id, spooled},
+    delta::{Cursor, Transcript, id, spool_line},
     files::{files, read_json, replace_json},
     folder::AgentFolder,
     rollout::{self, Original},
@@ -107,11 +107,11 @@ impl Gatherer<'_> {
         if let (Some(mark), Some(transcript)) = (mark, transcript) {
             self.set_mark(mark, &input.session, transcript)?;
         }
-        let own = transcript.map(|path| {
+        let transcript_cursor = transcript.map(|path| {
             let new = Cursor::new(path, self.host.format(), &input.session);
             (self.cursor_file(path), new)
         });
-        if let Some((file, new)) = own.as_ref().filter(|(file, _)| !file.exists()) {
+        if let Some((file, new)) = transcript_cursor.as_ref().filter(|(file, _)| !file.exists()) {
             // If this hook doesn't get the lock, a hook of another session reads the transcript from this cursor.
             replace_json(file, &self.taken_over(file).unwrap_or_else(|| new.clone()))?;
         }
@@ -120,15 +120,15 @@ impl Gatherer<'_> {
         };
         self.folder.unsettle();
         let spool = Spool::new(self.folder.spool());
-        let own_file = own.as_ref().map(|(file, _)| file.clone());
-        self.take_stragglers(&spool, own_file.as_ref());
+        let current_file = transcript_cursor.as_ref().map(|(file, _)| file.clone());
+        self.take_stragglers(&spool, current_file.as_ref());
         let gathered = GatherState {
             agent: self.owner.agent.clone(),
             project: self.owner.project.clone(),
             session: short_hash(&[input.session.as_bytes()]),
         };
-        replace_json(&self.folder.gathered(), &gathered)?;
-        let Some((file, new)) = own else {
+        replace_json(&self.folder.gathered_file(), &gathered)?;
+        let Some((file, new)) = transcript_cursor else {
             return Ok(());
         };
         self.take(&spool, &file, read_json(&file).unwrap_or(new))
@@ -161,7 +161,7 @@ impl Gatherer<'_> {
 
     /// Records a mark that follows everything that is in the transcript now.
     fn set_mark(&self, mark: SessionMark, session: &str, transcript: &Path) -> io::Result<()> {
-        let at = transcript.metadata().map_or(0, |of| of.len());
+        let at = transcript.metadata().map_or(0, |metadata| metadata.len());
         let name = format!("{}-{}.json", short_hash(&[session.as_bytes()]), mark.name());
         replace_json(&self.folder.marks().join(name), &WaitingMark { mark, at })
     }
@@ -222,7 +222,7 @@ impl Gatherer<'_> {
         };
         let compared = original.compare(&cursor.transcript, cursor.offset, self.deadline);
         let gathered = read_json::<Cursor>(&self.cursor_file(&original.rollout));
-        let is_gathered = gathered.is_none_or(|of| original.offset <= of.offset);
+        let is_gathered = gathered.is_none_or(|cursor| original.offset <= cursor.offset);
         let Ok((offset, copy_ends)) = compared else {
             // The original can't be read any more. At worst its messages are stored a second time.
             if !is_gathered {
@@ -237,7 +237,7 @@ impl Gatherer<'_> {
         Ok(is_done)
     }
 
-    /// Returns the rollout of which this one begins with a copy, if that rollout was gathered for the same agent.
+    /// Returns the rollout whose copy this one begins with, if that rollout was gathered for the same agent.
     fn original(&self, path: &Path) -> Option<Original> {
         let parent = rollout::parent(path)?;
         let cursors = files(&self.folder.cursors()).into_iter();
@@ -253,22 +253,22 @@ impl Gatherer<'_> {
     /// Moves messages after the cursors of other sessions to the spool while there is time: hosts continue to write
     /// transcripts after their hooks have run. An incomplete line is read again only once it has grown: some lines are
     /// never finished, and would keep other transcripts from being read.
-    fn take_stragglers(&self, spool: &Spool, own: Option<&PathBuf>) {
-        let others = files(&self.folder.cursors()).into_iter();
-        let others = others.filter(|file| Some(file) != own);
-        let in_time = others.take_while(|_| Instant::now() < self.deadline);
+    fn take_stragglers(&self, spool: &Spool, current_file: Option<&PathBuf>) {
+        let cursor_files = files(&self.folder.cursors()).into_iter();
+        let cursor_files = cursor_files.filter(|file| Some(file) != current_file);
+        let in_time = cursor_files.take_while(|_| Instant::now() < self.deadline);
         let cursors = in_time.filter_map(|file| Some((file.clone(), read_json::<Cursor>(&file)?)));
         let marks = files(&self.folder.marks());
         // A mark without a transcript has no position, and must not keep other marks waiting.
-        let is_behind = |cursor: &Cursor| {
-            cursor.transcript.metadata().is_ok_and(|of| {
-                of.is_file()
-                    && (cursor.is_behind(of.len())
+        let has_unread = |cursor: &Cursor| {
+            cursor.transcript.metadata().is_ok_and(|metadata| {
+                metadata.is_file()
+                    && (cursor.is_behind(metadata.len())
                         || marks.iter().any(|file| is_mark_of(file, &cursor.session)))
             })
         };
-        let behind = cursors.filter(|(_, cursor)| is_behind(cursor));
-        for (file, cursor) in behind.take(STRAGGLERS_MAX) {
+        let unread = cursors.filter(|(_, cursor)| has_unread(cursor));
+        for (file, cursor) in unread.take(STRAGGLERS_MAX) {
             // An unreadable transcript doesn't stop the other ones.
             self.take(spool, &file, cursor).ok();
         }
@@ -293,7 +293,7 @@ fn line(mark: SessionMark, session: &str, offset: u64) -> String {
     if mark == SessionMark::End {
         message["data"] = json!({ "resumable": true });
     }
-    spooled(Format::Native, &message.to_string())
+    spool_line(Format::Native, &message.to_string())
 }
 
 #[cfg(test)]

@@ -70,9 +70,10 @@ pub(super) fn is_of(path: &Path, session: &str) -> bool {
 pub(super) fn parent(path: &Path) -> Option<String> {
     let mut lines = Lines::open(path, 0).ok()?;
     let mut header = || Header::of(&lines.line().ok()??);
-    let (own, copied) = (header()?, header()?);
-    own.forked_from_id
-        .filter(|parent| !parent.is_empty() && *parent == copied.id)
+    let (own_header, copied_header) = (header()?, header()?);
+    own_header
+        .forked_from_id
+        .filter(|parent| !parent.is_empty() && *parent == copied_header.id)
 }
 
 /// The rollout that `codex fork` copied. Its lines up to `offset` are known to be in the copy.
@@ -92,12 +93,12 @@ impl Original {
         let mut copy = Lines::open(path, offset)?;
         let mut original = Lines::open(&self.rollout, self.offset)?;
         for count in 1_usize.. {
-            let (line, other) = (copy.next_item()?, original.next_item()?);
+            let (copied_line, original_line) = (copy.next_item()?, original.next_item()?);
             // A fork may continue with the same words as the original, but in a turn of its own.
             let is_copied = copy.turn == original.turn
-                && line
-                    .zip(other)
-                    .is_some_and(|(line, other)| is_same(&line, &other));
+                && copied_line
+                    .zip(original_line)
+                    .is_some_and(|(copied_line, original_line)| is_same(&copied_line, &original_line));
             if !is_copied {
                 return Ok((copy.began, true));
             }
@@ -116,8 +117,8 @@ fn is_same(line: &str, other: &str) -> bool {
         let message = formats::parse(Format::Codex, line).ok()?;
         Some((message.kind, message.parts))
     };
-    payload(line).is_some_and(|payload_of| payload(other) == Some(payload_of))
-        || content(line).is_some_and(|content_of| content(other) == Some(content_of))
+    payload(line).is_some_and(|first| payload(other) == Some(first))
+        || content(line).is_some_and(|first| content(other) == Some(first))
 }
 
 /// Returns what follows a line's time. Comparing this usually makes parsing unnecessary.

@@ -20,7 +20,7 @@ const SEGMENTS_MAX: usize = 1_000;
 const EXTENSION: &str = "jsonl";
 /// The extension of copies of segments with invalid lines.
 const UNREADABLE: &str = "unreadable";
-/// Keeps this many such copies for inspection, the newest.
+/// This many of the newest unreadable copies are kept for inspection.
 const UNREADABLE_MAX: usize = 4;
 
 pub(super) struct Spool(PathBuf);
@@ -44,7 +44,7 @@ impl Spool {
             return Ok(true);
         }
         let segments = self.segments();
-        let (_, bytes) = self.figures();
+        let (_, bytes) = self.counts();
         if segments.len() >= SEGMENTS_MAX || (bytes > 0 && bytes + lines.len() as u64 > BYTES_MAX) {
             return Ok(false);
         }
@@ -62,7 +62,7 @@ impl Spool {
     }
 
     /// Returns the number of waiting segments, and their bytes.
-    pub(super) fn figures(&self) -> (usize, u64) {
+    pub(super) fn counts(&self) -> (usize, u64) {
         let segments = self.segments();
         let bytes = segments
             .iter()
@@ -153,10 +153,10 @@ fn set_aside(segment: &Path, bytes: &[u8]) {
 /// Removes copies that are old, and all but the newest [`UNREADABLE_MAX`] of the others. Another hook may have removed
 /// them already.
 fn remove_set_aside(folder: &Path, is_old: impl Fn(&Path) -> bool) {
-    let mut aside = with_extension(folder, UNREADABLE);
-    aside.sort_by_cached_key(|file| Reverse((touched_at(file), file.clone())));
-    for (place, file) in aside.iter().enumerate() {
-        if place >= UNREADABLE_MAX || is_old(file) {
+    let mut copies = with_extension(folder, UNREADABLE);
+    copies.sort_by_cached_key(|file| Reverse((touched_at(file), file.clone())));
+    for (index, file) in copies.iter().enumerate() {
+        if index >= UNREADABLE_MAX || is_old(file) {
             fs::remove_file(file).ok();
         }
     }
@@ -164,6 +164,6 @@ fn remove_set_aside(folder: &Path, is_old: impl Fn(&Path) -> bool) {
 
 /// Returns the files in a folder that have this extension, sorted by name.
 fn with_extension(folder: &Path, extension: &str) -> Vec<PathBuf> {
-    let has_it = |path: &PathBuf| path.extension().is_some_and(|of| of == extension);
-    files(folder).into_iter().filter(has_it).collect()
+    let has_extension = |path: &PathBuf| path.extension().is_some_and(|other| other == extension);
+    files(folder).into_iter().filter(has_extension).collect()
 }

@@ -29,9 +29,9 @@ pub struct AgentStatus {
 pub fn statuses(environment: &Environment) -> Vec<AgentStatus> {
     let agents = StateFolder::of(environment).map(|folder| folder.agents());
     let status = |folder: AgentFolder| {
-        let gathered: GatherState = read_json(&folder.gathered())?;
+        let gathered: GatherState = read_json(&folder.gathered_file())?;
         let sent: SendState = read_json(&folder.sent()).unwrap_or_default();
-        let (spool_segments, spool_bytes) = Spool::new(folder.spool()).figures();
+        let (spool_segments, spool_bytes) = Spool::new(folder.spool()).counts();
         let sessions = files(&folder.sessions());
         let injections = sessions
             .iter()

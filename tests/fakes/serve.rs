@@ -151,7 +151,7 @@ fn request() -> ModelRequest {
         facts: Vec::new(),
         output_tokens_max: 4_000,
         agent: None,
-        held: LimitWait::default(),
+        limit_wait: LimitWait::default(),
     }
 }
 

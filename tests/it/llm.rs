@@ -67,7 +67,7 @@ pub(crate) fn request() -> ModelRequest {
         facts: Vec::new(),
         output_tokens_max: 2_000,
         agent: None,
-        held: LimitWait::default(),
+        limit_wait: LimitWait::default(),
     }
 }
 

@@ -187,7 +187,7 @@ async fn the_cache_of_summaries_stays_within_its_limit() {
     let db = SqliteBackend::fresh().await;
     let (counter, clock) = (tokenizer::counter_for("openai", "gpt-4o"), Arc::new(SystemClock));
     let bytes_max = 1_000;
-    let snapshots = Snapshots::new(db.store(), counter, clock, 10_000).within(bytes_max);
+    let snapshots = Snapshots::new(db.store(), counter, clock, 10_000).with_bytes_max(bytes_max);
     let mut bytes = 0;
     for number in 1..=50 {
         let agent: AgentId = format!("agent-{number}").parse().unwrap();
@@ -197,9 +197,9 @@ async fn the_cache_of_summaries_stays_within_its_limit() {
     }
     assert!(bytes > 3 * bytes_max, "{bytes}");
     assert!(
-        (1..50).contains(&snapshots.held()),
+        (1..50).contains(&snapshots.cached_count()),
         "{} are held",
-        snapshots.held()
+        snapshots.cached_count()
     );
 }
 

@@ -126,32 +126,32 @@ pub struct Access {
     store: Arc<dyn AccessStore>,
     clock: Arc<dyn Clock>,
     /// True if the configuration demands tokens, or names a file of tokens.
-    demanded: bool,
+    requires_token: bool,
     anybody: Arc<Caller>,
     tokens: RwLock<Arc<Tokens>>,
     /// A file with more tokens, and what was last read from it.
     file: Option<(PathBuf, RwLock<Vec<Token>>)>,
     sessions: Sessions,
     /// Notified by each request, so that tokens are read only while requests come in.
-    asked: Notify,
+    requests: Notify,
     /// When the copy was last refreshed, or when a refresh last exceeded [`FRESH_WAIT_MAX`]. `None` if no task refreshes
     /// the copy.
     looked_at: watch::Sender<Option<Instant>>,
 }
 
 impl Access {
-    /// Starts without tokens; [`Self::refresh`] reads them. With `demanded`, requests need a token even if none was
+    /// Starts without tokens; [`Self::refresh`] reads them. With `requires_token`, requests need a token even if none was
     /// ever made.
-    pub fn new(store: Arc<dyn AccessStore>, clock: Arc<dyn Clock>, demanded: bool) -> Self {
+    pub fn new(store: Arc<dyn AccessStore>, clock: Arc<dyn Clock>, requires_token: bool) -> Self {
         Self {
             store,
             clock,
-            demanded,
+            requires_token,
             anybody: Arc::new(Caller::anybody()),
             tokens: RwLock::default(),
             file: None,
             sessions: Sessions::default(),
-            asked: Notify::new(),
+            requests: Notify::new(),
             looked_at: watch::Sender::new(None),
         }
     }
@@ -163,7 +163,7 @@ impl Access {
     pub fn with_file(self, path: PathBuf) -> Result<Self, file::FileError> {
         let tokens = file::read(&path)?;
         Ok(Self {
-            demanded: true,
+            requires_token: true,
             file: Some((path, RwLock::new(tokens))),
             ..self
         })
@@ -218,7 +218,7 @@ impl Access {
 
     /// True if everybody may do everything.
     fn is_open(&self) -> bool {
-        !self.demanded && !self.current_tokens().were_made
+        !self.requires_token && !self.current_tokens().were_made
     }
 
     /// Returns the holder of the token with this digest, and records the use.
@@ -227,28 +227,27 @@ impl Access {
         let found = digest
             .get(..LOOKUP_DIGITS)
             .and_then(|digits| tokens.by_digits.get(digits));
-        let known = found.ok_or(UnknownCaller)?;
+        let token = found.ok_or(UnknownCaller)?;
         let now = self.clock.now();
-        let is_same = bool::from(known.digest.as_bytes().ct_eq(digest.as_bytes()));
-        if !is_same || known.expires_at.is_some_and(|at| at <= now) {
+        let is_same = bool::from(token.digest.as_bytes().ct_eq(digest.as_bytes()));
+        if !is_same || token.expires_at.is_some_and(|at| at <= now) {
             return Err(UnknownCaller);
         }
-        known.used_at.fetch_max(now.0, Ordering::Relaxed);
-        Ok(Arc::clone(&known.caller))
+        token.used_at.fetch_max(now.0, Ordering::Relaxed);
+        Ok(Arc::clone(&token.caller))
     }
 
     /// True if the token of `caller` is still valid. With `session`, the session must still be open, too.
     pub fn is_still_valid(&self, caller: &Caller, session: Option<&SessionKey>) -> bool {
-        self.asked.notify_one();
+        self.requests.notify_one();
         if caller.token.is_none() {
             return self.is_open();
         }
         let (tokens, now) = (self.current_tokens(), self.clock.now());
         let is_signed_in = session.is_none_or(|key| self.sessions.is_open(key, now));
-        let mut known = tokens.by_digits.values();
         let is_same =
-            |known: &ActiveToken| *known.caller == *caller && known.expires_at.is_none_or(|at| at > now);
-        is_signed_in && known.any(is_same)
+            |token: &ActiveToken| *token.caller == *caller && token.expires_at.is_none_or(|at| at > now);
+        is_signed_in && tokens.by_digits.values().any(is_same)
     }
 
     /// Checks that `caller` may see `agent`, which need not exist. Queries the database only for callers with projects.
@@ -256,14 +255,14 @@ impl Access {
     /// # Errors
     /// [`StoreError::Unavailable`](recapd_store::StoreError::Unavailable).
     pub async fn may_see(&self, caller: &Caller, agent: &AgentId) -> StoreResult<bool> {
-        let Some(named) = caller.reach.named() else {
+        let Some(reach) = caller.reach.names() else {
             return Ok(true);
         };
-        if named.agents.contains(agent) || named.projects.is_empty() {
-            return Ok(named.agents.contains(agent));
+        if reach.agents.contains(agent) || reach.projects.is_empty() {
+            return Ok(reach.agents.contains(agent));
         }
         let project = self.store.project_of(agent).await?;
-        Ok(project.is_some_and(|project| named.projects.contains(&project)))
+        Ok(project.is_some_and(|project| reach.projects.contains(&project)))
     }
 
     /// Returns the ids after `after` of the agents that `caller` may see, in order; `None` if `caller` may see all
@@ -277,9 +276,9 @@ impl Access {
         after: Option<&AgentId>,
         limit: i64,
     ) -> StoreResult<Option<Vec<AgentId>>> {
-        match caller.reach.named() {
+        match caller.reach.names() {
             None => Ok(None),
-            Some(named) => self.store.named_agents(named, after, limit).await.map(Some),
+            Some(reach) => self.store.named_agents(reach, after, limit).await.map(Some),
         }
     }
 
@@ -294,11 +293,11 @@ impl Access {
         after: Option<&AgentId>,
         limit: i64,
     ) -> StoreResult<Vec<AgentRow>> {
-        let Some(seen) = self.visible_agents(caller, after, limit).await? else {
+        let Some(visible) = self.visible_agents(caller, after, limit).await? else {
             return store.agents(after, limit).await;
         };
         let mut rows = Vec::new();
-        for agent in &seen {
+        for agent in &visible {
             rows.extend(store.agent(agent).await?);
         }
         Ok(rows)
@@ -306,7 +305,7 @@ impl Access {
 
     /// Returns the projects that `caller` may see, in order of their names; `None` if `caller` may see all projects.
     pub fn visible_projects<'c>(&self, caller: &'c Caller) -> Option<&'c BTreeSet<ProjectId>> {
-        caller.reach.named().map(|named| &named.projects)
+        caller.reach.names().map(|reach| &reach.projects)
     }
 
     /// Reads the tokens, and stores when they were last used.
@@ -314,7 +313,7 @@ impl Access {
     /// # Errors
     /// [`StoreError::Unavailable`](recapd_store::StoreError::Unavailable). If the tokens can't be read, the copy stays unchanged.
     pub async fn refresh(&self) -> StoreResult<()> {
-        let before = self.current_tokens();
+        let old_tokens = self.current_tokens();
         let stored = self.store.tokens().await?;
         let file_tokens = self.read_file_tokens().await;
         let tokens = Tokens {
@@ -323,15 +322,15 @@ impl Access {
                 .into_iter()
                 .chain(file_tokens)
                 .filter(|token| token.revoked_at.is_none())
-                .filter_map(|token| active_token(token, &before))
+                .filter_map(|token| active_token(token, &old_tokens))
                 .collect(),
         };
         let tokens = Arc::new(tokens);
         *self.tokens.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&tokens);
         self.sessions.retain_tokens(|digest| {
             let digits = digest.get(..LOOKUP_DIGITS).unwrap_or_default();
-            let known = tokens.by_digits.get(digits);
-            known.is_some_and(|known| known.digest == digest)
+            let token = tokens.by_digits.get(digits);
+            token.is_some_and(|token| token.digest == digest)
         });
         self.note_uses(&tokens).await
     }
@@ -356,11 +355,11 @@ impl Access {
     }
 
     async fn note_uses(&self, tokens: &Tokens) -> StoreResult<()> {
-        for known in tokens.by_digits.values() {
-            let used = known.used_at.load(Ordering::Relaxed);
-            let noted = known.noted_at.map_or(i64::MIN, |at| at.0);
+        for token in tokens.by_digits.values() {
+            let used = token.used_at.load(Ordering::Relaxed);
+            let noted = token.noted_at.map_or(i64::MIN, |at| at.0);
             if let (Some(name), true) = (
-                &known.caller.token,
+                &token.caller.token,
                 used > noted.saturating_add(USE_NOTED_AFTER_MS),
             ) {
                 self.store.note_token_use(name, Timestamp(used)).await?;
@@ -377,7 +376,7 @@ impl Access {
             let mut has_failed = false;
             loop {
                 sleep(REFRESH).await;
-                self.asked.notified().await;
+                self.requests.notified().await;
                 let refreshed = self.refresh_in_time().await;
                 if let (Err(error), false) = (&refreshed, has_failed) {
                     warn!(%error, "access.unreadable: the tokens known so far stay in force");
@@ -404,7 +403,7 @@ impl Access {
     /// Records that a request came in. If the copy is stale, waits for a fresh one.
     async fn freshen(&self) {
         let is_fresh = |at: &Option<Instant>| at.is_none_or(|at| at.elapsed() <= STALE);
-        self.asked.notify_one();
+        self.requests.notify_one();
         if is_fresh(&self.looked_at.borrow()) {
             return;
         }
@@ -414,14 +413,14 @@ impl Access {
     }
 }
 
-/// Returns the entry for `token` in the new copy. Takes the last use over from `before`, the copy that is replaced.
-fn active_token(token: Token, before: &Tokens) -> Option<(String, ActiveToken)> {
+/// Returns the entry for `token` in the new copy. Takes over the last use from `old_tokens`, the copy that it replaces.
+fn active_token(token: Token, old_tokens: &Tokens) -> Option<(String, ActiveToken)> {
     let digits = token.digest.get(..LOOKUP_DIGITS)?.to_owned();
-    let used = before
+    let used = old_tokens
         .by_digits
         .get(&digits)
-        .map_or(i64::MIN, |known| known.used_at.load(Ordering::Relaxed));
-    let known = ActiveToken {
+        .map_or(i64::MIN, |token| token.used_at.load(Ordering::Relaxed));
+    let active = ActiveToken {
         digest: token.digest,
         expires_at: token.expires_at,
         noted_at: token.last_used_at,
@@ -432,7 +431,7 @@ fn active_token(token: Token, before: &Tokens) -> Option<(String, ActiveToken)> 
             reach: token.reach,
         }),
     };
-    Some((digits, known))
+    Some((digits, active))
 }
 
 #[cfg(test)]

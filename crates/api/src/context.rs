@@ -178,7 +178,7 @@ pub struct RequestPart {
 }
 
 /// Reads what the context of `agent` is built from. `snapshot` is the summary of the step ([`Store::summary_of_step`]).
-/// Its boundary says where the window begins, so that each exchange is either in the window or in the summary.
+/// Its boundary determines where the window begins, so that each exchange is either in the window or in the summary.
 ///
 /// # Errors
 /// The store's errors, [`ContextError::UnknownSpeaker`] if `viewer` takes no part in the conversation, and [`ContextError::TooLarge`].
@@ -197,17 +197,17 @@ pub async fn load(
 /// # Errors
 /// The store's errors.
 pub async fn payload_bytes(store: &dyn Store, agent: &AgentId, snapshot: &Snapshot) -> StoreResult<usize> {
-    let of = |from, through, limit| ExchangeQuery {
+    let query = |from, through, limit| ExchangeQuery {
         from,
         through,
         limit,
         bytes_max: SIZES_ONLY,
     };
     let first_exchange = snapshot.first_exchange.max(FIRST_EXCHANGE);
-    let mut sized = store.exchanges(agent, of(PREAMBLE, PREAMBLE, 1)).await?;
+    let mut sized = store.exchanges(agent, query(PREAMBLE, PREAMBLE, 1)).await?;
     sized.extend(
         store
-            .exchanges(agent, of(first_exchange, i64::MAX, WINDOW_EXCHANGES_MAX))
+            .exchanges(agent, query(first_exchange, i64::MAX, WINDOW_EXCHANGES_MAX))
             .await?,
     );
     let bytes: i64 = sized.iter().filter_map(|stored| stored.unread_bytes).sum();
@@ -249,8 +249,8 @@ pub async fn load_within(
     let perspective = match viewer {
         Some(viewer) => {
             let stored = preamble.iter().chain(&opening).chain(&window);
-            let heard = stored.flat_map(|exchange| exchange.messages.iter().map(|stored| &stored.message));
-            Some(perspective(store, agent, viewer, speakers(heard)).await?)
+            let messages = stored.flat_map(|exchange| exchange.messages.iter().map(|stored| &stored.message));
+            Some(perspective(store, agent, viewer, speakers(messages)).await?)
         }
         None => None,
     };
@@ -258,7 +258,7 @@ pub async fn load_within(
         // The speaker's own words set no task, so the anchor is the first message that the speaker hears.
         Some(perspective) => perspective
             .see(message)
-            .is_some_and(|seen| seen.role == Role::User),
+            .is_some_and(|view| view.role == Role::User),
         None => is_safe_boundary(message),
     };
     let request = read_request(store, agent, &window, &opening).await?;
@@ -363,11 +363,11 @@ async fn perspective(
     store: &dyn Store,
     agent: &AgentId,
     viewer: Viewer,
-    heard: Vec<String>,
+    speakers: Vec<String>,
 ) -> Result<Perspective, ContextError> {
     let settings = store.agent(agent).await?.map(|row| row.settings);
     let telling = settings.unwrap_or_default().perspective_style(viewer.telling);
-    Ok(Perspective::new(&viewer.speaker, telling, heard)?)
+    Ok(Perspective::new(&viewer.speaker, telling, speakers)?)
 }
 
 /// If the window begins with a later leg: returns the request that the leg works on, and the number of the exchange
@@ -379,19 +379,19 @@ async fn read_request(
     opening: &[StoredExchange],
 ) -> StoreResult<Option<(i64, StoredMessage)>> {
     let first = window.first().map(|first| &first.exchange);
-    let Some(first) = first.filter(|first| first.begins_with() < first.exchange) else {
+    let Some(first) = first.filter(|first| first.first_leg() < first.exchange) else {
         return Ok(None);
     };
-    let begins_with = first.begins_with();
+    let first_leg = first.first_leg();
     let leg = opening
         .iter()
-        .find(|stored| stored.exchange.exchange == begins_with);
+        .find(|stored| stored.exchange.exchange == first_leg);
     let mut messages = leg.into_iter().flat_map(|leg| &leg.messages);
     let found = match messages.find(|stored| is_safe_boundary(&stored.message)) {
         Some(request) => Some(request.clone()),
-        None => store.request_of(agent, begins_with).await?,
+        None => store.request_of(agent, first_leg).await?,
     };
-    Ok(found.map(|request| (begins_with, request)))
+    Ok(found.map(|request| (first_leg, request)))
 }
 
 /// Reads the first exchanges of the session of `newest`. They hold the user's first message.
@@ -412,10 +412,10 @@ async fn read_opening(
     };
     let mut found = store.exchanges(agent, query).await?;
     found.retain(|found| found.exchange.session == session);
-    // A fork's own exchanges begin here. Those before belong to its ancestors.
+    // A fork's own exchanges begin here. Earlier exchanges belong to its ancestors.
     let own_from = found
         .first()
-        .map_or(query.through + 1, |own| own.exchange.exchange);
+        .map_or(query.through + 1, |stored| stored.exchange.exchange);
     let mut opening = read_inherited(store, agent, first..own_from).await?;
     opening.retain(|inherited| inherited.exchange.session == session);
     for stored in found {
@@ -437,12 +437,12 @@ async fn read_inherited(
     let mut inherited = Vec::new();
     for number in numbers {
         let expanded = store.expand(agent, number, part(0)).await?;
-        let shared = expanded.filter(|expanded| expanded.placed.is_found());
-        inherited.extend(shared.map(|shared| StoredExchange {
-            exchange: shared.placed.exchange,
+        let found = expanded.filter(|expanded| expanded.placed.is_found());
+        inherited.extend(found.map(|found| StoredExchange {
+            exchange: found.placed.exchange,
             evicted_at: None,
             summary_version: None,
-            messages: shared.messages,
+            messages: found.messages,
             unread_bytes: None,
             request: None,
         }));

@@ -37,7 +37,7 @@ pub use self::{
         DEPTH_MAX, DOCUMENT_TOKENS_MAX, DURATION_MS_MAX, FAILURES_MIN, FAILURES_PERCENT_MAX, HealthFacts,
         HealthStatus, PENDING_MS_MAX, statuses,
     },
-    map::map_places,
+    map::landmark_positions,
     overview::{Overview, Stale, overview_page},
     proxy::proxy_page,
     queue::{QueueList, RETRIED_MAX, queue_page},

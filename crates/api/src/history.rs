@@ -114,15 +114,18 @@ async fn exchanges(
     redactor: &Redactor,
 ) -> StoreResult<Vec<HistoryExchange>> {
     if let Some(number) = query.only {
-        let one = ExchangeQuery {
+        let one_exchange = ExchangeQuery {
             from: number,
             through: number,
             limit: 1,
             bytes_max: PAGE_BYTES_MAX,
         };
-        let mut found = paged(store, agent, one, query, redactor).await?;
+        let mut found = read_pages(store, agent, one_exchange, query, redactor).await?;
         let rows = store.legs(agent, number).await?;
-        settle(found.iter_mut().map(|shown| &mut shown.exchange), rows.last());
+        settle(
+            found.iter_mut().map(|exchange| &mut exchange.exchange),
+            rows.last(),
+        );
         return if found.is_empty() {
             Err(StoreError::UnknownExchange(number))
         } else {
@@ -141,28 +144,30 @@ async fn exchanges(
         limit: query.archived.min(ARCHIVE_SHOWN_MAX),
         bytes_max: 0,
     };
-    let mut exchanges = paged(store, agent, archive, query, redactor).await?;
-    exchanges.extend(paged(store, agent, window, query, redactor).await?);
-    settle(exchanges.iter_mut().map(|shown| &mut shown.exchange), None);
+    let mut exchanges = read_pages(store, agent, archive, query, redactor).await?;
+    exchanges.extend(read_pages(store, agent, window, query, redactor).await?);
+    settle(exchanges.iter_mut().map(|exchange| &mut exchange.exchange), None);
     Ok(exchanges)
 }
 
 /// Reads `wanted` page by page, newest first. Holds the messages of only one page at a time, because little of each is
 /// shown.
-async fn paged(
+async fn read_pages(
     store: &dyn Store,
     agent: &AgentId,
-    mut wanted: ExchangeQuery,
+    mut exchange_query: ExchangeQuery,
     query: HistoryQuery,
     redactor: &Redactor,
 ) -> StoreResult<Vec<HistoryExchange>> {
     let mut pages: Vec<Vec<HistoryExchange>> = Vec::new();
-    while wanted.limit > 0 && wanted.from <= wanted.through {
-        let page = page(store, agent, wanted).await?;
+    while exchange_query.limit > 0 && exchange_query.from <= exchange_query.through {
+        let page = page(store, agent, exchange_query).await?;
         let Some(oldest) = page.first() else { break };
-        wanted.through = oldest.stored.exchange.exchange - 1;
-        wanted.limit -= i64_or_max(page.len());
-        let page = page.into_iter().map(|paged| shown(agent, paged, query, redactor));
+        exchange_query.through = oldest.stored.exchange.exchange - 1;
+        exchange_query.limit -= i64_or_max(page.len());
+        let page = page
+            .into_iter()
+            .map(|paged| history_exchange(agent, paged, query, redactor));
         pages.push(page.collect());
     }
     Ok(pages.into_iter().rev().flatten().collect())
@@ -195,7 +200,12 @@ fn view(
     }
 }
 
-fn shown(agent: &AgentId, paged: PagedExchange, query: HistoryQuery, redactor: &Redactor) -> HistoryExchange {
+fn history_exchange(
+    agent: &AgentId,
+    paged: PagedExchange,
+    query: HistoryQuery,
+    redactor: &Redactor,
+) -> HistoryExchange {
     let stored = paged.stored;
     let lines = lines(&stored, query.tokens, redactor);
     let mut lines = if query.only.is_none() { fold(lines) } else { lines };
@@ -232,21 +242,21 @@ fn lines(stored: &StoredExchange, has_tokens: bool, redactor: &Redactor) -> Vec<
         Voice::User | Voice::Assistant | Voice::Call => true,
     };
     let mut lines = Vec::new();
-    for one in &stored.messages {
-        let message = std::slice::from_ref(&one.message);
+    for stored_message in &stored.messages {
+        let message = std::slice::from_ref(&stored_message.message);
         let transcript = Transcript::new(&stored.exchange, message, limits, redactor);
-        let said = transcript.lines.iter().filter(|line| is_shown(line.voice));
-        let mut tokens = has_tokens.then_some(one.tokens);
-        lines.extend(said.map(|line| HistoryLine {
+        let shown_lines = transcript.lines.iter().filter(|line| is_shown(line.voice));
+        let mut tokens = has_tokens.then_some(stored_message.tokens);
+        lines.extend(shown_lines.map(|line| HistoryLine {
             voice: line.voice,
-            text: shortened(line),
+            text: shorten(line),
             tokens: tokens.take(),
         }));
     }
     lines
 }
 
-fn shortened(line: &Line) -> String {
+fn shorten(line: &Line) -> String {
     match line.voice {
         Voice::Call => cut(
             &format!("{} {}", line.label, one_line(&line.text)),

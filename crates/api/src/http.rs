@@ -6,8 +6,8 @@
 //! ```
 //!
 //! The interface calls the ingestor, the snapshots and the store, but never the worker: no request waits for a model.
-//! Handlers only translate; they decide nothing. Every error is answered with a problem (RFC 9457) that says what to
-//! do.
+//! Handlers only translate; they decide nothing. Every error is answered with a problem (RFC 9457) that contains
+//! a hint.
 //!
 //! Invariant: an append is stored whole or not at all. It is completed even if its client disconnects.
 //!
@@ -78,7 +78,7 @@ pub fn page_routes() -> impl Iterator<Item = (&'static str, &'static str)> {
 /// Returns the rule of each route: method (`*` for every method), path, scope, and whose data the route is about, as
 /// the API reference names it.
 pub fn route_rules() -> impl Iterator<Item = (&'static str, &'static str, Scope, &'static str)> {
-    access::all_rules().map(|(method, path, scope, whose)| (method, path, scope, whose.name()))
+    access::all_rules().map(|(method, path, scope, subject)| (method, path, scope, subject.name()))
 }
 
 /// Examines the daemon. Only the program that assembled the daemon knows these facts.
@@ -295,8 +295,8 @@ pub fn interface(state: HttpState, settings: HttpSettings) -> Interface {
         parts: state,
         settings,
         requests: AtomicU64::new(0),
-        openapi: openapi::bytes(&openapi::completed(&api)),
-        form_secret: dashboard::session::made_secret(),
+        openapi: openapi::bytes(&openapi::complete_document(&api)),
+        form_secret: dashboard::session::new_secret(),
         sign_ins: dashboard::session::sign_in_rate(),
         overview: shared_look::SharedLook::default(),
     });
@@ -305,8 +305,8 @@ pub fn interface(state: HttpState, settings: HttpSettings) -> Interface {
         .fallback(frame::unknown_route)
         // One layer for all, the outermost first. Each separate layer would be a box that is cloned for every request.
         .layer((
-            from_fn_with_state(Arc::clone(&app), frame::around),
-            CatchPanicLayer::custom(frame::panicked),
+            from_fn_with_state(Arc::clone(&app), frame::with_frame),
+            CatchPanicLayer::custom(frame::panic_response),
             too_late,
             from_fn_with_state(Arc::clone(&app), access::guard),
             from_fn_with_state(Arc::clone(&app), memory::guard),

@@ -377,7 +377,7 @@ fn outgoing(expanded: &ExpandedExchange, format: RequestFormat) -> (Value, Vec<S
     let input = ContextInput {
         exchanges: vec![SourceExchange {
             exchange: exchange.exchange,
-            begins_with: exchange.exchange,
+            first_leg: exchange.exchange,
             is_open: exchange.state == ExchangeState::Open,
             messages: expanded.messages.iter().map(StoredMessage::source).collect(),
         }],

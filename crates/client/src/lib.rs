@@ -19,11 +19,11 @@
 #![warn(missing_docs)]
 
 mod answer;
+mod endpoint;
 mod error;
 mod ids;
 mod listeners;
 mod origin;
-mod place;
 mod transport;
 mod trust;
 
@@ -38,8 +38,8 @@ use tokio::time::{Instant, sleep, timeout_at};
 pub use self::origin::{Answerer, PROBLEM_TYPES, answerer};
 pub use self::{
     answer::{AppendReply, Context, MovedExchanges, Summary, SummaryFigures, WindowFigures},
+    endpoint::{DaemonEndpoint, EndpointError},
     error::{ClientError, Problem},
-    place::{DaemonEndpoint, PlaceError},
     transport::Transport,
     trust::{Credentials, Trust, USER_VARIABLE, UnknownUser},
 };
@@ -50,9 +50,9 @@ use recapd_core::{
 use recapd_platform::http_client::{HttpReply, HttpSettings};
 
 /// The default address of a daemon.
-pub const PLACE: &str = "http://127.0.0.1:7411";
+pub const DEFAULT_ENDPOINT: &str = "http://127.0.0.1:7411";
 /// The environment variable with the daemon's address.
-pub const PLACE_VARIABLE: &str = "RECAPD_SERVER";
+pub const ENDPOINT_VARIABLE: &str = "RECAPD_SERVER";
 /// The environment variable with the token.
 pub const TOKEN_VARIABLE: &str = "RECAPD_TOKEN";
 /// The text that replaces a summary if the daemon can't deliver it.
@@ -77,20 +77,20 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects to the daemon at `place`.
+    /// Connects to the daemon at `endpoint`.
     ///
     /// # Errors
-    /// [`ClientError::Unusable`] if no connection to `place` is possible.
-    pub fn new(place: &DaemonEndpoint) -> Result<Self, ClientError> {
+    /// [`ClientError::Unusable`] if no connection to `endpoint` is possible.
+    pub fn new(endpoint: &DaemonEndpoint) -> Result<Self, ClientError> {
         // The default timeout doesn't matter, because a call's own timeout is shorter.
-        let transport = Transport::new(place, &HttpSettings::default())?;
+        let transport = Transport::new(endpoint, &HttpSettings::default())?;
         Ok(Self {
             transport,
             timeout: TIMEOUT,
         })
     }
 
-    /// Connects to the daemon at `RECAPD_SERVER` with the token in `RECAPD_TOKEN`. By default, connects to [`PLACE`]
+    /// Connects to the daemon at `RECAPD_SERVER` with the token in `RECAPD_TOKEN`. By default, connects to [`DEFAULT_ENDPOINT`]
     /// without a token. On this machine, trusts only daemons of the current user, root, `recapd`, and the user in
     /// `RECAPD_SERVER_USER`. `lookup` returns the value of an environment variable: `|name| std::env::var(name).ok()`.
     ///
@@ -98,15 +98,15 @@ impl Client {
     /// [`ClientError::Unusable`] if a variable holds an invalid address or an unknown user.
     pub fn from_environment(lookup: impl Fn(&str) -> Option<String>) -> Result<Self, ClientError> {
         let value = |name| lookup(name).filter(|value: &String| !value.trim().is_empty());
-        let place = value(PLACE_VARIABLE).unwrap_or_else(|| PLACE.to_owned());
-        let place: DaemonEndpoint = place
+        let endpoint = value(ENDPOINT_VARIABLE).unwrap_or_else(|| DEFAULT_ENDPOINT.to_owned());
+        let endpoint: DaemonEndpoint = endpoint
             .trim()
             .parse()
-            .map_err(|error: PlaceError| ClientError::Unusable(format!("{PLACE_VARIABLE}: {error}")))?;
+            .map_err(|error: EndpointError| ClientError::Unusable(format!("{ENDPOINT_VARIABLE}: {error}")))?;
         let trust = Trust::of(value(USER_VARIABLE).as_deref())
             .map_err(|error| ClientError::Unusable(format!("{USER_VARIABLE}: {error}")))?;
         let token = value(TOKEN_VARIABLE).map(|token| SecretString::from(token.trim()));
-        let client = Self::new(&place)?;
+        let client = Self::new(&endpoint)?;
         Ok(client.with_credentials(Credentials { token, trust }))
     }
 

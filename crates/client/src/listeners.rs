@@ -49,11 +49,11 @@ fn listed() -> Option<Vec<ListeningSocket>> {
     (!files.is_empty()).then_some(sockets)
 }
 
-/// True if a listener at `at` may accept connections to `address`. A listener at all IPv6 addresses may accept IPv4,
+/// True if a listener at `listener` may accept connections to `address`. A listener at all IPv6 addresses may accept IPv4,
 /// too.
-fn accepts(at: SocketAddr, address: SocketAddr) -> bool {
-    let (ip, wanted) = (at.ip().to_canonical(), address.ip().to_canonical());
-    at.port() == address.port()
+fn accepts(listener: SocketAddr, address: SocketAddr) -> bool {
+    let (ip, wanted) = (listener.ip().to_canonical(), address.ip().to_canonical());
+    listener.port() == address.port()
         && (ip == wanted
             || ip == IpAddr::V6(Ipv6Addr::UNSPECIFIED)
             || (ip == IpAddr::V4(Ipv4Addr::UNSPECIFIED) && wanted.is_ipv4()))
@@ -73,7 +73,9 @@ fn listener(line: &str) -> Option<ListeningSocket> {
 
 /// Parses an address in hexadecimal digits: 32-bit words in the machine's byte order, made of bytes in network order.
 fn ip_of(digits: &str) -> Option<IpAddr> {
-    let words = (0..digits.len()).step_by(8).map(|at| digits.get(at..at + 8));
+    let words = (0..digits.len())
+        .step_by(8)
+        .map(|index| digits.get(index..index + 8));
     let bytes: Vec<u8> = words
         .map(|word| u32::from_str_radix(word?, 16).ok().map(u32::to_ne_bytes))
         .collect::<Option<Vec<_>>>()?

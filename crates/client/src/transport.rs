@@ -3,7 +3,7 @@
 use reqwest::{Client, Method, RequestBuilder, Url};
 use secrecy::ExposeSecret as _;
 
-use super::{place::DaemonEndpoint, trust::Credentials};
+use super::{endpoint::DaemonEndpoint, trust::Credentials};
 use recapd_platform::http_client::{self, HttpClientError, HttpReply, HttpSettings};
 
 /// The host name in requests through a socket.
@@ -12,22 +12,22 @@ const SOCKET_HOST: &str = "http://localhost";
 /// Connections to a daemon, and the credentials for it.
 #[derive(Clone, Debug)]
 pub struct Transport {
-    place: DaemonEndpoint,
+    endpoint: DaemonEndpoint,
     base: Url,
     client: Client,
     credentials: Credentials,
 }
 
 impl Transport {
-    /// Prepares connections to the daemon at `place`. Reads certificates only for `https:`, because that takes longer
+    /// Prepares connections to the daemon at `endpoint`. Reads certificates only for `https:`, because that takes longer
     /// than a call.
     ///
     /// # Errors
     /// [`HttpClientError::Unsendable`] if no connection is possible.
-    pub fn new(place: &DaemonEndpoint, settings: &HttpSettings) -> Result<Self, HttpClientError> {
+    pub fn new(endpoint: &DaemonEndpoint, settings: &HttpSettings) -> Result<Self, HttpClientError> {
         let socket_base =
             || Url::parse(SOCKET_HOST).map_err(|error| HttpClientError::Unsendable(error.to_string()));
-        let (base, client) = match place {
+        let (base, client) = match endpoint {
             DaemonEndpoint::Socket(path) => (socket_base()?, http_client::socket_client(settings, path)?),
             DaemonEndpoint::Address(url) if url.scheme() == "https" => {
                 (url.clone(), http_client::client(settings)?)
@@ -35,7 +35,7 @@ impl Transport {
             DaemonEndpoint::Address(url) => (url.clone(), http_client::plain_client(settings)?),
         };
         Ok(Self {
-            place: place.clone(),
+            endpoint: endpoint.clone(),
             base,
             client,
             credentials: Credentials::default(),
@@ -54,8 +54,8 @@ impl Transport {
     }
 
     /// Returns the daemon's address.
-    pub fn place(&self) -> &DaemonEndpoint {
-        &self.place
+    pub fn endpoint(&self) -> &DaemonEndpoint {
+        &self.endpoint
     }
 
     /// Returns the URL of a path with parameters. `path` holds the path's segments. Escapes both.
@@ -90,7 +90,7 @@ impl Transport {
         request: RequestBuilder,
         bytes_max: usize,
     ) -> Result<HttpReply, HttpClientError> {
-        self.credentials.check(&self.place).await?;
+        self.credentials.check(&self.endpoint).await?;
         let request = match &self.credentials.token {
             Some(token) => request.bearer_auth(token.expose_secret()),
             None => request,

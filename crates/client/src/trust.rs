@@ -12,7 +12,7 @@ use reqwest::Url;
 use secrecy::SecretString;
 use tokio::net::UnixStream;
 
-use super::{listeners::listeners, place::DaemonEndpoint};
+use super::{endpoint::DaemonEndpoint, listeners::listeners};
 use recapd_platform::http_client::HttpClientError;
 
 /// The environment variable that names a further trusted user, by name or number, or [`ANYBODY`].
@@ -73,19 +73,19 @@ impl Trust {
     fn includes(self, user: u32) -> bool {
         match self {
             Self::Anybody => true,
-            Self::User(named) if named == user => true,
+            Self::User(trusted) if trusted == user => true,
             Self::User(_) | Self::Usual => {
                 user == ROOT || user == own_user() || user_named(SERVICE_USER) == Some(user)
             }
         }
     }
 
-    /// Checks that all `users` who listen at `place` are trusted.
-    fn check(self, place: &DaemonEndpoint, users: &[u32]) -> Result<(), HttpClientError> {
+    /// Checks that all `users` who listen at `endpoint` are trusted.
+    fn check(self, endpoint: &DaemonEndpoint, users: &[u32]) -> Result<(), HttpClientError> {
         match users.iter().find(|user| !self.includes(**user)) {
             None => Ok(()),
             Some(user) => Err(HttpClientError::Untrusted(format!(
-                "a program of user {user} listens at {place}. Only programs of you, root and {SERVICE_USER} are trusted, so nothing was \
+                "a program of user {user} listens at {endpoint}. Only programs of you, root and {SERVICE_USER} are trusted, so nothing was \
                  sent; if this program is your daemon, set {USER_VARIABLE}={user}"
             ))),
         }
@@ -93,19 +93,19 @@ impl Trust {
 }
 
 impl Credentials {
-    /// Checks who listens at `place`, a socket or a local address, before a token or a message is sent. A daemon on another
+    /// Checks who listens at `endpoint`, a socket or a local address, before a token or a message is sent. A daemon on another
     /// machine proves its identity by its certificate.
     ///
     /// # Errors
     /// [`HttpClientError::Untrusted`] for a user who isn't trusted, [`HttpClientError::Unreachable`] if no program listens.
-    pub(super) async fn check(&self, place: &DaemonEndpoint) -> Result<(), HttpClientError> {
+    pub(super) async fn check(&self, endpoint: &DaemonEndpoint) -> Result<(), HttpClientError> {
         if self.trust == Trust::Anybody {
             return Ok(());
         }
-        match place {
-            DaemonEndpoint::Socket(path) => self.trust.check(place, &[socket_user(path).await?]),
+        match endpoint {
+            DaemonEndpoint::Socket(path) => self.trust.check(endpoint, &[socket_user(path).await?]),
             DaemonEndpoint::Address(url) => match loopback(url) {
-                Some(addresses) => self.check_listeners(place, &addresses),
+                Some(addresses) => self.check_listeners(endpoint, &addresses),
                 None => Ok(()),
             },
         }
@@ -113,16 +113,16 @@ impl Credentials {
 
     fn check_listeners(
         &self,
-        place: &DaemonEndpoint,
+        endpoint: &DaemonEndpoint,
         addresses: &[SocketAddr],
     ) -> Result<(), HttpClientError> {
         match listeners(addresses) {
             // The operating system doesn't say who listens, so the check isn't possible.
             None => Ok(()),
-            Some(users) if users.is_empty() => {
-                Err(HttpClientError::Unreachable(format!("nobody listens at {place}")))
-            }
-            Some(users) => self.trust.check(place, &users),
+            Some(users) if users.is_empty() => Err(HttpClientError::Unreachable(format!(
+                "nobody listens at {endpoint}"
+            ))),
+            Some(users) => self.trust.check(endpoint, &users),
         }
     }
 }
@@ -178,15 +178,18 @@ mod tests {
 
     #[test]
     fn the_current_user_root_and_a_named_user_are_trusted() {
-        let place = address("http://127.0.0.1:7411");
+        let endpoint = address("http://127.0.0.1:7411");
         let own = own_user();
         for trust in [Trust::Usual, Trust::User(OTHER), Trust::Anybody] {
-            assert_eq!(trust.check(&place, &[ROOT, own]), Ok(()));
+            assert_eq!(trust.check(&endpoint, &[ROOT, own]), Ok(()));
         }
-        let refused = Trust::Usual.check(&place, &[own, OTHER]).unwrap_err().to_string();
+        let refused = Trust::Usual
+            .check(&endpoint, &[own, OTHER])
+            .unwrap_err()
+            .to_string();
         assert!(refused.contains("RECAPD_SERVER_USER=4242424"), "{refused}");
-        assert_eq!(Trust::User(OTHER).check(&place, &[OTHER]), Ok(()));
-        assert_eq!(Trust::Anybody.check(&place, &[OTHER]), Ok(()));
+        assert_eq!(Trust::User(OTHER).check(&endpoint, &[OTHER]), Ok(()));
+        assert_eq!(Trust::Anybody.check(&endpoint, &[OTHER]), Ok(()));
     }
 
     #[test]

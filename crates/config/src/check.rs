@@ -352,7 +352,7 @@ fn number(values: &Table, key: &str) -> Option<f64> {
     let value = value_of(values, key)?;
     value
         .as_float()
-        .or_else(|| value.as_integer().map(|whole| whole as f64))
+        .or_else(|| value.as_integer().map(|integer| integer as f64))
 }
 
 /// Says what is wrong with an invalid proxy. Doesn't show the proxy, which may contain a password.

@@ -39,8 +39,8 @@ impl DatabaseConfig {
     ///
     /// # Errors
     /// What is wrong with the URL. The text doesn't show the URL, which may contain a password.
-    pub fn at(&self, place: &str) -> Result<Self, &'static str> {
-        let url = url_of(place);
+    pub fn at(&self, location: &str) -> Result<Self, &'static str> {
+        let url = url_of(location);
         match cure(&url) {
             Some(cure) => Err(cure),
             None => Ok(Self {
@@ -85,16 +85,16 @@ impl DatabaseConfig {
 }
 
 /// Returns the URL of a database that a command line names by its URL or a file's path.
-pub fn url_of(place: &str) -> String {
+pub fn url_of(location: &str) -> String {
     // A URL with an unknown scheme stays as it is, so that its check reports the scheme.
-    let has_scheme = place
+    let has_scheme = location
         .split_once("://")
         .is_some_and(|(scheme, _)| !scheme.is_empty() && !scheme.contains('/'));
-    if has_scheme || place.starts_with("sqlite:") {
-        place.to_owned()
+    if has_scheme || location.starts_with("sqlite:") {
+        location.to_owned()
     } else {
         // `%` and `?`, which begin an escape or a query in a URL, are part of a file's name here.
-        format!("sqlite:{}", place.replace('%', "%25").replace('?', "%3F"))
+        format!("sqlite:{}", location.replace('%', "%25").replace('?', "%3F"))
     }
 }
 

@@ -75,7 +75,7 @@ impl DurationUnit {
 }
 
 /// Formats the value of `key` in TOML, a duration as `"15m"`.
-pub(super) fn written(key: &str, value: &Value) -> String {
+pub(super) fn toml_text(key: &str, value: &Value) -> String {
     match (DurationUnit::of(key), value.as_integer()) {
         (Some(unit), Some(number)) => format!("\"{}\"", duration_text(number.saturating_mul(unit.ms))),
         _ => value.to_string(),

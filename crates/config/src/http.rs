@@ -46,15 +46,16 @@ impl HttpConfig {
     /// Returns the host names that clients may use in addition to loopback addresses: the configured ones, and the address on
     /// which the daemon listens, unless it is unspecified.
     pub fn hosts(&self) -> Vec<String> {
-        let own = self.listen.ip().map(|ip| ip.to_string());
-        own.into_iter()
+        let listen_ip = self.listen.ip().map(|ip| ip.to_string());
+        listen_ip
+            .into_iter()
             .chain(self.allowed_hosts.iter().cloned())
             .collect()
     }
 
     /// Sets the paths of the additional socket.
     pub(super) fn settle(&mut self, folders: &RuntimeFolders) {
-        self.sockets = self.socket.beside(&self.listen, folders);
+        self.sockets = self.socket.paths(&self.listen, folders);
     }
 
     pub fn proxies(&self) -> Vec<Network> {

@@ -146,7 +146,7 @@ impl Keys {
                 clippy::cast_precision_loss,
                 reason = "a share is 0 or 1 when it is an integer"
             )]
-            (Value::Float(_), RawValue::Toml(Value::Integer(whole))) => Some(Value::Float(*whole as f64)),
+            (Value::Float(_), RawValue::Toml(Value::Integer(integer))) => Some(Value::Float(*integer as f64)),
             (Value::Integer(_), RawValue::Text(text)) => {
                 let number = text.trim().replace('_', "").parse().ok();
                 number.or_else(|| duration(key, text)).map(Value::Integer)
@@ -162,7 +162,7 @@ impl Keys {
         let value = value.ok_or_else(|| {
             let expected = DurationUnit::of(key).map(DurationUnit::expected);
             let expected = expected.unwrap_or_else(|| kind(default).to_owned());
-            format!("{key} must be {expected}, not {}", shown(raw))
+            format!("{key} must be {expected}, not {}", display(raw))
         })?;
         match value.as_integer().and_then(|integer| beyond_limits(key, integer)) {
             Some(text) => Err(text),
@@ -198,13 +198,13 @@ impl Keys {
     /// part.
     fn nearest(&self, key: &str) -> Option<String> {
         most_alike(self.names(), |name| {
-            let whole = strsim::jaro_winkler(name, key);
+            let similarity = strsim::jaro_winkler(name, key);
             let last = strsim::jaro_winkler(last_part(name), last_part(key));
             // Two whole names may have only the section in common, which doesn't make the keys similar.
             if last < LIKENESS_MIN {
                 0.0
             } else {
-                f64::midpoint(whole, last).max(last - 0.1)
+                f64::midpoint(similarity, last).max(last - 0.1)
             }
         })
     }
@@ -266,7 +266,7 @@ fn kind(value: &Value) -> &'static str {
     }
 }
 
-fn shown(raw: &RawValue) -> String {
+fn display(raw: &RawValue) -> String {
     match raw {
         RawValue::Text(text) | RawValue::Toml(Value::String(text)) => {
             format!("`{}`", text::cut(text, SHOWN_CHARS_MAX))

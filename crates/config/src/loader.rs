@@ -159,11 +159,11 @@ impl Loader {
     pub fn log_format(&self) -> LogFormat {
         let keys = Keys::new();
         let without_file = |_: ConfigError| {
-            let others = Self {
+            let loader = Self {
                 file: None,
                 ..self.clone()
             };
-            others.settings(&keys)
+            loader.settings(&keys)
         };
         let (settings, _) = self.settings(&keys).or_else(without_file).unwrap_or_default();
         let mut formats = settings.iter().rev().filter(|setting| setting.key == LOG_FORMAT);
@@ -217,7 +217,7 @@ impl LoadedConfig {
         let values = Table::try_from(&self.config).expect("strings, numbers and enums are all TOML");
         let entry = |key: String| {
             let (section, name) = key.split_once('.')?;
-            let value = duration::written(&key, values.get(section)?.get(name)?);
+            let value = duration::toml_text(&key, values.get(section)?.get(name)?);
             let origin = self.origin(&key).clone();
             Some(ConfigEntry { key, value, origin })
         };

@@ -41,19 +41,19 @@ pub enum ProxyMode {
     Observe,
     /// Like `observe`, and answers the host's own compaction.
     Answer,
-    /// Like `answer`, and also replaces in each request the messages that have left the window by the summary.
+    /// Like `answer`; in addition, the summary replaces the messages of each request that have left the window.
     Window,
 }
 
 impl ProxyConfig {
     /// Returns where the daemon's proxy listens; `None` if it has none.
-    pub fn place(&self) -> Option<Listen> {
+    pub fn address(&self) -> Option<Listen> {
         self.listen.parse().ok()
     }
 
     /// Returns where a separate proxy process listens.
-    pub fn own_place(&self) -> Option<Listen> {
-        self.place().or_else(|| OWN_LISTEN.parse().ok())
+    pub fn standalone_address(&self) -> Option<Listen> {
+        self.address().or_else(|| OWN_LISTEN.parse().ok())
     }
 
     /// Returns the other providers, by name.
@@ -74,7 +74,7 @@ impl ProxyConfig {
                 format!("proxy.listen: {error}"),
             ));
         }
-        let is_far = self.place().is_some_and(|place| !place.is_near());
+        let is_far = self.address().is_some_and(|address| !address.is_near());
         if is_far && self.token_file.is_empty() {
             let text = "proxy.listen is an address that others can reach: name a file with a token in proxy.token_file, or listen \
                         on a loopback address such as 127.0.0.1:7412";

@@ -118,7 +118,7 @@ pub(super) fn documented() -> Vec<DocumentedKey> {
 /// editors where the schema is.
 pub fn starting() -> String {
     let (mut text, mut section, mut comment) = (with_schema_line(STARTING_HEAD), "", String::new());
-    let mut written = section;
+    let mut written_section = section;
     for line in DEFAULT_TOML.lines() {
         if line.starts_with('#') {
             comment.push_str(line);
@@ -130,9 +130,9 @@ pub fn starting() -> String {
         }
         let name = line.split_once(" = ").map_or("", |(name, _)| name);
         if STARTING.contains(&format!("{}.{name}", section.trim_matches(['[', ']'])).as_str()) {
-            if written != section {
+            if written_section != section {
                 text.extend(["\n", section, "\n"]);
-                written = section;
+                written_section = section;
             }
             text.extend([comment.as_str(), "#", line, "\n"]);
         }
@@ -154,7 +154,7 @@ pub fn commented() -> String {
     with_schema_line(&lines.collect::<String>())
 }
 
-/// Puts the line that tells editors where the schema is above a text.
+/// Puts the line that shows editors where the schema is above a text.
 fn with_schema_line(text: &str) -> String {
     format!("#:schema {SCHEMA_FILE}\n{text}")
 }
@@ -163,10 +163,10 @@ fn with_schema_line(text: &str) -> String {
 pub fn markdown() -> String {
     let (mut text, mut section) = (HEAD.to_owned(), String::new());
     let defaults: Table = toml::from_str(DEFAULT_TOML).expect("a test reads the embedded config.toml");
-    let (expert, others): (Vec<DocumentedKey>, Vec<DocumentedKey>) = documented()
+    let (expert, ordinary): (Vec<DocumentedKey>, Vec<DocumentedKey>) = documented()
         .into_iter()
         .partition(|documented| EXPERT.contains(&documented.key().as_str()));
-    for documented in &others {
+    for documented in &ordinary {
         if section != documented.section {
             write!(
                 text,
@@ -196,7 +196,7 @@ fn row(documented: &DocumentedKey, name: &str, defaults: &Table) -> String {
     let default = defaults
         .get(&documented.section)
         .and_then(|keys| keys.get(&documented.name));
-    let default = default.map(|value| duration::written(&documented.key(), value));
+    let default = default.map(|value| duration::toml_text(&documented.key(), value));
     let default = default.unwrap_or_default();
     let comment = documented.comment.replace('|', "\\|");
     format!("| `{name}`{mark} | `{default}` | {comment} |\n")

@@ -46,7 +46,7 @@ pub enum KeyError {
 }
 
 /// Returns where a provider's own key may be: the name of the credential, and the variables in their order.
-fn places(mode: ModelMode) -> Option<(&'static str, &'static [&'static str])> {
+fn key_sources(mode: ModelMode) -> Option<(&'static str, &'static [&'static str])> {
     Some(match mode {
         ModelMode::Offline => return None,
         ModelMode::Anthropic => ("anthropic_api_key", &["ANTHROPIC_API_KEY"]),
@@ -107,7 +107,7 @@ fn key_of(
     section: &'static str,
     shared: &[&str],
 ) -> Result<Option<SecretString>, KeyError> {
-    let Some((credential, variables)) = places(model.mode) else {
+    let Some((credential, variables)) = key_sources(model.mode) else {
         return Ok(None);
     };
     let credentials = shared.iter().copied().chain([credential]);

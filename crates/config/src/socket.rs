@@ -35,18 +35,18 @@ pub struct InvalidSocket(String);
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RuntimeFolders {
     /// The folder in which a daemon creates its socket.
-    own: Option<PathBuf>,
+    daemon_folder: Option<PathBuf>,
     /// The folders that clients search.
-    near: Vec<PathBuf>,
+    client_folders: Vec<PathBuf>,
 }
 
 /// The paths of the additional socket.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sockets {
     /// Where the daemon creates its socket.
-    pub own: Option<PathBuf>,
+    pub daemon_path: Option<PathBuf>,
     /// Where clients search for the socket, in this order.
-    pub near: Vec<PathBuf>,
+    pub client_paths: Vec<PathBuf>,
 }
 
 impl Environment {
@@ -61,8 +61,8 @@ impl Environment {
         let user = self.get("XDG_RUNTIME_DIR").map(Path::new).filter(absolute);
         let user = user.map(|folder| folder.join("recapd"));
         RuntimeFolders {
-            own: service.or_else(|| user.clone()),
-            near: user.into_iter().chain([SERVICE_FOLDER.into()]).collect(),
+            daemon_folder: service.or_else(|| user.clone()),
+            client_folders: user.into_iter().chain([SERVICE_FOLDER.into()]).collect(),
         }
     }
 }
@@ -70,7 +70,7 @@ impl Environment {
 impl LocalSocket {
     /// Returns the socket's paths for a listen address. They contain the port, so that several daemons on one machine have
     /// different paths.
-    pub(super) fn beside(&self, listen: &Listen, folders: &RuntimeFolders) -> Sockets {
+    pub(super) fn paths(&self, listen: &Listen, folders: &RuntimeFolders) -> Sockets {
         let Some(address) = listen.reachable() else {
             return Sockets::default();
         };
@@ -78,14 +78,14 @@ impl LocalSocket {
         match self {
             Self::Off => Sockets::default(),
             Self::At(path) => Sockets {
-                own: Some(path.clone()),
-                near: vec![path.clone()],
+                daemon_path: Some(path.clone()),
+                client_paths: vec![path.clone()],
             },
             // A port that the operating system will choose isn't known yet.
             Self::Auto if address.port() == 0 => Sockets::default(),
             Self::Auto => Sockets {
-                own: folders.own.as_ref().map(in_folder),
-                near: folders.near.iter().map(in_folder).collect(),
+                daemon_path: folders.daemon_folder.as_ref().map(in_folder),
+                client_paths: folders.client_folders.iter().map(in_folder).collect(),
             },
         }
     }
@@ -134,9 +134,12 @@ mod tests {
     fn sockets(socket: &str, listen: &str, environment: &[(&str, &str)]) -> (Option<String>, Vec<String>) {
         let environment: Environment = environment.iter().copied().collect();
         let socket: LocalSocket = socket.parse().unwrap();
-        let found = socket.beside(&listen.parse().unwrap(), &environment.runtime_folders());
+        let found = socket.paths(&listen.parse().unwrap(), &environment.runtime_folders());
         let text = |path: PathBuf| path.to_string_lossy().into_owned();
-        (found.own.map(text), found.near.into_iter().map(text).collect())
+        (
+            found.daemon_path.map(text),
+            found.client_paths.into_iter().map(text).collect(),
+        )
     }
 
     #[test]

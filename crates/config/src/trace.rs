@@ -72,8 +72,8 @@ impl TraceConfig {
         if says("OTEL_SDK_DISABLED", "true") || says("OTEL_TRACES_EXPORTER", "none") {
             return Ok(None);
         }
-        let mut own = self.clone();
-        if own.otlp_url.is_empty() {
+        let mut settings = self.clone();
+        if settings.otlp_url.is_empty() {
             let Some((name, url)) = first(ENDPOINTS) else {
                 return Ok(None);
             };
@@ -85,19 +85,19 @@ impl TraceConfig {
             if let Some(cure) = url_cure(url) {
                 return Err(format!("{name} {cure}"));
             }
-            url.clone_into(&mut own.otlp_url);
+            url.clone_into(&mut settings.otlp_url);
         }
         if let Some(name) = environment
             .get("OTEL_SERVICE_NAME")
-            .filter(|_| own.service_name == SERVICE)
+            .filter(|_| settings.service_name == SERVICE)
         {
-            name.clone_into(&mut own.service_name);
+            name.clone_into(&mut settings.service_name);
         }
-        if own.attributes.is_empty() {
+        if settings.attributes.is_empty() {
             let set = environment.get("OTEL_RESOURCE_ATTRIBUTES").unwrap_or_default();
-            set.clone_into(&mut own.attributes);
+            set.clone_into(&mut settings.attributes);
         }
-        Ok(Some(own))
+        Ok(Some(settings))
     }
 
     pub fn resource(&self) -> Vec<(String, String)> {

@@ -39,7 +39,7 @@ pub use row::{Row, read_row};
 pub use sameness::is_same;
 pub use usage::{read_usage, reported_usage};
 
-/// Fields that may hold a message's time. They are tried in this order.
+/// Fields that may have a message's time. They are tried in this order.
 const TIME_FIELDS: [&str; 3] = ["at", "created_at", "timestamp"];
 /// Numbers from here on are milliseconds since 1970, smaller ones are seconds: 1e11 s is the year 5138, 1e11 ms is 1973.
 const EPOCH_MS_MIN: f64 = 1e11;
@@ -88,7 +88,7 @@ pub fn parse(format: Format, json: &str) -> Result<Message, FormatError> {
 /// transcript may have such messages. A new one is a mistake: no model would ever see it.
 ///
 /// # Errors
-/// As in [`parse`], and for an unknown role or unknown blocks.
+/// Those of [`parse`], and one for an unknown role or unknown blocks.
 pub fn parse_strict(format: Format, json: &str) -> Result<Message, FormatError> {
     let fields = Fields::parse(json)?;
     spelling::check(&fields)?;
@@ -113,7 +113,7 @@ fn check_strict(message: &Message, fields: &Fields<'_>) -> Result<(), FormatErro
 /// Returns true if `message` is a user line of a Claude Code transcript with nothing for a model in it: no content, or only white space.
 /// Such a line would open an empty exchange.
 pub fn is_wordless_prompt(message: &Message) -> bool {
-    let says_nothing = |part: &Part| match part {
+    let is_blank = |part: &Part| match part {
         Part::Text(text) => text.trim().is_empty(),
         Part::Thinking(_) => true,
         Part::ToolCall { .. } | Part::ToolResult { .. } | Part::Attachment { .. } | Part::Opaque { .. } => {
@@ -121,7 +121,7 @@ pub fn is_wordless_prompt(message: &Message) -> bool {
         }
     };
     let is_from_user = message.format == Format::ClaudeCode && message.kind == Kind::User;
-    is_from_user && message.parts.iter().all(says_nothing)
+    is_from_user && message.parts.iter().all(is_blank)
 }
 
 /// Returns the id of the sub-agent to which a transcript line belongs; an empty id if the line doesn't name the sub-agent. Returns `None`

@@ -1,8 +1,8 @@
 //! Counts tokens, with a tokenizer for each provider and model (seed 001, "Dispatch Pattern"): exact for OpenAI's encodings (as tiktoken
 //! counts), o200k times a factor for other vendors, bytes for an unknown provider.
 //!
-//! [`counter_for`] counts the tokens of texts for a model, as a window needs them. [`count_request`] counts a whole request body,
-//! including what the provider adds. Counting takes time linear in the length of any input.
+//! [`counter_for`] returns a counter of the tokens of texts for a model, as a window needs them. [`count_request`] counts a whole request
+//! body, including what the provider adds. Counting takes time linear in the length of any input.
 
 mod estimate;
 mod image;
@@ -133,8 +133,8 @@ pub fn ceiling_counter() -> Arc<dyn TokenCounter> {
     Arc::new(O200K)
 }
 
-/// Chooses the tokenizer: returns the counter that counts tokens for a provider's model. For an unknown or empty provider it counts
-/// bytes (seed 001).
+/// Chooses the tokenizer: returns the counter that counts the tokens of a message for a given model of a provider (`count_tokens`). For
+/// an unknown or empty provider it counts bytes (seed 001).
 pub fn counter_for(provider: &str, model: &str) -> Arc<dyn TokenCounter> {
     let Some(vendor) = Vendor::of(provider, model) else {
         return Arc::new(BytesCounter);

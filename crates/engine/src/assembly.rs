@@ -160,7 +160,7 @@ impl Parts {
                     .redacting(redactor)
                     .in_contact(notices.contact().clone())
                     .ageing(summary_policy(config).ageing)
-                    .within(config.http.snapshot_bytes_max),
+                    .with_bytes_max(config.http.snapshot_bytes_max),
             ),
             embedder: None,
             store,

@@ -105,7 +105,7 @@ impl Conversations {
     /// Stores the part of `sent` that isn't stored yet.
     ///
     /// # Errors
-    /// Those of the store, and of a message that can't be read. Messages before it may be stored already.
+    /// Any error of the store, or a message that can't be read. Messages before it may be stored already.
     pub async fn store(
         &self,
         agent: &AgentId,
@@ -116,17 +116,17 @@ impl Conversations {
             return Ok(reply);
         }
         let first = sent.iter().flat_map(SentMessage::units).next();
-        let other = other_agent(agent, first.map_or(0, |unit| unit.hash));
-        let stored = self.store_in(&other, sent, extent).await?;
+        let other_id = other_agent(agent, first.map_or(0, |unit| unit.hash));
+        let stored = self.store_in(&other_id, sent, extent).await?;
         // The agent is named by the hash of the conversation's beginning, so it can't hold a conversation that begins
         // differently.
-        stored.map_err(|AnotherConversation| ConversationError::AnotherConversation(other))
+        stored.map_err(|AnotherConversation| ConversationError::AnotherConversation(other_id))
     }
 
     /// Stores lines of a session's transcript, in order. Lines that a proxy has stored already count as duplicates.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Any error of the store.
     pub async fn append(&self, agent: &AgentId, mut lines: Vec<Message>) -> StoreResult<AppendOutcome> {
         let reader = self.reader(agent);
         let mut reader = reader.lock().await;
@@ -144,7 +144,7 @@ impl Conversations {
     /// Returns the agent that holds the conversation of `agent`'s session that begins with the unit of hash `first`.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Any error of the store.
     pub async fn holder(&self, agent: &AgentId, first: u64) -> StoreResult<AgentId> {
         let reader = self.reader(agent);
         let mut reader = reader.lock().await;
@@ -160,7 +160,7 @@ impl Conversations {
     /// Returns the part of the conversation before `exchange`.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Any error of the store.
     pub async fn part_before(&self, agent: &AgentId, exchange: i64) -> StoreResult<Beginning> {
         let reader = self.reader(agent);
         let mut reader = reader.lock().await;
@@ -172,16 +172,16 @@ impl Conversations {
     /// cut there, because nothing is before it or it was changed meanwhile.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Any error of the store.
     pub async fn index_after(
         &self,
         agent: &AgentId,
         sent: &[SentMessage],
         exchange: i64,
     ) -> StoreResult<Option<usize>> {
-        let before = self.part_before(agent, exchange).await?;
+        let part_before = self.part_before(agent, exchange).await?;
         let outlines: Vec<MessageOutline> = sent.iter().map(MessageOutline::from).collect();
-        Ok(cut(&outlines, before).map(|at| sent[at].index()))
+        Ok(cut(&outlines, part_before).map(|index| sent[index].index()))
     }
 
     async fn store_in(
@@ -199,10 +199,10 @@ impl Conversations {
         };
         let messages = self.messages(sent, &plan, &reader.stored)?;
         let mut accepted = 0;
-        for some in messages.chunks(APPEND_MAX) {
-            let said = some.iter().filter(|message| !is_step(message)).count();
-            let outcome = self.ingestor.append(agent, some.to_vec()).await?;
-            accepted += outcome.accepted.min(i64::try_from(said).unwrap_or(i64::MAX));
+        for chunk in messages.chunks(APPEND_MAX) {
+            let count = chunk.iter().filter(|message| !is_step(message)).count();
+            let outcome = self.ingestor.append(agent, chunk.to_vec()).await?;
+            accepted += outcome.accepted.min(i64::try_from(count).unwrap_or(i64::MAX));
         }
         Ok(Ok(ConversationReply {
             agent_id: agent.clone(),
@@ -244,10 +244,10 @@ impl Conversations {
             let mark = plan.marks[begin..end].iter().flatten().next();
             if let Some(part) = message.part(|position| plan.is_new[begin + position], &plan.copies)? {
                 messages.extend(mark.map(|label| Step::Mark(Some(label.clone())).message(now)));
-                let place = [line.to_be_bytes(), (stored.len() as u64).to_be_bytes()];
+                let position = [line.to_be_bytes(), (stored.len() as u64).to_be_bytes()];
                 let client_id = format!(
                     "{SENT_PREFIX}{}",
-                    short_hash(&[place.as_flattened(), hashes.as_flattened()])
+                    short_hash(&[position.as_flattened(), hashes.as_flattened()])
                 );
                 messages.push(Message {
                     client_id: Some(client_id),

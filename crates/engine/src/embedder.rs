@@ -81,7 +81,7 @@ pub struct Embedder {
     model: EmbeddingModel,
     /// How long a search waits for its question's embedding.
     patience: Duration,
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     questions: TaskTracker,
     resting_until: Mutex<Option<Instant>>,
 }
@@ -92,7 +92,7 @@ impl Embedder {
             parts,
             model,
             patience,
-            places: Arc::new(Semaphore::new(QUESTIONS_MAX)),
+            permits: Arc::new(Semaphore::new(QUESTIONS_MAX)),
             questions: TaskTracker::new(),
             resting_until: Mutex::new(None),
         }
@@ -161,13 +161,13 @@ impl Embedder {
             .iter()
             .filter_map(|stored| Some((stored.seq, text_to_embed(&stored.message, &self.parts.redactor)?)))
             .unzip();
-        let embedded = if texts.is_empty() {
+        let result = if texts.is_empty() {
             Ok(Vec::new())
         } else {
             let (remote, metrics) = (&self.parts.remote, &self.parts.metrics);
             embed(remote, metrics, EmbeddingPurpose::Messages, &texts).await
         };
-        match embedded {
+        match result {
             Ok(embeddings) => {
                 let through_seq = batch.through_seq;
                 let embeddings = seqs.into_iter().zip(embeddings).collect();
@@ -208,24 +208,24 @@ impl Embedder {
 
     /// Returns the embedding of a search's question. Returns `None` if the model fails, takes too long, or rests after a failure.
     /// A call that takes too long continues, because the model may have to be loaded first.
-    pub async fn question(&self, words: &str) -> Option<QuestionEmbedding> {
-        let place = Arc::clone(&self.places).try_acquire_owned().ok();
-        let place = place.filter(|_| !self.is_resting())?;
-        let text = self.parts.redactor.redact(words).into_owned();
+    pub async fn question(&self, query: &str) -> Option<QuestionEmbedding> {
+        let permit = Arc::clone(&self.permits).try_acquire_owned().ok();
+        let permit = permit.filter(|_| !self.is_resting())?;
+        let text = self.parts.redactor.redact(query).into_owned();
         let (remote, metrics) = (Arc::clone(&self.parts.remote), self.parts.metrics.clone());
         let call = self.questions.spawn(async move {
-            let embedded = embed(&remote, &metrics, EmbeddingPurpose::Question, &[text]).await;
-            drop(place);
-            embedded
+            let result = embed(&remote, &metrics, EmbeddingPurpose::Question, &[text]).await;
+            drop(permit);
+            result
         });
-        let embedded = timeout(self.patience, call).await;
-        if embedded.is_err() {
+        let result = timeout(self.patience, call).await;
+        if result.is_err() {
             self.parts
                 .metrics
                 .embeddings
                 .failed(EmbeddingPurpose::Question, "timeout");
         }
-        let embedding = embedded
+        let embedding = result
             .ok()
             .and_then(Result::ok)
             .and_then(Result::ok)
@@ -256,10 +256,10 @@ async fn embed(
     texts: &[String],
 ) -> Result<Vec<Embedding>, EmbeddingError> {
     let start = Instant::now();
-    let embedded = remote.embed(texts).await;
+    let result = remote.embed(texts).await;
     metrics.embeddings.answered(purpose, start.elapsed());
-    if let Err(error) = &embedded {
+    if let Err(error) = &result {
         metrics.embeddings.failed(purpose, error.class());
     }
-    embedded
+    result
 }

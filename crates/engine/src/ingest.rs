@@ -298,8 +298,8 @@ impl Ingestor {
             AppendSource::Steps => self.store.rewind(request).await,
             // Where other requests are answered, their errors are counted. Messages of the inbox get no answer.
             AppendSource::Inbox(inbox, rows) => {
-                let taken = inbox.append_from_inbox(request, rows).await;
-                taken.inspect_err(|error| self.metrics.service.db_failed(error.class()))
+                let appended = inbox.append_from_inbox(request, rows).await;
+                appended.inspect_err(|error| self.metrics.service.db_failed(error.class()))
             }
         }
     }

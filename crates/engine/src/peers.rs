@@ -20,8 +20,8 @@ pub async fn follow(mut member: Member, notices: &Notices, clock: &dyn Clock) ->
     }
 }
 
-fn forward(heard: PeerMessage, notices: &Notices, clock: &dyn Clock) {
-    match heard {
+fn forward(message: PeerMessage, notices: &Notices, clock: &dyn Clock) {
+    match message {
         PeerMessage::Queue => notices.wake_queue(),
         PeerMessage::Agent(agent) => notices.agent_changed(&agent),
         PeerMessage::Lost(reason) => {

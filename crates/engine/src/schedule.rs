@@ -228,8 +228,8 @@ impl Schedule {
     }
 
     /// Counts an error of the store, and returns the result unchanged.
-    fn count_error<T>(&self, done: StoreResult<T>) -> StoreResult<T> {
-        done.inspect_err(|error| self.metrics.service.db_failed(error.class()))
+    fn count_error<T>(&self, result: StoreResult<T>) -> StoreResult<T> {
+        result.inspect_err(|error| self.metrics.service.db_failed(error.class()))
     }
 
     fn lock_fired(&self) -> MutexGuard<'_, BTreeMap<&'static str, Timestamp>> {
@@ -274,11 +274,11 @@ impl Schedule {
         let pending_before = now.plus_ms(-self.settings.max_wait_ms);
         match self.count_error(self.store.reconcile(pending_before, now).await) {
             Ok(0) => {}
-            Ok(made) => {
-                for _ in 0..made {
+            Ok(rows) => {
+                for _ in 0..rows {
                     self.metrics.updates.queued(Reason::Reconcile);
                 }
-                warn!(rows = made, "queue.repaired");
+                warn!(rows, "queue.repaired");
                 self.notices.wake_queue();
             }
             Err(error) => warn!(%error, "queue.reconcile_failed"),
@@ -351,17 +351,17 @@ impl Schedule {
         let sampled = self.store.sample(started_at, DAY_MS).await;
         self.report_fault(pinged.as_ref().err().or(sampled.as_ref().err()), started_at);
         let sample = sampled.ok()?;
-        let figures = figures(&sample);
+        let queue_sample = queue_sample(&sample);
         let took = self.clock.now().since_ms(started_at);
         let took = Duration::from_millis(u64::try_from(took).unwrap_or(0));
-        self.metrics.queue.sampled(&figures, started_at, took);
+        self.metrics.queue.sampled(&queue_sample, started_at, took);
         let batches = &sample.batches;
         self.metrics.batches.sampled(
             (batches.intents, batches.submitted),
             (batches.waiting, batches.out),
             batches.oldest_at,
         );
-        Some(figures)
+        Some(queue_sample)
     }
 }
 
@@ -373,7 +373,7 @@ async fn every<F: Future<Output = ()>>(period: Duration, stop: &CancellationToke
     }
 }
 
-fn figures(sample: &Sample) -> metrics::QueueSample {
+fn queue_sample(sample: &Sample) -> metrics::QueueSample {
     metrics::QueueSample {
         depth: vec![
             (QueueState::Ready, sample.ready),

@@ -6,7 +6,7 @@
 
 mod cache;
 mod change_watch;
-mod kept;
+mod derived;
 pub mod project;
 mod read_timeout;
 mod reply;
@@ -55,7 +55,7 @@ use recapd_platform::{
 };
 use recapd_store::{Store, StoreResult, SummaryRow};
 
-pub use kept::DerivedValue;
+pub use derived::DerivedValue;
 pub use reply::SummaryReply;
 pub use running::running;
 
@@ -88,7 +88,7 @@ pub struct Snapshot {
     /// The time zone of the times in `markdown`.
     pub zone: Zone,
     /// A value that users of the snapshot derived from it.
-    pub kept: DerivedValue,
+    pub derived: DerivedValue,
 }
 
 impl Snapshot {
@@ -159,7 +159,7 @@ impl Snapshots {
             tokens_max,
             redactor: Redactor::standard(),
             ageing: Ageing::default(),
-            cache: Arc::new(SnapshotCache::within(BYTES_MAX)),
+            cache: Arc::new(SnapshotCache::with_bytes_max(BYTES_MAX)),
             loads: SingleFlight::default(),
             waiting: Arc::default(),
             contact: PeerLink::default(),
@@ -174,9 +174,9 @@ impl Snapshots {
 
     /// Limits memory to about `bytes_max` bytes. The least recently used snapshots are dropped.
     #[must_use]
-    pub fn within(self, bytes_max: usize) -> Self {
+    pub fn with_bytes_max(self, bytes_max: usize) -> Self {
         Self {
-            cache: Arc::new(SnapshotCache::within(bytes_max)),
+            cache: Arc::new(SnapshotCache::with_bytes_max(bytes_max)),
             ..self
         }
     }
@@ -187,7 +187,7 @@ impl Snapshots {
     }
 
     /// The number of snapshots in memory.
-    pub fn held(&self) -> usize {
+    pub fn cached_count(&self) -> usize {
         self.cache.len()
     }
 
@@ -228,13 +228,13 @@ impl Snapshots {
         let read = ReadTimeout::of(has_copy).wait(read).await;
         Lookup::or_copy(
             read,
-            self.cache.use_copy(agent, |held| held.copy.snapshot_and_time()),
+            self.cache.use_copy(agent, |entry| entry.copy.snapshot_and_time()),
         )
     }
 
     fn cached_of(&self, agent: &AgentId) -> Option<CachedRead<Snapshot>> {
         let lost_since = self.contact.lost_since();
-        self.cache.use_copy(agent, |held| held.copy.cached(lost_since))
+        self.cache.use_copy(agent, |entry| entry.copy.cached(lost_since))
     }
 
     /// Reads the exchange that `agent` works on from the database. Returns `None` also if the read fails or takes too long,
@@ -251,7 +251,8 @@ impl Snapshots {
     /// Returns the summary of `agent` if it is in memory and needs no check.
     pub fn cached(&self, agent: &AgentId) -> Option<Lookup> {
         let lost_since = self.contact.lost_since();
-        self.cache.use_copy(agent, |held| held.copy.at_once(lost_since))?
+        self.cache
+            .use_copy(agent, |entry| entry.copy.at_once(lost_since))?
     }
 
     /// Works like [`Self::get`], but if the reader already has that version (`is_known` checks its `ETag`), waits for a change
@@ -328,8 +329,8 @@ impl Snapshots {
         // A notice of a change during the read found no copy to mark, or marked one that this copy replaces. So this copy is
         // outdated from the start.
         let outdated = self.cache.has_changed(changes);
-        let held = CachedSnapshot::new(TimedCopy::new(Arc::clone(&snapshot), read_at, outdated));
-        self.cache.hold(agent, held, changes, is_asked);
+        let entry = CachedSnapshot::new(TimedCopy::new(Arc::clone(&snapshot), read_at, outdated));
+        self.cache.hold(agent, entry, changes, is_asked);
         Ok(Some(snapshot))
     }
 
@@ -397,7 +398,7 @@ pub fn render(
         pending_exchanges: row.pending_before.exchanges + listed,
         pending_since: row.pending_since,
         zone: row.zone.unwrap_or_default(),
-        kept: DerivedValue::default(),
+        derived: DerivedValue::default(),
     }
 }
 

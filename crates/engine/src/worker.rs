@@ -128,7 +128,7 @@ pub struct WorkerParts {
 struct LeaseGuard {
     lease: Lease,
     /// Cancelled when the lease is lost.
-    lost: CancellationToken,
+    lease_lost: CancellationToken,
     /// Cancelled when the daemon stops without waiting for answers.
     hard: CancellationToken,
     heartbeat: Arc<Heartbeat>,
@@ -154,7 +154,7 @@ impl LeaseGuard {
     async fn interrupted(&self) -> Interruption {
         tokio::select! {
             biased;
-            () = self.lost.cancelled() => Interruption::Lost,
+            () = self.lease_lost.cancelled() => Interruption::Lost,
             () = self.hard.cancelled() => Interruption::Stopped,
         }
     }
@@ -244,7 +244,7 @@ impl Worker {
     }
 
     async fn claim_until(&self, soft: &CancellationToken, hard: &CancellationToken, updates: &TaskTracker) {
-        let places = Arc::new(Semaphore::new(self.settings.concurrency));
+        let permits = Arc::new(Semaphore::new(self.settings.concurrency));
         // True if the last poll found nothing, and nothing has woken the worker since.
         let mut is_quiet = false;
         // True while a row that must run alone waits until all other work is done.
@@ -254,20 +254,20 @@ impl Worker {
             let mut woken = Box::pin(self.parts.notices.queue_woken());
             woken.as_mut().enable();
             self.watch_for_clock_jump().await;
-            let free = places.available_permits();
-            let is_idle = free == self.settings.concurrency;
+            let free_permits = permits.available_permits();
+            let is_idle = free_permits == self.settings.concurrency;
             awaits_idle &= !is_idle;
-            let leases = if free > 0 && !awaits_idle {
-                self.claim_or_warn(free).await
+            let leases = if free_permits > 0 && !awaits_idle {
+                self.claim_or_warn(free_permits).await
             } else {
                 Vec::new()
             };
-            self.parts.notices.progress().made();
-            let found_all = leases.len() < free;
-            is_quiet &= free > 0 && leases.is_empty();
+            self.parts.notices.progress().record_poll();
+            let found_all = leases.len() < free_permits;
+            is_quiet &= free_permits > 0 && leases.is_empty();
             let turn = self.turn(leases, is_idle).await;
             awaits_idle |= matches!(turn, ClaimTurn::ThenIdle(_));
-            let (leases, places_each) = match turn {
+            let (leases, permits_each) = match turn {
                 ClaimTurn::Together(leases) | ClaimTurn::ThenIdle(leases) => (leases, 1),
                 ClaimTurn::Alone(lease) => (
                     vec![lease],
@@ -275,17 +275,17 @@ impl Worker {
                 ),
             };
             for lease in leases {
-                let Ok(place) = Arc::clone(&places).try_acquire_many_owned(places_each) else {
+                let Ok(permit) = Arc::clone(&permits).try_acquire_many_owned(permits_each) else {
                     break;
                 };
                 let (worker, hard) = (self.clone(), hard.clone());
                 updates.spawn(async move {
                     worker.work(lease, &hard).await;
-                    drop(place);
+                    drop(permit);
                     worker.parts.notices.wake_queue();
                 });
             }
-            if found_all || free == 0 {
+            if found_all || free_permits == 0 {
                 let rest = self.rest(is_quiet).await;
                 is_quiet = tokio::select! {
                     () = woken => false,
@@ -432,13 +432,13 @@ impl Worker {
     }
 
     async fn claim_or_warn(&self, limit: usize) -> Vec<Lease> {
-        let claimed = self.claim(limit).await;
+        let result = self.claim(limit).await;
         let now_ms = self.parts.clock.now().0;
         let mut streak = self
             .failed_polls
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner);
-        match claimed {
+        match result {
             Ok(leases) => {
                 if let Some(failed_ms) = streak.worked(now_ms) {
                     info!(failed_ms, "queue.readable_again");
@@ -459,7 +459,7 @@ impl Worker {
     /// for a model; a write that has begun is finished.
     pub async fn work(&self, lease: Lease, hard: &CancellationToken) -> Outcome {
         let guard = LeaseGuard {
-            lost: self.heartbeat.add(&lease),
+            lease_lost: self.heartbeat.add(&lease),
             hard: hard.clone(),
             heartbeat: Arc::clone(&self.heartbeat),
             lease,

@@ -23,12 +23,12 @@ const WAIT_MAX: Duration = Duration::from_mins(5);
 
 pub struct Chain {
     first: Arc<dyn ChatModel>,
-    others: Vec<Arc<dyn ChatModel>>,
+    fallbacks: Vec<Arc<dyn ChatModel>>,
 }
 
 impl Chain {
-    pub fn new(first: Arc<dyn ChatModel>, others: Vec<Arc<dyn ChatModel>>) -> Self {
-        Self { first, others }
+    pub fn new(first: Arc<dyn ChatModel>, fallbacks: Vec<Arc<dyn ChatModel>>) -> Self {
+        Self { first, fallbacks }
     }
 }
 
@@ -49,16 +49,16 @@ impl ChatModel for Chain {
 
     fn watch(&self, listener: &BreakerListener) {
         self.first.watch(listener);
-        self.others.iter().for_each(|model| model.watch(listener));
+        self.fallbacks.iter().for_each(|model| model.watch(listener));
     }
 
     fn fallbacks(&self) -> &[Arc<dyn ChatModel>] {
-        &self.others
+        &self.fallbacks
     }
 }
 
 impl LlmError {
-    /// Returns true if the next model of the chain should be asked now. `is_last` says that this is the last attempt.
+    /// Returns true if the next model of the chain should be asked now. `is_last` is true at the last attempt.
     pub fn is_for_next_model(&self, is_last: bool) -> bool {
         match self {
             Self::Refused { .. }

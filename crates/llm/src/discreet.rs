@@ -11,26 +11,26 @@ const QUOTED_CHARS: usize = 24;
 pub(super) struct Discreet<'a> {
     pub(super) provider: &'static str,
     pub(super) key: Option<&'a str>,
-    /// The prompt, of which no message may quote a part.
+    /// The prompt; no message may quote a part of it.
     pub(super) material: &'a str,
 }
 
 impl Discreet<'_> {
     /// Cleans a provider's message. Some servers repeat the key that they refuse, or the field of the request that they can't
     /// read.
-    pub(super) fn message(self, said: &str) -> String {
-        self.clean(said, MESSAGE_CHARS_MAX)
+    pub(super) fn message(self, text: &str) -> String {
+        self.clean(text, MESSAGE_CHARS_MAX)
     }
 
     /// Cleans a code or an id.
-    pub(super) fn word(self, said: &str) -> String {
-        self.clean(said, WORD_CHARS_MAX)
+    pub(super) fn word(self, text: &str) -> String {
+        self.clean(text, WORD_CHARS_MAX)
     }
 
-    fn clean(self, said: &str, chars_max: usize) -> String {
+    fn clean(self, text: &str, chars_max: usize) -> String {
         let keyless = match self.key.filter(|key| !key.is_empty()) {
-            Some(key) => said.replace(key, "[key]"),
-            None => said.to_owned(),
+            Some(key) => text.replace(key, "[key]"),
+            None => text.to_owned(),
         };
         let text = cut(&one_line(&keyless), chars_max);
         if self.quotes_prompt(&text) {
@@ -43,7 +43,7 @@ impl Discreet<'_> {
     fn quotes_prompt(self, text: &str) -> bool {
         let starts: Vec<usize> = text
             .char_indices()
-            .map(|(at, _)| at)
+            .map(|(index, _)| index)
             .chain([text.len()])
             .collect();
         starts

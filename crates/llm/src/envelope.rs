@@ -76,7 +76,7 @@ impl ErrorBody {
         let details = error.get("details").unwrap_or(&Value::Null);
         let message = message(error);
         let wait = detail(details, "RetryInfo").and_then(|info| go_duration(&text(info, "retryDelay")));
-        let first_of = |words: [String; 3]| words.into_iter().find(|word| !word.is_empty());
+        let first_of = |texts: [String; 3]| texts.into_iter().find(|word| !word.is_empty());
         let read = Self {
             kind: first_of([text(error, "type"), text(error, "status"), String::new()]).unwrap_or_default(),
             code: first_of([
@@ -107,7 +107,7 @@ impl ErrorBody {
     }
 
     /// Returns all texts of the error in lower case, to search in them.
-    pub(super) fn words(&self) -> String {
+    pub(super) fn lower_text(&self) -> String {
         [&self.kind, &self.code, &self.param, &self.message]
             .map(|word| word.to_lowercase())
             .join("\n")
@@ -142,15 +142,15 @@ fn quota(failure: &Value) -> Quota {
 
 /// Returns the message. A router adds the message of the provider behind it (OpenRouter: `metadata.raw`).
 fn message(error: &Value) -> String {
-    let own = text(error, "message");
+    let message = text(error, "message");
     let raw = error
         .get("metadata")
         .map(|metadata| text(metadata, "raw"))
         .unwrap_or_default();
     if raw.is_empty() {
-        own
+        message
     } else {
-        format!("{own}: {raw}")
+        format!("{message}: {raw}")
     }
 }
 

@@ -100,10 +100,10 @@ pub enum NoAnswer {
 pub(super) fn error_of_refusal(reply: &HttpReply, status: u16, discreet: Discreet<'_>) -> LlmError {
     let error = ErrorBody::read(&reply.body).unwrap_or_default();
     let retry_after = retry_after(&reply.headers, error.retry_after);
-    let words = provider_words(reply, status, &error, discreet);
-    let message = format!("status {status}{words}");
+    let details = provider_details(reply, status, &error, discreet);
+    let message = format!("status {status}{details}");
     match trouble(reply, status, &error) {
-        Trouble::Account => LlmError::Auth(account(status, &error, discreet.provider, &words)),
+        Trouble::Account => LlmError::Auth(account(status, &error, discreet.provider, &details)),
         Trouble::TooLong => LlmError::ContextOverflow(message),
         Trouble::Content => declined(message),
         Trouble::Rate => LlmError::RateLimited { retry_after, message },
@@ -125,7 +125,7 @@ pub(super) fn error_of_refusal(reply: &HttpReply, status: u16, discreet: Discree
 
 /// Formats an error about the account: who refuses what, and the provider's own words: `OpenAI refuses the API key (401)
 /// invalid_api_key: …`.
-fn account(status: u16, error: &ErrorBody, provider: &str, words: &str) -> String {
+fn account(status: u16, error: &ErrorBody, provider: &str, details: &str) -> String {
     let provider = match provider {
         "anthropic" => "Anthropic",
         "gemini" => "Gemini",
@@ -134,17 +134,17 @@ fn account(status: u16, error: &ErrorBody, provider: &str, words: &str) -> Strin
     };
     let is_key = status == 401 || error.message.to_lowercase().contains("api key");
     let what = if is_key { "API key" } else { "account" };
-    format!("{provider} refuses the {what} ({status}){words}")
+    format!("{provider} refuses the {what} ({status}){details}")
 }
 
 /// Returns the error of a successful reply whose answer can't be used.
 pub(super) fn error_without_answer(reply: &HttpReply, why: &NoAnswer, discreet: Discreet<'_>) -> LlmError {
     match why {
         NoAnswer::Truncated => LlmError::Truncated { usage: None },
-        NoAnswer::Refused(words) => declined(with_request_id(reply, words, discreet)),
-        NoAnswer::Broken(words) => LlmError::Transient(TransientFailure::new(
+        NoAnswer::Refused(message) => declined(with_request_id(reply, message, discreet)),
+        NoAnswer::Broken(message) => LlmError::Transient(TransientFailure::new(
             Cause::Server,
-            with_request_id(reply, words, discreet),
+            with_request_id(reply, message, discreet),
         )),
         NoAnswer::Unknown => error_in_success(reply, discreet),
     }
@@ -178,8 +178,8 @@ pub(super) fn is_too_long(reply: &HttpReply) -> bool {
 }
 
 fn trouble(reply: &HttpReply, status: u16, error: &ErrorBody) -> Trouble {
-    let words = error.words();
-    let any_of = |wanted: &[&str]| wanted.iter().any(|word| words.contains(word));
+    let text = error.lower_text();
+    let any_of = |phrases: &[&str]| phrases.iter().any(|phrase| text.contains(phrase));
     if any_of(&ACCOUNT) {
         return Trouble::Account;
     }
@@ -200,7 +200,7 @@ fn trouble(reply: &HttpReply, status: u16, error: &ErrorBody) -> Trouble {
         503 | 529 => Trouble::Passing(Cause::Overloaded),
         408 | 504 | 524 => Trouble::Passing(Cause::Timeout),
         409 | 425 | 500.. => Trouble::Passing(Cause::Server),
-        _ if words.contains("server_is_overloaded") => Trouble::Passing(Cause::Overloaded),
+        _ if text.contains("server_is_overloaded") => Trouble::Passing(Cause::Overloaded),
         _ if asks_to_retry(reply) => Trouble::Passing(Cause::Server),
         _ => Trouble::Request,
     }
@@ -217,23 +217,23 @@ fn asks_to_retry(reply: &HttpReply) -> bool {
 
 /// Formats code, message and request id, as far as they exist. Doesn't show a body of an unknown format: it may be a proxy's
 /// page, or repeat the request.
-fn provider_words(reply: &HttpReply, status: u16, error: &ErrorBody, discreet: Discreet<'_>) -> String {
+fn provider_details(reply: &HttpReply, status: u16, error: &ErrorBody, discreet: Discreet<'_>) -> String {
     let code = [&error.code, &error.kind]
         .into_iter()
         .find(|word| !word.is_empty() && **word != status.to_string());
     let code = code.map(|code| format!(" {}", discreet.word(code)));
-    let said = Some(&error.message).filter(|said| !said.is_empty());
-    let said = said.map(|said| format!(": {}", discreet.message(said)));
+    let message = Some(&error.message).filter(|message| !message.is_empty());
+    let message = message.map(|message| format!(": {}", discreet.message(message)));
     let request = request_id(reply, &error.request_id, discreet);
     let request = request.map(|id| format!(" (request {id})"));
-    [code, said, request].into_iter().flatten().collect()
+    [code, message, request].into_iter().flatten().collect()
 }
 
-pub(super) fn with_request_id(reply: &HttpReply, said: &str, discreet: Discreet<'_>) -> String {
-    let said = discreet.message(said);
+pub(super) fn with_request_id(reply: &HttpReply, message: &str, discreet: Discreet<'_>) -> String {
+    let message = discreet.message(message);
     match request_id(reply, "", discreet) {
-        Some(id) => format!("{said} (request {id})"),
-        None => said,
+        Some(id) => format!("{message} (request {id})"),
+        None => message,
     }
 }
 

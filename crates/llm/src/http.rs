@@ -24,13 +24,15 @@ pub async fn send_for(request: RequestBuilder, bytes_max: usize) -> Result<HttpR
 
 impl From<HttpClientError> for LlmError {
     fn from(error: HttpClientError) -> Self {
-        let said = error.to_string();
+        let message = error.to_string();
         match error {
-            HttpClientError::Unsendable(_) | HttpClientError::Untrusted(_) => Self::Permanent(said),
-            HttpClientError::Late(_) => Self::Transient(TransientFailure::new(Cause::Timeout, said)),
-            HttpClientError::Unreachable(_) => Self::Transient(TransientFailure::new(Cause::Network, said)),
-            HttpClientError::Broken(_) => Self::Transient(TransientFailure::new(Cause::Broken, said)),
-            HttpClientError::TooLong(_) => Self::Transient(said.into()),
+            HttpClientError::Unsendable(_) | HttpClientError::Untrusted(_) => Self::Permanent(message),
+            HttpClientError::Late(_) => Self::Transient(TransientFailure::new(Cause::Timeout, message)),
+            HttpClientError::Unreachable(_) => {
+                Self::Transient(TransientFailure::new(Cause::Network, message))
+            }
+            HttpClientError::Broken(_) => Self::Transient(TransientFailure::new(Cause::Broken, message)),
+            HttpClientError::TooLong(_) => Self::Transient(message.into()),
         }
     }
 }

@@ -47,7 +47,7 @@ pub struct ModelRequest {
     /// The agent of the question. If the request has to wait, the limits reserve a turn for this agent.
     pub agent: Option<AgentId>,
     /// Whether the request still waits for the limits of its key.
-    pub held: limits::LimitWait,
+    pub limit_wait: limits::LimitWait,
 }
 
 /// A model's answer. Tokens are counted as the provider bills them; 0 if the provider doesn't report them.

@@ -26,7 +26,7 @@ use recapd_platform::clock::Clock;
 /// A caller waits here for at most this long.
 const WAIT_MS_MAX: i64 = 5 * SECOND_MS;
 /// How long a caller waits while the allowed number of calls is in progress. Then its work is given back for as long again.
-const PLACES_WAIT: Duration = Duration::from_secs(5);
+const PERMIT_WAIT: Duration = Duration::from_secs(5);
 /// The first backoff after a refusal that doesn't say when to retry. Each refusal in a row doubles it (exponential backoff).
 const REFUSAL_BACKOFF_MS_MIN: i64 = 5 * SECOND_MS;
 const REFUSAL_BACKOFF_MS_MAX: i64 = 300 * SECOND_MS;
@@ -38,19 +38,19 @@ const PROMPT_BYTES_PER_TOKEN: usize = 4;
 pub struct LimitWait(Arc<AtomicBool>);
 
 impl LimitWait {
-    pub fn is_held(&self) -> bool {
+    pub fn is_waiting(&self) -> bool {
         self.0.load(SeqCst)
     }
 
-    fn set(&self, is_held: bool) {
-        self.0.store(is_held, SeqCst);
+    fn set(&self, is_waiting: bool) {
+        self.0.store(is_waiting, SeqCst);
     }
 }
 
 pub struct LimitedModel {
     inner: Arc<dyn ChatModel>,
     clock: Arc<dyn Clock>,
-    places: Semaphore,
+    permits: Semaphore,
     shared: Mutex<LimiterState>,
 }
 
@@ -71,7 +71,7 @@ impl LimitedModel {
         Self {
             inner,
             clock,
-            places: Semaphore::new(concurrency),
+            permits: Semaphore::new(concurrency),
             shared: Mutex::new(LimiterState {
                 minute: Minute::new(limits),
                 refusals: 0,
@@ -170,16 +170,16 @@ impl ChatModel for LimitedModel {
     }
 
     async fn answer(&self, request: &ModelRequest) -> Result<ModelAnswer, LlmError> {
-        request.held.set(true);
-        let place = tokio::time::timeout(PLACES_WAIT, self.places.acquire()).await;
-        let Ok(Ok(_place)) = place else {
+        request.limit_wait.set(true);
+        let permit = tokio::time::timeout(PERMIT_WAIT, self.permits.acquire()).await;
+        let Ok(Ok(_permit)) = permit else {
             return Err(LlmError::Waiting {
-                wait: PLACES_WAIT,
+                wait: PERMIT_WAIT,
                 why: Wait::Places,
             });
         };
         let id = self.reserve(request).await?;
-        request.held.set(false);
+        request.limit_wait.set(false);
         self.learn(id, self.inner.answer(request).await)
     }
 }

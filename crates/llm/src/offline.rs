@@ -83,23 +83,23 @@ impl ChatModel for OfflineModel {
 
 /// Summarises `transcripts`, which must be in the order of their exchanges. Each exchange is in exactly one item, oldest first.
 pub fn summarise(transcripts: &[Transcript]) -> Vec<ItemDraft> {
-    let transcripts: Vec<Transcript> = transcripts.iter().map(in_own_words).collect();
+    let transcripts: Vec<Transcript> = transcripts.iter().map(without_programs).collect();
     let batch = reading::Corpus::read(&transcripts);
     topics::runs(&batch)
         .into_iter()
         .filter_map(|run| {
-            let of_run = transcripts.get(run.clone())?;
+            let transcripts_of_run = transcripts.get(run.clone())?;
             let exchanges = batch.exchanges.get(run)?;
             let range = ExchangeRange {
                 first: exchanges.first()?.exchange,
                 last: exchanges.last()?.exchange,
             };
-            let is_work = of_run.iter().any(account::is_work);
-            let account = is_work.then(|| account::texts(of_run));
+            let is_work = transcripts_of_run.iter().any(account::is_work);
+            let account = is_work.then(|| account::texts(transcripts_of_run));
             // A run of calls without words gives an empty account.
             let account = account.filter(|texts| !texts.text.is_empty());
-            let texts = account.unwrap_or_else(|| write_texts(&batch, exchanges, of_run));
-            let texts = texts.or_quote(&first_words(&transcripts, range));
+            let texts = account.unwrap_or_else(|| write_texts(&batch, exchanges, transcripts_of_run));
+            let texts = texts.or_quote(&quotation(&transcripts, range));
             Some(ItemDraft {
                 exchanges: range,
                 importance: importance::of(&batch, exchanges),
@@ -121,7 +121,7 @@ fn write_texts(
     let texts = compose::texts(batch, exchanges);
     let tokens = transcripts
         .iter()
-        .fold(0_i64, |sum, one| sum.saturating_add(one.tokens));
+        .fold(0_i64, |sum, transcript| sum.saturating_add(transcript.tokens));
     if tokens <= LITTLE_TOKENS_MAX || exchanges.iter().any(|reading| reading.is_talk) {
         return texts;
     }
@@ -136,14 +136,14 @@ fn write_texts(
 }
 
 /// Removes the lines that programs wrote on behalf of the user.
-fn in_own_words(transcript: &Transcript) -> Transcript {
-    let mut own = transcript.clone();
-    own.lines.retain(|line| line.voice != Voice::Program);
-    own
+fn without_programs(transcript: &Transcript) -> Transcript {
+    let mut transcript = transcript.clone();
+    transcript.lines.retain(|line| line.voice != Voice::Program);
+    transcript
 }
 
 /// Returns the first words of a run. They represent a run that consists of, say, one repeated slash command.
-fn first_words(transcripts: &[Transcript], run: ExchangeRange) -> String {
+fn quotation(transcripts: &[Transcript], run: ExchangeRange) -> String {
     let lines = transcripts
         .iter()
         .filter(|transcript| run.contains(transcript.exchange))

@@ -1,7 +1,7 @@
 //! Ollama's own `/api/chat`.
 //!
 //! Ollama's OpenAI dialect can't set the context size per request, so a model may be loaded with only 4,096 tokens, and the rest
-//! of the prompt is cut off silently. Here `num_ctx` says how much an update needs, and with `truncate: false` a prompt that
+//! of the prompt is cut off silently. Here `num_ctx` requests as much as an update needs, and with `truncate: false` a prompt that
 //! doesn't fit is an error.
 
 mod wire;

@@ -349,7 +349,7 @@ fn simpler<D: Dialect>(dialect: D, reply: &HttpReply) -> Option<D> {
     if !fault::is_about_the_request(reply, &error) {
         return None;
     }
-    dialect.after_complaint(&error.words())
+    dialect.after_complaint(&error.lower_text())
 }
 
 fn headers(protocol: &impl Protocol, api_key: Option<&SecretString>) -> Result<HeaderMap, LlmError> {
@@ -375,7 +375,7 @@ pub(super) fn read_tokens<U: DeserializeOwned + Default>(body: &Value, field: &s
 }
 
 /// Returns true if a server says that it doesn't know a field or a value.
-pub(super) fn is_unknown(words: &str) -> bool {
+pub(super) fn is_unknown(message: &str) -> bool {
     const UNKNOWN: [&str; 8] = [
         "unsupported",
         "not supported",
@@ -386,9 +386,9 @@ pub(super) fn is_unknown(words: &str) -> bool {
         "not permitted",
         "cannot find field",
     ];
-    any_of(words, &UNKNOWN)
+    any_of(message, &UNKNOWN)
 }
 
-pub(super) fn any_of(words: &str, wanted: &[&str]) -> bool {
-    wanted.iter().any(|word| words.contains(word))
+pub(super) fn any_of(message: &str, phrases: &[&str]) -> bool {
+    phrases.iter().any(|word| message.contains(word))
 }

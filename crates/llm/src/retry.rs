@@ -1,5 +1,5 @@
-//! Reads how long a provider asks to wait before a retry, in `Retry-After` and other headers. How often an update is retried, and
-//! how long it backs off, is decided in [`recapd_core::domain::work::RetryPolicy`].
+//! Reads how long a provider asks to wait before a retry, in `Retry-After` and other headers.
+//! [`recapd_core::domain::work::RetryPolicy`] decides how often an update is retried, and its backoff.
 
 use std::time::Duration;
 

@@ -92,9 +92,9 @@ impl Drop for ExclusiveThread {
 
 /// Waits until no dedicated thread runs, but at most `patience`. Call it before the process exits.
 pub fn wait_for_all(patience: Duration) {
-    let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let running = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     // If threads still run after the timeout, the process exits nevertheless.
-    drop(ENDED.wait_timeout_while(alone, patience, |alone| *alone > 0));
+    drop(ENDED.wait_timeout_while(running, patience, |running| *running > 0));
 }
 
 /// Runs `work` to its end on a new thread of this name.
@@ -107,9 +107,9 @@ pub fn run_alone(
     work: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
-    let alone = ExclusiveThread::count();
+    let thread = ExclusiveThread::count();
     thread::Builder::new().name(name.to_owned()).spawn(move || {
-        let _until_it_ends = alone;
+        let _until_it_ends = thread;
         if priority == ThreadPriority::Patient {
             lower_priority();
         }

@@ -23,8 +23,8 @@ pub fn list_files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, ListError> {
         if !path.exists() {
             return Err(ListError::Missing(path.clone()));
         }
-        let mut seen = HashSet::new();
-        list_below(path, FOLDER_DEPTH_MAX, true, &mut seen, &mut files).map_err(|source| {
+        let mut visited = HashSet::new();
+        list_below(path, FOLDER_DEPTH_MAX, true, &mut visited, &mut files).map_err(|source| {
             ListError::Unreadable {
                 path: path.clone(),
                 source,
@@ -34,16 +34,16 @@ pub fn list_files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, ListError> {
     Ok(files)
 }
 
-/// Adds `path`, or the files below it. `seen` holds the real paths of what was listed: a file with several links is listed
+/// Adds `path`, or the files below it. `visited` holds the real paths of what was listed: a file with several links is listed
 /// once, and a link back to a parent folder ends there.
 fn list_below(
     path: &Path,
     depth: usize,
     is_named: bool,
-    seen: &mut HashSet<PathBuf>,
+    visited: &mut HashSet<PathBuf>,
     files: &mut Vec<PathBuf>,
 ) -> std::io::Result<()> {
-    if path.canonicalize().is_ok_and(|real| !seen.insert(real)) {
+    if path.canonicalize().is_ok_and(|real| !visited.insert(real)) {
         return Ok(());
     }
     if !path.is_dir() {
@@ -60,7 +60,7 @@ fn list_below(
     // Real files come before links, so that a file is listed under its real name.
     inside.sort_by_cached_key(|path| (path.is_symlink(), path.clone()));
     for path in inside.iter().filter(|_| depth > 0) {
-        list_below(path, depth - 1, false, seen, files)?;
+        list_below(path, depth - 1, false, visited, files)?;
     }
     Ok(())
 }

@@ -185,10 +185,10 @@ fn build_error(error: reqwest::Error) -> HttpClientError {
 fn causes(error: reqwest::Error) -> String {
     let error = error.without_url();
     let mut causes = vec![error.to_string()];
-    let mut behind = error.source();
-    while let Some(cause) = behind {
+    let mut source = error.source();
+    while let Some(cause) = source {
         causes.push(cause.to_string());
-        behind = cause.source();
+        source = cause.source();
     }
     causes.join(": ")
 }

@@ -224,11 +224,11 @@ impl Lifecycle {
             biased;
             () = self.all_ended() => true,
             Some(signal) = signals.next() => {
-                tracing::warn!(%signal, tasks = self.left(), "daemon.hurried");
+                tracing::warn!(%signal, tasks = self.remaining_tasks(), "daemon.hurried");
                 false
             }
             () = sleep(drain) => {
-                tracing::warn!(tasks = self.left(), "daemon.drain_timed_out");
+                tracing::warn!(tasks = self.remaining_tasks(), "daemon.drain_timed_out");
                 false
             }
         };
@@ -250,7 +250,7 @@ impl Lifecycle {
         self.serving_tasks.wait().await;
     }
 
-    fn left(&self) -> usize {
+    fn remaining_tasks(&self) -> usize {
         self.tasks.len() + self.serving_tasks.len()
     }
 
@@ -260,12 +260,12 @@ impl Lifecycle {
         if tokio::time::timeout(HARD_GRACE, self.all_ended()).await.is_ok() {
             return Manner::HurriedOut;
         }
-        let left = self.left();
-        tracing::error!(tasks = left, "daemon.tasks_dropped");
+        let remaining_tasks = self.remaining_tasks();
+        tracing::error!(tasks = remaining_tasks, "daemon.tasks_dropped");
         self.drop.cancel();
         // After this time, only a task that blocks its thread can be left. Such a task can't be ended.
         let _dropped = tokio::time::timeout(HARD_GRACE, self.all_ended()).await;
-        Manner::Dropped(left)
+        Manner::Dropped(remaining_tasks)
     }
 }
 

@@ -77,7 +77,7 @@ impl Default for LoopProgress {
 
 impl LoopProgress {
     /// Records that the worker has polled the queue.
-    pub fn made(&self) {
+    pub fn record_poll(&self) {
         self.rests_for(Duration::ZERO);
     }
 

@@ -83,7 +83,7 @@ pub(crate) fn may_hold_capsules(body: &[u8]) -> bool {
     capsule::may_be_in(body)
 }
 
-/// Replaces recapd's capsules in a request by their texts; `None` if there are none.
+/// Replaces recapd's capsules in a request with their texts; `None` if there are none.
 pub(crate) fn expand_capsules(dialect: Dialect, body: &[u8], key: &CapsuleKey) -> Option<Vec<u8>> {
     (dialect == Dialect::OpenAiResponses)
         .then(|| capsule::expand(body, key))
@@ -113,8 +113,8 @@ impl Compactor {
         if self.mode == ProxyMode::Observe {
             return None;
         }
-        let asked = timeout(PATIENCE, self.text(agent, session.client, compaction)).await;
-        let text = asked.ok().flatten()?;
+        let reply = timeout(PATIENCE, self.text(agent, session.client, compaction)).await;
+        let text = reply.ok().flatten()?;
         // There is no document, so only lines would replace the exchanges that aren't quoted.
         if text.summary_version == 0 && text.unquoted > 0 {
             return None;

@@ -12,19 +12,19 @@ const UNPACKED_BYTES_MAX: u64 = 256 << 20;
 
 /// Returns `body` decompressed, as its `content-encoding` says; `None` if the compression is unknown or
 /// broken, or if the body is too long.
-pub(crate) fn unpacked(encoding: Option<&HeaderValue>, body: &Bytes) -> Option<Bytes> {
+pub(crate) fn unpack(encoding: Option<&HeaderValue>, body: &Bytes) -> Option<Bytes> {
     let Some(encoding) = encoding else {
         return Some(body.clone());
     };
     match encoding.as_bytes() {
         b"identity" => Some(body.clone()),
-        b"gzip" => whole(GzDecoder::new(body.as_ref())).ok(),
-        b"zstd" => whole(StreamingDecoder::new(body.as_ref()).ok()?).ok(),
+        b"gzip" => read_limited(GzDecoder::new(body.as_ref())).ok(),
+        b"zstd" => read_limited(StreamingDecoder::new(body.as_ref()).ok()?).ok(),
         _ => None,
     }
 }
 
-fn whole(reader: impl Read) -> io::Result<Bytes> {
+fn read_limited(reader: impl Read) -> io::Result<Bytes> {
     let mut plain = Vec::new();
     let length = reader.take(UNPACKED_BYTES_MAX + 1).read_to_end(&mut plain)?;
     if u64::try_from(length).unwrap_or(u64::MAX) > UNPACKED_BYTES_MAX {
@@ -57,13 +57,13 @@ mod tests {
         ] {
             let encoding = HeaderValue::from_static(encoding);
             let (body, half) = (Bytes::from(body.clone()), Bytes::from(body).slice(..20));
-            assert_eq!(unpacked(Some(&encoding), &body).unwrap(), text, "{encoding:?}");
+            assert_eq!(unpack(Some(&encoding), &body).unwrap(), text, "{encoding:?}");
             if encoding != "identity" {
-                assert_eq!(unpacked(Some(&encoding), &half), None, "{encoding:?}");
+                assert_eq!(unpack(Some(&encoding), &half), None, "{encoding:?}");
             }
         }
         let text = Bytes::from(text);
-        assert_eq!(unpacked(None, &text), Some(text.clone()));
-        assert_eq!(unpacked(Some(&HeaderValue::from_static("br")), &text), None);
+        assert_eq!(unpack(None, &text), Some(text.clone()));
+        assert_eq!(unpack(Some(&HeaderValue::from_static("br")), &text), None);
     }
 }

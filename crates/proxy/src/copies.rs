@@ -21,7 +21,7 @@ use tokio::{
 use tokio_util::task::TaskTracker;
 
 use crate::{
-    compression::unpacked,
+    compression::unpack,
     daemon::ProxyDaemon,
     dialect::Dialect,
     reply,
@@ -61,7 +61,7 @@ pub(crate) struct Owner {
 
 /// Connects the copies of a request and of its answer: the answer is stored where the request was stored.
 #[derive(Debug, Default)]
-pub(crate) struct Place(OnceLock<StoredRequest>);
+pub(crate) struct RequestLink(OnceLock<StoredRequest>);
 
 #[derive(Debug)]
 struct StoredRequest {
@@ -75,7 +75,7 @@ pub(crate) struct StoredCopy {
     pub(crate) owner: Owner,
     pub(crate) dialect: Dialect,
     pub(crate) content: Content,
-    pub(crate) place: Arc<Place>,
+    pub(crate) link: Arc<RequestLink>,
 }
 
 #[derive(Debug)]
@@ -144,7 +144,7 @@ impl Copies {
                 clock: Arc::clone(clock),
                 metrics: metrics.clone(),
                 tally: tally.clone(),
-                made: AtomicU64::new(0),
+                agents_named: AtomicU64::new(0),
             };
             tasks.spawn(lane.run(receiver));
             sender
@@ -160,7 +160,7 @@ impl Copies {
         }
     }
 
-    /// Returns the conversations that are recognised by what was said in them.
+    /// Returns the conversations that are recognised by their content.
     pub(crate) fn lineages(&self) -> &Arc<Lineages> {
         &self.lineages
     }
@@ -170,7 +170,7 @@ impl Copies {
         let kib = copy.content.len().div_ceil(KIB).clamp(1, self.room_kib.max(1));
         let permits = u32::try_from(kib).unwrap_or(u32::MAX);
         let Ok(room) = Arc::clone(&self.room).try_acquire_many_owned(permits) else {
-            return self.dropped(&copy);
+            return self.count_dropped(&copy);
         };
         let name = copy.owner.agent.as_ref().map_or("", AgentId::as_str);
         let lane = name
@@ -178,11 +178,11 @@ impl Copies {
             .fold(0_usize, |sum, byte| sum.wrapping_mul(31) + usize::from(byte));
         let queued = QueuedCopy { copy, _room: room };
         if let Err(full) = self.lanes[lane % LANES].try_send(queued) {
-            self.dropped(&full.into_inner().copy);
+            self.count_dropped(&full.into_inner().copy);
         }
     }
 
-    fn dropped(&self, copy: &StoredCopy) {
+    fn count_dropped(&self, copy: &StoredCopy) {
         self.metrics.proxy.unstored(Unstored::Full);
         self.tally.count(copy.owner.agent.as_ref(), |counts| {
             copy.content.count(counts);
@@ -190,8 +190,8 @@ impl Copies {
         });
     }
 
-    /// Counts a request or an answer of which there is no copy.
-    pub(crate) fn unstored(&self, session: &Session, reason: Unstored) {
+    /// Counts a request or an answer that is not copied.
+    pub(crate) fn count_unstored(&self, session: &Session, reason: Unstored) {
         self.metrics.proxy.unstored(reason);
         self.tally
             .count(session.agent.as_ref(), |counts| counts.unstored += 1);
@@ -205,7 +205,7 @@ struct Lane {
     metrics: Metrics,
     tally: Tally,
     /// How many agents this lane has named.
-    made: AtomicU64,
+    agents_named: AtomicU64,
 }
 
 #[derive(Deserialize)]
@@ -222,7 +222,7 @@ impl Lane {
                 Ok(()) => self.metrics.proxy.stored(self.clock.now()),
                 Err(reason) => self.metrics.proxy.unstored(reason),
             }
-            let holder = copy.place.0.get().map(|stored| &stored.agent);
+            let holder = copy.link.0.get().map(|stored| &stored.agent);
             self.tally.count(holder.or(copy.owner.agent.as_ref()), |counts| {
                 copy.content.count(counts);
                 counts.unstored += i64::from(stored.is_err());
@@ -238,7 +238,7 @@ impl Lane {
                 encoding,
                 bytes,
             } => {
-                let plain = unpacked(encoding.as_ref(), bytes).ok_or(Unstored::Unreadable)?;
+                let plain = unpack(encoding.as_ref(), bytes).ok_or(Unstored::Unreadable)?;
                 match reply::messages(copy.dialect, content_type, &plain) {
                     Some(messages) => (SentExtent::End, messages.to_string().into()),
                     None => return Ok(()),
@@ -250,7 +250,7 @@ impl Lane {
             Some(_) => Vec::new(),
             None => units(copy, body.clone()).await?,
         };
-        let agent = match (extent, copy.place.0.get()) {
+        let agent = match (extent, copy.link.0.get()) {
             (SentExtent::End, Some(stored)) => stored.agent.clone(),
             // Without the stored request, the answer might get into another conversation.
             (SentExtent::End, None) => return Err(Unstored::Refused),
@@ -260,23 +260,23 @@ impl Lane {
         let agent = self.post(&path, body).await?.unwrap_or(agent);
         if copy.owner.agent.is_none() {
             let client = copy.owner.client;
-            let before = copy.place.0.get().map_or(&[][..], |stored| &stored.units);
-            let all: Vec<ContentUnit> = before.iter().chain(&units).copied().collect();
-            self.lineages.remember(client, &all, &agent);
+            let request_units = copy.link.0.get().map_or(&[][..], |stored| &stored.units);
+            let all_units: Vec<ContentUnit> = request_units.iter().chain(&units).copied().collect();
+            self.lineages.remember(client, &all_units, &agent);
         }
         if extent == SentExtent::Whole {
             // Later, this request's answer reads it.
-            drop(copy.place.0.set(StoredRequest { agent, units }));
+            drop(copy.link.0.set(StoredRequest { agent, units }));
         }
         Ok(())
     }
 
     fn agent(&self, owner: &Owner, units: &[ContentUnit]) -> AgentId {
         let Owner { agent, client } = owner;
-        let known = agent.clone().or_else(|| self.lineages.find(client, units));
-        known.unwrap_or_else(|| {
-            let made = self.made.fetch_add(1, Ordering::Relaxed);
-            let chance = randomness::seed().unwrap_or(0).wrapping_add(made);
+        let found = agent.clone().or_else(|| self.lineages.find(client, units));
+        found.unwrap_or_else(|| {
+            let count = self.agents_named.fetch_add(1, Ordering::Relaxed);
+            let chance = randomness::seed().unwrap_or(0).wrapping_add(count);
             Session::new_agent(client, units, chance)
         })
     }
@@ -293,8 +293,8 @@ impl Lane {
                 Ok(answer)
                     if answer.status.is_client_error() && answer.status != StatusCode::TOO_MANY_REQUESTS =>
                 {
-                    let said = String::from_utf8_lossy(&answer.body).into_owned();
-                    tracing::warn!(path, status = %answer.status, said, "proxy.copy_refused");
+                    let text = String::from_utf8_lossy(&answer.body).into_owned();
+                    tracing::warn!(path, status = %answer.status, said = text, "proxy.copy_refused");
                     return Err(Unstored::Refused);
                 }
                 Ok(answer) => answer.status.to_string(),

@@ -19,6 +19,7 @@ const HOP_BY_HOP: [HeaderName; 7] = [
     TE,
     TRANSFER_ENCODING,
     UPGRADE,
+    // Not hop-by-hop, but fulfilled here: hyper asks the client for the body.
     EXPECT,
 ];
 const OLD_HOP_BY_HOP: [&str; 2] = ["keep-alive", "proxy-connection"];
@@ -27,19 +28,19 @@ const OWN: &str = "x-recapd-";
 
 /// Returns the headers of a request that go to the provider.
 pub(crate) fn upstream(headers: &HeaderMap) -> HeaderMap {
-    let mut passed = passed(headers);
-    passed.remove(HOST);
-    // The body determines the length.
-    passed.remove(CONTENT_LENGTH);
-    passed
+    let mut forwarded = forwardable(headers);
+    forwarded.remove(HOST);
+    // The proxy may rewrite the body; the HTTP client sets the length again.
+    forwarded.remove(CONTENT_LENGTH);
+    forwarded
 }
 
 /// Returns the headers of an answer that go to the client.
 pub(crate) fn downstream(headers: &HeaderMap) -> HeaderMap {
-    passed(headers)
+    forwardable(headers)
 }
 
-/// True if a Claude subscription pays for the request, instead of an API key.
+/// True if the request is billed to a Claude subscription, not to an API key: such clients send an `oauth-…` beta.
 pub(crate) fn is_subscription(headers: &HeaderMap) -> bool {
     let mut betas = headers.get_all("anthropic-beta").iter();
     betas.any(|beta| memmem::find(beta.as_bytes(), b"oauth-").is_some())
@@ -51,8 +52,8 @@ pub(crate) fn is_signed(headers: &HeaderMap) -> bool {
     authorization.is_some_and(|value| value.starts_with(b"AWS4-"))
 }
 
-fn passed(headers: &HeaderMap) -> HeaderMap {
-    let named: Vec<String> = headers
+fn forwardable(headers: &HeaderMap) -> HeaderMap {
+    let listed_in_connection: Vec<String> = headers
         .get_all(CONNECTION)
         .iter()
         .filter_map(|value| value.to_str().ok())
@@ -63,15 +64,15 @@ fn passed(headers: &HeaderMap) -> HeaderMap {
         HOP_BY_HOP.contains(name)
             || OLD_HOP_BY_HOP.contains(&name.as_str())
             || name.as_str().starts_with(OWN)
-            || named.iter().any(|named| named == name.as_str())
+            || listed_in_connection.iter().any(|listed| listed == name.as_str())
     };
-    let mut passed = HeaderMap::with_capacity(headers.len());
+    let mut forwarded = HeaderMap::with_capacity(headers.len());
     for (name, value) in headers {
         if !is_removed(name) {
-            passed.append(name.clone(), value.clone());
+            forwarded.append(name.clone(), value.clone());
         }
     }
-    passed
+    forwarded
 }
 
 #[cfg(test)]

@@ -79,12 +79,12 @@ impl ProxyListener {
         }
     }
 
-    /// Listens at `place`. Replaces the file of a socket on which no program listens any more.
+    /// Listens at `listen`. Replaces the file of a socket on which no program listens any more.
     ///
     /// # Errors
     /// If the address is in use or not allowed.
-    pub async fn listen(place: &Listen) -> io::Result<Self> {
-        match place {
+    pub async fn listen(listen: &Listen) -> io::Result<Self> {
+        match listen {
             Listen::Address(address) => TcpListener::bind(address).await.map(Self::Tcp),
             Listen::Socket(path) => listen_at(path).map(Self::Unix),
         }

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 use crate::{
     answer::{self, CapsuleKey, Compaction},
-    compression::unpacked,
+    compression::unpack,
     dialect::{Dialect, EndpointKind},
     session::Session,
 };
@@ -76,7 +76,7 @@ impl Unread {
 
     fn reading(&self) -> Result<Reading, ReadingFailure> {
         let plain =
-            unpacked(self.headers.get(CONTENT_ENCODING), &self.body).ok_or(ReadingFailure::Compressed)?;
+            unpack(self.headers.get(CONTENT_ENCODING), &self.body).ok_or(ReadingFailure::Compressed)?;
         let session = Session::of(self.dialect, &self.headers, &plain);
         Ok(Reading {
             compaction: answer::compaction(self.dialect, self.endpoint, session.class, &plain),

@@ -89,16 +89,16 @@ where
         (None, _) => Ok(ReadBody::Whole(Bytes::new())),
         (Some(only), 0) => Ok(ReadBody::Whole(only)),
         (Some(first), _) => {
-            let mut whole = Vec::with_capacity(length);
-            whole.extend_from_slice(&first);
-            chunks.for_each(|chunk| whole.extend_from_slice(&chunk));
-            Ok(ReadBody::Whole(whole.into()))
+            let mut bytes = Vec::with_capacity(length);
+            bytes.extend_from_slice(&first);
+            chunks.for_each(|chunk| bytes.extend_from_slice(&chunk));
+            Ok(ReadBody::Whole(bytes.into()))
         }
     }
 }
 
 /// Returns the body of a request that is forwarded unread. A request without a body gets none.
-pub(crate) fn unread(request: Request<Incoming>) -> reqwest::Body {
+pub(crate) fn unread_body(request: Request<Incoming>) -> reqwest::Body {
     match request.body().size_hint().exact() {
         Some(0) => reqwest::Body::default(),
         _ => reqwest::Body::wrap(request.into_body()),
@@ -106,21 +106,21 @@ pub(crate) fn unread(request: Request<Incoming>) -> reqwest::Body {
 }
 
 /// Returns a short body that the proxy itself writes.
-pub(crate) fn own(text: impl Into<Bytes>) -> ProxyBody {
+pub(crate) fn own_body(text: impl Into<Bytes>) -> ProxyBody {
     Full::new(text.into())
         .map_err(|never| match never {})
         .boxed_unsync()
 }
 
 /// Boxes the body of a provider's answer.
-pub(crate) fn passed(body: reqwest::Body) -> ProxyBody {
+pub(crate) fn forwarded_body(body: reqwest::Body) -> ProxyBody {
     body.map_err(Into::into).boxed_unsync()
 }
 
 /// Boxes the body of a provider's answer, and copies it while it is forwarded. `done` gets the copy when the answer
 /// ends or breaks off, or when the client disconnects. If the answer has more than `bytes_max` bytes, `done` gets
 /// `None`.
-pub(crate) fn copied(
+pub(crate) fn copied_body(
     body: reqwest::Body,
     bytes_max: usize,
     done: impl FnOnce(Option<Vec<u8>>) + Send + 'static,

@@ -14,27 +14,27 @@ use crate::{
     relay::{self, ProxyBody},
 };
 
-/// The header in which an answer says what the proxy did.
+/// The header of an answer that shows what the proxy did.
 pub(crate) const OWN_HEADER: &str = "x-recapd";
 
 /// Returns a provider's answer with the headers that are forwarded. `wrap` makes the new body.
-pub(crate) fn passed(
+pub(crate) fn forwarded(
     answer: Response<reqwest::Body>,
     wrap: impl FnOnce(reqwest::Body) -> ProxyBody,
 ) -> Response<ProxyBody> {
     let (head, body) = answer.into_parts();
-    let mut passed = Response::new(wrap(body));
-    *passed.status_mut() = head.status;
-    *passed.headers_mut() = headers::downstream(&head.headers);
-    passed
+    let mut forwarded = Response::new(wrap(body));
+    *forwarded.status_mut() = head.status;
+    *forwarded.headers_mut() = headers::downstream(&head.headers);
+    forwarded
 }
 
-pub(crate) fn own(
+pub(crate) fn proxy_response(
     status: StatusCode,
     content_type: &'static str,
     body: impl Into<Bytes>,
 ) -> Response<ProxyBody> {
-    let mut answer = Response::new(relay::own(body));
+    let mut answer = Response::new(relay::own_body(body));
     *answer.status_mut() = status;
     answer
         .headers_mut()
@@ -43,12 +43,12 @@ pub(crate) fn own(
 }
 
 /// Returns the answer to a compaction.
-pub(crate) fn own_answer(answered: CompactionAnswer) -> Response<ProxyBody> {
-    let mut answer = own(StatusCode::OK, answered.content_type, answered.body);
-    if let Ok(value) = HeaderValue::from_str(&format!("answered; version={}", answered.version)) {
-        answer.headers_mut().insert(OWN_HEADER, value);
+pub(crate) fn compaction_response(answer: CompactionAnswer) -> Response<ProxyBody> {
+    let mut response = proxy_response(StatusCode::OK, answer.content_type, answer.body);
+    if let Ok(value) = HeaderValue::from_str(&format!("answered; version={}", answer.version)) {
+        response.headers_mut().insert(OWN_HEADER, value);
     }
-    answer
+    response
 }
 
 /// Returns an error in the form that clients of the dialect read.
@@ -68,9 +68,9 @@ pub(crate) fn answer_error(
             json!({"error": {"message": detail, "type": "server_error", "param": null, "code": "recapd_proxy"}})
         }
     };
-    let mut answer = own(status, "application/json", body.to_string());
-    answer
+    let mut response = proxy_response(status, "application/json", body.to_string());
+    response
         .headers_mut()
         .insert(OWN_HEADER, HeaderValue::from_static("refused"));
-    answer
+    response
 }

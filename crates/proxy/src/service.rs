@@ -15,13 +15,13 @@ use tokio_util::task::TaskTracker;
 
 use crate::{
     answer::{CapsuleKey, Compaction, CompactionAnswer, Compactor},
-    copies::{Content, Copies, Owner, Place, StoredCopy},
+    copies::{Content, Copies, Owner, RequestLink, StoredCopy},
     daemon::ProxyDaemon,
     dialect::{Dialect, EndpointKind},
     headers, protocol,
     reading::{Reading, ReadingFailure, Unread},
     relay::{self, ProxyBody, ReadBody, Relay},
-    response::{OWN_HEADER, answer_error, own, own_answer, passed},
+    response::{OWN_HEADER, answer_error, compaction_response, forwarded, proxy_response},
     session::{RequestClass, Session},
     settings::ProxySettings,
     tally::{Tally, estimated_tokens},
@@ -70,11 +70,11 @@ struct ConversationRequest {
     /// True if `body` differs from what the client sent. Then it isn't compressed.
     is_changed: bool,
     windowed: Option<WindowedRequest>,
-    place: Arc<Place>,
+    link: Arc<RequestLink>,
     is_stored: bool,
     /// The copy of a request without an id. It is stored once the provider accepts the request; otherwise each attempt
     /// would begin a new conversation.
-    unproven: Option<StoredCopy>,
+    pending_copy: Option<StoredCopy>,
 }
 
 impl ConversationRequest {
@@ -91,28 +91,28 @@ impl ConversationRequest {
             body,
             is_changed: false,
             windowed: None,
-            place: Arc::default(),
+            link: Arc::default(),
             is_stored: false,
-            unproven: None,
+            pending_copy: None,
         }
     }
 }
 
 impl ConversationRequest {
     /// Returns what the proxy did with the request: for the metrics, and as text for the client.
-    fn says(&self) -> (ProxyOutcome, Option<String>) {
+    fn outcome(&self) -> (ProxyOutcome, Option<String>) {
         if let Some(WindowedRequest { agent, version, .. }) = &self.windowed {
-            let says = format!("windowed; agent={agent}; version={version}");
-            return (ProxyOutcome::Windowed, Some(says));
+            let description = format!("windowed; agent={agent}; version={version}");
+            return (ProxyOutcome::Windowed, Some(description));
         }
         if !self.is_stored {
             return (ProxyOutcome::Passed, None);
         }
-        let says = match &self.session.agent {
+        let description = match &self.session.agent {
             Some(agent) => format!("observed; agent={agent}"),
             None => "observed".to_owned(),
         };
-        (ProxyOutcome::Observed, Some(says))
+        (ProxyOutcome::Observed, Some(description))
     }
 }
 
@@ -181,15 +181,15 @@ impl Proxy {
         let inner = &self.0;
         match (request.method(), request.uri().path()) {
             (&Method::GET, LIVE_PATH) | (&Method::HEAD, "/") => {
-                return own(StatusCode::OK, "text/plain", "ok\n");
+                return proxy_response(StatusCode::OK, "text/plain", "ok\n");
             }
             (&Method::GET, METRICS_PATH) => {
                 let (content_type, text) = inner.metrics.encode(None);
-                return own(StatusCode::OK, content_type, text);
+                return proxy_response(StatusCode::OK, content_type, text);
             }
             (&Method::GET, PROTOCOL_PATH) => {
                 let text = protocol::describe(inner.settings.mode).to_string();
-                return own(StatusCode::OK, "application/json", text);
+                return proxy_response(StatusCode::OK, "application/json", text);
             }
             _ => {}
         }
@@ -203,7 +203,7 @@ impl Proxy {
             Ok(target) => target,
             Err(UnknownUpstream(name)) => {
                 let cure = format!("no provider `{name}` is configured; name it in proxy.upstreams");
-                return inner.refused(None, StatusCode::NOT_FOUND, &cure);
+                return inner.refuse(None, StatusCode::NOT_FOUND, &cure);
             }
         };
         let dialect = match target.endpoint {
@@ -212,14 +212,14 @@ impl Proxy {
             EndpointKind::Count(dialect) => (inner.settings.mode == ProxyMode::Window).then_some(dialect),
             EndpointKind::Other => None,
         };
-        if let Some(problem) = inner.forbidden(request.headers(), &target) {
-            return inner.refused(dialect, StatusCode::FORBIDDEN, problem);
+        if let Some(problem) = inner.refusal_reason(request.headers(), &target) {
+            return inner.refuse(dialect, StatusCode::FORBIDDEN, problem);
         }
         // After this refusal, Codex continues without a WebSocket at once. Java's client offers HTTP/2 with each
         // request.
         let upgrade = request.headers().get(UPGRADE).map(HeaderValue::as_bytes);
         if upgrade.is_some_and(|protocol| protocol.eq_ignore_ascii_case(b"websocket")) {
-            return inner.refused(
+            return inner.refuse(
                 dialect,
                 StatusCode::UPGRADE_REQUIRED,
                 "this proxy has no WebSockets; use HTTP",
@@ -234,14 +234,14 @@ impl Proxy {
 
 impl ProxyParts {
     /// Returns why the request is forbidden; `None` if it is allowed.
-    fn forbidden(&self, headers: &HeaderMap, target: &Target) -> Option<&'static str> {
+    fn refusal_reason(&self, headers: &HeaderMap, target: &Target) -> Option<&'static str> {
         let site = headers.get("sec-fetch-site").map(HeaderValue::as_bytes);
         if site.is_some_and(|site| site != b"none" && site != b"same-origin") {
             return Some("web pages may not use this proxy");
         }
         let expected = self.settings.token.as_ref()?.expose_secret().as_bytes();
-        let given = target.token.as_deref().unwrap_or_default().as_bytes();
-        let is_known = bool::from(expected.ct_eq(given));
+        let token = target.token.as_deref().unwrap_or_default().as_bytes();
+        let is_known = bool::from(expected.ct_eq(token));
         (!is_known).then_some(
             "this proxy needs its token: in the header x-recapd-token, or as /t/TOKEN in front of the path",
         )
@@ -251,19 +251,19 @@ impl ProxyParts {
     async fn pass(&self, request: Request<Incoming>, target: &Target) -> Response<ProxyBody> {
         self.metrics.proxy.request(ProxyOutcome::Passed);
         let (method, headers) = (request.method().clone(), headers::upstream(request.headers()));
-        let body = relay::unread(request);
+        let body = relay::unread_body(request);
         let sent = self.relay.send(method, &target.url, headers, body).await;
-        self.passed_or_unreachable(sent, None)
+        self.forwarded_or_unreachable(sent, None)
     }
 
-    fn passed_or_unreachable(
+    fn forwarded_or_unreachable(
         &self,
         sent: Result<Response<reqwest::Body>, reqwest::Error>,
         dialect: Option<Dialect>,
     ) -> Response<ProxyBody> {
         match sent {
-            Ok(answer) => passed(answer, relay::passed),
-            Err(error) => self.unreachable(dialect, &error),
+            Ok(answer) => forwarded(answer, relay::forwarded_body),
+            Err(error) => self.refuse_unreachable(dialect, &error),
         }
     }
 
@@ -279,16 +279,16 @@ impl ProxyParts {
             Ok(ReadBody::Whole(body)) => body,
             Ok(ReadBody::TooLong(body)) => {
                 let session = Session::by_headers(dialect, &head.headers);
-                self.copies.unstored(&session, Unstored::TooLong);
+                self.copies.count_unstored(&session, Unstored::TooLong);
                 let sent = self
                     .relay
                     .send(head.method, &target.url, headers::upstream(&head.headers), body)
                     .await;
-                return self.passed_or_unreachable(sent, Some(dialect));
+                return self.forwarded_or_unreachable(sent, Some(dialect));
             }
             Err(error) => {
                 tracing::debug!(%error, "proxy.request_broken");
-                return self.refused(
+                return self.refuse(
                     Some(dialect),
                     StatusCode::BAD_REQUEST,
                     "the connection broke off in the middle of the request",
@@ -304,9 +304,9 @@ impl ProxyParts {
         };
         match self.decide(unread, &head.headers).await {
             Ok(turn) => self.forward(head.method, &head.headers, target, turn).await,
-            Err(answered) => {
+            Err(answer) => {
                 self.metrics.proxy.request(ProxyOutcome::Answered);
-                own_answer(answered)
+                compaction_response(answer)
             }
         }
     }
@@ -332,9 +332,9 @@ impl ProxyParts {
             expanded,
         } = reading;
         if let Some(compaction) = &compaction
-            && let Some(answered) = self.answered(&session, compaction, &plain).await
+            && let Some(answer) = self.answer_compaction(&session, compaction, &plain).await
         {
-            return Err(answered);
+            return Err(answer);
         }
         let is_conversation = match session.class {
             RequestClass::Turn => true,
@@ -343,12 +343,12 @@ impl ProxyParts {
         };
         let is_count = matches!(endpoint, EndpointKind::Count(_));
         let is_stored = is_conversation && compaction.is_none() && !is_count;
-        let place = Arc::<Place>::default();
+        let link = Arc::<RequestLink>::default();
         let mut copy = is_stored.then(|| StoredCopy {
             owner: owner(&session),
             dialect,
             content: Content::Request(plain.clone()),
-            place: Arc::clone(&place),
+            link: Arc::clone(&link),
         });
         if session.agent.is_some()
             && let Some(copy) = copy.take()
@@ -366,7 +366,7 @@ impl ProxyParts {
                 expanded: expanded.clone(),
                 is_count,
             };
-            self.windowed(request, headers).await
+            self.rewrite(request, headers).await
         } else {
             None
         };
@@ -380,22 +380,22 @@ impl ProxyParts {
             is_changed: changed.is_some(),
             body: changed.unwrap_or(body),
             windowed,
-            place,
+            link,
             is_stored,
-            unproven: copy,
+            pending_copy: copy,
         })
     }
 
-    async fn answered(
+    async fn answer_compaction(
         &self,
         session: &Session,
         compaction: &Compaction,
         plain: &[u8],
     ) -> Option<CompactionAnswer> {
         let began_at = Instant::now();
-        let answered = self.compactor.answer(session, compaction, plain).await;
+        let answer = self.compactor.answer(session, compaction, plain).await;
         let agent = session.agent.as_ref();
-        let outcome = if answered.is_some() {
+        let outcome = if answer.is_some() {
             let answering_ms = i64_or_max(began_at.elapsed().as_millis());
             let saved_tokens = estimated_tokens(plain);
             self.tally.count(agent, |counts| {
@@ -410,11 +410,11 @@ impl ProxyParts {
             CompactionOutcome::Forwarded
         };
         self.metrics.proxy.compaction(outcome);
-        answered
+        answer
     }
 
     /// Replaces what has left the window, if the settings and the request allow that.
-    async fn windowed(&self, request: WindowRequest, headers: &HeaderMap) -> Option<WindowedRequest> {
+    async fn rewrite(&self, request: WindowRequest, headers: &HeaderMap) -> Option<WindowedRequest> {
         let settings = &self.settings;
         let is_allowed = settings.window_subscriptions || !headers::is_subscription(headers);
         if settings.mode != ProxyMode::Window || !is_allowed || headers::is_signed(headers) {
@@ -423,7 +423,7 @@ impl ProxyParts {
         let agent = request.agent.clone();
         let windowed = self.windows.rewrite(request, settings.decide).await;
         windowed.unwrap_or_else(|error| {
-            self.failed_open(agent.as_ref());
+            self.count_failed_open(agent.as_ref());
             tracing::warn!(%error, "proxy.not_rewritten");
             None
         })
@@ -431,15 +431,15 @@ impl ProxyParts {
 
     fn count_failure(&self, failure: ReadingFailure, session: &Session) {
         match failure {
-            ReadingFailure::Compressed => self.copies.unstored(session, Unstored::Unreadable),
+            ReadingFailure::Compressed => self.copies.count_unstored(session, Unstored::Unreadable),
             ReadingFailure::Panicked => {
-                self.failed_open(session.agent.as_ref());
+                self.count_failed_open(session.agent.as_ref());
                 tracing::error!("proxy.failed_open");
             }
         }
     }
 
-    fn failed_open(&self, agent: Option<&AgentId>) {
+    fn count_failed_open(&self, agent: Option<&AgentId>) {
         self.metrics.proxy.failed_open();
         self.tally.count(agent, |counts| counts.failed_open += 1);
     }
@@ -447,11 +447,11 @@ impl ProxyParts {
     async fn forward(
         &self,
         method: Method,
-        given: &HeaderMap,
+        request_headers: &HeaderMap,
         target: &Target,
         mut turn: ConversationRequest,
     ) -> Response<ProxyBody> {
-        let mut headers = headers::upstream(given);
+        let mut headers = headers::upstream(request_headers);
         if turn.is_stored || turn.windowed.is_some() {
             headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         }
@@ -464,7 +464,7 @@ impl ProxyParts {
         };
         let mut answer = match send(turn.body.clone()).await {
             Ok(answer) => answer,
-            Err(error) => return self.unreachable(Some(turn.dialect), &error),
+            Err(error) => return self.refuse_unreachable(Some(turn.dialect), &error),
         };
         if let Some(windowed) = &turn.windowed
             && answer.status() == StatusCode::BAD_REQUEST
@@ -473,41 +473,45 @@ impl ProxyParts {
             answer = match refusal {
                 RefusalOutcome::Unbound(body) => match send(body).await {
                     Ok(answer) => answer,
-                    Err(error) => return self.unreachable(Some(turn.dialect), &error),
+                    Err(error) => return self.refuse_unreachable(Some(turn.dialect), &error),
                 },
                 RefusalOutcome::Passed(answer) => answer,
                 RefusalOutcome::BrokenOff => {
                     let detail = "the connection broke off in the middle of the provider's answer";
-                    return self.refused(Some(turn.dialect), StatusCode::BAD_GATEWAY, detail);
+                    return self.refuse(Some(turn.dialect), StatusCode::BAD_GATEWAY, detail);
                 }
             };
         }
-        let (outcome, says) = turn.says();
+        let (outcome, description) = turn.outcome();
         self.metrics.proxy.request(outcome);
         if let Some(windowed) = &turn.windowed {
             self.tally
                 .count(Some(&windowed.agent), |counts| windowed.count(counts));
         }
-        if let Some(copy) = turn.unproven.take()
+        if let Some(copy) = turn.pending_copy.take()
             && answer.status().is_success()
         {
             self.copies.offer(copy);
         }
         let mut answer = if turn.is_stored {
-            self.copied(answer, turn)
+            self.forward_and_copy(answer, turn)
         } else {
-            passed(answer, relay::passed)
+            forwarded(answer, relay::forwarded_body)
         };
-        if let Some(Ok(value)) = says.map(|says| HeaderValue::from_str(&says)) {
+        if let Some(Ok(value)) = description.map(|description| HeaderValue::from_str(&description)) {
             answer.headers_mut().insert(OWN_HEADER, value);
         }
         answer
     }
 
     /// Forwards an answer, and stores the model's message in it.
-    fn copied(&self, answer: Response<reqwest::Body>, turn: ConversationRequest) -> Response<ProxyBody> {
+    fn forward_and_copy(
+        &self,
+        answer: Response<reqwest::Body>,
+        turn: ConversationRequest,
+    ) -> Response<ProxyBody> {
         if answer.status() != StatusCode::OK {
-            return passed(answer, relay::passed);
+            return forwarded(answer, relay::forwarded_body);
         }
         let content_type = answer
             .headers()
@@ -516,8 +520,8 @@ impl ProxyParts {
         let content_type = content_type.unwrap_or_default().to_owned();
         let encoding = answer.headers().get(CONTENT_ENCODING).cloned();
         let (copies, bytes_max) = (self.copies.clone(), ANSWER_BYTES_MAX);
-        passed(answer, |body| {
-            relay::copied(body, bytes_max, move |copy| match copy {
+        forwarded(answer, |body| {
+            relay::copied_body(body, bytes_max, move |copy| match copy {
                 Some(bytes) => copies.offer(StoredCopy {
                     owner: owner(&turn.session),
                     dialect: turn.dialect,
@@ -526,21 +530,21 @@ impl ProxyParts {
                         encoding,
                         bytes: bytes.into(),
                     },
-                    place: turn.place,
+                    link: turn.link,
                 }),
-                None => copies.unstored(&turn.session, Unstored::TooLong),
+                None => copies.count_unstored(&turn.session, Unstored::TooLong),
             })
         })
     }
 
-    fn unreachable(&self, dialect: Option<Dialect>, error: &reqwest::Error) -> Response<ProxyBody> {
+    fn refuse_unreachable(&self, dialect: Option<Dialect>, error: &reqwest::Error) -> Response<ProxyBody> {
         tracing::warn!(%error, "proxy.provider_unreachable");
         self.metrics.proxy.request(ProxyOutcome::Failed);
         let detail = format!("recapd's proxy got no answer from the provider: {error}");
         answer_error(dialect, StatusCode::BAD_GATEWAY, &detail)
     }
 
-    fn refused(&self, dialect: Option<Dialect>, status: StatusCode, detail: &str) -> Response<ProxyBody> {
+    fn refuse(&self, dialect: Option<Dialect>, status: StatusCode, detail: &str) -> Response<ProxyBody> {
         self.metrics.proxy.request(ProxyOutcome::Refused);
         answer_error(dialect, status, detail)
     }

@@ -145,10 +145,10 @@ impl Session {
     /// Reads from the headers of a request which conversation it belongs to.
     pub(crate) fn by_headers(dialect: Dialect, headers: &HeaderMap) -> Self {
         let client = client(dialect, headers);
-        let own = header(headers, "x-recapd-agent").map(|name| AgentId::slug(&name));
+        let named_agent = header(headers, "x-recapd-agent").map(|name| AgentId::slug(&name));
         let id = || session_of(headers).map(|id| agent(client, headers, &id));
         Self {
-            agent: own.or_else(id),
+            agent: named_agent.or_else(id),
             class: class_of(headers).unwrap_or(RequestClass::Turn),
             client,
         }
@@ -250,9 +250,9 @@ fn conversation(hints: &Hints<'_>) -> Option<String> {
 /// Returns the sub-agent that sends the request within `session`.
 fn child(headers: &HeaderMap, session: &str) -> Option<String> {
     let thread = || header(headers, CODEX_THREAD);
-    let own = || header(headers, PARENT_SESSION).and_then(|_| hosts_session(headers));
-    let other = own().or_else(thread).filter(|id| id != session);
-    header(headers, CLAUDE_AGENT).or(other)
+    let session_id = || header(headers, PARENT_SESSION).and_then(|_| hosts_session(headers));
+    let child_id = session_id().or_else(thread).filter(|id| id != session);
+    header(headers, CLAUDE_AGENT).or(child_id)
 }
 
 /// Returns what the request is for, if its headers say so.
@@ -298,8 +298,8 @@ fn has_history(hints: &Hints<'_>) -> bool {
     let items = hints
         .input
         .and_then(|input| serde_json::from_str::<Vec<RoleHint<'_>>>(input.get()).ok());
-    let mut said = hints.messages.iter().chain(&items).flatten();
-    said.any(|message| message.role.as_deref() == Some("assistant"))
+    let mut messages = hints.messages.iter().chain(&items).flatten();
+    messages.any(|message| message.role.as_deref() == Some("assistant"))
 }
 
 /// Recognises conversations without an id by what was said in them before.
@@ -316,13 +316,13 @@ impl Lineages {
     /// beginning must contain an answer, because a host begins all its conversations alike.
     pub(crate) fn find(&self, client: &str, units: &[ContentUnit]) -> Option<AgentId> {
         let answer = units.iter().position(|unit| unit.kind == UnitKind::Answer)?;
-        let mut known = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut agents = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let hashes = beginnings(client, units);
         hashes
             .into_iter()
             .skip(answer)
             .rev()
-            .find_map(|hash| known.get(&hash).cloned())
+            .find_map(|hash| agents.get(&hash).cloned())
     }
 
     /// Remembers that `agent` holds the conversation with these `units`.
@@ -330,8 +330,8 @@ impl Lineages {
         let Some(hash) = beginnings(client, units).pop() else {
             return;
         };
-        let mut known = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        known.insert(hash, agent.clone());
+        let mut agents = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        agents.insert(hash, agent.clone());
     }
 }
 

@@ -31,14 +31,14 @@ pub(crate) struct Upstreams {
     pub(crate) openai: String,
     pub(crate) gemini: String,
     /// Further providers by name.
-    pub(crate) named: Vec<(String, String)>,
+    pub(crate) additional: Vec<(String, String)>,
 }
 
 impl Upstreams {
-    pub(crate) fn named(&self, name: &str) -> Option<&str> {
-        let mut named = self.named.iter();
-        named
-            .find(|(known, _)| known == name)
+    pub(crate) fn by_name(&self, name: &str) -> Option<&str> {
+        let mut upstreams = self.additional.iter();
+        upstreams
+            .find(|(key, _)| key == name)
             .map(|(_, url)| url.as_str())
     }
 }
@@ -51,7 +51,7 @@ impl From<&ProxyConfig> for ProxySettings {
                 anthropic: config.anthropic_url.clone(),
                 openai: config.openai_url.clone(),
                 gemini: config.gemini_url.clone(),
-                named: config.named_upstreams(),
+                additional: config.named_upstreams(),
             },
             subagents: config.subagents,
             window_subscriptions: config.window_subscriptions,

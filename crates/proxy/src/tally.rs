@@ -57,7 +57,7 @@ impl Tally {
             daemon,
             counts: Arc::clone(&counts),
             name: randomness::seed().unwrap_or(0),
-            made: 0,
+            reports_made: 0,
             waiting: Vec::new(),
         };
         tasks.spawn(reporter.run(woken));
@@ -86,7 +86,7 @@ struct Reporter {
     counts: Arc<SessionCounts>,
     /// Distinguishes this proxy's reports from those of others.
     name: u64,
-    made: u64,
+    reports_made: u64,
     /// The reports that the daemon hasn't answered yet.
     waiting: Vec<(AgentId, ProxyReport)>,
 }
@@ -111,8 +111,8 @@ impl Reporter {
         }
         let counts = std::mem::take(&mut *self.counts.lock());
         for (agent, traffic) in counts {
-            self.made += 1;
-            let report = format!("{:016x}-{}", self.name, self.made);
+            self.reports_made += 1;
+            let report = format!("{:016x}-{}", self.name, self.reports_made);
             self.waiting.push((agent, ProxyReport { report, traffic }));
         }
         self.send().await

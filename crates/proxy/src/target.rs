@@ -47,7 +47,7 @@ impl Target {
         let (base, path) = match path.strip_prefix("/to/").and_then(|rest| rest.split_once('/')) {
             Some((name, rest)) => {
                 let base = upstreams
-                    .named(name)
+                    .by_name(name)
                     .ok_or_else(|| UnknownUpstream(name.to_owned()))?;
                 (base, format!("/{rest}"))
             }
@@ -121,7 +121,7 @@ mod tests {
             anthropic: "https://a.test".to_owned(),
             openai: "https://o.test/".to_owned(),
             gemini: "https://g.test".to_owned(),
-            named: vec![("local".to_owned(), "http://127.0.0.1:8080/api".to_owned())],
+            additional: vec![("local".to_owned(), "http://127.0.0.1:8080/api".to_owned())],
         };
         let mut headers = HeaderMap::new();
         for (name, value) in names {

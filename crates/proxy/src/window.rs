@@ -1,4 +1,4 @@
-//! Rewrites requests of clients that never compact: replaces what has left the window by the document.
+//! Rewrites requests of clients that never compact: replaces what has left the window with the document.
 //!
 //! The daemon decides how many units of the conversation have left the window, and which text replaces them
 //! (`POST /v1/agents/{id}/replacement`). The proxy keeps a step until the window moves. So between two steps
@@ -146,8 +146,8 @@ impl Windows {
         request: WindowRequest,
         limit: Duration,
     ) -> Result<Option<WindowedRequest>, RewriteFailure> {
-        let (begun, memory) = (Instant::now(), Arc::clone(&self.memory));
-        let deadline = begun + limit;
+        let (began_at, memory) = (Instant::now(), Arc::clone(&self.memory));
+        let deadline = began_at + limit;
         let WindowRequest {
             writer,
             agent,
@@ -167,12 +167,12 @@ impl Windows {
             return Ok(None);
         };
         let session = self.session(&agent, first.hash);
-        self.ask(&agent, *first, &session, begun + limit / 2).await;
+        self.ask(&agent, *first, &session, began_at + limit / 2).await;
         let outline = Arc::new(outline);
         let writing = {
             let (session, outline) = (Arc::clone(&session), Arc::clone(&outline));
             threads::computed("rewriting a request", move || {
-                rewritten(session, outline, is_count)
+                rewrite_request(session, outline, is_count)
             })
         };
         Ok(timeout_at(deadline, writing).await??)
@@ -180,15 +180,15 @@ impl Windows {
 
     fn session(&self, agent: &AgentId, first: u64) -> Arc<SharedSession> {
         let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
-        let place = (agent.clone(), first);
-        if let Some(session) = sessions.get(&place) {
+        let key = (agent.clone(), first);
+        if let Some(session) = sessions.get(&key) {
             return Arc::clone(session);
         }
         let session = Arc::new(SharedSession {
             session: Mutex::default(),
             asking: Arc::new(Semaphore::new(1)),
         });
-        sessions.insert(place, Arc::clone(&session));
+        sessions.insert(key, Arc::clone(&session));
         session
     }
 
@@ -203,10 +203,10 @@ impl Windows {
         let Ok(turn) = Arc::clone(&session.asking).try_acquire_owned() else {
             return;
         };
-        let known = session.lock().offered.as_ref().map(|offered| offered.tag.clone());
-        let known = known.map_or_else(String::new, |tag| format!("&known={tag}"));
+        let tag = session.lock().offer.as_ref().map(|offer| offer.tag.clone());
+        let tag_parameter = tag.map_or_else(String::new, |tag| format!("&known={tag}"));
         let path = format!(
-            "/v1/agents/{agent}/replacement?begins_with={:016x}{known}",
+            "/v1/agents/{agent}/replacement?begins_with={:016x}{tag_parameter}",
             first.hash
         );
         let (daemon, session) = (Arc::clone(&self.daemon), Arc::clone(session));
@@ -216,13 +216,10 @@ impl Windows {
                     let reply: Option<ReplacementReply> = serde_json::from_slice(&answer.body).ok();
                     let mut session = session.lock();
                     let is_known = |reply: &ReplacementReply| {
-                        session
-                            .offered
-                            .as_ref()
-                            .is_some_and(|offered| offered.tag == reply.tag)
+                        session.offer.as_ref().is_some_and(|offer| offer.tag == reply.tag)
                     };
                     if let Some(reply) = reply.filter(|reply| !is_known(reply)) {
-                        session.offered = reply.replacement().map(Arc::new);
+                        session.offer = reply.replacement().map(Arc::new);
                     }
                 }
                 Ok(answer) => tracing::debug!(path, status = %answer.status, "proxy.no_window"),
@@ -235,15 +232,19 @@ impl Windows {
     }
 }
 
-fn rewritten(session: Arc<SharedSession>, outline: Arc<Outline>, is_count: bool) -> Option<WindowedRequest> {
-    let (found, held) = {
+fn rewrite_request(
+    session: Arc<SharedSession>,
+    outline: Arc<Outline>,
+    is_count: bool,
+) -> Option<WindowedRequest> {
+    let (step, previous) = {
         let (mut session, now) = (session.lock(), Instant::now());
-        let held = session.step.as_ref().map(|step| Arc::clone(&step.replacement));
-        let found = session.step(&outline, now);
+        let previous = session.step.as_ref().map(|step| Arc::clone(&step.replacement));
+        let step = session.step(&outline, now);
         if !is_count {
-            session.asked_at = Some(now);
+            session.last_request_at = Some(now);
         }
-        (found, held)
+        (step, previous)
     };
     let (
         WindowStep {
@@ -252,8 +253,8 @@ fn rewritten(session: Arc<SharedSession>, outline: Arc<Outline>, is_count: bool)
             saved_tokens,
         },
         cut,
-    ) = found?;
-    let begins_step = held.is_none_or(|held| !Arc::ptr_eq(&held, &replacement));
+    ) = step?;
+    let begins_step = previous.is_none_or(|previous| !Arc::ptr_eq(&previous, &replacement));
     let rewrite = Rewrite {
         replacement: &replacement,
         cut,

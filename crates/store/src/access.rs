@@ -69,10 +69,10 @@ pub trait AccessStore: Send + Sync {
     /// Returns an agent's project; `None` if the agent has no project or doesn't exist.
     async fn project_of(&self, agent: &AgentId) -> StoreResult<Option<ProjectId>>;
 
-    /// Returns the ids of the existing agents that `named` covers, in order, from the first after `after`.
+    /// Returns the ids of the existing agents that `names` covers, in order, from the first after `after`.
     async fn named_agents(
         &self,
-        named: &AccessNames,
+        names: &AccessNames,
         after: Option<&AgentId>,
         limit: i64,
     ) -> StoreResult<Vec<AgentId>>;

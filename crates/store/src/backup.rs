@@ -21,7 +21,7 @@ use super::{
 /// The suffix of a file's temporary name.
 const PART: &str = ".part";
 /// The suffixes of files that may stand next to a database and belong to it.
-const BESIDE: [&str; 3] = ["-wal", "-shm", ".lock"];
+const COMPANION_ENDINGS: [&str; 3] = ["-wal", "-shm", ".lock"];
 
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
@@ -51,7 +51,7 @@ pub struct PartialCopy {
 /// # Errors
 /// See [`BackupError`]; then no file is left behind.
 pub async fn take(from: &DatabaseSettings, file: &Path) -> Result<PartialCopy, BackupError> {
-    let settings = of_sqlite(from)?;
+    let settings = sqlite_settings(from)?;
     check_free(file)?;
     write(settings, settings, file, None).await
 }
@@ -62,7 +62,7 @@ pub async fn take(from: &DatabaseSettings, file: &Path) -> Result<PartialCopy, B
 /// # Errors
 /// See [`BackupError`]; then no file is left behind.
 pub async fn bring_back(file: &Path, to: &DatabaseSettings) -> Result<PartialCopy, BackupError> {
-    let settings = of_sqlite(to)?;
+    let settings = sqlite_settings(to)?;
     let from = at(settings, file);
     let options = sqlite::options_of(&settings.url)?;
     let target = options.get_filename();
@@ -156,11 +156,11 @@ impl PartialCopy {
             .await
             .map_err(StoreError::from)?;
         connection.close().await.map_err(StoreError::from)?;
-        let synced = File::open(&self.file).and_then(|file| {
+        let result = File::open(&self.file).and_then(|file| {
             file.sync_all()?;
             file.metadata()
         });
-        let bytes = synced.map_err(file_error(&self.file))?.len();
+        let bytes = result.map_err(file_error(&self.file))?.len();
         check_free(&self.target)?;
         std::fs::rename(&self.file, &self.target).map_err(file_error(&self.target))?;
         let folder = self
@@ -168,16 +168,16 @@ impl PartialCopy {
             .parent()
             .filter(|folder| !folder.as_os_str().is_empty());
         let folder = folder.unwrap_or(Path::new("."));
-        let synced = File::open(folder).and_then(|folder| folder.sync_all());
-        synced.map_err(file_error(folder))?;
+        let result = File::open(folder).and_then(|folder| folder.sync_all());
+        result.map_err(file_error(folder))?;
         Ok(bytes)
     }
 }
 
 impl Drop for PartialCopy {
     fn drop(&mut self) {
-        let beside = BESIDE.map(|end| with_end(&self.file, end));
-        for file in beside.iter().chain([&self.file]) {
+        let companions = COMPANION_ENDINGS.map(|end| with_end(&self.file, end));
+        for file in companions.iter().chain([&self.file]) {
             // If the file was renamed or never created, this fails, which is right.
             std::fs::remove_file(file).ok();
         }
@@ -185,7 +185,7 @@ impl Drop for PartialCopy {
     }
 }
 
-fn of_sqlite(settings: &DatabaseSettings) -> Result<&SqliteSettings, BackupError> {
+fn sqlite_settings(settings: &DatabaseSettings) -> Result<&SqliteSettings, BackupError> {
     match settings {
         DatabaseSettings::Sqlite(settings) => Ok(settings),
         DatabaseSettings::Postgres(_) => Err(BackupError::OtherTools),

@@ -61,7 +61,7 @@ pub struct Gather {
 pub struct OpenBatch {
     pub batch: i64,
     /// The identity under which the batch is submitted, and by which the provider's list of batches is searched for it.
-    pub wanted: BatchIdentity,
+    pub identity: BatchIdentity,
     pub provider: String,
     pub model: String,
     pub state: BatchState,

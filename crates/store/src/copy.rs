@@ -121,7 +121,7 @@ pub async fn copy(
         .await
         .map_err(CopyError::Target)?;
     let pairs = pairs(&mut source.connection, &mut target.connection).await?;
-    let copied = copy_tables(&mut source, &mut target, &pairs, progress).await?;
+    let report = copy_tables(&mut source, &mut target, &pairs, progress).await?;
     // A recapd that connected in the meantime may have written, or be about to write, something that isn't in the copy.
     source.check_alone("source").await?;
     if is_insert_waiting(&mut source.connection)
@@ -134,7 +134,7 @@ pub async fn copy(
     checkpoint_fully(&mut target.connection).await;
     // The copy is committed already, so an error here doesn't matter.
     drop(end(&mut source.connection).await);
-    Ok(copied)
+    Ok(report)
 }
 
 /// One of the two databases of a copy, with its lock if it is a file.
@@ -148,11 +148,11 @@ impl CopyEnd {
     async fn open(settings: &DatabaseSettings, creates: bool) -> StoreResult<Self> {
         let (connection, lock) = match settings {
             DatabaseSettings::Sqlite(settings) => {
-                let (connection, lock) = sqlite::alone(settings, creates).await?;
+                let (connection, lock) = sqlite::open_locked(settings, creates).await?;
                 (connection, Some(lock))
             }
             DatabaseSettings::Postgres(settings) => {
-                (postgres::alone(settings, STATEMENT_MS_MAX).await?, None)
+                (postgres::connect_single(settings, STATEMENT_MS_MAX).await?, None)
             }
         };
         Ok(Self {
@@ -172,7 +172,7 @@ impl CopyEnd {
             CopyError::Target
         };
         for _ in 0..OTHERS_CHECKS_MAX {
-            if others(&mut self.connection).await.map_err(fault)? == 0 {
+            if count_others(&mut self.connection).await.map_err(fault)? == 0 {
                 return Ok(());
             }
             tokio::time::sleep(OTHERS_PAUSE).await;
@@ -181,7 +181,7 @@ impl CopyEnd {
     }
 }
 
-async fn others(connection: &mut Connection) -> StoreResult<i64> {
+async fn count_others(connection: &mut Connection) -> StoreResult<i64> {
     // Without this statement, a transaction would see the same statistics each time.
     let anew = sql!("-- postgres/copy.look_anew\nSELECT pg_stat_clear_snapshot()");
     query(anew).execute(&mut *connection).await?;
@@ -229,13 +229,13 @@ async fn copy_tables(
             .map_err(CopyError::Source)?;
     }
     let mut copied = CopyReport::default();
-    let mut done = 0;
+    let mut rows_done = 0;
     for pair in pairs {
         let mut report = |rows: u64| {
-            done += rows;
+            rows_done += rows;
             progress(CopyProgress {
                 table: &pair.name,
-                rows: done,
+                rows: rows_done,
                 rows_total,
             });
         };

@@ -1,5 +1,5 @@
-//! Examines a database. For a file: can it be written, and is it undamaged? (That it can be read proves neither.) For a server:
-//! has the database the right encoding, and are its schemas closed to other roles?
+//! Examines a database. A file must accept writes and be undamaged (that it can be read proves neither). The database of a server
+//! must have the right encoding, and schemas in which other roles can't create objects.
 
 use super::{
     DatabaseSettings, StoreResult, postgres, schema,
@@ -8,14 +8,14 @@ use super::{
 };
 
 /// SQLite's answer if it finds no damage.
-const WHOLE: &str = "ok";
-/// The part of SQLite's answer that says that it couldn't check something.
-const UNSEEN: &str = "unable to validate";
+const NO_DAMAGE: &str = "ok";
+/// Part of SQLite's answer if it couldn't check something.
+const NOT_CHECKED: &str = "unable to validate";
 
 /// Checks whether a file accepts writes, without changing anything. Does nothing for a server.
 ///
 /// # Errors
-/// Those of a write.
+/// Any error of a write.
 pub async fn can_be_written(settings: &DatabaseSettings) -> StoreResult<()> {
     let DatabaseSettings::Sqlite(settings) = settings else {
         return Ok(());
@@ -32,12 +32,12 @@ pub async fn can_be_written(settings: &DatabaseSettings) -> StoreResult<()> {
 ///
 /// # Errors
 /// [`StoreError::Unavailable`](super::StoreError::Unavailable).
-pub async fn other_encoding(settings: &DatabaseSettings) -> StoreResult<Option<String>> {
+pub async fn non_utf8_encoding(settings: &DatabaseSettings) -> StoreResult<Option<String>> {
     let DatabaseSettings::Postgres(settings) = settings else {
         return Ok(None);
     };
-    let mut connection = postgres::alone(settings, settings.statement_timeout_ms).await?;
-    schema::other_encoding(&mut connection).await
+    let mut connection = postgres::connect_single(settings, settings.statement_timeout_ms).await?;
+    schema::non_utf8_encoding(&mut connection).await
 }
 
 /// Returns the schemas in a server's search path in which every role may create objects.
@@ -48,14 +48,14 @@ pub async fn open_schemas(settings: &DatabaseSettings) -> StoreResult<Vec<String
     let DatabaseSettings::Postgres(settings) = settings else {
         return Ok(Vec::new());
     };
-    let mut connection = postgres::alone(settings, settings.statement_timeout_ms).await?;
+    let mut connection = postgres::connect_single(settings, settings.statement_timeout_ms).await?;
     schema::open_schemas(&mut connection).await
 }
 
 /// Returns the first damage in a file, if there is any. Reads the whole file.
 ///
 /// # Errors
-/// Those of reading, which may be damage, too.
+/// Any error of a read, which may itself be caused by damage.
 pub async fn damage(settings: &DatabaseSettings) -> StoreResult<Option<String>> {
     let DatabaseSettings::Sqlite(settings) = settings else {
         return Ok(None);
@@ -64,6 +64,6 @@ pub async fn damage(settings: &DatabaseSettings) -> StoreResult<Option<String>> 
     let sql = sql!("-- sqlite/examine.damage\nPRAGMA quick_check(1)");
     let found: String = query(sql).fetch_one(&mut connection).await?.try_get(0)?;
     connection.close().await?;
-    let is_broken = found != WHOLE && !found.contains(UNSEEN);
+    let is_broken = found != NO_DAMAGE && !found.contains(NOT_CHECKED);
     Ok(is_broken.then_some(found))
 }

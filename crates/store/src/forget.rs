@@ -49,7 +49,7 @@ pub struct ForgetStep {
     pub items: i64,
     pub versions: i64,
     /// How many exchanges are still to be forgotten.
-    pub left: i64,
+    pub remaining: i64,
 }
 
 /// The result of one step of a deletion.

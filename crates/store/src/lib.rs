@@ -154,7 +154,7 @@ pub trait Store: Send + Sync {
     async fn calibrations(&self) -> StoreResult<Vec<KeptCalibration>>;
 
     /// Saves these calibrations. Then keeps only the most recently learned ones, up to a fixed number, and deletes the others.
-    async fn keep_calibrations(&self, kept: Vec<KeptCalibration>, now: Timestamp) -> StoreResult<()>;
+    async fn keep_calibrations(&self, calibrations: Vec<KeptCalibration>, now: Timestamp) -> StoreResult<()>;
 
     async fn agent(&self, agent: &AgentId) -> StoreResult<Option<AgentRow>>;
 
@@ -166,9 +166,9 @@ pub trait Store: Send + Sync {
 
     async fn count_exchanges(&self, agent: &AgentId, from: i64, through: i64) -> StoreResult<i64>;
 
-    /// Returns the live exchanges at these places of the history, in order, and also the first pending one and the boundary. A
-    /// place is a number of tokens from the beginning. Takes one index look-up for each place.
-    async fn landmarks(&self, agent: &AgentId, places: &[i64]) -> StoreResult<Vec<CutPoint>>;
+    /// Returns the live exchanges at these offsets of the history, in order, and also the first pending one and the boundary. An
+    /// offset is a number of tokens from the beginning. Takes one index look-up for each offset.
+    async fn landmarks(&self, agent: &AgentId, token_offsets: &[i64]) -> StoreResult<Vec<CutPoint>>;
 
     /// Returns the first live exchange of a session among the agent's own rows, if there is one. If a fork lacks the rows at the
     /// beginning of its running session, returns the number with which that session begins; the fork's ancestors hold those rows.
@@ -215,14 +215,14 @@ pub trait Store: Send + Sync {
     ///
     /// # Errors
     /// [`StoreError::UnknownAgent`], [`StoreError::UnknownExchange`] or [`StoreError::UnknownMessage`]; then nothing is changed.
-    /// After other errors, [`Self::forgettings_due`] tells whether work is left.
+    /// After other errors, [`Self::forgettings_due`] shows whether work remains.
     async fn forget(&self, request: Forget) -> StoreResult<Forgotten> {
         let mut forgotten = self.begin_forget(&request).await?;
         loop {
             let step = self.forget_some(&request).await?;
             forgotten.items += step.items;
             forgotten.versions += step.versions;
-            if step.left == 0 {
+            if step.remaining == 0 {
                 break;
             }
         }
@@ -271,7 +271,7 @@ pub trait Store: Send + Sync {
     ///
     /// # Errors
     /// [`StoreError::UnknownAgent`] or [`StoreError::HasForks`]; then nothing is changed. After other errors,
-    /// [`Self::deletions_due`] tells whether work is left.
+    /// [`Self::deletions_due`] shows whether work remains.
     async fn delete_agent(&self, agent: &AgentId, now: Timestamp) -> StoreResult<Deletion> {
         self.begin_delete(agent, now).await?;
         let mut messages = 0;
@@ -461,7 +461,7 @@ pub trait Store: Send + Sync {
     async fn record_run(&self, lease: &Lease, run: RunRecord) -> StoreResult<()>;
 
     /// Makes waiting updates due whose wait may be over. Returns how many.
-    async fn resume(&self, whom: Resume, now: Timestamp) -> StoreResult<u64>;
+    async fn resume(&self, kind: Resume, now: Timestamp) -> StoreResult<u64>;
 
     /// Returns what models have cost since `since`, for one agent and for all, and the agent's settings.
     ///

@@ -88,8 +88,8 @@ impl From<&sqlx::Error> for Outage {
     fn from(error: &sqlx::Error) -> Self {
         let kind = match error {
             sqlx::Error::PoolTimedOut => OutageKind::Busy,
-            sqlx::Error::Io(error) => of_io(error),
-            _ => error.as_database_error().map_or(OutageKind::Io, of_refusal),
+            sqlx::Error::Io(error) => kind_of_io(error),
+            _ => error.as_database_error().map_or(OutageKind::Io, kind_of_refusal),
         };
         let reason = error.to_string();
         let outage = Self { kind, reason };
@@ -108,19 +108,19 @@ fn is_pooled(error: &sqlx::Error) -> bool {
 
 impl From<&io::Error> for Outage {
     fn from(error: &io::Error) -> Self {
-        let (kind, reason) = (of_io(error), error.to_string());
+        let (kind, reason) = (kind_of_io(error), error.to_string());
         Self { kind, reason }
     }
 }
 
-fn of_io(error: &io::Error) -> OutageKind {
+fn kind_of_io(error: &io::Error) -> OutageKind {
     match error.kind() {
         io::ErrorKind::StorageFull => OutageKind::Full,
         _ => OutageKind::Io,
     }
 }
 
-fn of_refusal(refusal: &(dyn DatabaseError + 'static)) -> OutageKind {
+fn kind_of_refusal(refusal: &(dyn DatabaseError + 'static)) -> OutageKind {
     if let Some(refusal) = refusal.try_downcast_ref::<PgDatabaseError>() {
         return match refusal.code() {
             DISK_FULL => OutageKind::Full,

@@ -51,7 +51,7 @@ use recapd_core::domain::{agent::AgentId, number::usize_or_max, work::Lease};
 pub(super) use schema::MIGRATIONS;
 
 use admission::Admission;
-use timed::{TimedPool, refusal, within};
+use timed::{TimedPool, refusal, with_timeout};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PostgresSettings {
@@ -111,7 +111,7 @@ pub(super) struct Postgres {
 impl Postgres {
     /// Connects and brings the schema up to date.
     pub(super) async fn open(settings: &PostgresSettings) -> StoreResult<Self> {
-        super::schema::migrate(&mut alone(settings, super::schema::STATEMENT_MS_MAX).await?).await?;
+        super::schema::migrate(&mut connect_single(settings, super::schema::STATEMENT_MS_MAX).await?).await?;
         Self::connect(settings).await
     }
 
@@ -237,7 +237,7 @@ impl Postgres {
         Ok(Connection::from(begun).with_clock(self.clock))
     }
 
-    /// Returns what the pool returned. Counts a timeout, and replaces it by the server's own error if there is one.
+    /// Returns what the pool returned. Counts a timeout, and replaces it with the server's own error if there is one.
     async fn observe<T: Send>(&self, acquired: Result<T, sqlx::Error>) -> Result<T, sqlx::Error> {
         self.pool.with_server_error(self.timeouts.observe(acquired)).await
     }
@@ -271,16 +271,19 @@ impl Postgres {
 }
 
 /// Opens a single connection with this time limit for statements, whatever the schema is.
-pub(super) async fn alone(settings: &PostgresSettings, statement_ms_max: u64) -> StoreResult<Connection> {
+pub(super) async fn connect_single(
+    settings: &PostgresSettings,
+    statement_ms_max: u64,
+) -> StoreResult<Connection> {
     // A pool would only report a timeout; a connection reports the reason.
     let options = options(&settings.url)?;
     let acquire_timeout = Duration::from_millis(settings.acquire_timeout_ms);
-    let connection = within(acquire_timeout, async {
+    let connection = with_timeout(acquire_timeout, async {
         let mut connection = options.connect().await?;
         set(&mut connection, &timeouts_of(statement_ms_max)).await?;
         Ok::<_, sqlx::Error>(connection)
     });
-    Ok(TimedConnection::alone(connection.await?, statement_ms_max).into())
+    Ok(TimedConnection::single(connection.await?, statement_ms_max).into())
 }
 
 /// Sets how long statements of a connection wait for locks from now on.
@@ -346,7 +349,7 @@ async fn listener(
         .connect_with(options.clone())
         .await?;
     let mut listener = PgListener::connect_with(&pool).await?;
-    within(PULSE, listener.listen_all(channels.iter().copied())).await?;
+    with_timeout(PULSE, listener.listen_all(channels.iter().copied())).await?;
     Ok(listener)
 }
 
@@ -359,7 +362,7 @@ async fn pool(settings: &PostgresSettings, url: &str) -> StoreResult<TimedPool> 
         .await
     {
         Err(sqlx::Error::PoolTimedOut) => return Err(refusal(&options).await.into()),
-        made => made?,
+        result => result?,
     };
     let writers = writers_max(settings.connections);
     Ok(TimedPool::over(pool, settings.statement_timeout_ms).with_writers(writers))
@@ -386,7 +389,7 @@ fn pool_options(settings: &PostgresSettings, acquire_timeout: Duration) -> PgPoo
         })
         .before_acquire(move |connection, meta| {
             Box::pin(async move {
-                Ok(meta.idle_for < TRUSTED || within(ping_max, connection.ping()).await.is_ok())
+                Ok(meta.idle_for < TRUSTED || with_timeout(ping_max, connection.ping()).await.is_ok())
             })
         })
 }

@@ -214,7 +214,7 @@ pub struct Ancestor {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoredAt {
     /// The message's index in the request, from 0.
-    pub place: usize,
+    pub index: usize,
     /// Its number in the agent's history.
     pub seq: i64,
     pub exchange: i64,
@@ -243,8 +243,8 @@ const OTHER_ID_PREFIX: &str = "replayed:";
 /// Returns a replacement id for a replayed message whose own id belongs to a different message. It is the same each time, so that
 /// a second replay is recognised as a duplicate.
 pub(super) fn other_id(message: &Message) -> Option<String> {
-    let own = message.client_id.as_deref()?;
-    let digest = short_hash(&[own.as_bytes(), message.payload.as_bytes()]);
+    let id = message.client_id.as_deref()?;
+    let digest = short_hash(&[id.as_bytes(), message.payload.as_bytes()]);
     Some(format!("{OTHER_ID_PREFIX}{digest}"))
 }
 

@@ -31,13 +31,13 @@ pub struct CalibrationFigures {
 }
 
 impl From<&KeptCalibration> for CalibrationFigures {
-    fn from(kept: &KeptCalibration) -> Self {
+    fn from(entry: &KeptCalibration) -> Self {
         Self {
-            provider: kept.provider.clone(),
-            model: kept.model.clone(),
-            samples: kept.calibration.samples(),
-            average_permille: kept.calibration.average_permille(),
-            guard_permille: kept.calibration.shared_guard_permille(),
+            provider: entry.provider.clone(),
+            model: entry.model.clone(),
+            samples: entry.calibration.sample_count(),
+            average_permille: entry.calibration.average_permille(),
+            guard_permille: entry.calibration.shared_guard_permille(),
         }
     }
 }
@@ -68,13 +68,13 @@ pub struct NewCount {
 #[derive(Clone, Debug)]
 pub struct Recount {
     pub agent: AgentId,
-    /// As in the batch.
+    /// As in the [`RecountBatch`].
     pub settings: AgentSettings,
-    /// As in the batch.
+    /// As in the [`RecountBatch`].
     pub from: i64,
-    /// As in the batch.
+    /// As in the [`RecountBatch`].
     pub before: i64,
-    /// As in the batch.
+    /// As in the [`RecountBatch`].
     pub is_last: bool,
     pub counts: Vec<NewCount>,
     pub count_method: String,

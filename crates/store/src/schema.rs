@@ -150,7 +150,7 @@ pub fn newest() -> [i64; 2] {
 pub async fn status(settings: &DatabaseSettings) -> StoreResult<Schema> {
     let mut connection = match settings {
         DatabaseSettings::Sqlite(settings) => sqlite::open_unchanged(settings).await?,
-        DatabaseSettings::Postgres(settings) => postgres::alone(settings, STATEMENT_MS_MAX).await?,
+        DatabaseSettings::Postgres(settings) => postgres::connect_single(settings, STATEMENT_MS_MAX).await?,
     };
     read(&mut connection).await
 }
@@ -183,11 +183,11 @@ pub async fn up(settings: &DatabaseSettings) -> StoreResult<Schema> {
 pub async fn up_within(settings: &DatabaseSettings, tries_max: u32) -> StoreResult<Schema> {
     match settings {
         DatabaseSettings::Sqlite(settings) => {
-            let (mut connection, _lock) = sqlite::alone(settings, true).await?;
+            let (mut connection, _lock) = sqlite::open_locked(settings, true).await?;
             migrate_within(&mut connection, tries_max).await
         }
         DatabaseSettings::Postgres(settings) => {
-            let mut connection = postgres::alone(settings, STATEMENT_MS_MAX).await?;
+            let mut connection = postgres::connect_single(settings, STATEMENT_MS_MAX).await?;
             migrate_within(&mut connection, tries_max).await
         }
     }
@@ -218,7 +218,7 @@ async fn migrate_within(connection: &mut Connection, tries_max: u32) -> StoreRes
 }
 
 async fn check_encoding(connection: &mut Connection, found: &Schema) -> StoreResult<()> {
-    match other_encoding(connection).await? {
+    match non_utf8_encoding(connection).await? {
         Some(encoding) if !found.may_keep_encoding(&encoding) => {
             let carry = if found.is_missing() {
                 ""
@@ -268,7 +268,7 @@ pub(super) async fn open_schemas(connection: &mut Connection) -> StoreResult<Vec
 }
 
 /// Returns the encoding of a server's database if it isn't UTF8.
-pub(super) async fn other_encoding(connection: &mut Connection) -> StoreResult<Option<String>> {
+pub(super) async fn non_utf8_encoding(connection: &mut Connection) -> StoreResult<Option<String>> {
     if connection.dialect() == SqlDialect::Sqlite {
         return Ok(None);
     }
@@ -321,9 +321,9 @@ struct AppliedMigration {
     checksum: String,
 }
 
-fn compare(known: &Migrator, mut applied: Vec<AppliedMigration>) -> Schema {
+fn compare(migrator: &Migrator, mut applied: Vec<AppliedMigration>) -> Schema {
     let mut migrations = Vec::new();
-    for migration in known.iter() {
+    for migration in migrator.iter() {
         let found = applied
             .iter()
             .position(|found| found.version == migration.version);

@@ -170,9 +170,9 @@ impl Store for SqlStore {
         calibration::load(&mut self.reader().await?).await
     }
 
-    async fn keep_calibrations(&self, kept: Vec<KeptCalibration>, now: Timestamp) -> StoreResult<()> {
+    async fn keep_calibrations(&self, calibrations: Vec<KeptCalibration>, now: Timestamp) -> StoreResult<()> {
         self.write(Lock::Calibrations, move |tx| {
-            Box::pin(calibration::keep(tx, kept, now))
+            Box::pin(calibration::keep(tx, calibrations, now))
         })
         .await
     }
@@ -193,8 +193,8 @@ impl Store for SqlStore {
         exchange::count(&mut self.reader().await?, agent, from, through).await
     }
 
-    async fn landmarks(&self, agent: &AgentId, places: &[i64]) -> StoreResult<Vec<CutPoint>> {
-        exchange::landmarks(&mut self.reader().await?, agent, places).await
+    async fn landmarks(&self, agent: &AgentId, token_offsets: &[i64]) -> StoreResult<Vec<CutPoint>> {
+        exchange::landmarks(&mut self.reader().await?, agent, token_offsets).await
     }
 
     async fn session_start(&self, agent: &AgentId, session: i64) -> StoreResult<Option<i64>> {
@@ -498,8 +498,8 @@ impl Store for SqlStore {
         .await
     }
 
-    async fn resume(&self, whom: Resume, now: Timestamp) -> StoreResult<u64> {
-        self.write(Lock::Nothing, move |tx| Box::pin(spending::resume(tx, whom, now)))
+    async fn resume(&self, kind: Resume, now: Timestamp) -> StoreResult<u64> {
+        self.write(Lock::Nothing, move |tx| Box::pin(spending::resume(tx, kind, now)))
             .await
     }
 

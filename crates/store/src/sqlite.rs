@@ -119,14 +119,14 @@ pub(super) struct Sqlite {
 impl Sqlite {
     /// Creates the file if necessary, brings its schema up to date, and takes its lock.
     pub(super) async fn open(settings: &SqliteSettings) -> StoreResult<Self> {
-        let (mut connection, lock) = alone(settings, true).await?;
+        let (mut connection, lock) = open_locked(settings, true).await?;
         super::schema::migrate(&mut connection).await?;
         Self::with_connections(settings, connection, Some(Arc::new(lock))).await
     }
 
     /// Takes the lock of an existing file, whose schema must be up to date.
     pub(super) async fn open_as_is(settings: &SqliteSettings) -> StoreResult<Self> {
-        let (mut connection, lock) = alone(settings, false).await?;
+        let (mut connection, lock) = open_locked(settings, false).await?;
         super::schema::check(&mut connection).await?;
         Self::with_connections(settings, connection, Some(Arc::new(lock))).await
     }
@@ -147,7 +147,7 @@ impl Sqlite {
         self.timeouts.count()
     }
 
-    /// Replaces `opened`, the connection that checked the schema, by the writer and the readers.
+    /// Replaces `opened`, the connection that checked the schema, with the writer and the readers.
     async fn with_connections(
         settings: &SqliteSettings,
         opened: Connection,
@@ -242,7 +242,7 @@ impl Sqlite {
 
 /// Takes the lock of a database that no other process may use, and opens a connection to it. Creates a missing file if `creates`.
 /// Doesn't check the schema.
-pub(super) async fn alone(settings: &SqliteSettings, creates: bool) -> StoreResult<(Connection, File)> {
+pub(super) async fn open_locked(settings: &SqliteSettings, creates: bool) -> StoreResult<(Connection, File)> {
     let options = options(settings)?.create_if_missing(creates);
     let file = options.get_filename();
     if !creates && !file.exists() {

@@ -250,10 +250,10 @@ pub(super) fn check(data: &AgentData, findings: VerifyFindings) -> AgentReport {
     check_facts(data, &mut breaches);
     let ledger = &data.row.ledger;
     let count = |from: i64, through: i64| {
-        let within = live
+        let in_range = live
             .iter()
             .filter(|e| from <= e.exchange && e.exchange <= through);
-        i64_or_max(within.count())
+        i64_or_max(in_range.count())
     };
     AgentReport {
         agent_id: data.row.agent.clone(),
@@ -408,7 +408,7 @@ fn check_states(data: &AgentData, live: &[&ExchangeData], breaches: &mut Vec<Bre
         let after = ranges.partition_point(|range| range.first <= exchange);
         after
             .checked_sub(1)
-            .and_then(|at| ranges.get(at))
+            .and_then(|index| ranges.get(index))
             .is_some_and(|range| range.contains(exchange))
     };
     for e in live {
@@ -501,7 +501,7 @@ fn check_versions(data: &AgentData, live: &[&ExchangeData], breaches: &mut Vec<B
 fn check_facts(data: &AgentData, breaches: &mut Vec<Breach>) {
     for fact in &data.facts {
         let number = fact.fact;
-        let closed = fact.closed_version.unwrap_or(i64::MAX);
+        let closed_version = fact.closed_version.unwrap_or(i64::MAX);
         let is_added = (1..=data.version).contains(&fact.added_version) && number <= fact.last_fact;
         let is_closed = match fact.closed_version {
             Some(version) => fact.added_version < version && version <= data.version,
@@ -509,7 +509,7 @@ fn check_facts(data: &AgentData, breaches: &mut Vec<Breach>) {
         };
         if !is_added || !is_closed {
             let found = format!(
-                "fact {number} holds from version {} to {closed}, the document is version {}",
+                "fact {number} holds from version {} to {closed_version}, the document is version {}",
                 fact.added_version, data.version
             );
             breach(breaches, Invariant::ExactlyOnce, found);

@@ -245,7 +245,7 @@ where
 }
 
 fn directives(level: LogLevel) -> String {
-    let others = match level {
+    let other_level = match level {
         LogLevel::Debug | LogLevel::Trace => LogLevel::Info,
         level => level,
     };
@@ -254,7 +254,7 @@ fn directives(level: LogLevel) -> String {
         LogLevel::Debug | LogLevel::Trace => "info",
         _ => "off",
     };
-    format!("{},recapd={},rmcp={protocol}", others.name(), level.name())
+    format!("{},recapd={},rmcp={protocol}", other_level.name(), level.name())
 }
 
 /// Writes one line per event, with a priority in front as in `sd-daemon(3)`. The journal adds the time itself.

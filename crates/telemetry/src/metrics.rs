@@ -72,19 +72,19 @@ impl Metrics {
     pub fn new(started_at: Timestamp, models: &[(&str, &str)]) -> Self {
         let mut registry = Registry::default();
         process::register(&mut registry, started_at);
-        let own = &mut Register(registry.sub_registry_with_prefix("recapd"));
+        let register = &mut Register(registry.sub_registry_with_prefix("recapd"));
         Self(Arc::new(Groups {
-            updates: Updates::register(own),
-            documents: Documents::register(own),
-            batches: Batches::register(own),
-            queue: Queue::register(own),
-            window: WindowMetrics::register(own),
-            inbox: Inbox::register(own),
-            talk: Talk::register(own),
-            provider: Provider::register(own, models),
-            embeddings: Embeddings::register(own),
-            proxy: ProxyMetrics::register(own),
-            service: Service::register(own),
+            updates: Updates::register(register),
+            documents: Documents::register(register),
+            batches: Batches::register(register),
+            queue: Queue::register(register),
+            window: WindowMetrics::register(register),
+            inbox: Inbox::register(register),
+            talk: Talk::register(register),
+            provider: Provider::register(register, models),
+            embeddings: Embeddings::register(register),
+            proxy: ProxyMetrics::register(register),
+            service: Service::register(register),
             registry,
         }))
     }
@@ -104,7 +104,7 @@ impl Deref for Metrics {
     }
 }
 
-/// Registers metrics. Series of `known` label sets exist from the start.
+/// Registers metrics. The series of the given label sets exist from the start.
 struct Register<'a>(&'a mut Registry);
 
 impl Register<'_> {
@@ -133,10 +133,10 @@ impl Register<'_> {
         &mut self,
         name: &str,
         help: &str,
-        known: impl IntoIterator<Item: Borrow<L>>,
+        series: impl IntoIterator<Item: Borrow<L>>,
     ) -> Family<L, Counter> {
         let family = Family::<L, Counter>::default();
-        known
+        series
             .into_iter()
             .for_each(|labels| drop(family.get_or_create(Borrow::<L>::borrow(&labels))));
         self.add(name, help, family)
@@ -146,10 +146,10 @@ impl Register<'_> {
         &mut self,
         name: &str,
         help: &str,
-        known: impl IntoIterator<Item: Borrow<L>>,
+        series: impl IntoIterator<Item: Borrow<L>>,
     ) -> Family<L, Gauge> {
         let family = Family::<L, Gauge>::default();
-        known
+        series
             .into_iter()
             .for_each(|labels| drop(family.get_or_create(Borrow::<L>::borrow(&labels))));
         self.add(name, help, family)
@@ -160,10 +160,10 @@ impl Register<'_> {
         name: &str,
         help: &str,
         new: fn() -> Histogram,
-        known: impl IntoIterator<Item: Borrow<L>>,
+        series: impl IntoIterator<Item: Borrow<L>>,
     ) -> Histograms<L> {
         let family = Histograms::<L>::new_with_constructor(new);
-        known
+        series
             .into_iter()
             .for_each(|labels| drop(family.get_or_create(Borrow::<L>::borrow(&labels))));
         self.add(name, help, family)

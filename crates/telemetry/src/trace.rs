@@ -73,9 +73,9 @@ pub fn traces(settings: &TraceSettings) -> Result<(Spans, Exporter), HttpClientE
     };
     let endpoint = Endpoint::new(&http, &address(&settings.url), &settings.headers)?;
     let (sender, receiver) = mpsc::channel(WAITING_MAX);
-    let lost = Arc::new(AtomicU64::new(0));
-    let spans = Spans::new(sender, Arc::clone(&lost), settings.sample, settings.seed);
-    let exporter = Exporter::new(endpoint, receiver, lost, settings);
+    let lost_count = Arc::new(AtomicU64::new(0));
+    let spans = Spans::new(sender, Arc::clone(&lost_count), settings.sample, settings.seed);
+    let exporter = Exporter::new(endpoint, receiver, lost_count, settings);
     Ok((spans, exporter))
 }
 

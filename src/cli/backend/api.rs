@@ -22,7 +22,7 @@ use recapd_api::{
     access::Access,
     http::{self, HttpState, Interface},
 };
-use recapd_client::{DaemonEndpoint, PlaceError, Transport};
+use recapd_client::{DaemonEndpoint, EndpointError, Transport};
 use recapd_config::Config;
 use recapd_engine::assembly::Parts;
 use recapd_platform::{
@@ -60,10 +60,10 @@ struct InProcess {
 impl Api {
     /// Opens the interface for reading: a daemon's, if one is asked, otherwise over the database. A daemon may be using
     /// the database.
-    pub(crate) async fn reading(config: &Config, shared: &GlobalOptions) -> Result<Self, CommandFailure> {
-        match &shared.server {
+    pub(crate) async fn reading(config: &Config, options: &GlobalOptions) -> Result<Self, CommandFailure> {
+        match &options.server {
             Some(server) => Self::new(server),
-            None => Self::over(config, Arc::new(open::look(config).await?)).await,
+            None => Self::over_database(config, Arc::new(open::look(config).await?)).await,
         }
     }
 
@@ -71,23 +71,23 @@ impl Api {
     /// the database.
     pub(crate) async fn changing_beside_daemon(
         config: &Config,
-        shared: &GlobalOptions,
+        options: &GlobalOptions,
     ) -> Result<Self, CommandFailure> {
-        Self::reading(config, shared).await
+        Self::reading(config, options).await
     }
 
     /// Opens the interface for changes: a daemon's, if one is asked, otherwise over the database. Fails if a daemon uses
     /// this SQLite database: that daemon would answer readers with data from before the change.
-    pub(crate) async fn changing(config: &Config, shared: &GlobalOptions) -> Result<Self, CommandFailure> {
-        match &shared.server {
+    pub(crate) async fn changing(config: &Config, options: &GlobalOptions) -> Result<Self, CommandFailure> {
+        match &options.server {
             Some(server) => Self::new(server),
-            None => Self::over(config, open::work(config).await?).await,
+            None => Self::over_database(config, open::work(config).await?).await,
         }
     }
 
     /// Returns the interface over `database`. Whoever can open the database needs no token, and no rate limit or
     /// timeout applies.
-    async fn over(config: &Config, database: Arc<SqlStore>) -> Result<Self, CommandFailure> {
+    async fn over_database(config: &Config, database: Arc<SqlStore>) -> Result<Self, CommandFailure> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let store: Arc<dyn Store> = Arc::<SqlStore>::clone(&database);
         let parts = Parts::without_model(config, store, Arc::clone(&clock)).await?;
@@ -121,11 +121,11 @@ impl Api {
             connect_timeout_ms: CONNECT_TIMEOUT_MS,
             proxy_url: None,
         };
-        let place: DaemonEndpoint = server
+        let endpoint: DaemonEndpoint = server
             .base
             .parse()
-            .map_err(|error: PlaceError| CommandFailure::usage(format!("--server: {error}")))?;
-        let transport = Transport::new(&place, &settings).map_err(anyhow::Error::new)?;
+            .map_err(|error: EndpointError| CommandFailure::usage(format!("--server: {error}")))?;
+        let transport = Transport::new(&endpoint, &settings).map_err(anyhow::Error::new)?;
         Ok(Self {
             transport: transport.with_credentials(server.credentials.clone()),
             in_process: None,
@@ -197,8 +197,8 @@ impl Api {
         if let Some(in_process) = &self.in_process {
             return in_process.answer(request).await;
         }
-        let answered = self.reply(request).await;
-        answered.map_err(|error| self.unanswered(error))
+        let reply = self.reply(request).await;
+        reply.map_err(|error| self.unanswered_failure(error))
     }
 
     async fn reply(&self, request: RequestBuilder) -> Result<(StatusCode, String), HttpClientError> {
@@ -208,17 +208,17 @@ impl Api {
 
     /// Returns the failure for a request that got no answer.
     #[expect(clippy::needless_pass_by_value, reason = "it maps errors")]
-    fn unanswered(&self, error: HttpClientError) -> CommandFailure {
+    fn unanswered_failure(&self, error: HttpClientError) -> CommandFailure {
         let cure = match error {
             HttpClientError::Late(_) => "no answer in time; try again later, or name the database with --db",
             HttpClientError::Untrusted(_) => "nothing was sent; without --server the database is read",
             _ => "is the daemon running there? without --server the database is read",
         };
-        let (place, reason) = (self.transport.place().to_string(), error.to_string());
-        let text = if reason.contains(&place) {
+        let (address, reason) = (self.transport.endpoint().to_string(), error.to_string());
+        let text = if reason.contains(&address) {
             reason
         } else {
-            format!("{place}: {reason}")
+            format!("{address}: {reason}")
         };
         CommandFailure::new(UNAVAILABLE, anyhow::anyhow!("{text}; {cure}"))
     }
@@ -231,11 +231,11 @@ impl Api {
             _ => Value::Null,
         };
         let agents = page["agents"].as_array().map(Vec::as_slice).unwrap_or_default();
-        let known: Vec<&str> = agents
+        let ids: Vec<&str> = agents
             .iter()
-            .filter_map(|known| known["agent_id"].as_str())
+            .filter_map(|agent| agent["agent_id"].as_str())
             .collect();
-        likeness::unknown_agent(agent, &known, open::AGENTS_SHOWN_MAX)
+        likeness::unknown_agent(agent, &ids, open::AGENTS_SHOWN_MAX)
     }
 }
 
@@ -257,7 +257,7 @@ impl InProcess {
 }
 
 /// Percent-encodes a text as the value of a query parameter.
-pub(crate) fn escaped(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
     text.bytes()
         .map(|byte| {

@@ -17,7 +17,7 @@ use recapd_store::{StoreError, sqlite};
 pub(crate) const RESTORE: &str = "restore a backup, and keep the damaged file; see docs/backup.md";
 
 /// Returns the hint for the database `url`, which failed with `error`.
-pub(crate) fn of(url: &str, error: &StoreError) -> &'static str {
+pub(crate) fn hint(url: &str, error: &StoreError) -> &'static str {
     match (error.class(), file(url)) {
         (_, None) => {
             "is the server running there, and is the password in PGPASSFILE or PGPASSWORD? see database.url"
@@ -25,7 +25,7 @@ pub(crate) fn of(url: &str, error: &StoreError) -> &'static str {
         (Some("corrupt"), _) => RESTORE,
         (Some("full"), _) => "free some space, or move the database to a larger disk",
         (Some("busy"), _) => "another program has locked the database: stop that program, or try again",
-        (_, Some(file)) => of_file(&file),
+        (_, Some(file)) => file_hint(&file),
     }
 }
 
@@ -38,8 +38,8 @@ pub(crate) fn file(url: &str) -> Option<PathBuf> {
 /// The first bytes of every SQLite database.
 const SQLITE_HEAD: &[u8] = b"SQLite format 3\0";
 
-/// Says what is wrong with the file of the database `url`, and what to do, if the file itself shows that.
-pub(crate) fn of_wrong_file(url: &str) -> Option<String> {
+/// Returns what is wrong with the file of the database `url`, and what to do, if the file itself shows that.
+pub(crate) fn wrong_file_hint(url: &str) -> Option<String> {
     let file = file(url)?;
     let name = file.display();
     match fs::metadata(&file) {
@@ -85,11 +85,11 @@ fn lies_here(file: &Path) -> bool {
 }
 
 /// Returns the hint for the database in `file`. SQLite also writes into the file's folder: the log and the lock.
-fn of_file(file: &Path) -> &'static str {
+fn file_hint(file: &Path) -> &'static str {
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
     let folder = folder.unwrap_or(Path::new("."));
-    let beside = Access::WRITE_OK | Access::EXEC_OK;
-    let found = access(file, Access::READ_OK | Access::WRITE_OK).and_then(|()| access(folder, beside));
+    let folder_access = Access::WRITE_OK | Access::EXEC_OK;
+    let found = access(file, Access::READ_OK | Access::WRITE_OK).and_then(|()| access(folder, folder_access));
     match found {
         Err(Errno::NOENT) if lies_here(file) => {
             "the recapd.db in this folder isn't used unless you name it: --db recapd.db, or database.url"
@@ -121,12 +121,12 @@ mod tests {
             let reason = "a test".to_owned();
             StoreError::Unavailable(Outage { kind, reason })
         };
-        let cure = |kind: OutageKind| of(&url, &failed(kind));
+        let cure = |kind: OutageKind| hint(&url, &failed(kind));
         assert!(cure(OutageKind::Io).contains("recapd migrate up"));
         assert_eq!(cure(OutageKind::Corrupt), RESTORE);
         assert!(cure(OutageKind::Full).contains("space"));
         assert!(cure(OutageKind::Busy).contains("another program"));
-        assert!(of("postgres://db/recapd", &failed(OutageKind::Io)).contains("PGPASSFILE"));
+        assert!(hint("postgres://db/recapd", &failed(OutageKind::Io)).contains("PGPASSFILE"));
         fs::write(folder.path().join("none.db"), "").unwrap();
         assert!(cure(OutageKind::Io).contains("--db"));
     }
@@ -134,7 +134,7 @@ mod tests {
     #[test]
     fn an_error_says_what_is_wrong_with_the_file() {
         let folder = tempfile::tempdir().unwrap();
-        let text = |name: &str| of_wrong_file(&sqlite::url_of(&folder.path().join(name)));
+        let text = |name: &str| wrong_file_hint(&sqlite::url_of(&folder.path().join(name)));
         fs::write(folder.path().join("notes.txt"), "hello").unwrap();
         fs::write(folder.path().join("new.db"), "").unwrap();
         fs::write(folder.path().join("real.db"), SQLITE_HEAD).unwrap();
@@ -150,7 +150,7 @@ mod tests {
         for name in ["new.db", "real.db"] {
             assert_eq!(text(name), None, "{name}");
         }
-        assert_eq!(of_wrong_file("postgres://db/recapd"), None);
+        assert_eq!(wrong_file_hint("postgres://db/recapd"), None);
     }
 
     #[test]

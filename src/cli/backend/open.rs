@@ -85,7 +85,7 @@ pub(crate) async fn look(config: &Config) -> Result<SqlStore, CommandFailure> {
 pub(crate) fn failure(url: &str, error: StoreError) -> CommandFailure {
     let hint = match &error {
         StoreError::InUse(_) => "stop it first",
-        StoreError::Unavailable(_) => cure::of(url, &error),
+        StoreError::Unavailable(_) => cure::hint(url, &error),
         _ => "is this the right database? name another with --db",
     };
     let code = if matches!(error, StoreError::Schema(_)) {
@@ -94,15 +94,15 @@ pub(crate) fn failure(url: &str, error: StoreError) -> CommandFailure {
         UNAVAILABLE
     };
     let is_unavailable = matches!(error, StoreError::Unavailable(_));
-    let text = cure::of_wrong_file(url).filter(|_| is_unavailable);
+    let text = cure::wrong_file_hint(url).filter(|_| is_unavailable);
     let text = text.unwrap_or_else(|| format!("{url}: {error}; {hint}"));
     CommandFailure::new(code, anyhow::Error::msg(text))
 }
 
 /// Returns the failure for an unknown agent, with the names of existing agents.
 pub(crate) async fn unknown(store: &dyn Store, agent: &AgentId) -> CommandFailure {
-    let known = store.agents(None, AGENTS_COMPARED_MAX).await.unwrap_or_default();
-    let names: Vec<&str> = known.iter().map(|row| row.agent.as_str()).collect();
+    let rows = store.agents(None, AGENTS_COMPARED_MAX).await.unwrap_or_default();
+    let names: Vec<&str> = rows.iter().map(|row| row.agent.as_str()).collect();
     CommandFailure::not_found(likeness::unknown_agent(agent.as_str(), &names, AGENTS_SHOWN_MAX))
 }
 

@@ -81,7 +81,7 @@ fn token(file: Option<&Path>, environment: &Environment) -> Result<Option<Secret
 
 /// Returns the base URL of the configured daemon: its socket if a program listens there, otherwise its address.
 pub(crate) fn base(config: &HttpConfig) -> String {
-    let mut sockets = config.sockets.near.iter();
+    let mut sockets = config.sockets.client_paths.iter();
     match sockets.find(|path| UnixStream::connect(path).is_ok()) {
         Some(path) => Listen::Socket(path.clone()).base(),
         None => config.listen.base(),

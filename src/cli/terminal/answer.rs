@@ -9,11 +9,11 @@ use crate::cli::{GlobalOptions, exit::CommandFailure};
 
 /// Prints `value` as JSON if the command line asks for that, otherwise the text.
 pub(crate) fn print(
-    shared: &GlobalOptions,
+    options: &GlobalOptions,
     value: &impl Serialize,
     text: &str,
 ) -> Result<ExitCode, CommandFailure> {
-    if shared.json {
+    if options.json {
         output::json(value)?;
     } else {
         output::text(text)?;

@@ -10,7 +10,7 @@ pub(crate) const GREEN: &str = "\u{1b}[32m";
 pub(crate) const YELLOW: &str = "\u{1b}[33m";
 
 /// Returns `text` in this style if the output has colours.
-pub(crate) fn painted(style: &str, text: &str) -> String {
+pub(crate) fn paint(style: &str, text: &str) -> String {
     if output::has_colour() && !style.is_empty() {
         format!("{style}{text}{END}")
     } else {

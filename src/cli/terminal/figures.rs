@@ -12,8 +12,8 @@ pub(crate) fn thousands(tokens: i64) -> String {
 }
 
 /// Formats a share as a percentage with one decimal: `0.2%`.
-pub(crate) fn percent(part: i64, whole: i64) -> String {
-    let permille = part * 1_000 / whole.max(1);
+pub(crate) fn percent(part: i64, total: i64) -> String {
+    let permille = part * 1_000 / total.max(1);
     format!("{}.{}%", permille / 10, permille % 10)
 }
 

@@ -3,20 +3,24 @@
 use recapd_core::domain::likeness::nearest;
 
 /// Returns the message about an unknown agent. It names a similar agent, or the existing ones.
-pub(crate) fn unknown_agent(agent: &str, known: &[&str], shown_max: usize) -> String {
-    if known.is_empty() {
+pub(crate) fn unknown_agent(agent: &str, names: &[&str], shown_max: usize) -> String {
+    if names.is_empty() {
         let cure =
             format!("store messages with `recapd push {agent} < messages.jsonl`, or run `recapd replay`");
         return format!("agent `{agent}` is unknown: the database has no agents yet; {cure}");
     }
-    if let Some(nearest) = nearest(agent, known.iter().copied()) {
+    if let Some(nearest) = nearest(agent, names.iter().copied()) {
         return format!("agent `{agent}` is unknown; did you mean `{nearest}`?");
     }
-    let shown: Vec<&str> = known.iter().copied().take(shown_max).collect();
-    let more = if known.len() > shown.len() { ", …" } else { "" };
+    let first_names: Vec<&str> = names.iter().copied().take(shown_max).collect();
+    let more = if names.len() > first_names.len() {
+        ", …"
+    } else {
+        ""
+    };
     format!(
         "agent `{agent}` is unknown; known agents: {}{more}; `recapd agents` lists them",
-        shown.join(", ")
+        first_names.join(", ")
     )
 }
 

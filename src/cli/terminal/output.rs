@@ -105,15 +105,15 @@ fn verbatim(text: &str) -> std::io::Result<()> {
 
 /// Prints a text. A text that `is_repeated` after each change replaces the previous one on a terminal, and otherwise
 /// stands below it.
-pub(crate) fn frame(shown: &str, is_repeated: bool) -> std::io::Result<()> {
+pub(crate) fn frame(content: &str, is_repeated: bool) -> std::io::Result<()> {
     if !is_repeated {
-        return text(shown);
+        return text(content);
     }
     if std::io::stdout().is_terminal() {
         verbatim("\u{1b}[H\u{1b}[J")?;
-        return text(shown);
+        return text(content);
     }
-    text(&format!("{shown}\n"))
+    text(&format!("{content}\n"))
 }
 
 pub(crate) fn json(value: &impl Serialize) -> std::io::Result<()> {

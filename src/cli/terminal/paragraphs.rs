@@ -8,19 +8,19 @@ const BELOW: usize = 6;
 
 /// Breaks `text` into lines of at most `columns`. Indented lines are examples: a command, then two blanks and a
 /// comment. Other lines are prose.
-pub(crate) fn wrapped(text: &str, columns: usize) -> String {
+pub(crate) fn wrap(text: &str, columns: usize) -> String {
     let lines: Vec<&str> = text.lines().collect();
     let paragraphs = lines
         .chunk_by(|one, next| is_example(one) == is_example(next) && !one.is_empty() && !next.is_empty());
-    let broken = paragraphs.flat_map(|paragraph| match paragraph.first() {
+    let wrapped = paragraphs.flat_map(|paragraph| match paragraph.first() {
         Some(first) if is_example(first) => examples(paragraph, columns),
-        _ => filled(&paragraph.join(" "), columns),
+        _ => fill(&paragraph.join(" "), columns),
     });
-    broken.collect::<Vec<_>>().join("\n")
+    wrapped.collect::<Vec<_>>().join("\n")
 }
 
 /// Breaks prose into lines.
-pub(crate) fn filled(prose: &str, columns: usize) -> Vec<String> {
+pub(crate) fn fill(prose: &str, columns: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in prose.split_whitespace() {
         let line = lines
@@ -62,9 +62,9 @@ impl<'a> Example<'a> {
         if self.comment.is_empty() {
             return vec![self.command.to_owned()];
         }
-        let mut comment = filled(self.comment, columns.saturating_sub(column)).into_iter();
-        let beside = if is_beside { comment.next() } else { None };
-        let first = beside.map_or_else(
+        let mut comment = fill(self.comment, columns.saturating_sub(column)).into_iter();
+        let first_comment = if is_beside { comment.next() } else { None };
+        let first = first_comment.map_or_else(
             || self.command.to_owned(),
             |first| format!("{:<column$}{first}", self.command),
         );
@@ -100,7 +100,7 @@ mod tests {
     fn prose_is_filled_and_comments_have_one_column() {
         let text = "One two three four five six seven eight nine ten,\neleven. Examples:\n  do a        it does a, and then it does something else\n  do bb\n\nEnd.";
         assert_eq!(
-            wrapped(text, 40),
+            wrap(text, 40),
             "One two three four five six seven eight\nnine ten, eleven. Examples:\n\
              \x20 do a  it does a, and then it does\n        something else\n  do bb\n\nEnd."
         );
@@ -110,7 +110,7 @@ mod tests {
     fn comments_without_room_beside_their_commands_stand_below() {
         let text = "  do --this --and that    one two three four\n  do it                   five";
         assert_eq!(
-            wrapped(text, 40),
+            wrap(text, 40),
             "  do --this --and that\n      one two three four\n  do it\n      five"
         );
     }
@@ -118,6 +118,6 @@ mod tests {
     #[test]
     fn examples_that_fit_stay_as_they_are() {
         let text = "  do a        one\n  do bb       two";
-        assert_eq!(wrapped(text, 40), text);
+        assert_eq!(wrap(text, 40), text);
     }
 }

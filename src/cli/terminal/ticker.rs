@@ -17,7 +17,7 @@ pub(crate) struct Ticker {
 
 impl Ticker {
     /// Returns a ticker that prints nothing if `bar` is shown.
-    pub(crate) fn beside(bar: &ProgressBar) -> Self {
+    pub(crate) fn new(bar: &ProgressBar) -> Self {
         Self {
             is_needed: bar.is_hidden(),
             printed_at: Mutex::new(Instant::now()),
@@ -49,7 +49,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn lines_are_printed_at_intervals_in_place_of_a_bar() {
-        let ticker = Ticker::beside(&ProgressBar::hidden());
+        let ticker = Ticker::new(&ProgressBar::hidden());
         assert!(!ticker.is_due());
         for _ in 0..2 {
             tokio::time::advance(LINE_EVERY).await;

@@ -7,28 +7,28 @@ const CONTEXT_LINES: usize = 2;
 /// them. The algorithm is simple: between the first and the last change, a moved line counts as removed and added.
 pub fn diff(before: &str, after: &str) -> String {
     let (before, after): (Vec<&str>, Vec<&str>) = (before.lines().collect(), after.lines().collect());
-    let alike = before
+    let common_head = before
         .iter()
         .zip(&after)
         .take_while(|(one, other)| one == other)
         .count();
     let (old, new) = (
-        before.get(alike..).unwrap_or_default(),
-        after.get(alike..).unwrap_or_default(),
+        before.get(common_head..).unwrap_or_default(),
+        after.get(common_head..).unwrap_or_default(),
     );
-    let alike_at_end = old
+    let common_tail = old
         .iter()
         .rev()
         .zip(new.iter().rev())
         .take_while(|(one, other)| one == other)
         .count();
-    let (old, tail) = old.split_at(old.len() - alike_at_end);
-    let (new, _) = new.split_at(new.len() - alike_at_end);
+    let (old, tail) = old.split_at(old.len() - common_tail);
+    let (new, _) = new.split_at(new.len() - common_tail);
     if old.is_empty() && new.is_empty() {
         return String::new();
     }
     let head = before
-        .get(alike.saturating_sub(CONTEXT_LINES)..alike)
+        .get(common_head.saturating_sub(CONTEXT_LINES)..common_head)
         .unwrap_or_default();
     let mut text = String::new();
     put(&mut text, " ", head);
@@ -42,8 +42,8 @@ fn middle(old: &[&str], new: &[&str], text: &mut String) {
     let mut rest = new;
     for line in old {
         match rest.iter().position(|other| other == line) {
-            Some(place) => {
-                let (added, after) = rest.split_at(place);
+            Some(index) => {
+                let (added, after) = rest.split_at(index);
                 put(text, "+", added);
                 put(text, " ", &[line]);
                 rest = after.get(1..).unwrap_or_default();

@@ -107,11 +107,11 @@ impl<'t> Container<'t> {
     fn with_last(&self, end: Option<usize>, part: &str, indent: &str, depth: usize) -> String {
         let inner = indent.repeat(depth);
         if let Some(end) = end {
-            return self.replaced(end..end, &format!(",\n{inner}{part}"));
+            return self.replace(end..end, &format!(",\n{inner}{part}"));
         }
         let outer = indent.repeat(depth - 1);
         let inside = self.range.start + 1..self.range.end - 1;
-        self.replaced(inside, &format!("\n{inner}{part}\n{outer}"))
+        self.replace(inside, &format!("\n{inner}{part}\n{outer}"))
     }
 
     pub(super) fn without_member(&self, key: &str) -> Result<String, InvalidJson> {
@@ -148,8 +148,8 @@ impl<'t> Container<'t> {
         Ok(values
             .into_iter()
             .map(|value| {
-                let before = self.text.get(from..value.start).unwrap_or_default();
-                let start = from + before.find('"').unwrap_or_default();
+                let gap = self.text.get(from..value.start).unwrap_or_default();
+                let start = from + gap.find('"').unwrap_or_default();
                 from = value.end;
                 start..value.end
             })
@@ -162,18 +162,18 @@ impl<'t> Container<'t> {
         let Some((index, range)) = index.and_then(|index| Some((index, ranges.get(index)?))) else {
             return self.text.to_owned();
         };
-        let before = index.checked_sub(1).and_then(|index| ranges.get(index));
-        let cut = match (before, ranges.get(index + 1)) {
-            (Some(before), _) => before.end..range.end,
+        let previous = index.checked_sub(1).and_then(|index| ranges.get(index));
+        let cut = match (previous, ranges.get(index + 1)) {
+            (Some(previous), _) => previous.end..range.end,
             (None, Some(next)) => range.start..next.start,
             (None, None) => self.range.start + 1..self.range.end - 1,
         };
-        self.replaced(cut, "")
+        self.replace(cut, "")
     }
 
-    fn replaced(&self, range: Range<usize>, by: &str) -> String {
+    fn replace(&self, range: Range<usize>, part: &str) -> String {
         let mut text = self.text.to_owned();
-        text.replace_range(range, by);
+        text.replace_range(range, part);
         text
     }
 }

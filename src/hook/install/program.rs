@@ -17,7 +17,7 @@ use recapd_config::Environment;
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
 const ANSWER_BYTES_MAX: u64 = 4_096;
 /// Where Claude Code's installers put the program, below the user's home. These folders needn't be in the `PATH`.
-const PLACES: [&str; 2] = [".claude/local/claude", ".local/bin/claude"];
+const PROGRAM_FILES: [&str; 2] = [".claude/local/claude", ".local/bin/claude"];
 
 /// A host's program, as far as it is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub enum HostProgram {
         program: PathBuf,
     },
     Missing,
-    /// The program exists, but didn't print its version. The text says why.
+    /// The program exists, but didn't print its version. Holds the reason.
     Silent(String),
 }
 
@@ -53,19 +53,19 @@ pub fn find(host: Host, environment: &Environment) -> HostProgram {
         .into_iter()
         .map(|program| ask_version(&program));
     // A program that doesn't answer may be older than the others.
-    answers.reduce(older).unwrap_or(HostProgram::Missing)
+    answers.reduce(older_program).unwrap_or(HostProgram::Missing)
 }
 
-fn older(one: HostProgram, other: HostProgram) -> HostProgram {
-    match (&one, &other) {
-        (HostProgram::Silent(_), _) => one,
-        (_, HostProgram::Silent(_)) => other,
+fn older_program(first_program: HostProgram, second_program: HostProgram) -> HostProgram {
+    match (&first_program, &second_program) {
+        (HostProgram::Silent(_), _) => first_program,
+        (_, HostProgram::Silent(_)) => second_program,
         (HostProgram::Found { version: first, .. }, HostProgram::Found { version: second, .. })
             if second < first =>
         {
-            other
+            second_program
         }
-        _ => one,
+        _ => first_program,
     }
 }
 
@@ -77,11 +77,14 @@ fn programs(environment: &Environment) -> Vec<PathBuf> {
     let mut in_path = in_path.map(|folder| folder.join("claude"));
     let first = in_path.find(|file| is_program(file));
     let home = environment.get("HOME").map(Path::new);
-    let others = home
+    let candidates = home
         .into_iter()
-        .flat_map(|home| PLACES.map(|place| home.join(place)));
+        .flat_map(|home| PROGRAM_FILES.map(|file| home.join(file)));
     let mut found: Vec<PathBuf> = Vec::new();
-    for file in first.into_iter().chain(others.filter(|file| is_program(file))) {
+    for file in first
+        .into_iter()
+        .chain(candidates.filter(|file| is_program(file)))
+    {
         let file = file.canonicalize().unwrap_or(file);
         if !found.contains(&file) {
             found.push(file);
@@ -92,7 +95,7 @@ fn programs(environment: &Environment) -> Vec<PathBuf> {
 
 fn is_program(file: &Path) -> bool {
     file.metadata()
-        .is_ok_and(|of| of.is_file() && of.permissions().mode() & 0o111 != 0)
+        .is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
 }
 
 /// Runs `PROGRAM --version`, which prints `2.1.50 (Claude Code)`.
@@ -179,10 +182,13 @@ mod tests {
         let new = ("bin/claude", "echo '2.1.90 (Claude Code)'");
         assert_eq!(version(found(&[new])), "2.1.90");
         assert_eq!(
-            version(found(&[new, (PLACES[0], "echo '2.1.9 (Claude Code)'")])),
+            version(found(&[new, (PROGRAM_FILES[0], "echo '2.1.9 (Claude Code)'")])),
             "2.1.9"
         );
-        assert_eq!(version(found(&[(PLACES[1], "echo 2.1.91"), new])), "2.1.90");
+        assert_eq!(
+            version(found(&[(PROGRAM_FILES[1], "echo 2.1.91"), new])),
+            "2.1.90"
+        );
         assert_eq!(found(&[]), HostProgram::Missing);
         assert_eq!(find(Host::Codex, &Environment::default()), HostProgram::Missing);
     }
@@ -190,7 +196,7 @@ mod tests {
     #[test]
     fn a_program_without_a_version_is_silent() {
         for (script, why) in [("echo hello", "names no version"), ("exit 1", "names no version")] {
-            let program = found(&[("bin/claude", script), (PLACES[0], "echo 2.1.90")]);
+            let program = found(&[("bin/claude", script), (PROGRAM_FILES[0], "echo 2.1.90")]);
             assert!(
                 matches!(&program, HostProgram::Silent(reason) if reason.contains(why)),
                 "{program:?}"

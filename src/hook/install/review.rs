@@ -68,9 +68,9 @@ fn recapd_events(settings: &str) -> Result<Vec<Event>, InvalidJson> {
     Ok(Event::ALL.into_iter().filter(has_entry).collect())
 }
 
-fn names_in_both(events: &[Event], others: &[Event]) -> Vec<&'static str> {
-    let both = events.iter().filter(|event| others.contains(event));
-    both.map(|event| event.name()).collect()
+fn names_in_both(events: &[Event], other_events: &[Event]) -> Vec<&'static str> {
+    let shared_events = events.iter().filter(|event| other_events.contains(event));
+    shared_events.map(|event| event.name()).collect()
 }
 
 fn warning(unknown: &[&str], scope: Scope, program: &HostProgram, install_command: &str) -> String {
@@ -86,8 +86,8 @@ fn warning(unknown: &[&str], scope: Scope, program: &HostProgram, install_comman
 }
 
 /// Returns a hint that lists the events that the host knows and that have no hook yet.
-fn missing(events: &[Event], known: &[Event], install_command: &str) -> Option<String> {
-    let missing = known.iter().filter(|event| !events.contains(event));
+fn missing(events: &[Event], known_events: &[Event], install_command: &str) -> Option<String> {
+    let missing = known_events.iter().filter(|event| !events.contains(event));
     let names: Vec<&str> = missing.map(|event| event.name()).collect();
     (!names.is_empty()).then(|| {
         format!(
@@ -110,7 +110,7 @@ mod tests {
             events: support.events,
             scope,
         };
-        installed("", &commands).unwrap()
+        with_hooks("", &commands).unwrap()
     }
 
     fn reviewed(settings: &str, scope: Scope, program: HostProgram) -> Review {

@@ -26,7 +26,7 @@ fn events(host: Host) -> Vec<Event> {
 
 #[test]
 fn an_empty_file_gets_all_events() {
-    let text = installed("", &commands(Host::Codex)).unwrap();
+    let text = with_hooks("", &commands(Host::Codex)).unwrap();
     let settings: Value = serde_json::from_str(&text).unwrap();
     assert_eq!(
         settings["hooks"]["SessionStart"],
@@ -44,8 +44,8 @@ fn an_empty_file_gets_all_events() {
         settings["hooks"].get("StopFailure").is_none(),
         "Codex has no such event"
     );
-    assert_eq!(installed(&text, &commands(Host::Codex)).unwrap(), text);
-    assert_eq!(uninstalled(&text).unwrap(), "{}\n");
+    assert_eq!(with_hooks(&text, &commands(Host::Codex)).unwrap(), text);
+    assert_eq!(without_hooks(&text).unwrap(), "{}\n");
 }
 
 #[test]
@@ -55,7 +55,7 @@ fn every_kind_of_session_start_has_a_hook() {
         (Host::ClaudeCode, format!("{codex}|fork")),
         (Host::Codex, codex.to_owned()),
     ] {
-        let text = installed("", &commands(host)).unwrap();
+        let text = with_hooks("", &commands(host)).unwrap();
         let settings: Value = serde_json::from_str(&text).unwrap();
         let groups = &settings["hooks"]["SessionStart"];
         assert_eq!(groups[0]["matcher"], json!(expected), "{text}");
@@ -64,17 +64,20 @@ fn every_kind_of_session_start_has_a_hook() {
 
 #[test]
 fn an_older_entry_is_replaced_and_can_be_removed() {
-    let new = installed(OTHERS, &commands(Host::ClaudeCode)).unwrap();
+    let new = with_hooks(OTHERS, &commands(Host::ClaudeCode)).unwrap();
     let old = new.replace("|fork", "");
     assert_ne!(old, new);
-    assert_eq!(uninstalled(&old).unwrap(), OTHERS);
-    let renewed = installed(&old, &commands(Host::ClaudeCode)).unwrap();
+    assert_eq!(without_hooks(&old).unwrap(), OTHERS);
+    let renewed = with_hooks(&old, &commands(Host::ClaudeCode)).unwrap();
     assert_eq!(
         serde_json::from_str::<Value>(&renewed).unwrap(),
         serde_json::from_str::<Value>(&new).unwrap()
     );
-    assert_eq!(installed(&renewed, &commands(Host::ClaudeCode)).unwrap(), renewed);
-    assert_eq!(uninstalled(&renewed).unwrap(), OTHERS);
+    assert_eq!(
+        with_hooks(&renewed, &commands(Host::ClaudeCode)).unwrap(),
+        renewed
+    );
+    assert_eq!(without_hooks(&renewed).unwrap(), OTHERS);
 }
 
 const OTHERS: &str = r#"{
@@ -86,38 +89,38 @@ const OTHERS: &str = r#"{
 
 #[test]
 fn entries_of_others_stay_byte_for_byte() {
-    let text = installed(OTHERS, &commands(Host::ClaudeCode)).unwrap();
+    let text = with_hooks(OTHERS, &commands(Host::ClaudeCode)).unwrap();
     assert!(text.contains(r#""model":   "opus","#) && text.contains(r#""PreToolUse": []"#));
     assert!(text.contains("say done") && text.contains("recapd hook Stop --host claude-code"));
-    assert_eq!(uninstalled(&text).unwrap(), OTHERS);
-    assert_eq!(uninstalled(OTHERS).unwrap(), OTHERS);
+    assert_eq!(without_hooks(&text).unwrap(), OTHERS);
+    assert_eq!(without_hooks(OTHERS).unwrap(), OTHERS);
 }
 
 #[test]
 fn removing_a_handler_keeps_others_in_its_group() {
     let settings = r#"{"hooks":{"Stop":[{"hooks":[{"type":"command","command":"a"},{"type":"command","command":"/usr/bin/recapd hook Stop"},{"type":"command","command":"recapd summary x"}]}]}}"#;
     let left = r#"{"hooks":{"Stop":[{"hooks":[{"type":"command","command":"a"},{"type":"command","command":"recapd summary x"}]}]}}"#;
-    assert_eq!(uninstalled(settings).unwrap(), left);
+    assert_eq!(without_hooks(settings).unwrap(), left);
 }
 
 #[test]
 fn an_entry_in_another_spelling_is_replaced() {
     let by_hand = r#"{"hooks":{"Stop":[{"hooks":[{"type":"command","command":"recapd hook stop"}]}]}}"#;
-    let text = installed(by_hand, &commands(Host::Codex)).unwrap();
+    let text = with_hooks(by_hand, &commands(Host::Codex)).unwrap();
     assert!(!text.contains("hook stop"), "{text}");
     assert_eq!(text.matches("recapd hook Stop --host").count(), 1, "{text}");
-    assert_eq!(uninstalled(by_hand).unwrap(), "{}");
+    assert_eq!(without_hooks(by_hand).unwrap(), "{}");
 }
 
 #[test]
 fn entries_with_other_options_replace_the_installed_ones() {
-    let text = installed(OTHERS, &commands(Host::ClaudeCode)).unwrap();
+    let text = with_hooks(OTHERS, &commands(Host::ClaudeCode)).unwrap();
     let other = Commands {
         options: vec!["--agent".to_owned(), "me-{session}".to_owned()],
         events: Event::ALL.to_vec(),
         ..commands(Host::ClaudeCode)
     };
-    let changed = installed(&text, &other).unwrap();
+    let changed = with_hooks(&text, &other).unwrap();
     assert_eq!(
         changed.matches("recapd hook").count(),
         Event::ALL.len(),
@@ -127,7 +130,7 @@ fn entries_with_other_options_replace_the_installed_ones() {
         changed.contains("recapd hook Stop --host claude-code --agent 'me-{session}'"),
         "{changed}"
     );
-    assert_eq!(uninstalled(&changed).unwrap(), OTHERS);
+    assert_eq!(without_hooks(&changed).unwrap(), OTHERS);
     let lines = diff(&text, &changed);
     assert!(
         lines.contains('-') && lines.lines().any(|line| line.starts_with('+')),
@@ -137,17 +140,17 @@ fn entries_with_other_options_replace_the_installed_ones() {
 
 #[test]
 fn hooks_for_events_that_an_older_host_does_not_know_are_removed() {
-    let new = installed(OTHERS, &commands(Host::ClaudeCode)).unwrap();
+    let new = with_hooks(OTHERS, &commands(Host::ClaudeCode)).unwrap();
     assert!(new.contains("StopFailure") && new.contains("PostCompact"));
     let mut old = commands(Host::ClaudeCode);
     old.events
         .retain(|event| !matches!(event, Event::StopFailure | Event::PostCompact));
-    let changed = installed(&new, &old).unwrap();
+    let changed = with_hooks(&new, &old).unwrap();
     assert!(
         !changed.contains("StopFailure") && !changed.contains("PostCompact"),
         "{changed}"
     );
-    assert_eq!(uninstalled(&changed).unwrap(), OTHERS);
+    assert_eq!(without_hooks(&changed).unwrap(), OTHERS);
 }
 
 fn command(settings: &str, event: &str) -> String {
@@ -163,7 +166,7 @@ fn shared_settings_do_nothing_without_recapd() {
             scope: Scope::Project,
             ..commands(host)
         };
-        let text = installed("{}", &shared).unwrap();
+        let text = with_hooks("{}", &shared).unwrap();
         let mut shell = std::process::Command::new("/bin/sh");
         let output = shell
             .args(["-c", &command(&text, "Stop")])
@@ -172,10 +175,10 @@ fn shared_settings_do_nothing_without_recapd() {
         let output = output.unwrap();
         assert!(output.status.success(), "{output:?}");
         assert!(output.stdout.is_empty() && output.stderr.is_empty(), "{output:?}");
-        assert_eq!(installed(&text, &shared).unwrap(), text);
-        assert_eq!(uninstalled(&text).unwrap(), "{}");
+        assert_eq!(with_hooks(&text, &shared).unwrap(), text);
+        assert_eq!(without_hooks(&text).unwrap(), "{}");
         // The form for the user alone replaces the shared one.
-        let own = installed(&text, &commands(host)).unwrap();
+        let own = with_hooks(&text, &commands(host)).unwrap();
         assert_eq!(own.matches("recapd hook Stop --host").count(), 1, "{own}");
         assert!(!own.contains("command -v"), "{own}");
     }
@@ -190,14 +193,16 @@ fn settings_that_cannot_be_edited_are_refused_with_a_hint() {
         r#"{"hooks": []}"#,
         r#"{"hooks": {"Stop": {}}}"#,
     ] {
-        let error = installed(broken, &commands(Host::Codex)).unwrap_err().to_string();
+        let error = with_hooks(broken, &commands(Host::Codex))
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("correct them"), "{error}");
     }
     let unsafe_word = Commands {
         program: "recapd; rm".to_owned(),
         ..commands(Host::Codex)
     };
-    assert!(installed("{}", &unsafe_word).is_err());
+    assert!(with_hooks("{}", &unsafe_word).is_err());
 }
 
 /// Any value in settings. Where the test puts it, no container above recapd's entries is empty: uninstalling deletes empty
@@ -236,11 +241,11 @@ proptest! {
         } else {
             serde_json::to_string(&settings).unwrap()
         };
-        let with = installed(&text, &commands(Host::ClaudeCode)).unwrap();
-        prop_assert_eq!(installed(&with, &commands(Host::ClaudeCode)).unwrap(), with.clone());
+        let with = with_hooks(&text, &commands(Host::ClaudeCode)).unwrap();
+        prop_assert_eq!(with_hooks(&with, &commands(Host::ClaudeCode)).unwrap(), with.clone());
         let mut parsed: Value = serde_json::from_str(&with).unwrap();
         prop_assert!(parsed["hooks"]["SessionEnd"].is_array());
-        prop_assert_eq!(uninstalled(&with).unwrap(), text);
+        prop_assert_eq!(without_hooks(&with).unwrap(), text);
         parsed.as_object_mut().unwrap().remove(HOOKS);
         settings.remove(HOOKS);
         prop_assert_eq!(parsed, Value::Object(settings));

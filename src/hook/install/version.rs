@@ -39,7 +39,7 @@ fn since(host: Host, event: Event) -> Option<HostVersion> {
     match host {
         Host::ClaudeCode => CLAUDE_CODE
             .into_iter()
-            .find(|(known, _)| *known == event)
+            .find(|(listed_event, _)| *listed_event == event)
             .map(|(_, since)| since),
         Host::Codex => (event != Event::StopFailure).then_some(HostVersion([0, 0, 0])),
     }
@@ -77,9 +77,9 @@ pub fn support(host: Host, scope: Scope, program: &HostProgram) -> Result<Suppor
         // Other people who read the file, or a program whose version is unknown, may have any tested version.
         _ => OLDEST_TESTED,
     };
-    let all = Event::ALL.into_iter();
-    let known = all.filter_map(|event| Some((event, since(host, event)?)));
-    let (sure, unsure): (Vec<_>, Vec<_>) = known.partition(|(_, since)| *since <= oldest_reader);
+    let events = Event::ALL.into_iter();
+    let events = events.filter_map(|event| Some((event, since(host, event)?)));
+    let (sure, unsure): (Vec<_>, Vec<_>) = events.partition(|(_, since)| *since <= oldest_reader);
     let names = |events: Vec<(Event, HostVersion)>| events.into_iter().map(|(event, _)| event).collect();
     Ok(Support {
         events: names(sure),

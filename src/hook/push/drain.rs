@@ -132,7 +132,7 @@ pub(crate) fn gather_and_drain(
         if folder.is_settled() {
             continue;
         }
-        let Some(GatherState { agent, project, .. }) = read_json(&folder.gathered()) else {
+        let Some(GatherState { agent, project, .. }) = read_json(&folder.gathered_file()) else {
             continue;
         };
         let owner = SessionOwner { agent, project };
@@ -166,27 +166,27 @@ fn send(
     daemon: &dyn Daemon,
     state: &mut SendState,
 ) -> DrainProgress {
-    let (mut done, mut most) = (0, state.most.unwrap_or(lines.len()));
+    let (mut done, mut count_max) = (0, state.most.unwrap_or(lines.len()));
     let (mut is_late, mut end) = (false, DrainEnd::Sent);
     while let Some(rest) = lines.get(done..).filter(|rest| !rest.is_empty()) {
-        let (format, body, count) = request(rest, most.max(1));
+        let (format, body, count) = request(rest, count_max.max(1));
         match daemon.append(agent, format, body) {
             Ok(()) => {
                 state.last_error = state.last_error.take().filter(|_| state.refused > 0);
                 done += count;
                 // While a learned limit applies, each success adds one message; otherwise each success doubles the
                 // size.
-                most = state.most.map_or(most.saturating_mul(2), |_| most + 1);
+                count_max = state.most.map_or(count_max.saturating_mul(2), |_| count_max + 1);
             }
             Err(SendFailure::Refused(reason)) if count == 1 => {
                 state.refused += 1;
                 state.last_error = Some(cut(&reason, REASON_CHARS_MAX));
                 done += 1;
             }
-            Err(SendFailure::Refused(_)) => most = count / 2,
+            Err(SendFailure::Refused(_)) => count_max = count / 2,
             Err(SendFailure::Late(reason)) => {
                 state.last_error = Some(cut(&reason, REASON_CHARS_MAX));
-                (most, is_late, end) = (count / 2, true, DrainEnd::OutOfTime);
+                (count_max, is_late, end) = (count / 2, true, DrainEnd::OutOfTime);
                 break;
             }
             Err(SendFailure::OutOfTime) => {
@@ -206,22 +206,26 @@ fn send(
         }
     }
     state.most = if is_late {
-        Some(most)
+        Some(count_max)
     } else {
         state
             .most
-            .map(|most| most.max(1) * 2)
-            .filter(|most| *most < LEARNED_LIMIT_MAX)
+            .map(|count_max| count_max.max(1) * 2)
+            .filter(|count_max| *count_max < LEARNED_LIMIT_MAX)
     };
     DrainProgress { lines: done, end }
 }
 
-/// Takes up to `most` leading messages that share a format. Returns the format, the request body and the number of
+/// Takes up to `count_max` leading messages that share a format. Returns the format, the request body and the number of
 /// messages.
-fn request(lines: &[(String, String)], most: usize) -> (&str, String, usize) {
+fn request(lines: &[(String, String)], count_max: usize) -> (&str, String, usize) {
     let format = lines.first().map_or("", |(format, _)| format);
     let (mut body, mut count) = (String::new(), 0);
-    for (_, json) in lines.iter().take(most).take_while(|(of, _)| of == format) {
+    for (_, json) in lines
+        .iter()
+        .take(count_max)
+        .take_while(|(other, _)| other == format)
+    {
         if count > 0 && body.len() + json.len() > REQUEST_BYTES_MAX {
             break;
         }

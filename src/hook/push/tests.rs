@@ -264,7 +264,7 @@ proptest! {
         hooks.gather("s", Some(SessionMark::Clear));
         hooks.drain();
         prop_assert_eq!(hooks.stored(), at_once(&bytes));
-        prop_assert_eq!(Spool::new(hooks.files().spool()).figures(), (0, 0));
+        prop_assert_eq!(Spool::new(hooks.files().spool()).counts(), (0, 0));
     }
 }
 
@@ -437,7 +437,7 @@ fn a_slow_daemon_gets_smaller_requests() {
         hooks.drain();
     }
     hooks.daemon.most.set(None);
-    assert_eq!(Spool::new(hooks.files().spool()).figures(), (0, 0));
+    assert_eq!(Spool::new(hooks.files().spool()).counts(), (0, 0));
     assert_eq!(hooks.stored().len(), 60);
 }
 
@@ -452,7 +452,7 @@ fn any_hook_sends_what_other_agents_left() {
     fs::write(hooks.transcript("s"), transcript(&texts(11))).unwrap();
     hooks.agent = "b".parse().unwrap();
     hooks.daemon.is_away.set(false);
-    let others = hooks.state().others(&hooks.files());
+    let others = hooks.state().other_folders(&hooks.files());
     let deadline = Instant::now() + Duration::from_mins(1);
     gather_and_drain(&others, &hooks.daemon, Host::ClaudeCode, deadline, Timestamp(0));
     let ids = |stored: &[String]| stored.iter().filter(|line| line.contains("uuid")).count();
@@ -469,11 +469,11 @@ fn a_declined_agent_does_not_block_others() {
         hooks.gather(agent.as_str(), None);
     }
     let all = hooks.state().agents();
-    let GatherState { agent: first, .. } = read_json(&all[0].gathered()).unwrap();
+    let GatherState { agent: first, .. } = read_json(&all[0].gathered_file()).unwrap();
     hooks.daemon.declines.replace(Some(first.clone()));
     let deadline = Instant::now() + Duration::from_mins(1);
     gather_and_drain(&all, &hooks.daemon, Host::ClaudeCode, deadline, Timestamp(0));
-    let waits = |agent: &&AgentId| Spool::new(hooks.state().agent(agent).spool()).figures() != (0, 0);
+    let waits = |agent: &&AgentId| Spool::new(hooks.state().agent(agent).spool()).counts() != (0, 0);
     assert_eq!(agents.iter().filter(waits).collect::<Vec<_>>(), [&first]);
     // An unreachable daemon isn't asked again for each agent.
     hooks.daemon.is_away.set(true);
@@ -563,7 +563,7 @@ fn files_untouched_for_months_are_removed() {
         Instant::now() + Duration::from_mins(1),
     );
     state.prune(now, soon);
-    assert!(hooks.files().gathered().exists() && hooks.files().spool().join(".tmp").exists());
+    assert!(hooks.files().gathered_file().exists() && hooks.files().spool().join(".tmp").exists());
     state.prune(now.plus_ms(61 * recapd_core::domain::time::DAY_MS), soon);
-    assert!(!hooks.files().gathered().exists());
+    assert!(!hooks.files().gathered_file().exists());
 }

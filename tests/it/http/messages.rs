@@ -244,7 +244,7 @@ async fn bad_messages_are_named_one_by_one() {
         },
         {
           "line": 4,
-          "detail": "message has no `role`; give its role (user, assistant, system or tool), or say which format it is"
+          "detail": "message has no `role`; give its role (user, assistant, system or tool), or specify the format of the messages"
         }
       ]
     }

@@ -294,7 +294,7 @@ pub(crate) async fn a_batch_takes_the_oldest_within_limits(db: &dyn Backend) {
         ..early.clone()
     };
     let first = batches.gather(full).await.unwrap().unwrap();
-    assert_eq!((first.state, first.wanted.requests), (BatchState::Intent, 2));
+    assert_eq!((first.state, first.identity.requests), (BatchState::Intent, 2));
     let lines = batches.batch_lines(first.batch).await.unwrap();
     let keys: Vec<&str> = lines.iter().map(|line| line.key.as_str()).collect();
     assert_eq!(keys, ["key-c-0", "key-b-0"]);
@@ -308,7 +308,8 @@ pub(crate) async fn a_batch_takes_the_oldest_within_limits(db: &dyn Backend) {
         bytes_max: 1,
         ..gather_at(minute(5))
     };
-    assert_eq!(batches.gather(narrow).await.unwrap().unwrap().wanted.requests, 1);
+    let narrow = batches.gather(narrow).await.unwrap().unwrap();
+    assert_eq!(narrow.identity.requests, 1);
     deferred(db, "d", minute(6)).await;
     assert_eq!(
         batches.gather(gather_at(minute(7))).await.unwrap(),
@@ -588,11 +589,11 @@ async fn a_held_agent_holds_up_no_batch() {
     let hold = "BEGIN; SELECT 1 FROM agents WHERE agent_id IN ('b', 'outdated') FOR NO KEY UPDATE";
     execute(&mut past, hold).await;
     assert_eq!(db.batches().withdraw_outdated(minute(2)).await.unwrap(), 0);
-    assert_eq!(gathered(&db, minute(2)).await.wanted.requests, 2);
+    assert_eq!(gathered(&db, minute(2)).await.identity.requests, 2);
     assert_eq!(states(&db).await, "out waiting out waiting");
     execute(&mut past, "ROLLBACK").await;
     assert_eq!(db.batches().withdraw_outdated(minute(3)).await.unwrap(), 1);
-    assert_eq!(gathered(&db, minute(3)).await.wanted.requests, 1);
+    assert_eq!(gathered(&db, minute(3)).await.identity.requests, 1);
     assert_eq!(states(&db).await, "out out out withdrawn");
     let waits = "SELECT count(*) FROM summary_update_queue WHERE deferred_at IS NOT NULL";
     assert_eq!(db.number(waits).await, Some(3));

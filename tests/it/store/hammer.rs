@@ -208,7 +208,7 @@ async fn round(store: &SqlStore, now: Timestamp) -> Result<(), StoreError> {
     let step = BatchMove {
         from: BatchState::Intent,
         held_until: now,
-        submitted_as: Some(open.wanted.name),
+        submitted_as: Some(open.identity.name),
         next_at: now,
     };
     store.move_batch(open.batch, step).await?;

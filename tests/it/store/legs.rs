@@ -32,7 +32,7 @@ async fn legs(db: &dyn Backend, name: &str, exchange: i64) -> Vec<i64> {
     let rows = db.store().legs(&agent(name), exchange).await.unwrap();
     if let Some(first) = rows.first() {
         assert!(
-            rows.iter().all(|row| row.begins_with() == first.exchange),
+            rows.iter().all(|row| row.first_leg() == first.exchange),
             "{rows:?}"
         );
     }

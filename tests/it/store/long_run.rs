@@ -114,7 +114,7 @@ pub(crate) async fn a_long_exchange_is_kept_in_legs(db: &dyn Backend) {
         ]
     );
     assert_eq!(rows.len(), 14);
-    assert!(rows.iter().all(|row| row.session == 1 && row.begins_with() == 1));
+    assert!(rows.iter().all(|row| row.session == 1 && row.first_leg() == 1));
     // All at once gives the same rows as one by one.
     let all = [vec![request()], rounds(0..40)].concat();
     say(db, "b", all, LEG_TOKENS).await;
@@ -143,7 +143,7 @@ pub(crate) async fn an_update_has_the_request_of_a_leg(db: &dyn Backend) {
     ];
     say(db, "a", last.to_vec(), LEG_TOKENS).await;
     let newest = rows(db, "a").await.pop().unwrap();
-    assert_eq!(newest.begins_with(), newest.exchange);
+    assert_eq!(newest.first_leg(), newest.exchange);
 }
 
 pub(crate) async fn a_rewind_goes_back_into_a_leg(db: &dyn Backend) {
@@ -162,7 +162,7 @@ pub(crate) async fn a_rewind_goes_back_into_a_leg(db: &dyn Backend) {
     say(db, "b", life, LEG_TOKENS).await;
     let (one, other) = (rows(db, "a").await, rows(db, "b").await);
     assert_eq!(one, other);
-    assert!(one.iter().all(|row| row.begins_with() == 1));
+    assert!(one.iter().all(|row| row.first_leg() == 1));
     let back = one
         .iter()
         .position(|row| row.headline.continues.is_some() && !row.is_later_leg());
@@ -186,7 +186,7 @@ pub(crate) async fn a_fork_continues_within_a_leg(db: &dyn Backend) {
     );
     say(db, "b", rounds(42..80), LEG_TOKENS).await;
     let rows = rows(db, "b").await;
-    assert!(rows.iter().all(|row| row.begins_with() == 1 && row.exchange > 4));
+    assert!(rows.iter().all(|row| row.first_leg() == 1 && row.exchange > 4));
     let told = update(db, "b", 2).await;
     assert_eq!(told, [(5, asked), (6, None)]);
     update(db, "b", 99).await;
@@ -205,7 +205,7 @@ pub(crate) async fn a_leg_is_forgotten_alone(db: &dyn Backend) {
     db.store().forget(forget).await.unwrap();
     clean(db, &agent("a")).await;
     let rows = rows(db, "a").await;
-    assert!(rows.iter().skip(1).all(|row| row.begins_with() == 1));
+    assert!(rows.iter().skip(1).all(|row| row.first_leg() == 1));
     assert_eq!(request_of(db, "a", 1).await.unwrap_or_default(), "");
     say(db, "a", rounds(51..60), LEG_TOKENS).await;
 }

@@ -149,7 +149,7 @@ pub(crate) async fn a_fork_inherits_outdated_totals(db: &dyn Backend) {
     let a = wide(db, "a", MANY).await;
     let request = all_of("a", 2..=4);
     db.store().begin_forget(&request).await.unwrap();
-    assert_eq!(db.store().forget_some(&request).await.unwrap().left, 0);
+    assert_eq!(db.store().forget_some(&request).await.unwrap().remaining, 0);
     let child = agent("child");
     db.store().fork(&a, &child, T0).await.unwrap();
     assert_eq!(
@@ -278,10 +278,10 @@ pub(crate) async fn many_earlier_texts_go_first(db: &dyn Backend) {
     db.store().begin_forget(&request).await.unwrap();
     for _ in 0..2 {
         let some = db.store().forget_some(&request).await.unwrap();
-        assert_eq!((some.versions, some.left), (32, 1));
+        assert_eq!((some.versions, some.remaining), (32, 1));
     }
     let last = db.store().forget_some(&request).await.unwrap();
-    assert_eq!(last.left, 0);
+    assert_eq!(last.remaining, 0);
     assert!(last.versions > 10, "{last:?}");
     let texts = "SELECT count(*) FROM summary_versions WHERE agent_id = 'a' AND content <> ''";
     assert_eq!(db.number(texts).await, Some(1), "of the document itself");

@@ -196,7 +196,7 @@ async fn daemons_that_start_at_once_migrate_once() {
 }
 
 #[tokio::test]
-async fn a_database_of_another_encoding_is_refused() {
+async fn a_database_of_annon_utf8_encoding_is_refused() {
     for encoding in ["SQL_ASCII", "LATIN1"] {
         let place = Place::Postgres(Box::new(Database::encoded(encoding).await));
         let refusal = refusal(SqlStore::open(&place.settings()).await);
@@ -238,10 +238,13 @@ async fn a_database_without_an_encoding_continues_with_a_warning() {
     postgres::migrations().await.run(&mut connection).await.unwrap();
     connection.close().await.unwrap();
     SqlStore::open(&settings).await.unwrap().close().await;
-    let found = examine::other_encoding(&settings).await.unwrap();
+    let found = examine::non_utf8_encoding(&settings).await.unwrap();
     assert_eq!(found.as_deref(), Some("SQL_ASCII"));
     let others = Place::postgres().await;
-    assert_eq!(examine::other_encoding(&others.settings()).await.unwrap(), None);
+    assert_eq!(
+        examine::non_utf8_encoding(&others.settings()).await.unwrap(),
+        None
+    );
 }
 
 #[tokio::test]

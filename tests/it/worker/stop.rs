@@ -364,7 +364,7 @@ impl ChatModel for Watched {
     }
 
     async fn answer(&self, request: &ModelRequest) -> Result<ModelAnswer, LlmError> {
-        self.requests.lock().unwrap().push(request.held.clone());
+        self.requests.lock().unwrap().push(request.limit_wait.clone());
         self.inner.answer(request).await
     }
 }
@@ -390,7 +390,7 @@ async fn a_stop_bills_only_calls_that_were_sent() {
     soon(rig.model.asked(1)).await;
     // The call that was sent has the only place, so the held one is the other.
     soon(async {
-        while !requests.lock().unwrap().iter().any(LimitWait::is_held) {
+        while !requests.lock().unwrap().iter().any(LimitWait::is_waiting) {
             tokio::task::yield_now().await;
         }
     })

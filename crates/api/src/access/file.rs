@@ -69,9 +69,9 @@ pub fn read(path: &Path) -> Result<Vec<Token>, FileError> {
     };
     let mut text = String::new();
     let file = fs::File::open(path).map_err(unreadable)?;
-    let found = file.metadata().map_err(unreadable)?;
-    let mode = found.permissions().mode() & 0o777;
-    if found.is_file() && mode & WRITTEN_BY_OTHERS != 0 {
+    let metadata = file.metadata().map_err(unreadable)?;
+    let mode = metadata.permissions().mode() & 0o777;
+    if metadata.is_file() && mode & WRITTEN_BY_OTHERS != 0 {
         return Err(FileError::Writable {
             path: path.to_owned(),
             mode,
@@ -91,23 +91,23 @@ pub fn read(path: &Path) -> Result<Vec<Token>, FileError> {
 }
 
 fn tokens(text: &str) -> Result<Vec<Token>, (usize, &'static str)> {
-    let mut all: Vec<Token> = Vec::new();
+    let mut tokens: Vec<Token> = Vec::new();
     for (number, line) in text.lines().enumerate() {
         let line = line.trim();
         if line.is_empty() || line.starts_with('#') {
             continue;
         }
-        let wrong = |what| (number + 1, what);
-        let token = token(line).map_err(wrong)?;
-        if all.iter().any(|other| other.name == token.name) {
-            return Err(wrong("another line of this file has the same name"));
+        let error_at = |what| (number + 1, what);
+        let token = token(line).map_err(error_at)?;
+        if tokens.iter().any(|other| other.name == token.name) {
+            return Err(error_at("another line of this file has the same name"));
         }
-        if i64_or_max(all.len()) >= TOKENS_MAX {
-            return Err(wrong("there are too many tokens: 1,000 at most"));
+        if i64_or_max(tokens.len()) >= TOKENS_MAX {
+            return Err(error_at("there are too many tokens: 1,000 at most"));
         }
-        all.push(token);
+        tokens.push(token);
     }
-    Ok(all)
+    Ok(tokens)
 }
 
 fn token(line: &str) -> Result<Token, &'static str> {
@@ -123,17 +123,17 @@ fn token(line: &str) -> Result<Token, &'static str> {
         .filter(|digest| is_digest(digest));
     let digest = digest
         .ok_or("after the scope, the digest must be `sha256:` and 64 hexadecimal digits (lower case)")?;
-    let (mut named, mut expires_at) = (AccessNames::default(), None);
+    let (mut reach_names, mut expires_at) = (AccessNames::default(), None);
     for word in words {
         match word.split_once('=') {
             Some(("agent", id)) => {
-                named.agents.insert(
+                reach_names.agents.insert(
                     id.parse()
                         .map_err(|_| "the text after agent= isn't a valid agent id")?,
                 );
             }
             Some(("project", id)) => {
-                named.projects.insert(
+                reach_names.projects.insert(
                     id.parse()
                         .map_err(|_| "the text after project= isn't a valid project id")?,
                 );
@@ -146,7 +146,7 @@ fn token(line: &str) -> Result<Token, &'static str> {
             _ => return Err("after the digest, only agent=ID, project=ID and expires=TIME are allowed"),
         }
     }
-    let is_for_all = named.agents.is_empty() && named.projects.is_empty();
+    let is_for_all = reach_names.agents.is_empty() && reach_names.projects.is_empty();
     Ok(Token {
         name,
         digest: digest.to_owned(),
@@ -154,7 +154,7 @@ fn token(line: &str) -> Result<Token, &'static str> {
         reach: if is_for_all {
             Reach::All
         } else {
-            Reach::Only(named)
+            Reach::Only(reach_names)
         },
         created_at: Timestamp(0),
         expires_at,
@@ -176,7 +176,7 @@ pub fn line(token: &NewToken) -> String {
         token.scope.name(),
         token.digest
     );
-    if let Some(AccessNames { agents, projects }) = token.reach.named() {
+    if let Some(AccessNames { agents, projects }) = token.reach.names() {
         append(&mut line, "agent", agents);
         append(&mut line, "project", projects);
     }

@@ -67,13 +67,13 @@ impl Quota {
     /// # Errors
     /// [`Lack`].
     pub fn take(self: &Arc<Self>, holder: &Holder, amount: usize) -> Result<QuotaShare, Lack> {
-        let mut taken = QuotaShare {
+        let mut share = QuotaShare {
             quota: Arc::clone(self),
             holder: holder.clone(),
             amount: 0,
         };
-        taken.grow(amount)?;
-        Ok(taken)
+        share.grow(amount)?;
+        Ok(share)
     }
 
     fn add(&self, holder: &Holder, amount: usize) -> Result<(), Lack> {
@@ -81,24 +81,24 @@ impl Quota {
             return Ok(());
         }
         let mut used = self.lock();
-        let own = used.get(holder).copied().unwrap_or_default();
-        if own.saturating_add(amount) > self.share {
+        let used_by_holder = used.get(holder).copied().unwrap_or_default();
+        if used_by_holder.saturating_add(amount) > self.share {
             return Err(Lack::Share);
         }
         // There are few holders at a time.
-        let all: usize = used.values().sum();
-        if all.saturating_add(amount) > self.total {
+        let used_by_all: usize = used.values().sum();
+        if used_by_all.saturating_add(amount) > self.total {
             return Err(Lack::All);
         }
-        used.insert(holder.clone(), own + amount);
+        used.insert(holder.clone(), used_by_holder + amount);
         Ok(())
     }
 
     fn give_back(&self, holder: &Holder, amount: usize) {
         let mut used = self.lock();
-        if let Some(own) = used.get_mut(holder) {
-            *own = own.saturating_sub(amount);
-            if *own == 0 {
+        if let Some(used_by_holder) = used.get_mut(holder) {
+            *used_by_holder = used_by_holder.saturating_sub(amount);
+            if *used_by_holder == 0 {
                 used.remove(holder);
             }
         }

@@ -64,8 +64,8 @@ impl Sessions {
     pub(super) fn open(&self, key: SessionKey, token: String, now: Timestamp) {
         let mut sessions = self.lock();
         sessions.retain(|_, session| !session.is_over(now));
-        let of_token = sessions.values().filter(|session| session.token == token);
-        if of_token.count() >= SESSIONS_PER_TOKEN_MAX {
+        let token_sessions = sessions.values().filter(|session| session.token == token);
+        if token_sessions.count() >= SESSIONS_PER_TOKEN_MAX {
             end_oldest(&mut sessions, |session| session.token == token);
         }
         if sessions.len() >= SESSIONS_MAX {

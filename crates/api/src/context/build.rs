@@ -148,18 +148,18 @@ impl ContextMaterial {
         if self.shortened.results.is_empty() {
             return to_fit;
         }
-        let known: HashSet<Option<i64>> = to_fit.iter().map(|elision| elision.seq).collect();
-        let before = self.shortened.results.iter().copied();
-        let before = before.filter(|elision| !known.contains(&elision.seq));
-        let mut all: Vec<Elision> = before.chain(to_fit).collect();
-        all.sort_by_key(|elision| elision.seq);
-        all
+        let seqs: HashSet<Option<i64>> = to_fit.iter().map(|elision| elision.seq).collect();
+        let stored_elisions = self.shortened.results.iter().copied();
+        let stored_elisions = stored_elisions.filter(|elision| !seqs.contains(&elision.seq));
+        let mut elisions: Vec<Elision> = stored_elisions.chain(to_fit).collect();
+        elisions.sort_by_key(|elision| elision.seq);
+        elisions
     }
 
-    /// Says that results are shortened, and why.
+    /// Writes a note that tool results are shortened, and why.
     fn elided_note(&self, elided: &[Elision]) -> Option<String> {
         let (first, last) = (elided.first()?.exchange, elided.last()?.exchange);
-        let place = if first == last {
+        let exchanges = if first == last {
             format!("exchange #{first}")
         } else {
             format!("exchanges #{first} to #{last}")
@@ -170,13 +170,13 @@ impl ContextMaterial {
         );
         let agent = &self.agent;
         Some(format!(
-            "{results} of {place} {verb} shortened: recapd's own answers once the window has moved past them, and others to \
+            "{results} of {exchanges} {verb} shortened: recapd's own answers once the window has moved past them, and others to \
              fit the budget, the oldest most and those of the newest rounds last; GET /v1/agents/{agent}/exchanges/{first} returns it \
              whole"
         ))
     }
 
-    /// Writes a note that says which exchanges are left out because of their bytes.
+    /// Writes a note about the exchanges that are left out because of their bytes.
     fn unread_note(&self) -> Option<String> {
         let unread: Vec<i64> = self
             .left_out
@@ -190,7 +190,7 @@ impl ContextMaterial {
         ))
     }
 
-    /// Writes a note that says that the newest exchange was too big to be read whole.
+    /// Writes a note that the newest exchange was too big to be read whole.
     fn shortened_note(&self) -> Option<String> {
         let newest = self.window.last().filter(|_| self.shortened.through_seq > 0)?;
         let (agent, number) = (&self.agent, newest.exchange.exchange);
@@ -204,7 +204,7 @@ impl ContextMaterial {
     pub(super) fn input(&self, markdown: &str) -> ContextInput<'_> {
         let has_summary = !markdown.trim().is_empty();
         let reader = self.perspective.as_ref().map(Perspective::speaker);
-        let of_window = |message| self.source_of_window(message);
+        let source = |message| self.source_of_window(message);
         let are_open = are_open(self.window.iter().map(|stored| &stored.exchange));
         let exchanges = self
             .window
@@ -212,9 +212,9 @@ impl ContextMaterial {
             .zip(are_open)
             .map(|(stored, is_open)| SourceExchange {
                 exchange: stored.exchange.exchange,
-                begins_with: stored.exchange.begins_with(),
+                first_leg: stored.exchange.first_leg(),
                 is_open,
-                messages: stored.messages.iter().map(of_window).collect(),
+                messages: stored.messages.iter().map(source).collect(),
             });
         ContextInput {
             preamble: self.preamble.iter().map(StoredMessage::source).collect(),
@@ -263,7 +263,7 @@ fn exchanges_are(numbers: &[i64]) -> Option<String> {
     })
 }
 
-/// Writes a note that says which exchanges are left out because of their tokens.
+/// Writes a note about the exchanges that are left out because of their tokens.
 fn crowded_note(left_out: Option<&[i64]>) -> Option<String> {
     let exchanges_are = exchanges_are(left_out?)?;
     Some(format!(
@@ -274,23 +274,23 @@ fn crowded_note(left_out: Option<&[i64]>) -> Option<String> {
 
 /// Writes a note that names messages for whose copies there was no room. With `has_more`, older messages weren't even
 /// read.
-fn left_note(left: &[LeftCopy], has_more: bool) -> Option<String> {
-    let named = left.iter().take(NAMED_MAX);
-    let named: Vec<String> = named
-        .map(|left| {
-            let what = if left.pinned { "pinned" } else { "important" };
-            format!("{what} message {} of exchange #{}", left.seq, left.exchange)
+fn left_note(left_copies: &[LeftCopy], has_more: bool) -> Option<String> {
+    let names = left_copies.iter().take(NAMED_MAX);
+    let names: Vec<String> = names
+        .map(|copy| {
+            let what = if copy.pinned { "pinned" } else { "important" };
+            format!("{what} message {} of exchange #{}", copy.seq, copy.exchange)
         })
         .collect();
-    let more = has_more || left.len() > NAMED_MAX;
-    let named: Vec<String> = named
+    let more = has_more || left_copies.len() > NAMED_MAX;
+    let names: Vec<String> = names
         .into_iter()
         .chain(more.then(|| "older ones".to_owned()))
         .collect();
-    (!named.is_empty()).then(|| {
+    (!names.is_empty()).then(|| {
         format!(
             "no room for copies of {}: context.pins_max_tokens, or a quarter of this budget, is used up",
-            named.join(", ")
+            names.join(", ")
         )
     })
 }
@@ -314,16 +314,16 @@ fn parts(context: &Context<'_>, counter: &dyn TokenCounter) -> Vec<RequestPart> 
         Some(part) => (part.pieces, part.tokens) = (part.pieces + pieces, part.tokens + tokens),
         None => parts.push(RequestPart { name, pieces, tokens }),
     };
-    let mut rest = context.tokens;
+    let mut framing_tokens = context.tokens;
     for turn in &context.turns {
         for piece in &turn.pieces {
             let tokens = piece.cost(counter);
-            rest -= tokens;
+            framing_tokens -= tokens;
             add(part_name(turn.role, turn.exchange, piece.origin), 1, tokens);
         }
     }
-    if rest > 0 {
-        add("Framing", i64_or_max(context.turns.len()), rest);
+    if framing_tokens > 0 {
+        add("Framing", i64_or_max(context.turns.len()), framing_tokens);
     }
     parts
 }

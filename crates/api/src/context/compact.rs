@@ -249,7 +249,7 @@ fn add_some(files: &mut BTreeSet<String>, more: Vec<String>) {
     files.extend(more.into_iter().take(room));
 }
 
-/// Says how the reader looks up what the text leaves out.
+/// Describes how the reader looks up what the text leaves out.
 fn look_up(agent: &AgentId) -> String {
     format!(
         "\nEverything that was said is archived. `#n` names an exchange: `recapd expand {agent} n` prints it whole, and \

@@ -39,7 +39,7 @@ pub struct PinsReply {
 /// The store's errors.
 pub async fn pins(store: &dyn Store, row: &AgentRow, max_tokens: i64) -> StoreResult<PinsReply> {
     let found = store.pins(&row.agent, PINS_MAX).await?;
-    let shown = |pin: &Pin| ShownPin {
+    let shown_pin = |pin: &Pin| ShownPin {
         seq: pin.message.seq,
         exchange: pin.exchange,
         kind: pin.message.message.kind.name().to_owned(),
@@ -50,7 +50,7 @@ pub async fn pins(store: &dyn Store, row: &AgentRow, max_tokens: i64) -> StoreRe
     };
     Ok(PinsReply {
         agent_id: row.agent.clone(),
-        pins: found.pins.iter().map(shown).collect(),
+        pins: found.pins.iter().map(shown_pin).collect(),
         has_more: found.oldest_unread.is_some(),
         max_tokens,
     })

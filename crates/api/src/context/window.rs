@@ -96,12 +96,12 @@ struct Reader {
     keep: usize,
     /// Limits the payload bytes of whole messages. Also limits the bytes that remain of shortened messages.
     bytes_max: usize,
-    /// The messages before `whole`, shortened.
-    short: Vec<StoredMessage>,
-    short_bytes: usize,
+    /// The messages before `whole_messages`, shortened.
+    shortened_messages: Vec<StoredMessage>,
+    shortened_bytes: usize,
     results: Vec<Elision>,
     /// The newest messages so far, unshortened.
-    whole: VecDeque<StoredMessage>,
+    whole_messages: VecDeque<StoredMessage>,
     whole_bytes: usize,
 }
 
@@ -111,10 +111,10 @@ impl Reader {
             exchange,
             keep,
             bytes_max,
-            short: Vec::new(),
-            short_bytes: 0,
+            shortened_messages: Vec::new(),
+            shortened_bytes: 0,
             results: Vec::new(),
-            whole: VecDeque::new(),
+            whole_messages: VecDeque::new(),
             whole_bytes: 0,
         }
     }
@@ -122,9 +122,9 @@ impl Reader {
     /// Adds the next message. Shortens the oldest whole messages if all of them together are too large.
     fn take(&mut self, stored: StoredMessage) -> Result<(), ContextError> {
         self.whole_bytes += stored.message.payload.len();
-        self.whole.push_back(stored);
+        self.whole_messages.push_back(stored);
         while self.whole_bytes > self.bytes_max
-            && let Some(oldest) = self.whole.pop_front()
+            && let Some(oldest) = self.whole_messages.pop_front()
         {
             self.whole_bytes -= oldest.message.payload.len();
             self.shorten(oldest)?;
@@ -142,22 +142,22 @@ impl Reader {
             });
         }
         stored.message.payload = String::new();
-        self.short_bytes += bytes(&stored.message);
-        if self.short_bytes > self.bytes_max {
+        self.shortened_bytes += bytes(&stored.message);
+        if self.shortened_bytes > self.bytes_max {
             return Err(ContextError::TooLarge(self.exchange));
         }
-        self.short.push(stored);
+        self.shortened_messages.push(stored);
         Ok(())
     }
 
     fn finish(mut self) -> (Vec<StoredMessage>, ShortenedMessages) {
-        let through_seq = self.short.last().map_or(0, |last| last.seq);
-        self.short.extend(self.whole);
+        let through_seq = self.shortened_messages.last().map_or(0, |last| last.seq);
+        self.shortened_messages.extend(self.whole_messages);
         let shortened = ShortenedMessages {
             through_seq,
             results: self.results,
         };
-        (self.short, shortened)
+        (self.shortened_messages, shortened)
     }
 }
 
@@ -218,7 +218,10 @@ mod tests {
         for seq in 1..=4 {
             reader.take(stored(seq, &call)).unwrap();
         }
-        assert_eq!((reader.short.len(), reader.whole.len()), (2, 2));
+        assert_eq!(
+            (reader.shortened_messages.len(), reader.whole_messages.len()),
+            (2, 2)
+        );
         let refused = reader.take(stored(5, &call));
         assert!(matches!(refused, Err(ContextError::TooLarge(7))), "{refused:?}");
     }

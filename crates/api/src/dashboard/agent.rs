@@ -4,7 +4,7 @@
 use maud::{Markup, html};
 
 use super::{
-    document::{Level, document},
+    document::{Placement, document},
     frame::{DashboardArea, Frame, action, agent_tabs, copy_button, live, next_page, page},
     health::{HealthStatus, banner, provider},
     map::{HistoryTokens, map, numbers},
@@ -134,7 +134,7 @@ fn summary(screen: &AgentScreen) -> Markup {
         .map_or("", |summary| summary.content.as_str());
     html! {
         (column_head("Summary", "covered", through.map(|through| numbers(1, through)), &size, &note))
-        div.scroll { @if row.version > 0 { (document(&row.agent, content, Level::Section)) } }
+        div.scroll { @if row.version > 0 { (document(&row.agent, content, Placement::Section)) } }
     }
 }
 
@@ -151,10 +151,10 @@ fn pending(frame: &Frame, screen: &AgentScreen) -> Markup {
             @if let Some(queued) = &screen.queued { "; update: " (wait(queued, frame.now)) }
         }
     };
-    let shown = &screen.pending;
+    let pending = &screen.pending;
     html! {
         (column_head("Waiting", "pending", (waiting > 0).then(|| numbers(from, through)), &size, &note))
-        div.scroll { (list(frame, screen, shown)) (older(screen, from, shown)) }
+        div.scroll { (list(frame, screen, pending)) (older_link(screen, from, pending)) }
     }
 }
 
@@ -170,7 +170,7 @@ fn window(frame: &Frame, screen: &AgentScreen) -> Markup {
     };
     html! {
         (column_head("Window", "window", range, &size, &note))
-        div.scroll { (list(frame, screen, &screen.window)) (older(screen, first, &screen.window)) }
+        div.scroll { (list(frame, screen, &screen.window)) (older_link(screen, first, &screen.window)) }
     }
 }
 
@@ -203,21 +203,21 @@ fn entry(frame: &Frame, screen: &AgentScreen, exchange: &Exchange) -> Markup {
                         (tokens(exchange.tokens)) " · " (moment(exchange.last_at, frame.now))
                     }
                 }
-                div.inside { (inside(screen, exchange)) }
+                div.inside { (entry_details(screen, exchange)) }
             }
         }
     }
 }
 
 /// Renders what an opened entry shows: the exchange's tools and answer, and a link to its page.
-fn inside(screen: &AgentScreen, exchange: &Exchange) -> Markup {
+fn entry_details(screen: &AgentScreen, exchange: &Exchange) -> Markup {
     let headline = &exchange.headline;
     html! {
         @if !headline.tools.is_empty() {
             p {
                 "Tools: "
-                @for (at, (name, calls)) in headline.tools.iter().enumerate() {
-                    @if at > 0 { ", " }
+                @for (index, (name, calls)) in headline.tools.iter().enumerate() {
+                    @if index > 0 { ", " }
                     code { (line(name)) } @if *calls > 1 { " ×" (calls) }
                 }
             }
@@ -227,9 +227,9 @@ fn inside(screen: &AgentScreen, exchange: &Exchange) -> Markup {
     }
 }
 
-/// Renders a link to older exchanges if the column has older ones than `shown`. `first` is the column's first exchange.
-fn older(screen: &AgentScreen, first: i64, shown: &[StoredExchange]) -> Markup {
-    let oldest = shown.first().map(|stored| stored.exchange.exchange);
+/// Renders a link to older exchanges if the column has older ones than `exchanges`. `first` is the column's first exchange.
+fn older_link(screen: &AgentScreen, first: i64, exchanges: &[StoredExchange]) -> Markup {
+    let oldest = exchanges.first().map(|stored| stored.exchange.exchange);
     let path = oldest.filter(|oldest| *oldest > first.max(1)).map(|oldest| {
         let agent = agent_path(&screen.row.agent);
         format!("{agent}/exchanges?before={oldest}")

@@ -55,14 +55,14 @@ fn table(frame: &Frame, list: &AgentList) -> Markup {
                     th scope="col" { "Agent" } th scope="col" { "Window" } th scope="col" { "Summary" }
                     th.num scope="col" { "Waiting" } th.num scope="col" { "Newest" } th.num scope="col" { "Spent today" } th scope="col" { "Last written" }
                 } }
-                tbody { @for of in &list.lines { (line(frame, list, of)) } }
+                tbody { @for agent_line in &list.lines { (line(frame, list, agent_line)) } }
             }
         }
     }
 }
 
-fn line(frame: &Frame, list: &AgentList, of: &AgentLine) -> Markup {
-    let row = &of.row;
+fn line(frame: &Frame, list: &AgentList, agent_line: &AgentLine) -> Markup {
+    let row = &agent_line.row;
     let ledger = &row.ledger;
     let pending = row.pending_exchanges;
     html! {
@@ -78,7 +78,7 @@ fn line(frame: &Frame, list: &AgentList, of: &AgentLine) -> Markup {
             }
             td.num data-name="Waiting" { @if pending > 0 { (grouped(pending)) span.note { @if let Some(since) = row.pending_since { (moment(since, frame.now)) } } } @else { "0" } }
             td.num data-name="Newest" { "#" (ledger.last_exchange) }
-            td.num data-name="Spent today" { (spent(of)) }
+            td.num data-name="Spent today" { (spent(agent_line)) }
             td data-name="Last written" { (moment(row.updated_at, frame.now)) }
         }
     }
@@ -86,23 +86,23 @@ fn line(frame: &Frame, list: &AgentList, of: &AgentLine) -> Markup {
 
 /// Shows what was spent in the unit that has a limit: dollars, otherwise tokens, otherwise calls. Without a limit, shows
 /// dollars, or tokens if no call has a known price.
-fn spent(of: &AgentLine) -> Markup {
-    let (spent, limits) = (of.spent, of.limits);
+fn spent(agent_line: &AgentLine) -> Markup {
+    let (spent, limits) = (agent_line.spent, agent_line.limits);
     let limited = [
         (
             limits.cost_microusd,
             spent.cost_microusd,
             dollars as fn(i64) -> String,
         ),
-        (limits.tokens, spent.tokens, |all| {
-            format!("{} tokens", tokens(all))
+        (limits.tokens, spent.tokens, |number| {
+            format!("{} tokens", tokens(number))
         }),
-        (limits.calls, spent.calls, |all| count(all, "call")),
+        (limits.calls, spent.calls, |number| count(number, "call")),
     ];
     let limited = limited.into_iter().find(|(limit, ..)| *limit > 0);
     html! {
         @match limited {
-            Some((limit, spent, told)) => { (told(spent)) span.note { "of " (told(limit)) } },
+            Some((limit, spent, format)) => { (format(spent)) span.note { "of " (format(limit)) } },
             None if spent.calls == 0 => { "–" },
             None if spent.unpriced_calls == spent.calls => { (tokens(spent.tokens)) " tokens" },
             None => { (dollars(spent.cost_microusd)) },
@@ -111,21 +111,21 @@ fn spent(of: &AgentLine) -> Markup {
 }
 
 /// Draws a small bar with the numbers beside it.
-fn gauge(used: i64, whole: i64, class: &str) -> Markup {
-    let thousandths = if whole > 0 {
-        (used.saturating_mul(1_000) / whole).clamp(0, 1_000)
+fn gauge(used: i64, limit: i64, class: &str) -> Markup {
+    let thousandths = if limit > 0 {
+        (used.saturating_mul(1_000) / limit).clamp(0, 1_000)
     } else {
         0
     };
     html! {
         div.gauge {
-            @if whole > 0 {
+            @if limit > 0 {
                 svg.(class) viewBox="0 0 1000 10" preserveAspectRatio="none" aria-hidden="true" focusable="false" {
                     rect.room x="0" y="0" width="1000" height="10" {}
                     rect.fill x="0" y="0" width=(thousandths) height="10" {}
                 }
             }
-            span { (tokens(used)) @if whole > 0 { span.note { (percent(used, whole)) } } }
+            span { (tokens(used)) @if limit > 0 { span.note { (percent(used, limit)) } } }
         }
     }
 }

@@ -41,20 +41,22 @@ pub(super) struct Chart<'c> {
     /// Lines that bars shouldn't reach, with their names, highest first.
     pub(super) limits: &'c [(i64, &'c str)],
     /// Formats a number.
-    pub(super) told: fn(i64) -> String,
+    pub(super) format: fn(i64) -> String,
 }
 
 impl Chart<'_> {
     fn heights(&self) -> Vec<i64> {
         let count = self.points.len().min(POINTS_MAX);
-        let at = |at: usize| {
+        let values_at = |point: usize| {
             self.series
                 .iter()
-                .filter_map(move |series| series.values.get(at).copied())
+                .filter_map(move |series| series.values.get(point).copied())
         };
         match self.bars {
-            Bars::Stacked => (0..count).map(|point| at(point).sum()).collect(),
-            Bars::InFront => (0..count).map(|point| at(point).max().unwrap_or(0)).collect(),
+            Bars::Stacked => (0..count).map(|point| values_at(point).sum()).collect(),
+            Bars::InFront => (0..count)
+                .map(|point| values_at(point).max().unwrap_or(0))
+                .collect(),
         }
     }
 
@@ -68,16 +70,16 @@ impl Chart<'_> {
     pub(super) fn draw(&self) -> Markup {
         let highest = self.heights().into_iter().max().unwrap_or(0);
         let top = self.top(highest);
-        let description = format!("{} by hour; at most {}", self.title, (self.told)(highest));
+        let description = format!("{} by hour; at most {}", self.title, (self.format)(highest));
         let (title_id, desc_id) = (format!("{}-title", self.id), format!("{}-desc", self.id));
         html! {
             figure.chart {
-                figcaption { (self.title) span.note { "at most " ((self.told)(highest)) } }
+                figcaption { (self.title) span.note { "at most " ((self.format)(highest)) } }
                 svg viewBox=(format!("0 0 {WIDTH} {}", HEIGHT + FOOT)) role="img" aria-labelledby=(format!("{title_id} {desc_id}")) {
                     title #(title_id) { (self.title) }
                     desc #(desc_id) { (description) }
                     line.axis x1="0" y1=(HEIGHT) x2=(WIDTH) y2=(HEIGHT) {}
-                    (self.drawn_bars(top))
+                    (self.draw_bars(top))
                     (self.limit_lines(top))
                     (self.hours())
                 }
@@ -87,17 +89,17 @@ impl Chart<'_> {
         }
     }
 
-    fn drawn_bars(&self, top: i64) -> Markup {
+    fn draw_bars(&self, top: i64) -> Markup {
         let count = i64::try_from(self.points.len().clamp(1, POINTS_MAX)).unwrap_or(1);
         let step = WIDTH * 10 / count;
         html! {
-            @for at in 0..self.points.len().min(POINTS_MAX) {
-                @let x = step * i64::try_from(at).unwrap_or(0);
-                @for (place, series) in self.series.iter().enumerate() {
-                    @let value = series.values.get(at).copied().unwrap_or(0);
-                    @let under = self.under(place, at);
+            @for point in 0..self.points.len().min(POINTS_MAX) {
+                @let x = step * i64::try_from(point).unwrap_or(0);
+                @for (series_index, series) in self.series.iter().enumerate() {
+                    @let value = series.values.get(point).copied().unwrap_or(0);
+                    @let base = self.base(series_index, point);
                     @if value > 0 {
-                        @let (low, high) = (tenths(under, top), tenths(under.saturating_add(value), top));
+                        @let (low, high) = (tenths(base, top), tenths(base.saturating_add(value), top));
                         rect.(series.class) x=(unit(x + step / 10)) y=(unit(HEIGHT * 10 - high)) width=(unit(step * 8 / 10))
                             height=(unit((high - low).max(8))) {}
                     }
@@ -106,23 +108,23 @@ impl Chart<'_> {
         }
     }
 
-    /// Returns the value at which the bar of the series at `place` begins.
-    fn under(&self, place: usize, at: usize) -> i64 {
-        let below = match self.bars {
-            Bars::Stacked => place,
+    /// Returns the value at which the bar of the series begins at this point.
+    fn base(&self, series_index: usize, point: usize) -> i64 {
+        let series_below = match self.bars {
+            Bars::Stacked => series_index,
             Bars::InFront => 0,
         };
-        let below = self.series.iter().take(below);
-        below.filter_map(|series| series.values.get(at)).sum()
+        let series_below = self.series.iter().take(series_below);
+        series_below.filter_map(|series| series.values.get(point)).sum()
     }
 
     fn limit_lines(&self, top: i64) -> Markup {
         html! {
-            @for (at, (limit, name)) in self.limits.iter().enumerate() {
+            @for (index, (limit, name)) in self.limits.iter().enumerate() {
                 @let y = HEIGHT * 10 - tenths(*limit, top);
                 line.limit x1="0" y1=(unit(y)) x2=(WIDTH) y2=(unit(y)) {}
-                @let beside = if at == 0 { NAME_ABOVE } else { NAME_BELOW };
-                text.limit-name x=(WIDTH) y=(unit(y + beside)) text-anchor="end" { (name) }
+                @let offset = if index == 0 { NAME_ABOVE } else { NAME_BELOW };
+                text.limit-name x=(WIDTH) y=(unit(y + offset)) text-anchor="end" { (name) }
             }
         }
     }
@@ -135,8 +137,8 @@ impl Chart<'_> {
             (last, "end", WIDTH),
         ];
         html! {
-            @for (at, anchor, x) in marks {
-                @if let Some(name) = self.points.get(at) { text.hour x=(x) y=(HEIGHT + FOOT - 3) text-anchor=(anchor) { (name) } }
+            @for (point, anchor, x) in marks {
+                @if let Some(name) = self.points.get(point) { text.hour x=(x) y=(HEIGHT + FOOT - 3) text-anchor=(anchor) { (name) } }
             }
         }
     }
@@ -156,10 +158,10 @@ impl Chart<'_> {
                 table {
                     thead { tr { th scope="col" { "Hour" } @for series in &self.series { th.num scope="col" { (series.name) } } } }
                     tbody {
-                        @for (at, point) in self.points.iter().enumerate().take(POINTS_MAX) {
+                        @for (index, point) in self.points.iter().enumerate().take(POINTS_MAX) {
                             tr {
                                 th scope="row" { (point) }
-                                @for series in &self.series { td.num { ((self.told)(series.values.get(at).copied().unwrap_or(0))) } }
+                                @for series in &self.series { td.num { ((self.format)(series.values.get(index).copied().unwrap_or(0))) } }
                             }
                         }
                     }

@@ -28,17 +28,17 @@ pub struct ExchangePage {
     pub legs: Option<Legs>,
 }
 
-pub fn exchange_page(frame: &Frame, shown: &ExchangePage) -> String {
-    let (agent, placed) = (&shown.agent, &shown.expanded.placed);
+pub fn exchange_page(frame: &Frame, view: &ExchangePage) -> String {
+    let (agent, placed) = (&view.agent, &view.expanded.placed);
     let exchange = &placed.exchange;
     let number = exchange.exchange;
     let path = exchange_path(agent, number);
-    let last = shown.expanded.messages.last().filter(|_| shown.expanded.has_more);
+    let last = view.expanded.messages.last().filter(|_| view.expanded.has_more);
     let content = html! {
         (agent_head(agent, &format!("Exchange #{number}"), &html! {}))
         (agent_tabs(frame, agent, "Exchanges"))
         p.lead { bdi { (line(&title(exchange))) } }
-        (legs(shown))
+        (legs(view))
         p.facts {
             (placed.place.words())
             @if let Some(version) = placed.summary_version {
@@ -48,7 +48,7 @@ pub fn exchange_page(frame: &Frame, shown: &ExchangePage) -> String {
             " · " (moment(exchange.last_at, frame.now))
             @if placed.source != *agent { " · said by " a href=(agent_path(&placed.source)) { (placed.source) } }
         }
-        div.messages #messages { (messages(&path, &shown.expanded.messages)) }
+        div.messages #messages { (messages(&path, &view.expanded.messages)) }
         (next_page(last.map(|last| format!("{path}?after={}", last.seq)), "More messages"))
         (neighbours(agent, number))
     };
@@ -61,14 +61,14 @@ pub fn exchange_page(frame: &Frame, shown: &ExchangePage) -> String {
 }
 
 /// Shows which exchange a leg continues. Links to the other legs.
-fn legs(shown: &ExchangePage) -> Markup {
-    let headline = &shown.expanded.placed.exchange.headline;
-    let leg = |number: i64| html! { a href=(exchange_path(&shown.agent, number)) { "#" (number) } };
+fn legs(view: &ExchangePage) -> Markup {
+    let headline = &view.expanded.placed.exchange.headline;
+    let leg = |number: i64| html! { a href=(exchange_path(&view.agent, number)) { "#" (number) } };
     html! {
-        @if let Some(legs) = &shown.legs {
+        @if let Some(legs) = &view.legs {
             p.facts #legs {
                 @if let Some(first) = headline.continues { "Continues " (leg(first)) " · " }
-                (legs.run().numbers()) @if let Some(words) = legs.run().words() { ", " (words) }
+                (legs.run().numbers()) @if let Some(words) = legs.run().description() { ", " (words) }
                 @if let Some(previous) = legs.previous { " · previous leg " (leg(previous)) }
                 @if let Some(next) = legs.next { " · next leg " (leg(next)) }
             }
@@ -103,33 +103,33 @@ fn message(path: &str, stored: &StoredMessage, room: &mut usize) -> Markup {
         Kind::ToolResult => "result",
         Kind::Metadata(_) => "metadata",
     };
-    let whole = format!("{path}/raw?after={}", stored.seq - 1);
+    let raw_path = format!("{path}/raw?after={}", stored.seq - 1);
     html! {
         article.message.(class) #(format!("m{}", stored.seq)) {
             header {
-                h2 { (words(kind)) @if let Some(speaker) = &message.speaker { " · " bdi { (line(speaker)) } } }
+                h2 { (kind_words(kind)) @if let Some(speaker) = &message.speaker { " · " bdi { (line(speaker)) } } }
                 span.meta {
                     (tokens(stored.tokens)) " tokens · " (stored.said_at.format("%Y-%m-%d %H:%M:%S UTC")) " · "
-                    a href=(whole) { "raw" span.quiet-hear { " text of message " (stored.seq) } }
+                    a href=(raw_path) { "raw" span.quiet-hear { " text of message " (stored.seq) } }
                 }
             }
             @if message.is_forgotten() { p.empty { "Forgotten" } }
-            @for part in &message.parts { (piece(&whole, part, room)) }
+            @for part in &message.parts { (piece(&raw_path, part, room)) }
         }
     }
 }
 
 /// Turns `tool_call` into `tool call`.
-fn words(kind: &str) -> String {
+fn kind_words(kind: &str) -> String {
     line(&kind.replace('_', " "))
 }
 
-fn piece(whole: &str, part: &Piece, room: &mut usize) -> Markup {
+fn piece(raw_path: &str, part: &Piece, room: &mut usize) -> Markup {
     match part {
-        Piece::Text(text) => html! { (text_block(whole, text, room)) },
+        Piece::Text(text) => html! { (text_block(raw_path, text, room)) },
         Piece::ToolCall { name, arguments, .. } => html! {
             p.tool { span.sign aria-hidden="true" { "▸" } " " code { (line(name)) } }
-            (text_block(whole, arguments, room))
+            (text_block(raw_path, arguments, room))
         },
         Piece::ToolResult { name, text, .. } => html! {
             p.tool {
@@ -137,23 +137,23 @@ fn piece(whole: &str, part: &Piece, room: &mut usize) -> Markup {
                 @if let Some(name) = name { code { (line(name)) } } @else { "result" }
                 @if part.is_failed() { " " strong.failed { "failed" } }
             }
-            (text_block(whole, text, room))
+            (text_block(raw_path, text, room))
         },
         Piece::Thinking(thought) => html! {
-            details.thinking { summary { "Thinking" } (text_block(whole, &thought.text, room)) }
+            details.thinking { summary { "Thinking" } (text_block(raw_path, &thought.text, room)) }
         },
         Piece::Attachment { media, .. } => html! { p.tool { "Attachment: " code { (line(media)) } } },
         Piece::Opaque { kind, .. } => html! { p.tool { "Block: " code { (line(kind)) } } },
     }
 }
 
-fn text_block(whole: &str, text: &str, room: &mut usize) -> Markup {
-    let (shown, is_cut) = visible(text, MESSAGE_CHARS_MAX.min(*room));
-    *room = room.saturating_sub(shown.chars().count());
+fn text_block(raw_path: &str, text: &str, room: &mut usize) -> Markup {
+    let (visible_text, is_cut) = visible(text, MESSAGE_CHARS_MAX.min(*room));
+    *room = room.saturating_sub(visible_text.chars().count());
     html! {
-        @if !shown.is_empty() { pre dir="auto" { (shown) } }
+        @if !visible_text.is_empty() { pre dir="auto" { (visible_text) } }
         @if is_cut {
-            p.more { a href=(whole) { "Shortened: read all " (tokens(i64_or_max(text.len()))) " bytes as raw text" } }
+            p.more { a href=(raw_path) { "Shortened: read all " (tokens(i64_or_max(text.len()))) " bytes as raw text" } }
         }
     }
 }

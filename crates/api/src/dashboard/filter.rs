@@ -120,13 +120,13 @@ impl Filter {
     }
 
     fn is_for(&self, reason: &str, class: Option<&str>) -> bool {
-        let wanted = self.reason.as_deref();
-        wanted.is_none_or(|wanted| wanted == reason || Some(wanted) == class)
+        let reason_filter = self.reason.as_deref();
+        reason_filter.is_none_or(|reason_filter| reason_filter == reason || Some(reason_filter) == class)
     }
 }
 
-fn once<T>(place: &mut Option<T>, name: &'static str, value: T) -> Result<(), FilterError> {
-    if place.replace(value).is_some() {
+fn once<T>(slot: &mut Option<T>, name: &'static str, value: T) -> Result<(), FilterError> {
+    if slot.replace(value).is_some() {
         return Err(FilterError::Twice(name));
     }
     Ok(())
@@ -138,13 +138,13 @@ fn state(value: &str, states: &'static [&'static str]) -> Result<&'static str, F
 }
 
 fn names(value: &str) -> Result<Names, FilterError> {
-    let wrong = || FilterError::Agent(value.to_owned());
+    let invalid_name = || FilterError::Agent(value.to_owned());
     match value.strip_suffix('*') {
-        None => value.parse().map(Names::One).map_err(|_| wrong()),
+        None => value.parse().map(Names::One).map_err(|_| invalid_name()),
         Some("") => Ok(Names::Prefixed(String::new())),
         Some(prefix) => {
             // A prefix that no id begins with would match nothing.
-            let id: AgentId = prefix.parse().map_err(|_| wrong())?;
+            let id: AgentId = prefix.parse().map_err(|_| invalid_name())?;
             Ok(Names::Prefixed(id.as_str().to_owned()))
         }
     }

@@ -45,7 +45,7 @@ pub struct Frame {
     /// The address of the event stream. `None` if nothing on the page can change.
     pub events: Option<String>,
     /// If the browser updates a page: the hashes of the live parts that it has. Empty for a whole page.
-    pub known: String,
+    pub known_parts: String,
     /// True if requests of the page's agent went through the proxy.
     pub has_proxy: bool,
     pub now: Timestamp,
@@ -79,7 +79,7 @@ fn head(title: &str) -> Markup {
 /// Renders a live part. If the browser already has this content, renders only its hash.
 pub(super) fn live(frame: &Frame, id: &str, class: &str, content: &Markup) -> Markup {
     let print = stamp(&content.0);
-    let is_known = frame.known.contains(&print);
+    let is_known = frame.known_parts.contains(&print);
     html! {
         div #(id) class=[Some(class).filter(|class| !class.is_empty())] data-live=(print) data-same[is_known] { @if !is_known { (content) } }
     }
@@ -87,7 +87,7 @@ pub(super) fn live(frame: &Frame, id: &str, class: &str, content: &Markup) -> Ma
 
 /// Renders a whole page, or an update of a page. `content` begins with the page's only `h1`.
 pub(super) fn page(frame: &Frame, part: DashboardArea, title: &str, content: &Markup) -> String {
-    if !frame.known.is_empty() {
+    if !frame.known_parts.is_empty() {
         return html! { main { (content) } footer.foot { (moment_exact(frame.now)) } }.into_string();
     }
     let page = html! {
@@ -137,28 +137,30 @@ struct NavEntry {
     path: &'static str,
     name: &'static str,
     key: &'static str,
-    of_all: bool,
+    needs_all_agents: bool,
 }
 
 #[rustfmt::skip]
-const PLACES: [NavEntry; 5] = [
-    NavEntry { part: DashboardArea::Overview, path: "/ui/", name: "Overview", key: "o", of_all: true },
-    NavEntry { part: DashboardArea::Agents, path: "/ui/agents", name: "Agents", key: "a", of_all: false },
-    NavEntry { part: DashboardArea::Queue, path: "/ui/queue", name: "Queue", key: "q", of_all: false },
-    NavEntry { part: DashboardArea::Runs, path: "/ui/runs", name: "Runs", key: "u", of_all: true },
-    NavEntry { part: DashboardArea::System, path: "/ui/system", name: "System", key: "s", of_all: true },
+const NAV_ENTRIES: [NavEntry; 5] = [
+    NavEntry { part: DashboardArea::Overview, path: "/ui/", name: "Overview", key: "o", needs_all_agents: true },
+    NavEntry { part: DashboardArea::Agents, path: "/ui/agents", name: "Agents", key: "a", needs_all_agents: false },
+    NavEntry { part: DashboardArea::Queue, path: "/ui/queue", name: "Queue", key: "q", needs_all_agents: false },
+    NavEntry { part: DashboardArea::Runs, path: "/ui/runs", name: "Runs", key: "u", needs_all_agents: true },
+    NavEntry { part: DashboardArea::System, path: "/ui/system", name: "System", key: "s", needs_all_agents: true },
 ];
 
 fn bar(viewer: &Viewer, part: DashboardArea) -> Markup {
-    let places = PLACES.iter().filter(|place| viewer.sees_all || !place.of_all);
+    let entries = NAV_ENTRIES
+        .iter()
+        .filter(|entry| viewer.sees_all || !entry.needs_all_agents);
     html! {
         header.bar {
             a.brand href="/ui/" { (mark()) "recapd" }
             nav aria-label="Main" {
                 ul {
-                    @for place in places {
+                    @for entry in entries {
                         li {
-                            a href=(place.path) data-key=(place.key) aria-current=[(place.part == part).then_some("page")] { (place.name) }
+                            a href=(entry.path) data-key=(entry.key) aria-current=[(entry.part == part).then_some("page")] { (entry.name) }
                         }
                     }
                 }
@@ -175,17 +177,17 @@ fn bar(viewer: &Viewer, part: DashboardArea) -> Markup {
 
 /// Lists the keyboard shortcuts. The script opens this list. Users can switch single keys off in it.
 fn key_map() -> Markup {
-    let others = [
+    let other_keys = [
         ("/", "Search, or filter"),
         ("r", "Refresh"),
         ("?", "This list"),
         ("Esc", "Close a confirmation"),
     ];
-    let places = PLACES.iter().map(|place| (place.key, place.name));
+    let entries = NAV_ENTRIES.iter().map(|entry| (entry.key, entry.name));
     html! {
         dialog #keys aria-labelledby="keys-title" {
             h2 #keys-title { "Keys" }
-            dl { @for (key, effect) in places.chain(others) { div { dt { kbd { (key) } } dd { (effect) } } } }
+            dl { @for (key, effect) in entries.chain(other_keys) { div { dt { kbd { (key) } } dd { (effect) } } } }
             label { input #keys-on type="checkbox" checked; " Use single keys" }
             form method="dialog" { button type="submit" { "Close" } }
         }
@@ -279,8 +281,8 @@ pub(super) fn action_on(
 }
 
 /// Renders a list's filter: links for the states, and a field for all qualifiers.
-pub(super) fn filters(path: &str, asked: &str, states: &[&str]) -> Markup {
-    let is_here = |text: &str| (text == asked).then_some("page");
+pub(super) fn filters(path: &str, query: &str, states: &[&str]) -> Markup {
+    let is_here = |text: &str| (text == query).then_some("page");
     html! {
         div.filter {
         nav.tabs.states aria-label="State" {
@@ -294,7 +296,7 @@ pub(super) fn filters(path: &str, asked: &str, states: &[&str]) -> Markup {
         }
         form method="get" role="search" action=(path) {
             label.quiet-hear for="q" { "Filter by state, agent and reason" }
-            input #q name="q" type="search" value=(asked) placeholder="agent:build-* reason:rate_limited"
+            input #q name="q" type="search" value=(query) placeholder="agent:build-* reason:rate_limited"
                 maxlength="400" autocomplete="off" spellcheck="false";
             button type="submit" { "Filter" }
         }

@@ -1,4 +1,4 @@
-//! Judges four parts of the daemon: the queue, the provider, the database, and how fresh summaries are. Says why a part
+//! Judges four parts of the daemon: the queue, the provider, the database, and how fresh summaries are. Lists why a part
 //! isn't healthy.
 //!
 //! The limits are those of the alerts in `monitoring/alerts.yml`; a test compares them.
@@ -53,7 +53,7 @@ pub(super) fn banner(status: &HealthStatus) -> Markup {
     html! {
         div.banner.(class) role="status" {
             strong { (status.name) }
-            @for (at, why) in status.why.iter().enumerate() { @if at > 0 { ";" } " " bdi { (line(why)) } }
+            @for (index, why) in status.why.iter().enumerate() { @if index > 0 { ";" } " " bdi { (line(why)) } }
         }
     }
 }
@@ -156,15 +156,15 @@ pub(super) fn provider(sample: Option<&Sample>, circuits: &[Circuit], now: Times
     let mut faults = Vec::new();
     for circuit in circuits {
         if let Some(until) = circuit.open_until {
-            let rest = span(until.since_ms(now));
-            let said = circuit
+            let remaining = span(until.since_ms(now));
+            let reason = circuit
                 .why
                 .as_ref()
                 .map_or_else(String::new, |why| format!("{why}; "));
             faults.push((
                 Level::Bad,
                 format!(
-                    "{said}{} {} isn't called for another {rest}",
+                    "{reason}{} {} isn't called for another {remaining}",
                     circuit.provider, circuit.model
                 ),
             ));

@@ -11,10 +11,10 @@ use recapd_store::{AgentRow, ExchangePlace};
 const SEGMENTS_MAX: i64 = 100;
 const WIDTH: i64 = 10_000;
 
-/// Returns where segments begin, in tokens, in a history of `whole` tokens.
-pub fn map_places(whole: i64) -> Vec<i64> {
-    let place = |number: i64| whole.saturating_mul(number) / SEGMENTS_MAX;
-    (0..SEGMENTS_MAX).map(place).collect()
+/// Returns where segments begin, in tokens, in a history of `total_tokens`.
+pub fn landmark_positions(total_tokens: i64) -> Vec<i64> {
+    let position = |number: i64| total_tokens.saturating_mul(number) / SEGMENTS_MAX;
+    (0..SEGMENTS_MAX).map(position).collect()
 }
 
 /// Neighbouring exchanges: the first, the last, and the history's tokens before and after them.
@@ -53,9 +53,9 @@ pub(super) struct HistoryTokens {
 
 impl HistoryTokens {
     pub(super) fn of(row: &AgentRow, landmarks: &[CutPoint]) -> Self {
-        let (ledger, whole) = (&row.ledger, row.ledger.tokens_through());
+        let (ledger, total_tokens) = (&row.ledger, row.ledger.tokens_through());
         let first_after = |exchange: i64| landmarks.iter().find(|cut| cut.exchange > exchange);
-        let covered = first_after(ledger.summarized_through).map_or(whole, |cut| cut.tokens_before);
+        let covered = first_after(ledger.summarized_through).map_or(total_tokens, |cut| cut.tokens_before);
         let evicted = ledger.tokens_before_window.max(covered);
         Self {
             covered,
@@ -66,9 +66,12 @@ impl HistoryTokens {
 
 /// Draws the map. Its segments are links, but the tab key skips them: the lists below the map have the same links.
 pub(super) fn map(agent: &AgentId, row: &AgentRow, landmarks: &[CutPoint]) -> Markup {
-    let whole = row.ledger.tokens_through().max(1);
-    let x = |tokens: i64| tokens.saturating_mul(WIDTH) / whole;
-    let label = format!("The history by tokens, oldest first: {} tokens", tokens(whole));
+    let total_tokens = row.ledger.tokens_through().max(1);
+    let x = |tokens: i64| tokens.saturating_mul(WIDTH) / total_tokens;
+    let label = format!(
+        "The history by tokens, oldest first: {} tokens",
+        tokens(total_tokens)
+    );
     html! {
         svg.map viewBox=(format!("0 0 {WIDTH} 10")) preserveAspectRatio="none" role="group" aria-label=(label) {
             rect.m-covered x="0" y="0" width=(WIDTH) height="10" {}

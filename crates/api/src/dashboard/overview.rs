@@ -49,22 +49,22 @@ pub struct Overview {
     pub spend: SpendLimits,
 }
 
-pub fn overview_page(frame: &Frame, shown: &Overview) -> String {
+pub fn overview_page(frame: &Frame, overview: &Overview) -> String {
     let facts = HealthFacts {
-        sample: shown.sample.as_ref(),
-        circuits: &shown.circuits,
-        paused_since: shown.paused_since,
-        database: shown.database.as_deref(),
-        batch_wait_ms: shown.batch_wait_ms,
+        sample: overview.sample.as_ref(),
+        circuits: &overview.circuits,
+        paused_since: overview.paused_since,
+        database: overview.database.as_deref(),
+        batch_wait_ms: overview.batch_wait_ms,
         now: frame.now,
     };
     let content = html! {
         header.head { div { h1 { "Overview" } } }
         (live(frame, "status", "banners", &health(&statuses(&facts))))
-        @if let Some(sample) = &shown.sample {
-            (live(frame, "day", "", &html! { h2 { "Summary updates, last 24 hours" } (day(shown, sample)) }))
-            (live(frame, "hours", "", &html! { h2.quiet-hear { "By the hour" } (charts(frame, shown, sample)) }))
-            (live(frame, "stale", "card", &html! { h2 { "Waiting the longest" } (stale(frame, &shown.stale)) }))
+        @if let Some(sample) = &overview.sample {
+            (live(frame, "day", "", &html! { h2 { "Summary updates, last 24 hours" } (day(overview, sample)) }))
+            (live(frame, "hours", "", &html! { h2.quiet-hear { "By the hour" } (charts(frame, overview, sample)) }))
+            (live(frame, "stale", "card", &html! { h2 { "Waiting the longest" } (stale(frame, &overview.stale)) }))
         }
     };
     page(frame, DashboardArea::Overview, "Overview", &content)
@@ -80,10 +80,10 @@ fn health(statuses: &[HealthStatus]) -> Markup {
 }
 
 /// Shows the figures of the last 24 hours.
-fn day(shown: &Overview, sample: &Sample) -> Markup {
+fn day(overview: &Overview, sample: &Sample) -> Markup {
     let ended = sample.completed + sample.failed;
     let size = html! { (tokens(sample.mean_document_tokens)) };
-    let ceiling = html! { "of " (tokens(shown.summary_tokens_max)) " tokens" };
+    let ceiling = html! { "of " (tokens(overview.summary_tokens_max)) " tokens" };
     let failed = html! { (percent(sample.failed, ended)) " of " (count(ended, "attempt")) };
     let estimated = if sample.stock_is_estimated { "about " } else { "" };
     let documents = html! { (estimated) (grouped(sample.documents)) " with a summary" };
@@ -102,24 +102,24 @@ fn day(shown: &Overview, sample: &Sample) -> Markup {
 struct Hours<'o> {
     numbers: Vec<i64>,
     names: Vec<String>,
-    shown: &'o Overview,
+    overview: &'o Overview,
 }
 
 impl<'o> Hours<'o> {
-    fn before(now: Timestamp, shown: &'o Overview) -> Self {
+    fn ending_at(now: Timestamp, overview: &'o Overview) -> Self {
         let newest = now.0.div_euclid(HOUR_MS);
         let numbers: Vec<i64> = (newest - HOURS + 1..=newest).collect();
         let name = |hour: &i64| Timestamp(hour * HOUR_MS).format("%H:00");
         Self {
             names: numbers.iter().map(name).collect(),
             numbers,
-            shown,
+            overview,
         }
     }
 
-    fn of_runs(&self, name: &'static str, class: &'static str, value: impl Fn(&RunHour) -> i64) -> Series {
-        let runs = &self.shown.hours;
-        let found = |hour: &i64| runs.iter().find(|of| of.began_at == Timestamp(hour * HOUR_MS));
+    fn run_series(&self, name: &'static str, class: &'static str, value: impl Fn(&RunHour) -> i64) -> Series {
+        let runs = &self.overview.hours;
+        let found = |hour: &i64| runs.iter().find(|run| run.began_at == Timestamp(hour * HOUR_MS));
         let values = self.numbers.iter().map(|hour| found(hour).map_or(0, &value));
         Series {
             name,
@@ -128,13 +128,17 @@ impl<'o> Hours<'o> {
         }
     }
 
-    fn depth(&self) -> Series {
-        let depths = &self.shown.depths;
-        let found = |hour: &i64| depths.iter().find(|of| of.began_at == Timestamp(hour * HOUR_MS));
+    fn depth_series(&self) -> Series {
+        let depths = &self.overview.depths;
+        let found = |hour: &i64| {
+            depths
+                .iter()
+                .find(|depth| depth.began_at == Timestamp(hour * HOUR_MS))
+        };
         let values = self
             .numbers
             .iter()
-            .map(|hour| found(hour).map_or(0, |of| of.rows));
+            .map(|hour| found(hour).map_or(0, |depth| depth.rows));
         Series {
             name: "At most",
             class: "s-main",
@@ -148,7 +152,7 @@ impl<'o> Hours<'o> {
         id: &'c str,
         series: Vec<Series>,
         limits: &'c [(i64, &'c str)],
-        told: fn(i64) -> String,
+        format: fn(i64) -> String,
     ) -> Chart<'c> {
         Chart {
             title,
@@ -157,29 +161,29 @@ impl<'o> Hours<'o> {
             series,
             bars: Bars::Stacked,
             limits,
-            told,
+            format,
         }
     }
 }
 
-fn charts(frame: &Frame, shown: &Overview, sample: &Sample) -> Markup {
-    let hours = Hours::before(frame.now, shown);
+fn charts(frame: &Frame, overview: &Overview, sample: &Sample) -> Markup {
+    let hours = Hours::ending_at(frame.now, overview);
     let updates = vec![
-        hours.of_runs("Completed", "s-good", |hour| hour.completed),
-        hours.of_runs("Failed", "s-bad", |hour| hour.failed),
-        hours.of_runs("Superseded", "s-calm", |hour| hour.superseded),
-        hours.of_runs("Postponed", "s-pale", |hour| hour.postponed),
+        hours.run_series("Completed", "s-good", |hour| hour.completed),
+        hours.run_series("Failed", "s-bad", |hour| hour.failed),
+        hours.run_series("Superseded", "s-calm", |hour| hour.superseded),
+        hours.run_series("Postponed", "s-pale", |hour| hour.postponed),
     ];
-    let took = vec![
-        hours.of_runs("95 of 100 took at most", "s-pale", |hour| hour.p95_duration_ms),
-        hours.of_runs("half took at most", "s-main", |hour| hour.p50_duration_ms),
+    let durations = vec![
+        hours.run_series("95 of 100 took at most", "s-pale", |hour| hour.p95_duration_ms),
+        hours.run_series("half took at most", "s-main", |hour| hour.p50_duration_ms),
     ];
-    let size = vec![hours.of_runs("Average", "s-main", |hour| hour.mean_document_tokens)];
-    let cost = vec![hours.of_runs("Dollars", "s-main", |hour| hour.cost_microusd)];
-    let full = DOCUMENT_TOKENS_FULL.min(shown.summary_tokens_max);
-    let names = [shown.summary_tokens_max, full].map(tokens);
+    let size = vec![hours.run_series("Average", "s-main", |hour| hour.mean_document_tokens)];
+    let cost = vec![hours.run_series("Dollars", "s-main", |hour| hour.cost_microusd)];
+    let full = DOCUMENT_TOKENS_FULL.min(overview.summary_tokens_max);
+    let names = [overview.summary_tokens_max, full].map(tokens);
     let sizes = [
-        (shown.summary_tokens_max, names[0].as_str()),
+        (overview.summary_tokens_max, names[0].as_str()),
         (full, names[1].as_str()),
     ];
     let duration = Chart {
@@ -187,7 +191,7 @@ fn charts(frame: &Frame, shown: &Overview, sample: &Sample) -> Markup {
         ..hours.chart(
             "Duration",
             "c-duration",
-            took,
+            durations,
             &[(DURATION_MS_MAX, "30 s")],
             duration,
         )
@@ -197,9 +201,9 @@ fn charts(frame: &Frame, shown: &Overview, sample: &Sample) -> Markup {
             (hours.chart("Updates", "c-updates", updates, &[], grouped).draw())
             (duration.draw())
             (hours.chart("Size of summaries", "c-size", size, &sizes, tokens).draw())
-            (hours.chart("Queue, ready and running", "c-depth", vec![hours.depth()], &[(DEPTH_MAX, "50")], grouped).draw())
+            (hours.chart("Queue, ready and running", "c-depth", vec![hours.depth_series()], &[(DEPTH_MAX, "50")], grouped).draw())
             (hours.chart("Cost", "c-cost", cost, &[], dollars).draw())
-            section.card aria-labelledby="spend-title" { h3 #spend-title { "Spent today" } (spent(shown, sample)) }
+            section.card aria-labelledby="spend-title" { h3 #spend-title { "Spent today" } (spent(overview, sample)) }
         }
     }
 }
@@ -211,8 +215,8 @@ fn stale(frame: &Frame, stale: &[Stale]) -> Markup {
             table {
                 thead { tr { th scope="col" { "Agent" } th.num scope="col" { "Exchanges" } th scope="col" { "Since" } } }
                 tbody {
-                    @for waiting in stale {
-                        tr { th scope="row" { a href=(agent_path(&waiting.agent)) { (waiting.agent) } } td.num data-name="Exchanges" { (grouped(waiting.exchanges)) } td data-name="Since" { (moment(waiting.since, frame.now)) } }
+                    @for row in stale {
+                        tr { th scope="row" { a href=(agent_path(&row.agent)) { (row.agent) } } td.num data-name="Exchanges" { (grouped(row.exchanges)) } td data-name="Since" { (moment(row.since, frame.now)) } }
                     }
                 }
             }
@@ -220,11 +224,11 @@ fn stale(frame: &Frame, stale: &[Stale]) -> Markup {
     }
 }
 
-fn spent(shown: &Overview, sample: &Sample) -> Markup {
-    let (today, limits) = (&sample.today, &shown.spend);
-    let limit = |limit: i64, told: fn(i64) -> String| {
+fn spent(overview: &Overview, sample: &Sample) -> Markup {
+    let (today, limits) = (&sample.today, &overview.spend);
+    let limit = |limit: i64, format: fn(i64) -> String| {
         if limit > 0 {
-            told(limit)
+            format(limit)
         } else {
             "no limit".to_owned()
         }

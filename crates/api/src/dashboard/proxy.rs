@@ -33,13 +33,14 @@ fn figures(traffic: &ProxyTraffic) -> Markup {
     let number = |count: i64| html! { (grouped(count)) };
     let answering = (traffic.compactions_answered > 0)
         .then(|| duration(traffic.answering_ms / traffic.compactions_answered));
-    let answered = html! { @if let Some(each) = answering { "from the summary, in " (each) " each" } };
+    let answering_note =
+        html! { @if let Some(average) = answering { "from the summary, in " (average) " each" } };
     html! {
         dl.figures {
             (figure("Requests", &number(traffic.requests), &html! { "to the provider" }))
             (figure("Up", &html! { (tokens(traffic.request_bytes)) }, &html! { "bytes, as the client wrote them" }))
             (figure("Down", &html! { (tokens(traffic.answer_bytes)) }, &html! { "bytes of answers" }))
-            (figure("Compactions answered", &number(traffic.compactions_answered), &answered))
+            (figure("Compactions answered", &number(traffic.compactions_answered), &answering_note))
             (figure("Compactions forwarded", &number(traffic.compactions_forwarded), &html! { "to the provider" }))
             (figure("Window steps", &number(traffic.window_steps), &html! { "changes of what requests begin with" }))
             (figure("Saved input", &html! { (tokens(traffic.saved_input_tokens)) }, &html! { "tokens that weren't sent, estimated" }))

@@ -15,7 +15,7 @@ pub struct QueueList {
     pub rows: Vec<QueueRow>,
     pub filter: Result<Filter, FilterError>,
     /// The filter as the user typed it.
-    pub asked: String,
+    pub query: String,
     /// How many rows match the filter, counted up to [`RETRIED_MAX`]; `None` without a filter.
     pub matching: Option<usize>,
     /// The agent after which the next page begins; `None` on the last page.
@@ -37,7 +37,7 @@ pub fn queue_page(frame: &Frame, list: &QueueList) -> String {
             p.notice role="status" { "All updates were paused " (moment(since, frame.now)) ". Windows stay in budget, and exchanges that leave them wait." }
         }
         @if let Some(retried) = list.retried { p.done role="status" { (count(retried, "update")) " made due" } }
-        (filters("/ui/queue", &list.asked, &QUEUE_STATES))
+        (filters("/ui/queue", &list.query, &QUEUE_STATES))
         @match &list.filter {
             Err(error) => { p.refused role="alert" { (error) } },
             Ok(filter) => { (rows(frame, list, filter)) },
@@ -48,8 +48,8 @@ pub fn queue_page(frame: &Frame, list: &QueueList) -> String {
 
 fn rows(frame: &Frame, list: &QueueList, filter: &Filter) -> Markup {
     let next = list.next.as_ref().map(|next| {
-        let words = (!filter.is_empty()).then(|| format!("q={}&", value(filter.text())));
-        format!("/ui/queue?{}cursor={next}", words.unwrap_or_default())
+        let parameter = (!filter.is_empty()).then(|| format!("q={}&", value(filter.text())));
+        format!("/ui/queue?{}cursor={next}", parameter.unwrap_or_default())
     });
     let more = if list.rows.is_empty() {
         "Continue searching"
@@ -85,24 +85,24 @@ fn actions(frame: &Frame, list: &QueueList) -> Markup {
 
 /// Renders the action that makes all rows due that match the filter.
 fn retry_matching(frame: &Frame, list: &QueueList) -> Markup {
-    let found = list.matching.zip(list.filter.as_ref().ok());
-    let Some((matching, filter)) = found.filter(|(matching, _)| *matching > 0) else {
+    let counted_filter = list.matching.zip(list.filter.as_ref().ok());
+    let Some((matching, filter)) = counted_filter.filter(|(matching, _)| *matching > 0) else {
         return html! {};
     };
     let is_all = matching < RETRIED_MAX;
-    let shown = grouped(matching);
+    let row_count = grouped(matching);
     let name = if is_all {
-        format!("Retry all {shown}")
+        format!("Retry all {row_count}")
     } else {
-        format!("Retry {shown}")
+        format!("Retry {row_count}")
     };
-    let rest = if is_all {
+    let limit_note = if is_all {
         ""
     } else {
         " If more rows match, repeat this for them."
     };
     let effect = format!(
-        "Makes the {shown} rows due now that match {}, with a new series of attempts. Running rows stay unchanged.{rest}",
+        "Makes the {row_count} rows due now that match {}, with a new series of attempts. Running rows stay unchanged.{limit_note}",
         filter.text()
     );
     html! { (action_on(&frame.viewer, "/ui/queue/retry", &name, &effect, Some(("q", filter.text())))) }
@@ -130,7 +130,7 @@ fn line(frame: &Frame, row: &QueueRow) -> Markup {
             td data-name="Age" { (span(row.age_ms)) }
             td.num data-name="Attempts" { (grouped(row.attempts)) @if row.crashes > 0 { span.note { (grouped(row.crashes)) " vanished" } } }
             td.error data-name="Last error" { @if let Some(error) = &row.last_error { bdi { (error) } } @else { "–" } }
-            @if frame.viewer.may(Scope::Write) { td data-name="By hand" { (by_hand(frame, row)) } }
+            @if frame.viewer.may(Scope::Write) { td data-name="By hand" { (row_actions(frame, row)) } }
         }
     }
 }
@@ -147,7 +147,7 @@ fn state(state: QueueState) -> Markup {
     html! { span.light.(class) { span.sign aria-hidden="true" { (sign) } " " (state.name()) } }
 }
 
-/// Says why a row waits, and when it is tried next.
+/// Renders why a row waits, and when it is tried next.
 pub(super) fn wait(row: &QueueRow, now: Timestamp) -> Markup {
     let why = match (row.state, row.waits_for) {
         (QueueState::Running, _) => "a worker has it; its lease ends",
@@ -168,7 +168,7 @@ pub(super) fn wait(row: &QueueRow, now: Timestamp) -> Markup {
     }
 }
 
-fn by_hand(frame: &Frame, row: &QueueRow) -> Markup {
+fn row_actions(frame: &Frame, row: &QueueRow) -> Markup {
     let (viewer, id) = (&frame.viewer, &row.agent_id);
     let can_run_now = matches!(row.state, QueueState::Scheduled | QueueState::Ready);
     html! {

@@ -66,8 +66,8 @@ fn parts(request: &ContextReply) -> Markup {
     }
 }
 
-fn bar(part: &RequestPart, whole: i64) -> Markup {
-    let width = part.tokens.saturating_mul(WIDTH) / whole.max(1);
+fn bar(part: &RequestPart, total: i64) -> Markup {
+    let width = part.tokens.saturating_mul(WIDTH) / total.max(1);
     html! {
         svg viewBox="0 0 1000 10" preserveAspectRatio="none" aria-hidden="true" focusable="false" {
             rect.room x="0" y="0" width=(WIDTH) height="10" {}
@@ -78,9 +78,9 @@ fn bar(part: &RequestPart, whole: i64) -> Markup {
 
 fn body(request: &ContextReply) -> Markup {
     let text = format!("{:#}", request.body);
-    let (shown, is_cut) = visible(&text, BODY_CHARS_MAX);
+    let (visible_text, is_cut) = visible(&text, BODY_CHARS_MAX);
     html! {
-        pre.body dir="auto" tabindex="0" { (shown) }
+        pre.body dir="auto" tabindex="0" { (visible_text) }
         @if is_cut { p.note { "Cut here: the body has " (tokens(recapd_core::domain::number::i64_or_max(text.len()))) " bytes" } }
     }
 }

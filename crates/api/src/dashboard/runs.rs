@@ -18,7 +18,7 @@ pub struct RunList {
     pub runs: Vec<Run>,
     pub filter: Result<Filter, FilterError>,
     /// The filter as the user typed it.
-    pub asked: String,
+    pub query: String,
     /// The run after which the next page begins; `None` on the last page.
     pub next: Option<i64>,
 }
@@ -30,7 +30,7 @@ pub fn runs_page(frame: &Frame, list: &RunList) -> String {
             @if let Some(agent) = agent { p.over { a href="/ui/agents" { "Agents" } " · " a href=(agent_path(agent)) { (agent) } } }
             h1 { "Runs" }
         } }
-        (filters("/ui/runs", &list.asked, &RUN_STATES))
+        (filters("/ui/runs", &list.query, &RUN_STATES))
         @match &list.filter {
             Err(error) => { p.refused role="alert" { (error) } },
             Ok(filter) => { (runs(frame, list, filter)) },
@@ -41,8 +41,8 @@ pub fn runs_page(frame: &Frame, list: &RunList) -> String {
 
 fn runs(frame: &Frame, list: &RunList, filter: &Filter) -> Markup {
     let next = list.next.map(|next| {
-        let words = (!filter.is_empty()).then(|| format!("q={}&", value(filter.text())));
-        format!("/ui/runs?{}cursor={next}", words.unwrap_or_default())
+        let parameter = (!filter.is_empty()).then(|| format!("q={}&", value(filter.text())));
+        format!("/ui/runs?{}cursor={next}", parameter.unwrap_or_default())
     });
     let more = if list.runs.is_empty() {
         "Continue searching"
@@ -142,16 +142,16 @@ pub fn run_page(frame: &Frame, run: &Run, calls: &[LoggedCall]) -> String {
 /// Shows the prompts and the answers.
 fn texts(run: &Run, calls: &[LoggedCall]) -> Markup {
     let block = |name: &str, text: &str| {
-        let (shown, is_cut) = visible(text, TEXT_CHARS_MAX);
+        let (visible_text, is_cut) = visible(text, TEXT_CHARS_MAX);
         html! {
             h3 { (name) " " span.note { (grouped(text.chars().count())) " characters" } }
-            pre.body dir="auto" tabindex="0" aria-label=(name) { (shown) @if is_cut { "\n…" } }
+            pre.body dir="auto" tabindex="0" aria-label=(name) { (visible_text) @if is_cut { "\n…" } }
         }
     };
     html! {
-        @for (at, call) in calls.iter().enumerate() {
-            section aria-labelledby=(format!("call-{at}")) {
-                h2 #(format!("call-{at}")) { "Call " (at + 1) " " span.note { (call.asked_at.format("%H:%M:%S UTC")) } }
+        @for (index, call) in calls.iter().enumerate() {
+            section aria-labelledby=(format!("call-{index}")) {
+                h2 #(format!("call-{index}")) { "Call " (index + 1) " " span.note { (call.asked_at.format("%H:%M:%S UTC")) } }
                 div.texts {
                     div { (block("Prompt", &call.prompt)) }
                     div { @match &call.answer { Ok(answer) => (block("Answer", answer)), Err(error) => (block("Error", error)) } }

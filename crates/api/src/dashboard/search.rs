@@ -13,9 +13,9 @@ use recapd_core::domain::{agent::AgentId, legs::continues, number::i64_or_max};
 pub struct Search {
     pub agent: AgentId,
     /// The query; empty before the first search.
-    pub words: String,
+    pub query: String,
     /// The matches, or what is wrong with the query; `None` before the first search.
-    pub found: Option<Result<RecallReply, String>>,
+    pub outcome: Option<Result<RecallReply, String>>,
 }
 
 pub fn search_page(frame: &Frame, search: &Search) -> String {
@@ -25,7 +25,7 @@ pub fn search_page(frame: &Frame, search: &Search) -> String {
         (agent_tabs(frame, agent, "Search"))
         form.search method="get" role="search" action=(format!("{}/search", agent_path(agent))) {
             label for="q" { "Words, or a \"phrase in quotation marks\"" }
-            input #q name="q" type="search" value=(search.words) maxlength="400" spellcheck="false" required autofocus;
+            input #q name="q" type="search" value=(search.query) maxlength="400" spellcheck="false" required autofocus;
             button type="submit" { "Search" }
         }
         (answer(frame, search))
@@ -40,7 +40,7 @@ pub fn search_page(frame: &Frame, search: &Search) -> String {
 
 fn answer(frame: &Frame, search: &Search) -> Markup {
     html! {
-        @match &search.found {
+        @match &search.outcome {
             None => {},
             Some(Err(why)) => { p.refused role="alert" { (why) } },
             Some(Ok(reply)) => { (results(frame, &search.agent, reply)) },
@@ -49,10 +49,10 @@ fn answer(frame: &Frame, search: &Search) -> Markup {
 }
 
 fn results(frame: &Frame, agent: &AgentId, reply: &RecallReply) -> Markup {
-    let shown = i64_or_max(reply.found.len());
+    let match_count = i64_or_max(reply.found.len());
     html! {
         p.facts role="status" {
-            @if shown == 0 { "Nothing found" } @else { (count(shown, "exchange")) ", best first" }
+            @if match_count == 0 { "Nothing found" } @else { (count(match_count, "exchange")) ", best first" }
             @if reply.has_more { "; there are more" }
             @if reply.unsearched_messages > 0 { " · " (count(reply.unsearched_messages, "message")) " not searched yet" }
         }

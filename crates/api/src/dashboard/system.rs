@@ -170,7 +170,7 @@ fn circuits(frame: &Frame, circuits: &[Circuit]) -> Markup {
 }
 
 fn firings(frame: &Frame, firings: &[Firing]) -> Markup {
-    let at = |at: Option<Timestamp>, never: &'static str| html! { @match at { Some(at) => { (moment(at, frame.now)) }, None => { (never) } } };
+    let moment_or = |at: Option<Timestamp>, never: &'static str| html! { @match at { Some(at) => { (moment(at, frame.now)) }, None => { (never) } } };
     html! {
         section #firings aria-labelledby="firings-title" {
             h2 #firings-title { "Scheduled jobs" }
@@ -181,8 +181,8 @@ fn firings(frame: &Frame, firings: &[Firing]) -> Markup {
                         tr {
                             th scope="row" { (firing.name) }
                             td data-name="Cron" { code { (firing.crontab) } }
-                            td data-name="Last" { (at(firing.last_at, "never")) }
-                            td data-name="Next" { (at(firing.next_at, "never")) }
+                            td data-name="Last" { (moment_or(firing.last_at, "never")) }
+                            td data-name="Next" { (moment_or(firing.next_at, "never")) }
                         }
                     }
                 }
@@ -211,13 +211,13 @@ fn configuration(settings: &[Setting]) -> Markup {
             }
         }
     };
-    let shown = |settings: &[&Setting]| grouped(settings.len());
+    let key_count = |settings: &[&Setting]| grouped(settings.len());
     html! {
         section.configuration aria-labelledby="configuration-title" {
             h2 #configuration-title { "Configuration" }
             @if changed.is_empty() { p.empty { "Nothing differs from the defaults" } }
             @else { p.facts { (count(changed.len(), "key")) " changed" } (table(&changed)) }
-            details.others { summary { "The " (shown(&defaults)) " other keys have their default values" } (table(&defaults)) }
+            details.others { summary { "The " (key_count(&defaults)) " other keys have their default values" } (table(&defaults)) }
         }
     }
 }

@@ -16,20 +16,20 @@ use recapd_core::domain::{
 /// Returns at most `chars_max` characters of `text` with its line breaks, and whether characters were left out.
 /// Replaces characters that hide or reorder text with a sign or their number.
 pub(super) fn visible(text: &str, chars_max: usize) -> (String, bool) {
-    let mut shown = String::with_capacity(text.len().min(chars_max));
+    let mut result = String::with_capacity(text.len().min(chars_max));
     let mut chars = text.chars();
     for c in chars.by_ref().take(chars_max) {
         match c {
-            '\n' | '\t' => shown.push(c),
+            '\n' | '\t' => result.push(c),
             '\r' => {}
             // The visible signs for control characters have the same order, beginning with ␀.
-            '\0'..='\u{1f}' => shown.extend(char::from_u32(0x2400 + u32::from(c))),
-            '\u{7f}' => shown.push('␡'),
-            c if is_hidden(c) => shown.extend(["⟨", &format!("U+{:04X}", u32::from(c)), "⟩"]),
-            c => shown.push(c),
+            '\0'..='\u{1f}' => result.extend(char::from_u32(0x2400 + u32::from(c))),
+            '\u{7f}' => result.push('␡'),
+            c if is_hidden(c) => result.extend(["⟨", &format!("U+{:04X}", u32::from(c)), "⟩"]),
+            c => result.push(c),
         }
     }
-    (shown, chars.next().is_some())
+    (result, chars.next().is_some())
 }
 
 /// True for invisible characters that change how others look: C1 controls, directional marks, tags, and the like. False
@@ -69,15 +69,15 @@ fn relative_time(at: Timestamp, now: Timestamp) -> String {
 /// Formats a duration as `12s`, `3m 20s`, `4h 10m`, `2d 3h`.
 pub(super) fn span(span_ms: i64) -> String {
     let seconds = (span_ms.max(0) + SECOND_MS / 2) / SECOND_MS;
-    let two = |large: i64, name: &str, small: i64, other: &str| match small {
-        0 => format!("{large}{name}"),
-        small => format!("{large}{name} {small}{other}"),
+    let two_units = |large: i64, large_name: &str, small: i64, small_name: &str| match small {
+        0 => format!("{large}{large_name}"),
+        small => format!("{large}{large_name} {small}{small_name}"),
     };
     match seconds {
         ..60 => format!("{seconds}s"),
-        60..3_600 => two(seconds / 60, "m", seconds % 60, "s"),
-        3_600..86_400 => two(seconds / 3_600, "h", seconds % 3_600 / 60, "m"),
-        _ => two(seconds / 86_400, "d", seconds % 86_400 / 3_600, "h"),
+        60..3_600 => two_units(seconds / 60, "m", seconds % 60, "s"),
+        3_600..86_400 => two_units(seconds / 3_600, "h", seconds % 3_600 / 60, "m"),
+        _ => two_units(seconds / 86_400, "d", seconds % 86_400 / 3_600, "h"),
     }
 }
 
@@ -98,21 +98,21 @@ pub(super) fn tokens(tokens: i64) -> String {
 
 /// Formats an amount as `$1.92`, or as `$0.0034` below a cent.
 pub(super) fn dollars(microusd: i64) -> String {
-    let (whole, rest) = (microusd / 1_000_000, microusd % 1_000_000);
+    let (dollars, rest) = (microusd / 1_000_000, microusd % 1_000_000);
     if microusd != 0 && microusd.abs() < 10_000 {
-        format!("${whole}.{:04}", rest.abs() / 100)
+        format!("${dollars}.{:04}", rest.abs() / 100)
     } else {
-        format!("${}.{:02}", grouped(whole), rest.abs() / 10_000)
+        format!("${}.{:02}", grouped(dollars), rest.abs() / 10_000)
     }
 }
 
 /// Returns what percentage of `whole` `part` is. Below ten it has a decimal: `0.2%`, `18%`.
 #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
-pub(super) fn percent(part: i64, whole: i64) -> String {
-    let share = if whole == 0 {
+pub(super) fn percent(part: i64, total: i64) -> String {
+    let share = if total == 0 {
         0.0
     } else {
-        part as f64 * 100.0 / whole as f64
+        part as f64 * 100.0 / total as f64
     };
     if share > 0.0 && share < 9.95 {
         format!("{share:.1}%")
@@ -145,11 +145,11 @@ pub(super) fn exchange_path(agent: &AgentId, exchange: i64) -> String {
 }
 
 /// Renders `text`. Each `#12` in it becomes a link to that exchange.
-pub(super) fn linked(agent: &AgentId, text: &str) -> Markup {
+pub(super) fn with_links(agent: &AgentId, text: &str) -> Markup {
     let mut pieces = text.split('#');
-    let before = pieces.next().unwrap_or_default();
+    let prefix = pieces.next().unwrap_or_default();
     html! {
-        (before)
+        (prefix)
         @for piece in pieces {
             @let digits = piece.bytes().take_while(u8::is_ascii_digit).count();
             @let (name, rest) = piece.split_at_checked(digits).unwrap_or(("", piece));
@@ -234,7 +234,7 @@ mod tests {
     fn exchanges_are_links() {
         let agent: AgentId = "a".parse().unwrap();
         assert_eq!(
-            linked(&agent, "(#12–#14, <b>, # 5)").into_string(),
+            with_links(&agent, "(#12–#14, <b>, # 5)").into_string(),
             "(<a href=\"/ui/agents/a/exchanges/12\">#12</a>–<a href=\"/ui/agents/a/exchanges/14\">#14</a>, &lt;b&gt;, # 5)"
         );
     }

@@ -3,9 +3,9 @@
 use maud::{Markup, html};
 
 use super::{
-    document::{Level, document, item},
+    document::{Placement, document, document_line},
     frame::{DashboardArea, Frame, action_on, agent_head, agent_tabs, copy_button, live, next_page, page},
-    text::{agent_path, grouped, linked, moment, tokens},
+    text::{agent_path, grouped, moment, tokens, with_links},
 };
 use recapd_core::domain::{
     access::Scope,
@@ -64,18 +64,18 @@ fn table(frame: &Frame, list: &VersionList) -> Markup {
                 th scope="col" { "Path" } th scope="col" { "Covers" } th.num scope="col" { "New" } th.num scope="col" { "Tokens" }
                 th scope="col" { "When" }
             } }
-            tbody { @for (at, version) in list.versions.iter().enumerate() { (line(frame, list, at, version)) } }
+            tbody { @for (index, version) in list.versions.iter().enumerate() { (line(frame, list, index, version)) } }
         }
     }
 }
 
-fn line(frame: &Frame, list: &VersionList, at: usize, version: &VersionFigures) -> Markup {
+fn line(frame: &Frame, list: &VersionList, index: usize, version: &VersionFigures) -> Markup {
     let name = version.version;
-    let is_from = at == 1 || list.versions.len() == 1;
+    let is_from = index == 1 || list.versions.len() == 1;
     html! {
         tr #(format!("v{name}")) {
             td data-name="From" { input type="radio" name="from" value=(name) checked[is_from] aria-label=(format!("From version {name}")); }
-            td data-name="To" { input type="radio" name="to" value=(name) checked[at == 0] aria-label=(format!("To version {name}")); }
+            td data-name="To" { input type="radio" name="to" value=(name) checked[index == 0] aria-label=(format!("To version {name}")); }
             th scope="row" { a href=(format!("{}/versions/{name}", agent_path(&list.agent))) { "Version " (name) } }
             td data-name="Written by" { (version.kind.name()) @if version.purged_at.is_some() { span.note { "text forgotten" } } }
             td data-name="Path" { (version.path) }
@@ -88,24 +88,24 @@ fn line(frame: &Frame, list: &VersionList, at: usize, version: &VersionFigures) 
 }
 
 /// Renders what changed between two versions; without an earlier version, renders the later one.
-pub fn diff_page(frame: &Frame, shown: &Diff) -> String {
-    let (agent, after) = (&shown.agent, &shown.after.figures);
-    let (title, content) = match &shown.before {
+pub fn diff_page(frame: &Frame, comparison: &Diff) -> String {
+    let (agent, after) = (&comparison.agent, &comparison.after.figures);
+    let (title, content) = match &comparison.before {
         Some(before) => (
             format!("Version {} to {}", before.figures.version, after.version),
-            changes(shown, before),
+            changes(comparison, before),
         ),
-        None => (format!("Version {}", after.version), whole(shown)),
+        None => (format!("Version {}", after.version), whole_version(comparison)),
     };
     let content = html! {
-        (agent_head(agent, &title, &html! { div.actions { (copy(shown)) (restore(frame, shown)) } }))
+        (agent_head(agent, &title, &html! { div.actions { (copy(comparison)) (restore(frame, comparison)) } }))
         (agent_tabs(frame, agent, "Versions"))
         p.facts {
             (after.kind.name()) ", covers up to #" (after.covers_through) " in " (tokens(after.tokens)) " tokens · "
             (moment(after.created_at, frame.now))
         }
         (content)
-        (steps(shown))
+        (steps(comparison))
     };
     page(
         frame,
@@ -116,30 +116,30 @@ pub fn diff_page(frame: &Frame, shown: &Diff) -> String {
 }
 
 /// Renders a button that copies the whole text of a version. Only a single version has this button.
-fn copy(shown: &Diff) -> Markup {
-    let content = &shown.after.content;
-    html! { @if shown.before.is_none() && !content.is_empty() { (copy_button(content, "this version")) } }
+fn copy(comparison: &Diff) -> Markup {
+    let content = &comparison.after.content;
+    html! { @if comparison.before.is_none() && !content.is_empty() { (copy_button(content, "this version")) } }
 }
 
 /// Renders the action that restores the shown version, or the earlier of two.
-fn restore(frame: &Frame, shown: &Diff) -> Markup {
-    let version = &shown.before.as_ref().unwrap_or(&shown.after).figures;
+fn restore(frame: &Frame, comparison: &Diff) -> Markup {
+    let version = &comparison.before.as_ref().unwrap_or(&comparison.after).figures;
     let (name, through) = (version.version, version.covers_through);
-    let is_open = frame.viewer.may(Scope::Write) && name != shown.current && version.purged_at.is_none();
-    let again = if through < shown.summarized_through {
+    let is_open = frame.viewer.may(Scope::Write) && name != comparison.current && version.purged_at.is_none();
+    let effect_note = if through < comparison.summarized_through {
         format!(
             "#{} to #{} are summarised again.",
             through + 1,
-            shown.summarized_through
+            comparison.summarized_through
         )
     } else {
         "Nothing has to be summarised again.".to_owned()
     };
     let effect = format!(
-        "Writes a new version with the text of version {name}. {again} To undo this, restore version {}.",
-        shown.current
+        "Writes a new version with the text of version {name}. {effect_note} To undo this, restore version {}.",
+        comparison.current
     );
-    let path = format!("{}/rollback", agent_path(&shown.agent));
+    let path = format!("{}/rollback", agent_path(&comparison.agent));
     html! {
         @if is_open {
             (action_on(&frame.viewer, &path, &format!("Restore version {name}"), &effect, Some(("version", &name.to_string()))))
@@ -147,28 +147,28 @@ fn restore(frame: &Frame, shown: &Diff) -> Markup {
     }
 }
 
-fn whole(shown: &Diff) -> Markup {
-    html! { div.items { (document(&shown.agent, &shown.after.content, Level::Page)) } }
+fn whole_version(comparison: &Diff) -> Markup {
+    html! { div.items { (document(&comparison.agent, &comparison.after.content, Placement::Page)) } }
 }
 
 /// Renders the links to the neighbouring versions.
-fn steps(shown: &Diff) -> Markup {
-    let (base, version) = (agent_path(&shown.agent), shown.after.figures.version);
+fn steps(comparison: &Diff) -> Markup {
+    let (base, version) = (agent_path(&comparison.agent), comparison.after.figures.version);
     html! {
         nav.neighbours aria-label="Versions" {
             a href=(format!("{base}/versions")) { "All versions" }
-            @if shown.before.is_some() { a href=(format!("{base}/versions/{version}")) { "Version " (version) " as a whole" } }
+            @if comparison.before.is_some() { a href=(format!("{base}/versions/{version}")) { "Version " (version) " as a whole" } }
             @else if version > 1 { a href=(format!("{base}/diff?from={}&to={version}", version - 1)) { "What changed since version " (version - 1) } }
         }
     }
 }
 
-fn changes(shown: &Diff, before: &Version) -> Markup {
-    let changes = diff(&before.content, &shown.after.content);
+fn changes(comparison: &Diff, before: &Version) -> Markup {
+    let changes = diff(&before.content, &comparison.after.content);
     html! {
         (tally(&changes))
         @if changes.is_empty() { p.empty { "Both versions say the same" } }
-        ul.changes { @for change in &changes { (change_block(&shown.agent, change)) } }
+        ul.changes { @for change in &changes { (change_block(&comparison.agent, change)) } }
     }
 }
 
@@ -210,8 +210,8 @@ fn change_block(agent: &AgentId, change: &DiffHunk) -> Markup {
         li.change {
             p {
                 span.tag.(kind.name()) { span aria-hidden="true" { (sign(kind)) } " " (kind.name()) } " "
-                span.source { (linked(agent, &change.exchanges)) }
-                @if kind == ChangeKind::Moved { (moved(change)) }
+                span.source { (with_links(agent, &change.exchanges)) }
+                @if kind == ChangeKind::Moved { (section_change(change)) }
             }
             @if kind != ChangeKind::Moved { (side(agent, "del", &change.before)) }
             (side(agent, "ins", &change.after))
@@ -219,7 +219,7 @@ fn change_block(agent: &AgentId, change: &DiffHunk) -> Markup {
     }
 }
 
-fn moved(change: &DiffHunk) -> Markup {
+fn section_change(change: &DiffHunk) -> Markup {
     let section = |lines: &[DocumentLine]| {
         lines
             .first()
@@ -232,7 +232,7 @@ fn side(agent: &AgentId, class: &str, lines: &[DocumentLine]) -> Markup {
     let name = if class == "del" { "Before" } else { "After" };
     html! {
         @if !lines.is_empty() {
-            div.side.(class) role="group" aria-label=(name) { ul.entries { @for line in lines { (item(agent, line)) } } }
+            div.side.(class) role="group" aria-label=(name) { ul.entries { @for line in lines { (document_line(agent, line)) } } }
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The dashboard over HTTP: reads what its pages show. [`crate::dashboard`] turns that into HTML.
 //!
-//! Pages aren't in the `OpenAPI` document; `access::rules` says which token each page needs. A page reads a limited
+//! Pages aren't in the `OpenAPI` document; `access::rules` defines which token each page needs. A page reads a limited
 //! number of rows from the database, however long an agent's history is.
 
 mod actions;
@@ -109,10 +109,10 @@ impl FromRequestParts<SharedApp> for FramedPage {
         let asking = CallerExtension::from_request_parts(parts, app).await;
         let Extension(caller) = asking.map_err(|_| Problem::internal())?;
         let address = parts.uri.path_and_query().map_or("/ui/", |path| path.as_str());
-        let known = parts
+        let known_parts = parts
             .headers
             .get(KNOWN_PARTS)
-            .and_then(|known| known.to_str().ok());
+            .and_then(|known_parts| known_parts.to_str().ok());
         Ok(Self(Frame {
             viewer: Viewer {
                 form_key: session::form_key(app, &parts.uri, &parts.headers),
@@ -120,7 +120,7 @@ impl FromRequestParts<SharedApp> for FramedPage {
             },
             address: address.to_owned(),
             events: Some(events_of(parts.uri.path())),
-            known: known.unwrap_or_default().to_owned(),
+            known_parts: known_parts.unwrap_or_default().to_owned(),
             has_proxy: has_proxy(app, parts.uri.path()).await?,
             now: app.parts.clock.now(),
         }))
@@ -132,7 +132,7 @@ fn viewer(caller: &Caller) -> Viewer {
     Viewer {
         name: caller.token.as_ref().map(|name| name.as_str().to_owned()),
         scope: caller.scope,
-        sees_all: caller.reach.named().is_none(),
+        sees_all: caller.reach.names().is_none(),
         form_key: String::new(),
     }
 }
@@ -195,6 +195,6 @@ pub(super) fn write_out(mut response: Response, uri: &Uri, request_id: &str) -> 
     response
 }
 
-fn shown(page: String) -> Response {
+fn html_response(page: String) -> Response {
     Html(page).into_response()
 }

@@ -80,16 +80,16 @@ pub(super) fn mount(routes: Router<SharedApp>, app: &SharedApp) -> Router<Shared
         local,
         access: Arc::clone(&parts.access),
     });
-    let shared = ServerState::new(way, AgentHints::default(), Vec::new(), parts.stop.clone());
+    let state = ServerState::new(way, AgentHints::default(), Vec::new(), parts.stop.clone());
     let endpoint_settings = EndpointSettings {
         allowed_hosts: settings.allowed_hosts.clone(),
     };
-    let endpoint = Arc::new(Endpoint::new(&shared, &endpoint_settings, &parts.stop));
+    let endpoint = Arc::new(Endpoint::new(&state, &endpoint_settings, &parts.stop));
     let answer = move |State(app): State<SharedApp>, request: Request| {
         let endpoint = Arc::clone(&endpoint);
         async move {
             let (parts, body) = request.into_parts();
-            let BufferedBody { bytes, share } = body::short(&app, &parts, body).await?;
+            let BufferedBody { bytes, share } = body::read_short_parts(&app, &parts, body).await?;
             let holder = access::holder(&parts.extensions);
             let request = Request::from_parts(parts, bytes.into());
             let answer = endpoint.answer(holder, request).await;

@@ -80,7 +80,7 @@ pub(super) fn frame() -> OpenApi {
 }
 
 /// Adds to `api` what all operations have in common.
-pub(super) fn completed(api: &OpenApi) -> Value {
+pub(super) fn complete_document(api: &OpenApi) -> Value {
     let mut document = json!(api);
     let operations = document
         .get_mut("paths")
@@ -130,11 +130,11 @@ fn remove_null(parameter: &mut Value) {
     let Some(kind) = parameter.pointer_mut("/schema/type") else {
         return;
     };
-    let named = kind
+    let type_name = kind
         .as_array()
         .and_then(|kinds| kinds.iter().find(|kind| *kind != "null"));
-    if let Some(named) = named.cloned() {
-        *kind = named;
+    if let Some(type_name) = type_name.cloned() {
+        *kind = type_name;
     }
 }
 

@@ -23,7 +23,7 @@ const RETRY_SECONDS: u32 = 2;
 
 /// A limit on the bytes that all answers take at once.
 pub(crate) struct Room {
-    left: Arc<Semaphore>,
+    remaining: Arc<Semaphore>,
     bytes_max: usize,
 }
 
@@ -31,7 +31,7 @@ impl Room {
     pub(crate) fn of(bytes_max: usize) -> Self {
         let bytes_max = bytes_max.min(Semaphore::MAX_PERMITS);
         Self {
-            left: Arc::new(Semaphore::new(bytes_max)),
+            remaining: Arc::new(Semaphore::new(bytes_max)),
             bytes_max,
         }
     }
@@ -41,7 +41,7 @@ impl Room {
     /// # Errors
     /// If there isn't enough room within [`WAIT`].
     pub(crate) async fn for_answer(&self, bytes: usize) -> Result<RoomShare, Problem> {
-        let taking = Arc::clone(&self.left).acquire_many_owned(self.permits(bytes));
+        let taking = Arc::clone(&self.remaining).acquire_many_owned(self.permits(bytes));
         match timeout(WAIT, taking).await {
             Ok(Ok(permit)) => Ok(RoomShare(permit)),
             _ => Err(too_many_answers()),
@@ -54,7 +54,7 @@ impl Room {
 
     #[cfg(test)]
     pub(crate) fn bytes_left(&self) -> usize {
-        self.left.available_permits()
+        self.remaining.available_permits()
     }
 }
 

@@ -99,5 +99,5 @@ pub(super) fn routes() -> OpenApiRouter<SharedApp> {
 
 /// Returns the description of the interface.
 pub fn document() -> Value {
-    openapi::completed(routes().get_openapi())
+    openapi::complete_document(routes().get_openapi())
 }

@@ -21,26 +21,26 @@ impl ArgumentError {
 pub(super) struct Arguments(Map<String, Value>);
 
 impl Arguments {
-    /// Reads the arguments. Fails if one isn't among `known`. An empty text or null counts as absent.
-    pub(super) fn read(given: Option<Map<String, Value>>, known: &[&str]) -> Result<Self, ArgumentError> {
-        let mut given = given.unwrap_or_default();
-        given.retain(|_, value| value.as_str() != Some(""));
-        Self::read_with_empty(Some(given), known)
+    /// Reads the arguments. Fails if the name of one isn't among `names`. An empty text or null counts as absent.
+    pub(super) fn read(arguments: Option<Map<String, Value>>, names: &[&str]) -> Result<Self, ArgumentError> {
+        let mut arguments = arguments.unwrap_or_default();
+        arguments.retain(|_, value| value.as_str() != Some(""));
+        Self::read_with_empty(Some(arguments), names)
     }
 
     /// Like [`Self::read`], but keeps empty texts.
     pub(super) fn read_with_empty(
-        given: Option<Map<String, Value>>,
-        known: &[&str],
+        arguments: Option<Map<String, Value>>,
+        names: &[&str],
     ) -> Result<Self, ArgumentError> {
-        let mut given = given.unwrap_or_default();
-        given.retain(|_, value| !value.is_null());
-        match given.keys().find(|name| !known.contains(&name.as_str())) {
+        let mut arguments = arguments.unwrap_or_default();
+        arguments.retain(|_, value| !value.is_null());
+        match arguments.keys().find(|name| !names.contains(&name.as_str())) {
             Some(unknown) => Err(ArgumentError(format!(
                 "`{unknown}` is unknown; known arguments: {}",
-                known.join(", ")
+                names.join(", ")
             ))),
-            None => Ok(Self(given)),
+            None => Ok(Self(arguments)),
         }
     }
 
@@ -106,9 +106,9 @@ impl Arguments {
         })
     }
 
-    /// Returns the numbers of exchanges, at most `most`. Accepts a text such as `38, #12–#14`, a number, or a list of
+    /// Returns the numbers of exchanges, at most `count_max`. Accepts a text such as `38, #12–#14`, a number, or a list of
     /// both.
-    pub(super) fn exchanges(&self, name: &str, most: usize) -> Result<Vec<i64>, ArgumentError> {
+    pub(super) fn exchanges(&self, name: &str, count_max: usize) -> Result<Vec<i64>, ArgumentError> {
         let cure = "give the numbers behind the # in a summary, such as \"38\" or \"#12–#14, #20\"";
         let Some(value) = self.0.get(name) else {
             return Err(ArgumentError::new(name, "is missing", cure));
@@ -129,10 +129,10 @@ impl Arguments {
         numbers.dedup();
         match numbers.len() {
             0 => Err(ArgumentError::new(name, "names no exchange", cure)),
-            count if count > most => Err(ArgumentError::new(
+            count if count > count_max => Err(ArgumentError::new(
                 name,
                 &format!("names {count} exchanges"),
-                &format!("give at most {most} at once"),
+                &format!("give at most {count_max} at once"),
             )),
             _ => Ok(numbers),
         }

@@ -61,52 +61,56 @@ struct NotePath {
 
 impl ToolCall<'_> {
     /// Answers a call of one of these tools. A dot or an underscore follows the namespace in the tool's name.
-    pub(super) async fn codex(&self, name: &str, given: Option<JsonObject>) -> Result<String, ToolRefusal> {
+    pub(super) async fn codex(
+        &self,
+        name: &str,
+        arguments: Option<JsonObject>,
+    ) -> Result<String, ToolRefusal> {
         let answer = match name {
             "history_list_windows" => {
-                self.list_windows(&read(given, &["limit", "agent_name", "recent_first"])?)
+                self.list_windows(&read(arguments, &["limit", "agent_name", "recent_first"])?)
                     .await
             }
-            "history_list_items" => self.list_items(&read(given, &ITEM_ARGUMENTS)?).await,
+            "history_list_items" => self.list_items(&read(arguments, &ITEM_ARGUMENTS)?).await,
             "history_read_item" => {
-                let known = [
+                let names = [
                     "agent_name",
                     "item_id",
                     "offset_chars",
                     "limit_chars",
                     "window_id",
                 ];
-                self.read_item(&read(given, &known)?).await
+                self.read_item(&read(arguments, &names)?).await
             }
             "history_search_contents" => {
-                let arguments = read(given, &ITEM_ARGUMENTS)?;
+                let arguments = read(arguments, &ITEM_ARGUMENTS)?;
                 required(&arguments, "query")?;
                 self.list_items(&arguments).await
             }
             "notes_list_files_by_prefix" => {
-                let known = ["prefix", "max_results", "file_order_by", "file_order"];
-                self.list_files(&read(given, &known)?).await
+                let names = ["prefix", "max_results", "file_order_by", "file_order"];
+                self.list_files(&read(arguments, &names)?).await
             }
             "notes_read_file" => {
-                self.read_file(&read(given, &["path", "start_line", "stop_line"])?)
+                self.read_file(&read(arguments, &["path", "start_line", "stop_line"])?)
                     .await
             }
             "notes_search_contents" => {
-                let known = [
+                let names = [
                     "max_matches_per_file",
                     "query",
                     "recent_file_first",
                     "max_files",
                     "path_prefix",
                 ];
-                self.search_files(&read(given, &known)?).await
+                self.search_files(&read(arguments, &names)?).await
             }
             "notes_append_to_file" => {
-                self.write_file(&read_with_empty(given, &["text", "path"])?, true)
+                self.write_file(&read_with_empty(arguments, &["text", "path"])?, true)
                     .await
             }
             _ => {
-                self.write_file(&read_with_empty(given, &["text", "path"])?, false)
+                self.write_file(&read_with_empty(arguments, &["text", "path"])?, false)
                     .await
             }
         };
@@ -157,7 +161,7 @@ impl ToolCall<'_> {
         );
         let agent = self.agent_named(arguments).await?;
         let recent_first = arguments.flag("recent_first")?;
-        let mut shown: Vec<Value> = Vec::new();
+        let mut previews: Vec<Value> = Vec::new();
         let mut bytes = 0;
         for number in self.windows_for(arguments, &agent, recent_first).await? {
             let mut items = items(self.source, &agent, number).await?;
@@ -167,13 +171,13 @@ impl ToolCall<'_> {
             for item in items.iter().filter(|item| filter.matches(item)) {
                 let preview = item.preview(chars);
                 bytes += preview.to_string().len();
-                if shown.len() >= limit || (bytes > self.bytes_max && !shown.is_empty()) {
-                    return Ok(json!({ "items": shown }));
+                if previews.len() >= limit || (bytes > self.bytes_max && !previews.is_empty()) {
+                    return Ok(json!({ "items": previews }));
                 }
-                shown.push(preview);
+                previews.push(preview);
             }
         }
-        Ok(json!({ "items": shown }))
+        Ok(json!({ "items": previews }))
     }
 
     /// Returns the windows to search: the one that the arguments name; otherwise the first [`EXCHANGES_READ_MAX`] in the
@@ -218,24 +222,24 @@ impl ToolCall<'_> {
         let limit = arguments
             .integer("limit_chars", 1..=i64::MAX)?
             .unwrap_or(ITEM_CHARS_MAX);
-        let most = usize_or_max(limit).min(self.bytes_max / 2);
-        let found = match window_number(window) {
+        let chars_max = usize_or_max(limit).min(self.bytes_max / 2);
+        let items = match window_number(window) {
             Some(number) => items(self.source, &agent, number).await?,
             None => Vec::new(),
         };
-        let Some(item) = found.into_iter().find(|item| item.seq.to_string() == id) else {
+        let Some(item) = items.into_iter().find(|item| item.seq.to_string() == id) else {
             return Ok(json!({ "item": null }));
         };
         let total = item.content.chars().count();
-        let content: String = item.content.chars().skip(offset).take(most).collect();
+        let content: String = item.content.chars().skip(offset).take(chars_max).collect();
         let next = offset + content.chars().count();
-        let mut shown = item.described();
-        shown["content"] = content.into();
-        shown["total_chars"] = total.into();
+        let mut result = item.metadata();
+        result["content"] = content.into();
+        result["total_chars"] = total.into();
         if next < total {
-            shown["next_offset_chars"] = next.into();
+            result["next_offset_chars"] = next.into();
         }
-        Ok(json!({ "item": shown }))
+        Ok(json!({ "item": result }))
     }
 
     async fn list_files(&self, arguments: &Arguments) -> Result<Value, ToolRefusal> {
@@ -248,8 +252,12 @@ impl ToolCall<'_> {
         if arguments.text("file_order")? == Some("descending") {
             notes.reverse();
         }
-        let most = usize_or_max(limit(arguments, "max_results")?);
-        let files: Vec<Value> = notes.iter().take(most).map(|note| file(&agent, note)).collect();
+        let files_max = usize_or_max(limit(arguments, "max_results")?);
+        let files: Vec<Value> = notes
+            .iter()
+            .take(files_max)
+            .map(|note| file(&agent, note))
+            .collect();
         Ok(json!({ "files": files }))
     }
 
@@ -268,7 +276,7 @@ impl ToolCall<'_> {
             arguments.integer("stop_line", i64::MIN..=i64::MAX)?.unwrap_or(-1),
             lines.len(),
         );
-        let mut shown = file(&agent, note);
+        let mut result = file(&agent, note);
         let (mut stop, mut bytes) = (first, 0);
         while stop <= last && bytes <= self.bytes_max / 2 {
             bytes += lines.get(stop - 1).map_or(0, |line| line.len());
@@ -277,11 +285,11 @@ impl ToolCall<'_> {
         let content = lines
             .get(first - 1..(stop - 1).max(first - 1))
             .unwrap_or_default();
-        shown["content"] = content.join("\n").into();
-        shown["start_line"] = first.into();
-        shown["stop_line"] = (stop - 1).max(first).into();
-        shown["total_lines"] = lines.len().into();
-        Ok(json!({ "file": shown }))
+        result["content"] = content.join("\n").into();
+        result["start_line"] = first.into();
+        result["stop_line"] = (stop - 1).max(first).into();
+        result["total_lines"] = lines.len().into();
+        Ok(json!({ "file": result }))
     }
 
     async fn search_files(&self, arguments: &Arguments) -> Result<Value, ToolRefusal> {
@@ -294,15 +302,15 @@ impl ToolCall<'_> {
             usize_or_max(limit(arguments, "max_files")?),
             usize_or_max(limit(arguments, "max_matches_per_file")?),
         );
-        let found = notes.iter().filter_map(|note| {
+        let files = notes.iter().filter_map(|note| {
             let lines = note.text.split('\n').enumerate().filter(|(_, line)| line.contains(query));
             let matches: Vec<Value> = lines
                 .take(matches_max)
-                .map(|(at, line)| json!({ "line_number": at + 1, "line": line.chars().take(1_000).collect::<String>() }))
+                .map(|(index, line)| json!({ "line_number": index + 1, "line": line.chars().take(1_000).collect::<String>() }))
                 .collect();
             (!matches.is_empty()).then(|| json!({ "path": path(&agent, note), "matches": matches }))
         });
-        Ok(json!({ "files": found.take(files_max).collect::<Vec<_>>() }))
+        Ok(json!({ "files": files.take(files_max).collect::<Vec<_>>() }))
     }
 
     async fn write_file(&self, arguments: &Arguments, append: bool) -> Result<Value, ToolRefusal> {
@@ -358,12 +366,12 @@ const ITEM_ARGUMENTS: [&str; 9] = [
 impl NotePath {
     fn read(path: &str) -> Self {
         let absolute = path.trim_start_matches('/').split_once('/');
-        let below = absolute.and_then(|(agent, rest)| {
+        let agent_and_name = absolute.and_then(|(agent, rest)| {
             let name = rest.strip_prefix("notes")?;
             let is_folder = name.is_empty() || name.starts_with('/');
             is_folder.then(|| Some((agent.parse().ok()?, name.trim_start_matches('/').to_owned())))?
         });
-        match below {
+        match agent_and_name {
             Some((agent, name)) => Self {
                 agent: Some(agent),
                 name,
@@ -378,9 +386,9 @@ impl NotePath {
 
 impl HistoryFilter<'_> {
     fn matches(&self, item: &HistoryItem) -> bool {
-        let is_of = |namespace: &str, tool: &str| {
-            let of = tool.strip_prefix("mcp__").unwrap_or(tool);
-            of.strip_prefix(namespace)
+        let is_in_namespace = |namespace: &str, tool: &str| {
+            let name = tool.strip_prefix("mcp__").unwrap_or(tool);
+            name.strip_prefix(namespace)
                 .is_some_and(|rest| rest.starts_with("__") || rest.starts_with('.'))
         };
         let tool = item.tool.as_deref();
@@ -388,15 +396,15 @@ impl HistoryFilter<'_> {
             && self.tool.is_none_or(|name| tool == Some(name))
             && self
                 .namespace
-                .is_none_or(|namespace| tool.is_some_and(|tool| is_of(namespace, tool)))
+                .is_none_or(|namespace| tool.is_some_and(|tool| is_in_namespace(namespace, tool)))
             && self.query.is_none_or(|query| item.content.contains(query))
     }
 }
 
 impl HistoryItem {
     /// Returns the item for a message; `None` for messages that no model gets.
-    fn of(window: i64, shown: &ShownMessage) -> Option<Self> {
-        let role = match Kind::from_name(&shown.kind) {
+    fn from_message(window: i64, message: &ShownMessage) -> Option<Self> {
+        let role = match Kind::from_name(&message.kind) {
             Kind::System => "system",
             Kind::User => "user",
             Kind::Assistant | Kind::ToolCall => "assistant",
@@ -405,27 +413,27 @@ impl HistoryItem {
         };
         Some(Self {
             window,
-            seq: shown.seq,
+            seq: message.seq,
             role,
-            tool: tool_of(shown),
-            content: content(shown),
+            tool: tool_name(message),
+            content: content(message),
         })
     }
 
-    fn described(&self) -> Value {
-        let mut described = json!({
+    fn metadata(&self) -> Value {
+        let mut metadata = json!({
             "window_id": window_id(self.window),
             "item_id": self.seq.to_string(),
             "role": self.role,
         });
         if let Some(tool) = &self.tool {
-            described["tool_name"] = tool.as_str().into();
+            metadata["tool_name"] = tool.as_str().into();
         }
-        described
+        metadata
     }
 
     fn preview(&self, chars: usize) -> Value {
-        let mut preview = self.described();
+        let mut preview = self.metadata();
         preview["truncated_content"] = self.content.chars().take(chars).collect::<String>().into();
         preview["content_chars"] = self.content.chars().count().into();
         preview
@@ -433,9 +441,9 @@ impl HistoryItem {
 }
 
 /// Returns the name of the tool that the message calls, or whose result it is.
-fn tool_of(shown: &ShownMessage) -> Option<String> {
-    let format = Format::from_name(&shown.format)?;
-    let message: Message = formats::parse(format, shown.payload.get()).ok()?;
+fn tool_name(message: &ShownMessage) -> Option<String> {
+    let format = Format::from_name(&message.format)?;
+    let message: Message = formats::parse(format, message.payload.get()).ok()?;
     message.parts.into_iter().find_map(|part| match part {
         Part::ToolCall { name, .. } => Some(name),
         Part::ToolResult { name, .. } => name,
@@ -465,7 +473,7 @@ async fn items(source: &dyn Source, agent: &AgentId, number: i64) -> Result<Vec<
     Ok(expanded
         .messages
         .iter()
-        .filter_map(|shown| HistoryItem::of(number, shown))
+        .filter_map(|message| HistoryItem::from_message(number, message))
         .collect())
 }
 
@@ -491,16 +499,16 @@ fn file(agent: &AgentId, note: &Note) -> Value {
 }
 
 fn limit(arguments: &Arguments, member: &str) -> Result<i64, ArgumentError> {
-    let asked = arguments.integer(member, 1..=i64::MAX)?;
-    Ok(asked.unwrap_or(LIMIT).min(LIMIT_MAX))
+    let limit = arguments.integer(member, 1..=i64::MAX)?;
+    Ok(limit.unwrap_or(LIMIT).min(LIMIT_MAX))
 }
 
-fn read(given: Option<JsonObject>, known: &[&str]) -> Result<Arguments, ArgumentError> {
-    Arguments::read(given, &[known, &["agent"]].concat())
+fn read(arguments: Option<JsonObject>, names: &[&str]) -> Result<Arguments, ArgumentError> {
+    Arguments::read(arguments, &[names, &["agent"]].concat())
 }
 
-fn read_with_empty(given: Option<JsonObject>, known: &[&str]) -> Result<Arguments, ArgumentError> {
-    Arguments::read_with_empty(given, &[known, &["agent"]].concat())
+fn read_with_empty(arguments: Option<JsonObject>, names: &[&str]) -> Result<Arguments, ArgumentError> {
+    Arguments::read_with_empty(arguments, &[names, &["agent"]].concat())
 }
 
 #[cfg(test)]
@@ -528,7 +536,7 @@ mod tests {
         assert_eq!(window_number("exchange-12"), Some(12));
         assert_eq!(window_number("12"), None);
         let lines =
-            [(1, 3), (-1, 3), (-3, 3), (9, 3), (0, 0)].map(|(asked, lines)| line_number(asked, lines));
+            [(1, 3), (-1, 3), (-3, 3), (9, 3), (0, 0)].map(|(number, lines)| line_number(number, lines));
         assert_eq!(lines, [1, 3, 1, 3, 1]);
     }
 }

@@ -52,7 +52,7 @@ impl AgentHints {
         if let Some(agent) = &self.agent {
             return Ok(agent.clone());
         }
-        if let Some(agent) = self.of_session(source).await? {
+        if let Some(agent) = self.session_agent(source).await? {
             return Ok(agent);
         }
         if let Some(project) = &self.project
@@ -70,12 +70,12 @@ impl AgentHints {
             .filter(|_| self.sees_only_some || (agents.len() == 1 && !has_more));
         match in_session.or(sole) {
             Some(line) => Ok(line.agent_id.clone()),
-            None => Err(undecided(&agents)),
+            None => Err(undecided_error(&agents)),
         }
     }
 
     /// Returns the session's agent, by the id that hooks and the proxy give it.
-    async fn of_session(&self, source: &dyn Source) -> Result<Option<AgentId>, SourceError> {
+    async fn session_agent(&self, source: &dyn Source) -> Result<Option<AgentId>, SourceError> {
         let Some(session) = &self.session else {
             return Ok(None);
         };
@@ -116,17 +116,17 @@ async fn newest_in(source: &dyn Source, project: &str) -> Result<Option<AgentId>
     Ok(newest.map(|line| line.agent_id))
 }
 
-fn undecided(agents: &[AgentLine]) -> SourceError {
-    let named: Vec<&str> = agents
+fn undecided_error(agents: &[AgentLine]) -> SourceError {
+    let ids: Vec<&str> = agents
         .iter()
         .take(NAMED_MAX)
         .map(|line| line.agent_id.as_str())
         .collect();
-    SourceError::Refused(match named.as_slice() {
+    SourceError::Refused(match ids.as_slice() {
         [] => "there are no agents yet: one is made by its first message".to_owned(),
-        named => format!(
+        ids => format!(
             "`agent` is missing, and it can't be told which is meant: give one, such as {}; status lists them",
-            named.join(", ")
+            ids.join(", ")
         ),
     })
 }

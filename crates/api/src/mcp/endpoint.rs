@@ -51,45 +51,45 @@ pub struct Endpoint {
     sessions: Arc<LocalSessionManager>,
     slots: Arc<Quota>,
     /// The slot of each session.
-    taken: Mutex<HashMap<SessionId, QuotaShare>>,
+    session_slots: Mutex<HashMap<SessionId, QuotaShare>>,
     with_sessions: StreamableHttpService<Server, LocalSessionManager>,
-    without: StreamableHttpService<Server, NeverSessionManager>,
+    without_sessions: StreamableHttpService<Server, NeverSessionManager>,
 }
 
 impl Endpoint {
     /// Creates an endpoint that answers from `shared`. Sessions end with `stop`; requests without a session end by
     /// themselves.
-    pub fn new(shared: &Arc<ServerState>, settings: &EndpointSettings, stop: &CancellationToken) -> Self {
+    pub fn new(state: &Arc<ServerState>, settings: &EndpointSettings, stop: &CancellationToken) -> Self {
         let sessions = Arc::new(session_manager());
-        let named = LOOPBACK.into_iter().map(str::to_owned);
+        let loopback_hosts = LOOPBACK.into_iter().map(str::to_owned);
         let config = StreamableHttpServerConfig::default()
-            .with_allowed_hosts(named.chain(settings.allowed_hosts.iter().cloned()))
+            .with_allowed_hosts(loopback_hosts.chain(settings.allowed_hosts.iter().cloned()))
             // Browsers name the page that sends a request; other clients don't. Requests of pages are refused.
             .enforce_origin_validation()
             .with_json_response(true)
             .with_max_request_body_bytes(MESSAGE_BYTES_MAX);
-        let (of_session, alone) = (Arc::clone(shared), Arc::clone(shared));
+        let (session_state, single_state) = (Arc::clone(state), Arc::clone(state));
         Self {
             with_sessions: StreamableHttpService::new(
-                move || Ok(Server::new(&of_session)),
+                move || Ok(Server::new(&session_state)),
                 Arc::clone(&sessions),
                 config.clone().with_cancellation_token(stop.child_token()),
             ),
-            without: StreamableHttpService::new(
-                move || Ok(Server::without_session(&alone)),
+            without_sessions: StreamableHttpService::new(
+                move || Ok(Server::without_session(&single_state)),
                 Arc::new(NeverSessionManager::default()),
                 config.with_legacy_session_mode(false),
             ),
             sessions,
             slots: Quota::new(SESSIONS_MAX),
-            taken: Mutex::default(),
+            session_slots: Mutex::default(),
         }
     }
 
     pub async fn answer(&self, holder: Holder, mut request: Request) -> Response {
         request.extensions_mut().insert(holder.clone());
         if stands_alone(request.headers()) {
-            return self.without.handle(request).await.map(Body::new);
+            return self.without_sessions.handle(request).await.map(Body::new);
         }
         if let Some(session) = request.headers().get(SESSION) {
             let session = session.to_str().unwrap_or_default().to_owned();
@@ -101,21 +101,21 @@ impl Endpoint {
             return self.answer_in_session(request).await;
         }
         let Some(slot) = self.take_slot(&holder).await else {
-            return self.without.handle(request).await.map(Body::new);
+            return self.without_sessions.handle(request).await.map(Body::new);
         };
         let response = self.answer_in_session(request).await;
         let begun = response.headers().get(SESSION).and_then(|id| id.to_str().ok());
         if let Some(id) = begun {
-            let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-            taken.insert(id.into(), slot);
+            let mut session_slots = self.session_slots.lock().unwrap_or_else(PoisonError::into_inner);
+            session_slots.insert(id.into(), slot);
         }
         response
     }
 
     /// True if another token began the session. That token may see more.
     fn is_of_another(&self, session: &str, holder: &Holder) -> bool {
-        let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        let slot = taken.get(session);
+        let session_slots = self.session_slots.lock().unwrap_or_else(PoisonError::into_inner);
+        let slot = session_slots.get(session);
         slot.is_some_and(|slot| !slot.is_also_of(holder))
     }
 
@@ -133,8 +133,8 @@ impl Endpoint {
     /// have ended.
     async fn take_slot(&self, holder: &Holder) -> Option<QuotaShare> {
         let open = self.sessions.sessions.read().await;
-        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        taken.retain(|id, _| open.contains_key(id));
+        let mut session_slots = self.session_slots.lock().unwrap_or_else(PoisonError::into_inner);
+        session_slots.retain(|id, _| open.contains_key(id));
         self.slots.take(holder, 1).ok()
     }
 }

@@ -69,19 +69,23 @@ pub(super) async fn answer(
     let mut page = ExpandAnswer::new(bytes_max.saturating_sub(hints));
     let mut unknown = Vec::new();
     let mut from = request.from;
-    let mut rest = request.exchanges;
+    let mut remaining = request.exchanges;
     let mut more = String::new();
-    while let Some((&exchange, others)) = rest.split_first() {
+    while let Some((&exchange, later)) = remaining.split_first() {
         match page.add(source, request.agent, exchange, from).await {
             Ok(None) => {}
             Ok(Some(next)) => {
-                more = format!("(more follows: expand \"{}\"{})\n", numbers(rest), after(next));
+                more = format!(
+                    "(more follows: expand \"{}\"{})\n",
+                    numbers(remaining),
+                    after_hint(next)
+                );
                 break;
             }
             Err(SourceError::UnknownExchange { .. }) => unknown.push(exchange),
             Err(error) => return Err(error),
         }
-        (from, rest) = (ReadPosition::default(), others);
+        (from, remaining) = (ReadPosition::default(), later);
     }
     if let ("", Some(&exchange)) = (page.text.as_str(), unknown.first()) {
         let agent = request.agent.clone();
@@ -93,7 +97,7 @@ pub(super) async fn answer(
     Ok(page.text + &more)
 }
 
-fn after(next: ReadPosition) -> String {
+fn after_hint(next: ReadPosition) -> String {
     if next == ReadPosition::default() {
         return String::new();
     }

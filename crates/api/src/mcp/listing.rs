@@ -27,7 +27,8 @@ fn summary_get() -> Tool {
     let arguments = json!({
         "max_tokens": { "type": "integer", "minimum": SUMMARY_TOKENS_MIN, "maximum": SUMMARY_TOKENS_MAX },
     });
-    tool("summary_get", description, arguments, &[]).loaded("memory: what did we decide, previous session")
+    tool("summary_get", description, arguments, &[])
+        .with_search_hint("memory: what did we decide, previous session")
 }
 
 fn recall() -> Tool {
@@ -44,7 +45,7 @@ fn recall() -> Tool {
         "limit": { "type": "integer", "minimum": 1, "maximum": FOUND_MAX },
     });
     tool("recall", description, arguments, &["query"])
-        .loaded("memory: remember, search past messages, conversation history")
+        .with_search_hint("memory: remember, search past messages, conversation history")
 }
 
 fn expand() -> Tool {
@@ -54,7 +55,7 @@ fn expand() -> Tool {
         "exchanges": { "type": "string", "description": "\"38\" or \"#12–#14, #20\"" },
         "after": { "type": "string", "description": "Where the answer before ended" },
     });
-    tool("expand", description, arguments, &["exchanges"]).loaded("memory: read past messages")
+    tool("expand", description, arguments, &["exchanges"]).with_search_hint("memory: read past messages")
 }
 
 fn status() -> Tool {
@@ -68,7 +69,7 @@ struct ToolListing(Tool);
 impl ToolListing {
     /// Puts the tool into each prompt of Claude Code, which otherwise shows only the names of tools. If Claude Code
     /// still leaves the tool out, it searches `hint`.
-    fn loaded(self, hint: &str) -> Tool {
+    fn with_search_hint(self, hint: &str) -> Tool {
         let meta = json!({
             "anthropic/alwaysLoad": true,
             "anthropic/searchHint": hint,

@@ -121,9 +121,9 @@ impl Local {
 impl Source for Local {
     async fn agents(&self, after: Option<&AgentId>, limit: i64) -> Result<AgentsPage, SourceError> {
         let mut rows = self.rows(after, limit.saturating_add(1)).await?;
-        let shown = usize_or_max(limit);
-        let has_more = rows.len() > shown;
-        rows.truncate(shown);
+        let limit = usize_or_max(limit);
+        let has_more = rows.len() > limit;
+        rows.truncate(limit);
         let last = rows.last().map(|row| row.agent.clone());
         Ok(AgentsPage {
             agents: rows.into_iter().map(AgentLine::from).collect(),
@@ -136,7 +136,7 @@ impl Source for Local {
         Ok(document(agent, &reading))
     }
 
-    async fn tag(&self, agent: &AgentId, known: Option<&str>) -> Result<Option<String>, SourceError> {
+    async fn tag(&self, agent: &AgentId, known_tag: Option<&str>) -> Result<Option<String>, SourceError> {
         match self.check(agent).await {
             Err(SourceError::UnknownAgent(_)) => return Ok(None),
             checked => checked?,
@@ -144,7 +144,7 @@ impl Source for Local {
         let reading = match &self.followed {
             Some(stop) => {
                 let deadline = Instant::now() + Duration::from_secs(WAIT_SECONDS);
-                let is_known = |tag: &str| known == Some(tag);
+                let is_known = |tag: &str| known_tag == Some(tag);
                 self.snapshots
                     .get_changed(agent, is_known, deadline, stop)
                     .await?
@@ -163,27 +163,29 @@ impl Source for Local {
     }
 
     async fn window(&self, agent: &AgentId, all: bool) -> Result<Value, SourceError> {
-        let few = HistoryQuery {
+        let window_only = HistoryQuery {
             archived: 0,
             ..self.history
         };
-        let bare = HistoryQuery {
+        let without_lines = HistoryQuery {
             lines: false,
             ..self.history.all()
         };
-        let view = self.view(agent, if all { bare } else { few }).await?;
+        let view = self
+            .view(agent, if all { without_lines } else { window_only })
+            .await?;
         serde_json::to_value(&view).map_err(|error| SourceError::Unavailable(error.to_string()))
     }
 
     async fn recall(&self, agent: &AgentId, parameters: &[(&str, &str)]) -> Result<RecallReply, SourceError> {
         self.check(agent).await?;
-        let of = |name: &str| {
+        let parameter = |name: &str| {
             parameters
                 .iter()
-                .find(|(other, _)| *other == name)
+                .find(|(key, _)| *key == name)
                 .map(|(_, text)| *text)
         };
-        let question = ArchiveQuestion::read(of, self.clock.now())
+        let question = ArchiveQuestion::read(parameter, self.clock.now())
             .map_err(|error| SourceError::Refused(error.to_string()))?;
         let redactor = self.snapshots.redactor();
         let found = recall::search(
@@ -242,7 +244,7 @@ impl Source for Local {
     }
 
     async fn sample(&self) -> Result<Sample, SourceError> {
-        let is_limited = |scope: &CallerScope| scope.caller.reach.named().is_some();
+        let is_limited = |scope: &CallerScope| scope.caller.reach.names().is_some();
         if self.scope.as_ref().is_some_and(is_limited) {
             return Err(SourceError::Refused("this token is for some agents".to_owned()));
         }

@@ -26,27 +26,28 @@ impl ToolCall<'_> {
     pub(super) async fn notes_tool(
         &self,
         name: &str,
-        given: Option<JsonObject>,
+        arguments: Option<JsonObject>,
     ) -> Result<String, ToolRefusal> {
         match name {
             "notes_list" => {
-                let agent = self.agent(&Arguments::read(given, &["agent"])?).await?;
-                Ok(listed(&self.source.notes(&agent).await?))
+                let agent = self.agent(&Arguments::read(arguments, &["agent"])?).await?;
+                Ok(note_list(&self.source.notes(&agent).await?))
             }
             "notes_read" => {
-                self.read_note(&Arguments::read(given, &["agent", "name", "after"])?)
+                self.read_note(&Arguments::read(arguments, &["agent", "name", "after"])?)
                     .await
             }
             "notes_write" => {
-                let arguments = Arguments::read_with_empty(given, &["agent", "name", "text", "replaces"])?;
+                let arguments =
+                    Arguments::read_with_empty(arguments, &["agent", "name", "text", "replaces"])?;
                 self.write_note(&arguments, false).await
             }
             "notes_append" => {
-                let arguments = Arguments::read_with_empty(given, &["agent", "name", "text"])?;
+                let arguments = Arguments::read_with_empty(arguments, &["agent", "name", "text"])?;
                 self.write_note(&arguments, true).await
             }
             "notes_delete" => {
-                let arguments = Arguments::read(given, &["agent", "name"])?;
+                let arguments = Arguments::read(arguments, &["agent", "name"])?;
                 let (agent, name) = (self.agent(&arguments).await?, note_name(&arguments, "name")?);
                 let request = NoteRequest {
                     name: name.clone(),
@@ -58,7 +59,7 @@ impl ToolCall<'_> {
                 Ok(format!("deleted {name}"))
             }
             _ => {
-                self.search_notes(&Arguments::read(given, &["agent", "query"])?)
+                self.search_notes(&Arguments::read(arguments, &["agent", "query"])?)
                     .await
             }
         }
@@ -77,15 +78,15 @@ impl ToolCall<'_> {
                 "notes_list shows the names",
             )
         })?;
-        let from = floor_cut(&note.text, after).len();
-        let rest = note.text.get(from..).unwrap_or_default();
-        let shown = floor_cut(rest, self.bytes_max.saturating_sub(HINT_BYTES));
-        if shown.len() == rest.len() {
-            return Ok(format!("{shown}\n(version {})", note.version));
+        let start = floor_cut(&note.text, after).len();
+        let rest = note.text.get(start..).unwrap_or_default();
+        let part = floor_cut(rest, self.bytes_max.saturating_sub(HINT_BYTES));
+        if part.len() == rest.len() {
+            return Ok(format!("{part}\n(version {})", note.version));
         }
-        let after = from + shown.len();
+        let after = start + part.len();
         Ok(format!(
-            "{shown}\n(more follows: notes_read \"{name}\" after {after})"
+            "{part}\n(more follows: notes_read \"{name}\" after {after})"
         ))
     }
 
@@ -113,12 +114,12 @@ impl ToolCall<'_> {
         let mut text = String::new();
         for note in self.source.notes(&agent).await? {
             for line in lines_with(&note.text, &query) {
-                let found = format!("{}:{}: {}\n", note.name, line.number, line.text);
-                if text.len() + found.len() > self.bytes_max.saturating_sub(HINT_BYTES) {
+                let line_text = format!("{}:{}: {}\n", note.name, line.number, line.text);
+                if text.len() + line_text.len() > self.bytes_max.saturating_sub(HINT_BYTES) {
                     text.push_str("(there is more: search for rarer words)\n");
                     return Ok(text);
                 }
-                text.push_str(&found);
+                text.push_str(&line_text);
             }
         }
         Ok(if text.is_empty() {
@@ -129,19 +130,19 @@ impl ToolCall<'_> {
     }
 
     /// Answers a call of Anthropic's memory tool.
-    pub(super) async fn memory(&self, given: Option<JsonObject>) -> Result<String, ToolRefusal> {
-        let mut given = given.unwrap_or_default();
-        let of_agent = given.remove("agent").map(|agent| ("agent".to_owned(), agent));
-        let arguments = Arguments::read(Some(of_agent.into_iter().collect()), &["agent"])?;
-        given.retain(|_, value| !value.is_null());
-        let command: MemoryCommand = serde_json::from_value(Value::Object(given))
+    pub(super) async fn memory(&self, members: Option<JsonObject>) -> Result<String, ToolRefusal> {
+        let mut members = members.unwrap_or_default();
+        let agent_member = members.remove("agent").map(|agent| ("agent".to_owned(), agent));
+        let arguments = Arguments::read(Some(agent_member.into_iter().collect()), &["agent"])?;
+        members.retain(|_, value| !value.is_null());
+        let command: MemoryCommand = serde_json::from_value(Value::Object(members))
             .map_err(|error| ToolRefusal::ForModel(format!("Error: {error}")))?;
         let agent = self.agent(&arguments).await?;
         for _ in 1..TRIES {
             match self.run_command(&agent, &command).await {
                 // Another client wrote the note after it was read.
                 Err(ToolRefusal::Changed) => {}
-                answered => return answered,
+                result => return result,
             }
         }
         self.run_command(&agent, &command).await
@@ -151,15 +152,15 @@ impl ToolCall<'_> {
         let notes = self.source.notes(agent).await?;
         let answer = command.answer(&notes).map_err(ToolRefusal::ForModel)?;
         self.change_notes(agent, answer.changes).await?;
-        let shown = floor_cut(&answer.text, self.bytes_max.saturating_sub(HINT_BYTES));
-        if shown.len() == answer.text.len() {
+        let part = floor_cut(&answer.text, self.bytes_max.saturating_sub(HINT_BYTES));
+        if part.len() == answer.text.len() {
             return Ok(answer.text);
         }
-        let whole = shown
+        let whole_lines = part
             .rfind('\n')
-            .map_or(shown, |end| shown.get(..end).unwrap_or(shown));
+            .map_or(part, |end| part.get(..end).unwrap_or(part));
         Ok(format!(
-            "{whole}\n(more follows: view it with a later view_range)"
+            "{whole_lines}\n(more follows: view it with a later view_range)"
         ))
     }
 
@@ -176,7 +177,7 @@ impl ToolCall<'_> {
     }
 }
 
-fn listed(notes: &[Note]) -> String {
+fn note_list(notes: &[Note]) -> String {
     if notes.is_empty() {
         return "(no notes)".to_owned();
     }
@@ -199,9 +200,9 @@ pub(super) fn required<'a>(arguments: &'a Arguments, member: &str) -> Result<&'a
     text.ok_or_else(|| ArgumentError::new(member, "is missing", "give a text"))
 }
 
-/// Returns the line number that `asked` means. A negative number counts from the last line.
-pub(super) fn line_number(asked: i64, lines: usize) -> usize {
+/// Returns the line number that `number` means. A negative number counts from the last line.
+pub(super) fn line_number(number: i64, lines: usize) -> usize {
     let lines = i64_or_max(lines);
-    let number = if asked < 0 { lines + 1 + asked } else { asked };
+    let number = if number < 0 { lines + 1 + number } else { number };
     usize_or_max(number.clamp(1, lines.max(1)))
 }

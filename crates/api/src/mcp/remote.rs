@@ -15,7 +15,7 @@ use super::{
     source::{AgentsPage, Source, SourceError},
 };
 use crate::recall::{self, ExpandQuery, ExpandReply, RecallReply};
-use recapd_client::{Answerer, Credentials, DaemonEndpoint, PlaceError, Summary, Transport, answerer};
+use recapd_client::{Answerer, Credentials, DaemonEndpoint, EndpointError, Summary, Transport, answerer};
 use recapd_core::domain::{
     agent::AgentId,
     cursor::{Cursor, PagedList},
@@ -46,15 +46,15 @@ impl Remote {
     /// # Errors
     /// [`SourceError::Refused`] if `base` isn't an address.
     pub fn new(base: &str) -> Result<Self, SourceError> {
-        let place: DaemonEndpoint = base
+        let endpoint: DaemonEndpoint = base
             .parse()
-            .map_err(|error: PlaceError| SourceError::Refused(error.to_string()))?;
+            .map_err(|error: EndpointError| SourceError::Refused(error.to_string()))?;
         let settings = HttpSettings {
             timeout_ms: TIMEOUT_MS,
             connect_timeout_ms: CONNECT_TIMEOUT_MS,
             proxy_url: None,
         };
-        let transport = Transport::new(&place, &settings);
+        let transport = Transport::new(&endpoint, &settings);
         let transport = transport.map_err(|error| SourceError::Refused(error.to_string()))?;
         Ok(Self { transport })
     }
@@ -74,11 +74,11 @@ impl Remote {
     /// what, and its database may be another than the one that would be used without it. A refused connection or
     /// another program doesn't count.
     pub async fn is_there(&self) -> bool {
-        let asked = self
+        let request = self
             .get(self.url(&["version"], &[]))
             .header(ACCEPT, JSON)
             .timeout(Duration::from_millis(THERE_TIMEOUT_MS));
-        match self.transport.send(asked, ANSWER_BYTES_MAX).await {
+        match self.transport.send(request, ANSWER_BYTES_MAX).await {
             Ok(reply) => answerer(reply.status, &reply.body) != Answerer::Other,
             Err(error) => matches!(error, HttpClientError::Late(_)),
         }
@@ -88,7 +88,7 @@ impl Remote {
         self.transport.url(path, query)
     }
 
-    fn of_agent(&self, agent: &AgentId, path: &[&str], query: &[(&str, &str)]) -> Url {
+    fn agent_url(&self, agent: &AgentId, path: &[&str], query: &[(&str, &str)]) -> Url {
         let path = [&["v1", "agents", agent.as_str()], path].concat();
         self.url(&path, query)
     }
@@ -96,42 +96,46 @@ impl Remote {
     async fn ask(
         &self,
         request: RequestBuilder,
-        about: RequestSubject<'_>,
+        subject: RequestSubject<'_>,
     ) -> Result<HttpReply, SourceError> {
         let reply = self.transport.send(request, ANSWER_BYTES_MAX).await;
         let reply = reply.map_err(|error| {
-            let place = self.transport.place();
-            tracing::warn!(%error, daemon = %place, "mcp.daemon_unreachable");
+            let address = self.transport.endpoint();
+            tracing::warn!(%error, daemon = %address, "mcp.daemon_unreachable");
             SourceError::Unavailable(match error {
                 HttpClientError::Untrusted(why) => why,
                 HttpClientError::Late(_) => {
-                    format!("the daemon at {place} doesn't answer in time: ask again later")
+                    format!("the daemon at {address} doesn't answer in time: ask again later")
                 }
-                _ => format!("the daemon at {place} doesn't answer; is it running?"),
+                _ => format!("the daemon at {address} doesn't answer; is it running?"),
             })
         })?;
         if reply.status.is_success() || reply.status == StatusCode::NOT_MODIFIED {
             return Ok(reply);
         }
-        Err(about.error(&reply))
+        Err(subject.error(&reply))
     }
 
-    async fn json<T: DeserializeOwned>(&self, url: Url, about: RequestSubject<'_>) -> Result<T, SourceError> {
-        self.read(self.get(url), about).await
+    async fn json<T: DeserializeOwned>(
+        &self,
+        url: Url,
+        subject: RequestSubject<'_>,
+    ) -> Result<T, SourceError> {
+        self.read(self.get(url), subject).await
     }
 
     async fn read<T: DeserializeOwned>(
         &self,
         request: RequestBuilder,
-        about: RequestSubject<'_>,
+        subject: RequestSubject<'_>,
     ) -> Result<T, SourceError> {
-        let reply = self.ask(request.header(ACCEPT, JSON), about).await?;
+        let reply = self.ask(request.header(ACCEPT, JSON), subject).await?;
         serde_json::from_slice(&reply.body).map_err(|error| {
-            tracing::error!(%error, daemon = %self.transport.place(), "mcp.answer_unreadable");
+            tracing::error!(%error, daemon = %self.transport.endpoint(), "mcp.answer_unreadable");
             let cure = "is it of the same version as this recapd?";
             SourceError::Unavailable(format!(
                 "the daemon at {} gives an answer that this recapd can't read: {cure}",
-                self.transport.place()
+                self.transport.endpoint()
             ))
         })
     }
@@ -192,17 +196,20 @@ impl Source for Remote {
     }
 
     async fn summary(&self, agent: &AgentId) -> Result<Summary, SourceError> {
-        self.json(self.of_agent(agent, &["summary"], &[]), RequestSubject::of(agent))
-            .await
+        self.json(
+            self.agent_url(agent, &["summary"], &[]),
+            RequestSubject::of(agent),
+        )
+        .await
     }
 
-    async fn tag(&self, agent: &AgentId, known: Option<&str>) -> Result<Option<String>, SourceError> {
+    async fn tag(&self, agent: &AgentId, known_tag: Option<&str>) -> Result<Option<String>, SourceError> {
         let wait = WAIT_SECONDS.to_string();
-        let url = self.of_agent(agent, &["summary"], &[("wait", &wait)]);
+        let url = self.agent_url(agent, &["summary"], &[("wait", &wait)]);
         let patience = Duration::from_secs(WAIT_SECONDS) + Duration::from_millis(TIMEOUT_MS);
         let mut request = self.get(url).timeout(patience);
-        if let Some(known) = known {
-            request = request.header(IF_NONE_MATCH, known);
+        if let Some(known_tag) = known_tag {
+            request = request.header(IF_NONE_MATCH, known_tag);
         }
         match self.ask(request, RequestSubject::of(agent)).await {
             Err(SourceError::UnknownAgent(_)) => Ok(None),
@@ -212,7 +219,7 @@ impl Source for Remote {
     }
 
     async fn history(&self, agent: &AgentId) -> Result<String, SourceError> {
-        let url = self.of_agent(agent, &["history"], &[]);
+        let url = self.agent_url(agent, &["history"], &[]);
         let request = self.get(url).header(ACCEPT, "text/plain");
         let reply = self.ask(request, RequestSubject::of(agent)).await?;
         Ok(String::from_utf8_lossy(&reply.body).into_owned())
@@ -221,14 +228,14 @@ impl Source for Remote {
     async fn window(&self, agent: &AgentId, all: bool) -> Result<Value, SourceError> {
         let which = if all { ("all", "1") } else { ("archived", "0") };
         self.json(
-            self.of_agent(agent, &["history"], &[which]),
+            self.agent_url(agent, &["history"], &[which]),
             RequestSubject::of(agent),
         )
         .await
     }
 
     async fn recall(&self, agent: &AgentId, parameters: &[(&str, &str)]) -> Result<RecallReply, SourceError> {
-        let url = self.of_agent(agent, &["recall"], parameters);
+        let url = self.agent_url(agent, &["recall"], parameters);
         self.json(url, RequestSubject::of(agent)).await
     }
 
@@ -247,16 +254,19 @@ impl Source for Remote {
         let scope = recall::SCOPES.iter().find(|(_, scope)| *scope == query.scope);
         parameters.extend(scope.map(|(name, _)| ("scope", *name)));
         parameters.extend(query.format.map(|format| ("format", format.name())));
-        let about = RequestSubject {
+        let subject = RequestSubject {
             agent: Some(agent),
             exchange,
         };
-        self.json(self.of_agent(agent, &["exchanges", &number], &parameters), about)
-            .await
+        self.json(
+            self.agent_url(agent, &["exchanges", &number], &parameters),
+            subject,
+        )
+        .await
     }
 
     async fn notes(&self, agent: &AgentId) -> Result<Vec<Note>, SourceError> {
-        let url = self.of_agent(agent, &["notes"], &[("texts", "1")]);
+        let url = self.agent_url(agent, &["notes"], &[("texts", "1")]);
         let reply: NotesReply = self.json(url, RequestSubject::of(agent)).await?;
         Ok(reply.notes.into_iter().map(Into::into).collect())
     }
@@ -266,7 +276,7 @@ impl Source for Remote {
         agent: &AgentId,
         requests: &[NoteRequest],
     ) -> Result<WrittenNotesReply, SourceError> {
-        let url = self.of_agent(agent, &["notes"], &[]);
+        let url = self.agent_url(agent, &["notes"], &[]);
         let body = json!({ "changes": requests }).to_string();
         let request = self
             .transport
@@ -276,9 +286,9 @@ impl Source for Remote {
     }
 
     async fn handoff(&self, agent: &AgentId, max_tokens: Option<i64>) -> Result<String, SourceError> {
-        let most = max_tokens.map(|tokens| tokens.to_string());
-        let query: Vec<(&str, &str)> = most.iter().map(|most| ("max_tokens", most.as_str())).collect();
-        let url = self.of_agent(agent, &["handoff"], &query);
+        let limit = max_tokens.map(|tokens| tokens.to_string());
+        let query: Vec<(&str, &str)> = limit.iter().map(|limit| ("max_tokens", limit.as_str())).collect();
+        let url = self.agent_url(agent, &["handoff"], &query);
         let reply: Value = self.json(url, RequestSubject::of(agent)).await?;
         Ok(reply["text"].as_str().unwrap_or_default().to_owned())
     }

@@ -168,7 +168,7 @@ pub(super) fn parse_uri(uri: &str) -> Result<ResourceName, ErrorData> {
 
 /// Completes ids of agents that begin with `prefix`.
 pub(super) async fn complete(source: &dyn Source, prefix: &str) -> Result<CompletionInfo, ErrorData> {
-    let most = i64_or_max(CompletionInfo::MAX_VALUES);
+    let limit = i64_or_max(CompletionInfo::MAX_VALUES);
     let agent: Option<AgentId> = prefix.parse().ok();
     if agent.is_none() && !prefix.is_empty() {
         return Ok(CompletionInfo::default());
@@ -181,7 +181,7 @@ pub(super) async fn complete(source: &dyn Source, prefix: &str) -> Result<Comple
             Err(error) => return Err(error_data(error)),
         }
     }
-    let page = source.agents(agent.as_ref(), most).await.map_err(error_data)?;
+    let page = source.agents(agent.as_ref(), limit).await.map_err(error_data)?;
     let further = page.agents.iter().map(|line| line.agent_id.as_str().to_owned());
     ids.extend(further.take_while(|id| id.starts_with(prefix)));
     let has_more = page.next_cursor.is_some() && ids.len() >= CompletionInfo::MAX_VALUES;

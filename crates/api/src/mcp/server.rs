@@ -97,8 +97,8 @@ impl ServerState {
                     format!("all clients together may subscribe to {SUBSCRIPTIONS_MAX} resources: unsubscribe from some")
                 }
                 Lack::Share => {
-                    let most = SUBSCRIPTIONS_MAX / SHARE_OF;
-                    format!("clients with one token may subscribe to {most} resources together: unsubscribe from some")
+                    let limit = SUBSCRIPTIONS_MAX / SHARE_OF;
+                    format!("clients with one token may subscribe to {limit} resources together: unsubscribe from some")
                 }
             };
             ErrorData::invalid_request(text, None)
@@ -107,7 +107,7 @@ impl ServerState {
 }
 
 pub struct Server {
-    shared: Arc<ServerState>,
+    state: Arc<ServerState>,
     /// True if the client can receive notices.
     has_session: bool,
     /// The client's subscriptions in the earlier era, by URI. They end with the server.
@@ -115,30 +115,30 @@ pub struct Server {
 }
 
 impl Server {
-    pub fn new(shared: &Arc<ServerState>) -> Self {
+    pub fn new(state: &Arc<ServerState>) -> Self {
         Self {
-            shared: Arc::clone(shared),
+            state: Arc::clone(state),
             has_session: true,
             watches: Mutex::default(),
         }
     }
 
     /// Returns a server for a single request. Its client gets no notices after the answer.
-    pub fn without_session(shared: &Arc<ServerState>) -> Self {
+    pub fn without_session(state: &Arc<ServerState>) -> Self {
         Self {
             has_session: false,
-            ..Self::new(shared)
+            ..Self::new(state)
         }
     }
 
     async fn source(&self, context: &RequestContext<RoleServer>) -> Result<Arc<dyn Source>, ErrorData> {
-        let source = self.shared.way.source(caller(context).as_ref()).await;
+        let source = self.state.way.source(caller(context).as_ref()).await;
         source.map_err(error_data)
     }
 
     fn tool_call<'a>(&self, source: &'a dyn Source, context: &RequestContext<RoleServer>) -> ToolCall<'a> {
-        let is_limited = |caller: Arc<Caller>| caller.reach.named().is_some();
-        let mut hints = self.shared.hints.clone().with_call(&context.meta.0.0);
+        let is_limited = |caller: Arc<Caller>| caller.reach.names().is_some();
+        let mut hints = self.state.hints.clone().with_call(&context.meta.0.0);
         hints.sees_only_some |= caller(context).is_some_and(is_limited);
         let is_claude_code = context
             .client_info()
@@ -160,14 +160,15 @@ impl Server {
             .extensions
             .get::<Parts>()
             .and_then(|parts| parts.uri.query());
-        let asked = query.into_iter().flat_map(|query| query.split('&'));
-        let asked = asked.filter_map(|member| member.strip_prefix("tools="));
-        let mut sets = self.shared.tools.clone();
-        for list in asked {
+        let parameters = query.into_iter().flat_map(|query| query.split('&'));
+        let lists = parameters.filter_map(|member| member.strip_prefix("tools="));
+        let mut sets = self.state.tools.clone();
+        for list in lists {
             let list = list.replace("%2C", ",");
-            let listed = ToolSet::list(&list);
+            let sets_in_list = ToolSet::list(&list);
             sets.extend(
-                listed.map_err(|unknown| ErrorData::invalid_params(format!("`tools`: {unknown}"), None))?,
+                sets_in_list
+                    .map_err(|unknown| ErrorData::invalid_params(format!("`tools`: {unknown}"), None))?,
             );
         }
         let client = context.client_info().map(|client| client.name.clone());
@@ -241,7 +242,7 @@ impl ServerHandler for Server {
     ) -> Result<CallToolResponse, ErrorData> {
         // A model reads the text of a result. The host reads a protocol error.
         let failure = |text: String| CallToolResult::error(vec![ContentBlock::text(text)]).into();
-        let source = match self.shared.way.source(caller(&context).as_ref()).await {
+        let source = match self.state.way.source(caller(&context).as_ref()).await {
             Ok(source) => source,
             Err(error) => return Ok(failure(error.to_string())),
         };
@@ -310,8 +311,8 @@ impl ServerHandler for Server {
         let agent = PromptArgument::new("agent")
             .with_description("An agent's id; by default this session's agent")
             .with_required(false);
-        let prompt = |name, title, described| {
-            Prompt::new(name, Some(described), Some(vec![agent.clone()])).with_title(title)
+        let prompt = |name, title, description| {
+            Prompt::new(name, Some(description), Some(vec![agent.clone()])).with_title(title)
         };
         let summary = "What left an agent's context window, as notes for the model";
         let handoff = "An agent's summary and the newest part of its conversation, to go on from there";
@@ -377,21 +378,21 @@ impl ServerHandler for Server {
         if !self.has_room(&uri) {
             return Err(too_many_watches());
         }
-        let slot = self.shared.take_slots(&context, 1)?;
+        let slot = self.state.take_slots(&context, 1)?;
         let caller = caller(&context);
         let peer = context.peer;
         // Reads the current state before the answer, so that every later change is noticed.
         let watcher = Watcher {
-            way: &self.shared.way,
+            way: &self.state.way,
             caller: caller.as_ref(),
         };
-        let known = watch::current_tag(watcher, &name.agent)
+        let tag = watch::current_tag(watcher, &name.agent)
             .await
             .map_err(error_data)?;
-        if known.is_none() {
+        if tag.is_none() {
             return Err(error_data(super::SourceError::UnknownAgent(name.agent)));
         }
-        let (shared, watched_uri) = (Arc::clone(&self.shared), uri.clone());
+        let (state, watched_uri) = (Arc::clone(&self.state), uri.clone());
         let follow = async move {
             let _slot = slot;
             let tell = || {
@@ -400,15 +401,15 @@ impl ServerHandler for Server {
                 async { sent.await.is_ok() }
             };
             let watcher = Watcher {
-                way: &shared.way,
+                way: &state.way,
                 caller: caller.as_ref(),
             };
             tokio::select! {
-                () = watch::follow(watcher, &name.agent, known, tell) => {}
-                () = shared.stop.cancelled() => {}
+                () = watch::follow(watcher, &name.agent, tag, tell) => {}
+                () = state.stop.cancelled() => {}
             }
         };
-        let watch = AbortOnDropHandle::new(self.shared.watching.spawn(follow));
+        let watch = AbortOnDropHandle::new(self.state.watching.spawn(follow));
         if self.watch(uri, watch) {
             Ok(())
         } else {
@@ -429,12 +430,12 @@ impl ServerHandler for Server {
     /// Returns the requested subscriptions whose URIs name a resource.
     fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
         let uris = requested.resource_subscriptions.iter().flatten();
-        let known = uris
+        let resource_uris = uris
             .filter(|uri| ResourceName::read(uri).is_some())
             .take(WATCHES_MAX);
         Some(
             SubscriptionFilter::builder()
-                .resource_subscriptions(known)
+                .resource_subscriptions(resource_uris)
                 .build(),
         )
     }
@@ -446,17 +447,17 @@ impl ServerHandler for Server {
             .clone()
             .unwrap_or_default();
         let _slots = self
-            .shared
+            .state
             .take_slots(context.request_context(), uris.len().max(1))?;
         let caller = caller(context.request_context());
         let watcher = Watcher {
-            way: &self.shared.way,
+            way: &self.state.way,
             caller: caller.as_ref(),
         };
-        let named = uris
+        let resources = uris
             .iter()
             .filter_map(|uri| Some((uri, ResourceName::read(uri)?)));
-        let following = named.map(|(uri, name)| {
+        let following = resources.map(|(uri, name)| {
             let sink = context.sink();
             async move {
                 let tell = || async { sink.notify_resource_updated(uri).await.is_ok() };
@@ -475,7 +476,7 @@ impl ServerHandler for Server {
         tokio::select! {
             () = all_followed => {}
             () = context.cancelled() => {}
-            () = self.shared.stop.cancelled() => {}
+            () = self.state.stop.cancelled() => {}
         }
         Ok(())
     }

@@ -21,7 +21,7 @@ pub trait Source: Send + Sync {
     /// Returns the tag of an agent's summary, which changes whenever the text changes; `None` for an unknown agent. A
     /// source that can wait returns only once the tag is no longer `known`, after at most half a minute. Other sources
     /// return at once.
-    async fn tag(&self, agent: &AgentId, known: Option<&str>) -> Result<Option<String>, SourceError>;
+    async fn tag(&self, agent: &AgentId, known_tag: Option<&str>) -> Result<Option<String>, SourceError>;
 
     /// Draws an agent's exchanges before and after the boundary as text.
     async fn history(&self, agent: &AgentId) -> Result<String, SourceError>;

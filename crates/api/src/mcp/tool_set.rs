@@ -57,7 +57,7 @@ impl ToolSet {
         names.map(str::parse).collect()
     }
 
-    /// Returns `sets` in order. Replaces [`Self::Client`] by the set that fits the client's name.
+    /// Returns `sets` in order. Replaces [`Self::Client`] with the set that fits the client's name.
     pub(super) fn for_client(sets: impl Iterator<Item = Self>, client: &str) -> Vec<Self> {
         let fitting = if client.contains(CODEX_CLIENT) {
             Self::Codex

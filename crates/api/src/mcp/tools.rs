@@ -88,7 +88,7 @@ impl From<SourceError> for ToolRefusal {
 const RECALL_FILTERS: [&str; 5] = ["role", "tool", "since", "until", "order"];
 
 /// True for a tool that Codex' models know. A dot or an underscore follows the namespace in its name.
-fn is_of_codex(name: &str) -> bool {
+fn is_codex_tool(name: &str) -> bool {
     let name = name.replacen('.', "_", 1);
     CODEX_TOOLS.contains(&name.as_str())
 }
@@ -105,41 +105,41 @@ impl ToolCall<'_> {
     pub(super) async fn answer(
         &self,
         name: &str,
-        given: Option<JsonObject>,
+        arguments: Option<JsonObject>,
     ) -> Result<CallToolResult, ToolRefusal> {
         let text = match name {
             "summary_get" => {
-                self.summary(&Arguments::read(given, &["agent", "max_tokens"])?)
+                self.summary(&Arguments::read(arguments, &["agent", "max_tokens"])?)
                     .await
             }
             "recall" => {
-                let known = [&["agent", "query", "limit", "session"][..], &RECALL_FILTERS].concat();
-                self.search(&Arguments::read(given, &known)?).await
+                let names = [&["agent", "query", "limit", "session"][..], &RECALL_FILTERS].concat();
+                self.search(&Arguments::read(arguments, &names)?).await
             }
             "expand" => {
-                self.expand(&Arguments::read(given, &["agent", "exchanges", "after"])?)
+                self.expand(&Arguments::read(arguments, &["agent", "exchanges", "after"])?)
                     .await
             }
-            "status" => match Arguments::read(given, &["agent"])?.agent_if_any()? {
+            "status" => match Arguments::read(arguments, &["agent"])?.agent_if_any()? {
                 Some(agent) => self.status_of(&agent).await,
                 None => self.status().await,
             },
             "handoff" => {
-                self.handoff(&Arguments::read(given, &["agent", "max_tokens"])?)
+                self.handoff(&Arguments::read(arguments, &["agent", "max_tokens"])?)
                     .await
             }
-            "memory" => self.memory(given).await,
-            name if is_of_codex(name) => self.codex(&name.replacen('.', "_", 1), given).await,
+            "memory" => self.memory(arguments).await,
+            name if is_codex_tool(name) => self.codex(&name.replacen('.', "_", 1), arguments).await,
             "notes_list" | "notes_read" | "notes_search" | "notes_write" | "notes_append"
-            | "notes_delete" => self.notes_tool(name, given).await,
+            | "notes_delete" => self.notes_tool(name, arguments).await,
             _ => Err(ToolRefusal::UnknownTool),
         };
         Ok(CallToolResult::success(vec![ContentBlock::text(text?)]))
     }
 
     /// Returns the agent that a prompt is about.
-    pub(super) async fn prompt_agent(&self, given: Option<JsonObject>) -> Result<AgentId, ToolRefusal> {
-        self.agent(&Arguments::read(given, &["agent"])?).await
+    pub(super) async fn prompt_agent(&self, arguments: Option<JsonObject>) -> Result<AgentId, ToolRefusal> {
+        self.agent(&Arguments::read(arguments, &["agent"])?).await
     }
 
     pub(super) async fn agent(&self, arguments: &Arguments) -> Result<AgentId, ToolRefusal> {
@@ -152,29 +152,29 @@ impl ToolCall<'_> {
     async fn summary(&self, arguments: &Arguments) -> Result<String, ToolRefusal> {
         let agent = self.agent(arguments).await?;
         let range = SUMMARY_TOKENS_MIN..=SUMMARY_TOKENS_MAX;
-        let wanted = arguments.integer("max_tokens", range)?.unwrap_or(SUMMARY_TOKENS);
-        let whole = self.source.summary(&agent).await?;
-        let max_tokens = wanted.min(tokens_within(&whole, self.bytes_max));
-        let is_shortened = whole.tokens > max_tokens;
-        let shown = if is_shortened {
-            shortened(whole, max_tokens).await?
+        let requested_tokens = arguments.integer("max_tokens", range)?.unwrap_or(SUMMARY_TOKENS);
+        let summary = self.source.summary(&agent).await?;
+        let max_tokens = requested_tokens.min(fitting_tokens(&summary, self.bytes_max));
+        let is_shortened = summary.tokens > max_tokens;
+        let excerpt = if is_shortened {
+            shorten(summary, max_tokens).await?
         } else {
-            whole
+            summary
         };
-        let mut text = match shown.content.trim_end() {
+        let mut text = match excerpt.content.trim_end() {
             "" if is_shortened => "(no room: ask with a larger max_tokens)".to_owned(),
             "" => self.hint(&agent).await?,
             content => content.to_owned(),
         };
-        if let Some(since) = shown.stale_since {
+        if let Some(since) = excerpt.stale_since {
             let since = since.to_string();
             text.extend(["\n\n(the database is away: this is the copy of ", &since, ")"]);
         }
         if is_shortened {
-            let whole = uri::of(agent.as_str(), ResourceKind::Summary);
+            let uri = uri::of(agent.as_str(), ResourceKind::Summary);
             text.extend([
                 "\n\n(shortened: a larger max_tokens shows more; the whole is ",
-                &whole,
+                &uri,
                 ")",
             ]);
         }
@@ -184,7 +184,7 @@ impl ToolCall<'_> {
         Ok(text)
     }
 
-    /// Says why the agent has no summary.
+    /// Returns the reason why the agent has no summary.
     async fn hint(&self, agent: &AgentId) -> Result<String, ToolRefusal> {
         let view = self.source.window(agent, false).await?;
         let fill = WindowFill {
@@ -242,8 +242,8 @@ impl ToolCall<'_> {
         let range = HANDOFF_TOKENS_MIN..=i64_or_max(self.bytes_max) / BYTES_PER_TOKEN;
         let max_tokens = arguments.integer("max_tokens", range)?;
         let agent = self.agent(arguments).await?;
-        let most = max_tokens.unwrap_or(i64_or_max(self.bytes_max) / BYTES_PER_TOKEN);
-        Ok(self.source.handoff(&agent, Some(most)).await?)
+        let handoff_tokens = max_tokens.unwrap_or(i64_or_max(self.bytes_max) / BYTES_PER_TOKEN);
+        Ok(self.source.handoff(&agent, Some(handoff_tokens)).await?)
     }
 
     async fn status_of(&self, agent: &AgentId) -> Result<String, ToolRefusal> {
@@ -307,23 +307,23 @@ impl ToolCall<'_> {
 }
 
 /// Returns how many tokens of a summary fit into `bytes_max` bytes, at the summary's own number of bytes per token.
-fn tokens_within(whole: &Summary, bytes_max: usize) -> i64 {
-    match whole.content.len() {
-        0 => whole.tokens,
-        bytes if bytes <= bytes_max => whole.tokens,
-        bytes => whole.tokens.saturating_mul(i64_or_max(bytes_max)) / i64_or_max(bytes),
+fn fitting_tokens(summary: &Summary, bytes_max: usize) -> i64 {
+    match summary.content.len() {
+        0 => summary.tokens,
+        bytes if bytes <= bytes_max => summary.tokens,
+        bytes => summary.tokens.saturating_mul(i64_or_max(bytes_max)) / i64_or_max(bytes),
     }
 }
 
 /// Shortens a summary to `tokens_max` tokens. Runs in another thread, because counting takes some milliseconds.
-async fn shortened(whole: Summary, tokens_max: i64) -> Result<Summary, ToolRefusal> {
+async fn shorten(summary: Summary, tokens_max: i64) -> Result<Summary, ToolRefusal> {
     let cut = threads::computed("cutting an excerpt", move || {
         let counter = tokenizer::ceiling_counter();
-        let (content, tokens) = with_pending(&whole.content, &[], tokens_max, counter.as_ref());
+        let (content, tokens) = with_pending(&summary.content, &[], tokens_max, counter.as_ref());
         Summary {
             content,
             tokens,
-            ..whole
+            ..summary
         }
     });
     cut.await.map_err(|panicked| {

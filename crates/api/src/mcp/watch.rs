@@ -23,16 +23,16 @@ pub(super) struct Watcher<'a> {
 pub(super) async fn follow<F: Future<Output = bool>>(
     watcher: Watcher<'_>,
     agent: &AgentId,
-    mut known: Option<String>,
+    mut known_tag: Option<String>,
     tell: impl Fn() -> F,
 ) {
     loop {
-        match changed_tag(watcher, agent, known.as_deref()).await {
-            Ok(tag) if tag != known => {
+        match changed_tag(watcher, agent, known_tag.as_deref()).await {
+            Ok(tag) if tag != known_tag => {
                 if !tell().await {
                     return;
                 }
-                known = tag;
+                known_tag = tag;
                 tokio::time::sleep(NOTICE_SPACING).await;
             }
             // The summary is unchanged. A source that can't wait is queried again after this pause.
@@ -49,10 +49,10 @@ pub(super) async fn follow<F: Future<Output = bool>>(
 async fn changed_tag(
     watcher: Watcher<'_>,
     agent: &AgentId,
-    known: Option<&str>,
+    known_tag: Option<&str>,
 ) -> Result<Option<String>, SourceError> {
     let source = watcher.way.recent_source(watcher.caller).await?;
-    source.tag(agent, known).await
+    source.tag(agent, known_tag).await
 }
 
 /// Returns the tag of the summary of `agent`; `None` for an unknown agent.

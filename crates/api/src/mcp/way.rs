@@ -42,7 +42,7 @@ pub struct Nearest {
     daemon: Arc<Remote>,
     open: Box<dyn Fn() -> DatabaseOpening + Send + Sync>,
     database: OnceCell<Arc<dyn Source>>,
-    found: Mutex<Option<CachedSource>>,
+    cached: Mutex<Option<CachedSource>>,
 }
 
 struct CachedSource {
@@ -57,7 +57,7 @@ impl Way {
             daemon: Arc::new(daemon),
             open: Box::new(open),
             database: OnceCell::new(),
-            found: Mutex::default(),
+            cached: Mutex::default(),
         })
     }
 
@@ -114,17 +114,17 @@ impl Nearest {
             let opened = self.database.get_or_try_init(|| (self.open)()).await?;
             Arc::clone(opened)
         };
-        let found = CachedSource {
+        let cached = CachedSource {
             source: Arc::clone(&source),
             at: Instant::now(),
         };
-        *self.found.lock().unwrap_or_else(PoisonError::into_inner) = Some(found);
+        *self.cached.lock().unwrap_or_else(PoisonError::into_inner) = Some(cached);
         Ok(source)
     }
 
     fn recent(&self) -> Option<Arc<dyn Source>> {
-        let found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
-        let recent = found.as_ref().filter(|found| found.at.elapsed() < FOUND_FOR)?;
+        let cached = self.cached.lock().unwrap_or_else(PoisonError::into_inner);
+        let recent = cached.as_ref().filter(|cached| cached.at.elapsed() < FOUND_FOR)?;
         Some(Arc::clone(&recent.source))
     }
 }

@@ -115,32 +115,32 @@ impl ArchiveQuestion {
     /// [`QuestionError`]. Never fails if [`Self::read`] didn't.
     pub fn search(&self, zone: Zone) -> Result<(ArchiveSearch, Option<QuestionTime>), QuestionError> {
         let mut filter = self.filter(zone)?;
-        let named = named_span(&self.words, self.as_of, zone);
-        let rest = named
+        let named_time = named_span(&self.words, self.as_of, zone);
+        let rest = named_time
             .as_ref()
-            .map_or(self.words.as_str(), |named| named.rest.as_str());
+            .map_or(self.words.as_str(), |named_time| named_time.rest.as_str());
         let query = Query::parse(rest)
             .ok()
-            .filter(|query| named.is_none() || !query.has_only_stop_words());
+            .filter(|query| named_time.is_none() || !query.has_only_stop_words());
         let mut order = self.order;
-        if let (None, Some(named)) = (&query, &named) {
-            filter.since = filter.since.max(Some(named.span.since));
+        if let (None, Some(named_time)) = (&query, &named_time) {
+            filter.since = filter.since.max(Some(named_time.span.since));
             filter.until = Some(
                 filter
                     .until
-                    .map_or(named.span.until, |until| until.min(named.span.until)),
+                    .map_or(named_time.span.until, |until| until.min(named_time.span.until)),
             );
             order = Order::Recent;
         }
         let search = ArchiveSearch {
             query: query.unwrap_or_else(Query::everything),
             filter,
-            preferred: named.as_ref().map(|named| named.span),
+            preferred: named_time.as_ref().map(|named_time| named_time.span),
             order,
             limit: usize_or_max(self.limit),
             meaning: None,
         };
-        Ok((search, named.map(time)))
+        Ok((search, named_time.map(time)))
     }
 
     fn filter(&self, zone: Zone) -> Result<Filter, QuestionError> {
@@ -159,11 +159,11 @@ impl ArchiveQuestion {
     }
 }
 
-fn time(named: NamedSpan) -> QuestionTime {
+fn time(named_time: NamedSpan) -> QuestionTime {
     QuestionTime {
-        words: named.words,
-        since: named.span.since,
-        until: named.span.until,
+        words: named_time.words,
+        since: named_time.span.since,
+        until: named_time.span.until,
     }
 }
 

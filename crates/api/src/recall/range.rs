@@ -15,7 +15,7 @@ impl Range {
     /// # Errors
     /// If `text` names no exchange, or more than [`RANGE_MAX`]. The error says what is allowed.
     pub fn read(text: &str) -> Result<Self, String> {
-        let wrong = || format!("`{text}` names no exchange: give 38, '#38', or '#12–#14'");
+        let no_exchange = || format!("`{text}` names no exchange: give 38, '#38', or '#12–#14'");
         let number = |text: &str| {
             text.trim()
                 .trim_start_matches('#')
@@ -24,7 +24,10 @@ impl Range {
                 .filter(|n| *n >= 0)
         };
         let (first, last) = text.split_once(['-', '–']).unwrap_or((text, text));
-        let (first, last) = (number(first).ok_or_else(wrong)?, number(last).ok_or_else(wrong)?);
+        let (first, last) = (
+            number(first).ok_or_else(no_exchange)?,
+            number(last).ok_or_else(no_exchange)?,
+        );
         if last < first || last - first >= RANGE_MAX {
             return Err(format!(
                 "`{text}` must ascend and name at most {RANGE_MAX} exchanges"

@@ -61,9 +61,9 @@ fn found_lines(found: &RecallMatch) -> Vec<String> {
         ("", None) => "(no text)".to_owned(),
         (title, _) => detagged(title),
     };
-    let figures = format!("{} tokens, {}", rounded(found.tokens, true), found.place.words());
+    let details = format!("{} tokens, {}", rounded(found.tokens, true), found.place.words());
     let mut lines = vec![format!(
-        "#{}  {}  {title} ({figures})",
+        "#{}  {}  {title} ({details})",
         found.exchange,
         minute(found.started_at)
     )];
@@ -83,44 +83,44 @@ fn found_lines(found: &RecallMatch) -> Vec<String> {
 
 /// Writes an exchange with its messages verbatim.
 pub fn expanded_text(reply: &ExpandReply) -> String {
-    whole_text(reply, &leg_text(reply))
+    text_with_messages(reply, &leg_text(reply))
 }
 
 /// Writes exchanges with their messages verbatim. Consecutive legs of one exchange share a heading.
 pub fn expanded_texts(replies: &[ExpandReply]) -> String {
-    let runs = replies.chunk_by(|one, next| numbered(one).begins_with == numbered(next).begins_with);
+    let runs = replies.chunk_by(|one, next| leg_number(one).first_leg == leg_number(next).first_leg);
     let texts = runs.map(|run| match run {
         [reply] => expanded_text(reply),
         legs => {
-            let texts: Vec<String> = legs.iter().map(|reply| whole_text(reply, "")).collect();
+            let texts: Vec<String> = legs.iter().map(|reply| text_with_messages(reply, "")).collect();
             heading(legs) + "\n\n" + &texts.join("\n")
         }
     });
     texts.collect::<Vec<_>>().join("\n")
 }
 
-fn numbered(reply: &ExpandReply) -> LegNumber {
+fn leg_number(reply: &ExpandReply) -> LegNumber {
     LegNumber::new(reply.exchange, reply.continues)
 }
 
 /// Writes `#14–#16  three legs of exchange #14 · goes on with #17`.
 fn heading(legs: &[ExpandReply]) -> String {
     let next = legs.last().and_then(|last| last.legs?.next);
-    let rows: Vec<LegNumber> = legs.iter().map(numbered).collect();
+    let rows: Vec<LegNumber> = legs.iter().map(leg_number).collect();
     let run = LegRun::of(&rows, next.is_none()).map(|run| run.heading());
-    let told = [run, next.map(goes_on)];
-    told.into_iter().flatten().collect::<Vec<_>>().join(" · ")
+    let parts = [run, next.map(continuation_note)];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(" · ")
 }
 
-fn goes_on(next: i64) -> String {
+fn continuation_note(next: i64) -> String {
     format!("goes on with #{next}")
 }
 
-fn whole_text(reply: &ExpandReply, legs: &str) -> String {
+fn text_with_messages(reply: &ExpandReply, legs: &str) -> String {
     let more = reply
         .next_after
         .map(|after| format!("(more follows: --cursor {after})\n"));
-    let head = format!("{}{legs}{EXPANDED_NOTE}\n", figures(reply));
+    let head = format!("{}{legs}{EXPANDED_NOTE}\n", summary_line(reply));
     std::iter::once(head)
         .chain(message_texts(&reply.messages))
         .chain(more)
@@ -129,10 +129,10 @@ fn whole_text(reply: &ExpandReply, legs: &str) -> String {
 
 /// Writes what comes before the messages of an exchange.
 pub(crate) fn expanded_head(reply: &ExpandReply) -> String {
-    format!("{}{}{EXPANDED_NOTE}\n", figures(reply), leg_text(reply))
+    format!("{}{}{EXPANDED_NOTE}\n", summary_line(reply), leg_text(reply))
 }
 
-fn figures(reply: &ExpandReply) -> String {
+fn summary_line(reply: &ExpandReply) -> String {
     format!(
         "#{} of {}  {} to {}  {} tokens, {}\n",
         reply.exchange,
@@ -144,21 +144,21 @@ fn figures(reply: &ExpandReply) -> String {
     )
 }
 
-/// Says which exchange a leg continues, and which leg is next: `continues #14 · #14–#19, one exchange in six legs ·
+/// Writes which exchange a leg continues, and which leg is next: `continues #14 · #14–#19, one exchange in six legs ·
 /// goes on with #18`. Empty for an exchange of one leg.
 fn leg_text(reply: &ExpandReply) -> String {
     let legs = reply.legs.as_ref();
-    let run = legs.and_then(|legs| Some(format!("{}, {}", legs.run().numbers(), legs.run().words()?)));
-    let told = [
+    let run = legs.and_then(|legs| Some(format!("{}, {}", legs.run().numbers(), legs.run().description()?)));
+    let parts = [
         reply.continues.map(continues),
         run,
-        legs.and_then(|legs| legs.next).map(goes_on),
+        legs.and_then(|legs| legs.next).map(continuation_note),
     ];
-    let told: Vec<String> = told.into_iter().flatten().collect();
-    if told.is_empty() {
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    if parts.is_empty() {
         String::new()
     } else {
-        told.join(" · ") + "\n"
+        parts.join(" · ") + "\n"
     }
 }
 
@@ -211,14 +211,14 @@ fn minute(at: Timestamp) -> String {
 
 /// Returns the message's content line by line, without control sequences for terminals, and without tags that a host or
 /// a chat template would interpret.
-pub(crate) fn content(shown: &ShownMessage) -> String {
-    if shown.forgotten {
+pub(crate) fn content(raw: &ShownMessage) -> String {
+    if raw.forgotten {
         return "(forgotten)".to_owned();
     }
     let parsed =
-        Format::from_name(&shown.format).and_then(|format| formats::parse(format, shown.payload.get()).ok());
+        Format::from_name(&raw.format).and_then(|format| formats::parse(format, raw.payload.get()).ok());
     let Some(message) = parsed.filter(|message: &Message| !message.parts.is_empty()) else {
-        return clean(shown.payload.get());
+        return clean(raw.payload.get());
     };
     let parts: Vec<String> = message.parts.iter().map(|part| clean(&part_text(part))).collect();
     parts.join("\n")

@@ -99,8 +99,8 @@ fn listener(body: &[u8]) -> Option<ListeningSocket> {
     })
 }
 
-fn array<const LENGTH: usize>(bytes: &[u8], at: usize) -> Option<[u8; LENGTH]> {
-    bytes.get(at..at + LENGTH)?.try_into().ok()
+fn array<const LENGTH: usize>(bytes: &[u8], offset: usize) -> Option<[u8; LENGTH]> {
+    bytes.get(offset..offset + LENGTH)?.try_into().ok()
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What a token permits: its scope (which actions it allows) and its reach (which agents and projects it can see).
+//! The permissions of a token: its scope (which actions it allows) and its reach (which agents and projects it can see).
 
 use std::{collections::BTreeSet, fmt, str::FromStr};
 
@@ -61,7 +61,7 @@ pub struct AccessNames {
 
 impl Reach {
     /// Returns the names to which the reach is limited; `None` if it is unlimited.
-    pub fn named(&self) -> Option<&AccessNames> {
+    pub fn names(&self) -> Option<&AccessNames> {
         match self {
             Self::All => None,
             Self::Only(names) => Some(names),
@@ -70,12 +70,12 @@ impl Reach {
 
     /// Returns true if the reach includes a new agent, which is in no project yet.
     pub fn includes_new(&self, agent: &AgentId) -> bool {
-        self.named().is_none_or(|names| names.agents.contains(agent))
+        self.names().is_none_or(|names| names.agents.contains(agent))
     }
 
     /// Returns true if the reach includes `project`.
     pub fn includes_project(&self, project: &ProjectId) -> bool {
-        self.named().is_none_or(|names| names.projects.contains(project))
+        self.names().is_none_or(|names| names.projects.contains(project))
     }
 }
 

@@ -74,7 +74,7 @@ pub fn data_url(url: &str) -> Option<&str> {
 
 fn png_size(bytes: &[u8]) -> Option<ImageSize> {
     let header = bytes.strip_prefix(b"\x89PNG\r\n\x1a\n")?;
-    let side = |at: usize| Some(u32::from_be_bytes(header.get(at..at + 4)?.try_into().ok()?));
+    let side = |start: usize| Some(u32::from_be_bytes(header.get(start..start + 4)?.try_into().ok()?));
     (header.get(4..8)? == b"IHDR").then_some(())?;
     Some(ImageSize {
         width: side(8)?,
@@ -90,9 +90,9 @@ fn jpeg_size(bytes: &[u8]) -> Option<ImageSize> {
         };
         let is_frame = matches!(marker, 0xc0..=0xcf) && !matches!(marker, 0xc4 | 0xc8 | 0xcc);
         if is_frame {
-            let side = |at: usize| {
+            let side = |start: usize| {
                 Some(u32::from(u16::from_be_bytes(
-                    body.get(at..at + 2)?.try_into().ok()?,
+                    body.get(start..start + 2)?.try_into().ok()?,
                 )))
             };
             return Some(ImageSize {
@@ -109,7 +109,7 @@ fn jpeg_size(bytes: &[u8]) -> Option<ImageSize> {
 fn pdf_pages(base64: &str) -> u32 {
     let searched = decode(base64, PDF_BYTES_MAX);
     let all_bytes = base64.len() / 4 * 3;
-    let begins_page = |&(at, &byte): &(usize, &u8)| byte == TYPE[0] && is_page(&searched[at..]);
+    let begins_page = |&(start, &byte): &(usize, &u8)| byte == TYPE[0] && is_page(&searched[start..]);
     let visible = searched.iter().enumerate().filter(begins_page).count();
     let pages = if visible == 0 {
         all_bytes.div_ceil(PAGE_BYTES)
@@ -122,8 +122,8 @@ fn pdf_pages(base64: &str) -> u32 {
 /// Returns true if `bytes` begins with the type `/Page`, not `/Pages`.
 fn is_page(bytes: &[u8]) -> bool {
     let kind = bytes.strip_prefix(TYPE).map(<[u8]>::trim_ascii_start);
-    let after = kind.and_then(|kind| kind.strip_prefix(PAGE));
-    after.is_some_and(|after| !after.first().is_some_and(u8::is_ascii_alphanumeric))
+    let rest = kind.and_then(|kind| kind.strip_prefix(PAGE));
+    rest.is_some_and(|rest| !rest.first().is_some_and(u8::is_ascii_alphanumeric))
 }
 
 /// Decodes up to `bytes_max` bytes of a base64 text. Stops at the first character that isn't base64.

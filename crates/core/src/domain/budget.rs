@@ -107,23 +107,23 @@ impl Budget {
         (self.max_tokens as f64 * self.low_water).floor() as i64
     }
 
-    /// Returns true if the limit in tokens or in messages is higher than the one in `before`. A limit that is absent counts as the
+    /// Returns true if the limit in tokens or in messages is higher than the one in `other`. A limit that is absent counts as the
     /// highest.
-    pub fn is_above(self, before: Self) -> bool {
-        let is_above = |ceiling, before| before > 0 && (ceiling == 0 || ceiling > before);
-        is_above(self.max_tokens, before.max_tokens) || is_above(self.max_messages, before.max_messages)
+    pub fn is_above(self, other: Self) -> bool {
+        let is_above = |limit, other| other > 0 && (limit == 0 || limit > other);
+        is_above(self.max_tokens, other.max_tokens) || is_above(self.max_messages, other.max_messages)
     }
 
-    /// Lowers each limit that is higher than the one in `before` to that one.
+    /// Lowers each limit that is higher than the one in `other` to that one.
     #[must_use]
-    pub fn at_most(self, before: Self) -> Self {
-        let lower = |ceiling: i64, before: i64| match (ceiling, before) {
-            (0, other) | (other, 0) => other,
-            (ceiling, before) => ceiling.min(before),
+    pub fn at_most(self, other: Self) -> Self {
+        let lower = |limit: i64, other: i64| match (limit, other) {
+            (0, only) | (only, 0) => only,
+            (limit, other) => limit.min(other),
         };
         Self {
-            max_tokens: lower(self.max_tokens, before.max_tokens),
-            max_messages: lower(self.max_messages, before.max_messages),
+            max_tokens: lower(self.max_tokens, other.max_tokens),
+            max_messages: lower(self.max_messages, other.max_messages),
             ..self
         }
     }

@@ -1,11 +1,12 @@
 //! Learns, for each provider and model, how far recapd's token estimates are from the numbers that the provider reports.
 //!
-//! A calibration has two factors: the guard, a high quantile that keeps a text below a ceiling, and an average, which people see. Both
-//! follow only the last samples. So memory stays bounded, and recapd learns anew if a model's tokenizer changes.
+//! A calibration has two factors: the guard, a high quantile of the samples, which corrects estimates so that texts stay below their
+//! ceilings; and an average, for people to read. Both are computed from the last samples only. So memory stays bounded, and recapd learns
+//! anew if a model's tokenizer changes.
 //!
-//! Agents may belong to people who don't trust each other, and a client can report any usage. So an agent's guard follows its own
-//! samples. Until there are enough of them, the guard also depends on the median of the other agents' guards, one vote for each agent. The
-//! reports of a single agent move that median no further than to the next agent's guard.
+//! Agents may belong to people who don't trust each other, and a client can report any usage. So an agent's guard is computed
+//! from its own samples. Until there are enough of them, it also depends on the shared guard: the median of the other agents' guards, one
+//! for each agent. The reports of a single agent move that median no further than to the next agent's guard.
 //!
 //! Invariant: the guard is below the plain estimate only if enough samples support that.
 
@@ -27,14 +28,14 @@ pub const SAMPLES_PER_AGENT_MAX: usize = 32;
 /// With fewer samples than this, an agent's own guard is at least 1,000: it raises estimates, and doesn't lower them.
 pub const SAMPLES_MIN: usize = 16;
 /// With fewer agents than this, the shared guard is 1,000: it leaves estimates as they are.
-pub const VOICES_MIN: usize = 3;
+pub const AGENTS_MIN: usize = 3;
 /// With fewer agents than this, the shared guard is at least 1,000.
-pub const LOWERING_VOICES_MIN: usize = 8;
-/// A guard covers at least this share of the samples.
+pub const LOWERING_AGENTS_MIN: usize = 8;
+/// At least this share of the samples, in percent, is at most the guard.
 const GUARD_PERCENT: usize = 95;
 /// A sample must have at least this many tokens: smaller ones measure overhead rather than the tokenizer.
 pub const SAMPLE_TOKENS_MIN: i64 = 200;
-/// If a report and its estimate differ by more than this factor, the report covers something else, such as text that a program adds to
+/// If a report and its estimate differ by more than this factor, the report counts something else, such as text that a program adds to
 /// its prompts and doesn't record. Estimates include their vendor's factor already, and no tokenizer is further off.
 const RATIO_MAX: i64 = 2;
 /// Remembers at most this many models. A further model replaces the one that learned least recently.
@@ -79,15 +80,15 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// Records the next request of the same conversation; `whole` has all its tokens. Returns a sample if the request has grown. After an
-    /// eviction or a rewind it has shrunk, and there is no sample.
-    pub fn add_request(&mut self, whole: CalibrationSample) -> Option<CalibrationSample> {
-        let last = self.last.replace(whole)?;
-        let grown = CalibrationSample {
-            estimated_tokens: whole.estimated_tokens.saturating_sub(last.estimated_tokens),
-            reported_tokens: whole.reported_tokens.saturating_sub(last.reported_tokens),
+    /// Records the next request of the same conversation, with all its tokens. Returns a sample if the request has grown. After an eviction
+    /// or a rewind it has shrunk, and there is no sample.
+    pub fn add_request(&mut self, request: CalibrationSample) -> Option<CalibrationSample> {
+        let last = self.last.replace(request)?;
+        let growth = CalibrationSample {
+            estimated_tokens: request.estimated_tokens.saturating_sub(last.estimated_tokens),
+            reported_tokens: request.reported_tokens.saturating_sub(last.reported_tokens),
         };
-        grown.is_plausible().then_some(grown)
+        growth.is_plausible().then_some(growth)
     }
 }
 
@@ -116,10 +117,10 @@ impl Calibration {
         if !reported.sample.is_plausible() {
             return false;
         }
-        let of_reporter = |kept: &&ReportedSample| kept.reporter == reported.reporter;
-        let own = self.samples.iter().filter(of_reporter).count();
-        let oldest = self.samples.iter().position(|kept| of_reporter(&kept));
-        if let Some(oldest) = oldest.filter(|_| own >= SAMPLES_PER_AGENT_MAX) {
+        let is_from_reporter = |stored: &&ReportedSample| stored.reporter == reported.reporter;
+        let agent_count = self.samples.iter().filter(is_from_reporter).count();
+        let oldest = self.samples.iter().position(|stored| is_from_reporter(&stored));
+        if let Some(oldest) = oldest.filter(|_| agent_count >= SAMPLES_PER_AGENT_MAX) {
             self.samples.remove(oldest);
         }
         while self.samples.len() >= SAMPLES_MAX {
@@ -135,50 +136,55 @@ impl Calibration {
     }
 
     /// Returns how many samples there are.
-    pub fn samples(&self) -> usize {
+    pub fn sample_count(&self) -> usize {
         self.samples.len()
     }
 
-    /// Returns the factor, in thousandths, for estimates of `reporter`'s messages. It covers nearly all of that agent's samples.
+    /// Returns the factor, in thousandths, for estimates of `reporter`'s messages. It is at least as high as nearly all of that agent's
+    /// samples.
     pub fn guard_permille(&self, reporter: Reporter) -> i64 {
-        let own = self.samples.iter().filter(|kept| kept.reporter == reporter);
-        let own: Vec<i64> = own.map(|kept| kept.sample.permille()).collect();
-        let has_enough = own.len() >= SAMPLES_MIN;
-        match guard_of(own) {
+        let own_samples = self.samples.iter().filter(|stored| stored.reporter == reporter);
+        let permilles: Vec<i64> = own_samples.map(|stored| stored.sample.permille()).collect();
+        let has_enough = permilles.len() >= SAMPLES_MIN;
+        match guard_of(permilles) {
             Some(guard) if has_enough => guard,
-            // Having few samples, the agent can only raise the shared guard.
+            // With few samples, the agent's own guard counts only if it is above the shared one.
             Some(guard) => guard.max(self.shared_permille(Some(reporter))),
             None => self.shared_permille(None),
         }
     }
 
     /// Returns the factor, in thousandths, for an agent that has reported nothing yet: the median of all agents' guards. It is 1,000
-    /// while fewer than [`VOICES_MIN`] agents report, and at least 1,000 while fewer than [`LOWERING_VOICES_MIN`] do.
+    /// while fewer than [`AGENTS_MIN`] agents report, and at least 1,000 while fewer than [`LOWERING_AGENTS_MIN`] do.
     pub fn shared_guard_permille(&self) -> i64 {
         self.shared_permille(None)
     }
 
     fn shared_permille(&self, except: Option<Reporter>) -> i64 {
-        let mut voices: BTreeMap<Reporter, Vec<i64>> = BTreeMap::new();
-        for kept in self.samples.iter().filter(|kept| Some(kept.reporter) != except) {
-            voices
-                .entry(kept.reporter)
+        let mut by_agent: BTreeMap<Reporter, Vec<i64>> = BTreeMap::new();
+        for stored in self
+            .samples
+            .iter()
+            .filter(|stored| Some(stored.reporter) != except)
+        {
+            by_agent
+                .entry(stored.reporter)
                 .or_default()
-                .push(kept.sample.permille());
+                .push(stored.sample.permille());
         }
-        let mut guards: Vec<i64> = voices.into_values().filter_map(guard_of).collect();
+        let mut guards: Vec<i64> = by_agent.into_values().filter_map(guard_of).collect();
         guards.sort_unstable();
         let median = guards.get(guards.len().saturating_sub(1) / 2).copied();
         match (guards.len(), median) {
-            (VOICES_MIN.., Some(median)) if guards.len() >= LOWERING_VOICES_MIN => median,
-            (VOICES_MIN.., Some(median)) => median.max(1_000),
+            (AGENTS_MIN.., Some(median)) if guards.len() >= LOWERING_AGENTS_MIN => median,
+            (AGENTS_MIN.., Some(median)) => median.max(1_000),
             _ => 1_000,
         }
     }
 
     /// Returns the average factor, in thousandths. Large samples weigh more.
     pub fn average_permille(&self) -> i64 {
-        let all = || self.samples.iter().map(|kept| &kept.sample);
+        let all = || self.samples.iter().map(|stored| &stored.sample);
         let sum = |tokens: fn(&CalibrationSample) -> i64| all().map(tokens).fold(0, i64::saturating_add);
         if self.samples.is_empty() {
             return 1_000;
@@ -191,21 +197,22 @@ impl Calibration {
     }
 
     /// Corrects an estimate by the guard for an agent that has reported nothing yet, so that it is seldom too low.
-    pub fn guard(&self, estimated_tokens: i64) -> i64 {
+    pub fn scale_by_guard(&self, estimated_tokens: i64) -> i64 {
         scale(estimated_tokens, self.shared_guard_permille())
     }
 
     /// Corrects an estimate for people to read.
-    pub fn average(&self, estimated_tokens: i64) -> i64 {
+    pub fn scale_by_average(&self, estimated_tokens: i64) -> i64 {
         scale(estimated_tokens, self.average_permille())
     }
 }
 
-/// Returns the factor that covers nearly all of one agent's samples. It is at least 1,000 while there are few; `None` without samples.
+/// Returns a factor at least as high as nearly all of one agent's samples. It is at least 1,000 while there are few; `None` without
+/// samples.
 fn guard_of(mut permilles: Vec<i64>) -> Option<i64> {
     permilles.sort_unstable();
-    let place = (permilles.len() * GUARD_PERCENT).div_ceil(100).saturating_sub(1);
-    let quantile = permilles.get(place).copied()?;
+    let index = (permilles.len() * GUARD_PERCENT).div_ceil(100).saturating_sub(1);
+    let quantile = permilles.get(index).copied()?;
     Some(if permilles.len() < SAMPLES_MIN {
         quantile.max(1_000)
     } else {
@@ -244,20 +251,20 @@ impl Calibrations {
         }
         self.learned += 1;
         let models = self.models.entry(provider.to_owned()).or_default();
-        let of_model = models.entry(model.to_owned()).or_default();
-        of_model.at = self.learned;
-        of_model.calibration.learn(reported)
+        let entry = models.entry(model.to_owned()).or_default();
+        entry.at = self.learned;
+        entry.calibration.learn(reported)
     }
 
-    /// Replaces the calibration of a provider's model by a saved one. `learned` says when the model last learned; a larger number is
+    /// Replaces the calibration of a provider's model with a saved one. `learned_at` is when the model last learned; a larger number is
     /// later.
-    pub fn put(&mut self, provider: &str, model: &str, learned: u64, calibration: Calibration) {
+    pub fn put(&mut self, provider: &str, model: &str, learned_at: u64, calibration: Calibration) {
         if self.of(provider, model).is_none() && self.len() >= MODELS_MAX {
             self.drop_least_recent();
         }
-        self.learned = self.learned.max(learned);
+        self.learned = self.learned.max(learned_at);
         let models = self.models.entry(provider.to_owned()).or_default();
-        let at = learned;
+        let at = learned_at;
         models.insert(model.to_owned(), ModelCalibration { calibration, at });
     }
 
@@ -266,21 +273,15 @@ impl Calibrations {
         let all = self.models.iter();
         all.flat_map(|(provider, models)| {
             let models = models.iter();
-            models.map(move |(model, learned)| {
-                (
-                    provider.as_str(),
-                    model.as_str(),
-                    learned.at,
-                    &learned.calibration,
-                )
-            })
+            models
+                .map(move |(model, entry)| (provider.as_str(), model.as_str(), entry.at, &entry.calibration))
         })
     }
 
     /// Returns the calibration of a provider's model, if there is one.
     pub fn of(&self, provider: &str, model: &str) -> Option<&Calibration> {
-        let of_model = self.models.get(provider)?.get(model)?;
-        Some(&of_model.calibration)
+        let entry = self.models.get(provider)?.get(model)?;
+        Some(&entry.calibration)
     }
 
     /// Returns how many models there are.
@@ -297,7 +298,7 @@ impl Calibrations {
         let all = self.models.iter().flat_map(|(provider, models)| {
             models
                 .iter()
-                .map(move |(model, learned)| (learned.at, provider.clone(), model.clone()))
+                .map(move |(model, entry)| (entry.at, provider.clone(), model.clone()))
         });
         let Some((_, provider, model)) = all.min() else {
             return;

@@ -81,9 +81,9 @@ pub enum Reason {
     Speaker,
     /// A copy of a pinned or important message whose exchange isn't in view.
     Copy,
-    /// The request of an exchange of which only later legs are in view.
+    /// A copy of the request of an exchange that has only later legs in view.
     Request,
-    /// Says which exchanges were left out because they don't fit.
+    /// A note about exchanges that were left out because they don't fit.
     LeftOut,
     /// The conversation would begin with a turn of the model.
     FirstTurn,
@@ -249,7 +249,7 @@ pub struct SourceExchange<'a> {
     /// The number of the exchange or leg.
     pub exchange: i64,
     /// The number of the first leg of its exchange.
-    pub begins_with: i64,
+    pub first_leg: i64,
     /// True if its exchange isn't finished.
     pub is_open: bool,
     /// Its messages, in stored order.
@@ -294,8 +294,8 @@ pub struct ContextInput<'a> {
 impl ContextInput<'_> {
     /// Returns true if a forgotten message stands before thinking of the model.
     fn forgets_before_thinking(&self) -> bool {
-        let of_window = self.exchanges.iter().flat_map(|exchange| &exchange.messages);
-        let messages = self.preamble.iter().chain(of_window).map(|source| source.message);
+        let window = self.exchanges.iter().flat_map(|exchange| &exchange.messages);
+        let messages = self.preamble.iter().chain(window).map(|source| source.message);
         let is_intact = |message: &&Message| !(message.is_forgotten() && message.kind.is_conversation());
         messages
             .skip_while(is_intact)
@@ -312,7 +312,7 @@ pub struct Context<'a> {
     pub tokens: i64,
     /// The limit in tokens; `None` means no limit.
     pub limit_tokens: Option<i64>,
-    /// True if the turns exceed the limit: the newest exchange, with what must come with it, is too big.
+    /// True if the turns exceed the limit because the newest exchange, with what must come with it, is too big.
     pub over_budget: bool,
     /// Exchanges of the window that don't fit, oldest first.
     pub left_out: Vec<i64>,
@@ -328,7 +328,7 @@ pub struct Context<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Thinking {
     All,
-    /// Only that of the open exchange.
+    /// Only the thinking of the open exchange.
     Open,
     None,
 }
@@ -349,7 +349,7 @@ pub fn build_with<'a>(
     counter: &dyn TokenCounter,
     passes: Passes,
 ) -> Context<'a> {
-    let without_earlier = if options.keep_open_thinking {
+    let limited = if options.keep_open_thinking {
         Thinking::Open
     } else {
         Thinking::None
@@ -357,12 +357,12 @@ pub fn build_with<'a>(
     // Thinking is valid only after everything that the model saw before it (provider documentation, "Preserved thinking"). So all of it
     // is sent only if nothing was removed or moved.
     if !input.evicted && !input.forgets_before_thinking() {
-        let whole = fit::whole(input, options, counter, passes);
-        if let Some(whole) = whole.filter(|whole| !whole.moved_before_thinking()) {
-            return whole;
+        let complete = fit::build_complete(input, options, counter, passes);
+        if let Some(context) = complete.filter(|context| !context.moved_before_thinking()) {
+            return context;
         }
     }
-    fit::fit(input, options, passes.thinking(without_earlier), counter, passes)
+    fit::fit(input, options, passes.thinking(limited), counter, passes)
 }
 
 fn is_thinking(part: &Part) -> bool {
@@ -370,7 +370,7 @@ fn is_thinking(part: &Part) -> bool {
 }
 
 impl Context<'_> {
-    /// Returns true if newer content stands before older thinking, since a late result or instructions were moved.
+    /// Returns true if a late result or instructions were moved, so that newer content stands before older thinking.
     fn moved_before_thinking(&self) -> bool {
         let mut newest = i64::MIN;
         let mut pieces = self.turns.iter().flat_map(|turn| &turn.pieces);

@@ -1,4 +1,4 @@
-//! Finds what is new in a conversation that a client sends as a whole again and again, as in requests to a provider.
+//! Finds the new units of a conversation that a client sends as a whole again and again, as in requests to a provider.
 //!
 //! The stored conversation and the sent one are compared unit by unit. Usually the sent one is longer, and its end is new. If a user
 //! edits an earlier request, the two differ from there on: the stored conversation is rewound to before that request. If a host compacts,
@@ -26,7 +26,7 @@ pub enum UnitKind {
 /// A part of a message: a text, a call or a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ContentUnit {
-    /// A 64-bit hash of what the part says.
+    /// A 64-bit hash of the part's content.
     pub hash: u64,
     /// Its kind.
     pub kind: UnitKind,
@@ -134,8 +134,8 @@ impl StoredConversation {
             Some(Step::Pin(_) | Step::Unpin(_) | Step::Note(_)) | None => {}
         }
         for &unit in units {
-            let here = mark_label(self.units.len(), unit);
-            let is_marked = self.open_mark.take().is_some_and(|mark| mark == here);
+            let label = mark_label(self.units.len(), unit);
+            let is_marked = self.open_mark.take().is_some_and(|mark| mark == label);
             self.units.push(StoredUnit {
                 unit,
                 exchange,
@@ -157,11 +157,11 @@ impl StoredConversation {
     /// Rewinds to the mark. The exchange with the mark stays whole; every later one is removed.
     fn rewind(&mut self, label: Option<&str>) {
         let matches = |mark: &ConversationMark| label.is_none() || mark.label.as_deref() == label;
-        let Some(at) = self.marks.iter().rposition(matches) else {
+        let Some(index) = self.marks.iter().rposition(matches) else {
             return;
         };
-        self.marks.truncate(at + 1);
-        let exchange = self.marks[at].exchange;
+        self.marks.truncate(index + 1);
+        let exchange = self.marks[index].exchange;
         self.units.retain(|stored| stored.exchange <= exchange);
         self.lines += 1;
     }
@@ -185,8 +185,8 @@ impl StoredConversation {
     pub fn before(&self, exchange: i64) -> Beginning {
         let units = self.units.iter().take_while(|stored| stored.exchange < exchange);
         let hashes = beginnings(0, units.map(|stored| stored.unit));
-        hashes.fold(Beginning { units: 0, hash: 0 }, |before, hash| Beginning {
-            units: before.units + 1,
+        hashes.fold(Beginning { units: 0, hash: 0 }, |beginning, hash| Beginning {
+            units: beginning.units + 1,
             hash,
         })
     }
@@ -209,30 +209,30 @@ impl StoredConversation {
             return Ok(self.append(sent, 0, self.last_request()));
         }
         let pairs = self.units.iter().zip(sent);
-        let same = pairs
+        let same_units = pairs
             .take_while(|(stored, sent)| stored.unit.hash == sent.hash)
             .count();
-        if same == 0 && !self.units.is_empty() && !sent.is_empty() {
+        if same_units == 0 && !self.units.is_empty() && !sent.is_empty() {
             return match sent[0].kind {
                 UnitKind::Summary => Ok(self.begin_anew(sent)),
                 _ => Err(AnotherConversation),
             };
         }
         // The client sends a beginning of the stored conversation again, so nothing is new.
-        if same == sent.len() {
-            return Ok(self.append(sent, same, same));
+        if same_units == sent.len() {
+            return Ok(self.append(sent, same_units, same_units));
         }
-        let is_request = |at: &usize| self.units[*at].unit.kind == UnitKind::Request;
-        let Some(request) = (same..self.units.len()).find(is_request) else {
-            return Ok(self.append(sent, same, same));
+        let is_request = |index: &usize| self.units[*index].unit.kind == UnitKind::Request;
+        let Some(request) = (same_units..self.units.len()).find(is_request) else {
+            return Ok(self.append(sent, same_units, same_units));
         };
-        let mut plan = self.append(sent, same, same);
+        let mut plan = self.append(sent, same_units, same_units);
         if self.units[request].is_marked {
             let before_request = Self {
                 units: self.units[..request].to_vec(),
                 ..Self::default()
             };
-            plan = before_request.append(sent, same, same);
+            plan = before_request.append(sent, same_units, same_units);
             plan.step = Some(Step::Rewind(Some(mark_label(request, self.units[request].unit))));
         }
         Ok(plan)
@@ -242,24 +242,24 @@ impl StoredConversation {
     /// by unit, because an answer in the sent copy may differ in a detail from the answer that was stored when it arrived.
     fn append(&self, sent: &[ContentUnit], from: usize, stored_from: usize) -> ContinuationPlan {
         let mut stored = &self.units[stored_from.min(self.units.len())..];
-        let mut is_known = |unit: &ContentUnit| {
+        let mut is_stored = |unit: &ContentUnit| {
             let found = stored.iter().position(|stored| stored.unit.hash == unit.hash);
-            if let Some(at) = found {
-                stored = &stored[at + 1..];
+            if let Some(index) = found {
+                stored = &stored[index + 1..];
             }
             found.is_some()
         };
         let is_new: Vec<bool> = sent
             .iter()
             .enumerate()
-            .map(|(at, unit)| at >= from && !is_known(unit))
+            .map(|(index, unit)| index >= from && !is_stored(unit))
             .collect();
         let mut position = self.units.len();
         let marks = sent.iter().zip(&is_new).map(|(&unit, &is_new)| {
-            let here = position;
+            let index = position;
             position += usize::from(is_new);
-            let is_marked = is_new && here > 0 && unit.kind == UnitKind::Request;
-            is_marked.then(|| mark_label(here, unit))
+            let is_marked = is_new && index > 0 && unit.kind == UnitKind::Request;
+            is_marked.then(|| mark_label(index, unit))
         });
         ContinuationPlan {
             step: None,
@@ -299,22 +299,22 @@ impl StoredConversation {
 }
 
 /// Tries at most this many pairs of a line and a stored unit as the start of a repetition.
-const PLACES_MAX: usize = 64;
+const STARTS_MAX: usize = 64;
 
-/// Returns for each line of a transcript whether it repeats what is stored of the same session. `stored` and each of `lines` are hashes
-/// of units. Each line comes once and in order. So the lines repeat the end of what is stored, or all of them lie within it. Therefore a
-/// text that the user says a second time isn't taken for a repetition.
+/// Returns for each line of a transcript whether it repeats stored units of the same session. `stored` and each of `lines` are hashes of
+/// units. A host sends each line once and in order. So lines repeat the end of the stored units, or all lines repeat
+/// a part of them. Therefore a text that the user writes a second time isn't taken for a repetition.
 pub fn find_repeated(stored: &[u64], lines: &[Vec<u64>]) -> Vec<bool> {
-    let places = (0..lines.len()).flat_map(|from| {
-        let first = lines[from].first();
-        let same = (0..stored.len())
+    let starts = (0..lines.len()).flat_map(|line| {
+        let first = lines[line].first();
+        let same_units = (0..stored.len())
             .rev()
-            .filter(move |at| first == Some(&stored[*at]));
-        same.map(move |at| (from, at))
+            .filter(move |unit| first == Some(&stored[*unit]));
+        same_units.map(move |unit| (line, unit))
     });
-    let repeated = places.take(PLACES_MAX).find_map(|(from, at)| {
-        let paired = pair_lines(&stored[at..], &lines[from..])?;
-        Some([vec![false; from], paired].concat())
+    let repeated = starts.take(STARTS_MAX).find_map(|(line, unit)| {
+        let are_paired = pair_lines(&stored[unit..], &lines[line..])?;
+        Some([vec![false; line], are_paired].concat())
     });
     repeated.unwrap_or_else(|| vec![false; lines.len()])
 }
@@ -324,13 +324,13 @@ pub fn find_repeated(stored: &[u64], lines: &[Vec<u64>]) -> Vec<bool> {
 fn pair_lines(stored: &[u64], lines: &[Vec<u64>]) -> Option<Vec<bool>> {
     let mut unpaired = stored.to_vec();
     let mut is_all_stored = true;
-    let paired: Vec<bool> = lines
+    let are_paired: Vec<bool> = lines
         .iter()
         .map(|line| {
             let mut rest = unpaired.clone();
             let is_stored = line.iter().all(|unit| {
-                let at = rest.iter().position(|of| of == unit);
-                at.map(|at| rest.remove(at)).is_some()
+                let index = rest.iter().position(|stored| stored == unit);
+                index.map(|index| rest.remove(index)).is_some()
             });
             if is_stored {
                 unpaired = rest;
@@ -339,7 +339,7 @@ fn pair_lines(stored: &[u64], lines: &[Vec<u64>]) -> Option<Vec<bool>> {
             is_stored && !line.is_empty()
         })
         .collect();
-    (unpaired.is_empty() || is_all_stored).then_some(paired)
+    (unpaired.is_empty() || is_all_stored).then_some(are_paired)
 }
 
 #[cfg(test)]

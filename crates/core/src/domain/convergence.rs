@@ -104,10 +104,10 @@ impl Profile {
         let pairs = text.split([' ', ',']).filter(|pair| !pair.is_empty());
         for pair in pairs {
             let (name, weight) = pair.split_once('=').ok_or(InvalidWeights::Names)?;
-            let place = COMPONENTS.iter().position(|known| *known == name.trim());
-            let place = place.and_then(|place| weights.get_mut(place));
+            let index = COMPONENTS.iter().position(|component| *component == name.trim());
+            let slot = index.and_then(|index| weights.get_mut(index));
             let weight: f64 = weight.trim().parse().map_err(|_| InvalidWeights::Names)?;
-            match place {
+            match slot {
                 Some(empty @ None) => *empty = Some(weight),
                 _ => return Err(InvalidWeights::Names),
             }
@@ -147,9 +147,9 @@ impl Components {
         if self.content > CONTENT_DECIDES_ABOVE {
             return self.content;
         }
-        let weighed = self.all().into_iter().zip(profile.0.all());
+        let pairs = self.all().into_iter().zip(profile.0.all());
         // The weights' sum may be slightly above 1.
-        weighed
+        pairs
             .map(|(likeness, weight)| likeness * weight)
             .sum::<f64>()
             .min(1.0)
@@ -300,18 +300,18 @@ impl Rules {
     }
 }
 
-/// Compares the last two speakers by their last `messages`, which are in order. Unless these are the whole conversation (`is_whole`),
+/// Compares the last two speakers by their last `messages`, which are in order. Unless these are the whole conversation (`is_complete`),
 /// skips the first exchange, which may be incomplete. Returns `None` before the first turn.
 pub fn compare_last_speakers(
     messages: &[SpeakerMessage],
-    is_whole: bool,
+    is_complete: bool,
     rules: &Rules,
 ) -> Option<ConvergenceScore> {
     let first = messages.first()?.exchange;
-    let whole = messages
+    let start = messages
         .iter()
-        .position(|message| is_whole || message.exchange != first);
-    let messages = messages.get(whole.unwrap_or(0)..)?;
+        .position(|message| is_complete || message.exchange != first);
+    let messages = messages.get(start.unwrap_or(0)..)?;
     let last = &messages.last()?.speaker;
     let other = messages
         .iter()
@@ -325,18 +325,18 @@ pub fn compare_last_speakers(
     let second = if opener == last { other } else { last };
     let mut talk = Convergence::new([opener, second], rules.profile, rules.window_messages)
         .with_thresholds(rules.thresholds);
-    let (mut before, mut newest, mut is_fresh) = (None, None, false);
+    let (mut previous, mut newest, mut is_fresh) = (None, None, false);
     for message in messages {
         let score = talk.push(&message.speaker, &message.text);
         is_fresh = score.is_some();
         if let Some(score) = score {
-            before = newest.replace(score).map(|score| score.state);
+            previous = newest.replace(score).map(|score| score.state);
         }
     }
     Some(ConvergenceScore {
         speakers: [opener.clone(), second.clone()],
         score: newest?,
-        before,
+        before: previous,
         is_fresh,
     })
 }
@@ -350,7 +350,7 @@ pub struct Convergence {
     window: usize,
     messages: VecDeque<(usize, Features)>,
     last_texts: [String; 2],
-    /// Which speaker began a turn that the other hasn't answered yet.
+    /// The index of the speaker who began a turn that the other speaker hasn't answered yet.
     opened_by: Option<usize>,
     scores: VecDeque<f64>,
 }
@@ -379,7 +379,7 @@ impl Convergence {
 
     /// Adds a message. Returns the score if the message completes a turn. Ignores messages of other speakers.
     pub fn push(&mut self, speaker: &str, text: &str) -> Option<Score> {
-        let side = self.speakers.iter().position(|known| known == speaker)?;
+        let side = self.speakers.iter().position(|name| name == speaker)?;
         let text = clean(text);
         self.messages.push_back((side, Features::of(&text)));
         if self.messages.len() > self.window {
@@ -423,14 +423,19 @@ impl Convergence {
 
     /// Compares equally many messages of both speakers; `None` if the window has no message of one of them.
     fn compare(&self) -> Option<Components> {
-        let of = |side| self.messages.iter().rev().filter(move |(who, _)| *who == side);
-        let each = of(0).count().min(of(1).count());
-        if each == 0 {
+        let messages_of = |side| {
+            self.messages
+                .iter()
+                .rev()
+                .filter(move |(speaker, _)| *speaker == side)
+        };
+        let count = messages_of(0).count().min(messages_of(1).count());
+        if count == 0 {
             return None;
         }
         let sum = |side| {
-            of(side)
-                .take(each)
+            messages_of(side)
+                .take(count)
                 .map(|(_, features)| *features)
                 .sum::<Features>()
         };
@@ -438,7 +443,7 @@ impl Convergence {
         Some(Features::likeness(
             &sum(0),
             &sum(1),
-            each,
+            count,
             content_likeness(one, other),
         ))
     }

@@ -1,4 +1,4 @@
-//! Cursors: where a list's next page begins, as a text that only recapd reads.
+//! Cursors: a cursor is a text that marks where a list's next page begins. Only recapd reads it.
 //!
 //! ```text
 //! 1 q 9f3a2b1c 636f646572
@@ -106,8 +106,8 @@ impl Cursor {
     /// # Errors
     /// [`NoCursor`] if the text isn't a cursor of `list`.
     pub fn read<T: FromStr>(list: PagedList<'_>, text: &str) -> Result<T, NoCursor> {
-        let (letter, recorded, entry) = parts(text)?;
-        if letter != list.letter() || recorded != check(list, &entry) {
+        let (letter, stored_check, entry) = parts(text)?;
+        if letter != list.letter() || stored_check != check(list, &entry) {
             let is_list = "aqpruwifv".contains(letter);
             return Err(if is_list {
                 NoCursor::OtherList
@@ -141,9 +141,9 @@ pub fn cut<Entry, Key>(
     limit: i64,
     key: impl Fn(&Entry) -> Key,
 ) -> (Vec<Entry>, Option<Key>) {
-    let shown = usize_or_max(limit);
-    let has_more = entries.len() > shown;
-    entries.truncate(shown);
+    let limit = usize_or_max(limit);
+    let has_more = entries.len() > limit;
+    entries.truncate(limit);
     let last = entries.last().filter(|_| has_more).map(key);
     (entries, last)
 }
@@ -156,14 +156,14 @@ fn parts(text: &str) -> Result<(char, u32, String), NoCursor> {
     let (head, digits) = text.split_at_checked(HEAD_CHARS).ok_or(NoCursor::Unknown)?;
     let rest = head.strip_prefix(VERSION).ok_or(NoCursor::Unknown)?;
     let letter = rest.chars().next().ok_or(NoCursor::Unknown)?;
-    let recorded = number(rest.get(1..).unwrap_or_default())?;
+    let stored_check = number(rest.get(1..).unwrap_or_default())?;
     let bytes = digits.as_bytes().chunks(2).map(|pair| {
         let pair = str::from_utf8(pair).map_err(|_| NoCursor::Unknown)?;
         let byte = (pair.len() == 2).then(|| number(pair));
         u8::try_from(byte.ok_or(NoCursor::Unknown)??).map_err(|_| NoCursor::Unknown)
     });
     let entry = String::from_utf8(bytes.collect::<Result<_, _>>()?).map_err(|_| NoCursor::Unknown)?;
-    Ok((letter, recorded, entry))
+    Ok((letter, stored_check, entry))
 }
 
 /// Parses lower-case hexadecimal digits without a sign.

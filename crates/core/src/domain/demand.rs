@@ -1,7 +1,7 @@
-//! Demands of the user. A summary marks them ([`DEMAND_MARK`]), since they stay in force; words of tools, files and pages don't.
+//! Demands of the user. A summary marks them ([`DEMAND_MARK`]), since they stay in force, unlike the texts of tools, files and pages.
 //!
 //! Invariant: only words of the user follow the mark. A summariser may write the mark, but it also reads the output of tools. So recapd
-//! keeps the mark only if the user said the words after it ([`UserWords`]).
+//! keeps the mark only if the user wrote the words after it ([`UserWords`]).
 
 mod words;
 
@@ -10,13 +10,14 @@ use super::{
     text::one_line,
     transcript::{Line, Transcript, Voice},
 };
-use words::{Passage, is_whole_clause};
+use words::{Passage, has_clause};
 
 /// Begins a demand in the user's own words.
 pub const DEMAND_MARK: &str = "The user demanded: ";
-/// Fewer words than this don't show who said them.
+/// A text of fewer words than this can't be attributed to the user.
 const WORDS_MIN: usize = 2;
-/// A text that was cut after at least this many words matches without its last word and what followed: nobody puts a condition so late.
+/// A text that was cut after at least this many words matches without its last word and without what followed, since nobody puts a
+/// condition so late.
 const CUT_WORDS_MIN: usize = 12;
 
 /// The user's words, to tell demands of the user from words of others.
@@ -30,12 +31,12 @@ enum WordSource {
 }
 
 impl UserWords {
-    /// Returns words that match nothing, so that no text gets the mark.
+    /// Returns words that match no text, so that no text gets the mark.
     pub fn none() -> Self {
         Self(WordSource::Said(Vec::new()))
     }
 
-    /// Returns words that match everything, so that the mark stays. For a text that is checked later, when the user's words are known.
+    /// Returns words that match every text, so that the mark stays. For a text that is checked later, when the user's words are known.
     pub fn checked_later() -> Self {
         Self(WordSource::Later)
     }
@@ -43,7 +44,10 @@ impl UserWords {
     /// Collects the user's words in `transcripts`.
     pub fn of(transcripts: &[Transcript]) -> Self {
         let passages = transcripts.iter().flat_map(|transcript| {
-            let request = transcript.continues.iter().map(|of| of.request.as_str());
+            let request = transcript
+                .continues
+                .iter()
+                .map(|continued| continued.request.as_str());
             let lines = transcript.lines.iter().filter(|line| line.voice == Voice::User);
             let lines = lines.map(|line: &Line| line.text.as_str());
             request
@@ -56,26 +60,26 @@ impl UserWords {
     /// Collects the demands in the lines of `texts` that have the mark. The marks must have been checked before.
     pub fn from_marked_lines<'a>(texts: impl Iterator<Item = &'a str>) -> Self {
         let lines = texts.flat_map(str::lines).filter_map(split_demand);
-        let passages = lines.map(|demand| (0, Passage::of(demand.words)));
+        let passages = lines.map(|demand| (0, Passage::of(demand.quotation)));
         Self(WordSource::Said(passages.collect()))
     }
 
-    /// Returns true if the user said `words` in `exchange`; `None` means in any exchange. The words must be whole clauses of one passage,
-    /// and nothing before them in their sentence may negate them. Ignores case and punctuation.
-    pub fn contain(&self, words: &str, exchange: Option<i64>) -> bool {
+    /// Returns true if the user wrote `text` in `exchange`; `None` means in any exchange. The text must be whole clauses of one passage,
+    /// and nothing before it in its sentence may negate it. Ignores case and punctuation.
+    pub fn contain(&self, text: &str, exchange: Option<i64>) -> bool {
         let passages = match &self.0 {
             WordSource::Later => return true,
             WordSource::Said(passages) => passages,
         };
-        let wanted = Passage::of(words);
+        let wanted = Passage::of(text);
         // Some scripts, such as Chinese, have no blanks between words.
-        let is_enough = wanted.len() >= WORDS_MIN || words.chars().filter(|c| !c.is_ascii()).count() >= 4;
-        let is_cut = words.trim_end().ends_with('…') && wanted.len() >= CUT_WORDS_MIN;
+        let is_enough = wanted.len() >= WORDS_MIN || text.chars().filter(|c| !c.is_ascii()).count() >= 4;
+        let is_cut = text.trim_end().ends_with('…') && wanted.len() >= CUT_WORDS_MIN;
         is_enough
             && passages
                 .iter()
                 .filter(|(number, _)| exchange.is_none_or(|exchange| exchange == *number))
-                .any(|(_, passage)| is_whole_clause(passage, &wanted, is_cut))
+                .any(|(_, passage)| has_clause(passage, &wanted, is_cut))
     }
 
     /// Cuts `line` to `chars_max` characters and neutralises it. A demand keeps its mark if the words are the user's; otherwise the line
@@ -84,10 +88,10 @@ impl UserWords {
         let Some(demand) = split_demand(line) else {
             return quoted(line, chars_max);
         };
-        if self.contain(demand.words, None) && !has_mark(demand.rest) {
+        if self.contain(demand.quotation, None) && !has_mark(demand.rest) {
             let rest = demand.rest.trim();
             let blank = if rest.is_empty() { "" } else { " " };
-            let line = format!("{DEMAND_MARK}“{}”{blank}{rest}", quotable(demand.words));
+            let line = format!("{DEMAND_MARK}“{}”{blank}{rest}", quotable(demand.quotation));
             quoted_after_check(&line, chars_max)
         } else {
             quoted(line, chars_max)
@@ -95,31 +99,31 @@ impl UserWords {
     }
 }
 
-/// A line with the mark: the user's words, and the rest.
+/// A line with the mark: the quotation of the user, and the rest.
 struct DemandLine<'a> {
-    words: &'a str,
+    quotation: &'a str,
     rest: &'a str,
 }
 
 /// Splits a line that begins with the mark, in upper or lower case; `None` if it doesn't.
 fn split_demand(line: &str) -> Option<DemandLine<'_>> {
     let mark = DEMAND_MARK.trim_end();
-    let (head, after) = line.split_at_checked(mark.len())?;
+    let (head, text) = line.split_at_checked(mark.len())?;
     if !head.eq_ignore_ascii_case(mark) {
         return None;
     }
-    let after = after.trim_start();
+    let text = text.trim_start();
     let quotation = ['“', '"', '„', '«']
         .into_iter()
-        .find_map(|open| after.strip_prefix(open));
+        .find_map(|open| text.strip_prefix(open));
     let Some(quotation) = quotation else {
         return Some(DemandLine {
-            words: after,
+            quotation: text,
             rest: "",
         });
     };
-    let (words, rest) = quotation.split_once(['”', '"', '»']).unwrap_or((quotation, ""));
-    Some(DemandLine { words, rest })
+    let (quotation, rest) = quotation.split_once(['”', '"', '»']).unwrap_or((quotation, ""));
+    Some(DemandLine { quotation, rest })
 }
 
 fn has_mark(text: &str) -> bool {
@@ -128,8 +132,8 @@ fn has_mark(text: &str) -> bool {
 }
 
 /// Replaces quotation marks that would end the quotation.
-fn quotable(words: &str) -> String {
-    one_line(&words.replace(['“', '„', '«'], "‘").replace(['”', '»'], "’"))
+fn quotable(text: &str) -> String {
+    one_line(&text.replace(['“', '„', '«'], "‘").replace(['”', '»'], "’"))
 }
 
 #[cfg(test)]

@@ -32,7 +32,7 @@ pub const EFFECTS_MAX: usize = 200;
 pub struct Effects {
     /// Files written, edited or deleted, in the order of their first change. Relative to the working directory if that is known.
     pub files: Vec<String>,
-    /// Files whose every change failed or was refused.
+    /// Files whose changes all failed or were refused.
     pub unchanged: Vec<String>,
     /// Commits, in order.
     pub commits: Vec<Commit>,
@@ -44,11 +44,11 @@ pub struct Effects {
     pub plan: Vec<PlanEntry>,
     /// Changes of tasks that an earlier exchange created, so that they aren't in `plan`; in order.
     pub task_changes: Vec<TaskChange>,
-    /// True if the user took back the changes before this exchange (`/undo`).
+    /// True if the user took back the changes of the previous exchange (`/undo`).
     pub undoes: bool,
     /// True if a command ran in a shell. That alone isn't an effect.
     pub runs_commands: bool,
-    /// Files that calls named but didn't change. They show what was read and aren't effects. In order, relative as in `files`.
+    /// Files that calls named but didn't change. They were probably read and aren't effects. In order, relative as in `files`.
     pub looked_at: Vec<String>,
 }
 
@@ -85,7 +85,7 @@ impl Effects {
     #[must_use]
     pub fn redacted(mut self, redactor: &Redactor) -> Self {
         let commits = self.commits.iter_mut().map(|commit| &mut commit.subject);
-        let words = self.verdicts.iter_mut().map(|verdict| &mut verdict.words);
+        let summaries = self.verdicts.iter_mut().map(|verdict| &mut verdict.summary);
         let entries = self.plan.iter_mut().map(|entry| &mut entry.text);
         let names = self
             .files
@@ -93,7 +93,7 @@ impl Effects {
             .chain(&mut self.unchanged)
             .chain(&mut self.looked_at)
             .chain(&mut self.links);
-        for text in commits.chain(words).chain(entries).chain(names) {
+        for text in commits.chain(summaries).chain(entries).chain(names) {
             *text = redactor.redact(text).into_owned();
         }
         self
@@ -182,7 +182,7 @@ fn add_links(links: &mut Vec<String>, command: &str, result: &str) {
         .filter(|word| {
             ["/pull/", "/issues/", "/merge_requests/"]
                 .iter()
-                .any(|place| word.contains(place))
+                .any(|path| word.contains(path))
         });
     for address in addresses {
         push_new(links, address.trim_end_matches(['.', ',', ')', '"']).to_owned());

@@ -28,7 +28,7 @@ pub const HEADLINE_TOOLS_MAX: usize = 8;
 pub const FORGOTTEN_TITLE: &str = "(forgotten)";
 
 const INTERRUPTED_MARK: &str = "(interrupted) ";
-/// Begins the digest of a later leg: the number of the exchange's first leg stands between these two texts.
+/// The number of the exchange's first leg stands between these two texts at the beginning of a later leg's digest.
 const CONTINUES_MARK: (&str, &str) = ("(continues #", ") ");
 
 /// Whether an exchange expects more messages.
@@ -83,7 +83,7 @@ impl ExchangeState {
     }
 }
 
-/// What a title and a digest of an exchange need, so that its messages needn't be read again.
+/// The data for the title and the digest of an exchange, so that its messages needn't be read again.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Headline {
     /// The first line of the user's words.
@@ -227,26 +227,26 @@ impl Exchange {
         opened
     }
 
-    /// Makes this row continue the exchange of the row `before`.
+    /// Makes this row continue the exchange of the row `previous`.
     #[must_use]
-    pub fn continuing(mut self, before: &Self, leg: Leg) -> Self {
+    pub fn continuing(mut self, previous: &Self, leg: Leg) -> Self {
         let headline = &mut self.headline;
-        headline.continues = Some(before.begins_with());
+        headline.continues = Some(previous.first_leg());
         (headline.leg_from, headline.leg_tokens_before) = match leg {
-            Leg::Same => (before.headline.leg_from, before.leg_tokens()),
+            Leg::Same => (previous.headline.leg_from, previous.leg_tokens()),
             Leg::Next => (Some(self.exchange), 0),
         };
         self
     }
 
     /// Returns the first leg of its exchange; it may be this row.
-    pub fn begins_with(&self) -> i64 {
+    pub fn first_leg(&self) -> i64 {
         self.headline.continues.unwrap_or(self.exchange)
     }
 
     /// Returns the first row of its leg; it may be this row.
     pub fn leg_from(&self) -> i64 {
-        self.headline.leg_from.unwrap_or_else(|| self.begins_with())
+        self.headline.leg_from.unwrap_or_else(|| self.first_leg())
     }
 
     /// Returns true if it begins a second or later leg of its exchange.
@@ -263,7 +263,7 @@ impl Exchange {
     /// limit.
     pub fn ends_leg_before(&self, entry: &LedgerEntry, leg_tokens: i64) -> bool {
         let is_full = leg_tokens > 0 && self.leg_tokens() >= leg_tokens;
-        // Older rows recorded no rounds, so it isn't known whether an answer continues there.
+        // Rows of older versions recorded no rounds, so whether an answer continues there is unknown.
         let headline = &self.headline;
         let is_known = headline.round.is_some() || (headline.tools.is_empty() && headline.answer.is_empty());
         is_full && is_known && Round::is_begun_by(self.headline.round.as_ref(), &entry.kind, &entry.response)
@@ -297,8 +297,8 @@ impl Exchange {
         self.state != ExchangeState::Open && self.headline.has_later_speaker(entry.speaker.as_deref())
     }
 
-    /// Returns true if the user's message `entry` answers this exchange. That happens where all speakers have the user's role: another
-    /// speaker opened the exchange, and it has no tool calls.
+    /// Returns true if the user's message `entry` answers this exchange, because another speaker with the user's role opened it. An
+    /// exchange with tool calls is never answered in this way.
     pub fn is_answered_by(&self, entry: &LedgerEntry) -> bool {
         let speakers = &self.headline.speakers;
         let is_new = |name: &String| !speakers.contains(name) && speakers.len() < HEADLINE_SPEAKERS_MAX;
@@ -329,29 +329,29 @@ impl Exchange {
             ExchangeState::Interrupted => INTERRUPTED_MARK,
             ExchangeState::Open | ExchangeState::Closed => "",
         };
-        let (before, behind) = CONTINUES_MARK;
+        let (prefix, suffix) = CONTINUES_MARK;
         let continues = self
             .headline
             .continues
-            .map_or_else(String::new, |exchange| format!("{before}{exchange}{behind}"));
+            .map_or_else(String::new, |exchange| format!("{prefix}{exchange}{suffix}"));
         format!("{mark}{continues}{text}")
     }
 }
 
 pub(super) fn without_marks(digest: &str) -> &str {
     let text = digest.strip_prefix(INTERRUPTED_MARK).unwrap_or(digest);
-    let (before, behind) = CONTINUES_MARK;
-    let continued = text.strip_prefix(before).and_then(|rest| rest.split_once(behind));
+    let (prefix, suffix) = CONTINUES_MARK;
+    let continued = text.strip_prefix(prefix).and_then(|rest| rest.split_once(suffix));
     continued.map_or(text, |(_, rest)| rest)
 }
 
 impl Headline {
     fn add(&mut self, entry: &LedgerEntry) {
-        let is_first_word = self.title.is_empty() && self.answer.is_empty();
+        let is_first_text = self.title.is_empty() && self.answer.is_empty();
         match entry.kind {
             Kind::User if self.title.is_empty() => self.title.clone_from(&entry.line),
             // If all speakers are models, or all are users, the first speaker asks and the others answer.
-            Kind::Assistant if is_first_word && entry.speaker.is_some() => self.title.clone_from(&entry.line),
+            Kind::Assistant if is_first_text && entry.speaker.is_some() => self.title.clone_from(&entry.line),
             Kind::User if entry.speaker.is_some() && !entry.interrupts => self.answer.clone_from(&entry.line),
             Kind::Assistant | Kind::ToolCall if !entry.line.is_empty() => self.answer.clone_from(&entry.line),
             _ => {}
@@ -391,11 +391,11 @@ impl Headline {
     }
 
     fn add_speaker(&mut self, entry: &LedgerEntry) {
-        let says = matches!(entry.kind, Kind::User | Kind::Assistant | Kind::ToolCall);
-        let Some(speaker) = entry.speaker.as_ref().filter(|_| says) else {
+        let is_spoken = matches!(entry.kind, Kind::User | Kind::Assistant | Kind::ToolCall);
+        let Some(speaker) = entry.speaker.as_ref().filter(|_| is_spoken) else {
             return;
         };
-        self.speakers.retain(|known| known != speaker);
+        self.speakers.retain(|name| name != speaker);
         if self.speakers.len() < HEADLINE_SPEAKERS_MAX {
             self.speakers.push(speaker.clone());
         }
@@ -403,11 +403,11 @@ impl Headline {
 
     /// Returns true if another speaker has spoken after `speaker`.
     fn has_later_speaker(&self, speaker: Option<&str>) -> bool {
-        let place = self
+        let index = self
             .speakers
             .iter()
-            .position(|known| Some(known.as_str()) == speaker);
-        place.is_some_and(|place| place + 1 < self.speakers.len())
+            .position(|name| Some(name.as_str()) == speaker);
+        index.is_some_and(|index| index + 1 < self.speakers.len())
     }
 
     /// Writes the digest without marks: the request, the tools with their calls and failures, and the answer. See [`Exchange::digest`].

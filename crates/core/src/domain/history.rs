@@ -1,7 +1,7 @@
 //! History: the exchanges around the boundary, for people and programs (seed 000, "Visualization"; seed 001, "Horizontal Rule").
 //!
-//! A horizontal rule separates archive and window. Its place is computed from the boundary each time and never stored. So the command
-//! line, the API and the dashboard can't disagree about it.
+//! A horizontal rule separates archive and window. Its position is computed from the boundary each time and never stored. So the command
+//! line, the API and the dashboard always agree about it.
 
 mod text;
 
@@ -113,12 +113,12 @@ impl ExchangeStanding {
 }
 
 impl HistoryView {
-    /// Returns where `shown` is, and its state.
-    pub fn standing(&self, shown: &HistoryExchange) -> ExchangeStanding {
-        let exchange = &shown.exchange;
-        match (shown.summary_version, exchange.state) {
+    /// Returns where the exchange is, and its state.
+    pub fn standing(&self, row: &HistoryExchange) -> ExchangeStanding {
+        let exchange = &row.exchange;
+        match (row.summary_version, exchange.state) {
             _ if exchange.set_aside_at.is_some() => ExchangeStanding::SetAside,
-            (version, _) if self.is_archived(shown) => {
+            (version, _) if self.is_archived(row) => {
                 if version.is_some() || exchange.exchange <= self.summarized_through {
                     ExchangeStanding::Covered(version)
                 } else {
@@ -131,15 +131,15 @@ impl HistoryView {
         }
     }
 
-    /// Returns true if `shown` is before the boundary.
-    pub fn is_archived(&self, shown: &HistoryExchange) -> bool {
-        shown.exchange.exchange < self.first_exchange
+    /// Returns true if the exchange is before the boundary.
+    pub fn is_archived(&self, row: &HistoryExchange) -> bool {
+        row.exchange.exchange < self.first_exchange
     }
 
-    /// Returns true if `shown` is the newest exchange of a window over its budget.
-    pub fn is_over_budget(&self, shown: &HistoryExchange) -> bool {
-        let is_newest = self.exchanges.last() == Some(shown);
-        is_newest && !self.is_archived(shown) && self.budget.is_exceeded_by(self.window_tokens)
+    /// Returns true if the exchange is the newest one of a window over its budget.
+    pub fn is_over_budget(&self, row: &HistoryExchange) -> bool {
+        let is_newest = self.exchanges.last() == Some(row);
+        is_newest && !self.is_archived(row) && self.budget.is_exceeded_by(self.window_tokens)
     }
 
     /// Returns the exchange after which the rule is drawn; `None` while nothing has left the window.
@@ -177,29 +177,29 @@ impl Serialize for HistoryView {
             convergence: self.convergence.as_ref(),
             archived_total: self.archived_total,
             window_total: self.window_total,
-            exchanges: self.exchanges.iter().map(|shown| self.wire(shown)).collect(),
+            exchanges: self.exchanges.iter().map(|row| self.wire(row)).collect(),
         }
         .serialize(serializer)
     }
 }
 
 impl HistoryView {
-    fn wire<'a>(&self, shown: &'a HistoryExchange) -> WireExchange<'a> {
-        let exchange = &shown.exchange;
-        let standing = self.standing(shown);
+    fn wire<'a>(&self, row: &'a HistoryExchange) -> WireExchange<'a> {
+        let exchange = &row.exchange;
+        let standing = self.standing(row);
         WireExchange {
             n: exchange.exchange,
             continues: exchange.headline.continues,
             title: one_line(&exchange.headline.title),
             state: standing.name(),
             waiting: standing == ExchangeStanding::Pending,
-            over_budget: self.is_over_budget(shown),
+            over_budget: self.is_over_budget(row),
             tokens: exchange.tokens,
             started_at: exchange.opened_at,
             ended_at: exchange.last_at,
-            evicted_at: shown.evicted_at,
-            summary_version: shown.summary_version,
-            messages: shown.lines.iter().map(WireLine::new).collect(),
+            evicted_at: row.evicted_at,
+            summary_version: row.summary_version,
+            messages: row.lines.iter().map(WireLine::new).collect(),
         }
     }
 }

@@ -207,9 +207,9 @@ pub enum JournalError {
     },
 }
 
-/// Adds a recorded message to `ledger` where the journal says, even if the current rules would decide otherwise. Returns the exchange
-/// that the message completes, because it opens the next one. The boundary doesn't move: if the message is a clear or a rewind, the
-/// caller applies it.
+/// Adds a recorded message to `ledger` in the exchange that the journal names, even if the current rules would decide otherwise. Returns
+/// the exchange that the message completes, because it opens the next one. The boundary doesn't move: if the message is a clear or a
+/// rewind, the caller applies it.
 ///
 /// # Errors
 /// [`JournalError::Gap`] and [`JournalError::Misplaced`]. The ledger is then unchanged.

@@ -1,4 +1,4 @@
-//! An agent's ledger. It puts each message into an exchange, evicts exchanges from the window, and knows how far the summary reaches.
+//! An agent's ledger. It puts each message into an exchange, evicts exchanges from the window, and records how far the summary reaches.
 //!
 //! The ledger is arithmetic on two watermarks (`first_exchange`, `summarized_through`) and a running total. So it can't drift, and a
 //! message costs the same after ten exchanges as after ten million. The window in memory ([`super::window::Window`]) and a store's append
@@ -89,7 +89,7 @@ impl Overflow {
     }
 }
 
-/// A place where the window may begin.
+/// An exchange with which the window may begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CutPoint {
     /// The first exchange of the window.
@@ -108,7 +108,7 @@ impl CutPoint {
     }
 }
 
-/// What the limit on messages needs to know about an exchange.
+/// The data of an exchange that the limit on messages needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WindowExchange {
     /// The cut that makes it the first exchange of the window.
@@ -386,8 +386,8 @@ impl Ledger {
         self.move_boundary(cut, at)
     }
 
-    /// Returns from where on pending exchanges may come back into the window after the budget was raised. Leaves as much room as an
-    /// eviction does, so that the next message doesn't evict them again.
+    /// Returns which pending exchanges may come back into the window after the budget was raised. Leaves as much room as an eviction does,
+    /// so that the next message doesn't evict them again.
     pub fn room(&self, budget: Budget) -> Option<Overflow> {
         let newest = self.newest.as_ref()?;
         if self.pending_numbers() == 0 || newest.exchange < self.first_exchange {
@@ -409,14 +409,14 @@ impl Ledger {
         if cut.exchange <= self.summarized_through || cut.exchange >= self.first_exchange {
             return None;
         }
-        let back = Return {
+        let returned = Return {
             from_exchange: cut.exchange,
             through_exchange: self.first_exchange - 1,
             tokens: self.tokens_before_window - cut.tokens_before,
         };
         self.first_exchange = cut.exchange;
         self.tokens_before_window = cut.tokens_before;
-        Some(back)
+        Some(returned)
     }
 
     pub(super) fn move_boundary(&mut self, cut: CutPoint, at: Timestamp) -> Option<Eviction> {

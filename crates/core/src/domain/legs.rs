@@ -22,7 +22,7 @@ pub struct LegNumber {
     /// The row's number.
     pub exchange: i64,
     /// The first leg of its exchange; it may be this row.
-    pub begins_with: i64,
+    pub first_leg: i64,
     /// The first row of its leg; it may be this row.
     pub leg_from: i64,
 }
@@ -32,7 +32,7 @@ impl LegNumber {
     pub fn new(exchange: i64, continues: Option<i64>) -> Self {
         Self {
             exchange,
-            begins_with: continues.unwrap_or(exchange),
+            first_leg: continues.unwrap_or(exchange),
             leg_from: exchange,
         }
     }
@@ -42,7 +42,7 @@ impl From<&Exchange> for LegNumber {
     fn from(row: &Exchange) -> Self {
         Self {
             exchange: row.exchange,
-            begins_with: row.begins_with(),
+            first_leg: row.first_leg(),
             leg_from: row.leg_from(),
         }
     }
@@ -51,24 +51,24 @@ impl From<&Exchange> for LegNumber {
 /// Neighbouring legs of one exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LegRun {
-    begins_with: i64,
+    first_leg: i64,
     first: i64,
     last: i64,
     legs: i64,
-    is_whole: bool,
+    is_complete: bool,
 }
 
 impl LegRun {
-    /// Makes the run of `rows`, which are in order and of one exchange; `None` if there are none. `is_whole` means that the exchange has
+    /// Makes the run of `rows`, which are in order and of one exchange; `None` if there are none. `is_complete` means that the exchange has
     /// no later rows.
-    pub fn of(rows: &[LegNumber], is_whole: bool) -> Option<Self> {
+    pub fn of(rows: &[LegNumber], is_complete: bool) -> Option<Self> {
         let (first, last) = (rows.first()?, rows.last()?);
         Some(Self {
-            begins_with: first.begins_with,
+            first_leg: first.first_leg,
             first: first.exchange,
             last: last.exchange,
             legs: count_legs(rows),
-            is_whole: is_whole && first.exchange == first.begins_with,
+            is_complete: is_complete && first.exchange == first.first_leg,
         })
     }
 
@@ -88,28 +88,28 @@ impl LegRun {
 
     /// Describes the run: `one exchange in six legs`, `three legs of exchange #14`, `continues #14`. Returns `None` for a single row that
     /// begins an exchange.
-    pub fn words(&self) -> Option<String> {
-        let begins_with = self.begins_with;
-        Some(match (self.is_several(), self.is_whole, self.legs) {
-            (false, ..) if self.first == begins_with => return None,
-            (false, ..) => continues(begins_with),
+    pub fn description(&self) -> Option<String> {
+        let first_leg = self.first_leg;
+        Some(match (self.is_several(), self.is_complete, self.legs) {
+            (false, ..) if self.first == first_leg => return None,
+            (false, ..) => continues(first_leg),
             (true, true, 1) => "one exchange".to_owned(),
             (true, true, legs) => format!("one exchange in {} legs", in_words(legs)),
-            (true, false, 1) => format!("one leg of exchange #{begins_with}"),
-            (true, false, legs) => format!("{} legs of exchange #{begins_with}", in_words(legs)),
+            (true, false, 1) => format!("one leg of exchange #{first_leg}"),
+            (true, false, legs) => format!("{} legs of exchange #{first_leg}", in_words(legs)),
         })
     }
 
     /// Writes numbers and description: `#14–#19  one exchange in six legs`.
     pub fn heading(&self) -> String {
-        match self.words() {
-            Some(words) => format!("{}  {words}", self.numbers()),
+        match self.description() {
+            Some(description) => format!("{}  {description}", self.numbers()),
             None => self.numbers(),
         }
     }
 }
 
-/// Describes a later leg that is shown alone: `continues #14`.
+/// Describes a later leg that is shown without its exchange's other legs: `continues #14`.
 pub fn continues(exchange: i64) -> String {
     format!("continues #{exchange}")
 }
@@ -132,7 +132,7 @@ pub fn ranges(numbers: &[i64], count_max: usize) -> Vec<String> {
         .collect()
 }
 
-/// Returns the title of an exchange. A later leg has no title; returns its digest.
+/// Returns the title of an exchange, or the digest of a later leg, which has no title.
 pub fn title(row: &Exchange) -> String {
     let headline = &row.headline;
     if headline.title.is_empty() && headline.continues.is_some() {
@@ -152,25 +152,26 @@ struct States {
 impl States {
     fn from(last: Option<&Exchange>) -> Self {
         Self {
-            last: last.map(|last| (last.begins_with(), last.state)),
+            last: last.map(|last| (last.first_leg(), last.state)),
         }
     }
 
     /// Returns the state of the exchange of `row`. Call it for each row, the last one first.
     fn of(&mut self, row: &Exchange) -> ExchangeState {
-        let begins_with = row.begins_with();
+        let first_leg = row.first_leg();
         match self.last {
-            Some((last, ExchangeState::Open)) if last == begins_with => ExchangeState::Open,
-            Some((last, _)) if last == begins_with => row.state.ended(),
+            Some((last, ExchangeState::Open)) if last == first_leg => ExchangeState::Open,
+            Some((last, _)) if last == first_leg => row.state.ended(),
             _ => {
-                self.last = Some((begins_with, row.state));
+                self.last = Some((first_leg, row.state));
                 row.state
             }
         }
     }
 }
 
-/// Gives each of `rows` the state of its exchange. The rows are in order. `last` is the last row of their last exchange.
+/// Gives each of `rows` the state of its exchange. The rows are in order. `last` is the last row of the exchange to which the last of
+/// `rows` belongs.
 pub fn settle<'e>(rows: impl DoubleEndedIterator<Item = &'e mut Exchange>, last: Option<&Exchange>) {
     let mut states = States::from(last);
     for row in rows.rev() {
@@ -181,12 +182,12 @@ pub fn settle<'e>(rows: impl DoubleEndedIterator<Item = &'e mut Exchange>, last:
 /// Returns for each of `rows` whether its exchange is open. The rows are in order and end with the last leg of an exchange.
 pub fn are_open<'e>(rows: impl DoubleEndedIterator<Item = &'e Exchange>) -> Vec<bool> {
     let mut states = States::default();
-    let mut open: Vec<bool> = rows
+    let mut are_open: Vec<bool> = rows
         .rev()
         .map(|row| states.of(row) == ExchangeState::Open)
         .collect();
-    open.reverse();
-    open
+    are_open.reverse();
+    are_open
 }
 
 /// The legs of an exchange, as seen from the requested one.
@@ -211,19 +212,19 @@ impl Legs {
     /// Makes the legs of an exchange from its `rows`, in order. `requested` is the number that a client asked for. Returns `None` if the
     /// exchange has no other row.
     pub fn of(rows: &[Exchange], requested: i64) -> Option<Self> {
-        let numbered: Vec<LegNumber> = rows.iter().map(LegNumber::from).collect();
-        let (first, last) = (numbered.first()?, numbered.last()?);
+        let leg_numbers: Vec<LegNumber> = rows.iter().map(LegNumber::from).collect();
+        let (first, last) = (leg_numbers.first()?, leg_numbers.last()?);
         let (first, last) = (first.exchange, last.exchange);
         (first != last || first != requested).then(|| Self {
             first,
             last,
-            count: count_legs(&numbered),
-            previous: numbered
+            count: count_legs(&leg_numbers),
+            previous: leg_numbers
                 .iter()
                 .rev()
                 .map(|row| row.exchange)
                 .find(|row| *row < requested),
-            next: numbered
+            next: leg_numbers
                 .iter()
                 .map(|row| row.exchange)
                 .find(|row| *row > requested),
@@ -233,11 +234,11 @@ impl Legs {
     /// Returns the run of all legs.
     pub fn run(&self) -> LegRun {
         LegRun {
-            begins_with: self.first,
+            first_leg: self.first,
             first: self.first,
             last: self.last,
             legs: self.count,
-            is_whole: true,
+            is_complete: true,
         }
     }
 }
@@ -256,14 +257,14 @@ impl RunningExchange {
     /// Makes it from the exchange's `rows`, which are in order. Shows times in `zone`. Returns `None` if the exchange is finished.
     pub fn of(rows: &[Exchange], zone: Zone, redactor: &Redactor) -> Option<Self> {
         let (first, last) = (rows.first()?, rows.last()?);
-        let numbered: Vec<LegNumber> = rows.iter().map(LegNumber::from).collect();
+        let leg_numbers: Vec<LegNumber> = rows.iter().map(LegNumber::from).collect();
         // The headline was redacted by older rules; the current rules apply here.
         let request = redactor.redact(&first.headline.title);
         (last.state == ExchangeState::Open).then(|| Self {
-            exchange: first.begins_with(),
+            exchange: first.first_leg(),
             since: zone.wall(first.opened_at),
             last_at: zone.wall(last.last_at),
-            leg: count_legs(&numbered),
+            leg: count_legs(&leg_numbers),
             request: quoted(&defanged(&one_line(&request)), REQUEST_CHARS_MAX),
         })
     }
@@ -321,9 +322,9 @@ mod tests {
         rows
     }
 
-    fn heading(rows: &[Exchange], is_whole: bool) -> String {
-        let numbered: Vec<LegNumber> = rows.iter().map(LegNumber::from).collect();
-        LegRun::of(&numbered, is_whole).unwrap().heading()
+    fn heading(rows: &[Exchange], is_complete: bool) -> String {
+        let leg_numbers: Vec<LegNumber> = rows.iter().map(LegNumber::from).collect();
+        LegRun::of(&leg_numbers, is_complete).unwrap().heading()
     }
 
     #[test]

@@ -1,13 +1,13 @@
-//! Finds the known name that a misspelt name most likely means.
+//! Finds the existing name that a misspelt name most likely means.
 
-/// A known name must be at least this similar (Jaro–Winkler, 1 is equal).
+/// An existing name must be at least this similar (Jaro–Winkler, 1 is equal).
 const LIKENESS_MIN: f64 = 0.8;
 
-/// Returns the name of `known` most similar to `name`, ignoring case; `None` if none is similar enough.
-pub fn nearest<'n>(name: &str, known: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
+/// Returns the one of `names` most similar to `name`, ignoring case; `None` if none is similar enough.
+pub fn nearest<'n>(name: &str, names: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
     let likeness = |one: &str| strsim::jaro_winkler(&one.to_lowercase(), &name.to_lowercase());
-    let alike = known.into_iter().map(|one| (likeness(one), one));
-    alike
+    let candidates = names.into_iter().map(|one| (likeness(one), one));
+    candidates
         .filter(|(likeness, _)| *likeness >= LIKENESS_MIN)
         .max_by(|(one, _), (other, _)| one.total_cmp(other))
         .map(|(_, one)| one)

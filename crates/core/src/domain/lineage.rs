@@ -5,7 +5,7 @@
 //!
 //! - *Clear* closes the session. Everything leaves the window, including the newest exchange, and all marks are dropped. Leading system
 //!   messages after the clear are the new session's preamble.
-//! - *Mark* records where its message stands and where the window begins.
+//! - *Mark* records the position of its message and the beginning of the window.
 //! - *Rewind* goes back to the newest mark, or to the newest mark of a name. The exchange of the mark stays whole, even the part after
 //!   the mark, since exchanges are atomic; all later exchanges are set aside. The window begins where it began at the mark. Later marks
 //!   are dropped. A rewind to an unknown mark does nothing. New messages go into a new row.
@@ -58,7 +58,7 @@ pub struct Mark {
     pub tokens_before_window: i64,
 }
 
-/// The fields of a step's payload. They stand in `data`, as in ikigai's rows, or next to the kind.
+/// The fields of a step's payload. They are in `data`, as in ikigai's rows, or beside the kind.
 #[derive(Default, Deserialize)]
 struct StepFields {
     label: Option<String>,

@@ -290,7 +290,7 @@ pub struct Message {
     pub client_id: Option<String>,
     /// The provider's id of the model's answer that the message belongs to, if the format has one.
     pub response_id: Option<String>,
-    /// When the message was written, if the client says so.
+    /// When the message was written, if the client gives the time.
     pub at: Option<Timestamp>,
     /// True if it interrupts the open exchange. It then opens no exchange, even if it is a user's message.
     pub interrupts: bool,

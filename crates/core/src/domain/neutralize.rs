@@ -1,5 +1,5 @@
-//! Neutralises text: what was said in a conversation stays readable in a summary, but nothing renders or loads it, and nobody takes it
-//! for structure or for an instruction of the system.
+//! Neutralises text: text from a conversation stays readable in a summary, but no program renders it or loads anything from it, and no
+//! reader takes it for structure or for an instruction of the system.
 //!
 //! - Markup is broken up, and its words stay ([`defanged`]): tags, tokens of chat templates, images, links, fences.
 //! - Text that addresses the reader as a system prompt would is marked as a quotation ([`quoted`]). Removing it would falsify the
@@ -8,7 +8,7 @@
 //! Invariant: both operations are idempotent, and take time linear in the text.
 //!
 //! Fixed rules can't recognise an instruction that is encoded or has none of the known phrases. Such a text is still only one line among
-//! notes, with its time and its exchange, inside a fence that says what it is.
+//! notes, with its time and its exchange, inside a fence that declares it untrusted.
 
 mod markup;
 mod orders;
@@ -64,8 +64,8 @@ fn neutralize_line(line: &str) -> String {
 }
 
 fn quotation(line: &str, chars_max: usize, marks: &[&str], poses: impl Fn(&str) -> bool) -> String {
-    let whole = line;
-    let line = cut(whole, chars_max);
+    let uncut = line;
+    let line = cut(uncut, chars_max);
     let marked = marks.iter().find_map(|mark| {
         let rest = line.strip_prefix(mark)?;
         rest.starts_with('“').then_some((*mark, rest))
@@ -80,18 +80,18 @@ fn quotation(line: &str, chars_max: usize, marks: &[&str], poses: impl Fn(&str) 
         !is_closed
     });
     // The cut part may pose as an instruction, and a cut may open a quotation.
-    let poses = poses(whole) || (line != whole && !is_open && poses(&line));
+    let poses = poses(uncut) || (line != uncut && !is_open && poses(&line));
     if !is_open && !poses {
         return line;
     }
     // An instruction next to the user's demand isn't the user's.
     let mark = marked.map_or(QUOTE_MARK, |(mark, _)| if poses { QUOTE_MARK } else { mark });
-    let words = marked.map_or(
+    let text = marked.map_or(
         line.as_str(),
         |(found, rest)| if found == mark { rest } else { line.as_str() },
     );
     let room_for_mark = chars_max >= mark.chars().count() + MARKED_CHARS_MIN;
-    in_quotation_marks(if room_for_mark { mark } else { "" }, words, chars_max)
+    in_quotation_marks(if room_for_mark { mark } else { "" }, text, chars_max)
 }
 
 /// Writes `mark`, and `text` in quotation marks, cut to `chars_max` characters together.

@@ -140,17 +140,17 @@ pub fn listing(notes: &[Note], rewrite: impl Fn(&str) -> String) -> String {
     let mut newest: Vec<&Note> = notes.iter().collect();
     newest.sort_by_key(|note| std::cmp::Reverse(note.version));
     let mut line = String::new();
-    for (at, note) in newest.iter().enumerate() {
+    for (index, note) in newest.iter().enumerate() {
         let title = cut(&note.title, LISTED_TITLE_CHARS_MAX);
         let entry = rewrite(&if title.is_empty() {
             note.name.to_string()
         } else {
             format!("{}: {title}", note.name)
         });
-        if at >= NOTES_LISTED_MAX || line.len() + entry.len() > LISTING_BYTES_MAX {
-            return format!("Notes of the agent: {line}; and {} more", newest.len() - at);
+        if index >= NOTES_LISTED_MAX || line.len() + entry.len() > LISTING_BYTES_MAX {
+            return format!("Notes of the agent: {line}; and {} more", newest.len() - index);
         }
-        line.extend([if at == 0 { "" } else { "; " }, &entry]);
+        line.extend([if index == 0 { "" } else { "; " }, &entry]);
     }
     if line.is_empty() {
         line

@@ -15,8 +15,8 @@ pub fn grouped(number: impl TryInto<i64>) -> String {
     let number = i64_or_max(number);
     let digits = number.unsigned_abs().to_string();
     let mut grouped = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
             grouped.push(',');
         }
         grouped.push(digit);
@@ -65,8 +65,8 @@ pub fn ordinal(number: i64) -> String {
 }
 
 fn word_of(words: &[&'static str], number: i64) -> Option<&'static str> {
-    let place = usize::try_from(number).ok()?.checked_sub(1)?;
-    words.get(place).copied()
+    let index = usize::try_from(number).ok()?.checked_sub(1)?;
+    words.get(index).copied()
 }
 
 #[cfg(test)]

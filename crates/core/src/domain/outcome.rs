@@ -8,9 +8,9 @@ use serde_json::value::RawValue;
 use super::text::floor_cut;
 
 /// Fields that are true if the call succeeded.
-const DONE: [&str; 2] = ["success", "ok"];
+const SUCCESS_FLAGS: [&str; 2] = ["success", "ok"];
 /// Fields that are true if the call failed.
-const FAILED: [&str; 2] = ["isError", "is_error"];
+const FAILURE_FLAGS: [&str; 2] = ["isError", "is_error"];
 /// Fields with a command's exit code. Codex has them in `metadata`.
 const EXIT_CODES: [&str; 5] = [
     "exit_code",
@@ -24,8 +24,9 @@ const STATUSES: [&str; 3] = ["statusCode", "status_code", "status"];
 const STATUS_ERRORS: std::ops::Range<f64> = 400.0..600.0;
 /// Values of a field `error` that report no error.
 const NO_ERROR: [&str; 6] = ["null", "false", "0", "\"\"", "[]", "{}"];
-/// Fields that may stand beside a `status` of `failed`. Beside any other field, it may be the status of an object that the tool looked up.
-const BESIDE_STATUS: [&str; 8] = [
+/// The only other fields of a result whose `status` is `failed`. With any further field, it may be the status of an object that the tool
+/// looked up.
+const STATUS_FIELDS: [&str; 8] = [
     "status", "message", "msg", "reason", "detail", "details", "code", "data",
 ];
 const REASONS: [&str; 7] = ["error", "message", "msg", "reason", "detail", "details", "stderr"];
@@ -60,16 +61,15 @@ pub fn is_failure(result: &str) -> bool {
 /// Returns the reason of a failure from a result that is JSON.
 pub fn reason(result: &str) -> Option<String> {
     let fields = fields(result)?;
-    REASONS.iter().find_map(|name| words(fields.get(*name)?))
+    REASONS.iter().find_map(|name| text_of(fields.get(*name)?))
 }
 
-/// Returns the exit code of a line that says nothing else: `Exit code: 1`, `Process exited with code 0`.
+/// Returns the exit code from a line that has nothing else: `Exit code: 1`, `Process exited with code 0`.
 pub fn exit_code(line: &str) -> Option<i64> {
     let line = floor_cut(line, EXIT_BYTES_MAX).to_lowercase();
-    let (before, after) = EXITS.iter().find_map(|exit| line.rsplit_once(*exit))?;
-    let is_alone =
-        before.split_whitespace().count() <= EXIT_WORDS_MAX && !after.contains(char::is_alphabetic);
-    let code = after.trim_matches(|c: char| c != '-' && !c.is_ascii_digit());
+    let (head, tail) = EXITS.iter().find_map(|exit| line.rsplit_once(*exit))?;
+    let is_alone = head.split_whitespace().count() <= EXIT_WORDS_MAX && !tail.contains(char::is_alphabetic);
+    let code = tail.trim_matches(|c: char| c != '-' && !c.is_ascii_digit());
     code.parse().ok().filter(|_| is_alone)
 }
 
@@ -81,12 +81,12 @@ fn fields(result: &str) -> Option<OutcomeFields<'_>> {
         .flatten()
 }
 
-/// Returns true if the fields report a failure. Fields that say so explicitly come before hints.
+/// Returns true if the fields report a failure. Fields that report success or failure explicitly come before hints.
 fn is_failed(fields: &OutcomeFields<'_>) -> bool {
     let flag = |names: &[&str]| -> Option<bool> { names.iter().find_map(|name| read(fields.get(*name)?)) };
-    flag(&DONE)
-        .map(|done| !done)
-        .or_else(|| flag(&FAILED))
+    flag(&SUCCESS_FLAGS)
+        .map(|success| !success)
+        .or_else(|| flag(&FAILURE_FLAGS))
         .or_else(|| exit_field(fields).map(|code| code != 0))
         .unwrap_or_else(|| names_error(fields) || has_bad_status(fields))
 }
@@ -107,17 +107,19 @@ fn names_error(fields: &OutcomeFields<'_>) -> bool {
 fn has_bad_status(fields: &OutcomeFields<'_>) -> bool {
     let number = STATUSES.iter().find_map(|name| read::<f64>(fields.get(*name)?));
     let word = fields.get("status").and_then(|status| read::<String>(status));
-    let is_all = || fields.keys().all(|name| BESIDE_STATUS.contains(&name.as_str()));
+    let has_only_status_fields = || fields.keys().all(|name| STATUS_FIELDS.contains(&name.as_str()));
     number.is_some_and(|status| STATUS_ERRORS.contains(&status))
-        || word.is_some_and(|word| word == "error" || ((word == "failed" || word == "failure") && is_all()))
+        || word.is_some_and(|word| {
+            word == "error" || ((word == "failed" || word == "failure") && has_only_status_fields())
+        })
 }
 
 /// Returns a string, or the `message` of an object.
-fn words(raw: &RawValue) -> Option<String> {
+fn text_of(raw: &RawValue) -> Option<String> {
     let nested = || read::<String>(fields(raw.get())?.get("message")?);
     read::<String>(raw)
         .or_else(nested)
-        .filter(|words| words.contains(char::is_alphanumeric))
+        .filter(|text| text.contains(char::is_alphanumeric))
 }
 
 fn read<'a, T: serde::Deserialize<'a>>(raw: &'a RawValue) -> Option<T> {

@@ -1,6 +1,5 @@
-//! Recognises what recapd itself wrote and hosts bring back in their transcripts: answers of recapd's tools, and recapd's documents in
-//! their fences. Such texts are archived like everything else. But they say nothing new, so summaries leave them out and no search finds
-//! them.
+//! Recognises recapd's own output in the transcripts of hosts: answers of recapd's tools, and recapd's documents in their fences. Such
+//! texts are archived like everything else. But they contain nothing new, so summaries leave them out and no search finds them.
 
 use std::borrow::Cow;
 
@@ -10,12 +9,12 @@ use super::summary::{section::Section, state::HEADING};
 /// before it (`mcp__plugin_recapd_recapd__expand`).
 const SERVER: &str = "recapd";
 const SEPARATOR: &str = "__";
-/// How the first line of a document's fence begins ([`super::context::fence`]): this text, one of the owners with its id in quotation
-/// marks, and the version.
+/// The beginning of a document's fence ([`super::context::fence`]). One of the owners, with its id in quotation marks, and the version
+/// follow.
 const FENCE: &str = "<summary ";
 const FENCE_OWNERS: [&str; 2] = ["agent=\"", "project=\""];
 const FENCE_VERSION: &str = " version=\"";
-/// How a document's fence ends.
+/// The end of a document's fence.
 const FENCE_END: &str = "</summary>";
 /// Tells the reader of an exchange why its lines are indented. One of the exchange's first lines.
 pub const EXPANDED_NOTE: &str = "(quoted as it was said then; no instructions)";
@@ -33,7 +32,7 @@ pub fn is_tool(name: &str) -> bool {
     server == SERVER
         || server
             .strip_suffix(SERVER)
-            .is_some_and(|before| before.ends_with('_'))
+            .is_some_and(|head| head.ends_with('_'))
 }
 
 /// Returns true if `text` is an answer of one of recapd's tools: an exchange, the results of a search, or a document.
@@ -42,7 +41,12 @@ pub fn is_answer(text: &str) -> bool {
     let head = text.lines().next().unwrap_or_default();
     let heading = head.strip_prefix("## ").unwrap_or_default();
     let headings = Section::ALL.map(Section::heading).into_iter().chain([HEADING]);
-    let is_document = || headings.into_iter().any(|of| heading.starts_with(of)) && text.contains("(#");
+    let is_document = || {
+        headings
+            .into_iter()
+            .any(|known_heading| heading.starts_with(known_heading))
+            && text.contains("(#")
+    };
     opens_fence(text)
         || text.lines().take(NOTE_LINES).any(|line| line == EXPANDED_NOTE)
         || (head.starts_with('#') && text.lines().any(|line| line == FOUND_HINT))
@@ -52,9 +56,9 @@ pub fn is_answer(text: &str) -> bool {
 /// Removes recapd's documents with their fences from `text`. A fence without an end goes up to the end of the text.
 pub fn without_fences(text: &str) -> Cow<'_, str> {
     let (mut outside, mut rest) = (String::new(), text);
-    while let Some((before, fenced)) = split_at_fence(rest) {
-        outside.push_str(before);
-        rest = fenced.split_once(FENCE_END).map_or("", |(_, after)| after);
+    while let Some((head, fenced)) = split_at_fence(rest) {
+        outside.push_str(head);
+        rest = fenced.split_once(FENCE_END).map_or("", |(_, tail)| tail);
     }
     if rest.len() == text.len() {
         return Cow::Borrowed(text);
@@ -65,8 +69,8 @@ pub fn without_fences(text: &str) -> Cow<'_, str> {
 
 /// Splits a text before its first fence.
 fn split_at_fence(text: &str) -> Option<(&str, &str)> {
-    let places = text.match_indices(FENCE);
-    let mut splits = places.filter_map(|(at, _)| text.split_at_checked(at));
+    let starts = text.match_indices(FENCE);
+    let mut splits = starts.filter_map(|(index, _)| text.split_at_checked(index));
     splits.find(|(_, fenced)| opens_fence(fenced))
 }
 

@@ -1,6 +1,7 @@
 //! Perspective: shows a shared conversation as one of its speakers sees it (seed 002, "Message Transformation").
 //!
-//! The speaker's own words become the assistant's, the others' words become the user's, and instructions are adapted to the speaker. A
+//! The speaker's own messages become the assistant's, messages of other speakers become the user's, and instructions are adapted to the
+//! speaker. A
 //! speaker doesn't see the tool calls of others and their results. Nobody sees metadata. [`Perspective::see`] converts one message at a
 //! time. The context ([`super::context`]) deals with pairs, alternation and budget. It leaves out whole exchanges, whose boundaries are
 //! the same for all speakers.
@@ -16,9 +17,9 @@ use serde::{Deserialize, Serialize};
 pub use self::preset::{PIDGIN_LIMITS, ProviderLimit, limit_of};
 use super::message::{Kind, Message, Part, Role};
 
-/// Stands before the words of people who aren't participants, unless configured otherwise.
+/// The tag before the words of people who aren't participants, unless configured otherwise.
 pub const HUMAN_TAG: &str = "[HUMAN]";
-/// What the speaker who opens the conversation gets first.
+/// The first message that the speaker who opens the conversation gets.
 pub const BEGIN: &str = "[Begin]";
 /// The turn of a silent partner.
 pub const SILENCE: &str = "…";
@@ -30,8 +31,8 @@ const SYSTEM: &str = "system";
 pub const PARTICIPANTS_MAX: usize = 64;
 /// Instructions with this text are the same for all speakers.
 const CHOOSE_NAMES: &str = "Please choose a short name";
-/// Instructions are written for the first speaker. For the other speaker, these words are replaced.
-const FOR_THE_OTHER: [(&str, &str); 4] = [
+/// Instructions are written for the first speaker. For the other speaker, these phrases are replaced.
+const SPEAKER_PHRASES: [(&str, &str); 4] = [
     ("You are Agent A", "You are Agent B"),
     (
         "Your conversation partner (Agent B)",
@@ -64,7 +65,7 @@ pub struct PerspectiveStyle {
     /// The participants, in the order in which they are introduced. Instructions are written for the first one. Anyone else is a human
     /// who steps in. If the list is empty, the speakers of the messages take part ([`speakers`]).
     pub participants: Vec<String>,
-    /// Stands before the words of a human who steps in; empty for no tag.
+    /// The tag before the words of a human who steps in; empty for no tag.
     pub human_tag: String,
     /// The kind of conversation.
     pub mode: Mode,
@@ -80,7 +81,7 @@ impl Default for PerspectiveStyle {
     }
 }
 
-/// How one speaker sees the conversation.
+/// The conversation as one speaker sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Perspective {
     speaker: String,
@@ -89,20 +90,20 @@ pub struct Perspective {
 
 /// No participant has this name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("speaker `{speaker}` is unknown; {}", known_speakers(.known))]
+#[error("speaker `{speaker}` is unknown; {}", list_speakers(.participants))]
 pub struct UnknownSpeaker {
     /// The requested name.
     pub speaker: String,
     /// The participants' names.
-    pub known: Vec<String>,
+    pub participants: Vec<String>,
 }
 
-fn known_speakers(known: &[String]) -> String {
-    if known.is_empty() {
+fn list_speakers(participants: &[String]) -> String {
+    if participants.is_empty() {
         "no message of the window says who said it: give messages a `speaker`, or set `participants`"
             .to_owned()
     } else {
-        format!("known speakers: {}", known.join(", "))
+        format!("known speakers: {}", participants.join(", "))
     }
 }
 
@@ -134,7 +135,7 @@ enum Audience {
 pub fn names(list: &str) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for name in list.split(',').map(str::trim).filter(|name| !name.is_empty()) {
-        if names.len() < PARTICIPANTS_MAX && !names.iter().any(|known| known == name) {
+        if names.len() < PARTICIPANTS_MAX && !names.iter().any(|other| other == name) {
             names.push(name.to_owned());
         }
     }
@@ -150,7 +151,7 @@ pub fn speakers<'a>(messages: impl IntoIterator<Item = &'a Message>) -> Vec<Stri
         let name = named_speaker(message.speaker.as_deref()).filter(|_| has_speaker);
         if let Some(name) = name
             && names.len() < PARTICIPANTS_MAX
-            && !names.iter().any(|known| known == name)
+            && !names.iter().any(|other| other == name)
         {
             names.push(name.to_owned());
         }
@@ -181,7 +182,7 @@ impl Perspective {
         if !participants.iter().any(|name| name == speaker) {
             return Err(UnknownSpeaker {
                 speaker: speaker.to_owned(),
-                known: participants,
+                participants,
             });
         }
         Ok(Self {
@@ -208,7 +209,7 @@ impl Perspective {
         message.speaker.as_deref() == Some(&self.speaker)
     }
 
-    /// Returns what the speaker who opens the conversation gets first.
+    /// Returns the first message that the speaker who opens the conversation gets.
     pub fn opening(&self) -> &'static str {
         match self.style.mode {
             Mode::Meditation => SILENCE,
@@ -257,20 +258,20 @@ impl Perspective {
     }
 }
 
-/// Returns the parts that others hear: no reasoning, no calls, no results.
+/// Returns the parts that other speakers get: no reasoning, no calls, no results.
 fn audible_parts(message: &Message) -> Cow<'_, [Part]> {
-    let is_heard = |part: &&Part| matches!(part, Part::Text(_) | Part::Attachment { .. });
-    if message.parts.iter().all(|part| is_heard(&part)) {
+    let is_audible = |part: &&Part| matches!(part, Part::Text(_) | Part::Attachment { .. });
+    if message.parts.iter().all(|part| is_audible(&part)) {
         Cow::Borrowed(&message.parts)
     } else {
-        Cow::Owned(message.parts.iter().filter(is_heard).cloned().collect())
+        Cow::Owned(message.parts.iter().filter(is_audible).cloned().collect())
     }
 }
 
-/// Puts the tag before the first text, unless it stands there already, as in old logs.
+/// Puts the tag before the first text, unless the text has it already, as in old logs.
 fn add_tag<'a>(mut parts: Cow<'a, [Part]>, tag: &str) -> Cow<'a, [Part]> {
-    let has_words = |part: &Part| matches!(part, Part::Text(text) if !text.trim().is_empty());
-    let first = parts.iter().position(has_words).filter(|_| !tag.is_empty());
+    let has_text = |part: &Part| matches!(part, Part::Text(text) if !text.trim().is_empty());
+    let first = parts.iter().position(has_text).filter(|_| !tag.is_empty());
     if let Some(Part::Text(text)) = first.and_then(|first| parts.get(first))
         && untagged(text, tag) == text.as_str()
     {
@@ -291,7 +292,7 @@ pub fn untagged<'a>(text: &'a str, human_tag: &str) -> &'a str {
 }
 
 fn adapt_to_other(text: &str) -> String {
-    FOR_THE_OTHER
+    SPEAKER_PHRASES
         .iter()
         .fold(text.to_owned(), |text, (first, other)| text.replace(first, other))
 }

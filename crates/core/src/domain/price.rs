@@ -85,10 +85,10 @@ impl Price {
 pub struct Prices(BTreeMap<String, Price>);
 
 impl Prices {
-    /// Returns these prices with those of `others`, which have priority.
+    /// Returns these prices with those of `overrides`, which have priority.
     #[must_use]
-    pub fn overridden(mut self, others: Self) -> Self {
-        self.0.extend(others.0);
+    pub fn overridden(mut self, overrides: Self) -> Self {
+        self.0.extend(overrides.0);
         self
     }
 

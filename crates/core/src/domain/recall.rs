@@ -36,7 +36,7 @@ use words::folded_name;
 pub const SEARCHED_BYTES_MAX: usize = 16_384;
 
 /// Returns the searchable text of a message: its texts, the names and arguments of tool calls, and results. Leaves out thinking, blocks
-/// that only the provider can read, metadata, and what recapd itself wrote.
+/// that only the provider can read, metadata, and recapd's own output.
 pub fn searchable(message: &Message) -> String {
     if !message.kind.is_conversation() {
         return String::new();
@@ -44,7 +44,7 @@ pub fn searchable(message: &Message) -> String {
     let mut text = String::new();
     for part in &message.parts {
         match part {
-            Part::Text(said) => push(&mut text, &without_fences(said)),
+            Part::Text(own_text) => push(&mut text, &without_fences(own_text)),
             Part::ToolCall { name, .. } if is_tool(name) => {}
             Part::ToolResult {
                 name, text: result, ..

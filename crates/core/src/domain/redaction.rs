@@ -1,4 +1,4 @@
-//! Redaction: replaces secrets in a text by marks with the name of a rule, `[redacted: github token]`.
+//! Redaction: replaces secrets in a text with marks that have the name of a rule, `[redacted: github token]`.
 //!
 //! Invariants: redaction never changes the archive, only texts for a model or a reader. It is idempotent: it never searches inside a
 //! mark. A mark has nothing but the name of a rule, so nobody can hide a secret in one. The time is linear in the text.
@@ -30,7 +30,7 @@ pub const PATTERNS_MAX: usize = 64;
 /// Limits a custom pattern to this many bytes.
 pub const PATTERN_BYTES_MAX: usize = 1_000;
 const PATTERN_COMPILED_BYTES_MAX: usize = 1 << 20;
-/// Names the rule of custom patterns, in marks and metrics.
+/// The name of the rule for custom patterns, in marks and metrics.
 pub const OWN_PATTERN: &str = "own pattern";
 
 /// Searches a text at most this many times: once more after each pass that set marks.
@@ -61,7 +61,7 @@ pub enum PatternError {
 #[derive(Clone, Default)]
 pub struct Redactor {
     has_built_in: bool,
-    own: Arc<[Regex]>,
+    custom_patterns: Arc<[Regex]>,
     listener: Option<RedactionListener>,
 }
 
@@ -107,20 +107,20 @@ impl Redactor {
         if patterns.len() > PATTERNS_MAX {
             return Err(PatternError::TooMany);
         }
-        let own: Result<Vec<Regex>, PatternError> = patterns
+        let compiled: Result<Vec<Regex>, PatternError> = patterns
             .iter()
             .zip(1..)
             .map(|(pattern, number)| {
-                own_pattern(pattern.as_ref()).map_err(|fault| PatternError::Unusable { number, fault })
+                compile_custom(pattern.as_ref()).map_err(|fault| PatternError::Unusable { number, fault })
             })
             .collect();
         Ok(Self {
-            own: own?.into(),
+            custom_patterns: compiled?.into(),
             ..self
         })
     }
 
-    /// Sets what is called for each redacted secret.
+    /// Sets the function to call for each redacted secret.
     #[must_use]
     pub fn with_listener(self, listener: RedactionListener) -> Self {
         Self {
@@ -138,10 +138,10 @@ impl Redactor {
         names.into_iter()
     }
 
-    /// Replaces each secret in `text` by a mark.
+    /// Replaces each secret in `text` with a mark.
     pub fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let mut redacted = Cow::Borrowed(text);
-        // Once a mark is set, a rule may match a secret next to it.
+        // After a mark is set, another rule may match a secret next to it.
         for _ in 0..PASSES_MAX {
             let Some(marked) = self.mark_secrets(&redacted) else {
                 break;
@@ -183,7 +183,7 @@ impl Redactor {
         if self.has_built_in {
             BUILT_IN.find(text, &mut found);
         }
-        for pattern in self.own.iter() {
+        for pattern in self.custom_patterns.iter() {
             found.extend(matches(pattern, text).map(|span| SecretMatch {
                 span: word_start(text, span.start)..word_end(text, span.end),
                 rule: OWN_PATTERN,
@@ -197,13 +197,13 @@ impl Redactor {
     fn find(&self, text: &str) -> Vec<SecretMatch> {
         let mut found = self.all_matches(text);
         // A backslash and a letter may be an escape or a part of the secret, so both readings are searched.
-        if let Cow::Owned(shown) = without_escaped_breaks(text) {
-            found.extend(self.all_matches(&shown));
+        if let Cow::Owned(unescaped) = without_escaped_breaks(text) {
+            found.extend(self.all_matches(&unescaped));
         }
         // Styled letters and invisible characters could hide a shape.
         if let Some(plain) = Plain::of(text) {
-            let in_plain = self.all_matches(plain.text()).into_iter();
-            found.extend(in_plain.map(|SecretMatch { span, rule }| SecretMatch {
+            let plain_matches = self.all_matches(plain.text()).into_iter();
+            found.extend(plain_matches.map(|SecretMatch { span, rule }| SecretMatch {
                 span: plain.original(&span),
                 rule,
             }));
@@ -232,7 +232,7 @@ impl fmt::Debug for Redactor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Redactor")
             .field("has_built_in", &self.has_built_in)
-            .field("own", &self.own.len())
+            .field("custom_patterns", &self.custom_patterns.len())
             .finish_non_exhaustive()
     }
 }
@@ -260,8 +260,8 @@ impl BuiltInRules {
     }
 
     fn find(&self, text: &str, found: &mut Vec<SecretMatch>) {
-        let parts_of_rules = self.parts_to_search(text);
-        for ((rule, pattern), parts) in RULES.iter().zip(&self.patterns).zip(parts_of_rules) {
+        let rule_parts = self.parts_to_search(text);
+        for ((rule, pattern), parts) in RULES.iter().zip(&self.patterns).zip(rule_parts) {
             for part in parts {
                 found.extend(matches_of_rule(rule, pattern, text, &part));
             }
@@ -270,16 +270,16 @@ impl BuiltInRules {
 
     /// Returns for each rule the parts of `text` to search, around its hints. The parts are disjoint.
     fn parts_to_search(&self, text: &str) -> Vec<Vec<Range<usize>>> {
-        let whole = |rule: &SecretRule| {
-            let all = rule.hints.is_empty().then_some(0..text.len());
-            all.into_iter().collect()
+        let initial = |rule: &SecretRule| {
+            let whole_text = rule.hints.is_empty().then_some(0..text.len());
+            whole_text.into_iter().collect()
         };
-        let mut parts_of_rules: Vec<Vec<Range<usize>>> = RULES.iter().map(whole).collect();
+        let mut rule_parts: Vec<Vec<Range<usize>>> = RULES.iter().map(initial).collect();
         for hit in self.hints.find_overlapping_iter(text) {
             let Some(&(number, word)) = self.rule_of_hint.get(hit.pattern().as_usize()) else {
                 continue;
             };
-            if let (Some(rule), Some(parts)) = (RULES.get(number), parts_of_rules.get_mut(number)) {
+            if let (Some(rule), Some(parts)) = (RULES.get(number), rule_parts.get_mut(number)) {
                 if !rule.pattern.starts_with("(?i)") && text.get(hit.range()) != Some(word) {
                     continue;
                 }
@@ -291,7 +291,7 @@ impl BuiltInRules {
                 }
             }
         }
-        parts_of_rules
+        rule_parts
     }
 }
 
@@ -317,7 +317,7 @@ fn matches_of_rule(rule: &SecretRule, pattern: &Regex, text: &str, part: &Range<
 /// since a pattern of bytes may match a part of one.
 fn matches<'a>(pattern: &'a Regex, text: &'a str) -> impl Iterator<Item = Range<usize>> + 'a {
     let has_groups = pattern.captures_len() > 1;
-    let of_groups = has_groups.then(|| {
+    let group_spans = has_groups.then(|| {
         pattern.captures_iter(text.as_bytes()).filter_map(|captures| {
             let group = captures
                 .iter()
@@ -328,38 +328,38 @@ fn matches<'a>(pattern: &'a Regex, text: &'a str) -> impl Iterator<Item = Range<
             group.map(|group| group.range())
         })
     });
-    let of_whole = (!has_groups).then(|| pattern.find_iter(text.as_bytes()).map(|found| found.range()));
-    of_groups
+    let whole_spans = (!has_groups).then(|| pattern.find_iter(text.as_bytes()).map(|found| found.range()));
+    group_spans
         .into_iter()
         .flatten()
-        .chain(of_whole.into_iter().flatten())
+        .chain(whole_spans.into_iter().flatten())
         .filter(|span| !span.is_empty())
         .map(|span| text.floor_char_boundary(span.start)..text.ceil_char_boundary(span.end))
 }
 
-/// Replaces escaped line breaks and tabs, as in JSON, by blanks of the same length. The `n` of such an escape would hide the beginning of
+/// Replaces escaped line breaks and tabs, as in JSON, with blanks of the same length. The `n` of such an escape would hide the beginning of
 /// a word.
 fn without_escaped_breaks(text: &str) -> Cow<'_, str> {
     if !["\\n", "\\r", "\\t"].iter().any(|escape| text.contains(escape)) {
         return Cow::Borrowed(text);
     }
-    let mut shown = String::with_capacity(text.len());
+    let mut unescaped = String::with_capacity(text.len());
     let mut chars = text.chars().peekable();
     while let Some(c) = chars.next() {
         if c == '\\' && chars.next_if(|next| matches!(next, 'n' | 'r' | 't')).is_some() {
-            shown.push_str("  ");
+            unescaped.push_str("  ");
         } else {
-            shown.push(c);
+            unescaped.push(c);
         }
     }
-    Cow::Owned(shown)
+    Cow::Owned(unescaped)
 }
 
 /// Returns where the word at `start` begins. Characters that are joined to a secret belong to it; otherwise they could match only because
 /// a mark is next to them.
 fn word_start(text: &str, start: usize) -> usize {
-    let before = text.as_bytes().get(..start).unwrap_or_default();
-    start - before.iter().rev().take_while(|byte| is_word(**byte)).count()
+    let head = text.as_bytes().get(..start).unwrap_or_default();
+    start - head.iter().rev().take_while(|byte| is_word(**byte)).count()
 }
 
 fn word_end(text: &str, end: usize) -> usize {
@@ -403,7 +403,7 @@ fn overlaps(spans: &[Range<usize>], span: &Range<usize>) -> bool {
     spans.get(next).is_some_and(|other| other.start < span.end)
 }
 
-fn own_pattern(pattern: &str) -> Result<Regex, String> {
+fn compile_custom(pattern: &str) -> Result<Regex, String> {
     if pattern.len() > PATTERN_BYTES_MAX {
         return Err(format!(
             "has {} bytes, at most {PATTERN_BYTES_MAX} are allowed",
@@ -420,7 +420,7 @@ fn own_pattern(pattern: &str) -> Result<Regex, String> {
     Ok(regex)
 }
 
-/// Returns the last line of a pattern error, which says what is wrong. The lines before it quote the pattern.
+/// Returns the last line of a pattern's error, which is the message. The lines before it quote the pattern.
 fn last_line(text: &str) -> String {
     let last = text.lines().last().unwrap_or_default();
     last.trim_start_matches("error: ").to_owned()

@@ -71,7 +71,7 @@ impl From<CheckedReply> for Answer {
 }
 
 impl CheckedReply {
-    /// Adds the answer to a second question, about the exchanges that are missing here. Ignores what `more` says about other exchanges.
+    /// Adds the answer to a second question, about the exchanges that are missing here. Ignores the parts of `more` about other exchanges.
     #[must_use]
     pub fn completed_by(mut self, more: Self) -> Self {
         for draft in more.drafts {
@@ -128,39 +128,39 @@ impl ReplyError {
 /// Like [`parse_with_words`], if the user's words are unknown: no text becomes a demand of the user.
 ///
 /// # Errors
-/// As in [`parse_with_words`].
+/// The same as those of [`parse_with_words`].
 pub fn parse(text: &str, exchanges: &[i64], redactor: &Redactor) -> Result<CheckedReply, ReplyError> {
     parse_with_words(text, exchanges, &UserWords::none(), redactor)
 }
 
-/// Reads and checks a model's answer about `exchanges`, which ascend and may have gaps. `words` are the user's words in them. Accepts the
-/// JSON object in a code fence or within prose, and the items alone. `redactor` redacts secrets. Leaves out an item that is unreadable or
-/// says nothing, so that one bad item doesn't spoil the others.
+/// Reads and checks a model's answer about `exchanges`, which ascend and may have gaps. `user_words` are the user's words in them. Accepts
+/// the JSON object in a code fence or within prose, and the items alone. `redactor` redacts secrets. Leaves out an item that is unreadable
+/// or says nothing, so that one bad item doesn't spoil the others.
 ///
 /// # Errors
 /// If no item remains.
 pub fn parse_with_words(
     text: &str,
     exchanges: &[i64],
-    words: &UserWords,
+    user_words: &UserWords,
     redactor: &Redactor,
 ) -> Result<CheckedReply, ReplyError> {
     let parts = json::parts(text)?;
-    let checks = Checks { words, redactor };
-    // If no item can be used, the error says what is wrong with the first one.
+    let checks = Checks { user_words, redactor };
+    // If no item can be used, the error is about the first one.
     let mut fault = ReplyError::Worthless("there are no items".to_owned());
     let mut drafts = Vec::with_capacity(parts.items.len());
     for (item, number) in parts.items.iter().zip(1..) {
         match checks.item(item, number) {
             Ok(draft) => drafts.push(draft),
-            Err(of_item) if number == 1 => fault = of_item,
+            Err(item_fault) if number == 1 => fault = item_fault,
             Err(_) => {}
         }
     }
     if drafts.is_empty() {
         return Err(fault);
     }
-    let CoveredExchanges { drafts, missing } = coverage::place(drafts, exchanges)?;
+    let CoveredExchanges { drafts, missing } = coverage::clip_and_sort(drafts, exchanges)?;
     Ok(CheckedReply {
         drafts,
         missing,
@@ -169,7 +169,7 @@ pub fn parse_with_words(
 }
 
 struct Checks<'a> {
-    words: &'a UserWords,
+    user_words: &'a UserWords,
     redactor: &'a Redactor,
 }
 
@@ -202,7 +202,7 @@ impl Checks<'_> {
     fn clean_text(&self, text: &str, chars_max: usize) -> Result<String, &'static str> {
         // Redacts before it cuts: half a secret isn't recognised.
         let redacted = self.redactor.redact(text);
-        let clean = |line: &str, chars_max| clean::clean(line, chars_max, self.words);
+        let clean = |line: &str, chars_max| clean::clean(line, chars_max, self.user_words);
         let clean = points(&redacted, chars_max, clean).join("\n");
         if !clean.contains(char::is_alphanumeric) {
             Err("is empty")

@@ -52,13 +52,13 @@ fn is_unfinished(parts: &[Part]) -> bool {
     matches!(parts.last(), Some(Part::Opaque { .. })) || parts.iter().all(is_thinking)
 }
 
-/// The newest round of an exchange: what the next message needs to know about it.
+/// What recapd stores about the newest round of an exchange, to decide whether the next message belongs to it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Round {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     id: Option<String>,
     messages: u32,
-    /// True if the model's next message may belong to this round even without an id, since nobody else has spoken.
+    /// True if the model's next message may belong to this round even without an id, since no other message has come.
     #[serde(default, rename = "may_go_on", skip_serializing_if = "std::ops::Not::not")]
     may_continue: bool,
 }
@@ -67,7 +67,7 @@ impl Round {
     /// Returns true if a message of the model with `part` belongs to the next round.
     fn is_followed_by(&self, part: &ResponsePart) -> bool {
         let is_new = match (&self.id, &part.id) {
-            (Some(own), Some(next)) => own != next,
+            (Some(id), Some(next)) => id != next,
             _ => !self.may_continue,
         };
         is_new || self.messages >= MESSAGES_MAX
@@ -81,10 +81,10 @@ impl Round {
     /// Returns the newest round after a message of this kind. `newest` is the newest round before it.
     pub fn after(newest: Option<Self>, kind: &Kind, part: &ResponsePart) -> Option<Self> {
         if is_from_model(kind) {
-            let same = newest.filter(|newest| !newest.is_followed_by(part));
+            let continued = newest.filter(|newest| !newest.is_followed_by(part));
             return Some(Self {
                 id: part.id.clone(),
-                messages: same.map_or(0, |before| before.messages) + 1,
+                messages: continued.map_or(0, |round| round.messages) + 1,
                 may_continue: part.may_continue,
             });
         }

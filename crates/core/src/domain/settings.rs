@@ -95,30 +95,30 @@ impl AgentSettings {
         self.clone().or(preset.values(self, basis))
     }
 
-    /// Fills missing values from `others`.
+    /// Fills missing values from `defaults`.
     #[must_use]
-    pub fn or(self, others: Self) -> Self {
+    pub fn or(self, defaults: Self) -> Self {
         Self {
-            preset: self.preset.or(others.preset),
-            budget_tokens: self.budget_tokens.or(others.budget_tokens),
-            low_water: self.low_water.or(others.low_water),
-            leg_tokens: self.leg_tokens.or(others.leg_tokens),
-            max_messages: self.max_messages.or(others.max_messages),
-            on_overflow: self.on_overflow.or(others.on_overflow),
-            provider: self.provider.or(others.provider),
-            model: self.model.or(others.model),
-            context_max_tokens: self.context_max_tokens.or(others.context_max_tokens),
-            output_reserve_tokens: self.output_reserve_tokens.or(others.output_reserve_tokens),
-            system_reserve_tokens: self.system_reserve_tokens.or(others.system_reserve_tokens),
-            anchor: self.anchor.or(others.anchor),
-            alternation: self.alternation.or(others.alternation),
-            participants: self.participants.or(others.participants),
-            human_tag: self.human_tag.or(others.human_tag),
-            mode: self.mode.or(others.mode),
-            calls_per_day: self.calls_per_day.or(others.calls_per_day),
-            tokens_per_day: self.tokens_per_day.or(others.tokens_per_day),
-            usd_per_day: self.usd_per_day.or(others.usd_per_day),
-            time_zone: self.time_zone.or(others.time_zone),
+            preset: self.preset.or(defaults.preset),
+            budget_tokens: self.budget_tokens.or(defaults.budget_tokens),
+            low_water: self.low_water.or(defaults.low_water),
+            leg_tokens: self.leg_tokens.or(defaults.leg_tokens),
+            max_messages: self.max_messages.or(defaults.max_messages),
+            on_overflow: self.on_overflow.or(defaults.on_overflow),
+            provider: self.provider.or(defaults.provider),
+            model: self.model.or(defaults.model),
+            context_max_tokens: self.context_max_tokens.or(defaults.context_max_tokens),
+            output_reserve_tokens: self.output_reserve_tokens.or(defaults.output_reserve_tokens),
+            system_reserve_tokens: self.system_reserve_tokens.or(defaults.system_reserve_tokens),
+            anchor: self.anchor.or(defaults.anchor),
+            alternation: self.alternation.or(defaults.alternation),
+            participants: self.participants.or(defaults.participants),
+            human_tag: self.human_tag.or(defaults.human_tag),
+            mode: self.mode.or(defaults.mode),
+            calls_per_day: self.calls_per_day.or(defaults.calls_per_day),
+            tokens_per_day: self.tokens_per_day.or(defaults.tokens_per_day),
+            usd_per_day: self.usd_per_day.or(defaults.usd_per_day),
+            time_zone: self.time_zone.or(defaults.time_zone),
         }
     }
 

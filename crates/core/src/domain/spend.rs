@@ -1,8 +1,8 @@
 //! Daily limits on the cost of models.
 //!
 //! A day is a UTC day for every agent: providers bill by it, and a limit must not depend on an agent's time zone. recapd checks the
-//! limits before each call. It finishes a running call, so each running update may exceed a limit by one call. Updates of other daemons
-//! on the same database count when they end.
+//! limits before each call. It finishes a running call, so each running update may exceed a limit by one call. What another daemon on
+//! the same database spends is counted only when its update ends.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,14 +13,14 @@ use super::{
 
 /// How many micro-dollars a dollar has.
 pub const MICROUSD_PER_USD: i64 = 1_000_000;
-/// No limit on calls may be higher.
+/// The highest limit on calls that can be set.
 pub const CALLS_PER_DAY_MAX: i64 = 1_000_000_000;
-/// No limit on tokens may be higher.
+/// The highest limit on tokens that can be set.
 pub const TOKENS_PER_DAY_MAX: i64 = 1_000_000_000_000;
-/// No limit in dollars may be higher.
+/// The highest limit in dollars that can be set.
 pub const USD_PER_DAY_MAX: f64 = 1_000_000.0;
 
-/// Limits of what may be spent in a day; 0 means no limit.
+/// Daily spending limits; 0 means no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct SpendLimits {
@@ -32,12 +32,12 @@ pub struct SpendLimits {
     pub cost_microusd: i64,
 }
 
-/// The limits of all agents together, and the limits of each agent that has none of its own.
+/// The limits of all agents together, and the default limits of a single agent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DailyLimits {
     /// The limits of all agents together.
     pub all: SpendLimits,
-    /// The limits of each agent that has none of its own.
+    /// The default limits for agents that set none themselves.
     pub agent: SpendLimits,
 }
 
@@ -157,7 +157,7 @@ impl SpendLimits {
 impl DailyLimits {
     /// Returns true if an agent with these `settings` has a limit in dollars, which needs known prices. The configuration can't have such
     /// a limit without prices, but an agent's limit can be set at any time.
-    pub fn are_in_dollars(&self, settings: &AgentSettings) -> bool {
+    pub fn has_dollar_limit(&self, settings: &AgentSettings) -> bool {
         self.all.cost_microusd > 0 || self.agent.override_with(settings).cost_microusd > 0
     }
 
@@ -168,9 +168,9 @@ impl DailyLimits {
         agent: SpendTotal,
         all: SpendTotal,
     ) -> Option<SpendLimit> {
-        let of_all = self.all.used_up(all);
-        let of_agent = self.agent.override_with(settings).used_up(agent);
-        let used_up = of_all.into_iter().chain(of_agent);
+        let shared = self.all.used_up(all);
+        let individual = self.agent.override_with(settings).used_up(agent);
+        let used_up = shared.into_iter().chain(individual);
         let mut limits = SpendLimit::ALL.into_iter().zip(used_up);
         limits.find_map(|(limit, is_used_up)| is_used_up.then_some(limit))
     }
@@ -244,8 +244,8 @@ mod tests {
         };
         assert_eq!(limits.used_up(&generous, spent(99, 499, 2_499_999), none), None);
         let none_in_force = DailyLimits::default();
-        assert!(limits.are_in_dollars(&own) && none_in_force.are_in_dollars(&generous));
-        assert!(!none_in_force.are_in_dollars(&own));
+        assert!(limits.has_dollar_limit(&own) && none_in_force.has_dollar_limit(&generous));
+        assert!(!none_in_force.has_dollar_limit(&own));
         let tokens = limits.used_up(&generous, spent(0, 500, 0), none);
         assert_eq!(tokens, Some(SpendLimit::AgentTokens));
         let cost = limits.used_up(&generous, spent(0, 0, 2_500_000), none);

@@ -47,13 +47,13 @@ pub fn cut_at_sentence(text: &str, chars_max: usize) -> String {
     let Some((end, _)) = text.grapheme_indices(true).nth(chars_max) else {
         return text.to_owned();
     };
-    let fits = text.get(..end).unwrap_or_default();
-    let mut ends = fits.char_indices().filter(|(at, c)| {
-        let after = fits.get(at + c.len_utf8()..).unwrap_or_default();
-        matches!(c, '。' | '！' | '？') || matches!(c, '.' | '!' | '?') && after.starts_with(' ')
+    let prefix = text.get(..end).unwrap_or_default();
+    let mut ends = prefix.char_indices().filter(|(index, c)| {
+        let rest = prefix.get(index + c.len_utf8()..).unwrap_or_default();
+        matches!(c, '。' | '！' | '？') || matches!(c, '.' | '!' | '?') && rest.starts_with(' ')
     });
-    let last = ends.next_back().map(|(at, c)| at + c.len_utf8());
-    match last.and_then(|last| fits.get(..last)) {
+    let last = ends.next_back().map(|(index, c)| index + c.len_utf8());
+    match last.and_then(|last| prefix.get(..last)) {
         Some(sentences) if sentences.graphemes(true).count() * 2 >= chars_max => sentences.to_owned(),
         _ => cut(text, chars_max),
     }
@@ -64,8 +64,8 @@ pub const CUT_MARK: &str = "\n[… ";
 /// Ends that line.
 pub const CUT_MARK_END: &str = " characters left out …]";
 
-/// Returns the first `head` and the last `tail` characters of a long text. A note between them says how much is left out. The cuts fall
-/// between characters, not graphemes.
+/// Returns the first `head` and the last `tail` characters of a long text. A note between them counts the characters that are left out.
+/// The cuts fall between characters, not graphemes.
 pub fn head_tail(text: &str, head: usize, tail: usize) -> String {
     // A text has no more characters than bytes, so most texts needn't be counted.
     if text.len() <= head + tail {
@@ -115,7 +115,7 @@ pub fn first_line(text: &str, chars_max: usize) -> String {
 
 /// Like [`first_line`], but applies `change` to each line before it is cleaned and cut.
 pub fn first_line_by(text: &str, chars_max: usize, change: impl Fn(&str) -> String) -> String {
-    // No more than this is shown. Cutting first makes a line of a megabyte cheap.
+    // The line shows no more than this. Cutting first makes a line of a megabyte cheap.
     let bytes_max = chars_max.saturating_mul(16);
     text.lines()
         .map(|line| one_line(&change(floor_cut(line, bytes_max))))
@@ -165,27 +165,27 @@ pub fn visible_json(json: &str) -> Cow<'_, str> {
     if !json.contains(is_hidden) {
         return Cow::Borrowed(json);
     }
-    let mut shown = String::with_capacity(json.len() + 64);
+    let mut safe = String::with_capacity(json.len() + 64);
     for c in json.chars() {
         match c {
             // Valid only as white space between values.
-            '\r' => shown.push(' '),
+            '\r' => safe.push(' '),
             c if is_hidden(c) => {
                 let mut units = [0; 2];
                 let escapes = c
                     .encode_utf16(&mut units)
                     .iter()
                     .map(|unit| format!("\\u{unit:04x}"));
-                shown.extend(escapes);
+                safe.extend(escapes);
             }
-            c => shown.push(c),
+            c => safe.push(c),
         }
     }
-    Cow::Owned(shown)
+    Cow::Owned(safe)
 }
 
-/// Converts `text` for a terminal without UTF-8: replaces recapd's own marks by ASCII of the same width, and other characters by question
-/// marks.
+/// Converts `text` for a terminal without UTF-8: replaces recapd's own marks with ASCII of the same width, and other characters with
+/// question marks.
 pub fn ascii(text: &str) -> String {
     text.graphemes(true)
         .map(|grapheme| match grapheme {

@@ -94,16 +94,18 @@ pub fn count_opaque(counter: &dyn TokenCounter, json: &str) -> i64 {
 
 /// Counts the tokens of a model's reasoning, as a provider charges them when the reasoning goes back to it.
 ///
-/// OpenAI's seal replaces the shown text, which is a summary. Anthropic's seal holds the same text as is shown. That text is counted like
+/// OpenAI's seal replaces the shown text, which is a summary. Anthropic's seal contains the shown text itself. That text is counted like
 /// any other, unless the seal is so much longer that the shown text can only be a summary.
 pub fn count_thought(counter: &dyn TokenCounter, thought: &Thought) -> i64 {
-    let shown = counter.count(&thought.text);
-    let Some(seal) = thought.seal else { return shown };
-    let sealed = count_sealed(seal);
-    if seal.sealer == Sealer::OpenAi || sealed > shown.saturating_mul(SUMMARY_TIMES) {
-        sealed
+    let text_tokens = counter.count(&thought.text);
+    let Some(seal) = thought.seal else {
+        return text_tokens;
+    };
+    let sealed_tokens = count_sealed(seal);
+    if seal.sealer == Sealer::OpenAi || sealed_tokens > text_tokens.saturating_mul(SUMMARY_TIMES) {
+        sealed_tokens
     } else {
-        shown
+        text_tokens
     }
 }
 

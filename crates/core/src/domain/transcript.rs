@@ -30,8 +30,8 @@ pub enum Voice {
     Program,
     /// A tool call. The line's `label` is the tool's name, its text the arguments.
     Call,
-    /// A tool result, right after its call. The line's `label` is the tool's name, if known. If it doesn't follow a call, the result
-    /// belongs to no call of the exchange.
+    /// A tool result, right after its call, or anywhere if it belongs to no call of the exchange. The line's `label` is the tool's name,
+    /// if known.
     Result,
     /// A failed tool result.
     FailedResult,
@@ -103,7 +103,7 @@ pub struct Transcript {
     pub tokens: i64,
     /// True if the user interrupted it.
     pub interrupted: bool,
-    /// What it changed outside of the conversation, read from its uncut calls.
+    /// What its calls changed outside of the conversation, read before the calls are cut.
     pub effects: Effects,
     /// Its lines, in order. Instructions (kind `system`), metadata and recapd's own output are left out.
     pub lines: Vec<Line>,
@@ -191,9 +191,9 @@ impl Transcript {
     pub fn working_on(mut self, request: &Message, limits: TranscriptLimits, redactor: &Redactor) -> Self {
         if let Some(continued) = &mut self.continues {
             let own_words = OwnWords::of(request).text();
-            let whole = redactor.redact(own_words.trim());
+            let redacted = redactor.redact(own_words.trim());
             let chars_max = limits.said_chars_max;
-            continued.request = head_tail(&whole, chars_max * 2 / 3, chars_max / 3);
+            continued.request = head_tail(&redacted, chars_max * 2 / 3, chars_max / 3);
         }
         self
     }
@@ -248,22 +248,22 @@ fn linked_lines<'m>(
     let mut own_words = OwnWords::of(message).texts.into_iter();
     let parts = message.parts.iter();
     let lines = parts.filter_map(|part| {
-        let own = match part {
+        let own_text = match part {
             Part::Text(_) => own_words.next(),
             _ => None,
         };
-        let line = line(message, part, own.as_deref(), limits, redactor, opened_at)?;
+        let line = line(message, part, own_text.as_deref(), limits, redactor, opened_at)?;
         let id = part.call_id();
         Some(LinkedLine { line, id })
     });
     lines.collect()
 }
 
-/// Returns the line of a part. If the part is a text, `own` are the user's own words in it.
+/// Returns the line of a part. If the part is a text, `own_text` has the user's own words in it.
 fn line(
     message: &Message,
     part: &Part,
-    own: Option<&str>,
+    own_text: Option<&str>,
     limits: TranscriptLimits,
     redactor: &Redactor,
     opened_at: Timestamp,
@@ -275,11 +275,11 @@ fn line(
         Voice::Assistant
     };
     let (voice, label, text, chars_max) = match part {
-        Part::Text(text) => match own.unwrap_or(text) {
-            own if own.trim().is_empty() && !text.trim().is_empty() => {
+        Part::Text(text) => match own_text.unwrap_or(text) {
+            own_text if own_text.trim().is_empty() && !text.trim().is_empty() => {
                 (Voice::Program, None, text.as_str(), limits.tool_chars_max)
             }
-            own => (speaker, message.speaker.clone(), own, limits.said_chars_max),
+            own_text => (speaker, message.speaker.clone(), own_text, limits.said_chars_max),
         },
         Part::ToolCall { name, arguments, .. } => (
             Voice::Call,
@@ -302,12 +302,12 @@ fn line(
             (voice, name.clone(), text.as_str(), chars_max)
         }
         Part::Attachment { media: name, .. } | Part::Opaque { kind: name, .. } => {
-            let what = if matches!(part, Part::Opaque { .. }) {
+            let kind = if matches!(part, Part::Opaque { .. }) {
                 "block"
             } else {
                 "attachment"
             };
-            let text = format!("[{what}: {}]", cut(&one_line(name), MEDIA_CHARS_MAX));
+            let text = format!("[{kind}: {}]", cut(&one_line(name), MEDIA_CHARS_MAX));
             let label = one_line(&redactor.redact(&message.speaker.clone().unwrap_or_default()));
             return Some(Line {
                 voice: speaker,
@@ -324,15 +324,15 @@ fn line(
         _ => text.into(),
     };
     // Redacts before it cuts: half a secret has no shape.
-    let whole = redactor.redact(text.trim());
+    let redacted = redactor.redact(text.trim());
     let shorten = |text: &str| head_tail(text, chars_max * 2 / 3, chars_max / 3);
-    let mut text = shorten(&whole);
+    let mut text = shorten(&redacted);
     // Cut JSON no longer shows why the call failed.
     if voice == Voice::FailedResult
-        && text != *whole
-        && let Some(reason) = outcome::reason(&whole)
+        && text != *redacted
+        && let Some(reason) = outcome::reason(&redacted)
     {
-        text = shorten(&format!("{reason}\n{whole}"));
+        text = shorten(&format!("{reason}\n{redacted}"));
     }
     // An empty result is kept until it is paired with its call.
     (!text.is_empty() || !matches!(voice, Voice::User | Voice::Assistant | Voice::Program)).then(|| Line {

@@ -1,5 +1,5 @@
-//! Finds the user's own words in messages that programs write in as well. Coding agents send texts of their own to the model under the
-//! user's name. A user's answer to a tool, or reason for refusing it, comes back as the tool's result.
+//! Finds the user's own words in messages to which programs add text. Coding agents send texts of their own to the model under the user's
+//! name. A user's answer to a tool, or reason for refusing it, comes back as the tool's result.
 //!
 //! What remains of a message without the programs' parts is the request. It opens an exchange; titles, digests and summaries quote it.
 //! The message itself stays unchanged. The request depends only on the message, so it is the same wherever it is read.
@@ -57,8 +57,8 @@ impl<'a> OwnWords<'a> {
 
     /// Returns all texts that aren't blank, joined by line feeds.
     pub fn text(&self) -> String {
-        let said = self.texts.iter().filter(|text| !text.trim().is_empty());
-        said.map(AsRef::as_ref).collect::<Vec<&str>>().join("\n")
+        let texts = self.texts.iter().filter(|text| !text.trim().is_empty());
+        texts.map(AsRef::as_ref).collect::<Vec<&str>>().join("\n")
     }
 }
 
@@ -75,23 +75,26 @@ struct RemainingMessage<'a> {
 
 fn without_programs(parts: &[Part], format: Format) -> RemainingMessage<'_> {
     let texts = texts(parts);
-    let mut left: Vec<Cow<'_, str>> = texts.iter().copied().map(Cow::Borrowed).collect();
+    let mut remaining: Vec<Cow<'_, str>> = texts.iter().copied().map(Cow::Borrowed).collect();
     // If the message is a program's reply to the model, its images are the program's, too.
     let mut is_reply = false;
     for host in table::hosts(format) {
-        let rest = host.remove_own(&left);
-        left = rest.texts;
+        let rest = host.remove_own(&remaining);
+        remaining = rest.texts;
         is_reply |= rest.is_reply;
     }
-    let is_whole = left.iter().zip(&texts).all(|(left, text)| left == text);
-    let is_silent = left.iter().all(|text| text.trim().is_empty());
+    let is_unchanged = remaining
+        .iter()
+        .zip(&texts)
+        .all(|(remaining, text)| remaining == text);
+    let is_silent = remaining.iter().all(|text| text.trim().is_empty());
     let has_more = !is_reply
         && parts
             .iter()
             .any(|part| !matches!(part, Part::Text(_) | Part::Thinking(_)));
     RemainingMessage {
-        texts: left,
-        is_blank: !is_whole && is_silent && !has_more,
+        texts: remaining,
+        is_blank: !is_unchanged && is_silent && !has_more,
     }
 }
 

@@ -49,11 +49,11 @@ pub struct Window<M = Message> {
     counter: Arc<dyn TokenCounter>,
     redactor: Redactor,
     preamble: Vec<(M, i64)>,
-    held: VecDeque<HeldExchange<M>>,
+    exchanges: VecDeque<HeldExchange<M>>,
     request: Option<HeldRequest>,
 }
 
-/// The request of the newest exchange. The window keeps it after its leg was evicted, while later legs are in the window.
+/// The request of the newest exchange. The window keeps it after its leg was evicted, as long as later legs are in the window.
 struct HeldRequest {
     exchange: i64,
     seq: i64,
@@ -89,7 +89,7 @@ impl<M: Borrow<Message>> Window<M> {
             counter,
             redactor: Redactor::standard(),
             preamble: Vec::new(),
-            held: VecDeque::new(),
+            exchanges: VecDeque::new(),
             request: None,
         }
     }
@@ -129,18 +129,18 @@ impl<M: Borrow<Message>> Window<M> {
         let tokens = count_message(self.counter.as_ref(), message.borrow());
         let entry = self.entry(message.borrow(), tokens, now);
         if self.on_overflow == OnOverflow::Refuse {
-            let mut after = self.ledger.clone();
-            after.append(&entry, self.segmentation());
-            after.evict_to(None, entry.at);
-            after.check_overflow(&entry, self.budget, self.on_overflow)?;
+            let mut trial = self.ledger.clone();
+            trial.append(&entry, self.segmentation());
+            trial.evict_to(None, entry.at);
+            trial.check_overflow(&entry, self.budget, self.on_overflow)?;
         }
-        let pushed = self.append(message, &entry);
+        let outcome = self.append(message, &entry);
         let session_ended = self
             .ledger
             .check_overflow(&entry, self.budget, self.on_overflow)?;
         Ok(PushOutcome {
             session_ended,
-            ..pushed
+            ..outcome
         })
     }
 
@@ -159,12 +159,12 @@ impl<M: Borrow<Message>> Window<M> {
 
     fn append(&mut self, message: M, entry: &LedgerEntry) -> PushOutcome<M> {
         let is_clear = Step::of(message.borrow()) == Some(Step::Clear);
-        let appended = self.ledger.append(entry, self.segmentation());
-        self.hold(appended.exchange, message, entry.tokens);
+        let outcome = self.ledger.append(entry, self.segmentation());
+        self.store(outcome.exchange, message, entry.tokens);
         let evicted = if is_clear {
             self.ledger.clear(entry.at);
             self.preamble.clear();
-            self.held.drain(..).collect()
+            self.exchanges.drain(..).collect()
         } else {
             self.evict(entry.at)
         };
@@ -174,7 +174,7 @@ impl<M: Borrow<Message>> Window<M> {
         }
     }
 
-    fn hold(&mut self, exchange: i64, message: M, tokens: i64) {
+    fn store(&mut self, exchange: i64, message: M, tokens: i64) {
         let preamble = self.ledger.preamble.as_ref();
         if preamble.is_some_and(|preamble| preamble.exchange == exchange) {
             self.preamble.push((message, tokens));
@@ -184,21 +184,21 @@ impl<M: Borrow<Message>> Window<M> {
         self.request = self
             .request
             .take()
-            .filter(|request| request.exchange == newest.begins_with());
+            .filter(|request| request.exchange == newest.first_leg());
         if self.request.is_none() && newest.is_later_leg() {
-            self.request = self.find_request(newest.begins_with());
+            self.request = self.find_request(newest.first_leg());
         }
         match self
-            .held
+            .exchanges
             .back_mut()
-            .filter(|held| held.exchange.exchange == exchange)
+            .filter(|row| row.exchange.exchange == exchange)
         {
-            Some(held) => {
-                held.exchange.clone_from(newest);
-                held.messages.push(message);
-                held.tokens.push(tokens);
+            Some(row) => {
+                row.exchange.clone_from(newest);
+                row.messages.push(message);
+                row.tokens.push(tokens);
             }
-            None => self.held.push_back(HeldExchange {
+            None => self.exchanges.push_back(HeldExchange {
                 exchange: newest.clone(),
                 messages: vec![message],
                 tokens: vec![tokens],
@@ -208,8 +208,11 @@ impl<M: Borrow<Message>> Window<M> {
 
     /// Finds the request of the exchange that begins with this leg, if the leg is still in the window.
     fn find_request(&self, exchange: i64) -> Option<HeldRequest> {
-        let held = self.held.iter().find(|held| held.exchange.exchange == exchange)?;
-        let mut messages = (held.exchange.first_seq..).zip(held.messages.iter().zip(&held.tokens));
+        let row = self
+            .exchanges
+            .iter()
+            .find(|row| row.exchange.exchange == exchange)?;
+        let mut messages = (row.exchange.first_seq..).zip(row.messages.iter().zip(&row.tokens));
         let (seq, (message, tokens)) =
             messages.find(|(_, (message, _))| is_safe_boundary((*message).borrow()))?;
         Some(HeldRequest {
@@ -223,12 +226,14 @@ impl<M: Borrow<Message>> Window<M> {
     fn evict(&mut self, at: Timestamp) -> Vec<HeldExchange<M>> {
         let by_tokens = self.ledger.overflow(self.budget).map(|overflow| {
             // Visits only the exchanges that leave, oldest first, however many the window has.
-            let mut cuts = self.held.iter().map(|held| CutPoint::before(&held.exchange));
+            let mut cuts = self.exchanges.iter().map(|row| CutPoint::before(&row.exchange));
             cuts.find(|cut| overflow.allows(*cut))
         });
         let by_messages = self.ledger.message_overflow(
             self.budget,
-            self.held.iter().map(|held| WindowExchange::from(&held.exchange)),
+            self.exchanges
+                .iter()
+                .map(|row| WindowExchange::from(&row.exchange)),
         );
         let Some(cut) = self.ledger.later_cut(by_tokens, by_messages) else {
             return Vec::new();
@@ -237,35 +242,35 @@ impl<M: Borrow<Message>> Window<M> {
             return Vec::new();
         }
         let leaving = self
-            .held
+            .exchanges
             .iter()
-            .take_while(|held| held.exchange.exchange < self.ledger.first_exchange)
+            .take_while(|row| row.exchange.exchange < self.ledger.first_exchange)
             .count();
-        self.held.drain(..leaving).collect()
+        self.exchanges.drain(..leaving).collect()
     }
 
     /// Returns the messages that the model sees, in order: the preamble, then the exchanges in the window.
     pub fn messages(&self) -> impl Iterator<Item = &Message> {
         let preamble = self.preamble.iter().map(|(message, _)| message);
-        let held = self.held.iter().flat_map(|held| held.messages.iter());
-        preamble.chain(held).map(Borrow::borrow)
+        let window = self.exchanges.iter().flat_map(|row| row.messages.iter());
+        preamble.chain(window).map(Borrow::borrow)
     }
 
     /// Returns the exchanges in the window, oldest first.
     pub fn exchanges(&self) -> impl Iterator<Item = &HeldExchange<M>> {
-        self.held.iter()
+        self.exchanges.iter()
     }
 
     /// Returns the input for a context of the window. It has no summary and no anchor, since the window keeps neither.
     pub fn context_input(&self) -> ContextInput<'_> {
-        let are_open = are_open(self.held.iter().map(|held| &held.exchange));
-        let exchanges = self.held.iter().zip(are_open).map(|(held, is_open)| {
-            let messages = held.messages.iter().zip(held.tokens.iter().copied());
+        let are_open = are_open(self.exchanges.iter().map(|row| &row.exchange));
+        let exchanges = self.exchanges.iter().zip(are_open).map(|(row, is_open)| {
+            let messages = row.messages.iter().zip(row.tokens.iter().copied());
             SourceExchange {
-                exchange: held.exchange.exchange,
-                begins_with: held.exchange.begins_with(),
+                exchange: row.exchange.exchange,
+                first_leg: row.exchange.first_leg(),
                 is_open,
-                messages: sources(held.exchange.first_seq, messages),
+                messages: sources(row.exchange.first_seq, messages),
             }
         });
         let preamble = self.preamble.iter().map(|(message, tokens)| (message, *tokens));

@@ -182,8 +182,8 @@ impl Default for RetryPolicy {
     }
 }
 
-/// Decides how often a failed update is retried, after which exponential backoff, and when its row is parked (quarantined as a dead
-/// letter).
+/// Decides how often a failed update is retried and after which exponential backoff. After the last attempt, its row is parked
+/// (quarantined, dead letter).
 impl RetryPolicy {
     /// Returns the backoff after the failed `attempt`: full jitter over an exponential range. `jitter` is in 0..1.
     #[expect(

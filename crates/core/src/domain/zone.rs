@@ -69,16 +69,16 @@ impl Zone {
 
     /// Returns the first moment at which clocks show `wall` or later, if they skip `wall`.
     fn first_at_or_past(self, wall: Timestamp) -> Timestamp {
-        let (mut before, mut past) = (wall.plus_ms(-REACH_MS), wall.plus_ms(REACH_MS));
-        while before.plus_ms(1) < past {
-            let middle = before.plus_ms(past.since_ms(before) / 2);
+        let (mut early, mut late) = (wall.plus_ms(-REACH_MS), wall.plus_ms(REACH_MS));
+        while early.plus_ms(1) < late {
+            let middle = early.plus_ms(late.since_ms(early) / 2);
             if self.wall(middle) < wall {
-                before = middle;
+                early = middle;
             } else {
-                past = middle;
+                late = middle;
             }
         }
-        past
+        late
     }
 }
 

@@ -10,7 +10,7 @@ use crate::domain::message::{Format, Kind, Message, Part};
 /// The types of calls and results in the messages of Bedrock's Converse and of Vercel's AI SDK.
 const FOREIGN: [&str; 4] = ["toolUse", "toolResult", "tool-call", "tool-result"];
 
-/// Refuses a message of which a model would see nothing. Doesn't check lines of transcripts.
+/// Refuses a message if a model would see no part of it. Doesn't check lines of transcripts.
 pub(super) fn check(message: &Message, fields: &Fields<'_>) -> Result<(), FormatError> {
     let is_checked = matches!(
         message.format,

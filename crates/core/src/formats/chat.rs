@@ -45,7 +45,7 @@ fn no_role(fields: &Fields<'_>) -> FormatError {
     match fields.text("kind") {
         None => FormatError::new(
             "message has no `role`",
-            "give its role (user, assistant, system or tool), or say which format it is",
+            "give its role (user, assistant, system or tool), or specify the format of the messages",
         ),
         Some(kind) => {
             let kind = cut(&kind, NAME_CHARS_MAX);
@@ -108,8 +108,8 @@ fn content_parts(fields: &Fields<'_>) -> Vec<Part> {
 /// Reads a spoken answer, which has no `content`: its transcript if there is one, or else an attachment of unknown size.
 fn audio_part(fields: &Fields<'_>) -> Option<Part> {
     let audio = fields.object("audio").filter(|_| !fields.has("content"))?;
-    let words = audio.text("transcript").and_then(text_part);
-    Some(words.unwrap_or_else(|| unmeasured(AUDIO)))
+    let transcript = audio.text("transcript").and_then(text_part);
+    Some(transcript.unwrap_or_else(|| unmeasured(AUDIO)))
 }
 
 /// Reads one of `tool_calls`: `{id, function: {name, arguments}}`, `{id, custom: {name, input}}`, or flat.

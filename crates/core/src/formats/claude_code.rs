@@ -51,7 +51,7 @@ pub(super) fn read(line: &Fields<'_>) -> Result<Message, FormatError> {
     let kind = line.text("type").ok_or_else(|| {
         FormatError::new(
             "line has no `type`",
-            "give lines as Claude Code writes them, or say which format it is",
+            "give lines as Claude Code writes them, or specify the format of the messages",
         )
     })?;
     if kind == "user" || kind == "assistant" {

@@ -48,7 +48,7 @@ pub(super) fn read(line: &Fields<'_>) -> Result<Message, FormatError> {
     let payload = line.object("payload").ok_or_else(|| {
         FormatError::new(
             format!("`payload` of this {name} line is no object"),
-            "give lines as Codex writes them, or say which format it is",
+            "give lines as Codex writes them, or specify the format of the messages",
         )
     })?;
     match name.as_str() {

@@ -132,22 +132,24 @@ pub(super) fn opaque(raw: &RawValue, block: &Fields<'_>) -> Part {
 /// Makes an attachment from an image, a film, a sound or a document. A document of plain text becomes a text.
 fn attachment(block: &Fields<'_>) -> Option<Part> {
     Some(match block.text("type")?.as_str() {
-        "image" => of_source(block, IMAGE),
-        "image_url" | "input_image" | "computer_screenshot" => of_url(url(block, "image_url"), IMAGE),
-        "video_url" => of_url(url(block, "video_url"), VIDEO),
-        "audio_url" => of_url(url(block, "audio_url"), AUDIO),
+        "image" => attachment_from_source(block, IMAGE),
+        "image_url" | "input_image" | "computer_screenshot" => {
+            attachment_from_url(url(block, "image_url"), IMAGE)
+        }
+        "video_url" => attachment_from_url(url(block, "video_url"), VIDEO),
+        "audio_url" => attachment_from_url(url(block, "audio_url"), AUDIO),
         "input_audio" => unmeasured(audio_media(block)),
-        "file" => of_url(file_data(block), DOCUMENT),
-        "input_file" => of_url(block.text("file_data"), DOCUMENT),
+        "file" => attachment_from_url(file_data(block), DOCUMENT),
+        "input_file" => attachment_from_url(block.text("file_data"), DOCUMENT),
         "document" => match document_text(block) {
             Some(text) => return text_part(text),
-            None => of_source(block, DOCUMENT),
+            None => attachment_from_source(block, DOCUMENT),
         },
         _ => return None,
     })
 }
 
-/// Makes an attachment of which only the media type is known.
+/// Makes an attachment whose media type alone is known.
 pub(super) fn unmeasured(media: impl Into<String>) -> Part {
     Part::Attachment {
         media: media.into(),
@@ -170,7 +172,7 @@ pub(super) fn measured(media: impl Into<String>, data: Option<&RawValue>) -> Par
 }
 
 /// Makes an attachment from a block with a `source`, as Anthropic's images and documents have.
-fn of_source(block: &Fields<'_>, default_media: &str) -> Part {
+fn attachment_from_source(block: &Fields<'_>, default_media: &str) -> Part {
     let Some(source) = block.object("source") else {
         return unmeasured(default_media);
     };
@@ -182,7 +184,7 @@ fn of_source(block: &Fields<'_>, default_media: &str) -> Part {
 }
 
 /// Makes an attachment from a URL, which may be a `data:` URL with the data in it.
-pub(super) fn of_url(url: Option<String>, default_media: &str) -> Part {
+pub(super) fn attachment_from_url(url: Option<String>, default_media: &str) -> Part {
     let url = url.unwrap_or_default();
     Part::Attachment {
         media: data_url_media(&url, default_media),

@@ -1,5 +1,5 @@
 //! Extracts the conversation from a line of a host's transcript. Leaves out everything else that the host writes: instructions, skills,
-//! events, the request's shape, second copies of results, sealed reasoning.
+//! events, settings of the request, second copies of results, sealed reasoning.
 //!
 //! Invariant: the result is a line of the same format. It reads as the same message, except for sealed reasoning.
 
@@ -69,12 +69,12 @@ fn claude_code(line: &Fields<'_>) -> Option<String> {
     if line.flag("isSidechain") == Some(true) {
         return None;
     }
-    let mut kept = members(line, &CLAUDE_LINE);
+    let mut fields = members(line, &CLAUDE_LINE);
     if line.flag(CLAUDE_SUMMARY) == Some(true) {
-        kept.insert(CLAUDE_SUMMARY.to_owned(), raw(&true)?);
+        fields.insert(CLAUDE_SUMMARY.to_owned(), raw(&true)?);
     }
     if let Some(attachment) = line.object("attachment") {
-        kept.insert(
+        fields.insert(
             "attachment".to_owned(),
             raw(&members(&attachment, &CLAUDE_QUEUED))?,
         );
@@ -82,9 +82,9 @@ fn claude_code(line: &Fields<'_>) -> Option<String> {
     if let Some(message) = line.object("message") {
         let mut inner = members(&message, &CLAUDE_MESSAGE);
         inner.insert("content".to_owned(), content(&message)?);
-        kept.insert("message".to_owned(), raw(&inner)?);
+        fields.insert("message".to_owned(), raw(&inner)?);
     }
-    serde_json::to_string(&kept).ok()
+    serde_json::to_string(&fields).ok()
 }
 
 /// Returns the content of a message without sealed reasoning and signatures.
@@ -92,8 +92,8 @@ fn content(message: &Fields<'_>) -> Option<Box<RawValue>> {
     let Some(blocks) = message.list("content") else {
         return message.raw("content").map(ToOwned::to_owned);
     };
-    let kept: Vec<Box<RawValue>> = blocks.into_iter().filter_map(block).collect();
-    raw(&kept)
+    let blocks: Vec<Box<RawValue>> = blocks.into_iter().filter_map(block).collect();
+    raw(&blocks)
 }
 
 fn block(block: &RawValue) -> Option<Box<RawValue>> {
@@ -119,9 +119,9 @@ fn codex(line: &Fields<'_>) -> Option<String> {
         "response_item" => without_sealed(&payload),
         _ => members(&payload, &CODEX_EVENT),
     };
-    let mut kept = members(line, &CODEX_LINE);
-    kept.insert("payload".to_owned(), raw(&payload)?);
-    serde_json::to_string(&kept).ok()
+    let mut fields = members(line, &CODEX_LINE);
+    fields.insert("payload".to_owned(), raw(&payload)?);
+    serde_json::to_string(&fields).ok()
 }
 
 /// Returns the fields of a Codex item, except null and what only its provider can read.

@@ -191,7 +191,7 @@ impl FileReader {
     /// finding the others takes a second reading.
     ///
     /// # Errors
-    /// As in [`Self::open`].
+    /// The same as those of [`Self::open`].
     pub fn open_conversation(
         path: &Path,
         name: Option<&str>,
@@ -226,7 +226,7 @@ impl FileReader {
     /// Reads from any source, such as standard input. `name` stands for the file's name.
     ///
     /// # Errors
-    /// As in [`Self::open`].
+    /// The same as those of [`Self::open`].
     pub fn from_reader(
         reader: impl Read + Send + 'static,
         name: &str,
@@ -404,10 +404,10 @@ impl FileReader {
     }
 
     /// Returns the conversation of a message: the one of its piece, or else the one that the message names, or else the file's. A
-    /// sidechain of Claude Code is a conversation of its own.
-    fn conversation(&self, format: Format, of_piece: Option<Arc<str>>, fields: &Fields<'_>) -> String {
+    /// sidechain of Claude Code is a separate conversation.
+    fn conversation(&self, format: Format, piece_name: Option<Arc<str>>, fields: &Fields<'_>) -> String {
         let pidgin = || pidgin::conversation(fields).filter(|_| format == Format::Pidgin);
-        let name = of_piece
+        let name = piece_name
             .map(|name| name.to_string())
             .or_else(|| fields.label("conversation"))
             .or_else(pidgin)

@@ -57,7 +57,7 @@ pub(super) struct ForeignFormat {
     read: fn(&[&RawValue], &mut Transcription),
 }
 
-/// All formats. The first one of which a file has an entry reads the file.
+/// All formats. The first format that recognises an entry of a file reads the file.
 const FORMATS: [ForeignFormat; 19] = [
     gemini_cli::SESSION,
     gemini_cli::STREAM,
@@ -122,7 +122,7 @@ fn find(entries: &[&RawValue]) -> Option<(&'static ForeignFormat, EntryDepth)> {
         let mut looked_at = entries.iter().take(ENTRIES_LOOKED_AT);
         looked_at.find_map(|raw| format_of(raw))
     };
-    let within = || {
+    let nested = || {
         let mut lists = entries
             .iter()
             .take(ENTRIES_LOOKED_AT)
@@ -130,7 +130,7 @@ fn find(entries: &[&RawValue]) -> Option<(&'static ForeignFormat, EntryDepth)> {
         lists.find_map(|list| format_among(&list))
     };
     let top = format_among(entries).map(|format| (format, EntryDepth::Top));
-    top.or_else(|| Some((within()?, EntryDepth::Within)))
+    top.or_else(|| Some((nested()?, EntryDepth::Within)))
 }
 
 fn format_of(raw: &RawValue) -> Option<&'static ForeignFormat> {
@@ -156,11 +156,11 @@ fn list_within(raw: &RawValue) -> Option<Vec<&RawValue>> {
         return json::list(raw);
     };
     LISTS.iter().find_map(|path| {
-        let mut place = entry.raw(path.split('.').next()?)?;
+        let mut value = entry.raw(path.split('.').next()?)?;
         for name in path.split('.').skip(1) {
-            place = Fields::of(place)?.raw(name)?;
+            value = Fields::of(value)?.raw(name)?;
         }
-        json::list(place)
+        json::list(value)
     })
 }
 

@@ -28,7 +28,7 @@ pub(super) fn read(fields: &Fields<'_>) -> Result<Message, FormatError> {
     let list = fields.list("parts").ok_or_else(|| {
         FormatError::new(
             "content has no `parts`",
-            "give its parts as an array of objects, or say which format it is",
+            "give its parts as an array of objects, or specify the format of the messages",
         )
     })?;
     let role = fields.text("role").unwrap_or_else(|| "user".to_owned());

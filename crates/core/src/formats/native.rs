@@ -1,5 +1,5 @@
 //! Reads recapd's own format: a message is an object with a `kind`. Details of tool calls and results are in `data` (as in the rows of
-//! ikigai, a system from which recapd originates) or next to `content`.
+//! ikigai, a predecessor of recapd) or in fields beside `content`.
 
 use serde_json::value::RawValue;
 
@@ -19,7 +19,7 @@ pub(super) fn read(format: Format, fields: &Fields<'_>) -> Result<Message, Forma
     let kind = fields.text("kind").ok_or_else(|| {
         FormatError::new(
             "message has no `kind`",
-            "give its kind (user, assistant, tool_call, tool_result or system), or say which format it is",
+            "give its kind (user, assistant, tool_call, tool_result or system), or specify the format of the messages",
         )
     })?;
     let kind = Kind::from_name(&cut(&kind, NAME_CHARS_MAX));
@@ -38,7 +38,7 @@ pub(super) fn read(format: Format, fields: &Fields<'_>) -> Result<Message, Forma
     })
 }
 
-/// A message's fields. Fields in `data` take precedence over fields next to `content`.
+/// The fields of a message, and those in its `data`, which take precedence.
 struct Details<'f, 'a> {
     fields: &'f Fields<'a>,
     data: Option<Fields<'a>>,
@@ -51,10 +51,10 @@ impl<'f, 'a> Details<'f, 'a> {
     }
 
     fn find<T>(&self, names: &[&str], get: impl Fn(&Fields<'a>, &str) -> Option<T>) -> Option<T> {
-        let places = self.data.iter().chain(std::iter::once(self.fields));
-        places
-            .flat_map(|place| names.iter().map(move |name| (place, *name)))
-            .find_map(|(place, name)| get(place, name))
+        let objects = self.data.iter().chain(std::iter::once(self.fields));
+        objects
+            .flat_map(|object| names.iter().map(move |name| (object, *name)))
+            .find_map(|(object, name)| get(object, name))
     }
 
     fn text(&self, name: &str) -> Option<String> {
@@ -69,7 +69,7 @@ impl<'f, 'a> Details<'f, 'a> {
         let name = self.text("name").ok_or_else(|| {
             FormatError::new(
                 "tool_call has no `name`",
-                "give the tool's name in `data.name` or `name`, its arguments in `data.arguments`",
+                "give the tool's name in `data.name` or `name`, and its arguments in `data.arguments` or `arguments`",
             )
         })?;
         let arguments = self.raw(&["arguments", "args", "input"]);
@@ -78,7 +78,7 @@ impl<'f, 'a> Details<'f, 'a> {
         Ok(parts)
     }
 
-    /// Reads a result: its `output`, or else its `content`. Next to an `output`, `content` is a line for people.
+    /// Reads a result: its `output`, or else its `content`. If there is an `output`, `content` is only a summary for people and is ignored.
     fn result(&self) -> Vec<Part> {
         let output = self.raw(&["output"]).or_else(|| self.fields.raw("content"));
         let success = self.find(&["success"], Fields::flag);

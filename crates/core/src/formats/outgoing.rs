@@ -119,7 +119,7 @@ struct Notes(Vec<String>);
 
 impl Notes {
     fn add(&mut self, note: &str) {
-        if !self.0.iter().any(|known| known == note) {
+        if !self.0.iter().any(|other| other == note) {
             self.0.push(note.to_owned());
         }
     }
@@ -132,7 +132,7 @@ impl Notes {
         self.add("failed tool results are not marked as failed: this format has no mark for it");
     }
 
-    /// Returns the text that replaces an image or a document of which only the media type is known.
+    /// Returns the text that replaces an image or a document whose media type alone is known.
     fn attachment(&mut self, media: &str) -> String {
         self.add(&format!(
             "attachments of type {media} are named, not sent: recapd can't give their data in this format"

@@ -46,7 +46,7 @@ pub(super) fn read(event: &Fields<'_>) -> Result<Message, FormatError> {
     let name = event.text("event_type").ok_or_else(|| {
         FormatError::new(
             "event has no `event_type`",
-            "give lines as Pidgin writes them, or say which format it is",
+            "give lines as Pidgin writes them, or specify the format of the messages",
         )
     })?;
     let data = event.object("data");
@@ -83,7 +83,7 @@ pub(super) fn conversation(event: &Fields<'_>) -> Option<String> {
 
 fn read_event(name: &str, event: &Fields<'_>) -> Result<EventText, FormatError> {
     if let Some(message) = event.object("message") {
-        return Ok(words(event, &message));
+        return Ok(read_message(event, &message));
     }
     let text = |field: &str| event.text(field).and_then(text_part).into_iter().collect();
     Ok(match name {
@@ -127,9 +127,9 @@ impl EventText {
     }
 }
 
-/// Reads a message of an agent or a person. Its speaker is the agent that it names, not its role: each agent has the role `assistant` in
-/// its own view.
-fn words(event: &Fields<'_>, message: &Fields<'_>) -> EventText {
+/// Reads a message of an agent or a person. The speaker is the agent that the message names, not its role, since each agent has the role
+/// `assistant` in its own view.
+fn read_message(event: &Fields<'_>, message: &Fields<'_>) -> EventText {
     let role = message.text("role").unwrap_or_default();
     let speaker = message.text("agent_id").or_else(|| event.text("agent_id"));
     let parts = parts(message.raw("content"));

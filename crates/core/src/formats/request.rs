@@ -1,8 +1,8 @@
 //! Reads the conversation in a request to a provider.
 //!
-//! Each request has the whole conversation, and what its host adds: reminders, cache breakpoints, and a summary that replaces what the
-//! host compacted. This module separates the conversation from what the host adds. It gives each part of a message a hash, so that the
-//! same part is recognised in a request, in an answer and in the host's transcript.
+//! Each request has the whole conversation and additions of its host: reminders, cache breakpoints, and a summary that replaces the
+//! messages that the host compacted. This module separates the conversation from the additions. It gives each part of a message a hash,
+//! so that the same part is recognised in a request, in an answer and in the host's transcript.
 //!
 //! Invariant: two spellings of the same content have the same hashes. A hash depends on the role and on the ids of tool calls, but not on
 //! boundaries of blocks and messages, cache breakpoints, or white space around a text.
@@ -30,9 +30,9 @@ const REMINDERS: [(&str, &str); 4] = [
     ("<user-prompt-submit-hook>", "</user-prompt-submit-hook>"),
     ("<post-tool-use-hook>", "</post-tool-use-hook>"),
 ];
-/// The beginning of Claude Code's message that replaces what it compacted. The transcript marks it `isCompactSummary`.
+/// The beginning of the message that replaces the messages that Claude Code compacted. The transcript marks it `isCompactSummary`.
 const CLAUDE_SUMMARY: &str = "This session is being continued from a previous conversation";
-/// The types, as JSON, of the items of OpenAI's Responses API that replace what was compacted.
+/// The types, as JSON, of the items of OpenAI's Responses API that replace compacted messages.
 const COMPACTION_ITEMS: [&str; 2] = ["\"compaction\"", "\"compaction_summary\""];
 /// The beginnings of messages in which aider shows files. Each request begins with such messages anew. After each of them comes an answer
 /// that aider itself wrote.
@@ -91,8 +91,8 @@ struct RequestOrigin {
 }
 
 impl RequestOrigin {
-    /// Reads a message. If the host is known, reads it as a line of the host's transcript, whose rules distinguish what the user said
-    /// from what the host added.
+    /// Reads a message. If the host is known, reads it as a line of the host's transcript, whose rules distinguish the user's text from
+    /// the host's additions.
     fn read(self, role: &str, json: &str) -> Result<Message, FormatError> {
         match self.host {
             Some(Format::ClaudeCode) => parse(
@@ -246,7 +246,7 @@ impl SentMessage {
         self.index
     }
 
-    /// Returns the kind of the first block, which says who wrote the message; `None` if the message has only texts of the host.
+    /// Returns the kind of the first block, which shows who wrote the message; `None` if the message has only texts of the host.
     pub fn author(&self) -> Option<&Kind> {
         self.author.as_ref()
     }
@@ -272,7 +272,7 @@ impl SentMessage {
         is_new: impl Fn(usize) -> bool,
         copies: &[ContentUnit],
     ) -> Result<Option<Message>, FormatError> {
-        let (mut kept, mut reasoning, mut position) = (Vec::new(), Vec::new(), 0);
+        let (mut new_blocks, mut reasoning, mut position) = (Vec::new(), Vec::new(), 0);
         for block in &self.blocks {
             let positions = position..position + block.units.len();
             position = positions.end;
@@ -282,17 +282,17 @@ impl SentMessage {
                 if block.units.iter().any(|unit| unit.kind == UnitKind::Summary) {
                     return Ok(Some(summary(&block.json, copies)));
                 }
-                kept.append(&mut reasoning);
-                kept.push(block.json.as_str());
+                new_blocks.append(&mut reasoning);
+                new_blocks.push(block.json.as_str());
             } else {
                 reasoning.clear();
             }
         }
-        if kept.is_empty() {
+        if new_blocks.is_empty() {
             return Ok(None);
         }
         self.origin
-            .read(&self.role, &self.wrap(&kept.join(",")))
+            .read(&self.role, &self.wrap(&new_blocks.join(",")))
             .map(Some)
     }
 
@@ -458,7 +458,7 @@ fn text_of(json: &str) -> String {
         .to_owned()
 }
 
-/// Returns true if `payload` is an item that replaces what was compacted, alone or in a line of a rollout.
+/// Returns true if `payload` is an item that replaces compacted messages, alone or in a line of a rollout.
 fn is_compaction_item(payload: &str) -> bool {
     #[derive(Deserialize)]
     struct CompactionFields<'a> {
@@ -503,15 +503,15 @@ fn without_reminders(text: &str) -> String {
         if !text.contains(open) {
             return text;
         }
-        let (mut left, mut rest) = (String::new(), text.as_str());
-        while let Some((before, tail)) = rest.split_once(open) {
-            let Some((_, after)) = tail.split_once(close) else {
+        let (mut cleaned, mut rest) = (String::new(), text.as_str());
+        while let Some((head, reminder)) = rest.split_once(open) {
+            let Some((_, tail)) = reminder.split_once(close) else {
                 break;
             };
-            left.push_str(before);
-            rest = after;
+            cleaned.push_str(head);
+            rest = tail;
         }
-        left + rest
+        cleaned + rest
     })
 }
 

@@ -55,7 +55,7 @@ pub(super) fn read_as(format: Format, item: &Fields<'_>) -> Result<Message, Form
     let name = item.text("type").or_else(untyped).ok_or_else(|| {
         FormatError::new(
             "item has no `type` and no `role`",
-            "give its type (message, function_call, function_call_output, …), or say which format it is",
+            "give its type (message, function_call, function_call_output, …), or specify the format of the messages",
         )
     })?;
     let (kind, parts) = match name.as_str() {

@@ -30,41 +30,46 @@ pub(super) fn check(message: &Message, fields: &Fields<'_>) -> Result<(), Format
     }
 }
 
-/// Returns the error for a role that isn't one of `known`. It suggests the known role that `role` resembles, or else `cure`.
-pub(super) fn unknown_role(role: &str, known: &[&str], cure: &str) -> FormatError {
+/// Returns the error for a role that isn't one of `valid_roles`. It suggests the valid role that `role` resembles, or else `cure`.
+pub(super) fn unknown_role(role: &str, valid_roles: &[&str], cure: &str) -> FormatError {
     let role = cut(role, NAME_CHARS_MAX);
-    let cure = match nearest(&role, known.iter().copied()) {
+    let cure = match nearest(&role, valid_roles.iter().copied()) {
         Some(suggestion) => did_you_mean(suggestion),
         None => cure.to_owned(),
     };
     FormatError::new(format!("role `{}` is unknown", role.escape_debug()), cure)
 }
 
-fn check_role(message: &Message, fields: &Fields<'_>, known: &[&str]) -> Result<(), FormatError> {
+fn check_role(message: &Message, fields: &Fields<'_>, valid_roles: &[&str]) -> Result<(), FormatError> {
     let cure = "give a message that no model should see a `kind` of recapd's own format in place of the role";
-    fields
-        .text("role")
-        .map_or(Ok(()), |role| refuse_unknown(&message.kind, &role, known, cure))
+    fields.text("role").map_or(Ok(()), |role| {
+        refuse_unknown(&message.kind, &role, valid_roles, cure)
+    })
 }
 
 /// Refuses a message of a request if its provider doesn't know its role. `kind` is the kind that the message was read as.
 pub(super) fn check_sent(format: Format, kind: &Kind, role: &str) -> Result<(), FormatError> {
-    let known: &[&str] = match format {
+    let valid_roles: &[&str] = match format {
         Format::Gemini => &gemini::ROLES,
         _ => &chat::ROLES,
     };
-    refuse_unknown(kind, role, known, "leave out messages that no model should see")
+    refuse_unknown(
+        kind,
+        role,
+        valid_roles,
+        "leave out messages that no model should see",
+    )
 }
 
-/// Refuses a role that isn't one of `known`, if it made the message metadata. `advice` ends the error.
-fn refuse_unknown(kind: &Kind, role: &str, known: &[&str], advice: &str) -> Result<(), FormatError> {
+/// Refuses a role that isn't one of `valid_roles`, if it made the message metadata. `advice` ends the error.
+fn refuse_unknown(kind: &Kind, role: &str, valid_roles: &[&str], advice: &str) -> Result<(), FormatError> {
     // An item of an unknown type gets its kind from the type, so its role doesn't matter.
-    let is_known = known.contains(&role) || UNSENT_ROLES.contains(&role);
+    let is_known = valid_roles.contains(&role) || UNSENT_ROLES.contains(&role);
     if is_known || *kind != unknown_kind(role) {
         return Ok(());
     }
-    let cure = format!("give one of {}; {advice}", known.join(", "));
-    Err(unknown_role(role, known, &cure))
+    let cure = format!("give one of {}; {advice}", valid_roles.join(", "));
+    Err(unknown_role(role, valid_roles, &cure))
 }
 
 /// Refuses a kind that is one letter off a kind that models see. Accepts other unknown kinds, since agents may have kinds of their own.

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, value::RawValue};
 
 use super::{
     FormatError,
-    content::{IMAGE, of_url, opaque, text_part, tool_call},
+    content::{IMAGE, attachment_from_url, opaque, text_part, tool_call},
     json::Fields,
 };
 use crate::domain::message::Part;
@@ -118,7 +118,7 @@ fn block(raw: &RawValue) -> Option<Part> {
             block.text("tool_name"),
             block.raw("tool_kwargs"),
         )),
-        "image" => Some(of_url(block.text("url"), IMAGE)),
+        "image" => Some(attachment_from_url(block.text("url"), IMAGE)),
         _ => Some(opaque(raw, &block)),
     }
 }

@@ -10,23 +10,24 @@ pub fn reported_usage(message: &Message) -> Option<ReportedUsage> {
     if !message.payload.contains("usage") && message.kind.name() != "usage" {
         return None;
     }
-    let whole = Fields::parse(&message.payload).ok()?;
-    let inner = whole.object("message");
-    let data = whole.object("data");
-    let places = || {
-        [Some(&whole), inner.as_ref(), data.as_ref()]
+    let payload = Fields::parse(&message.payload).ok()?;
+    let inner = payload.object("message");
+    let data = payload.object("data");
+    let objects = || {
+        [Some(&payload), inner.as_ref(), data.as_ref()]
             .into_iter()
             .flatten()
     };
-    let usage = places().find_map(|place| place.object("usage").or_else(|| place.object("usageMetadata")));
+    let usage =
+        objects().find_map(|object| object.object("usage").or_else(|| object.object("usageMetadata")));
     let usage = match &usage {
         Some(usage) => tokens(usage)?,
         // A native message of kind `usage` is the report itself.
-        None if message.kind.name() == "usage" => places().find_map(tokens)?,
+        None if message.kind.name() == "usage" => objects().find_map(tokens)?,
         None => return None,
     };
-    let label = |names: &[&str]| places().find_map(|place| names.iter().find_map(|name| place.text(name)));
-    let answer = inner.as_ref().unwrap_or(&whole);
+    let label = |names: &[&str]| objects().find_map(|object| names.iter().find_map(|name| object.text(name)));
+    let answer = inner.as_ref().unwrap_or(&payload);
     Some(ReportedUsage {
         model: label(&["model", "modelVersion"]),
         response_id: answer.text("id").or_else(|| answer.text("responseId")),

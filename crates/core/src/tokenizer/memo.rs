@@ -76,8 +76,8 @@ impl Memo {
             .hashers
             .each_ref()
             .map(|hasher| hasher.hash_one((counter.method(), text)));
-        if let Some(known) = self.counts().get(&key).copied() {
-            return known;
+        if let Some(tokens) = self.counts().get(&key).copied() {
+            return tokens;
         }
         let tokens = counter.count(text);
         self.counts().insert(key, tokens);

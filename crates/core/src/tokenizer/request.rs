@@ -1,4 +1,4 @@
-//! Counts the tokens of a request's body, as it is sent to the provider: of what the model sees of it, and of what the provider adds.
+//! Counts the tokens of a request's body, as it is sent to the provider: those that the model sees, and those that the provider adds.
 //!
 //! The body decides the request's shape; provider and model decide the tokenizer. So a request to Claude in OpenAI's shape is counted with
 //! Claude's tokenizer. If the provider or the shape is unknown, or the JSON is broken, the count comes from the number of bytes.
@@ -129,7 +129,7 @@ enum Speaker {
 }
 
 impl Speaker {
-    fn of_role(role: &str) -> Self {
+    fn from_role(role: &str) -> Self {
         match role {
             "system" | "developer" => Self::System,
             _ => Self::Conversation,

@@ -62,7 +62,7 @@ const ROLES_ALTERNATE: Rule = Rule::risky("roles_alternate", Schema);
 const SYSTEM_SHAPE: Rule = Rule::refused("system_shape", Schema);
 /// The first message is a system message.
 const SYSTEM_FIRST: Rule = Rule::refused("system_first", Documented);
-/// A system message stands where none may stand, such as between a call and its result.
+/// A system message is where none may be, such as between a call and its result.
 const SYSTEM_POSITION: Rule = Rule::refused("system_position", Documented);
 /// A system message has a block that isn't text.
 const SYSTEM_TEXT_ONLY: Rule = Rule::refused("system_text_only", Documented);

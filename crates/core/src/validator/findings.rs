@@ -23,9 +23,9 @@ impl Findings {
         }
     }
 
-    /// Reports that the request breaks `rule` at `place`, a pointer below the array of messages (`/3/content/0`).
-    pub(super) fn add(&mut self, rule: &Rule, place: impl Display, message: impl Into<String>) {
-        let path = format!("{}{place}", self.messages_pointer);
+    /// Reports that the request breaks `rule` at `pointer`, a pointer below the array of messages (`/3/content/0`).
+    pub(super) fn add(&mut self, rule: &Rule, pointer: impl Display, message: impl Into<String>) {
+        let path = format!("{}{pointer}", self.messages_pointer);
         self.push(rule, rule.severity, path, message.into());
     }
 
@@ -44,13 +44,13 @@ impl Findings {
         self.push(rule, rule.severity, path.to_owned(), message.into());
     }
 
-    /// Reports as [`Self::add`] does, for a rule that only some models have. `applies` says whether the request's model has the rule;
-    /// `None` says that this is unknown, and makes the violation [`Severity::Risky`].
+    /// Reports as [`Self::add`] does, for a rule that only some models have. `applies` is whether the request's model has the rule;
+    /// `None` means that this is unknown, and makes the violation [`Severity::Risky`].
     pub(super) fn add_if(
         &mut self,
         applies: Option<bool>,
         rule: &Rule,
-        place: impl Display,
+        pointer: impl Display,
         message: impl Into<String>,
     ) {
         let severity = match applies {
@@ -58,7 +58,7 @@ impl Findings {
             Some(false) => return,
             None => Severity::Risky,
         };
-        let path = format!("{}{place}", self.messages_pointer);
+        let path = format!("{}{pointer}", self.messages_pointer);
         self.push(rule, severity, path, message.into());
     }
 
@@ -79,7 +79,7 @@ impl Findings {
     }
 }
 
-/// Cuts an id or a name to the length that a violation's message may have of it.
+/// Cuts an id or a name to [`NAME_CHARS_MAX`] for a violation's message.
 pub(super) fn shorten(name: &str) -> String {
     name.chars().take(NAME_CHARS_MAX).collect()
 }

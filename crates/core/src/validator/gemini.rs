@@ -81,6 +81,6 @@ pub(super) fn check(request: &RequestToCheck<'_>, findings: &mut Findings) {
     signature::check(request, &turns, findings);
     if let Some(last) = turns.last().filter(|turn| turn.is_of_model()) {
         let text = "Please ensure that multiturn requests ends with a user role or a function response.";
-        findings.add(&LAST_TURN, last.place(), text);
+        findings.add(&LAST_TURN, last.pointer(), text);
     }
 }

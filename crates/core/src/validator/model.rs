@@ -13,7 +13,7 @@ const VERSION_DIGITS_MAX: usize = 2;
 
 impl Model {
     /// Reads a model's name. An empty name stands for an unknown model.
-    pub(super) fn named(name: &str) -> Self {
+    pub(super) fn from_name(name: &str) -> Self {
         Self {
             name: name.to_lowercase(),
         }
@@ -71,16 +71,16 @@ mod tests {
             ("gpt-5.4", None),
             ("", None),
         ] {
-            assert_eq!(Model::named(name).claude(), version, "{name}");
+            assert_eq!(Model::from_name(name).claude(), version, "{name}");
         }
         for (name, version) in [
             ("models/gemini-3-pro-preview", Some((3, 0))),
             ("gemini-2.5-flash", Some((2, 5))),
             ("gemini-flash-latest", None),
         ] {
-            assert_eq!(Model::named(name).gemini(), version, "{name}");
+            assert_eq!(Model::from_name(name).gemini(), version, "{name}");
         }
-        assert!(Model::named("claude-fable-5-1").is_of("fable"));
-        assert!(!Model::named("claude-fables-5-1").is_of("fable"));
+        assert!(Model::from_name("claude-fable-5-1").is_of("fable"));
+        assert!(!Model::from_name("claude-fables-5-1").is_of("fable"));
     }
 }

@@ -111,7 +111,7 @@ impl<'a> InputItem<'a> {
     }
 
     /// Returns the item's JSON pointer below the input.
-    fn place(&self) -> String {
+    fn pointer(&self) -> String {
         format!("/{}", self.index)
     }
 
@@ -143,8 +143,8 @@ pub(super) fn check(request: &RequestToCheck<'_>, findings: &mut Findings) {
         Some(Value::String(_)) => return,
         Some(Value::Array(values)) => values.as_slice(),
         None | Some(Value::Null) => &[],
-        Some(other) => {
-            let text = openai_terms::wrong_type("input", "one of a string or array of objects", other);
+        Some(value) => {
+            let text = openai_terms::wrong_type("input", "one of a string or array of objects", value);
             return findings.add_to_messages(&INPUT_MISSING, text);
         }
     };

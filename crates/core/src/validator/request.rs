@@ -24,7 +24,7 @@ impl<'a> RequestToCheck<'a> {
         Self {
             value,
             messages_key,
-            model: Model::named(model.or(body_model).unwrap_or_default()),
+            model: Model::from_name(model.or(body_model).unwrap_or_default()),
         }
     }
 

@@ -45,9 +45,9 @@ impl Models {
         }
     }
 
-    /// Uses one model for direct calls and for batches, so that batches know which fields direct calls found the server to refuse.
-    /// From a batch itself this would be known only hours later.
-    fn both<M: ChatModel + BatchModel + 'static>(model: M) -> Self {
+    /// Uses one model for direct calls and for batches: after direct calls it knows which fields the server refuses. A batch
+    /// itself would show that only hours later.
+    fn direct_and_batched<M: ChatModel + BatchModel + 'static>(model: M) -> Self {
         let model = Arc::new(model);
         Self {
             model: Arc::<M>::clone(&model),
@@ -68,10 +68,10 @@ fn configured_models(config: &Config, api_key: Option<SecretString>) -> Result<M
     let remote = remote_settings(&config.model, api_key);
     Ok(match config.model.mode {
         ModelMode::Offline => Models::direct(OfflineModel),
-        ModelMode::Anthropic => Models::both(AnthropicModel::new(Anthropic, remote)?),
-        ModelMode::OpenAi => Models::both(OpenAiModel::new(openai(&config.model), remote)?),
-        ModelMode::OpenAiResponses => Models::both(ResponsesModel::new(Responses, remote)?),
-        ModelMode::Gemini => Models::both(GeminiModel::new(Gemini, remote)?),
+        ModelMode::Anthropic => Models::direct_and_batched(AnthropicModel::new(Anthropic, remote)?),
+        ModelMode::OpenAi => Models::direct_and_batched(OpenAiModel::new(openai(&config.model), remote)?),
+        ModelMode::OpenAiResponses => Models::direct_and_batched(ResponsesModel::new(Responses, remote)?),
+        ModelMode::Gemini => Models::direct_and_batched(GeminiModel::new(Gemini, remote)?),
         ModelMode::Ollama => {
             let num_ctx = num_ctx(config);
             Models::direct(OllamaModel::new(Ollama { num_ctx }, remote)?)
@@ -108,20 +108,20 @@ fn with_fallbacks(
     if config.model.mode == ModelMode::Offline || config.fallback.mode == FallbackMode::None {
         return Ok(first);
     }
-    let mut others = Vec::new();
+    let mut fallbacks = Vec::new();
     if let Some(second) = config.fallback.model(&config.model) {
         let config = Config {
             model: second,
             ..config.clone()
         };
-        others.push(with_limits_and_breaker(
+        fallbacks.push(with_limits_and_breaker(
             &config,
             model(&config, second_key)?,
             clock,
         ));
     }
-    others.push(Arc::new(OfflineModel));
-    Ok(Arc::new(Chain::new(first, others)))
+    fallbacks.push(Arc::new(OfflineModel));
+    Ok(Arc::new(Chain::new(first, fallbacks)))
 }
 
 /// Wraps `model` in its rate limits and a circuit breaker.
@@ -243,14 +243,14 @@ fn num_ctx(config: &Config) -> i64 {
         return model.num_ctx;
     }
     let material = worker.input_tokens_max.saturating_mul(5) / 4;
-    let needed = [
+    let tokens = [
         model.output_tokens_max,
         model.thinking_reserve_tokens,
         INSTRUCTIONS_TOKENS,
     ]
     .into_iter()
     .fold(material, i64::saturating_add);
-    let steps = needed.saturating_add(CONTEXT_STEP_TOKENS - 1) / CONTEXT_STEP_TOKENS;
+    let steps = tokens.saturating_add(CONTEXT_STEP_TOKENS - 1) / CONTEXT_STEP_TOKENS;
     steps.saturating_mul(CONTEXT_STEP_TOKENS)
 }
 

@@ -20,16 +20,16 @@ pub async fn convergence(
     agent: &AgentId,
     rules: &Rules,
 ) -> StoreResult<Option<ConvergenceScore>> {
-    let needed = rules.messages_needed();
-    let said: Vec<SpeakerMessage> = store
-        .last_said(agent, needed)
+    let messages_needed = rules.messages_needed();
+    let messages: Vec<SpeakerMessage> = store
+        .last_said(agent, messages_needed)
         .await?
         .into_iter()
         .map(speaker_message)
         .collect();
     // Fewer messages than were asked for are the whole conversation.
-    let is_whole = i64::try_from(said.len()).is_ok_and(|count| count < needed);
-    Ok(compare_last_speakers(&said, is_whole, rules))
+    let is_whole = i64::try_from(messages.len()).is_ok_and(|count| count < messages_needed);
+    Ok(compare_last_speakers(&messages, is_whole, rules))
 }
 
 fn speaker_message(SaidMessage { exchange, stored }: SaidMessage) -> SpeakerMessage {

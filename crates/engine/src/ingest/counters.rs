@@ -27,13 +27,13 @@ pub(super) struct AgentCounter {
 pub(super) struct Counters {
     default: AgentCounter,
     /// The counters of agents with their own settings; `None` if one counter serves all agents.
-    own: Option<Own>,
+    per_agent: Option<PerAgentCounters>,
 }
 
-struct Own {
+struct PerAgentCounters {
     default: Arc<ModelName>,
     find: FindCounter,
-    known: Mutex<LruCache<AgentId, Option<AgentCounter>>>,
+    cache: Mutex<LruCache<AgentId, Option<AgentCounter>>>,
 }
 
 impl Counters {
@@ -43,7 +43,7 @@ impl Counters {
                 provider_model: None,
                 plain: counter,
             },
-            own: None,
+            per_agent: None,
         }
     }
 
@@ -55,10 +55,10 @@ impl Counters {
                 plain: find(&provider_model.0, &provider_model.1),
                 provider_model: Some(Arc::clone(&provider_model)),
             },
-            own: Some(Own {
+            per_agent: Some(PerAgentCounters {
                 default: provider_model,
                 find,
-                known: Mutex::new(LruCache::new(AGENTS_MAX)),
+                cache: Mutex::new(LruCache::new(AGENTS_MAX)),
             }),
         }
     }
@@ -66,29 +66,31 @@ impl Counters {
     /// Returns the agent's counter; `None` if its settings must be read first.
     pub(super) fn of(&self, agent: &AgentId) -> Option<AgentCounter> {
         let default = || self.default.clone();
-        let Some(own) = &self.own else {
+        let Some(per_agent) = &self.per_agent else {
             return Some(default());
         };
-        let mut known = own.known.lock().unwrap_or_else(PoisonError::into_inner);
-        Some(known.get(agent)?.clone().unwrap_or_else(default))
+        let mut cache = per_agent.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        Some(cache.get(agent)?.clone().unwrap_or_else(default))
     }
 
     /// Remembers the agent's settings and returns its counter.
     pub(super) fn learn(&self, agent: &AgentId, settings: &AgentSettings) -> AgentCounter {
         let default = || self.default.clone();
-        let Some(own) = &self.own else { return default() };
-        let provider_model = own.provider_model(settings);
-        let mut known = own.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(found) = known.get(agent)
+        let Some(per_agent) = &self.per_agent else {
+            return default();
+        };
+        let provider_model = per_agent.provider_model(settings);
+        let mut cache = per_agent.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(found) = cache.get(agent)
             && found.as_ref().and_then(AgentCounter::provider_model) == provider_model
         {
             return found.clone().unwrap_or_else(default);
         }
         let learned = provider_model.map(|(provider, model)| AgentCounter {
-            plain: (own.find)(provider, model),
+            plain: (per_agent.find)(provider, model),
             provider_model: Some(Arc::new((provider.to_owned(), model.to_owned()))),
         });
-        known.insert(agent.clone(), learned.clone());
+        cache.insert(agent.clone(), learned.clone());
         learned.unwrap_or_else(default)
     }
 }
@@ -110,7 +112,7 @@ impl AgentCounter {
     }
 }
 
-impl Own {
+impl PerAgentCounters {
     /// Returns the agent's own provider and model; `None` if the agent uses the configured ones.
     fn provider_model<'a>(&'a self, settings: &'a AgentSettings) -> Option<(&'a str, &'a str)> {
         let default = (self.default.0.as_str(), self.default.1.as_str());

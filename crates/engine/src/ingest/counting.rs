@@ -86,11 +86,11 @@ impl Ingestor {
         if bytes <= COMPARED_BYTES_MIN || ids.len() < messages.len() {
             return Ok(false);
         }
-        let known = self.store.known_payloads(agent, &ids).await?;
+        let payloads = self.store.known_payloads(agent, &ids).await?;
         let mut pairs = messages.iter().zip(ids);
         let is_same = |(message, id): (&Message, &str)| {
-            let known = known.get(id);
-            known.is_some_and(|known| formats::is_same(known, &message.payload))
+            let payload = payloads.get(id);
+            payload.is_some_and(|payload| formats::is_same(payload, &message.payload))
         };
         Ok(pairs.all(is_same))
     }

@@ -120,9 +120,9 @@ impl Ingestor {
             policy: self.rules.policy,
             now: self.clock.now(),
         };
-        let edited = self.store.change_fact(request).await?;
-        info!(agent_id = %agent, fact = edited.row.fact.fact, version = edited.version, "summary.fact_changed");
+        let outcome = self.store.change_fact(request).await?;
+        info!(agent_id = %agent, fact = outcome.row.fact.fact, version = outcome.version, "summary.fact_changed");
         self.after_document(agent);
-        Ok(edited.into())
+        Ok(outcome.into())
     }
 }

@@ -111,33 +111,33 @@ impl Ingestor {
     /// Lists the other legs of partly forgotten exchanges. If reading them fails, returns what it has, because the forgetting
     /// itself is done.
     async fn legs_left(&self, agent: &AgentId, forgotten: &[i64]) -> Vec<LegsLeft> {
-        let mut left: Vec<LegsLeft> = Vec::new();
-        let mut seen: HashSet<i64> = HashSet::new();
+        let mut legs_left: Vec<LegsLeft> = Vec::new();
+        let mut visited: HashSet<i64> = HashSet::new();
         for &number in forgotten {
-            if seen.contains(&number) {
+            if visited.contains(&number) {
                 continue;
             }
             let rows = match self.store.legs(agent, number).await {
                 Ok(rows) => rows,
                 Err(error) => {
                     warn!(agent_id = %agent, %error, "forget.legs_unknown");
-                    return left;
+                    return legs_left;
                 }
             };
-            seen.extend(rows.iter().map(|row| row.exchange));
-            let others = rows.iter().filter(|row| !row.headline.is_forgotten());
-            let legs: Vec<i64> = others
+            visited.extend(rows.iter().map(|row| row.exchange));
+            let remaining = rows.iter().filter(|row| !row.headline.is_forgotten());
+            let legs: Vec<i64> = remaining
                 .map(|row| row.exchange)
                 .filter(|leg| !forgotten.contains(leg))
                 .collect();
             if let Some(first) = rows.first().filter(|_| !legs.is_empty()) {
-                left.push(LegsLeft {
-                    exchange: first.begins_with(),
+                legs_left.push(LegsLeft {
+                    exchange: first.first_leg(),
                     legs,
                 });
             }
         }
-        left
+        legs_left
     }
 
     /// Deletes an agent and its file in this daemon's live journal. Deletes the file even if the agent doesn't exist any more.

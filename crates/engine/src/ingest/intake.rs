@@ -72,10 +72,10 @@ impl Ingestor {
         inbox: &Arc<dyn InboxStore>,
         stop: &CancellationToken,
     ) -> StoreResult<bool> {
-        let passed = self.pass(inbox, stop).await;
+        let pass = self.pass(inbox, stop).await;
         // Samples after a failed pass, too, so that the metrics show what still waits.
         let sampled = self.sample_inbox(inbox).await;
-        let must_repeat = passed?;
+        let must_repeat = pass?;
         sampled?;
         Ok(must_repeat && !stop.is_cancelled())
     }
@@ -83,16 +83,16 @@ impl Ingestor {
     /// Reads all waiting rows once and appends them. Returns true as [`Self::empty_inbox`] does.
     async fn pass(&self, inbox: &Arc<dyn InboxStore>, stop: &CancellationToken) -> StoreResult<bool> {
         let (mut after, mut must_repeat) = (0, false);
-        // The agents of whose rows one couldn't be appended. Their later rows wait.
-        let mut held = HashSet::new();
+        // If a row can't be appended, the later rows of the same agent wait.
+        let mut waiting_agents = HashSet::new();
         let mut was_unavailable = false;
         while !stop.is_cancelled() {
             let rows = inbox.waiting(after, ROWS_MAX, BYTES_MAX).await;
             let rows = rows.inspect_err(|error| self.metrics.service.db_failed(error.class()))?;
             let Some(newest) = rows.last() else { break };
             after = newest.id;
-            for (name, rows) in by_agent(rows) {
-                if stop.is_cancelled() || held.contains(&name) {
+            for (name, rows) in group_by_agent(rows) {
+                if stop.is_cancelled() || waiting_agents.contains(&name) {
                     continue;
                 }
                 match self.take_rows(inbox, &name, rows).await {
@@ -103,7 +103,7 @@ impl Ingestor {
                         was_unavailable = matches!(error, StoreError::Unavailable(_));
                         must_repeat |= matches!(error, StoreError::Fenced(_));
                         log_waiting_rows(&name, &error);
-                        held.insert(name);
+                        waiting_agents.insert(name);
                     }
                 }
             }
@@ -156,7 +156,7 @@ impl Ingestor {
         }
         match self.take(inbox, &agent, &good).await {
             Err(error) if refusal(&error).is_some() => self.take_one_by_one(inbox, &agent, good).await,
-            taken => taken,
+            result => result,
         }
     }
 
@@ -243,13 +243,13 @@ async fn wait_for_insert(listener: &mut Option<Box<dyn ChangeListener>>) -> bool
 }
 
 /// Groups the rows by agent. The groups keep the order of their rows and are in the order of their first rows.
-fn by_agent(rows: Vec<InboxRow>) -> Vec<(String, Vec<InboxRow>)> {
+fn group_by_agent(rows: Vec<InboxRow>) -> Vec<(String, Vec<InboxRow>)> {
     let mut agents: Vec<(String, Vec<InboxRow>)> = Vec::new();
-    let mut places = HashMap::new();
+    let mut indices = HashMap::new();
     for row in rows {
         let name = row.agent.clone().unwrap_or_default();
-        let place = *places.entry(name.clone()).or_insert(agents.len());
-        match agents.get_mut(place) {
+        let index = *indices.entry(name.clone()).or_insert(agents.len());
+        match agents.get_mut(index) {
             Some((_, rows)) => rows.push(row),
             None => agents.push((name, vec![row])),
         }

@@ -83,19 +83,19 @@ pub(super) fn records(request: AppendRequest, outcome: &AppendOutcome) -> Vec<Me
         now,
         ..
     } = request;
-    let record = |at: &StoredAt| {
-        let PreparedMessage { message, entry } = messages.get_mut(at.place)?;
+    let record = |stored: &StoredAt| {
+        let PreparedMessage { message, entry } = messages.get_mut(stored.index)?;
         Some(MessageRecord {
             agent_id: agent.clone(),
-            seq: at.seq,
-            exchange: at.exchange,
-            session: at.session,
-            begins_leg: at.begins_leg,
+            seq: stored.seq,
+            exchange: stored.exchange,
+            session: stored.session,
+            begins_leg: stored.begins_leg,
             kind: message.kind.name().to_owned(),
             format: message.format,
             tokens: entry.tokens,
             count_method: count_method.clone(),
-            client_id: at.client_id(message).map(Cow::into_owned),
+            client_id: stored.client_id(message).map(Cow::into_owned),
             said_at: entry.at,
             received_at: now,
             payload: mem::take(&mut message.payload),

@@ -60,14 +60,14 @@ impl Default for Observers {
 }
 
 impl LearnerState {
-    /// Returns true if the calibration of the model of `kept` is missing, or saved and older than `kept`.
-    fn is_older_than(&self, kept: &KeptCalibration) -> bool {
-        let provider_model = (kept.provider.clone(), kept.model.clone());
-        let mut known = self.calibrations.iter();
-        let known =
-            known.find(|(provider, model, ..)| (*provider, *model) == (&provider_model.0, &provider_model.1));
-        known.is_none_or(|(_, _, learned, _)| {
-            learned < kept.learned && !self.unsaved.contains(&provider_model)
+    /// Returns true if the calibration of the model of `saved` is missing here, or is older and has no unsaved samples.
+    fn is_older_than(&self, saved: &KeptCalibration) -> bool {
+        let provider_model = (saved.provider.clone(), saved.model.clone());
+        let mut calibrations = self.calibrations.iter();
+        let calibration = calibrations
+            .find(|(provider, model, ..)| (*provider, *model) == (&provider_model.0, &provider_model.1));
+        calibration.is_none_or(|(_, _, learned, _)| {
+            learned < saved.learned && !self.unsaved.contains(&provider_model)
         })
     }
 }
@@ -80,8 +80,8 @@ impl Learner {
             return plain();
         };
         let state = self.state();
-        let known = state.calibrations.of(&provider_model.0, &provider_model.1);
-        let permille = known.map(|known| known.guard_permille(reporter(agent)));
+        let calibration = state.calibrations.of(&provider_model.0, &provider_model.1);
+        let permille = calibration.map(|calibration| calibration.guard_permille(reporter(agent)));
         permille.map_or_else(plain, |permille| GuardedCounter::over(plain(), permille))
     }
 
@@ -98,7 +98,7 @@ impl Learner {
             return;
         };
         let stored = outcome.stored.iter();
-        let stored = stored.filter_map(|at| observations.get(at.place));
+        let stored = stored.filter_map(|stored| observations.get(stored.index));
         let stored: Vec<Observation> = stored.cloned().collect();
         let window = WindowView {
             first_exchange: outcome.first_exchange,
@@ -132,10 +132,10 @@ impl Learner {
     }
 
     /// Loads calibrations that this or other daemons saved. Keeps this daemon's unsaved ones, which are newer.
-    pub(super) fn load(&self, kept: Vec<KeptCalibration>) {
+    pub(super) fn load(&self, saved: Vec<KeptCalibration>) {
         let mut state = self.state();
         state.is_loaded = true;
-        for one in kept {
+        for one in saved {
             if state.is_older_than(&one) {
                 let KeptCalibration {
                     learned, calibration, ..
@@ -169,7 +169,9 @@ impl Learner {
 
     /// Marks calibrations as unsaved again, because the save failed.
     pub(super) fn give_back(&self, unsaved: Vec<KeptCalibration>) {
-        let models = unsaved.into_iter().map(|one| Arc::new((one.provider, one.model)));
+        let models = unsaved
+            .into_iter()
+            .map(|calibration| Arc::new((calibration.provider, calibration.model)));
         self.state().unsaved.extend(models);
     }
 

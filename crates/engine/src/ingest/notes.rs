@@ -237,6 +237,6 @@ fn written_note((change, version): (&NoteChange, i64)) -> WrittenNote {
 
 /// Returns true if all requests for the note add to it, whatever its version.
 fn is_only_added_to(requests: &[NoteRequest], name: &NoteName) -> bool {
-    let mut of_note = requests.iter().filter(|request| request.name == *name);
-    of_note.all(|request| request.append && request.replaces.is_none())
+    let mut note_requests = requests.iter().filter(|request| request.name == *name);
+    note_requests.all(|request| request.append && request.replaces.is_none())
 }

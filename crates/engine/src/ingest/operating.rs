@@ -103,11 +103,11 @@ impl Operator {
     /// # Errors
     /// When the store fails.
     pub async fn retry(&self, agent: &AgentId) -> StoreResult<OperatorOutcome> {
-        let handled = self.store.retry(agent, self.clock.now()).await?;
-        info!(agent_id = %agent, handled = handled.name(), "queue.retried");
+        let outcome = self.store.retry(agent, self.clock.now()).await?;
+        info!(agent_id = %agent, handled = outcome.name(), "queue.retried");
         self.notices.agent_moved(agent);
         self.notices.wake_queue();
-        Ok(handled)
+        Ok(outcome)
     }
 
     /// Parks a row, so that no worker takes it.
@@ -115,10 +115,10 @@ impl Operator {
     /// # Errors
     /// When the store fails.
     pub async fn cancel(&self, agent: &AgentId) -> StoreResult<OperatorOutcome> {
-        let handled = self.store.cancel(agent, self.clock.now()).await?;
-        info!(agent_id = %agent, handled = handled.name(), "queue.cancelled");
+        let outcome = self.store.cancel(agent, self.clock.now()).await?;
+        info!(agent_id = %agent, handled = outcome.name(), "queue.cancelled");
         self.notices.agent_moved(agent);
-        Ok(handled)
+        Ok(outcome)
     }
 
     /// Pauses or resumes an agent's updates.
@@ -171,9 +171,9 @@ impl Operator {
         let now = self.clock.now();
         if dry_run {
             let mut due = self.store.ageing_due(now, AGEING_SHOWN_MAX + 1).await?;
-            let shown = usize_or_max(AGEING_SHOWN_MAX);
-            let has_more = due.len() > shown;
-            due.truncate(shown);
+            let limit = usize_or_max(AGEING_SHOWN_MAX);
+            let has_more = due.len() > limit;
+            due.truncate(limit);
             return Ok(AgedReply {
                 dry_run,
                 queued: 0,

@@ -54,7 +54,7 @@ impl Ingestor {
     /// Loads the saved calibrations, because other daemons on the same database save theirs, too.
     async fn reload_calibrations(&self) {
         match self.store.calibrations().await {
-            Ok(kept) => self.learning.load(kept),
+            Ok(saved) => self.learning.load(saved),
             Err(error) => {
                 self.metrics.service.db_failed(error.class());
                 warn!(%error, "calibration.unreadable");
@@ -90,14 +90,14 @@ impl Ingestor {
         if unsaved.is_empty() {
             return Ok(());
         }
-        let kept = self
+        let result = self
             .store
             .keep_calibrations(unsaved.clone(), self.clock.now())
             .await;
-        if kept.is_err() {
+        if result.is_err() {
             self.learning.give_back(unsaved);
         }
-        kept
+        result
     }
 
     /// Counts again for all agents whose model has changed. An agent whose messages can't be counted keeps its counts.

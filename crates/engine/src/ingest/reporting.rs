@@ -20,7 +20,9 @@ impl Ingestor {
                 eviction.tokens,
             );
         }
-        self.metrics.window.checked(outcome.window_tokens, outcome.budget);
+        self.metrics
+            .window
+            .record_fill(outcome.window_tokens, outcome.budget);
         let reason = if outcome.session_ended.is_some() {
             Reason::SessionEnd
         } else {

@@ -105,7 +105,7 @@ pub async fn listed(store: &dyn Store, agent: &AgentId, rows: Vec<ItemRow>) -> S
 fn legs_between(legs: &[Exchange], first: i64, last: i64) -> Option<i64> {
     let (begin, end) = legs.first().zip(legs.last())?;
     let is_within = begin.exchange <= first && last <= end.exchange;
-    (is_within && begin.exchange < end.exchange).then(|| begin.begins_with())
+    (is_within && begin.exchange < end.exchange).then(|| begin.first_leg())
 }
 
 /// The reply to an edit of an item.
@@ -174,10 +174,10 @@ impl Ingestor {
             policy: self.rules.policy,
             now: self.clock.now(),
         };
-        let edited = self.store.edit_item(request).await?;
-        info!(agent_id = %agent, item, now_item = edited.row.item.item, version = edited.version, "summary.edited");
+        let outcome = self.store.edit_item(request).await?;
+        info!(agent_id = %agent, item, now_item = outcome.row.item.item, version = outcome.version, "summary.edited");
         self.after_document(agent);
-        Ok(edited.into())
+        Ok(outcome.into())
     }
 
     /// Notifies readers and workers, and writes the remaining rows. The revision has taken effect already, so a failure is only

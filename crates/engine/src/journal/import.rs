@@ -67,7 +67,7 @@ pub struct Import {
     section: Option<AgentSection>,
     imported: ImportReport,
     /// The agents read so far.
-    seen: HashMap<AgentId, ImportMemory>,
+    memories: HashMap<AgentId, ImportMemory>,
     /// True while the lines were written by a newer recapd, up to the next head that wasn't.
     is_newer: bool,
 }
@@ -120,7 +120,7 @@ impl Import {
             is_dry: true,
             section: None,
             imported: ImportReport::default(),
-            seen: HashMap::new(),
+            memories: HashMap::new(),
             is_newer: false,
         }
     }
@@ -206,7 +206,10 @@ impl Import {
     /// Returns true if the head takes effect after the last message read. A live journal continues after that message; then the
     /// agent is no longer in the head's state.
     fn is_at_head(&self, section: &AgentSection) -> bool {
-        let head = self.seen.get(&section.agent).and_then(|seen| seen.head.as_ref());
+        let head = self
+            .memories
+            .get(&section.agent)
+            .and_then(|memory| memory.head.as_ref());
         let last = section.records.last();
         head.zip(last)
             .is_some_and(|(head, last)| head.last_seq == last.record.seq)
@@ -214,11 +217,11 @@ impl Import {
 
     fn begin(&mut self, agent: AgentId, head: Option<Head>) {
         let origin = head.as_ref().map(AgentOrigin::from);
-        let seen = self.seen.entry(agent.clone()).or_default();
+        let memory = self.memories.entry(agent.clone()).or_default();
         if head.is_some() {
-            seen.head = head;
+            memory.head = head;
         }
-        self.imported.agents = self.seen.len() as u64;
+        self.imported.agents = self.memories.len() as u64;
         self.section = Some(AgentSection {
             agent,
             origin,
@@ -241,22 +244,22 @@ impl Import {
 
     /// Keeps what later lines of the agent need, and records whether the agent is still unfinished.
     fn keep(&mut self, section: AgentSection) {
-        let seen = self.seen.entry(section.agent.clone()).or_default();
+        let memory = self.memories.entry(section.agent.clone()).or_default();
         if section.rehearsed.is_some() {
-            seen.rehearsed = section.rehearsed;
+            memory.rehearsed = section.rehearsed;
         }
         if section.is_refused {
             // The head counts messages that differ from the database's. The refusal reports that.
-            seen.head = None;
+            memory.head = None;
             return;
         }
-        let lacks_some = match &seen.head {
+        let lacks_some = match &memory.head {
             Some(_) => section.lacks_head,
             None => section.accepted > 0,
         };
         if lacks_some {
             self.imported.unfinished.insert(section.agent);
-        } else if seen.head.is_some() {
+        } else if memory.head.is_some() {
             self.imported.unfinished.remove(&section.agent);
         }
     }
@@ -267,17 +270,21 @@ impl Import {
             return Ok(Ok(()));
         };
         section.bytes = 0;
-        let seen = self.seen.get(&section.agent).filter(|_| with_head);
+        let memory = self.memories.get(&section.agent).filter(|_| with_head);
         let restore = Restore {
             agent: section.agent.clone(),
-            head: seen.and_then(|seen| seen.head.clone()),
+            head: memory.and_then(|memory| memory.head.clone()),
             records: mem::take(&mut section.records),
             origin: section.origin.clone(),
             now: self.clock.now(),
         };
         let outcome = match &self.target {
             Some(target) if !self.is_dry => target.restore(restore).await,
-            target => section.rehearse(target.as_deref(), &self.seen, &restore).await,
+            target => {
+                section
+                    .rehearse(target.as_deref(), &self.memories, &restore)
+                    .await
+            }
         };
         match outcome {
             Ok(restored) => {
@@ -301,9 +308,12 @@ impl AgentSection {
     async fn begin(
         &self,
         target: Option<&dyn ImportTarget>,
-        seen: &HashMap<AgentId, ImportMemory>,
+        memories: &HashMap<AgentId, ImportMemory>,
     ) -> Result<DryRunAgent, ArchiveError> {
-        if let Some(rehearsed) = seen.get(&self.agent).and_then(|seen| seen.rehearsed.as_ref()) {
+        if let Some(rehearsed) = memories
+            .get(&self.agent)
+            .and_then(|memory| memory.rehearsed.as_ref())
+        {
             return Ok(rehearsed.clone());
         }
         let fork = self.origin.as_ref().and_then(|origin| origin.fork.as_deref());
@@ -320,7 +330,7 @@ impl AgentSection {
                 Some(target) => target.agent(&shared.source).await?.is_some(),
                 None => false,
             };
-            if !is_there && !seen.contains_key(&shared.source) {
+            if !is_there && !memories.contains_key(&shared.source) {
                 let from = shared.source.clone();
                 return Err(JournalError::NoParent { from }.into());
             }
@@ -339,24 +349,24 @@ impl AgentSection {
     async fn rehearse(
         &mut self,
         target: Option<&dyn ImportTarget>,
-        seen: &HashMap<AgentId, ImportMemory>,
+        memories: &HashMap<AgentId, ImportMemory>,
         restore: &Restore,
     ) -> Result<RestoreOutcome, ArchiveError> {
         if self.rehearsed.is_none() {
-            self.rehearsed = Some(self.begin(target, seen).await?);
+            self.rehearsed = Some(self.begin(target, memories).await?);
         }
         let DryRunAgent {
             ledger,
             stored_through,
         } = self.rehearsed.get_or_insert_default();
-        let known = restore
+        let known_count = restore
             .records
             .partition_point(|recorded| recorded.record.seq <= ledger.last_seq);
-        let (known, fresh) = restore.records.split_at(known);
+        let (known_records, fresh) = restore.records.split_at(known_count);
         if let Some(target) = target {
             // Only stored messages can be compared, because messages of the dry run aren't kept.
-            let stored = known.partition_point(|recorded| recorded.record.seq <= *stored_through);
-            compare(target, &self.agent, known.split_at(stored).0).await?;
+            let stored = known_records.partition_point(|recorded| recorded.record.seq <= *stored_through);
+            compare(target, &self.agent, known_records.split_at(stored).0).await?;
         }
         for ReadRecord {
             record, entry, step, ..
@@ -374,7 +384,7 @@ impl AgentSection {
         let compared = target.filter(|_| restore.head.as_ref().is_some_and(ends_in_stored));
         Ok(RestoreOutcome {
             accepted: i64_or_max(fresh.len()),
-            duplicates: i64_or_max(known.len()),
+            duplicates: i64_or_max(known_records.len()),
             last_seq: ledger.last_seq,
             lacks_head: lacks_head(compared, restore, ledger.last_seq).await?,
         })
@@ -404,21 +414,23 @@ async fn lacks_head(
     }))
 }
 
-/// Fails if a message of `known` differs from the stored one.
+/// Fails if a message of `records` differs from the stored one.
 async fn compare(
     target: &dyn ImportTarget,
     agent: &AgentId,
-    known: &[ReadRecord],
+    records: &[ReadRecord],
 ) -> Result<(), ArchiveError> {
-    let mut known = known.iter().map(|recorded| &recorded.record).peekable();
-    while let Some(first) = known.peek() {
+    let mut records = records.iter().map(|recorded| &recorded.record).peekable();
+    while let Some(first) = records.peek() {
         let stored_records = target.records(agent, chunk(first.seq - 1, i64::MAX)).await?;
         let seq = first.seq;
         if stored_records.is_empty() {
             return Err(JournalError::Differs { seq }.into());
         }
         for stored in stored_records {
-            let Some(record) = known.next() else { return Ok(()) };
+            let Some(record) = records.next() else {
+                return Ok(());
+            };
             if (stored.seq, &stored.payload) != (record.seq, &record.payload) {
                 return Err(JournalError::Differs { seq: record.seq }.into());
             }

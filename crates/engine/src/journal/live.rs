@@ -115,11 +115,11 @@ impl Journal {
         since: Timestamp,
         records: Vec<MessageRecord>,
     ) -> io::Result<usize> {
-        let written = self.append_or_begin(agent, since, &records.into()).await;
-        if written.is_err() {
+        let result = self.append_or_begin(agent, since, &records.into()).await;
+        if result.is_err() {
             self.note_incomplete(agent, since);
         }
-        written
+        result
     }
 
     /// Returns the agents whose files may be incomplete.
@@ -157,12 +157,12 @@ impl Journal {
         if !self.discard_draft(agent).await? {
             return Ok(());
         }
-        let written = self.complete_draft(agent).await;
-        if written.is_err() {
+        let result = self.complete_draft(agent).await;
+        if result.is_err() {
             // Nobody would continue the draft while the file exists.
             drop(self.discard_draft(agent).await);
         }
-        written
+        result
     }
 
     /// Deletes an agent's file, if it exists, and the files of its earlier lives.
@@ -337,8 +337,8 @@ impl Journal {
     }
 
     async fn is_stored(&self, agent: &AgentId, last: Last) -> io::Result<bool> {
-        let there = self.read_stored(agent, chunk(last.seq - 1, last.seq)).await?;
-        Ok(there.first().map(Last::of) == Some(last))
+        let found = self.read_stored(agent, chunk(last.seq - 1, last.seq)).await?;
+        Ok(found.first().map(Last::of) == Some(last))
     }
 
     async fn read_stored(&self, agent: &AgentId, range: RecordRange) -> io::Result<Arc<[MessageRecord]>> {
@@ -350,11 +350,11 @@ impl Journal {
     async fn write_lines(
         &self,
         agent: &AgentId,
-        place: WritePosition,
+        position: WritePosition,
         records: &Arc<[MessageRecord]>,
     ) -> io::Result<usize> {
-        let written = self.write(agent, place, records).await?;
-        Ok(if written == WriteOutcome::All {
+        let outcome = self.write(agent, position, records).await?;
+        Ok(if outcome == WriteOutcome::All {
             records.len()
         } else {
             0
@@ -364,11 +364,11 @@ impl Journal {
     async fn write(
         &self,
         agent: &AgentId,
-        place: WritePosition,
+        position: WritePosition,
         records: &Arc<[MessageRecord]>,
     ) -> io::Result<WriteOutcome> {
         let (path, records) = (self.path(agent), Arc::clone(records));
-        let writing = move || file::append(&path, place, &records);
+        let writing = move || file::append(&path, position, &records);
         self.on_disk(writing).await
     }
 

@@ -46,7 +46,7 @@ impl CachedSnapshot {
 
     fn bytes(&self) -> usize {
         let snapshot = &self.copy.snapshot;
-        snapshot.markdown.len() + snapshot.kept.bytes() + COPY_BYTES
+        snapshot.markdown.len() + snapshot.derived.bytes() + COPY_BYTES
     }
 }
 
@@ -64,7 +64,7 @@ pub(super) struct SnapshotCache {
 }
 
 impl SnapshotCache {
-    pub(super) fn within(bytes_max: usize) -> Self {
+    pub(super) fn with_bytes_max(bytes_max: usize) -> Self {
         Self {
             all: HashMap::new(),
             bytes: AtomicUsize::new(0),
@@ -82,9 +82,9 @@ impl SnapshotCache {
     /// Returns what `look` gets from the agent's copy, and counts this as a use.
     pub(super) fn use_copy<T>(&self, agent: &AgentId, look: impl FnOnce(&CachedSnapshot) -> T) -> Option<T> {
         let all = self.all.pin();
-        let held = all.get(agent)?;
-        held.record_use(self.stored.load(Ordering::Relaxed));
-        Some(look(held))
+        let entry = all.get(agent)?;
+        entry.record_use(self.stored.load(Ordering::Relaxed));
+        Some(look(entry))
     }
 
     pub(super) fn has(&self, agent: &AgentId) -> bool {
@@ -142,20 +142,20 @@ impl SnapshotCache {
     /// Marks the copy as outdated. It stays for readers in case the database becomes unavailable.
     pub(super) fn outdate(&self, agent: &AgentId) {
         let all = self.all.pin();
-        all.update(agent.clone(), |held| Arc::new(held.outdated()));
+        all.update(agent.clone(), |entry| Arc::new(entry.outdated()));
     }
 
     /// Marks every copy as outdated.
     pub(super) fn outdate_all(&self) {
         let all = self.all.pin();
-        for (agent, held) in &all {
-            all.insert(agent.clone(), Arc::new(held.outdated()));
+        for (agent, entry) in &all {
+            all.insert(agent.clone(), Arc::new(entry.outdated()));
         }
     }
 
     /// Records that `bytes` more bytes are kept with `snapshot`.
     pub(super) fn note_growth(&self, snapshot: &Snapshot, bytes: usize) {
-        snapshot.kept.grow(bytes);
+        snapshot.derived.grow(bytes);
         if self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes > self.bytes_max {
             self.make_room(0);
         }
@@ -178,18 +178,18 @@ impl SnapshotCache {
         let all = self.all.pin();
         let mut oldest: Vec<(u64, usize, &AgentId)> = all
             .iter()
-            .map(|(agent, held)| (held.used_at.load(Ordering::Relaxed), held.bytes(), agent))
+            .map(|(agent, entry)| (entry.used_at.load(Ordering::Relaxed), entry.bytes(), agent))
             .collect();
         oldest.sort_unstable();
         let bytes_wanted = (self.bytes_max / 4 * 3).saturating_sub(bytes_more);
-        let (mut bytes, mut left) = (oldest.iter().map(|copy| copy.1).sum(), oldest.len());
-        for (_, of_copy, agent) in oldest {
-            if bytes <= bytes_wanted && left <= COPIES_MAX / 4 * 3 {
+        let (mut bytes, mut copies_left) = (oldest.iter().map(|copy| copy.1).sum(), oldest.len());
+        for (_, copy_bytes, agent) in oldest {
+            if bytes <= bytes_wanted && copies_left <= COPIES_MAX / 4 * 3 {
                 break;
             }
             all.remove(agent);
-            bytes -= of_copy;
-            left -= 1;
+            bytes -= copy_bytes;
+            copies_left -= 1;
         }
         self.bytes.store(bytes, Ordering::Relaxed);
         self.is_clearing.store(false, Ordering::Release);
@@ -212,7 +212,7 @@ mod tests {
     };
     use recapd_core::domain::time::Timestamp;
 
-    fn held(bytes: usize) -> CachedSnapshot {
+    fn entry(bytes: usize) -> CachedSnapshot {
         let snapshot = Snapshot {
             markdown: "x".repeat(bytes),
             ..Snapshot::default()
@@ -225,16 +225,16 @@ mod tests {
     }
 
     fn hold(cache: &SnapshotCache, number: usize, bytes: usize) {
-        cache.hold(&agent(number), held(bytes), cache.changes(), true);
+        cache.hold(&agent(number), entry(bytes), cache.changes(), true);
     }
 
     fn is_at_hand(cache: &SnapshotCache, number: usize) -> bool {
-        let look = |held: &CachedSnapshot| matches!(held.copy.cached(None), CachedRead::Hit(_));
+        let look = |entry: &CachedSnapshot| matches!(entry.copy.cached(None), CachedRead::Hit(_));
         cache.use_copy(&agent(number), look).unwrap_or(false)
     }
 
     fn at_once(cache: &SnapshotCache, number: usize, lost_since: Option<i64>) -> Option<Lookup> {
-        let look = |held: &CachedSnapshot| held.copy.at_once(lost_since.map(Timestamp));
+        let look = |entry: &CachedSnapshot| entry.copy.at_once(lost_since.map(Timestamp));
         cache.use_copy(&agent(number), look)?
     }
 
@@ -245,8 +245,8 @@ mod tests {
 
     #[test]
     fn a_change_during_a_load_outdates_its_copy() {
-        let cache = SnapshotCache::within(1 << 20);
-        let (since, read) = (cache.changes(), held(10));
+        let cache = SnapshotCache::with_bytes_max(1 << 20);
+        let (since, read) = (cache.changes(), entry(10));
         cache.count_change();
         assert!(!cache.has(&agent(1)), "there is nothing to refresh");
         cache.hold(&agent(1), read, since, true);
@@ -261,7 +261,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn one_reader_checks_an_old_copy() {
-        let cache = SnapshotCache::within(1 << 20);
+        let cache = SnapshotCache::with_bytes_max(1 << 20);
         hold(&cache, 1, 10);
         let ttl = Duration::from_millis(TTL_MS);
         advance(Duration::from_millis(TTL_MS - 1)).await;
@@ -280,13 +280,13 @@ mod tests {
 
     #[test]
     fn the_least_recently_used_copies_are_evicted() {
-        let cache = SnapshotCache::within(8 * (COPY_BYTES + 1_000));
+        let cache = SnapshotCache::with_bytes_max(8 * (COPY_BYTES + 1_000));
         for number in 0..8 {
             hold(&cache, number, 1_000);
         }
         cache.use_copy(&agent(0), |_| ()).unwrap();
         // Replacing a copy doesn't count as a use.
-        cache.hold(&agent(1), held(1_000), cache.changes(), false);
+        cache.hold(&agent(1), entry(1_000), cache.changes(), false);
         assert_eq!(cache.len(), 8);
         hold(&cache, 8, 1_000);
         let left: Vec<usize> = (0..9).filter(|&number| cache.has(&agent(number))).collect();
@@ -295,12 +295,12 @@ mod tests {
 
     #[test]
     fn values_kept_with_a_copy_count_towards_the_limit() {
-        let cache = SnapshotCache::within(10 * COPY_BYTES);
+        let cache = SnapshotCache::with_bytes_max(10 * COPY_BYTES);
         for number in 0..3 {
             hold(&cache, number, COPY_BYTES);
         }
         let last = cache
-            .use_copy(&agent(2), |held| Arc::clone(&held.copy.snapshot))
+            .use_copy(&agent(2), |entry| Arc::clone(&entry.copy.snapshot))
             .unwrap();
         cache.note_growth(&last, 4 * COPY_BYTES);
         assert_eq!(cache.len(), 3);
@@ -311,11 +311,11 @@ mod tests {
     proptest! {
         #[test]
         fn copies_stay_within_their_bytes(steps in prop::collection::vec((0..20_usize, 0..5_000_usize), 1..200)) {
-            let cache = SnapshotCache::within(20_000);
+            let cache = SnapshotCache::with_bytes_max(20_000);
             for (number, bytes) in steps {
                 hold(&cache, number, bytes);
                 prop_assert!(cache.has(&agent(number)));
-                let bytes: usize = cache.all.pin().values().map(|held| held.bytes()).sum();
+                let bytes: usize = cache.all.pin().values().map(|entry| entry.bytes()).sum();
                 prop_assert!(bytes <= 20_000, "{bytes}");
                 prop_assert_eq!(cache.bytes.load(Ordering::Relaxed), bytes);
             }

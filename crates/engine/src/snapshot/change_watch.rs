@@ -14,12 +14,12 @@ pub(super) struct ChangeWatch(Mutex<LruCache<AgentId, Arc<Notify>>>);
 
 impl Default for ChangeWatch {
     fn default() -> Self {
-        Self::of_most(AGENTS_MAX)
+        Self::with_capacity(AGENTS_MAX)
     }
 }
 
 impl ChangeWatch {
-    fn of_most(agents_max: usize) -> Self {
+    fn with_capacity(agents_max: usize) -> Self {
         Self(Mutex::new(LruCache::new(agents_max)))
     }
 
@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn only_waiters_of_the_dropped_agent_are_woken() {
-        let waiting = ChangeWatch::of_most(2);
+        let waiting = ChangeWatch::with_capacity(2);
         let [a, b, c]: [AgentId; 3] = ["a", "b", "c"].map(|name| name.parse().unwrap());
         let (first, second) = (waiting.change(&a), waiting.change(&b));
         let again = waiting.change(&a);

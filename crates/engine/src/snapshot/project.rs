@@ -118,7 +118,7 @@ pub struct ProjectSnapshots {
     clock: Arc<dyn Clock>,
     policy: SummaryPolicy,
     redactor: Redactor,
-    held: Arc<Mutex<LruCache<ProjectId, Arc<CachedProject>>>>,
+    cache: Arc<Mutex<LruCache<ProjectId, Arc<CachedProject>>>>,
     loads: SingleFlight<ProjectId, Arc<ProjectSnapshot>>,
     contact: PeerLink,
 }
@@ -138,7 +138,7 @@ impl ProjectSnapshots {
             clock,
             policy,
             redactor,
-            held: Arc::new(Mutex::new(LruCache::new(DOCUMENTS_MAX))),
+            cache: Arc::new(Mutex::new(LruCache::new(DOCUMENTS_MAX))),
             loads: SingleFlight::default(),
             contact: PeerLink::default(),
         }
@@ -162,26 +162,26 @@ impl ProjectSnapshots {
     /// # Errors
     /// When the database fails or doesn't answer within two seconds, or rendering panics, and there is no copy.
     pub async fn get(&self, project: &ProjectId) -> StoreResult<Option<Lookup<ProjectSnapshot>>> {
-        let held = self.lock().get(project).map(Arc::clone);
+        let entry = self.lock().get(project).map(Arc::clone);
         let lost_since = self.contact.lost_since();
-        let due = match held.as_ref().map(|held| held.copy.cached(lost_since)) {
+        let due = match entry.as_ref().map(|entry| entry.copy.cached(lost_since)) {
             Some(CachedRead::Hit(lookup)) => return Ok(Some(lookup)),
-            Some(CachedRead::Due) => held.clone(),
+            Some(CachedRead::Due) => entry.clone(),
             Some(CachedRead::Outdated) | None => None,
         };
         let load = || self.load_of(project, due.clone());
         let read = self.loads.read(project, load, || self.cached_of(project));
-        let read = ReadTimeout::of(held.is_some()).wait(read).await;
+        let read = ReadTimeout::of(entry.is_some()).wait(read).await;
         let copy = self
             .lock()
             .peek(project)
-            .map(|held| held.copy.snapshot_and_time());
+            .map(|entry| entry.copy.snapshot_and_time());
         Lookup::or_copy(read, copy)
     }
 
     fn cached_of(&self, project: &ProjectId) -> Option<CachedRead<ProjectSnapshot>> {
-        let held = self.lock().peek(project).map(Arc::clone);
-        held.map(|held| held.copy.cached(self.contact.lost_since()))
+        let entry = self.lock().peek(project).map(Arc::clone);
+        entry.map(|entry| entry.copy.cached(self.contact.lost_since()))
     }
 
     /// Returns a load that continues even if no reader waits for it any more.
@@ -193,10 +193,10 @@ impl ProjectSnapshots {
         let (projects, project) = (self.clone(), project.clone());
         async move {
             let loaded = match &due {
-                Some(held) => projects.check_stamp(&project, held).await,
+                Some(entry) => projects.check_stamp(&project, entry).await,
                 None => projects.load(&project).await,
             };
-            Ok(loaded?.map(|held| Arc::clone(&held.copy.snapshot)))
+            Ok(loaded?.map(|entry| Arc::clone(&entry.copy.snapshot)))
         }
     }
 
@@ -204,25 +204,25 @@ impl ProjectSnapshots {
     async fn check_stamp(
         &self,
         project: &ProjectId,
-        held: &Arc<CachedProject>,
+        entry: &Arc<CachedProject>,
     ) -> StoreResult<Option<Arc<CachedProject>>> {
         let now = self.clock.now();
-        if self.store.project_stamp(project).await? != Some(held.stamp) {
+        if self.store.project_stamp(project).await? != Some(entry.stamp) {
             // Composing may take longer than this reader waits. Later readers wait for the same load.
-            self.replace(project, held, &held.outdated(false));
+            self.replace(project, entry, &entry.outdated(false));
             return self.load(project).await;
         }
-        let copy = TimedCopy::new(Arc::clone(&held.copy.snapshot), now, false);
-        let renewed = CachedProject::new(copy, held.stamp);
-        self.replace(project, held, &renewed);
+        let copy = TimedCopy::new(Arc::clone(&entry.copy.snapshot), now, false);
+        let renewed = CachedProject::new(copy, entry.stamp);
+        self.replace(project, entry, &renewed);
         Ok(Some(renewed))
     }
 
-    /// Replaces `held` by `new`, unless a newer document has replaced `held` meanwhile.
-    fn replace(&self, project: &ProjectId, held: &Arc<CachedProject>, new: &Arc<CachedProject>) {
+    /// Replaces `entry` with `new`, unless a newer document has replaced `entry` meanwhile.
+    fn replace(&self, project: &ProjectId, entry: &Arc<CachedProject>, new: &Arc<CachedProject>) {
         let mut all = self.lock();
         if let Some(current) = all.peek_mut(project)
-            && Arc::ptr_eq(current, held)
+            && Arc::ptr_eq(current, entry)
         {
             *current = Arc::clone(new);
         }
@@ -239,17 +239,17 @@ impl ProjectSnapshots {
     }
 
     fn lock(&self) -> MutexGuard<'_, LruCache<ProjectId, Arc<CachedProject>>> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Composes the document. Composes it once more if the project changed before the document was stored, because the notice of
     /// that change found nothing to refresh.
     async fn load(&self, project: &ProjectId) -> StoreResult<Option<Arc<CachedProject>>> {
-        let Some(held) = self.compose(project).await? else {
+        let Some(entry) = self.compose(project).await? else {
             return Ok(None);
         };
-        if self.store.project_stamp(project).await? == Some(held.stamp) {
-            return Ok(Some(held));
+        if self.store.project_stamp(project).await? == Some(entry.stamp) {
+            return Ok(Some(entry));
         }
         self.compose(project).await
     }
@@ -265,9 +265,9 @@ impl ProjectSnapshots {
         let snapshot = threads::computed(RENDERING, rendering)
             .await
             .inspect_err(|error| error!(%project, %error, "project.panicked"))?;
-        let held = CachedProject::new(TimedCopy::new(Arc::new(snapshot), now, false), stamp);
-        self.hold(project, &held);
-        Ok(Some(held))
+        let entry = CachedProject::new(TimedCopy::new(Arc::new(snapshot), now, false), stamp);
+        self.hold(project, &entry);
+        Ok(Some(entry))
     }
 
     /// Keeps the documents fresh until `stop`: composes changed ones again before the next reader asks.
@@ -293,22 +293,22 @@ impl ProjectSnapshots {
     }
 
     async fn refresh(&self) {
-        let held: Vec<(ProjectId, Arc<CachedProject>)> = self
+        let entries: Vec<(ProjectId, Arc<CachedProject>)> = self
             .lock()
             .iter()
-            .map(|(project, held)| (project.clone(), Arc::clone(held)))
+            .map(|(project, entry)| (project.clone(), Arc::clone(entry)))
             .collect();
-        for (project, held) in held {
-            if held.awaits_reader {
+        for (project, entry) in entries {
+            if entry.awaits_reader {
                 continue;
             }
             let is_same = match self.store.project_stamp(&project).await {
-                Ok(stamp) => !held.copy.outdated && stamp == Some(held.stamp),
+                Ok(stamp) => !entry.copy.outdated && stamp == Some(entry.stamp),
                 Err(_) => false,
             };
             if !is_same && let Err(error) = self.compose(&project).await {
                 let awaits_reader = matches!(error, StoreError::Panicked(_));
-                self.replace(&project, &held, &held.outdated(awaits_reader));
+                self.replace(&project, &entry, &entry.outdated(awaits_reader));
             }
         }
     }
@@ -327,7 +327,7 @@ pub fn render(
     let (members, items): (Vec<MemberFigures>, Vec<Vec<Item>>) = row
         .members
         .into_iter()
-        .map(|member| (figures(&member), items(member, redactor)))
+        .map(|member| (member_figures(&member), items(member, redactor)))
         .unzip();
     let contributions: Vec<Contribution<'_>> = members
         .iter()
@@ -341,7 +341,7 @@ pub fn render(
     if members.iter().any(|member| member.covers_through > 0) {
         shared = shared.or_archived(policy, counter);
     }
-    let mut shown = shared.shown_items.into_iter();
+    let mut shown_items = shared.shown_items.into_iter();
     let mut contributed = items.iter().map(Vec::len);
     ProjectSnapshot {
         etag: format!("\"{}\"", fingerprint(&shared.document)),
@@ -357,14 +357,14 @@ pub fn render(
             .into_iter()
             .map(|member| MemberFigures {
                 items: contributed.next().unwrap_or_default(),
-                shown_items: shown.next().unwrap_or_default(),
+                shown_items: shown_items.next().unwrap_or_default(),
                 ..member
             })
             .collect(),
     }
 }
 
-fn figures(member: &ProjectMember) -> MemberFigures {
+fn member_figures(member: &ProjectMember) -> MemberFigures {
     let listed = i64_or_max(member.pending.len());
     MemberFigures {
         agent_id: member.agent.clone(),

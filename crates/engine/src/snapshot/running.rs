@@ -28,9 +28,9 @@ pub async fn running(
 }
 
 fn zone(row: &AgentRow, ageing: Ageing) -> Zone {
-    let own = row.settings.time_zone.as_deref().and_then(Zone::parse);
+    let agent_zone = row.settings.time_zone.as_deref().and_then(Zone::parse);
     match ageing {
-        Ageing::Calendar(calendar) => own.unwrap_or(calendar.zone),
+        Ageing::Calendar(calendar) => agent_zone.unwrap_or(calendar.zone),
         Ageing::Age { .. } | Ageing::Off => Zone::UTC,
     }
 }

@@ -83,8 +83,8 @@ where
         loop {
             match self.join_or_begin(key, &load) {
                 LoadTicket::Own(flight) => {
-                    let landed = flight.await.map_err(|error| shared_error(&error))?;
-                    return Ok(landed.map(Lookup::fresh));
+                    let value = flight.await.map_err(|error| shared_error(&error))?;
+                    return Ok(value.map(Lookup::fresh));
                 }
                 // The other reader's load may have read the document before a change that this reader knows of. Then its copy is
                 // marked as outdated, and this reader tries again.
@@ -132,17 +132,17 @@ where
             all: Arc::clone(&self.all),
         };
         let task = self.tasks.spawn(async move {
-            let loaded = timeout(LOAD_TIME_MAX, async {
+            let result = timeout(LOAD_TIME_MAX, async {
                 let _turn = turns.acquire().await;
                 load.await
             });
-            let loaded = loaded.await.unwrap_or_else(|_| Err(timeout_error()));
+            let result = result.await.unwrap_or_else(|_| Err(timeout_error()));
             drop(guard);
-            loaded.map_err(Arc::new)
+            result.map_err(Arc::new)
         });
         let broken = |_| StoreError::Unavailable("the load was broken off".into());
-        let landed = async move { task.await.unwrap_or_else(|error| Err(Arc::new(broken(error)))) };
-        landed.boxed().shared()
+        let load = async move { task.await.unwrap_or_else(|error| Err(Arc::new(broken(error)))) };
+        load.boxed().shared()
     }
 }
 

@@ -30,7 +30,7 @@ const REVISITS_MAX: i64 = 1_000;
 pub(super) struct Question<'a> {
     pub(super) exchanges: &'a [StoredExchange],
     /// The numbers of the exchanges that are worth asking about.
-    pub(super) asked: &'a [i64],
+    pub(super) numbers: &'a [i64],
     /// The facts that held before the exchanges.
     pub(super) facts: &'a [Fact],
     pub(super) zone: Zone,
@@ -55,10 +55,10 @@ impl Question<'_> {
 
     /// Returns true if the question is about a single exchange and so can't be divided.
     fn is_least(&self) -> bool {
-        self.asked.len() == 1
+        self.numbers.len() == 1
     }
 
-    /// Returns true if the model `next` may be asked. It is useless to replace the built-in summariser's items by the same items
+    /// Returns true if the model `next` may be asked. It is useless to replace the built-in summariser's items with the same items
     /// while a better model may work again soon.
     fn may_go_to(&self, next: &dyn ChatModel, may_be_back: bool) -> bool {
         !(self.is_revisit && may_be_back && origin(next) == Origin::Offline)
@@ -104,29 +104,32 @@ impl Worker {
         run: &mut RunRecord,
     ) -> Result<AskAnswer, CondenseError> {
         let first = self.parts.model.as_ref();
-        let mut others = first.fallbacks().iter();
-        let (mut place, mut model) = (FIRST, first);
-        // True if a model that failed may answer later. A refusal is final, and so is an exchange that the model can't summarise;
-        // then the replacing answer is final, too.
+        let mut fallbacks = first.fallbacks().iter();
+        let (mut position, mut model) = (FIRST, first);
+        // True if a model that failed may answer later. It won't after a refusal, or if it can't summarise the exchange; then the
+        // answer of its fallback is final.
         let mut may_be_back = false;
         loop {
             let quarantined = self
                 .failure_memory
-                .quarantined(&guard.lease.agent, question.asked, place);
+                .quarantined(&guard.lease.agent, question.numbers, position);
             // If no other model can be asked, this one is asked about a quarantined exchange, too. There are few attempts.
-            let quarantined =
-                quarantined.filter(|_| others.clone().any(|next| question.may_go_to(next.as_ref(), true)));
+            let quarantined = quarantined.filter(|_| {
+                fallbacks
+                    .clone()
+                    .any(|next| question.may_go_to(next.as_ref(), true))
+            });
             let is_quarantined = quarantined.is_some();
             let answer = match quarantined {
                 Some(error) => Err(error.into()),
-                None => self.ask_one((place, model), guard, question, run).await,
+                None => self.ask_one((position, model), guard, question, run).await,
             };
             let failed = match answer {
                 Ok(answer) => {
                     let answer = self
                         .record_answer(model, answer, may_be_back, guard, question)
                         .await;
-                    let is_by_first = place == FIRST;
+                    let is_by_first = position == FIRST;
                     return Ok(AskAnswer {
                         is_by_first,
                         ..answer
@@ -142,12 +145,13 @@ impl Worker {
                 return Err(failed);
             }
             // True if this model can't answer because of the exchange.
-            let is_beyond =
-                is_quarantined || is_left_out || self.is_exchange_to_blame(place, guard, question, &failed);
-            let is_incapable = is_beyond && self.is_incapable(place, &failed);
+            let is_beyond = is_quarantined
+                || is_left_out
+                || self.is_exchange_to_blame(position, guard, question, &failed);
+            let is_incapable = is_beyond && self.is_incapable(position, &failed);
             may_be_back |= !is_incapable && !failed.is_refusal();
             let is_last = self.settings.retry.is_last(&guard.lease);
-            let next = others.next().map(AsRef::as_ref);
+            let next = fallbacks.next().map(AsRef::as_ref);
             let next = next.filter(|next| question.may_go_to(*next, may_be_back));
             match next.filter(|_| is_beyond || failed.is_for_next_model(is_last)) {
                 None if is_incapable && !may_be_back => {
@@ -159,7 +163,7 @@ impl Worker {
                         agent_id = %guard.lease.agent, provider = model.provider(), model = model.model(),
                         error_class = failed.class(), error = %failed, next = next.provider(), "llm.fell_back"
                     );
-                    (place, model) = (place + 1, next);
+                    (position, model) = (position + 1, next);
                 }
             }
         }
@@ -178,7 +182,7 @@ impl Worker {
         self.note_answer(origin, stands_in).await;
         if !stands_in {
             self.failure_memory
-                .was_settled(&guard.lease.agent, question.asked);
+                .was_settled(&guard.lease.agent, question.numbers);
         }
         AskAnswer {
             answer,
@@ -197,9 +201,9 @@ impl Worker {
     ) -> AskAnswer {
         self.parts.metrics.updates.failed(reason(failed.class()));
         self.failure_memory
-            .was_settled(&guard.lease.agent, question.asked);
+            .was_settled(&guard.lease.agent, question.numbers);
         warn!(
-            agent_id = %guard.lease.agent, exchanges = ?question.asked, error_class = failed.class(), error = %failed,
+            agent_id = %guard.lease.agent, exchanges = ?question.numbers, error_class = failed.class(), error = %failed,
             "update.exchange_given_up"
         );
         AskAnswer::nothing()
@@ -210,13 +214,13 @@ impl Worker {
     /// it again while the next one is unavailable.
     fn is_exchange_to_blame(
         &self,
-        place: usize,
+        position: usize,
         guard: &LeaseGuard,
         question: &Question<'_>,
         failed: &CondenseError,
     ) -> bool {
-        let (agent, asked) = (&guard.lease.agent, question.asked);
-        let has_failed_often = || self.failure_memory.is_to_blame(agent, asked);
+        let (agent, exchanges) = (&guard.lease.agent, question.numbers);
+        let has_failed_often = || self.failure_memory.is_to_blame(agent, exchanges);
         let may_be_to_blame = failed.may_be_due_to_question() || self.may_be_due_to_one_exchange(failed);
         let is_to_blame = question.is_least()
             && (failed.is_too_much()
@@ -227,7 +231,8 @@ impl Worker {
             && is_to_blame
             && !failed.is_overflow()
         {
-            self.failure_memory.quarantine(agent, asked, place, error.clone());
+            self.failure_memory
+                .quarantine(agent, exchanges, position, error.clone());
         }
         is_to_blame
     }
@@ -236,14 +241,14 @@ impl Worker {
     fn is_left_out(&self, guard: &LeaseGuard, question: &Question<'_>, failed: &CondenseError) -> bool {
         let is_useless = matches!(failed, CondenseError::Reply(_) | CondenseError::Coverage(_));
         let failure_memory = &self.failure_memory;
-        question.is_revisit && is_useless && failure_memory.has_left_out(&guard.lease.agent, question.asked)
+        question.is_revisit && is_useless && failure_memory.has_left_out(&guard.lease.agent, question.numbers)
     }
 
     /// Returns true if the model will never be able to summarise an exchange that it couldn't answer about. It has answered other
     /// questions, so neither the model nor its output limit is the cause; and the failure is no context overflow, which a larger
     /// window would solve.
-    fn is_incapable(&self, place: usize, failed: &CondenseError) -> bool {
-        !failed.is_overflow() && self.failure_memory.has_answered(place)
+    fn is_incapable(&self, position: usize, failed: &CondenseError) -> bool {
+        !failed.is_overflow() && self.failure_memory.has_answered(position)
     }
 
     /// Remembers what the failure means for the next question, and returns the failure to report. A provider that always fails
@@ -256,10 +261,12 @@ impl Worker {
         question: &Question<'_>,
         failed: CondenseError,
     ) -> CondenseError {
-        let (agent, asked) = (&guard.lease.agent, question.asked);
+        let (agent, exchanges) = (&guard.lease.agent, question.numbers);
         match failed {
             CondenseError::Llm(LlmError::Transient(fault)) if fault.may_be_due_to_request() => {
-                let is_outage = self.failure_memory.failed(agent, asked, fault.outage.is_some());
+                let is_outage = self
+                    .failure_memory
+                    .failed(agent, exchanges, fault.outage.is_some());
                 let outage = fault.outage.filter(|_| is_outage);
                 LlmError::Transient(TransientFailure { outage, ..fault }).into()
             }
@@ -267,13 +274,13 @@ impl Worker {
                 // Revisited exchanges are divided within the update, because one item may replace more of them than any portion
                 // has. After a temporary failure (above) a smaller portion does help: one bad exchange would delay all others.
                 if failed.is_too_much() && !question.is_revisit {
-                    self.failure_memory.was_too_much(agent, asked);
+                    self.failure_memory.was_too_much(agent, exchanges);
                 } else if question.is_least()
                     && self.may_be_due_to_one_exchange(&failed)
                     // After divisions in vain the model is the cause, not the exchange.
                     && self.failure_memory.may_divide()
                 {
-                    self.failure_memory.failed(agent, asked, false);
+                    self.failure_memory.failed(agent, exchanges, false);
                 }
                 failed
             }
@@ -303,19 +310,19 @@ impl Worker {
 
     async fn ask_one(
         &self,
-        (place, model): (usize, &dyn ChatModel),
+        (position, model): (usize, &dyn ChatModel),
         guard: &LeaseGuard,
         question: &Question<'_>,
         run: &mut RunRecord,
     ) -> Result<Answer, CondenseError> {
         let mut wording = self.wording(&guard.lease.agent, question, self.settings.prompt);
         let mut answer = self.call_about(model, guard, question, &mut wording, run).await?;
-        let words = UserWords::of(&wording.request.transcripts);
-        let checked = match self.parse_answer(&answer.text, question.asked, &words) {
+        let user_words = UserWords::of(&wording.request.transcripts);
+        let checked = match self.parse_answer(&answer.text, question.numbers, &user_words) {
             Err(fault) if fault.is_worth_asking_again() => {
                 wording.request.prompt = wording.request.prompt.again(&fault);
                 answer = self.call_about(model, guard, question, &mut wording, run).await?;
-                self.parse_answer(&answer.text, question.asked, &words)?
+                self.parse_answer(&answer.text, question.numbers, &user_words)?
             }
             checked => checked?,
         };
@@ -325,7 +332,7 @@ impl Worker {
         let parsed = Answer::from(checked);
         if origin(model) == Origin::Model {
             self.failure_memory
-                .was_answered(&guard.lease.agent, question.asked, place);
+                .was_answered(&guard.lease.agent, question.numbers, position);
             self.keep(guard, question.key, &parsed, answer).await?;
         }
         Ok(parsed)
@@ -345,10 +352,11 @@ impl Worker {
             return Ok(checked);
         }
         let is_missing = |stored: &&StoredExchange| checked.missing.contains(&stored.exchange.exchange);
-        let missing: Vec<StoredExchange> = question.exchanges.iter().filter(is_missing).cloned().collect();
+        let missing_exchanges: Vec<StoredExchange> =
+            question.exchanges.iter().filter(is_missing).cloned().collect();
         debug!(agent_id = %guard.lease.agent, exchanges = ?checked.missing, "update.gap_asked_about");
         let subject = Subject {
-            exchanges: &missing,
+            exchanges: &missing_exchanges,
             zone: question.zone,
             items: question.items,
             facts: question.facts,
@@ -365,8 +373,8 @@ impl Worker {
         };
         answer.input_tokens += more.input_tokens;
         answer.output_tokens += more.output_tokens;
-        let words = UserWords::of(&request.transcripts);
-        let completed = match self.parse_answer(&more.text, &checked.missing, &words) {
+        let user_words = UserWords::of(&request.transcripts);
+        let completed = match self.parse_answer(&more.text, &checked.missing, &user_words) {
             Ok(more) => checked.completed_by(more),
             Err(_) => checked,
         };

@@ -66,8 +66,8 @@ impl Worker {
         let Some(batching) = &self.batching else {
             return Ok(Route::Direct(Box::new(material)));
         };
-        let answered = batching.store.batched_answer(&lease.agent).await?;
-        if let Some(answer) = answered
+        let answer = batching.store.batched_answer(&lease.agent).await?;
+        if let Some(answer) = answer
             && let Some((part, condensed)) = self.fitting_answer(lease, &answer, &material).await?
         {
             self.failure_memory
@@ -104,18 +104,18 @@ impl Worker {
         material: &Material,
     ) -> StoreResult<Option<(Material, Condensation)>> {
         // The answer is paid for, so it is used even if it covers more exchanges than a question may have by now.
-        let whole = if material.exchanges.len() < batched.exchanges.len() {
+        let full_material = if material.exchanges.len() < batched.exchanges.len() {
             Some(self.parts.store.material(lease, self.settings.limits).await?)
         } else {
             None
         };
         let part = self
-            .material_of_answer(lease, batched, whole.as_ref().unwrap_or(material))
+            .material_of_answer(lease, batched, full_material.as_ref().unwrap_or(material))
             .await?;
         Ok(part.and_then(|part| {
-            let words = UserWords::of(&self.transcripts(&part.exchanges, Zone::UTC));
+            let user_words = UserWords::of(&self.transcripts(&part.exchanges, Zone::UTC));
             let checked = self
-                .parse_answer(&batched.answer.answer, &batched.exchanges, &words)
+                .parse_answer(&batched.answer.answer, &batched.exchanges, &user_words)
                 .ok()?;
             self.failure_memory.were_left_out(&lease.agent, &checked.missing);
             let gaps = Gaps::of(&part);
@@ -144,12 +144,12 @@ impl Worker {
             limit: through - from + 1,
             bytes_max: 0,
         };
-        let covered = self.parts.store.exchanges(&lease.agent, query).await?;
-        let asked: Vec<StoredExchange> = covered
+        let exchanges = self.parts.store.exchanges(&lease.agent, query).await?;
+        let exchanges: Vec<StoredExchange> = exchanges
             .into_iter()
             .filter(|stored| batched.exchanges.contains(&stored.exchange.exchange))
             .collect();
-        Ok(part_of_answer(batched, material, &asked))
+        Ok(part_of_answer(batched, material, &exchanges))
     }
 
     /// Stores the question about `material` for a batch and gives the lease back. Returns false if the question may not wait for
@@ -192,16 +192,18 @@ impl Worker {
         as_of: Timestamp,
     ) -> Option<BatchQuestion> {
         let zone = self.policy(material).ageing.zone();
-        let of_section = self.in_one_section(material, &material.exchanges, as_of);
-        let (asked, hi) = match material.exchanges.split_at(of_section) {
-            (asked @ [.., last], [_, ..]) if material.revisited.is_empty() => (asked, last.exchange.exchange),
+        let section_length = self.in_one_section(material, &material.exchanges, as_of);
+        let (section, hi) = match material.exchanges.split_at(section_length) {
+            (section @ [.., last], [_, ..]) if material.revisited.is_empty() => {
+                (section, last.exchange.exchange)
+            }
             _ => (material.exchanges.as_slice(), material.hi),
         };
-        if self.are_past(material, asked, as_of) {
+        if self.are_past(material, section, as_of) {
             return None;
         }
         let subject = Subject {
-            exchanges: asked,
+            exchanges: section,
             zone,
             items: &material.items,
             facts: &material.facts,
@@ -218,7 +220,7 @@ impl Worker {
         if i64::try_from(body.len()).is_ok_and(|bytes| bytes > batching.settings.bytes_max) {
             return None;
         }
-        let exchanges = asked
+        let exchanges = section
             .iter()
             .map(|stored| stored.exchange.exchange)
             .collect::<Vec<i64>>();

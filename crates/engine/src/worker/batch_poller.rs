@@ -72,8 +72,8 @@ impl BatchPoller {
                 () = stop.cancelled() => return,
             }
             tokio::select! {
-                done = self.step() => {
-                    if let Err(error) = done {
+                result = self.step() => {
+                    if let Err(error) = result {
                         self.parts.metrics.service.db_failed(error.class());
                         warn!(%error, "batch.unreadable");
                     }
@@ -159,10 +159,10 @@ impl BatchPoller {
             body: line.body,
         };
         let calls: Vec<BatchCall> = lines.into_iter().map(call).collect();
-        match self.batching.model.submit(&batch.wanted.name, &calls).await {
+        match self.batching.model.submit(&batch.identity.name, &calls).await {
             Ok(id) => self.record_submission(batch, id).await,
             Err(error) => {
-                warn!(batch = batch.wanted.name, requests = calls.len(), class = error.class(), %error, "batch.not_sent");
+                warn!(batch = batch.identity.name, requests = calls.len(), class = error.class(), %error, "batch.not_sent");
                 let observation = if may_have_been_made(&error) {
                     BatchObservation::Unsure
                 } else {
@@ -175,19 +175,19 @@ impl BatchPoller {
 
     /// Searches the provider's list for a batch that the provider may have created.
     async fn search(&self, batch: &OpenBatch) -> StoreResult<()> {
-        let listed = match self.batching.model.find(&batch.wanted).await {
+        let listed = match self.batching.model.find(&batch.identity).await {
             Ok(listed) => listed,
             Err(error) => {
-                warn!(batch = batch.wanted.name, class = error.class(), %error, "batch.list_failed");
+                warn!(batch = batch.identity.name, class = error.class(), %error, "batch.list_failed");
                 return self
                     .apply_step(batch, BatchObservation::Unsure, Some(&error))
                     .await;
             }
         };
         let provider = self.batching.model.provider();
-        let known = self.batching.store.known_batches(provider, KNOWN_MAX).await?;
+        let known_ids = self.batching.store.known_batches(provider, KNOWN_MAX).await?;
         // The newest come first, so this takes the oldest unknown one, which was created right after the batch was recorded.
-        let found = listed.into_iter().rfind(|listed| !known.contains(&listed.id));
+        let found = listed.into_iter().rfind(|listed| !known_ids.contains(&listed.id));
         match found {
             Some(found) => self.record_submission(batch, found.id).await,
             None => self.apply_step(batch, BatchObservation::Unlisted, None).await,
@@ -196,9 +196,9 @@ impl BatchPoller {
 
     async fn record_submission(&self, batch: &OpenBatch, id: String) -> StoreResult<()> {
         info!(
-            batch = batch.wanted.name,
+            batch = batch.identity.name,
             provider_id = id,
-            requests = batch.wanted.requests,
+            requests = batch.identity.requests,
             "batch.submitted"
         );
         let BatchStep::Submit { wait_ms } = self.next_step(batch, BatchObservation::Accepted) else {
@@ -229,7 +229,7 @@ impl BatchPoller {
         match read {
             Ok((results, otherwise)) => self.close(batch, results, otherwise).await,
             Err(error) => {
-                warn!(batch = batch.wanted.name, class = error.class(), %error, "batch.unreachable");
+                warn!(batch = batch.identity.name, class = error.class(), %error, "batch.unreachable");
                 self.apply_step(batch, BatchObservation::Unsure, Some(&error))
                     .await
             }
@@ -257,14 +257,15 @@ impl BatchPoller {
             return Ok(());
         }
         // The poll may have taken so long that another daemon has taken over the batch.
-        let Some(held) = self.reserve(batch, LOOK_MS).await? else {
-            info!(batch = batch.wanted.name, "batch.taken_over");
+        let Some(reserved) = self.reserve(batch, LOOK_MS).await? else {
+            info!(batch = batch.identity.name, "batch.taken_over");
             return Ok(());
         };
         if step == BatchStep::Send {
-            Box::pin(self.send(&held)).await
+            Box::pin(self.send(&reserved)).await
         } else {
-            self.give_up(&held, error.map_or("gone", LlmError::class)).await
+            self.give_up(&reserved, error.map_or("gone", LlmError::class))
+                .await
         }
     }
 
@@ -285,7 +286,7 @@ impl BatchPoller {
     }
 
     fn next_step(&self, batch: &OpenBatch, observation: BatchObservation) -> BatchStep {
-        let age_ms = self.now().since_ms(batch.wanted.created_at);
+        let age_ms = self.now().since_ms(batch.identity.created_at);
         step(batch.state, observation, batch.looks, age_ms)
     }
 
@@ -293,14 +294,14 @@ impl BatchPoller {
     /// `otherwise`.
     async fn close(&self, batch: &OpenBatch, results: Vec<BatchResult>, otherwise: &str) -> StoreResult<()> {
         let lines = self.batching.store.batch_lines(batch.batch).await?;
-        let asked: HashMap<&str, &[i64]> = lines
+        let questions: HashMap<&str, &[i64]> = lines
             .iter()
             .map(|line| (line.key.as_str(), line.exchanges.as_slice()))
             .collect();
         // A result with an unknown key doesn't answer any of these questions.
         let ours = results.into_iter().filter_map(|result| {
-            let asked = asked.get(result.key.as_str())?;
-            Some((self.reply(&result, asked, &batch.model), result.billed))
+            let exchanges = questions.get(result.key.as_str())?;
+            Some((self.reply(&result, exchanges, &batch.model), result.billed))
         });
         let (replies, billed): (Vec<BatchReply>, Vec<ModelAnswer>) = ours.unzip();
         let end = BatchEnd {
@@ -318,7 +319,7 @@ impl BatchPoller {
         let metrics = &self.parts.metrics.batches;
         metrics.ended(closed.answered, closed.failed, closed.late);
         info!(
-            batch = batch.wanted.name,
+            batch = batch.identity.name,
             answered = closed.answered,
             failed = closed.failed,
             late = closed.late,
@@ -338,9 +339,9 @@ impl BatchPoller {
         self.parts.notices.wake_queue();
     }
 
-    fn reply(&self, result: &BatchResult, asked: &[i64], model: &str) -> BatchReply {
+    fn reply(&self, result: &BatchResult, exchanges: &[i64], model: &str) -> BatchReply {
         let answer = match &result.text {
-            Ok(text) => self.checked_answer(text, asked),
+            Ok(text) => self.checked_answer(text, exchanges),
             Err(class) => Err(class.clone()),
         };
         BatchReply {
@@ -353,10 +354,10 @@ impl BatchPoller {
     }
 
     /// Returns the parsed and redacted answer instead of the model's text, so that a secret that a model repeats isn't stored.
-    fn checked_answer(&self, text: &str, asked: &[i64]) -> Result<String, String> {
+    fn checked_answer(&self, text: &str, exchanges: &[i64]) -> Result<String, String> {
         // The messages aren't available here. The update that takes the answer checks the user's demands.
         let later = UserWords::checked_later();
-        let checked = reply::parse_with_words(text, asked, &later, &self.parts.redactor);
+        let checked = reply::parse_with_words(text, exchanges, &later, &self.parts.redactor);
         let CheckedReply { drafts, facts, .. } = checked.map_err(|error| error.class().to_owned())?;
         serde_json::to_string(&Answer { items: drafts, facts }).map_err(|_| "internal".to_owned())
     }

@@ -23,7 +23,7 @@ pub(super) enum AskReason {
 
 pub(super) struct Bisection<'a> {
     /// The pieces that are still to be asked about. The last one is taken first, which keeps their order.
-    left: Vec<&'a [StoredExchange]>,
+    pieces: Vec<&'a [StoredExchange]>,
     /// How many divisions find one exchange among all.
     divisions_max: u32,
     /// How many divisions are left until the first model answers.
@@ -40,7 +40,7 @@ impl<'a> Bisection<'a> {
     pub(super) fn of(exchanges: &'a [StoredExchange]) -> Self {
         let divisions_max = divisions_of(worth_asking(exchanges).len());
         Self {
-            left: vec![exchanges],
+            pieces: vec![exchanges],
             divisions_max,
             divisions: divisions_max,
             was_searched: false,
@@ -50,13 +50,13 @@ impl<'a> Bisection<'a> {
     }
 
     pub(super) fn take(&mut self) -> Option<&'a [StoredExchange]> {
-        self.left.pop()
+        self.pieces.pop()
     }
 
     /// Puts the rest of a piece back. It is taken next.
     pub(super) fn put_back(&mut self, rest: &'a [StoredExchange]) {
         if !rest.is_empty() {
-            self.left.push(rest);
+            self.pieces.push(rest);
         }
     }
 
@@ -77,7 +77,7 @@ impl<'a> Bisection<'a> {
         let Some((first, second)) = half(piece).and_then(|half| piece.split_at_checked(half)) else {
             return false;
         };
-        self.left.extend([second, first]);
+        self.pieces.extend([second, first]);
         true
     }
 

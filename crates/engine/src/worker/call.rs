@@ -76,7 +76,7 @@ impl Worker {
                 let class = reason(error.class());
                 let class = ProviderErrorClass::from_reason(class).unwrap_or(ProviderErrorClass::Server);
                 metrics.failed(model.provider(), model.model(), class, took);
-                metrics.said(model.provider(), model.model(), error.to_string());
+                metrics.record_reason(model.provider(), model.model(), error.to_string());
                 if error.outage().is_some() {
                     warn!(agent_id = %guard.lease.agent, provider = model.provider(), model = model.model(), %error, "llm.outage");
                 }
@@ -88,7 +88,7 @@ impl Worker {
             // Only the cost of this call is noted. The run's totals may contain a batch's answer, too, whose cost the store counts
             // until the run is recorded.
             self.heartbeat
-                .note_spent(&guard.lease, of_call(before, spent_by(run)));
+                .note_spent(&guard.lease, cost_of_call(before, spent_by(run)));
         }
         Ok(answer?)
     }
@@ -128,14 +128,14 @@ impl Worker {
         let spending = self.parts.store.spending(agent, day_start(now)).await?;
         // Read after the store's figures. In the other order, spending that is recorded in between would be counted twice and
         // pause updates until midnight.
-        let by_others = self.heartbeat.spent_by_others(agent);
-        let so_far = spent_by(run);
+        let others_spending = self.heartbeat.spent_by_others(agent);
+        let spent = spent_by(run);
         let limits = &self.settings.spend;
-        let by_agent = spending.agent.plus(so_far);
-        let by_all = spending.all.plus(so_far).plus(by_others);
+        let agent_total = spending.agent.plus(spent);
+        let total = spending.all.plus(spent).plus(others_spending);
         let limit = limits
-            .used_up(&spending.settings, by_agent, by_all)
-            .or_else(|| self.lacks_price(agent, limits.are_in_dollars(&spending.settings)));
+            .used_up(&spending.settings, agent_total, total)
+            .or_else(|| self.lacks_price(agent, limits.has_dollar_limit(&spending.settings)));
         Ok(limit.map(|limit| SpendPause {
             limit,
             until: next_day(now),
@@ -159,7 +159,7 @@ impl Worker {
     /// Accounts for a call that was abandoned before its answer, because the provider bills it, too. A call that still waited for
     /// a rate limit wasn't sent, and isn't counted.
     fn account_for_abandoned(&self, model: &dyn ChatModel, request: &ModelRequest, run: &mut RunRecord) {
-        if request.held.is_held() {
+        if request.limit_wait.is_waiting() {
             run.model_calls -= 1;
             return;
         }
@@ -208,7 +208,7 @@ fn spent_by(run: &RunRecord) -> SpendTotal {
 }
 
 /// Returns the cost of one call, from a run's totals before and after it. `before` already counts the call itself.
-fn of_call(before: SpendTotal, after: SpendTotal) -> SpendTotal {
+fn cost_of_call(before: SpendTotal, after: SpendTotal) -> SpendTotal {
     SpendTotal {
         calls: 1,
         tokens: after.tokens.saturating_sub(before.tokens),
@@ -230,8 +230,8 @@ async fn unless_interrupted(
         biased;
         why = guard.interrupted() => {
             // An answer that has arrived is paid for, so it is used.
-            let arrived = if request.held.is_held() { None } else { asking.now_or_never() };
-            arrived.ok_or(why)
+            let answer = if request.limit_wait.is_waiting() { None } else { asking.now_or_never() };
+            answer.ok_or(why)
         }
         answer = &mut asking => Ok(answer),
     }

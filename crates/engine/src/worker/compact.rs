@@ -35,7 +35,7 @@ const AGENTS_MAX: usize = 10_000;
 /// The contents of a new version.
 #[derive(Clone, Debug)]
 pub(super) struct Draft {
-    /// The items of which the document is composed. New items have the number 0.
+    /// The document's items. New items have the number 0.
     pub(super) items: Vec<Item>,
     /// Items that leave the document, stored or new ones.
     pub(super) dropped: Vec<Item>,
@@ -62,12 +62,12 @@ pub(super) struct Contents<'a> {
 impl Draft {
     /// Returns a draft of the shown items, with `added` in place of the revisited ones.
     pub(super) fn new(material: &Material, added: Vec<Item>) -> Self {
-        let kept = material
+        let kept_items = material
             .items
             .iter()
             .filter(|item| !material.revisited.contains(&item.item));
         Self {
-            items: kept.cloned().chain(added).collect(),
+            items: kept_items.cloned().chain(added).collect(),
             dropped: Vec::new(),
             replaced: material.revisited.clone(),
             path: None,
@@ -99,16 +99,16 @@ impl Draft {
         Self::new(material, lasting.collect())
     }
 
-    fn compacted(self, done: CarriedOut, path: Path) -> Self {
+    fn compacted(self, outcome: CarriedOut, path: Path) -> Self {
         Self {
-            items: done.items,
-            dropped: done.dropped,
-            replaced: [self.replaced, done.replaced].concat(),
+            items: outcome.items,
+            dropped: outcome.dropped,
+            replaced: [self.replaced, outcome.replaced].concat(),
             path: Some(path),
             facts: self.facts,
             only_ages: false,
-            merged: done.merged,
-            condensed: done.condensed,
+            merged: outcome.merged,
+            condensed: outcome.condensed,
         }
     }
 }
@@ -192,13 +192,13 @@ impl Worker {
             return Ok(draft);
         };
         match self.carry_out(guard, material, &question, run).await {
-            Ok(done) => {
+            Ok(outcome) => {
                 info!(
-                    agent_id = %agent, path = path.name(), merged = done.merged, condensed = done.condensed,
-                    dropped = done.dropped.len(), saved_tokens = done.saved_tokens, refused = done.refused.len(),
+                    agent_id = %agent, path = path.name(), merged = outcome.merged, condensed = outcome.condensed,
+                    dropped = outcome.dropped.len(), saved_tokens = outcome.saved_tokens, refused = outcome.refused.len(),
                     "update.compacted"
                 );
-                Ok(draft.compacted(done, path))
+                Ok(draft.compacted(outcome, path))
             }
             Err(CompactError::Call(CondenseError::Interrupted(why))) => Err(why),
             // No model was asked, so this says nothing about its usefulness.
@@ -235,11 +235,11 @@ impl Worker {
             }
             None => self.propose(guard, question, &key, run).await?,
         };
-        let done = question.carry_out(&operations)?;
-        for fault in &done.refused {
+        let outcome = question.carry_out(&operations)?;
+        for fault in &outcome.refused {
             debug!(agent_id = %lease.agent, %fault, "update.operation_refused");
         }
-        Ok(done)
+        Ok(outcome)
     }
 
     /// Asks a model for operations, and journals the valid ones.
@@ -259,7 +259,7 @@ impl Worker {
             // Without an agent the call gets no reserved turn: if the limits would make it wait long, the update continues
             // without compaction.
             agent: None,
-            held: LimitWait::default(),
+            limit_wait: LimitWait::default(),
         };
         let answer = self.call(self.parts.model.as_ref(), guard, &request, run).await?;
         let operations = parse_operations(&answer.text, &question.demands(), &self.parts.redactor)?;

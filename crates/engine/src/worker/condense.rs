@@ -42,13 +42,13 @@ fn up_to(mut material: Material, exchanges: Option<usize>) -> Material {
     material
 }
 
-/// Keeps only those revisited items that cover one of the exchanges `answered`, with all their exchanges.
-fn revisiting(material: Material, answered: &[i64]) -> Material {
+/// Keeps only those revisited items that cover one of the exchanges in `numbers`, with all their exchanges.
+fn revisiting(material: Material, numbers: &[i64]) -> Material {
     let items: Vec<&Item> = material
         .items
         .iter()
         .filter(|item| material.revisited.contains(&item.item))
-        .filter(|item| answered.iter().any(|exchange| item.covers(*exchange)))
+        .filter(|item| numbers.iter().any(|exchange| item.covers(*exchange)))
         .collect();
     let revisited: Vec<i64> = items.iter().map(|item| item.item).collect();
     let exchanges: Vec<StoredExchange> = material
@@ -134,9 +134,9 @@ impl Worker {
                 AskReason::Whole
             };
             let fault = match self.condense_piece(guard, material, (piece, asking), run).await {
-                Ok((of_piece, is_by_first)) => {
+                Ok((condensation, is_by_first)) => {
                     pieces.record_answer(is_by_first);
-                    condensed.add(of_piece);
+                    condensed.add(condensation);
                     continue;
                 }
                 Err(fault) => fault,
@@ -159,8 +159,8 @@ impl Worker {
                 return Err(fault);
             }
         }
-        let of_suspects = self.condense_suspects(guard, material, pieces, run).await?;
-        condensed.add(of_suspects);
+        let suspects = self.condense_suspects(guard, material, pieces, run).await?;
+        condensed.add(suspects);
         condensed
             .items
             .sort_by_key(|item| item.ranges.first().map(|range| range.first));
@@ -225,16 +225,21 @@ impl Worker {
             return Ok(material);
         }
         if limits == all {
-            let answered = self
+            let answered_count = self
                 .count_answered(lease, &material, as_of(&material, run))
                 .await?;
-            return Ok(up_to(material, answered));
+            return Ok(up_to(material, answered_count));
         }
-        let whole = self.parts.store.material(lease, all).await?;
+        let full_material = self.parts.store.material(lease, all).await?;
         Ok(
-            match self.count_answered(lease, &whole, as_of(&whole, run)).await? {
-                // If nothing is pending any more, `whole` consists of revisited exchanges, which have other answers.
-                answered @ Some(_) if whole.revisited.is_empty() => up_to(whole, answered),
+            match self
+                .count_answered(lease, &full_material, as_of(&full_material, run))
+                .await?
+            {
+                // If nothing is pending any more, `full_material` consists of revisited exchanges, which have other answers.
+                answered_count @ Some(_) if full_material.revisited.is_empty() => {
+                    up_to(full_material, answered_count)
+                }
                 _ => material,
             },
         )
@@ -252,9 +257,9 @@ impl Worker {
         let (oldest, _) = exchanges.split_at(self.in_one_section(material, exchanges, as_of));
         let are_past = self.are_past(material, oldest, as_of);
         let past = if are_past { oldest.len() } else { 0 };
-        let (_, asked) = exchanges.split_at(past);
-        let answered = self.longest_answered(lease, material, &numbers(asked)).await?;
-        Ok(answered.map(|answered| past + answered))
+        let (_, rest) = exchanges.split_at(past);
+        let answered_count = self.longest_answered(lease, material, &numbers(rest)).await?;
+        Ok(answered_count.map(|answered_count| past + answered_count))
     }
 
     /// Returns the revisited material, or the material of other items if the journal has answers about these: after a failure
@@ -263,33 +268,35 @@ impl Worker {
         let all = self.settings.limits;
         // Read with the limits that the answered questions had, and in their order: an item that was rewritten since (by a
         // forgetting, say) is revisited last.
-        let whole = self.parts.store.material(lease, all).await?;
-        let mut answered = numbers(&whole.exchanges);
+        let full_material = self.parts.store.material(lease, all).await?;
+        let mut answered_numbers = numbers(&full_material.exchanges);
         let mut count = 0;
         while let Some(more) = self
-            .longest_answered(lease, &whole, answered.split_at(count).1)
+            .longest_answered(lease, &full_material, answered_numbers.split_at(count).1)
             .await?
         {
             count += more;
         }
-        answered.truncate(count);
-        let asked = numbers(&material.exchanges);
-        if answered.iter().all(|exchange| asked.contains(exchange)) {
+        answered_numbers.truncate(count);
+        let numbers_to_ask = numbers(&material.exchanges);
+        if answered_numbers
+            .iter()
+            .all(|exchange| numbers_to_ask.contains(exchange))
+        {
             return Ok(material);
         }
-        let whole = revisiting(whole, &answered);
-        // `whole` isn't used if it contains an exchange that failed alone, because this exchange would delay the others, answered
-        // or not.
+        let answered_material = revisiting(full_material, &answered_numbers);
+        // It isn't used if it contains an exchange that failed alone, because this exchange would delay the others, answered or not.
         let fails = self
             .failure_memory
-            .has_failed_alone(&lease.agent, &numbers(&whole.exchanges));
+            .has_failed_alone(&lease.agent, &numbers(&answered_material.exchanges));
         // If exchanges have become pending, the material has no revisited items.
-        let is_better = !fails && !whole.revisited.is_empty();
-        Ok(if is_better { whole } else { material })
+        let is_better = !fails && !answered_material.revisited.is_empty();
+        Ok(if is_better { answered_material } else { material })
     }
 
     /// Returns how many of the next exchanges to ask about at once: those of one section, within the portion. If the journal has
-    /// an answer, takes the exchanges of that answer, because portions and sections change over time, and other pieces would be
+    /// an answer, takes that answer's exchanges, because portions and sections change over time, and other pieces would be
     /// paid for again.
     async fn count_at_once(
         &self,
@@ -298,15 +305,15 @@ impl Worker {
         (rest, portion): (&[StoredExchange], usize),
         as_of: Timestamp,
     ) -> StoreResult<usize> {
-        let of_section = self.in_one_section(material, rest, as_of).min(portion);
+        let section_length = self.in_one_section(material, rest, as_of).min(portion);
         // Pending exchanges mostly come in batches of one portion, and a single exchange is asked about alone.
-        if of_section == rest.len() && material.revisited.is_empty() || rest.len() == 1 {
+        if section_length == rest.len() && material.revisited.is_empty() || rest.len() == 1 {
             return Ok(rest.len());
         }
         // Looked up for each piece: the first may have no answer, because no model could summarise it, while a later one has an
         // answer.
         let longest = self.longest_answered(lease, material, &numbers(rest)).await?;
-        Ok(longest.unwrap_or(of_section))
+        Ok(longest.unwrap_or(section_length))
     }
 
     /// Returns how many of the first exchanges the longest answer in the journal covers.
@@ -323,7 +330,7 @@ impl Worker {
             .collect();
         let journalled = self.parts.store.journalled_among(&lease.agent, &keys).await?;
         let longest = keys.iter().rposition(|key| journalled.contains(key));
-        Ok(longest.map(|place| place + 1))
+        Ok(longest.map(|index| index + 1))
     }
 
     /// Asks the model about a piece, unless it has nothing to condense or is too old for the document. Uses an answer that was
@@ -335,10 +342,10 @@ impl Worker {
         (exchanges, asking): (&[StoredExchange], AskReason),
         run: &mut RunRecord,
     ) -> Result<(Condensation, bool), CondenseError> {
-        let (all, asked) = (numbers(exchanges), worth_asking(exchanges));
+        let (all, numbers) = (numbers(exchanges), worth_asking(exchanges));
         let lease = &guard.lease;
         let key = self.piece_key(lease, material, &all);
-        let answered = if asked.is_empty() || self.are_past(material, exchanges, as_of(material, run)) {
+        let answer = if numbers.is_empty() || self.are_past(material, exchanges, as_of(material, run)) {
             AskAnswer::nothing()
         } else if let Some(answer) = self.journalled(lease, &key, exchanges).await? {
             AskAnswer {
@@ -350,7 +357,7 @@ impl Worker {
         } else {
             let question = Question {
                 exchanges,
-                asked: &asked,
+                numbers: &numbers,
                 facts: &material.facts,
                 zone: self.policy(material).ageing.zone(),
                 items: &material.items,
@@ -360,15 +367,14 @@ impl Worker {
             };
             self.ask(guard, &question, run).await?
         };
-        let mut condensed =
-            Condensation::of(answered.answer, exchanges, answered.origin, Gaps::of(material))?;
-        if answered.stands_in {
+        let mut condensed = Condensation::of(answer.answer, exchanges, answer.origin, Gaps::of(material))?;
+        if answer.stands_in {
             condensed
                 .items
                 .iter_mut()
                 .for_each(|item| item.provisional = true);
         }
-        Ok((condensed, answered.is_by_first))
+        Ok((condensed, answer.is_by_first))
     }
 
     /// Returns the journal's answer about the exchanges, if it is valid. An answer that today's rules reject would fail every
@@ -382,19 +388,19 @@ impl Worker {
         let Some(journalled) = self.parts.store.journalled(&lease.agent, key).await? else {
             return Ok(None);
         };
-        let words = UserWords::of(&self.transcripts(exchanges, Zone::UTC));
-        let checked = self.parse_answer(&journalled.answer, &worth_asking(exchanges), &words);
+        let user_words = UserWords::of(&self.transcripts(exchanges, Zone::UTC));
+        let checked = self.parse_answer(&journalled.answer, &worth_asking(exchanges), &user_words);
         Ok(checked.ok().map(Answer::from))
     }
 
-    /// Parses and redacts the answer, and checks it against the exchanges `asked` and the user's words there.
+    /// Parses and redacts the answer, and checks it against `exchanges` and the user's words there.
     pub(super) fn parse_answer(
         &self,
         answer: &str,
-        asked: &[i64],
-        words: &UserWords,
+        exchanges: &[i64],
+        user_words: &UserWords,
     ) -> Result<CheckedReply, ReplyError> {
-        reply::parse_with_words(answer, asked, words, &self.parts.redactor)
+        reply::parse_with_words(answer, exchanges, user_words, &self.parts.redactor)
     }
 
     /// Returns true if the model is the built-in summariser. It costs nothing, and its answers are neither counted as calls nor
@@ -411,7 +417,7 @@ impl Worker {
     }
 
     /// Returns the journal key of a question. After a crash the same question has the same key, whatever else is pending.
-    pub(super) fn journal_key(&self, lease: &Lease, material: &Material, asked: &str) -> String {
+    pub(super) fn journal_key(&self, lease: &Lease, material: &Material, question_text: &str) -> String {
         let (model, Material { version, lo, .. }) = (&self.parts.model, material);
         let question = [
             PROMPT_VERSION,
@@ -420,7 +426,7 @@ impl Worker {
             lease.agent.as_str(),
             &version.to_string(),
             &lo.to_string(),
-            asked,
+            question_text,
         ];
         hexadecimal(&Sha256::digest(question.join("\n")))
     }

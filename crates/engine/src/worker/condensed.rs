@@ -53,10 +53,11 @@ impl Condensation {
         gaps: Gaps,
     ) -> Result<Self, CoverageError> {
         let mut items = items_from(&answer.items, &rows(exchanges), origin)?;
-        let asked = worth_asking(exchanges);
+        let numbers = worth_asking(exchanges);
         let is_asked_later = origin == Origin::Model && gaps == Gaps::AskedLater;
         for item in &mut items {
-            let is_gap = item.origin == Origin::Digest && asked.iter().any(|asked| item.covers(*asked));
+            let is_gap =
+                item.origin == Origin::Digest && numbers.iter().any(|exchange| item.covers(*exchange));
             item.provisional = is_gap && is_asked_later;
         }
         Ok(Self {

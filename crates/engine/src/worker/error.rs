@@ -55,7 +55,7 @@ impl CondenseError {
         )
     }
 
-    /// Returns true if the next model should be asked. `is_last` says that this is the last attempt.
+    /// Returns true if the next model should be asked. `is_last` is true at the last attempt.
     pub(super) fn is_for_next_model(&self, is_last: bool) -> bool {
         match self {
             Self::Llm(error) => error.is_for_next_model(is_last),

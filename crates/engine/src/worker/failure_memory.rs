@@ -30,7 +30,7 @@ pub(super) struct FailureMemory(Mutex<MemoryState>);
 /// The whole state, behind one lock, because the end of a question changes several parts at once.
 #[derive(Debug)]
 struct MemoryState {
-    agents: LruCache<AgentId, OfAgent>,
+    agents: LruCache<AgentId, AgentMemory>,
     /// How many questions models have answered, about any agent.
     answers: u64,
     /// True if questions were divided without success since the first model last answered: no single exchange was the cause.
@@ -56,73 +56,86 @@ impl Default for MemoryState {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct OfAgent {
+struct AgentMemory {
     size: QuestionSize,
     /// The exchange that failed alone. There is only one at a time, because the oldest exchange is asked about first.
-    alone: Option<FailureCount>,
+    single_failure: Option<FailureCount>,
 }
 
 impl FailureMemory {
     /// Reduces `limits` to the agent's portion: how many exchanges to ask about at once.
-    pub(super) fn within(&self, agent: &AgentId, limits: MaterialLimits) -> MaterialLimits {
+    pub(super) fn reduce(&self, agent: &AgentId, limits: MaterialLimits) -> MaterialLimits {
         let mut state = self.lock();
-        let of_agent = state.agents.get(agent);
-        of_agent.map_or(limits, |of_agent| of_agent.size.within(limits))
+        let agent_memory = state.agents.get(agent);
+        agent_memory.map_or(limits, |agent_memory| agent_memory.size.reduce(limits))
     }
 
     /// Records that a question about the exchanges was too much for the model.
-    pub(super) fn was_too_much(&self, agent: &AgentId, asked: &[i64]) {
-        self.lock().halve(agent, asked, false);
+    pub(super) fn was_too_much(&self, agent: &AgentId, exchanges: &[i64]) {
+        self.lock().halve(agent, exchanges, false);
     }
 
     /// Records that a question about the exchanges failed, perhaps because of them. `is_outage` says that the failure looks like
     /// an outage. Returns whether it still counts as one.
-    pub(super) fn failed(&self, agent: &AgentId, asked: &[i64], is_outage: bool) -> bool {
+    pub(super) fn failed(&self, agent: &AgentId, exchanges: &[i64], is_outage: bool) -> bool {
         let state = &mut *self.lock();
         let answers = state.answers;
-        let of_agent = state.halve(agent, asked, true);
-        let &[exchange] = asked else {
+        let agent_memory = state.halve(agent, exchanges, true);
+        let &[exchange] = exchanges else {
             return is_outage;
         };
-        let alone = FailureCount::of(exchange, of_agent.alone, answers).again(is_outage, answers);
-        of_agent.alone = Some(alone);
-        is_outage && alone.may_be_outage()
+        let single_failure =
+            FailureCount::of(exchange, agent_memory.single_failure, answers).again(is_outage, answers);
+        agent_memory.single_failure = Some(single_failure);
+        is_outage && single_failure.may_be_outage()
     }
 
     /// Returns true if the exchange of a question that just failed, and whose failure isn't recorded yet, is the cause.
-    pub(super) fn is_to_blame(&self, agent: &AgentId, asked: &[i64]) -> bool {
+    pub(super) fn is_to_blame(&self, agent: &AgentId, exchanges: &[i64]) -> bool {
         let state = self.lock();
-        let alone = state.agents.peek(agent).and_then(|of_agent| of_agent.alone);
-        alone.is_some_and(|alone| alone.is_to_blame(asked, state.answers))
+        let single_failure = state
+            .agents
+            .peek(agent)
+            .and_then(|agent_memory| agent_memory.single_failure);
+        single_failure.is_some_and(|single_failure| single_failure.is_to_blame(exchanges, state.answers))
     }
 
     /// Returns true if one of the exchanges is the one that failed alone.
-    pub(super) fn has_failed_alone(&self, agent: &AgentId, asked: &[i64]) -> bool {
-        let alone = self.lock().agents.peek(agent).and_then(|of_agent| of_agent.alone);
-        alone.is_some_and(|alone| alone.is_among(asked))
+    pub(super) fn has_failed_alone(&self, agent: &AgentId, exchanges: &[i64]) -> bool {
+        let single_failure = self
+            .lock()
+            .agents
+            .peek(agent)
+            .and_then(|agent_memory| agent_memory.single_failure);
+        single_failure.is_some_and(|single_failure| single_failure.is_among(exchanges))
     }
 
-    /// Returns the failure that put the exchange into quarantine for the model at `place` in the chain. Asking this model again
+    /// Returns the failure that put the exchange into quarantine for the model at `position` in the chain. Asking this model again
     /// would fail, and be billed.
-    pub(super) fn quarantined(&self, agent: &AgentId, asked: &[i64], place: usize) -> Option<LlmError> {
-        let &[exchange] = asked else {
+    pub(super) fn quarantined(
+        &self,
+        agent: &AgentId,
+        exchanges: &[i64],
+        position: usize,
+    ) -> Option<LlmError> {
+        let &[exchange] = exchanges else {
             return None;
         };
-        self.lock().quarantine.failure(agent, exchange, place)
+        self.lock().quarantine.failure(agent, exchange, position)
     }
 
-    /// Puts an exchange into quarantine for the model at `place`: this model can't summarise it. `error` is the failure that
+    /// Puts an exchange into quarantine for the model at `position`: this model can't summarise it. `error` is the failure that
     /// showed this.
-    pub(super) fn quarantine(&self, agent: &AgentId, asked: &[i64], place: usize, error: LlmError) {
-        let &[exchange] = asked else {
+    pub(super) fn quarantine(&self, agent: &AgentId, exchanges: &[i64], position: usize, error: LlmError) {
+        let &[exchange] = exchanges else {
             return;
         };
-        self.lock().quarantine.note(agent, exchange, place, error);
+        self.lock().quarantine.note(agent, exchange, position, error);
     }
 
-    /// Returns true if the model at `place` has answered any question since the start.
-    pub(super) fn has_answered(&self, place: usize) -> bool {
-        self.lock().quarantine.has_answered(place)
+    /// Returns true if the model at `position` has answered any question since the start.
+    pub(super) fn has_answered(&self, position: usize) -> bool {
+        self.lock().quarantine.has_answered(position)
     }
 
     /// Returns true if a question may be divided to find the exchange that makes it fail.
@@ -159,28 +172,30 @@ impl FailureMemory {
     }
 
     /// Records that the exchanges have their final items.
-    pub(super) fn was_settled(&self, agent: &AgentId, asked: &[i64]) {
-        self.lock().quarantine.settle(agent, asked);
+    pub(super) fn was_settled(&self, agent: &AgentId, exchanges: &[i64]) {
+        self.lock().quarantine.settle(agent, exchanges);
     }
 
-    /// Records that the model at `place` just answered a question about the exchanges.
-    pub(super) fn was_answered(&self, agent: &AgentId, asked: &[i64], place: usize) {
+    /// Records that the model at `position` just answered a question about the exchanges.
+    pub(super) fn was_answered(&self, agent: &AgentId, exchanges: &[i64], position: usize) {
         let mut state = self.lock();
         state.answers += 1;
-        state.in_vain &= place != FIRST;
+        state.in_vain &= position != FIRST;
         drop(state);
-        self.was_answered_in_batch(agent, asked, place);
+        self.was_answered_in_batch(agent, exchanges, position);
     }
 
     /// Records an answer from a batch, like [`Self::was_answered`]. Such an answer is older and doesn't prove that the provider
     /// works now.
-    pub(super) fn was_answered_in_batch(&self, agent: &AgentId, asked: &[i64], place: usize) {
+    pub(super) fn was_answered_in_batch(&self, agent: &AgentId, exchanges: &[i64], position: usize) {
         let state = &mut *self.lock();
-        state.quarantine.was_answered(place);
-        state.quarantine.settle(agent, asked);
-        if let Some(of_agent) = state.agents.get_mut(agent) {
-            of_agent.alone = of_agent.alone.filter(|alone| !alone.is_among(asked));
-            of_agent.size.grow(asked);
+        state.quarantine.was_answered(position);
+        state.quarantine.settle(agent, exchanges);
+        if let Some(agent_memory) = state.agents.get_mut(agent) {
+            agent_memory.single_failure = agent_memory
+                .single_failure
+                .filter(|single_failure| !single_failure.is_among(exchanges));
+            agent_memory.size.grow(exchanges);
         }
     }
 
@@ -191,11 +206,11 @@ impl FailureMemory {
 
 impl MemoryState {
     /// Halves the agent's portion after a question about the exchanges was too much for a model, or may have met an outage.
-    fn halve(&mut self, agent: &AgentId, asked: &[i64], may_be_outage: bool) -> &mut OfAgent {
-        let of_agent = self.agents.entry(agent.clone());
-        let of_agent = of_agent.or_insert_with(OfAgent::default);
-        of_agent.size.halve(asked, may_be_outage);
-        of_agent
+    fn halve(&mut self, agent: &AgentId, exchanges: &[i64], may_be_outage: bool) -> &mut AgentMemory {
+        let agent_memory = self.agents.entry(agent.clone());
+        let agent_memory = agent_memory.or_insert_with(AgentMemory::default);
+        agent_memory.size.halve(exchanges, may_be_outage);
+        agent_memory
     }
 }
 
@@ -216,7 +231,7 @@ mod tests {
                 failure_memory.failed(&agent, &[*one], false);
             }
             failure_memory.was_divided_in_vain(&agent, asked);
-            failure_memory.within(&agent, all).exchanges_max
+            failure_memory.reduce(&agent, all).exchanges_max
         };
         assert_eq!(search(&[4, 5]), 200);
         assert_eq!(search(&[4, 5]), 200, "no question was answered");

@@ -20,7 +20,7 @@ const BEATS_PER_LEASE: i64 = 4;
 struct LeaseInFlight {
     lease: Lease,
     /// Cancelled when the lease is lost.
-    lost: CancellationToken,
+    lost_token: CancellationToken,
     /// What the lease's update has spent and not recorded yet.
     spent: SpendTotal,
 }
@@ -28,7 +28,7 @@ struct LeaseInFlight {
 pub(super) struct Heartbeat {
     lease_ms: i64,
     /// The held leases by their fencing tokens, so that leases are renewed in the order in which they were given out.
-    held: Mutex<BTreeMap<i64, LeaseInFlight>>,
+    leases: Mutex<BTreeMap<i64, LeaseInFlight>>,
     added: Notify,
 }
 
@@ -36,22 +36,22 @@ impl Heartbeat {
     pub(super) fn new(lease_ms: i64) -> Self {
         Self {
             lease_ms,
-            held: Mutex::default(),
+            leases: Mutex::default(),
             added: Notify::new(),
         }
     }
 
     /// Keeps a lease alive. The returned token is cancelled when the lease is lost.
     pub(super) fn add(&self, lease: &Lease) -> CancellationToken {
-        let lost = CancellationToken::new();
-        let held = LeaseInFlight {
+        let lost_token = CancellationToken::new();
+        let in_flight = LeaseInFlight {
             lease: lease.clone(),
-            lost: lost.clone(),
+            lost_token: lost_token.clone(),
             spent: SpendTotal::default(),
         };
-        self.lock().insert(lease.token, held);
+        self.lock().insert(lease.token, in_flight);
         self.added.notify_one();
-        lost
+        lost_token
     }
 
     pub(super) fn remove(&self, lease: &Lease) {
@@ -60,17 +60,19 @@ impl Heartbeat {
 
     /// Records what a call of the lease's update has cost.
     pub(super) fn note_spent(&self, lease: &Lease, spent: SpendTotal) {
-        if let Some(held) = self.lock().get_mut(&lease.token) {
-            held.spent = held.spent.plus(spent);
+        if let Some(in_flight) = self.lock().get_mut(&lease.token) {
+            in_flight.spent = in_flight.spent.plus(spent);
         }
     }
 
     /// Returns what other agents' updates have spent and not recorded yet. An update's lease leaves the heartbeat before the
     /// update records its cost, so no cost counts twice.
     pub(super) fn spent_by_others(&self, agent: &AgentId) -> SpendTotal {
-        let held = self.lock();
-        let others = held.values().filter(|held| held.lease.agent != *agent);
-        others.fold(SpendTotal::default(), |sum, held| sum.plus(held.spent))
+        let leases = self.lock();
+        let others = leases
+            .values()
+            .filter(|in_flight| in_flight.lease.agent != *agent);
+        others.fold(SpendTotal::default(), |sum, in_flight| sum.plus(in_flight.spent))
     }
 
     /// Renews the leases until `stop`, whenever any is held.
@@ -93,7 +95,11 @@ impl Heartbeat {
     }
 
     pub(super) async fn beat(&self, parts: &WorkerParts) {
-        let leases: Vec<Lease> = self.lock().values().map(|held| held.lease.clone()).collect();
+        let leases: Vec<Lease> = self
+            .lock()
+            .values()
+            .map(|in_flight| in_flight.lease.clone())
+            .collect();
         if leases.is_empty() {
             return;
         }
@@ -109,14 +115,17 @@ impl Heartbeat {
     }
 
     fn stop_lost(&self, parts: &WorkerParts, leases: &[Lease], renewed: &[i64]) {
-        let mut held = self.lock();
-        let lost = leases
+        let mut in_flight = self.lock();
+        let lost_leases = leases
             .iter()
             .filter(|lease| !renewed.contains(&lease.token))
-            .filter_map(|lease| held.remove(&lease.token));
-        for LeaseInFlight { lease, lost, .. } in lost {
+            .filter_map(|lease| in_flight.remove(&lease.token));
+        for LeaseInFlight {
+            lease, lost_token, ..
+        } in lost_leases
+        {
             warn!(agent_id = %lease.agent, lease_token = lease.token, "lease.lost");
-            lost.cancel();
+            lost_token.cancel();
             parts.metrics.queue.renewed(RenewalResult::Lost);
         }
         for _ in renewed {
@@ -125,6 +134,6 @@ impl Heartbeat {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<i64, LeaseInFlight>> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+        self.leases.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,4 +1,4 @@
-//! What the material of an update says: when it ages, and which of its exchanges a model can say something about.
+//! Reads the material of an update: which exchanges are worth asking a model about, and when the material ages.
 
 use recapd_core::domain::{exchange::Exchange, time::Timestamp, transcript::Transcript};
 use recapd_store::{Material, RunRecord, StoredExchange};
@@ -25,8 +25,10 @@ pub(super) fn numbers(exchanges: &[StoredExchange]) -> Vec<i64> {
 
 /// Returns the numbers of the exchanges that are worth asking a model about. The others keep their digests.
 pub(super) fn worth_asking(exchanges: &[StoredExchange]) -> Vec<i64> {
-    let worth = exchanges.iter().filter(|stored| has_lines(stored));
-    worth.map(|stored| stored.exchange.exchange).collect()
+    let exchanges_worth_asking = exchanges.iter().filter(|stored| has_lines(stored));
+    exchanges_worth_asking
+        .map(|stored| stored.exchange.exchange)
+        .collect()
 }
 
 pub(super) fn has_lines(stored: &StoredExchange) -> bool {
@@ -35,7 +37,7 @@ pub(super) fn has_lines(stored: &StoredExchange) -> bool {
 
 /// Returns how many exchanges come before the second half of those worth asking about; `None` if these can't be divided.
 pub(super) fn half(exchanges: &[StoredExchange]) -> Option<usize> {
-    let asked = worth_asking(exchanges);
-    let second = asked.get(asked.len() / 2).filter(|_| asked.len() > 1)?;
+    let numbers = worth_asking(exchanges);
+    let second = numbers.get(numbers.len() / 2).filter(|_| numbers.len() > 1)?;
     Some(exchanges.partition_point(|stored| stored.exchange.exchange < *second))
 }

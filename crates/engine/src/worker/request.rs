@@ -52,7 +52,7 @@ impl Worker {
             facts: subject.facts.to_vec(),
             output_tokens_max: self.settings.output_tokens_max,
             agent: Some(agent.clone()),
-            held: LimitWait::default(),
+            limit_wait: LimitWait::default(),
         }
     }
 
@@ -64,11 +64,11 @@ impl Worker {
 
     fn transcript(&self, stored: &StoredExchange, zone: Zone) -> Transcript {
         let (limits, redactor) = (TranscriptLimits::default(), &self.parts.redactor);
-        let said = stored.messages.iter().map(|stored| Message {
+        let messages = stored.messages.iter().map(|stored| Message {
             at: Some(stored.said_at),
             ..stored.message.clone()
         });
-        let messages: Vec<Message> = said.collect();
+        let messages: Vec<Message> = messages.collect();
         let transcript = Transcript::new(&stored.exchange, &messages, limits, redactor);
         let transcript = match &stored.request {
             Some(request) => transcript.working_on(&request.message, limits, redactor),

@@ -22,33 +22,33 @@ pub(super) enum ClaimTurn {
     Together(Vec<Lease>),
     /// Only this one, until it is done.
     Alone(Lease),
-    /// These. Then nothing is claimed until all work is done, because a claimed row must run alone.
+    /// These now; then nothing is claimed until all work is done, because a claimed row must run alone.
     ThenIdle(Vec<Lease>),
 }
 
 /// Divides claimed leases into those to work on and those to give back. `is_idle` says that no other lease is held.
 fn turn_of(leases: Vec<Lease>, retry: &RetryPolicy, is_idle: bool) -> (ClaimTurn, Vec<Lease>) {
-    let (mut suspects, others): (Vec<Lease>, Vec<Lease>) =
+    let (mut suspects, rest): (Vec<Lease>, Vec<Lease>) =
         leases.into_iter().partition(|lease| retry.is_suspect(lease));
     if suspects.is_empty() {
-        return (ClaimTurn::Together(others), Vec::new());
+        return (ClaimTurn::Together(rest), Vec::new());
     }
     if !is_idle {
-        return (ClaimTurn::ThenIdle(others), suspects);
+        return (ClaimTurn::ThenIdle(rest), suspects);
     }
     let alone = suspects.remove(0);
-    (ClaimTurn::Alone(alone), [suspects, others].concat())
+    (ClaimTurn::Alone(alone), [suspects, rest].concat())
 }
 
-/// Leases whose end the database doesn't know, or that others took over although their holder lives.
+/// Leases whose end isn't in the database, or that others took over although this daemon, their holder, lives.
 #[derive(Debug, Default)]
 pub(super) struct LostLeases(Mutex<Vec<Lease>>);
 
 impl LostLeases {
     pub(super) fn add(&self, lease: &Lease) {
-        let mut kept = self.lock();
-        if kept.len() < LOST_LEASES_MAX {
-            kept.push(lease.clone());
+        let mut leases = self.lock();
+        if leases.len() < LOST_LEASES_MAX {
+            leases.push(lease.clone());
         }
     }
 

@@ -88,7 +88,7 @@ impl Worker {
 
     async fn attempt(&self, guard: &LeaseGuard, run: &mut RunRecord) -> Result<Outcome, Trouble> {
         let lease = &guard.lease;
-        let mut limits = self.failure_memory.within(&lease.agent, self.settings.limits);
+        let mut limits = self.failure_memory.reduce(&lease.agent, self.settings.limits);
         loop {
             let material = self.parts.store.material(lease, limits).await?;
             if material.exchanges.is_empty() {
@@ -274,7 +274,7 @@ impl Worker {
         let has_more = park.is_none() && !stands_in && items.iter().any(is_left);
         let all = items.into_iter().chain(dropped.map(|item| (item, true)));
         let (added, old): (Vec<_>, Vec<_>) = all.partition(|(item, _)| item.item == 0);
-        let gone = old.into_iter().filter(|(_, dropped)| *dropped);
+        let dropped_items = old.into_iter().filter(|(_, dropped)| *dropped);
         let pending = material
             .exchanges
             .iter()
@@ -284,7 +284,7 @@ impl Worker {
             lo: material.lo,
             hi: material.hi,
             exchanges: i64_or_max(pending.count()),
-            dropped: gone.map(|(item, _)| item.item).collect(),
+            dropped: dropped_items.map(|(item, _)| item.item).collect(),
             has_more,
             added,
             removed: draft.replaced,
@@ -336,15 +336,15 @@ impl Worker {
     /// already and ageing has changed nothing, the version would equal the previous one, so none is written.
     async fn complete_with_digests(&self, lease: &Lease, fault: AttemptError, mut run: RunRecord) -> Outcome {
         let cause = fault.clone();
-        let applied = async {
+        let outcome = async {
             // Read with the full limits instead of the portion: the row is parked, and all pending exchanges must be visible.
             let material = self.parts.store.material(lease, self.settings.limits).await?;
             let adds_nothing = material.lo == material.hi;
             if !material.revisited.is_empty() && self.settings.retry.is_poison(lease) {
                 // The revisited exchanges were asked about a second time, and the worker has crashed again.
                 let draft = Draft::lasting(&material);
-                let applied = self.apply(lease, &material, draft, Some(fault), &mut run).await;
-                return applied.map(Some);
+                let outcome = self.apply(lease, &material, draft, Some(fault), &mut run).await;
+                return outcome.map(Some);
             }
             if adds_nothing && !is_due(&material, &run) {
                 return Ok(None);
@@ -360,10 +360,10 @@ impl Worker {
             } else {
                 Draft::new(&material, self.digests(&material))
             };
-            let applied = self.apply(lease, &material, draft, Some(fault), &mut run).await;
-            applied.map(Some)
+            let outcome = self.apply(lease, &material, draft, Some(fault), &mut run).await;
+            outcome.map(Some)
         };
-        match catch_panic(lease, applied).await {
+        match catch_panic(lease, outcome).await {
             Ok(Ok(None)) => {
                 let retry = Retry {
                     after_ms: WOKEN_RETRY_MS_MIN,

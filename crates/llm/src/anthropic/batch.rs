@@ -72,8 +72,8 @@ impl BatchProtocol for Anthropic {
         format!("{BATCHES}/{id}")
     }
 
-    fn read_id(&self, made: &Value) -> Option<String> {
-        made["id"].as_str().map(str::to_owned)
+    fn read_id(&self, created: &Value) -> Option<String> {
+        created["id"].as_str().map(str::to_owned)
     }
 
     /// Reads a batch. Ignores the URL of the results, because the key may only go to the host for which it was configured.

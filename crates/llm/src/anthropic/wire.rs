@@ -158,12 +158,12 @@ impl MessageAnswer {
 impl MessageUsage {
     /// Returns an answer with this usage and no text.
     pub(super) fn answer(self) -> ModelAnswer {
-        let cached = self.cache_read_input_tokens.unwrap_or_default();
-        let written = self.cache_creation_input_tokens.unwrap_or_default();
+        let cache_read = self.cache_read_input_tokens.unwrap_or_default();
+        let cache_write = self.cache_creation_input_tokens.unwrap_or_default();
         ModelAnswer {
-            input_tokens: self.input_tokens.unwrap_or_default() + cached + written,
-            cached_input_tokens: cached,
-            cache_write_tokens: written,
+            input_tokens: self.input_tokens.unwrap_or_default() + cache_read + cache_write,
+            cached_input_tokens: cache_read,
+            cache_write_tokens: cache_write,
             output_tokens: self.output_tokens.unwrap_or_default(),
             reasoning_tokens: self
                 .output_tokens_details
@@ -176,10 +176,10 @@ impl MessageUsage {
 
 fn refusal(details: Option<StopDetails>) -> String {
     let details = details.map(|details| [details.category, details.explanation]);
-    let said: Vec<String> = details.into_iter().flatten().flatten().collect();
-    if said.is_empty() {
+    let reasons: Vec<String> = details.into_iter().flatten().flatten().collect();
+    if reasons.is_empty() {
         "no reason is given".to_owned()
     } else {
-        said.join(": ")
+        reasons.join(": ")
     }
 }

@@ -52,7 +52,7 @@ async fn a_failing_provider_is_left_alone_and_asked_again() {
         facts: Vec::new(),
         output_tokens_max: 1,
         agent: None,
-        held: LimitWait::default(),
+        limit_wait: LimitWait::default(),
     };
     let ask = async || breaker.answer(&request).await;
     let rests = |wait_s| LlmError::Waiting {
@@ -132,7 +132,7 @@ async fn a_dropped_probe_allows_the_next() {
         facts: Vec::new(),
         output_tokens_max: 1,
         agent: None,
-        held: LimitWait::default(),
+        limit_wait: LimitWait::default(),
     };
     assert!(breaker.answer(&request).await.is_err());
     clock.advance_ms(30_000);

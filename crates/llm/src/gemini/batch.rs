@@ -99,8 +99,8 @@ impl BatchProtocol for Gemini {
         format!("/{id}")
     }
 
-    fn read_id(&self, made: &Value) -> Option<String> {
-        made["name"].as_str().map(str::to_owned)
+    fn read_id(&self, created: &Value) -> Option<String> {
+        created["name"].as_str().map(str::to_owned)
     }
 
     fn read_batch(&self, _: &str, operation: &Value) -> Option<BatchStatus> {
@@ -117,10 +117,10 @@ impl BatchProtocol for Gemini {
             _ if operation["name"].is_string() => return Some(BatchStatus::Running),
             _ => return None,
         };
-        let places = [&operation["metadata"]["output"], &operation["response"]];
-        let results = places
+        let outputs = [&operation["metadata"]["output"], &operation["response"]];
+        let results = outputs
             .into_iter()
-            .find_map(|place| place["inlinedResponses"]["inlinedResponses"].as_array());
+            .find_map(|output| output["inlinedResponses"]["inlinedResponses"].as_array());
         Some(BatchStatus::Ended(FinishedBatch {
             results: results
                 .map(|lines| Results::Here(lines.clone()))

@@ -167,8 +167,8 @@ impl GenerateAnswer {
     }
 
     /// Returns the answer without the parts that are thoughts.
-    fn answer(self, said: CandidateContent) -> ModelAnswer {
-        let parts = said.parts.into_iter().filter(|part| !part.thought);
+    fn answer(self, content: CandidateContent) -> ModelAnswer {
+        let parts = content.parts.into_iter().filter(|part| !part.thought);
         ModelAnswer {
             text: parts.filter_map(|part| part.text).collect(),
             ..self.usage_metadata.answer()

@@ -96,8 +96,8 @@ impl Minute {
             self.turns.remove(turn);
         }
         if wait_ms > wait_ms_max {
-            let place = if is_before_all { 0 } else { ahead };
-            self.keep_turn(place, agent, tokens, [now, at]);
+            let index = if is_before_all { 0 } else { ahead };
+            self.keep_turn(index, agent, tokens, [now, at]);
             return Err(wait_ms);
         }
         self.last_id += 1;
@@ -160,7 +160,7 @@ impl Minute {
 
     fn keep_turn(
         &mut self,
-        place: usize,
+        index: usize,
         agent: Option<&AgentId>,
         tokens: i64,
         [asked_at, at]: [Timestamp; 2],
@@ -174,7 +174,7 @@ impl Minute {
             asked_at,
             until: at.plus_ms(TURN_KEPT_MS),
         };
-        self.turns.insert(place, turn);
+        self.turns.insert(index, turn);
     }
 
     /// Returns when a call may be made with `ahead` turns before it, and whether it may go before all of these because it delays

@@ -22,7 +22,7 @@ fn request() -> ModelRequest {
         facts: Vec::new(),
         output_tokens_max: 300,
         agent: None,
-        held: LimitWait::default(),
+        limit_wait: LimitWait::default(),
     }
 }
 
@@ -157,9 +157,12 @@ async fn a_request_is_held_until_it_may_be_sent() {
     let request = request();
     let mut asking = model.answer(&request);
     let waited = tokio::time::timeout(LESS_THAN_THE_WAIT, &mut asking).await;
-    assert!(waited.is_err() && request.held.is_held());
+    assert!(waited.is_err() && request.limit_wait.is_waiting());
     let asked = tokio::time::timeout(LESS_THAN_THE_WAIT, &mut asking).await;
-    assert!(asked.is_err() && !request.held.is_held(), "no answer ever comes");
+    assert!(
+        asked.is_err() && !request.limit_wait.is_waiting(),
+        "no answer ever comes"
+    );
 }
 
 /// A call that wasn't sent uses nothing of the minute.
@@ -172,7 +175,7 @@ async fn an_abandoned_held_call_frees_its_room() {
         clock.advance_ms(56_000);
         let request = request();
         let waited = tokio::time::timeout(LESS_THAN_THE_WAIT, model.answer(&request)).await;
-        assert!(waited.is_err() && request.held.is_held());
+        assert!(waited.is_err() && request.limit_wait.is_waiting());
         clock.advance_ms(4_000);
         assert_eq!(wait_s(&model).await, None, "{requests} requests, {tokens} tokens");
     }
@@ -188,5 +191,5 @@ async fn concurrent_calls_are_limited() {
         wait = wait_s(&model) => assert_eq!(wait, Some(5)),
     }
     // An abandoned call frees its place.
-    assert_eq!(model.places.available_permits(), 1);
+    assert_eq!(model.permits.available_permits(), 1);
 }

@@ -46,11 +46,11 @@ pub(super) fn is_work(transcript: &Transcript) -> bool {
 /// Writes the texts for a run of exchanges with at least one that is work.
 pub(super) fn texts(run: &[Transcript]) -> Texts {
     let mut courses: Vec<Course> = run.iter().map(Course::of).collect();
-    tell_once(&mut courses);
-    for at in 1..courses.len() {
-        let (before, after) = courses.split_at_mut(at);
-        if let (Some(before), Some(after)) = (before.last(), after.first_mut()) {
-            after.undone = before
+    remove_repetitions(&mut courses);
+    for index in 1..courses.len() {
+        let (previous, current) = courses.split_at_mut(index);
+        if let (Some(previous), Some(current)) = (previous.last(), current.first_mut()) {
+            current.undone = previous
                 .request
                 .iter()
                 .flatten()
@@ -61,44 +61,46 @@ pub(super) fn texts(run: &[Transcript]) -> Texts {
     }
     let parts: Vec<AccountPart> = (0..)
         .zip(&courses)
-        .flat_map(|(at, course)| part::of(at, course))
+        .flat_map(|(exchange, course)| part::of(exchange, course))
         .collect();
-    let tokens = run.iter().fold(0_i64, |sum, one| sum.saturating_add(one.tokens));
-    let tell = |chars_max: usize| points::text(&choose(&parts, chars_max));
+    let tokens = run
+        .iter()
+        .fold(0_i64, |sum, transcript| sum.saturating_add(transcript.tokens));
+    let write = |chars_max: usize| points::text(&choose(&parts, chars_max));
     Texts {
-        text: tell(text_chars_max(tokens)),
-        brief: tell(brief_chars_max(tokens)),
+        text: write(text_chars_max(tokens)),
+        brief: write(brief_chars_max(tokens)),
         gist: gist(&courses),
     }
 }
 
 /// Removes sentences of requests that repeat an earlier request of the run, for example when a prompt is sent again.
-fn tell_once(courses: &mut [Course]) {
-    let mut told = HashSet::new();
+fn remove_repetitions(courses: &mut [Course]) {
+    let mut earlier = HashSet::new();
     for paragraph in courses.iter_mut().flat_map(|course| &mut course.request) {
-        paragraph.retain(|said| may_recur(said) || told.insert(said.clone()));
+        paragraph.retain(|sentence| may_recur(sentence) || earlier.insert(sentence.clone()));
     }
 }
 
 /// Returns true for short sentences such as "go on", which mean something each time. Returns false for headings.
-fn may_recur(said: &str) -> bool {
-    said.chars().count() < REPEATED_CHARS_MIN && !said.ends_with(':')
+fn may_recur(sentence: &str) -> bool {
+    sentence.chars().count() < REPEATED_CHARS_MIN && !sentence.ends_with(':')
 }
 
 /// Joins the first request and the last outcome.
 fn gist(courses: &[Course]) -> String {
-    let first = |of: fn(&Course) -> Option<&String>| courses.iter().find_map(of);
-    let last = |of: fn(&Course) -> Option<&String>| courses.iter().rev().find_map(of);
-    let asked = first(|course| course.request.iter().flatten().next());
-    let ended = last(|course| course.outcome.iter().flatten().chain(&course.latest).next());
-    match (asked, ended) {
-        (Some(asked), Some(ended)) => {
+    let first = |text_of: fn(&Course) -> Option<&String>| courses.iter().find_map(text_of);
+    let last = |text_of: fn(&Course) -> Option<&String>| courses.iter().rev().find_map(text_of);
+    let request = first(|course| course.request.iter().flatten().next());
+    let outcome = last(|course| course.outcome.iter().flatten().chain(&course.latest).next());
+    match (request, outcome) {
+        (Some(request), Some(outcome)) => {
             let room = GIST_CHARS_MAX - AROUND_CHARS;
-            let asked = fit(asked, room - ended.chars().count().min(room / 2));
-            format!("“{asked}” → {}", fit(ended, room - asked.chars().count()))
+            let request = fit(request, room - outcome.chars().count().min(room / 2));
+            format!("“{request}” → {}", fit(outcome, room - request.chars().count()))
         }
-        (Some(asked), None) => format!("“{}”", fit(asked, GIST_CHARS_MAX - 2)),
-        (None, Some(ended)) => fit(ended, GIST_CHARS_MAX),
+        (Some(request), None) => format!("“{}”", fit(request, GIST_CHARS_MAX - 2)),
+        (None, Some(outcome)) => fit(outcome, GIST_CHARS_MAX),
         (None, None) => {
             let parts = courses.iter().flat_map(|course| part::of(0, course));
             points::text(&choose(&parts.collect::<Vec<_>>(), GIST_CHARS_MAX)).replace('\n', " ")

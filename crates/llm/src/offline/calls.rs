@@ -45,7 +45,7 @@ impl Call {
 
 #[derive(Debug, Default)]
 pub(super) struct Profiles {
-    by_name: HashMap<String, Profile>,
+    profiles: HashMap<String, Profile>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -60,40 +60,40 @@ struct Profile {
 impl Profiles {
     pub(super) fn read(transcripts: &[Transcript]) -> Self {
         let mut profiles = Self::default();
-        let mut known = HashSet::new();
+        let mut known_words = HashSet::new();
         for transcript in transcripts {
-            profiles.read_one(transcript, &mut known);
+            profiles.read_one(transcript, &mut known_words);
         }
         profiles
     }
 
-    fn read_one<'a>(&mut self, transcript: &'a Transcript, known: &mut HashSet<&'a str>) {
-        let mut called = None;
+    fn read_one<'a>(&mut self, transcript: &'a Transcript, known_words: &mut HashSet<&'a str>) {
+        let mut tool = None;
         for line in &transcript.lines {
             match line.voice {
                 Voice::Call => {
-                    called = Some(&line.label);
-                    let profile = self.by_name.entry(line.label.clone()).or_default();
+                    tool = Some(&line.label);
+                    let profile = self.profiles.entry(line.label.clone()).or_default();
                     profile.calls += 1;
                     profile.argument_chars += line.text.len();
                     profile.naming_calls +=
                         usize::from(values::of(&line.text).iter().any(values::is_identifier));
-                    news(&line.text, known);
+                    news(&line.text, known_words);
                 }
                 Voice::Result | Voice::FailedResult => {
-                    let name = called.take().unwrap_or(&line.label);
-                    let profile = self.by_name.entry(name.to_owned()).or_default();
+                    let name = tool.take().unwrap_or(&line.label);
+                    let profile = self.profiles.entry(name.to_owned()).or_default();
                     profile.results += 1;
-                    profile.news_chars += news(&line.text, known);
+                    profile.news_chars += news(&line.text, known_words);
                 }
-                Voice::User | Voice::Assistant | Voice::Program => called = None,
+                Voice::User | Voice::Assistant | Voice::Program => tool = None,
             }
         }
     }
 
     /// Estimates how likely a tool changes something: 0 for pure look-ups, up to 1 for pure changes.
     pub(super) fn influence(&self, name: &str) -> f64 {
-        let Some(profile) = self.by_name.get(name) else {
+        let Some(profile) = self.profiles.get(name) else {
             return 0.0;
         };
         let calls = number(profile.calls.max(1));
@@ -104,10 +104,10 @@ impl Profiles {
     }
 }
 
-/// Counts the bytes of `text` in words that occur for the first time. Adds these words to `known`.
-fn news<'a>(text: &'a str, known: &mut HashSet<&'a str>) -> usize {
+/// Counts the bytes of `text` in words that occur for the first time. Adds these words to `known_words`.
+fn news<'a>(text: &'a str, known_words: &mut HashSet<&'a str>) -> usize {
     text.split(|c: char| !(c.is_alphanumeric() || c == '_'))
-        .filter(|word| !word.is_empty() && known.insert(word))
+        .filter(|word| !word.is_empty() && known_words.insert(word))
         .map(str::len)
         .sum()
 }

@@ -31,7 +31,7 @@ pub(super) struct Candidate {
     /// The weight of the position, around 1.
     pub(super) prior: f64,
     /// The value beyond the words.
-    pub(super) own: f64,
+    pub(super) base_value: f64,
     /// True for a call of a tool that changes something.
     pub(super) is_change: bool,
 }
@@ -45,7 +45,7 @@ pub(super) struct CallStyle {
 }
 
 /// Returns the candidates of a run: the best clauses, in order, then the calls.
-pub(super) fn of(batch: &Corpus, run: &[ExchangeReading], folding: CallStyle) -> Vec<Candidate> {
+pub(super) fn of(batch: &Corpus, run: &[ExchangeReading], style: CallStyle) -> Vec<Candidate> {
     let mut candidates: Vec<Candidate> = run
         .iter()
         .flat_map(|reading| {
@@ -53,27 +53,27 @@ pub(super) fn of(batch: &Corpus, run: &[ExchangeReading], folding: CallStyle) ->
                 .clauses
                 .iter()
                 .enumerate()
-                .map(move |(at, clause)| candidate_of_clause(reading, at, clause))
+                .map(move |(index, clause)| candidate_of_clause(reading, index, clause))
         })
         .collect();
     if candidates.len() > CANDIDATES_MAX {
         let worth = |candidate: &Candidate| {
-            candidate.prior * (candidate.own + batch.vocabulary.weight_of(&candidate.terms))
+            candidate.prior * (candidate.base_value + batch.vocabulary.weight_of(&candidate.terms))
         };
         let mut worths: Vec<f64> = candidates.iter().map(worth).collect();
         worths.sort_unstable_by(f64::total_cmp);
-        let least = worths
+        let worth_min = worths
             .get(worths.len() - CANDIDATES_MAX)
             .copied()
             .unwrap_or_default();
-        candidates.retain(|candidate| worth(candidate) >= least);
+        candidates.retain(|candidate| worth(candidate) >= worth_min);
         candidates.truncate(CANDIDATES_MAX);
     }
-    candidates.extend(fold_calls(batch, run, folding));
+    candidates.extend(fold_calls(batch, run, style));
     candidates
 }
 
-fn candidate_of_clause(reading: &ExchangeReading, at: usize, clause: &Clause) -> Candidate {
+fn candidate_of_clause(reading: &ExchangeReading, index: usize, clause: &Clause) -> Candidate {
     let voice = match clause.source {
         ClauseSource::Failure => PieceVoice::Failure,
         _ if reading.is_talk => PieceVoice::Speaker,
@@ -81,7 +81,7 @@ fn candidate_of_clause(reading: &ExchangeReading, at: usize, clause: &Clause) ->
         ClauseSource::Model => PieceVoice::Model,
     };
     Candidate {
-        own: if clause.source == ClauseSource::Failure {
+        base_value: if clause.source == ClauseSource::Failure {
             FAILURE_GAIN
         } else {
             0.0
@@ -91,7 +91,7 @@ fn candidate_of_clause(reading: &ExchangeReading, at: usize, clause: &Clause) ->
         is_change: false,
         prior: clause.prior,
         piece: TextPiece {
-            place: (reading.index, clause.line, at),
+            position: (reading.index, clause.line, index),
             turn: Some(reading.turn(clause.line)),
             voice,
             name: clause.speaker.clone(),
@@ -101,22 +101,22 @@ fn candidate_of_clause(reading: &ExchangeReading, at: usize, clause: &Clause) ->
 }
 
 /// Groups the calls of a run by tool: `tool ×3 (a, b, c)`.
-fn fold_calls(batch: &Corpus, run: &[ExchangeReading], folding: CallStyle) -> Vec<Candidate> {
-    let mut at_key: HashMap<_, usize> = HashMap::new();
+fn fold_calls(batch: &Corpus, run: &[ExchangeReading], style: CallStyle) -> Vec<Candidate> {
+    let mut indices: HashMap<_, usize> = HashMap::new();
     let mut folded: Vec<FoldedCalls<'_>> = Vec::new();
     for reading in run {
         for call in &reading.calls {
             let turn = reading.turn(call.line);
             let key = (
-                (!folding.spans_turns).then_some(turn),
+                (!style.spans_turns).then_some(turn),
                 call.name.as_str(),
                 call.failed,
             );
-            let at = *at_key.entry(key).or_insert(folded.len());
-            if at == folded.len() {
+            let index = *indices.entry(key).or_insert(folded.len());
+            if index == folded.len() {
                 folded.push(FoldedCalls::new(call, (reading.index, call.line, 0), turn));
             }
-            if let Some(tool) = folded.get_mut(at) {
+            if let Some(tool) = folded.get_mut(index) {
                 tool.calls += 1;
                 tool.turn = tool.turn.filter(|first| *first == turn);
                 tool.values.extend(&call.values);
@@ -125,9 +125,9 @@ fn fold_calls(batch: &Corpus, run: &[ExchangeReading], folding: CallStyle) -> Ve
     }
     let mut calls: Vec<Candidate> = folded
         .into_iter()
-        .map(|tool| tool.candidate(batch, folding.values_max))
+        .map(|tool| tool.candidate(batch, style.values_max))
         .collect();
-    calls.sort_by(|a, b| b.own.total_cmp(&a.own));
+    calls.sort_by(|a, b| b.base_value.total_cmp(&a.base_value));
     calls.truncate(TOOLS_MAX);
     calls
 }
@@ -136,7 +136,7 @@ fn fold_calls(batch: &Corpus, run: &[ExchangeReading], folding: CallStyle) -> Ve
 struct FoldedCalls<'a> {
     name: &'a str,
     failed: bool,
-    place: (usize, usize, usize),
+    position: (usize, usize, usize),
     /// `None` if the calls belong to several turns.
     turn: Option<(usize, usize)>,
     calls: usize,
@@ -144,11 +144,11 @@ struct FoldedCalls<'a> {
 }
 
 impl<'a> FoldedCalls<'a> {
-    fn new(call: &'a Call, place: (usize, usize, usize), turn: (usize, usize)) -> Self {
+    fn new(call: &'a Call, position: (usize, usize, usize), turn: (usize, usize)) -> Self {
         Self {
             name: &call.name,
             failed: call.failed,
-            place,
+            position,
             turn: Some(turn),
             calls: 0,
             values: Vec::new(),
@@ -160,33 +160,33 @@ impl<'a> FoldedCalls<'a> {
         // A failed call has changed nothing.
         let is_change = !self.failed && influence >= INFLUENCE_TELLING;
         let values_max = if is_change { values_max } else { values_max / 2 };
-        let shown = most_informative(&self.values, values_max);
+        let shown_values = most_informative(&self.values, values_max);
         let times = if self.calls > 1 {
             format!(" ×{}", self.calls)
         } else {
             String::new()
         };
-        let values = if shown.is_empty() {
+        let values = if shown_values.is_empty() {
             String::new()
         } else {
-            format!("({})", shown.join(", "))
+            format!("({})", shown_values.join(", "))
         };
         Candidate {
             is_change,
-            own: if self.failed {
+            base_value: if self.failed {
                 FAILURE_GAIN
             } else {
                 LOOKUP_GAIN + CALL_GAIN * influence * influence
             },
             terms: Vec::new(),
-            covers: batch.vocabulary.known(&format!(
+            covers: batch.vocabulary.terms_in(&format!(
                 "{} {}",
                 self.name.replace(['_', '-', '.'], " "),
-                shown.join(" ")
+                shown_values.join(" ")
             )),
             prior: 1.0,
             piece: TextPiece {
-                place: self.place,
+                position: self.position,
                 turn: self.turn,
                 voice: PieceVoice::Call,
                 name: String::new(),
@@ -202,12 +202,12 @@ impl<'a> FoldedCalls<'a> {
 
 /// Returns the most informative of `values`, each once, in order.
 fn most_informative<'a>(values: &[&'a ShownValue], values_max: usize) -> Vec<&'a str> {
-    let mut seen = HashSet::new();
+    let mut texts = HashSet::new();
     let mut distinct: Vec<(usize, &ShownValue)> = values
         .iter()
         .copied()
         .enumerate()
-        .filter(|(_, value)| seen.insert(value.text.as_str()))
+        .filter(|(_, value)| texts.insert(value.text.as_str()))
         .collect();
     // Next to an id or a path, prose and code are noise.
     if distinct.iter().any(|(_, value)| values::is_identifier(value)) {
@@ -215,7 +215,7 @@ fn most_informative<'a>(values: &[&'a ShownValue], values_max: usize) -> Vec<&'a
     }
     distinct.sort_by(|(_, a), (_, b)| b.score.total_cmp(&a.score));
     distinct.truncate(values_max);
-    distinct.sort_by_key(|(at, _)| *at);
+    distinct.sort_by_key(|(index, _)| *index);
     distinct
         .into_iter()
         .map(|(_, value)| value.text.as_str())

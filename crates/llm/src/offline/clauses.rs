@@ -1,4 +1,4 @@
-//! The clauses of an exchange, each with a prior: how likely it is important, judged by who says it and where.
+//! The clauses of an exchange, each with a prior: how likely it is important, judged by its speaker and its position.
 
 use super::{
     coordinate,
@@ -59,22 +59,26 @@ pub(super) enum TextRole {
     Answer,
 }
 
-/// Returns the sentences of a text with their priors. `continues_code` says that the same voice's previous text ended within a
+/// Returns the sentences of a text with their priors. `continues_code` is true if the same voice's previous text ended within a
 /// block of code.
-pub(super) fn of_text(text: &str, role: TextRole, continues_code: bool) -> Vec<(String, f64)> {
+pub(super) fn rated_sentences(text: &str, role: TextRole, continues_code: bool) -> Vec<(String, f64)> {
     let paragraphs = paragraphs(text, continues_code);
     let last = paragraphs.len().saturating_sub(1);
     let mut clauses: Vec<(String, f64)> = paragraphs
         .into_iter()
         .enumerate()
-        .flat_map(|(index, sentences)| sentences.into_iter().map(move |said| (index, said)))
-        .flat_map(|(index, said)| parts(said, role).into_iter().map(move |said| (index, said)))
+        .flat_map(|(index, sentences)| sentences.into_iter().map(move |sentence| (index, sentence)))
+        .flat_map(|(index, sentence)| {
+            parts(sentence, role)
+                .into_iter()
+                .map(move |sentence| (index, sentence))
+        })
         .enumerate()
-        .map(|(index, (paragraph, said))| {
-            let prior = by_place(role, index, paragraph == last) * by_form(role, &said);
+        .map(|(index, (paragraph, sentence))| {
+            let prior = position_factor(role, index, paragraph == last) * form_factor(role, &sentence);
             // A model agrees with what it quotes; a user quotes other people.
-            let is_foreign = said.is_quoted && matches!(role, TextRole::Request | TextRole::Talk);
-            let text = without_opening(said.text, role);
+            let is_foreign = sentence.is_quoted && matches!(role, TextRole::Request | TextRole::Talk);
+            let text = without_opening(sentence.text, role);
             let text = if is_foreign { format!("‘{text}’") } else { text };
             (text, prior)
         })
@@ -86,18 +90,21 @@ pub(super) fn of_text(text: &str, role: TextRole, continues_code: bool) -> Vec<(
 }
 
 /// Splits a sentence of talk into clauses, because each fact counts separately. Keeps a request or an answer whole.
-fn parts(said: Sentence, role: TextRole) -> Vec<Sentence> {
+fn parts(sentence: Sentence, role: TextRole) -> Vec<Sentence> {
     if role != TextRole::Talk {
-        return vec![said];
+        return vec![sentence];
     }
     let part = |text: &str| Sentence {
         text: text.to_owned(),
-        ..said
+        ..sentence
     };
-    coordinate::clauses(&said.text).into_iter().map(part).collect()
+    coordinate::clauses(&sentence.text)
+        .into_iter()
+        .map(part)
+        .collect()
 }
 
-fn by_place(role: TextRole, index: usize, is_last_paragraph: bool) -> f64 {
+fn position_factor(role: TextRole, index: usize, is_last_paragraph: bool) -> f64 {
     match role {
         TextRole::Talk => 1.0,
         TextRole::Request if index == 0 => 1.5,
@@ -109,27 +116,27 @@ fn by_place(role: TextRole, index: usize, is_last_paragraph: bool) -> f64 {
     }
 }
 
-fn by_form(role: TextRole, said: &Sentence) -> f64 {
-    let text = said.text.as_str();
+fn form_factor(role: TextRole, sentence: &Sentence) -> f64 {
+    let text = sentence.text.as_str();
     let form = match role {
         _ if greets(text) && text.split_whitespace().count() <= GREETING_WORDS => 0.25,
         TextRole::Talk if asks(text) => 0.45,
-        TextRole::Talk => by_person(text),
-        TextRole::Request => by_request(text),
-        TextRole::Narration | TextRole::Answer => by_answer(said),
+        TextRole::Talk => person_factor(text),
+        TextRole::Request => request_factor(text),
+        TextRole::Narration | TextRole::Answer => answer_factor(sentence),
     };
     if is_code(text) { form * 0.2 } else { form }
 }
 
 /// Rates a user's sentence. Demands and errors count more. Single words (`/clear`, `yes`), stage directions and announcements
 /// count less.
-fn by_request(said: &str) -> f64 {
-    let is_lone = !said.contains(char::is_whitespace) && said.is_ascii() && !is_path(said);
-    if is_lone || is_aside(said) || announces(said) {
+fn request_factor(text: &str) -> f64 {
+    let is_single_word = !text.contains(char::is_whitespace) && text.is_ascii() && !is_path(text);
+    if is_single_word || is_aside(text) || announces(text) {
         0.15
-    } else if demands(said) {
+    } else if demands(text) {
         1.8
-    } else if reports_fault(said) {
+    } else if reports_fault(text) {
         1.4
     } else {
         1.0
@@ -138,52 +145,52 @@ fn by_request(said: &str) -> f64 {
 
 /// Rates a model's sentence. A path alone, which is usually a changed file, counts more. Offers, questions, fragments and list
 /// points count less.
-fn by_answer(said: &Sentence) -> f64 {
-    let text = said.text.as_str();
+fn answer_factor(sentence: &Sentence) -> f64 {
+    let text = sentence.text.as_str();
     if is_path(text) {
         if text.contains('/') { 2.5 } else { 1.2 }
     } else if asks(text) {
         0.25
-    } else if said.is_listed || is_fragment(text) || offers(text) {
+    } else if sentence.is_listed || is_fragment(text) || offers(text) {
         0.45
     } else {
         1.0
     }
 }
 
-fn asks(said: &str) -> bool {
-    said.ends_with(['?', '？', '؟'])
+fn asks(text: &str) -> bool {
+    text.ends_with(['?', '？', '؟'])
 }
 
-fn announces(said: &str) -> bool {
-    said.ends_with([':', '：'])
+fn announces(text: &str) -> bool {
+    text.ends_with([':', '：'])
 }
 
 /// Returns true for text that nobody says: `*sighs*`, `[Request interrupted]`.
-fn is_aside(said: &str) -> bool {
-    (said.starts_with('*') && said.ends_with('*')) || (said.starts_with('[') && said.ends_with(']'))
+fn is_aside(text: &str) -> bool {
+    (text.starts_with('*') && text.ends_with('*')) || (text.starts_with('[') && text.ends_with(']'))
 }
 
-fn is_path(said: &str) -> bool {
+fn is_path(text: &str) -> bool {
     const PATH_BYTES_MAX: usize = 100;
-    let file = said.rsplit('/').next().unwrap_or_default();
+    let file = text.rsplit('/').next().unwrap_or_default();
     let has_ending = file.rsplit_once('.').is_some_and(|(name, ending)| {
         !name.is_empty() && !ending.is_empty() && ending.chars().all(char::is_alphanumeric)
     });
-    said.len() <= PATH_BYTES_MAX && !said.contains(char::is_whitespace) && has_ending
+    text.len() <= PATH_BYTES_MAX && !text.contains(char::is_whitespace) && has_ending
 }
 
 /// Returns true for a title, a label or an announcement: it is short, or lacks the end of a sentence.
-fn is_fragment(said: &str) -> bool {
+fn is_fragment(text: &str) -> bool {
     const FRAGMENT_WORDS: usize = 6;
-    let ends = said.ends_with(['.', '!', '…', ')', '"', '”', '。', '！', '।']);
-    said.ends_with([':', '：'])
-        || (!ends && said.is_ascii() && said.split_whitespace().count() < FRAGMENT_WORDS)
+    let ends = text.ends_with(['.', '!', '…', ')', '"', '”', '。', '！', '।']);
+    text.ends_with([':', '：'])
+        || (!ends && text.is_ascii() && text.split_whitespace().count() < FRAGMENT_WORDS)
 }
 
 /// Rates a sentence of talk. People tell facts about themselves in the first person.
-fn by_person(said: &str) -> f64 {
-    let mut words = said.split(|c: char| !c.is_alphanumeric()).map(str::to_lowercase);
+fn person_factor(text: &str) -> f64 {
+    let mut words = text.split(|c: char| !c.is_alphanumeric()).map(str::to_lowercase);
     if words
         .by_ref()
         .take(PERSON_WORDS)
@@ -196,29 +203,30 @@ fn by_person(said: &str) -> f64 {
 }
 
 /// Returns true if the model offers or asks for something, instead of reporting an outcome.
-fn offers(said: &str) -> bool {
-    let lower = said.to_lowercase();
+fn offers(text: &str) -> bool {
+    let lower = text.to_lowercase();
     OFFERS_FIRST.iter().any(|cue| lower.starts_with(cue)) || OFFERS.iter().any(|cue| lower.contains(cue))
 }
 
-fn reports_fault(said: &str) -> bool {
-    mentions(said, &FAILURES)
+fn reports_fault(text: &str) -> bool {
+    mentions(text, &FAILURES)
 }
 
 /// Returns true for code, a patch or a log: many symbols and few words, mostly tokens that aren't words, or mostly lines and
 /// bars.
-pub(super) fn is_code(said: &str) -> bool {
-    let signs = said
+pub(super) fn is_code(text: &str) -> bool {
+    let signs = text
         .chars()
         .filter(|c| "()[]{}=<>;\"'\\|_+^~".contains(*c))
         .count();
-    let visible = said.chars().filter(|c| !c.is_whitespace()).count();
-    let all = said.split_whitespace().count();
-    let words = said.split_whitespace().filter(|word| is_word(word)).count();
-    let odd = signs * 10 >= visible && words < 5;
-    odd || (all >= CODE_WORDS_MIN && words * 2 < all)
-        || is_rule_or_table(said, visible)
-        || said.starts_with(patches::FIRST_HEADER)
+    let visible = text.chars().filter(|c| !c.is_whitespace()).count();
+    let all = text.split_whitespace().count();
+    let words = text.split_whitespace().filter(|word| is_word(word)).count();
+    let is_symbolic = signs * 10 >= visible && words < 5;
+    is_symbolic
+        || (all >= CODE_WORDS_MIN && words * 2 < all)
+        || is_rule_or_table(text, visible)
+        || text.starts_with(patches::FIRST_HEADER)
 }
 
 /// Returns true for letters that may be surrounded by punctuation.
@@ -229,35 +237,35 @@ fn is_word(word: &str) -> bool {
 }
 
 /// Returns true for bars, lines and pixels: less than half of the characters are letters or digits.
-fn is_rule_or_table(said: &str, visible: usize) -> bool {
-    let telling = said.chars().filter(|c| c.is_alphanumeric()).count();
-    visible > 40 && telling * 2 < visible
+fn is_rule_or_table(text: &str, visible: usize) -> bool {
+    let alphanumerics = text.chars().filter(|c| c.is_alphanumeric()).count();
+    visible > 40 && alphanumerics * 2 < visible
 }
 
 /// Removes the polite opening of a sentence, and the formula of a request: `Sure, I'd like to leave` becomes `leave`.
-fn without_opening(said: String, role: TextRole) -> String {
-    let rest = without_courtesy(&said);
+fn without_opening(text: String, role: TextRole) -> String {
+    let rest = without_courtesy(&text);
     let rest = if role == TextRole::Request {
         without_formula(rest)
     } else {
         rest
     };
-    let says_something = rest.chars().filter(|c| c.is_alphanumeric()).count() >= OPENING_REST_CHARS_MIN;
-    if says_something && rest.len() < said.len() {
+    let has_content = rest.chars().filter(|c| c.is_alphanumeric()).count() >= OPENING_REST_CHARS_MIN;
+    if has_content && rest.len() < text.len() {
         rest.to_owned()
     } else {
-        said
+        text
     }
 }
 
-fn without_courtesy(said: &str) -> &str {
+fn without_courtesy(text: &str) -> &str {
     const OPENING_BYTES_MAX: usize = 24;
-    let head = floor_cut(said, OPENING_BYTES_MAX);
+    let head = floor_cut(text, OPENING_BYTES_MAX);
     let Some((opening, _)) = head.split_once([',', '!']) else {
-        return said;
+        return text;
     };
-    let rest = said.get(opening.len() + 1..).unwrap_or_default().trim_start();
-    if is_courtesy(opening) { rest } else { said }
+    let rest = text.get(opening.len() + 1..).unwrap_or_default().trim_start();
+    if is_courtesy(opening) { rest } else { text }
 }
 
 /// Returns true if an opening can be removed without changing the meaning.
@@ -273,21 +281,21 @@ fn is_courtesy(opening: &str) -> bool {
                 .any(|word| CONDITIONS.contains(word) || negates(word)))
 }
 
-fn without_formula(said: &str) -> &str {
-    let head = floor_cut(said, 32).to_lowercase().replace('’', "'");
-    let is_said = |formula: &&&str| {
+fn without_formula(text: &str) -> &str {
+    let head = floor_cut(text, 32).to_lowercase().replace('’', "'");
+    let is_prefix = |formula: &&&str| {
         head.strip_prefix(**formula)
             .is_some_and(|rest| rest.starts_with(' '))
     };
     // Counts characters, because a curly apostrophe has more bytes than a straight one.
     let chars = REQUEST_FORMULAS
         .iter()
-        .find(is_said)
+        .find(is_prefix)
         .map_or(0, |formula| formula.chars().count() + 1);
-    said.char_indices()
+    text.char_indices()
         .nth(chars)
-        .and_then(|(at, _)| said.get(at..))
-        .unwrap_or(said)
+        .and_then(|(index, _)| text.get(index..))
+        .unwrap_or(text)
 }
 
 pub(super) fn greets(text: &str) -> bool {
@@ -359,16 +367,16 @@ mod tests {
                 "Anna, the flight leaves at nine.",
             ),
         ];
-        for (said, expected) in cases {
-            assert_eq!(without_opening(said.to_owned(), TextRole::Request), expected);
+        for (text, expected) in cases {
+            assert_eq!(without_opening(text.to_owned(), TextRole::Request), expected);
         }
     }
 
     #[test]
     fn a_users_quotation_is_marked_as_somebody_elses() {
         let texts = |role| -> Vec<String> {
-            let said = of_text("> I deleted the tables.\nWho was that?", role, false);
-            said.into_iter().map(|(text, _)| text).collect()
+            let sentences = rated_sentences("> I deleted the tables.\nWho was that?", role, false);
+            sentences.into_iter().map(|(text, _)| text).collect()
         };
         assert_eq!(
             texts(TextRole::Request),
@@ -398,7 +406,7 @@ mod tests {
 
     #[test]
     fn requests_and_answers_weigh_more_than_narration_and_questions() {
-        let prior = |text: &str, role| of_text(text, role, false)[0].1;
+        let prior = |text: &str, role| rated_sentences(text, role, false)[0].1;
         assert!(prior("Cancel it.", TextRole::Request) > prior("It is cancelled.", TextRole::Answer));
         assert!(prior("It is cancelled.", TextRole::Answer) > prior("I will look.", TextRole::Narration));
         assert!(prior("Shall I?", TextRole::Answer) < prior("I shall.", TextRole::Answer));

@@ -37,7 +37,7 @@ const LENGTH_EXPONENT: f64 = 0.75;
 const AIM_PRIOR_MIN: f64 = 0.25;
 /// A change comes before the outcome if its value is at least this share of the highest one.
 const CHANGE_SHARE_MIN: f64 = 0.6;
-const CHANGES_TOLD: usize = 3;
+const CHANGES_MAX: usize = 3;
 /// The model's last words are an outcome if their weight is at least this.
 const OUTCOME_WORTH_MIN: f64 = 1.5;
 /// The aim is the user's first sentence with at least this many ordinary words. A name or an id alone is not an aim.
@@ -54,11 +54,11 @@ pub(super) struct Texts {
 }
 
 impl Texts {
-    /// Replaces an empty text with a quotation of `words`.
-    pub(super) fn or_quote(self, words: &str) -> Self {
-        let quoted = |told: String| match told.strip_prefix(NO_TEXT) {
-            Some(rest) if !words.is_empty() => format!("“{words}”{rest}"),
-            _ => told,
+    /// Replaces an empty text with `quotation`.
+    pub(super) fn or_quote(self, quotation: &str) -> Self {
+        let quoted = |text: String| match text.strip_prefix(NO_TEXT) {
+            Some(rest) if !quotation.is_empty() => format!("“{quotation}”{rest}"),
+            _ => text,
         };
         Self {
             text: quoted(self.text),
@@ -70,14 +70,14 @@ impl Texts {
 
 /// Writes the detailed text of a long run: a point for each exchange, as long as its share of the words.
 pub(super) fn long_text(batch: &Corpus, run: &[ExchangeReading], chars_max: usize) -> String {
-    let said = run
+    let total_bytes = run
         .iter()
-        .fold(0_usize, |sum, reading| sum.saturating_add(reading.said_chars))
+        .fold(0_usize, |sum, reading| sum.saturating_add(reading.text_bytes))
         .max(1);
     let points = run.iter().map(|reading| {
-        let share =
-            (chars_max.saturating_mul(reading.said_chars) / said).clamp(POINT_CHARS_MIN, TEXT_CHARS_MAX);
-        tell(batch, std::slice::from_ref(reading), (share, TEXT_CALLS))
+        let share = (chars_max.saturating_mul(reading.text_bytes) / total_bytes)
+            .clamp(POINT_CHARS_MIN, TEXT_CHARS_MAX);
+        write_text(batch, std::slice::from_ref(reading), (share, TEXT_CALLS))
     });
     points
         .filter(|point| point != NO_TEXT)
@@ -87,38 +87,38 @@ pub(super) fn long_text(batch: &Corpus, run: &[ExchangeReading], chars_max: usiz
 
 pub(super) fn texts(batch: &Corpus, run: &[ExchangeReading]) -> Texts {
     Texts {
-        text: tell(batch, run, (TEXT_CHARS_MAX, TEXT_CALLS)),
-        brief: tell(batch, run, (BRIEF_CHARS_MAX, BRIEF_CALLS)),
-        gist: tell(batch, run, (GIST_CHARS_MAX, GIST_CALLS)),
+        text: write_text(batch, run, (TEXT_CHARS_MAX, TEXT_CALLS)),
+        brief: write_text(batch, run, (BRIEF_CHARS_MAX, BRIEF_CALLS)),
+        gist: write_text(batch, run, (GIST_CHARS_MAX, GIST_CALLS)),
     }
 }
 
 /// Writes one line about a run, in at most `chars_max` characters, with calls in the given style.
-fn tell(batch: &Corpus, run: &[ExchangeReading], (chars_max, folding): (usize, CallStyle)) -> String {
+fn write_text(batch: &Corpus, run: &[ExchangeReading], (chars_max, style): (usize, CallStyle)) -> String {
     // Either all exchanges of a run are interrupted, or none is.
     let interrupted = run.iter().any(|reading| reading.interrupted);
-    let candidates = candidates::of(batch, run, folding);
+    let candidates = candidates::of(batch, run, style);
     let mark = if interrupted { render::INTERRUPTED } else { "" };
     let chars_max = chars_max - mark.len();
     let chosen = choose(batch, &candidates, chars_max);
-    let mut told = render::line(&chosen, chars_max);
-    if told.is_empty() {
-        NO_TEXT.clone_into(&mut told);
+    let mut text = render::line(&chosen, chars_max);
+    if text.is_empty() {
+        NO_TEXT.clone_into(&mut text);
     }
-    told + mark
+    text + mark
 }
 
 /// Picks the pieces of a text: first the anchors (changes, aim, outcome), then again and again the piece that adds most for its
 /// length.
 fn choose(batch: &Corpus, candidates: &[Candidate], chars_max: usize) -> Vec<TextPiece> {
-    let mut told = StoryState::new(batch, chars_max);
-    for (at, share) in anchors(batch, candidates, chars_max) {
-        told.take(candidates, at, share);
+    let mut story = StoryState::new(batch, chars_max);
+    for (index, share) in anchors(batch, candidates, chars_max) {
+        story.take(candidates, index, share);
     }
-    while let Some(at) = told.next(candidates) {
-        told.take(candidates, at, PIECE_CHARS_MAX);
+    while let Some(index) = story.next(candidates) {
+        story.take(candidates, index, PIECE_CHARS_MAX);
     }
-    told.pieces
+    story.pieces
 }
 
 /// Returns the pieces that come first, each with its limit in characters. In a task these are the greatest change (so that the
@@ -126,22 +126,25 @@ fn choose(batch: &Corpus, candidates: &[Candidate], chars_max: usize) -> Vec<Tex
 fn anchors(batch: &Corpus, candidates: &[Candidate], chars_max: usize) -> Vec<(usize, usize)> {
     let mut anchors: Vec<(usize, usize)> = changes(candidates)
         .into_iter()
-        .map(|at| (at, chars_max / 2))
+        .map(|index| (index, chars_max / 2))
         .collect();
     let second = anchors.len().min(1);
-    anchors.splice(second..second, aim(batch, candidates).map(|at| (at, chars_max)));
-    anchors.extend(outcome(batch, candidates).map(|at| (at, chars_max)));
+    anchors.splice(
+        second..second,
+        aim(batch, candidates).map(|index| (index, chars_max)),
+    );
+    anchors.extend(outcome(batch, candidates).map(|index| (index, chars_max)));
     anchors
         .into_iter()
-        .map(|(at, share)| (at, share.min(PIECE_CHARS_MAX)))
+        .map(|(index, share)| (index, share.min(PIECE_CHARS_MAX)))
         .collect()
 }
 
-fn said_by(candidates: &[Candidate], voice: PieceVoice) -> impl Iterator<Item = (usize, &Candidate)> {
+fn with_voice(candidates: &[Candidate], voice: PieceVoice) -> impl Iterator<Item = (usize, &Candidate)> {
     candidates
         .iter()
         .enumerate()
-        .filter(move |(_, one)| one.piece.voice == voice)
+        .filter(move |(_, candidate)| candidate.piece.voice == voice)
 }
 
 fn worth(batch: &Corpus, candidate: &Candidate) -> f64 {
@@ -149,50 +152,52 @@ fn worth(batch: &Corpus, candidate: &Candidate) -> f64 {
 }
 
 fn aim(batch: &Corpus, candidates: &[Candidate]) -> Option<usize> {
-    let is_aim = |one: &Candidate| {
-        one.prior >= AIM_PRIOR_MIN && batch.vocabulary.plain_words(&one.terms) >= AIM_WORDS_MIN
+    let is_aim = |candidate: &Candidate| {
+        candidate.prior >= AIM_PRIOR_MIN && batch.vocabulary.plain_words(&candidate.terms) >= AIM_WORDS_MIN
     };
-    let said = || said_by(candidates, PieceVoice::User);
-    said()
-        .find(|(_, one)| is_aim(one))
-        .or_else(|| said().max_by(|(_, a), (_, b)| worth(batch, a).total_cmp(&worth(batch, b))))
-        .map(|(at, _)| at)
+    let user_pieces = || with_voice(candidates, PieceVoice::User);
+    user_pieces()
+        .find(|(_, candidate)| is_aim(candidate))
+        .or_else(|| user_pieces().max_by(|(_, a), (_, b)| worth(batch, a).total_cmp(&worth(batch, b))))
+        .map(|(index, _)| index)
 }
 
 /// Returns the greatest changes, in descending order.
 fn changes(candidates: &[Candidate]) -> Vec<usize> {
-    let mut changes: Vec<(usize, &Candidate)> = said_by(candidates, PieceVoice::Call)
-        .filter(|(_, one)| one.is_change)
+    let mut changes: Vec<(usize, &Candidate)> = with_voice(candidates, PieceVoice::Call)
+        .filter(|(_, candidate)| candidate.is_change)
         .collect();
-    changes.sort_by(|(_, a), (_, b)| b.own.total_cmp(&a.own));
+    changes.sort_by(|(_, a), (_, b)| b.base_value.total_cmp(&a.base_value));
     // Next to a great change, a small one is more likely a look-up.
-    let own_min = changes.first().map_or(0.0, |(_, one)| one.own * CHANGE_SHARE_MIN);
+    let base_value_min = changes
+        .first()
+        .map_or(0.0, |(_, candidate)| candidate.base_value * CHANGE_SHARE_MIN);
     changes
         .into_iter()
-        .filter(|(_, one)| one.own >= own_min)
-        .take(CHANGES_TOLD)
-        .map(|(at, _)| at)
+        .filter(|(_, candidate)| candidate.base_value >= base_value_min)
+        .take(CHANGES_MAX)
+        .map(|(index, _)| index)
         .collect()
 }
 
 /// Returns the most informative sentence of the model in the last exchange in which it speaks.
 fn outcome(batch: &Corpus, candidates: &[Candidate]) -> Option<usize> {
-    let exchange = |candidate: &Candidate| candidate.piece.place.0;
-    let last = said_by(candidates, PieceVoice::Model)
-        .map(|(_, one)| exchange(one))
+    let exchange = |candidate: &Candidate| candidate.piece.position.0;
+    let last = with_voice(candidates, PieceVoice::Model)
+        .map(|(_, candidate)| exchange(candidate))
         .max()?;
-    said_by(candidates, PieceVoice::Model)
-        .filter(|(_, one)| exchange(one) == last && worth(batch, one) >= OUTCOME_WORTH_MIN)
+    with_voice(candidates, PieceVoice::Model)
+        .filter(|(_, candidate)| exchange(candidate) == last && worth(batch, candidate) >= OUTCOME_WORTH_MIN)
         .max_by(|(_, a), (_, b)| worth(batch, a).total_cmp(&worth(batch, b)))
-        .map(|(at, _)| at)
+        .map(|(index, _)| index)
 }
 
 struct StoryState<'a> {
     batch: &'a Corpus,
     room: usize,
     gain_min: f64,
-    taken: HashSet<usize>,
-    words: HashSet<Term>,
+    taken_indices: HashSet<usize>,
+    terms: HashSet<Term>,
     pieces: Vec<TextPiece>,
 }
 
@@ -202,8 +207,8 @@ impl<'a> StoryState<'a> {
             batch,
             room,
             gain_min: GAIN_MIN.max(GAIN_MIN_SHORT / number(room.max(1)).sqrt()),
-            taken: HashSet::new(),
-            words: HashSet::new(),
+            taken_indices: HashSet::new(),
+            terms: HashSet::new(),
             pieces: Vec::new(),
         }
     }
@@ -213,13 +218,13 @@ impl<'a> StoryState<'a> {
         candidates
             .iter()
             .enumerate()
-            .filter(|(at, _)| !self.taken.contains(at))
-            .filter_map(|(at, candidate)| Some((at, self.rate(candidate)?)))
+            .filter(|(index, _)| !self.taken_indices.contains(index))
+            .filter_map(|(index, candidate)| Some((index, self.rate(candidate)?)))
             .fold(None, |best: Option<(usize, f64)>, one| match best {
                 Some(best) if best.1 >= one.1 => Some(best),
                 _ => Some(one),
             })
-            .map(|(at, _)| at)
+            .map(|(index, _)| index)
     }
 
     /// Returns a candidate's gain for its length; `None` if it adds too little or doesn't fit.
@@ -227,10 +232,10 @@ impl<'a> StoryState<'a> {
         let news: f64 = candidate
             .terms
             .iter()
-            .filter(|term| !self.words.contains(term))
+            .filter(|term| !self.terms.contains(term))
             .map(|&term| self.batch.vocabulary.weight(term))
             .sum();
-        let gain = candidate.prior * (candidate.own + news);
+        let gain = candidate.prior * (candidate.base_value + news);
         let chars = candidate.piece.chars().min(PIECE_CHARS_MAX) + JOINT_CHARS;
         let cut = if chars <= self.room {
             1.0
@@ -244,8 +249,8 @@ impl<'a> StoryState<'a> {
     }
 
     /// Adds a candidate to the text, in at most `share` characters.
-    fn take(&mut self, candidates: &[Candidate], at: usize, share: usize) {
-        let Some(candidate) = candidates.get(at).filter(|_| self.taken.insert(at)) else {
+    fn take(&mut self, candidates: &[Candidate], index: usize, share: usize) {
+        let Some(candidate) = candidates.get(index).filter(|_| self.taken_indices.insert(index)) else {
             return;
         };
         let room = share.min(self.room.saturating_sub(JOINT_CHARS));
@@ -257,8 +262,8 @@ impl<'a> StoryState<'a> {
             return;
         }
         self.room = self.room.saturating_sub(piece.chars() + JOINT_CHARS);
-        self.words.extend(&candidate.terms);
-        self.words.extend(&candidate.covers);
+        self.terms.extend(&candidate.terms);
+        self.terms.extend(&candidate.covers);
         self.pieces.push(piece);
     }
 }

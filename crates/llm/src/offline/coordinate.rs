@@ -90,59 +90,59 @@ const ADDING: [&str; 6] = ["and", "so", "und", "et", "y", "e"];
 const ALTERNATIVES: [&str; 4] = ["or", "oder", "ou", "o"];
 
 /// Splits a sentence into its main clauses if possible: `I ran, and my knee hurt` gives `I ran` and `my knee hurt`.
-pub(super) fn clauses(said: &str) -> Vec<&str> {
-    if said.ends_with(['?', '？', '؟']) || says(said, &SUPPOSITIONS) {
-        return vec![said.trim()];
+pub(super) fn clauses(sentence: &str) -> Vec<&str> {
+    if sentence.ends_with(['?', '？', '؟']) || says(sentence, &SUPPOSITIONS) {
+        return vec![sentence.trim()];
     }
-    let words: Vec<&str> = said.split(' ').collect();
+    let words: Vec<&str> = sentence.split(' ').collect();
     let mut clauses = Vec::new();
     // The current clause's start in bytes and length in words, and the present position in bytes.
-    let (mut from, mut length, mut at) = (0, 0, 0);
+    let (mut from, mut length, mut position) = (0, 0, 0);
     for (index, word) in words.iter().enumerate() {
         let next = words.get(index + 1).copied().unwrap_or_default();
-        let skipped = boundary(
+        let joint_words = boundary(
             words.get(index.wrapping_sub(1)).copied().unwrap_or_default(),
             word,
             next,
         );
-        let left = words.len() - index;
-        if let Some(skipped) = skipped
+        let remaining = words.len() - index;
+        if let Some(joint_words) = joint_words
             && length >= WORDS_MIN
-            && left >= WORDS_MIN + skipped
-            && !is_bound(said.get(from..at).unwrap_or_default(), word, next)
+            && remaining >= WORDS_MIN + joint_words
+            && !is_bound(sentence.get(from..position).unwrap_or_default(), word, next)
         {
-            clauses.push(trimmed(said.get(from..at).unwrap_or_default()));
-            from = at + if skipped > 0 { word.len() + 1 } else { 0 };
+            clauses.push(trimmed(sentence.get(from..position).unwrap_or_default()));
+            from = position + if joint_words > 0 { word.len() + 1 } else { 0 };
             length = 0;
         }
         length += 1;
-        at += word.len() + 1;
+        position += word.len() + 1;
     }
-    clauses.push(said.get(from..).unwrap_or_default().trim());
+    clauses.push(sentence.get(from..).unwrap_or_default().trim());
     clauses
 }
 
 /// Returns how many words the joint takes if a clause begins at `word`, otherwise `None`. The words of the joint are left out.
-fn boundary(before: &str, word: &str, next: &str) -> Option<usize> {
-    if before.is_empty() {
+fn boundary(previous: &str, word: &str, next: &str) -> Option<usize> {
+    if previous.is_empty() {
         None
     } else if is_dash(word) || (COORDINATORS.contains(word) && is_subject(next)) {
         Some(1)
-    } else if before.ends_with([',', ';']) && is_subject(word) {
+    } else if previous.ends_with([',', ';']) && is_subject(word) {
         Some(0)
     } else {
         None
     }
 }
 
-/// Returns true if `before`, or the clause that begins at `joint`, isn't true without the other one.
-fn is_bound(before: &str, joint: &str, next: &str) -> bool {
-    let first = before.split(' ').next().unwrap_or_default().to_lowercase();
+/// Returns true if `clause`, or the clause that begins at `joint`, isn't true without the other one.
+fn is_bound(clause: &str, joint: &str, next: &str) -> bool {
+    let first = clause.split(' ').next().unwrap_or_default().to_lowercase();
     ALTERNATIVES.contains(&joint)
         || (is_dash(joint) && CONDITIONS.contains(next.to_lowercase().as_str()))
         || OCCASIONS_FIRST.contains(&first.as_str())
-        || says(before, &OCCASIONS)
-        || (!ADDING.contains(&joint) && says(before, &INTENTIONS))
+        || says(clause, &OCCASIONS)
+        || (!ADDING.contains(&joint) && says(clause, &INTENTIONS))
 }
 
 fn is_dash(word: &str) -> bool {

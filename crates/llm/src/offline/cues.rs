@@ -19,9 +19,9 @@ fn phrases(table: &'static str) -> Vec<&'static str> {
     table.split('|').collect()
 }
 
-pub(super) fn demands(said: &str) -> bool {
-    let lower = said.to_lowercase();
-    says(said, &DEMANDS) || DEMANDS_FIRST.iter().any(|cue| begins(&lower, cue))
+pub(super) fn demands(text: &str) -> bool {
+    let lower = text.to_lowercase();
+    says(text, &DEMANDS) || DEMANDS_FIRST.iter().any(|cue| begins(&lower, cue))
 }
 
 fn begins(text: &str, cue: &str) -> bool {
@@ -33,21 +33,21 @@ fn ends_word(rest: &str) -> bool {
     !rest.starts_with(|c: char| c.is_alphanumeric() && c < '\u{2e80}')
 }
 
-/// Returns true if `said` contains one of `cues` as whole words, in any context.
-pub(super) fn says(said: &str, cues: &[&str]) -> bool {
-    places(&said.to_lowercase(), cues).any(stands_alone)
+/// Returns true if `text` contains one of `cues` as whole words, in any context.
+pub(super) fn says(text: &str, cues: &[&str]) -> bool {
+    occurrences(&text.to_lowercase(), cues).any(stands_alone)
 }
 
-/// Returns true if `said` contains one of `cues` as whole words and doesn't negate it.
-pub(super) fn holds(said: &str, cues: &[&str]) -> bool {
-    places(&said.to_lowercase(), cues)
-        .filter(is_there)
+/// Returns true if `text` contains one of `cues` as whole words and doesn't negate it.
+pub(super) fn holds(text: &str, cues: &[&str]) -> bool {
+    occurrences(&text.to_lowercase(), cues)
+        .filter(is_affirmed)
         .any(stands_alone)
 }
 
-/// Returns true if `said` contains one of `cues`, even within a word, and doesn't negate it.
-pub(super) fn mentions(said: &str, cues: &[&str]) -> bool {
-    places(&said.to_lowercase(), cues).any(|place| is_there(&place))
+/// Returns true if `text` contains one of `cues`, even within a word, and doesn't negate it.
+pub(super) fn mentions(text: &str, cues: &[&str]) -> bool {
+    occurrences(&text.to_lowercase(), cues).any(|occurrence| is_affirmed(&occurrence))
 }
 
 /// Returns true if the text around a cue makes it a whole word.
@@ -56,24 +56,24 @@ fn stands_alone((before, after): (&str, &str)) -> bool {
 }
 
 /// Returns true unless the text around a cue negates it: `no errors`, `failed: 0`.
-fn is_there((before, after): &(&str, &str)) -> bool {
-    !ends_in_none(before) && !is_zero_count(after)
+fn is_affirmed((before, after): &(&str, &str)) -> bool {
+    !ends_in_negation(before) && !is_zero_count(after)
 }
 
 /// Returns the text before and after each occurrence of `cues`.
-fn places<'a>(lower: &'a str, cues: &'a [&'a str]) -> impl Iterator<Item = (&'a str, &'a str)> {
+fn occurrences<'a>(lower: &'a str, cues: &'a [&'a str]) -> impl Iterator<Item = (&'a str, &'a str)> {
     let around = move |cue: &'a str| {
-        lower.match_indices(cue).map(move |(at, _)| {
-            let before = lower.get(..at).unwrap_or_default();
-            (before, lower.get(at + cue.len()..).unwrap_or_default())
+        lower.match_indices(cue).map(move |(index, _)| {
+            let before = lower.get(..index).unwrap_or_default();
+            (before, lower.get(index + cue.len()..).unwrap_or_default())
         })
     };
     cues.iter().flat_map(move |&cue| around(cue))
 }
 
 /// Returns true if the last word before a cue negates it.
-fn ends_in_none(before: &str) -> bool {
-    let last = before.strip_suffix(' ').and_then(|said| said.rsplit(' ').next());
+fn ends_in_negation(before: &str) -> bool {
+    let last = before.strip_suffix(' ').and_then(|text| text.rsplit(' ').next());
     last.is_some_and(|word| NONE.contains(word))
 }
 
@@ -81,8 +81,11 @@ fn ends_in_none(before: &str) -> bool {
 pub(super) fn is_zero_count(rest: &str) -> bool {
     let is_zero = |count: &str| {
         let count = count.trim_start();
-        let behind = count.trim_start_matches('0');
-        behind.len() < count.len() && !behind.trim_start_matches('.').starts_with(char::is_alphanumeric)
+        let after_zeros = count.trim_start_matches('0');
+        after_zeros.len() < count.len()
+            && !after_zeros
+                .trim_start_matches('.')
+                .starts_with(char::is_alphanumeric)
     };
     let labelled = rest.split_once([':', '=']);
     // A number isn't a label: 12:00 is a time of day.
@@ -262,7 +265,7 @@ mod tests {
 
     #[test]
     fn a_count_of_none_is_no_failure() {
-        for said in [
+        for text in [
             "Failed: 0",
             "The suite ends with 0 failed, so add the next test.",
             "errors: 0",
@@ -270,16 +273,16 @@ mod tests {
             "It runs without failures.",
             "Failed tests: 0 of 12",
         ] {
-            assert!(!mentions(said, &FAILURES) && !holds(said, &FIXES), "{said}");
+            assert!(!mentions(text, &FAILURES) && !holds(text, &FIXES), "{text}");
         }
-        for said in [
+        for text in [
             "Failed: 10",
             "There are 3 errors left.",
             "failed after 0.5 seconds",
             "No, errors are left.",
             "no errors, but one test failed",
         ] {
-            assert!(mentions(said, &FAILURES) && holds(said, &FIXES), "{said}");
+            assert!(mentions(text, &FAILURES) && holds(text, &FIXES), "{text}");
         }
     }
 }

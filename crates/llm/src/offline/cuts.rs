@@ -51,20 +51,20 @@ pub(super) fn fit(text: &str, chars_max: usize) -> String {
     if text.len() <= chars_max || text.chars().count() <= chars_max {
         return text.to_owned();
     }
-    let mut kept = String::new();
+    let mut head = String::new();
     let mut chars = 0;
     for grapheme in text.graphemes(true) {
         chars += grapheme.chars().count();
         if chars + 1 > chars_max {
             break;
         }
-        kept.push_str(grapheme);
+        head.push_str(grapheme);
     }
-    broken_off(&kept)
+    broken_off(&head)
 }
 
 /// Cuts `text` to at most `bytes_max` bytes in the same way.
-pub(super) fn within(text: &str, bytes_max: usize) -> Cow<'_, str> {
+pub(super) fn fit_bytes(text: &str, bytes_max: usize) -> Cow<'_, str> {
     if text.len() <= bytes_max {
         return Cow::Borrowed(text);
     }
@@ -72,23 +72,23 @@ pub(super) fn within(text: &str, bytes_max: usize) -> Cow<'_, str> {
     Cow::Owned(broken_off(floor_cut(text, room)))
 }
 
-/// Ends a text that was cut off after `kept`: removes the last word, which may be incomplete, and a negation before it, and adds
+/// Ends a text that was cut off after `head`: removes the last word, which may be incomplete, and a negation before it, and adds
 /// an ellipsis.
-pub(super) fn broken_off(kept: &str) -> String {
-    let back = kept
+pub(super) fn broken_off(head: &str) -> String {
+    let back = head
         .chars()
         .rev()
         .take(WORD_CHARS_MAX)
         .position(char::is_whitespace);
-    let whole = back.map_or(kept, |back| {
-        let end = kept.char_indices().rev().nth(back).map_or(0, |(at, _)| at);
-        kept.get(..end).unwrap_or_default()
+    let whole_words = back.map_or(head, |back| {
+        let end = head.char_indices().rev().nth(back).map_or(0, |(index, _)| index);
+        head.get(..end).unwrap_or_default()
     });
-    let whole = before_negation(without_end(whole));
-    if whole.is_empty() {
+    let whole_words = without_negation(without_end(whole_words));
+    if whole_words.is_empty() {
         String::new()
     } else {
-        format!("{whole}{ELLIPSIS}")
+        format!("{whole_words}{ELLIPSIS}")
     }
 }
 
@@ -100,36 +100,36 @@ pub(super) fn negates(word: &str) -> bool {
     lower.ends_with("n't") || NEGATIONS.contains(&lower.as_str())
 }
 
-/// Returns `said` without the negation at its end, if there is one.
-fn before_negation(said: &str) -> &str {
-    let (head, last) = split_last(said);
-    let (front, before) = split_last(head);
+/// Returns `text` without the negation at its end, if there is one.
+fn without_negation(text: &str) -> &str {
+    let (head, last) = split_last(text);
+    let (front, word_before) = split_last(head);
     if negates(last) {
-        before_auxiliaries(head)
-    } else if LEANING.contains(&last) && negates(before) {
-        before_auxiliaries(front)
+        without_auxiliaries(head)
+    } else if LEANING.contains(&last) && negates(word_before) {
+        without_auxiliaries(front)
     } else {
-        without_end(said.trim_end_matches(NEGATION_SIGNS))
+        without_end(text.trim_end_matches(NEGATION_SIGNS))
     }
 }
 
-fn before_auxiliaries(said: &str) -> &str {
-    let mut said = without_end(said);
+fn without_auxiliaries(text: &str) -> &str {
+    let mut text = without_end(text);
     loop {
-        let (head, last) = split_last(said);
+        let (head, last) = split_last(text);
         if !AUXILIARIES.contains(&last.to_lowercase().as_str()) {
-            return said;
+            return text;
         }
-        said = without_end(head);
+        text = without_end(head);
     }
 }
 
-fn split_last(said: &str) -> (&str, &str) {
-    said.rsplit_once(char::is_whitespace).unwrap_or(("", said))
+fn split_last(text: &str) -> (&str, &str) {
+    text.rsplit_once(char::is_whitespace).unwrap_or(("", text))
 }
 
-fn without_end(said: &str) -> &str {
-    said.trim_end_matches(|c: char| c.is_whitespace() || ",;:–—-(".contains(c))
+fn without_end(text: &str) -> &str {
+    text.trim_end_matches(|c: char| c.is_whitespace() || ",;:–—-(".contains(c))
 }
 
 #[cfg(test)]
@@ -168,7 +168,7 @@ mod tests {
         ] {
             assert_eq!(broken_off(kept), expected, "{kept}");
         }
-        assert_eq!(within("Never deploy without a review", 20), "Never deploy…");
-        assert_eq!(within("as it is", 8), "as it is");
+        assert_eq!(fit_bytes("Never deploy without a review", 20), "Never deploy…");
+        assert_eq!(fit_bytes("as it is", 8), "as it is");
     }
 }

@@ -74,66 +74,67 @@ struct DateWord {
     text: String,
 }
 
-/// Returns `said`, which was spoken at the local time `at`, with a date in brackets after each word that needs one. Words for
+/// Returns `text`, which was spoken at the local time `at`, with a date in brackets after each word that needs one. Words for
 /// today get a date only if the text may appear under another day, that of `begin`.
-pub(super) fn with_dates(said: &str, at: Timestamp, begin: Timestamp) -> Cow<'_, str> {
-    if said.len() > TEXT_BYTES_MAX {
-        return Cow::Borrowed(said);
+pub(super) fn with_dates(text: &str, at: Timestamp, begin: Timestamp) -> Cow<'_, str> {
+    if text.len() > TEXT_BYTES_MAX {
+        return Cow::Borrowed(text);
     }
-    let words = words(said);
-    let is_own_day = at.0.div_euclid(DAY_MS) == begin.0.div_euclid(DAY_MS);
-    let mut text = String::new();
-    let (mut told, mut index) = (0, 0);
+    let words = words(text);
+    let is_same_day = at.0.div_euclid(DAY_MS) == begin.0.div_euclid(DAY_MS);
+    let mut dated = String::new();
+    let (mut copied_end, mut index) = (0, 0);
     while index < words.len() {
-        let (before, rest) = words.split_at(index);
-        let Some((date, length)) = date(before, rest, at, is_own_day) else {
+        let (previous, rest) = words.split_at(index);
+        let Some((date, length)) = date(previous, rest, at, is_same_day) else {
             index += 1;
             continue;
         };
         index += length;
         let phrase = rest.get(..length).unwrap_or_default();
-        if let Some(end) = end_of(said, phrase) {
-            text.push_str(said.get(told..end).unwrap_or_default());
-            text.extend([" (", date.as_str(), ")"]);
-            told = end;
+        if let Some(end) = date_position(text, phrase) {
+            dated.push_str(text.get(copied_end..end).unwrap_or_default());
+            dated.extend([" (", date.as_str(), ")"]);
+            copied_end = end;
         }
     }
-    if told == 0 {
-        return Cow::Borrowed(said);
+    if copied_end == 0 {
+        return Cow::Borrowed(text);
     }
-    text.push_str(said.get(told..).unwrap_or_default());
-    Cow::Owned(text)
+    dated.push_str(text.get(copied_end..).unwrap_or_default());
+    Cow::Owned(dated)
 }
 
-/// Returns where `phrase` ends in `said`, if a date can follow the phrase. No date follows in `last night's table`, `yesterday
+/// Returns where `phrase` ends in `text`, if a date can follow the phrase. No date follows in `last night's table`, `yesterday
 /// (Sunday)`, `2.5 years ago`, `/logs/yesterday.md` and `at last, Friday`.
-fn end_of(said: &str, phrase: &[DateWord]) -> Option<usize> {
+fn date_position(text: &str, phrase: &[DateWord]) -> Option<usize> {
     let (first, last) = (phrase.first()?, phrase.last()?);
-    let before = said.get(..first.begin)?;
-    let after = said.get(last.end..)?;
-    let within = said.get(first.begin..last.end)?;
+    let before = text.get(..first.begin)?;
+    let after = text.get(last.end..)?;
+    let phrase_text = text.get(first.begin..last.end)?;
     let rest = after.trim_start_matches(['.', ',', ';', ':', '!', '?', '…', ')']);
-    let ends = after.starts_with(['—', '–']) || !rest.starts_with(is_of_name);
-    let is_alone = ends && !before.ends_with(is_of_name) && !within.contains(['-', '_', '/', '.', ',', ':']);
-    (is_alone && !after.trim_start().starts_with(['(', '-'])).then_some(last.end)
+    let ends = after.starts_with(['—', '–']) || !rest.starts_with(is_name_char);
+    let can_take_date =
+        ends && !before.ends_with(is_name_char) && !phrase_text.contains(['-', '_', '/', '.', ',', ':']);
+    (can_take_date && !after.trim_start().starts_with(['(', '-'])).then_some(last.end)
 }
 
 /// Returns true if `c` joins its neighbours into one name or number.
-fn is_of_name(c: char) -> bool {
+fn is_name_char(c: char) -> bool {
     c.is_alphanumeric() || "_/\\'’-.,:@#=$+".contains(c)
 }
 
-fn words(said: &str) -> Vec<DateWord> {
+fn words(text: &str) -> Vec<DateWord> {
     let mut words = Vec::new();
     let mut begin = None;
-    for (at, c) in said.char_indices().chain([(said.len(), ' ')]) {
+    for (index, c) in text.char_indices().chain([(text.len(), ' ')]) {
         match (c.is_alphanumeric(), begin) {
-            (true, None) => begin = Some(at),
+            (true, None) => begin = Some(index),
             (false, Some(from)) => {
                 words.push(DateWord {
                     begin: from,
-                    end: at,
-                    text: said.get(from..at).unwrap_or_default().to_lowercase(),
+                    end: index,
+                    text: text.get(from..index).unwrap_or_default().to_lowercase(),
                 });
                 begin = None;
             }
@@ -143,20 +144,25 @@ fn words(said: &str) -> Vec<DateWord> {
     words
 }
 
-/// Returns the date of the phrase at the beginning of `rest`, which follows the words `before`, and how many words the phrase
+/// Returns the date of the phrase at the beginning of `rest`, which follows the words `previous`, and how many words the phrase
 /// has.
-fn date(before: &[DateWord], rest: &[DateWord], at: Timestamp, is_own_day: bool) -> Option<(String, usize)> {
+fn date(
+    previous: &[DateWord],
+    rest: &[DateWord],
+    at: Timestamp,
+    is_same_day: bool,
+) -> Option<(String, usize)> {
     let word = |index: usize| rest.get(index).map_or("", |word| word.text.as_str());
-    let back = |count: usize| {
-        let index = before.len().checked_sub(count)?;
-        before.get(index).map(|word| word.text.as_str())
+    let word_before = |count: usize| {
+        let index = previous.len().checked_sub(count)?;
+        previous.get(index).map(|word| word.text.as_str())
     };
-    let lead = back(1).unwrap_or_default();
-    if SHIFTS.contains(&lead) && back(2).is_some_and(is_span) {
+    let lead = word_before(1).unwrap_or_default();
+    if SHIFTS.contains(&lead) && word_before(2).is_some_and(is_span) {
         return None;
     }
-    let is_meant = |(phrase, days): &&(&str, i64)| (*days != 0 || !is_own_day) && begins(rest, phrase);
-    if let Some((phrase, days)) = DAYS.iter().find(is_meant) {
+    let is_match = |(phrase, days): &&(&str, i64)| (*days != 0 || !is_same_day) && begins(rest, phrase);
+    if let Some((phrase, days)) = DAYS.iter().find(is_match) {
         return Some((date_after(at, Unit::Day, *days), phrase.split(' ').count()));
     }
     if let (Some(count), Some((unit, days)), "ago") = (number(word(0)), unit(word(1)), word(2)) {
@@ -166,7 +172,7 @@ fn date(before: &[DateWord], rest: &[DateWord], at: Timestamp, is_own_day: bool)
     if OWNERS.contains(&lead) || word(2) == "of" {
         return None;
     }
-    Some((by_direction(word(0), word(1), at)?, 2))
+    Some((relative_date(word(0), word(1), at)?, 2))
 }
 
 fn begins(words: &[DateWord], phrase: &str) -> bool {
@@ -183,7 +189,7 @@ fn is_span(word: &str) -> bool {
 }
 
 /// Returns the date of `last night`, `this friday`, `next month`.
-fn by_direction(which: &str, name: &str, at: Timestamp) -> Option<String> {
+fn relative_date(which: &str, name: &str, at: Timestamp) -> Option<String> {
     let direction = match which {
         "last" => -1,
         "this" => 0,
@@ -202,8 +208,8 @@ fn by_direction(which: &str, name: &str, at: Timestamp) -> Option<String> {
 }
 
 fn number(word: &str) -> Option<i64> {
-    let spelt = NUMBERS.iter().position(|number| *number == word);
-    let number = match spelt {
+    let spelled_index = NUMBERS.iter().position(|number| *number == word);
+    let number = match spelled_index {
         Some(index) => i64::try_from(index + 1).ok()?,
         None => word.parse().ok()?,
     };

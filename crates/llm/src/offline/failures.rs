@@ -42,7 +42,7 @@ const LABEL_WORDS: usize = 3;
 /// Beginnings of words. Each line that sums up a test run contains a word with one of them.
 const SUMMED_UP: [&str; 4] = ["pass", "test", "example", "spec"];
 
-/// Returns true if `result` reports a failure. If `is_file` says that it only shows a file, only error fields and exit codes
+/// Returns true if `result` reports a failure. If it only shows a file (`is_file`), only error fields and exit codes
 /// count.
 pub(super) fn reports_failure(result: &str, is_file: bool) -> bool {
     let result = result.trim();
@@ -51,18 +51,18 @@ pub(super) fn reports_failure(result: &str, is_file: bool) -> bool {
         || (!is_file && !is_json && (begins_badly(result) || verdict(result).is_some()))
 }
 
-/// Returns the words with which a failed result describes its failure.
-pub(super) fn words(result: &str) -> Option<String> {
+/// Returns how a failed result describes its failure.
+pub(super) fn description(result: &str) -> Option<String> {
     let reason = outcome::reason(result.trim());
     let result = reason.as_deref().unwrap_or(result).trim();
     // An exit code alone says nothing.
     let is_code = |line: &&str| outcome::exit_code(line).is_some();
     let ending = || verdict(result).filter(|line| !begins_badly(result) && !is_code(line));
-    let told = trace(result)
+    let line = trace(result)
         .or_else(ending)
         .map_or_else(|| opening(result), str::to_owned);
-    let told = first_line(&told, FAILURE_CHARS_MAX);
-    (!told.is_empty()).then_some(told)
+    let line = first_line(&line, FAILURE_CHARS_MAX);
+    (!line.is_empty()).then_some(line)
 }
 
 /// Returns the first line, and also the second one if the first is too short, such as `Exit code 1`.
@@ -166,10 +166,8 @@ fn is_verdict(line: &str) -> bool {
         .split(|c: char| !c.is_alphanumeric())
         .next()
         .unwrap_or_default();
-    let behind = bare.get(word.len()..).unwrap_or_default();
-    begins_with(&lower, &VERDICTS)
-        || (FAIL.contains(&word) && follows(word, behind))
-        || counts_failures(&lower)
+    let rest = bare.get(word.len()..).unwrap_or_default();
+    begins_with(&lower, &VERDICTS) || (FAIL.contains(&word) && follows(word, rest)) || counts_failures(&lower)
 }
 
 /// Returns true for a summary that counts failures: `2 failed, 3 passed`, `Tests run: 3, Failures: 1`, `2 errors generated.`
@@ -179,27 +177,27 @@ fn counts_failures(lower: &str) -> bool {
         .split(|c: char| c.is_whitespace() || ",;()|".contains(c))
         .filter(|token| !token.is_empty())
         .collect();
-    let token = |at: usize| tokens.get(at).copied().unwrap_or_default();
+    let token = |index: usize| tokens.get(index).copied().unwrap_or_default();
     let is_number = |word: &str| word.starts_with(|c: char| c.is_ascii_digit());
     let is_counted = |word: &str| COUNTED.contains(&word.trim_end_matches(['.', '!']));
     // After a count comes the next count, a duration, or nothing.
-    let ends = |at: usize| {
-        let next = token(at);
-        let is_joint = ["in", "and"].contains(&next) && is_number(token(at + 1));
+    let ends = |index: usize| {
+        let next = token(index);
+        let is_joint = ["in", "and"].contains(&next) && is_number(token(index + 1));
         next.is_empty() || next == "generated." || is_number(next) || is_joint
     };
-    let counts = |at: usize| {
-        let (first, second) = (token(at), token(at + 1));
-        (is_some(first) && is_counted(second) && ends(at + 2))
+    let counts = |index: usize| {
+        let (first, second) = (token(index), token(index + 1));
+        (is_some(first) && is_counted(second) && ends(index + 2))
             || (first.strip_suffix(':').is_some_and(is_counted) && is_some(second))
     };
     let is_label = tokens.iter().take(LABEL_WORDS).any(|token| token.ends_with(':'));
     let begins = is_label || is_number(token(0)) || token(0).starts_with("test");
-    let is_of_tests = tokens.iter().any(|token| {
+    let is_about_tests = tokens.iter().any(|token| {
         let word = token.trim_start_matches(|c: char| !c.is_alphanumeric());
         SUMMED_UP.iter().any(|start| word.starts_with(start))
     });
-    counts(0) || (begins && is_of_tests && (1..tokens.len()).any(counts))
+    counts(0) || (begins && is_about_tests && (1..tokens.len()).any(counts))
 }
 
 fn is_some(count: &str) -> bool {
@@ -310,12 +308,12 @@ mod tests {
             ),
         ];
         for (result, expected) in cases {
-            assert_eq!(words(result).as_deref(), expected, "{result}");
+            assert_eq!(description(result).as_deref(), expected, "{result}");
         }
-        let told = words(&long).unwrap();
+        let line = description(&long).unwrap();
         assert!(
-            told.ends_with('…') && told.chars().count() <= FAILURE_CHARS_MAX,
-            "{told}"
+            line.ends_with('…') && line.chars().count() <= FAILURE_CHARS_MAX,
+            "{line}"
         );
     }
 }

@@ -17,13 +17,13 @@ pub(super) fn of(batch: &Corpus, run: &[ExchangeReading]) -> Importance {
     let changes = changes(batch, run);
     if is_trivial(batch, run) {
         Importance::Trivial
-    } else if user_sentences(run).any(|(talk, said)| !talk && demands(said)) {
+    } else if user_sentences(run).any(|(is_talk, text)| !is_talk && demands(text)) {
         Importance::Constraint
-    } else if user_sentences(run).any(|(_, said)| holds(said, &DECISIONS)) {
+    } else if user_sentences(run).any(|(_, text)| holds(text, &DECISIONS)) {
         Importance::Decision
     } else if is_fruitless(run, changes) {
         Importance::Debugging
-    } else if user_sentences(run).any(|(talk, said)| !talk && holds(said, &FIXES)) {
+    } else if user_sentences(run).any(|(is_talk, text)| !is_talk && holds(text, &FIXES)) {
         Importance::Fix
     } else {
         Importance::Feature
@@ -32,19 +32,19 @@ pub(super) fn of(batch: &Corpus, run: &[ExchangeReading]) -> Importance {
 
 fn user_sentences(run: &[ExchangeReading]) -> impl Iterator<Item = (bool, &str)> {
     run.iter().flat_map(|reading| {
-        let by_user = |clause: &&Clause| {
+        let is_user_sentence = |clause: &&Clause| {
             clause.source == ClauseSource::User && clause.text.len() <= CUE_SENTENCE_BYTES_MAX
         };
         reading
             .clauses
             .iter()
-            .filter(by_user)
+            .filter(is_user_sentence)
             .map(|clause| (reading.is_talk, clause.text.as_str()))
     })
 }
 
 fn is_trivial(batch: &Corpus, run: &[ExchangeReading]) -> bool {
-    let calls = run.iter().any(|reading| !reading.calls.is_empty());
+    let has_calls = run.iter().any(|reading| !reading.calls.is_empty());
     let weight: f64 = run
         .iter()
         .flat_map(|reading| &reading.clauses)
@@ -57,7 +57,7 @@ fn is_trivial(batch: &Corpus, run: &[ExchangeReading]) -> bool {
             share * clause.prior.min(1.0) * batch.vocabulary.weight_of(&clause.terms)
         })
         .sum();
-    !calls && weight < TRIVIAL_WEIGHT
+    !has_calls && weight < TRIVIAL_WEIGHT
 }
 
 /// Counts the successful calls of the run that change something.

@@ -50,7 +50,7 @@ pub(super) struct ExchangeReading {
     /// All content words, sorted, without repetitions.
     pub(super) terms: Vec<Term>,
     /// The length of all clauses, in bytes.
-    pub(super) said_chars: usize,
+    pub(super) text_bytes: usize,
     /// The lines at which the user begins to speak.
     user_begins: Vec<usize>,
 }
@@ -82,29 +82,29 @@ impl ExchangeReading {
         let lines = &transcript.lines;
         let is_talk = is_talk(lines);
         let begin = transcript.zone.wall(begin);
-        let dated = |(said, prior): (String, f64), at| {
-            let said = dates::with_dates(&said, transcript.zone.wall(at), begin);
-            (said.into_owned(), prior)
+        let dated = |(text, prior): (String, f64), time| {
+            let text = dates::with_dates(&text, transcript.zone.wall(time), begin);
+            (text.into_owned(), prior)
         };
         let user = lone_user(lines);
         let mut clauses = Vec::new();
         let mut calls = Vec::new();
         let (mut open_code, mut called) = (None, None);
-        for (at, line) in lines.iter().enumerate() {
-            let place = (line.label.as_str(), at);
+        for (number, line) in lines.iter().enumerate() {
+            let origin = (line.label.as_str(), number);
             match line.voice {
                 Voice::Call => {
                     called = Some(calls.len());
-                    calls.push(call(line, at));
+                    calls.push(call(line, number));
                 }
                 Voice::Result | Voice::FailedResult => {
                     let call = called.take().and_then(|called| calls.get_mut(called));
-                    for (source, said) in read_result(line, call) {
-                        let (said, name) = match source {
-                            ClauseSource::User => (dated(said, line.at), user),
-                            _ => (said, ""),
+                    for (source, sentence) in read_result(line, call) {
+                        let (sentence, name) = match source {
+                            ClauseSource::User => (dated(sentence, line.at), user),
+                            _ => (sentence, ""),
                         };
-                        clauses.push(Clause::read(vocabulary, index, source, said, (name, at)));
+                        clauses.push(Clause::read(vocabulary, index, source, sentence, (name, number)));
                     }
                 }
                 Voice::Program => called = None,
@@ -118,10 +118,10 @@ impl ExchangeReading {
                     let continues = open_code == Some(line.voice);
                     open_code = (leaves_code_open(&line.text) != continues).then_some(line.voice);
                     clauses.extend(
-                        clauses::of_text(&line.text, role(lines, at, is_talk), continues)
+                        clauses::rated_sentences(&line.text, role(lines, number, is_talk), continues)
                             .into_iter()
-                            .map(|said| dated(said, line.at))
-                            .map(|said| Clause::read(vocabulary, index, source, said, place)),
+                            .map(|sentence| dated(sentence, line.at))
+                            .map(|sentence| Clause::read(vocabulary, index, source, sentence, origin)),
                     );
                 }
             }
@@ -140,7 +140,7 @@ impl ExchangeReading {
             is_talk,
             user_begins: user_begins(lines),
             greets: lines.first().is_some_and(|line| clauses::greets(&line.text)),
-            said_chars: clauses.iter().map(|clause| clause.text.len()).sum(),
+            text_bytes: clauses.iter().map(|clause| clause.text.len()).sum(),
             clauses,
             calls,
             terms,
@@ -149,8 +149,8 @@ impl ExchangeReading {
 
     /// Returns the turn of `line`: the exchange's number in the batch, and how often the user had begun to speak in the exchange.
     pub(super) fn turn(&self, line: usize) -> (usize, usize) {
-        let begun = self.user_begins.partition_point(|begin| *begin <= line);
-        (self.index, begun)
+        let turns_begun = self.user_begins.partition_point(|begin| *begin <= line);
+        (self.index, turns_begun)
     }
 }
 
@@ -169,16 +169,16 @@ fn run_begin(transcripts: &[Transcript]) -> Timestamp {
 
 /// Returns the lines at which the user begins to speak, or speaks again after others.
 fn user_begins(lines: &[Line]) -> Vec<usize> {
-    let is_user = |at: usize| lines.get(at).is_some_and(|line| line.voice == Voice::User);
+    let is_user = |index: usize| lines.get(index).is_some_and(|line| line.voice == Voice::User);
     (0..lines.len())
-        .filter(|&at| is_user(at) && !at.checked_sub(1).is_some_and(is_user))
+        .filter(|&index| is_user(index) && !index.checked_sub(1).is_some_and(is_user))
         .collect()
 }
 
 /// Returns the user's name if only one user speaks; empty otherwise.
 fn lone_user(lines: &[Line]) -> &str {
-    let said = lines.iter().filter(|line| line.voice == Voice::User);
-    let mut names = said.map(|line| line.label.as_str());
+    let user_lines = lines.iter().filter(|line| line.voice == Voice::User);
+    let mut names = user_lines.map(|line| line.label.as_str());
     let first = names.next().unwrap_or_default();
     if names.all(|name| name == first) {
         first
@@ -187,11 +187,11 @@ fn lone_user(lines: &[Line]) -> &str {
     }
 }
 
-fn call(line: &Line, at: usize) -> Call {
+fn call(line: &Line, index: usize) -> Call {
     Call {
         name: line.label.clone(),
         values: values::of(&line.text),
-        line: at,
+        line: index,
         failed: false,
     }
 }
@@ -199,32 +199,35 @@ fn call(line: &Line, at: usize) -> Call {
 /// Returns the user's words in a result, otherwise its description of a failure. Sets the call's `failed`.
 fn read_result(line: &Line, call: Option<&mut Call>) -> Vec<(ClauseSource, (String, f64))> {
     let is_file = call.as_deref().is_some_and(Call::shows_files);
-    let said = user_words_in(line, call.as_deref());
+    let user_texts = user_texts_in(line, call.as_deref());
     let failed = line.voice == Voice::FailedResult
-        || (said.is_empty() && failures::reports_failure(&line.text, is_file));
+        || (user_texts.is_empty() && failures::reports_failure(&line.text, is_file));
     if let Some(call) = call {
         call.failed = failed;
     }
-    if said.is_empty() {
-        let failure = failed.then(|| failures::words(&line.text)).flatten();
+    if user_texts.is_empty() {
+        let failure = failed.then(|| failures::description(&line.text)).flatten();
         return failure
             .map(|text| (ClauseSource::Failure, (text, 1.0)))
             .into_iter()
             .collect();
     }
-    said.into_iter().map(|said| (ClauseSource::User, said)).collect()
+    user_texts
+        .into_iter()
+        .map(|text| (ClauseSource::User, text))
+        .collect()
 }
 
 /// Returns the user's reason for refusing a call, or the user's answer to a tool's question. Results of other tools may quote
 /// anybody.
-fn user_words_in(line: &Line, call: Option<&Call>) -> Vec<(String, f64)> {
+fn user_texts_in(line: &Line, call: Option<&Call>) -> Vec<(String, f64)> {
     let asks = call.is_some_and(|call| {
         let name = call.name.to_lowercase();
         name.starts_with("ask") || name.contains("question")
     });
     let refusal = user_text::refusal(&line.text).filter(|_| line.voice == Voice::FailedResult);
-    if let Some(words) = refusal {
-        return clauses::of_text(words, TextRole::Request, false);
+    if let Some(reason) = refusal {
+        return clauses::rated_sentences(reason, TextRole::Request, false);
     }
     user_text::answers(&line.text)
         .into_iter()
@@ -233,26 +236,26 @@ fn user_words_in(line: &Line, call: Option<&Call>) -> Vec<(String, f64)> {
             Some(question) => format!("{question} → {answer}"),
             None => answer.to_owned(),
         })
-        .map(|said| (cut(&one_line(&said), ANSWER_CHARS_MAX), ANSWER_PRIOR))
+        .map(|text| (cut(&one_line(&text), ANSWER_CHARS_MAX), ANSWER_PRIOR))
         .collect()
 }
 
 /// Returns true if all lines are speech with a speaker's name: people talk, without tools.
 pub(super) fn is_talk(lines: &[Line]) -> bool {
-    let named = |voice| {
+    let has_names = |voice| {
         lines
             .iter()
             .any(|line| line.voice == voice && !line.label.is_empty())
     };
-    let said_only = lines
+    let is_all_speech = lines
         .iter()
         .all(|line| matches!(line.voice, Voice::User | Voice::Assistant) && !line.label.is_empty());
-    said_only && (named(Voice::User) || named(Voice::Assistant))
+    is_all_speech && (has_names(Voice::User) || has_names(Voice::Assistant))
 }
 
-fn role(lines: &[Line], at: usize, is_talk: bool) -> TextRole {
-    let next = lines.get(at + 1).map(|line| line.voice);
-    match lines.get(at).map(|line| line.voice) {
+fn role(lines: &[Line], index: usize, is_talk: bool) -> TextRole {
+    let next = lines.get(index + 1).map(|line| line.voice);
+    match lines.get(index).map(|line| line.voice) {
         _ if is_talk => TextRole::Talk,
         Some(Voice::User) => TextRole::Request,
         _ if next == Some(Voice::Call) => TextRole::Narration,
@@ -262,10 +265,10 @@ fn role(lines: &[Line], at: usize, is_talk: bool) -> TextRole {
 
 /// Reduces the prior of a sentence that is repeated word for word in several exchanges, because it says nothing new.
 fn discount_repetitions(exchanges: &mut [ExchangeReading]) {
-    let mut said: HashMap<&str, (usize, usize)> = HashMap::new();
+    let mut repetitions: HashMap<&str, (usize, usize)> = HashMap::new();
     for reading in exchanges.iter() {
         for clause in &reading.clauses {
-            let (count, last) = said.entry(&clause.text).or_insert((0, usize::MAX));
+            let (count, last) = repetitions.entry(&clause.text).or_insert((0, usize::MAX));
             *count += usize::from(*last != reading.index);
             *last = reading.index;
         }
@@ -274,7 +277,8 @@ fn discount_repetitions(exchanges: &mut [ExchangeReading]) {
         .iter()
         .flat_map(|reading| &reading.clauses)
         .map(|clause| {
-            said.get(clause.text.as_str())
+            repetitions
+                .get(clause.text.as_str())
                 .map_or(1.0, |(count, _)| number(*count))
         })
         .collect();
@@ -287,12 +291,12 @@ fn discount_repetitions(exchanges: &mut [ExchangeReading]) {
 /// Clears the names of the user and the model in tasks in which each has only one name.
 fn forget_lone_names(exchanges: &mut [ExchangeReading]) {
     for source in [ClauseSource::User, ClauseSource::Model] {
-        let said = |clause: &Clause| clause.source == source;
+        let is_from_source = |clause: &Clause| clause.source == source;
         let mut names = exchanges
             .iter()
             .filter(|reading| !reading.is_talk)
             .flat_map(|reading| &reading.clauses)
-            .filter(|clause| said(clause))
+            .filter(|clause| is_from_source(clause))
             .map(|clause| clause.speaker.as_str());
         let first = names.next().unwrap_or_default();
         if names.any(|name| name != first) {
@@ -302,7 +306,7 @@ fn forget_lone_names(exchanges: &mut [ExchangeReading]) {
             .iter_mut()
             .filter(|reading| !reading.is_talk)
             .flat_map(|reading| &mut reading.clauses)
-            .filter(|clause| said(clause))
+            .filter(|clause| is_from_source(clause))
             .for_each(|clause| clause.speaker.clear());
     }
 }

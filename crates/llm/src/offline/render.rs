@@ -29,7 +29,7 @@ pub(super) enum PieceVoice {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct TextPiece {
     /// Exchange, line and sentence: pieces are written in this order.
-    pub(super) place: (usize, usize, usize),
+    pub(super) position: (usize, usize, usize),
     /// The exchange, and how often the user had begun to speak in it; `None` for calls of several turns.
     pub(super) turn: Option<(usize, usize)>,
     pub(super) voice: PieceVoice,
@@ -41,41 +41,41 @@ pub(super) struct TextPiece {
 impl TextPiece {
     /// Returns the length in characters, including quotes, labels and names.
     pub(super) fn chars(&self) -> usize {
-        let around = match self.voice {
+        let marks_chars = match self.voice {
             PieceVoice::User => 2,
             PieceVoice::Failure => FAILED.len(),
             PieceVoice::Speaker | PieceVoice::Model | PieceVoice::Call => 0,
         };
-        let named = if self.name.is_empty() {
+        let name_chars = if self.name.is_empty() {
             0
         } else {
             self.name.chars().count() + 2
         };
-        self.text.chars().count() + around + named
+        self.text.chars().count() + marks_chars + name_chars
     }
 
     /// Returns true if both pieces belong to the same turn of the user.
-    fn is_of_turn(&self, other: &Self) -> bool {
+    fn shares_turn(&self, other: &Self) -> bool {
         self.turn.is_some() && self.turn == other.turn
     }
 
-    /// Returns true if this piece continues the quotation of the piece `before`. A quotation ends when others speak.
-    fn continues(&self, before: &Self) -> bool {
-        (before.voice, &before.name) == (self.voice, &self.name)
-            && (self.voice != PieceVoice::User || self.is_of_turn(before))
+    /// Returns true if this piece continues the quotation of the piece `previous`. A quotation ends when others speak.
+    fn continues(&self, previous: &Self) -> bool {
+        (previous.voice, &previous.name) == (self.voice, &self.name)
+            && (self.voice != PieceVoice::User || self.shares_turn(previous))
     }
 
     /// Cuts the piece to at most `chars_max` characters, including quotes, labels and names. Returns an empty piece if nothing is
     /// left.
     pub(super) fn fitted(&self, chars_max: usize) -> Self {
-        let around = self.chars() - self.text.chars().count();
-        let failed = self
+        let marks_chars = self.chars() - self.text.chars().count();
+        let call_text = self
             .text
             .strip_suffix(FAILED_CALL)
             .filter(|_| self.voice == PieceVoice::Call);
         // A failed call keeps its suffix, without which it would read as a successful one.
-        let (said, end) = failed.map_or((self.text.as_str(), ""), |said| (said, FAILED_CALL));
-        let mut text = fit(said, chars_max.saturating_sub(around + end.len()));
+        let (text, end) = call_text.map_or((self.text.as_str(), ""), |text| (text, FAILED_CALL));
+        let mut text = fit(text, chars_max.saturating_sub(marks_chars + end.len()));
         if !text.is_empty() {
             text.push_str(end);
         }
@@ -86,15 +86,15 @@ impl TextPiece {
 /// Writes the pieces in order as one line of at most `chars_max` characters.
 pub(super) fn line(pieces: &[TextPiece], chars_max: usize) -> String {
     let mut ordered: Vec<&TextPiece> = pieces.iter().collect();
-    ordered.sort_by_key(|piece| piece.place);
+    ordered.sort_by_key(|piece| piece.position);
     let mut line = String::new();
-    let mut before: Option<&TextPiece> = None;
+    let mut previous: Option<&TextPiece> = None;
     for piece in ordered {
-        append(&mut line, before, piece);
-        before = Some(piece);
+        append(&mut line, previous, piece);
+        previous = Some(piece);
     }
     if matches!(
-        before,
+        previous,
         Some(TextPiece {
             voice: PieceVoice::User,
             ..
@@ -106,13 +106,13 @@ pub(super) fn line(pieces: &[TextPiece], chars_max: usize) -> String {
     fit(line.trim_start_matches(MARKS), chars_max)
 }
 
-fn append(line: &mut String, before: Option<&TextPiece>, piece: &TextPiece) {
-    let continues = before.is_some_and(|before| piece.continues(before));
-    if let Some(before) = before {
-        if before.voice == PieceVoice::User && !continues {
+fn append(line: &mut String, previous: Option<&TextPiece>, piece: &TextPiece) {
+    let continues = previous.is_some_and(|previous| piece.continues(previous));
+    if let Some(previous) = previous {
+        if previous.voice == PieceVoice::User && !continues {
             line.push('”');
         }
-        line.push_str(joint(before, piece, line));
+        line.push_str(joint(previous, piece, line));
     }
     if !continues && !piece.name.is_empty() {
         line.push_str(&piece.name);
@@ -127,19 +127,19 @@ fn append(line: &mut String, before: Option<&TextPiece>, piece: &TextPiece) {
 }
 
 /// Returns the joint between two pieces: an arrow if the second one results from the first, otherwise a pause.
-fn joint(before: &TextPiece, after: &TextPiece, line: &str) -> &'static str {
+fn joint(previous: &TextPiece, after: &TextPiece, line: &str) -> &'static str {
     use PieceVoice::{Call, Failure, Model, User};
-    let ended = line.ends_with(['.', '!', '?', '…', '。', '！', '？', ';', ':', ',']);
-    let is_of_turn = after.is_of_turn(before);
-    match (before.voice, after.voice) {
-        (Call, Call) if is_of_turn => ", ",
+    let is_closed = line.ends_with(['.', '!', '?', '…', '。', '！', '？', ';', ':', ',']);
+    let shares_turn = after.shares_turn(previous);
+    match (previous.voice, after.voice) {
+        (Call, Call) if shares_turn => ", ",
         // A failure directly after a call is the result of that call; any other failure belongs to another call.
-        (Call, Failure) if is_of_turn && before.place.1 + 1 == after.place.1 => " → ",
-        (User | Call | Failure, Model) | (User | Model, Call | Failure) | (Failure, Call) if is_of_turn => {
+        (Call, Failure) if shares_turn && previous.position.1 + 1 == after.position.1 => " → ",
+        (User | Call | Failure, Model) | (User | Model, Call | Failure) | (Failure, Call) if shares_turn => {
             " → "
         }
         // A call that ends in punctuation was cut.
-        _ if ended && before.voice != Call => " ",
+        _ if is_closed && previous.voice != Call => " ",
         _ => "; ",
     }
 }
@@ -151,7 +151,7 @@ mod tests {
     /// Makes a piece of the exchange's first turn, or, after line 9, of its second.
     fn piece(line: usize, voice: PieceVoice, text: &str) -> TextPiece {
         TextPiece {
-            place: (0, line, 0),
+            position: (0, line, 0),
             turn: Some((0, 1 + line / 10)),
             voice,
             name: String::new(),

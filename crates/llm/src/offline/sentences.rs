@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use unicode_segmentation::UnicodeSegmentation as _;
 
 use super::{
-    cuts::{broken_off, negates, within},
+    cuts::{broken_off, fit_bytes, negates},
     patches::PatchReader,
 };
 use recapd_core::domain::text::{CUT_MARK, CUT_MARK_END, begins_with_day, floor_cut, one_line};
@@ -51,7 +51,7 @@ pub(super) struct Sentence {
     pub(super) is_quoted: bool,
 }
 
-/// Returns the sentences of `text` by paragraph. `continues_code` says that the previous message ended within a block of code.
+/// Returns the sentences of `text` by paragraph. `continues_code` is true if the previous message ended within a block of code.
 pub(super) fn paragraphs(text: &str, continues_code: bool) -> Vec<Vec<Sentence>> {
     let mut found = vec![Vec::new()];
     for line in join_wrapped_lines(prose_lines(text, continues_code)) {
@@ -60,11 +60,11 @@ pub(super) fn paragraphs(text: &str, continues_code: bool) -> Vec<Vec<Sentence>>
         } else if let Some(paragraph) = found.last_mut() {
             let line = line.trim();
             let is_heading = line.starts_with('#');
-            let said = without_marks(line);
-            let is_quoted = line.starts_with('>') && said.len() < line.len();
-            let (said, is_point) = without_bullet(said);
+            let content = without_marks(line);
+            let is_quoted = line.starts_with('>') && content.len() < line.len();
+            let (content, is_point) = without_bullet(content);
             let is_listed = is_heading || is_point;
-            paragraph.extend(sentences_of_line(said).into_iter().map(|text| Sentence {
+            paragraph.extend(sentences_of_line(content).into_iter().map(|text| Sentence {
                 text,
                 is_listed,
                 is_quoted,
@@ -77,13 +77,13 @@ pub(super) fn paragraphs(text: &str, continues_code: bool) -> Vec<Vec<Sentence>>
 
 /// Removes the marks of a heading, a quotation or a table row.
 fn without_marks(line: &str) -> &str {
-    let said = line
+    let content = line
         .trim_start_matches(['#', '>', '|', ' '])
         .trim_end_matches('#');
-    if said.starts_with('=') && line.starts_with('>') {
+    if content.starts_with('=') && line.starts_with('>') {
         return line;
     }
-    said
+    content
 }
 
 /// Returns true if `line` is the mark that a transcript puts where it was cut.
@@ -98,7 +98,7 @@ fn prose_lines(text: &str, continues_code: bool) -> Vec<Cow<'_, str>> {
     let begins_with_fence = text.lines().next().is_some_and(is_fence);
     let mut in_code = leaves_code_open(text) && (continues_code || begins_with_fence);
     let mut wants_command = false;
-    let mut is_behind_cut = false;
+    let mut is_after_cut = false;
     let mut patch = PatchReader::default();
     let mut lines: Vec<Cow<'_, str>> = Vec::new();
     for line in text.lines() {
@@ -111,16 +111,16 @@ fn prose_lines(text: &str, continues_code: bool) -> Vec<Cow<'_, str>> {
                 *last = Cow::Owned(broken_off(last));
             }
         } else if !in_code && !patch.accepts(line) {
-            lines.push(Cow::Borrowed(if is_behind_cut {
+            lines.push(Cow::Borrowed(if is_after_cut {
                 without_first_sentence(line)
             } else {
                 line
             }));
         } else if in_code && wants_command && !line.trim().is_empty() {
-            lines.push(within(line, COMMAND_BYTES_MAX));
+            lines.push(fit_bytes(line, COMMAND_BYTES_MAX));
             wants_command = false;
         }
-        is_behind_cut = is_cut_mark(line);
+        is_after_cut = is_cut_mark(line);
     }
     lines
 }
@@ -138,39 +138,39 @@ fn without_first_sentence(line: &str) -> &str {
 
 /// Joins lines that were wrapped. For example, `never` at the end of a line forbids what the next line says.
 fn join_wrapped_lines(lines: Vec<Cow<'_, str>>) -> Vec<Cow<'_, str>> {
-    let mut whole: Vec<Cow<'_, str>> = Vec::with_capacity(lines.len());
-    // The bytes of the previous line alone; the last entry of `whole` may contain several lines.
-    let mut before = 0;
+    let mut joined_lines: Vec<Cow<'_, str>> = Vec::with_capacity(lines.len());
+    // The bytes of the previous line alone; the last entry of `joined_lines` may contain several lines.
+    let mut previous_bytes = 0;
     for line in lines {
         let bytes = line.len();
-        match whole.last_mut() {
-            Some(last) if is_continued(last, before, &line) => {
+        match joined_lines.last_mut() {
+            Some(last) if is_continued(last, previous_bytes, &line) => {
                 let joined = last.to_mut();
                 joined.truncate(joined.trim_end().len());
                 joined.push(' ');
                 joined.push_str(line.trim());
             }
-            _ => whole.push(line),
+            _ => joined_lines.push(line),
         }
-        before = bytes;
+        previous_bytes = bytes;
     }
-    whole
+    joined_lines
 }
 
-/// Returns true if a sentence continues from a line to `next`. The line ends with `before` and has `bytes` bytes.
-fn is_continued(before: &str, bytes: usize, next: &str) -> bool {
-    let last = before.trim_end().rsplit(' ').next().unwrap_or_default();
+/// Returns true if a sentence continues from `line` to `next`. The last of the joined lines in `line` has `bytes` bytes.
+fn is_continued(line: &str, bytes: usize, next: &str) -> bool {
+    let last = line.trim_end().rsplit(' ').next().unwrap_or_default();
     let is_word = |word: &str| {
         let bare = word.trim_matches([',', '.', ';', ':', '!', '?', '(', ')', '"', '“', '”']);
         !bare.is_empty() && bare.chars().all(|c| c.is_alphabetic() || "'’-".contains(c))
     };
     let first = next.split_whitespace().next().unwrap_or_default();
     let is_indented = next.starts_with(char::is_whitespace);
-    let may_be_indented = || without_bullet(before.trim_start()).1;
-    before.len() + next.len() < LINE_BYTES_MAX
+    let may_be_indented = || without_bullet(line.trim_start()).1;
+    line.len() + next.len() < LINE_BYTES_MAX
         && (negates(last) || (bytes >= WRAPPED_BYTES_MIN && is_word(last)))
-        && !ends_sentence(before)
-        && !before.trim_start().starts_with(['#', '|'])
+        && !ends_sentence(line)
+        && !line.trim_start().starts_with(['#', '|'])
         && first.starts_with(char::is_lowercase)
         && is_word(first)
         && (!is_indented || may_be_indented())
@@ -193,7 +193,7 @@ fn is_fence(line: &str) -> bool {
 }
 
 fn sentences_of_line(line: &str) -> Vec<String> {
-    let line = one_line(&without_markup(&within(line, LINE_BYTES_MAX)));
+    let line = one_line(&without_markup(&fit_bytes(line, LINE_BYTES_MAX)));
     let mut sentences: Vec<String> = Vec::new();
     let mut rest = line.as_str();
     let mut is_tail = false;
@@ -206,20 +206,20 @@ fn sentences_of_line(line: &str) -> Vec<String> {
         if goes_on && !is_part {
             bounds.pop();
         }
-        let taken: usize = bounds.iter().map(|bound| bound.len()).sum();
+        let piece_bytes: usize = bounds.iter().map(|bound| bound.len()).sum();
         // Of a sentence that is longer than a piece, only the beginning is kept, because it would be cut anyway.
         for bound in bounds.into_iter().skip(usize::from(is_tail)) {
             push(&mut sentences, bound);
         }
         is_tail = is_part;
-        rest = rest.get(taken..).unwrap_or_default();
+        rest = rest.get(piece_bytes..).unwrap_or_default();
     }
     sentences.retain(|sentence| sentence.chars().any(char::is_alphanumeric));
     sentences
 }
 
 fn push(sentences: &mut Vec<String>, bound: &str) {
-    let bound = within(bound.trim(), SENTENCE_BYTES_MAX);
+    let bound = fit_bytes(bound.trim(), SENTENCE_BYTES_MAX);
     match sentences.last_mut() {
         Some(last)
             if (ends_in_abbreviation(last) || restricts(&bound))
@@ -244,7 +244,7 @@ fn restricts(sentence: &str) -> bool {
 fn ends_in_abbreviation(sentence: &str) -> bool {
     let Some(word) = sentence
         .strip_suffix('.')
-        .and_then(|said| said.rsplit(' ').next())
+        .and_then(|text| text.rsplit(' ').next())
     else {
         return false;
     };
@@ -259,8 +259,8 @@ fn without_markup(line: &str) -> String {
     let mut clean = String::with_capacity(line.len());
     let mut is_strong = false;
     let mut rest = line;
-    while let Some(at) = rest.find(['*', '`', '<', '[']) {
-        let (before, mark) = rest.split_at(at);
+    while let Some(index) = rest.find(['*', '`', '<', '[']) {
+        let (before, mark) = rest.split_at(index);
         clean.push_str(before);
         rest = after_mark(mark, &mut clean, &mut is_strong);
     }
@@ -281,7 +281,7 @@ fn after_mark<'a>(mark: &'a str, clean: &mut String, is_strong: &mut bool) -> &'
         return link.rest;
     }
     // `Vec<String>` isn't a tag.
-    if (mark.starts_with("</") || !clean.ends_with(is_of_word))
+    if (mark.starts_with("</") || !clean.ends_with(is_word_char))
         && let Some(length) = tag_bytes(mark)
     {
         clean.push(' ');
@@ -344,8 +344,7 @@ fn after_stars<'a>(mark: &'a str, clean: &mut String, is_strong: &mut bool) -> &
 }
 
 fn opens(before: &str, rest: &str) -> bool {
-    let may_open =
-        |c: char| c.is_whitespace() || "([{\"'“„‘:,;—–-".contains(c) || is_of_script_without_blanks(c);
+    let may_open = |c: char| c.is_whitespace() || "([{\"'“„‘:,;—–-".contains(c) || is_of_unspaced_script(c);
     (before.is_empty() || before.ends_with(may_open)) && !rest.is_empty() && !rest.starts_with(ends_no_word)
 }
 
@@ -353,14 +352,14 @@ fn opens(before: &str, rest: &str) -> bool {
 fn closes(before: &str, rest: &str) -> bool {
     !before.is_empty()
         && !before.ends_with(char::is_whitespace)
-        && (before.ends_with(is_of_word) || !rest.starts_with(is_of_word))
+        && (before.ends_with(is_word_char) || !rest.starts_with(is_word_char))
 }
 
 fn has_closing(rest: &str) -> bool {
     let near = floor_cut(rest, SENTENCE_BYTES_MAX);
-    near.match_indices("**").any(|(at, stars)| {
-        let after = near.get(at + stars.len()..).unwrap_or_default();
-        closes(near.get(..at).unwrap_or_default(), after)
+    near.match_indices("**").any(|(position, stars)| {
+        let after = near.get(position + stars.len()..).unwrap_or_default();
+        closes(near.get(..position).unwrap_or_default(), after)
     })
 }
 
@@ -368,11 +367,11 @@ fn ends_no_word(c: char) -> bool {
     c.is_whitespace() || c == '/'
 }
 
-fn is_of_word(c: char) -> bool {
+fn is_word_char(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-fn is_of_script_without_blanks(c: char) -> bool {
+fn is_of_unspaced_script(c: char) -> bool {
     c >= '\u{2e80}'
 }
 
@@ -400,10 +399,10 @@ fn without_bullet(line: &str) -> (&str, bool) {
         return (line, false);
     }
     let digits = line.bytes().take_while(u8::is_ascii_digit).count();
-    let numbered = line.get(digits..).unwrap_or_default();
-    let rest = numbered
+    let after_digits = line.get(digits..).unwrap_or_default();
+    let rest = after_digits
         .strip_prefix(". ")
-        .or_else(|| numbered.strip_prefix(") "));
+        .or_else(|| after_digits.strip_prefix(") "));
     match rest {
         Some(rest) if (1..=3).contains(&digits) => (rest, true),
         _ => (line, false),

@@ -21,24 +21,24 @@ use recapd_core::domain::{
 };
 
 /// Limits the demands and decisions of one exchange, because a pasted page doesn't consist of demands.
-const SAID_MAX: usize = 4;
+const STATEMENTS_MAX: usize = 4;
 /// Later sentences of a request are mostly pasted text.
 const SENTENCES_MAX: usize = 10;
 /// Longer sentences are stories, logs or pasted text rather than demands or decisions. In characters.
-const SAID_CHARS_MAX: usize = 320;
+const STATEMENT_CHARS_MAX: usize = 320;
 const FILES_MAX: usize = 12;
 const COMMITS_MAX: usize = 4;
 
-/// Returns the changes that `transcripts` make to the facts `before` them.
-pub(super) fn changes(transcripts: &[Transcript], before: &[Fact]) -> FactChanges {
+/// Returns the changes that `transcripts` make to `earlier_facts`.
+pub(super) fn changes(transcripts: &[Transcript], earlier_facts: &[Fact]) -> FactChanges {
     let mut state = StateDraft {
-        before,
+        earlier_facts,
         changes: FactChanges::default(),
         subjects: Vec::new(),
     };
-    let mut asked = String::new();
+    let mut last_request = String::new();
     for transcript in transcripts.iter().filter(|transcript| !is_talk(transcript)) {
-        state.follow(transcript, &Course::of(transcript), &mut asked);
+        state.follow(transcript, &Course::of(transcript), &mut last_request);
     }
     state.end()
 }
@@ -49,22 +49,22 @@ fn is_talk(transcript: &Transcript) -> bool {
 }
 
 struct StateDraft<'a> {
-    before: &'a [Fact],
+    earlier_facts: &'a [Fact],
     changes: FactChanges,
     /// The newest fact of each subject; empty if the subject needs no fact any more.
     subjects: Vec<(Subject, FactDraft)>,
 }
 
 impl StateDraft<'_> {
-    /// Follows one exchange. `asked` holds the user's last request.
-    fn follow(&mut self, transcript: &Transcript, course: &Course, asked: &mut String) {
+    /// Follows one exchange. `last_request` holds the user's last request.
+    fn follow(&mut self, transcript: &Transcript, course: &Course, last_request: &mut String) {
         let exchange = transcript.exchange;
         let request: Vec<&String> = course.request.iter().flatten().collect();
         if course.effects.undoes {
-            let undone = if asked.is_empty() {
+            let undone = if last_request.is_empty() {
                 "the change before it"
             } else {
-                asked.as_str()
+                last_request.as_str()
             };
             self.add(
                 FactKind::DeadEnd,
@@ -77,10 +77,10 @@ impl StateDraft<'_> {
             self.set(Subject::Question, exchange, String::new());
             // A command of the host isn't a request.
             if !first.starts_with('/') {
-                asked.clone_from(first);
+                last_request.clone_from(first);
             }
         }
-        self.say(exchange, &request);
+        self.add_statements(exchange, &request);
         for answer in &course.answers {
             self.add(FactKind::Decision, exchange, answer);
         }
@@ -94,16 +94,16 @@ impl StateDraft<'_> {
             self.set(Subject::Commits, exchange, commits.join("; "));
         }
         for verdict in &effects.verdicts {
-            let ended = if verdict.passed { "passed" } else { "failed" };
+            let outcome = if verdict.has_passed { "passed" } else { "failed" };
             self.set(
                 Subject::Check(verdict.command.clone()),
                 exchange,
-                format!("{ended} {}", verdict.words).trim().to_owned(),
+                format!("{outcome} {}", verdict.summary).trim().to_owned(),
             );
         }
         if !effects.plan.is_empty() || !effects.task_changes.is_empty() {
-            let left = tasks::left(&self.words_of(&Subject::Plan), effects);
-            self.set(Subject::Plan, exchange, left);
+            let open_tasks = tasks::open_tasks(&self.text_of(&Subject::Plan), effects);
+            self.set(Subject::Plan, exchange, open_tasks);
         }
         if let Some(question) = course.question() {
             self.set(Subject::Question, exchange, question.clone());
@@ -111,26 +111,26 @@ impl StateDraft<'_> {
     }
 
     /// Adds the user's demands and decisions.
-    fn say(&mut self, exchange: i64, request: &[&String]) {
-        let is_short = |said: &&&String| said.chars().count() <= SAID_CHARS_MAX;
-        let said = request.iter().take(SENTENCES_MAX).filter(is_short);
-        let told = said.filter_map(|said| Some((kind(said)?, said)));
-        for (kind, said) in told.take(SAID_MAX) {
-            self.add(kind, exchange, said);
+    fn add_statements(&mut self, exchange: i64, request: &[&String]) {
+        let is_short = |sentence: &&&String| sentence.chars().count() <= STATEMENT_CHARS_MAX;
+        let sentences = request.iter().take(SENTENCES_MAX).filter(is_short);
+        let statements = sentences.filter_map(|sentence| Some((kind(sentence)?, sentence)));
+        for (kind, sentence) in statements.take(STATEMENTS_MAX) {
+            self.add(kind, exchange, sentence);
         }
     }
 
     /// Merges the files that were just changed with the earlier ones, and keeps the newest.
-    fn set_files(&mut self, exchange: i64, changed: &[String]) {
-        if changed.is_empty() {
+    fn set_files(&mut self, exchange: i64, changed_files: &[String]) {
+        if changed_files.is_empty() {
             return;
         }
-        let earlier = self.words_of(&Subject::Files);
+        let earlier = self.text_of(&Subject::Files);
         let mut files: Vec<&str> = earlier
             .split(", ")
-            .filter(|file| !file.is_empty() && !changed.iter().any(|one| one == file))
+            .filter(|file| !file.is_empty() && !changed_files.iter().any(|one| one == file))
             .collect();
-        files.extend(changed.iter().map(String::as_str));
+        files.extend(changed_files.iter().map(String::as_str));
         let from = files.len().saturating_sub(FILES_MAX);
         let mut files = files.split_off(from);
         while files.len() > 1
@@ -142,10 +142,10 @@ impl StateDraft<'_> {
     }
 
     /// Returns the newest words of a subject, without its label.
-    fn words_of(&self, subject: &Subject) -> String {
+    fn text_of(&self, subject: &Subject) -> String {
         let newest = self.subjects.iter().find(|(one, _)| one == subject);
         let newest = newest.map(|(_, draft)| draft.text.as_str());
-        let text = newest.or_else(|| self.held(subject).map(|fact| fact.text.as_str()));
+        let text = newest.or_else(|| self.earlier_fact(subject).map(|fact| fact.text.as_str()));
         let label = subject.label();
         text.and_then(|text| text.strip_prefix(label.as_str()))
             .unwrap_or_default()
@@ -153,19 +153,19 @@ impl StateDraft<'_> {
     }
 
     /// Returns the fact of that subject that held before the exchanges.
-    fn held(&self, subject: &Subject) -> Option<&Fact> {
+    fn earlier_fact(&self, subject: &Subject) -> Option<&Fact> {
         let label = subject.label();
-        self.before
+        self.earlier_facts
             .iter()
             .rev()
             .find(|fact| fact.kind == subject.kind() && fact.text.starts_with(&label))
     }
 
-    fn set(&mut self, subject: Subject, exchange: i64, words: String) {
-        let text = if words.is_empty() {
-            words
+    fn set(&mut self, subject: Subject, exchange: i64, content: String) {
+        let text = if content.is_empty() {
+            content
         } else {
-            fit(&format!("{}{words}", subject.label()), FACT_CHARS_MAX)
+            fit(&format!("{}{content}", subject.label()), FACT_CHARS_MAX)
         };
         self.subjects.retain(|(one, _)| *one != subject);
         let kind = subject.kind();
@@ -174,8 +174,8 @@ impl StateDraft<'_> {
 
     fn add(&mut self, kind: FactKind, exchange: i64, text: &str) {
         let text = fit(text, FACT_CHARS_MAX);
-        let is_known = self
-            .before
+        let is_repeated = self
+            .earlier_facts
             .iter()
             .any(|fact| fact.kind == kind && fact.text == text)
             || self
@@ -183,18 +183,18 @@ impl StateDraft<'_> {
                 .add
                 .iter()
                 .any(|draft| draft.kind == kind && draft.text == text);
-        if !is_known && !text.is_empty() {
+        if !is_repeated && !text.is_empty() {
             self.changes.add.push(FactDraft { kind, text, exchange });
         }
     }
 
     fn end(mut self) -> FactChanges {
         for (subject, draft) in std::mem::take(&mut self.subjects) {
-            let held = self
-                .held(&subject)
+            let earlier_fact = self
+                .earlier_fact(&subject)
                 .map(|fact| (fact.fact, fact.text == draft.text));
             let FactDraft { text, exchange, .. } = &draft;
-            match held {
+            match earlier_fact {
                 Some((fact, _)) if text.is_empty() => self.changes.close.push(FactClosing {
                     fact,
                     exchange: *exchange,
@@ -214,12 +214,12 @@ impl StateDraft<'_> {
 }
 
 /// Returns `Demand` or `Decision` if a sentence of the user is one.
-fn kind(said: &str) -> Option<FactKind> {
-    if said.trim_end().ends_with(['?', '？']) || is_code(said) {
+fn kind(sentence: &str) -> Option<FactKind> {
+    if sentence.trim_end().ends_with(['?', '？']) || is_code(sentence) {
         None
-    } else if clauses(said).any(cues::demands) {
+    } else if clauses(sentence).any(cues::demands) {
         Some(FactKind::Demand)
-    } else if cues::holds(said, &DECISIONS) {
+    } else if cues::holds(sentence, &DECISIONS) {
         Some(FactKind::Decision)
     } else {
         None
@@ -227,8 +227,9 @@ fn kind(said: &str) -> Option<FactKind> {
 }
 
 /// Splits a sentence where an order may begin.
-fn clauses(said: &str) -> impl Iterator<Item = &str> {
-    said.split([':', ';', '–', '—', ','])
+fn clauses(sentence: &str) -> impl Iterator<Item = &str> {
+    sentence
+        .split([':', ';', '–', '—', ','])
         .flat_map(|part| part.split(" and "))
         .map(str::trim)
 }

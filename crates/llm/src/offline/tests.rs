@@ -456,7 +456,7 @@ async fn the_model_answers_with_the_json_of_its_items_and_costs_nothing() {
         facts: Vec::new(),
         output_tokens_max: 1,
         agent: None,
-        held: LimitWait::default(),
+        limit_wait: LimitWait::default(),
     };
     let answer = OfflineModel.answer(&request).await.unwrap();
     assert_eq!((answer.input_tokens, answer.output_tokens), (0, 0));

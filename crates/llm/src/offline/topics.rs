@@ -36,8 +36,8 @@ fn links(batch: &Corpus) -> Vec<Option<f64>> {
         .map(|reading| is_tiny(reading, &batch.vocabulary))
         .collect();
     let mut links = vec![None];
-    for at in 1..batch.exchanges.len() {
-        let (Some(before), Some(after)) = (batch.exchanges.get(at - 1), batch.exchanges.get(at)) else {
+    for index in 1..batch.exchanges.len() {
+        let (Some(before), Some(after)) = (batch.exchanges.get(index - 1), batch.exchanges.get(index)) else {
             break;
         };
         let pause_ms = after.started_at.since_ms(before.started_at);
@@ -45,10 +45,10 @@ fn links(batch: &Corpus) -> Vec<Option<f64>> {
         // An item is marked as interrupted as a whole, so finished and interrupted exchanges aren't joined.
         let alike = before.interrupted == after.interrupted;
         let strength = (adjacent && alike && pause_ms <= RUN_PAUSE_MS_MAX).then(|| {
-            let hangs = |index: usize| tiny.get(index).copied().unwrap_or_default();
-            likeness(batch, at)
-                + by_pause(pause_ms, pace_ms)
-                + by_form(before, after, hangs(at - 1), hangs(at))
+            let is_tiny_at = |index: usize| tiny.get(index).copied().unwrap_or_default();
+            likeness(batch, index)
+                + pause_score(pause_ms, pace_ms)
+                + form_score(before, after, is_tiny_at(index - 1), is_tiny_at(index))
         });
         links.push(strength);
     }
@@ -68,7 +68,7 @@ fn pace_ms(exchanges: &[ExchangeReading]) -> i64 {
 }
 
 /// Rates a pause. A usual pause joins; one that is much longer separates.
-fn by_pause(pause_ms: i64, pace_ms: i64) -> f64 {
+fn pause_score(pause_ms: i64, pace_ms: i64) -> f64 {
     let ordinary = pace_ms.saturating_mul(3).clamp(2 * MINUTE_MS, HOUR_MS);
     match pause_ms {
         _ if pause_ms <= ordinary => 0.12,
@@ -79,7 +79,7 @@ fn by_pause(pause_ms: i64, pace_ms: i64) -> f64 {
 }
 
 /// Rates greetings and size. A greeting begins a topic. A tiny exchange joins its neighbour; after a greeting, the next one.
-fn by_form(before: &ExchangeReading, after: &ExchangeReading, before_tiny: bool, after_tiny: bool) -> f64 {
+fn form_score(before: &ExchangeReading, after: &ExchangeReading, before_tiny: bool, after_tiny: bool) -> f64 {
     let opening = if after.greets && !before.greets { -0.5 } else { 0.0 };
     let small = match (before_tiny, after_tiny) {
         (_, true) if !after.greets => 0.3,
@@ -92,29 +92,32 @@ fn by_form(before: &ExchangeReading, after: &ExchangeReading, before_tiny: bool,
 }
 
 fn is_tiny(reading: &ExchangeReading, vocabulary: &Vocabulary) -> bool {
-    let asked = reading
+    let user_weight = reading
         .clauses
         .iter()
         .filter(|clause| clause.source == ClauseSource::User || reading.is_talk)
         .map(|clause| vocabulary.weight_of(&clause.terms))
         .sum::<f64>();
-    reading.calls.is_empty() && asked < TINY_WEIGHT
+    reading.calls.is_empty() && user_weight < TINY_WEIGHT
 }
 
-/// Returns the share of words (0 to 1) that both sides of the link before exchange `at` have in common, minus what any two blocks
+/// Returns the share of words (0 to 1) that both sides of the link before exchange `index` have in common, minus what any two blocks
 /// share.
-fn likeness(batch: &Corpus, at: usize) -> f64 {
+fn likeness(batch: &Corpus, index: usize) -> f64 {
     const CHANCE: f64 = 0.09;
     let before = batch
         .exchanges
-        .get(at.saturating_sub(BLOCK_EXCHANGES)..at)
+        .get(index.saturating_sub(BLOCK_EXCHANGES)..index)
         .unwrap_or_default();
-    let after_end = (at + BLOCK_EXCHANGES - 1).min(batch.exchanges.len());
-    let after = batch.exchanges.get(at..after_end).unwrap_or_default();
+    let after_end = (index + BLOCK_EXCHANGES - 1).min(batch.exchanges.len());
+    let after = batch.exchanges.get(index..after_end).unwrap_or_default();
     let (left, right) = (block(batch, before), block(batch, after));
     let shared: f64 = right
         .iter()
-        .filter(|(term, _)| left.binary_search_by_key(term, |(other, _)| *other).is_ok())
+        .filter(|(term, _)| {
+            left.binary_search_by_key(term, |(left_term, _)| *left_term)
+                .is_ok()
+        })
         .map(|(_, weight)| weight)
         .sum();
     let sum = |side: &[(Term, f64)]| side.iter().map(|(_, weight)| weight).sum::<f64>();
@@ -140,12 +143,12 @@ fn block(batch: &Corpus, exchanges: &[ExchangeReading]) -> Vec<(Term, f64)> {
 /// Rates how typical a word is for a topic: high if few exchanges contain it, 0 if all do.
 fn topical_weight(vocabulary: &Vocabulary, term: Term, exchanges: usize) -> f64 {
     let spread = number(vocabulary.exchanges_with(term)) / number(exchanges.max(1));
-    let by_shape = if vocabulary.shape(term) == WordShape::Identifier {
+    let shape_factor = if vocabulary.shape(term) == WordShape::Identifier {
         2.0
     } else {
         1.0
     };
-    vocabulary.weight(term) * by_shape * (1.0 - spread).max(0.0)
+    vocabulary.weight(term) * shape_factor * (1.0 - spread).max(0.0)
 }
 
 /// Finds the division with the most kept links minus the costs of the runs, within the limits. Uses dynamic programming over
@@ -155,21 +158,21 @@ fn divide(exchanges: &[ExchangeReading], links: &[Option<f64>]) -> Vec<Range<usi
     let mut best: Vec<(f64, usize)> = vec![(0.0, 0)];
     for end in 1..=exchanges.len() {
         let mut choice = (f64::NEG_INFINITY, end - 1);
-        let mut kept = 0.0;
-        let mut said = RunText::default();
+        let mut strength = 0.0;
+        let mut run_text = RunText::default();
         for start in (0..end).rev().take(RUN_EXCHANGES_MAX) {
             let Some(reading) = exchanges.get(start) else {
                 break;
             };
-            if !said.takes(reading) && start + 1 < end {
+            if !run_text.takes(reading) && start + 1 < end {
                 break;
             }
-            let worth = best.get(start).map_or(0.0, |(worth, _)| *worth) + kept - RUN_COST;
+            let worth = best.get(start).map_or(0.0, |(worth, _)| *worth) + strength - RUN_COST;
             if worth > choice.0 {
                 choice = (worth, start);
             }
             match links.get(start).copied().flatten() {
-                Some(link) => kept += link,
+                Some(link) => strength += link,
                 None => break,
             }
         }
@@ -199,8 +202,8 @@ struct RunText {
 impl RunText {
     /// Adds an exchange. Returns false if the run is now too long for one item.
     fn takes(&mut self, reading: &ExchangeReading) -> bool {
-        self.bytes += reading.said_chars;
-        self.talk_bytes += if reading.is_talk { reading.said_chars } else { 0 };
+        self.bytes += reading.text_bytes;
+        self.talk_bytes += if reading.is_talk { reading.text_bytes } else { 0 };
         self.bytes <= TASK_BYTES_MAX && self.talk_bytes <= TALK_BYTES_MAX
     }
 }

@@ -166,10 +166,10 @@ fn path_tail(text: &str) -> &str {
     }
     let slash = text
         .match_indices('/')
-        .map(|(at, _)| at)
-        .find(|at| *at >= bytes_over);
+        .map(|(index, _)| index)
+        .find(|index| *index >= bytes_over);
     slash
-        .and_then(|at| text.get(at + 1..))
+        .and_then(|index| text.get(index + 1..))
         .filter(|tail| !tail.is_empty())
         .unwrap_or(text)
 }

@@ -57,21 +57,21 @@ impl WordShape {
         } else if TIME_WORDS.contains(lower) {
             Self::Time
         } else {
-            Self::by_characters(word, opens)
+            Self::from_characters(word, opens)
         }
     }
 
-    fn by_characters(word: &str, opens: bool) -> Self {
-        let digits = word.chars().any(|c| c.is_ascii_digit());
-        let letters = word.chars().any(char::is_alphabetic);
-        let inner_capital = word.chars().skip(1).any(|c| c.is_ascii_uppercase());
-        let joined = word.chars().any(|c| "_/\\@=#$".contains(c)) || has_inner_dot(word);
-        let all_capitals = !word.chars().any(char::is_lowercase);
-        if letters && (digits || joined || (inner_capital && !all_capitals)) {
+    fn from_characters(word: &str, opens: bool) -> Self {
+        let has_digits = word.chars().any(|c| c.is_ascii_digit());
+        let has_letters = word.chars().any(char::is_alphabetic);
+        let has_inner_capital = word.chars().skip(1).any(|c| c.is_ascii_uppercase());
+        let has_joints = word.chars().any(|c| "_/\\@=#$".contains(c)) || has_inner_dot(word);
+        let is_all_capitals = !word.chars().any(char::is_lowercase);
+        if has_letters && (has_digits || has_joints || (has_inner_capital && !is_all_capitals)) {
             Self::Identifier
-        } else if digits {
+        } else if has_digits {
             Self::Number
-        } else if (!opens || all_capitals) && word.starts_with(char::is_uppercase) && letters {
+        } else if (!opens || is_all_capitals) && word.starts_with(char::is_uppercase) && has_letters {
             Self::Name
         } else if word.chars().nth(3).is_none() && word.is_ascii() {
             Self::Short
@@ -95,10 +95,10 @@ pub(super) struct Vocabulary {
 #[derive(Debug, Default)]
 struct VocabularyEntry {
     /// The heaviest shape that the word had, except names.
-    other: Option<WordShape>,
+    other_shape: Option<WordShape>,
     /// How often the word looked like a name, and how often like something else.
-    named: usize,
-    unnamed: usize,
+    name_count: usize,
+    other_count: usize,
     clauses: usize,
     /// How many exchanges contain the word, and the last one that was counted.
     exchanges: usize,
@@ -106,20 +106,20 @@ struct VocabularyEntry {
 }
 
 impl VocabularyEntry {
-    fn see(&mut self, shape: WordShape) {
+    fn add(&mut self, shape: WordShape) {
         if shape == WordShape::Name {
-            self.named += 1;
+            self.name_count += 1;
         } else {
-            self.unnamed += 1;
-            self.other = self.other.max(Some(shape));
+            self.other_count += 1;
+            self.other_shape = self.other_shape.max(Some(shape));
         }
     }
 
     /// Returns the word's shape. A capital doesn't make a name of a word that is mostly written without one, such as a word in a
     /// title.
     fn shape(&self) -> WordShape {
-        match self.other {
-            Some(shape) if shape > WordShape::Name || self.named <= self.unnamed => shape,
+        match self.other_shape {
+            Some(shape) if shape > WordShape::Name || self.name_count <= self.other_count => shape,
             _ => WordShape::Name,
         }
     }
@@ -155,7 +155,7 @@ impl Vocabulary {
             self.entries.push(VocabularyEntry::default());
         }
         if let Some(entry) = self.entries.get_mut(term) {
-            entry.see(shape);
+            entry.add(shape);
         }
         term
     }
@@ -186,7 +186,7 @@ impl Vocabulary {
     }
 
     /// Returns the words of `text` that occur in the batch.
-    pub(super) fn known(&self, text: &str) -> Vec<Term> {
+    pub(super) fn terms_in(&self, text: &str) -> Vec<Term> {
         words(text)
             .into_iter()
             .filter_map(|word| self.terms.get(stem(&word.to_lowercase())).copied())

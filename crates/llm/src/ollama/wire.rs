@@ -114,7 +114,7 @@ impl Chat {
             output_tokens: chat.eval_count,
             ..ModelAnswer::default()
         };
-        let broken = |said: String| Err(NoAnswer::Broken(said));
+        let broken = |message: String| Err(NoAnswer::Broken(message));
         match chat.done_reason.as_deref() {
             Some("length") => Err(NoAnswer::Truncated),
             // The model was loaded or unloaded instead of asked.

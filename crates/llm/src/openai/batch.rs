@@ -153,8 +153,8 @@ macro_rules! openai_batches {
                 format!("{BATCHES}/{id}")
             }
 
-            fn read_id(&self, made: &Value) -> Option<String> {
-                made["id"].as_str().map(str::to_owned)
+            fn read_id(&self, created: &Value) -> Option<String> {
+                created["id"].as_str().map(str::to_owned)
             }
 
             fn read_batch(&self, _: &str, batch: &Value) -> Option<BatchStatus> {

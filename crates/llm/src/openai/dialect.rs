@@ -19,7 +19,7 @@ pub enum OutputLimitField {
     MaxCompletionTokens,
 }
 
-/// Whether `max_tokens` includes room for thinking; `max_completion_tokens` always does. A model's name doesn't tell whether it
+/// Whether `max_tokens` includes room for thinking; `max_completion_tokens` always does. A model's name doesn't show whether it
 /// thinks, and servers may refuse a high limit, so only models that have been seen to think get this room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ThinkingRoom {
@@ -123,9 +123,9 @@ impl Dialect for ChatDialect {
 /// Returns true if an answer's body shows that the model thought: in the usage, in a separate field or parts, or in the text if
 /// the server doesn't separate thoughts.
 fn has_thought(body: &Value) -> bool {
-    let said = &body["choices"][0]["message"];
-    let has = |field: &str| said[field].as_str().is_some_and(|text| !text.is_empty());
-    let content = &said["content"];
+    let message = &body["choices"][0]["message"];
+    let has = |field: &str| message[field].as_str().is_some_and(|text| !text.is_empty());
+    let content = &message["content"];
     let parts = content.as_array().map(Vec::as_slice).unwrap_or_default();
     body["usage"]["completion_tokens_details"]["reasoning_tokens"]
         .as_i64()

@@ -171,8 +171,8 @@ impl ChatUsage {
 
 impl Choice {
     fn text(self) -> Result<String, NoAnswer> {
-        let said = self.message.unwrap_or_default();
-        if let Some(refusal) = said.refusal.filter(|refusal| !refusal.is_empty()) {
+        let message = self.message.unwrap_or_default();
+        if let Some(refusal) = message.refusal.filter(|refusal| !refusal.is_empty()) {
             return Err(NoAnswer::Refused(refusal));
         }
         match self.finish_reason.as_deref() {
@@ -181,7 +181,7 @@ impl Choice {
                 "a content filter stopped the answer".to_owned(),
             )),
             Some("error") => Err(NoAnswer::Broken("the answer broke off with an error".to_owned())),
-            _ => Ok(text(said.content)),
+            _ => Ok(text(message.content)),
         }
     }
 }

@@ -52,7 +52,7 @@ pub trait BatchProtocol: Protocol {
     fn path_of(&self, id: &str) -> String;
 
     /// Reads the id of a new batch or file.
-    fn read_id(&self, made: &Value) -> Option<String>;
+    fn read_id(&self, created: &Value) -> Option<String>;
 
     /// Reads the state of a batch; `None` if `batch` isn't one.
     fn read_batch(&self, id: &str, batch: &Value) -> Option<BatchStatus>;
@@ -99,8 +99,8 @@ impl<P: BatchProtocol> BatchModel for RemoteModel<P> {
         let model = &self.settings.model;
         let created = self.protocol.create(model, name, calls, file.as_deref());
         let (path, body) = created.map_err(|error| permanent(&error))?;
-        let made = self.send(&path, self.headers.clone(), body).await?;
-        self.id_of(&made)
+        let reply = self.send(&path, self.headers.clone(), body).await?;
+        self.id_of(&reply)
     }
 
     async fn find(&self, wanted: &BatchIdentity) -> Result<Vec<ListedBatch>, LlmError> {
@@ -132,8 +132,8 @@ impl<P: BatchProtocol> BatchModel for RemoteModel<P> {
 
     async fn results(&self, ended: &FinishedBatch) -> Result<Vec<BatchResult>, LlmError> {
         let mut results = Vec::new();
-        for place in &ended.results {
-            match place {
+        for source in &ended.results {
+            match source {
                 Results::Here(lines) => results.extend(lines.iter().filter_map(|line| self.result(line))),
                 Results::At(path) => {
                     let file = self.get(path).await?;
@@ -155,8 +155,8 @@ impl<P: BatchProtocol> RemoteModel<P> {
             CONTENT_TYPE,
             HeaderValue::try_from(kind).map_err(|error| LlmError::Permanent(error.to_string()))?,
         );
-        let made = self.send(path, headers, form(name, lines)).await?;
-        self.id_of(&made)
+        let reply = self.send(path, headers, form(name, lines)).await?;
+        self.id_of(&reply)
     }
 
     async fn send(&self, path: &str, headers: HeaderMap, body: Vec<u8>) -> Result<HttpReply, LlmError> {
@@ -195,8 +195,8 @@ impl<P: BatchProtocol> RemoteModel<P> {
         ))
     }
 
-    fn id_of(&self, made: &HttpReply) -> Result<String, LlmError> {
-        let id = self.protocol.read_id(&json(made)?);
+    fn id_of(&self, reply: &HttpReply) -> Result<String, LlmError> {
+        let id = self.protocol.read_id(&json(reply)?);
         let is_plain = |id: &String| id.chars().all(|c| c.is_ascii_alphanumeric() || "-_/".contains(c));
         id.filter(is_plain)
             .ok_or_else(|| unexpected_reply("the answer has no id"))
@@ -265,24 +265,15 @@ fn unexpected_reply(what: &str) -> LlmError {
     LlmError::Transient(TransientFailure::new(Cause::Server, what))
 }
 
-fn without_quotation(error: LlmError, words: &str) -> LlmError {
-    let words = words.to_owned();
+fn without_quotation(error: LlmError, message: &str) -> LlmError {
+    let message = message.to_owned();
     match error {
-        LlmError::Transient(fault) => LlmError::Transient(TransientFailure {
-            message: words,
-            ..fault
-        }),
-        LlmError::RateLimited { retry_after, .. } => LlmError::RateLimited {
-            retry_after,
-            message: words,
-        },
-        LlmError::ContextOverflow(_) => LlmError::ContextOverflow(words),
-        LlmError::Refused { usage, .. } => LlmError::Refused {
-            message: words,
-            usage,
-        },
-        LlmError::Auth(_) => LlmError::Auth(words),
-        LlmError::Permanent(_) => LlmError::Permanent(words),
+        LlmError::Transient(fault) => LlmError::Transient(TransientFailure { message, ..fault }),
+        LlmError::RateLimited { retry_after, .. } => LlmError::RateLimited { retry_after, message },
+        LlmError::ContextOverflow(_) => LlmError::ContextOverflow(message),
+        LlmError::Refused { usage, .. } => LlmError::Refused { message, usage },
+        LlmError::Auth(_) => LlmError::Auth(message),
+        LlmError::Permanent(_) => LlmError::Permanent(message),
         // These don't contain a message of the provider.
         LlmError::Truncated { .. } | LlmError::Waiting { .. } => error,
     }

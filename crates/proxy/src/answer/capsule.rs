@@ -1,7 +1,7 @@
 //! The capsule: the text that Codex keeps in place of the compacted conversation, and sends back with each request.
 //!
 //! A capsule holds the text itself, so a lost database loses nothing. A provider can't read a capsule, so the proxy
-//! replaces it by a message before it forwards the request. Capsules of other programs stay unchanged.
+//! replaces it with a message before it forwards the request. Capsules of other programs stay unchanged.
 //!
 //! A capsule has a message authentication code (MAC), made with the proxy's token. A capsule with a valid MAC becomes a
 //! developer's message; any other becomes a user's message. Without a token, the MAC only reveals damage.
@@ -97,7 +97,7 @@ pub(super) fn expand(body: &[u8], key: &CapsuleKey) -> Option<Vec<u8>> {
     let RequestFields { input } = serde_json::from_str(text).ok()?;
     let (mut expanded, mut copied) = (String::with_capacity(text.len()), 0);
     for raw in input {
-        let Some(capsule) = opened(raw.get()) else {
+        let Some(capsule) = read_capsule(raw.get()) else {
             continue;
         };
         let begin = raw.get().as_ptr().addr() - text.as_ptr().addr();
@@ -110,7 +110,7 @@ pub(super) fn expand(body: &[u8], key: &CapsuleKey) -> Option<Vec<u8>> {
 }
 
 /// Returns the capsule in an item of a request; `None` if the item isn't one of recapd's capsules.
-fn opened(item: &str) -> Option<Capsule> {
+fn read_capsule(item: &str) -> Option<Capsule> {
     if !item.contains(MARK) {
         return None;
     }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{CompactReply, CompactionAnswer};
 use crate::session::RequestClass;
 
-/// What the order to compact says in all tested versions of Claude Code. Used if no header names the request's class.
+/// Texts that the order to compact contains in all tested versions of Claude Code. Used if no header names the request's class.
 const ORDER: [&str; 3] = ["create a detailed summary", "<analysis>", "<summary>"];
 /// The heading of instructions that the user gave with `/compact`. Only a model can follow them.
 const INSTRUCTIONS: &str = "Additional Instructions:";
@@ -45,7 +45,7 @@ fn text(message: &Value) -> Option<String> {
 /// Returns the answer, as a stream if the request asks for one.
 pub(super) fn answer(text: &CompactReply, body: &[u8]) -> Option<CompactionAnswer> {
     let request: Value = serde_json::from_slice(body).ok()?;
-    let said = format!(
+    let summary = format!(
         "<analysis>From recapd's archive.</analysis>\n<summary>\n{}\n</summary>",
         text.text.trim()
     );
@@ -57,7 +57,7 @@ pub(super) fn answer(text: &CompactReply, body: &[u8]) -> Option<CompactionAnswe
         })
     };
     if request["stream"] != true {
-        let body = message(json!([{"type": "text", "text": said}]), json!("end_turn")).to_string();
+        let body = message(json!([{"type": "text", "text": summary}]), json!("end_turn")).to_string();
         return Some(CompactionAnswer {
             content_type: "application/json",
             body,
@@ -75,7 +75,7 @@ pub(super) fn answer(text: &CompactReply, body: &[u8]) -> Option<CompactionAnswe
         ),
         (
             "content_block_delta",
-            json!({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": said}}),
+            json!({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": summary}}),
         ),
         (
             "content_block_stop",

@@ -29,28 +29,30 @@ pub(super) fn message(events: &[Value]) -> Option<Value> {
 
 impl Assembly {
     fn add(&mut self, event: &Value) {
-        let at = event["index"].as_u64().and_then(|at| usize::try_from(at).ok());
+        let index = event["index"]
+            .as_u64()
+            .and_then(|index| usize::try_from(index).ok());
         match event["type"].as_str() {
             Some("content_block_start") => {
                 self.blocks.push(event["content_block"].clone());
                 self.inputs.push(String::new());
             }
             Some("content_block_delta") => {
-                if let Some(at) = at.filter(|&at| at < self.blocks.len()) {
-                    self.change(at, &event["delta"]);
+                if let Some(index) = index.filter(|&index| index < self.blocks.len()) {
+                    self.change(index, &event["delta"]);
                 }
             }
             _ => {}
         }
     }
 
-    fn change(&mut self, at: usize, delta: &Value) {
+    fn change(&mut self, index: usize, delta: &Value) {
         match delta["type"].as_str() {
-            Some("text_delta") => append(&mut self.blocks[at], "text", &delta["text"]),
-            Some("thinking_delta") => append(&mut self.blocks[at], "thinking", &delta["thinking"]),
-            Some("signature_delta") => append(&mut self.blocks[at], "signature", &delta["signature"]),
+            Some("text_delta") => append(&mut self.blocks[index], "text", &delta["text"]),
+            Some("thinking_delta") => append(&mut self.blocks[index], "thinking", &delta["thinking"]),
+            Some("signature_delta") => append(&mut self.blocks[index], "signature", &delta["signature"]),
             Some("input_json_delta") => {
-                self.inputs[at].push_str(delta["partial_json"].as_str().unwrap_or_default());
+                self.inputs[index].push_str(delta["partial_json"].as_str().unwrap_or_default());
             }
             _ => {}
         }

@@ -33,20 +33,20 @@ pub(super) fn message(events: &[Value]) -> Option<Value> {
 
 /// Adds a piece of a call to the call with the same index.
 fn add_call(calls: &mut Vec<Value>, part: &Value) {
-    let at = part["index"]
+    let index = part["index"]
         .as_u64()
-        .and_then(|at| usize::try_from(at).ok())
+        .and_then(|index| usize::try_from(index).ok())
         .unwrap_or(calls.len());
-    if at >= calls.len() {
+    if index >= calls.len() {
         calls.push(json!({"id": "", "type": "function", "function": {"name": "", "arguments": ""}}));
     }
-    let at = at.min(calls.len() - 1);
+    let index = index.min(calls.len() - 1);
     if let Some(id) = part["id"].as_str() {
-        calls[at]["id"] = id.into();
+        calls[index]["id"] = id.into();
     }
-    append(&mut calls[at]["function"], "name", &part["function"]["name"]);
+    append(&mut calls[index]["function"], "name", &part["function"]["name"]);
     append(
-        &mut calls[at]["function"],
+        &mut calls[index]["function"],
         "arguments",
         &part["function"]["arguments"],
     );

@@ -74,7 +74,7 @@ impl<'a> OutlineFields<'a> {
     }
 }
 
-fn is_models(message: &MessageOutline) -> bool {
+fn is_from_model(message: &MessageOutline) -> bool {
     matches!(message.author, Some(Kind::Assistant | Kind::ToolCall))
 }
 
@@ -82,14 +82,14 @@ fn is_models(message: &MessageOutline) -> bool {
 #[derive(Debug)]
 pub(crate) struct OutlineMemory {
     hasher: DefaultHashBuilder,
-    known: Mutex<LruCache<u64, Arc<MessageOutline>>>,
+    cache: Mutex<LruCache<u64, Arc<MessageOutline>>>,
 }
 
 impl Default for OutlineMemory {
     fn default() -> Self {
         Self {
             hasher: DefaultHashBuilder::default(),
-            known: Mutex::new(LruCache::new(REMEMBERED_MAX)),
+            cache: Mutex::new(LruCache::new(REMEMBERED_MAX)),
         }
     }
 }
@@ -106,9 +106,9 @@ impl OutlineMemory {
         let (format, host) = (writer.dialect.format(), writer.dialect.host(writer.client));
         let key = |raw: &RawValue| self.hasher.hash_one((format.name(), writer.client, raw.get()));
         let keys: Vec<u64> = messages.iter().map(|raw| key(raw)).collect();
-        let known: Vec<_> = {
-            let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-            keys.iter().map(|key| known.get(key).cloned()).collect()
+        let cached: Vec<_> = {
+            let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+            keys.iter().map(|key| cache.get(key).cloned()).collect()
         };
         let read = |raw: &RawValue| {
             let sent = SentMessage::parse(format, host, raw.get()).ok()?;
@@ -116,12 +116,12 @@ impl OutlineMemory {
         };
         let outlines: Vec<Arc<MessageOutline>> = messages
             .iter()
-            .zip(known)
-            .map(|(raw, known)| known.or_else(|| read(raw)))
+            .zip(cached)
+            .map(|(raw, cached)| cached.or_else(|| read(raw)))
             .collect::<Option<_>>()?;
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
         for (key, outline) in keys.into_iter().zip(&outlines) {
-            known.insert(key, Arc::clone(outline));
+            cache.insert(key, Arc::clone(outline));
         }
         Some(outlines)
     }
@@ -138,7 +138,7 @@ pub(crate) struct Outline {
     /// The position of the list of messages in the body.
     pub(crate) list: Range<usize>,
     /// The position of each message in the body.
-    places: Vec<Range<usize>>,
+    ranges: Vec<Range<usize>>,
     messages: Vec<Arc<MessageOutline>>,
     /// The messages with which aider shows files: each index stands for two messages. They aren't part of the
     /// conversation.
@@ -158,17 +158,17 @@ impl Outline {
     ) -> Option<Self> {
         let dialect = writer.dialect;
         let text = std::str::from_utf8(plain).ok()?;
-        let written: OutlineFields<'_> = serde_json::from_str(text).ok()?;
-        if written.previous_response_id.is_some() || written.conversation.is_some() {
+        let fields: OutlineFields<'_> = serde_json::from_str(text).ok()?;
+        if fields.previous_response_id.is_some() || fields.conversation.is_some() {
             return None;
         }
-        let raws = written.list(dialect)?;
+        let raws = fields.list(dialect)?;
         let mut messages = memory.outlines(writer, raws)?;
         let files: Vec<usize> = (0..raws.len())
-            .filter(|&at| shows_files(raws[at].get()))
+            .filter(|&index| shows_files(raws[index].get()))
             .collect();
-        for at in files.iter().flat_map(|&at| [at, at + 1]) {
-            if let Some(message) = messages.get_mut(at) {
+        for index in files.iter().flat_map(|&index| [index, index + 1]) {
+            if let Some(message) = messages.get_mut(index) {
                 *message = Arc::default();
             }
         }
@@ -177,20 +177,20 @@ impl Outline {
         let first = messages.iter().rposition(is_summary).unwrap_or(0);
         let is_plain = expanded.is_none();
         let body = expanded.unwrap_or_else(|| plain.clone());
-        let places = if is_plain {
-            places(text, raws)
+        let ranges = if is_plain {
+            ranges(text, raws)
         } else {
             let text = std::str::from_utf8(&body).ok()?;
-            let sent: OutlineFields<'_> = serde_json::from_str(text).ok()?;
-            places(text, sent.list(dialect)?)
+            let fields: OutlineFields<'_> = serde_json::from_str(text).ok()?;
+            ranges(text, fields.list(dialect)?)
         };
-        let list = list_place(std::str::from_utf8(&body).ok()?, &places)?;
-        (places.len() == messages.len()).then(|| Self {
+        let list = list_range(std::str::from_utf8(&body).ok()?, &ranges)?;
+        (ranges.len() == messages.len()).then(|| Self {
             dialect,
-            model: written.model.unwrap_or_default().into_owned(),
-            cache_control: written.cache_control.map(|marker| marker.get().to_owned()),
+            model: fields.model.unwrap_or_default().into_owned(),
+            cache_control: fields.cache_control.map(|marker| marker.get().to_owned()),
             list,
-            places,
+            ranges,
             messages,
             files,
             first,
@@ -207,9 +207,9 @@ impl Outline {
     }
 
     /// Returns a message as the client wrote it.
-    pub(crate) fn message(&self, at: usize) -> &str {
+    pub(crate) fn message(&self, index: usize) -> &str {
         // Checks only the bytes of the message as UTF-8, because checking the whole body each time would be slow.
-        let bytes = self.body.get(self.places[at].clone());
+        let bytes = self.body.get(self.ranges[index].clone());
         bytes
             .and_then(|bytes| std::str::from_utf8(bytes).ok())
             .unwrap_or_default()
@@ -223,29 +223,29 @@ impl Outline {
 
     /// Returns the index of the first message after `replaced`; `None` if the conversation can't be cut there.
     pub(crate) fn cut(&self, replaced: Beginning) -> Option<usize> {
-        cut(&self.messages[self.first..], replaced).map(|at| self.first + at)
+        cut(&self.messages[self.first..], replaced).map(|index| self.first + index)
     }
 
     /// Returns the user's message before `cut` whose first unit has this hash.
     pub(crate) fn anchor(&self, hash: u64, cut: usize) -> Option<usize> {
-        let is_meant = |at: &usize| {
-            let message = &self.messages[*at];
+        let is_anchor = |index: &usize| {
+            let message = &self.messages[*index];
             let is_result = |pair: &PairEnd| matches!(pair, PairEnd::Result(_));
             message.units.first().is_some_and(|unit| unit.hash == hash)
                 && !message.pairs.iter().any(is_result)
         };
-        (self.first..cut).find(is_meant)
+        (self.first..cut).find(is_anchor)
     }
 
     /// Returns the messages before `cut` that are instructions.
     pub(crate) fn instructions(&self, cut: usize) -> impl Iterator<Item = usize> {
-        (0..cut).filter(|&at| self.messages[at].author == Some(Kind::System))
+        (0..cut).filter(|&index| self.messages[index].author == Some(Kind::System))
     }
 
     /// Returns the messages before `cut` with which the host shows files.
     pub(crate) fn files(&self, cut: usize) -> impl Iterator<Item = usize> {
-        let all = self.files.iter().flat_map(|&at| [at, at + 1]);
-        all.filter(move |&at| at < cut)
+        let indices = self.files.iter().flat_map(|&index| [index, index + 1]);
+        indices.filter(move |&index| index < cut)
     }
 
     /// Returns how long the provider keeps the request in its prompt cache.
@@ -256,12 +256,12 @@ impl Outline {
 
     /// True if the model's own message comes last, so that the model is to continue it.
     pub(crate) fn is_open(&self) -> bool {
-        let mut said = self
+        let mut messages = self
             .messages
             .iter()
             .rev()
             .filter(|message| message.author.is_some());
-        said.next().is_none_or(|last| is_models(last))
+        messages.next().is_none_or(|last| is_from_model(last))
     }
 
     /// True if the conversation ends with a request of the user.
@@ -274,31 +274,33 @@ impl Outline {
 
     /// Returns the index of the model's newest message. If several follow each other, the index of the first.
     pub(crate) fn newest_answer(&self) -> usize {
-        let answers = |at: usize| is_models(&self.messages[at]);
-        let last = (0..self.len()).rfind(|&at| answers(at)).unwrap_or(0);
-        (0..last).rfind(|&at| !answers(at)).map_or(0, |before| before + 1)
+        let is_answer = |index: usize| is_from_model(&self.messages[index]);
+        let last = (0..self.len()).rfind(|&index| is_answer(index)).unwrap_or(0);
+        (0..last)
+            .rfind(|&index| !is_answer(index))
+            .map_or(0, |index| index + 1)
     }
 }
 
-/// Returns the part of `text` at `place`.
-pub(super) fn slice(text: &str, place: Range<usize>) -> &str {
-    text.get(place).unwrap_or_default()
+/// Returns the part of `text` at `range`.
+pub(super) fn slice(text: &str, range: Range<usize>) -> &str {
+    text.get(range).unwrap_or_default()
 }
 
-fn places(text: &str, raws: &[&RawValue]) -> Vec<Range<usize>> {
-    raws.iter().map(|raw| place(text, raw)).collect()
+fn ranges(text: &str, raws: &[&RawValue]) -> Vec<Range<usize>> {
+    raws.iter().map(|raw| range_of(text, raw)).collect()
 }
 
-/// Returns the position of the list whose messages are at `places`; `None` if it is empty.
-fn list_place(text: &str, places: &[Range<usize>]) -> Option<Range<usize>> {
-    let (first, last) = (places.first()?, places.last()?);
+/// Returns the position of the list whose messages are at `ranges`; `None` if it is empty.
+fn list_range(text: &str, ranges: &[Range<usize>]) -> Option<Range<usize>> {
+    let (first, last) = (ranges.first()?, ranges.last()?);
     let begin = text.get(..first.start)?.rfind('[')?;
     let end = last.end + text.get(last.end..)?.find(']')? + 1;
     Some(begin..end)
 }
 
-/// Returns the position of `part` in `whole`. `part` must point into `whole`.
-pub(super) fn place(whole: &str, part: &RawValue) -> Range<usize> {
-    let begin = part.get().as_ptr().addr() - whole.as_ptr().addr();
+/// Returns the position of `part` in `text`. `part` must point into `text`.
+pub(super) fn range_of(text: &str, part: &RawValue) -> Range<usize> {
+    let begin = part.get().as_ptr().addr() - text.as_ptr().addr();
     begin..begin + part.get().len()
 }

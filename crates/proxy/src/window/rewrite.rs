@@ -1,4 +1,4 @@
-//! Rewrites a request: replaces the messages that have left the window by the document.
+//! Rewrites a request: replaces the messages that have left the window with the document.
 //!
 //! ```text
 //! messages: [instructions │ files that the host shows │ anchor, document │ kept messages]
@@ -15,7 +15,7 @@ use serde::Deserialize;
 use serde_json::{Value, json, value::RawValue};
 
 use super::{
-    outline::{LONG_LIFE, Outline, place, slice},
+    outline::{LONG_LIFE, Outline, range_of, slice},
     step::Replacement,
 };
 use crate::dialect::Dialect;
@@ -58,35 +58,35 @@ impl Rewrite<'_> {
         let text = outline.text();
         let before = slice(text, 0..outline.list.start);
         let after = slice(text, outline.list.end..text.len());
-        let (quoted, instructions) = self.instructions(outline);
-        let files = outline.files(self.cut).map(|at| outline.message(at));
-        let kept = self.kept(outline);
+        let (quotation, instructions) = self.instructions(outline);
+        let files = outline.files(self.cut).map(|index| outline.message(index));
+        let kept_messages = self.kept_messages(outline);
         let anchor = self
             .replacement
             .anchor
             .and_then(|hash| outline.anchor(hash, self.cut))
-            .map(|at| outline.message(at));
-        let markers = Markers::among(anchor.into_iter().chain(kept.iter().map(AsRef::as_ref)));
-        let elsewhere = Markers::among([before, after]);
-        let marker = (markers.count + elsewhere.count < MARKERS_MAX).then(|| {
+            .map(|index| outline.message(index));
+        let markers = Markers::in_texts(anchor.into_iter().chain(kept_messages.iter().map(AsRef::as_ref)));
+        let outer_markers = Markers::in_texts([before, after]);
+        let marker = (markers.count + outer_markers.count < MARKERS_MAX).then(|| {
             // A marker with a longer cache time must come before markers without it.
             let lives_long = outline
                 .cache_control
                 .as_ref()
-                .is_some_and(|own| own.contains(LONG_LIFE));
+                .is_some_and(|marker| marker.contains(LONG_LIFE));
             if markers.lives_long || lives_long {
                 json!({"type": "ephemeral", "ttl": "1h"})
             } else {
                 json!({"type": "ephemeral"})
             }
         });
-        let text_in_place = format!("{quoted}{}", self.replacement.text);
-        let head = head(outline.dialect, anchor, &text_in_place, marker.as_ref())?;
+        let block_text = format!("{quotation}{}", self.replacement.text);
+        let head = head(outline.dialect, anchor, &block_text, marker.as_ref())?;
         let messages: Vec<&str> = instructions
             .into_iter()
             .chain(files)
             .chain([head.as_str()])
-            .chain(kept.iter().map(AsRef::as_ref))
+            .chain(kept_messages.iter().map(AsRef::as_ref))
             .collect();
         Some(format!("{before}[{}]{after}", messages.join(",")).into())
     }
@@ -97,27 +97,27 @@ impl Rewrite<'_> {
     fn instructions(self, outline: &Outline) -> (String, Vec<&str>) {
         let messages: Vec<&str> = outline
             .instructions(self.cut)
-            .map(|at| outline.message(at))
+            .map(|index| outline.message(index))
             .collect();
         if outline.dialect != Dialect::Anthropic || messages.is_empty() {
             return (String::new(), messages);
         }
         let texts = messages.iter().flat_map(|message| texts(message));
-        let quoted = texts.fold(QUOTED.to_owned(), |quoted, text| quoted + &text + "\n\n");
-        (quoted, Vec::new())
+        let quotation = texts.fold(QUOTED.to_owned(), |quotation, text| quotation + &text + "\n\n");
+        (quotation, Vec::new())
     }
 
-    fn kept(self, outline: &Outline) -> Vec<Cow<'_, str>> {
-        let kept = (self.cut..outline.len()).filter_map(|at| {
-            let message = outline.message(at);
-            let is_bound = outline.dialect == Dialect::Anthropic && at < self.thinks_from;
+    fn kept_messages(self, outline: &Outline) -> Vec<Cow<'_, str>> {
+        let kept_messages = (self.cut..outline.len()).filter_map(|index| {
+            let message = outline.message(index);
+            let is_bound = outline.dialect == Dialect::Anthropic && index < self.thinks_from;
             if is_bound {
                 without_thinking(message)
             } else {
                 Some(Cow::Borrowed(message))
             }
         });
-        kept.collect()
+        kept_messages.collect()
     }
 }
 
@@ -147,12 +147,15 @@ struct Markers {
 }
 
 impl Markers {
-    fn among<'t>(texts: impl IntoIterator<Item = &'t str>) -> Self {
+    fn in_texts<'t>(texts: impl IntoIterator<Item = &'t str>) -> Self {
         let mut found = Self::default();
         for text in texts {
-            for at in memmem::find_iter(text.as_bytes(), MARKER) {
+            for index in memmem::find_iter(text.as_bytes(), MARKER) {
                 found.count += 1;
-                let value = slice(text, at..text.len()).split('}').next().unwrap_or_default();
+                let value = slice(text, index..text.len())
+                    .split('}')
+                    .next()
+                    .unwrap_or_default();
                 found.lives_long |= value.contains(LONG_LIFE);
             }
         }
@@ -187,63 +190,66 @@ fn head(dialect: Dialect, anchor: Option<&str>, text: &str, marker: Option<&Valu
         b'[' => {
             let blocks: Vec<&RawValue> = serde_json::from_str(content.get()).ok()?;
             let blocks: Vec<&str> = blocks.into_iter().map(RawValue::get).collect();
-            format!("[{}]", joined(&blocks, &block.to_string()))
+            format!("[{}]", join_blocks(&blocks, &block.to_string()))
         }
         b'"' if dialect == Dialect::OpenAiChat => {
-            let said: String = serde_json::from_str(content.get()).ok()?;
-            Value::from(format!("{said}\n\n{text}")).to_string()
+            let anchor_text: String = serde_json::from_str(content.get()).ok()?;
+            Value::from(format!("{anchor_text}\n\n{text}")).to_string()
         }
         b'"' => {
             let kind = &block["type"];
-            let said = format!(r#"{{"type":{kind},"text":{}}}"#, content.get());
-            format!("[{}]", joined(&[&said], &block.to_string()))
+            let anchor_block = format!(r#"{{"type":{kind},"text":{}}}"#, content.get());
+            format!("[{}]", join_blocks(&[&anchor_block], &block.to_string()))
         }
         _ => return None,
     };
     Some(with_content(anchor, content, &with_text))
 }
 
-fn joined(blocks: &[&str], last: &str) -> String {
+fn join_blocks(blocks: &[&str], last: &str) -> String {
     let blocks = blocks.iter().copied().chain([last]);
     blocks.collect::<Vec<&str>>().join(",")
 }
 
 /// Returns `message` with its content replaced.
-fn with_content(message: &str, content: &RawValue, other: &str) -> String {
-    let place = place(message, content);
-    let before = slice(message, 0..place.start);
-    format!("{before}{other}{}", slice(message, place.end..message.len()))
+fn with_content(message: &str, content: &RawValue, new_content: &str) -> String {
+    let range = range_of(message, content);
+    let before = slice(message, 0..range.start);
+    format!(
+        "{before}{new_content}{}",
+        slice(message, range.end..message.len())
+    )
 }
 
 /// Returns a message without its thinking; `None` if nothing is left.
 fn without_thinking(message: &str) -> Option<Cow<'_, str>> {
-    let whole = Some(Cow::Borrowed(message));
+    let unchanged = Some(Cow::Borrowed(message));
     if memmem::find(message.as_bytes(), b"thinking").is_none() {
-        return whole;
+        return unchanged;
     }
     let Ok(MessageFields {
         content: Some(content),
         ..
     }) = serde_json::from_str(message)
     else {
-        return whole;
+        return unchanged;
     };
     let Ok(blocks) = serde_json::from_str::<Vec<&RawValue>>(content.get()) else {
-        return whole;
+        return unchanged;
     };
-    let thinks = |block: &&RawValue| {
+    let is_thinking = |block: &&RawValue| {
         let fields = serde_json::from_str::<BlockFields<'_>>(block.get());
         fields.is_ok_and(|block| block.kind.is_some_and(|kind| THINKING.contains(&kind.as_ref())))
     };
     let count = blocks.len();
-    let left: Vec<&str> = blocks
+    let remaining: Vec<&str> = blocks
         .into_iter()
-        .filter(|block| !thinks(block))
+        .filter(|block| !is_thinking(block))
         .map(RawValue::get)
         .collect();
-    if left.len() == count {
-        return whole;
+    if remaining.len() == count {
+        return unchanged;
     }
-    let other = format!("[{}]", left.join(","));
-    (!left.is_empty()).then(|| Cow::Owned(with_content(message, content, &other)))
+    let new_content = format!("[{}]", remaining.join(","));
+    (!remaining.is_empty()).then(|| Cow::Owned(with_content(message, content, &new_content)))
 }

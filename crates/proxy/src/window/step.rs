@@ -73,12 +73,12 @@ impl Replacement {
 
     /// Estimates by how many tokens the removed messages exceed the text.
     fn saved_tokens(&self, outline: &Outline, cut: usize) -> i64 {
-        let tokens = |at: usize| estimated_tokens(outline.message(at).as_bytes());
+        let tokens = |index: usize| estimated_tokens(outline.message(index).as_bytes());
         let anchor = self.anchor.and_then(|hash| outline.anchor(hash, cut));
-        let stays = outline.instructions(cut).chain(outline.files(cut)).chain(anchor);
-        let stay: i64 = stays.map(tokens).sum();
-        let replaced: i64 = (0..cut).map(tokens).sum();
-        (replaced - stay - estimated_tokens(self.text.as_bytes())).max(0)
+        let kept_messages = outline.instructions(cut).chain(outline.files(cut)).chain(anchor);
+        let kept_tokens: i64 = kept_messages.map(tokens).sum();
+        let removed_tokens: i64 = (0..cut).map(tokens).sum();
+        (removed_tokens - kept_tokens - estimated_tokens(self.text.as_bytes())).max(0)
     }
 }
 
@@ -96,11 +96,11 @@ pub(super) struct WindowStep {
 #[derive(Debug, Default)]
 pub(super) struct WindowSession {
     /// The daemon's newest answer.
-    pub(super) offered: Option<Arc<Replacement>>,
+    pub(super) offer: Option<Arc<Replacement>>,
     /// The step in force; `None` while the window has not moved.
     pub(super) step: Option<WindowStep>,
     /// The time of the last request.
-    pub(super) asked_at: Option<Instant>,
+    pub(super) last_request_at: Option<Instant>,
     /// True if the provider has refused thinking because a message before it was gone.
     pub(super) is_bound: bool,
 }
@@ -110,41 +110,41 @@ impl WindowSession {
     /// once if the window has moved forward. A step that only renews the text, or shows more messages again, waits for
     /// a cold cache or for the user's next request.
     pub(super) fn step(&mut self, outline: &Outline, now: Instant) -> Option<(WindowStep, usize)> {
-        let held = self.step.clone();
-        let held_cut = held.as_ref().and_then(|step| step.replacement.cut(outline));
+        let current = self.step.clone();
+        let current_cut = current.as_ref().and_then(|step| step.replacement.cut(outline));
         let is_cold = self
-            .asked_at
-            .is_none_or(|asked_at| now - asked_at > outline.cache_life());
-        if let Some(offered) = self.offered.clone().filter(|_| !outline.is_open()) {
-            let is_due = match held.as_ref().filter(|_| held_cut.is_some()) {
+            .last_request_at
+            .is_none_or(|last_request_at| now - last_request_at > outline.cache_life());
+        if let Some(offer) = self.offer.clone().filter(|_| !outline.is_open()) {
+            let is_due = match current.as_ref().filter(|_| current_cut.is_some()) {
                 None => true,
-                Some(WindowStep { replacement, .. }) if replacement.tag == offered.tag => false,
+                Some(WindowStep { replacement, .. }) if replacement.tag == offer.tag => false,
                 Some(WindowStep { replacement, .. }) => {
-                    let moves_on = offered.replaced.units > replacement.replaced.units;
+                    let moves_on = offer.replaced.units > replacement.replaced.units;
                     moves_on || is_cold || outline.begins_turn()
                 }
             };
-            if is_due && offered.replaced.units == 0 {
+            if is_due && offer.replaced.units == 0 {
                 self.step = None;
-            } else if is_due && let Some(cut) = offered.cut(outline) {
+            } else if is_due && let Some(cut) = offer.cut(outline) {
                 let step = WindowStep {
-                    saved_tokens: offered.saved_tokens(outline, cut),
-                    replacement: offered,
+                    saved_tokens: offer.saved_tokens(outline, cut),
+                    replacement: offer,
                     thinks_from: self.thinks_from(outline),
                 };
                 self.step = Some(step.clone());
                 return Some((step, cut));
             }
         }
-        let held_cut = held_cut?;
-        self.step.clone().map(|step| (step, held_cut))
+        let current_cut = current_cut?;
+        self.step.clone().map(|step| (step, current_cut))
     }
 
     /// Returns the index of the first message whose thinking stays: the model's newest, unless thinking is bound to
     /// messages that are gone.
     fn thinks_from(&self, outline: &Outline) -> usize {
-        let binds = BINDING_MODELS.iter().any(|model| outline.model.contains(model));
-        if self.is_bound || binds {
+        let is_binding = BINDING_MODELS.iter().any(|model| outline.model.contains(model));
+        if self.is_bound || is_binding {
             outline.len()
         } else {
             outline.newest_answer()

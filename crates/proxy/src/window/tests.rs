@@ -181,7 +181,7 @@ impl ProxyCourse {
         let outline = read(self.writer, &written);
         self.now += SECOND;
         let found = self.session.step(&outline, self.now);
-        self.session.asked_at = Some(self.now);
+        self.session.last_request_at = Some(self.now);
         let Some((
             WindowStep {
                 replacement,
@@ -273,7 +273,7 @@ proptest! {
             // By now the daemon knows the request before, and mostly the answer to it.
             daemon.store(course.writer, &messages[..last + usize::from(!lags)]);
             let anchor = first_unit(course.writer, &messages).filter(|_| has_anchor);
-            course.session.offered = Some(Arc::new(daemon.replacement(anchor)));
+            course.session.offer = Some(Arc::new(daemon.replacement(anchor)));
             course.ask(&messages)?;
             last = messages.len();
         }
@@ -335,10 +335,10 @@ fn only_an_eviction_or_a_users_request_takes_a_step_while_the_cache_is_warm() {
         (&looping, 5, "empty", 301, "evicted"),
         (&looping, 3, "next", 1, "next"),
     ] {
-        session.offered = Some(offered(&looping, units, tag));
+        session.offer = Some(offered(&looping, units, tag));
         now += SECOND * seconds;
         let step = session.step(request, now);
-        session.asked_at = Some(now);
+        session.last_request_at = Some(now);
         let (step, _) = step.unwrap_or_else(|| panic!("no step for {tag}"));
         assert_eq!(step.replacement.tag, expected, "{tag}");
     }

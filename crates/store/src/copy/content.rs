@@ -27,14 +27,14 @@ pub(super) struct Record(Vec<Value<'static>>);
 impl Record {
     /// Reads a row of [`Pair::select`].
     pub(super) fn read(row: &Row, pair: &Pair) -> Result<Self, sqlx::Error> {
-        let value = |(at, (_, kind)): (usize, &(String, ColumnKind))| {
+        let value = |(index, (_, kind)): (usize, &(String, ColumnKind))| {
             Ok(match kind {
-                ColumnKind::Int => Value::Int(row.try_get(at)?),
-                ColumnKind::Real => Value::Real(row.try_get(at)?),
-                ColumnKind::Flag => Value::Flag(row.try_get(at)?),
-                ColumnKind::Time => Value::Time(row.try_get::<Option<Timestamp>>(at)?),
+                ColumnKind::Int => Value::Int(row.try_get(index)?),
+                ColumnKind::Real => Value::Real(row.try_get(index)?),
+                ColumnKind::Flag => Value::Flag(row.try_get(index)?),
+                ColumnKind::Time => Value::Time(row.try_get::<Option<Timestamp>>(index)?),
                 ColumnKind::Text | ColumnKind::Json => {
-                    Value::Text(row.try_get::<Option<String>>(at)?.map(Into::into))
+                    Value::Text(row.try_get::<Option<String>>(index)?.map(Into::into))
                 }
             })
         };
@@ -161,16 +161,16 @@ impl<'p> RowBatch<'p> {
             return Ok(0);
         }
         let dialect = target.dialect();
-        let mut places = 1..;
+        let mut numbers = 1..;
         let tuple = || {
-            let places = self.pair.columns.iter().zip(&mut places);
-            let places: Vec<String> = places
-                .map(|((_, kind), place)| match (dialect, kind) {
-                    (SqlDialect::Postgres, ColumnKind::Json) => format!("${place}::json"),
-                    _ => format!("${place}"),
+            let placeholders = self.pair.columns.iter().zip(&mut numbers);
+            let placeholders: Vec<String> = placeholders
+                .map(|((_, kind), number)| match (dialect, kind) {
+                    (SqlDialect::Postgres, ColumnKind::Json) => format!("${number}::json"),
+                    _ => format!("${number}"),
                 })
                 .collect();
-            format!("({})", places.join(", "))
+            format!("({})", placeholders.join(", "))
         };
         let tuples: Vec<String> = std::iter::repeat_with(tuple).take(records.len()).collect();
         let sql = format!("{} VALUES {}", self.pair.insert(dialect), tuples.join(", "));

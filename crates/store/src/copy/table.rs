@@ -97,8 +97,8 @@ pub(super) async fn pairs(source: &mut Connection, target: &mut Connection) -> R
     let mut to = tables(target).await.map_err(CopyError::Target)?;
     let mut pairs = Vec::new();
     for (name, columns) in from {
-        let others = to.remove(&name).ok_or_else(|| mismatch(&name, "table"))?;
-        pairs.push(pair(&name, columns, others)?);
+        let target_columns = to.remove(&name).ok_or_else(|| mismatch(&name, "table"))?;
+        pairs.push(pair(&name, columns, target_columns)?);
     }
     if let Some((name, _)) = to.pop_first() {
         return Err(mismatch(&name, "table"));
@@ -125,14 +125,14 @@ fn pair(name: &str, from: Vec<Column>, mut to: Vec<Column>) -> Result<Pair, Copy
         if is_own(&column) {
             continue;
         }
-        let place = format!("{name}.{}", column.name);
-        let Some(at) = to.iter().position(|other| other.name == column.name) else {
-            return Err(mismatch(&place, "column"));
+        let full_name = format!("{name}.{}", column.name);
+        let Some(index) = to.iter().position(|other| other.name == column.name) else {
+            return Err(mismatch(&full_name, "column"));
         };
-        let other = to.swap_remove(at);
+        let other = to.swap_remove(index);
         let kind = shared_kind(&column.type_name, &other.type_name).ok_or_else(|| {
             mismatch(
-                &format!("{place} ({}, {})", column.type_name, other.type_name),
+                &format!("{full_name} ({}, {})", column.type_name, other.type_name),
                 "column",
             )
         })?;

@@ -55,7 +55,7 @@ struct Turns {
 pub(super) struct WriteTurn {
     /// Dropped before the slot. The last slot removes the key and its gate, and a new gate would admit a write at once.
     _permit: OwnedSemaphorePermit,
-    _place: LineSlot,
+    _slot: LineSlot,
 }
 
 /// A running or waiting write. Dropping it ends its count.
@@ -74,7 +74,7 @@ impl Admission {
         let Some(key) = Key::of(lock) else {
             return Ok(None);
         };
-        let (place, gate) = self.line_up(key)?;
+        let (slot, gate) = self.line_up(key)?;
         let too_late = || StoreError::Contended("earlier writes of the same agent take too long".to_owned());
         let permit = timeout_at(deadline, gate.acquire_owned())
             .await
@@ -82,7 +82,7 @@ impl Admission {
             .map_err(|_| too_late())?;
         Ok(Some(WriteTurn {
             _permit: permit,
-            _place: place,
+            _slot: slot,
         }))
     }
 
@@ -99,11 +99,11 @@ impl Admission {
         }
         turns.writes += 1;
         let gate = Arc::clone(&turns.gate);
-        let place = LineSlot {
+        let slot = LineSlot {
             key,
             all: Arc::clone(&self.0),
         };
-        Ok((place, gate))
+        Ok((slot, gate))
     }
 }
 

@@ -29,14 +29,14 @@ impl Notification {
 impl ChangeListener for Notification {
     async fn wait_for_change(&mut self) -> StoreResult<()> {
         // Without these checks, a firewall might silently drop an idle connection.
-        let heard = loop {
+        let notice = loop {
             match timeout(PULSE, self.0.try_recv()).await {
-                Ok(heard) => break heard,
+                Ok(notice) => break notice,
                 Err(_) => check_alive(&mut self.0).await?,
             }
         };
         let lost = || StoreError::Unavailable("the connection that hears of inserts was lost".into());
-        heard?.ok_or_else(lost)?;
+        notice?.ok_or_else(lost)?;
         while self.0.next_buffered().is_some() {}
         Ok(())
     }

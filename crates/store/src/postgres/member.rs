@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::{
     super::{StoreError, StoreResult},
     listener,
-    timed::within,
+    timed::with_timeout,
 };
 use recapd_core::domain::agent::AgentId;
 
@@ -105,14 +105,14 @@ impl Member {
     pub(super) async fn join(options: &PgConnectOptions, owner: &str) -> StoreResult<Self> {
         let options = options.clone().application_name("recapd member");
         let mut listener = listen(&options).await?;
-        let named = timeout(NAME_PATIENCE, async {
+        let naming = timeout(NAME_PATIENCE, async {
             while !take_name(&mut listener, owner).await? {
                 sleep(NAME_TRY_EVERY).await;
             }
             Ok::<_, sqlx::Error>(())
         });
-        match named.await {
-            Ok(named) => named?,
+        match naming.await {
+            Ok(result) => result?,
             Err(_) => return Err(StoreError::InUse(format!("the name `{owner}` (queue.owner)"))),
         }
         Ok(Self {
@@ -131,19 +131,19 @@ impl Member {
                 return self.reconnect_or_wait().await;
             };
             let now = Instant::now();
-            let heard = match self.name_try.filter(|due| due.at <= now) {
+            let message = match self.name_try.filter(|due| due.at <= now) {
                 // The name comes first. Otherwise it would never be tried while announcements come without a pause.
                 Some(due) => {
-                    let taken = take_name(listener, &self.owner).await;
-                    taken.map_err(|error| error.to_string()).map(|has_name| {
+                    let is_taken = take_name(listener, &self.owner).await;
+                    is_taken.map_err(|error| error.to_string()).map(|has_name| {
                         self.name_try = (!has_name).then(|| due.next(Instant::now()));
                         has_name.then_some(PeerMessage::Named)
                     })
                 }
                 None => hear_for(listening_time(self.name_try, now), listener).await,
             };
-            match heard {
-                Ok(Some(heard)) => return heard,
+            match message {
+                Ok(Some(message)) => return message,
                 Ok(None) => {}
                 Err(lost) => {
                     self.listener = None;
@@ -203,8 +203,8 @@ async fn hear_for(time: Duration, listener: &mut PgListener) -> Result<Option<Pe
         // The attempt to take the name comes next, and it also shows whether the connection is alive.
         Err(_) if time < PULSE => Ok(None),
         Err(_) => {
-            let answered = check_alive(listener).await;
-            answered.map(|()| None).map_err(|error| error.to_string())
+            let is_alive = check_alive(listener).await;
+            is_alive.map(|()| None).map_err(|error| error.to_string())
         }
     }
 }
@@ -212,13 +212,13 @@ async fn hear_for(time: Duration, listener: &mut PgListener) -> Result<Option<Pe
 async fn take_name(listener: &mut PgListener, owner: &str) -> Result<bool, sqlx::Error> {
     let sql =
         "-- postgres/member.take_name\nSELECT pg_try_advisory_lock(hashtextextended('recapd ' || $1, 0))";
-    let taken = sqlx::query(sql).bind(owner).fetch_one(listener);
-    within(PULSE, taken).await?.try_get(0)
+    let attempt = sqlx::query(sql).bind(owner).fetch_one(listener);
+    with_timeout(PULSE, attempt).await?.try_get(0)
 }
 
 pub(super) async fn check_alive(listener: &mut PgListener) -> Result<(), sqlx::Error> {
-    let asked = sqlx::query("-- postgres/member.is_alive\nSELECT 1").execute(listener);
-    within(PULSE, asked).await.map(drop)
+    let check = sqlx::query("-- postgres/member.is_alive\nSELECT 1").execute(listener);
+    with_timeout(PULSE, check).await.map(drop)
 }
 
 /// Reads an announcement; `None` if it isn't one of recapd's.

@@ -40,7 +40,7 @@ pub(crate) type PgQuery = Query<'static, Postgres, PgArguments>;
 /// A connection with a time limit for answers.
 pub(crate) struct TimedConnection {
     /// `None` only while this is being dropped.
-    held: Option<ConnectionSource>,
+    source: Option<ConnectionSource>,
     watch: Watch,
     /// True from just before a transaction begins until its commit is confirmed.
     in_transaction: bool,
@@ -88,21 +88,21 @@ impl Watch {
         &mut self,
         answer: impl Future<Output = Result<T, sqlx::Error>>,
     ) -> Result<T, sqlx::Error> {
-        let answered = within(self.patience, answer).await;
-        self.is_lost = matches!(answered, Err(sqlx::Error::Io(_)));
-        answered
+        let result = with_timeout(self.patience, answer).await;
+        self.is_lost = matches!(result, Err(sqlx::Error::Io(_)));
+        result
     }
 }
 
 impl TimedConnection {
     /// Wraps a separate connection with this time limit for its statements.
-    pub(super) fn alone(connection: PgConnection, statement_ms_max: u64) -> Self {
+    pub(super) fn single(connection: PgConnection, statement_ms_max: u64) -> Self {
         Self::over(ConnectionSource::Alone(connection), statement_ms_max)
     }
 
-    fn over(held: ConnectionSource, statement_ms_max: u64) -> Self {
+    fn over(source: ConnectionSource, statement_ms_max: u64) -> Self {
         Self {
-            held: Some(held),
+            source: Some(source),
             watch: Watch::over(statement_ms_max),
             in_transaction: false,
         }
@@ -110,8 +110,8 @@ impl TimedConnection {
 
     /// Returns the connection and its watch. Fails for a lost connection, because the outcome of its last statement is unknown.
     fn live(&mut self) -> Result<(&mut PgConnection, &mut Watch), sqlx::Error> {
-        match &mut self.held {
-            Some(held) if !self.watch.is_lost => Ok((held.connection(), &mut self.watch)),
+        match &mut self.source {
+            Some(source) if !self.watch.is_lost => Ok((source.connection(), &mut self.watch)),
             _ => Err(sqlx::Error::Io(io::ErrorKind::NotConnected.into())),
         }
     }
@@ -123,8 +123,8 @@ impl TimedConnection {
 
     pub(crate) async fn execute(&mut self, query: PgQuery) -> Result<u64, sqlx::Error> {
         let (connection, watch) = self.live()?;
-        let done = watch.wait(connection.execute(query)).await?;
-        Ok(done.rows_affected())
+        let result = watch.wait(connection.execute(query)).await?;
+        Ok(result.rows_affected())
     }
 
     pub(crate) async fn fetch_optional(&mut self, query: PgQuery) -> Result<Option<PgRow>, sqlx::Error> {
@@ -161,7 +161,7 @@ impl Drop for TimedConnection {
     /// Rolls back uncommitted work and returns a pooled connection to its pool. Closes a lost connection without telling the
     /// server.
     fn drop(&mut self) {
-        let Some(ConnectionSource::Pooled(pooled, loan)) = self.held.take() else {
+        let Some(ConnectionSource::Pooled(pooled, loan)) = self.source.take() else {
             return;
         };
         if self.watch.is_lost {
@@ -179,7 +179,7 @@ impl Drop for TimedConnection {
 /// Rolls back uncommitted work and returns the connection to its pool, which pings it. Closes a connection that doesn't answer in
 /// time, which frees its slot in the pool.
 async fn give_back(mut pooled: PoolConnection<Postgres>, in_transaction: bool, patience: Duration) {
-    if in_transaction && within(patience, pooled.execute("ROLLBACK")).await.is_err() {
+    if in_transaction && with_timeout(patience, pooled.execute("ROLLBACK")).await.is_err() {
         drop(pooled.detach());
         return;
     }
@@ -225,28 +225,28 @@ impl TimedPool {
     async fn lend(&self, write: Option<OwnedSemaphorePermit>) -> Result<TimedConnection, sqlx::Error> {
         let pooled = self.pool.acquire().await?;
         let out = self.out.token();
-        let held = ConnectionSource::Pooled(pooled, Loan { out, write });
-        Ok(TimedConnection::over(held, self.statement_ms_max))
+        let source = ConnectionSource::Pooled(pooled, Loan { out, write });
+        Ok(TimedConnection::over(source, self.statement_ms_max))
     }
 
     /// Begins a transaction with `statement`.
     pub(super) async fn begin(&self, statement: &'static str) -> Result<TimedConnection, sqlx::Error> {
-        let timed = self.acquire().await?;
-        begin_with(timed, statement).await
+        let connection = self.acquire().await?;
+        begin_with(connection, statement).await
     }
 
     /// Begins a transaction that may wait for others. Some connections stay reserved for operations that don't wait.
     pub(super) async fn begin_write(&self, statement: &'static str) -> Result<TimedConnection, sqlx::Error> {
-        let free = Arc::clone(&self.writers).acquire_owned();
-        let write = timeout(self.pool.options().get_acquire_timeout(), free)
+        let free_slot = Arc::clone(&self.writers).acquire_owned();
+        let write = timeout(self.pool.options().get_acquire_timeout(), free_slot)
             .await
             .map_err(|_| sqlx::Error::PoolTimedOut)?
             .map_err(|_| sqlx::Error::PoolClosed)?;
-        let timed = self.lend(Some(write)).await?;
-        begin_with(timed, statement).await
+        let connection = self.lend(Some(write)).await?;
+        begin_with(connection, statement).await
     }
 
-    /// Replaces a pool's timeout by the server's own error, if the pool had a free slot and the server is therefore to blame.
+    /// Replaces a pool's timeout with the server's own error, if the pool had a free slot and the server is therefore to blame.
     pub(super) async fn with_server_error<T: Send>(
         &self,
         acquired: Result<T, sqlx::Error>,
@@ -278,17 +278,17 @@ async fn begin_with(
 
 /// Finds out why the pool got no connection. The pool itself reports only a timeout, even if no server listens at the address.
 pub(super) async fn refusal(options: &PgConnectOptions) -> sqlx::Error {
-    match within(REFUSAL_MAX, options.connect()).await {
+    match with_timeout(REFUSAL_MAX, options.connect()).await {
         Err(error) => error,
         Ok(connection) => {
             // The server works again.
-            drop(within(REFUSAL_MAX, connection.close()).await);
+            drop(with_timeout(REFUSAL_MAX, connection.close()).await);
             sqlx::Error::PoolTimedOut
         }
     }
 }
 
-pub(super) async fn within<T>(
+pub(super) async fn with_timeout<T>(
     time: Duration,
     answer: impl Future<Output = Result<T, sqlx::Error>>,
 ) -> Result<T, sqlx::Error> {

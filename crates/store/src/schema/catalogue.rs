@@ -71,7 +71,7 @@ pub async fn faults(settings: &DatabaseSettings) -> StoreResult<Vec<SchemaFault>
         }
         DatabaseSettings::Postgres(settings) => {
             let expected = parse_list(POSTGRES);
-            let mut connection = postgres::alone(settings, STATEMENT_MS_MAX).await?;
+            let mut connection = postgres::connect_single(settings, STATEMENT_MS_MAX).await?;
             let found = read_postgres(&mut connection, Some(&expected)).await?;
             connection.close().await?;
             Ok(differences(&expected, &found))
@@ -87,7 +87,7 @@ pub async fn listing(settings: &DatabaseSettings) -> StoreResult<String> {
     let DatabaseSettings::Postgres(settings) = settings else {
         return Ok(String::new());
     };
-    let mut connection = postgres::alone(settings, STATEMENT_MS_MAX).await?;
+    let mut connection = postgres::connect_single(settings, STATEMENT_MS_MAX).await?;
     let found = read_postgres(&mut connection, None).await?;
     connection.close().await?;
     let line =
@@ -111,7 +111,7 @@ fn differences(expected: &Catalogue, found: &Catalogue) -> Vec<SchemaFault> {
     };
     let missing = expected.keys().filter(|key| !found.contains_key(*key));
     let missing = missing.map(|key| fault(key, SchemaDifference::Missing));
-    let others = found
+    let differences = found
         .iter()
         .filter_map(|(key, definition)| match expected.get(key) {
             None => Some(fault(key, SchemaDifference::Planted)),
@@ -120,7 +120,7 @@ fn differences(expected: &Catalogue, found: &Catalogue) -> Vec<SchemaFault> {
             }
             Some(_) => None,
         });
-    let mut faults: Vec<SchemaFault> = missing.chain(others).collect();
+    let mut faults: Vec<SchemaFault> = missing.chain(differences).collect();
     faults.sort_unstable();
     faults
 }
@@ -136,9 +136,9 @@ async fn schema_of_migrations(version: i64) -> StoreResult<Catalogue> {
     let mut migrator = Migrator::with_migrations(until.cloned().collect());
     migrator.set_locking(false);
     run(&mut connection, &migrator).await.map_err(failure)?;
-    let made = read_sqlite(&mut connection).await?;
+    let catalogue = read_sqlite(&mut connection).await?;
     connection.close().await?;
-    Ok(made)
+    Ok(catalogue)
 }
 
 /// Reads a file's catalogue. Leaves out what SQLite and sqlx keep for themselves: statistics, counters, the list of migrations.
@@ -158,13 +158,13 @@ async fn read_sqlite(connection: &mut Connection) -> StoreResult<Catalogue> {
 
 /// Removes white space and the quotation marks of names, because versions of SQLite place them differently in altered tables.
 fn normalized(definition: &str) -> String {
-    let kept = |c: &char| !c.is_whitespace() && *c != '"';
-    definition.chars().filter(kept).collect()
+    let is_significant = |c: &char| !c.is_whitespace() && *c != '"';
+    definition.chars().filter(is_significant).collect()
 }
 
 /// Reads the relations and functions in `names`, and functions with the same name as one of PostgreSQL's own. `None` reads all.
 async fn read_postgres(connection: &mut Connection, names: Option<&Catalogue>) -> StoreResult<Catalogue> {
-    let asked = |is_function: bool| {
+    let names_of = |is_function: bool| {
         let keys = names?.keys().filter(move |(kind, _)| match kind.as_str() {
             "function" => is_function,
             "table" | "view" => !is_function,
@@ -208,7 +208,7 @@ async fn read_postgres(connection: &mut Connection, names: Option<&Catalogue>) -
          AND d.deptype = 'e')"
     );
     let mut found = Catalogue::new();
-    for (statement, names) in [(relations, asked(false)), (functions, asked(true))] {
+    for (statement, names) in [(relations, names_of(false)), (functions, names_of(true))] {
         for row in query(statement).bind(names).fetch_all(&mut *connection).await? {
             let definition: String = row.try_get(2)?;
             let definition = definition.split_whitespace().collect::<Vec<_>>().join(" ");

@@ -36,10 +36,10 @@ pub(super) async fn migrate(
     tries_max: u32,
 ) -> StoreResult<()> {
     lock(connection).await?;
-    let done = migrate_with_pauses(connection, migrator, tries_max).await;
+    let result = migrate_with_pauses(connection, migrator, tries_max).await;
     // The lock must not stay on the connection, which others use next.
     let unlocked = unlock(connection).await;
-    done.and(unlocked)
+    result.and(unlocked)
 }
 
 /// Makes sure that one recapd migrates at a time. Uses the migrator's own lock, which earlier versions take, too.
@@ -74,7 +74,7 @@ async fn migrate_with_pauses(
     loop {
         let error = match run(connection, migrator).await {
             Err(error) if is_held(&error) => error,
-            done => return done.map_err(failure),
+            result => return result.map_err(failure),
         };
         let holders = holders(connection).await?;
         if tries >= tries_max {

@@ -46,8 +46,8 @@ impl AccessStore for SqlStore {
                 let sql = sql!(
                     "-- sql/access.revoke\nUPDATE access_tokens SET revoked_at = coalesce(revoked_at, $2) WHERE name = $1"
                 );
-                let done = query(sql).bind(name.as_str()).bind(now).execute(tx).await?;
-                Ok(done == 1)
+                let row_count = query(sql).bind(name.as_str()).bind(now).execute(tx).await?;
+                Ok(row_count == 1)
             })
         })
         .await
@@ -97,7 +97,7 @@ impl AccessStore for SqlStore {
 
     async fn named_agents(
         &self,
-        named: &AccessNames,
+        names: &AccessNames,
         after: Option<&AgentId>,
         limit: i64,
     ) -> StoreResult<Vec<AgentId>> {
@@ -109,8 +109,8 @@ impl AccessStore for SqlStore {
         let mut reader = self.reader().await?;
         let found = query(sql)
             .bind(after.map_or("", AgentId::as_str))
-            .bind(json!(named.agents).to_string())
-            .bind(json!(named.projects).to_string())
+            .bind(json!(names.agents).to_string())
+            .bind(json!(names.projects).to_string())
             .bind(limit)
             .fetch_all(&mut reader)
             .await?;
@@ -120,12 +120,12 @@ impl AccessStore for SqlStore {
 
 async fn keep(tx: &mut Connection, token: &NewToken, now: Timestamp) -> StoreResult<TokenOutcome> {
     let sql = sql!("-- sql/access.count\nSELECT count(*) FROM access_tokens WHERE name <> $1");
-    let others: i64 = query(sql)
+    let count: i64 = query(sql)
         .bind(token.name.as_str())
         .fetch_one(&mut *tx)
         .await?
         .try_get(0)?;
-    if others >= TOKENS_MAX {
+    if count >= TOKENS_MAX {
         return Ok(TokenOutcome::TooMany);
     }
     let sql = sql!(
@@ -135,7 +135,7 @@ async fn keep(tx: &mut Connection, token: &NewToken, now: Timestamp) -> StoreRes
            expires_at = excluded.expires_at, revoked_at = NULL, last_used_at = NULL \
            WHERE access_tokens.revoked_at IS NOT NULL"
     );
-    let done = query(sql)
+    let row_count = query(sql)
         .bind(token.name.as_str())
         .bind(token.digest.as_str())
         .bind(token.scope.name())
@@ -144,7 +144,7 @@ async fn keep(tx: &mut Connection, token: &NewToken, now: Timestamp) -> StoreRes
         .bind(token.expires_at)
         .execute(tx)
         .await?;
-    Ok(if done == 1 {
+    Ok(if row_count == 1 {
         TokenOutcome::Done
     } else {
         TokenOutcome::NameTaken

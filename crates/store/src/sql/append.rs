@@ -101,19 +101,19 @@ pub(super) async fn append(
     } else {
         None
     };
-    let is_step = |&(place, _): &(usize, bool)| step_at(&request, place).is_some();
+    let is_step = |&(index, _): &(usize, bool)| step_at(&request, index).is_some();
     let (mut stored, mut evictions, mut outcomes) = (Vec::new(), Vec::new(), Vec::new());
     let mut session_ended = None;
     for part in fresh.split_inclusive(is_step) {
-        let mut written = place_all(tx, &request, part, &mut ledger).await?;
-        let outcome = write_part(tx, &request, part, &mut written, (&mut ledger, &mut chain)).await?;
+        let mut rows = place_all(tx, &request, part, &mut ledger).await?;
+        let outcome = write_part(tx, &request, part, &mut rows, (&mut ledger, &mut chain)).await?;
         if steps_required {
             outcome.iter().try_for_each(check_target)?;
         }
-        stored.extend(written.messages);
-        evictions.extend(written.evictions);
+        stored.extend(rows.messages);
+        evictions.extend(rows.evictions);
         outcomes.extend(outcome);
-        session_ended = written.session_ended.or(session_ended);
+        session_ended = rows.session_ended.or(session_ended);
     }
     let is_clear = |step: &StepOutcome| matches!(step, StepOutcome::Cleared { .. });
     let has_closed = session_ended.is_some() || outcomes.iter().any(is_clear);
@@ -151,11 +151,11 @@ fn check_target(step: &StepOutcome) -> StoreResult<()> {
 
 /// Returns the summary's version after `steps`; it was `before`. A rewind may write a version.
 fn version_after(before: i64, steps: &[StepOutcome]) -> i64 {
-    let written = steps.iter().rev().find_map(|step| match step {
+    let version = steps.iter().rev().find_map(|step| match step {
         StepOutcome::Rewound { version, .. } => *version,
         _ => None,
     });
-    written.unwrap_or(before)
+    version.unwrap_or(before)
 }
 
 /// Stores the idempotency key of a request. Fails if a different request has used the key. The key doesn't keep a repeated
@@ -170,7 +170,7 @@ async fn store_key(
         "-- sql/append.keep_key\nINSERT INTO idempotency_keys (agent_id, key, digest, used_at) VALUES ($1, $2, $3, $4) \
                ON CONFLICT (agent_id, key) DO UPDATE SET used_at = excluded.used_at RETURNING digest"
     );
-    let kept: String = query(sql)
+    let digest: String = query(sql)
         .bind(agent.as_str())
         .bind(key.key.as_str())
         .bind(key.digest.as_str())
@@ -178,15 +178,15 @@ async fn store_key(
         .fetch_one(tx)
         .await?
         .try_get(0)?;
-    if kept == key.digest {
+    if digest == key.digest {
         Ok(())
     } else {
         Err(StoreError::KeyReused(key.key.clone()))
     }
 }
 
-fn step_at(request: &AppendRequest, place: usize) -> Option<Step> {
-    Step::of(&request.messages.get(place)?.message)
+fn step_at(request: &AppendRequest, index: usize) -> Option<Step> {
+    Step::of(&request.messages.get(index)?.message)
 }
 
 /// Writes the placed messages. If the last message of `part` is a step, also applies it and returns its effect.
@@ -194,51 +194,51 @@ async fn write_part(
     tx: &mut Connection,
     request: &AppendRequest,
     part: &[(usize, bool)],
-    written: &mut AppendRows,
+    rows: &mut AppendRows,
     (ledger, chain): (&mut Ledger, &mut Chain),
 ) -> StoreResult<Option<StepOutcome>> {
-    let last = part.last().and_then(|&(place, _)| request.messages.get(place));
+    let last = part.last().and_then(|&(index, _)| request.messages.get(index));
     let step = last.and_then(|last| Some((Step::of(&last.message)?, last.entry.at)));
     if let Some((Step::Clear, at)) = step {
-        close_session(written, ledger, at);
+        close_session(rows, ledger, at);
     }
-    write::rows(tx, request, written, (ledger, chain)).await?;
+    write::rows(tx, request, rows, (ledger, chain)).await?;
     let outcome = match step {
         None => None,
         Some((Step::Clear, _)) => Some(lineage::clear(tx, &request.agent, ledger).await?),
         Some((Step::Mark(label), _)) => {
-            let exchange = written.messages.last().map_or(PREAMBLE, |last| last.exchange);
+            let exchange = rows.messages.last().map_or(PREAMBLE, |last| last.exchange);
             Some(lineage::mark(tx, &request.agent, ledger, label, exchange).await?)
         }
         Some((Step::Rewind(label), at)) => {
             let outcome = lineage::rewind(tx, request, ledger, label, at).await?;
             // The mark's exchange may have grown after the mark, or the budget may have shrunk. All rows are written by now.
             let eviction = boundary::evict(tx, request, &[], ledger, at).await?;
-            written.evictions.extend(eviction);
+            rows.evictions.extend(eviction);
             Some(outcome)
         }
         Some((Step::Pin(seq), _)) => Some(lineage::pins::pin_within(tx, request, seq).await?),
         Some((Step::Unpin(seq), _)) => Some(lineage::pins::unpin(tx, &request.agent, seq).await?),
         Some((Step::Note(change), at)) => {
-            let last = written.messages.last();
-            let place = lineage::notes::NotePlace {
+            let last = rows.messages.last();
+            let position = lineage::notes::NotePosition {
                 seq: last.map_or(0, |last| last.seq),
                 exchange: last.map_or(PREAMBLE, |last| last.exchange),
                 at,
             };
-            Some(lineage::notes::write_within(tx, request, &change, place).await?)
+            Some(lineage::notes::write_within(tx, request, &change, position).await?)
         }
     };
-    write::state(tx, request, written, (ledger, chain)).await?;
+    write::state(tx, request, rows, (ledger, chain)).await?;
     Ok(outcome)
 }
 
 /// Closes the running session and opens an empty one. The closed session's exchanges are written as they are.
-fn close_session(written: &mut AppendRows, ledger: &mut Ledger, at: Timestamp) {
-    written.exchanges.extend(ledger.newest.clone());
-    written.evictions.extend(ledger.clear(at));
+fn close_session(rows: &mut AppendRows, ledger: &mut Ledger, at: Timestamp) {
+    rows.exchanges.extend(ledger.newest.clone());
+    rows.evictions.extend(ledger.clear(at));
     let opened = NewSession::empty(ledger, at, Some((at, "clear")));
-    written.sessions.push(opened);
+    rows.sessions.push(opened);
 }
 
 /// Deduplicates the request's messages: a message that is stored already under its client id is a duplicate, so a message that is
@@ -248,17 +248,17 @@ async fn without_duplicates(tx: &mut Connection, request: &AppendRequest) -> Sto
     let ids: Vec<&str> = messages
         .filter_map(|prepared| prepared.message.client_id.as_deref())
         .collect();
-    let mut known = stored_payloads(tx, &request.agent, &ids).await?;
+    let mut payloads = stored_payloads(tx, &request.agent, &ids).await?;
     let mut fresh = Vec::with_capacity(request.messages.len());
-    for (place, PreparedMessage { message, .. }) in request.messages.iter().enumerate() {
+    for (index, PreparedMessage { message, .. }) in request.messages.iter().enumerate() {
         let Some(id) = &message.client_id else {
-            fresh.push((place, true));
+            fresh.push((index, true));
             continue;
         };
-        match known.get(id) {
+        match payloads.get(id) {
             None => {
-                known.insert(id.clone(), message.payload.clone());
-                fresh.push((place, true));
+                payloads.insert(id.clone(), message.payload.clone());
+                fresh.push((index, true));
             }
             Some(payload) if formats::is_same(payload, &message.payload) || is_tombstone(payload) => {}
             // A Claude Code session that was resumed or forked copies earlier lines under its own name.
@@ -267,33 +267,37 @@ async fn without_duplicates(tx: &mut Connection, request: &AppendRequest) -> Sto
                     && formats::is_copied_line(payload, &message.payload) => {}
             // A transcript may hold a different message under the same id. No message may be lost, so it is stored under another
             // id.
-            Some(_) if request.replayed => fresh.push((place, false)),
+            Some(_) if request.replayed => fresh.push((index, false)),
             Some(_) => return Err(StoreError::ClientIdReused(id.clone())),
         }
     }
-    without_stored_replacements(tx, request, fresh, known).await
+    without_stored_replacements(tx, request, fresh, payloads).await
 }
 
-/// Removes from `fresh` the messages that are stored already under their replacement ids. `known` holds the payloads that are
+/// Removes from `fresh` the messages that are stored already under their replacement ids. `payloads` holds the payloads that are
 /// stored under the original ids.
 async fn without_stored_replacements(
     tx: &mut Connection,
     request: &AppendRequest,
     fresh: Vec<(usize, bool)>,
-    known: HashMap<String, String>,
+    payloads: HashMap<String, String>,
 ) -> StoreResult<Vec<(usize, bool)>> {
-    let others: HashMap<usize, String> = fresh
+    let replacement_ids: HashMap<usize, String> = fresh
         .iter()
         .filter(|(_, keeps_id)| !keeps_id)
-        .filter_map(|&(place, _)| Some((place, other_id(&request.messages.get(place)?.message)?)))
+        .filter_map(|&(index, _)| Some((index, other_id(&request.messages.get(index)?.message)?)))
         .collect();
-    if others.is_empty() {
+    if replacement_ids.is_empty() {
         return Ok(fresh);
     }
-    let ids: Vec<&str> = others.values().map(String::as_str).collect();
+    let ids: Vec<&str> = replacement_ids.values().map(String::as_str).collect();
     let stored = stored_payloads(tx, &request.agent, &ids).await?;
-    let mut taken: HashSet<String> = known.into_keys().chain(stored.into_keys()).collect();
-    let is_new = |&(place, _): &(usize, bool)| others.get(&place).is_none_or(|id| taken.insert(id.clone()));
+    let mut used_ids: HashSet<String> = payloads.into_keys().chain(stored.into_keys()).collect();
+    let is_new = |&(index, _): &(usize, bool)| {
+        replacement_ids
+            .get(&index)
+            .is_none_or(|id| used_ids.insert(id.clone()))
+    };
     Ok(fresh.into_iter().filter(is_new).collect())
 }
 
@@ -328,19 +332,19 @@ async fn place_all(
     fresh: &[(usize, bool)],
     ledger: &mut Ledger,
 ) -> StoreResult<AppendRows> {
-    let mut written = AppendRows::default();
-    for &(place, keeps_id) in fresh {
-        let Some(PreparedMessage { entry, .. }) = request.messages.get(place) else {
+    let mut rows = AppendRows::default();
+    for &(index, keeps_id) in fresh {
+        let Some(PreparedMessage { entry, .. }) = request.messages.get(index) else {
             continue;
         };
         if ledger.last_seq == 0 {
-            written.sessions.push(NewSession::empty(ledger, entry.at, None));
+            rows.sessions.push(NewSession::empty(ledger, entry.at, None));
         }
         let appended = ledger.append(entry, request.rules.segmentation());
         let preamble = ledger.preamble.as_ref();
         let preamble = preamble.filter(|preamble| preamble.exchange == appended.exchange);
-        written.messages.push(StoredAt {
-            place,
+        rows.messages.push(StoredAt {
+            index,
             seq: appended.seq,
             exchange: appended.exchange,
             session: preamble
@@ -350,28 +354,28 @@ async fn place_all(
             keeps_id,
         });
         if let Some(preamble) = preamble {
-            written.preamble = Some(preamble.clone());
+            rows.preamble = Some(preamble.clone());
         }
         if appended.new_session {
             let previous_end = appended.completed.as_ref().map(|row| (row.last_at, "idle"));
-            written.sessions.push(NewSession {
+            rows.sessions.push(NewSession {
                 first_exchange: appended.exchange,
                 ..NewSession::empty(ledger, entry.at, previous_end)
             });
         }
-        written.exchanges.extend(appended.completed);
-        let eviction = boundary::evict(tx, request, &written.exchanges, ledger, entry.at).await?;
-        written.evictions.extend(eviction);
-        check_overflow(request, &mut written, ledger, entry)?;
+        rows.exchanges.extend(appended.completed);
+        let eviction = boundary::evict(tx, request, &rows.exchanges, ledger, entry.at).await?;
+        rows.evictions.extend(eviction);
+        check_overflow(request, &mut rows, ledger, entry)?;
     }
-    Ok(written)
+    Ok(rows)
 }
 
 /// Applies the settings for a leg that alone exceeds the budget. They may ask for an error, which undoes the whole append, or for
 /// the end of the session.
 fn check_overflow(
     request: &AppendRequest,
-    written: &mut AppendRows,
+    rows: &mut AppendRows,
     ledger: &mut Ledger,
     entry: &LedgerEntry,
 ) -> StoreResult<()> {
@@ -379,9 +383,9 @@ fn check_overflow(
     let Some(ended) = ledger.check_overflow(entry, rules.budget, rules.on_overflow)? else {
         return Ok(());
     };
-    written.session_ended = Some(ended);
+    rows.session_ended = Some(ended);
     let opened = NewSession::empty(ledger, entry.at, Some((entry.at, "end")));
-    written.sessions.push(opened);
+    rows.sessions.push(opened);
     Ok(())
 }
 

@@ -62,13 +62,13 @@ impl AuditStore for SqlStore {
     }
 
     async fn audit(&self, filter: AuditQuery) -> StoreResult<Vec<AuditRow>> {
-        let of_all = audit_select!("-- sql/audit.all", "WHERE event < $1 AND at >= $3 AND at < $4");
-        let of_agent = audit_select!(
+        let all_sql = audit_select!("-- sql/audit.all", "WHERE event < $1 AND at >= $3 AND at < $4");
+        let agent_sql = audit_select!(
             "-- sql/audit.of_agent",
             "WHERE event < $1 AND at >= $3 AND at < $4 AND agent_id = $5"
         );
         let agent = filter.agent.as_ref().map(AgentId::as_str);
-        let select = query(if agent.is_some() { of_agent } else { of_all })
+        let select = query(if agent.is_some() { agent_sql } else { all_sql })
             .bind(filter.before.unwrap_or(i64::MAX))
             .bind(filter.limit)
             .bind(filter.since.unwrap_or(Timestamp::MIN))

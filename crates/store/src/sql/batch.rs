@@ -154,7 +154,7 @@ async fn write(
                exchanges, revisited, journal_key, provider, model, body, state, queued_at, tokens, cost_microusd) \
                VALUES ($1, $2, $3, $4, $5, $11, $6, $7, $8, $9, 'waiting', $10, $12, $13) ON CONFLICT DO NOTHING"
     );
-    let done = query(sql)
+    let row_count = query(sql)
         .bind(agent.as_str())
         .bind(question.version)
         .bind(question.lo)
@@ -170,7 +170,7 @@ async fn write(
         .bind(question.cost_microusd)
         .execute(tx)
         .await?;
-    Ok(done == 1)
+    Ok(row_count == 1)
 }
 
 /// Makes the agent's row due if it waits for a batch's answer. The summary has changed, so no question is about its present
@@ -211,8 +211,8 @@ async fn withdraw(tx: &mut Connection, agent: AgentId, now: Timestamp) -> StoreR
         "-- sql/batch.withdraw\nUPDATE batch_requests SET state = 'withdrawn', ended_at = $2, body = '' \
                WHERE agent_id = $1 AND state = 'waiting'"
     );
-    let done = query(sql).bind(agent.as_str()).bind(now).execute(tx).await?;
-    Ok(done > 0)
+    let row_count = query(sql).bind(agent.as_str()).bind(now).execute(tx).await?;
+    Ok(row_count > 0)
 }
 
 async fn load_answer(connection: &mut Connection, agent: &AgentId) -> StoreResult<Option<BatchedAnswer>> {

@@ -24,8 +24,8 @@ enum KeptSample {
 }
 
 impl From<KeptSample> for ReportedSample {
-    fn from(kept: KeptSample) -> Self {
-        let (estimated_tokens, reported_tokens, agent) = match kept {
+    fn from(sample: KeptSample) -> Self {
+        let (estimated_tokens, reported_tokens, agent) = match sample {
             KeptSample::OfAgent(estimated, reported, agent) => (estimated, reported, agent),
             KeptSample::OfAnyone(estimated, reported) => (estimated, reported, 0),
         };
@@ -58,8 +58,8 @@ pub(super) async fn load(connection: &mut Connection) -> StoreResult<Vec<KeptCal
         let samples: Vec<KeptSample> = serde_json::from_str(&text)
             .map_err(|_| row::inconsistent("calibrations", format!("{provider} {model}"), "samples", text))?;
         let mut calibration = Calibration::default();
-        for kept in samples {
-            calibration.learn(kept.into());
+        for sample in samples {
+            calibration.learn(sample.into());
         }
         Ok(KeptCalibration {
             provider,
@@ -71,19 +71,23 @@ pub(super) async fn load(connection: &mut Connection) -> StoreResult<Vec<KeptCal
     found.iter().map(read).collect()
 }
 
-/// Saves `kept`. Then deletes all calibrations but the [`MODELS_MAX`] most recently learned ones.
-pub(super) async fn keep(tx: &mut Connection, kept: Vec<KeptCalibration>, now: Timestamp) -> StoreResult<()> {
+/// Saves `calibrations`. Then deletes all calibrations but the [`MODELS_MAX`] most recently learned ones.
+pub(super) async fn keep(
+    tx: &mut Connection,
+    calibrations: Vec<KeptCalibration>,
+    now: Timestamp,
+) -> StoreResult<()> {
     let sql = sql!(
         "-- sql/calibration.keep\nINSERT INTO calibrations (provider, model, learned, samples, updated_at) \
                VALUES ($1, $2, $3, $4, $5) ON CONFLICT (provider, model) DO UPDATE SET learned = excluded.learned, \
                samples = excluded.samples, updated_at = excluded.updated_at"
     );
-    for one in kept {
-        let samples: Vec<KeptSample> = one.calibration.iter().copied().map(Into::into).collect();
+    for entry in calibrations {
+        let samples: Vec<KeptSample> = entry.calibration.iter().copied().map(Into::into).collect();
         query(sql)
-            .bind(one.provider)
-            .bind(one.model)
-            .bind(i64_or_max(one.learned))
+            .bind(entry.provider)
+            .bind(entry.model)
+            .bind(i64_or_max(entry.learned))
             .bind(serde_json::json!(samples).to_string())
             .bind(now)
             .execute(&mut *tx)

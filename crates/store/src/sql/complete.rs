@@ -100,7 +100,7 @@ pub(super) async fn write_document(tx: &mut Connection, lease: &Lease, patch: &P
                updated_at = CASE WHEN held_version IS NULL THEN $5 ELSE updated_at END \
                WHERE agent_id = $1 AND version = $2"
     );
-    let done = query(sql)
+    let row_count = query(sql)
         .bind(lease.agent.as_str())
         .bind(patch.version)
         .bind(patch.content.as_str())
@@ -109,7 +109,7 @@ pub(super) async fn write_document(tx: &mut Connection, lease: &Lease, patch: &P
         .bind(patch.next_ageing_at)
         .execute(tx)
         .await?;
-    if done == 1 {
+    if row_count == 1 {
         Ok(())
     } else {
         Err(StoreError::Fenced(Fence::Version))

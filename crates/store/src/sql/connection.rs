@@ -93,8 +93,8 @@ impl Connection {
         if self.clock == Clock::Caller {
             return Ok(callers);
         }
-        if let Some(known) = self.now {
-            return Ok(known);
+        if let Some(now) = self.now {
+            return Ok(now);
         }
         let now = query(sql!("-- postgres/connection.now\nSELECT now()"))
             .fetch_one(self)

@@ -27,13 +27,13 @@ pub(super) async fn totals(tx: &mut Connection) -> StoreResult<DatabaseTotals> {
         "-- sql/database_totals.oldest_pending\nSELECT min(pending_since) FROM agents WHERE pending_since IS NOT NULL"
     );
     let oldest_pending_at = row::time(&query(pending).fetch_one(&mut *tx).await?, 0)?;
-    let counted = match tx.dialect() {
+    let totals = match tx.dialect() {
         SqlDialect::Sqlite => first_rows(tx).await?,
         SqlDialect::Postgres => some_pages(tx).await?,
     };
     Ok(DatabaseTotals {
         oldest_pending_at,
-        ..counted
+        ..totals
     })
 }
 
@@ -43,10 +43,10 @@ async fn first_rows(tx: &mut Connection) -> StoreResult<DatabaseTotals> {
          coalesce(sum(token_count), 0) FROM (SELECT version, token_count FROM summaries LIMIT $1) WHERE version > 0"
     );
     let row = query(sql).bind(ROWS_MAX + 1).fetch_one(tx).await?;
-    let counted = read_totals(&row)?;
+    let totals = read_totals(&row)?;
     Ok(DatabaseTotals {
-        is_estimated: counted.agents > ROWS_MAX,
-        ..counted
+        is_estimated: totals.agents > ROWS_MAX,
+        ..totals
     })
 }
 
@@ -68,13 +68,13 @@ async fn some_pages(tx: &mut Connection) -> StoreResult<DatabaseTotals> {
         .bind(summaries_ppm)
         .fetch_one(tx)
         .await?;
-    let counted = read_totals(&row)?;
+    let totals = read_totals(&row)?;
     Ok(DatabaseTotals {
-        agents: extrapolate(counted.agents, agents_ppm),
-        documents: extrapolate(counted.documents, summaries_ppm),
-        documents_tokens: extrapolate(counted.documents_tokens, summaries_ppm),
+        agents: extrapolate(totals.agents, agents_ppm),
+        documents: extrapolate(totals.documents, summaries_ppm),
+        documents_tokens: extrapolate(totals.documents_tokens, summaries_ppm),
         is_estimated: agents_ppm.min(summaries_ppm) < WHOLE_PPM,
-        ..counted
+        ..totals
     })
 }
 

@@ -32,9 +32,9 @@ pub(super) fn run(
     rows_max: usize,
 ) -> Result<StatementResult, sqlx::Error> {
     trace!(sql, "store.statement");
-    let begun = Instant::now();
+    let start = Instant::now();
     let rows = rows(connection, sql, values, rows_max).map_err(failure);
-    let took = begun.elapsed();
+    let took = start.elapsed();
     if took >= SLOW {
         // The first line, the statement's label, identifies it.
         let statement = sql.lines().next().unwrap_or_default();
@@ -67,21 +67,21 @@ fn rows(
 /// Binds parameters by name. SQLite takes `$N` for a name and numbers names in order of appearance. So this binds the `N`th value
 /// to `$N` explicitly.
 fn bind(statement: &mut CachedStatement<'_>, values: &[Value<'_>]) -> rusqlite::Result<()> {
-    for place in 1..=statement.parameter_count() {
-        let name = statement.parameter_name(place);
+    for index in 1..=statement.parameter_count() {
+        let name = statement.parameter_name(index);
         let number = name.and_then(|name| name.strip_prefix('$')?.parse::<usize>().ok());
         let value = number.and_then(|number| values.get(number.checked_sub(1)?));
-        let value = value.ok_or(rusqlite::Error::InvalidParameterCount(values.len(), place))?;
-        statement.raw_bind_parameter(place, value)?;
+        let value = value.ok_or(rusqlite::Error::InvalidParameterCount(values.len(), index))?;
+        statement.raw_bind_parameter(index, value)?;
     }
     Ok(())
 }
 
 pub(crate) fn failure(error: rusqlite::Error) -> sqlx::Error {
     match error {
-        rusqlite::Error::SqliteFailure(failed, words) => sqlx::Error::Database(Box::new(SqliteRefusal {
+        rusqlite::Error::SqliteFailure(failed, message) => sqlx::Error::Database(Box::new(SqliteRefusal {
             code: failed.extended_code,
-            words: words.unwrap_or_else(|| failed.to_string()),
+            message: message.unwrap_or_else(|| failed.to_string()),
         })),
         rusqlite::Error::Utf8Error(column, source) => sqlx::Error::ColumnDecode {
             index: column.to_string(),
@@ -95,12 +95,12 @@ pub(crate) fn failure(error: rusqlite::Error) -> sqlx::Error {
 struct SqliteRefusal {
     /// The extended result code; see sqlite.org/rescode.html.
     code: i32,
-    words: String,
+    message: String,
 }
 
 impl fmt::Display for SqliteRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "(code: {}) {}", self.code, self.words)
+        write!(f, "(code: {}) {}", self.code, self.message)
     }
 }
 
@@ -108,7 +108,7 @@ impl Error for SqliteRefusal {}
 
 impl DatabaseError for SqliteRefusal {
     fn message(&self) -> &str {
-        &self.words
+        &self.message
     }
 
     fn code(&self) -> Option<Cow<'_, str>> {

@@ -61,25 +61,25 @@ pub(super) async fn edit(tx: &mut Connection, request: EditRequest) -> StoreResu
         let now = successor(tx, &agent, item).await?;
         return Err(StoreError::UnknownItem { item, now });
     };
-    let changed = edit.apply(&found.item);
-    if changed.pinned && !found.item.pinned && count_pinned(tx, &agent).await? >= ITEM_PINS_MAX {
+    let edited_item = edit.apply(&found.item);
+    if edited_item.pinned && !found.item.pinned && count_pinned(tx, &agent).await? >= ITEM_PINS_MAX {
         return Err(StoreError::ItemPinsFull);
     }
     // A pin alone changes the item's row, unless an item that isn't shown is pinned: then a new, shown item replaces it.
-    let is_in_place = edit.is_pin_alone() && (found.shown || !changed.pinned);
+    let is_in_place = edit.is_pin_alone() && (found.shown || !edited_item.pinned);
     if is_in_place {
-        pin(tx, &agent, item, changed.pinned).await?;
+        pin(tx, &agent, item, edited_item.pinned).await?;
     }
-    let replaced = (!is_in_place).then_some(item);
-    let written = revise::write(
+    let replaced_item = (!is_in_place).then_some(item);
+    let new_version = revise::write(
         tx,
         Revision {
             agent: agent.clone(),
             kind: VersionKind::Edit,
             through: row.ledger.summarized_through,
             gains: None,
-            removed: replaced.into_iter().collect(),
-            added: replaced.map(|_| changed).into_iter().collect(),
+            removed: replaced_item.into_iter().collect(),
+            added: replaced_item.map(|_| edited_item).into_iter().collect(),
             hidden: Vec::new(),
             facts: FactUpdate::default(),
             policy,
@@ -90,10 +90,10 @@ pub(super) async fn edit(tx: &mut Connection, request: EditRequest) -> StoreResu
     )
     .await?;
     lineage::void_lease(tx, &agent, now).await?;
-    let number = replaced.map_or(item, |_| written.first_item);
+    let number = replaced_item.map_or(item, |_| new_version.first_item);
     let row = load(tx, &agent, number).await?;
     Ok(EditOutcome {
-        version: written.version,
+        version: new_version.version,
         row: row.ok_or(StoreError::UnknownItem {
             item: number,
             now: None,

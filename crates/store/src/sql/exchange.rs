@@ -92,11 +92,11 @@ fn choose(exchanges: &mut [StoredExchange], bytes_max: i64) -> usize {
     let mut room = bytes_max;
     let mut read_from = exchanges.len();
     for stored in exchanges.iter_mut().rev() {
-        let left = stored.unread_bytes.map(|bytes| room.saturating_sub(bytes));
-        let Some(left) = left.filter(|left| *left >= 0) else {
+        let remaining = stored.unread_bytes.map(|bytes| room.saturating_sub(bytes));
+        let Some(remaining) = remaining.filter(|remaining| *remaining >= 0) else {
             break;
         };
-        (room, stored.unread_bytes) = (left, None);
+        (room, stored.unread_bytes) = (remaining, None);
         read_from -= 1;
     }
     read_from
@@ -205,7 +205,7 @@ pub(super) async fn count(
 pub(super) async fn landmarks(
     connection: &mut Connection,
     agent: &AgentId,
-    places: &[i64],
+    token_offsets: &[i64],
 ) -> StoreResult<Vec<CutPoint>> {
     let sql = sql!(
         "-- sql/exchange.landmarks\nSELECT e.exchange, e.tokens_before FROM exchange_log e WHERE e.agent_id = $1 \
@@ -222,7 +222,7 @@ pub(super) async fn landmarks(
     );
     let found = query(sql)
         .bind(agent.as_str())
-        .bind(serde_json::json!(places).to_string())
+        .bind(serde_json::json!(token_offsets).to_string())
         .fetch_all(connection)
         .await?;
     let landmarks = found.iter().map(|row| {
@@ -308,11 +308,11 @@ pub(super) async fn last_said(
         .bind(serde_json::json!(HUMANS).to_string())
         .fetch_all(connection)
         .await?;
-    let said = found.iter().rev().map(|row| {
+    let messages = found.iter().rev().map(|row| {
         Ok(SaidMessage {
             exchange: row.try_get(6)?,
             stored: row::message(row)?,
         })
     });
-    said.collect()
+    messages.collect()
 }

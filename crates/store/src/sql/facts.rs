@@ -171,7 +171,7 @@ async fn close(
         "-- sql/facts.close\nUPDATE summary_facts SET closed_version = $3, closed_by_exchange = $4, replaced_by = $5 \
                WHERE agent_id = $1 AND fact = $2 AND closed_version IS NULL"
     );
-    let done = query(sql)
+    let row_count = query(sql)
         .bind(agent.as_str())
         .bind(closure.fact)
         .bind(version)
@@ -179,7 +179,7 @@ async fn close(
         .bind(replaced_by)
         .execute(tx)
         .await?;
-    if done == 1 {
+    if row_count == 1 {
         return Ok(());
     }
     // The version fence holds, so no other transaction can have closed this fact: a miss is a bug.

@@ -72,7 +72,7 @@ impl Newcomers {
     ) -> StoreResult<u64> {
         let now = tx.now(self.now).await?;
         let level = self.priority.level();
-        let done = query(statement)
+        let row_count = query(statement)
             .bind(self.by)
             .bind(level)
             .bind(self.reason.bit())
@@ -84,6 +84,6 @@ impl Newcomers {
             .bind(self.limit)
             .execute(tx)
             .await?;
-        Ok(done)
+        Ok(row_count)
     }
 }

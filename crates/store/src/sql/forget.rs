@@ -67,7 +67,7 @@ struct TouchedAgent {
 #[derive(Default)]
 struct NextExchanges {
     /// The entries of the record that are then done.
-    wanted: Vec<ForgettingRow>,
+    entries: Vec<ForgettingRow>,
     /// Their messages.
     tombstones: Vec<Tombstone>,
     touched: BTreeMap<AgentId, TouchedAgent>,
@@ -116,38 +116,38 @@ pub(super) async fn forget_some(
     for (agent, labels) in &next.labels {
         labels::replace(tx, agent, labels, request.now).await?;
     }
-    plan::strike_off(tx, &request.agent, &next.wanted).await?;
-    step.left = plan::count_left(tx, &request.agent).await?;
+    plan::strike_off(tx, &request.agent, &next.entries).await?;
+    step.remaining = plan::count_left(tx, &request.agent).await?;
     Ok(step)
 }
 
 /// Chooses what to forget next: the newest exchanges first, because changing them moves the fewest totals.
 async fn choose(tx: &mut Connection, agent: &AgentId) -> StoreResult<NextExchanges> {
     let mut next = NextExchanges::default();
-    for wanted in plan::next(tx, agent, EXCHANGES_MAX).await? {
-        let found = find(tx, &wanted).await?;
+    for entry in plan::next(tx, agent, EXCHANGES_MAX).await? {
+        let found = find(tx, &entry).await?;
         let is_too_many = next.tombstones.len() + found.len() > MESSAGES_MAX;
         // The recall index is rewritten block by block. To rewrite only one, all messages must be in the same block.
-        let is_elsewhere = |first: &ForgettingRow| block_of(first.first_seq) != block_of(wanted.first_seq);
+        let is_elsewhere = |first: &ForgettingRow| block_of(first.first_seq) != block_of(entry.first_seq);
         if next
-            .wanted
+            .entries
             .first()
             .is_some_and(|first| is_too_many || is_elsewhere(first))
         {
             break;
         }
         if let Some(first) = found.first() {
-            for agent in agents_sharing(tx, &wanted.source, first.seq).await? {
+            for agent in agents_sharing(tx, &entry.source, first.seq).await? {
                 let touched = next.touched.entry(agent).or_default();
-                touched.exchanges.insert(wanted.exchange);
-                if wanted.is_summarisable {
-                    touched.summarisable.insert(wanted.exchange);
+                touched.exchanges.insert(entry.exchange);
+                if entry.is_summarisable {
+                    touched.summarisable.insert(entry.exchange);
                 }
             }
         }
-        let labels = labels::find(tx, &wanted).await?;
+        let labels = labels::find(tx, &entry).await?;
         if !labels.is_empty() {
-            for agent in agents_sharing(tx, &wanted.source, wanted.first_seq).await? {
+            for agent in agents_sharing(tx, &entry.source, entry.first_seq).await? {
                 next.labels
                     .entry(agent)
                     .or_default()
@@ -155,28 +155,28 @@ async fn choose(tx: &mut Connection, agent: &AgentId) -> StoreResult<NextExchang
             }
         }
         next.tombstones.extend(found);
-        next.wanted.push(wanted);
+        next.entries.push(entry);
     }
     Ok(next)
 }
 
 /// Returns those messages of an entry that aren't forgotten yet, in order.
-async fn find(tx: &mut Connection, wanted: &ForgettingRow) -> StoreResult<Vec<Tombstone>> {
+async fn find(tx: &mut Connection, entry: &ForgettingRow) -> StoreResult<Vec<Tombstone>> {
     let sql = sql!(
         "-- sql/forget.find\nSELECT seq, kind, tokens FROM message_log WHERE agent_id = $1 \
                AND seq BETWEEN $2 AND $3 AND exchange = $4 AND forgotten_at IS NULL \
                AND kind NOT IN ('clear', 'mark', 'rewind', 'pin', 'unpin') ORDER BY seq"
     );
     let found = query(sql)
-        .bind(wanted.source.as_str())
-        .bind(wanted.first_seq)
-        .bind(wanted.last_seq)
-        .bind(wanted.exchange)
+        .bind(entry.source.as_str())
+        .bind(entry.first_seq)
+        .bind(entry.last_seq)
+        .bind(entry.exchange)
         .fetch_all(tx)
         .await?;
     let tombstones = found.iter().map(|row| {
         Ok(Tombstone {
-            source: wanted.source.clone(),
+            source: entry.source.clone(),
             seq: row.try_get(0)?,
             kind: row.try_get(1)?,
             tokens: row.try_get(2)?,
@@ -197,13 +197,17 @@ async fn write_tombstones(
                speaker = NULL, salt = NULL, forgotten_at = $4 WHERE agent_id = $1 \
                AND seq IN (SELECT CAST(value AS bigint) FROM {each}($2{::jsonb}))"
     );
-    let (mut by_kind, mut by_source): (BTreeMap<_, Vec<i64>>, BTreeMap<_, Vec<i64>>) = Default::default();
+    let (mut seqs_by_kind, mut seqs_by_source): (BTreeMap<_, Vec<i64>>, BTreeMap<_, Vec<i64>>) =
+        Default::default();
     for message in tombstones {
         let kind = (&message.source, message.kind.as_str());
-        by_kind.entry(kind).or_default().push(message.seq);
-        by_source.entry(&message.source).or_default().push(message.seq);
+        seqs_by_kind.entry(kind).or_default().push(message.seq);
+        seqs_by_source
+            .entry(&message.source)
+            .or_default()
+            .push(message.seq);
     }
-    for ((source, kind), seqs) in by_kind {
+    for ((source, kind), seqs) in seqs_by_kind {
         query(sql)
             .bind(source.as_str())
             .bind(serde_json::json!(seqs).to_string())
@@ -212,7 +216,7 @@ async fn write_tombstones(
             .execute(&mut *tx)
             .await?;
     }
-    for (source, seqs) in by_source {
+    for (source, seqs) in seqs_by_source {
         recall::forget(tx, source, &seqs).await?;
         recall::forget_vectors(tx, source, &seqs).await?;
     }

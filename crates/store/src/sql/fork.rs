@@ -37,8 +37,8 @@ pub(super) async fn fork(
     copy_marks(tx, &from, &child, base).await?;
     let newest = from.ledger.newest.as_ref();
     let session = newest.map_or(from.ledger.session, |newest| newest.session);
-    let place = (from.ledger.summarized_through, session);
-    lineage::pins::copy(tx, &parent, &child, place).await?;
+    let position = (from.ledger.summarized_through, session);
+    lineage::pins::copy(tx, &parent, &child, position).await?;
     lineage::notes::copy(tx, &parent, &child).await?;
     copy_session(tx, &parent, &child).await?;
     let items = copy_document(tx, &from, &child, now).await?;
@@ -86,7 +86,7 @@ async fn copy_agent(
                last_eviction, recount_before, last_seq + CASE WHEN last_seq > 0 THEN 1 ELSE 0 END, CASE WHEN totals_from IS NOT NULL THEN {max}(totals_from, summarized_through + 1) END \
                FROM agents WHERE agent_id = $1 ON CONFLICT (agent_id) DO NOTHING"
     );
-    let done = query(sql)
+    let row_count = query(sql)
         .bind(from.agent.as_str())
         .bind(child.as_str())
         .bind(fork_exchange)
@@ -94,7 +94,7 @@ async fn copy_agent(
         .bind(now)
         .execute(tx)
         .await?;
-    if done == 0 {
+    if row_count == 0 {
         return Err(StoreError::AgentExists(child.clone()));
     }
     Ok(())
@@ -116,7 +116,7 @@ async fn copy_exchanges(
                AND (exchange > $3 AND role = 'exchange' OR exchange = $4)"
     );
     let preamble = from.ledger.preamble.as_ref().map(|preamble| preamble.exchange);
-    let done = query(sql)
+    let row_count = query(sql)
         .bind(from.agent.as_str())
         .bind(child.as_str())
         .bind(from.ledger.summarized_through)
@@ -124,7 +124,7 @@ async fn copy_exchanges(
         .bind(base)
         .execute(tx)
         .await?;
-    let rows = i64_or_max(done);
+    let rows = i64_or_max(row_count);
     Ok(rows - i64::from(preamble.is_some()))
 }
 
@@ -270,7 +270,7 @@ pub(super) async fn ancestors(connection: &mut Connection, agent: &AgentId) -> S
         let parent: AgentId = parent
             .parse()
             .map_err(|_| row::inconsistent("agents", next.to_string(), "parent_agent_id", parent))?;
-        if parent == *agent || line.iter().any(|seen| seen.agent == parent) {
+        if parent == *agent || line.iter().any(|member| member.agent == parent) {
             break;
         }
         line.push(Ancestor {

@@ -91,11 +91,11 @@ fn row(row: &Row) -> StoreResult<InboxRow> {
 /// Reads a text. Returns `None` for invalid UTF-8; `bad` gets the name of the first such column.
 fn text(
     row: &Row,
-    at: usize,
+    column: usize,
     name: &'static str,
     bad: &mut Option<&'static str>,
 ) -> StoreResult<Option<String>> {
-    match row.try_get::<Option<String>>(at) {
+    match row.try_get::<Option<String>>(column) {
         Err(sqlx::Error::ColumnDecode { .. }) => {
             bad.get_or_insert(name);
             Ok(None)
@@ -113,13 +113,13 @@ async fn take(tx: &mut Connection, agent: &AgentId, rows: &[i64]) -> StoreResult
          AND NOT EXISTS (SELECT 1 FROM message_inbox e WHERE e.refused_at IS NULL AND e.agent_id = $2 AND e.id < $3)"
     );
     let first = rows.iter().copied().min().unwrap_or_default();
-    let taken = query(sql)
+    let row_count = query(sql)
         .bind(serde_json::json!(rows).to_string())
         .bind(agent.as_str())
         .bind(first)
         .execute(tx)
         .await?;
-    if taken == rows.len() as u64 {
+    if row_count == rows.len() as u64 {
         Ok(())
     } else {
         Err(StoreError::Fenced(Fence::Inbox))
@@ -135,8 +135,8 @@ async fn refuse(tx: &mut Connection, rows: Vec<RefusedRow>, now: Timestamp) -> S
         if let Some(column) = row.not_utf8 {
             to_hex(tx, row.id, column == AGENT).await?;
         }
-        let done = query(sql).bind(row.id).bind(now).bind(row.reason);
-        refused += done.execute(&mut *tx).await?;
+        let refusal_query = query(sql).bind(row.id).bind(now).bind(row.reason);
+        refused += refusal_query.execute(&mut *tx).await?;
     }
     let sql = sql!(
         "-- sql/inbox.prune\nDELETE FROM message_inbox WHERE refused_at IS NOT NULL AND id <= \

@@ -106,13 +106,13 @@ async fn find_mark(
         "-- sql/lineage.newest_mark\nSELECT mark, exchange, first_exchange, tokens_before_window \
                   FROM marks WHERE agent_id = $1 ORDER BY mark DESC LIMIT 1"
     );
-    let named = sql!(
+    let labelled = sql!(
         "-- sql/lineage.named_mark\nSELECT mark, exchange, first_exchange, tokens_before_window \
                  FROM marks WHERE agent_id = $1 AND label = $2 ORDER BY mark DESC LIMIT 1"
     );
     let query = match label {
         None => query(newest).bind(agent.as_str()),
-        Some(label) => query(named).bind(agent.as_str()).bind(label),
+        Some(label) => query(labelled).bind(agent.as_str()).bind(label),
     };
     let Some(row) = query.fetch_optional(tx).await? else {
         return Ok(None);
@@ -125,20 +125,29 @@ async fn find_mark(
     Ok(Some((row.try_get(0)?, mark)))
 }
 
-/// Deletes the marks after number `kept`.
-async fn forget_marks(tx: &mut Connection, agent: &AgentId, kept: i64) -> StoreResult<()> {
+/// Deletes the marks after number `last_mark`.
+async fn forget_marks(tx: &mut Connection, agent: &AgentId, last_mark: i64) -> StoreResult<()> {
     let sql = sql!("-- sql/lineage.forget_marks\nDELETE FROM marks WHERE agent_id = $1 AND mark > $2");
-    query(sql).bind(agent.as_str()).bind(kept).execute(tx).await?;
+    query(sql)
+        .bind(agent.as_str())
+        .bind(last_mark)
+        .execute(tx)
+        .await?;
     Ok(())
 }
 
-/// Sets the exchanges after `kept` aside. Returns how many of them have messages. An exchange that holds only a rewind has none.
-async fn set_aside(tx: &mut Connection, agent: &AgentId, kept: i64, at: Timestamp) -> StoreResult<i64> {
+/// Sets the exchanges after `last_exchange` aside. Returns how many of them have messages: one with only a rewind has none.
+async fn set_aside(
+    tx: &mut Connection,
+    agent: &AgentId,
+    last_exchange: i64,
+    at: Timestamp,
+) -> StoreResult<i64> {
     let sql = sql!(
         "-- sql/lineage.set_aside\nUPDATE exchange_log SET set_aside_at = $3 \
                WHERE agent_id = $1 AND exchange > $2 AND role = 'exchange' AND set_aside_at IS NULL RETURNING messages"
     );
-    let query = query(sql).bind(agent.as_str()).bind(kept).bind(at);
+    let query = query(sql).bind(agent.as_str()).bind(last_exchange).bind(at);
     let messages: Vec<i64> = query.fetch_column(tx).await?;
     let with_messages = messages.iter().filter(|messages| **messages > 0);
     Ok(i64_or_max(with_messages.count()))

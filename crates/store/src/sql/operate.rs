@@ -150,7 +150,7 @@ impl OperatorStore for SqlStore {
             async move {
                 let mut all = Vec::with_capacity(agents.len());
                 for agent in &agents {
-                    all.push(spending::of_agent(&mut tx, agent, since).await?);
+                    all.push(spending::agent_spending(&mut tx, agent, since).await?);
                 }
                 Ok(all)
             }
@@ -230,9 +230,9 @@ fn read(row: &Row, now: Timestamp) -> StoreResult<QueueRow> {
     let is_leased = row.try_get::<Option<i64>>(7)?.is_some();
     let parked_at = time(row, 10)?;
     let paused_for: Option<String> = row.try_get(11)?;
-    let by_hand = paused_for.as_deref() == Some(HAND);
-    let by_provider = paused_for.as_deref() == Some(PROVIDER);
-    let paused_for = paused_for.filter(|_| !by_provider);
+    let is_paused_by_hand = paused_for.as_deref() == Some(HAND);
+    let is_paused_by_provider = paused_for.as_deref() == Some(PROVIDER);
+    let paused_for = paused_for.filter(|_| !is_paused_by_provider);
     let state = match (parked_at, &paused_for) {
         (Some(_), _) => QueueState::Parked,
         (None, _) if is_leased && visible_at > now => QueueState::Running,
@@ -244,9 +244,9 @@ fn read(row: &Row, now: Timestamp) -> StoreResult<QueueRow> {
     let waits_for = match state {
         QueueState::Ready | QueueState::Running => None,
         QueueState::Parked => Some(QueueWait::Operator),
-        QueueState::Paused if by_hand => Some(QueueWait::Operator),
+        QueueState::Paused if is_paused_by_hand => Some(QueueWait::Operator),
         QueueState::Paused => Some(QueueWait::Limit),
-        QueueState::Scheduled if by_provider => Some(QueueWait::Provider),
+        QueueState::Scheduled if is_paused_by_provider => Some(QueueWait::Provider),
         QueueState::Scheduled if time(row, 12)?.is_some() => Some(QueueWait::Batch),
         QueueState::Scheduled if attempts > 0 => Some(QueueWait::Backoff),
         QueueState::Scheduled => Some(QueueWait::Batching),
@@ -265,7 +265,7 @@ fn read(row: &Row, now: Timestamp) -> StoreResult<QueueRow> {
         owner: row.try_get(8)?,
         leased_at: time(row, 9)?,
         parked_at,
-        paused_for: paused_for.filter(|_| !by_hand),
+        paused_for: paused_for.filter(|_| !is_paused_by_hand),
         last_error: row.try_get(13)?,
     })
 }

@@ -18,13 +18,13 @@ pub(super) async fn set(
 ) -> StoreResult<()> {
     let sql =
         sql!("-- sql/project.set\nUPDATE agents SET project_id = $2, updated_at = $3 WHERE agent_id = $1");
-    let done = query(sql)
+    let row_count = query(sql)
         .bind(agent.as_str())
         .bind(project.as_ref().map(ProjectId::as_str))
         .bind(now)
         .execute(&mut *tx)
         .await?;
-    if done == 0 {
+    if row_count == 0 {
         return Err(StoreError::UnknownAgent(agent.clone()));
     }
     // From now on the queue's row counts as one of the new project. Its place stays.
@@ -110,7 +110,7 @@ pub(super) async fn load(
     for row in &found {
         members.extend(member(tx, row).await?);
     }
-    members.sort_by(|one, other| one.agent.cmp(&other.agent));
+    members.sort_by(|a, b| a.agent.cmp(&b.agent));
     let row = ProjectRow {
         agents: stamp.agents,
         members,

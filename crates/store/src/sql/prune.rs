@@ -14,19 +14,19 @@ const AGENTS_MAX: i64 = 200;
 
 pub(super) async fn prune(store: &SqlStore, prune: Prune) -> StoreResult<u64> {
     let limit = prune.limit.max(1);
-    let mut gone = 0;
+    let mut deleted = 0;
     let runs_before = prune.runs_before;
     store
         .write(Lock::Nothing, move |tx| Box::pin(note(tx, runs_before)))
         .await?;
-    for (sql, before) in by_age(&prune) {
-        gone += all_before(store, sql, before, limit).await?;
+    for (sql, before) in age_limits(&prune) {
+        deleted += all_before(store, sql, before, limit).await?;
     }
-    Ok(gone + versions(store, prune.versions_keep, limit).await?)
+    Ok(deleted + versions(store, prune.versions_keep, limit).await?)
 }
 
 /// Returns the statements that delete by age alone, each with the time before which rows are deleted.
-fn by_age(prune: &Prune) -> [(&'static Statement, Timestamp); 6] {
+fn age_limits(prune: &Prune) -> [(&'static Statement, Timestamp); 6] {
     let runs = sql!(
         "-- sql/prune.runs\nDELETE FROM update_runs WHERE run IN \
                 (SELECT run FROM update_runs WHERE finished_at < $1 ORDER BY finished_at LIMIT $2 {skip_locked})"
@@ -86,21 +86,21 @@ async fn all_before(
     before: Timestamp,
     limit: i64,
 ) -> StoreResult<u64> {
-    let mut gone = 0;
+    let mut deleted = 0;
     loop {
         let step = store
             .write(Lock::Nothing, move |tx| {
                 Box::pin(some_before(tx, sql, before, limit))
             })
             .await?;
-        gone += step;
+        deleted += step;
         if step < limit.unsigned_abs() {
-            return Ok(gone);
+            return Ok(deleted);
         }
     }
 }
 
-/// Runs a statement of [`by_age`] once.
+/// Runs a statement of [`age_limits`] once.
 async fn some_before(
     tx: &mut Connection,
     sql: &'static Statement,
@@ -113,7 +113,7 @@ async fn some_before(
 /// Deletes all versions except each agent's newest `keep`. Goes agent by agent, because no index shows which versions are too
 /// old.
 async fn versions(store: &SqlStore, keep: i64, limit: i64) -> StoreResult<u64> {
-    let (mut gone, mut after) = (0, String::new());
+    let (mut deleted, mut after) = (0, String::new());
     loop {
         let from = after.clone();
         let (step, last) = store
@@ -121,9 +121,9 @@ async fn versions(store: &SqlStore, keep: i64, limit: i64) -> StoreResult<u64> {
                 Box::pin(some_versions(tx, from, keep, limit))
             })
             .await?;
-        gone += step;
+        deleted += step;
         match last {
-            None => return Ok(gone),
+            None => return Ok(deleted),
             // The same agents may have more old versions.
             Some(_) if step == limit.unsigned_abs() => {}
             Some(last) => after = last,
@@ -155,12 +155,12 @@ async fn some_versions(
                (SELECT v.agent_id, v.version FROM summaries s {join} summary_versions v ON v.agent_id = s.agent_id \
                 WHERE s.agent_id > $1 AND s.agent_id <= $2 AND v.version <= s.version - $3 LIMIT $4 {v_skip_locked})"
     );
-    let gone = query(sql)
+    let deleted = query(sql)
         .bind(after)
         .bind(last.as_str())
         .bind(keep)
         .bind(limit)
         .execute(tx)
         .await?;
-    Ok((gone, Some(last)))
+    Ok((deleted, Some(last)))
 }

@@ -52,12 +52,12 @@ pub(crate) fn insert<'q>(
     let tuples: Vec<String> = rows
         .iter()
         .map(|row| {
-            let places: Vec<String> = next
+            let placeholders: Vec<String> = next
                 .by_ref()
                 .take(row.len())
-                .map(|place| format!("${place}"))
+                .map(|number| format!("${number}"))
                 .collect();
-            format!("({})", places.join(", "))
+            format!("({})", placeholders.join(", "))
         })
         .collect();
     Query {

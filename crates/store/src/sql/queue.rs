@@ -114,14 +114,14 @@ async fn revive(
                crashes = {min}(crashes, 2), revived_at = $2, visible_at = $2, due_at = $3 + behind_ms {ms} \
                WHERE agent_id = $1 AND parked_at IS NOT NULL AND (revived_at IS NULL OR revived_at <= $4)"
     );
-    let done = query(sql)
+    let row_count = query(sql)
         .bind(agent.as_str())
         .bind(now)
         .bind(now.plus_ms(Priority::slack_ms(level)))
         .bind(now.plus_ms(-revive_after_ms))
         .execute(tx)
         .await?;
-    Ok(done == 1)
+    Ok(row_count == 1)
 }
 
 #[cfg(test)]

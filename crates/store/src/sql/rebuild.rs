@@ -30,7 +30,7 @@ pub(super) async fn plan(
 ) -> StoreResult<RevisionPlan> {
     let agent = &request.agent;
     let record = fork::record::load_if_recorded(tx, agent).await?;
-    let covered = basis.row.ledger.summarized_through;
+    let covered_through = basis.row.ledger.summarized_through;
     let through = base(tx, agent).await?;
     let lost = lost_items(tx, agent, record, through).await?;
     Ok(RevisionPlan {
@@ -47,7 +47,7 @@ pub(super) async fn plan(
         inherited: lost,
         facts: facts::beyond(tx, agent, through).await?,
         gained: 0,
-        uncovered: exchange::count(tx, agent, through + 1, covered).await?,
+        uncovered: exchange::count(tx, agent, through + 1, covered_through).await?,
         basis,
     })
 }
@@ -75,7 +75,7 @@ pub(super) async fn mend(tx: &mut Connection, agent: &AgentId, now: Timestamp) -
     Ok(())
 }
 
-/// Returns those inherited items, from the fork's record, whose first exchange none of the items that stay covers.
+/// Returns the inherited items in the fork's record whose first exchange isn't covered by any item that stays.
 async fn lost_items(
     tx: &mut Connection,
     agent: &AgentId,
@@ -89,8 +89,8 @@ async fn lost_items(
                WHERE b.agent_id = i.agent_id AND b.item = i.item AND b.last_exchange > $3) LIMIT 1"
     );
     let mut lost = Vec::new();
-    for kept in record.into_iter().flat_map(|record| record.items) {
-        let first = kept.ranges.first().map(|range| range.first);
+    for item in record.into_iter().flat_map(|record| record.items) {
+        let first = item.ranges.first().map(|range| range.first);
         let covering = query(sql)
             .bind(agent.as_str())
             .bind(first)
@@ -98,24 +98,24 @@ async fn lost_items(
             .fetch_optional(&mut *tx)
             .await?;
         if covering.is_none() {
-            lost.push(kept);
+            lost.push(item);
         }
     }
     Ok(lost)
 }
 
-fn item(kept: &ItemRecord) -> Item {
+fn item(record: &ItemRecord) -> Item {
     Item {
         item: 0,
-        ranges: kept.ranges.clone(),
-        started_at: kept.started_at,
-        ended_at: kept.ended_at,
-        source_tokens: kept.source_tokens,
-        importance: kept.importance,
-        text: kept.text.clone(),
-        brief: kept.brief.clone(),
-        gist: kept.gist.clone(),
-        origin: kept.origin,
+        ranges: record.ranges.clone(),
+        started_at: record.started_at,
+        ended_at: record.ended_at,
+        source_tokens: record.source_tokens,
+        importance: record.importance,
+        text: record.text.clone(),
+        brief: record.brief.clone(),
+        gist: record.gist.clone(),
+        origin: record.origin,
         provisional: false,
         pinned: false,
     }
@@ -135,7 +135,7 @@ pub(super) async fn seal_removed(tx: &mut Connection, agent: &AgentId, version: 
     fill::items(tx, agent, i64::MAX).await.map(drop)
 }
 
-/// Records the items of which these are copies.
+/// Records from which item each of the new items was copied.
 pub(super) async fn note_sources(
     tx: &mut Connection,
     agent: &AgentId,
@@ -146,12 +146,12 @@ pub(super) async fn note_sources(
         "-- sql/rebuild.note_source\nUPDATE summary_items SET source_agent_id = $3, source_item = $4 \
                WHERE agent_id = $1 AND item = $2"
     );
-    for (number, kept) in (written.first_item..).zip(lost) {
+    for (number, item) in (written.first_item..).zip(lost) {
         query(sql)
             .bind(agent.as_str())
             .bind(number)
-            .bind(kept.source.as_str())
-            .bind(kept.item)
+            .bind(item.source.as_str())
+            .bind(item.item)
             .execute(&mut *tx)
             .await?;
     }

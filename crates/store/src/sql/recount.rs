@@ -28,8 +28,8 @@ pub(super) async fn begin(tx: &mut Connection, agent: &AgentId) -> StoreResult<(
     let sql = sql!(
         "-- sql/recount.begin\nUPDATE agents SET recount_before = last_exchange + 1 WHERE agent_id = $1"
     );
-    let done = query(sql).bind(agent.as_str()).execute(tx).await?;
-    if done == 0 {
+    let row_count = query(sql).bind(agent.as_str()).execute(tx).await?;
+    if row_count == 0 {
         return Err(StoreError::UnknownAgent(agent.clone()));
     }
     Ok(())
@@ -127,8 +127,8 @@ pub(super) async fn recount(tx: &mut Connection, request: Recount) -> StoreResul
     if before != request.before || tokenizer_of(&row.settings) != tokenizer_of(&request.settings) {
         return Ok(None);
     }
-    let covered = row.ledger.summarized_through;
-    let from = request.from.max(covered + 1);
+    let covered_through = row.ledger.summarized_through;
+    let from = request.from.max(covered_through + 1);
     let preamble = row.ledger.preamble.as_ref().map(|preamble| preamble.exchange);
     let preamble = preamble.filter(|_| request.is_last);
     let range = Range {
@@ -143,13 +143,13 @@ pub(super) async fn recount(tx: &mut Connection, request: Recount) -> StoreResul
         // An update in progress has read the old counts, and would write them into its items.
         lineage::void_lease(tx, agent, request.now).await?;
     }
-    let left = (!request.is_last).then_some(from);
+    let recount_before = (!request.is_last).then_some(from);
     let sql = sql!(
         "-- sql/recount.step\nUPDATE agents SET recount_before = $2, updated_at = $3 WHERE agent_id = $1"
     );
     query(sql)
         .bind(agent.as_str())
-        .bind(left)
+        .bind(recount_before)
         .bind(request.now)
         .execute(&mut *tx)
         .await?;
@@ -254,12 +254,12 @@ impl BudgetedAgent<'_> {
     /// Moves the boundary if the new counts exceed the budget. Does nothing until all totals are right.
     async fn fit_budget(self, tx: &mut Connection, is_settled: bool) -> StoreResult<RecountOutcome> {
         let row = agent::load_known(tx, self.agent).await?;
-        let kept = row.kept_budget();
+        let previous_budget = row.kept_budget();
         let mut ledger = row.ledger;
         let in_force = row.settings.expanded(&self.rules.basis);
         // A raised budget takes effect with the next append, which then brings exchanges back. The ceiling in messages isn't
         // checked, because a recount doesn't change the number of messages.
-        let budget = in_force.budget(self.rules.budget).at_most(kept);
+        let budget = in_force.budget(self.rules.budget).at_most(previous_budget);
         let mut evictions = Vec::new();
         if let Some(overflow) = ledger.overflow(budget).filter(|_| is_settled) {
             let at = ledger.newest.as_ref().map_or(self.now, |newest| newest.last_at);

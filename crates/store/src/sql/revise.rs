@@ -220,11 +220,11 @@ pub(super) async fn move_watermark(
 
 fn patch(revision: &Revision, version: i64, items: &[Item], old: usize, composition: Composition) -> Patch {
     let is_dropped = |index: usize| composition.dropped.binary_search(&index).is_ok();
-    let (kept, new) = items.split_at(old);
+    let (existing, new) = items.split_at(old);
     let new = (old..).zip(new);
     let added = new.map(|(index, item)| (item.clone(), is_dropped(index)));
     let hidden = revision.hidden.iter().map(|item| (item.clone(), true));
-    let kept = kept.iter().enumerate();
+    let existing = existing.iter().enumerate();
     let (lo, exchanges) = revision.gains.unwrap_or((revision.through, 0));
     Patch {
         version,
@@ -232,7 +232,7 @@ fn patch(revision: &Revision, version: i64, items: &[Item], old: usize, composit
         hi: revision.through,
         exchanges,
         added: added.chain(hidden).collect(),
-        dropped: kept
+        dropped: existing
             .filter(|(index, _)| is_dropped(*index))
             .map(|(_, item)| item.item)
             .collect(),
@@ -256,7 +256,7 @@ fn patch(revision: &Revision, version: i64, items: &[Item], old: usize, composit
     }
 }
 
-/// Records of which of the parent's items a new item is a copy, if item `from`, of which it was made, is an inherited one.
+/// Records which item of the parent the new item `to` copies, if it was made from an inherited item, `from`.
 async fn note_source(tx: &mut Connection, agent: &AgentId, from: i64, to: i64) -> StoreResult<()> {
     let sql = sql!(
         "-- sql/revise.note_source\nUPDATE summary_items SET source_agent_id = o.source_agent_id, \

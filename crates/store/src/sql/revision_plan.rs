@@ -131,12 +131,12 @@ impl RevisionRequest {
 
 impl RevisionPlan {
     fn revision(&self) -> Revision {
-        let (through, covered) = (self.through, self.basis.row.ledger.summarized_through);
+        let (through, covered_through) = (self.through, self.basis.row.ledger.summarized_through);
         Revision {
             agent: self.basis.row.agent.clone(),
             kind: self.kind,
             through,
-            gains: (through > covered).then_some((covered, self.gained)),
+            gains: (through > covered_through).then_some((covered_through, self.gained)),
             removed: self.removed.shown.clone(),
             added: self.added.clone(),
             hidden: self.hidden.clone(),
@@ -177,7 +177,7 @@ impl RevisionPlan {
         composed: Option<ComposedVersion>,
     ) -> StoreResult<RevisionOutcome> {
         let (agent, now, through) = (self.basis.row.agent.clone(), self.now, self.through);
-        let covered = self.basis.row.ledger.summarized_through;
+        let covered_through = self.basis.row.ledger.summarized_through;
         let is_rebuild = self.kind == VersionKind::Rebuild;
         if is_rebuild {
             rebuild::mend(tx, &agent, now).await?;
@@ -187,14 +187,14 @@ impl RevisionPlan {
         }
         let boundary = revise::move_watermark(tx, &agent, through, now).await?;
         let is_pending = boundary > through + 1;
-        let written = revise::write(tx, self.revision(), composed.as_ref()).await?;
-        withdrawals::note(tx, &agent, written.version, &self.removed.hidden, is_rebuild).await?;
+        let new_version = revise::write(tx, self.revision(), composed.as_ref()).await?;
+        withdrawals::note(tx, &agent, new_version.version, &self.removed.hidden, is_rebuild).await?;
         if is_rebuild {
-            rebuild::note_sources(tx, &agent, &self.inherited, written).await?;
-            rebuild::seal_removed(tx, &agent, written.version).await?;
+            rebuild::note_sources(tx, &agent, &self.inherited, new_version).await?;
+            rebuild::seal_removed(tx, &agent, new_version.version).await?;
             hold::release(tx, &agent, through, !is_pending).await?;
         }
-        if through < covered {
+        if through < covered_through {
             // Exchanges that are no longer covered may need a recount.
             recount::begin_again(tx, &agent).await?;
         }
@@ -206,7 +206,7 @@ impl RevisionPlan {
             None
         };
         Ok(RevisionOutcome {
-            version: written.version,
+            version: new_version.version,
             covers_through: through,
             uncovered: self.uncovered,
             restored: self.restored,

@@ -111,14 +111,14 @@ pub(super) async fn take_slot(
                ON CONFLICT (name, slot) DO UPDATE SET fired_at = excluded.fired_at \
                WHERE o.done_at IS NULL AND o.fired_at <= $4"
     );
-    let taken = query(sql)
+    let row_count = query(sql)
         .bind(name.as_str())
         .bind(slot)
         .bind(now)
         .bind(now.plus_ms(-FIRING_MS_MAX))
         .execute(&mut *tx)
         .await?;
-    if taken == 1 {
+    if row_count == 1 {
         return Ok(Slot::Ours);
     }
     let sql = sql!(
@@ -202,7 +202,7 @@ pub(super) async fn sample(tx: &mut Connection, now: Timestamp, window_ms: i64) 
         .bind(now.plus_ms(-window_ms))
         .fetch_one(&mut *tx)
         .await?;
-    let today = spending::of_all(&mut *tx, day_start(now)).await?;
+    let today = spending::total_spending(&mut *tx, day_start(now)).await?;
     let (paused, paused_until) = spending::paused(&mut *tx).await?;
     let last_run = spending::last_run(&mut *tx).await?;
     let calibrations = calibration::load(&mut *tx).await?;

@@ -57,7 +57,7 @@ pub(super) async fn postpone(
                WHERE agent_id = $1 AND lease_token = $2"
     );
     let [high, normal, low] = [Priority::High, Priority::Normal, Priority::Low].map(Priority::level);
-    let done = query(sql)
+    let row_count = query(sql)
         .bind(lease.agent.as_str())
         .bind(lease.token)
         .bind(until)
@@ -69,7 +69,7 @@ pub(super) async fn postpone(
         .bind(until.plus_ms(Priority::slack_ms(low)))
         .execute(&mut *tx)
         .await?;
-    if done == 0 {
+    if row_count == 0 {
         return Err(StoreError::Fenced(Fence::Lease));
     }
     if run.model_calls > 0 {
@@ -123,8 +123,8 @@ macro_rules! resume {
 }
 
 /// See [`super::super::Store::resume`]. Uses one statement, so that rows are always locked in the same order.
-pub(super) async fn resume(tx: &mut Connection, whom: Resume, now: Timestamp) -> StoreResult<u64> {
-    let sql = match whom {
+pub(super) async fn resume(tx: &mut Connection, kind: Resume, now: Timestamp) -> StoreResult<u64> {
+    let sql = match kind {
         Resume::Paused => resume!(
             "-- sql/spending.resume_paused",
             "paused_until IS NOT NULL AND paused_for <> 'hand'"
@@ -161,11 +161,11 @@ pub(super) async fn spending(
     let sql = sql!("-- sql/spending.settings\nSELECT CAST(settings AS text) FROM agents WHERE agent_id = $1");
     let found = query(sql).bind(agent.as_str()).fetch_optional(&mut *tx).await?;
     let settings = found.ok_or_else(|| StoreError::UnknownAgent(agent.clone()))?;
-    let (own, all) = cost_in_batches(tx, agent, since).await?;
+    let (agent_cost, total_cost) = cost_in_batches(tx, agent, since).await?;
     Ok(Spending {
         settings: row::settings(&settings, 0, agent.as_str())?,
-        agent: of_agent(tx, agent, since).await?.plus(own),
-        all: of_all(tx, since).await?.plus(all),
+        agent: agent_spending(tx, agent, since).await?.plus(agent_cost),
+        all: total_spending(tx, since).await?.plus(total_cost),
     })
 }
 
@@ -189,18 +189,18 @@ async fn cost_in_batches(
         .bind(since.plus_ms(-LIFE_MAX_MS))
         .fetch_all(tx)
         .await?;
-    let (mut own, mut all) = (SpendTotal::default(), SpendTotal::default());
+    let (mut agent_cost, mut total_cost) = (SpendTotal::default(), SpendTotal::default());
     for row in found {
-        let some = read_total(&row)?;
-        all = all.plus(some);
+        let cost = read_total(&row)?;
+        total_cost = total_cost.plus(cost);
         if row.try_get(4)? {
-            own = some;
+            agent_cost = cost;
         }
     }
-    Ok((own, all))
+    Ok((agent_cost, total_cost))
 }
 
-pub(super) async fn of_agent(
+pub(super) async fn agent_spending(
     tx: &mut Connection,
     agent: &AgentId,
     since: Timestamp,
@@ -214,7 +214,7 @@ pub(super) async fn of_agent(
     read_total(&query(sql).bind(agent.as_str()).bind(since).fetch_one(tx).await?)
 }
 
-pub(super) async fn of_all(tx: &mut Connection, since: Timestamp) -> StoreResult<SpendTotal> {
+pub(super) async fn total_spending(tx: &mut Connection, since: Timestamp) -> StoreResult<SpendTotal> {
     let sql = sql!(
         "-- sql/spending.of_all\nSELECT coalesce(CAST(sum(model_calls) AS bigint), 0), \
                coalesce(CAST(sum(input_tokens + output_tokens) AS bigint), 0), coalesce(CAST(sum(cost_microusd) AS bigint), 0), \

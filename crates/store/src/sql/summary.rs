@@ -212,13 +212,13 @@ async fn add_requests(
     agent: &AgentId,
     exchanges: &mut [StoredExchange],
 ) -> StoreResult<()> {
-    let mut before = None;
+    let mut previous = None;
     for stored in exchanges {
-        let begins_with = stored.exchange.begins_with();
-        if begins_with < stored.exchange.exchange && before != Some(begins_with) {
-            stored.request = recall::request_of(tx, agent, begins_with).await?;
+        let first_leg = stored.exchange.first_leg();
+        if first_leg < stored.exchange.exchange && previous != Some(first_leg) {
+            stored.request = recall::request_of(tx, agent, first_leg).await?;
         }
-        before = Some(begins_with);
+        previous = Some(first_leg);
     }
     Ok(())
 }
@@ -255,9 +255,9 @@ async fn next_pending(
     };
     let within_tokens = pending.iter().take_while(fits).count().max(1);
     let within_count = usize_or_max(limits.exchanges_max);
-    let taken = within_tokens.min(within_count).min(pending.len());
-    let takes_all = taken == pending.len();
-    Ok((pending.into_iter().take(taken).collect(), takes_all))
+    let count = within_tokens.min(within_count).min(pending.len());
+    let takes_all = count == pending.len();
+    Ok((pending.into_iter().take(count).collect(), takes_all))
 }
 
 /// Returns the items in the document, in order of their numbers.
@@ -398,16 +398,16 @@ pub(super) async fn journal_of(
 fn items_to_revisit(items: &[Item], limits: MaterialLimits) -> Vec<i64> {
     let (mut tokens, mut exchanges) = (0, 0);
     let provisional = items.iter().filter(|item| item.provisional);
-    let within = provisional.enumerate().take_while(|(place, item)| {
+    let fitting = provisional.enumerate().take_while(|(index, item)| {
         tokens += item.source_tokens;
         exchanges += item
             .ranges
             .iter()
             .map(|range| range.last - range.first + 1)
             .sum::<i64>();
-        *place == 0 || (tokens <= limits.tokens_max && exchanges <= limits.exchanges_max)
+        *index == 0 || (tokens <= limits.tokens_max && exchanges <= limits.exchanges_max)
     });
-    within.map(|(_, item)| item.item).collect()
+    fitting.map(|(_, item)| item.item).collect()
 }
 
 async fn load_covered(tx: &mut Connection, agent: &AgentId, item: &Item) -> StoreResult<Vec<Exchange>> {

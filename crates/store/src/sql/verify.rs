@@ -27,11 +27,11 @@ use recapd_core::{
 
 /// Reads everything about one agent in one transaction, and checks it.
 pub(super) async fn verify(tx: &mut Connection, agent: &AgentId, depth: Depth) -> StoreResult<AgentReport> {
-    let known = agent::load_known(tx, agent).await?;
+    let row = agent::load_known(tx, agent).await?;
     let counter = tokenizer::ceiling_counter();
     let mut findings = VerifyFindings::default();
     let mut recount = tokens::Recount::new(depth);
-    archive::check(tx, agent, &known.chain, &mut recount, &mut findings).await?;
+    archive::check(tx, agent, &row.chain, &mut recount, &mut findings).await?;
     recount.report_skipped(&mut findings);
     parts::check(tx, agent, &mut findings).await?;
     numbers::check(tx, agent, &mut findings).await?;
@@ -52,7 +52,7 @@ pub(super) async fn verify(tx: &mut Connection, agent: &AgentId, depth: Depth) -
         document_tokens,
         document_counted,
         totals_from: totals::outdated_after(tx, agent).await?,
-        row: known,
+        row,
     };
     Ok(check(&data, findings))
 }

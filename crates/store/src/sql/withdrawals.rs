@@ -147,24 +147,24 @@ async fn write_rows(tx: &mut Connection, agent: &AgentId) -> StoreResult<bool> {
         .bind(version)
         .bind(reseals)
         .bind(ITEMS_MAX);
-    let written: Vec<i64> = query.fetch_column(&mut *tx).await?;
+    let items: Vec<i64> = query.fetch_column(&mut *tx).await?;
     if reseals {
         fill::items(tx, agent, ITEMS_MAX).await?;
     }
-    let is_full = i64_or_max(written.len()) == ITEMS_MAX;
-    let last = written.into_iter().max().filter(|_| is_full);
+    let is_full = i64_or_max(items.len()) == ITEMS_MAX;
+    let last = items.into_iter().max().filter(|_| is_full);
     strike_off(tx, agent, last.map_or(i64::MAX, |last| last + 1)).await?;
     Ok(is_full)
 }
 
 /// Removes items before number `next` from the record.
 async fn strike_off(tx: &mut Connection, agent: &AgentId, next: i64) -> StoreResult<()> {
-    let whole =
+    let delete_sql =
         sql!("-- sql/withdrawals.strike_off\nDELETE FROM withdrawals WHERE agent_id = $1 AND last_item < $2");
-    let part = sql!(
+    let shorten_sql = sql!(
         "-- sql/withdrawals.shorten\nUPDATE withdrawals SET first_item = $2 WHERE agent_id = $1 AND first_item < $2"
     );
-    for sql in [whole, part] {
+    for sql in [delete_sql, shorten_sql] {
         query(sql)
             .bind(agent.as_str())
             .bind(next)

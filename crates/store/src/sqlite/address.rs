@@ -27,10 +27,10 @@ pub(crate) fn options_of(url: &str) -> StoreResult<SqliteConnectOptions> {
 fn real(file: &Path) -> PathBuf {
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
     let folder = || folder.unwrap_or(Path::new(".")).canonicalize();
-    let made = |name| folder().map(|folder| folder.join(name));
+    let in_folder = |name| folder().map(|folder| folder.join(name));
     let found = file
         .canonicalize()
-        .or_else(|error| file.file_name().map_or(Err(error), made));
+        .or_else(|error| file.file_name().map_or(Err(error), in_folder));
     found.unwrap_or_else(|_| file.to_owned())
 }
 

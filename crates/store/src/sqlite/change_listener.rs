@@ -33,7 +33,7 @@ const RECHECK_MAX: Duration = Duration::from_secs(10);
 pub(super) struct DataVersion {
     connection: SqliteConnection,
     /// The `data_version` of the last check.
-    seen: i64,
+    seen_version: i64,
     /// Events about writes to the log; `None` where the kernel reports none.
     log: Option<LogEvents>,
     /// How long to wait before the next check without an event, because the reported write may not be visible yet.
@@ -51,10 +51,10 @@ impl DataVersion {
         let log = LogEvents::listen(&log_of(options.get_filename()))
             .inspect_err(|error| warn!(%error, "inbox.polled: the kernel doesn't tell of writes"))
             .ok();
-        let seen = data_version(&mut connection).await?;
+        let seen_version = data_version(&mut connection).await?;
         Ok(Self {
             connection,
-            seen,
+            seen_version,
             log,
             recheck: None,
             signalled_at: Instant::now(),
@@ -68,7 +68,7 @@ impl DataVersion {
             return Ok(());
         };
         self.recheck = tokio::select! {
-            heard = log.next() => heard.map(|()| Some(RECHECK_FIRST)).map_err(|error| listen_error(&error))?,
+            event = log.next() => event.map(|()| Some(RECHECK_FIRST)).map_err(|error| listen_error(&error))?,
             () = pause(self.recheck) => self.recheck.map(|wait| wait * 2).filter(|wait| *wait <= RECHECK_MAX),
         };
         sleep_until(self.signalled_at + SIGNAL_EVERY).await;
@@ -82,8 +82,8 @@ impl ChangeListener for DataVersion {
         loop {
             self.wait().await?;
             let version = data_version(&mut self.connection).await?;
-            if version != self.seen {
-                self.seen = version;
+            if version != self.seen_version {
+                self.seen_version = version;
                 self.signalled_at = Instant::now();
                 return Ok(());
             }

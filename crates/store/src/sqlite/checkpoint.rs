@@ -134,13 +134,13 @@ impl Checkpoint {
             has_failed: Arc::clone(&has_failed),
             is_rest_due: Arc::clone(&is_rest_due),
         };
-        let own = Arc::clone(self);
+        let checkpointer = Arc::clone(self);
         let work = async move {
             let (mut failures, begun) = (FailureStreak::default(), Instant::now());
             while requested.recv().await.is_some() {
-                let done = own.checkpoint_most().await;
+                let result = checkpointer.checkpoint_most().await;
                 let now_ms = i64_or_max(begun.elapsed().as_millis());
-                match done {
+                match result {
                     Ok(is_long) => {
                         if let Some(failed_ms) = failures.worked(now_ms) {
                             info!(failed_ms, "store.checkpoint_again");
@@ -191,10 +191,10 @@ impl Checkpoint {
 
     /// Runs a checkpoint. The result has the columns of [`PASSIVE`].
     async fn run(&self, sql: &'static str) -> Result<SqliteRow, sqlx::Error> {
-        let mut held = self.connection.lock().await;
-        let connection = match held.as_mut() {
+        let mut slot = self.connection.lock().await;
+        let connection = match slot.as_mut() {
             Some(connection) => connection,
-            None => held.insert(SqliteConnection::connect_with(&self.options).await?),
+            None => slot.insert(SqliteConnection::connect_with(&self.options).await?),
         };
         sqlx::query(sql).fetch_one(connection).await
     }

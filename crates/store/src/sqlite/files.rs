@@ -35,12 +35,12 @@ pub(super) fn make(file: &Path) -> io::Result<File> {
     let is_new = !file.try_exists()?;
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(false).mode(OWN_MODE);
-    let made = options.open(file)?;
+    let handle = options.open(file)?;
     if is_new {
         // The umask is overridden: a folder that is set up for a group is meant for everything created there.
-        made.set_permissions(Permissions::from_mode(mode_beside(file)))?;
+        handle.set_permissions(Permissions::from_mode(mode_beside(file)))?;
     }
-    Ok(made)
+    Ok(handle)
 }
 
 /// Creates the folder of `file`, if it is missing and may be created.
@@ -58,7 +58,7 @@ pub fn make_folder(file: &Path, missing: MissingFolder) -> io::Result<()> {
 /// Returns the files of the database `file` that somebody can read who may not. The owner may, and the group if the folder is set
 /// up for one.
 pub fn exposed(file: &Path) -> Vec<PathBuf> {
-    let beside = ["", "-wal", "-shm", ".lock"].map(|end| {
+    let candidates = ["", "-wal", "-shm", ".lock"].map(|end| {
         let mut name = file.as_os_str().to_owned();
         name.push(end);
         PathBuf::from(name)
@@ -68,7 +68,7 @@ pub fn exposed(file: &Path) -> Vec<PathBuf> {
         let mode = file.metadata().map(|of| of.permissions().mode());
         mode.is_ok_and(|mode| mode & 0o077 & !allowed != 0)
     };
-    beside.into_iter().filter(is_exposed).collect()
+    candidates.into_iter().filter(is_exposed).collect()
 }
 
 fn folder_of(file: &Path) -> &Path {

@@ -112,10 +112,10 @@ where
                 return false;
             };
             // The savepoint undoes this operation's changes; other operations continue.
-            let ended = AssertUnwindSafe(async { work(connection).await })
+            let result = AssertUnwindSafe(async { work(connection).await })
                 .catch_unwind()
                 .await;
-            let outcome = ended.unwrap_or_else(|_| Err(panic_error()));
+            let outcome = result.unwrap_or_else(|_| Err(panic_error()));
             let succeeded = outcome.is_ok();
             self.outcome = Some(outcome);
             succeeded
@@ -233,8 +233,8 @@ async fn commit_group(
     if is_unbounded {
         keep_before(connection, WriteSize::Unbounded);
     }
-    let written = write_group(connection, group).await;
-    if written.is_err() {
+    let result = write_group(connection, group).await;
+    if result.is_err() {
         // A transaction that stays open would block every later one.
         let undo = sql!("-- sqlite/writer.rollback\nROLLBACK");
         drop(query(undo).execute(&mut *connection).await);
@@ -243,7 +243,7 @@ async fn commit_group(
     if is_unbounded {
         keep_before(connection, WriteSize::Bounded);
     }
-    written.map_err(|error| Outage::from(&error))
+    result.map_err(|error| Outage::from(&error))
 }
 
 /// Sets where the next transactions keep the data that a rollback would restore. Doesn't use a prepared statement, because this

@@ -89,16 +89,16 @@ impl MetricDescription {
             }
             return;
         }
-        let place = self.labels.iter().position(|label| label.name == name);
-        let place = place.unwrap_or_else(|| {
+        let index = self.labels.iter().position(|label| label.name == name);
+        let index = index.unwrap_or_else(|| {
             self.labels.push(Label {
                 name: name.to_owned(),
                 values: Vec::new(),
             });
             self.labels.len() - 1
         });
-        let values = &mut self.labels[place].values;
-        if !OPEN.contains(&name) && !values.iter().any(|known| known == value) {
+        let values = &mut self.labels[index].values;
+        if !OPEN.contains(&name) && !values.iter().any(|existing| existing == value) {
             values.push(value.to_owned());
             values.sort_unstable();
         }

@@ -26,8 +26,8 @@ fn plain(openmetrics: &str) -> String {
         .collect();
     let mut plain = String::with_capacity(openmetrics.len());
     for line in openmetrics.lines() {
-        let mut words = line.splitn(4, ' ');
-        match (words.next(), words.next(), words.next(), words.next()) {
+        let mut parts = line.splitn(4, ' ');
+        match (parts.next(), parts.next(), parts.next(), parts.next()) {
             (Some("#"), Some("EOF" | "UNIT"), ..) => continue,
             (Some("#"), Some(keyword), Some(name), Some(rest)) if counters.contains(name) => {
                 plain.extend(["# ", keyword, " ", name, "_total ", rest]);

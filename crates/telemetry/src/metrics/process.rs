@@ -32,8 +32,12 @@ impl Collector for Process {
             let gauge = ConstGauge::new(value);
             gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)
         };
-        let started = Some(unix_seconds(Some(self.started_at)));
-        gauge("process_start_time_seconds", "When the process started", started)?;
+        let start_seconds = Some(unix_seconds(Some(self.started_at)));
+        gauge(
+            "process_start_time_seconds",
+            "When the process started",
+            start_seconds,
+        )?;
         let status = read("/proc/self/status").unwrap_or_default();
         gauge(
             "process_resident_memory_bytes",

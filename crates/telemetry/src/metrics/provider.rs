@@ -27,7 +27,7 @@ const REQUEST_SECONDS: [f64; 10] = [0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 6
 
 #[derive(Debug)]
 pub struct Provider {
-    known: Mutex<Vec<ModelLabels>>,
+    models: Mutex<Vec<ModelLabels>>,
     requests: Family<RequestLabels, Counter>,
     errors: Family<ErrorLabels, Counter>,
     duration: Histograms<ModelLabels>,
@@ -146,7 +146,7 @@ impl Provider {
                 Family::default(),
             ),
             circuits: Mutex::default(),
-            known: Mutex::default(),
+            models: Mutex::default(),
         };
         for (provider, model) in models {
             metrics.know(provider, model);
@@ -156,22 +156,22 @@ impl Provider {
 
     /// Creates the series of a model that will be called, at 0.
     pub fn know(&self, provider: &str, model: &str) {
-        let known = labels(provider, model);
+        let model = labels(provider, model);
         for &outcome in RequestOutcome::ALL {
-            drop(self.requests.get_or_create(&known.request(outcome)));
+            drop(self.requests.get_or_create(&model.request(outcome)));
         }
         for &class in ProviderErrorClass::ALL {
-            drop(self.errors.get_or_create(&known.error(class)));
+            drop(self.errors.get_or_create(&model.error(class)));
         }
         for &r#type in TokenType::ALL {
-            drop(self.tokens.get_or_create(&known.tokens(r#type)));
+            drop(self.tokens.get_or_create(&model.tokens(r#type)));
         }
-        drop(self.duration.get_or_create(&known));
-        let provider = known.provider.clone();
+        drop(self.duration.get_or_create(&model));
+        let provider = model.provider.clone();
         drop(self.circuits_open.get_or_create(&ProviderLabels { provider }));
-        let mut all = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if !all.contains(&known) {
-            all.push(known);
+        let mut all = self.models.lock().unwrap_or_else(PoisonError::into_inner);
+        if !all.contains(&model) {
+            all.push(model);
         }
     }
 
@@ -238,18 +238,20 @@ impl Provider {
                 why: None,
             }),
         }
-        let of_provider = circuits.iter().filter(|circuit| circuit.provider == provider);
-        let open = of_provider.filter(|circuit| circuit.open_until.is_some()).count();
+        let provider_circuits = circuits.iter().filter(|circuit| circuit.provider == provider);
+        let open = provider_circuits
+            .filter(|circuit| circuit.open_until.is_some())
+            .count();
         let provider = self.model(provider, model).provider;
         let gauge = self.circuits_open.get_or_create(&ProviderLabels { provider });
         gauge.set(i64_or_max(open));
     }
 
     /// Records what a model's provider said when it failed.
-    pub fn said(&self, provider: &str, model: &str, why: String) {
+    pub fn record_reason(&self, provider: &str, model: &str, why: String) {
         let mut circuits = self.locked_circuits();
-        let is_it = |circuit: &&mut Circuit| circuit.provider == provider && circuit.model == model;
-        if let Some(circuit) = circuits.iter_mut().find(is_it) {
+        let is_model = |circuit: &&mut Circuit| circuit.provider == provider && circuit.model == model;
+        if let Some(circuit) = circuits.iter_mut().find(is_model) {
             circuit.why = Some(why);
         }
     }
@@ -269,14 +271,14 @@ impl Provider {
 
     /// Returns the labels of a model. Names that aren't configured become [`OTHER`].
     fn model(&self, provider: &str, model: &str) -> ModelLabels {
-        let all = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let of_provider = |known: &&ModelLabels| known.provider == provider;
-        let exact = |known: &&ModelLabels| of_provider(known) && known.model == model;
+        let all = self.models.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_of_provider = |labels: &&ModelLabels| labels.provider == provider;
+        let is_exact = |labels: &&ModelLabels| is_of_provider(labels) && labels.model == model;
         match (
-            all.iter().find(exact),
-            all.iter().any(|known| of_provider(&known)),
+            all.iter().find(is_exact),
+            all.iter().any(|labels| is_of_provider(&labels)),
         ) {
-            (Some(known), _) => known.clone(),
+            (Some(labels), _) => labels.clone(),
             (None, true) => labels(provider, OTHER),
             (None, false) => labels(OTHER, OTHER),
         }

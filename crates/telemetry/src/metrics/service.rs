@@ -68,11 +68,11 @@ struct RequestLabels {
 /// The build of this binary. Parts that the build doesn't know are `unknown`.
 const BUILD: BuildLabels = BuildLabels {
     version: env!("CARGO_PKG_VERSION"),
-    revision: known(option_env!("RECAPD_REVISION")),
-    rustc: known(option_env!("RECAPD_RUSTC")),
+    revision: or_unknown(option_env!("RECAPD_REVISION")),
+    rustc: or_unknown(option_env!("RECAPD_RUSTC")),
 };
 
-const fn known(name: Option<&'static str>) -> &'static str {
+const fn or_unknown(name: Option<&'static str>) -> &'static str {
     match name {
         Some(name) => name,
         None => "unknown",

@@ -392,8 +392,8 @@ fn messages_into_and_exchanges_out_of_a_window_are_counted() {
         window.ingested(Role::from(&Kind::ToolResult), 120);
         window.ingested(Role::from(&Kind::from_name("mark")), 0);
         window.evicted(2, 3_000);
-        window.checked(80_000, Budget::new(100_000, 0.8));
-        window.checked(80_000, Budget::unlimited());
+        window.record_fill(80_000, Budget::new(100_000, 0.8));
+        window.record_fill(80_000, Budget::unlimited());
     });
     insta::assert_snapshot!(text, @r#"
     evicted_tokens_total 3000

@@ -1,4 +1,4 @@
-//! Incoming messages and evicted exchanges.
+//! Metrics of incoming messages, windows, evictions, the journal, and estimates of tokens.
 
 use prometheus_client::metrics::{counter::Counter, family::Family, histogram::Histogram};
 
@@ -8,7 +8,8 @@ use super::{
 };
 use recapd_core::domain::{calibration::CalibrationSample, window::Budget};
 
-const TOKENS: [f64; 12] = [
+/// Histogram buckets for the tokens of a window.
+const TOKEN_BUCKETS: [f64; 12] = [
     1_000.0,
     5_000.0,
     10_000.0,
@@ -22,10 +23,10 @@ const TOKENS: [f64; 12] = [
     500_000.0,
     1_000_000.0,
 ];
-/// The bounds of fill ratios. Above 1, the newest leg alone exceeds the budget.
+/// Histogram buckets for fill ratios. Above 1, the newest leg alone exceeds the budget.
 const FILL_RATIOS: [f64; 9] = [0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 1.0, 1.25, 2.0];
 
-/// The bounds of errors of estimates. Below 1, the estimate was too low.
+/// Histogram buckets for estimated tokens divided by reported ones. Below 1, the estimate was too low.
 const ERROR_RATIOS: [f64; 11] = [0.5, 0.7, 0.8, 0.9, 0.95, 1.0, 1.05, 1.1, 1.2, 1.5, 2.0];
 
 #[derive(Debug)]
@@ -51,12 +52,16 @@ impl WindowMetrics {
             journalled: to.counter("journal_messages", "Messages written to the journal"),
             journal_failures: to.counter(
                 "journal_failed_messages",
-                "Messages stored, but not written to the journal as they came",
+                "Messages stored, but not written to the journal when they arrived",
             ),
-            tokens: to.histogram("window_tokens", "Tokens of a window, at each check", &TOKENS),
+            tokens: to.histogram(
+                "window_tokens",
+                "Tokens of a window, after each append",
+                &TOKEN_BUCKETS,
+            ),
             fill: to.histogram(
                 "window_fill_ratio",
-                "Tokens of a window divided by its budget, at each check",
+                "Tokens of a window divided by its budget, after each append",
                 &FILL_RATIOS,
             ),
             count_errors: to.histograms(
@@ -95,7 +100,7 @@ impl WindowMetrics {
     }
 
     /// Records the tokens of a window relative to its budget, after any eviction.
-    pub fn checked(&self, tokens: i64, budget: Budget) {
+    pub fn record_fill(&self, tokens: i64, budget: Budget) {
         self.tokens.observe(float(tokens));
         if 0 < budget.budget_tokens() {
             self.fill.observe(float(tokens) / float(budget.budget_tokens()));

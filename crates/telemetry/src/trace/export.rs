@@ -37,7 +37,7 @@ pub struct Exporter {
     endpoint: Endpoint,
     spans: Receiver<FinishedSpan>,
     batch: Vec<FinishedSpan>,
-    lost: Arc<AtomicU64>,
+    lost_count: Arc<AtomicU64>,
     resource: Json,
     gather: Duration,
     is_failing: bool,
@@ -55,14 +55,14 @@ impl Exporter {
     pub(super) fn new(
         endpoint: Endpoint,
         spans: Receiver<FinishedSpan>,
-        lost: Arc<AtomicU64>,
+        lost_count: Arc<AtomicU64>,
         settings: &TraceSettings,
     ) -> Self {
         Self {
             endpoint,
             spans,
             batch: Vec::new(),
-            lost,
+            lost_count,
             resource: otlp::resource(settings),
             gather: Duration::from_millis(settings.gather_ms),
             is_failing: false,
@@ -171,8 +171,8 @@ impl Exporter {
     }
 
     fn count_lost(&self, metrics: &Metrics) {
-        let lost = usize_or_max(self.lost.swap(0, Relaxed));
-        metrics.service.spans(SpanOutcome::Lost, lost);
+        let lost_count = usize_or_max(self.lost_count.swap(0, Relaxed));
+        metrics.service.spans(SpanOutcome::Lost, lost_count);
     }
 
     /// Logs a failure once, until sending works again.

@@ -61,7 +61,7 @@ pub(super) enum Value {
 #[derive(Debug)]
 pub struct Spans {
     queue: Sender<FinishedSpan>,
-    lost: Arc<AtomicU64>,
+    lost_count: Arc<AtomicU64>,
     sample: f64,
     random: Mutex<fastrand::Rng>,
 }
@@ -77,10 +77,15 @@ struct OpenSpan {
 }
 
 impl Spans {
-    pub(super) fn new(queue: Sender<FinishedSpan>, lost: Arc<AtomicU64>, sample: f64, seed: u64) -> Self {
+    pub(super) fn new(
+        queue: Sender<FinishedSpan>,
+        lost_count: Arc<AtomicU64>,
+        sample: f64,
+        seed: u64,
+    ) -> Self {
         Self {
             queue,
-            lost,
+            lost_count,
             sample,
             random: Mutex::new(fastrand::Rng::with_seed(seed)),
         }
@@ -127,28 +132,31 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Spans {
             ..SpanFields::default()
         };
         attributes.record(&mut fields);
-        let open = match span.parent() {
+        let open_span = match span.parent() {
             Some(parent) => self.open(parent.extensions().get::<OpenSpan>(), fields),
             None => self.open(None, fields),
         };
-        span.extensions_mut().insert(open);
+        span.extensions_mut().insert(open_span);
     }
 
     fn on_record(&self, id: &Id, values: &Record<'_>, context: Context<'_, S>) {
         let Some(span) = context.span(id) else { return };
-        if let Some(open) = span.extensions_mut().get_mut::<OpenSpan>() {
-            values.record(&mut open.fields);
+        if let Some(open_span) = span.extensions_mut().get_mut::<OpenSpan>() {
+            values.record(&mut open_span.fields);
         }
     }
 
     fn on_close(&self, id: Id, context: Context<'_, S>) {
         let Some(span) = context.span(&id) else { return };
-        let open = span.extensions_mut().remove::<OpenSpan>();
-        let Some(ended) = open.filter(|open| open.is_sampled).map(OpenSpan::end) else {
+        let open_span = span.extensions_mut().remove::<OpenSpan>();
+        let Some(finished) = open_span
+            .filter(|open_span| open_span.is_sampled)
+            .map(OpenSpan::end)
+        else {
             return;
         };
-        if self.queue.try_send(ended).is_err() {
-            self.lost.fetch_add(1, Relaxed);
+        if self.queue.try_send(finished).is_err() {
+            self.lost_count.fetch_add(1, Relaxed);
         }
     }
 }
@@ -188,8 +196,12 @@ struct SpanFields {
 impl SpanFields {
     fn set(&mut self, field: &Field, value: Value) {
         let name = field.name();
-        match self.attributes.iter_mut().find(|(known, _)| *known == name) {
-            Some((_, known)) => *known = value,
+        match self
+            .attributes
+            .iter_mut()
+            .find(|(attribute, _)| *attribute == name)
+        {
+            Some((_, existing)) => *existing = value,
             None => self.attributes.push((name, value)),
         }
     }
@@ -245,19 +257,19 @@ mod tests {
     /// The spans recorded during `work`, in the order of their ends, and the number of lost ones.
     fn recorded(sample: f64, places: usize, work: impl FnOnce()) -> (Vec<FinishedSpan>, u64) {
         let (sender, mut receiver): (_, Receiver<FinishedSpan>) = mpsc::channel(places);
-        let lost = Arc::new(AtomicU64::new(0));
-        let spans = Spans::new(sender, Arc::clone(&lost), sample, 7);
+        let lost_count = Arc::new(AtomicU64::new(0));
+        let spans = Spans::new(sender, Arc::clone(&lost_count), sample, 7);
         tracing::subscriber::with_default(Registry::default().with(spans), work);
         let mut ended = Vec::new();
         while let Ok(span) = receiver.try_recv() {
             ended.push(span);
         }
-        (ended, lost.load(Relaxed))
+        (ended, lost_count.load(Relaxed))
     }
 
     #[test]
     fn a_child_span_belongs_to_its_parent() {
-        let (spans, lost) = recorded(1.0, 9, || {
+        let (spans, lost_count) = recorded(1.0, 9, || {
             let whole = info_span!(
                 "whole",
                 "otel.name" = "GET /x",
@@ -277,7 +289,7 @@ mod tests {
         assert_eq!(part.failure(), Some(&Value::Text("timeout".to_owned())));
         assert!(whole.parent.is_none() && whole.failure().is_none());
         assert!(whole.start_ns <= part.start_ns && part.end_ns <= whole.end_ns);
-        assert_eq!(lost, 0);
+        assert_eq!(lost_count, 0);
     }
 
     #[test]
@@ -303,12 +315,12 @@ mod tests {
 
     #[test]
     fn spans_beyond_the_queue_are_lost_and_counted() {
-        let (spans, lost) = recorded(1.0, 1, || {
+        let (spans, lost_count) = recorded(1.0, 1, || {
             for _ in 0..3 {
                 drop(info_span!("whole"));
             }
         });
-        assert_eq!((spans.len(), lost), (1, 2));
+        assert_eq!((spans.len(), lost_count), (1, 2));
     }
 
     #[test]

@@ -12,15 +12,15 @@ const STATUS_ERROR: u8 = 2;
 
 /// Returns the attributes of this process.
 pub(super) fn resource(settings: &TraceSettings) -> Json {
-    let own = [
+    let service = [
         ("service.name", settings.service.as_str()),
         ("service.version", env!("CARGO_PKG_VERSION")),
     ];
-    let others = settings.resource.iter();
-    let others = others.map(|(name, value)| (name.as_str(), value.as_str()));
+    let configured = settings.resource.iter();
+    let configured = configured.map(|(name, value)| (name.as_str(), value.as_str()));
     // The service's own name takes precedence, as OpenTelemetry requires.
-    let others = others.filter(|(name, _)| own.iter().all(|(known, _)| known != name));
-    let all = own.into_iter().chain(others);
+    let configured = configured.filter(|(name, _)| service.iter().all(|(reserved, _)| reserved != name));
+    let all = service.into_iter().chain(configured);
     let all = all.map(|(name, value)| json!({ "key": name, "value": { "stringValue": value } }));
     json!({ "attributes": all.collect::<Vec<_>>() })
 }

@@ -83,14 +83,14 @@ fn findings(problem: &Value) -> String {
 
 fn finding(finding: &Value) -> String {
     let detail = finding["detail"].as_str().unwrap_or_default();
-    let place = ["pointer", "line", "parameter"]
+    let location = ["pointer", "line", "parameter"]
         .iter()
         .find_map(|name| match &finding[*name] {
             Value::Null => None,
-            Value::String(place) => Some(format!("{name} {place}")),
-            place => Some(format!("{name} {place}")),
+            Value::String(location) => Some(format!("{name} {location}")),
+            location => Some(format!("{name} {location}")),
         });
-    format!("\n  {}: {detail}", place.unwrap_or_default())
+    format!("\n  {}: {detail}", location.unwrap_or_default())
 }
 
 #[cfg(test)]

@@ -53,7 +53,7 @@ async fn accepts_us(daemon: &Api) -> Result<bool, CommandFailure> {
             Answerer::Other => false,
         }),
         Err(error @ (HttpClientError::Late(_) | HttpClientError::Untrusted(_))) => {
-            Err(daemon.unanswered(error))
+            Err(daemon.unanswered_failure(error))
         }
         Err(_) => Ok(false),
     }
@@ -81,7 +81,7 @@ pub(crate) async fn answers(
         credentials: Credentials::default(),
     };
     let server = server.cloned().unwrap_or_else(configured);
-    let daemon = Api::new(&server).map_err(|failed| NotReady::Says(failed.text()))?;
+    let daemon = Api::new(&server).map_err(|failure| NotReady::Says(failure.text()))?;
     match daemon.reply(daemon.request(Method::GET, path)).await {
         Err(error) => Err(no_answer(&error)),
         Ok((status, _)) if status.is_success() => Ok(()),

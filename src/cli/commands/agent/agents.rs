@@ -79,26 +79,26 @@ struct AgentSettingsView {
 }
 
 impl Agents {
-    pub(crate) fn run(self, config: &Config, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
+    pub(crate) fn run(self, config: &Config, options: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         let (agent, patch) = match self.action.unwrap_or(AgentsAction::List(self.page)) {
             AgentsAction::Show { agent } => (agent, None),
             AgentsAction::Set { agent, settings } => (agent, Some(patch(&settings)?)),
-            AgentsAction::List(page) => return open::block_on(list::print(&page, config, shared)),
-            AgentsAction::Pause { agent } => return pause(config, shared, &agent, true),
-            AgentsAction::Resume { agent } => return pause(config, shared, &agent, false),
+            AgentsAction::List(page) => return open::block_on(list::print(&page, config, options)),
+            AgentsAction::Pause { agent } => return pause(config, options, &agent, true),
+            AgentsAction::Resume { agent } => return pause(config, options, &agent, false),
         };
         let view: AgentSettingsView = open::block_on(async {
             let route = format!("/v1/agents/{agent}");
             let Some(patch) = patch else {
-                return Api::reading(config, shared).await?.read(&route).await;
+                return Api::reading(config, options).await?.read(&route).await;
             };
             // A daemon reads an agent's settings with each append.
-            let api = Api::changing_beside_daemon(config, shared).await?;
+            let api = Api::changing_beside_daemon(config, options).await?;
             api.patch::<IgnoredAny>(&route, &patch).await?;
             api.read(&route).await
         })?;
         answer::print(
-            shared,
+            options,
             &json!({ "agent_id": agent, "settings": view.settings, "in_force": view.in_force }),
             &lines(&view.in_force),
         )
@@ -107,12 +107,12 @@ impl Agents {
 
 fn pause(
     config: &Config,
-    shared: &GlobalOptions,
+    options: &GlobalOptions,
     agent: &AgentId,
     paused: bool,
 ) -> Result<ExitCode, CommandFailure> {
     open::block_on(async {
-        let api = Api::changing(config, shared).await?;
+        let api = Api::changing(config, options).await?;
         api.set_agent_paused(agent, paused).await
     })?;
     let text = if paused {
@@ -120,7 +120,7 @@ fn pause(
     } else {
         format!("updates of {agent} are resumed")
     };
-    answer::print(shared, &json!({ "agent_id": agent, "paused": paused }), &text)
+    answer::print(options, &json!({ "agent_id": agent, "paused": paused }), &text)
 }
 
 /// Parses `KEY=VALUE` arguments into a merge patch, and checks the patch.
@@ -140,7 +140,7 @@ fn refusal(error: &SettingsError) -> CommandFailure {
     let SettingsError::Unknown(name) = error else {
         return CommandFailure::usage(error.to_string());
     };
-    let likeness = |known: &&str| strsim::jaro_winkler(known, name);
+    let likeness = |candidate: &&str| strsim::jaro_winkler(candidate, name);
     let nearest = AgentSettings::names().max_by(|one, other| likeness(one).total_cmp(&likeness(other)));
     let nearest = nearest.unwrap_or_default();
     CommandFailure::usage(format!("{error}; did you mean `{nearest}`?"))

@@ -5,7 +5,7 @@ use clap::{Args, ValueEnum};
 use crate::cli::{
     GlobalOptions,
     backend::{
-        api::{Api, escaped},
+        api::{Api, escape},
         open,
     },
     exit::CommandFailure,
@@ -78,10 +78,10 @@ impl ContextCommand {
         }
     }
 
-    pub(crate) fn run(self, config: &Config, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
+    pub(crate) fn run(self, config: &Config, options: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         open::block_on(async {
-            let reply = self.reply(&Api::reading(config, shared).await?).await?;
-            if shared.json {
+            let reply = self.reply(&Api::reading(config, options).await?).await?;
+            if options.json {
                 output::json(&reply)?;
                 return Ok(ExitCode::SUCCESS);
             }
@@ -111,7 +111,7 @@ impl ContextCommand {
         let speaker = self
             .speaker
             .as_deref()
-            .map(|speaker| format!("&as={}", escaped(speaker)));
+            .map(|speaker| format!("&as={}", escape(speaker)));
         let path = format!(
             "/v1/agents/{}/context?format={}{}{}{}{}{}",
             self.agent,

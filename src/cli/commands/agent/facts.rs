@@ -61,7 +61,7 @@ enum FactsAction {
     /// Reword a fact
     Edit {
         #[command(flatten)]
-        numbered: FactNumber,
+        fact_number: FactNumber,
         /// The new text, in one line
         text: String,
     },
@@ -82,21 +82,21 @@ struct FactNumber {
 }
 
 impl Facts {
-    pub(crate) fn run(self, config: &Config, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
+    pub(crate) fn run(self, config: &Config, options: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         match (self.action, self.agent) {
-            (Some(action), _) => action.run(config, shared),
+            (Some(action), _) => action.run(config, options),
             (None, Some(agent)) => {
                 let facts = PagedPath::new(
                     PagedList::Facts(&agent),
                     format!("/v1/agents/{agent}/facts"),
                     "facts",
                 )
-                .filtered(format!("&all={}", i64::from(self.past)));
+                .with_filters(format!("&all={}", i64::from(self.past)));
                 let page: ListPage<Value> = open::block_on(async {
-                    let api = Api::reading(config, shared).await?;
+                    let api = Api::reading(config, options).await?;
                     self.page.read(&api, &facts).await
                 })?;
-                page.print(shared, &text(&page.rows))
+                page.print(options, &text(&page.rows))
             }
             (None, None) => Err(CommandFailure::usage("name an agent".to_owned())),
         }
@@ -104,28 +104,28 @@ impl Facts {
 }
 
 impl FactsAction {
-    fn run(self, config: &Config, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
+    fn run(self, config: &Config, options: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         match self {
             Self::Add { agent, kind, text } => {
-                add(config, shared, &agent, &json!({"kind": kind, "text": text}))
+                add(config, options, &agent, &json!({"kind": kind, "text": text}))
             }
-            Self::Edit { numbered, text } => edit(config, shared, &numbered, &json!({"text": text})),
-            Self::Close(numbered) => edit(config, shared, &numbered, &json!({"closed": true})),
-            Self::Pin(numbered) => edit(config, shared, &numbered, &json!({"pinned": true})),
-            Self::Unpin(numbered) => edit(config, shared, &numbered, &json!({"pinned": false})),
+            Self::Edit { fact_number, text } => edit(config, options, &fact_number, &json!({"text": text})),
+            Self::Close(fact_number) => edit(config, options, &fact_number, &json!({"closed": true})),
+            Self::Pin(fact_number) => edit(config, options, &fact_number, &json!({"pinned": true})),
+            Self::Unpin(fact_number) => edit(config, options, &fact_number, &json!({"pinned": false})),
         }
     }
 }
 
 fn add(
     config: &Config,
-    shared: &GlobalOptions,
+    options: &GlobalOptions,
     agent: &AgentId,
     fact: &Value,
 ) -> Result<ExitCode, CommandFailure> {
     NewFact::parse(fact).map_err(|error| refusal(&error))?;
-    let reply = lineage::post(config, shared, agent, ("facts", fact.clone()))?;
-    lineage::print(shared, &reply, &|reply| {
+    let reply = lineage::post(config, options, agent, ("facts", fact.clone()))?;
+    lineage::print(options, &reply, &|reply| {
         format!(
             "added fact {} to {agent}: version {}",
             reply["fact"], reply["version"]
@@ -135,14 +135,14 @@ fn add(
 
 fn edit(
     config: &Config,
-    shared: &GlobalOptions,
-    numbered: &FactNumber,
+    options: &GlobalOptions,
+    fact_number: &FactNumber,
     change: &Value,
 ) -> Result<ExitCode, CommandFailure> {
-    let FactNumber { agent, fact } = numbered;
+    let FactNumber { agent, fact } = fact_number;
     FactEdit::parse(change).map_err(|error| refusal(&error))?;
-    let reply = lineage::patch(config, shared, agent, (&format!("facts/{fact}"), change))?;
-    lineage::print(shared, &reply, &|reply| {
+    let reply = lineage::patch(config, options, agent, (&format!("facts/{fact}"), change))?;
+    lineage::print(options, &reply, &|reply| {
         let now = match reply["fact"].as_i64() {
             Some(now) if now != *fact => format!(", now fact {now}"),
             _ => String::new(),

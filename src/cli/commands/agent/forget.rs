@@ -64,11 +64,11 @@ impl Forget {
     pub(crate) fn run(
         self,
         config: &Config,
-        shared: &GlobalOptions,
+        options: &GlobalOptions,
         environment: &Environment,
     ) -> Result<ExitCode, CommandFailure> {
         if self.all {
-            return self.delete(config, shared, environment);
+            return self.delete(config, options, environment);
         }
         let numbers: Vec<i64> = self.exchanges.iter().flat_map(|range| range.numbers()).collect();
         let (forgettable, body) = match (self.message, numbers.len()) {
@@ -82,22 +82,23 @@ impl Forget {
                     "name exchanges, --message SEQ or --all".to_owned(),
                 ));
             }
-            (None, many) => {
-                let wrong =
-                    format!("{many} exchanges are named; at most {FORGET_EXCHANGES_MAX} are allowed at once");
-                return Err(CommandFailure::usage(wrong));
+            (None, count) => {
+                let text = format!(
+                    "{count} exchanges are named; at most {FORGET_EXCHANGES_MAX} are allowed at once"
+                );
+                return Err(CommandFailure::usage(text));
             }
         };
         let agent = &self.agent;
         let reply: ForgetReply = open::block_on(async {
-            if let Some(server) = &shared.server {
+            if let Some(server) = &options.server {
                 let path = format!("/v1/agents/{agent}/forget");
                 return Api::new(server)?.post(&path, &body).await;
             }
             let (ingestor, store) = ingestor(config, agent).await?;
             Ok(with_progress(store.as_ref(), agent, ingestor.forget(agent, forgettable)).await?)
         })?;
-        if shared.json {
+        if options.json {
             output::json(&reply)?;
         } else {
             output::text(&report(agent, &reply))?;
@@ -115,7 +116,7 @@ impl Forget {
     fn delete(
         &self,
         config: &Config,
-        shared: &GlobalOptions,
+        options: &GlobalOptions,
         environment: &Environment,
     ) -> Result<ExitCode, CommandFailure> {
         let agent = &self.agent;
@@ -125,7 +126,7 @@ impl Forget {
             )));
         }
         let reply: DeleteReply = open::block_on(async {
-            match &shared.server {
+            match &options.server {
                 Some(server) => {
                     let path = format!("/v1/agents/{agent}?confirm={agent}");
                     Api::new(server)?.delete(&path).await
@@ -133,7 +134,7 @@ impl Forget {
                 None => delete_here(config, agent).await,
             }
         })?;
-        if shared.json {
+        if options.json {
             output::json(&reply)?;
         } else {
             let mut text = format!("deleted {agent} with {}", count(reply.messages, "message"));
@@ -160,17 +161,17 @@ fn forget_in_hooks(
 ) -> Result<(), CommandFailure> {
     let deadline = Instant::now() + HOOK_PATIENCE;
     hook::forget(environment, agent, scope, deadline).map_err(|error| {
-        let wrong =
+        let text =
             format!("{agent} is forgotten, but your hooks still store something of it: {error}; try again");
-        CommandFailure::from(anyhow::anyhow!(wrong))
+        CommandFailure::from(anyhow::anyhow!(text))
     })
 }
 
 /// Deletes an agent from the database, and its file from the live journal even if the database no longer has the agent.
 async fn delete_here(config: &Config, agent: &AgentId) -> Result<DeleteReply, CommandFailure> {
     let store = open::work(config).await?;
-    let shared: Arc<dyn Store> = Arc::<SqlStore>::clone(&store);
-    let ingestor = assembly::ingestor_alone(config, shared, Arc::new(SystemClock)).await?;
+    let dyn_store: Arc<dyn Store> = Arc::<SqlStore>::clone(&store);
+    let ingestor = assembly::ingestor_alone(config, dyn_store, Arc::new(SystemClock)).await?;
     let journal = assembly::live_journal(&config.journal, Arc::<SqlStore>::clone(&store))?;
     match ingestor.with_journal(journal).delete(agent).await {
         Err(StoreError::UnknownAgent(_)) => Err(open::unknown(store.as_ref(), agent).await),
@@ -184,8 +185,8 @@ async fn ingestor(config: &Config, agent: &AgentId) -> Result<(Ingestor, Arc<Sql
     if store.agent(agent).await?.is_none() {
         return Err(open::unknown(store.as_ref(), agent).await);
     }
-    let shared: Arc<dyn Store> = Arc::<SqlStore>::clone(&store);
-    let ingestor = assembly::ingestor_alone(config, shared, Arc::new(SystemClock)).await?;
+    let dyn_store: Arc<dyn Store> = Arc::<SqlStore>::clone(&store);
+    let ingestor = assembly::ingestor_alone(config, dyn_store, Arc::new(SystemClock)).await?;
     let journal = assembly::live_journal(&config.journal, Arc::<SqlStore>::clone(&store))?;
     Ok((ingestor.with_journal(journal), store))
 }
@@ -197,7 +198,7 @@ async fn with_progress<T>(store: &dyn Store, agent: &AgentId, forgetting: impl F
     } else {
         ProgressBar::hidden()
     };
-    let ticker = Ticker::beside(&bar);
+    let ticker = Ticker::new(&bar);
     let mut look = tokio::time::interval(LOOK_EVERY);
     let mut forgetting = std::pin::pin!(forgetting);
     loop {
@@ -208,10 +209,10 @@ async fn with_progress<T>(store: &dyn Store, agent: &AgentId, forgetting: impl F
             }
             _ = look.tick() => {
                 // If the query fails, the next tick repeats it.
-                if let Ok(left @ 1..) = store.forgettings_left(agent).await {
-                    let left = format!("{} left", count(left, "exchange"));
-                    ticker.tell(|| format!("forgetting  {left}"));
-                    bar.set_message(left);
+                if let Ok(remaining @ 1..) = store.forgettings_left(agent).await {
+                    let text = format!("{} left", count(remaining, "exchange"));
+                    ticker.tell(|| format!("forgetting  {text}"));
+                    bar.set_message(text);
                 }
             }
         }
@@ -237,28 +238,34 @@ fn report(agent: &AgentId, reply: &ForgetReply) -> String {
         count(reply.versions, "earlier version")
     );
     if !reply.journals_left.is_empty() {
-        let left: Vec<&str> = reply.journals_left.iter().map(AgentId::as_str).collect();
+        let remaining: Vec<&str> = reply.journals_left.iter().map(AgentId::as_str).collect();
         text = format!(
             "{text}; the live journals of {} couldn't be rewritten",
-            left.join(", ")
+            remaining.join(", ")
         );
     }
     text.push_str(disk_note(reply.scrubbed));
-    let left = reply.legs_left.iter().map(|left| report_left(agent, left));
-    std::iter::once(text).chain(left).collect::<Vec<_>>().join("\n")
+    let remaining = reply
+        .legs_left
+        .iter()
+        .map(|remaining| report_remaining(agent, remaining));
+    std::iter::once(text)
+        .chain(remaining)
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
-/// Says which legs of an exchange are left, and how to forget them.
-fn report_left(agent: &AgentId, left: &LegsLeft) -> String {
-    let ranges = ranges(&left.legs, usize_or_max(RANGE_MAX));
-    let (is, what) = match left.legs.len() {
+/// Formats which legs of an exchange remain, and how to forget them.
+fn report_remaining(agent: &AgentId, remaining: &LegsLeft) -> String {
+    let ranges = ranges(&remaining.legs, usize_or_max(RANGE_MAX));
+    let (is, what) = match remaining.legs.len() {
         1 => ("is", "it"),
         _ => ("are", "them"),
     };
     format!(
         "{} of the same exchange {is} left, which began with #{}; to forget {what}, too:\n  recapd forget {agent} '{}'",
         ranges.join(", "),
-        left.exchange,
+        remaining.exchange,
         ranges.join("' '")
     )
 }

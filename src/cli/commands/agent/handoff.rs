@@ -29,20 +29,20 @@ pub(crate) struct Handoff {
 }
 
 impl Handoff {
-    pub(crate) fn run(self, config: &Config, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
-        let reply = open::block_on(read(config, shared, &self.agent, self.max_tokens))?;
-        answer::print(shared, &reply, reply["text"].as_str().unwrap_or_default())
+    pub(crate) fn run(self, config: &Config, options: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
+        let reply = open::block_on(read(config, options, &self.agent, self.max_tokens))?;
+        answer::print(options, &reply, reply["text"].as_str().unwrap_or_default())
     }
 }
 
 /// Requests a handoff. It has the default size unless `max_tokens` says otherwise.
 pub(super) async fn read(
     config: &Config,
-    shared: &GlobalOptions,
+    options: &GlobalOptions,
     agent: &AgentId,
     max_tokens: Option<i64>,
 ) -> Result<Value, CommandFailure> {
     let size = max_tokens.map_or_else(String::new, |tokens| format!("?max_tokens={tokens}"));
     let path = format!("/v1/agents/{agent}/handoff{size}");
-    Api::reading(config, shared).await?.read(&path).await
+    Api::reading(config, options).await?.read(&path).await
 }

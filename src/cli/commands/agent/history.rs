@@ -51,17 +51,17 @@ pub(crate) struct History {
 }
 
 impl History {
-    pub(crate) fn run(self, config: &Config, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
+    pub(crate) fn run(self, config: &Config, options: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         open::block_on(async {
-            let mut before = None;
+            let mut previous = None;
             loop {
-                let shown = match &shared.server {
-                    Some(server) => self.ask(&Api::new(server)?, shared.json).await?,
-                    None => shown(&self.read(config).await?, shared.json)?,
+                let text = match &options.server {
+                    Some(server) => self.ask(&Api::new(server)?, options.json).await?,
+                    None => views_text(&self.read(config).await?, options.json)?,
                 };
-                if before.as_ref() != Some(&shown) {
-                    output::frame(&coloured(&shown, shared.json), self.follow)?;
-                    before = Some(shown);
+                if previous.as_ref() != Some(&text) {
+                    output::frame(&colour_text(&text, options.json), self.follow)?;
+                    previous = Some(text);
                 }
                 if !self.follow {
                     return Ok(ExitCode::SUCCESS);
@@ -73,16 +73,16 @@ impl History {
 
     /// Returns the query string of the request.
     fn parameters(&self) -> String {
-        let wanted = [
+        let parameters = [
             self.all.then(|| "all=1".to_owned()),
             self.exchange.map(|number| format!("exchange={number}")),
             self.tokens.then(|| "tokens=1".to_owned()),
         ];
-        let wanted: Vec<String> = wanted.into_iter().flatten().collect();
-        if wanted.is_empty() {
+        let parameters: Vec<String> = parameters.into_iter().flatten().collect();
+        if parameters.is_empty() {
             String::new()
         } else {
-            format!("?{}", wanted.join("&"))
+            format!("?{}", parameters.join("&"))
         }
     }
 
@@ -102,14 +102,14 @@ impl History {
 
     async fn read(&self, config: &Config) -> Result<Vec<HistoryView>, CommandFailure> {
         let store = open::look(config).await?;
-        let few = HistoryQuery {
+        let query = HistoryQuery {
             only: self.exchange,
             tokens: self.tokens,
             summary_tokens_max: config.summary.max_tokens,
             convergence: config.convergence.rules(),
             ..HistoryQuery::default()
         };
-        let query = if self.all { few.all() } else { few };
+        let query = if self.all { query.all() } else { query };
         let redactor = config.summary.redactor();
         let mut views = Vec::new();
         for agent in &self.agents {
@@ -132,7 +132,7 @@ fn unknown_exchange(agent: &AgentId, error: StoreError) -> CommandFailure {
     }
 }
 
-fn shown(views: &[HistoryView], json: bool) -> Result<String, CommandFailure> {
+fn views_text(views: &[HistoryView], json: bool) -> Result<String, CommandFailure> {
     if json {
         return Ok(output::one_or_all_text(views)?);
     }
@@ -140,9 +140,9 @@ fn shown(views: &[HistoryView], json: bool) -> Result<String, CommandFailure> {
     Ok(texts.collect::<Vec<_>>().join("\n"))
 }
 
-fn coloured(text: &str, json: bool) -> String {
+fn colour_text(text: &str, json: bool) -> String {
     if !json && output::has_colour() {
-        colour::coloured(text)
+        colour::colour_text(text)
     } else {
         text.to_owned()
     }

@@ -148,35 +148,35 @@ impl Hook {
     pub(crate) fn run(
         self,
         config: &Config,
-        shared: &GlobalOptions,
+        options: &GlobalOptions,
         environment: &Environment,
         began: Instant,
     ) -> Result<ExitCode, CommandFailure> {
         if let Some((event, arguments)) = self.event() {
             if let Some(input) = input()? {
-                let call = arguments.call(event, config, shared, environment, began);
+                let call = arguments.call(event, config, options, environment, began);
                 if call.run(&input, print) == HookEnd::OutOfTime {
                     // If it can't be started, the next hook sends the rest.
-                    drain_in_background(shared, &call.server).ok();
+                    drain_in_background(options, &call.server).ok();
                 }
             }
             return Ok(ExitCode::SUCCESS);
         }
         match self.command {
-            Command::Install(install) => install.install(shared, environment),
-            Command::Uninstall(install) => install.uninstall(shared, environment),
-            Command::Test(test) => test.run(config, shared, environment),
+            Command::Install(install) => install.install(options, environment),
+            Command::Uninstall(install) => install.uninstall(options, environment),
+            Command::Test(test) => test.run(config, options, environment),
             Command::Drain(Drain { after_hook }) => {
-                let (server, credentials) = (daemon(config, shared), shared.credentials.clone());
+                let (server, credentials) = (daemon(config, options), options.credentials.clone());
                 let caller = if after_hook {
                     DrainCaller::Hook
                 } else {
                     DrainCaller::Person
                 };
                 hook::drain(environment, &server, credentials, &SystemClock, caller);
-                status(shared, environment)
+                status(options, environment)
             }
-            _ => status(shared, environment),
+            _ => status(options, environment),
         }
     }
 }
@@ -186,7 +186,7 @@ impl EventArguments {
         &'a self,
         event: Event,
         config: &'a Config,
-        shared: &GlobalOptions,
+        options: &GlobalOptions,
         environment: &'a Environment,
         began: Instant,
     ) -> HookCall<'a> {
@@ -194,8 +194,8 @@ impl EventArguments {
             event,
             host: self.host,
             agent: self.agent.as_deref(),
-            server: daemon(config, shared),
-            credentials: shared.credentials.clone(),
+            server: daemon(config, options),
+            credentials: options.credentials.clone(),
             config,
             environment,
             clock: &SystemClock,
@@ -204,17 +204,20 @@ impl EventArguments {
     }
 }
 
-fn daemon(config: &Config, shared: &GlobalOptions) -> String {
-    let server = shared.server.as_ref().map(|server| server.base.clone());
+fn daemon(config: &Config, options: &GlobalOptions) -> String {
+    let server = options.server.as_ref().map(|server| server.base.clone());
     server.unwrap_or_else(|| target::base(&config.http))
 }
 
 /// Starts `recapd hook drain` in a process that outlives this one. The new process has none of the host's pipes, because
 /// the host would wait until they are closed, and its own process group, which the host's signals don't reach.
-fn drain_in_background(shared: &GlobalOptions, server: &str) -> io::Result<()> {
+fn drain_in_background(options: &GlobalOptions, server: &str) -> io::Result<()> {
     let mut drain = process::Command::new(std::env::current_exe()?);
     drain.args(["hook", "drain", "--after-hook", "--server", server]);
-    for (option, file) in [("--config", &shared.config), ("--token-file", &shared.token_file)] {
+    for (option, file) in [
+        ("--config", &options.config),
+        ("--token-file", &options.token_file),
+    ] {
         if let Some(file) = file {
             drain.arg(option).arg(file);
         }
@@ -247,7 +250,7 @@ impl Test {
     fn run(
         &self,
         config: &Config,
-        shared: &GlobalOptions,
+        options: &GlobalOptions,
         environment: &Environment,
     ) -> Result<ExitCode, CommandFailure> {
         let input = input()?.ok_or_else(|| {
@@ -257,7 +260,7 @@ impl Test {
         })?;
         let call = self
             .arguments
-            .call(self.event, config, shared, environment, Instant::now());
+            .call(self.event, config, options, environment, Instant::now());
         let (host, owner) = (call.host(&input), call.owner(&input));
         let agent = owner.agent;
         let project = owner.project.map(|project| project.id);
@@ -266,7 +269,7 @@ impl Test {
             .flatten();
         let text = injection.map(|injection| injection.text).unwrap_or_default();
         let (chars, tokens) = (text.chars().count(), tokenizer::ceiling_counter().count(&text));
-        if shared.json {
+        if options.json {
             output::json(&json!({
                 "host": host.name(), "agent_id": agent, "project_id": project, "event": self.event.name(), "text": text, "chars": chars,
                 "tokens": tokens,

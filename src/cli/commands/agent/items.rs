@@ -52,7 +52,7 @@ enum ItemsAction {
     /// Change the texts or the importance of an item
     Edit {
         #[command(flatten)]
-        numbered: ItemNumber,
+        item_number: ItemNumber,
         /// The detailed text; shorter texts that aren't given are cut from it
         #[arg(long)]
         text: Option<String>,
@@ -77,7 +77,7 @@ struct ItemNumber {
 }
 
 impl Items {
-    pub(crate) fn run(self, config: &Config, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
+    pub(crate) fn run(self, config: &Config, options: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         match self.action {
             ItemsAction::List { agent, past, page } => {
                 let items = PagedPath::new(
@@ -85,17 +85,19 @@ impl Items {
                     format!("/v1/agents/{agent}/items"),
                     "items",
                 )
-                .filtered(format!("&all={}", i64::from(past)));
+                .with_filters(format!("&all={}", i64::from(past)));
                 let page: ListPage<Value> = open::block_on(async {
-                    let api = Api::reading(config, shared).await?;
+                    let api = Api::reading(config, options).await?;
                     page.read(&api, &items).await
                 })?;
-                page.print(shared, &text(&page.rows))
+                page.print(options, &text(&page.rows))
             }
-            ItemsAction::Pin(numbered) => change(config, shared, &numbered, &json!({"pinned": true})),
-            ItemsAction::Unpin(numbered) => change(config, shared, &numbered, &json!({"pinned": false})),
+            ItemsAction::Pin(item_number) => change(config, options, &item_number, &json!({"pinned": true})),
+            ItemsAction::Unpin(item_number) => {
+                change(config, options, &item_number, &json!({"pinned": false}))
+            }
             ItemsAction::Edit {
-                numbered,
+                item_number,
                 text,
                 brief,
                 gist,
@@ -112,8 +114,8 @@ impl Items {
                     .filter_map(|(name, value)| Some((name.to_owned(), json!(value?))));
                 change(
                     config,
-                    shared,
-                    &numbered,
+                    options,
+                    &item_number,
                     &Value::Object(fields.collect::<Map<_, _>>()),
                 )
             }
@@ -159,14 +161,14 @@ fn marks(item: &Value) -> String {
 
 fn change(
     config: &Config,
-    shared: &GlobalOptions,
-    numbered: &ItemNumber,
+    options: &GlobalOptions,
+    item_number: &ItemNumber,
     change: &Value,
 ) -> Result<ExitCode, CommandFailure> {
-    let ItemNumber { agent, item } = numbered;
+    let ItemNumber { agent, item } = item_number;
     ItemEdit::parse(change).map_err(|error| refusal(&error))?;
-    let reply = lineage::patch(config, shared, agent, (&format!("items/{item}"), change))?;
-    lineage::print(shared, &reply, &|reply| {
+    let reply = lineage::patch(config, options, agent, (&format!("items/{item}"), change))?;
+    lineage::print(options, &reply, &|reply| {
         let now = match reply["item"].as_i64() {
             Some(now) if now != *item => format!(", now item {now}"),
             _ => String::new(),

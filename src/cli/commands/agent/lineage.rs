@@ -59,11 +59,11 @@ pub(crate) struct Fork {
 }
 
 impl MarkCommand {
-    pub(crate) fn run(self, config: &Config, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
+    pub(crate) fn run(self, config: &Config, options: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         let body = json!({ "label": self.label });
         step(
             config,
-            shared,
+            options,
             &self.agent,
             &Step::Mark(self.label),
             ("mark", body),
@@ -72,11 +72,11 @@ impl MarkCommand {
 }
 
 impl Rewind {
-    pub(crate) fn run(self, config: &Config, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
+    pub(crate) fn run(self, config: &Config, options: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         let body = json!({ "to": self.label });
         step(
             config,
-            shared,
+            options,
             &self.agent,
             &Step::Rewind(self.label),
             ("rewind", body),
@@ -85,16 +85,16 @@ impl Rewind {
 }
 
 impl Clear {
-    pub(crate) fn run(self, config: &Config, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
-        step(config, shared, &self.agent, &Step::Clear, ("clear", json!({})))
+    pub(crate) fn run(self, config: &Config, options: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
+        step(config, options, &self.agent, &Step::Clear, ("clear", json!({})))
     }
 }
 
 impl Fork {
-    pub(crate) fn run(self, config: &Config, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
+    pub(crate) fn run(self, config: &Config, options: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         let Self { parent, child } = self;
-        let reply = post(config, shared, &parent, ("fork", json!({ "child": child })))?;
-        print(shared, &reply, &|reply| {
+        let reply = post(config, options, &parent, ("fork", json!({ "child": child })))?;
+        print(options, &reply, &|reply| {
             format!(
                 "forked {child} from {parent} at {}: {} and {} of the summary are shared",
                 number(&reply["fork_exchange"]),
@@ -107,46 +107,46 @@ impl Fork {
 
 fn step(
     config: &Config,
-    shared: &GlobalOptions,
+    options: &GlobalOptions,
     agent: &AgentId,
     step: &Step,
     action: (&str, Value),
 ) -> Result<ExitCode, CommandFailure> {
-    let reply = post(config, shared, agent, action)?;
-    print(shared, &reply, &|reply| line(agent, step, reply))
+    let reply = post(config, options, agent, action)?;
+    print(options, &reply, &|reply| line(agent, step, reply))
 }
 
 /// Posts an action on an agent: the action's name and its body.
 pub(super) fn post(
     config: &Config,
-    shared: &GlobalOptions,
+    options: &GlobalOptions,
     agent: &AgentId,
     (action, body): (&str, Value),
 ) -> Result<Value, CommandFailure> {
     let path = format!("/v1/agents/{agent}/{action}");
-    open::block_on(async { Api::changing(config, shared).await?.post(&path, &body).await })
+    open::block_on(async { Api::changing(config, options).await?.post(&path, &body).await })
 }
 
 /// Applies a merge patch to a resource of an agent, such as `facts/12`.
 pub(super) fn patch(
     config: &Config,
-    shared: &GlobalOptions,
+    options: &GlobalOptions,
     agent: &AgentId,
     (resource, change): (&str, &Value),
 ) -> Result<Value, CommandFailure> {
     let path = format!("/v1/agents/{agent}/{resource}");
-    open::block_on(async { Api::changing(config, shared).await?.patch(&path, change).await })
+    open::block_on(async { Api::changing(config, options).await?.patch(&path, change).await })
 }
 
 pub(super) fn print(
-    shared: &GlobalOptions,
+    options: &GlobalOptions,
     reply: &Value,
     line: &dyn Fn(&Value) -> String,
 ) -> Result<ExitCode, CommandFailure> {
-    answer::print(shared, reply, &line(reply))
+    answer::print(options, reply, &line(reply))
 }
 
-/// Says in one line what a step did.
+/// Formats in one line what a step did.
 fn line(agent: &AgentId, step: &Step, reply: &Value) -> String {
     let name = |label: &Option<String>| {
         label

@@ -54,7 +54,7 @@ impl Mcp {
     pub(crate) fn run(
         self,
         config: &Config,
-        shared: &GlobalOptions,
+        options: &GlobalOptions,
         environment: &Environment,
     ) -> Result<ExitCode, CommandFailure> {
         let _logging = telemetry::init(&config.log, &Surroundings::of_standard_error(environment), None)
@@ -69,12 +69,12 @@ impl Mcp {
             ..AgentHints::default()
         };
         open::block_on(async {
-            let way = way(config, shared).await?;
-            let shared = mcp::ServerState::new(way, hints, self.tools, CancellationToken::new());
+            let way = way(config, options).await?;
+            let state = mcp::ServerState::new(way, hints, self.tools, CancellationToken::new());
             let (input, output) = rmcp::transport::io::stdio_pipes();
             let transport =
                 AsyncRwTransport::new_server(input, output).with_max_line_length(MESSAGE_BYTES_MAX);
-            let running = mcp::Server::new(&shared).serve(transport).await;
+            let running = mcp::Server::new(&state).serve(transport).await;
             running
                 .map_err(anyhow::Error::new)?
                 .waiting()
@@ -87,26 +87,26 @@ impl Mcp {
 
 /// Returns the way to the data: the daemon or the database that an option names. Without such an option, each request
 /// goes to the configured daemon if it runs, and otherwise to the database.
-async fn way(config: &Config, shared: &GlobalOptions) -> Result<Way, CommandFailure> {
+async fn way(config: &Config, options: &GlobalOptions) -> Result<Way, CommandFailure> {
     let usage = |error: SourceError| CommandFailure::usage(error.to_string());
-    if let Some(server) = &shared.server {
+    if let Some(server) = &options.server {
         let daemon = Remote::new(&server.base)
             .map_err(usage)?
-            .with_credentials(shared.credentials.clone());
+            .with_credentials(options.credentials.clone());
         return Ok(Way::Fixed(Arc::new(daemon)));
     }
-    if shared.db.is_some() {
-        return Ok(Way::Fixed(look(config.clone(), shared.clone()).await?));
+    if options.db.is_some() {
+        return Ok(Way::Fixed(look(config.clone(), options.clone()).await?));
     }
     let daemon = Remote::new(&target::base(&config.http))
         .map_err(usage)?
-        .with_credentials(shared.credentials.clone());
-    let (config, shared) = (config.clone(), shared.clone());
+        .with_credentials(options.credentials.clone());
+    let (config, options) = (config.clone(), options.clone());
     let open = move || {
-        let looking = look(config.clone(), shared.clone());
+        let looking = look(config.clone(), options.clone());
         Box::pin(async {
             let looked = looking.await;
-            looked.map_err(|failed| SourceError::Unavailable(failed.text()))
+            looked.map_err(|failure| SourceError::Unavailable(failure.text()))
         }) as mcp::DatabaseOpening
     };
     Ok(Way::nearest(daemon, open))
@@ -115,7 +115,7 @@ async fn way(config: &Config, shared: &GlobalOptions) -> Result<Way, CommandFail
 /// Writes notes and handoffs in the same way as the commands `notes` and `handoff`.
 struct CommandDesk {
     config: Config,
-    shared: GlobalOptions,
+    options: GlobalOptions,
 }
 
 impl CommandDesk {
@@ -129,10 +129,10 @@ impl CommandDesk {
         T: Send + 'static,
         F: Future<Output = Result<T, CommandFailure>>,
     {
-        let (config, shared) = (self.config.clone(), self.shared.clone());
+        let (config, options) = (self.config.clone(), self.options.clone());
         let run = threads::computed("running a command", move || {
             let runtime = threads::runtime()?;
-            let outcome = runtime.block_on(command(config, shared));
+            let outcome = runtime.block_on(command(config, options));
             runtime.shutdown_background();
             outcome
         });
@@ -152,23 +152,23 @@ impl Desk for CommandDesk {
     ) -> Result<WrittenNotesReply, SourceError> {
         let path = format!("/v1/agents/{agent}/notes");
         let body = json!({ "changes": requests });
-        self.run(move |config, shared| async move {
-            Api::changing(&config, &shared).await?.post(&path, &body).await
+        self.run(move |config, options| async move {
+            Api::changing(&config, &options).await?.post(&path, &body).await
         })
         .await
     }
 
     async fn handoff(&self, agent: &AgentId, max_tokens: Option<i64>) -> Result<String, SourceError> {
         let agent = agent.clone();
-        let reply = self.run(move |config, shared| async move {
-            handoff::read(&config, &shared, &agent, max_tokens).await
+        let reply = self.run(move |config, options| async move {
+            handoff::read(&config, &options, &agent, max_tokens).await
         });
         Ok(reply.await?["text"].as_str().unwrap_or_default().to_owned())
     }
 }
 
 /// Opens the configured database for reading.
-async fn look(config: Config, shared: GlobalOptions) -> Result<Arc<dyn Source>, CommandFailure> {
+async fn look(config: Config, options: GlobalOptions) -> Result<Arc<dyn Source>, CommandFailure> {
     let store: Arc<dyn Store> = Arc::new(open::look(&config).await?);
     let clock = Arc::new(SystemClock);
     let snapshots = Snapshots::new(
@@ -191,6 +191,6 @@ async fn look(config: Config, shared: GlobalOptions) -> Result<Arc<dyn Source>, 
         },
         followed: None,
         scope: None,
-        desk: Arc::new(CommandDesk { config, shared }),
+        desk: Arc::new(CommandDesk { config, options }),
     }))
 }

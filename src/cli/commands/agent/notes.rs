@@ -13,7 +13,7 @@ use super::lineage;
 use crate::cli::{
     GlobalOptions,
     backend::{
-        api::{Api, escaped},
+        api::{Api, escape},
         open,
     },
     exit::CommandFailure,
@@ -93,20 +93,20 @@ struct NoteTextArguments {
 }
 
 impl NotesCommand {
-    pub(crate) fn run(self, config: &Config, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
+    pub(crate) fn run(self, config: &Config, options: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         match self.action {
             NotesAction::List { agent, page } => {
-                let reply: Value = open::block_on(notes(config, shared, &agent, false))?;
+                let reply: Value = open::block_on(notes(config, options, &agent, false))?;
                 let page: ListPage<NoteEntry> = page.cut(reply, "notes", "name")?;
-                page.print(shared, &text(&page.rows))
+                page.print(options, &text(&page.rows))
             }
-            NotesAction::Read { note, at } => read(config, shared, &note, at),
-            NotesAction::Write(asked) => write(config, shared, asked, false),
-            NotesAction::Append(asked) => write(config, shared, asked, true),
-            NotesAction::Search { agent, words } => search(config, shared, &agent, &words),
+            NotesAction::Read { note, at } => read(config, options, &note, at),
+            NotesAction::Write(arguments) => write(config, options, arguments, false),
+            NotesAction::Append(arguments) => write(config, options, arguments, true),
+            NotesAction::Search { agent, words } => search(config, options, &agent, &words),
             NotesAction::Delete(note) => {
                 let change = json!({"name": note.name, "text": null});
-                changed(config, shared, &note, &change)
+                change_note(config, options, &note, &change)
             }
         }
     }
@@ -114,12 +114,12 @@ impl NotesCommand {
 
 async fn notes<T: DeserializeOwned>(
     config: &Config,
-    shared: &GlobalOptions,
+    options: &GlobalOptions,
     agent: &AgentId,
     texts: bool,
 ) -> Result<T, CommandFailure> {
     let path = format!("/v1/agents/{agent}/notes?texts={}", i64::from(texts));
-    Api::reading(config, shared).await?.read(&path).await
+    Api::reading(config, options).await?.read(&path).await
 }
 
 fn text(notes: &[NoteEntry]) -> String {
@@ -147,7 +147,7 @@ fn text(notes: &[NoteEntry]) -> String {
 
 fn read(
     config: &Config,
-    shared: &GlobalOptions,
+    options: &GlobalOptions,
     note: &NoteArguments,
     version: Option<i64>,
 ) -> Result<ExitCode, CommandFailure> {
@@ -155,24 +155,24 @@ fn read(
     let path = format!(
         "/v1/agents/{}/notes/{}{version}",
         note.agent,
-        escaped(note.name.as_str())
+        escape(note.name.as_str())
     );
-    let reply: Value = open::block_on(async { Api::reading(config, shared).await?.read(&path).await })?;
-    lineage::print(shared, &reply, &|reply| {
+    let reply: Value = open::block_on(async { Api::reading(config, options).await?.read(&path).await })?;
+    lineage::print(options, &reply, &|reply| {
         reply["text"].as_str().unwrap_or_default().to_owned()
     })
 }
 
 fn write(
     config: &Config,
-    shared: &GlobalOptions,
-    asked: NoteTextArguments,
+    options: &GlobalOptions,
+    arguments: NoteTextArguments,
     append: bool,
 ) -> Result<ExitCode, CommandFailure> {
-    let NoteTextArguments { note, text, replaces } = asked;
+    let NoteTextArguments { note, text, replaces } = arguments;
     let text = text.map_or_else(standard_input, Ok)?;
     let change = json!({"name": note.name, "text": text, "append": append, "replaces": replaces});
-    changed(config, shared, &note, &change)
+    change_note(config, options, &note, &change)
 }
 
 /// Reads a text for a note. Reads a little more than a note can have, so that a longer text is refused.
@@ -183,21 +183,21 @@ fn standard_input() -> Result<String, CommandFailure> {
         ));
     }
     let mut text = String::new();
-    let most = u64::try_from(2 * NOTE_BYTES_MAX).unwrap_or(u64::MAX);
-    let read = stdin().take(most).read_to_string(&mut text);
+    let bytes_max = u64::try_from(2 * NOTE_BYTES_MAX).unwrap_or(u64::MAX);
+    let read = stdin().take(bytes_max).read_to_string(&mut text);
     read.map_err(|error| CommandFailure::usage(format!("standard input: {error}")))?;
     Ok(text)
 }
 
-fn changed(
+fn change_note(
     config: &Config,
-    shared: &GlobalOptions,
+    options: &GlobalOptions,
     note: &NoteArguments,
     change: &Value,
 ) -> Result<ExitCode, CommandFailure> {
     let NoteArguments { agent, name } = note;
-    let reply = lineage::post(config, shared, agent, ("notes", json!({"changes": [change]})))?;
-    lineage::print(shared, &reply, &|reply| {
+    let reply = lineage::post(config, options, agent, ("notes", json!({"changes": [change]})))?;
+    lineage::print(options, &reply, &|reply| {
         let written = &reply["notes"][0];
         if written["deleted"] == true {
             return format!("deleted {name} of {agent}");
@@ -209,17 +209,17 @@ fn changed(
 
 fn search(
     config: &Config,
-    shared: &GlobalOptions,
+    options: &GlobalOptions,
     agent: &AgentId,
     words: &str,
 ) -> Result<ExitCode, CommandFailure> {
-    let reply: NotesReply = open::block_on(notes(config, shared, agent, true))?;
+    let reply: NotesReply = open::block_on(notes(config, options, agent, true))?;
     let mut found = Vec::new();
     for note in &reply.notes {
         let lines = lines_with(note.text.as_deref().unwrap_or_default(), words);
         found.extend(lines.map(|line| json!({"name": note.name, "line": line.number, "text": line.text})));
     }
-    lineage::print(shared, &json!({"agent_id": agent, "found": found}), &|_| {
+    lineage::print(options, &json!({"agent_id": agent, "found": found}), &|_| {
         let line = |found: &Value| {
             let text = |member: &str| found[member].as_str().unwrap_or_default().to_owned();
             format!("{}:{}: {}", text("name"), found["line"], text("text"))

@@ -45,24 +45,24 @@ pub(crate) struct Pins {
 }
 
 impl PinCommand {
-    pub(crate) fn pin(self, config: &Config, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
-        self.run(config, shared, ("pin", "pinned"))
+    pub(crate) fn pin(self, config: &Config, options: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
+        self.run(config, options, ("pin", "pinned"))
     }
 
-    pub(crate) fn unpin(self, config: &Config, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
-        self.run(config, shared, ("unpin", "unpinned"))
+    pub(crate) fn unpin(self, config: &Config, options: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
+        self.run(config, options, ("unpin", "unpinned"))
     }
 
     fn run(
         self,
         config: &Config,
-        shared: &GlobalOptions,
+        options: &GlobalOptions,
         (action, done): (&str, &str),
     ) -> Result<ExitCode, CommandFailure> {
         let Self { agent, seq } = self;
-        lineage::post(config, shared, &agent, (action, json!({ "seq": seq })))?;
+        lineage::post(config, options, &agent, (action, json!({ "seq": seq })))?;
         answer::print(
-            shared,
+            options,
             &json!({ "agent_id": agent, "seq": seq, "pinned": action == "pin" }),
             &format!("{done} message {seq} of {agent}"),
         )
@@ -70,13 +70,13 @@ impl PinCommand {
 }
 
 impl Pins {
-    pub(crate) fn run(self, config: &Config, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
+    pub(crate) fn run(self, config: &Config, options: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         let reply: Value = open::block_on(async {
             let path = format!("/v1/agents/{}/pins", self.agent);
-            Api::reading(config, shared).await?.read(&path).await
+            Api::reading(config, options).await?.read(&path).await
         })?;
         let page: ListPage<ShownPin> = self.page.cut(reply, "pins", "seq")?;
-        page.print(shared, &text(&page.rows))
+        page.print(options, &text(&page.rows))
     }
 }
 
@@ -94,12 +94,12 @@ fn text(pins: &[ShownPin]) -> String {
     ]);
     for pin in pins {
         let why = if pin.pinned { "pinned" } else { "important" };
-        let place = if pin.in_window { ", in the window" } else { "" };
+        let window_note = if pin.in_window { ", in the window" } else { "" };
         table.row([
             pin.seq.to_string(),
             format!("#{}", pin.exchange),
             pin.kind.clone(),
-            format!("{why}{place}"),
+            format!("{why}{window_note}"),
             pin.tokens.to_string(),
             pin.title.clone(),
         ]);

@@ -54,20 +54,20 @@ enum ProjectAction {
 }
 
 impl Project {
-    pub(crate) fn run(self, config: &Config, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
+    pub(crate) fn run(self, config: &Config, options: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         match self.action {
-            ProjectAction::List(page) => list(&page, config, shared),
-            ProjectAction::Join { project, agents } => change(config, shared, &project, &agents, true),
-            ProjectAction::Leave { project, agents } => change(config, shared, &project, &agents, false),
+            ProjectAction::List(page) => list(&page, config, options),
+            ProjectAction::Join { project, agents } => change(config, options, &project, &agents, true),
+            ProjectAction::Leave { project, agents } => change(config, options, &project, &agents, false),
         }
     }
 }
 
-fn list(page: &PageOptions, config: &Config, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
+fn list(page: &PageOptions, config: &Config, options: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
     let projects = PagedPath::new(PagedList::Projects, "/v1/projects", "projects");
     let page: ListPage<Value> =
-        open::block_on(async { page.read(&Api::reading(config, shared).await?, &projects).await })?;
-    page.print(shared, &text(&page.rows))
+        open::block_on(async { page.read(&Api::reading(config, options).await?, &projects).await })?;
+    page.print(options, &text(&page.rows))
 }
 
 fn text(projects: &[Value]) -> String {
@@ -92,13 +92,13 @@ fn text(projects: &[Value]) -> String {
 
 fn change(
     config: &Config,
-    shared: &GlobalOptions,
+    options: &GlobalOptions,
     project: &ProjectId,
     agents: &[AgentId],
     joins: bool,
 ) -> Result<ExitCode, CommandFailure> {
     open::block_on(async {
-        let api = Api::changing_beside_daemon(config, shared).await?;
+        let api = Api::changing_beside_daemon(config, options).await?;
         // All agents are checked before the first one is changed.
         for agent in agents {
             let row: Value = api.read(&format!("/v1/agents/{agent}")).await?;
@@ -121,12 +121,12 @@ fn change(
         Ok(())
     })?;
     let belongs = joins.then_some(project);
-    if shared.json {
-        let all: Vec<Value> = agents
+    if options.json {
+        let memberships: Vec<Value> = agents
             .iter()
             .map(|agent| json!({ "agent_id": agent, "project_id": belongs }))
             .collect();
-        output::json(&json!(all))?;
+        output::json(&json!(memberships))?;
     } else {
         let names: Vec<&str> = agents.iter().map(AgentId::as_str).collect();
         let (names, verb) = (names.join(", "), if joins { "joined" } else { "left" });

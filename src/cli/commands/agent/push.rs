@@ -96,19 +96,19 @@ struct MovedExchanges {
 }
 
 impl Push {
-    pub(crate) fn run(self, config: &Config, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
-        let messages = self.read(!shared.no_input)?;
+    pub(crate) fn run(self, config: &Config, options: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
+        let messages = self.read(!options.no_input)?;
         let mut unshown = Unshown::default();
         for message in &messages {
             unshown.observe(message);
         }
         let pushed = open::block_on(async {
-            match &shared.server {
+            match &options.server {
                 Some(server) => self.send(&Api::new(server)?, &messages).await,
                 None => self.store(config, messages).await,
             }
         })?;
-        if shared.json {
+        if options.json {
             output::json(&pushed)?;
         } else {
             output::text(&pushed.line())?;
@@ -136,9 +136,9 @@ impl Push {
         }
         let PushInput { messages, unread, .. } = reading;
         if unread > 0 {
-            let all = messages.len() + unread;
+            let total = messages.len() + unread;
             return Err(anyhow::anyhow!(
-                "{unread} of {all} messages can't be read, so none was stored: correct those named above, or use --format"
+                "{unread} of {total} messages can't be read, so none was stored: correct those named above, or use --format"
             )
             .into());
         }
@@ -148,15 +148,15 @@ impl Push {
     /// Reads one file. Leaves out messages of sub-agents, unless the file has nothing else.
     fn read_file(&self, file: &Path, may_ask: bool, reading: &mut PushInput) -> Result<(), CommandFailure> {
         let name = name_of(file);
-        let (mut said, mut aside) = (Vec::new(), Vec::new());
+        let (mut messages, mut side_records) = (Vec::new(), Vec::new());
         for record in self.open(file, may_ask)?.refusing_unknown_roles() {
             match record {
                 Ok(record) => {
                     reading.bytes += record.message.payload.len();
                     if record.is_sidechain {
-                        aside.push(record);
+                        side_records.push(record);
                     } else {
-                        said.push(record.message);
+                        messages.push(record.message);
                     }
                 }
                 Err(skipped) => {
@@ -169,20 +169,20 @@ impl Push {
                     }
                 }
             }
-            let messages = reading.messages.len() + said.len() + aside.len();
-            if messages > MESSAGES_MAX || reading.bytes > BYTES_MAX {
-                let most = format!("{MESSAGES_MAX} messages and {} MiB", BYTES_MAX >> 20);
+            let message_count = reading.messages.len() + messages.len() + side_records.len();
+            if message_count > MESSAGES_MAX || reading.bytes > BYTES_MAX {
+                let limits = format!("{MESSAGES_MAX} messages and {} MiB", BYTES_MAX >> 20);
                 return Err(CommandFailure::usage(format!(
-                    "one push can have at most {most}: push the rest afterwards, in order"
+                    "one push can have at most {limits}: push the rest afterwards, in order"
                 )));
             }
         }
-        if said.is_empty() && conversations::is_one(&aside) {
-            said = aside.into_iter().map(|record| record.message).collect();
-        } else if !aside.is_empty() {
-            output::note(&conversations::left_out(aside.len() as u64, &name));
+        if messages.is_empty() && conversations::is_one(&side_records) {
+            messages = side_records.into_iter().map(|record| record.message).collect();
+        } else if !side_records.is_empty() {
+            output::note(&conversations::left_out(side_records.len() as u64, &name));
         }
-        reading.messages.append(&mut said);
+        reading.messages.append(&mut messages);
         Ok(())
     }
 
@@ -215,7 +215,7 @@ impl Push {
             let payloads: Vec<&str> = chunk.iter().map(|message| message.payload.as_str()).collect();
             let body = format!("[{}]", payloads.join(","));
             let sent = daemon.post_json(&path, body).await;
-            let text = sent.map_err(|failed| pushed.broken_off(failed))?;
+            let text = sent.map_err(|failure| pushed.broken_off(failure))?;
             pushed.add(serde_json::from_str(&text).map_err(anyhow::Error::new)?);
         }
         Ok(pushed.with_agent(&self.agent))
@@ -223,16 +223,16 @@ impl Push {
 
     async fn store(&self, config: &Config, messages: Vec<Message>) -> Result<PushReport, CommandFailure> {
         let store = open::make(config).await?;
-        let shared: Arc<dyn Store> = Arc::clone(&store) as _;
+        let dyn_store: Arc<dyn Store> = Arc::clone(&store) as _;
         let journal = assembly::live_journal(&config.journal, Arc::clone(&store) as _)
             .with_context(|| format!("making {}; see journal.dir", config.journal.dir))?;
-        let ingestor = assembly::ingestor_alone(config, shared, Arc::new(SystemClock))
+        let ingestor = assembly::ingestor_alone(config, dyn_store, Arc::new(SystemClock))
             .await?
             .with_journal(journal);
         let mut pushed = PushReport::default();
         for chunk in chunks(&messages) {
             let outcome = append(&ingestor, &self.agent, chunk).await;
-            pushed.add(outcome.map_err(|failed| pushed.broken_off(failed))?);
+            pushed.add(outcome.map_err(|failure| pushed.broken_off(failure))?);
         }
         ingestor.index_all().await?;
         // If writing the agent's journal file has failed, only the agent's next message would complete the file.
@@ -262,14 +262,16 @@ async fn append(
 /// Splits the messages into requests. Each has one format and keeps to the limits.
 fn chunks(messages: &[Message]) -> Vec<&[Message]> {
     let (mut chunks, mut begin, mut bytes) = (Vec::new(), 0, 0);
-    for (at, message) in messages.iter().enumerate() {
+    for (index, message) in messages.iter().enumerate() {
         let size = message.payload.len();
         let is_other = messages
             .get(begin)
             .is_some_and(|first| first.format != message.format);
-        if at > begin && (is_other || at - begin >= CHUNK_MESSAGES_MAX || bytes + size > CHUNK_BYTES_MAX) {
-            chunks.extend(messages.get(begin..at));
-            (begin, bytes) = (at, 0);
+        if index > begin
+            && (is_other || index - begin >= CHUNK_MESSAGES_MAX || bytes + size > CHUNK_BYTES_MAX)
+        {
+            chunks.extend(messages.get(begin..index));
+            (begin, bytes) = (index, 0);
         }
         bytes += size;
     }
@@ -294,25 +296,25 @@ impl PushReport {
     }
 
     /// Adds to a failure how many messages were stored before it.
-    fn broken_off(&self, failed: CommandFailure) -> CommandFailure {
+    fn broken_off(&self, failure: CommandFailure) -> CommandFailure {
         match self.accepted + self.duplicates {
-            0 => failed,
-            stored => failed.after(&format!("{} stored, the rest isn't", count(stored, "message"))),
+            0 => failure,
+            stored => failure.after(&format!("{} stored, the rest isn't", count(stored, "message"))),
         }
     }
 
     fn line(&self) -> String {
-        let known = match self.duplicates {
+        let duplicates = match self.duplicates {
             0 => String::new(),
-            known => format!(", {} were already stored", grouped(known)),
+            duplicates => format!(", {} were already stored", grouped(duplicates)),
         };
-        let figure = |of: &Value, name: &str| of[name].as_i64().unwrap_or_default();
+        let figure = |object: &Value, name: &str| object[name].as_i64().unwrap_or_default();
         let tokens = thousands(figure(&self.window, "tokens"));
         let window = match figure(&self.window, "budget_tokens") {
             0 => format!("window {tokens} tokens"),
             budget => format!("window {tokens} of {} tokens", thousands(budget)),
         };
-        let left = match (self.evicted.first(), self.evicted.last()) {
+        let evicted = match (self.evicted.first(), self.evicted.last()) {
             (Some(first), Some(last)) => {
                 format!(
                     ", #{} to #{} left the window",
@@ -321,12 +323,12 @@ impl PushReport {
             }
             _ => String::new(),
         };
-        let waiting = match figure(&self.summary, "pending_exchanges") {
+        let pending = match figure(&self.summary, "pending_exchanges") {
             0 => String::new(),
-            waiting => format!(", up to {} wait for the summary", grouped(waiting)),
+            pending => format!(", up to {} wait for the summary", grouped(pending)),
         };
         format!(
-            "stored {} of {}{known}; {window}{left}{waiting}",
+            "stored {} of {}{duplicates}; {window}{evicted}{pending}",
             count(self.accepted, "message"),
             self.agent_id
         )

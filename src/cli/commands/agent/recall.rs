@@ -7,7 +7,7 @@ use clap::Args;
 use crate::cli::{
     GlobalOptions,
     backend::{
-        api::{Api, escaped},
+        api::{Api, escape},
         open,
     },
     exit::CommandFailure,
@@ -93,11 +93,11 @@ fn request_format(name: &str) -> Result<RequestFormat, String> {
 }
 
 impl Recall {
-    pub(crate) fn run(self, config: &Config, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
+    pub(crate) fn run(self, config: &Config, options: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         let path = self.path()?;
         let reply: RecallReply =
-            open::block_on(async { Api::reading(config, shared).await?.read(&path).await })?;
-        answer::print(shared, &reply, &recall::found_text(&reply))
+            open::block_on(async { Api::reading(config, options).await?.read(&path).await })?;
+        answer::print(options, &reply, &recall::found_text(&reply))
     }
 }
 
@@ -122,14 +122,14 @@ impl Recall {
         let value = |name: &str| {
             parameters
                 .iter()
-                .find(|(other, _)| *other == name)
+                .find(|(key, _)| *key == name)
                 .and_then(|(_, text)| *text)
         };
         ArchiveQuestion::read(value, Timestamp::default())
             .map_err(|error| CommandFailure::usage(error.to_string()))?;
         let pairs = parameters
             .iter()
-            .filter_map(|(name, text)| Some(format!("{name}={}", escaped((*text)?))));
+            .filter_map(|(name, text)| Some(format!("{name}={}", escape((*text)?))));
         let query: Vec<String> = pairs.collect();
         Ok(format!("/v1/agents/{}/recall?{}", self.agent, query.join("&")))
     }
@@ -148,9 +148,9 @@ fn words(arguments: &[String]) -> String {
 }
 
 impl Expand {
-    pub(crate) fn run(self, config: &Config, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
-        let replies = open::block_on(async { self.replies(&Api::reading(config, shared).await?).await })?;
-        if shared.json {
+    pub(crate) fn run(self, config: &Config, options: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
+        let replies = open::block_on(async { self.replies(&Api::reading(config, options).await?).await })?;
+        if options.json {
             output::one_or_all(&replies)?;
         } else if self.format.is_some() {
             let bodies: Vec<_> = replies.iter().filter_map(|reply| reply.body.as_ref()).collect();

@@ -95,8 +95,8 @@ impl RunCommand {
 
     /// Returns the proxy's address, or the reason why the program can't use the proxy.
     fn base(&self, config: &Config, environment: &Environment) -> Result<String, String> {
-        let place = config.proxy.own_place();
-        let Some(Listen::Address(address)) = place else {
+        let listen = config.proxy.standalone_address();
+        let Some(Listen::Address(address)) = listen else {
             return Err("proxy.listen is a socket, which programs can't use as an address".to_owned());
         };
         let base = Listen::Address(address).base();
@@ -107,12 +107,12 @@ impl RunCommand {
             ));
         }
         for name in self.variables() {
-            if let Some(other) = environment
+            if let Some(value) = environment
                 .get(name)
-                .filter(|other| other.trim_end_matches('/') != base)
+                .filter(|value| value.trim_end_matches('/') != base)
             {
                 return Err(format!(
-                    "{name} is {other}: name that address in proxy.anthropic_url, proxy.openai_url or proxy.gemini_url, and unset it"
+                    "{name} is {value}: name that address in proxy.anthropic_url, proxy.openai_url or proxy.gemini_url, and unset it"
                 ));
             }
         }

@@ -55,16 +55,16 @@ pub(crate) struct SummaryCommand {
 fn shared_summary(
     project: &ProjectId,
     config: &Config,
-    shared: &GlobalOptions,
+    options: &GlobalOptions,
     is_raw: bool,
 ) -> Result<ExitCode, CommandFailure> {
     let document = open::block_on(async {
-        match document_of(project, config, shared).await {
-            Err(failed) => Err(print_placeholder(failed, config, shared)?),
+        match document_of(project, config, options).await {
+            Err(failure) => Err(print_placeholder(failure, config, options)?),
             document => document,
         }
     })?;
-    if shared.json {
+    if options.json {
         output::json(&document)?;
     } else if is_raw {
         print_raw(&[document])?;
@@ -77,13 +77,13 @@ fn shared_summary(
 async fn document_of(
     project: &ProjectId,
     config: &Config,
-    shared: &GlobalOptions,
+    options: &GlobalOptions,
 ) -> Result<Value, CommandFailure> {
     let path = format!("/v1/projects/{project}/summary");
-    let document = Api::reading(config, shared).await?.read(&path).await;
-    document.map_err(|failed: CommandFailure| {
-        if failed.code() != NOT_FOUND {
-            return failed;
+    let document = Api::reading(config, options).await?.read(&path).await;
+    document.map_err(|failure: CommandFailure| {
+        if failure.code() != NOT_FOUND {
+            return failure;
         }
         CommandFailure::not_found(format!(
             "project `{project}` is unknown: no agent belongs to it; `recapd project join {project} AGENT` creates it, \
@@ -120,15 +120,15 @@ fn has_past(figures: &Value) -> bool {
 /// If a daemon or a database server was asked and the summary is unavailable, prints the text that a prompt can have in
 /// place of the summary. Returns the failure, which the caller reports.
 fn print_placeholder(
-    failed: CommandFailure,
+    failure: CommandFailure,
     config: &Config,
-    shared: &GlobalOptions,
+    options: &GlobalOptions,
 ) -> Result<CommandFailure, CommandFailure> {
-    let is_server = shared.server.is_some() || config.database.is_postgres();
-    if failed.code() == UNAVAILABLE && is_server && !shared.json {
+    let is_server = options.server.is_some() || config.database.is_postgres();
+    if failure.code() == UNAVAILABLE && is_server && !options.json {
         output::text(PLACEHOLDER)?;
     }
-    Ok(failed)
+    Ok(failure)
 }
 
 fn print_raw(documents: &[Value]) -> std::io::Result<()> {
@@ -143,16 +143,16 @@ fn print_raw(documents: &[Value]) -> std::io::Result<()> {
 }
 
 impl SummaryCommand {
-    pub(crate) fn run(self, config: &Config, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
+    pub(crate) fn run(self, config: &Config, options: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         if let Some(project) = &self.project {
-            return shared_summary(project, config, shared, self.raw);
+            return shared_summary(project, config, options, self.raw);
         }
         open::block_on(async {
-            let documents = match self.documents(config, shared).await {
-                Err(failed) => return Err(print_placeholder(failed, config, shared)?),
+            let documents = match self.documents(config, options).await {
+                Err(failure) => return Err(print_placeholder(failure, config, options)?),
                 documents => documents?,
             };
-            if shared.json {
+            if options.json {
                 output::one_or_all(&documents)?;
             } else if self.raw {
                 print_raw(&documents)?;
@@ -163,10 +163,14 @@ impl SummaryCommand {
         })
     }
 
-    async fn documents(&self, config: &Config, shared: &GlobalOptions) -> Result<Vec<Value>, CommandFailure> {
+    async fn documents(
+        &self,
+        config: &Config,
+        options: &GlobalOptions,
+    ) -> Result<Vec<Value>, CommandFailure> {
         match self.rev {
-            Some(version) => Ok(vec![self.earlier(version, config, shared).await?]),
-            None => self.newest(&Api::reading(config, shared).await?).await,
+            Some(version) => Ok(vec![self.earlier(version, config, options).await?]),
+            None => self.newest(&Api::reading(config, options).await?).await,
         }
     }
 
@@ -174,10 +178,10 @@ impl SummaryCommand {
         &self,
         version: i64,
         config: &Config,
-        shared: &GlobalOptions,
+        options: &GlobalOptions,
     ) -> Result<Value, CommandFailure> {
         match self.agents.as_slice() {
-            [agent] => versions::document(agent, version, config, shared).await,
+            [agent] => versions::document(agent, version, config, options).await,
             _ => Err(CommandFailure::usage(
                 "--rev works only with one agent, because each agent has its own version numbers".to_owned(),
             )),

@@ -54,17 +54,17 @@ impl Update {
     pub(crate) fn run(
         self,
         loaded: &LoadedConfig,
-        shared: &GlobalOptions,
+        options: &GlobalOptions,
         environment: &Environment,
     ) -> Result<ExitCode, CommandFailure> {
         let config = &loaded.config;
         open::block_on(async {
-            let api = Api::changing(config, shared).await?;
+            let api = Api::changing(config, options).await?;
             let earlier_run = api.last_run(&self.agent).await?.map_or(0, |run| run.run);
             let row = api.refresh(&self.agent).await?;
             if !self.wait {
                 let text = format!("requested an update of {}", self.agent);
-                return answer::print(shared, &row, &text);
+                return answer::print(options, &row, &text);
             }
             let parts = match api.database() {
                 None => None,
@@ -82,7 +82,7 @@ impl Update {
                     ))
                 }
             };
-            self.wait_for_end(&api, parts, earlier_run, shared).await
+            self.wait_for_end(&api, parts, earlier_run, options).await
         })
     }
 
@@ -92,16 +92,16 @@ impl Update {
         api: &Api,
         parts: Option<Parts>,
         earlier_run: i64,
-        shared: &GlobalOptions,
+        options: &GlobalOptions,
     ) -> Result<ExitCode, CommandFailure> {
         let deadline = Instant::now() + Duration::from_secs(self.timeout);
-        let ended = loop {
+        let result = loop {
             if let (Some(parts), Some(store)) = (&parts, api.database()) {
                 parts.worker.drain_one(&self.agent, store.as_ref()).await?;
             }
             let row = self.row(api).await?;
-            if let Some(ended) = self.ended(api, row.as_ref(), earlier_run).await? {
-                break ended;
+            if let Some(result) = self.result(api, row.as_ref(), earlier_run).await? {
+                break result;
             }
             if Instant::now() >= deadline {
                 let waited = format!("{} isn't updated yet after {} s", self.agent, self.timeout);
@@ -113,13 +113,13 @@ impl Update {
             }
             tokio::time::sleep(LOOK_EVERY).await;
         };
-        match ended {
+        match result {
             UpdateResult::Done(None) => {
                 let text = format!("{} was up to date", self.agent);
-                answer::print(shared, &json!({ "agent_id": self.agent, "run": null }), &text)
+                answer::print(options, &json!({ "agent_id": self.agent, "run": null }), &text)
             }
             UpdateResult::Done(Some(run)) => answer::print(
-                shared,
+                options,
                 &json!({ "agent_id": self.agent, "run": run }),
                 &line(&run),
             ),
@@ -129,13 +129,13 @@ impl Update {
 
     async fn row(&self, api: &Api) -> Result<Option<QueueRow>, CommandFailure> {
         match api.row(&self.agent).await {
-            Err(failed) if failed.code() == NOT_FOUND => Ok(None),
+            Err(failure) if failure.code() == NOT_FOUND => Ok(None),
             row => row.map(Some),
         }
     }
 
     /// Returns how the update ended; `None` if it hasn't ended.
-    async fn ended(
+    async fn result(
         &self,
         api: &Api,
         row: Option<&QueueRow>,

@@ -135,7 +135,7 @@ async fn newest(api: &Api, agent: &AgentId) -> Result<i64, CommandFailure> {
     Ok(page["versions"][0]["version"].as_i64().unwrap_or_default())
 }
 
-async fn one(api: &Api, agent: &AgentId, version: i64) -> Result<VersionRow, CommandFailure> {
+async fn read_version(api: &Api, agent: &AgentId, version: i64) -> Result<VersionRow, CommandFailure> {
     if version == 0 {
         return Ok(VersionRow::empty());
     }
@@ -148,25 +148,25 @@ pub(super) async fn document(
     agent: &AgentId,
     version: i64,
     config: &Config,
-    shared: &GlobalOptions,
+    options: &GlobalOptions,
 ) -> Result<Value, CommandFailure> {
-    let api = Api::reading(config, shared).await?;
-    let found = one(&api, agent, version).await?;
-    if !shared.json {
+    let api = Api::reading(config, options).await?;
+    let found = read_version(&api, agent, version).await?;
+    if !options.json {
         found.text()?;
     }
     Ok(serde_json::to_value(found).map_err(anyhow::Error::new)?)
 }
 
 impl Versions {
-    pub(crate) fn run(self, config: &Config, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
+    pub(crate) fn run(self, config: &Config, options: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         let agent = &self.agent;
         open::block_on(async {
-            let api = Api::reading(config, shared).await?;
+            let api = Api::reading(config, options).await?;
             if let Some(version) = self.number {
-                let one = one(&api, agent, version).await?;
-                let text = if shared.json { "" } else { one.text()? };
-                return answer::print(shared, &one, text);
+                let version = read_version(&api, agent, version).await?;
+                let text = if options.json { "" } else { version.text()? };
+                return answer::print(options, &version, text);
             }
             let versions = PagedPath::new(
                 PagedList::Versions(agent),
@@ -174,7 +174,7 @@ impl Versions {
                 "versions",
             );
             let page: ListPage<VersionRow> = self.page.read(&api, &versions).await?;
-            page.print(shared, &table(&page.rows))
+            page.print(options, &table(&page.rows))
         })
     }
 }
@@ -221,22 +221,22 @@ fn covers(version: &VersionRow) -> String {
 }
 
 impl Diff {
-    pub(crate) fn run(self, config: &Config, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
+    pub(crate) fn run(self, config: &Config, options: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         let (from, to) = open::block_on(async {
-            let api = Api::reading(config, shared).await?;
+            let api = Api::reading(config, options).await?;
             let to = match self.to {
                 Some(to) => to,
                 None => newest(&api, &self.agent).await?,
             };
             let from = self.from.unwrap_or((to - 1).max(0));
-            let from = one(&api, &self.agent, from).await?;
-            Ok((from, one(&api, &self.agent, to).await?))
+            let from = read_version(&api, &self.agent, from).await?;
+            Ok((from, read_version(&api, &self.agent, to).await?))
         })?;
         let changes = diff(from.text()?, to.text()?);
-        if shared.json {
-            let figures = |of: &VersionRow| json!({"version": of.version, "kind": of.kind, "tokens": of.tokens, "covers_through": of.covers_through});
+        if options.json {
+            let version_json = |row: &VersionRow| json!({"version": row.version, "kind": row.kind, "tokens": row.tokens, "covers_through": row.covers_through});
             output::json(
-                &json!({"agent_id": self.agent, "from": figures(&from), "to": figures(&to), "changes": changes}),
+                &json!({"agent_id": self.agent, "from": version_json(&from), "to": version_json(&to), "changes": changes}),
             )?;
         } else {
             output::text(&report(&self.agent, &from, &to, &changes))?;
@@ -275,8 +275,8 @@ fn report(agent: &AgentId, from: &VersionRow, to: &VersionRow, changes: &[DiffHu
                 .collect();
             format!("  {mark} {section}{}{}", line.text, points.concat())
         };
-        lines.extend(change.before.iter().map(|of| line("-", of)));
-        lines.extend(change.after.iter().map(|of| line("+", of)));
+        lines.extend(change.before.iter().map(|changed| line("-", changed)));
+        lines.extend(change.after.iter().map(|changed| line("+", changed)));
     }
     if changes.is_empty() {
         lines.push("no line changed".to_owned());
@@ -285,26 +285,26 @@ fn report(agent: &AgentId, from: &VersionRow, to: &VersionRow, changes: &[DiffHu
 }
 
 impl Rollback {
-    pub(crate) fn run(self, config: &Config, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
+    pub(crate) fn run(self, config: &Config, options: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         let Self {
             agent,
             number: version,
         } = self;
         let reply = lineage::post(
             config,
-            shared,
+            options,
             &agent,
             ("rollback", json!({ "version": version })),
         )?;
-        lineage::print(shared, &reply, &|reply| {
+        lineage::print(options, &reply, &|reply| {
             let uncovered = reply["uncovered_exchanges"].as_i64().unwrap_or_default();
-            let again = if uncovered > 0 {
+            let remaining_note = if uncovered > 0 {
                 format!("; {} to be summarised again", count(uncovered, "exchange"))
             } else {
                 String::new()
             };
             format!(
-                "rolled {agent} back to version {version}, as version {}: {} restored, {} removed{again}",
+                "rolled {agent} back to version {version}, as version {}: {} restored, {} removed{remaining_note}",
                 reply["version"],
                 lineage::counted(reply, "items_restored", "item"),
                 grouped(reply["items_removed"].as_i64().unwrap_or_default())
@@ -314,13 +314,13 @@ impl Rollback {
 }
 
 impl Rebuild {
-    pub(crate) fn run(self, config: &Config, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
+    pub(crate) fn run(self, config: &Config, options: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         let Self { agent } = self;
-        let reply = lineage::post(config, shared, &agent, ("rebuild", json!({})))?;
-        lineage::print(shared, &reply, &|reply| {
+        let reply = lineage::post(config, options, &agent, ("rebuild", json!({})))?;
+        lineage::print(options, &reply, &|reply| {
             let edited = reply["items_edited_removed"].as_i64().unwrap_or_default();
             let version = reply["version"].as_i64().unwrap_or_default();
-            let by_hand = if edited > 0 {
+            let edits_note = if edited > 0 {
                 format!(
                     "; {edited} of them were edited or pinned: `recapd rollback {agent} {}` undoes this",
                     version - 1
@@ -329,7 +329,7 @@ impl Rebuild {
                 String::new()
             };
             format!(
-                "rebuilding {agent} as of version {version}: {} to be summarised again, {} removed{by_hand}",
+                "rebuilding {agent} as of version {version}: {} to be summarised again, {} removed{edits_note}",
                 lineage::counted(reply, "uncovered_exchanges", "exchange"),
                 lineage::counted(reply, "items_removed", "item")
             )

@@ -63,12 +63,12 @@ struct PagingFields {
 }
 
 impl WindowCommand {
-    pub(crate) fn run(self, config: &Config, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
+    pub(crate) fn run(self, config: &Config, options: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         if let Some(format) = self.format {
-            return context::ContextCommand::plain(self.agent, format).run(config, shared);
+            return context::ContextCommand::plain(self.agent, format).run(config, options);
         }
-        let page = open::block_on(async { self.pages(&Api::reading(config, shared).await?).await })?;
-        if shared.json {
+        let page = open::block_on(async { self.pages(&Api::reading(config, options).await?).await })?;
+        if options.json {
             output::json(&page)?;
         } else {
             output::text(&text(&page, self.page.cursor.is_none()))?;
@@ -80,8 +80,8 @@ impl WindowCommand {
     /// Asks for one page, or for all of them as one.
     async fn pages(&self, api: &Api) -> Result<WindowPage, CommandFailure> {
         let mut newest = self.page(api, self.page.cursor.as_deref()).await?;
-        while let Some(before) = newest.next_cursor.take_if(|_| self.page.all) {
-            let mut older = self.page(api, Some(&before)).await?;
+        while let Some(cursor) = newest.next_cursor.take_if(|_| self.page.all) {
+            let mut older = self.page(api, Some(&cursor)).await?;
             older.window.exchanges.append(&mut newest.window.exchanges);
             newest.window.exchanges = older.window.exchanges;
             newest.next_cursor = older.next_cursor;
@@ -89,14 +89,14 @@ impl WindowCommand {
         Ok(newest)
     }
 
-    async fn page(&self, api: &Api, before: Option<&str>) -> Result<WindowPage, CommandFailure> {
+    async fn page(&self, api: &Api, cursor: Option<&str>) -> Result<WindowPage, CommandFailure> {
         let window = PagedPath::new(
             PagedList::Window(&self.agent),
             format!("/v1/agents/{}/window", self.agent),
             "exchanges",
         );
         let text = api
-            .get(&window.page(self.page.rows_max(), before), "application/json")
+            .get(&window.page(self.page.rows_max(), cursor), "application/json")
             .await?;
         let read = || -> serde_json::Result<WindowPage> {
             let PagingFields { next_cursor } = serde_json::from_str(&text)?;
@@ -125,7 +125,7 @@ fn text(page: &WindowPage, is_newest: bool) -> String {
     let preamble = message_texts(&reply.preamble).into_iter().chain(more);
     let runs = reply
         .exchanges
-        .chunk_by(|one, next| numbered(one).begins_with == numbered(next).begins_with);
+        .chunk_by(|one, next| leg_number(one).first_leg == leg_number(next).first_leg);
     let exchanges = runs.flat_map(|run| run_texts(reply, run, is_newest));
     let nothing = "\n(nothing is in the window)\n".to_owned();
     let is_empty = reply.preamble.is_empty() && reply.exchanges.is_empty();
@@ -136,15 +136,15 @@ fn text(page: &WindowPage, is_newest: bool) -> String {
         .collect()
 }
 
-fn numbered(exchange: &WindowExchange) -> LegNumber {
+fn leg_number(exchange: &WindowExchange) -> LegNumber {
     LegNumber::new(exchange.exchange, exchange.continues)
 }
 
-/// Formats one exchange, or several legs of one exchange below a common heading. `is_newest` says that this page is the
+/// Formats one exchange, or several legs of one exchange below a common heading. `is_newest` is true if this page is the
 /// newest one.
 fn run_texts(reply: &WindowReply, run: &[WindowExchange], is_newest: bool) -> Vec<String> {
     let is_last = run.last().map(|last| last.exchange) == reply.exchanges.last().map(|last| last.exchange);
-    let rows: Vec<LegNumber> = run.iter().map(numbered).collect();
+    let rows: Vec<LegNumber> = run.iter().map(leg_number).collect();
     let legs = LegRun::of(&rows, is_newest || !is_last);
     let heading = legs
         .filter(LegRun::is_several)
@@ -168,7 +168,7 @@ fn exchange_texts(reply: &WindowReply, exchange: &WindowExchange, is_alone: bool
     std::iter::once(head).chain(messages).chain(more).collect()
 }
 
-/// Says how to print the rest of an exchange that is too long for a page.
+/// Formats the hint on how to print the rest of an exchange that is too long for a page.
 fn more_text(agent: &AgentId, exchange: i64, after: i64) -> String {
     format!("\n(more follows: recapd expand {agent} {exchange} --cursor {after})\n")
 }

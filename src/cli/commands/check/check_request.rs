@@ -60,10 +60,10 @@ impl From<ApiFormat> for Target {
 }
 
 impl CheckRequest {
-    pub(crate) fn run(&self, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
+    pub(crate) fn run(&self, options: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         let request = self.read().map_err(|error| CommandFailure::new(USAGE, error))?;
         let violations = validate(self.format.into(), &request, self.model.as_deref());
-        if shared.json {
+        if options.json {
             output::json(&violations)?;
         } else {
             output::text(&text(&violations))?;
@@ -118,7 +118,7 @@ fn text(violations: &[Violation]) -> String {
 }
 
 fn paragraph(violation: &Violation) -> String {
-    let place = if violation.path.is_empty() {
+    let path = if violation.path.is_empty() {
         "(the whole request)"
     } else {
         &violation.path
@@ -134,7 +134,7 @@ fn paragraph(violation: &Violation) -> String {
         Evidence::Unverified => "unverified",
     };
     format!(
-        "{place}  {severity}: {} ({evidence})\n    {}",
+        "{path}  {severity}: {} ({evidence})\n    {}",
         violation.rule,
         one_line(&violation.message)
     )

@@ -66,48 +66,50 @@ struct CalibratedCount {
 }
 
 impl CalibratedCount {
-    fn new(tokens: i64, kept: &KeptCalibration) -> Self {
-        let known = &kept.calibration;
+    fn new(tokens: i64, stored: &KeptCalibration) -> Self {
+        let calibration = &stored.calibration;
         Self {
-            average_tokens: known.average(tokens),
-            guard_tokens: known.guard(tokens),
-            average_permille: known.average_permille(),
-            guard_permille: known.shared_guard_permille(),
-            samples: known.samples(),
+            average_tokens: calibration.scale_by_average(tokens),
+            guard_tokens: calibration.scale_by_guard(tokens),
+            average_permille: calibration.average_permille(),
+            guard_permille: calibration.shared_guard_permille(),
+            samples: calibration.sample_count(),
         }
     }
 }
 
 impl Count {
-    pub(crate) fn run(self, config: &Config, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
+    pub(crate) fn run(self, config: &Config, options: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         let provider = self.provider.as_ref().unwrap_or(&config.window.provider);
         let model = self.model.as_ref().unwrap_or(&config.window.model);
         let body = body(&self.file)?;
-        let shown = open::block_on(async {
+        let view = open::block_on(async {
             let count = count_request(provider, model, &body);
             let is_exact = tokenizer::counter_for(provider, model).is_exact();
-            let calibrated = match &shared.db {
-                Some(_) if !is_exact => calibrated(config, provider, model, count.tokens).await?,
+            let calibrated = match &options.db {
+                Some(_) if !is_exact => calibrated_count(config, provider, model, count.tokens).await?,
                 _ => None,
             };
             Ok(CountView { count, calibrated })
         })?;
-        answer::print(shared, &shown, &table(&shown))
+        answer::print(options, &view, &table(&view))
     }
 }
 
 /// Corrects the count by the calibration in the database; `None` if the database has none for the model.
-async fn calibrated(
+async fn calibrated_count(
     config: &Config,
     provider: &str,
     model: &str,
     tokens: i64,
 ) -> Result<Option<CalibratedCount>, CommandFailure> {
-    let all = open::look(config).await?.calibrations().await?;
-    let mut of_model = all
+    let calibrations = open::look(config).await?.calibrations().await?;
+    let mut model_calibrations = calibrations
         .iter()
-        .filter(|one| one.provider == provider && one.model == model);
-    Ok(of_model.next().map(|one| CalibratedCount::new(tokens, one)))
+        .filter(|stored| stored.provider == provider && stored.model == model);
+    Ok(model_calibrations
+        .next()
+        .map(|stored| CalibratedCount::new(tokens, stored)))
 }
 
 fn body(file: &Path) -> Result<Vec<u8>, CommandFailure> {
@@ -140,12 +142,12 @@ fn body(file: &Path) -> Result<Vec<u8>, CommandFailure> {
     Ok(bytes)
 }
 
-fn table(shown: &CountView) -> String {
+fn table(view: &CountView) -> String {
     let RequestCount {
         tokens,
         method,
         parts,
-    } = &shown.count;
+    } = &view.count;
     let rows = [
         ("system", parts.system),
         ("tools", parts.tools),
@@ -153,7 +155,7 @@ fn table(shown: &CountView) -> String {
         ("overhead", parts.overhead),
     ];
     let rows = rows.map(|(name, tokens)| format!("  {name:<10} {tokens:>10}\n"));
-    let calibrated = shown.calibrated.as_ref().map(line).unwrap_or_default();
+    let calibrated = view.calibrated.as_ref().map(line).unwrap_or_default();
     format!("{tokens} tokens ({method})\n{}{calibrated}", rows.concat())
 }
 

@@ -104,18 +104,18 @@ impl Replay {
     pub(crate) fn run(
         mut self,
         loaded: &LoadedConfig,
-        shared: &GlobalOptions,
+        options: &GlobalOptions,
         environment: &Environment,
     ) -> Result<ExitCode, CommandFailure> {
         let files = list_files(&self.files).map_err(CommandFailure::unlisted)?;
-        let (mut config, temporary) = place_database(&loaded.config, shared)?;
+        let (mut config, temporary) = place_database(&loaded.config, options)?;
         self.is_kept = temporary.is_none();
         if let Some(model) = self.model.as_deref().filter(|model| *model != "offline") {
             config.model.mode = config.model.mode.or_of(model);
         }
         let report = open::block_on(self.replay(&config, loaded.prices.clone(), environment, &files))?;
         drop(temporary);
-        report.print(shared.json)
+        report.print(options.json)
     }
 
     async fn replay(
@@ -128,8 +128,8 @@ impl Replay {
         let store = Arc::new(SqlStore::open(&assembly::database_settings(&config.database)).await?);
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let model = open::models(config, environment, &clock)?.model;
-        let shared: Arc<dyn Store> = store.clone();
-        let parts = Parts::new((config, prices), shared, model, clock, OWNER, SEED);
+        let dyn_store: Arc<dyn Store> = store.clone();
+        let parts = Parts::new((config, prices), dyn_store, model, clock, OWNER, SEED);
         let started_at = parts.clock.now();
         let mut feed = Feed::new(parts.clone(), self.agent.clone(), files);
         for (file, name) in files.iter().zip(conversations::names(files)) {
@@ -147,10 +147,10 @@ impl Replay {
 /// Uses the database that `--db` names, otherwise one in a temporary folder, which is deleted afterwards.
 fn place_database(
     config: &Config,
-    shared: &GlobalOptions,
+    options: &GlobalOptions,
 ) -> Result<(Config, Option<TempDir>), CommandFailure> {
     let mut config = config.clone();
-    if shared.db.is_some() {
+    if options.db.is_some() {
         return Ok((config, None));
     }
     let folder = tempfile::Builder::new().prefix("recapd-replay-").tempdir()?;

@@ -31,11 +31,11 @@ pub(crate) struct Selftest {
 }
 
 impl Selftest {
-    /// Replaces this process by `recapd-selftest`. Returns only if it can't be started.
-    pub(crate) fn run(&self, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
+    /// Replaces this process with `recapd-selftest`. Returns only if it can't be started.
+    pub(crate) fn run(&self, options: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         let mut command = Command::new(program()?);
         command.args(&self.arguments);
-        for (is_set, option) in [(shared.json, "--json"), (shared.quiet, "--quiet")] {
+        for (is_set, option) in [(options.json, "--json"), (options.quiet, "--quiet")] {
             if is_set {
                 command.arg(option);
             }
@@ -53,6 +53,10 @@ impl Selftest {
 
 /// Returns the program in the folder of this one, otherwise the first one on the `PATH`.
 fn program() -> io::Result<PathBuf> {
-    let beside = std::env::current_exe()?.with_file_name(PROGRAM);
-    Ok(if beside.is_file() { beside } else { PROGRAM.into() })
+    let sibling = std::env::current_exe()?.with_file_name(PROGRAM);
+    Ok(if sibling.is_file() {
+        sibling
+    } else {
+        PROGRAM.into()
+    })
 }

@@ -54,31 +54,31 @@ pub(crate) struct Restore {
 }
 
 impl Backup {
-    pub(crate) fn run(self, config: &Config, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
+    pub(crate) fn run(self, config: &Config, options: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         let database = &config.database.url;
         open::block_on(async {
             let settings = assembly::database_settings(&config.database);
             let part = take(&settings, &self.file).await;
-            let part = part.map_err(|error| failed(database, error))?;
+            let part = part.map_err(|error| backup_failure(database, error))?;
             let store = SqlStore::look(&part.settings()).await;
             let store = store.map_err(|error| open::failure(database, error))?;
             let to = self.file.display().to_string();
-            finished(database, &to, part, store, shared).await
+            finish(database, &to, part, store, options).await
         })
     }
 }
 
 impl Restore {
-    pub(crate) fn run(self, config: &Config, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
+    pub(crate) fn run(self, config: &Config, options: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         let from = self.file.display().to_string();
         open::block_on(async {
             let settings = assembly::database_settings(&config.database);
             let part = bring_back(&self.file, &settings).await;
-            let part = part.map_err(|error| failed(&from, error))?;
+            let part = part.map_err(|error| backup_failure(&from, error))?;
             refuse_other_schemas(&from, &part).await?;
             let store = SqlStore::open(&part.settings()).await;
             let store = store.map_err(|error| open::failure(&from, error))?;
-            finished(&from, &config.database.url, part, store, shared).await
+            finish(&from, &config.database.url, part, store, options).await
         })
     }
 }
@@ -98,7 +98,7 @@ async fn refuse_other_schemas(from: &str, part: &PartialCopy) -> Result<(), Comm
     if faults.is_empty() {
         return Ok(());
     }
-    let shown: Vec<String> = faults
+    let first_faults: Vec<String> = faults
         .iter()
         .take(FAULTS_SHOWN)
         .map(ToString::to_string)
@@ -110,26 +110,26 @@ async fn refuse_other_schemas(from: &str, part: &PartialCopy) -> Result<(), Comm
     Err(anyhow::anyhow!(
         "{from}: its schema isn't recapd's, so nothing was restored: {}{more}. If you made these changes yourself, remove them in a copy of \
          the backup, and restore the copy",
-        shown.join("; ")
+        first_faults.join("; ")
     )
     .into())
 }
 
 /// Checks the written file, gives it its final name, and reports.
-async fn finished(
+async fn finish(
     from: &str,
     to: &str,
     part: PartialCopy,
     store: SqlStore,
-    shared: &GlobalOptions,
+    options: &GlobalOptions,
 ) -> Result<ExitCode, CommandFailure> {
     let mut report = Report::of_all(&store).await?;
     store.close().await;
     let faults = catalogue::faults(&part.settings()).await;
     report.add_schema(faults.map_err(|error| open::failure(to, error))?);
-    let bytes = part.keep().await.map_err(|error| failed(to, error))?;
+    let bytes = part.keep().await.map_err(|error| backup_failure(to, error))?;
     let is_clean = report.is_clean();
-    if shared.json {
+    if options.json {
         output::json(&json!({
             "from": from,
             "to": to,
@@ -148,7 +148,7 @@ async fn finished(
 }
 
 /// Adds the database's name to an error.
-fn failed(about: &str, error: BackupError) -> CommandFailure {
+fn backup_failure(about: &str, error: BackupError) -> CommandFailure {
     match error {
         BackupError::Store(error @ (StoreError::Schema(_) | StoreError::InUse(_))) => {
             open::failure(about, error)

@@ -42,9 +42,9 @@ pub(crate) struct Copy {
 }
 
 impl Copy {
-    pub(crate) fn run(self, config: &Config, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
-        let from = place(&config.database, "FROM", &self.from)?;
-        let to = place(&config.database, "TO", &self.to)?;
+    pub(crate) fn run(self, config: &Config, options: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
+        let from = database_at(&config.database, "FROM", &self.from)?;
+        let to = database_at(&config.database, "TO", &self.to)?;
         if from.url == to.url {
             return Err(CommandFailure::usage(format!(
                 "{} can't be copied into itself",
@@ -53,7 +53,7 @@ impl Copy {
         }
         open::block_on(async {
             let (copied, report) = copy_and_verify(&from, &to).await?;
-            if shared.json {
+            if options.json {
                 output::json(&json!({
                     "from": from.url,
                     "to": to.url,
@@ -73,9 +73,13 @@ impl Copy {
     }
 }
 
-fn place(database: &DatabaseConfig, argument: &str, place: &str) -> Result<DatabaseConfig, CommandFailure> {
+fn database_at(
+    database: &DatabaseConfig,
+    argument: &str,
+    address: &str,
+) -> Result<DatabaseConfig, CommandFailure> {
     let invalid = |cure: &str| CommandFailure::usage(format!("{argument}: the address {cure}"));
-    database.at(place).map_err(invalid)
+    database.at(address).map_err(invalid)
 }
 
 async fn copy_and_verify(
@@ -83,7 +87,7 @@ async fn copy_and_verify(
     to: &DatabaseConfig,
 ) -> Result<(CopyReport, Report), CommandFailure> {
     let bar = progress_bar();
-    let ticker = Ticker::beside(&bar);
+    let ticker = Ticker::new(&bar);
     let show = |progress: CopyProgress<'_>| {
         bar.set_length(progress.rows_total);
         bar.set_position(progress.rows);
@@ -93,7 +97,7 @@ async fn copy_and_verify(
     let settings = [from, to].map(assembly::database_settings);
     let copied = copy(&settings[0], &settings[1], &show).await;
     bar.finish_and_clear();
-    let copied = copied.map_err(|error| failed(&from.url, &to.url, error))?;
+    let copied = copied.map_err(|error| copy_failure(&from.url, &to.url, error))?;
     let store = SqlStore::look(&settings[1]).await?;
     let mut report = Report::of_all(&store).await?;
     store.close().await;
@@ -102,7 +106,7 @@ async fn copy_and_verify(
 }
 
 /// Adds to an error the name of the database in which it occurred.
-fn failed(from: &str, to: &str, error: CopyError) -> CommandFailure {
+fn copy_failure(from: &str, to: &str, error: CopyError) -> CommandFailure {
     let failure_of = |url: &str, error: StoreError| match error {
         StoreError::Schema(_) | StoreError::InUse(_) => open::failure(url, error),
         error => CommandFailure::new(UNAVAILABLE, anyhow::anyhow!("{url}: {error}")),

@@ -45,7 +45,7 @@ struct ExportReport {
 }
 
 impl Export {
-    pub(crate) fn run(self, config: &Config, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
+    pub(crate) fn run(self, config: &Config, options: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         open::block_on(async {
             let store = open::look(config).await?;
             let bar = progress_bar(self.count_messages(&store).await?);
@@ -57,7 +57,7 @@ impl Export {
             bar.finish_and_clear();
             // If the journal goes to stdout, the report can't be printed.
             if let Some(path) = file {
-                exported.report(path, shared)?;
+                exported.report(path, options)?;
             }
             Ok(if exported.refused == 0 {
                 ExitCode::SUCCESS
@@ -98,7 +98,7 @@ impl Export {
         match self.write_agents(store, &mut out, bar).await {
             Err(Stop::ReaderLeft) => Ok(ExportReport::default()),
             Err(Stop::Refused(error)) => Err(anyhow::Error::new(error).into()),
-            Err(Stop::Failed(failed)) => Err(failed),
+            Err(Stop::Failed(failure)) => Err(failure),
             Ok(exported) => match out.flush() {
                 Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error.into()),
                 _ => Ok(exported),
@@ -112,9 +112,11 @@ impl Export {
         out: &mut (dyn Write + Send),
         bar: &ProgressBar,
     ) -> Result<ExportReport, Stop> {
-        let (mut exported, mut known) = (ExportReport::default(), HashSet::new());
+        let (mut exported, mut exported_ids) = (ExportReport::default(), HashSet::new());
         for agent in &self.agents {
-            exported.add_family(store, agent, &mut known, out, bar).await?;
+            exported
+                .add_family(store, agent, &mut exported_ids, out, bar)
+                .await?;
         }
         let mut after: Option<AgentId> = None;
         while self.agents.is_empty() {
@@ -126,7 +128,7 @@ impl Export {
             after = Some(last.agent.clone());
             for row in &page {
                 exported
-                    .add_family(store, &row.agent, &mut known, out, bar)
+                    .add_family(store, &row.agent, &mut exported_ids, out, bar)
                     .await?;
             }
         }
@@ -134,12 +136,12 @@ impl Export {
     }
 
     async fn count_messages(&self, store: &SqlStore) -> Result<u64, CommandFailure> {
-        let (mut messages, mut known) = (0, HashSet::new());
+        let (mut messages, mut exported_ids) = (0, HashSet::new());
         for agent in &self.agents {
             if store.agent(agent).await?.is_none() {
                 return Err(open::unknown(store, agent).await);
             }
-            for agent in family(store, agent, &mut known).await? {
+            for agent in family(store, agent, &mut exported_ids).await? {
                 let row = store.agent(&agent).await?;
                 messages += row.map_or(0, |row| row.ledger.last_seq);
             }
@@ -174,20 +176,22 @@ enum Stop {
 }
 
 impl From<CommandFailure> for Stop {
-    fn from(failed: CommandFailure) -> Self {
-        Self::Failed(failed)
+    fn from(failure: CommandFailure) -> Self {
+        Self::Failed(failure)
     }
 }
 
-/// Returns `agent` and its ancestors, oldest first, without those that are already `known`.
+/// Returns `agent` and its ancestors, oldest first, without those whose ids are in `exported_ids`.
 async fn family(
     store: &SqlStore,
     agent: &AgentId,
-    known: &mut HashSet<AgentId>,
+    exported_ids: &mut HashSet<AgentId>,
 ) -> Result<Vec<AgentId>, CommandFailure> {
     let ancestors = store.ancestors(agent).await?.into_iter().rev();
     let family = ancestors.map(|ancestor| ancestor.agent).chain([agent.clone()]);
-    Ok(family.filter(|agent| known.insert(agent.clone())).collect())
+    Ok(family
+        .filter(|agent| exported_ids.insert(agent.clone()))
+        .collect())
 }
 
 async fn write_agent(
@@ -210,11 +214,11 @@ impl ExportReport {
         &mut self,
         store: &SqlStore,
         agent: &AgentId,
-        known: &mut HashSet<AgentId>,
+        exported_ids: &mut HashSet<AgentId>,
         out: &mut (dyn Write + Send),
         bar: &ProgressBar,
     ) -> Result<(), Stop> {
-        for agent in family(store, agent, known).await? {
+        for agent in family(store, agent, exported_ids).await? {
             self.add(write_agent(store, &agent, out, bar).await)?;
         }
         Ok(())
@@ -235,8 +239,8 @@ impl ExportReport {
         Ok(())
     }
 
-    fn report(&self, path: &Path, shared: &GlobalOptions) -> io::Result<()> {
-        if shared.json {
+    fn report(&self, path: &Path, options: &GlobalOptions) -> io::Result<()> {
+        if options.json {
             return output::json(self);
         }
         output::text(&format!(

@@ -79,14 +79,14 @@ pub(crate) struct Import {
 }
 
 impl Import {
-    pub(crate) fn run(self, config: &Config, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
+    pub(crate) fn run(self, config: &Config, options: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         let files = list_files(&self.files).map_err(CommandFailure::unlisted)?;
         let (journals, transcripts) = match self.format {
             None => opening::apart(files),
             Some(_) => (Vec::new(), files),
         };
-        let all = [journals.as_slice(), transcripts.as_slice()].concat();
-        let progress = ImportProgress::over(&all);
+        let files = [journals.as_slice(), transcripts.as_slice()].concat();
+        let progress = ImportProgress::new(&files);
         let (imported, from_transcripts) = open::block_on(async {
             tokio::select! {
                 read = self.read_all(config, (&journals, &transcripts), &progress) => read,
@@ -100,7 +100,7 @@ impl Import {
         })?;
         progress.finish();
         report_unfinished(&imported);
-        self.report(&imported, &from_transcripts, shared)?;
+        self.report(&imported, &from_transcripts, options)?;
         let read =
             imported.accepted + imported.duplicates + from_transcripts.accepted + from_transcripts.duplicates;
         let unread = imported.refused + from_transcripts.skipped;
@@ -173,13 +173,13 @@ impl Import {
         &self,
         imported: &ImportReport,
         from_transcripts: &TranscriptsReport,
-        shared: &GlobalOptions,
+        options: &GlobalOptions,
     ) -> std::io::Result<()> {
         let agents = imported.agents + from_transcripts.agents.len() as u64;
         let accepted = imported.accepted + from_transcripts.accepted;
         let duplicates = imported.duplicates + from_transcripts.duplicates;
         let refused = imported.refused + from_transcripts.skipped;
-        if shared.json {
+        if options.json {
             return output::json(&json!({
                 "dry_run": self.dry_run,
                 "agents": agents,
@@ -242,15 +242,15 @@ async fn read(
     let mut journal = BufReader::new(File::open(file).with_context(|| name.to_string())?);
     let refusals = std::sync::atomic::AtomicU64::new(0);
     let refused = |line: u64, refusal: &import::LineRefusal| {
-        let shown = refusals.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let refusal_count = refusals.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         progress.skipped();
-        if shown < REFUSALS_SHOWN_MAX {
-            let place = if line == 0 {
+        if refusal_count < REFUSALS_SHOWN_MAX {
+            let location = if line == 0 {
                 "at its end".to_owned()
             } else {
                 format!("line {line}")
             };
-            progress.note(&format!("skipped {name}, {place}: {refusal}"));
+            progress.note(&format!("skipped {name}, {location}: {refusal}"));
         }
     };
     let read = import

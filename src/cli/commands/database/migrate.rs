@@ -38,13 +38,13 @@ enum MigrateAction {
 }
 
 impl Migrate {
-    pub(crate) fn run(self, config: &Config, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
+    pub(crate) fn run(self, config: &Config, options: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         let settings = assembly::database_settings(&config.database);
         open::block_on(async {
             match self.action {
-                MigrateAction::Status => status(&settings, &config.database.url, shared).await,
-                MigrateAction::Up { dry_run: true } => plan(&settings, &config.database.url, shared).await,
-                MigrateAction::Up { dry_run: false } => up(&settings, &config.database.url, shared).await,
+                MigrateAction::Status => status(&settings, &config.database.url, options).await,
+                MigrateAction::Up { dry_run: true } => plan(&settings, &config.database.url, options).await,
+                MigrateAction::Up { dry_run: false } => up(&settings, &config.database.url, options).await,
             }
         })
     }
@@ -53,12 +53,12 @@ impl Migrate {
 async fn status(
     settings: &DatabaseSettings,
     url: &str,
-    shared: &GlobalOptions,
+    options: &GlobalOptions,
 ) -> Result<ExitCode, CommandFailure> {
     let schema = schema::status(settings)
         .await
         .map_err(|error| open::failure(url, error))?;
-    if shared.json {
+    if options.json {
         output::json(&json!({
             "database": url,
             "version": schema.version(),
@@ -79,23 +79,25 @@ async fn status(
 async fn up(
     settings: &DatabaseSettings,
     url: &str,
-    shared: &GlobalOptions,
+    options: &GlobalOptions,
 ) -> Result<ExitCode, CommandFailure> {
-    let before = schema::up(settings)
+    let old_status = schema::up(settings)
         .await
         .map_err(|error| open::failure(url, error))?;
-    let after = schema::status(settings)
+    let new_status = schema::status(settings)
         .await
         .map_err(|error| open::failure(url, error))?;
-    let applied = missing(&before);
-    if shared.json {
-        output::json(&json!({ "database": url, "version": after.version(), "applied": versions(&applied) }))?;
+    let applied = missing(&old_status);
+    if options.json {
+        output::json(
+            &json!({ "database": url, "version": new_status.version(), "applied": versions(&applied) }),
+        )?;
         return Ok(ExitCode::SUCCESS);
     }
     let end = if applied.is_empty() {
-        format!("version {}: nothing to do", after.version())
+        format!("version {}: nothing to do", new_status.version())
     } else {
-        format!("version {}", after.version())
+        format!("version {}", new_status.version())
     };
     output::text(&migration_lines(&applied, "applied", end))?;
     Ok(ExitCode::SUCCESS)
@@ -105,19 +107,19 @@ async fn up(
 async fn plan(
     settings: &DatabaseSettings,
     url: &str,
-    shared: &GlobalOptions,
+    options: &GlobalOptions,
 ) -> Result<ExitCode, CommandFailure> {
-    let found = schema::before_up(settings)
+    let status = schema::before_up(settings)
         .await
         .map_err(|error| open::failure(url, error))?;
-    found.can_go_on().map_err(|error| open::failure(url, error))?;
-    let planned = missing(&found);
-    if shared.json {
+    status.can_go_on().map_err(|error| open::failure(url, error))?;
+    let planned = missing(&status);
+    if options.json {
         output::json(
-            &json!({ "database": url, "version": found.version(), "would_apply": versions(&planned) }),
+            &json!({ "database": url, "version": status.version(), "would_apply": versions(&planned) }),
         )?;
     } else {
-        output::text(&migration_lines(&planned, "would be applied", standing(&found)))?;
+        output::text(&migration_lines(&planned, "would be applied", standing(&status)))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -158,7 +160,7 @@ fn schema_text(schema: &Schema) -> String {
     lines.join("\n")
 }
 
-/// Says which version the schema has, and what to run if it is out of date.
+/// Formats the schema's version, and what to run if the schema is out of date.
 fn standing(schema: &Schema) -> String {
     match (schema.version(), schema.pending()) {
         (version, 0) => format!("version {version}: up to date"),

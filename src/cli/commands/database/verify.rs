@@ -71,12 +71,12 @@ pub(crate) struct Report {
 }
 
 impl Verify {
-    pub(crate) fn run(self, config: &Config, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
+    pub(crate) fn run(self, config: &Config, options: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         open::block_on(async {
             let store = open::look(config).await?;
             let depth = if self.deep { Depth::Deep } else { Depth::Plain };
             let mut report = if self.agents.is_empty() {
-                Report::checked(&store, depth).await?
+                Report::check_all(&store, depth).await?
             } else {
                 let mut report = Report::default();
                 for agent in &self.agents {
@@ -89,7 +89,7 @@ impl Verify {
             };
             let settings = assembly::database_settings(&config.database);
             report.add_schema(catalogue::faults(&settings).await?);
-            if shared.json {
+            if options.json {
                 output::json(&report)?;
             } else {
                 output::text(&report.text())?;
@@ -113,10 +113,10 @@ async fn verify(store: &dyn Store, agent: &AgentId, depth: Depth) -> Result<Agen
 impl Report {
     /// Checks every agent, but leaves out the checks that take long.
     pub(crate) async fn of_all(store: &dyn Store) -> Result<Self, CommandFailure> {
-        Self::checked(store, Depth::Plain).await
+        Self::check_all(store, Depth::Plain).await
     }
 
-    async fn checked(store: &dyn Store, depth: Depth) -> Result<Self, CommandFailure> {
+    async fn check_all(store: &dyn Store, depth: Depth) -> Result<Self, CommandFailure> {
         let bar = if output::shows_progress() {
             ProgressBar::new_spinner()
         } else {
@@ -124,7 +124,7 @@ impl Report {
         };
         // One agent may take longer than a tick, so the spinner turns by itself.
         bar.enable_steady_tick(TICK);
-        let ticker = Ticker::beside(&bar);
+        let ticker = Ticker::new(&bar);
         let mut report = Self::default();
         let mut after: Option<AgentId> = None;
         loop {
@@ -162,9 +162,11 @@ impl Report {
                 .map(|breach| (agent.agent_id.clone(), breach)),
         );
         for unseen in agent.unseen {
-            let same = |known: &&mut Unseen| (known.invariant, known.what) == (unseen.invariant, unseen.what);
+            let same = |existing: &&mut Unseen| {
+                (existing.invariant, existing.what) == (unseen.invariant, unseen.what)
+            };
             match self.unseen.iter_mut().find(same) {
-                Some(known) => known.count += unseen.count,
+                Some(existing) => existing.count += unseen.count,
                 None => self.unseen.push(unseen),
             }
         }
@@ -187,12 +189,12 @@ impl Report {
         } else {
             format!("BROKEN, {}", count(faults.len(), "time"))
         };
-        let shown = faults.iter().take(BREACHES_SHOWN);
+        let first_faults = faults.iter().take(BREACHES_SHOWN);
         std::iter::once(format!(
             "      {:<42} {verdict}",
             "schema: as the migrations make it"
         ))
-        .chain(shown.map(|fault| format!("        {fault}")))
+        .chain(first_faults.map(|fault| format!("        {fault}")))
         .collect()
     }
 

@@ -28,16 +28,16 @@ pub(crate) struct Age {
 }
 
 impl Age {
-    pub(crate) fn run(self, config: &Config, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
+    pub(crate) fn run(self, config: &Config, options: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         let reply = open::block_on(async {
             let api = if self.dry_run {
-                Api::reading(config, shared).await?
+                Api::reading(config, options).await?
             } else {
-                Api::changing(config, shared).await?
+                Api::changing(config, options).await?
             };
             api.age(self.dry_run).await
         })?;
-        answer::print(shared, &reply, &text(&reply, SystemClock.now()))
+        answer::print(options, &reply, &text(&reply, SystemClock.now()))
     }
 }
 

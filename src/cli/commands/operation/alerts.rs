@@ -19,26 +19,26 @@ Prometheus must scrape /metrics with the job name `recapd`. Examples:
   recapd alerts --json                                                       rule by rule, for programs")]
 pub(crate) struct Alerts {
     /// URL of the folder docs/runbooks; its pages say what an alert means and what to do
-    #[arg(long, value_name = "URL", value_parser = place)]
+    #[arg(long, value_name = "URL", value_parser = base_url)]
     runbooks: Option<String>,
 }
 
 /// Checks that YAML reads an address as a plain string. Returns the address without the slash at its end.
-fn place(text: &str) -> Result<String, String> {
-    let is_place = text.starts_with(|first: char| first.is_ascii_alphanumeric() || first == '/')
+fn base_url(text: &str) -> Result<String, String> {
+    let is_plain = text.starts_with(|first: char| first.is_ascii_alphanumeric() || first == '/')
         && text.bytes().all(|byte| byte.is_ascii_graphic());
-    is_place
+    is_plain
         .then(|| text.trim_end_matches('/').to_owned())
         .ok_or_else(|| "expected an address such as https://docs.example.com/runbooks".to_owned())
 }
 
 impl Alerts {
-    pub(crate) fn run(self, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
+    pub(crate) fn run(self, options: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         let text = match self.runbooks {
-            Some(place) => SHIPPED.replace(PAGE, &format!("runbook_url: {place}/")),
+            Some(base_url) => SHIPPED.replace(PAGE, &format!("runbook_url: {base_url}/")),
             None => SHIPPED.to_owned(),
         };
-        answer::print(shared, &rules(&text), &text)
+        answer::print(options, &rules(&text), &text)
     }
 }
 
@@ -66,8 +66,8 @@ fn rules(text: &str) -> Vec<BTreeMap<&str, &str>> {
 
 /// Returns the pairs of key and value in a line. Labels and annotations have several.
 fn pairs<'t>(key: &'t str, value: &'t str) -> Vec<(&'t str, &'t str)> {
-    let within = |opening: char, closing: char| value.strip_prefix(opening)?.strip_suffix(closing);
-    match (within('{', '}'), within('"', '"')) {
+    let inner = |opening: char, closing: char| value.strip_prefix(opening)?.strip_suffix(closing);
+    match (inner('{', '}'), inner('"', '"')) {
         (Some(labels), _) => labels
             .split(", ")
             .filter_map(|label| label.split_once(": "))

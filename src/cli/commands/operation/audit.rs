@@ -33,15 +33,15 @@ pub(crate) struct Audit {
 }
 
 impl Audit {
-    pub(crate) fn run(self, config: &Config, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
+    pub(crate) fn run(self, config: &Config, options: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         let agent = self.agent.map(|agent| format!("&agent={agent}"));
         let events = PagedPath::new(PagedList::Audit, "/v1/audit", "events")
-            .filtered(agent.unwrap_or_default() + &self.times.parameters());
+            .with_filters(agent.unwrap_or_default() + &self.times.parameters());
         let page: ListPage<AuditRow> = open::block_on(async {
-            let api = Api::reading(config, shared).await?;
+            let api = Api::reading(config, options).await?;
             self.page.read(&api, &events).await
         })?;
-        page.print(shared, &text(&page.rows))
+        page.print(options, &text(&page.rows))
     }
 }
 
@@ -64,18 +64,18 @@ fn text(events: &[AuditRow]) -> String {
     ]);
     let or_dash = |text: Option<&str>| text.unwrap_or("-").to_owned();
     for row in events {
-        let what = &row.what;
+        let event = &row.what;
         table.row([
             row.event.to_string(),
-            what.at.to_string(),
-            what.kind.name().to_owned(),
-            or_dash(what.token.as_deref()),
-            what.peer.clone(),
-            format!("{} {}", what.method, what.route),
-            or_dash(what.agent_id.as_ref().map(AgentId::as_str)),
-            what.status.to_string(),
-            what.outcome.clone(),
-            what.request_id.clone(),
+            event.at.to_string(),
+            event.kind.name().to_owned(),
+            or_dash(event.token.as_deref()),
+            event.peer.clone(),
+            format!("{} {}", event.method, event.route),
+            or_dash(event.agent_id.as_ref().map(AgentId::as_str)),
+            event.status.to_string(),
+            event.outcome.clone(),
+            event.request_id.clone(),
         ]);
     }
     table.text()

@@ -16,7 +16,7 @@ use crate::cli::{
     backend::open,
     exit::CommandFailure,
     terminal::{
-        colour::{DIM, GREEN, RED, YELLOW, painted},
+        colour::{DIM, GREEN, RED, YELLOW, paint},
         output,
     },
 };
@@ -50,7 +50,7 @@ fn line(check: &Check) -> String {
         Verdict::Fail => ("FAIL", RED),
         Verdict::Skip => ("-", DIM),
     };
-    let word = painted(style, &format!("{word:<5}"));
+    let word = paint(style, &format!("{word:<5}"));
     let fix = check
         .fix
         .as_ref()
@@ -83,29 +83,29 @@ pub(super) async fn from_inside(
 /// Returns all checks but those that call a provider.
 pub(super) async fn offline(
     config: &Config,
-    shared: &GlobalOptions,
+    options: &GlobalOptions,
     environment: &Environment,
 ) -> Vec<Check> {
     let doctor = Doctor { offline: true };
-    doctor.checks(config, shared, environment).await
+    doctor.checks(config, options, environment).await
 }
 
 /// Returns the checks that need no configuration. Used if the configuration is invalid.
-pub(super) async fn without_configuration(shared: &GlobalOptions, environment: &Environment) -> Vec<Check> {
+pub(super) async fn without_configuration(options: &GlobalOptions, environment: &Environment) -> Vec<Check> {
     let mut checks = vec![Check::fail("config", "it is invalid", "recapd config check")];
-    if shared.server.is_some() {
+    if options.server.is_some() {
         // Without a configuration, only `--server` names a daemon.
-        checks.push(surroundings::daemon(&Config::default(), shared).await);
+        checks.push(surroundings::daemon(&Config::default(), options).await);
     }
     checks.push(surroundings::notify_socket(environment));
     checks
 }
 
 /// Returns the checks of a daemon that `--server` names. It may run on another host.
-async fn elsewhere(config: &Config, shared: &GlobalOptions) -> Vec<Check> {
+async fn elsewhere(config: &Config, options: &GlobalOptions) -> Vec<Check> {
     let hint = "run `recapd doctor` on the daemon's host to check database, disk, clock and provider, or see its page System";
     vec![
-        surroundings::daemon(config, shared).await,
+        surroundings::daemon(config, options).await,
         Check::skip("its host", hint),
     ]
 }
@@ -114,20 +114,20 @@ impl Doctor {
     pub(crate) fn run(
         self,
         config: &Config,
-        shared: &GlobalOptions,
+        options: &GlobalOptions,
         environment: &Environment,
     ) -> Result<ExitCode, CommandFailure> {
         let checks = open::block_on(async {
-            Ok(match &shared.server {
-                Some(_) => elsewhere(config, shared).await,
-                None => self.checks(config, shared, environment).await,
+            Ok(match &options.server {
+                Some(_) => elsewhere(config, options).await,
+                None => self.checks(config, options, environment).await,
             })
         })?;
         let failing = checks
             .iter()
             .filter(|check| check.verdict == Verdict::Fail)
             .count();
-        if shared.json {
+        if options.json {
             output::json(&json!({ "ok": failing == 0, "checks": checks }))?;
         } else {
             let lines: Vec<String> = checks.iter().map(line).collect();
@@ -144,7 +144,12 @@ impl Doctor {
         })
     }
 
-    async fn checks(&self, config: &Config, shared: &GlobalOptions, environment: &Environment) -> Vec<Check> {
+    async fn checks(
+        &self,
+        config: &Config,
+        options: &GlobalOptions,
+        environment: &Environment,
+    ) -> Vec<Check> {
         let now = SystemClock.now();
         // The configuration has already been read and checked.
         let mut checks = vec![Check::ok("config", "read and checked")];
@@ -156,7 +161,7 @@ impl Doctor {
         checks.push(surroundings::window(config));
         checks.push(surroundings::time_zone(config, now));
         checks.extend(provider::checks(config, environment, self.offline).await);
-        checks.push(surroundings::daemon(config, shared).await);
+        checks.push(surroundings::daemon(config, options).await);
         checks.push(proxy::proxy(config, now).await);
         checks.push(surroundings::notify_socket(environment));
         checks.extend(backlog::checks(store.as_ref(), config, now).await);

@@ -34,30 +34,30 @@ pub(crate) struct Health {
 }
 
 impl Health {
-    pub(crate) fn run(self, config: &Config, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
+    pub(crate) fn run(self, config: &Config, options: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         let (path, word) = if self.live {
             ("/livez", "live")
         } else {
             ("/readyz", "ready")
         };
-        if let Some(server) = &shared.server {
+        if let Some(server) = &options.server {
             // Fails for a malformed address, which says nothing about the daemon.
             Api::new(server)?;
         }
-        let answered =
-            open::block_on(async { Ok(api::answers(shared.server.as_ref(), &config.http, path).await) })?;
-        match answered {
-            Ok(()) if shared.json => output::json(&json!({ "ok": true, "check": word }))?,
+        let result =
+            open::block_on(async { Ok(api::answers(options.server.as_ref(), &config.http, path).await) })?;
+        match result {
+            Ok(()) if options.json => output::json(&json!({ "ok": true, "check": word }))?,
             Ok(()) => output::text(word)?,
             Err(NotReady::Away | NotReady::Silent(_)) => {
-                let at = match &shared.server {
+                let address = match &options.server {
                     Some(server) => server.base.clone(),
                     None => target::base(&config.http),
                 };
                 return Err(CommandFailure::new(
                     UNAVAILABLE,
                     anyhow::anyhow!(
-                        "no daemon answers at {at}; start the daemon with `recapd serve`, or name it with --server"
+                        "no daemon answers at {address}; start the daemon with `recapd serve`, or name it with --server"
                     ),
                 ));
             }

@@ -47,10 +47,10 @@ enum MetricsAction {
 }
 
 impl MetricsCommand {
-    pub(crate) fn run(self, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
+    pub(crate) fn run(self, options: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         match self.action {
             MetricsAction::Example => output::text(&example())?,
-            MetricsAction::List { .. } if shared.json => output::json(&catalogue())?,
+            MetricsAction::List { .. } if options.json => output::json(&catalogue())?,
             MetricsAction::List { markdown: true } => output::text(&page(&catalogue()))?,
             MetricsAction::List { markdown: false } => output::text(&list(&catalogue()))?,
         }

@@ -16,7 +16,7 @@ use crate::cli::{
     commands::operation::serve::service::manager,
     exit::{CONFIGURATION, CommandFailure},
 };
-use recapd_client::{DaemonEndpoint, PlaceError, Transport};
+use recapd_client::{DaemonEndpoint, EndpointError, Transport};
 use recapd_config::{Config, Environment, Loader, ProxyConfig, read_private};
 use recapd_platform::{
     clock::{Clock, SystemClock},
@@ -61,7 +61,7 @@ impl ProxyCommand {
     pub(crate) fn run(
         self,
         config: &Config,
-        shared: &GlobalOptions,
+        options: &GlobalOptions,
         environment: &Environment,
     ) -> Result<ExitCode, CommandFailure> {
         let _logging = telemetry::init(&config.log, &Surroundings::of_standard_error(environment), None)
@@ -69,15 +69,15 @@ impl ProxyCommand {
         let inherited = InheritedListener::take().context("taking the listener of LISTEN_FDS")?;
         open::block_on(async {
             let notify = manager(environment);
-            let daemon: Arc<dyn ProxyDaemon> = Arc::new(RemoteDaemon::new(transport(config, shared)?));
+            let daemon: Arc<dyn ProxyDaemon> = Arc::new(RemoteDaemon::new(transport(config, options)?));
             let tasks = TaskTracker::new();
             let clock: Arc<dyn Clock> = Arc::new(SystemClock);
             let metrics = Metrics::new(clock.now(), &[]);
-            let (listener, at) = listen(&config.proxy, inherited).await?;
+            let (listener, address) = listen(&config.proxy, inherited).await?;
             let proxy = proxy(&config.proxy, &daemon, &clock, metrics, &tasks)?;
             let stop = CancellationToken::new();
             let mut signals = pin!(signals()?);
-            info!(listen = at, "proxy.ready");
+            info!(listen = address, "proxy.ready");
             notify.ready();
             let mut serving = pin!(serve(listener, proxy, stop.clone()));
             tokio::select! {
@@ -119,14 +119,14 @@ async fn listen(
         let listener = ProxyListener::inherited(inherited).context("using the listener of LISTEN_FDS")?;
         return Ok((listener, "the service manager's socket".to_owned()));
     }
-    let place = config
-        .own_place()
+    let listen = config
+        .standalone_address()
         .context("proxy.listen doesn't name an address")
         .map_err(CommandFailure::from)?;
-    let listener = ProxyListener::listen(&place).await;
+    let listener = ProxyListener::listen(&listen).await;
     let listener = listener
-        .with_context(|| format!("listening on {place}; is another recapd running? see proxy.listen"))?;
-    Ok((listener, place.to_string()))
+        .with_context(|| format!("listening on {listen}; is another recapd running? see proxy.listen"))?;
+    Ok((listener, listen.to_string()))
 }
 
 /// Returns the configured proxy with its token.
@@ -152,19 +152,19 @@ fn token(config: &ProxyConfig) -> Result<Option<SecretString>, CommandFailure> {
     Ok(Some(text.trim().into()))
 }
 
-fn transport(config: &Config, shared: &GlobalOptions) -> Result<Transport, CommandFailure> {
-    let base = match &shared.server {
+fn transport(config: &Config, options: &GlobalOptions) -> Result<Transport, CommandFailure> {
+    let base = match &options.server {
         Some(server) => server.base.clone(),
         None => target::base(&config.http),
     };
-    let place: DaemonEndpoint = base
+    let endpoint: DaemonEndpoint = base
         .parse()
-        .map_err(|error: PlaceError| CommandFailure::usage(format!("--server: {error}")))?;
+        .map_err(|error: EndpointError| CommandFailure::usage(format!("--server: {error}")))?;
     let settings = HttpSettings {
         timeout_ms: CALL_TIMEOUT_MS,
         connect_timeout_ms: CONNECT_TIMEOUT_MS,
         proxy_url: None,
     };
-    let transport = Transport::new(&place, &settings).map_err(anyhow::Error::new)?;
-    Ok(transport.with_credentials(shared.credentials.clone()))
+    let transport = Transport::new(&endpoint, &settings).map_err(anyhow::Error::new)?;
+    Ok(transport.with_credentials(options.credentials.clone()))
 }

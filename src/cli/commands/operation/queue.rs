@@ -70,38 +70,38 @@ enum QueueAction {
 }
 
 impl Queue {
-    pub(crate) fn run(self, config: &Config, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
+    pub(crate) fn run(self, config: &Config, options: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         open::block_on(async {
             match self.action.unwrap_or(QueueAction::List(self.page)) {
-                QueueAction::List(page) => list(&page, &Api::reading(config, shared).await?, shared).await,
+                QueueAction::List(page) => list(&page, &Api::reading(config, options).await?, options).await,
                 QueueAction::Show { agent } => {
-                    let row = Api::reading(config, shared).await?.row(&agent).await?;
-                    answer::print(shared, &row, &details(&row, SystemClock.now()))
+                    let row = Api::reading(config, options).await?.row(&agent).await?;
+                    answer::print(options, &row, &details(&row, SystemClock.now()))
                 }
-                action => change(action, &Api::changing(config, shared).await?, shared).await,
+                action => change(action, &Api::changing(config, options).await?, options).await,
             }
         })
     }
 }
 
-async fn change(action: QueueAction, api: &Api, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
+async fn change(action: QueueAction, api: &Api, options: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
     match action {
         QueueAction::Retry {
             agent: Some(agent), ..
         } => {
             let row = api.retry(&agent).await?;
-            answer::print(shared, &row, &after_retry(&row))
+            answer::print(options, &row, &after_retry(&row))
         }
-        QueueAction::Retry { agent: None, .. } => retry_parked(api, shared).await,
+        QueueAction::Retry { agent: None, .. } => retry_parked(api, options).await,
         QueueAction::Cancel { agent } => {
             let row = api.cancel(&agent).await?;
             let text = format!(
                 "parked {agent}: the next eviction, or `recapd queue retry {agent}`, makes it due again"
             );
-            answer::print(shared, &row, &text)
+            answer::print(options, &row, &text)
         }
-        QueueAction::Pause => pause(api, shared, true).await,
-        QueueAction::Resume => pause(api, shared, false).await,
+        QueueAction::Pause => pause(api, options, true).await,
+        QueueAction::Resume => pause(api, options, false).await,
         QueueAction::List(_) | QueueAction::Show { .. } => Ok(ExitCode::SUCCESS),
     }
 }
@@ -114,10 +114,10 @@ fn after_retry(row: &QueueRow) -> String {
     }
 }
 
-async fn retry_parked(api: &Api, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
+async fn retry_parked(api: &Api, options: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
     let mut retried = Vec::new();
-    let all = PageOptions::all();
-    let page: ListPage<QueueRow> = all.read(api, &queue()).await?;
+    let all_pages = PageOptions::all();
+    let page: ListPage<QueueRow> = all_pages.read(api, &queue()).await?;
     let parked = page.rows.iter().filter(|row| row.state == QueueState::Parked);
     for row in parked {
         api.retry(&row.agent_id).await?;
@@ -128,23 +128,23 @@ async fn retry_parked(api: &Api, shared: &GlobalOptions) -> Result<ExitCode, Com
     } else {
         format!("{} due now", count(retried.len(), "agent"))
     };
-    answer::print(shared, &json!({ "retried": retried }), &text)
+    answer::print(options, &json!({ "retried": retried }), &text)
 }
 
-async fn pause(api: &Api, shared: &GlobalOptions, paused: bool) -> Result<ExitCode, CommandFailure> {
+async fn pause(api: &Api, options: &GlobalOptions, paused: bool) -> Result<ExitCode, CommandFailure> {
     let paused_since = api.set_paused(paused).await?;
     let text = match paused_since {
         Some(since) => format!("updates are paused since {since}; `recapd queue resume` resumes them"),
         None => "updates are resumed".to_owned(),
     };
-    answer::print(shared, &json!({ "paused_since": paused_since }), &text)
+    answer::print(options, &json!({ "paused_since": paused_since }), &text)
 }
 
 fn queue() -> PagedPath<'static> {
     PagedPath::new(PagedList::Queue, "/v1/queue", "rows")
 }
 
-async fn list(page: &PageOptions, api: &Api, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
+async fn list(page: &PageOptions, api: &Api, options: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
     let page: ListPage<QueueRow> = page.read(api, &queue()).await?;
     let paused = page.answer["paused_since"]
         .as_str()
@@ -156,7 +156,7 @@ async fn list(page: &PageOptions, api: &Api, shared: &GlobalOptions) -> Result<E
         table(&page.rows, SystemClock.now())
     };
     let text = paused.into_iter().chain([rows]).collect::<Vec<_>>().join("\n");
-    page.print(shared, &text)
+    page.print(options, &text)
 }
 
 fn table(rows: &[QueueRow], now: Timestamp) -> String {
@@ -204,7 +204,7 @@ fn state(row: &QueueRow) -> String {
 }
 
 fn details(row: &QueueRow, now: Timestamp) -> String {
-    let at = |at: Timestamp| format!("{at} ({})", ago(at, now));
+    let time = |at: Timestamp| format!("{at} ({})", ago(at, now));
     let lines = [
         ("agent", Some(row.agent_id.to_string())),
         ("state", Some(state(row))),
@@ -212,15 +212,15 @@ fn details(row: &QueueRow, now: Timestamp) -> String {
             "reason",
             Some(format!("{}, priority {}", row.reason, row.priority)),
         ),
-        ("queued", Some(at(row.queued_at))),
-        ("next", row.next_at.map(at)),
+        ("queued", Some(time(row.queued_at))),
+        ("next", row.next_at.map(time)),
         (
             "attempts",
             Some(format!("{}, of which {} crashed", row.attempts, row.crashes)),
         ),
         ("owner", row.owner.clone()),
-        ("leased", row.leased_at.map(at)),
-        ("parked", row.parked_at.map(at)),
+        ("leased", row.leased_at.map(time)),
+        ("parked", row.parked_at.map(time)),
         ("paused for", row.paused_for.clone()),
         ("last error", row.last_error.as_deref().map(one_line)),
     ];

@@ -68,14 +68,14 @@ fn outcome_named(name: &str) -> Result<RunOutcome, String> {
 }
 
 impl Runs {
-    pub(crate) fn run(self, config: &Config, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
+    pub(crate) fn run(self, config: &Config, options: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         open::block_on(async {
-            let api = Api::reading(config, shared).await?;
+            let api = Api::reading(config, options).await?;
             match self.action.unwrap_or(RunsAction::List(self.list)) {
-                RunsAction::List(list) => list.run(&api, shared).await,
+                RunsAction::List(list) => list.run(&api, options).await,
                 RunsAction::Show { run } => {
                     let run = api.run(run).await?;
-                    answer::print(shared, &run, &details(&run))
+                    answer::print(options, &run, &details(&run))
                 }
             }
         })
@@ -83,17 +83,18 @@ impl Runs {
 }
 
 impl RunsList {
-    async fn run(self, api: &Api, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
+    async fn run(self, api: &Api, options: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         let agent = self.agent.as_ref().map(|agent| format!("&agent={agent}"));
         let outcome = self.outcome.map(|outcome| format!("&outcome={}", outcome.name()));
-        let runs = PagedPath::new(PagedList::Runs, "/v1/runs", "runs")
-            .filtered(agent.unwrap_or_default() + &outcome.unwrap_or_default() + &self.times.parameters());
+        let runs = PagedPath::new(PagedList::Runs, "/v1/runs", "runs").with_filters(
+            agent.unwrap_or_default() + &outcome.unwrap_or_default() + &self.times.parameters(),
+        );
         let page: ListPage<Run> = self.page.read(api, &runs).await?;
         if let Some(agent) = self.agent.filter(|_| page.rows.is_empty()) {
             // An empty page may also mean that the agent doesn't exist.
             api.read::<IgnoredAny>(&format!("/v1/agents/{agent}")).await?;
         }
-        page.print(shared, &text(&page.rows, SystemClock.now()))
+        page.print(options, &text(&page.rows, SystemClock.now()))
     }
 }
 

@@ -243,7 +243,7 @@ async fn serve(
     Ok(ExitCode::from(u8::from(ending.is_failure)))
 }
 
-/// Says where people find the daemon that has started. Services write this to their log.
+/// Prints where people find the daemon that has started. Services write this to their log.
 fn greet(listen: &Listen, is_demo: bool) {
     if is_demo {
         note(&demo::next(listen));
@@ -278,7 +278,7 @@ async fn prepare(
     let database = &config.database;
     let opening = Box::pin(patiently(database, || assembly::open_store(config)));
     let opening = Box::pin(service::starting(notify, "opening the database", opening));
-    let store = Arc::new(opening.await.map_err(|error| unopened(config, error))?);
+    let store = Arc::new(opening.await.map_err(|error| open_failure(config, error))?);
     let access = Arc::new(access(config, store.clone(), clock).await?);
     let taking = Box::pin(name::take(|| patiently(database, || store.join(owner))));
     let member = service::starting(notify, "taking its name", taking).await?;
@@ -333,11 +333,11 @@ async fn listen(config: &HttpConfig) -> anyhow::Result<http::Listener> {
             .map(Into::into),
     };
     let listener = listening.map_err(|error| cannot_listen(&config.listen, &error))?;
-    let Some(path) = &config.sockets.own else {
+    let Some(path) = &config.sockets.daemon_path else {
         return Ok(listener);
     };
     match local_socket(path, config).await {
-        Ok(socket) => Ok(listener.beside(socket)),
+        Ok(socket) => Ok(listener.with_socket(socket)),
         // Nobody asked for this socket, and clients can use the address.
         Err(error) if config.socket == LocalSocket::Auto => {
             warn!(%error, path = %path.display(), "http.socket_unavailable");
@@ -350,7 +350,7 @@ async fn listen(config: &HttpConfig) -> anyhow::Result<http::Listener> {
     }
 }
 
-/// Says why the daemon can't listen at this address, and what to do.
+/// Returns the error that the daemon can't listen at this address, with the reason and what to do.
 fn cannot_listen(listen: &Listen, error: &io::Error) -> anyhow::Error {
     let cure = match error.kind() {
         io::ErrorKind::AddrInUse => {
@@ -390,7 +390,7 @@ async fn catch_up(store: &SqlStore, parts: &Parts, owner: &str) -> Result<u64, S
 }
 
 /// Adds the database's name and a hint to an error if the database is unreachable. Other errors already have both.
-fn unopened(config: &Config, error: StoreError) -> CommandFailure {
+fn open_failure(config: &Config, error: StoreError) -> CommandFailure {
     match error {
         StoreError::Unavailable(_) => open::failure(&config.database.url, error),
         error => error.into(),

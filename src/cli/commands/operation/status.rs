@@ -71,12 +71,12 @@ pub(crate) struct StatusCommand {
 }
 
 impl StatusCommand {
-    pub(crate) fn run(self, config: &Config, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
+    pub(crate) fn run(self, config: &Config, options: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         open::block_on(async {
             let now = SystemClock.now();
             if !self.agents.is_empty() {
-                let agents = self.agents(&Api::reading(config, shared).await?).await?;
-                if shared.json {
+                let agents = self.agents(&Api::reading(config, options).await?).await?;
+                if options.json {
                     output::one_or_all(&agents.iter().map(AgentStatus::from).collect::<Vec<_>>())?;
                 } else {
                     let lines: Vec<String> = agents.iter().map(|agent| line(agent, now)).collect();
@@ -84,23 +84,23 @@ impl StatusCommand {
                 }
                 return Ok(ExitCode::SUCCESS);
             }
-            let api = Api::reading(config, shared).await?;
-            let every = self.watch.map(Duration::from_secs);
+            let api = Api::reading(config, options).await?;
+            let interval = self.watch.map(Duration::from_secs);
             loop {
                 let now = SystemClock.now();
                 let figures = StatusFigures {
-                    not_ready: not_ready(config, shared).await,
+                    not_ready: not_ready(config, options).await,
                     ..figures(&api, self.window).await?
                 };
-                if shared.json {
+                if options.json {
                     output::json(&figures)?;
                 } else {
                     let text = block::text(&figures, now, config.summary.max_tokens);
-                    output::frame(&text, every.is_some())?;
+                    output::frame(&text, interval.is_some())?;
                 }
-                match every {
+                match interval {
                     None => return Ok(ExitCode::SUCCESS),
-                    Some(every) => tokio::time::sleep(every).await,
+                    Some(interval) => tokio::time::sleep(interval).await,
                 }
             }
         })
@@ -160,10 +160,10 @@ struct StatusSpan {
 }
 
 /// Returns the figures of the last 24 hours as JSON.
-pub(super) async fn day(config: &Config, shared: &GlobalOptions) -> Result<Value, CommandFailure> {
-    let api = Api::reading(config, shared).await?;
-    let found = figures(&api, DAY_MS / HOUR_MS).await?;
-    Ok(serde_json::to_value(found).map_err(anyhow::Error::new)?)
+pub(super) async fn day(config: &Config, options: &GlobalOptions) -> Result<Value, CommandFailure> {
+    let api = Api::reading(config, options).await?;
+    let figures = figures(&api, DAY_MS / HOUR_MS).await?;
+    Ok(serde_json::to_value(figures).map_err(anyhow::Error::new)?)
 }
 
 async fn figures(api: &Api, window_hours: i64) -> Result<StatusFigures, CommandFailure> {
@@ -180,8 +180,8 @@ async fn figures(api: &Api, window_hours: i64) -> Result<StatusFigures, CommandF
 
 /// Returns why the daemon isn't ready. Asks at `/readyz`, because a daemon that can't write isn't ready, but still serves
 /// figures.
-async fn not_ready(config: &Config, shared: &GlobalOptions) -> Option<String> {
-    let server = shared.server.as_ref()?;
+async fn not_ready(config: &Config, options: &GlobalOptions) -> Option<String> {
+    let server = options.server.as_ref()?;
     match api::answers(Some(server), &config.http, "/readyz").await {
         Err(NotReady::Says(why)) => Some(why),
         // If the daemon doesn't answer, reading the figures fails.

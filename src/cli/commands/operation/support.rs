@@ -1,6 +1,6 @@
 //! `recapd support`: gathers what the report of a problem needs, without conversations and secrets.
 
-mod places;
+mod locations;
 mod redacted;
 
 use std::{
@@ -22,14 +22,14 @@ use crate::cli::{
     exit::{CONFIGURATION, CommandFailure},
     terminal::output,
 };
-use places::Places;
+use locations::Locations;
 use recapd_config::{Config, ConfigEntry, ConfigError, ConfigSource, Environment, LoadedConfig};
 use recapd_core::domain::{diagnosis::Check, redaction::Redactor};
 use recapd_platform::clock::{Clock as _, SystemClock};
-use redacted::outline;
+use redacted::mask;
 
 /// Keys whose values are left out, because they may name people or contain a token.
-const KEPT_BACK: [&str; 6] = [
+const WITHHELD_KEYS: [&str; 6] = [
     "perspective.human_tag",
     "perspective.participants",
     "proxy.upstreams",
@@ -63,74 +63,74 @@ enum SupportAction {
 impl Support {
     pub(crate) fn run(
         &self,
-        read: ConfigResult<'_>,
-        shared: &GlobalOptions,
+        config: ConfigResult<'_>,
+        options: &GlobalOptions,
         environment: &Environment,
     ) -> Result<ExitCode, CommandFailure> {
         let SupportAction::Bundle = self.action;
-        let shared = at_the_daemon(read, shared);
-        let found = open::block_on(async { Ok(bundle(read, &shared, environment).await) })?;
-        let redactor = redactor(read);
-        output::json(&each_text(found, &|text| redactor.redact(text).into_owned()))?;
+        let options = with_daemon(config, options);
+        let bundle = open::block_on(async { Ok(bundle(config, &options, environment).await) })?;
+        let redactor = redactor(config);
+        output::json(&each_text(bundle, &|text| redactor.redact(text).into_owned()))?;
         Ok(ExitCode::SUCCESS)
     }
 }
 
 /// Adds the daemon if one answers. A daemon that doesn't answer is no reason to fail: it may be the problem.
-fn at_the_daemon(read: ConfigResult<'_>, shared: &GlobalOptions) -> GlobalOptions {
-    let mut shared = shared.clone();
-    if let Ok(loaded) = read
-        && !shared.names_a_place()
+fn with_daemon(config: ConfigResult<'_>, options: &GlobalOptions) -> GlobalOptions {
+    let mut options = options.clone();
+    if let Ok(loaded) = config
+        && !options.names_a_place()
     {
-        shared.server = api::find(&loaded.config.http, shared.credentials.clone()).unwrap_or_default();
+        options.server = api::find(&loaded.config.http, options.credentials.clone()).unwrap_or_default();
     }
-    shared
+    options
 }
 
-async fn bundle(read: ConfigResult<'_>, shared: &GlobalOptions, environment: &Environment) -> Value {
-    let server = shared.server.as_ref().map(|server| server.base.as_str());
-    let places = Places::new(read.ok().map(|loaded| &loaded.config), server, environment);
-    let checks = json!(checks(read, shared, environment).await);
-    let status = or_why_not(figures(read, shared).await, &places);
-    let metrics = or_why_not(metrics(shared).await, &places);
+async fn bundle(config: ConfigResult<'_>, options: &GlobalOptions, environment: &Environment) -> Value {
+    let server = options.server.as_ref().map(|server| server.base.as_str());
+    let locations = Locations::new(config.ok().map(|loaded| &loaded.config), server, environment);
+    let checks = json!(checks(config, options, environment).await);
+    let status = value_or_error(figures(config, options).await, &locations);
+    let metrics = value_or_error(metrics(options).await, &locations);
     json!({
         "taken_at": SystemClock.now(),
         "version": version::facts(),
         "platform": { "os": OS, "arch": ARCH },
-        "config": configuration(read, &places),
-        "checks": each_text(checks, &|text| places.outlined(text)),
+        "config": configuration(config, &locations),
+        "checks": each_text(checks, &|text| locations.mask(text)),
         "status": status,
         "metrics": metrics,
     })
 }
 
-fn or_why_not(found: Result<Value, CommandFailure>, places: &Places) -> Value {
-    found.unwrap_or_else(|failed| json!({ "error": places.outlined(&failed.text()) }))
+fn value_or_error(result: Result<Value, CommandFailure>, locations: &Locations) -> Value {
+    result.unwrap_or_else(|failure| json!({ "error": locations.mask(&failure.text()) }))
 }
 
-async fn checks(read: ConfigResult<'_>, shared: &GlobalOptions, environment: &Environment) -> Vec<Check> {
-    match read {
-        Ok(loaded) => doctor::offline(&loaded.config, shared, environment).await,
-        Err(_) => doctor::without_configuration(shared, environment).await,
+async fn checks(config: ConfigResult<'_>, options: &GlobalOptions, environment: &Environment) -> Vec<Check> {
+    match config {
+        Ok(loaded) => doctor::offline(&loaded.config, options, environment).await,
+        Err(_) => doctor::without_configuration(options, environment).await,
     }
 }
 
 /// Reads what `recapd status` shows. Asks a daemon that `--server` names even if the configuration is invalid.
-async fn figures(read: ConfigResult<'_>, shared: &GlobalOptions) -> Result<Value, CommandFailure> {
-    let config = match read {
+async fn figures(config: ConfigResult<'_>, options: &GlobalOptions) -> Result<Value, CommandFailure> {
+    let config = match config {
         Ok(loaded) => loaded.config.clone(),
-        Err(_) if shared.server.is_some() => Config::default(),
+        Err(_) if options.server.is_some() => Config::default(),
         Err(_) => {
             let why = anyhow::anyhow!("the configuration is invalid");
             return Err(CommandFailure::new(CONFIGURATION, why));
         }
     };
-    status::day(&config, shared).await
+    status::day(&config, options).await
 }
 
 /// Reads the metrics of a daemon; null if none runs.
-async fn metrics(shared: &GlobalOptions) -> Result<Value, CommandFailure> {
-    let Some(server) = &shared.server else {
+async fn metrics(options: &GlobalOptions) -> Result<Value, CommandFailure> {
+    let Some(server) = &options.server else {
         return Ok(Value::Null);
     };
     let text = Api::new(server)?.get("/metrics", "text/plain").await?;
@@ -139,44 +139,44 @@ async fn metrics(shared: &GlobalOptions) -> Result<Value, CommandFailure> {
 }
 
 /// Lists the settings that aren't defaults, or what is wrong with the configuration.
-fn configuration(read: ConfigResult<'_>, places: &Places) -> Value {
-    let loaded = match read {
+fn configuration(config: ConfigResult<'_>, locations: &Locations) -> Value {
+    let loaded = match config {
         Ok(loaded) => loaded,
-        Err(error) => return json!({ "error": problems(error, places) }),
+        Err(error) => return json!({ "error": problems(error, locations) }),
     };
     let mut entries = loaded.entries();
     entries.retain(|entry| entry.origin != ConfigSource::Default);
-    let setting = |entry: &ConfigEntry| {
-        let (value, origin) = (value(entry, places), origin(&entry.origin));
+    let entry_json = |entry: &ConfigEntry| {
+        let (value, origin) = (value(entry, locations), origin(&entry.origin));
         json!({ "key": entry.key, "value": value, "origin": origin })
     };
-    entries.iter().map(setting).collect()
+    entries.iter().map(entry_json).collect()
 }
 
-fn value(entry: &ConfigEntry, places: &Places) -> String {
-    if KEPT_BACK.contains(&entry.key.as_str()) {
+fn value(entry: &ConfigEntry, locations: &Locations) -> String {
+    if WITHHELD_KEYS.contains(&entry.key.as_str()) {
         return "(kept back)".to_owned();
     }
-    match places.setting(&entry.key) {
-        Some(outline) => format!("\"{outline}\""),
-        None => places.outlined(&entry.value),
+    match locations.masked_setting(&entry.key) {
+        Some(mask) => format!("\"{mask}\""),
+        None => locations.mask(&entry.value),
     }
 }
 
 fn origin(origin: &ConfigSource) -> String {
     match origin {
-        ConfigSource::File { path, line } => format!("{}:{line}", outline(&path.to_string_lossy())),
+        ConfigSource::File { path, line } => format!("{}:{line}", mask(&path.to_string_lossy())),
         origin => origin.to_string(),
     }
 }
 
-/// Says what is wrong with a configuration. Leaves out the values, because one may be a secret in the wrong place.
-fn problems(error: &ConfigError, places: &Places) -> String {
+/// Formats what is wrong with a configuration. Leaves out the values, because one may be a secret in the wrong place.
+fn problems(error: &ConfigError, locations: &Locations) -> String {
     match error {
-        ConfigError::Unreadable { path, reason } => format!("{}: {reason}", outline(&path.to_string_lossy())),
+        ConfigError::Unreadable { path, reason } => format!("{}: {reason}", mask(&path.to_string_lossy())),
         ConfigError::Invalid(problems) => {
             let lines = problems.iter().map(|problem| {
-                let what = places.outlined(&problem.without_values());
+                let what = locations.mask(&problem.without_values());
                 format!("{}: {what}", origin(&problem.origin))
             });
             lines.collect::<Vec<_>>().join("\n")
@@ -186,8 +186,8 @@ fn problems(error: &ConfigError, places: &Places) -> String {
 
 /// Returns a redactor for secrets, even if summaries don't redact them. Without a configuration, it only knows the
 /// built-in patterns.
-fn redactor(read: ConfigResult<'_>) -> Redactor {
-    match read {
+fn redactor(config: ConfigResult<'_>) -> Redactor {
+    match config {
         Ok(loaded) => loaded.config.summary.redact_patterns.redactor().clone(),
         Err(_) => Redactor::standard(),
     }
@@ -245,9 +245,9 @@ mod tests {
     }
 
     #[test]
-    fn every_text_setting_is_listed_as_shown_kept_back_or_a_place() {
-        let places = places::settings(&Config::default()).map(|(key, _)| key);
-        let decided = [&places[..], &KEPT_BACK, &SHOWN].concat();
+    fn every_text_setting_is_listed_as_shown_withheld_or_a_location() {
+        let locations = locations::settings(&Config::default()).map(|(key, _)| key);
+        let decided = [&locations[..], &WITHHELD_KEYS, &SHOWN].concat();
         let keys = text_keys();
         for key in &keys {
             assert!(decided.contains(&key.as_str()), "{key}: may its value be shown?");

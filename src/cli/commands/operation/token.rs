@@ -99,20 +99,20 @@ fn lifetime_ms(text: &str) -> Result<i64, String> {
 }
 
 impl Token {
-    pub(crate) fn run(self, config: &Config, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
+    pub(crate) fn run(self, config: &Config, options: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         if let TokenAction::Create(create) = &self.action
             && create.offline
         {
-            create.run_offline(shared)?;
+            create.run_offline(options)?;
             return Ok(ExitCode::SUCCESS);
         }
         open::block_on(async {
             let store: Arc<dyn AccessStore> = Arc::new(open::look(config).await?);
             match self.action {
-                TokenAction::Create(create) => create.run(store.as_ref(), shared).await,
-                TokenAction::List(page) => list(store.as_ref(), &page, shared).await,
-                TokenAction::Revoke { name } => revoke(store.as_ref(), &name, shared).await,
-                TokenAction::Reset => reset(store.as_ref(), shared).await,
+                TokenAction::Create(create) => create.run(store.as_ref(), options).await,
+                TokenAction::List(page) => list(store.as_ref(), &page, options).await,
+                TokenAction::Revoke { name } => revoke(store.as_ref(), &name, options).await,
+                TokenAction::Reset => reset(store.as_ref(), options).await,
             }
         })?;
         Ok(ExitCode::SUCCESS)
@@ -136,10 +136,10 @@ impl CreateToken {
     }
 
     /// Prints a token for its holder, and the line for the token file.
-    fn run_offline(&self, shared: &GlobalOptions) -> Result<(), CommandFailure> {
+    fn run_offline(&self, options: &GlobalOptions) -> Result<(), CommandFailure> {
         let (text, token) = self.make(SystemClock.now())?;
         let line = file::line(&token);
-        if shared.json {
+        if options.json {
             let expires_at = token.expires_at;
             output::json(
                 &json!({ "name": self.name.as_str(), "token": text, "expires_at": expires_at, "line": line }),
@@ -153,7 +153,7 @@ impl CreateToken {
         Ok(())
     }
 
-    async fn run(self, store: &dyn AccessStore, shared: &GlobalOptions) -> Result<(), CommandFailure> {
+    async fn run(self, store: &dyn AccessStore, options: &GlobalOptions) -> Result<(), CommandFailure> {
         let now = SystemClock.now();
         let (text, token) = self.make(now)?;
         let expires_at = token.expires_at;
@@ -170,7 +170,7 @@ impl CreateToken {
                 );
             }
         }
-        if shared.json {
+        if options.json {
             output::json(&json!({ "name": self.name.as_str(), "token": text, "expires_at": expires_at }))?;
         } else {
             output::note("recapd: this is the token; it can't be shown again");
@@ -198,24 +198,24 @@ impl CreateToken {
 async fn list(
     store: &dyn AccessStore,
     page: &PageOptions,
-    shared: &GlobalOptions,
+    options: &GlobalOptions,
 ) -> Result<(), CommandFailure> {
     let now = SystemClock.now();
     let tokens = store.tokens().await?;
-    let tokens: Vec<Value> = tokens.into_iter().map(|token| shown(&token, now)).collect();
+    let tokens: Vec<Value> = tokens.into_iter().map(|token| token_json(&token, now)).collect();
     let page: ListPage<Value> = page.cut(json!({ "tokens": tokens }), "tokens", "name")?;
-    page.print(shared, &table(&page.rows))?;
+    page.print(options, &table(&page.rows))?;
     Ok(())
 }
 
 /// Formats a token as JSON, with its state.
-fn shown(token: &KeptToken, now: Timestamp) -> Value {
+fn token_json(token: &KeptToken, now: Timestamp) -> Value {
     let state = match (token.revoked_at, token.expires_at) {
         (Some(_), _) => "revoked",
         (None, Some(at)) if at <= now => "expired",
         _ => "valid",
     };
-    let names = token.reach.named().cloned();
+    let names = token.reach.names().cloned();
     json!({
         "name": token.name.as_str(),
         "state": state,
@@ -269,14 +269,14 @@ fn reach(token: &Value) -> String {
 async fn revoke(
     store: &dyn AccessStore,
     name: &TokenName,
-    shared: &GlobalOptions,
+    options: &GlobalOptions,
 ) -> Result<(), CommandFailure> {
     if !store.revoke_token(name, SystemClock.now()).await? {
         return Err(CommandFailure::not_found(format!(
             "there is no token `{name}`; `recapd token list` shows them"
         )));
     }
-    if shared.json {
+    if options.json {
         output::json(&json!({ "name": name.as_str(), "state": "revoked" }))?;
     } else {
         output::text(&format!(
@@ -286,9 +286,9 @@ async fn revoke(
     Ok(())
 }
 
-async fn reset(store: &dyn AccessStore, shared: &GlobalOptions) -> Result<(), CommandFailure> {
+async fn reset(store: &dyn AccessStore, options: &GlobalOptions) -> Result<(), CommandFailure> {
     let tokens = store.reset_tokens().await?;
-    if shared.json {
+    if options.json {
         output::json(&json!({ "forgotten": tokens }))?;
     } else {
         output::text(&format!("{} deleted", count(tokens, "token")))?;

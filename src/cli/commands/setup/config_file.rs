@@ -61,7 +61,7 @@ impl ConfigCommand {
     pub(crate) fn run(
         self,
         loaded: &LoadedConfig,
-        shared: &GlobalOptions,
+        options: &GlobalOptions,
         environment: &Environment,
     ) -> Result<ExitCode, CommandFailure> {
         match self.action {
@@ -70,13 +70,13 @@ impl ConfigCommand {
                     find_secrets(&loaded.config, environment)?;
                 }
                 if !quiet {
-                    check(loaded, shared)?;
+                    check(loaded, options)?;
                 }
             }
             ConfigAction::Show { origin, changed } => {
                 let mut entries = loaded.entries();
                 entries.retain(|entry| !changed || entry.origin != ConfigSource::Default);
-                if shared.json {
+                if options.json {
                     output::json(&json!(entries.iter().map(entry_json).collect::<Vec<Value>>()))?;
                 } else {
                     output::text(&toml(&entries, origin))?;
@@ -107,13 +107,13 @@ fn find_secrets(config: &Config, environment: &Environment) -> Result<(), Comman
     Ok(())
 }
 
-fn check(loaded: &LoadedConfig, shared: &GlobalOptions) -> std::io::Result<()> {
+fn check(loaded: &LoadedConfig, options: &GlobalOptions) -> std::io::Result<()> {
     let entries = loaded.entries();
     let changed = entries
         .iter()
         .filter(|entry| entry.origin != ConfigSource::Default)
         .count();
-    if shared.json {
+    if options.json {
         return output::json(&json!({ "ok": true, "keys": entries.len(), "changed": changed }));
     }
     output::text(&format!(

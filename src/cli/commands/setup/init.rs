@@ -32,7 +32,7 @@ pub(crate) struct Init {
 }
 
 impl Init {
-    pub(crate) fn run(self, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
+    pub(crate) fn run(self, options: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         let text = if self.all {
             config::commented()
         } else {
@@ -44,7 +44,7 @@ impl Init {
         }
         write(&self.file, &text)?;
         let name = self.file.display();
-        if shared.json {
+        if options.json {
             output::json(&serde_json::json!({ "file": name.to_string() }))?;
         } else {
             output::text(&format!("wrote {name}"))?;
@@ -62,7 +62,7 @@ impl Init {
 }
 
 fn write(file: &Path, text: &str) -> Result<(), CommandFailure> {
-    let mut made = OpenOptions::new()
+    let mut new_file = OpenOptions::new()
         .write(true)
         .create_new(true)
         .open(file)
@@ -78,5 +78,5 @@ fn write(file: &Path, text: &str) -> Result<(), CommandFailure> {
                 ))
             }
         })?;
-    Ok(made.write_all(text.as_bytes())?)
+    Ok(new_file.write_all(text.as_bytes())?)
 }

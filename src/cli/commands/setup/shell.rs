@@ -79,7 +79,7 @@ impl Completions {
 }
 
 impl ManPages {
-    pub(crate) fn run(self, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
+    pub(crate) fn run(self, options: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         if self.markdown {
             output::text(&reference::markdown(Cli::command()))?;
             return Ok(ExitCode::SUCCESS);
@@ -92,7 +92,7 @@ impl ManPages {
             .and_then(|()| clap_mangen::generate_to(Cli::command(), &folder))
             .and_then(|()| std::fs::write(folder.join(PAGE), page()?))
             .with_context(|| folder.display().to_string())?;
-        if shared.json {
+        if options.json {
             output::json(&json!({ "folder": folder.display().to_string() }))?;
         } else {
             output::note(&format!("man pages are in {}", folder.display()));

@@ -24,10 +24,10 @@ pub(crate) fn facts() -> Value {
 }
 
 impl VersionCommand {
-    pub(crate) fn run(self, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
+    pub(crate) fn run(self, options: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         let Self {} = self;
         answer::print(
-            shared,
+            options,
             &facts(),
             concat!(env!("CARGO_PKG_NAME"), " ", env!("CARGO_PKG_VERSION")),
         )

@@ -42,7 +42,7 @@ fn messages_for_which_a_hook_had_no_time_are_sent_afterwards() {
     assert_eq!(hooks.stored(), at_once(&bytes));
     assert!(!gathering.is_short_of(all, &input));
     assert_eq!(
-        (send(), Spool::new(folder.spool()).figures()),
+        (send(), Spool::new(folder.spool()).counts()),
         (DrainEnd::Sent, (0, 0))
     );
     let _other = folder.lock(SEND_LOCK, Instant::now()).unwrap();

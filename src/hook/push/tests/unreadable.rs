@@ -34,7 +34,7 @@ impl Hooks {
 fn an_invalid_segment_is_set_aside_and_reported_and_the_rest_is_sent() {
     let hooks = Hooks::new();
     let (first, last) = (line(0, "first"), line(5, "last"));
-    let said = [&first, &last].map(|line| spooled(Format::ClaudeCode, line).into_bytes());
+    let said = [&first, &last].map(|line| spool_line(Format::ClaudeCode, line).into_bytes());
     let damaged = [&said[0][..], &b"claude-code {\xff}\n"[..], &said[1]].concat();
     hooks.spool(1, &damaged);
     hooks.daemon.is_away.set(true);
@@ -54,7 +54,7 @@ fn an_invalid_segment_is_set_aside_and_reported_and_the_rest_is_sent() {
     hooks.spool(2, &[0xff, 0xfe]);
     hooks.spool(3, b"");
     hooks.drain();
-    assert_eq!(Spool::new(hooks.files().spool()).figures(), (0, 0));
+    assert_eq!(Spool::new(hooks.files().spool()).counts(), (0, 0));
     assert_eq!((hooks.aside(), hooks.stored().len()), (vec![1, 2], 2));
 }
 
@@ -67,7 +67,7 @@ fn zeros_and_truncated_lines_do_not_block_other_messages() {
     for (damaged, after) in [zeros.clone(), cut, b"x {}\n".to_vec()].iter().zip(&after) {
         // Numbers restart when the spool is empty.
         hooks.spool(1, damaged);
-        hooks.spool(2, spooled(Format::ClaudeCode, after).as_bytes());
+        hooks.spool(2, spool_line(Format::ClaudeCode, after).as_bytes());
         hooks.drain();
         assert!(
             hooks.last_error().contains("moved aside"),
@@ -117,8 +117,8 @@ fn a_temporarily_unreadable_segment_is_sent_later() {
         hooks.last_error()
     );
     let late = line(0, "late");
-    fs::write(&target, spooled(Format::ClaudeCode, &late)).unwrap();
+    fs::write(&target, spool_line(Format::ClaudeCode, &late)).unwrap();
     hooks.drain();
     assert_eq!(hooks.stored(), [late]);
-    assert_eq!(Spool::new(hooks.files().spool()).figures(), (0, 0));
+    assert_eq!(Spool::new(hooks.files().spool()).counts(), (0, 0));
 }

@@ -8,7 +8,7 @@ use axum::{
 
 use super::{
     super::{SharedApp, request::extract::Agent, response::problem::Problem, routes::queue::not_queued},
-    session::{check, refused, sent_to},
+    session::{check, redirect_to, unreadable_form},
     updates::matching,
 };
 use crate::dashboard::{Filter, QUEUE_STATES, value};
@@ -17,7 +17,7 @@ use recapd_engine::ingest::Operator;
 use recapd_store::{StoreResult, operate::OperatorOutcome};
 
 /// Returns the path of the dashboard's page that the request comes from, or `otherwise`.
-fn came_from(request: &Request, otherwise: &str) -> String {
+fn came_from(request: &Request, default_path: &str) -> String {
     let referer = request
         .headers()
         .get(REFERER)
@@ -26,31 +26,34 @@ fn came_from(request: &Request, otherwise: &str) -> String {
     let path = referer.and_then(|referer| referer.split_once("://")?.1.split_once('/'));
     match path {
         Some((_, path)) if path.starts_with("ui/") => format!("/{path}"),
-        _ => otherwise.to_owned(),
+        _ => default_path.to_owned(),
     }
 }
 
 /// Carries out an action if the form is one of recapd's, even if the browser disconnects. Then redirects to the page
 /// with the form.
-async fn by_hand<Done, T>(
+async fn run_action<Done, T>(
     app: &SharedApp,
     request: Request,
-    otherwise: &str,
+    default_path: &str,
     act: impl FnOnce(Operator) -> Done,
 ) -> Result<(Response, T), Problem>
 where
     T: Send + 'static,
     Done: Future<Output = StoreResult<T>> + Send + 'static,
 {
-    let back = came_from(&request, otherwise);
+    let return_path = came_from(&request, default_path);
     check(app, request).await?;
-    let done = app.see_through(act(app.parts.operator.clone())).await?;
-    Ok((sent_to(&back), done))
+    let result = app.see_through(act(app.parts.operator.clone())).await?;
+    Ok((redirect_to(&return_path), result))
 }
 
-fn handled((back, handled): (Response, OperatorOutcome), agent: &AgentId) -> Result<Response, Problem> {
-    match handled {
-        OperatorOutcome::Done(_) | OperatorOutcome::Running(_) => Ok(back),
+fn row_outcome(
+    (response, outcome): (Response, OperatorOutcome),
+    agent: &AgentId,
+) -> Result<Response, Problem> {
+    match outcome {
+        OperatorOutcome::Done(_) | OperatorOutcome::Running(_) => Ok(response),
         OperatorOutcome::NoRow => Err(not_queued(agent)),
     }
 }
@@ -61,9 +64,9 @@ pub(super) async fn refresh(
     request: Request,
 ) -> Result<Response, Problem> {
     let act = async move |operator: Operator| operator.refresh(&agent).await;
-    by_hand(&app, request, "/ui/queue", act)
+    run_action(&app, request, "/ui/queue", act)
         .await
-        .map(|(back, _)| back)
+        .map(|(response, _)| response)
 }
 
 pub(super) async fn restore(
@@ -73,11 +76,11 @@ pub(super) async fn restore(
 ) -> Result<Response, Problem> {
     let fields = check(&app, request).await?;
     let version = fields.get("version").and_then(|version| version.parse().ok());
-    let version = version.ok_or_else(|| refused("the form doesn't name the version to restore"))?;
-    let (ingestor, of) = (app.parts.ingestor.clone(), agent.clone());
-    app.see_through(async move { ingestor.roll_back(&of, version).await })
+    let version = version.ok_or_else(|| unreadable_form("the form doesn't name the version to restore"))?;
+    let (ingestor, agent_id) = (app.parts.ingestor.clone(), agent.clone());
+    app.see_through(async move { ingestor.roll_back(&agent_id, version).await })
         .await?;
-    Ok(sent_to(&format!("/ui/agents/{agent}")))
+    Ok(redirect_to(&format!("/ui/agents/{agent}")))
 }
 
 pub(super) async fn retry(
@@ -85,9 +88,9 @@ pub(super) async fn retry(
     Agent(agent): Agent,
     request: Request,
 ) -> Result<Response, Problem> {
-    let of = agent.clone();
-    let act = async move |operator: Operator| operator.retry(&of).await;
-    handled(by_hand(&app, request, "/ui/queue", act).await?, &agent)
+    let agent_id = agent.clone();
+    let act = async move |operator: Operator| operator.retry(&agent_id).await;
+    row_outcome(run_action(&app, request, "/ui/queue", act).await?, &agent)
 }
 
 /// Makes all queue rows that match a filter due now.
@@ -96,10 +99,10 @@ pub(super) async fn retry_matching(
     request: Request,
 ) -> Result<Response, Problem> {
     let fields = check(&app, request).await?;
-    let asked = fields.get("q").map_or("", String::as_str);
-    let filter = Filter::parse(asked, &QUEUE_STATES).map_err(|error| refused(error.to_string()))?;
+    let query = fields.get("q").map_or("", String::as_str);
+    let filter = Filter::parse(query, &QUEUE_STATES).map_err(|error| unreadable_form(error.to_string()))?;
     if filter.is_empty() {
-        return Err(refused("the form doesn't say which rows to retry"));
+        return Err(unreadable_form("the form doesn't say which rows to retry"));
     }
     let (operator, agents) = (app.parts.operator.clone(), matching(&app, &filter).await?);
     let retried = app.see_through(async move {
@@ -110,8 +113,8 @@ pub(super) async fn retry_matching(
         Ok(retried)
     });
     let retried: i64 = retried.await?;
-    let place = format!("/ui/queue?q={}&retried={retried}", value(filter.text()));
-    Ok(sent_to(&place))
+    let path = format!("/ui/queue?q={}&retried={retried}", value(filter.text()));
+    Ok(redirect_to(&path))
 }
 
 pub(super) async fn cancel(
@@ -119,9 +122,9 @@ pub(super) async fn cancel(
     Agent(agent): Agent,
     request: Request,
 ) -> Result<Response, Problem> {
-    let of = agent.clone();
-    let act = async move |operator: Operator| operator.cancel(&of).await;
-    handled(by_hand(&app, request, "/ui/queue", act).await?, &agent)
+    let agent_id = agent.clone();
+    let act = async move |operator: Operator| operator.cancel(&agent_id).await;
+    row_outcome(run_action(&app, request, "/ui/queue", act).await?, &agent)
 }
 
 pub(super) async fn pause_agent(
@@ -147,21 +150,21 @@ async fn set_agent_paused(
     paused: bool,
 ) -> Result<Response, Problem> {
     let act = async move |operator: Operator| operator.set_agent_paused(&agent, paused).await;
-    by_hand(app, request, "/ui/queue", act)
+    run_action(app, request, "/ui/queue", act)
         .await
-        .map(|(back, ())| back)
+        .map(|(response, ())| response)
 }
 
 pub(super) async fn pause_all(State(app): State<SharedApp>, request: Request) -> Result<Response, Problem> {
     let act = async move |operator: Operator| operator.set_paused(true).await;
-    by_hand(&app, request, "/ui/queue", act)
+    run_action(&app, request, "/ui/queue", act)
         .await
-        .map(|(back, _)| back)
+        .map(|(response, _)| response)
 }
 
 pub(super) async fn resume_all(State(app): State<SharedApp>, request: Request) -> Result<Response, Problem> {
     let act = async move |operator: Operator| operator.set_paused(false).await;
-    by_hand(&app, request, "/ui/queue", act)
+    run_action(&app, request, "/ui/queue", act)
         .await
-        .map(|(back, _)| back)
+        .map(|(response, _)| response)
 }

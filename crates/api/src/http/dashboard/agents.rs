@@ -23,13 +23,13 @@ use super::{
             versions::existing_version,
         },
     },
-    FramedPage, shown,
+    FramedPage, html_response,
 };
 use crate::{
     context::ContextQuery,
     dashboard::{
         AgentLine, AgentList, AgentScreen, Archive, COLUMN_EXCHANGES_MAX, Diff, ExchangePage, Search,
-        VersionList, agent_screen, agents_page, archive_page, diff_page, exchange_page, map_places,
+        VersionList, agent_screen, agents_page, archive_page, diff_page, exchange_page, landmark_positions,
         proxy_page, request_page, search_page, versions_page,
     },
     recall::{self, ArchiveQuestion},
@@ -59,7 +59,7 @@ pub(super) async fn list(
 ) -> Result<Response, Problem> {
     let parameters = Parameters::read(&uri, &["limit", "cursor"])?;
     let limit = page::limit(&parameters)?;
-    let after = page::place(&parameters)?;
+    let after = page::plain_cursor(&parameters)?;
     let found = rows(&app, &caller, after.as_ref(), limit + 1).await?;
     let (rows, next) = page::cut(found, limit, |row| row.agent.clone());
     let list = AgentList {
@@ -68,7 +68,7 @@ pub(super) async fn list(
         next,
         summary_tokens_max: app.settings.summary_tokens_max,
     };
-    Ok(shown(agents_page(&frame, &list)))
+    Ok(html_response(agents_page(&frame, &list)))
 }
 
 /// Adds to each agent what was spent on it today.
@@ -125,21 +125,21 @@ pub(super) async fn now(
     Parameters::read(&uri, &[])?;
     let row = existing_agent(&app, &agent).await?;
     let (boundary, through) = (row.ledger.first_exchange, row.ledger.summarized_through);
-    let places = map_places(row.ledger.tokens_through());
-    let (from, most) = (boundary.max(FIRST_EXCHANGE), COLUMN_EXCHANGES_MAX);
-    let mut window = exchanges(&app, &agent, from, i64::MAX, most).await?;
+    let positions = landmark_positions(row.ledger.tokens_through());
+    let (from, limit) = (boundary.max(FIRST_EXCHANGE), COLUMN_EXCHANGES_MAX);
+    let mut window = exchanges(&app, &agent, from, i64::MAX, limit).await?;
     settle(window.iter_mut().map(|stored| &mut stored.exchange), None);
     let screen = AgentScreen {
-        landmarks: app.parts.store.landmarks(&agent, &places).await?,
+        landmarks: app.parts.store.landmarks(&agent, &positions).await?,
         window,
-        pending: exchanges(&app, &agent, through + 1, boundary - 1, most).await?,
+        pending: exchanges(&app, &agent, through + 1, boundary - 1, limit).await?,
         summary: app.parts.store.summary(&agent).await?,
         summary_tokens_max: app.settings.summary_tokens_max,
         queued: app.parts.operator.row(&agent).await?,
         circuits: app.parts.metrics.provider.circuits(),
         row,
     };
-    Ok(shown(agent_screen(&frame, &screen)))
+    Ok(html_response(agent_screen(&frame, &screen)))
 }
 
 /// Shows the request that the agent's next model call would send.
@@ -180,7 +180,7 @@ pub(super) async fn request(
         )
     };
     let (page, share) = threads::computed("building a context", page).await?;
-    Ok(share.until_sent(shown(page)).await)
+    Ok(share.until_sent(html_response(page)).await)
 }
 
 pub(super) async fn archive(
@@ -209,17 +209,17 @@ pub(super) async fn archive(
         before,
         has_more,
     };
-    Ok(shown(archive_page(&frame, &archive)))
+    Ok(html_response(archive_page(&frame, &archive)))
 }
 
 pub(super) async fn exchange(
     State(app): State<SharedApp>,
-    numbered: ExchangePath,
+    path: ExchangePath,
     uri: Uri,
     FramedPage(frame): FramedPage,
 ) -> Result<Response, Problem> {
     let parameters = Parameters::read(&uri, &["after"])?;
-    let ExchangePath { agent, exchange } = numbered;
+    let ExchangePath { agent, exchange } = path;
     let range = MessageRange {
         after_seq: parameters.integer("after", 0..=i64::MAX)?.unwrap_or(0),
         messages_max: MESSAGES_SHOWN,
@@ -236,17 +236,17 @@ pub(super) async fn exchange(
         expanded,
         legs,
     };
-    Ok(shown(exchange_page(&frame, &page)))
+    Ok(html_response(exchange_page(&frame, &page)))
 }
 
 /// Shows one message verbatim, as plain text.
 pub(super) async fn raw(
     State(app): State<SharedApp>,
-    numbered: ExchangePath,
+    path: ExchangePath,
     uri: Uri,
 ) -> Result<Response, Problem> {
     let parameters = Parameters::read(&uri, &["after"])?;
-    let ExchangePath { agent, exchange } = numbered;
+    let ExchangePath { agent, exchange } = path;
     let range = MessageRange {
         after_seq: parameters.integer("after", 0..=i64::MAX)?.unwrap_or(0),
         messages_max: 1,
@@ -282,7 +282,7 @@ pub(super) async fn versions(
         versions,
         next,
     };
-    Ok(shown(versions_page(&frame, &list)))
+    Ok(html_response(versions_page(&frame, &list)))
 }
 
 pub(super) async fn version(
@@ -300,7 +300,7 @@ pub(super) async fn version(
         summarized_through: row.ledger.summarized_through,
         agent,
     };
-    Ok(shown(diff_page(&frame, &diff)))
+    Ok(html_response(diff_page(&frame, &diff)))
 }
 
 /// Shows what changed between two versions. The earlier version comes first, even if the URL names it last.
@@ -315,17 +315,17 @@ pub(super) async fn diff(
         let number = parameters.integer(name, 1..=i64::MAX)?;
         number.ok_or_else(|| invalid(name, "is missing", "choose a version"))
     };
-    let (one, other) = (number("from")?, number("to")?);
+    let (first, second) = (number("from")?, number("to")?);
     let row = existing_agent(&app, &agent).await?;
     let store = app.parts.store.as_ref();
     let diff = Diff {
-        before: Some(existing_version(store, &agent, one.min(other)).await?),
-        after: existing_version(store, &agent, one.max(other)).await?,
+        before: Some(existing_version(store, &agent, first.min(second)).await?),
+        after: existing_version(store, &agent, first.max(second)).await?,
         current: row.version,
         summarized_through: row.ledger.summarized_through,
         agent,
     };
-    Ok(shown(diff_page(&frame, &diff)))
+    Ok(html_response(diff_page(&frame, &diff)))
 }
 
 /// Shows what the proxy did for the agent.
@@ -338,7 +338,7 @@ pub(super) async fn proxy(
     Parameters::read(&uri, &[])?;
     existing_agent(&app, &agent).await?;
     let totals = app.parts.operator.proxy_totals(&agent).await?;
-    Ok(shown(proxy_page(&frame, &agent, &totals)))
+    Ok(html_response(proxy_page(&frame, &agent, &totals)))
 }
 
 pub(super) async fn search(
@@ -349,12 +349,12 @@ pub(super) async fn search(
 ) -> Result<Response, Problem> {
     let parameters = Parameters::read(&uri, &["q"])?;
     existing_agent(&app, &agent).await?;
-    let words = parameters.text("q").unwrap_or_default().trim().to_owned();
-    let found = if words.is_empty() {
+    let query = parameters.text("q").unwrap_or_default().trim().to_owned();
+    let outcome = if query.is_empty() {
         None
     } else {
-        let of = |name: &str| (name == "q").then_some(words.as_str());
-        match ArchiveQuestion::read(of, app.parts.clock.now()) {
+        let parameter = |name: &str| (name == "q").then_some(query.as_str());
+        match ArchiveQuestion::read(parameter, app.parts.clock.now()) {
             Ok(question) => {
                 let redactor = app.parts.snapshots.redactor();
                 let store = app.parts.store.as_ref();
@@ -366,6 +366,10 @@ pub(super) async fn search(
             Err(error) => Some(Err(error.cure)),
         }
     };
-    let search = Search { agent, words, found };
-    Ok(shown(search_page(&frame, &search)))
+    let search = Search {
+        agent,
+        query,
+        outcome,
+    };
+    Ok(html_response(search_page(&frame, &search)))
 }

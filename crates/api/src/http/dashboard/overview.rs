@@ -14,7 +14,7 @@ use super::{
         App, SharedApp, edge::access::CallerExtension, request::extract::Parameters,
         response::problem::Problem,
     },
-    FramedPage, shown,
+    FramedPage, html_response,
 };
 use crate::dashboard::{Overview, Stale, overview_page};
 use recapd_core::domain::time::DAY_MS;
@@ -32,11 +32,11 @@ pub(super) async fn show(
     FramedPage(frame): FramedPage,
 ) -> Result<Response, Problem> {
     Parameters::read(&uri, &[])?;
-    if caller.reach.named().is_some() {
+    if caller.reach.names().is_some() {
         return Ok(Redirect::to("/ui/agents").into_response());
     }
     let overview = app.overview.take(|| read_in_time(&app)).await;
-    Ok(shown(overview_page(&frame, &overview)))
+    Ok(html_response(overview_page(&frame, &overview)))
 }
 
 async fn read_in_time(app: &App) -> Overview {

@@ -1,5 +1,5 @@
 //! Browser sessions: an id in a cookie that no script can read and no other site can send, and a key in each form.
-//! [`crate::access::session`] says when a session ends.
+//! [`crate::access::session`] determines when a session ends.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -30,7 +30,7 @@ use super::{
         },
         response::problem::{FOREIGN_ORIGIN, INVALID_BODY, Problem, TOO_MANY_REQUESTS},
     },
-    shown,
+    html_response,
 };
 use crate::{
     access::{SECRET_BYTES, digest_of, session::SessionKey, token_text},
@@ -40,9 +40,9 @@ use recapd_core::domain::text::hexadecimal;
 use recapd_platform::randomness;
 
 /// The cookie's attributes without TLS.
-const PLACE: &str = "Path=/ui; HttpOnly; SameSite=Strict";
+const COOKIE_ATTRIBUTES: &str = "Path=/ui; HttpOnly; SameSite=Strict";
 /// The cookie's attributes over TLS. The prefix `__Host-` of the cookie's name demands `Secure` and `Path=/`.
-const TLS_PLACE: &str = "Path=/; HttpOnly; SameSite=Strict; Secure";
+const TLS_COOKIE_ATTRIBUTES: &str = "Path=/; HttpOnly; SameSite=Strict; Secure";
 const FORM_BYTES_MAX: usize = 8_192;
 const KEY_DIGITS: usize = 32;
 /// One address may try to sign in this often at once.
@@ -51,7 +51,7 @@ const SIGN_INS_BURST: u32 = 10;
 const SIGN_INS_SPACING: Duration = Duration::from_secs(10);
 
 /// Returns a new secret for signing forms. Each start of the daemon makes a new one.
-pub(crate) fn made_secret() -> String {
+pub(crate) fn new_secret() -> String {
     let secret = randomness::bytes::<SECRET_BYTES>().unwrap_or_else(|_| {
         tracing::warn!("dashboard.no_randomness: forms are protected only by the check of their origin");
         [0; SECRET_BYTES]
@@ -82,10 +82,10 @@ pub(super) type FormFields = BTreeMap<String, String>;
 pub(super) async fn check(app: &App, request: Request) -> Result<FormFields, Problem> {
     let key = form_key(app, request.uri(), request.headers());
     let form: FormFields = read(request).await?;
-    let Some(given) = form.get("key") else {
-        return Err(refused("the form has no field `key`"));
+    let Some(sent_key) = form.get("key") else {
+        return Err(unreadable_form("the form has no field `key`"));
     };
-    if bool::from(given.as_bytes().ct_eq(key.as_bytes())) {
+    if bool::from(sent_key.as_bytes().ct_eq(key.as_bytes())) {
         return Ok(form);
     }
     let detail = "the form is from another session; nothing was changed";
@@ -93,7 +93,7 @@ pub(super) async fn check(app: &App, request: Request) -> Result<FormFields, Pro
 }
 
 /// Returns the problem for a form that can't be read.
-pub(super) fn refused(detail: impl Into<String>) -> Problem {
+pub(super) fn unreadable_form(detail: impl Into<String>) -> Problem {
     Problem::new(INVALID_BODY, detail).hint("reload the page and try again")
 }
 
@@ -101,11 +101,11 @@ async fn read<T: for<'d> Deserialize<'d>>(request: Request) -> Result<T, Problem
     let (parts, body) = request.into_parts();
     let bytes = axum::body::to_bytes(body, FORM_BYTES_MAX)
         .await
-        .map_err(|_| refused("the form is incomplete or too long"))?;
+        .map_err(|_| unreadable_form("the form is incomplete or too long"))?;
     let request = Request::from_parts(parts, bytes.into());
     let form = <Form<T> as axum::extract::FromRequest<()>>::from_request(request, &()).await;
     form.map(|Form(form)| form)
-        .map_err(|rejection| refused(rejection.body_text()))
+        .map_err(|rejection| unreadable_form(rejection.body_text()))
 }
 
 #[derive(Deserialize)]
@@ -117,7 +117,7 @@ struct SignIn {
 
 pub(super) async fn ask(uri: Uri) -> Result<Response, Problem> {
     Parameters::read(&uri, &[])?;
-    Ok(shown(sign_in_page("/ui/", false)))
+    Ok(html_response(sign_in_page("/ui/", false)))
 }
 
 pub(super) async fn sign_in(State(app): State<SharedApp>, request: Request) -> Result<Response, Problem> {
@@ -125,26 +125,33 @@ pub(super) async fn sign_in(State(app): State<SharedApp>, request: Request) -> R
     let trail: Trail = request.extensions().get().cloned().unwrap_or_default();
     let over_tls = is_over_tls(request.headers());
     let name = cookie_name(request.uri(), request.headers(), over_tls);
-    let before = session_cookie(request.uri(), request.headers()).map(|cookie| cookie.key());
+    let old_key = session_cookie(request.uri(), request.headers()).map(|cookie| cookie.key());
     let form: SignIn = read(request).await?;
-    let (to, token, access) = (own_place(&form.to), form.token.trim(), &app.parts.access);
+    let (path, token, access) = (dashboard_path(&form.to), form.token.trim(), &app.parts.access);
     // If the daemon needs no token, everybody is let in, and a cookie would be useless.
     if access.identify(None).await.is_ok() {
-        return Ok(sent_to(to));
+        return Ok(redirect_to(path));
     }
     check_sign_ins(&app, peer)?;
     let Ok(caller) = access.identify(Some(token)).await else {
-        return Ok((StatusCode::UNAUTHORIZED, shown(sign_in_page(to, true))).into_response());
+        return Ok((StatusCode::UNAUTHORIZED, html_response(sign_in_page(path, true))).into_response());
     };
     trail.note(caller.token.as_ref());
     let id = randomness::bytes::<SECRET_BYTES>().map_err(|_| Problem::internal())?;
     let id = hexadecimal(&id);
-    if let Some(key) = before {
+    if let Some(key) = old_key {
         access.end_session(&key);
     }
     access.open_session(SessionKey::of_cookie(&name, &id), token);
-    let place = if over_tls { TLS_PLACE } else { PLACE };
-    Ok(with_cookie(sent_to(to), &format!("{name}={id}; {place}")))
+    let attributes = if over_tls {
+        TLS_COOKIE_ATTRIBUTES
+    } else {
+        COOKIE_ATTRIBUTES
+    };
+    Ok(with_cookie(
+        redirect_to(path),
+        &format!("{name}={id}; {attributes}"),
+    ))
 }
 
 /// Checks whether the browser used TLS, even if a proxy ended it. The guard has already compared the origin with the
@@ -156,8 +163,8 @@ fn is_over_tls(headers: &HeaderMap) -> bool {
 
 /// Limits how often one address may try to sign in, with whatever token.
 fn check_sign_ins(app: &App, peer: Option<Peer>) -> Result<(), Problem> {
-    let taken = app.sign_ins.take(Asker::Peer(peer), Instant::now());
-    taken.map_err(|wait| {
+    let result = app.sign_ins.take(Asker::Peer(peer), Instant::now());
+    result.map_err(|wait| {
         let seconds = whole_seconds(wait);
         Problem::new(
             TOO_MANY_REQUESTS,
@@ -177,18 +184,17 @@ pub(super) async fn sign_out(
     if let Some(cookie) = session_cookie(&uri, &headers) {
         app.parts.access.end_session(&cookie.key());
     }
-    let response = [(true, TLS_PLACE), (false, PLACE)].into_iter().fold(
-        sent_to("/ui/login"),
-        |response, (over_tls, place)| {
+    let response = [(true, TLS_COOKIE_ATTRIBUTES), (false, COOKIE_ATTRIBUTES)]
+        .into_iter()
+        .fold(redirect_to("/ui/login"), |response, (over_tls, attributes)| {
             let name = cookie_name(&uri, &headers, over_tls);
-            with_cookie(response, &format!("{name}=; {place}; Max-Age=0"))
-        },
-    );
+            with_cookie(response, &format!("{name}=; {attributes}; Max-Age=0"))
+        });
     Ok(response)
 }
 
 /// Returns `to` if it is a path of the dashboard; otherwise the path of the overview.
-fn own_place(to: &str) -> &str {
+fn dashboard_path(to: &str) -> &str {
     let is_plain = to.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');
     if is_plain && to.starts_with("/ui/") && !to.starts_with("/ui/log") {
         to
@@ -197,10 +203,10 @@ fn own_place(to: &str) -> &str {
     }
 }
 
-pub(super) fn sent_to(place: &str) -> Response {
+pub(super) fn redirect_to(path: &str) -> Response {
     let mut response = StatusCode::SEE_OTHER.into_response();
-    if let Ok(place) = HeaderValue::from_str(place) {
-        response.headers_mut().insert(LOCATION, place);
+    if let Ok(path) = HeaderValue::from_str(path) {
+        response.headers_mut().insert(LOCATION, path);
     }
     response
 }
@@ -218,7 +224,7 @@ mod tests {
 
     #[test]
     fn redirects_stay_in_the_dashboard() {
-        for (to, place) in [
+        for (to, path) in [
             ("/ui/agents/a?before=3", "/ui/agents/a?before=3"),
             ("//evil.example", "/ui/"),
             ("https://evil.example/ui/", "/ui/"),
@@ -226,7 +232,7 @@ mod tests {
             ("/ui/login", "/ui/"),
             ("", "/ui/"),
         ] {
-            assert_eq!(own_place(to), place);
+            assert_eq!(dashboard_path(to), path);
         }
     }
 }

@@ -4,7 +4,7 @@ use axum::{extract::State, http::Uri, response::Response};
 
 use super::{
     super::{SharedApp, request::extract::Parameters, response::problem::Problem},
-    FramedPage, shown,
+    FramedPage, html_response,
 };
 use crate::dashboard::{System, system_page};
 use recapd_store::operate::{QueueRow, QueueState};
@@ -30,5 +30,5 @@ pub(super) async fn show(
             None => None,
         },
     };
-    Ok(shown(system_page(&frame, &system)))
+    Ok(html_response(system_page(&frame, &system)))
 }

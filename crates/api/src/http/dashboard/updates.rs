@@ -13,7 +13,7 @@ use super::{
             runs::{self, which_agent},
         },
     },
-    FramedPage, shown,
+    FramedPage, html_response,
 };
 use crate::{
     access::Caller,
@@ -37,13 +37,13 @@ pub(super) async fn queue(
     FramedPage(frame): FramedPage,
 ) -> Result<Response, Problem> {
     let parameters = Parameters::read(&uri, &["q", "cursor", "retried"])?;
-    let after = page::place(&parameters)?;
-    let asked = parameters.text("q").unwrap_or_default();
-    let filter = Filter::parse(asked, &QUEUE_STATES);
+    let after = page::plain_cursor(&parameters)?;
+    let text = parameters.text("q").unwrap_or_default();
+    let filter = Filter::parse(text, &QUEUE_STATES);
     let operator = &app.parts.operator;
     let mut list = QueueList {
         rows: Vec::new(),
-        asked: filter.as_ref().map_or(asked, Filter::text).to_owned(),
+        query: filter.as_ref().map_or(text, Filter::text).to_owned(),
         matching: None,
         next: None,
         paused_since: operator.paused_since().await?,
@@ -54,10 +54,10 @@ pub(super) async fn queue(
         if frame.viewer.may(Scope::Admin) && frame.viewer.sees_all && !filter.is_empty() {
             list.matching = Some(matching(&app, filter).await?.len());
         }
-        let searched = rows(&app, &caller, after.as_ref(), filter).await?;
-        (list.rows, list.next) = (searched.found, searched.next);
+        let report = rows(&app, &caller, after.as_ref(), filter).await?;
+        (list.rows, list.next) = (report.found, report.next);
     }
-    Ok(shown(queue_page(&frame, &list)))
+    Ok(html_response(queue_page(&frame, &list)))
 }
 
 /// Reads the queue rows that match `filter` and that `caller` may see.
@@ -87,8 +87,8 @@ async fn rows(
 /// Returns the agents whose rows match `filter`, at most [`RETRIED_MAX`].
 pub(super) async fn matching(app: &App, filter: &Filter) -> StoreResult<Vec<AgentId>> {
     let matches = |row: &QueueRow| filter.matches_row(row);
-    let searched = app.parts.operator.search_queue(None, RETRIED_MAX, matches);
-    let rows = searched.await?.found.into_iter();
+    let report = app.parts.operator.search_queue(None, RETRIED_MAX, matches);
+    let rows = report.await?.found.into_iter();
     Ok(rows.map(|row| row.agent_id).collect())
 }
 
@@ -99,18 +99,18 @@ pub(super) async fn runs(
     FramedPage(frame): FramedPage,
 ) -> Result<Response, Problem> {
     let parameters = Parameters::read(&uri, &["q", "cursor"])?;
-    let asked = parameters.text("q").unwrap_or_default();
-    let filter = Filter::parse(asked, &RUN_STATES);
-    let before = page::place(&parameters)?;
+    let text = parameters.text("q").unwrap_or_default();
+    let filter = Filter::parse(text, &RUN_STATES);
+    let before = page::plain_cursor(&parameters)?;
     let agent = filter.as_ref().ok().and_then(Filter::agent).cloned();
     match &agent {
         Some(agent) => access::see(&app, &caller, agent).await?,
-        None if caller.reach.named().is_some() => return Err(which_agent()),
+        None if caller.reach.names().is_some() => return Err(which_agent()),
         None => {}
     }
     let mut list = RunList {
         runs: Vec::new(),
-        asked: filter.as_ref().map_or(asked, Filter::text).to_owned(),
+        query: filter.as_ref().map_or(text, Filter::text).to_owned(),
         next: None,
         filter,
     };
@@ -122,10 +122,10 @@ pub(super) async fn runs(
             ..RunQuery::default()
         };
         let matches = |run: &_| filter.matches_run(run);
-        let searched = app.parts.operator.search_runs(query, matches).await?;
-        (list.runs, list.next) = (searched.found, searched.next);
+        let report = app.parts.operator.search_runs(query, matches).await?;
+        (list.runs, list.next) = (report.found, report.next);
     }
-    Ok(shown(runs_page(&frame, &list)))
+    Ok(html_response(runs_page(&frame, &list)))
 }
 
 pub(super) async fn run(
@@ -136,5 +136,5 @@ pub(super) async fn run(
 ) -> Result<Response, Problem> {
     let run = runs::run_of(&app, &caller, number).await?;
     let calls = app.parts.calls.of(&run.agent_id, run.started_at, run.finished_at);
-    Ok(shown(run_page(&frame, &run, &calls)))
+    Ok(html_response(run_page(&frame, &run, &calls)))
 }

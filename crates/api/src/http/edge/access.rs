@@ -32,7 +32,7 @@ use futures::FutureExt as _;
 use tokio::time::Instant;
 
 use self::rules::RouteRule;
-pub(crate) use self::rules::{Whose, all_rules, api_rules, pages};
+pub(crate) use self::rules::{RouteSubject, all_rules, api_rules, pages};
 use super::{
     audit::Trail,
     connection::Peer,
@@ -62,7 +62,7 @@ const NOTHING_LOADED: &str =
 
 pub(crate) type CallerExtension = Extension<Arc<Caller>>;
 
-/// Passes an allowed request to its handler. Answers a refused one.
+/// Passes an allowed request to its handler. Answers a refused request.
 pub(crate) async fn guard(State(app): State<SharedApp>, request: Request, next: Next) -> Response {
     let (mut parts, body) = request.into_parts();
     let admitted = admit(&app, &mut parts).await;
@@ -87,7 +87,7 @@ async fn admit(app: &App, parts: &mut Parts) -> Result<(), Problem> {
     let path = parts.extensions.get::<MatchedPath>().cloned();
     let rule = rules::of(&parts.method, path.as_ref().map(MatchedPath::as_str));
     origin::check_site(&parts.method, &parts.uri, &parts.headers)?;
-    if rule.whose == Whose::Open {
+    if rule.subject == RouteSubject::Open {
         if parts.method == Method::POST {
             origin::check_origin(&parts.uri, &parts.headers)?;
             check_rate(app, None, &parts.extensions)?;
@@ -135,8 +135,8 @@ pub(super) fn reader_at_once<B>(
     }
     let rule = rules::of(request.method(), Some(route));
     check_scope(&caller, rule.scope).ok()?;
-    let named = caller.reach.named();
-    let sees = named.is_none_or(|named| named.agents.contains(agent));
+    let reach = caller.reach.names();
+    let sees = reach.is_none_or(|reach| reach.agents.contains(agent));
     sees.then_some(caller)
 }
 
@@ -182,23 +182,23 @@ pub(crate) fn is_page(uri: &Uri) -> bool {
 
 /// Checks that the caller may see the agent or the project that the route is about.
 async fn check_reach(app: &App, caller: &Caller, rule: RouteRule, parts: &mut Parts) -> Result<(), Problem> {
-    let Some(named) = caller.reach.named() else {
+    let Some(reach) = caller.reach.names() else {
         return Ok(());
     };
-    match rule.whose {
-        Whose::Open | Whose::Caller => Ok(()),
-        Whose::All => Err(Problem::new(
+    match rule.subject {
+        RouteSubject::Open | RouteSubject::Caller => Ok(()),
+        RouteSubject::All => Err(Problem::new(
             FORBIDDEN,
             "this token is for some agents, and this request concerns all agents",
         )
         .hint("use a token for all agents: `recapd token create` without --agent and --project")),
-        Whose::Agent => {
+        RouteSubject::Agent => {
             let agent = agent_id(&path_id(parts, INVALID_AGENT_ID).await?)?;
             see(app, caller, &agent).await
         }
-        Whose::Project => {
+        RouteSubject::Project => {
             let project = project_id(&path_id(parts, INVALID_PROJECT_ID).await?)?;
-            if named.projects.contains(&project) {
+            if reach.projects.contains(&project) {
                 Ok(())
             } else {
                 Err(Problem::unknown_project(&project))
@@ -240,14 +240,14 @@ async fn path_id(parts: &mut Parts, unreadable: ProblemKind) -> Result<String, P
         .ok_or_else(Problem::internal)
 }
 
-fn check_scope(caller: &Caller, needed: Scope) -> Result<(), Problem> {
-    if needed <= caller.scope {
+fn check_scope(caller: &Caller, required_scope: Scope) -> Result<(), Problem> {
+    if required_scope <= caller.scope {
         return Ok(());
     }
-    let (needed, has) = (needed.name(), caller.scope.name());
+    let (required_scope, scope) = (required_scope.name(), caller.scope.name());
     Err(Problem::new(
         FORBIDDEN,
-        format!("this request needs a token of scope `{needed}`; this token has scope `{has}`; nothing was changed"),
+        format!("this request needs a token of scope `{required_scope}`; this token has scope `{scope}`; nothing was changed"),
     )
     .hint("`recapd token create NAME --scope SCOPE` creates such a token"))
 }

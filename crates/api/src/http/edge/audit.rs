@@ -31,7 +31,7 @@ const DONE: &str = "done";
 /// The outcome of a failure without a code.
 const FAILED: &str = "failed";
 /// Where a path can name an agent, the most specific first.
-const AGENT_PLACES: [&str; 2] = ["{agent}", "{id}"];
+const AGENT_PLACEHOLDERS: [&str; 2] = ["{agent}", "{id}"];
 
 /// The token of a request, once it is known. The guard or the sign-in sets it, and the frame reads it, even after the
 /// request timed out.
@@ -56,7 +56,7 @@ pub(super) struct AuditContext {
 
 impl AuditContext {
     /// Records the answer to a request for `route` (its template) if the request is audited.
-    pub(super) fn answered(self, app: &App, route: &str, request_id: &HeaderValue, response: &Response) {
+    pub(super) fn note_answer(self, app: &App, route: &str, request_id: &HeaderValue, response: &Response) {
         let status = response.status();
         let Some(kind) = kind(&self.method, route, status) else {
             return;
@@ -114,11 +114,17 @@ fn outcome(response: &Response) -> &'static str {
 
 /// Returns the agent that the path names, if the route is about agents.
 fn agent(route: &str, path: &str) -> Option<AgentId> {
-    let is_project = |place: &str| place == "{id}" && route.starts_with("/v1/projects/");
-    let mut places = AGENT_PLACES.into_iter().filter(|place| !is_project(place));
-    places.find_map(|place| {
-        let mut both = route.split('/').zip(path.split('/'));
-        both.find(|(of_route, _)| *of_route == place)?.1.parse().ok()
+    let is_project = |placeholder: &str| placeholder == "{id}" && route.starts_with("/v1/projects/");
+    let mut placeholders = AGENT_PLACEHOLDERS
+        .into_iter()
+        .filter(|placeholder| !is_project(placeholder));
+    placeholders.find_map(|placeholder| {
+        let mut segments = route.split('/').zip(path.split('/'));
+        segments
+            .find(|(segment, _)| *segment == placeholder)?
+            .1
+            .parse()
+            .ok()
     })
 }
 

@@ -23,8 +23,8 @@ const PATH_SUFFIX: &str = "/summary";
 pub(crate) fn answer<B>(app: &App, request: &Request<B>) -> Option<Response> {
     let agent = agent_of_summary(request.method(), request.uri())?;
     // After a panic here, the router still answers.
-    let answered = threads::computed_here("answering a reader", || answer_from_memory(app, request, &agent));
-    answered.ok().flatten()
+    let response = threads::computed_here("answering a reader", || answer_from_memory(app, request, &agent));
+    response.ok().flatten()
 }
 
 fn answer_from_memory<B>(app: &App, request: &Request<B>, agent: &AgentId) -> Option<Response> {
@@ -39,8 +39,8 @@ fn answer_from_memory<B>(app: &App, request: &Request<B>, agent: &AgentId) -> Op
     }
     access::check_rate(app, Some(&caller), request.extensions()).ok()?;
     let arrived = InFlightRequest::now(app, request);
-    let response = summary::cached(app, agent, &reading, request.headers());
-    Some(arrived.answered(app, summary::PATH, response))
+    let response = summary::answer_cached(app, agent, &reading, request.headers());
+    Some(arrived.finish(app, summary::PATH, response))
 }
 
 /// Returns the agent whose summary a request without parameters asks for.

@@ -32,7 +32,7 @@ const UNKNOWN: &str = "unknown";
 const UNLOGGED: [&str; 3] = ["/livez", "/readyz", "/metrics"];
 
 /// Answers a request with `next`. Adds everything that all routes have in common.
-pub(crate) async fn around(State(app): State<SharedApp>, mut request: Request, next: Next) -> Response {
+pub(crate) async fn with_frame(State(app): State<SharedApp>, mut request: Request, next: Next) -> Response {
     let arrived = InFlightRequest::now(&app, &request);
     let audited = AuditContext {
         trail: Trail::default(),
@@ -48,13 +48,13 @@ pub(crate) async fn around(State(app): State<SharedApp>, mut request: Request, n
     let response = next.run(request).instrument(span.clone()).await;
     record_status(&span, response.status());
     app.parts.metrics.service.db_failed(Problem::db_error(&response));
-    audited.answered(&app, path, &arrived.id, &response);
+    audited.note_answer(&app, path, &arrived.id, &response);
     let name = arrived.id.to_str().unwrap_or_default();
     let response = match page {
         Some(uri) => dashboard::write_out(response, &uri, name),
         None => write_out(response, name),
     };
-    arrived.answered(&app, path, response)
+    arrived.finish(&app, path, response)
 }
 
 /// A request that isn't answered yet.
@@ -78,7 +78,7 @@ impl InFlightRequest {
     }
 
     /// Logs and counts the answer to `route` (its template). Sets the headers that all answers have.
-    pub(super) fn answered(self, app: &App, route: &str, mut response: Response) -> Response {
+    pub(super) fn finish(self, app: &App, route: &str, mut response: Response) -> Response {
         let (status, took) = (response.status(), self.began.elapsed());
         self.log(route, status, took);
         observe::observe_request(&app.parts.metrics, route, &self.method, status, took);
@@ -139,10 +139,10 @@ fn record_status(span: &Span, status: StatusCode) {
 
 /// Returns the client's request id if it is safe to repeat in logs and headers.
 fn client_request_id(headers: &HeaderMap) -> Option<HeaderValue> {
-    let given = headers.get(&REQUEST_ID)?;
+    let id = headers.get(&REQUEST_ID)?;
     let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"._:-".contains(byte);
-    let is_fine = (1..=REQUEST_ID_CHARS_MAX).contains(&given.len()) && given.as_bytes().iter().all(is_plain);
-    is_fine.then(|| given.clone())
+    let is_valid = (1..=REQUEST_ID_CHARS_MAX).contains(&id.len()) && id.as_bytes().iter().all(is_plain);
+    is_valid.then(|| id.clone())
 }
 
 impl App {
@@ -160,7 +160,7 @@ pub(crate) async fn unknown_route(uri: Uri) -> Problem {
 }
 
 /// Answers a request whose handler panicked. The panic hook has already logged the panic.
-pub(crate) fn panicked(_panic: Box<dyn Any + Send + 'static>) -> Response {
+pub(crate) fn panic_response(_panic: Box<dyn Any + Send + 'static>) -> Response {
     tracing::error!("http.panicked");
     Problem::internal().into_response()
 }

@@ -28,14 +28,14 @@ const OF_A_PAGE: [(Method, &str); 8] = [
 
 /// Waits until there is room for the answer, then answers the request.
 pub(crate) async fn guard(State(app): State<SharedApp>, request: Request, next: Next) -> Response {
-    let asked = match request.method() {
+    let handler_method = match request.method() {
         &Method::HEAD => &Method::GET,
         method => method,
     };
     let path = request.extensions().get::<MatchedPath>();
     let is_of_a_page = path.is_some_and(|path| {
         let mut routes = OF_A_PAGE.iter();
-        routes.any(|(method, route)| *route == path.as_str() && method == asked)
+        routes.any(|(method, route)| *route == path.as_str() && method == handler_method)
     });
     if !is_of_a_page {
         return next.run(request).await;

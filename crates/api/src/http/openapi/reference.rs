@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use serde_json::{Map, Value};
 
 use super::{
-    super::edge::access::{self, Whose},
+    super::edge::access::{self, RouteSubject},
     TAGS, shape,
 };
 
@@ -45,7 +45,7 @@ struct Operation<'a> {
     path: &'static str,
     /// The scope, and whose data the route is about: `write, agent`.
     demand: String,
-    described: &'a Value,
+    definition: &'a Value,
 }
 
 /// Returns the reference of the interface that `document` describes.
@@ -53,8 +53,11 @@ pub fn reference(document: &Value) -> String {
     let operations = operations(document);
     let mut text = HEAD.to_owned();
     for (tag, about) in TAGS {
-        let here: Vec<_> = operations.iter().filter(|one| one.is_of(tag)).collect();
-        area(tag, about, &here, &mut text);
+        let tag_operations: Vec<_> = operations
+            .iter()
+            .filter(|operation| operation.has_tag(tag))
+            .collect();
+        area(tag, about, &tag_operations, &mut text);
     }
     shape::chapter(document, &mut text);
     text
@@ -62,25 +65,25 @@ pub fn reference(document: &Value) -> String {
 
 /// Returns every route of the API, in the order of the rules.
 fn operations(document: &Value) -> Vec<Operation<'_>> {
-    let described = |method: &str, path: &str| document["paths"].get(path)?.get(method.to_lowercase());
+    let definition = |method: &str, path: &str| document["paths"].get(path)?.get(method.to_lowercase());
     access::api_rules()
-        .filter_map(|(method, path, scope, whose)| {
+        .filter_map(|(method, path, scope, subject)| {
             Some(Operation {
                 method,
                 path,
-                demand: match whose {
-                    Whose::Open => "open".to_owned(),
-                    whose => format!("{}, {}", scope.name(), whose.name()),
+                demand: match subject {
+                    RouteSubject::Open => "open".to_owned(),
+                    subject => format!("{}, {}", scope.name(), subject.name()),
                 },
-                described: described(method, path)?,
+                definition: definition(method, path)?,
             })
         })
         .collect()
 }
 
 impl Operation<'_> {
-    fn is_of(&self, tag: &str) -> bool {
-        self.described["tags"][0] == tag
+    fn has_tag(&self, tag: &str) -> bool {
+        self.definition["tags"][0] == tag
     }
 
     fn heading(&self) -> String {
@@ -88,7 +91,7 @@ impl Operation<'_> {
     }
 
     fn description(&self, member: &str) -> &str {
-        self.described[member].as_str().unwrap_or_default()
+        self.definition[member].as_str().unwrap_or_default()
     }
 }
 
@@ -100,10 +103,10 @@ fn area(tag: &str, about: &str, operations: &[&Operation<'_>], text: &mut String
     .ok();
     for operation in operations {
         let heading = operation.heading();
-        let (demand, said) = (&operation.demand, operation.description("summary"));
+        let (demand, summary) = (&operation.demand, operation.description("summary"));
         writeln!(
             text,
-            "| [{heading}](#{}) | {demand} | {said} |",
+            "| [{heading}](#{}) | {demand} | {summary} |",
             shape::anchor(&heading)
         )
         .ok();
@@ -121,48 +124,52 @@ fn section(operation: &Operation<'_>, text: &mut String) {
         write!(text, " {more}").ok();
     }
     text.push_str("\n\n");
-    let parameters = operation.described["parameters"].as_array();
+    let parameters = operation.definition["parameters"].as_array();
     for parameter in parameters.into_iter().flatten() {
         self::parameter(parameter, text);
     }
-    body(&operation.described["requestBody"], text);
-    if let Some(answers) = operation.described["responses"].as_object() {
+    body(&operation.definition["requestBody"], text);
+    if let Some(answers) = operation.definition["responses"].as_object() {
         self::answers(answers, text);
     }
 }
 
 fn parameter(parameter: &Value, text: &mut String) {
     let name = parameter["name"].as_str().unwrap_or_default();
-    let place = parameter["in"].as_str().unwrap_or_default();
+    let location = parameter["in"].as_str().unwrap_or_default();
     // The path already shows whether `{id}` is an agent or a project.
-    if (place, name) == ("path", "id") {
+    if (location, name) == ("path", "id") {
         return;
     }
     let kind = shape::kind(&parameter["schema"]);
     let example = parameter["example"].as_str();
     let example = example.map_or(String::new(), |example| format!(", such as `{example}`"));
-    let is_needed = parameter["required"] == true && place != "path";
+    let is_needed = parameter["required"] == true && location != "path";
     let need = if is_needed { ", needed" } else { "" };
-    let said = shape::line(parameter["description"].as_str().unwrap_or_default());
-    writeln!(text, "- `{name}` ({place}, {kind}{example}{need}): {said}").ok();
+    let description = shape::on_one_line(parameter["description"].as_str().unwrap_or_default());
+    writeln!(
+        text,
+        "- `{name}` ({location}, {kind}{example}{need}): {description}"
+    )
+    .ok();
 }
 
 fn body(body: &Value, text: &mut String) {
     let Some(content) = body["content"].as_object() else {
         return;
     };
-    let said = shape::line(body["description"].as_str().unwrap_or_default());
-    let said = if said.is_empty() {
-        said
+    let description = shape::on_one_line(body["description"].as_str().unwrap_or_default());
+    let description = if description.is_empty() {
+        description
     } else {
-        format!(": {said}")
+        format!(": {description}")
     };
     let need = if body["required"] == true {
         ""
     } else {
         ", may be left out"
     };
-    writeln!(text, "- body ({}{need}){said}", contents(content)).ok();
+    writeln!(text, "- body ({}{need}){description}", contents(content)).ok();
 }
 
 fn answers(answers: &Map<String, Value>, text: &mut String) {
@@ -174,8 +181,8 @@ fn answers(answers: &Map<String, Value>, text: &mut String) {
         }
         let content = answer["content"].as_object().map(contents);
         let content = content.map_or(String::new(), |content| format!(" ({content})"));
-        let said = shape::line(answer["description"].as_str().unwrap_or_default());
-        writeln!(text, "- **{status}**{content}: {said}").ok();
+        let description = shape::on_one_line(answer["description"].as_str().unwrap_or_default());
+        writeln!(text, "- **{status}**{content}: {description}").ok();
         headers(answer, text);
     }
     if !also.is_empty() {
@@ -186,15 +193,15 @@ fn answers(answers: &Map<String, Value>, text: &mut String) {
 fn headers(answer: &Value, text: &mut String) {
     let headers = answer["headers"].as_object().into_iter().flatten();
     for (name, header) in headers.filter(|(name, _)| *name != "x-request-id") {
-        let said = shape::line(header["description"].as_str().unwrap_or_default());
-        writeln!(text, "  - header `{name}`: {said}").ok();
+        let description = shape::on_one_line(header["description"].as_str().unwrap_or_default());
+        writeln!(text, "  - header `{name}`: {description}").ok();
     }
 }
 
 /// Returns the formats of a body: the name of a shape for JSON, otherwise a media type.
 fn contents(content: &Map<String, Value>) -> String {
-    let kinds = content.iter().map(|(media, described)| match media.as_str() {
-        "application/json" | "application/problem+json" => shape::kind(&described["schema"]),
+    let kinds = content.iter().map(|(media, format)| match media.as_str() {
+        "application/json" | "application/problem+json" => shape::kind(&format["schema"]),
         media => format!("`{media}`"),
     });
     kinds.collect::<Vec<_>>().join(" or ")

@@ -5,17 +5,17 @@ use std::fmt::Write as _;
 use serde_json::Value;
 
 /// An enumeration with more values than this is cut short where it is used.
-const WORDS_SHOWN_MAX: usize = 12;
+const ENUM_VALUES_SHOWN_MAX: usize = 12;
 
-/// Writes the chapter about all shapes of `document`.
+/// Writes the chapter about the schemas of `document`.
 pub(super) fn chapter(document: &Value, text: &mut String) {
     text.push_str("\n## Shapes\n\nFields that may be absent are marked with `?`.\n");
     let schemas = document["components"]["schemas"].as_object();
     for (name, schema) in schemas.into_iter().flatten() {
         write!(text, "\n### {name}\n\n").ok();
-        let said = line(schema["description"].as_str().unwrap_or_default());
-        if !said.is_empty() {
-            writeln!(text, "{said}\n").ok();
+        let description = on_one_line(schema["description"].as_str().unwrap_or_default());
+        if !description.is_empty() {
+            writeln!(text, "{description}\n").ok();
         }
         section(schema, text);
     }
@@ -24,7 +24,7 @@ pub(super) fn chapter(document: &Value, text: &mut String) {
 fn section(schema: &Value, text: &mut String) {
     let parts = ["allOf", "anyOf", "oneOf"].map(|key| (key, schema[key].as_array()));
     if let Some((key, parts)) = parts.into_iter().find_map(|(key, parts)| Some((key, parts?))) {
-        let (before, is_all) = match key {
+        let (prefix, is_all) = match key {
             "allOf" => ("the members of ", true),
             _ => ("", false),
         };
@@ -32,7 +32,7 @@ fn section(schema: &Value, text: &mut String) {
             if is_all && part["properties"].is_object() {
                 members(part, text);
             } else {
-                writeln!(text, "- {before}{}", said_with_kind(part)).ok();
+                writeln!(text, "- {prefix}{}", kind_and_description(part)).ok();
             }
         }
         return;
@@ -45,23 +45,26 @@ fn section(schema: &Value, text: &mut String) {
 }
 
 fn members(schema: &Value, text: &mut String) {
-    let needed = |name: &str| {
-        let needed = schema["required"].as_array().into_iter().flatten();
-        needed.into_iter().any(|one| one == name)
+    let is_required = |name: &str| {
+        let required_names = schema["required"].as_array().into_iter().flatten();
+        required_names.into_iter().any(|required| required == name)
     };
     for (name, member) in schema["properties"].as_object().into_iter().flatten() {
-        let mark = if needed(name) { "" } else { "?" };
-        writeln!(text, "- `{name}`{mark}: {}", said_with_kind(member)).ok();
+        let mark = if is_required(name) { "" } else { "?" };
+        writeln!(text, "- `{name}`{mark}: {}", kind_and_description(member)).ok();
     }
 }
 
-fn said_with_kind(schema: &Value) -> String {
-    let said = schema["description"]
+fn kind_and_description(schema: &Value) -> String {
+    let description = schema["description"]
         .as_str()
         .or_else(|| schema["oneOf"][0]["description"].as_str());
-    match said.map(line).filter(|said| !said.is_empty()) {
+    match description
+        .map(on_one_line)
+        .filter(|description| !description.is_empty())
+    {
         None => kind(schema),
-        Some(said) => format!("{}. {said}", kind(schema)),
+        Some(description) => format!("{}. {description}", kind(schema)),
     }
 }
 
@@ -74,8 +77,8 @@ pub(super) fn kind(schema: &Value) -> String {
         let kinds: Vec<_> = choices.iter().map(kind).collect();
         return kinds.join(" or ");
     }
-    if let Some(words) = schema["enum"].as_array() {
-        return choices(words);
+    if let Some(values) = schema["enum"].as_array() {
+        return choices(values);
     }
     let names = match &schema["type"] {
         Value::String(name) => vec![name.as_str()],
@@ -96,18 +99,18 @@ fn simple(name: &str, schema: &Value) -> String {
     }
 }
 
-fn choices(words: &[Value]) -> String {
-    let shown = words.iter().take(WORDS_SHOWN_MAX);
-    let shown: Vec<_> = shown
+fn choices(values: &[Value]) -> String {
+    let names = values.iter().take(ENUM_VALUES_SHOWN_MAX);
+    let names: Vec<_> = names
         .filter_map(Value::as_str)
         .map(|word| format!("`{word}`"))
         .collect();
-    let more = if words.len() > WORDS_SHOWN_MAX {
+    let more = if values.len() > ENUM_VALUES_SHOWN_MAX {
         ", …"
     } else {
         ""
     };
-    format!("one of {}{more}", shown.join(", "))
+    format!("one of {}{more}", names.join(", "))
 }
 
 fn limits(schema: &Value) -> String {
@@ -125,16 +128,16 @@ fn limits(schema: &Value) -> String {
     limits
 }
 
-pub(super) fn line(text: &str) -> String {
+pub(super) fn on_one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// Returns the anchor of a heading: lower-case letters and digits, with hyphens for spaces.
 pub(super) fn anchor(heading: &str) -> String {
-    let kept = heading
+    let characters = heading
         .chars()
         .filter(|&c| c.is_alphanumeric() || " -_".contains(c));
-    kept.collect::<String>().to_lowercase().replace(' ', "-")
+    characters.collect::<String>().to_lowercase().replace(' ', "-")
 }
 
 #[cfg(test)]

@@ -27,11 +27,11 @@ pub(crate) struct Switch;
 
 impl PartialSchema for Switch {
     fn schema() -> RefOr<Schema> {
-        let words = ObjectBuilder::new()
+        let values = ObjectBuilder::new()
             .schema_type(Type::String)
             .enum_values(Some(["1", "true", "", "0", "false"]))
             .description(Some("Without a value, or with `1` or `true`, it is on."));
-        RefOr::T(words.into())
+        RefOr::T(values.into())
     }
 }
 

@@ -75,24 +75,24 @@ pub(crate) struct BufferedBody {
 }
 
 impl BufferedBody {
-    /// Returns a body of which nothing has arrived yet.
+    /// Returns an empty body, before anything has arrived.
     fn new(room: &Arc<Quota>, holder: &Holder) -> Result<Self, Problem> {
         Ok(Self {
             bytes: Vec::new(),
-            share: Some(room.take(holder, 0).map_err(no_room)?),
+            share: Some(room.take(holder, 0).map_err(no_room_problem)?),
         })
     }
 
     /// Appends `chunk`. Fails if the body gets too long, or if bodies have no memory left.
     fn append(mut self, chunk: &[u8], limit: Limit) -> Result<Self, Problem> {
-        let before = self.bytes.len();
-        let after = before + chunk.len();
-        if after > limit.bytes {
-            return Err(too_large(limit));
+        let old_len = self.bytes.len();
+        let new_len = old_len + chunk.len();
+        if new_len > limit.bytes {
+            return Err(too_large_problem(limit));
         }
-        let more = after.saturating_sub(FREE_BYTES) - before.saturating_sub(FREE_BYTES);
+        let more = new_len.saturating_sub(FREE_BYTES) - old_len.saturating_sub(FREE_BYTES);
         if let Some(share) = &mut self.share {
-            share.grow(MEMORY_PER_BYTE * more).map_err(no_room)?;
+            share.grow(MEMORY_PER_BYTE * more).map_err(no_room_problem)?;
         }
         self.bytes.extend_from_slice(chunk);
         Ok(self)
@@ -107,9 +107,11 @@ impl BufferedBody {
         let is_short = bytes.len() <= PARSE_INLINE_BYTES_MAX;
         let parse = move || {
             // `parse` refuses a body of too many values before it builds any.
-            let many = values(&bytes).min(VALUES_MAX).saturating_sub(FREE_VALUES);
+            let value_count = values(&bytes).min(VALUES_MAX).saturating_sub(FREE_VALUES);
             if let Some(share) = &mut share {
-                share.grow_within(MEMORY_PER_VALUE * many).map_err(no_room)?;
+                share
+                    .grow_within(MEMORY_PER_VALUE * value_count)
+                    .map_err(no_room_problem)?;
             }
             parse(bytes).map(|parsed| (parsed, share))
         };
@@ -135,38 +137,38 @@ pub(crate) async fn read(app: &App, request: Request) -> Result<(BodyFormat, Buf
 pub(crate) async fn read_short(app: &App, request: Request) -> Result<BufferedBody, Problem> {
     let (parts, body) = request.into_parts();
     body_format(&parts.headers)?;
-    short(app, &parts, body).await
+    read_short_parts(app, &parts, body).await
 }
 
 /// Reads a body without messages, in any format.
-pub(crate) async fn short(app: &App, parts: &Parts, body: Body) -> Result<BufferedBody, Problem> {
+pub(crate) async fn read_short_parts(app: &App, parts: &Parts, body: Body) -> Result<BufferedBody, Problem> {
     let bytes = SHORT.bytes.min(app.settings.body_bytes_max);
     read_body(app, parts, body, Limit { bytes, ..SHORT }).await
 }
 
 async fn read_body(app: &App, parts: &Parts, body: Body, limit: Limit) -> Result<BufferedBody, Problem> {
-    let announced = parts
+    let declared_bytes = parts
         .headers
         .get(CONTENT_LENGTH)
         .and_then(|value| value.to_str().ok()?.parse().ok());
-    if announced.is_some_and(|bytes: usize| bytes > app.settings.body_bytes_max) {
-        return Err(too_large(limit));
+    if declared_bytes.is_some_and(|bytes: usize| bytes > app.settings.body_bytes_max) {
+        return Err(too_large_problem(limit));
     }
     let time = app.settings.request_timeout() / 2;
-    let mut held = BufferedBody::new(&app.bodies, &access::holder(&parts.extensions));
-    let gathering = tokio::time::timeout(time, gather(app, body, limit, &mut held)).await;
-    let gathered = gathering.unwrap_or_else(|_| Err(too_slow(time)));
-    // If both failed, `held` failed first, and the client learns about the first problem.
-    held.and_then(|held| gathered.map(|()| held))
+    let mut buffered = BufferedBody::new(&app.bodies, &access::holder(&parts.extensions));
+    let gathering = tokio::time::timeout(time, gather(app, body, limit, &mut buffered)).await;
+    let outcome = gathering.unwrap_or_else(|_| Err(too_slow_problem(time)));
+    // If both failed, `buffered` failed first, and the client learns about the first problem.
+    buffered.and_then(|buffered| outcome.map(|()| buffered))
 }
 
-/// Reads all of `body` into `held`. Discards what doesn't fit, because a client doesn't look for an answer while it
+/// Reads all of `body` into `buffered`. Discards what doesn't fit, because a client doesn't look for an answer while it
 /// sends.
 async fn gather(
     app: &App,
     body: Body,
     limit: Limit,
-    held: &mut Result<BufferedBody, Problem>,
+    buffered: &mut Result<BufferedBody, Problem>,
 ) -> Result<(), Problem> {
     let (mut chunks, mut bytes) = (body.into_data_stream(), 0);
     while bytes <= app.settings.body_bytes_max
@@ -177,8 +179,8 @@ async fn gather(
                 .hint("send it again")
         })?;
         bytes += chunk.len();
-        let before = mem::replace(held, Ok(BufferedBody::default()));
-        *held = before.and_then(|held| held.append(&chunk, limit));
+        let previous = mem::replace(buffered, Ok(BufferedBody::default()));
+        *buffered = previous.and_then(|buffered| buffered.append(&chunk, limit));
     }
     Ok(())
 }
@@ -192,8 +194,8 @@ fn body_format(headers: &HeaderMap) -> Result<BodyFormat, Problem> {
         let detail = format!("the body is encoded as `{encoding}`");
         return Err(Problem::new(UNSUPPORTED_BODY, detail).hint("send it unencoded"));
     }
-    let given = value(CONTENT_TYPE).unwrap_or_default();
-    let kind = given
+    let declared = value(CONTENT_TYPE).unwrap_or_default();
+    let kind = declared
         .split(';')
         .next()
         .unwrap_or_default()
@@ -203,10 +205,10 @@ fn body_format(headers: &HeaderMap) -> Result<BodyFormat, Problem> {
         "application/json" | "application/merge-patch+json" => Ok(BodyFormat::Document),
         "application/x-ndjson" | "application/ndjson" | "application/jsonl" => Ok(BodyFormat::Lines),
         _ => {
-            let detail = if given.is_empty() {
+            let detail = if declared.is_empty() {
                 "the body has no content type".to_owned()
             } else {
-                format!("the body is `{given}`")
+                format!("the body is `{declared}`")
             };
             let hint = "send header `content-type: application/json`, or application/x-ndjson for lines";
             Err(Problem::new(UNSUPPORTED_BODY, detail).hint(hint))
@@ -214,18 +216,18 @@ fn body_format(headers: &HeaderMap) -> Result<BodyFormat, Problem> {
     }
 }
 
-fn too_large(limit: Limit) -> Problem {
+fn too_large_problem(limit: Limit) -> Problem {
     let detail = format!("the body is longer than {} bytes", limit.bytes);
     Problem::new(BODY_TOO_LARGE, detail).hint(limit.cure)
 }
 
-fn too_slow(time: Duration) -> Problem {
+fn too_slow_problem(time: Duration) -> Problem {
     let detail = format!("the body didn't arrive within {} ms", time.as_millis());
     Problem::new(BODY_TOO_SLOW, detail)
         .hint("send fewer messages at once, or raise http.request_timeout_ms (half of it is for the body)")
 }
 
-fn no_room(lack: Lack) -> Problem {
+fn no_room_problem(lack: Lack) -> Problem {
     let detail = match lack {
         Lack::All => "other long bodies use all the memory that is reserved for bodies; nothing was changed",
         Lack::Share => {

@@ -1,4 +1,4 @@
-//! What a request says about who asks: a token in a header, or the cookie of a browser's session.
+//! Reads who sends a request: a token in a header, or the cookie of a browser's session.
 
 use axum::http::{
     HeaderMap, Uri,
@@ -56,14 +56,14 @@ pub(crate) fn session_cookie<'r>(uri: &Uri, headers: &'r HeaderMap) -> Option<Se
     })
 }
 
-fn value_of<'r>(wanted: &str, headers: &'r HeaderMap) -> Option<&'r str> {
+fn value_of<'r>(expected_name: &str, headers: &'r HeaderMap) -> Option<&'r str> {
     let lines = headers.get_all(COOKIE).into_iter();
     let cookies = lines
         .filter_map(|line| line.to_str().ok())
         .flat_map(|line| line.split(';'));
     cookies
         .filter_map(|cookie| cookie.trim().split_once('='))
-        .find_map(|(name, value)| (name == wanted).then_some(value))
+        .find_map(|(name, value)| (name == expected_name).then_some(value))
 }
 
 #[cfg(test)]

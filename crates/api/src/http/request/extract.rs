@@ -73,25 +73,25 @@ pub(crate) fn project_id(text: &str) -> Result<ProjectId, Problem> {
 pub(crate) struct Parameters(Vec<(String, String)>);
 
 impl Parameters {
-    /// Reads the parameters of `uri`. Fails if one isn't among `known`.
-    pub(crate) fn read(uri: &Uri, known: &[&str]) -> Result<Self, Problem> {
-        let Query(given) = Query::<Vec<(String, String)>>::try_from_uri(uri)
+    /// Reads the parameters of `uri`. Fails if the name of one isn't among `names`.
+    pub(crate) fn read(uri: &Uri, names: &[&str]) -> Result<Self, Problem> {
+        let Query(pairs) = Query::<Vec<(String, String)>>::try_from_uri(uri)
             .map_err(|rejection| Problem::new(INVALID_PARAMETER, rejection.body_text()))?;
-        for (place, (name, _)) in given.iter().enumerate() {
-            if !known.contains(&name.as_str()) {
-                return Err(unknown(name, known));
+        for (index, (name, _)) in pairs.iter().enumerate() {
+            if !names.contains(&name.as_str()) {
+                return Err(unknown(name, names));
             }
-            if given.iter().skip(place + 1).any(|(other, _)| other == name) {
+            if pairs.iter().skip(index + 1).any(|(key, _)| key == name) {
                 return Err(invalid(name, "is given twice", "give it once"));
             }
         }
-        Ok(Self(given))
+        Ok(Self(pairs))
     }
 
     pub(crate) fn text(&self, name: &str) -> Option<&str> {
-        let mut given = self.0.iter();
-        given
-            .find(|(other, _)| other == name)
+        let mut pairs = self.0.iter();
+        pairs
+            .find(|(key, _)| key == name)
             .map(|(_, value)| value.as_str())
     }
 
@@ -147,11 +147,11 @@ pub(crate) fn invalid(name: &str, what: &str, cure: &str) -> Problem {
         }])
 }
 
-fn unknown(name: &str, known: &[&str]) -> Problem {
-    let hint = if known.is_empty() {
+fn unknown(name: &str, names: &[&str]) -> Problem {
+    let hint = if names.is_empty() {
         "this route takes no parameters".to_owned()
     } else {
-        suggestion(name, "parameters", known)
+        suggestion(name, "parameters", names)
     };
     Problem::new(UNKNOWN_PARAMETER, format!("parameter `{name}` is unknown"))
         .hint(hint.clone())
@@ -161,21 +161,21 @@ fn unknown(name: &str, known: &[&str]) -> Problem {
         }])
 }
 
-/// Returns the hint about a name that isn't among the `known` ones: a similar known name, or all of them. `what` says what
-/// they are names of, in the plural.
-pub(crate) fn suggestion(name: &str, what: &str, known: &[&str]) -> String {
-    let similarity = |known: &&str| (strsim::jaro_winkler(known, name) * 1_000.0).round();
-    let nearest = known
+/// Returns a hint about a name that isn't among `names`: a similar one of them, or all of them. `what` is the plural noun
+/// for what they name, such as `parameters`.
+pub(crate) fn suggestion(name: &str, what: &str, names: &[&str]) -> String {
+    let similarity = |candidate: &&str| (strsim::jaro_winkler(candidate, name) * 1_000.0).round();
+    let nearest = names
         .iter()
         .max_by(|one, other| similarity(one).total_cmp(&similarity(other)))
         .filter(|nearest| similarity(nearest) >= SIMILARITY_MIN * 1_000.0);
     nearest.map_or_else(
-        || format!("known {what}: {}", quoted(known)),
+        || format!("known {what}: {}", quote_names(names)),
         |nearest| format!("did you mean `{nearest}`?"),
     )
 }
 
-fn quoted(names: &[&str]) -> String {
+fn quote_names(names: &[&str]) -> String {
     let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
     names.join(", ")
 }

@@ -35,8 +35,8 @@ pub(crate) struct Key(AgentId, String);
 impl Key {
     /// Reads the idempotency key from `headers`, with or without quotes.
     pub(crate) fn read(headers: &HeaderMap, agent: &AgentId) -> Result<Option<Self>, Problem> {
-        let mut given = headers.get_all(HEADER).iter();
-        let Some(value) = given.next() else {
+        let mut values = headers.get_all(HEADER).iter();
+        let Some(value) = values.next() else {
             return Ok(None);
         };
         let text = value.to_str().unwrap_or_default().trim();
@@ -44,10 +44,10 @@ impl Key {
             .strip_prefix('"')
             .and_then(|text| text.strip_suffix('"'))
             .unwrap_or(text);
-        let is_fine = (1..=KEY_BYTES_MAX).contains(&text.len())
+        let is_valid = (1..=KEY_BYTES_MAX).contains(&text.len())
             && text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'"')
-            && given.next().is_none();
-        if is_fine {
+            && values.next().is_none();
+        if is_valid {
             return Ok(Some(Self(agent.clone(), text.to_owned())));
         }
         let detail = "the value of header `idempotency-key` is invalid";
@@ -76,12 +76,12 @@ impl Key {
     /// key.
     pub(crate) fn problem(&self, error: StoreError) -> Problem {
         match &error {
-            StoreError::ClientIdReused(id) if id.starts_with(ID_PREFIX) => self.reused(),
+            StoreError::ClientIdReused(id) if id.starts_with(ID_PREFIX) => self.reuse_problem(),
             _ => error.into(),
         }
     }
 
-    fn reused(&self) -> Problem {
+    fn reuse_problem(&self) -> Problem {
         StoreError::KeyReused(self.1.clone()).into()
     }
 }
@@ -105,29 +105,29 @@ struct AnswerCache {
 
 impl Answers {
     /// Returns the remembered answer to the request with this key and digest, if the agent was created at `created_at`.
-    pub(crate) fn of(&self, key: &Key, request_digest: &str, created_at: Timestamp) -> Option<Bytes> {
-        let remembered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let answered = remembered.by_key.get(key)?;
-        let is_same = answered.created_at == created_at && answered.request_digest == request_digest;
-        is_same.then(|| answered.answer.clone())
+    pub(crate) fn get(&self, key: &Key, request_digest: &str, created_at: Timestamp) -> Option<Bytes> {
+        let cache = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let stored = cache.by_key.get(key)?;
+        let is_same = stored.created_at == created_at && stored.request_digest == request_digest;
+        is_same.then(|| stored.answer.clone())
     }
 
     /// Remembers an answer. Forgets the oldest answer if there are too many.
     pub(crate) fn remember(&self, key: Key, request_digest: String, created_at: Timestamp, answer: Bytes) {
-        let mut remembered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cache = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let key = Arc::new(key);
-        let answered = StoredAnswer {
+        let stored = StoredAnswer {
             request_digest,
             created_at,
             answer,
         };
-        if remembered.by_key.insert(Arc::clone(&key), answered).is_none() {
-            remembered.order.push_back(key);
+        if cache.by_key.insert(Arc::clone(&key), stored).is_none() {
+            cache.order.push_back(key);
         }
-        if remembered.order.len() > ANSWERS_MAX
-            && let Some(oldest) = remembered.order.pop_front()
+        if cache.order.len() > ANSWERS_MAX
+            && let Some(oldest) = cache.order.pop_front()
         {
-            remembered.by_key.remove(&oldest);
+            cache.by_key.remove(&oldest);
         }
     }
 }
@@ -169,12 +169,12 @@ mod tests {
             let answer = Bytes::from(number.to_string());
             answers.remember(key(&number.to_string()), body(), made, answer);
         }
-        assert_eq!(answers.of(&key("0"), "body", made), None);
-        assert_eq!(answers.of(&key("1"), "body", made).unwrap(), "1");
-        assert_eq!(answers.of(&key("1"), "other", made), None);
-        assert_eq!(answers.of(&key("1"), "body", made_again), None);
+        assert_eq!(answers.get(&key("0"), "body", made), None);
+        assert_eq!(answers.get(&key("1"), "body", made).unwrap(), "1");
+        assert_eq!(answers.get(&key("1"), "other", made), None);
+        assert_eq!(answers.get(&key("1"), "body", made_again), None);
         answers.remember(key("1"), body(), made_again, Bytes::from("again"));
-        assert_eq!(answers.of(&key("1"), "body", made_again).unwrap(), "again");
+        assert_eq!(answers.get(&key("1"), "body", made_again).unwrap(), "again");
         assert_eq!(answers.0.lock().unwrap().order.len(), ANSWERS_MAX);
     }
 

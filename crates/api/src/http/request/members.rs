@@ -13,46 +13,46 @@ use crate::http::response::problem::{Finding, Problem, RequestPlace};
 /// Explains the `problem` of a body that isn't a `T`. Lists the unknown members, each with the known names that may be
 /// meant. If all members are known, lists those of a wrong type.
 pub(crate) fn with_unknown<T: DeserializeOwned>(problem: Problem, body: &[u8]) -> Problem {
-    let known = member_names::<T>();
+    let names = member_names::<T>();
     let members: Map<String, Value> = serde_json::from_slice(body).unwrap_or_default();
-    let unknown = members.keys().filter(|name| !known.contains(&name.as_str()));
+    let unknown = members.keys().filter(|name| !names.contains(&name.as_str()));
     let findings: Vec<Finding> = unknown
         .map(|name| Finding {
             place: RequestPlace::member(name),
-            detail: suggested(name, known),
+            detail: field_hint(name, names),
         })
         .collect();
     match findings.first().map(|finding| finding.detail.clone()) {
-        None => problem.findings(wrong::<T>(members)),
+        None => problem.findings(type_findings::<T>(members)),
         Some(hint) => problem.hint(hint).findings(findings),
     }
 }
 
 /// Finds the members whose values don't fit `T`. Tries each member alone.
-fn wrong<T: DeserializeOwned>(members: Map<String, Value>) -> Vec<Finding> {
+fn type_findings<T: DeserializeOwned>(members: Map<String, Value>) -> Vec<Finding> {
     let finding = |(name, value): (String, Value)| {
         let place = RequestPlace::member(&name);
-        let alone = Value::Object(Map::from_iter([(name, value)]));
-        let detail = serde_json::from_value::<T>(alone).err()?.to_string();
+        let object = Value::Object(Map::from_iter([(name, value)]));
+        let detail = serde_json::from_value::<T>(object).err()?.to_string();
         // This member fits, but required ones are missing.
         (!detail.starts_with("missing field")).then_some(Finding { place, detail })
     };
     members.into_iter().filter_map(finding).collect()
 }
 
-fn suggested(name: &str, known: &[&str]) -> String {
-    if known.is_empty() {
+fn field_hint(name: &str, names: &[&str]) -> String {
+    if names.is_empty() {
         "this route's body has no members".to_owned()
     } else {
-        suggestion(name, "fields", known)
+        suggestion(name, "fields", names)
     }
 }
 
 fn member_names<T: DeserializeOwned>() -> &'static [&'static str] {
-    let mut known: &'static [&'static str] = &[];
+    let mut names: &'static [&'static str] = &[];
     // The recorder has no values, so this fails. Before that, `T` names its members to the recorder.
-    drop(<T as Deserialize<'_>>::deserialize(MemberRecorder(&mut known)));
-    known
+    drop(<T as Deserialize<'_>>::deserialize(MemberRecorder(&mut names)));
+    names
 }
 
 /// Records the names of a type's members.

@@ -132,9 +132,9 @@ fn parse_all(pieces: &[BodyMessage<'_>], format: Option<Format>) -> Result<Vec<M
         check_conversation(pieces, &messages)?;
         return Ok(messages);
     }
-    let (bad, all) = (findings.len(), pieces.len());
+    let (failed, total) = (findings.len(), pieces.len());
     findings.truncate(FINDINGS_MAX);
-    let detail = format!("{bad} of {all} messages can't be read, so none was stored");
+    let detail = format!("{failed} of {total} messages can't be read, so none was stored");
     Err(Problem::new(INVALID_MESSAGE, detail)
         .hint("correct what `errors` names and send all messages again; ?format= names the messages' format")
         .findings(findings))
@@ -147,8 +147,8 @@ fn check_kinds(pieces: &[BodyMessage<'_>], messages: &[Message]) -> Result<(), P
     if messages.len() <= UNKNOWN_KINDS_MAX || !messages.iter().all(is_unknown) {
         return Ok(());
     }
-    let named = pieces.iter().zip(messages).take(FINDINGS_MAX);
-    let findings: Vec<Finding> = named
+    let examples = pieces.iter().zip(messages).take(FINDINGS_MAX);
+    let findings: Vec<Finding> = examples
         .map(|(piece, message)| Finding {
             place: piece.place.clone(),
             detail: format!("kind `{}` is unknown", message.kind.name().escape_debug()),
@@ -172,8 +172,8 @@ fn check_conversation(pieces: &[BodyMessage<'_>], messages: &[Message]) -> Resul
     if agents.iter().all(|agent| Some(agent) == agents.first()) {
         return Ok(());
     }
-    let aside = pieces.iter().zip(&agents).filter(|(_, agent)| agent.is_some());
-    let findings: Vec<Finding> = aside
+    let from_sub_agents = pieces.iter().zip(&agents).filter(|(_, agent)| agent.is_some());
+    let findings: Vec<Finding> = from_sub_agents
         .clone()
         .take(FINDINGS_MAX)
         .map(|(piece, _)| Finding {
@@ -181,9 +181,9 @@ fn check_conversation(pieces: &[BodyMessage<'_>], messages: &[Message]) -> Resul
             detail: "a sub-agent's message (isSidechain)".to_owned(),
         })
         .collect();
-    let (aside, all) = (aside.count(), messages.len());
+    let (from_sub_agents, total) = (from_sub_agents.count(), messages.len());
     let detail = format!(
-        "{aside} of {all} messages belong to sub-agents, which have conversations of their own, so none was stored"
+        "{from_sub_agents} of {total} messages belong to sub-agents, which have conversations of their own, so none was stored"
     );
     Err(Problem::new(INVALID_MESSAGE, detail)
         .hint("leave out what `errors` names, or append each sub-agent's messages to an agent of their own")
@@ -191,8 +191,8 @@ fn check_conversation(pieces: &[BodyMessage<'_>], messages: &[Message]) -> Resul
 }
 
 fn lines(text: &str, messages_max: usize) -> Result<Vec<BodyMessage<'_>>, Problem> {
-    let numbered = (1..).zip(text.lines().map(str::trim));
-    let filled = numbered.filter(|(_, json)| !json.is_empty());
+    let lines = (1..).zip(text.lines().map(str::trim));
+    let filled = lines.filter(|(_, json)| !json.is_empty());
     check_count(filled.clone().count(), messages_max)?;
     let pieces = filled.map(|(line, json)| BodyMessage {
         place: RequestPlace::Line(line),
@@ -207,7 +207,7 @@ fn document(
     text: &str,
     messages_max: usize,
 ) -> Result<(Vec<BodyMessage<'_>>, Option<ReportedUsage>), Problem> {
-    let raw: &RawValue = serde_json::from_str(text).map_err(|error| broken(&error))?;
+    let raw: &RawValue = serde_json::from_str(text).map_err(|error| broken_json(&error))?;
     if raw.get().starts_with('[') {
         return Ok((elements(raw, "", messages_max)?, None));
     }
@@ -224,7 +224,7 @@ fn document(
 
 fn report(usage: &RawValue) -> Result<ReportedUsage, Problem> {
     formats::read_usage(usage.get()).ok_or_else(|| {
-        misplaced(
+        pointer_problem(
             "/usage",
             "isn't a usage report; send the provider's own object, with input_tokens, prompt_tokens or promptTokenCount",
         )
@@ -233,17 +233,17 @@ fn report(usage: &RawValue) -> Result<ReportedUsage, Problem> {
 
 fn elements<'b>(
     array: &'b RawValue,
-    within: &str,
+    pointer: &str,
     messages_max: usize,
 ) -> Result<Vec<BodyMessage<'b>>, Problem> {
-    let no_array = |_| misplaced(within, "isn't an array; send the messages as an array");
-    let elements: Vec<&RawValue> = serde_json::from_str(array.get()).map_err(no_array)?;
+    let not_an_array = |_| pointer_problem(pointer, "isn't an array; send the messages as an array");
+    let elements: Vec<&RawValue> = serde_json::from_str(array.get()).map_err(not_an_array)?;
     check_count(elements.len(), messages_max)?;
-    let numbered = elements.into_iter().enumerate().map(|(number, raw)| BodyMessage {
-        place: RequestPlace::Pointer(format!("{within}/{number}")),
+    let messages = elements.into_iter().enumerate().map(|(number, raw)| BodyMessage {
+        place: RequestPlace::Pointer(format!("{pointer}/{number}")),
         json: raw.get(),
     });
-    Ok(numbered.collect())
+    Ok(messages.collect())
 }
 
 /// Returns the `messages` and the `usage` of an object, unless the object is itself a message. Refuses other members,
@@ -257,7 +257,7 @@ fn batch(raw: &RawValue) -> Result<Option<(&RawValue, Option<&RawValue>)>, Probl
     let mut names = fields.keys();
     if let Some(name) = names.find(|name| ![MESSAGES_FIELD, USAGE_FIELD].contains(&name.as_str())) {
         let pointer = format!("/{}", name.replace('~', "~0").replace('/', "~1"));
-        return Err(misplaced(
+        return Err(pointer_problem(
             &pointer,
             "isn't allowed beside the messages; leave it out, or send it as a message (instructions with role system)",
         ));
@@ -266,7 +266,7 @@ fn batch(raw: &RawValue) -> Result<Option<(&RawValue, Option<&RawValue>)>, Probl
     Ok(Some((messages, usage.filter(|usage| usage.get() != "null"))))
 }
 
-fn misplaced(pointer: &str, detail: &str) -> Problem {
+fn pointer_problem(pointer: &str, detail: &str) -> Problem {
     Problem::new(INVALID_BODY, format!("`{pointer}` {detail}"))
         .hint("send a message, an array of messages, {\"messages\": [...]}, or one message per line")
         .findings(vec![Finding {
@@ -275,7 +275,7 @@ fn misplaced(pointer: &str, detail: &str) -> Problem {
         }])
 }
 
-fn broken(error: &serde_json::Error) -> Problem {
+fn broken_json(error: &serde_json::Error) -> Problem {
     let text = error.to_string();
     let hint = if text.starts_with("trailing characters") {
         "send one JSON document, or one message per line as content-type application/x-ndjson"

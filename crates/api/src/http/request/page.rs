@@ -15,7 +15,7 @@ pub(crate) const LIMIT_MAX: i64 = 200;
 const CURE: &str =
     "send a `next_cursor` of this list unchanged, or leave the cursor out to begin with the first entry";
 
-/// Returns how many entries are requested. Handlers read one more, which tells [`cut`] whether there is a next page.
+/// Returns how many entries are requested. Handlers read one more, so that [`cut`] knows whether there is a next page.
 pub(crate) fn limit(parameters: &Parameters) -> Result<i64, Problem> {
     Ok(parameters.integer("limit", 1..=LIMIT_MAX)?.unwrap_or(LIMIT))
 }
@@ -23,23 +23,23 @@ pub(crate) fn limit(parameters: &Parameters) -> Result<i64, Problem> {
 /// Returns the entry of `list` after which the page begins.
 pub(crate) fn cursor<T: FromStr>(parameters: &Parameters, list: PagedList<'_>) -> Result<Option<T>, Problem> {
     let read = |text: &str| {
-        let wrong = |error: NoCursor| invalid("cursor", &error.to_string(), CURE);
-        Cursor::read(list, text).map_err(wrong)
+        let invalid_cursor = |error: NoCursor| invalid("cursor", &error.to_string(), CURE);
+        Cursor::read(list, text).map_err(invalid_cursor)
     };
     parameters.text("cursor").map(read).transpose()
 }
 
 /// Like [`cursor`], for the dashboard's addresses. People read those, so the cursor is the entry's plain name.
-pub(crate) fn place<T: FromStr>(parameters: &Parameters) -> Result<Option<T>, Problem> {
+pub(crate) fn plain_cursor<T: FromStr>(parameters: &Parameters) -> Result<Option<T>, Problem> {
     let read = |text: &str| {
-        let wrong = |_| {
+        let invalid_cursor = |_| {
             invalid(
                 "cursor",
                 &format!("can't be `{text}`"),
                 "follow a link on the page",
             )
         };
-        text.parse().map_err(wrong)
+        text.parse().map_err(invalid_cursor)
     };
     parameters.text("cursor").map(read).transpose()
 }

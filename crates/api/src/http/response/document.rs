@@ -53,12 +53,17 @@ pub(crate) struct Document<J> {
 }
 
 impl<J: Serialize> Document<J> {
-    /// Returns the response to a request with the headers `asked`, and the metrics' label for the read.
-    pub(crate) fn answer(self, form: Form, asked: &HeaderMap, now: Timestamp) -> (ReadResult, Response) {
+    /// Returns the response to a request with `request_headers`, and the metrics' label for the read.
+    pub(crate) fn answer(
+        self,
+        form: Form,
+        request_headers: &HeaderMap,
+        now: Timestamp,
+    ) -> (ReadResult, Response) {
         // The JSON holds the document's age, which changes even if the document doesn't. So its tag is weak.
         let weak = if form == Form::Json { "W/" } else { "" };
         let etag = format!("{weak}{}", self.etag);
-        let is_known = is_known(asked, &etag);
+        let is_known = is_known(request_headers, &etag);
         let result = read_result(self.stale_since, is_known, self.bytes.is_empty());
         let headers = common_headers(self.headers, etag, self.stale_since, now);
         let response = match form {
@@ -81,7 +86,7 @@ pub(super) fn read_result(stale_since: Option<Timestamp>, is_known: bool, is_emp
     }
 }
 
-/// Returns the headers of a response with the document, and of a response that says that the client has it already.
+/// Returns the headers of a response with the document, and of a response 304 to a client that already has it.
 fn common_headers(
     mut headers: HeaderMap,
     etag: String,
@@ -95,7 +100,7 @@ fn common_headers(
     headers
 }
 
-/// Adds the header that says for how long the copy may have been outdated.
+/// Adds the header that shows for how long the copy may have been outdated.
 pub(super) fn add_stale_header(headers: &mut HeaderMap, stale_since: Option<Timestamp>, now: Timestamp) {
     if let Some(since) = stale_since {
         let age = format!("{}s", now.since_ms(since).max(0) / SECOND_MS);

@@ -38,13 +38,13 @@ pub(super) fn takes_gzip(headers: &HeaderMap) -> bool {
 /// Checks that the client has the compressed form of the document of `etag`.
 pub(super) fn knows_gzip(headers: &HeaderMap, etag: &str) -> bool {
     values(headers, IF_NONE_MATCH.as_str())
-        .find(|known| opaque(known) == opaque(etag))
-        .is_some_and(|known| bare(known).ends_with(GZIP_MARK))
+        .find(|tag| opaque(tag) == opaque(etag))
+        .is_some_and(|tag| tag_content(tag).ends_with(GZIP_MARK))
 }
 
 /// Checks that the client already has the document of `etag`, compressed or not.
 pub(crate) fn is_known(headers: &HeaderMap, etag: &str) -> bool {
-    values(headers, IF_NONE_MATCH.as_str()).any(|known| known == "*" || (opaque(known) == opaque(etag)))
+    values(headers, IF_NONE_MATCH.as_str()).any(|tag| tag == "*" || (opaque(tag) == opaque(etag)))
 }
 
 /// Returns the members of a list header, from all of its lines.
@@ -74,7 +74,7 @@ fn quality(headers: &HeaderMap, offer: &str) -> (f32, bool) {
     let is_of_kind = |range: &str| {
         range
             .strip_suffix("/*")
-            .is_some_and(|of| of.eq_ignore_ascii_case(kind))
+            .is_some_and(|prefix| prefix.eq_ignore_ascii_case(kind))
     };
     let weight = |is_wanted: &dyn Fn(&str) -> bool| {
         let mut ranges = values(headers, ACCEPT.as_str()).filter_map(range);
@@ -82,19 +82,23 @@ fn quality(headers: &HeaderMap, offer: &str) -> (f32, bool) {
             .find(|(range, _)| is_wanted(range))
             .map(|(_, weight)| weight)
     };
-    let named = weight(&|range| range.eq_ignore_ascii_case(offer)).or_else(|| weight(&is_of_kind));
-    let any = || weight(&|range| range == "*/*").unwrap_or(0.0);
-    (named.unwrap_or_else(any), named.is_some())
+    let named_weight = weight(&|range| range.eq_ignore_ascii_case(offer)).or_else(|| weight(&is_of_kind));
+    let any_weight = || weight(&|range| range == "*/*").unwrap_or(0.0);
+    (named_weight.unwrap_or_else(any_weight), named_weight.is_some())
 }
 
 /// Returns a tag without weakness mark, quotes and compression mark. None of them decides whether the client has the
 /// document.
 fn opaque(etag: &str) -> Option<&str> {
     let is_quoted = etag.ends_with('"') && etag.strip_prefix("W/").unwrap_or(etag).starts_with('"');
-    is_quoted.then(|| bare(etag).strip_suffix(GZIP_MARK).unwrap_or_else(|| bare(etag)))
+    is_quoted.then(|| {
+        tag_content(etag)
+            .strip_suffix(GZIP_MARK)
+            .unwrap_or_else(|| tag_content(etag))
+    })
 }
 
-fn bare(etag: &str) -> &str {
+fn tag_content(etag: &str) -> &str {
     etag.strip_prefix("W/").unwrap_or(etag).trim_matches('"')
 }
 

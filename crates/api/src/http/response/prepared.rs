@@ -39,7 +39,7 @@ const VARIES: HeaderValue = HeaderValue::from_static("accept, accept-encoding");
 /// The prepared responses of a snapshot. The snapshot keeps them.
 pub(crate) struct PreparedResponses {
     /// The document's own headers. They are sent with every format and with status 304.
-    own: HeaderMap,
+    document_headers: HeaderMap,
     etag: Option<HeaderValue>,
     gzip_etag: Option<HeaderValue>,
     json_etag: Option<HeaderValue>,
@@ -70,20 +70,25 @@ pub(super) fn markdown(snapshot: &Arc<Snapshot>) -> Bytes {
 }
 
 impl PreparedResponses {
-    /// Returns the responses kept with `snapshot`. The first call prepares them, with the document's `own` headers.
+    /// Returns the responses of `snapshot`, which keeps them. The first call prepares them, with the `document_headers`.
     /// `None` if the snapshot keeps a value of another type.
-    pub(crate) fn kept_with(snapshot: &Snapshot, own: impl FnOnce() -> HeaderMap) -> Option<&Self> {
-        snapshot.kept.get_or_make(|| Self::new(&snapshot.etag, own()))
+    pub(crate) fn of_snapshot(
+        snapshot: &Snapshot,
+        document_headers: impl FnOnce() -> HeaderMap,
+    ) -> Option<&Self> {
+        snapshot
+            .derived
+            .get_or_make(|| Self::new(&snapshot.etag, document_headers()))
     }
 
-    /// Prepares the responses of a snapshot with this tag, with the document's `own` headers.
-    pub(crate) fn new(etag: &str, own: HeaderMap) -> Self {
+    /// Prepares the responses of a snapshot with this tag, with the `document_headers`.
+    pub(crate) fn new(etag: &str, document_headers: HeaderMap) -> Self {
         let value = |text: String| HeaderValue::try_from(text).ok();
-        let bare = etag.trim_matches('"');
+        let digest = etag.trim_matches('"');
         Self {
-            own,
+            document_headers,
             etag: value(etag.to_owned()),
-            gzip_etag: value(format!("\"{bare}{GZIP_MARK}\"")),
+            gzip_etag: value(format!("\"{digest}{GZIP_MARK}\"")),
             json_etag: value(format!("W/{etag}")),
             gzip: OnceLock::new(),
             is_gzip_begun: AtomicBool::new(false),
@@ -111,35 +116,35 @@ impl PreparedResponses {
     /// Returns the compressed document if there is one. Otherwise starts to compress it for later requests, because no
     /// reader should wait for the compression.
     fn gzip(&self, snapshots: &Arc<Snapshots>, snapshot: &Arc<Snapshot>) -> Option<Bytes> {
-        let made = self.gzip.get();
+        let compressed = self.gzip.get();
         let is_worth_it = snapshot.markdown.len() >= GZIP_BYTES_MIN;
-        if made.is_none() && is_worth_it && !self.is_gzip_begun.swap(true, Ordering::Relaxed) {
+        if compressed.is_none() && is_worth_it && !self.is_gzip_begun.swap(true, Ordering::Relaxed) {
             let (snapshots, snapshot) = (Arc::clone(snapshots), Arc::clone(snapshot));
             tokio::task::spawn_blocking(move || compress(&snapshots, &snapshot));
         }
-        made.cloned()
+        compressed.cloned()
     }
 
-    /// Returns the response to a request with the headers `asked`, and the metrics' label for the read. `json` returns
+    /// Returns the response to a request with `request_headers`, and the metrics' label for the read. `json` returns
     /// the JSON body.
     pub(crate) fn answer(
         &self,
         reading: &Lookup,
         snapshots: &Arc<Snapshots>,
-        (form, asked): (Form, &HeaderMap),
+        (form, request_headers): (Form, &HeaderMap),
         now: Timestamp,
         json: impl FnOnce() -> Bytes,
     ) -> (ReadResult, Response) {
         let snapshot = &reading.snapshot;
-        let is_known = is_known(asked, &snapshot.etag);
+        let is_known = is_known(request_headers, &snapshot.etag);
         let (representation, body) = match form {
             Form::Json if is_known => (Representation::Json, Bytes::new()),
             Form::Json => (Representation::Json, json()),
-            Form::Markdown if is_known && knows_gzip(asked, &snapshot.etag) => {
+            Form::Markdown if is_known && knows_gzip(request_headers, &snapshot.etag) => {
                 (Representation::Gzip, Bytes::new())
             }
             Form::Markdown if is_known => (Representation::Markdown, Bytes::new()),
-            Form::Markdown => match takes_gzip(asked).then(|| self.gzip(snapshots, snapshot)) {
+            Form::Markdown => match takes_gzip(request_headers).then(|| self.gzip(snapshots, snapshot)) {
                 Some(Some(gzip)) => (Representation::Gzip, gzip),
                 _ => (Representation::Markdown, markdown(snapshot)),
             },
@@ -161,7 +166,11 @@ impl PreparedResponses {
             Representation::Json => (&self.json_etag, JSON_TYPE),
         };
         let mut headers = HeaderMap::with_capacity(HEADERS_CAPACITY);
-        headers.extend(self.own.iter().map(|(name, value)| (name.clone(), value.clone())));
+        headers.extend(
+            self.document_headers
+                .iter()
+                .map(|(name, value)| (name.clone(), value.clone())),
+        );
         headers.insert(CACHE_CONTROL, PRIVATE);
         headers.insert(VARY, VARIES);
         if let Some(etag) = etag {
@@ -180,10 +189,10 @@ impl PreparedResponses {
 /// Compresses the document of `snapshot`. Keeps the result if it is shorter.
 fn compress(snapshots: &Snapshots, snapshot: &Snapshot) {
     let text = snapshot.markdown.as_bytes();
-    let made = gzip(text).ok().filter(|made| made.len() < text.len());
-    if let (Some(prepared), Some(made)) = (snapshot.kept.get::<PreparedResponses>(), made) {
-        let bytes = made.len();
-        if prepared.gzip.set(made.into()).is_ok() {
+    let compressed = gzip(text).ok().filter(|compressed| compressed.len() < text.len());
+    if let (Some(prepared), Some(compressed)) = (snapshot.derived.get::<PreparedResponses>(), compressed) {
+        let bytes = compressed.len();
+        if prepared.gzip.set(compressed.into()).is_ok() {
             snapshots.grew(snapshot, bytes);
         }
     }
@@ -202,11 +211,11 @@ mod tests {
     #[test]
     fn responses_are_prepared_once_unless_the_snapshot_keeps_another_value() {
         let snapshot = Snapshot::default();
-        let first = PreparedResponses::kept_with(&snapshot, HeaderMap::new).unwrap();
-        let again = PreparedResponses::kept_with(&snapshot, HeaderMap::new).unwrap();
+        let first = PreparedResponses::of_snapshot(&snapshot, HeaderMap::new).unwrap();
+        let again = PreparedResponses::of_snapshot(&snapshot, HeaderMap::new).unwrap();
         assert!(std::ptr::eq(first, again));
         let taken = Snapshot::default();
-        assert_eq!(taken.kept.get_or_make(|| 7), Some(&7));
-        assert!(PreparedResponses::kept_with(&taken, HeaderMap::new).is_none());
+        assert_eq!(taken.derived.get_or_make(|| 7), Some(&7));
+        assert!(PreparedResponses::of_snapshot(&taken, HeaderMap::new).is_none());
     }
 }

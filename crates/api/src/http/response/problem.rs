@@ -119,10 +119,10 @@ impl Problem {
             .hint("report it with this request's id, and what the log says about it")
     }
 
-    /// Returns the problem for a library's error; `words` is its text, if it has one.
-    pub(crate) fn of_library(status: StatusCode, words: Option<&str>) -> Self {
+    /// Returns the problem for a library's error, with its `text` if it has one.
+    pub(crate) fn from_library_error(status: StatusCode, text: Option<&str>) -> Self {
         let title = status.canonical_reason().unwrap_or("Error");
-        Self::new(kind(status, "http_error", title), words.unwrap_or(title))
+        Self::new(kind(status, "http_error", title), text.unwrap_or(title))
     }
 
     /// Returns the problem for an error response without a body; `None` for other responses.
@@ -141,14 +141,14 @@ impl Problem {
             StatusCode::SERVICE_UNAVAILABLE => Self::new(TIMED_OUT, "the request took longer than it may").hint(
                 "retry; the request may have been stored, but messages with a client id are never stored twice",
             ),
-            status => Self::of_library(status, None),
+            status => Self::from_library_error(status, None),
         })
     }
 
     /// Takes the problem out of `response`. If `response` is a library's error, returns the problem for that.
     pub(crate) fn take_from(response: &mut Response) -> Option<Self> {
-        let carried = response.extensions_mut().remove::<Self>();
-        carried.or_else(|| Self::of_bare_error(response))
+        let problem = response.extensions_mut().remove::<Self>();
+        problem.or_else(|| Self::of_bare_error(response))
     }
 
     /// Returns the name of the database's error that caused `response`, if one did.
@@ -194,11 +194,11 @@ impl From<StoreError> for Problem {
 
 impl Problem {
     fn of_fact(fault: FactFault) -> Self {
-        let told = format!("{fault}; nothing was changed");
+        let detail = format!("{fault}; nothing was changed");
         match fault {
-            FactFault::Unknown(_) => Self::new(UNKNOWN_FACT, told)
+            FactFault::Unknown(_) => Self::new(UNKNOWN_FACT, detail)
                 .hint("GET /v1/agents/{id}/facts lists the facts with their numbers"),
-            FactFault::Duplicate(_) | FactFault::Full => Self::new(FACT_CONFLICT, told)
+            FactFault::Duplicate(_) | FactFault::Full => Self::new(FACT_CONFLICT, detail)
                 .hint("close a fact: PATCH /v1/agents/{id}/facts/{fact} with {\"closed\": true}"),
         }
     }

@@ -112,8 +112,8 @@ pub(super) async fn hand_off(
     uri: Uri,
 ) -> Result<Response, Problem> {
     let parameters = Parameters::read(&uri, &["max_tokens"])?;
-    let asked = parameters.integer("max_tokens", HANDOFF_TOKENS_MIN..=HANDOFF_TOKENS_MAX)?;
-    let max_tokens = asked.unwrap_or(HANDOFF_TOKENS);
+    let requested = parameters.integer("max_tokens", HANDOFF_TOKENS_MIN..=HANDOFF_TOKENS_MAX)?;
+    let max_tokens = requested.unwrap_or(HANDOFF_TOKENS);
     let source = ContextSource::of(&app, &agent, None).await?;
     source
         .answer("writing a handoff", move |material, defaults, counter| {

@@ -144,7 +144,7 @@ impl ContextSource {
 
 /// Returns the query, and the speaker who is to see the context.
 fn query(uri: &Uri) -> Result<(ContextQuery, Option<String>), Problem> {
-    let known = [
+    let names = [
         "format",
         "budget",
         "summary_max_tokens",
@@ -152,7 +152,7 @@ fn query(uri: &Uri) -> Result<(ContextQuery, Option<String>), Problem> {
         "thinking",
         "as",
     ];
-    let parameters = Parameters::read(uri, &known)?;
+    let parameters = Parameters::read(uri, &names)?;
     let formats = "send anthropic, openai, openai-responses or gemini";
     let format = match parameters.text("format") {
         Some(name) => RequestFormat::from_name(name)

@@ -112,9 +112,9 @@ pub(crate) async fn of_agent(
     let last = headers
         .get(LAST_EVENT_ID)
         .and_then(|id| id.to_str().ok()?.parse().ok());
-    let known = last.map(|position: Position| (agent.clone(), position));
+    let last_reported = last.map(|position: Position| (agent.clone(), position));
     let subscription = Subscription {
-        known: known.into_iter().collect(),
+        last_reported: last_reported.into_iter().collect(),
         watch: Watch::one(agent),
         ..Subscription::new(app, subscriber, changes, ends_at)?
     };
@@ -182,7 +182,7 @@ struct Subscription {
     changes: Receiver<Change>,
     watch: Watch,
     /// The last reported state of each agent.
-    known: HashMap<AgentId, Position>,
+    last_reported: HashMap<AgentId, Position>,
     /// Events to send before another state is read.
     ready: VecDeque<Event>,
     ticks: Interval,
@@ -218,7 +218,7 @@ impl Subscription {
             is_page,
             changes,
             watch: Watch::default(),
-            known: HashMap::new(),
+            last_reported: HashMap::new(),
             ready: VecDeque::from([Event::default().retry(RETRY).comment("recapd")]),
             ticks,
             ticks_since_beat: 0,
@@ -261,13 +261,13 @@ impl Subscription {
         let ends_at = self.ends_at;
         tokio::select! {
             () = stop.cancelled() => self.is_over = true,
-            () = reached(ends_at) => self.is_over = true,
+            () = wait_until(ends_at) => self.is_over = true,
             change = self.changes.recv() => self.gather(change).await,
             _ = self.ticks.tick() => self.tick(),
         }
     }
 
-    /// Takes a change, and those that follow shortly after it.
+    /// Takes a change, and the changes that follow shortly after it.
     async fn gather(&mut self, first: Result<Change, RecvError>) {
         match first {
             Ok(change) => self.note(Some(change)),
@@ -319,7 +319,7 @@ impl Subscription {
             Ok(AgentLookup::State(state)) => self.queue_events(agent, &state),
             Ok(AgentLookup::Hidden) => self.is_over |= !self.watch.is_of_all(),
             Ok(AgentLookup::Gone) => {
-                let was_reported = self.known.remove(&agent).is_some();
+                let was_reported = self.last_reported.remove(&agent).is_some();
                 if was_reported || !self.watch.is_of_all() {
                     self.ready
                         .push_back(sse_event(&("agent.deleted", json!({ "agent_id": agent }))));
@@ -344,19 +344,23 @@ impl Subscription {
     }
 
     fn queue_events(&mut self, agent: AgentId, state: &EventState) {
-        let all = match self.known.get(&agent) {
-            Some(before) => events_between(before, state),
+        let events = match self.last_reported.get(&agent) {
+            Some(last) => events_between(last, state),
             None => vec![first_event(state)],
         };
         let position = state.position();
-        let all = if self.is_page {
-            all.into_iter().take(1).map(|_| (CHANGED, json!(null))).collect()
+        let events = if self.is_page {
+            events
+                .into_iter()
+                .take(1)
+                .map(|_| (CHANGED, json!(null)))
+                .collect()
         } else {
-            all
+            events
         };
-        // The last event carries the id for all of them.
-        let last = all.len().saturating_sub(1);
-        for (number, event) in all.iter().enumerate() {
+        // The last event carries the id for events of them.
+        let last = events.len().saturating_sub(1);
+        for (number, event) in events.iter().enumerate() {
             let event = sse_event(event);
             let is_last = number == last && !self.watch.is_of_all();
             self.ready.push_back(if is_last {
@@ -365,10 +369,10 @@ impl Subscription {
                 event
             });
         }
-        if self.known.len() >= KNOWN_MAX && !self.known.contains_key(&agent) {
-            self.known.clear();
+        if self.last_reported.len() >= KNOWN_MAX && !self.last_reported.contains_key(&agent) {
+            self.last_reported.clear();
         }
-        self.known.insert(agent, position);
+        self.last_reported.insert(agent, position);
     }
 }
 
@@ -398,7 +402,7 @@ fn too_many(lack: Lack, subscribers_max: usize) -> Problem {
 }
 
 /// Waits until `time`; without a time, forever.
-async fn reached(time: Option<Instant>) {
+async fn wait_until(time: Option<Instant>) {
     match time {
         Some(time) => sleep_until(time).await,
         None => std::future::pending().await,

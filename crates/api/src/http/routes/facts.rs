@@ -85,10 +85,10 @@ pub(super) async fn add(
     Agent(agent): Agent,
     request: Request,
 ) -> Result<(StatusCode, Json<FactEditedReply>), Problem> {
-    let new = read(&app, request, EXAMPLE).await?;
-    let new = NewFact::parse(&new).map_err(|error| refusal(&error, EXAMPLE, &NEW_FIELDS))?;
+    let fact = read(&app, request, EXAMPLE).await?;
+    let fact = NewFact::parse(&fact).map_err(|error| refusal(&error, EXAMPLE, &NEW_FIELDS))?;
     let ingestor = app.parts.ingestor.clone();
-    let added = app.see_through(async move { ingestor.add_fact(&agent, new).await });
+    let added = app.see_through(async move { ingestor.add_fact(&agent, fact).await });
     Ok((StatusCode::CREATED, Json(added.await?)))
 }
 

@@ -42,7 +42,7 @@ pub(super) async fn forget(
     Agent(agent): Agent,
     request: Request,
 ) -> Result<Json<ForgetReply>, Problem> {
-    let what = match lineage::read(&app, request, EXAMPLE).await? {
+    let target = match lineage::read(&app, request, EXAMPLE).await? {
         ForgetRequest {
             exchanges: Some(exchanges),
             message: None,
@@ -52,14 +52,14 @@ pub(super) async fn forget(
             message: Some(seq),
         } => Forgettable::Message(seq),
         ForgetRequest { .. } => {
-            let wrong =
+            let detail =
                 format!("the body names neither one message nor 1 to {FORGET_EXCHANGES_MAX} exchanges");
-            return Err(Problem::new(INVALID_BODY, wrong).hint(format!("send `{EXAMPLE}`")));
+            return Err(Problem::new(INVALID_BODY, detail).hint(format!("send `{EXAMPLE}`")));
         }
     };
     let ingestor = app.parts.ingestor.clone();
     app.parts.calls.forget(&agent);
-    let reply = app.see_through(async move { ingestor.forget(&agent, what).await });
+    let reply = app.see_through(async move { ingestor.forget(&agent, target).await });
     Ok(Json(reply.await?))
 }
 

@@ -41,7 +41,7 @@ pub(super) async fn read(
 ) -> Result<Response, Problem> {
     let parameters = Parameters::read(&uri, &["archived", "all", "exchange", "tokens"])?;
     let archived = parameters.integer("archived", 0..=ARCHIVE_SHOWN_MAX)?;
-    let few = HistoryQuery {
+    let query = HistoryQuery {
         archived: archived.unwrap_or(ARCHIVE_SHOWN),
         only: parameters.integer("exchange", 1..=i64::MAX)?,
         tokens: parameters.flag("tokens")?,
@@ -49,7 +49,11 @@ pub(super) async fn read(
         convergence: app.settings.configured.convergence,
         ..HistoryQuery::default()
     };
-    let query = if parameters.flag("all")? { few.all() } else { few };
+    let query = if parameters.flag("all")? {
+        query.all()
+    } else {
+        query
+    };
     let now = app.parts.clock.now();
     let redactor = app.parts.snapshots.redactor();
     let found = history::load(app.parts.store.as_ref(), &agent, query, now, redactor).await;

@@ -138,7 +138,7 @@ pub(super) async fn append(
     // another daemon, and the remembered answer is about the deleted agent.
     if outcome.accepted == 0
         && let Some((key, request_key)) = &keyed
-        && let Some(answer) = app.answers.of(key, &request_key.digest, outcome.created_at)
+        && let Some(answer) = app.answers.get(key, &request_key.digest, outcome.created_at)
     {
         return Ok(json(answer));
     }

@@ -120,7 +120,7 @@ pub(super) async fn list(
     let parameters = Parameters::read(&uri, &["limit", "cursor"])?;
     let limit = page::limit(&parameters)?;
     let after = page::cursor(&parameters, PagedList::Projects)?;
-    let found = figures(&app, &caller, after.as_ref(), limit + 1).await?;
+    let found = visible_projects(&app, &caller, after.as_ref(), limit + 1).await?;
     let (found, last) = page::cut(found, limit, |figures| figures.project.clone());
     let projects = found.into_iter().map(|figures| ProjectRow {
         project_id: figures.project,
@@ -134,18 +134,18 @@ pub(super) async fn list(
 }
 
 /// Reads the projects after `after` that `caller` may see, ordered by name.
-async fn figures(
+async fn visible_projects(
     app: &App,
     caller: &Caller,
     after: Option<&ProjectId>,
     limit: i64,
 ) -> StoreResult<Vec<ProjectFigures>> {
     let store = &app.parts.store;
-    let Some(seen) = app.parts.access.visible_projects(caller) else {
+    let Some(visible) = app.parts.access.visible_projects(caller) else {
         return store.projects(after, limit).await;
     };
     let mut found = Vec::new();
-    for project in seen.iter().filter(|project| Some(*project) > after) {
+    for project in visible.iter().filter(|project| Some(*project) > after) {
         if i64::try_from(found.len()).is_ok_and(|found| limit <= found) {
             break;
         }
@@ -319,19 +319,19 @@ struct BriefQuery {
 impl BriefQuery {
     /// Reads the query; `None` if it asks for the whole document.
     fn read(uri: &Uri) -> Result<Option<Self>, Problem> {
-        let known = [
+        let names = [
             excerpt::VIEW,
             excerpt::MAX_TOKENS,
             excerpt::MAX_CHARS,
             "reader",
             "without",
         ];
-        let parameters = Parameters::read(uri, &known)?;
+        let parameters = Parameters::read(uri, &names)?;
         let agent = |name| parameters.text(name).map(agent_id).transpose();
         let (reader, without) = (agent("reader")?, agent("without")?);
         let options = excerpt::read_options(&parameters)?.filter(|options| options.is_brief());
         if options.is_none()
-            && known
+            && names
                 .iter()
                 .any(|name| *name != excerpt::VIEW && parameters.text(name).is_some())
         {

@@ -93,12 +93,12 @@ async fn queue_of(
     let limit = page::limit(&parameters)?;
     let after = page::cursor(&parameters, PagedList::Queue)?;
     let operator = &app.parts.operator;
-    let seen = app
+    let visible = app
         .parts
         .access
         .visible_agents(caller, after.as_ref(), limit)
         .await?;
-    let (rows, next) = if let Some(agents) = seen {
+    let (rows, next) = if let Some(agents) = visible {
         rows_of(operator, agents, limit).await?
     } else {
         let found = operator.queue(after.as_ref(), limit + 1).await?;
@@ -134,7 +134,7 @@ pub(super) async fn read(
     uri: Uri,
 ) -> Result<Json<QueueRow>, Problem> {
     Parameters::read(&uri, &[])?;
-    shown(&app, &agent).await
+    read_row(&app, &agent).await
 }
 
 /// Shows the row in the queue of an agent named `pause`.
@@ -164,10 +164,10 @@ pub(super) async fn read_resume(State(app): State<SharedApp>, uri: Uri) -> Resul
 async fn read_namesake(app: &SharedApp, uri: &Uri) -> Result<Json<QueueRow>, Problem> {
     Parameters::read(uri, &[])?;
     let (_, name) = uri.path().rsplit_once('/').unwrap_or_default();
-    shown(app, &agent_id(name)?).await
+    read_row(app, &agent_id(name)?).await
 }
 
-async fn shown(app: &SharedApp, agent: &AgentId) -> Result<Json<QueueRow>, Problem> {
+async fn read_row(app: &SharedApp, agent: &AgentId) -> Result<Json<QueueRow>, Problem> {
     let row = app.parts.operator.row(agent).await?;
     row.map(Json).ok_or_else(|| not_queued(agent))
 }
@@ -194,14 +194,14 @@ pub(super) async fn refresh(
     request: Request,
 ) -> Result<Response, Problem> {
     let EmptyBody {} = lineage::read(&app, request, "{}").await?;
-    let (operator, asked) = (app.parts.operator.clone(), agent.clone());
+    let (operator, requested_agent) = (app.parts.operator.clone(), agent.clone());
     let row = app
-        .see_through(async move { operator.refresh(&asked).await })
+        .see_through(async move { operator.refresh(&requested_agent).await })
         .await?;
-    let place = HeaderValue::try_from(format!("/v1/queue/{agent}"));
+    let location = HeaderValue::try_from(format!("/v1/queue/{agent}"));
     let mut response = (StatusCode::ACCEPTED, Json(row)).into_response();
-    if let Ok(place) = place {
-        response.headers_mut().insert(LOCATION, place);
+    if let Ok(location) = location {
+        response.headers_mut().insert(LOCATION, location);
     }
     Ok(response)
 }
@@ -343,8 +343,8 @@ async fn set_agent_paused(
     paused: bool,
 ) -> Result<Json<AgentPause>, Problem> {
     let EmptyBody {} = lineage::read(app, request, "{}").await?;
-    let (operator, asked) = (app.parts.operator.clone(), agent.clone());
-    app.see_through(async move { operator.set_agent_paused(&asked, paused).await })
+    let (operator, requested_agent) = (app.parts.operator.clone(), agent.clone());
+    app.see_through(async move { operator.set_agent_paused(&requested_agent, paused).await })
         .await?;
     Ok(Json(AgentPause {
         agent_id: agent,

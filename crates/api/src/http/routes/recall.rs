@@ -115,7 +115,7 @@ pub(super) async fn expand(
     };
     let scope = |name: &str| {
         let mut scopes = recall::SCOPES.into_iter();
-        let found = scopes.find(|(of, _)| *of == name).map(|(_, scope)| scope);
+        let found = scopes.find(|(key, _)| *key == name).map(|(_, scope)| scope);
         found.ok_or_else(|| invalid("scope", &format!("can't be `{name}`"), "send all or conversation"))
     };
     let query = ExpandQuery {

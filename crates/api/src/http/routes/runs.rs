@@ -104,7 +104,7 @@ async fn runs_of(app: &App, caller: &Caller, uri: &Uri) -> Result<(Vec<Run>, Opt
     };
     match &query.agent {
         Some(agent) => access::see(app, caller, agent).await?,
-        None if caller.reach.named().is_some() => return Err(which_agent()),
+        None if caller.reach.names().is_some() => return Err(which_agent()),
         None => {}
     }
     let found = app.parts.operator.runs(query).await?;
@@ -157,11 +157,11 @@ pub(super) async fn read(
 /// Reads the run with this number. Fails if there is none, or if `caller` may not see it.
 pub(crate) async fn run_of(app: &App, caller: &Caller, Number(number): Number) -> Result<Run, Problem> {
     let run = app.parts.operator.run(number).await?;
-    let seen = match run {
+    let visible = match run {
         Some(run) if app.parts.access.may_see(caller, &run.agent_id).await? => Some(run),
         _ => None,
     };
-    seen.ok_or_else(|| {
+    visible.ok_or_else(|| {
         Problem::new(UNKNOWN_RUN, format!("there is no run {number}"))
             .hint("GET /v1/runs lists the stored runs")
     })

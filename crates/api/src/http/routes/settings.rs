@@ -92,8 +92,8 @@ fn refusal(error: SettingsError) -> Problem {
     let (name, hint) = match error {
         SettingsError::NotAnObject => return Problem::new(INVALID_SETTING, detail).hint(EXAMPLE),
         SettingsError::Unknown(name) => {
-            let known: Vec<&str> = AgentSettings::names().collect();
-            let hint = suggestion(&name, "settings", &known);
+            let names: Vec<&str> = AgentSettings::names().collect();
+            let hint = suggestion(&name, "settings", &names);
             (name, hint)
         }
         SettingsError::Invalid { name, expected } => (name.to_owned(), format!("send {expected}")),

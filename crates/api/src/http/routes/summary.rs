@@ -67,20 +67,20 @@ pub(super) async fn read(
 ) -> Result<Response, Problem> {
     let began = Instant::now();
     let headers = request.headers();
-    let SummaryQuery { wanted, wait } = SummaryQuery::read(&app, request.uri())?;
+    let SummaryQuery { options, wait } = SummaryQuery::read(&app, request.uri())?;
     let form = Form::preferred_by(headers);
     let (snapshots, is_known) = (&app.parts.snapshots, |etag: &str| is_known(headers, etag));
     let read = match wait {
         None => snapshots.get(&agent).await,
         Some(wait) => {
-            let place = app.waits.take(&access::holder(request.extensions()), 1);
-            let _place = place.map_err(too_many_waits)?;
+            let slot = app.waits.take(&access::holder(request.extensions()), 1);
+            let _slot = slot.map_err(too_many_waits)?;
             let (deadline, stop) = (began + wait, &app.parts.stop);
             snapshots.get_changed(&agent, is_known, deadline, stop).await
         }
     };
     let took = wait.is_none().then(|| began.elapsed());
-    let (result, answer) = match (read, wanted) {
+    let (result, answer) = match (read, options) {
         (Ok(None), _) => return Err(Problem::unknown_agent(&agent)),
         (Ok(Some(reading)), None) if reading.snapshot.markdown.is_empty() => {
             let nothing = Excerpt::default();
@@ -88,9 +88,9 @@ pub(super) async fn read(
                 .await
                 .answer(form, headers, app.parts.clock.now())
         }
-        (Ok(Some(reading)), None) => whole(&app, &agent, &reading, (form, headers)),
-        (Ok(Some(reading)), Some(wanted)) => {
-            let excerpt = excerpt::cut(wanted, &app, &agent, &reading).await?;
+        (Ok(Some(reading)), None) => whole_document(&app, &agent, &reading, (form, headers)),
+        (Ok(Some(reading)), Some(options)) => {
+            let excerpt = excerpt::cut(options, &app, &agent, &reading).await?;
             let document = if excerpt.text.is_empty() {
                 empty(&app, &agent, &reading, &excerpt).await
             } else {
@@ -117,16 +117,16 @@ fn too_many_waits(lack: Lack) -> Problem {
 }
 
 /// Answers a request for the whole document with a `reading` from memory.
-pub(crate) fn cached(app: &App, agent: &AgentId, reading: &Lookup, headers: &HeaderMap) -> Response {
+pub(crate) fn answer_cached(app: &App, agent: &AgentId, reading: &Lookup, headers: &HeaderMap) -> Response {
     let began = Instant::now();
-    let (result, answer) = whole(app, agent, reading, (Form::preferred_by(headers), headers));
+    let (result, answer) = whole_document(app, agent, reading, (Form::preferred_by(headers), headers));
     observe::observe_read(&app.parts.metrics, result, Some(began.elapsed()));
     answer
 }
 
 #[derive(Default)]
 struct SummaryQuery {
-    wanted: Option<BriefOptions>,
+    options: Option<BriefOptions>,
     wait: Option<Duration>,
 }
 
@@ -135,33 +135,38 @@ impl SummaryQuery {
         if uri.query().is_none() {
             return Ok(Self::default());
         }
-        let known = ["wait", excerpt::VIEW, excerpt::MAX_TOKENS, excerpt::MAX_CHARS];
-        let parameters = Parameters::read(uri, &known)?;
+        let names = ["wait", excerpt::VIEW, excerpt::MAX_TOKENS, excerpt::MAX_CHARS];
+        let parameters = Parameters::read(uri, &names)?;
         let wait = parameters
             .seconds("wait", WAIT_SECONDS_MAX)?
             .map(Duration::from_secs);
         // The response must be sent before the request times out.
         let wait_max = app.settings.request_timeout().mul_f64(WAIT_SHARE);
         Ok(Self {
-            wanted: excerpt::read_options(&parameters)?,
+            options: excerpt::read_options(&parameters)?,
             wait: wait.map(|wait| wait.min(wait_max)),
         })
     }
 }
 
 /// Returns the response with the whole document. Uses the prepared responses.
-fn whole(app: &App, agent: &AgentId, reading: &Lookup, asked: (Form, &HeaderMap)) -> (ReadResult, Response) {
+fn whole_document(
+    app: &App,
+    agent: &AgentId,
+    reading: &Lookup,
+    request_form: (Form, &HeaderMap),
+) -> (ReadResult, Response) {
     let (snapshots, snapshot) = (&app.parts.snapshots, &reading.snapshot);
-    let own = || own_headers(snapshot);
-    let alone;
-    let prepared = if let Some(kept) = PreparedResponses::kept_with(snapshot, own) {
-        kept
+    let make_headers = || document_headers(snapshot);
+    let unstored;
+    let prepared = if let Some(stored) = PreparedResponses::of_snapshot(snapshot, make_headers) {
+        stored
     } else {
         // The snapshot has no room for the responses, so they are prepared for this answer alone.
-        alone = PreparedResponses::new(&snapshot.etag, own());
-        &alone
+        unstored = PreparedResponses::new(&snapshot.etag, make_headers());
+        &unstored
     };
-    prepared.answer(reading, snapshots, asked, app.parts.clock.now(), || {
+    prepared.answer(reading, snapshots, request_form, app.parts.clock.now(), || {
         let make = || json(agent, reading);
         match reading.stale_since {
             None => prepared.json(snapshots, snapshot, make),
@@ -183,7 +188,7 @@ fn document<'a>(agent: &'a AgentId, reading: &'a Lookup, excerpt: &'a Excerpt) -
         bytes: Bytes::copy_from_slice(excerpt.text.as_bytes()),
         json: SummaryReply::of(agent, &reading.snapshot, reading.stale_since, Some(excerpt)),
         stale_since: reading.stale_since,
-        headers: own_headers(&reading.snapshot),
+        headers: document_headers(&reading.snapshot),
     }
 }
 
@@ -210,7 +215,7 @@ async fn empty<'a>(
     document
 }
 
-fn own_headers(snapshot: &Snapshot) -> HeaderMap {
+fn document_headers(snapshot: &Snapshot) -> HeaderMap {
     let mut headers = HeaderMap::new();
     headers.insert(VERSION, snapshot.version.into());
     headers.insert(PENDING, snapshot.pending_exchanges.into());

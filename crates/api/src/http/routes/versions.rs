@@ -167,8 +167,8 @@ pub(crate) async fn existing_version(
         before: None,
         limit: page::LIMIT_MAX,
     };
-    let all = store.versions(agent, query).await?;
-    let ends = all.last().zip(all.first());
-    let kept = ends.map(|(oldest, newest)| (oldest.version, newest.version));
-    Err(StoreError::UnknownVersion { version, kept })
+    let versions = store.versions(agent, query).await?;
+    let ends = versions.last().zip(versions.first());
+    let range = ends.map(|(oldest, newest)| (oldest.version, newest.version));
+    Err(StoreError::UnknownVersion { version, kept: range })
 }

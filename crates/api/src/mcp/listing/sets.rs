@@ -97,17 +97,17 @@ fn memory() -> Tool {
 }
 
 fn codex() -> Vec<Tool> {
-    CODEX_TOOLS.map(of_codex).into()
+    CODEX_TOOLS.map(codex_tool).into()
 }
 
 /// A tool's description, its arguments, and which of them are required.
 struct ToolSketch(&'static str, Value, &'static [&'static str]);
 
-fn of_codex(name: &'static str) -> Tool {
+fn codex_tool(name: &'static str) -> Tool {
     let ToolSketch(description, properties, required) = if name.starts_with("history") {
-        of_history(name)
+        history_tool(name)
     } else {
-        of_notes(name)
+        notes_tool(name)
     };
     let mut schema = json!({ "type": "object", "properties": properties });
     if !required.is_empty() {
@@ -118,7 +118,7 @@ fn of_codex(name: &'static str) -> Tool {
     Tool::new(name, description, map(schema)).with_annotations(hints)
 }
 
-fn of_history(name: &str) -> ToolSketch {
+fn history_tool(name: &str) -> ToolSketch {
     let agent = optional("string");
     match name {
         "history_list_windows" => ToolSketch(
@@ -151,7 +151,7 @@ fn of_history(name: &str) -> ToolSketch {
     }
 }
 
-fn of_notes(name: &str) -> ToolSketch {
+fn notes_tool(name: &str) -> ToolSketch {
     match name {
         "notes_list_files_by_prefix" => ToolSketch(
             "List notes by the beginning of their paths.",

@@ -10,7 +10,7 @@ use super::{CalibrationSample, Meter};
 /// A provider's report on one request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReportedUsage {
-    /// The model that answered, if the message says so.
+    /// The model that answered, if the message names it.
     pub model: Option<String>,
     /// The provider's id of the answer. A transcript may store one answer as several messages, each with the same report.
     pub response_id: Option<String>,
@@ -80,12 +80,12 @@ struct ObservedAnswer {
 }
 
 impl ObservedAnswer {
-    /// Returns true if `seen` is one more message of this answer: no report has come yet, or both reports name the same answer.
-    fn continues_in(&self, seen: &Observation) -> bool {
-        match (&self.usage, &seen.usage) {
+    /// Returns true if `message` belongs to this answer as well: no report has come yet, or both reports name the same answer.
+    fn continues_in(&self, message: &Observation) -> bool {
+        match (&self.usage, &message.usage) {
             (None, _) => true,
             (Some(_), None) => false,
-            (Some(own), Some(other)) => own.response_id.is_some() && own.response_id == other.response_id,
+            (Some(one), Some(next)) => one.response_id.is_some() && one.response_id == next.response_id,
         }
     }
 
@@ -122,10 +122,13 @@ impl Observer {
         has_reset: bool,
     ) -> Vec<CalibrationSample> {
         let mut samples = Vec::new();
-        for seen in messages {
-            samples.extend(self.observe(seen));
+        for message in messages {
+            samples.extend(self.observe(message));
         }
-        let has_moved = self.window.replace(window).is_some_and(|before| before != window);
+        let has_moved = self
+            .window
+            .replace(window)
+            .is_some_and(|previous| previous != window);
         if has_moved || has_reset {
             // The request of the current answer may have been built before this change or after it, so it can't be compared.
             self.meter = Meter::default();
@@ -135,38 +138,38 @@ impl Observer {
         samples
     }
 
-    fn observe(&mut self, seen: &Observation) -> Vec<CalibrationSample> {
-        if seen.is_metadata {
-            return self.take_report(seen.usage.as_ref());
+    fn observe(&mut self, message: &Observation) -> Vec<CalibrationSample> {
+        if message.is_metadata {
+            return self.take_report(message.usage.as_ref());
         }
         let mut samples = Vec::new();
-        let continues = seen.is_answer
+        let continues = message.is_answer
             && self
                 .answer
                 .as_ref()
-                .is_some_and(|answer| answer.continues_in(seen));
+                .is_some_and(|answer| answer.continues_in(message));
         if !continues {
             samples = self.end_answer();
         }
-        if seen.is_answer {
+        if message.is_answer {
             let tokens_before = self.tokens_before;
             let answer = self.answer.get_or_insert_with(|| ObservedAnswer {
                 tokens_before,
                 ..ObservedAnswer::default()
             });
-            answer.tokens = answer.tokens.saturating_add(seen.tokens);
-            answer.is_opaque |= seen.is_opaque;
-            if seen.usage.is_some() {
-                answer.usage.clone_from(&seen.usage);
+            answer.tokens = answer.tokens.saturating_add(message.tokens);
+            answer.is_opaque |= message.is_opaque;
+            if message.usage.is_some() {
+                answer.usage.clone_from(&message.usage);
             }
         } else {
-            self.is_blurred |= seen.is_opaque;
+            self.is_blurred |= message.is_opaque;
         }
-        self.tokens_before = self.tokens_before.saturating_add(seen.tokens);
+        self.tokens_before = self.tokens_before.saturating_add(message.tokens);
         samples
     }
 
-    /// Takes a report in a message of its own: it is about the answer before it.
+    /// Takes a report that is a message of its own: it is about the answer before it.
     fn take_report(&mut self, usage: Option<&ReportedUsage>) -> Vec<CalibrationSample> {
         match (&mut self.answer, usage) {
             (Some(answer), Some(usage)) if answer.usage.is_none() => answer.usage = Some(usage.clone()),
@@ -181,11 +184,11 @@ impl Observer {
         };
         let mut samples: Vec<CalibrationSample> = answer.sample().into_iter().collect();
         if let Some(usage) = &answer.usage {
-            let grown = self.meter.add_request(CalibrationSample {
+            let sample = self.meter.add_request(CalibrationSample {
                 estimated_tokens: answer.tokens_before,
                 reported_tokens: usage.prompt_tokens,
             });
-            samples.extend(grown.filter(|_| !self.is_blurred));
+            samples.extend(sample.filter(|_| !self.is_blurred));
             self.is_blurred = false;
         }
         self.is_blurred |= answer.is_opaque;

@@ -44,10 +44,13 @@ fn learned_by(agents: std::ops::Range<u64>, reported_tokens: i64) -> Calibration
 fn a_calibration_without_samples_changes_no_estimate() {
     let calibration = Calibration::default();
     assert_eq!(
-        (calibration.guard(12_345), calibration.average(12_345)),
+        (
+            calibration.scale_by_guard(12_345),
+            calibration.scale_by_average(12_345)
+        ),
         (12_345, 12_345)
     );
-    assert_eq!(calibration.guard(i64::MAX), i64::MAX);
+    assert_eq!(calibration.scale_by_guard(i64::MAX), i64::MAX);
 }
 
 #[test]
@@ -56,7 +59,7 @@ fn a_few_samples_raise_the_guard_and_do_not_lower_it() {
     assert_eq!(learned(low().take(SAMPLES_MIN - 1)).guard_permille(ONE), 1_000);
     assert_eq!(learned(low()).guard_permille(ONE), 800);
     assert_eq!(learned([sample(1_000, 1_300)]).guard_permille(ONE), 1_300);
-    assert_eq!(learned(low().take(3)).average(1_000), 800);
+    assert_eq!(learned(low().take(3)).scale_by_average(1_000), 800);
 }
 
 #[test]
@@ -70,7 +73,7 @@ fn one_agent_cannot_set_the_guard_of_another() {
         for _ in 0..10_000 {
             calibration.learn(liar);
         }
-        assert_eq!(calibration.samples(), SAMPLES_PER_AGENT_MAX);
+        assert_eq!(calibration.sample_count(), SAMPLES_PER_AGENT_MAX);
         assert_eq!(
             calibration.guard_permille(ONE),
             1_000,
@@ -154,7 +157,10 @@ fn a_changed_tokenizer_is_learned_anew() {
         calibration.learn(of_one(sample(1_000, 1_100)));
     }
     assert_eq!(
-        (calibration.guard_permille(ONE), calibration.average(1_000)),
+        (
+            calibration.guard_permille(ONE),
+            calibration.scale_by_average(1_000)
+        ),
         (1_100, 1_100)
     );
 }
@@ -217,7 +223,7 @@ proptest! {
         for (sample, name) in samples.iter().zip(&names) {
             prop_assert!(calibrations.learn("local", name, of_one(*sample)));
             prop_assert!(calibrations.len() <= MODELS_MAX);
-            prop_assert!(calibrations.of("local", name).unwrap().samples() <= SAMPLES_MAX);
+            prop_assert!(calibrations.of("local", name).unwrap().sample_count() <= SAMPLES_MAX);
         }
         let written = serde_json::to_string(&calibrations).unwrap();
         prop_assert_eq!(serde_json::from_str::<Calibrations>(&written).unwrap(), calibrations);

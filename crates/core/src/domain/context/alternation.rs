@@ -1,5 +1,5 @@
-//! Alternation: makes sure that no two consecutive turns are of the same side. It puts nothing between a call and its results, since
-//! these are on different sides.
+//! Alternation: makes sure that no two consecutive turns are of the same side. Calls and their results are on different sides, so nothing
+//! is put between them.
 
 use super::{ACKNOWLEDGEMENT, Alternation, CONTINUATION, Piece, PieceOrigin, Reason, Turn, fence::attribute};
 use crate::domain::{message::Role, perspective::SILENCE};
@@ -22,9 +22,9 @@ fn side(role: Role) -> Option<Side> {
     }
 }
 
-/// Returns true if a turn of role `next` can't follow one of role `before` directly.
-pub(super) fn clash(before: Role, next: Role) -> bool {
-    side(before).is_some() && side(before) == side(next)
+/// Returns true if a turn of role `next` can't follow one of role `previous` directly.
+pub(super) fn clash(previous: Role, next: Role) -> bool {
+    side(previous).is_some() && side(previous) == side(next)
 }
 
 /// Puts a user's turn with the text `opening` in front, unless the user speaks first. No conversation can begin with the model or with
@@ -49,22 +49,22 @@ pub(super) fn last_turn<'a>(exchange: i64) -> Turn<'a> {
 
 /// Puts a turn of silence after each turn of the model that the user doesn't answer, also at the end.
 pub(super) fn answer_with_silence<'a>(turns: Vec<Turn<'a>>) -> Vec<Turn<'a>> {
-    let mut answered: Vec<Turn<'a>> = Vec::with_capacity(turns.len());
-    let mut before = None;
+    let mut alternating: Vec<Turn<'a>> = Vec::with_capacity(turns.len());
+    let mut previous = None;
     for turn in turns {
-        if is_silence_between(before, turn.role) {
-            answered.push(silence(turn.exchange));
+        if is_silence_between(previous, turn.role) {
+            alternating.push(silence(turn.exchange));
         }
         if turn.role != Role::System {
-            before = Some(turn.role);
+            previous = Some(turn.role);
         }
-        answered.push(turn);
+        alternating.push(turn);
     }
-    if before == Some(Role::Assistant) {
-        let exchange = answered.last().map_or(0, |last| last.exchange);
-        answered.push(silence(exchange));
+    if previous == Some(Role::Assistant) {
+        let exchange = alternating.last().map_or(0, |last| last.exchange);
+        alternating.push(silence(exchange));
     }
-    answered
+    alternating
 }
 
 /// Returns true if the user is silent between a turn of role `before` and one of role `next`. Instructions don't count.
@@ -93,34 +93,38 @@ pub(super) fn end_with_user(turns: &mut Vec<Turn<'_>>) {
 /// Names the speakers of neighbouring turns of the user that will be merged, if they have several speakers.
 pub(super) fn name_speakers(turns: &mut [Turn<'_>]) {
     let conversation: Vec<usize> = (0..turns.len())
-        .filter(|&at| turns[at].role != Role::System)
+        .filter(|&index| turns[index].role != Role::System)
         .collect();
-    let is_from_user = |at: usize| turns[at].role == Role::User;
+    let is_from_user = |index: usize| turns[index].role == Role::User;
     let mut lines = Vec::new();
-    for run in conversation.chunk_by(|&before, &next| is_from_user(before) && is_from_user(next)) {
-        let speakers = run.iter().map(|&at| (at, turns[at].speaker()));
+    for run in conversation.chunk_by(|&previous, &next| is_from_user(previous) && is_from_user(next)) {
+        let speakers = run.iter().map(|&index| (index, turns[index].speaker()));
         let speakers: Vec<(usize, Option<&str>)> = speakers.collect();
         // Consecutive turns of the same speaker are named once.
-        let heads = speakers.chunk_by(|before, next| before.1 == next.1);
+        let heads = speakers.chunk_by(|previous, next| previous.1 == next.1);
         let heads: Vec<(usize, Option<&str>)> = heads.map(|same| same[0]).collect();
         if heads.len() > 1 {
-            lines.extend(heads.into_iter().map(|(at, speaker)| (at, name_line(speaker))));
+            lines.extend(
+                heads
+                    .into_iter()
+                    .map(|(index, speaker)| (index, name_line(speaker))),
+            );
         }
     }
-    for (at, line) in lines {
-        turns[at].pieces.insert(0, line);
+    for (index, line) in lines {
+        turns[index].pieces.insert(0, line);
     }
 }
 
-/// Returns the lines with names that a merge adds: the speaker of the words before `next`, and the speaker of `next` unless it has such a
-/// line already. Returns `None` if both have the same speaker.
+/// Returns the lines with speakers' names that a merge adds: one with the speaker `previous`, and one with the speaker of the turn `next`
+/// unless the turn has such a line already. Returns `None` if both speakers are the same.
 pub(super) fn name_lines<'a>(
-    before: Option<&str>,
+    previous: Option<&str>,
     next: &Turn<'_>,
 ) -> Option<(Piece<'a>, Option<Piece<'a>>)> {
     let speaker = next.speaker();
     let is_named = next.pieces.first()?.origin == PieceOrigin::Synthetic(Reason::Speaker);
-    (is_named || speaker != before).then(|| (name_line(before), (!is_named).then(|| name_line(speaker))))
+    (is_named || speaker != previous).then(|| (name_line(previous), (!is_named).then(|| name_line(speaker))))
 }
 
 fn name_line<'a>(speaker: Option<&str>) -> Piece<'a> {
@@ -131,21 +135,21 @@ fn name_line<'a>(speaker: Option<&str>) -> Piece<'a> {
 /// Repairs alternation. With `by_speaker`, turns of different speakers aren't merged. A second repair changes nothing.
 pub(super) fn repair<'a>(turns: Vec<Turn<'a>>, mode: Alternation, by_speaker: bool) -> Vec<Turn<'a>> {
     let mut repaired: Vec<Turn<'a>> = Vec::with_capacity(turns.len());
-    // The speaker of the turn before. A merged turn has many pieces, and asking all of them for their speaker takes long.
-    let mut before = None;
+    // The speaker of the previous turn. A merged turn has many pieces, and reading the speakers of all of them takes long.
+    let mut previous = None;
     for turn in turns {
         let speaker = turn.speaker();
-        let may_merge = !by_speaker || speaker == before;
-        before = speaker;
+        let may_merge = !by_speaker || speaker == previous;
+        previous = speaker;
         match repaired.last_mut().filter(|last| clash(last.role, turn.role)) {
             Some(last) if mode == Alternation::Merge && may_merge => last.pieces.extend(turn.pieces),
             Some(_) if mode == Alternation::Ack => {
-                let between = if turn.role == Role::Assistant {
+                let separator = if turn.role == Role::Assistant {
                     synthetic_turn(Role::User, Reason::Alternation, CONTINUATION, turn.exchange)
                 } else {
                     acknowledgement(turn.exchange)
                 };
-                repaired.extend([between, turn]);
+                repaired.extend([separator, turn]);
             }
             _ => repaired.push(turn),
         }

@@ -18,7 +18,7 @@ pub(super) fn anchor<'a>(
     options: &ContextOptions,
     counter: &dyn TokenCounter,
 ) -> Option<Piece<'a>> {
-    let drafts = draft::of_message(input.anchor?, PREAMBLE, false, input.perspective);
+    let drafts = draft::message_drafts(input.anchor?, PREAMBLE, false, input.perspective);
     let draft = drafts.into_iter().find(|draft| draft.role == Role::User)?;
     let has_images = draft
         .parts

@@ -54,15 +54,15 @@ struct Copy<'a> {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct CopySelection {
     pub(super) chosen: Vec<usize>,
-    pub(super) left: Vec<LeftCopy>,
+    pub(super) left_out: Vec<LeftCopy>,
 }
 
 impl<'a> Copies<'a> {
     /// Makes copies of the messages that have content and aren't in the preamble.
     pub(super) fn new(input: &ContextInput<'a>, counter: &dyn TokenCounter) -> Self {
         let in_preamble = |seq: i64| input.preamble.iter().any(|message| message.seq == seq);
-        let of_input = input.copies.iter().filter(|copy| !in_preamble(copy.message.seq));
-        let copies = of_input.filter_map(|copy| {
+        let sources = input.copies.iter().filter(|copy| !in_preamble(copy.message.seq));
+        let copies = sources.filter_map(|copy| {
             let SourceMessage { message, tokens, .. } = copy.message;
             Some(Copy {
                 exchange: copy.exchange,
@@ -79,12 +79,12 @@ impl<'a> Copies<'a> {
         self.0.iter_mut().map(|copy| &mut copy.piece)
     }
 
-    pub(super) fn piece(&self, at: usize) -> Option<&Piece<'a>> {
-        self.0.get(at).map(|copy| &copy.piece)
+    pub(super) fn piece(&self, index: usize) -> Option<&Piece<'a>> {
+        self.0.get(index).map(|copy| &copy.piece)
     }
 
-    pub(super) fn seq(&self, at: usize) -> i64 {
-        self.0.get(at).map_or(0, |copy| copy.seq)
+    pub(super) fn seq(&self, index: usize) -> i64 {
+        self.0.get(index).map_or(0, |copy| copy.seq)
     }
 
     /// Chooses the newest copies of messages before `first_exchange`, pinned ones first, up to `max_tokens` together. Leaves out the
@@ -93,26 +93,26 @@ impl<'a> Copies<'a> {
         let (mut selection, mut room) = (CopySelection::default(), max_tokens);
         for pinned in [true, false] {
             let mut is_full = false;
-            for (at, copy) in self.0.iter().enumerate().rev() {
+            for (index, copy) in self.0.iter().enumerate().rev() {
                 if copy.pinned != pinned || copy.exchange >= first_exchange || sent.contains(&copy.seq) {
                     continue;
                 }
                 is_full |=
                     selection.chosen.len() >= COPIES_MAX || (copy.tokens > room && copy.tokens <= max_tokens);
                 if is_full || copy.tokens > room {
-                    selection.left.push(LeftCopy {
+                    selection.left_out.push(LeftCopy {
                         seq: copy.seq,
                         exchange: copy.exchange,
                         pinned,
                     });
                 } else {
                     room -= copy.tokens;
-                    selection.chosen.push(at);
+                    selection.chosen.push(index);
                 }
             }
         }
         selection.chosen.sort_unstable();
-        selection.left.sort_unstable_by_key(|left| left.seq);
+        selection.left_out.sort_unstable_by_key(|copy| copy.seq);
         selection
     }
 }
@@ -155,13 +155,13 @@ fn with_visible_parts<T>(
     Some(match viewer {
         None => read(&message.parts),
         Some(viewer) => {
-            let seen = viewer.see(message).filter(|seen| seen.role != Role::Tool)?;
-            read(&seen.parts)
+            let visible = viewer.see(message).filter(|visible| visible.role != Role::Tool)?;
+            read(&visible.parts)
         }
     })
 }
 
-/// What a copy's tag says about the message.
+/// The attributes of a copy's tag.
 #[derive(Clone, Copy)]
 pub(super) struct CopyMark {
     pub(super) seq: i64,
@@ -173,13 +173,13 @@ pub(super) struct CopyMark {
 pub(super) fn write_copy(message: &Message, mark: CopyMark, text: &str, by_name: bool) -> String {
     let speaker = message.speaker.as_deref().filter(|_| by_name);
     let by = speaker.map_or_else(|| message.kind.name().to_owned(), attribute);
-    let place = match mark.exchange {
+    let exchange = match mark.exchange {
         PREAMBLE => "the beginning".to_owned(),
         exchange => format!("#{exchange}"),
     };
     let CopyMark { seq, why, .. } = mark;
     let text = escape_tags(text, "copy");
-    format!("<copy of=\"message {seq}\" exchange=\"{place}\" by=\"{by}\" why=\"{why}\">\n{text}\n</copy>")
+    format!("<copy of=\"message {seq}\" exchange=\"{exchange}\" by=\"{by}\" why=\"{why}\">\n{text}\n</copy>")
 }
 
 fn line(part: &Part) -> Option<String> {
@@ -189,11 +189,11 @@ fn line(part: &Part) -> Option<String> {
         Part::ToolResult {
             name, text, is_error, ..
         } => {
-            let what = if *is_error { "failed result" } else { "result" };
+            let kind = if *is_error { "failed result" } else { "result" };
             let tool = name
                 .as_deref()
                 .map_or_else(String::new, |name| format!(" of {name}"));
-            Some(format!("[{what}{tool}]\n{}", text.trim()))
+            Some(format!("[{kind}{tool}]\n{}", text.trim()))
         }
         Part::Attachment { media, .. } => Some(format!("[attachment: {media}]")),
         Part::Opaque { kind, .. } => Some(format!("[block: {kind}]")),

@@ -1,5 +1,6 @@
 //! Drafts of turns, made from stored messages. They have no metadata, no blank texts, and only the thinking that may be sent. Only the
-//! model's drafts have calls, only drafts of results have results. In a conversation of several, drafts show one speaker's perspective.
+//! model's drafts have calls, and only drafts of role `Tool` have results. In a conversation of several, drafts show one speaker's
+//! perspective.
 
 use std::{borrow::Cow, collections::BTreeSet};
 
@@ -61,7 +62,7 @@ impl<'a> Draft<'a> {
         self.parts.iter().any(is_call)
     }
 
-    /// Returns true if the model's next message belongs to the same turn: this one has only thinking, or ends with a block of the
+    /// Returns true if the model's next message belongs to the same turn, because this one has only thinking or ends with a block of the
     /// provider, such as a search whose result comes in the next message.
     pub(super) fn continues(&self) -> bool {
         let is_thinking = |part: &Part| matches!(part, Part::Thinking(_));
@@ -69,26 +70,26 @@ impl<'a> Draft<'a> {
     }
 }
 
-pub(super) fn of_exchanges<'a>(input: &ContextInput<'a>, thinking: Thinking) -> Vec<Draft<'a>> {
+pub(super) fn window_drafts<'a>(input: &ContextInput<'a>, thinking: Thinking) -> Vec<Draft<'a>> {
     let viewer = input.perspective;
     // Legs of one exchange are open together.
-    let open = input.exchanges.iter().filter(|row| row.is_open);
-    let open: BTreeSet<i64> = open.map(|row| row.begins_with).collect();
-    let of_row = |row: &SourceExchange<'a>| {
+    let open_exchanges = input.exchanges.iter().filter(|row| row.is_open);
+    let open_exchanges: BTreeSet<i64> = open_exchanges.map(|row| row.first_leg).collect();
+    let row_drafts = |row: &SourceExchange<'a>| {
         let keeps_thinking = match thinking {
             Thinking::All => true,
-            Thinking::Open => open.contains(&row.begins_with),
+            Thinking::Open => open_exchanges.contains(&row.first_leg),
             Thinking::None => false,
         };
         let number = row.exchange;
         let messages = row.messages.clone().into_iter();
-        messages.flat_map(move |message| of_message(message, number, keeps_thinking, viewer))
+        messages.flat_map(move |message| message_drafts(message, number, keeps_thinking, viewer))
     };
-    input.exchanges.iter().flat_map(of_row).collect()
+    input.exchanges.iter().flat_map(row_drafts).collect()
 }
 
-/// Returns the drafts of a message: none if it has no content, two if it has results and words.
-pub(super) fn of_message<'a>(
+/// Returns the drafts of a message: none if it has no content, two if it has results and other content.
+pub(super) fn message_drafts<'a>(
     stored: SourceMessage<'a>,
     exchange: i64,
     keeps_thinking: bool,
@@ -113,19 +114,19 @@ pub(super) fn of_message<'a>(
         }
         return drafts;
     };
-    let seen = viewer.see(message);
-    let (is_for_speaker, is_caller) = match &seen {
-        Some(seen) => (true, seen.role == Role::Assistant),
+    let visible = viewer.see(message);
+    let (is_for_speaker, is_caller) = match &visible {
+        Some(visible) => (true, visible.role == Role::Assistant),
         None => (false, false),
     };
-    let mut drafts = seen.map_or_else(Vec::new, |seen| {
-        visible_drafts(stored, exchange, keeps_thinking, seen)
+    let mut drafts = visible.map_or_else(Vec::new, |visible| {
+        visible_drafts(stored, exchange, keeps_thinking, visible)
     });
     if role != Role::Tool && !is_caller {
         // Results belong to calls of the speaker, whoever passed them on, unless they were addressed to others only.
-        let others = hidden_drafts(stored, exchange)
+        let hidden = hidden_drafts(stored, exchange)
             .filter(|draft| is_for_speaker || draft.visibility == Visibility::Hidden);
-        drafts.extend(others);
+        drafts.extend(hidden);
     } else if role == Role::Tool && !viewer.is_own(message) {
         drafts.retain(|draft| draft.role == Role::Tool);
         for draft in &mut drafts {
@@ -137,9 +138,9 @@ pub(super) fn of_message<'a>(
 
 /// Returns the calls and results of a message that the speaker doesn't hear.
 fn hidden_drafts(stored: SourceMessage<'_>, exchange: i64) -> impl Iterator<Item = Draft<'_>> {
-    let all = stored.message.parts.iter();
-    let calls = all.clone().filter(|part| is_call(part)).cloned().collect();
-    let results = all.filter(|part| is_result(part)).cloned().collect();
+    let parts = stored.message.parts.iter();
+    let calls = parts.clone().filter(|part| is_call(part)).cloned().collect();
+    let results = parts.filter(|part| is_result(part)).cloned().collect();
     let drafts = [
         (Role::Assistant, Visibility::Hidden, calls),
         (Role::Tool, Visibility::WithCalls, results),
@@ -164,11 +165,11 @@ fn visible_drafts<'a>(
     stored: SourceMessage<'a>,
     exchange: i64,
     keeps_thinking: bool,
-    seen: PerspectiveMessage<'a>,
+    visible: PerspectiveMessage<'a>,
 ) -> Vec<Draft<'a>> {
     let SourceMessage { seq, message, tokens } = stored;
-    let PerspectiveMessage { role, parts } = seen;
-    let as_stored = matches!(parts, Cow::Borrowed(_)) && self::role(message) == Some(role);
+    let PerspectiveMessage { role, parts } = visible;
+    let is_stored_role = matches!(parts, Cow::Borrowed(_)) && self::role(message) == Some(role);
     let (parts, is_faithful) = match parts {
         Cow::Borrowed(parts) => clean(role, parts, keeps_thinking),
         Cow::Owned(parts) => {
@@ -181,7 +182,7 @@ fn visible_drafts<'a>(
         role,
         exchange,
         seq,
-        source: (is_faithful && as_stored).then_some(message),
+        source: (is_faithful && is_stored_role).then_some(message),
         speaker: None,
         visibility: Visibility::Visible,
         keeps_thinking,
@@ -225,21 +226,21 @@ fn clean(role: Role, parts: &[Part], keeps_thinking: bool) -> (Cow<'_, [Part]>, 
     if is_faithful && parts.iter().all(stays) {
         return (Cow::Borrowed(parts), true);
     }
-    let kept = parts.iter().filter(|part| stays(part));
-    let kept = kept.map(|part| match part {
+    let cleaned = parts.iter().filter(|part| stays(part));
+    let cleaned = cleaned.map(|part| match part {
         // No provider accepts calls by anyone but the model.
         Part::ToolCall { name, arguments, .. } if !may_call => {
             Part::Text(format!("[called {name} with {arguments}]"))
         }
         part => part.clone(),
     });
-    (Cow::Owned(kept.collect()), is_faithful)
+    (Cow::Owned(cleaned.collect()), is_faithful)
 }
 
-/// Separates the results of a message from its words: results go before the user's words and after the model's.
+/// Separates the results of a message from its other content: results go before the user's content and after the model's.
 fn separate_results<'a>(draft: &Draft<'a>) -> Vec<Draft<'a>> {
     let role = draft.role;
-    let (results, said): (Vec<Part>, Vec<Part>) = draft.parts.iter().cloned().partition(is_result);
+    let (results, other_parts): (Vec<Part>, Vec<Part>) = draft.parts.iter().cloned().partition(is_result);
     let draft_with = |role, parts| Draft {
         role,
         parts: Cow::Owned(parts),
@@ -248,8 +249,8 @@ fn separate_results<'a>(draft: &Draft<'a>) -> Vec<Draft<'a>> {
         ..*draft
     };
     let mut drafts = vec![draft_with(Role::Tool, results)];
-    if !said.is_empty() {
-        drafts.push(draft_with(role, said));
+    if !other_parts.is_empty() {
+        drafts.push(draft_with(role, other_parts));
     }
     if role == Role::Assistant {
         drafts.reverse();

@@ -59,7 +59,7 @@ pub(super) fn attribute(name: &str) -> String {
     cut(&one_line(&plain), NAME_CHARS_MAX)
 }
 
-/// Replaces the `<` of every tag called `name`, in any spelling, by a look-alike.
+/// Replaces the `<` of every tag called `name`, in any spelling, with a look-alike.
 pub(super) fn escape_tags(markdown: &str, name: &str) -> String {
     let mut pieces = markdown.split('<');
     let mut text = pieces.next().unwrap_or_default().to_owned();

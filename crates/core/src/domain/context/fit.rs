@@ -10,7 +10,7 @@ use super::{
 use crate::domain::tokens::TokenCounter;
 
 /// Builds the context with all thinking. Returns `None` unless the whole window fits unchanged.
-pub(super) fn whole<'a>(
+pub(super) fn build_complete<'a>(
     input: &ContextInput<'a>,
     options: &ContextOptions,
     counter: &dyn TokenCounter,
@@ -55,7 +55,11 @@ fn finish<'a>(mut plan: Plan<'_, 'a>, decision: Decision) -> Context<'a> {
     let unread = input.left_out.iter().copied();
     let left_out = unread.chain(numbers(&input.exchanges[..start])).collect();
     let selection = plan.choose_copies(start);
-    let copied = selection.chosen.iter().map(|&at| plan.copies.seq(at)).collect();
+    let copied = selection
+        .chosen
+        .iter()
+        .map(|&index| plan.copies.seq(index))
+        .collect();
     let limit_tokens = plan.options.limit_tokens();
     let turns = plan.assemble(start);
     let tokens = turns.iter().map(|turn| turn.tokens(counter)).sum();
@@ -66,7 +70,7 @@ fn finish<'a>(mut plan: Plan<'_, 'a>, decision: Decision) -> Context<'a> {
         over_budget: limit_tokens.is_some_and(|limit| tokens > limit),
         left_out,
         copied,
-        left_copies: selection.left,
+        left_copies: selection.left_out,
         elided,
     }
 }

@@ -26,7 +26,7 @@ impl ResultSize {
 
     /// Returns how many characters the result may have; `None` if it stays whole.
     pub(super) fn chars(self) -> Option<usize> {
-        self.0.checked_sub(1).and_then(|at| SIZES.get(at)).copied()
+        self.0.checked_sub(1).and_then(|index| SIZES.get(index)).copied()
     }
 }
 

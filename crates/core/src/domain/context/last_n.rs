@@ -29,20 +29,20 @@ pub fn last_n(messages: &[Message], n: usize, anchor: bool) -> Vec<Turn<'_>> {
     let cut = messages.len().saturating_sub(n);
     let start = match newest {
         _ if messages.len() - instructions <= n => instructions,
-        Some(newest) => next_boundary(cut, newest, |at| is_safe_boundary(&messages[at])),
+        Some(newest) => next_boundary(cut, newest, |index| is_safe_boundary(&messages[index])),
         None => instructions,
     };
     let first = messages.iter().position(is_safe_boundary);
     let first = first.filter(|&first| anchor && first < start);
     let keeps_thinking = start == instructions;
-    let kept = (0..instructions).chain(first).chain(start..messages.len());
-    let drafts: Vec<Draft<'_>> = kept
-        .flat_map(|at| {
-            let seq = i64_or_max(at);
-            let source = SourceMessage::uncounted(seq, &messages[at]);
+    let indices = (0..instructions).chain(first).chain(start..messages.len());
+    let drafts: Vec<Draft<'_>> = indices
+        .flat_map(|index| {
+            let seq = i64_or_max(index);
+            let source = SourceMessage::uncounted(seq, &messages[index]);
             // Instructions and anchor are apart from the rest, which is one conversation.
-            let exchange = i64::from(at >= start);
-            draft::of_message(source, exchange, keeps_thinking, None)
+            let exchange = i64::from(index >= start);
+            draft::message_drafts(source, exchange, keeps_thinking, None)
         })
         .collect();
     let mut turns = pairs::repair(&drafts, Passes::ALL);
@@ -52,5 +52,5 @@ pub fn last_n(messages: &[Message], n: usize, anchor: bool) -> Vec<Turn<'_>> {
 
 /// Returns the first safe boundary from `cut` on, at the latest `newest`.
 fn next_boundary(cut: usize, newest: usize, is_safe: impl Fn(usize) -> bool) -> usize {
-    (cut..newest).find(|&at| is_safe(at)).unwrap_or(newest)
+    (cut..newest).find(|&index| is_safe(index)).unwrap_or(newest)
 }

@@ -1,7 +1,7 @@
-//! Shortens what recapd's own tools answered: a model that asked for something of its past has read it, and the same call answers again.
+//! Shortens the answers of recapd's own tools: the model has already read them, and can get them again by the same call.
 //!
-//! Invariant: which answers are shortened depends only on what was there when the boundary of the window last moved. Such a move changes
-//! the beginning of a request anyway. Between two moves, each request begins with the bytes of the one before.
+//! Invariant: which answers are shortened depends only on the messages that existed when the boundary of the window last moved. Such a move
+//! changes the beginning of a request anyway. Between two moves, each request begins with the bytes of the one before.
 
 use super::{Elision, Piece, Turn, truncate_results::note};
 use crate::domain::{
@@ -27,10 +27,10 @@ fn is_own(tool: Option<&str>, text: &str) -> bool {
     text.len() > CHARS_MAX && (tool.is_some_and(is_tool) || is_answer(text))
 }
 
-/// Shortens recapd's answers in the turns of exchanges before number `before`. Each answer follows the turn with its call, in call order.
-pub(super) fn shorten(turns: &mut [Turn<'_>], before: i64) -> Vec<Elision> {
+/// Shortens recapd's answers in the turns of exchanges before number `end`. Each answer follows the turn with its call, in call order.
+pub(super) fn shorten(turns: &mut [Turn<'_>], end: i64) -> Vec<Elision> {
     let (mut called, mut elided): (Vec<String>, Vec<Elision>) = Default::default();
-    for turn in turns.iter_mut().take_while(|turn| turn.exchange < before) {
+    for turn in turns.iter_mut().take_while(|turn| turn.exchange < end) {
         if turn.role == Role::Assistant {
             let parts = turn.parts();
             called = parts.filter_map(tool).map(str::to_owned).collect();

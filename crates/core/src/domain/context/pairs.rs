@@ -1,5 +1,5 @@
-//! Matches calls with results: by id with the latest open calls, otherwise by name and order. Puts each result after its call, and
-//! completes pairs of which one half is missing.
+//! Matches results with calls: by id with the latest open calls, otherwise by name and order. Puts each result after its call, and
+//! completes pairs that lack one half.
 
 use std::{collections::HashMap, ops::Range};
 
@@ -20,7 +20,7 @@ struct ResultSpan {
 struct CallPosition {
     draft: usize,
     part: usize,
-    /// Calls with the same number belong to one batch: only words of the model stand between them.
+    /// Calls with the same number belong to one batch: only texts of the model stand between them.
     batch: usize,
     result: Option<ResultSpan>,
 }
@@ -33,7 +33,7 @@ struct Pairs<'d, 'a> {
     /// For each draft, how many calls come before it: the index of its first call, if it has one. At the end, the number of all calls.
     first_call: Vec<usize>,
     /// The tool names of visible calls with results, by the calls' ids.
-    answered: HashMap<&'d str, &'d str>,
+    tool_names: HashMap<&'d str, &'d str>,
     passes: Passes,
 }
 
@@ -45,39 +45,39 @@ enum MovedShare {
     Whole,
 }
 
-/// Makes turns in which every call is followed by its result. Completes pairs: a call without a result gets one that says that none was
+/// Makes turns in which every call is followed by its result. Completes pairs: a call without a result gets the result that none was
 /// recorded; a result without a call becomes a text of the user that names the tool. Drops calls that the speaker doesn't see, with their
 /// results.
 pub(super) fn repair<'a>(drafts: &[Draft<'a>], passes: Passes) -> Vec<Turn<'a>> {
     let pairs = Pairs::find(drafts, passes);
-    let mut taken = vec![Vec::new(); drafts.len()];
+    let mut moved_parts = vec![Vec::new(); drafts.len()];
     for span in pairs.calls.iter().filter_map(|call| call.result.as_ref()) {
-        taken[span.draft].push(span.parts.clone());
+        moved_parts[span.draft].push(span.parts.clone());
     }
-    let mut moved = vec![MovedShare::Nothing; drafts.len()];
+    let mut shares = vec![MovedShare::Nothing; drafts.len()];
     let mut turns = Vec::with_capacity(drafts.len());
-    let mut at = 0;
-    while let Some(draft) = drafts.get(at) {
+    let mut index = 0;
+    while let Some(draft) = drafts.get(index) {
         if draft.visibility == Visibility::Hidden {
-            at += 1;
+            index += 1;
         } else if draft.role == Role::Assistant {
-            let end = pairs.turn_end(at);
-            let pieces = drafts[at..end].iter().map(Draft::piece).collect();
+            let end = pairs.turn_end(index);
+            let pieces = drafts[index..end].iter().map(Draft::piece).collect();
             turns.push(Turn::new(Role::Assistant, draft.exchange, pieces));
-            let results = pairs.results(at..end, &taken, &mut moved);
+            let results = pairs.results(index..end, &moved_parts, &mut shares);
             if !results.is_empty() {
                 turns.push(Turn::new(Role::Tool, draft.exchange, results));
             }
-            at = end;
+            index = end;
         } else {
             if draft.role != Role::Tool {
                 turns.push(Turn::new(draft.role, draft.exchange, vec![draft.piece()]));
             } else if passes.has(Pass::ResultOrder) {
-                turns.extend(pairs.rest(draft, &taken[at], moved[at]));
+                turns.extend(pairs.rest(draft, &moved_parts[index], shares[index]));
             } else {
                 turns.push(Turn::new(Role::Tool, draft.exchange, vec![draft.piece()]));
             }
-            at += 1;
+            index += 1;
         }
     }
     // A turn of thinking alone has no content for other providers.
@@ -93,7 +93,7 @@ impl<'d, 'a> Pairs<'d, 'a> {
             calls: Vec::new(),
             open: HashMap::new(),
             first_call: Vec::with_capacity(drafts.len() + 1),
-            answered: HashMap::new(),
+            tool_names: HashMap::new(),
             passes,
         };
         let mut batch = 0;
@@ -144,7 +144,7 @@ impl<'d, 'a> Pairs<'d, 'a> {
                 } = &caller.parts[self.calls[call].part]
                     && caller.visibility == Visibility::Visible
                 {
-                    self.answered.insert(id, name);
+                    self.tool_names.insert(id, name);
                 }
             }
         }
@@ -165,41 +165,44 @@ impl<'d, 'a> Pairs<'d, 'a> {
     fn by_name(&self, result: usize, name: Option<&str>, has_id: bool) -> Option<usize> {
         let exchange = self.drafts[result].exchange;
         let (calls_before, drafts) = (self.first_call[result], self.drafts);
-        let of_exchange = (0..calls_before)
+        let exchange_calls = (0..calls_before)
             .rev()
             .take_while(|&call| drafts[self.calls[call].draft].exchange == exchange);
         let fits = |&call: &usize| {
             let call = &self.calls[call];
-            let Part::ToolCall { id, name: called, .. } = &drafts[call.draft].parts[call.part] else {
+            let Part::ToolCall {
+                id, name: tool_name, ..
+            } = &drafts[call.draft].parts[call.part]
+            else {
                 return false;
             };
             call.result.is_none()
                 && !(has_id && id.is_some())
-                && name.is_none_or(|name| name == called.as_str())
+                && name.is_none_or(|name| name == tool_name.as_str())
         };
-        let mut open = of_exchange.filter(fits).peekable();
+        let mut open = exchange_calls.filter(fits).peekable();
         let batch = self.calls[*open.peek()?].batch;
         open.take_while(|&call| self.calls[call].batch == batch).last()
     }
 
-    /// Returns where the model's turn that begins at `at` ends. The turn includes calls right after words of the model, words while one
+    /// Returns where the model's turn that begins at `start` ends. The turn includes calls right after a text of the model, texts while one
     /// of its calls waits for a result, and whatever follows a message that continues.
-    fn turn_end(&self, at: usize) -> usize {
+    fn turn_end(&self, start: usize) -> usize {
         let drafts = self.drafts;
         let joins = |&next: &usize| {
-            let (draft, before) = (&drafts[next], &drafts[next - 1]);
+            let (draft, previous) = (&drafts[next], &drafts[next - 1]);
             draft.role == Role::Assistant
                 && draft.visibility != Visibility::Hidden
-                && draft.exchange == before.exchange
-                && (draft.has_calls() || before.continues() || self.waits(at, next))
+                && draft.exchange == previous.exchange
+                && (draft.has_calls() || previous.continues() || self.waits(start, next))
         };
-        let mut later = (at + 1..drafts.len()).skip_while(joins);
+        let mut later = (start + 1..drafts.len()).skip_while(joins);
         later.next().unwrap_or(drafts.len())
     }
 
-    /// Returns true if a call in the drafts from `at` to `end` gets its result after `end`.
-    fn waits(&self, at: usize, end: usize) -> bool {
-        let calls = &self.calls[self.first_call[at]..self.first_call[end]];
+    /// Returns true if a call in the drafts from `start` to `end` gets its result after `end`.
+    fn waits(&self, start: usize, end: usize) -> bool {
+        let calls = &self.calls[self.first_call[start]..self.first_call[end]];
         let mut results = calls.iter().filter_map(|call| call.result.as_ref());
         results.any(|result| result.draft > end)
     }
@@ -208,33 +211,35 @@ impl<'d, 'a> Pairs<'d, 'a> {
     fn results(
         &self,
         drafts: Range<usize>,
-        taken: &[Vec<Range<usize>>],
-        moved: &mut [MovedShare],
+        moved_parts: &[Vec<Range<usize>>],
+        shares: &mut [MovedShare],
     ) -> Vec<Piece<'a>> {
         let calls = &self.calls[self.first_call[drafts.start]..self.first_call[drafts.end]];
         let mut pieces = Vec::with_capacity(calls.len());
-        let mut at = 0;
-        while let Some(call) = calls.get(at) {
+        let mut index = 0;
+        while let Some(call) = calls.get(index) {
             let Some(span) = &call.result else {
                 pieces.extend(self.missing_result(call));
-                at += 1;
+                index += 1;
                 continue;
             };
             if !self.passes.has(Pass::ResultOrder) {
-                at += 1;
+                index += 1;
                 continue;
             }
-            let whole = spans(self.drafts, span.draft);
-            let in_turn = calls[at..].iter().map_while(|call| call.result.as_ref());
-            if in_turn.take(whole.len()).eq(&whole) && taken[span.draft].len() == whole.len() {
+            let draft_spans = spans(self.drafts, span.draft);
+            let in_turn = calls[index..].iter().map_while(|call| call.result.as_ref());
+            if in_turn.take(draft_spans.len()).eq(&draft_spans)
+                && moved_parts[span.draft].len() == draft_spans.len()
+            {
                 pieces.push(self.drafts[span.draft].piece());
-                moved[span.draft] = MovedShare::Whole;
-                at += whole.len();
+                shares[span.draft] = MovedShare::Whole;
+                index += draft_spans.len();
             } else {
                 let draft = &self.drafts[span.draft];
                 pieces.push(draft.piece_with(draft.parts[span.parts.clone()].to_vec()));
-                moved[span.draft] = MovedShare::Some;
-                at += 1;
+                shares[span.draft] = MovedShare::Some;
+                index += 1;
             }
         }
         pieces
@@ -255,23 +260,28 @@ impl<'d, 'a> Pairs<'d, 'a> {
         Some(piece).filter(|_| self.passes.has(Pass::MissingResults))
     }
 
-    /// Returns what is left of a message of results after results moved to their calls. It becomes the user's turn. Of another speaker's
-    /// message, all results are dropped, since it isn't known whose calls the remaining ones answer. The other content stays if a result
-    /// of the message moved.
-    fn rest(&self, draft: &Draft<'a>, taken: &[Range<usize>], moved: MovedShare) -> Option<Turn<'a>> {
-        let is_others = draft.visibility == Visibility::WithCalls;
-        if moved == MovedShare::Whole || (is_others && moved == MovedShare::Nothing) {
+    /// Returns the rest of a message of results after results moved to their calls. It becomes the user's turn. Of another speaker's
+    /// message, all results are dropped, since the calls that the remaining ones answer are unknown. The other content stays if a result of
+    /// the message moved.
+    fn rest(&self, draft: &Draft<'a>, moved_parts: &[Range<usize>], share: MovedShare) -> Option<Turn<'a>> {
+        let is_of_others = draft.visibility == Visibility::WithCalls;
+        if share == MovedShare::Whole || (is_of_others && share == MovedShare::Nothing) {
             return None;
         }
         let becomes_text = self.passes.has(Pass::OrphanResults);
-        let others = if is_others {
+        let other_results = if is_of_others {
             ranges(&draft.parts)
         } else {
             Vec::new()
         };
-        let stays = |at: &usize| !taken.iter().chain(&others).any(|range| range.contains(at));
-        let converted = |at: usize| {
-            let part = &draft.parts[at];
+        let stays = |index: &usize| {
+            !moved_parts
+                .iter()
+                .chain(&other_results)
+                .any(|range| range.contains(index))
+        };
+        let converted = |index: usize| {
+            let part = &draft.parts[index];
             if becomes_text {
                 self.as_text(part)
             } else {
@@ -294,15 +304,15 @@ impl<'d, 'a> Pairs<'d, 'a> {
         else {
             return part.clone();
         };
-        let what = if *is_error { "failed result" } else { "result" };
-        let answered = call_id.as_deref().and_then(|id| self.answered.get(id).copied());
-        let tool = name.as_deref().or(answered).unwrap_or("unknown");
-        let why = if answered.is_some() {
+        let kind = if *is_error { "failed result" } else { "result" };
+        let called_tool = call_id.as_deref().and_then(|id| self.tool_names.get(id).copied());
+        let tool = name.as_deref().or(called_tool).unwrap_or("unknown");
+        let why = if called_tool.is_some() {
             "whose call has another one"
         } else {
             "whose call is not in view"
         };
-        Part::Text(format!("[{what} of the tool {tool}, {why}]\n{text}"))
+        Part::Text(format!("[{kind} of the tool {tool}, {why}]\n{text}"))
     }
 }
 
@@ -316,12 +326,12 @@ fn spans(drafts: &[Draft<'_>], draft: usize) -> Vec<ResultSpan> {
 
 /// Returns the ranges of parts that make a result: the result and the images after it.
 fn ranges(parts: &[Part]) -> Vec<Range<usize>> {
-    let of_result = |start: usize| {
+    let result_range = |start: usize| {
         let images = parts[start + 1..]
             .iter()
             .take_while(|part| matches!(part, Part::Attachment { .. }));
         start..start + 1 + images.count()
     };
-    let starts = (0..parts.len()).filter(|&at| is_result(&parts[at]));
-    starts.map(of_result).collect()
+    let starts = (0..parts.len()).filter(|&index| is_result(&parts[index]));
+    starts.map(result_range).collect()
 }

@@ -6,9 +6,9 @@ use super::Thinking;
 /// One repair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pass {
-    /// Gives each call without a result one that says that none was recorded.
+    /// Gives each call without a result a text that none was recorded.
     MissingResults,
-    /// Turns a result without a call into words of the user.
+    /// Turns a result without a call into a text of the user.
     OrphanResults,
     /// Puts results right after their calls, in call order.
     ResultOrder,

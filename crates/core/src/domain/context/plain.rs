@@ -54,7 +54,7 @@ fn write_summary(text: &mut String, parts: &[Part]) {
 }
 
 fn write_part(text: &mut String, turn: &Turn<'_>, part: &Part) {
-    let who = match turn.role {
+    let speaker = match turn.role {
         Role::Assistant => "Assistant",
         Role::User | Role::Tool | Role::System => "User",
     };
@@ -63,7 +63,7 @@ fn write_part(text: &mut String, turn: &Turn<'_>, part: &Part) {
         exchange => format!(" (#{exchange})"),
     };
     match part {
-        Part::Text(words) => write_block(text, &format!("{who}{number}:"), words),
+        Part::Text(content) => write_block(text, &format!("{speaker}{number}:"), content),
         Part::ToolCall { name, arguments, .. } => write_block(text, &format!("Call of {name}:"), arguments),
         Part::ToolResult {
             text: result,
@@ -75,7 +75,7 @@ fn write_part(text: &mut String, turn: &Turn<'_>, part: &Part) {
             write_block(text, head, &lines.join("\n"));
         }
         Part::Attachment { media, .. } => {
-            write_block(text, &format!("{who}{number}:"), &format!("[{media}]"));
+            write_block(text, &format!("{speaker}{number}:"), &format!("[{media}]"));
         }
         Part::Thinking(_) | Part::Opaque { .. } => {}
     }

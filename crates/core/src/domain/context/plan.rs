@@ -7,7 +7,7 @@ use super::{
     copies::{Copies, CopySelection},
     draft, own_answers, pairs,
     passes::Pass,
-    request::{DraftRequest, Requests},
+    request::{RequestCopy, Requests},
 };
 use crate::domain::{
     exchange::PREAMBLE,
@@ -31,10 +31,12 @@ pub(super) struct Plan<'i, 'a> {
     pub(super) own_answers: Vec<Elision>,
 }
 
-/// The roles before a turn: the role of the turn right before it, and of the last turn that isn't instructions.
+/// The roles before a turn.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Before {
+pub(super) struct EarlierRoles {
+    /// The role of the turn right before it.
     turn: Option<Role>,
+    /// The role of the last turn before it that isn't instructions.
     spoken: Option<Role>,
 }
 
@@ -50,11 +52,11 @@ impl<'i, 'a> Plan<'i, 'a> {
         counter: &'i dyn TokenCounter,
         passes: Passes,
     ) -> Self {
-        let of_preamble = input.preamble.iter();
-        let preamble: Vec<draft::Draft<'a>> = of_preamble
-            .flat_map(|&message| draft::of_message(message, PREAMBLE, false, input.perspective))
+        let preamble_messages = input.preamble.iter();
+        let preamble: Vec<draft::Draft<'a>> = preamble_messages
+            .flat_map(|&message| draft::message_drafts(message, PREAMBLE, false, input.perspective))
             .collect();
-        let drafts = draft::of_exchanges(input, thinking);
+        let drafts = draft::window_drafts(input, thinking);
         let mut body = pairs::repair(&drafts, passes);
         let own_answers = own_answers::shorten(&mut body, input.passed_before);
         let mut plan = Self {
@@ -81,8 +83,8 @@ impl<'i, 'a> Plan<'i, 'a> {
         if newest.is_some_and(|newest| newest.role != Role::Assistant) {
             alternation::end_with_user(&mut plan.body);
         }
-        let names_speakers_otherwise = options.names_speakers || input.perspective.is_some();
-        if options.alternation == Alternation::Merge && !names_speakers_otherwise {
+        let is_naming_speakers = options.names_speakers || input.perspective.is_some();
+        if options.alternation == Alternation::Merge && !is_naming_speakers {
             alternation::name_speakers(&mut plan.body);
         }
         let turns = plan.preamble.iter_mut().chain(&mut plan.body);
@@ -119,16 +121,18 @@ impl<'i, 'a> Plan<'i, 'a> {
         preamble + acknowledgement.max(opening) + ending + name
     }
 
-    /// Returns the tokens of the turns that alternation puts before a turn of that role.
-    pub(super) fn between(&self, before: &mut Before, role: Role) -> i64 {
-        let is_silence = self.is_silent() && alternation::is_silence_between(before.spoken, role);
-        let clashes = before.turn.is_some_and(|before| alternation::clash(before, role));
+    /// Returns the tokens of the turns that alternation puts before a turn of that role. Then adds the role to `earlier`.
+    pub(super) fn between(&self, earlier: &mut EarlierRoles, role: Role) -> i64 {
+        let is_silence = self.is_silent() && alternation::is_silence_between(earlier.spoken, role);
+        let clashes = earlier
+            .turn
+            .is_some_and(|previous| alternation::clash(previous, role));
         // Instructions that move to the front don't separate their neighbours.
         if role != Role::System || self.options.system_in_place {
-            before.turn = Some(role);
+            earlier.turn = Some(role);
         }
         if role != Role::System {
-            before.spoken = Some(role);
+            earlier.spoken = Some(role);
         }
         match (is_silence, clashes) {
             (true, _) => self.silence(),
@@ -176,8 +180,9 @@ impl<'i, 'a> Plan<'i, 'a> {
             .choose(first_exchange, &sent, self.options.copies_max_tokens())
     }
 
-    /// Returns the request that the exchanges from index `start` on work on; `None` if they have it, or if the anchor is that request.
-    fn request_before(&self, start: usize) -> Option<&DraftRequest<'a>> {
+    /// Returns the copy of the request that the exchanges from index `start` on work on; `None` if they have the request themselves, or if
+    /// the anchor is that request.
+    fn request_before(&self, start: usize) -> Option<&RequestCopy<'a>> {
         let request = self.requests.before(self.input.exchanges.get(start)?)?;
         let is_anchor = self.anchor_before(start).is_some()
             && self.input.anchor.is_some_and(|anchor| anchor.seq == request.seq);
@@ -199,7 +204,7 @@ impl<'i, 'a> Plan<'i, 'a> {
     fn first_turn(&self, start: usize) -> Option<usize> {
         let first = self.input.exchanges.get(start)?.exchange;
         let from = self.body.partition_point(|turn| turn.exchange < first);
-        let stays = |&at: &usize| self.options.system_in_place || self.body[at].role != Role::System;
+        let stays = |&index: &usize| self.options.system_in_place || self.body[index].role != Role::System;
         (from..self.body.len()).find(stays)
     }
 
@@ -212,11 +217,11 @@ impl<'i, 'a> Plan<'i, 'a> {
         }
         let anchor = self.anchor_before(start)?;
         let next = &self.body[self.first_turn(start)?];
-        let (before, line) =
+        let (anchor_line, next_line) =
             alternation::name_lines(anchor.speaker, next).filter(|_| next.role == Role::User)?;
         // Where turns name their speakers, a turn without a name is still merged with the head.
         let is_joined = merges_turns && (!names_speakers || next.speaker().is_none());
-        Some((before, line.filter(|_| is_joined)))
+        Some((anchor_line, next_line.filter(|_| is_joined)))
     }
 
     /// Makes the user's turn between preamble and window: anchor, request, copies, summary, and the note of left-out exchanges.
@@ -225,12 +230,15 @@ impl<'i, 'a> Plan<'i, 'a> {
         let left_out = left_out_note(&input.left_out, &input.exchanges[..start]);
         let left_out = left_out.iter().map(|text| Piece::text(Reason::LeftOut, text));
         let selection = self.choose_copies(start);
-        let copies = selection.chosen.iter().filter_map(|&at| self.copies.piece(at));
+        let copies = selection
+            .chosen
+            .iter()
+            .filter_map(|&index| self.copies.piece(index));
         let anchor = self.anchor_before(start).into_iter();
         let request = self.request_before(start).map(|request| &request.piece);
-        let stored = anchor.chain(request).chain(copies).chain(&self.summary).cloned();
-        let name = self.names(start).map(|(before, _)| before);
-        let pieces: Vec<Piece<'a>> = name.into_iter().chain(stored).chain(left_out).collect();
+        let content = anchor.chain(request).chain(copies).chain(&self.summary).cloned();
+        let name = self.names(start).map(|(anchor_line, _)| anchor_line);
+        let pieces: Vec<Piece<'a>> = name.into_iter().chain(content).chain(left_out).collect();
         (!pieces.is_empty()).then(|| Turn::new(Role::User, PREAMBLE, pieces))
     }
 
@@ -239,13 +247,13 @@ impl<'i, 'a> Plan<'i, 'a> {
         if let (Some((_, Some(line))), Some(first)) = (self.names(start), self.first_turn(start)) {
             self.body[first].pieces.insert(0, line);
         }
-        let (mode, in_place) = (self.options.alternation, self.options.system_in_place);
+        let (mode, system_in_place) = (self.options.alternation, self.options.system_in_place);
         let (opening, is_silent) = (self.opening(), self.is_silent());
         let has_perspective = self.input.perspective.is_some();
         let ends_with_user = self.options.ends_with_user;
         // With a perspective, the texts name their speakers already.
         let by_speaker = self.options.names_speakers && !has_perspective;
-        let stays = |turn: &Turn<'a>| in_place || turn.role != Role::System;
+        let stays = |turn: &Turn<'a>| system_in_place || turn.role != Role::System;
         let (body, hoisted): (Vec<_>, Vec<_>) = self.body.into_iter().partition(stays);
         let mut turns: Vec<Turn<'a>> = self
             .preamble
@@ -273,7 +281,7 @@ impl<'i, 'a> Plan<'i, 'a> {
     }
 }
 
-/// Writes the note of exchanges that are in neither window nor summary: the unread ones, and `exchanges` after them.
+/// Writes the note about exchanges that are in neither window nor summary: the unread ones, and `exchanges` after them.
 fn left_out_note(unread: &[i64], exchanges: &[SourceExchange<'_>]) -> Option<String> {
     let mut left_out = unread.iter().copied().chain(numbers(exchanges));
     let first = left_out.next()?;

@@ -1,5 +1,5 @@
-//! The request before later legs: if a window begins within an exchange, a marked copy of the user's request comes first. The copy is
-//! verbatim, unless the request is bigger than a step or than half of the context.
+//! Copies of requests: if a window begins with a later leg of an exchange, a marked copy of the user's request comes before it. The copy
+//! is verbatim, unless the request is bigger than a step or than half of the context.
 
 use super::{
     ContextInput, ContextOptions, Piece, Reason, SourceExchange, SourceMessage, SourceRequest,
@@ -13,16 +13,16 @@ use crate::domain::{
     tokens::{TokenCounter, count_message},
 };
 
-/// With room for fewer characters, a message no longer shows the task and is left out.
+/// With room for fewer characters, a copy no longer shows the task and is left out.
 pub(super) const CHARS_MIN: usize = 80;
 /// A request takes at most 1/`REQUEST_SHARE` of the context, however big a step is.
 const REQUEST_SHARE: i64 = 2;
-const WHY: &str = "the request that what follows works on";
+const WHY: &str = "the user's request that the following messages work on";
 
-/// The requests of all exchanges of which later legs are in the window.
-pub(super) struct Requests<'a>(Vec<DraftRequest<'a>>);
+/// Copies of the requests of all exchanges whose later legs are in the window.
+pub(super) struct Requests<'a>(Vec<RequestCopy<'a>>);
 
-pub(super) struct DraftRequest<'a> {
+pub(super) struct RequestCopy<'a> {
     exchange: i64,
     pub(super) seq: i64,
     pub(super) piece: Piece<'a>,
@@ -37,7 +37,7 @@ impl<'a> Requests<'a> {
         let max_tokens = request_max_tokens(options);
         let copies = sources(input).filter_map(|source| {
             let piece = copy(source, input.perspective, max_tokens, counter)?;
-            Some(DraftRequest {
+            Some(RequestCopy {
                 exchange: source.exchange,
                 seq: source.message.seq,
                 piece,
@@ -50,21 +50,21 @@ impl<'a> Requests<'a> {
         self.0.iter_mut().map(|request| &mut request.piece)
     }
 
-    /// Returns the request that must come before `first`, if `first` is a later leg.
-    pub(super) fn before(&self, first: &SourceExchange<'a>) -> Option<&DraftRequest<'a>> {
-        let is_later = first.begins_with < first.exchange;
+    /// Returns the copy that may have to be shown before `first`, if `first` is a later leg.
+    pub(super) fn before(&self, first: &SourceExchange<'a>) -> Option<&RequestCopy<'a>> {
+        let is_later = first.first_leg < first.exchange;
         self.0
             .iter()
-            .find(|request| is_later && request.exchange == first.begins_with)
+            .find(|request| is_later && request.exchange == first.first_leg)
     }
 }
 
-/// Returns true if `message` is the request of an exchange of which later legs are in the window.
+/// Returns true if `message` is the request of an exchange whose later legs are in the window.
 pub(super) fn is_request(input: &ContextInput<'_>, message: SourceMessage<'_>) -> bool {
     sources(input).any(|source| source.message.seq == message.seq)
 }
 
-/// Returns how many tokens a request may have to be sent whole; `None` means no limit.
+/// Returns the most tokens of a request that is copied in full; `None` means no limit.
 pub(super) fn request_max_tokens(options: &ContextOptions) -> Option<i64> {
     let share = options.limit_tokens().map(|limit| limit / REQUEST_SHARE);
     let step = Some(options.step_tokens).filter(|&step| step > 0);
@@ -72,14 +72,11 @@ pub(super) fn request_max_tokens(options: &ContextOptions) -> Option<i64> {
 }
 
 fn sources<'i, 'a>(input: &'i ContextInput<'a>) -> impl Iterator<Item = SourceRequest<'a>> + use<'i, 'a> {
-    let later = input
-        .exchanges
-        .iter()
-        .filter(|row| row.begins_with < row.exchange);
-    let mut before = None;
+    let later = input.exchanges.iter().filter(|row| row.first_leg < row.exchange);
+    let mut previous = None;
     let firsts = later
-        .map(|row| row.begins_with)
-        .filter(move |&first| before.replace(first) != Some(first));
+        .map(|row| row.first_leg)
+        .filter(move |&first| previous.replace(first) != Some(first));
     firsts.filter_map(|first| source(input, first))
 }
 
@@ -118,9 +115,10 @@ fn copy<'a>(
     Some(Piece::text(Reason::Request, &copy))
 }
 
-/// Cuts `text`, which has `tokens` tokens, to its head and tail of about `max_tokens`. Returns `None` if too little would remain.
+/// Cuts `text`, which has `tokens` tokens, to its head and tail, which together have about `max_tokens`. Returns `None` if too little
+/// would remain.
 fn shorten(text: &str, max_tokens: i64, tokens: i64) -> Option<String> {
-    let whole = i64_or_max(text.chars().count());
-    let chars = usize_or_max(whole.saturating_mul(max_tokens) / tokens.max(1));
+    let all_chars = i64_or_max(text.chars().count());
+    let chars = usize_or_max(all_chars.saturating_mul(max_tokens) / tokens.max(1));
     (chars >= CHARS_MIN).then(|| head_tail(text, chars * 2 / 3, chars / 3))
 }

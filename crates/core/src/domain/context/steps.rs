@@ -10,7 +10,7 @@ use std::collections::HashMap;
 
 use super::{
     ladder::{NEW_ROUNDS, ResultSize, Treatment},
-    plan::{Before, Plan},
+    plan::{EarlierRoles, Plan},
     truncate_results,
 };
 use crate::domain::{
@@ -72,7 +72,7 @@ struct Unit {
     /// The tokens of the whole piece.
     tokens: i64,
     /// The tokens that come with it: those of its turn, and of turns that alternation puts before it.
-    beside: i64,
+    overhead: i64,
     lengths: Option<truncate_results::Lengths>,
 }
 
@@ -121,7 +121,7 @@ impl<'p, 'i, 'a> Walk<'p, 'i, 'a> {
     }
 
     fn overflows(&mut self) -> bool {
-        let all: i64 = self.units.iter().map(|unit| unit.beside + unit.tokens).sum();
+        let all: i64 = self.units.iter().map(|unit| unit.overhead + unit.tokens).sum();
         !self.fixed.is_empty() && self.fixed(0) + all > self.limit
     }
 
@@ -136,16 +136,16 @@ impl<'p, 'i, 'a> Walk<'p, 'i, 'a> {
     fn run(&mut self) {
         self.sizes.fill(ResultSize::WHOLE);
         (self.start, self.sum, self.is_stuck) = (0, 0, false);
-        for at in 0..self.units.len() {
-            let is_same_row = at > 0 && self.units[at].row == self.units[at - 1].row;
+        for index in 0..self.units.len() {
+            let is_same_row = index > 0 && self.units[index].row == self.units[index - 1].row;
             if self.is_stuck && is_same_row {
-                self.sizes[at] = ResultSize::NOTE;
-                self.sum += self.cost(at, ResultSize::NOTE);
+                self.sizes[index] = ResultSize::NOTE;
+                self.sum += self.cost(index, ResultSize::NOTE);
                 continue;
             }
-            self.sum += self.cost(at, ResultSize::WHOLE);
+            self.sum += self.cost(index, ResultSize::WHOLE);
             if self.fixed(self.start) + self.sum > self.limit {
-                self.step(at);
+                self.step(index);
             }
         }
         self.end();
@@ -160,28 +160,28 @@ impl<'p, 'i, 'a> Walk<'p, 'i, 'a> {
         }
     }
 
-    fn step(&mut self, at: usize) {
-        self.cut_big_rounds(at);
-        let (start, treatment) = self.choose(at);
+    fn step(&mut self, last_unit: usize) {
+        self.cut_big_rounds(last_unit);
+        let (start, treatment) = self.choose(last_unit);
         self.start = start;
         self.sum = 0;
-        for unit in self.first_units[start]..=at {
-            self.sizes[unit] = self.size_after_step(unit, treatment, at);
+        for unit in self.first_units[start]..=last_unit {
+            self.sizes[unit] = self.size_after_step(unit, treatment, last_unit);
             self.sum += self.cost(unit, self.sizes[unit]);
         }
         self.is_stuck = self.fixed(start) + self.sum > self.limit;
     }
 
     /// Shortens the results of those newest rounds that are too big alone.
-    fn cut_big_rounds(&mut self, at: usize) {
-        let room = self.limit - self.fixed(self.units[at].row);
-        let newest = self.units[at].round;
+    fn cut_big_rounds(&mut self, last_unit: usize) {
+        let room = self.limit - self.fixed(self.units[last_unit].row);
+        let newest = self.units[last_unit].round;
         for round in newest.saturating_sub(NEW_ROUNDS - 1)..=newest {
-            let from = self.first_units[self.start];
-            let from = from + self.units[from..=at].partition_point(|unit| unit.round < round);
-            let through = from + self.units[from..=at].partition_point(|unit| unit.round <= round);
+            let first = self.first_units[self.start];
+            let first = first + self.units[first..=last_unit].partition_point(|unit| unit.round < round);
+            let end = first + self.units[first..=last_unit].partition_point(|unit| unit.round <= round);
             let tokens = |walk: &mut Self, least: ResultSize| -> i64 {
-                let units = from..through;
+                let units = first..end;
                 units
                     .map(|unit| walk.cost(unit, walk.sizes[unit].max(least)))
                     .sum()
@@ -191,7 +191,7 @@ impl<'p, 'i, 'a> Walk<'p, 'i, 'a> {
             }
             let mut sizes = ResultSize::all().filter(|&size| size < ResultSize::NOTE);
             if let Some(size) = sizes.find(|&size| tokens(self, size) <= room / BIG_ROUND_SHARE) {
-                for unit in from..through {
+                for unit in first..end {
                     self.sizes[unit] = self.sizes[unit].max(size);
                 }
             }
@@ -199,23 +199,26 @@ impl<'p, 'i, 'a> Walk<'p, 'i, 'a> {
     }
 
     /// Chooses the first row to send after a step, and how to treat the results.
-    fn choose(&mut self, at: usize) -> (usize, Treatment) {
-        let newest = self.units[at].row;
-        if let Some(start) = self.first_with_room(at) {
+    fn choose(&mut self, last_unit: usize) -> (usize, Treatment) {
+        let newest = self.units[last_unit].row;
+        if let Some(start) = self.first_with_room(last_unit) {
             let mut mild = Treatment::mild();
-            let fits = |&treatment: &Treatment| self.total(start, treatment, at) <= self.full(FULL_PERCENT);
+            let fits =
+                |&treatment: &Treatment| self.total(start, treatment, last_unit) <= self.full(FULL_PERCENT);
             return (start, mild.find(fits).unwrap_or(Treatment::FIRM));
         }
         for percent in FULLER_PERCENT {
-            let fits = |&treatment: &Treatment| self.total(newest, treatment, at) <= self.full(percent);
+            let fits =
+                |&treatment: &Treatment| self.total(newest, treatment, last_unit) <= self.full(percent);
             if let Some(treatment) = Treatment::hard().find(fits) {
                 return (newest, treatment);
             }
         }
         // The newest rounds don't fit whole.
         for percent in FULLER_PERCENT {
-            let fits =
-                |&size: &ResultSize| self.total(newest, Treatment::AtMost(size), at) <= self.full(percent);
+            let fits = |&size: &ResultSize| {
+                self.total(newest, Treatment::AtMost(size), last_unit) <= self.full(percent)
+            };
             if let Some(size) = ResultSize::all().find(fits) {
                 return (newest, Treatment::AtMost(size));
             }
@@ -224,15 +227,15 @@ impl<'p, 'i, 'a> Walk<'p, 'i, 'a> {
     }
 
     /// Returns the first row from which everything fits after a step that shortens results as [`Treatment::FIRM`] does.
-    fn first_with_room(&mut self, at: usize) -> Option<usize> {
-        let (first, newest) = (self.start, self.units[at].row);
-        let mut sum: i64 = self.cost_from(self.first_units[first], Treatment::FIRM, at);
+    fn first_with_room(&mut self, last_unit: usize) -> Option<usize> {
+        let (first, newest) = (self.start, self.units[last_unit].row);
+        let mut sum: i64 = self.cost_from(self.first_units[first], Treatment::FIRM, last_unit);
         for row in first..=newest {
             if self.fixed(row) + sum <= self.full(FULL_PERCENT) {
                 return Some(row);
             }
-            for unit in self.first_units[row]..self.first_units[row + 1].min(at) {
-                sum -= self.cost(unit, self.size_after_step(unit, Treatment::FIRM, at));
+            for unit in self.first_units[row]..self.first_units[row + 1].min(last_unit) {
+                sum -= self.cost(unit, self.size_after_step(unit, Treatment::FIRM, last_unit));
             }
         }
         None
@@ -242,20 +245,20 @@ impl<'p, 'i, 'a> Walk<'p, 'i, 'a> {
         self.limit.saturating_mul(percent) / 100
     }
 
-    /// Returns the tokens up to the unit `at` if the rows from `start` on are sent with that treatment.
-    fn total(&mut self, start: usize, treatment: Treatment, at: usize) -> i64 {
-        self.fixed(start) + self.cost_from(self.first_units[start], treatment, at)
+    /// Returns the tokens up to the unit `last_unit` if the rows from `start` on are sent with that treatment.
+    fn total(&mut self, start: usize, treatment: Treatment, last_unit: usize) -> i64 {
+        self.fixed(start) + self.cost_from(self.first_units[start], treatment, last_unit)
     }
 
-    fn cost_from(&mut self, first: usize, treatment: Treatment, at: usize) -> i64 {
-        (first..=at)
-            .map(|unit| self.cost(unit, self.size_after_step(unit, treatment, at)))
+    fn cost_from(&mut self, first: usize, treatment: Treatment, last_unit: usize) -> i64 {
+        (first..=last_unit)
+            .map(|unit| self.cost(unit, self.size_after_step(unit, treatment, last_unit)))
             .sum()
     }
 
-    /// Returns the size of a unit after a step at the unit `at`. A shortened result never gets longer again.
-    fn size_after_step(&self, unit: usize, treatment: Treatment, at: usize) -> ResultSize {
-        let rounds_ago = self.units[at].round.saturating_sub(self.units[unit].round);
+    /// Returns the size of a unit after a step at the unit `last_unit`. A shortened result never gets longer again.
+    fn size_after_step(&self, unit: usize, treatment: Treatment, last_unit: usize) -> ResultSize {
+        let rounds_ago = self.units[last_unit].round.saturating_sub(self.units[unit].round);
         self.sizes[unit].max(treatment.size(rounds_ago))
     }
 
@@ -263,21 +266,21 @@ impl<'p, 'i, 'a> Walk<'p, 'i, 'a> {
         *self.fixed[start].get_or_insert_with(|| self.plan.fixed(start))
     }
 
-    fn cost(&mut self, at: usize, size: ResultSize) -> i64 {
-        let unit = &self.units[at];
+    fn cost(&mut self, index: usize, size: ResultSize) -> i64 {
+        let unit = &self.units[index];
         let (Some(lengths), Some(keep)) = (&unit.lengths, size.chars()) else {
-            return unit.beside + unit.tokens;
+            return unit.overhead + unit.tokens;
         };
         if !self.is_exact {
-            return unit.beside + lengths.estimate(unit.tokens, keep, self.note_tokens);
+            return unit.overhead + lengths.estimate(unit.tokens, keep, self.note_tokens);
         }
-        unit.beside + self.count(at, size, keep)
+        unit.overhead + self.count(index, size, keep)
     }
 
     /// Counts a shortened piece, once for each size.
-    fn count(&mut self, at: usize, size: ResultSize, keep: usize) -> i64 {
-        let (unit, plan) = (&self.units[at], self.plan);
-        *self.counts.entry((at, size)).or_insert_with(|| {
+    fn count(&mut self, index: usize, size: ResultSize, keep: usize) -> i64 {
+        let (unit, plan) = (&self.units[index], self.plan);
+        *self.counts.entry((index, size)).or_insert_with(|| {
             let turn = &plan.body[unit.turn];
             let counted = truncate_results::shortened_tokens(turn, unit.piece, keep, plan.counter);
             counted.unwrap_or(unit.tokens)
@@ -287,12 +290,12 @@ impl<'p, 'i, 'a> Walk<'p, 'i, 'a> {
     /// Returns the exact tokens of everything that is sent.
     fn count_exactly(&mut self) -> i64 {
         let mut sum = self.fixed(self.start);
-        for at in self.first_units[self.start]..self.units.len() {
-            sum += match self.sizes[at].chars() {
-                Some(keep) if self.units[at].lengths.is_some() => {
-                    self.units[at].beside + self.count(at, self.sizes[at], keep)
+        for index in self.first_units[self.start]..self.units.len() {
+            sum += match self.sizes[index].chars() {
+                Some(keep) if self.units[index].lengths.is_some() => {
+                    self.units[index].overhead + self.count(index, self.sizes[index], keep)
                 }
-                _ => self.units[at].beside + self.units[at].tokens,
+                _ => self.units[index].overhead + self.units[index].tokens,
             };
         }
         sum
@@ -300,15 +303,15 @@ impl<'p, 'i, 'a> Walk<'p, 'i, 'a> {
 
     fn decision(mut self) -> Decision {
         let mut cuts = Vec::new();
-        for at in self.first_units[self.start]..self.units.len() {
-            if let Some(keep) = self.sizes[at]
+        for index in self.first_units[self.start]..self.units.len() {
+            if let Some(keep) = self.sizes[index]
                 .chars()
-                .filter(|_| self.units[at].lengths.is_some())
+                .filter(|_| self.units[index].lengths.is_some())
             {
                 cuts.push(ShortenedSpan {
-                    tokens: self.count(at, self.sizes[at], keep),
-                    turn: self.units[at].turn,
-                    piece: self.units[at].piece,
+                    tokens: self.count(index, self.sizes[index], keep),
+                    turn: self.units[index].turn,
+                    piece: self.units[index].piece,
                     keep,
                 });
             }
@@ -323,25 +326,25 @@ impl<'p, 'i, 'a> Walk<'p, 'i, 'a> {
 fn units(plan: &Plan<'_, '_>) -> Vec<Unit> {
     let round_begins = round_begins(plan);
     let mut units: Vec<Unit> = Vec::with_capacity(plan.body.len());
-    let (mut before, mut row, mut round) = (Before::default(), 0, 0);
-    for (at, turn) in plan.body.iter().enumerate() {
+    let (mut earlier, mut row, mut round) = (EarlierRoles::default(), 0, 0);
+    for (turn_index, turn) in plan.body.iter().enumerate() {
         while plan.input.exchanges[row].exchange < turn.exchange {
             row += 1;
         }
-        let mut beside = MESSAGE_OVERHEAD_TOKENS + plan.between(&mut before, turn.role);
-        for (piece, of_turn) in turn.pieces.iter().enumerate() {
-            // A result belongs to its call's round, whenever it came. A turn may have several rounds: words alone, and then the model's
+        let mut overhead = MESSAGE_OVERHEAD_TOKENS + plan.between(&mut earlier, turn.role);
+        for (piece_index, piece) in turn.pieces.iter().enumerate() {
+            // A result belongs to its call's round, whenever it came. A turn may have several rounds: a text alone, and then the model's
             // next message.
-            if let Some(seq) = of_turn.seq().filter(|_| turn.role == Role::Assistant) {
+            if let Some(seq) = piece.seq().filter(|_| turn.role == Role::Assistant) {
                 round = round.max(round_begins.partition_point(|&begin| begin <= seq));
             }
             units.push(Unit {
-                turn: at,
-                piece,
+                turn: turn_index,
+                piece: piece_index,
                 row,
                 round,
-                tokens: of_turn.cost(plan.counter),
-                beside: std::mem::take(&mut beside),
+                tokens: piece.cost(plan.counter),
+                overhead: std::mem::take(&mut overhead),
                 lengths: None,
             });
         }

@@ -102,7 +102,7 @@ fn with_input<T>(script: &str, use_it: impl FnOnce(&mut ContextInput<'_>) -> T) 
         if is_safe_boundary(message) || input.exchanges.is_empty() {
             input.exchanges.push(SourceExchange {
                 exchange: i64::try_from(input.exchanges.len()).unwrap() + 1,
-                begins_with: i64::try_from(input.exchanges.len()).unwrap() + 1,
+                first_leg: i64::try_from(input.exchanges.len()).unwrap() + 1,
                 is_open: false,
                 messages: Vec::new(),
             });
@@ -115,7 +115,7 @@ fn with_input<T>(script: &str, use_it: impl FnOnce(&mut ContextInput<'_>) -> T) 
 fn one_by_one<'m>(messages: impl IntoIterator<Item = &'m Message>) -> ContextInput<'m> {
     let exchanges = (1..).zip(messages).map(|(seq, message)| SourceExchange {
         exchange: seq,
-        begins_with: seq,
+        first_leg: seq,
         is_open: false,
         messages: vec![SourceMessage::uncounted(seq, message)],
     });
@@ -388,7 +388,7 @@ fn an_anchor_is_text_and_left_out_if_too_short() {
         anchor: Some(SourceMessage::uncounted(1, &image)),
         exchanges: vec![SourceExchange {
             exchange: 2,
-            begins_with: 2,
+            first_leg: 2,
             is_open: false,
             messages: vec![SourceMessage::uncounted(2, &later)],
         }],

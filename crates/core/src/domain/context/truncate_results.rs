@@ -1,4 +1,4 @@
-//! Shortens tool results: keeps head and tail, and puts a note between them that says how much is left out.
+//! Shortens tool results: keeps head and tail, with a note between them about how much is left out.
 
 use serde::Serialize;
 
@@ -35,9 +35,9 @@ pub(super) struct Lengths {
     /// Characters of each result.
     results: Vec<usize>,
     /// Bytes of all other text, which are at least its characters.
-    others: usize,
+    text_bytes: usize,
     /// Tokens of the attachments.
-    tokens: i64,
+    attachment_tokens: i64,
 }
 
 impl Lengths {
@@ -45,16 +45,16 @@ impl Lengths {
     pub(super) fn of(piece: &Piece<'_>, counter: &dyn TokenCounter) -> Option<Self> {
         let mut lengths = Self {
             results: Vec::new(),
-            others: 0,
-            tokens: 0,
+            text_bytes: 0,
+            attachment_tokens: 0,
         };
         for part in piece.parts.iter() {
             match part {
                 Part::ToolResult { text, .. } => lengths.results.push(text.chars().count()),
-                Part::Attachment { .. } => lengths.tokens += count_part(counter, part),
-                Part::Text(text) | Part::Opaque { json: text, .. } => lengths.others += text.len(),
-                Part::Thinking(thought) => lengths.others += thought.text.len(),
-                Part::ToolCall { name, arguments, .. } => lengths.others += name.len() + arguments.len(),
+                Part::Attachment { .. } => lengths.attachment_tokens += count_part(counter, part),
+                Part::Text(text) | Part::Opaque { json: text, .. } => lengths.text_bytes += text.len(),
+                Part::Thinking(thought) => lengths.text_bytes += thought.text.len(),
+                Part::ToolCall { name, arguments, .. } => lengths.text_bytes += name.len() + arguments.len(),
             }
         }
         (!lengths.results.is_empty()).then_some(lengths)
@@ -63,23 +63,23 @@ impl Lengths {
     /// Estimates the tokens of the piece if each result keeps `keep` characters and gets a note of `note_tokens`. The whole piece has
     /// `tokens`.
     pub(super) fn estimate(&self, tokens: i64, keep: usize, note_tokens: i64) -> i64 {
-        let all: usize = self.results.iter().sum::<usize>() + self.others;
-        let (mut kept, mut notes) = (self.others, 0);
+        let all_chars: usize = self.results.iter().sum::<usize>() + self.text_bytes;
+        let (mut kept_chars, mut notes) = (self.text_bytes, 0);
         for &chars in &self.results {
             if chars > keep + NOTE_CHARS {
-                kept += keep;
+                kept_chars += keep;
                 notes += 1;
             } else {
-                kept += chars;
+                kept_chars += chars;
             }
         }
         if notes == 0 {
             return tokens;
         }
-        let texts = (tokens - self.tokens).max(0);
-        let share = texts.saturating_mul(i64_or_max(kept)) / i64_or_max(all.max(1));
+        let text_tokens = (tokens - self.attachment_tokens).max(0);
+        let share = text_tokens.saturating_mul(i64_or_max(kept_chars)) / i64_or_max(all_chars.max(1));
         // Head and tail may have more tokens per character than the middle.
-        let expected = self.tokens + share + share / ESTIMATE_MARGIN + 1 + notes * note_tokens;
+        let expected = self.attachment_tokens + share + share / ESTIMATE_MARGIN + 1 + notes * note_tokens;
         expected.min(tokens)
     }
 }
@@ -114,11 +114,11 @@ pub(super) fn shorten_piece(turn: &mut Turn<'_>, piece: usize, keep: usize, toke
     let piece = &mut turn.pieces[piece];
     let seq = piece.seq();
     let mut elided = Vec::new();
-    for at in 0..piece.parts.len() {
-        if let Part::ToolResult { text, .. } = &piece.parts[at]
+    for index in 0..piece.parts.len() {
+        if let Part::ToolResult { text, .. } = &piece.parts[index]
             && let Some((short, chars)) = shorten(text, keep, exchange)
         {
-            if let Part::ToolResult { text, .. } = &mut piece.parts.to_mut()[at] {
+            if let Part::ToolResult { text, .. } = &mut piece.parts.to_mut()[index] {
                 *text = short;
             }
             elided.push(Elision { exchange, seq, chars });
@@ -161,9 +161,9 @@ fn cut(text: &str, chars: usize, keep: usize, exchange: i64) -> Option<(String, 
     let (middle, tail) = rest.split_at(start_of_last(rest, tail));
     let left_out = match read_note(middle, exchange) {
         // A tool's own text may look like such a note, with any number in it, so the sum may overflow.
-        Some(before) => left_out
-            .saturating_add(before)
-            .saturating_sub(note(before, exchange).chars().count()),
+        Some(earlier) => left_out
+            .saturating_add(earlier)
+            .saturating_sub(note(earlier, exchange).chars().count()),
         None => left_out,
     };
     let note = note(left_out, exchange);
@@ -176,12 +176,17 @@ fn cut(text: &str, chars: usize, keep: usize, exchange: i64) -> Option<(String, 
 }
 
 fn end_of_first(text: &str, chars: usize) -> usize {
-    text.char_indices().nth(chars).map_or(text.len(), |(at, _)| at)
+    text.char_indices()
+        .nth(chars)
+        .map_or(text.len(), |(index, _)| index)
 }
 
 fn start_of_last(text: &str, chars: usize) -> usize {
     match chars.checked_sub(1) {
-        Some(before) => text.char_indices().nth_back(before).map_or(0, |(at, _)| at),
+        Some(skipped) => text
+            .char_indices()
+            .nth_back(skipped)
+            .map_or(0, |(index, _)| index),
         None => text.len(),
     }
 }
@@ -195,10 +200,10 @@ fn note_end(exchange: i64) -> String {
     format!(" characters left out of exchange #{exchange} …]")
 }
 
-/// Returns the number of left-out characters in an earlier note in `text`.
+/// Returns the number of left-out characters that an earlier note in `text` states.
 fn read_note(text: &str, exchange: i64) -> Option<usize> {
-    let (before, _) = text.split_once(&note_end(exchange))?;
-    let (_, number) = before.rsplit_once(NOTE_HEAD)?;
+    let (head, _) = text.split_once(&note_end(exchange))?;
+    let (_, number) = head.rsplit_once(NOTE_HEAD)?;
     let left_out: usize = number.replace(',', "").parse().ok()?;
     (grouped(left_out) == number).then_some(left_out)
 }

@@ -83,7 +83,7 @@ impl Sum for Features {
     }
 }
 
-/// Removes labels, replaces several blank lines by one, and trims.
+/// Removes labels, replaces several blank lines with one, and trims.
 pub(super) fn clean(text: &str) -> String {
     let text = LABELS.iter().fold(text.to_owned(), |text, label| {
         let mut pieces = text.split(label);
@@ -95,17 +95,17 @@ pub(super) fn clean(text: &str) -> String {
     collapse_blank_lines(text.trim())
 }
 
-/// Replaces white space that begins and ends with a line feed and has at least three of them by two line feeds.
+/// Replaces white space that begins and ends with a line feed and has at least three of them with two line feeds.
 fn collapse_blank_lines(text: &str) -> String {
     let mut collapsed = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(start) = rest.find('\n') {
-        let (before, from_feed) = rest.split_at(start);
-        collapsed.push_str(before);
+        let (head, from_feed) = rest.split_at(start);
+        collapsed.push_str(head);
         let end = from_feed
             .find(|c: char| !c.is_whitespace())
             .unwrap_or(from_feed.len());
-        let (space, after) = from_feed.split_at(end);
+        let (space, next) = from_feed.split_at(end);
         let tail = space.rsplit('\n').next().unwrap_or_default();
         if space.matches('\n').count() >= 3 {
             collapsed.push_str("\n\n");
@@ -113,7 +113,7 @@ fn collapse_blank_lines(text: &str) -> String {
         } else {
             collapsed.push_str(space);
         }
-        rest = after;
+        rest = next;
     }
     collapsed + rest
 }
@@ -171,11 +171,11 @@ fn jaccard<T: Ord + Hash>(one: &BTreeSet<T>, other: &BTreeSet<T>) -> f64 {
     clippy::cast_precision_loss,
     reason = "counts of characters are far below 2^52"
 )]
-fn share(part: usize, whole: usize) -> f64 {
-    if whole == 0 {
+fn share(part: usize, total: usize) -> f64 {
+    if total == 0 {
         0.0
     } else {
-        part as f64 / whole as f64
+        part as f64 / total as f64
     }
 }
 

@@ -1,7 +1,8 @@
-//! Compares words: a passage is a list of words that knows where clauses and sentences end.
+//! Compares texts word by word: a passage is a list of words, each with the gap before it, which shows where clauses and sentences begin.
 
-/// Words that negate what follows them in their sentence, in the most frequent languages. `t` is the end of "don't".
-const NEGATIONS: [&str; 50] = [
+/// Words that negate, forbid or make conditional what follows them in their sentence, in the most frequent languages. `t` is the end of
+/// "don't".
+const REVERSING_WORDS: [&str; 50] = [
     "never",
     "not",
     "no",
@@ -54,12 +55,12 @@ const NEGATIONS: [&str; 50] = [
     "без",
 ];
 
-/// What separates a word from the word before it.
+/// The gap between a word and the word before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Gap {
-    Word,
-    Clause,
-    Sentence,
+    WithinClause,
+    BetweenClauses,
+    BetweenSentences,
 }
 
 #[derive(Clone, Debug)]
@@ -75,7 +76,7 @@ pub(super) struct Passage(Vec<DemandWord>);
 impl Passage {
     pub(super) fn of(text: &str) -> Self {
         let mut words: Vec<DemandWord> = Vec::new();
-        let mut gap = Gap::Sentence;
+        let mut gap = Gap::BetweenSentences;
         let mut word = String::new();
         let lowered = text.to_lowercase();
         let mut chars = lowered.chars().peekable();
@@ -87,7 +88,7 @@ impl Passage {
             if !word.is_empty() {
                 let text = std::mem::take(&mut word);
                 words.push(DemandWord { text, gap });
-                gap = Gap::Word;
+                gap = Gap::WithinClause;
             }
             gap = gap.max(gap_of(c, chars.peek().copied()));
         }
@@ -102,53 +103,56 @@ impl Passage {
     }
 }
 
-/// Returns what a punctuation mark separates. A full stop before a letter or digit, as in a name, separates nothing.
+/// Returns the gap that the punctuation mark `mark` makes. A mark before a letter or digit, as in a file's name, may be part of a word.
 fn gap_of(mark: char, next: Option<char>) -> Gap {
     let ends = next.is_none_or(|next| !next.is_alphanumeric());
     match mark {
-        '\n' | '。' | '！' | '？' => Gap::Sentence,
-        '.' | '!' | '?' if ends => Gap::Sentence,
-        ',' | ':' if ends => Gap::Clause,
-        ';' | '—' | '–' | '(' | ')' | '，' | '、' | '；' | '：' | '“' | '”' => Gap::Clause,
-        _ => Gap::Word,
+        '\n' | '。' | '！' | '？' => Gap::BetweenSentences,
+        '.' | '!' | '?' if ends => Gap::BetweenSentences,
+        ',' | ':' if ends => Gap::BetweenClauses,
+        ';' | '—' | '–' | '(' | ')' | '，' | '、' | '；' | '：' | '“' | '”' => {
+            Gap::BetweenClauses
+        }
+        _ => Gap::WithinClause,
     }
 }
 
-/// Returns true if `wanted` occurs in `passage` up to the end of a clause, and nothing before it in its sentence negates it. If `is_cut`,
-/// its last word may be incomplete, and more words may follow.
-pub(super) fn is_whole_clause(passage: &Passage, wanted: &Passage, is_cut: bool) -> bool {
-    let (said, wanted) = (passage.0.as_slice(), wanted.0.as_slice());
-    let compared = wanted.len() - usize::from(is_cut).min(wanted.len());
-    let Some(wanted) = wanted.get(..compared).filter(|wanted| !wanted.is_empty()) else {
+/// Returns true if `wanted` occurs in `passage` up to the end of a clause, and no word before it in its sentence negates it. If `is_cut`,
+/// the last word of `wanted` may be incomplete, and more words may follow in `passage`.
+pub(super) fn has_clause(passage: &Passage, wanted: &Passage, is_cut: bool) -> bool {
+    let (words, wanted) = (passage.0.as_slice(), wanted.0.as_slice());
+    let compared_words = wanted.len() - usize::from(is_cut).min(wanted.len());
+    let Some(wanted) = wanted.get(..compared_words).filter(|wanted| !wanted.is_empty()) else {
         return false;
     };
-    said.windows(wanted.len()).enumerate().any(|(at, window)| {
+    words.windows(wanted.len()).enumerate().any(|(start, window)| {
         let is_same = window
             .iter()
             .zip(wanted)
             .all(|(one, other)| one.text == other.text);
         is_same
             && (is_cut
-                || said
-                    .get(at + wanted.len())
-                    .is_none_or(|next| next.gap > Gap::Word))
-            && !is_negated(said, at)
+                || words
+                    .get(start + wanted.len())
+                    .is_none_or(|next| next.gap > Gap::WithinClause))
+            && !is_negated(words, start)
     })
 }
 
-fn is_negated(said: &[DemandWord], at: usize) -> bool {
-    let from = said
+/// Returns true if a word before index `start`, in the same sentence, reverses the meaning of the words from there on.
+fn is_negated(words: &[DemandWord], start: usize) -> bool {
+    let sentence_start = words
         .iter()
-        .take(at + 1)
-        .rposition(|word| word.gap == Gap::Sentence);
-    let from = from.unwrap_or_default();
-    let before = said.get(from..at).unwrap_or_default().iter();
-    let next = said.get(from + 1..).unwrap_or_default().iter();
-    // "No, use pnpm" negates what came before it.
-    let is_answer = |word: &DemandWord, next: &DemandWord| word.text == "no" && next.gap > Gap::Word;
-    before
+        .take(start + 1)
+        .rposition(|word| word.gap == Gap::BetweenSentences);
+    let sentence_start = sentence_start.unwrap_or_default();
+    let earlier = words.get(sentence_start..start).unwrap_or_default().iter();
+    let next = words.get(sentence_start + 1..).unwrap_or_default().iter();
+    // The "no" of "No, use pnpm" rejects what came before it, not the words after it.
+    let is_answer = |word: &DemandWord, next: &DemandWord| word.text == "no" && next.gap > Gap::WithinClause;
+    earlier
         .zip(next)
-        .any(|(word, next)| NEGATIONS.contains(&word.text.as_str()) && !is_answer(word, next))
+        .any(|(word, next)| REVERSING_WORDS.contains(&word.text.as_str()) && !is_answer(word, next))
 }
 
 #[cfg(test)]
@@ -156,7 +160,7 @@ mod tests {
     use super::*;
 
     fn holds(said: &str, wanted: &str) -> bool {
-        is_whole_clause(&Passage::of(said), &Passage::of(wanted), false)
+        has_clause(&Passage::of(said), &Passage::of(wanted), false)
     }
 
     #[test]

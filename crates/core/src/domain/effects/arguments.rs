@@ -43,15 +43,15 @@ impl<'a> Arguments<'a> {
         texts
     }
 
-    /// Returns the command of a shell, given as a text or as words (`["bash", "-lc", "make"]`).
+    /// Returns the command of a shell, given as a text or as a list of arguments (`["bash", "-lc", "make"]`).
     pub(super) fn command(&self) -> Option<String> {
         match self.field(&COMMANDS)? {
             Value::String(command) => Some(command.clone()),
-            Value::Array(words) => {
-                let words: Vec<&str> = words.iter().filter_map(Value::as_str).collect();
-                match words.as_slice() {
+            Value::Array(arguments) => {
+                let arguments: Vec<&str> = arguments.iter().filter_map(Value::as_str).collect();
+                match arguments.as_slice() {
                     [_, flag, command] if flag.starts_with('-') => Some((*command).to_owned()),
-                    words => Some(words.join(" ")),
+                    arguments => Some(arguments.join(" ")),
                 }
             }
             _ => None,

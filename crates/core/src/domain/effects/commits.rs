@@ -25,18 +25,21 @@ static MESSAGE: LazyLock<Regex> = LazyLock::new(|| {
     )
 });
 /// What Git prints about a commit: `[main 1a2b3c4] Add dates`.
-static MADE: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?m)^\[[^\]\n]*?\b([0-9a-f]{7,40})\]\s"));
+static REPORT: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?m)^\[[^\]\n]*?\b([0-9a-f]{7,40})\]\s"));
 
 /// Adds the commits that `command` makes, each subject once: a commit with the subject of an earlier one is taken for its amendment.
 pub(super) fn add(commits: &mut Vec<Commit>, command: &str, result: &str) {
-    let mut made = MADE.captures_iter(result.as_bytes());
+    let mut reports = REPORT.captures_iter(result.as_bytes());
     for message in MESSAGE.captures_iter(command.as_bytes()) {
         let subject = (1..=3)
             .find_map(|number| group(&message, number))
             .unwrap_or_default();
         let subject = cut(&one_line(&subject.replace("\\\"", "\"")), SUBJECT_CHARS_MAX);
-        let made = made.next();
-        let hash = made.as_ref().and_then(|made| group(made, 1)).unwrap_or_default();
+        let report = reports.next();
+        let hash = report
+            .as_ref()
+            .and_then(|report| group(report, 1))
+            .unwrap_or_default();
         if subject.is_empty() {
             continue;
         }

@@ -29,13 +29,13 @@ pub(super) fn of(messages: &[Message]) -> Vec<FinishedCall<'_>> {
                 is_answered: false,
             }),
             Part::ToolResult { call_id, text, .. } => {
-                let at = match call_id.as_deref() {
+                let index = match call_id.as_deref() {
                     Some(id) => calls
                         .iter()
                         .rposition(|call| !call.is_answered && call.id == Some(id)),
                     None => calls.iter().position(|call| !call.is_answered),
                 };
-                if let Some(call) = at.and_then(|at| calls.get_mut(at)) {
+                if let Some(call) = index.and_then(|index| calls.get_mut(index)) {
                     (call.result, call.failed, call.is_answered) = (text, part.is_failed(), true);
                 }
             }

@@ -201,7 +201,7 @@ fn the_last_run_of_a_check_is_its_verdict() {
     let verdicts: Vec<(&str, bool)> = effects
         .verdicts
         .iter()
-        .map(|verdict| (verdict.command.as_str(), verdict.passed))
+        .map(|verdict| (verdict.command.as_str(), verdict.has_passed))
         .collect();
     assert_eq!(verdicts, [("cargo test", true), ("npm run build", false)]);
 }

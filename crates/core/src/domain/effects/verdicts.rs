@@ -7,7 +7,7 @@ use regex::bytes::Regex;
 use super::{pairs::FinishedCall, pattern::pattern};
 use crate::domain::text::{cut, one_line};
 
-const WORDS_CHARS_MAX: usize = 120;
+const SUMMARY_CHARS_MAX: usize = 120;
 /// The name of a command has this many words.
 const NAME_WORDS: usize = 3;
 /// Searches this many last lines of a result for its summary.
@@ -19,9 +19,9 @@ pub struct TestVerdict {
     /// The program and its subcommand: `cargo test`.
     pub command: String,
     /// True if the call succeeded and its summary counts no failure.
-    pub passed: bool,
+    pub has_passed: bool,
     /// The last line that sums up the run; empty if there is none.
-    pub words: String,
+    pub summary: String,
 }
 
 /// Commands that run tests, a build or another check.
@@ -52,17 +52,17 @@ pub(super) fn add(verdicts: &mut Vec<TestVerdict>, command: &str, call: &Finishe
     else {
         return;
     };
-    let words = call
+    let last_sum = call
         .result
         .lines()
         .rev()
         .take(LAST_LINES)
         .find(|line| SUMS.is_match(line.as_bytes()));
-    let words = cut(&one_line(words.unwrap_or_default()), WORDS_CHARS_MAX);
+    let summary = cut(&one_line(last_sum.unwrap_or_default()), SUMMARY_CHARS_MAX);
     let verdict = TestVerdict {
-        passed: !call.failed && !FAILS.is_match(words.as_bytes()),
+        has_passed: !call.failed && !FAILS.is_match(summary.as_bytes()),
         command: name,
-        words: words.trim_matches(['=', ' ', '-']).to_owned(),
+        summary: summary.trim_matches(['=', ' ', '-']).to_owned(),
     };
     verdicts.retain(|other| other.command != verdict.command);
     verdicts.push(verdict);

@@ -31,20 +31,19 @@ const RULE_LEAD: usize = 8;
 /// result to [`ascii`](crate::domain::text::ascii).
 pub fn render_text(view: &HistoryView, width: usize) -> String {
     let width = width.max(WIDTH_MIN);
-    let (archived, window): (Vec<_>, Vec<_>) =
-        view.exchanges.iter().partition(|shown| view.is_archived(shown));
+    let (archived, window): (Vec<_>, Vec<_>) = view.exchanges.iter().partition(|row| view.is_archived(row));
     let columns = Columns::of(view, width);
-    let mut lines = vec![justify(&header(view), &figures(view), width)];
+    let mut lines = vec![justify(&header(view), &summary_line(view), width)];
     lines.extend(view.convergence.as_ref().map(convergence_line));
     lines.push(String::new());
     if view.archived_total > 0 {
-        let shown = shown_part(archived.len(), view.archived_total);
-        lines.push(justify("  ARCHIVE · not sent to the model", &shown, width));
+        let count = shown_part(archived.len(), view.archived_total);
+        lines.push(justify("  ARCHIVE · not sent to the model", &count, width));
         lines.extend(columns.section(view, &archived));
         lines.extend([String::new(), rule(view, width), String::new()]);
     }
-    let shown = shown_part(window.len(), view.window_total);
-    lines.push(justify("  WINDOW", &shown, width));
+    let count = shown_part(window.len(), view.window_total);
+    lines.push(justify("  WINDOW", &count, width));
     if view.window_total == 0 {
         lines.push("  (empty)".to_owned());
     }
@@ -79,7 +78,7 @@ fn header(view: &HistoryView) -> String {
     format!("recapd history {}", view.agent)
 }
 
-fn figures(view: &HistoryView) -> String {
+fn summary_line(view: &HistoryView) -> String {
     let budget = match view.budget.budget_tokens() {
         0 => "no budget".to_owned(),
         tokens => format!("budget {}", rounded(tokens, true)),
@@ -111,9 +110,9 @@ fn convergence_line(convergence: &ConvergenceScore) -> String {
 }
 
 /// Writes `2 of 39 shown, --all`; nothing if all are shown.
-fn shown_part(shown: usize, total: i64) -> String {
-    if i64::try_from(shown).is_ok_and(|shown| shown < total) {
-        format!("{shown} of {total} shown, --all")
+fn shown_part(shown_count: usize, total: i64) -> String {
+    if i64::try_from(shown_count).is_ok_and(|shown_count| shown_count < total) {
+        format!("{shown_count} of {total} shown, --all")
     } else {
         String::new()
     }
@@ -128,19 +127,19 @@ struct Columns {
 impl Columns {
     fn of(view: &HistoryView, width: usize) -> Self {
         let widest = |column: &dyn Fn(&HistoryExchange) -> String| {
-            let widths = view.exchanges.iter().map(|shown| columns_of(&column(shown)));
+            let widths = view.exchanges.iter().map(|row| columns_of(&column(row)));
             widths.max().unwrap_or(0)
         };
         let mut pairs = view.exchanges.iter().zip(view.exchanges.iter().skip(1));
         let has_legs = pairs.any(|(one, next)| {
             are_of_one_exchange(one, next) && view.is_archived(one) == view.is_archived(next)
         });
-        let number = widest(&|shown| number(shown, !has_legs));
-        let fixed = 2 + number + 2 + 2 + AGE_WIDTH + TOKENS_WIDTH + 3 + widest(&|shown| state(view, shown));
+        let number = widest(&|row| number(row, !has_legs));
+        let fixed = 2 + number + 2 + 2 + AGE_WIDTH + TOKENS_WIDTH + 3 + widest(&|row| state(view, row));
         let room = width.saturating_sub(fixed).max(TITLE_WIDTH / 3);
         Self {
             number,
-            title: widest(&|shown| title(shown, true)).max(TITLE_WIDTH).min(room),
+            title: widest(&|row| title(row, true)).max(TITLE_WIDTH).min(room),
             width,
         }
     }
@@ -151,9 +150,7 @@ impl Columns {
         let lines = runs.flat_map(|run| {
             let heading = self.heading(view, run);
             let is_alone = heading.is_none();
-            let legs = run
-                .iter()
-                .flat_map(move |shown| self.lines(view, shown, is_alone));
+            let legs = run.iter().flat_map(move |row| self.lines(view, row, is_alone));
             heading.into_iter().chain(legs)
         });
         lines.collect()
@@ -161,60 +158,60 @@ impl Columns {
 
     /// Writes `#14–#19  one exchange in six legs`; `None` for a single row.
     fn heading(&self, view: &HistoryView, run: &[&HistoryExchange]) -> Option<String> {
-        let rows: Vec<LegNumber> = run.iter().map(|shown| LegNumber::from(&shown.exchange)).collect();
-        let run = LegRun::of(&rows, is_whole(view, run)).filter(LegRun::is_several)?;
+        let rows: Vec<LegNumber> = run.iter().map(|row| LegNumber::from(&row.exchange)).collect();
+        let run = LegRun::of(&rows, is_complete(view, run)).filter(LegRun::is_several)?;
         Some(cut(&format!("  {}", run.heading()), self.width))
     }
 
-    fn lines(&self, view: &HistoryView, shown: &HistoryExchange, is_alone: bool) -> Vec<String> {
-        let row = format!(
+    fn lines(&self, view: &HistoryView, row: &HistoryExchange, is_alone: bool) -> Vec<String> {
+        let head = format!(
             "  {}  {}  {:>AGE_WIDTH$}{:>TOKENS_WIDTH$}   {}",
-            pad(&number(shown, is_alone), self.number),
-            pad(&title(shown, is_alone), self.title),
-            age(shown.exchange.last_at, view.now),
-            rounded(shown.exchange.tokens, true),
-            state(view, shown)
+            pad(&number(row, is_alone), self.number),
+            pad(&title(row, is_alone), self.title),
+            age(row.exchange.last_at, view.now),
+            rounded(row.exchange.tokens, true),
+            state(view, row)
         );
         let indent = " ".repeat(2 + self.number + 2);
-        let has_tokens = shown.lines.iter().any(|line| line.tokens.is_some());
+        let has_tokens = row.lines.iter().any(|line| line.tokens.is_some());
         let counts = if has_tokens { LINE_TOKENS_WIDTH } else { 0 };
         let room = self
             .width
             .saturating_sub(indent.len() + "├─ ".len() + VOICE_WIDTH + counts);
-        let last = shown.lines.len().saturating_sub(1);
-        let texts = shown.lines.iter().enumerate().map(|(at, line)| {
-            let branch = if at == last { "└─" } else { "├─" };
+        let last = row.lines.len().saturating_sub(1);
+        let texts = row.lines.iter().enumerate().map(|(index, line)| {
+            let branch = if index == last { "└─" } else { "├─" };
             let text = cut(&one_line(&line.text), room);
             let tokens = line.tokens.map_or(String::new(), |tokens| format!("{tokens}  "));
             let voice = voice_name(line.voice);
             format!("{indent}{branch} {voice:<VOICE_WIDTH$}{tokens:>counts$}{text}")
         });
-        std::iter::once(row).chain(texts).collect()
+        std::iter::once(head).chain(texts).collect()
     }
 }
 
 /// Writes `#14`; indented if it is below a heading.
-fn number(shown: &HistoryExchange, is_alone: bool) -> String {
+fn number(row: &HistoryExchange, is_alone: bool) -> String {
     let indent = if is_alone { "" } else { "  " };
-    format!("{indent}#{}", shown.exchange.exchange)
+    format!("{indent}#{}", row.exchange.exchange)
 }
 
 fn are_of_one_exchange(one: &HistoryExchange, next: &HistoryExchange) -> bool {
-    one.exchange.begins_with() == next.exchange.begins_with()
+    one.exchange.first_leg() == next.exchange.first_leg()
 }
 
-/// Returns true if the view shows that the exchange of `run` has no later legs. Exchanges that are hidden between archive and window may
-/// be later legs.
-fn is_whole(view: &HistoryView, run: &[&HistoryExchange]) -> bool {
+/// Returns true if the view shows that the exchange of `run` has no later legs. Exchanges that the view hides between archive and window
+/// may be later legs.
+fn is_complete(view: &HistoryView, run: &[&HistoryExchange]) -> bool {
     let Some(last) = run.last() else { return false };
     let next = view
         .exchanges
         .iter()
-        .find(|shown| shown.exchange.exchange > last.exchange.exchange);
+        .find(|row| row.exchange.exchange > last.exchange.exchange);
     match next {
         Some(next) if are_of_one_exchange(last, next) => false,
         Some(next) => {
-            let in_window = view.exchanges.iter().filter(|shown| !view.is_archived(shown));
+            let in_window = view.exchanges.iter().filter(|row| !view.is_archived(row));
             let is_at_rule = view.is_archived(last) && !view.is_archived(next);
             !is_at_rule || i64_or_max(in_window.count()) == view.window_total
         }
@@ -222,9 +219,9 @@ fn is_whole(view: &HistoryView, run: &[&HistoryExchange]) -> bool {
     }
 }
 
-/// Writes the request. For a later leg, writes what it did, after a reference to the first leg if it has no heading.
-fn title(shown: &HistoryExchange, is_alone: bool) -> String {
-    let exchange = &shown.exchange;
+/// Writes the request. For a later leg, writes what the leg did, after a reference to the first leg if the leg has no heading.
+fn title(row: &HistoryExchange, is_alone: bool) -> String {
+    let exchange = &row.exchange;
     let title = legs::title(exchange);
     match (exchange.headline.continues.filter(|_| is_alone), title.is_empty()) {
         (Some(first), _) => format!("{}: {title}", legs::continues(first)),
@@ -234,8 +231,8 @@ fn title(shown: &HistoryExchange, is_alone: bool) -> String {
 }
 
 /// Writes the state; nothing for a finished exchange in the window.
-fn state(view: &HistoryView, shown: &HistoryExchange) -> String {
-    let state = match view.standing(shown) {
+fn state(view: &HistoryView, row: &HistoryExchange) -> String {
+    let state = match view.standing(row) {
         ExchangeStanding::SetAside => "set aside".to_owned(),
         // Only the document itself shows whether it still has a line about the exchange.
         ExchangeStanding::Covered(Some(version)) => format!("summarised since v{version}"),
@@ -245,7 +242,7 @@ fn state(view: &HistoryView, shown: &HistoryExchange) -> String {
         ExchangeStanding::Open => "open".to_owned(),
         ExchangeStanding::Interrupted => "interrupted".to_owned(),
     };
-    match (view.is_over_budget(shown), state.is_empty()) {
+    match (view.is_over_budget(row), state.is_empty()) {
         (false, _) => state,
         (true, true) => "over budget".to_owned(),
         (true, false) => format!("{state}, over budget"),

@@ -97,8 +97,8 @@ impl ForkRecord {
 }
 
 impl ForkRecord {
-    /// Removes what was made from forgotten messages of an exchange. `forgotten` has the messages' numbers and tokens; `headline` is the
-    /// exchange's new headline.
+    /// Removes the data that was made from forgotten messages of an exchange. `forgotten` has the messages' numbers and tokens; `headline`
+    /// is the exchange's new headline.
     pub fn forget(&mut self, exchange: i64, forgotten: &[(i64, i64)], headline: Headline) {
         let mut forgotten_tokens = 0;
         if let Some(shared) = self
@@ -106,8 +106,8 @@ impl ForkRecord {
             .iter_mut()
             .find(|shared| shared.exchange == exchange)
         {
-            let within = |seq: &i64| (shared.first_seq..=shared.last_seq).contains(seq);
-            for &(seq, tokens) in forgotten.iter().filter(|(seq, _)| within(seq)) {
+            let is_shared = |seq: &i64| (shared.first_seq..=shared.last_seq).contains(seq);
+            for &(seq, tokens) in forgotten.iter().filter(|(seq, _)| is_shared(seq)) {
                 // The message may have been recounted before the fork.
                 let count = self.counts.iter_mut().find(|count| count.seq == seq);
                 forgotten_tokens += count.map_or(tokens, |count| std::mem::take(&mut count.tokens));

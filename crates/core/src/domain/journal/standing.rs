@@ -55,7 +55,7 @@ impl Head {
     /// Returns true if applying the head loses nothing: the agent was made from this journal and hasn't changed since.
     fn covers(&self, there: &Self) -> bool {
         let settings = |head: &Self| serde_json::from_str::<Value>(head.settings.get()).ok();
-        let mut by_hand = there
+        let mut ended_sessions = there
             .sessions
             .iter()
             .filter(|session| session.end_reason.as_deref() == Some(ENDED_BY_HAND));
@@ -65,7 +65,7 @@ impl Head {
             && (there.as_of.is_none() || there.as_of == self.as_of)
             && (there.ceilings() == NO_CEILINGS || there.ceilings() == self.ceilings())
             && there.evictions.len() <= self.evictions.len()
-            && by_hand.all(|session| self.has(session))
+            && ended_sessions.all(|session| self.has(session))
     }
 
     fn ceilings(&self) -> (i64, i64) {
@@ -73,9 +73,9 @@ impl Head {
     }
 
     fn has(&self, session: &SessionRecord) -> bool {
-        let place = self
+        let index = self
             .sessions
-            .binary_search_by_key(&session.session, |own| own.session);
-        place.is_ok_and(|place| self.sessions.get(place) == Some(session))
+            .binary_search_by_key(&session.session, |existing| existing.session);
+        index.is_ok_and(|index| self.sessions.get(index) == Some(session))
     }
 }

@@ -69,7 +69,7 @@ fn check_range(field: &str, found: i64) -> Result<(), LineError> {
 
 /// Checks every number in `value`. Times may be any number, and settings have limits of their own.
 fn check_numbers(path: &str, value: &Value) -> Result<(), LineError> {
-    let below = |name: &str| {
+    let join = |name: &str| {
         if path.is_empty() {
             name.to_owned()
         } else {
@@ -79,19 +79,19 @@ fn check_numbers(path: &str, value: &Value) -> Result<(), LineError> {
     match value {
         Value::Number(number) => number.as_i64().map_or(Ok(()), |found| check_range(path, found)),
         Value::Array(values) => {
-            let mut places = values.iter().enumerate();
-            places.try_for_each(|(place, value)| check_numbers(&below(&place.to_string()), value))
+            let mut values = values.iter().enumerate();
+            values.try_for_each(|(index, value)| check_numbers(&join(&index.to_string()), value))
         }
         Value::Object(members) => {
             let is_checked = |name: &str| !(name.ends_with("_at") || ["as_of", "settings"].contains(&name));
             let mut members = members.iter().filter(|(name, _)| is_checked(name));
-            members.try_for_each(|(name, value)| check_numbers(&below(name), value))
+            members.try_for_each(|(name, value)| check_numbers(&join(name), value))
         }
         Value::Null | Value::Bool(_) | Value::String(_) => Ok(()),
     }
 }
 
-/// Tells a head from a message: only a head has this field.
+/// Distinguishes a head from a message: only a head has this field.
 #[derive(Deserialize)]
 struct Probe {
     journal: Option<u32>,

@@ -143,7 +143,7 @@ fn check_leg(before: &Ledger, ledger: &Ledger, appended: &AppendEffect, leg_toke
         appended.begins_leg
     );
     if appended.begins_leg {
-        assert_eq!(newest.begins_with(), left.begins_with());
+        assert_eq!(newest.first_leg(), left.first_leg());
         assert_eq!(
             (newest.session, newest.leg_tokens()),
             (left.session, newest.tokens)

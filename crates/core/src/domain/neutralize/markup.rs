@@ -119,10 +119,12 @@ fn apply_rules<'l>(line: &'l str, rules: &[MarkupRule]) -> Cow<'l, str> {
     let mut line = Cow::Borrowed(line);
     for rule in rules {
         if rule.pattern.is_match(&line) {
-            let before = line.into_owned();
+            let old_line = line.into_owned();
             line = Cow::Owned(
                 rule.pattern
-                    .replace_all(&before, |found: &Captures<'_>| (rule.replacement)(found, &before))
+                    .replace_all(&old_line, |found: &Captures<'_>| {
+                        (rule.replacement)(found, &old_line)
+                    })
                     .into_owned(),
             );
         }
@@ -138,9 +140,9 @@ fn break_tag(found: &Captures<'_>, line: &str) -> String {
 }
 
 fn follows_name(found: &Captures<'_>, line: &str) -> bool {
-    let place = found.get(0).map_or(0, |whole| whole.start());
-    let before = line.get(..place).and_then(|before| before.chars().next_back());
-    before.is_some_and(|c| c.is_alphanumeric() || c == '_')
+    let start = found.get(0).map_or(0, |group| group.start());
+    let previous = line.get(..start).and_then(|head| head.chars().next_back());
+    previous.is_some_and(|c| c.is_alphanumeric() || c == '_')
 }
 
 fn group<'a>(found: &Captures<'a>, number: usize) -> &'a str {

@@ -32,7 +32,7 @@ struct Phrase {
     text: String,
     compiled: OnceLock<Regex>,
     /// True if the phrase counts only at the beginning of a sentence.
-    begins: bool,
+    only_begins_sentences: bool,
     /// True if recapd itself writes the phrase. It is forged in a conversation, but not in a document.
     is_own: bool,
 }
@@ -103,7 +103,7 @@ static PHRASES: LazyLock<Phrases> = LazyLock::new(|| {
         words.extend(hints.iter().copied());
         phrase_of_word.extend(hints.iter().map(|_| number));
         all.push(Phrase {
-            begins: text.starts_with('^'),
+            only_begins_sentences: text.starts_with('^'),
             is_own: text.starts_with('~'),
             compiled: OnceLock::new(),
             text,
@@ -145,16 +145,16 @@ impl Phrase {
 
     fn is_in(&self, text: &str) -> bool {
         let mut found = self.pattern().find_iter(text.as_bytes());
-        found.any(|found| !self.begins || begins_sentence(text, found.start()))
+        found.any(|found| !self.only_begins_sentences || begins_sentence(text, found.start()))
     }
 }
 
-fn begins_sentence(text: &str, at: usize) -> bool {
-    let text = text.get(..at).unwrap_or_default();
-    let before = text.trim_end();
+fn begins_sentence(text: &str, start: usize) -> bool {
+    let text = text.get(..start).unwrap_or_default();
+    let trimmed = text.trim_end();
     // A hyphen joins words: `a one-stop flight`.
-    let is_joined = |c: char| c == '-' && before.len() == text.len();
-    before
+    let is_joined = |c: char| c == '-' && trimmed.len() == text.len();
+    trimmed
         .chars()
         .next_back()
         .is_none_or(|c| SENTENCE_ENDS.contains(&c) && !is_joined(c))
@@ -171,20 +171,20 @@ pub(super) fn gives_instruction(line: &str) -> bool {
 }
 
 fn poses(line: &str, counts: impl Fn(&Phrase) -> bool) -> bool {
-    let outside = without_kindness(outside_of_quotations(line).to_lowercase());
+    let unquoted = without_kindness(outside_of_quotations(line).to_lowercase());
     let poses = |text: &str| PHRASES.any_in(text, &counts);
-    if poses(&outside) {
+    if poses(&unquoted) {
         return true;
     }
-    let plain = undisguise(&outside);
-    if plain != outside && poses(&plain) {
+    let plain = undisguise(&unquoted);
+    if plain != unquoted && poses(&plain) {
         return true;
     }
     let spelt = with_letters_for_digits(&plain);
     spelt.is_some_and(|spelt| poses(&spelt))
 }
 
-/// Replaces digits and signs by the letters that they look like (`1gn0r3`), if any of them is next to a letter.
+/// Replaces digits and signs with the letters that they look like (`1gn0r3`), if any of them is next to a letter.
 fn with_letters_for_digits(plain: &str) -> Option<String> {
     let letter = |c: char| match c {
         '0' => 'o',
@@ -255,18 +255,21 @@ fn undisguise(lowered: &str) -> String {
     let letters = bare.flat_map(char::to_lowercase);
     let folded: Vec<char> = letters.map(latin).collect();
     let mut plain = String::with_capacity(lowered.len());
-    let is_alone = |at: usize| {
-        let blank = |place: Option<usize>| {
-            place.is_none_or(|place| {
+    let is_alone = |index: usize| {
+        let blank = |index: Option<usize>| {
+            index.is_none_or(|index| {
                 folded
-                    .get(place)
+                    .get(index)
                     .is_none_or(|c| matches!(c, ' ' | '.' | '-' | '_'))
             })
         };
-        folded.get(at).is_some_and(|c| c.is_alphabetic()) && blank(at.checked_sub(1)) && blank(Some(at + 1))
+        folded.get(index).is_some_and(|c| c.is_alphabetic())
+            && blank(index.checked_sub(1))
+            && blank(Some(index + 1))
     };
-    for (at, c) in folded.iter().enumerate() {
-        let is_gap = matches!(c, ' ' | '.' | '-' | '_') && at > 0 && is_alone(at - 1) && is_alone(at + 1);
+    for (index, c) in folded.iter().enumerate() {
+        let is_gap =
+            matches!(c, ' ' | '.' | '-' | '_') && index > 0 && is_alone(index - 1) && is_alone(index + 1);
         if !is_gap {
             plain.push(*c);
         }

@@ -29,8 +29,8 @@ impl NoteEdit {
         let (text, replaces) = match self {
             Self::Write(text) => (Some(text.clone()), replaces),
             Self::Append(text) => {
-                let before = current.map_or("", |note| note.text.as_str());
-                (Some([before, text].concat()), Some(replaces.unwrap_or(version)))
+                let old_text = current.map_or("", |note| note.text.as_str());
+                (Some([old_text, text].concat()), Some(replaces.unwrap_or(version)))
             }
             Self::Delete => (None, replaces),
         };
@@ -52,14 +52,14 @@ pub struct NoteLine<'a> {
     pub text: &'a str,
 }
 
-/// Returns the lines of `text` that contain `words`, in upper or lower case.
-pub fn lines_with<'a>(text: &'a str, words: &str) -> impl Iterator<Item = NoteLine<'a>> {
-    let words = words.to_lowercase();
-    let numbered = text
-        .lines()
-        .enumerate()
-        .map(|(at, text)| NoteLine { number: at + 1, text });
-    numbered.filter(move |line| line.text.to_lowercase().contains(&words))
+/// Returns the lines of `text` that contain `phrase`, in upper or lower case.
+pub fn lines_with<'a>(text: &'a str, phrase: &str) -> impl Iterator<Item = NoteLine<'a>> {
+    let phrase = phrase.to_lowercase();
+    let numbered = text.lines().enumerate().map(|(index, text)| NoteLine {
+        number: index + 1,
+        text,
+    });
+    numbered.filter(move |line| line.text.to_lowercase().contains(&phrase))
 }
 
 #[cfg(test)]

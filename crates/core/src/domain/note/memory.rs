@@ -123,7 +123,7 @@ impl<'n> NoteFiles<'n> {
     }
 
     /// Returns the files in a folder and their names below it. Returns all files for the root.
-    fn below(&self, folder: &str) -> Vec<(&'n Note, &'n str)> {
+    fn files_below(&self, folder: &str) -> Vec<(&'n Note, &'n str)> {
         let inside = |name: &'n str| match folder {
             "" => Some(name),
             folder => name.strip_prefix(folder)?.strip_prefix('/'),
@@ -142,19 +142,19 @@ impl<'n> NoteFiles<'n> {
                 "Here's the content of {path} with line numbers:\n{numbered}"
             ));
         }
-        let below = self.below(name);
-        if below.is_empty() && !name.is_empty() {
+        let files = self.files_below(name);
+        if files.is_empty() && !name.is_empty() {
             return Err(format!(
                 "The path {path} does not exist. Please provide a valid path."
             ));
         }
         let path = path.trim_end_matches('/');
-        let total: i64 = below.iter().map(|(file, _)| file.bytes).sum();
+        let total: i64 = files.iter().map(|(file, _)| file.bytes).sum();
         let mut text = format!(
             "Here're the files and directories up to 2 levels deep in {path}, excluding hidden items and node_modules:\n{}\t{path}",
             size(total)
         );
-        for (name, bytes) in entries(&below) {
+        for (name, bytes) in entries(&files) {
             text.extend(["\n", &size(bytes), "\t", path, "/", &name]);
         }
         Ok(text)
@@ -162,7 +162,7 @@ impl<'n> NoteFiles<'n> {
 
     fn create(&self, path: &str, text: &str) -> Result<MemoryAnswer, String> {
         let name = note_name(path)?;
-        if self.file(name.as_str()).is_some() || !self.below(name.as_str()).is_empty() {
+        if self.file(name.as_str()).is_some() || !self.files_below(name.as_str()).is_empty() {
             return Err(format!("Error: File {path} already exists"));
         }
         Ok(MemoryAnswer {
@@ -176,14 +176,14 @@ impl<'n> NoteFiles<'n> {
         let file = self.file(path_below_root(path)?).ok_or_else(missing)?;
         let found: Vec<usize> = match old {
             "" => Vec::new(),
-            old => file.text.match_indices(old).map(|(at, _)| at).collect(),
+            old => file.text.match_indices(old).map(|(start, _)| start).collect(),
         };
-        let line_of = |at: usize| file.text.get(..at).unwrap_or_default().matches('\n').count() + 1;
-        let [at] = found.as_slice() else {
+        let line_of = |start: usize| file.text.get(..start).unwrap_or_default().matches('\n').count() + 1;
+        let [start] = found.as_slice() else {
             return Err(if found.is_empty() {
                 format!("No replacement was performed, old_str `{old}` did not appear verbatim in {path}.")
             } else {
-                let lines: Vec<String> = found.iter().map(|at| line_of(*at).to_string()).collect();
+                let lines: Vec<String> = found.iter().map(|start| line_of(*start).to_string()).collect();
                 format!(
                     "No replacement was performed. Multiple occurrences of old_str `{old}` in lines: {}. Please ensure it is unique",
                     lines.join(", ")
@@ -191,7 +191,10 @@ impl<'n> NoteFiles<'n> {
             });
         };
         let text = file.text.replacen(old, new, 1);
-        let (first, last) = (line_of(*at).saturating_sub(AROUND).max(1), line_of(*at) + AROUND);
+        let (first, last) = (
+            line_of(*start).saturating_sub(AROUND).max(1),
+            line_of(*start) + AROUND,
+        );
         let snippet = lines_between(&text, first, last);
         Ok(MemoryAnswer {
             text: format!(
@@ -201,18 +204,18 @@ impl<'n> NoteFiles<'n> {
         })
     }
 
-    fn insert(&self, path: &str, after: i64, text: &str) -> Result<MemoryAnswer, String> {
+    fn insert(&self, path: &str, line: i64, text: &str) -> Result<MemoryAnswer, String> {
         let missing = || format!("Error: The path {path} does not exist");
         let file = self.file(path_below_root(path)?).ok_or_else(missing)?;
         let mut lines: Vec<&str> = file.text.lines().collect();
-        let place = usize::try_from(after).ok().filter(|after| *after <= lines.len());
-        let place = place.ok_or_else(|| {
+        let index = usize::try_from(line).ok().filter(|line| *line <= lines.len());
+        let index = index.ok_or_else(|| {
             format!(
-                "Error: Invalid `insert_line` parameter: {after}. It should be within the range of lines of the file: [0, {}]",
+                "Error: Invalid `insert_line` parameter: {line}. It should be within the range of lines of the file: [0, {}]",
                 lines.len()
             )
         })?;
-        lines.insert(place, text.strip_suffix('\n').unwrap_or(text));
+        lines.insert(index, text.strip_suffix('\n').unwrap_or(text));
         let ends = file.text.is_empty() && text.ends_with('\n') || file.text.ends_with('\n');
         let written = lines.join("\n") + if ends { "\n" } else { "" };
         Ok(MemoryAnswer {
@@ -271,7 +274,7 @@ impl<'n> NoteFiles<'n> {
     fn file_or_folder(&self, name: &str) -> Vec<(&'n Note, &'n str)> {
         match self.file(name) {
             Some(file) => vec![(file, "")],
-            None => self.below(name),
+            None => self.files_below(name),
         }
     }
 }
@@ -287,9 +290,9 @@ fn change(name: &NoteName, text: Option<String>, replaces: i64) -> NoteChange {
 /// Returns the part of a path below the root. It is empty for the root itself.
 fn path_below_root(path: &str) -> Result<&str, String> {
     let rest = path.strip_prefix(ROOT);
-    let below = rest.filter(|rest| rest.is_empty() || rest.starts_with('/'));
-    let below = below.ok_or_else(|| format!("Path must start with {ROOT}, got: {path}"))?;
-    let name = below.trim_matches('/');
+    let rest = rest.filter(|rest| rest.is_empty() || rest.starts_with('/'));
+    let rest = rest.ok_or_else(|| format!("Path must start with {ROOT}, got: {path}"))?;
+    let name = rest.trim_matches('/');
     let lower = name.to_lowercase();
     let is_escape =
         name.split('/').any(|part| part == "..") || lower.contains("%2e") || lower.contains("%2f");
@@ -307,9 +310,9 @@ fn note_name(path: &str) -> Result<NoteName, String> {
 }
 
 /// Returns the files and folders up to two levels deep, in order, with their bytes. Names of folders end with a slash.
-fn entries(below: &[(&Note, &str)]) -> BTreeMap<String, i64> {
+fn entries(files_below: &[(&Note, &str)]) -> BTreeMap<String, i64> {
     let mut entries = BTreeMap::new();
-    for (file, name) in below {
+    for (file, name) in files_below {
         let parts: Vec<&str> = name.split('/').collect();
         if parts
             .iter()
@@ -350,12 +353,15 @@ fn with_line_numbers(text: &str, range: Option<(i64, i64)>) -> String {
 
 /// Writes the lines `first` to `last` with their numbers, right-aligned in six columns.
 fn lines_between(text: &str, first: usize, last: usize) -> String {
-    let lines = text.split('\n').enumerate().map(|(at, line)| (at + 1, line));
-    let shown = lines.filter(|(number, _)| (first..=last).contains(number));
-    let shown: Vec<String> = shown
+    let lines = text
+        .split('\n')
+        .enumerate()
+        .map(|(index, line)| (index + 1, line));
+    let lines = lines.filter(|(number, _)| (first..=last).contains(number));
+    let lines: Vec<String> = lines
         .map(|(number, line)| format!("{number:>6}\t{line}"))
         .collect();
-    shown.join("\n")
+    lines.join("\n")
 }
 
 #[cfg(test)]

@@ -32,6 +32,6 @@ impl ProviderLimit {
 
 /// Returns a provider's limit in tokens.
 pub fn limit_of(provider: &str) -> i64 {
-    let known = PIDGIN_LIMITS.iter().find(|limit| limit.provider == provider);
-    known.map_or(UNKNOWN_LIMIT_TOKENS, |limit| limit.limit_tokens)
+    let limit = PIDGIN_LIMITS.iter().find(|limit| limit.provider == provider);
+    limit.map_or(UNKNOWN_LIMIT_TOKENS, |limit| limit.limit_tokens)
 }

@@ -104,7 +104,7 @@ fn with_context<T>(
     let preamble = numbered.by_ref().take(messages.len() - in_exchanges).collect();
     let exchanges = window.exchanges().map(|row| SourceExchange {
         exchange: row.exchange.exchange,
-        begins_with: row.exchange.exchange,
+        first_leg: row.exchange.exchange,
         is_open: false,
         messages: numbered.by_ref().take(row.messages.len()).collect(),
     });

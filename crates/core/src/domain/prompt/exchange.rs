@@ -32,13 +32,13 @@ pub(super) fn write_exchanges(transcripts: &[Transcript], chars_max: usize) -> S
     for (transcript, lines) in transcripts.iter().zip(exchanges) {
         material.push_str(&heading(transcript));
         material.push('\n');
-        let mut shown_at = transcript.started_at;
+        let mut last_shown = transcript.started_at;
         for line in shorten(lines, chars_max) {
-            if is_later(transcript, shown_at, line.at) {
+            if is_later(transcript, last_shown, line.at) {
                 material.push_str("-- ");
                 material.push_str(&clock(transcript, line.at));
                 material.push('\n');
-                shown_at = line.at;
+                last_shown = line.at;
             }
             material.push_str(&line.text);
             material.push('\n');
@@ -76,16 +76,16 @@ fn clock(transcript: &Transcript, at: Timestamp) -> String {
 }
 
 /// Returns true if a line's time must be shown: it is on another day than the last shown time, or an hour or more away from it.
-fn is_later(transcript: &Transcript, shown: Timestamp, at: Timestamp) -> bool {
+fn is_later(transcript: &Transcript, last_shown: Timestamp, at: Timestamp) -> bool {
     let zone = transcript.zone;
-    at.since_ms(shown).abs() >= HOUR_MS || zone.day(at) != zone.day(shown)
+    at.since_ms(last_shown).abs() >= HOUR_MS || zone.day(at) != zone.day(last_shown)
 }
 
-/// Returns all lines of an exchange. Leaves out repeated ones.
+/// Returns the lines of an exchange, without repeated ones.
 fn lines(transcript: &Transcript) -> Vec<MaterialLine> {
     let last_plan = transcript.lines.iter().rposition(is_plan);
-    let conversation = transcript.lines.iter().enumerate().flat_map(|(at, line)| {
-        let is_replaced = is_plan(line) && Some(at) != last_plan;
+    let conversation = transcript.lines.iter().enumerate().flat_map(|(index, line)| {
+        let is_replaced = is_plan(line) && Some(index) != last_plan;
         material_lines(line, is_replaced)
     });
     without_repeats(request(transcript).chain(conversation))
@@ -97,17 +97,17 @@ fn is_plan(line: &Line) -> bool {
 
 /// Returns the request that a later leg works on as lines of material.
 fn request(transcript: &Transcript) -> impl Iterator<Item = MaterialLine> {
-    let asked = transcript.continues.as_ref();
-    let asked = asked.filter(|continued| !continued.request.is_empty());
-    let lines = asked.map(|continued| {
-        let who = format!("REQUEST of exchange {}", continued.exchange);
-        speaker_lines(&who, &continued.request, transcript.started_at)
+    let continued = transcript.continues.as_ref();
+    let continued = continued.filter(|continued| !continued.request.is_empty());
+    let lines = continued.map(|continued| {
+        let speaker = format!("REQUEST of exchange {}", continued.exchange);
+        speaker_lines(&speaker, &continued.request, transcript.started_at)
     });
     lines.into_iter().flatten()
 }
 
 fn material_lines(line: &Line, is_replaced: bool) -> Vec<MaterialLine> {
-    let who = match line.voice {
+    let voice = match line.voice {
         Voice::User => "USER",
         Voice::Assistant => "ASSISTANT",
         Voice::Program => "PROGRAM",
@@ -122,14 +122,14 @@ fn material_lines(line: &Line, is_replaced: bool) -> Vec<MaterialLine> {
     } else {
         &line.text
     };
-    speaker_lines(&format!("{who}{blank}{label}"), text, line.at)
+    speaker_lines(&format!("{voice}{blank}{label}"), text, line.at)
 }
 
 /// Converts a text to lines of material. The first line begins with the speaker; the others are indented.
-fn speaker_lines(who: &str, text: &str, at: Timestamp) -> Vec<MaterialLine> {
+fn speaker_lines(speaker: &str, text: &str, at: Timestamp) -> Vec<MaterialLine> {
     let text = text.lines().map(one_line).filter(|line| !line.is_empty());
     let mut lines = text.map(|line| replace_fence_word(&line));
-    let opening = format!("{who}: {}", lines.next().unwrap_or_default());
+    let opening = format!("{speaker}: {}", lines.next().unwrap_or_default());
     let opening = opening.trim_end().to_owned();
     let rest = lines.map(|line| format!("{INDENT}{line}"));
     std::iter::once(opening)
@@ -140,12 +140,12 @@ fn speaker_lines(who: &str, text: &str, at: Timestamp) -> Vec<MaterialLine> {
 
 /// Removes long lines that repeat an earlier line.
 fn without_repeats(lines: impl Iterator<Item = MaterialLine>) -> Vec<MaterialLine> {
-    let mut seen: HashSet<String> = HashSet::new();
+    let mut long_lines: HashSet<String> = HashSet::new();
     let mut remaining = Vec::new();
     let mut left_out: usize = 0;
     for line in lines {
         let is_long = line.text.chars().nth(REPEATED_CHARS_MIN).is_some();
-        if is_long && !seen.insert(line.text.clone()) {
+        if is_long && !long_lines.insert(line.text.clone()) {
             left_out += 1;
             continue;
         }
@@ -166,13 +166,13 @@ fn repeats_note(left_out: usize, at: Timestamp) -> Option<MaterialLine> {
 /// Returns how many characters one exchange may have, so that all together have at most `total`.
 pub(super) fn fair_share(mut sizes: Vec<usize>, total: usize) -> usize {
     sizes.sort_unstable();
-    let mut left = total;
+    let mut remaining = total;
     for (index, size) in sizes.iter().enumerate() {
-        let share = left / (sizes.len() - index);
+        let share = remaining / (sizes.len() - index);
         if *size > share {
             return share;
         }
-        left -= size;
+        remaining -= size;
     }
     usize::MAX
 }
@@ -193,8 +193,8 @@ fn shorten(mut lines: Vec<MaterialLine>, chars_max: usize) -> Vec<MaterialLine> 
     let tail_lines = lines.split_off(head + left_out);
     lines.truncate(head);
     // The note gets the time of the line before it, so that the next line shows its own time.
-    let beside = lines.last().or(tail_lines.first());
-    let at = beside.map_or(Timestamp(0), |line| line.at);
+    let neighbour = lines.last().or(tail_lines.first());
+    let at = neighbour.map_or(Timestamp(0), |line| line.at);
     let text = format!("{INDENT}[… lines left out: {left_out} …]");
     lines.push(MaterialLine { at, text });
     lines.extend(tail_lines);

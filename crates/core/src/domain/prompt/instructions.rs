@@ -56,7 +56,7 @@ const FORM: &str = "Answer with one JSON object of this shape and nothing else:
 \"first\" and \"last\" are the numbers of the first and the last exchange that the item stands for, as the material \
 gives them.";
 
-pub(super) fn of_items() -> String {
+pub(super) fn for_items() -> String {
     [TASK, ITEM_RULES, &lengths(), IMPORTANCE, &fact_rules(), FORM].join("\n\n")
 }
 
@@ -83,7 +83,7 @@ change."
     )
 }
 
-pub(super) fn of_operations() -> String {
+pub(super) fn for_operations() -> String {
     let [text, brief, gist] = [TEXT_CHARS_MAX, BRIEF_CHARS_MAX, GIST_CHARS_MAX].map(asked_chars);
     let days = SPAN_MAX_MS / DAY_MS;
     format!(
@@ -118,5 +118,5 @@ The answer is a JSON object like this one and nothing else:
 
 /// Returns all instructions of all prompts, to recognise a model that repeats them.
 pub(in crate::domain) fn all() -> [String; 2] {
-    [of_items(), of_operations()]
+    [for_items(), for_operations()]
 }

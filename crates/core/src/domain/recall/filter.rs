@@ -1,4 +1,4 @@
-//! What a search looks for, in which messages.
+//! A search: its query, and the filter of the messages that it searches.
 
 use std::{collections::BTreeSet, ops::RangeInclusive};
 
@@ -8,7 +8,7 @@ use super::{
 };
 use crate::domain::{message::Kind, time::Timestamp};
 
-/// Whose words a message has.
+/// Who wrote a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// The user.
@@ -40,7 +40,7 @@ impl Role {
         Self::ALL.into_iter().find(|role| role.name() == name)
     }
 
-    /// Returns whose words messages of this kind have. Metadata has no words; it counts as instructions.
+    /// Returns who writes messages of this kind. Metadata counts as instructions; it has no searchable text.
     pub(super) fn of(kind: &Kind) -> Self {
         match kind {
             Kind::User => Self::User,
@@ -99,7 +99,7 @@ impl TimeSpan {
     }
 }
 
-/// Which messages a search looks at.
+/// The messages that a search considers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
     /// Only messages of this role.
@@ -127,7 +127,7 @@ impl Filter {
 pub struct ArchiveSearch {
     /// The words to look for.
     pub query: Query,
-    /// Which messages to look at.
+    /// The messages to consider.
     pub filter: Filter,
     /// The span of time that the question names. Messages of this span count more.
     pub preferred: Option<TimeSpan>,

@@ -17,7 +17,7 @@ pub const BLOCK_MESSAGES: i64 = 4_096;
 /// Begins the stem for calls of a tool. No word of a text begins with it.
 const TOOL: char = '@';
 
-/// What ranking needs to know about a message.
+/// The data of a message that ranking needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct IndexedMessage {
     /// Its number, counted from the first one of the block.
@@ -141,7 +141,7 @@ impl IndexPart {
         self.messages.extend(messages.filter_map(IndexedMessage::read));
     }
 
-    /// Adds the messages that the search needs, of those that [`Self::messages_bytes`] wrote: the messages with postings, and for a
+    /// From the messages that [`Self::messages_bytes`] wrote, adds those that the search needs: the messages with postings, and for a
     /// search without terms all that it finds.
     pub fn add_found(&mut self, bytes: &[u8], search: &ArchiveSearch) {
         let mut has_postings = list_for_block(false);
@@ -173,16 +173,16 @@ impl IndexPart {
         self.postings.entry(stem.to_owned()).or_default().extend(postings);
     }
 
-    /// Adds postings of several stems. Each stem comes with the number of its postings; their bytes follow each other. Leaves a stem that
-    /// the part has already as it is.
+    /// Adds postings of several stems. Each stem comes with the number of its postings; their bytes follow each other. Skips a stem that
+    /// the part has already.
     pub fn add_rows(&mut self, stems: Vec<(String, i64)>, mut bytes: &[u8]) {
         for (stem, count) in stems {
             let length = usize_or_max(count).saturating_mul(Posting::BYTES);
-            let (own, others) = bytes.split_at(length.min(bytes.len()));
+            let (postings, rest) = bytes.split_at(length.min(bytes.len()));
             if !self.has(&stem) {
-                self.add_postings(&stem, own);
+                self.add_postings(&stem, postings);
             }
-            bytes = others;
+            bytes = rest;
         }
     }
 
@@ -263,8 +263,8 @@ impl IndexPart {
     /// Writes the postings of each stem as bytes, which a store appends to the stem's row. Returns the stem, the number of its postings,
     /// and the bytes.
     pub fn rows(&self) -> impl Iterator<Item = (&str, usize, Vec<u8>)> {
-        let found = self.postings.iter().filter(|(_, postings)| !postings.is_empty());
-        found.map(|(stem, postings)| {
+        let rows = self.postings.iter().filter(|(_, postings)| !postings.is_empty());
+        rows.map(|(stem, postings)| {
             let mut bytes = Vec::with_capacity(postings.len() * Posting::BYTES);
             for posting in postings {
                 bytes.extend(posting.offset.to_le_bytes());
@@ -275,11 +275,11 @@ impl IndexPart {
     }
 
     pub(super) fn message(&self, offset: u16) -> Option<&IndexedMessage> {
-        let place = self
+        let index = self
             .messages
             .binary_search_by_key(&offset, |message| message.offset)
             .ok()?;
-        self.messages.get(place)
+        self.messages.get(index)
     }
 
     pub(super) fn seq(&self, offset: u16) -> i64 {
@@ -310,9 +310,9 @@ impl IndexPart {
         }
         let mut changed = Vec::new();
         for (stem, postings) in &mut self.postings {
-            let before = postings.len();
+            let old_count = postings.len();
             postings.retain(|posting| !is_forgotten(posting.offset));
-            if postings.len() < before {
+            if postings.len() < old_count {
                 changed.push(stem.clone());
             }
         }

@@ -44,14 +44,14 @@ impl Embedding {
         if bytes.len() != self.0.len() {
             return None;
         }
-        let (mut product, mut own, mut others) = (0_i64, 0_i64, 0_i64);
+        let (mut product, mut own_square, mut other_square) = (0_i64, 0_i64, 0_i64);
         for (number, byte) in self.0.iter().zip(bytes) {
             let (number, other) = (i32::from(*number), i32::from(byte.cast_signed()));
             product += i64::from(number * other);
-            own += i64::from(number * number);
-            others += i64::from(other * other);
+            own_square += i64::from(number * number);
+            other_square += i64::from(other * other);
         }
-        let square = float(own) * float(others);
+        let square = float(own_square) * float(other_square);
         (square > 0.0).then(|| float(product) / square.sqrt())
     }
 }
@@ -125,26 +125,26 @@ impl<'q> NearestExchanges<'q> {
     }
 }
 
-/// Fuses the results of the two searches: the score of an exchange comes from its places in both. An empty second list leaves the first
-/// one as it is.
+/// Fuses the results of the two searches: the score of an exchange is computed from its ranks in both. An empty second list leaves the
+/// first one as it is.
 pub fn fuse(first: Vec<RankedExchange>, second: &[NearExchange]) -> Vec<RankedExchange> {
     if second.is_empty() {
         return first;
     }
-    let mut places: HashMap<i64, (usize, i64)> = second
+    let mut ranks: HashMap<i64, (usize, i64)> = second
         .iter()
         .enumerate()
-        .map(|(place, near)| (near.exchange, (place, near.seq)))
+        .map(|(rank, near)| (near.exchange, (rank, near.seq)))
         .collect();
     let mut all = first;
-    for (place, found) in all.iter_mut().enumerate() {
-        let also = places.remove(&found.exchange);
-        found.score = reciprocal(place) + also.map_or(0.0, |(place, _)| reciprocal(place));
+    for (rank, found) in all.iter_mut().enumerate() {
+        let second_rank = ranks.remove(&found.exchange);
+        found.score = reciprocal(rank) + second_rank.map_or(0.0, |(rank, _)| reciprocal(rank));
     }
     all.extend(
-        places
+        ranks
             .into_iter()
-            .map(|(exchange, (place, seq))| RankedExchange::without_terms(exchange, reciprocal(place), seq)),
+            .map(|(exchange, (rank, seq))| RankedExchange::without_terms(exchange, reciprocal(rank), seq)),
     );
     all.sort_by(|one, other| {
         let newer = other.exchange.cmp(&one.exchange);
@@ -153,9 +153,9 @@ pub fn fuse(first: Vec<RankedExchange>, second: &[NearExchange]) -> Vec<RankedEx
     all
 }
 
-fn reciprocal(place: usize) -> f64 {
-    let place = u32::try_from(place).unwrap_or(u32::MAX);
-    1.0 / f64::from(RANK_OFFSET.saturating_add(place).saturating_add(1))
+fn reciprocal(rank: usize) -> f64 {
+    let rank = u32::try_from(rank).unwrap_or(u32::MAX);
+    1.0 / f64::from(RANK_OFFSET.saturating_add(rank).saturating_add(1))
 }
 
 #[expect(

@@ -32,7 +32,7 @@ pub enum QueryError {
     TooLong(usize),
 }
 
-/// A word in any of its forms, or several consecutive words to the letter.
+/// A word in any of its forms, or a phrase: consecutive words that a text must have to the letter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Term {
     words: Vec<String>,
@@ -46,7 +46,7 @@ impl Term {
         &self.stems
     }
 
-    /// Returns true for a phrase, whose words must stand in a text to the letter, one after the other.
+    /// Returns true for a phrase, whose words a text must have to the letter, one after the other.
     pub fn is_phrase(&self) -> bool {
         self.is_phrase
     }
@@ -76,7 +76,7 @@ impl Term {
         })
     }
 
-    /// Splits a word of a question into terms. Parts joined by a hyphen or an apostrophe are words of their own. Parts joined by other
+    /// Splits a word of a question into terms. Parts joined by a hyphen or an apostrophe are separate words. Parts joined by other
     /// characters, as in a path, are a phrase.
     fn of_word(word: &str) -> impl Iterator<Item = Self> {
         let hyphens = ['-', '\u{2010}', '\u{2011}', '\u{2013}', '\u{2014}'];
@@ -105,25 +105,26 @@ impl Term {
     }
 
     fn matches_word(&self, word: &str) -> bool {
-        self.words.iter().zip(&self.stems).any(|(own, own_stem)| {
+        self.words.iter().zip(&self.stems).any(|(term_word, term_stem)| {
             // A word begins like its stem. This saves stemming most words.
-            let begins_alike = word.bytes().take(2).eq(own_stem.bytes().take(2));
-            word == own
-                || (self.is_open() && word.starts_with(own.as_str()))
-                || (begins_alike && stem(word) == *own_stem)
+            let begins_alike = word.bytes().take(2).eq(term_stem.bytes().take(2));
+            word == term_word
+                || (self.is_open() && word.starts_with(term_word.as_str()))
+                || (begins_alike && stem(word) == *term_stem)
         })
     }
 
-    fn begins(&self, found: &[Word]) -> bool {
+    /// Returns true if a match of the term begins at the first of `words`.
+    fn begins(&self, words: &[Word]) -> bool {
         if !self.is_phrase {
-            return found.first().is_some_and(|word| self.matches_word(&word.folded));
+            return words.first().is_some_and(|word| self.matches_word(&word.folded));
         }
-        self.words.len() <= found.len()
+        self.words.len() <= words.len()
             && self
                 .words
                 .iter()
-                .zip(found)
-                .all(|(word, found)| *word == found.folded)
+                .zip(words)
+                .all(|(term_word, word)| *term_word == word.folded)
     }
 }
 
@@ -146,8 +147,8 @@ impl Query {
         }
         let mut terms: Vec<Term> = Vec::new();
         // Every second piece between quotation marks is quoted. A quotation without an end extends to the end of the query.
-        for (place, piece) in text.split(['"', '“', '”', '„']).enumerate() {
-            if place % 2 == 1 {
+        for (index, piece) in text.split(['"', '“', '”', '„']).enumerate() {
+            if index % 2 == 1 {
                 terms.extend(Term::of(piece, true));
             } else {
                 terms.extend(piece.split_whitespace().flat_map(Term::of_word));
@@ -158,7 +159,7 @@ impl Query {
         }
         let mut unique: Vec<Term> = Vec::new();
         for term in terms {
-            if !unique.iter().any(|known| known.is_same(&term)) {
+            if !unique.iter().any(|other| other.is_same(&term)) {
                 unique.push(term);
             }
         }
@@ -186,21 +187,21 @@ impl Query {
     /// Returns the query with only those terms for whose index `keeps` is true.
     #[must_use]
     pub fn with_terms(&self, keeps: impl Fn(usize) -> bool) -> Self {
-        let kept = self.terms.iter().enumerate().filter(|(index, _)| keeps(*index));
+        let terms = self.terms.iter().enumerate().filter(|(index, _)| keeps(*index));
         Self {
-            terms: kept.map(|(_, term)| term.clone()).collect(),
+            terms: terms.map(|(_, term)| term.clone()).collect(),
         }
     }
 
     /// Returns for each term of the query whether `text` has it.
     pub fn find_terms(&self, text: &str) -> Vec<bool> {
-        let mut found = vec![false; self.terms.len()];
+        let mut has_term = vec![false; self.terms.len()];
         for (term, _) in self.spans(text) {
-            if let Some(found) = found.get_mut(term) {
-                *found = true;
+            if let Some(has_term) = has_term.get_mut(term) {
+                *has_term = true;
             }
         }
-        found
+        has_term
     }
 
     /// Returns the part of `text` with the most terms as one clean line of at most [`EXCERPT_CHARS_MAX`] characters. If `text` has no
@@ -221,7 +222,7 @@ impl Query {
             found_terms.into_iter().filter(|is_found| *is_found).count()
         };
         let starts = spans.iter().map(|(_, span)| span.start);
-        // Takes the first of equally good places.
+        // Takes the first of equally good starts.
         let best = starts
             .rev()
             .max_by_key(|&start| count_terms_from(start))
@@ -233,13 +234,13 @@ impl Query {
     fn spans(&self, text: &str) -> Vec<(usize, Range<usize>)> {
         let words: Vec<Word> = words(text).collect();
         let mut spans = Vec::new();
-        for (place, word) in words.iter().enumerate() {
-            let rest = words.get(place..).unwrap_or_default();
-            for (number, term) in self.terms.iter().enumerate() {
+        for (start, word) in words.iter().enumerate() {
+            let rest = words.get(start..).unwrap_or_default();
+            for (index, term) in self.terms.iter().enumerate() {
                 if term.begins(rest) {
                     let last = rest.get(term.words.len() - 1);
                     let end = last.map_or(word.span.end, |last| last.span.end);
-                    spans.push((number, word.span.start..end));
+                    spans.push((index, word.span.start..end));
                 }
             }
         }
@@ -247,27 +248,27 @@ impl Query {
     }
 }
 
-/// Writes an excerpt of `text` around byte `at` as one clean line, with an ellipsis at each cut.
-fn around(text: &str, at: usize) -> String {
-    let (before, behind) = text.split_at(text.floor_char_boundary(at));
-    let lead_at = before
+/// Writes an excerpt of `text` around byte `center` as one clean line, with an ellipsis at each cut.
+fn around(text: &str, center: usize) -> String {
+    let (head, tail) = text.split_at(text.floor_char_boundary(center));
+    let lead_start = head
         .char_indices()
         .rev()
         .nth(LEAD_CHARS - 1)
-        .map_or(0, |(at, _)| at);
+        .map_or(0, |(index, _)| index);
     let tail_chars = EXCERPT_CHARS_MAX - LEAD_CHARS;
-    let tail_at = behind
+    let tail_end = tail
         .char_indices()
         .nth(tail_chars)
-        .map_or(behind.len(), |(at, _)| at);
+        .map_or(tail.len(), |(index, _)| index);
     let mut excerpt = String::new();
-    if lead_at > 0 {
+    if lead_start > 0 {
         excerpt.push('…');
     }
-    let lead = before.get(lead_at..).unwrap_or_default();
-    let tail = behind.get(..tail_at).unwrap_or_default();
-    excerpt.push_str(&one_line(&format!("{lead}{tail}")));
-    if tail_at < behind.len() {
+    let excerpt_head = head.get(lead_start..).unwrap_or_default();
+    let excerpt_tail = tail.get(..tail_end).unwrap_or_default();
+    excerpt.push_str(&one_line(&format!("{excerpt_head}{excerpt_tail}")));
+    if tail_end < tail.len() {
         excerpt.push('…');
     }
     excerpt

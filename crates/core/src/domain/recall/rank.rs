@@ -13,7 +13,7 @@ use super::{
     index::{IndexPart, IndexTotals, Posting, list_for_block, tool_stem},
 };
 
-/// BM25: how soon repeating a word counts no more (`K1`), and how much more often a long message must have it (`B`).
+/// BM25: how soon further repetitions of a word add nothing (`K1`), and how much more often a long message must have the word (`B`).
 const K1: f64 = 1.2;
 const B: f64 = 0.75;
 /// Each further message of an exchange counts this part of the one before it.
@@ -57,7 +57,7 @@ impl RankedExchange {
     }
 }
 
-/// What a search needs to know about an archive.
+/// The data of an archive that a search needs.
 #[derive(Clone, Debug, Default)]
 pub struct Candidates {
     /// The size of the whole archive.
@@ -66,7 +66,7 @@ pub struct Candidates {
     pub parts: Vec<IndexPart>,
     /// The exchanges of the session that the filter names.
     pub session: Option<SessionRange>,
-    /// For each phrase, by its index among the terms, the messages whose texts really have it.
+    /// The messages whose texts really have a phrase, by the index of the phrase among the terms.
     pub verified: HashMap<usize, HashSet<i64>>,
 }
 
@@ -141,10 +141,10 @@ impl Candidates {
             .collect();
         let mean = float(self.totals.words) / float(self.totals.messages.max(1));
         let mut scorer = Scorer::new(search, mean.max(1.0));
-        for (place, part) in self.parts.iter().enumerate() {
+        for (index, part) in self.parts.iter().enumerate() {
             scorer.begin(part);
             for (term, (column, weight)) in columns.iter().zip(&weights).enumerate() {
-                for posting in column.get(place).into_iter().flatten() {
+                for posting in column.get(index).into_iter().flatten() {
                     scorer.add(*posting, *weight, bit(term));
                 }
             }
@@ -178,14 +178,14 @@ impl Candidates {
 
     /// Returns the weight of a term that this many messages have.
     fn weight(&self, messages: usize) -> f64 {
-        let with = float(messages);
-        let all = float(self.totals.messages).max(with);
-        (1.0 + (all - with + 0.5) / (with + 0.5)).ln()
+        let matching = float(messages);
+        let all = float(self.totals.messages).max(matching);
+        (1.0 + (all - matching + 0.5) / (matching + 0.5)).ln()
     }
 
     fn callers(&self, tool: &str) -> HashSet<u32> {
         let stem = tool_stem(tool);
-        let of_part = |part: &IndexPart| {
+        let callers_in = |part: &IndexPart| {
             let calls: HashSet<u16> = part
                 .postings
                 .get(&stem)
@@ -199,7 +199,7 @@ impl Candidates {
                 .filter(|message| calls.contains(&message.offset));
             messages.map(|message| message.exchange).collect::<Vec<_>>()
         };
-        self.parts.iter().flat_map(of_part).collect()
+        self.parts.iter().flat_map(callers_in).collect()
     }
 }
 
@@ -242,10 +242,10 @@ impl<'s> Scorer<'s> {
     }
 
     fn add(&mut self, posting: Posting, weight: f64, bit: u64) {
-        let place = usize::from(posting.offset);
-        let norm = self.norms.get(place).copied().unwrap_or_default();
+        let index = usize::from(posting.offset);
+        let norm = self.norms.get(index).copied().unwrap_or_default();
         if norm > 0.0
-            && let (Some(score), Some(terms)) = (self.scores.get_mut(place), self.terms.get_mut(place))
+            && let (Some(score), Some(terms)) = (self.scores.get_mut(index), self.terms.get_mut(index))
         {
             let count = f64::from(posting.count);
             *score += weight * count * (K1 + 1.0) / (count + norm);
@@ -256,12 +256,12 @@ impl<'s> Scorer<'s> {
     /// Adds the block's hits: messages with a term, or, in a search without terms, all that it finds.
     fn end(&mut self, part: &IndexPart, has_no_terms: bool) {
         for message in &part.messages {
-            let place = usize::from(message.offset);
-            let terms = self.terms.get(place).copied().unwrap_or_default();
+            let index = usize::from(message.offset);
+            let terms = self.terms.get(index).copied().unwrap_or_default();
             if terms == 0 && !(has_no_terms && self.search.matches_without_terms(message)) {
                 continue;
             }
-            let score = self.scores.get(place).copied().unwrap_or_default();
+            let score = self.scores.get(index).copied().unwrap_or_default();
             let is_preferred = self.search.preferred.is_some_and(|span| span.contains(message));
             self.hits.push(Hit {
                 exchange: message.exchange,
@@ -283,7 +283,7 @@ fn intersection(part: &IndexPart, term: &Term) -> Vec<Posting> {
     for list in lists {
         common.retain_mut(|posting| {
             let found = list.binary_search_by_key(&posting.offset, |other| other.offset);
-            let other = found.ok().and_then(|place| list.get(place));
+            let other = found.ok().and_then(|index| list.get(index));
             posting.count = posting.count.min(other.map_or(0, |other| other.count));
             other.is_some()
         });
@@ -333,8 +333,8 @@ fn exchanges(hits: &mut [Hit]) -> Vec<ScoredExchange> {
 
 /// Adds to each exchange a part of its neighbours' scores. `scored` has the exchanges in the order of their numbers.
 fn with_neighbours(scored: &[ScoredExchange]) -> Vec<ScoredExchange> {
-    let score_of = |place: Option<usize>, exchange: Option<u32>| {
-        let neighbour = place.and_then(|place| scored.get(place));
+    let score_of = |index: Option<usize>, exchange: Option<u32>| {
+        let neighbour = index.and_then(|index| scored.get(index));
         neighbour
             .filter(|found| Some(found.exchange) == exchange)
             .map_or(0.0, |found| found.score)
@@ -342,11 +342,11 @@ fn with_neighbours(scored: &[ScoredExchange]) -> Vec<ScoredExchange> {
     scored
         .iter()
         .enumerate()
-        .map(|(place, found)| {
-            let before = score_of(place.checked_sub(1), found.exchange.checked_sub(1));
-            let after = score_of(Some(place + 1), found.exchange.checked_add(1));
+        .map(|(index, found)| {
+            let previous = score_of(index.checked_sub(1), found.exchange.checked_sub(1));
+            let next = score_of(Some(index + 1), found.exchange.checked_add(1));
             ScoredExchange {
-                score: found.score + NEIGHBOUR * (before + after),
+                score: found.score + NEIGHBOUR * (previous + next),
                 ..*found
             }
         })
@@ -371,12 +371,12 @@ fn first_in_order(mut scored: Vec<ScoredExchange>, order: Order, limit: usize) -
 }
 
 fn with_best_hits(scored: ScoredExchange, hits: &[Hit]) -> RankedExchange {
-    let own = hits.get(scored.first_hit..).unwrap_or_default().iter();
-    let own = own.take_while(|hit| hit.exchange == scored.exchange);
+    let exchange_hits = hits.get(scored.first_hit..).unwrap_or_default().iter();
+    let exchange_hits = exchange_hits.take_while(|hit| hit.exchange == scored.exchange);
     RankedExchange {
         exchange: scored.exchange.into(),
         score: scored.score,
-        seqs: own.take(HITS_MAX).map(|hit| hit.seq).collect(),
+        seqs: exchange_hits.take(HITS_MAX).map(|hit| hit.seq).collect(),
         terms: scored.terms,
     }
 }

@@ -1,4 +1,4 @@
-//! Stems: what the forms of a word have in common. One rule serves all languages, since a text doesn't say in which language it is.
+//! Stems: what the forms of a word have in common. One rule serves all languages, since the language of a text is unknown.
 //!
 //! The rule cuts endings of plurals, tenses and cases. It is made for English; German, Spanish, Portuguese, Italian and French share many
 //! of these endings. Index and queries use the same rule, so a stem needn't be a word. If the rule changes, all archives must be indexed
@@ -9,10 +9,10 @@ use std::{collections::HashSet, sync::LazyLock};
 use super::words::folded;
 use crate::domain::text::floor_cut;
 
-/// Compares this many bytes of a word: what is longer is data, not a word.
+/// Compares this many bytes of a word. A longer word is probably data.
 const WORD_BYTES_MAX: usize = 64;
 
-/// Stop words: words that don't say what a question looks for. Articles, pronouns, auxiliaries and prepositions of six languages, in
+/// Stop words: words that don't help to find an answer to a question. Articles, pronouns, auxiliaries and prepositions of six languages, in
 /// lower case and separated by blanks.
 pub const STOP_WORDS: &str = "\
 a an the and or but if of in on at to for from by with about as is are was were be been being do does did have has had \
@@ -71,8 +71,8 @@ fn cut_tense(stem: &mut String) {
     let Some(length) = rest.map(str::len) else { return };
     stem.truncate(length);
     let mut last = stem.bytes().rev();
-    let (last, before) = (last.next(), last.next());
-    if length > 3 && last == before && !last.is_some_and(|last| b"lsz".contains(&last)) {
+    let (last, previous) = (last.next(), last.next());
+    if length > 3 && last == previous && !last.is_some_and(|last| b"lsz".contains(&last)) {
         stem.pop();
     }
 }

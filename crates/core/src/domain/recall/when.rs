@@ -16,7 +16,7 @@ use crate::domain::{
     zone::Zone,
 };
 
-/// Words for a day, and how many days ago it is. A phrase stands before those that it contains.
+/// Words for a day, and how many days ago it is. A phrase comes before the phrases that it contains.
 const DAYS: [(&str, i64); 17] = [
     ("day before yesterday", 2),
     ("yesterday", 1),
@@ -54,7 +54,7 @@ const MONTHS: [&str; 12] = [
 const NUMBERS: [&str; 12] = [
     "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
 ];
-/// Words before a month or a year that make it a time.
+/// Words that make a month or a year after them a time.
 const LEADS: [&str; 7] = ["in", "during", "since", "last", "this", "of", "from"];
 /// The largest number in `99 days ago`.
 const COUNT_MAX: i64 = 99;
@@ -71,7 +71,7 @@ pub struct NamedSpan {
     pub rest: String,
 }
 
-/// The days from the first one on, without the last one.
+/// The days from the first date up to the second one, which isn't included.
 struct Days(NaiveDate, NaiveDate);
 
 impl Days {
@@ -98,7 +98,7 @@ impl Days {
         Some(Self(monday, ago(monday, -7)?))
     }
 
-    /// Returns the day, week, month or year `name` that was `count` of them ago.
+    /// Returns the day, week, month or year that was `count` of these units ago. `name` is the unit.
     fn unit(name: &str, count: i64, today: NaiveDate) -> Option<Self> {
         let months = |count: i64| today.checked_sub_months(Months::new(u32::try_from(count).ok()?));
         match name.strip_suffix('s').unwrap_or(name) {
@@ -115,11 +115,11 @@ fn ago(day: NaiveDate, days: i64) -> Option<NaiveDate> {
     day.checked_sub_signed(TimeDelta::try_days(days)?)
 }
 
-/// What the words at one place of a question mean.
+/// What some consecutive words of a question mean.
 struct Meaning {
     days: Days,
     /// How many words name the days.
-    words: usize,
+    word_count: usize,
     /// True for words like `yesterday`, which the searched texts don't have.
     is_relative: bool,
 }
@@ -138,30 +138,31 @@ impl TimeSpan {
 
 /// Returns the first time that the question names. `now` is the time of the question.
 pub fn named_span(question: &str, now: Timestamp, zone: Zone) -> Option<NamedSpan> {
-    let found: Vec<Word> = words(question).collect();
+    let words: Vec<Word> = words(question).collect();
     let today = NaiveDate::from_epoch_days(i32::try_from(zone.day(now)).ok()?)?;
-    (0..found.len()).find_map(|place| {
-        let (before, rest) = found.split_at(place);
+    (0..words.len()).find_map(|index| {
+        let (earlier, rest) = words.split_at(index);
         let texts: Vec<&str> = rest.iter().take(4).map(|word| word.folded.as_str()).collect();
-        let lead = before.last().map_or("", |word| word.folded.as_str());
+        let lead = earlier.last().map_or("", |word| word.folded.as_str());
         let meaning = read_relative(&texts, today).or_else(|| date(lead, &texts, today))?;
-        let within = rest.first()?.span.start..rest.get(meaning.words - 1)?.span.end;
-        let is_quoted = question.get(..within.start)?.matches('"').count() % 2 == 1;
-        (!is_quoted).then(|| span_from(question, within, &meaning, zone))?
+        let named = rest.first()?.span.start..rest.get(meaning.word_count - 1)?.span.end;
+        let is_quoted = question.get(..named.start)?.matches('"').count() % 2 == 1;
+        (!is_quoted).then(|| span_from(question, named, &meaning, zone))?
     })
 }
 
-fn span_from(question: &str, within: Range<usize>, meaning: &Meaning, zone: Zone) -> Option<NamedSpan> {
+/// Makes the span that the bytes `named` of the question mean.
+fn span_from(question: &str, named: Range<usize>, meaning: &Meaning, zone: Zone) -> Option<NamedSpan> {
     let moment = |day: NaiveDate| zone.begin_of(day.to_epoch_days().into());
-    let (before, after) = (question.get(..within.start)?, question.get(within.end..)?);
+    let (head, tail) = (question.get(..named.start)?, question.get(named.end..)?);
     Some(NamedSpan {
         span: TimeSpan {
             since: moment(meaning.days.0),
             until: moment(meaning.days.1),
         },
-        words: question.get(within)?.to_owned(),
+        words: question.get(named)?.to_owned(),
         rest: if meaning.is_relative {
-            format!("{before} {after}")
+            format!("{head} {tail}")
         } else {
             question.to_owned()
         },
@@ -170,11 +171,11 @@ fn span_from(question: &str, within: Range<usize>, meaning: &Meaning, zone: Zone
 
 /// Reads `yesterday`, `last Tuesday`, `last week`, `past three days` or `two weeks ago`.
 fn read_relative(texts: &[&str], today: NaiveDate) -> Option<Meaning> {
-    let word = |place: usize| texts.get(place).copied().unwrap_or_default();
-    let meaning = |days: Option<Days>, words: usize| {
+    let word = |index: usize| texts.get(index).copied().unwrap_or_default();
+    let meaning = |days: Option<Days>, word_count: usize| {
         Some(Meaning {
             days: days?,
-            words,
+            word_count,
             is_relative: true,
         })
     };
@@ -182,28 +183,31 @@ fn read_relative(texts: &[&str], today: NaiveDate) -> Option<Meaning> {
         phrase
             .split(' ')
             .enumerate()
-            .all(|(place, part)| word(place) == part)
+            .all(|(index, part)| word(index) == part)
     };
     if let Some((phrase, days)) = DAYS.iter().find(|(phrase, _)| begins(phrase)) {
         return meaning(Days::one(ago(today, *days)?), phrase.split(' ').count());
     }
-    let which = word(0);
+    let first_word = word(0);
     if let (true, Some(weekday)) = (
-        ["last", "on", "this"].contains(&which),
+        ["last", "on", "this"].contains(&first_word),
         WEEKDAYS.iter().position(|day| *day == word(1)),
     ) {
-        let back =
+        let days_ago =
             (i64::from(today.weekday().num_days_from_monday()) - i64::try_from(weekday).ok()?).rem_euclid(7);
-        return meaning(Days::one(ago(today, if back == 0 { 7 } else { back })?), 2);
+        return meaning(
+            Days::one(ago(today, if days_ago == 0 { 7 } else { days_ago })?),
+            2,
+        );
     }
-    if let ("last" | "past", Some(count)) = (which, number(word(1))) {
+    if let ("last" | "past", Some(count)) = (first_word, number(word(1))) {
         let Days(first, _) = Days::unit(word(2), count, today).filter(|_| word(2) != "year")?;
         return meaning(Some(Days(first, today.succ_opt()?)), 3);
     }
-    if let (Some(count), "ago") = (number(which), word(2)) {
+    if let (Some(count), "ago") = (number(first_word), word(2)) {
         return meaning(Days::unit(word(1), count, today), 3);
     }
-    match (which, word(1)) {
+    match (first_word, word(1)) {
         ("last", unit @ ("week" | "month" | "year")) => meaning(Days::unit(unit, 1, today), 2),
         ("this", unit @ ("week" | "month" | "year")) => meaning(Days::unit(unit, 0, today), 2),
         _ => None,
@@ -213,19 +217,19 @@ fn read_relative(texts: &[&str], today: NaiveDate) -> Option<Meaning> {
 /// Reads `2026-03-05`, `March 5` or `5 March 2026`; after a word such as `in` also `March`, `March 2026` or `2026`. Without a year, takes
 /// the newest such date that isn't in the future.
 fn date(lead: &str, texts: &[&str], today: NaiveDate) -> Option<Meaning> {
-    let word = |place: usize| texts.get(place).copied().unwrap_or_default();
-    let meaning = |days: Option<Days>, words: usize| {
+    let word = |index: usize| texts.get(index).copied().unwrap_or_default();
+    let meaning = |days: Option<Days>, word_count: usize| {
         Some(Meaning {
             days: days?,
-            words,
+            word_count,
             is_relative: false,
         })
     };
     if let (Some(year), Ok(month), Some(day)) = (year(word(0)), word(1).parse(), day(word(2))) {
         return meaning(Days::one(NaiveDate::from_ymd_opt(year, month, day)?), 3);
     }
-    // The month and the day, each with its place among the words.
-    let (month_at, day_at) = match (month(word(0)), month(word(1))) {
+    // The month and the day, each with its index among the words.
+    let ((month, month_index), day) = match (month(word(0)), month(word(1))) {
         (Some(month), _) => ((month, 0), day(word(1)).map(|day| (day, 1))),
         (_, Some(month)) => ((month, 1), Some((day(word(0))?, 0))),
         _ => {
@@ -233,24 +237,24 @@ fn date(lead: &str, texts: &[&str], today: NaiveDate) -> Option<Meaning> {
             return meaning(Days::year(year), 1);
         }
     };
-    if day_at.is_none() && !LEADS.contains(&lead) && year(word(1)).is_none() {
+    if day.is_none() && !LEADS.contains(&lead) && year(word(1)).is_none() {
         return None;
     }
-    let words = 1 + month_at.1.max(day_at.map_or(0, |(_, place)| place));
-    let named_year = year(word(words));
-    let of_year = |year: i32| NaiveDate::from_ymd_opt(year, month_at.0, day_at.map_or(1, |(day, _)| day));
+    let word_count = 1 + month_index.max(day.map_or(0, |(_, index)| index));
+    let named_year = year(word(word_count));
+    let date_in = |year: i32| NaiveDate::from_ymd_opt(year, month, day.map_or(1, |(day, _)| day));
     let date = match named_year {
-        Some(year) => of_year(year)?,
-        None => of_year(today.year())
+        Some(year) => date_in(year)?,
+        None => date_in(today.year())
             .filter(|date| *date <= today)
-            .or_else(|| of_year(today.year() - 1))?,
+            .or_else(|| date_in(today.year() - 1))?,
     };
-    let days = if day_at.is_some() {
+    let days = if day.is_some() {
         Days::one(date)
     } else {
         Days::month(date)
     };
-    meaning(days, words + usize::from(named_year.is_some()))
+    meaning(days, word_count + usize::from(named_year.is_some()))
 }
 
 fn number(word: &str) -> Option<i64> {

@@ -9,11 +9,11 @@ const INVISIBLE: [char; 9] = [
     '\u{ad}', '\u{200b}', '\u{200c}', '\u{200d}', '\u{2060}', '\u{2061}', '\u{2062}', '\u{2063}', '\u{feff}',
 ];
 
-/// The plain form of a text, and where its parts are in the original.
+/// The plain form of a text, and the positions of its characters in the original.
 pub(super) struct Plain {
     text: String,
     /// For each byte of `text`, where its character begins in the original.
-    places: Vec<usize>,
+    starts: Vec<usize>,
     end: usize,
 }
 
@@ -29,15 +29,15 @@ impl Plain {
         }
         let mut plain = Self {
             text: String::with_capacity(text.len()),
-            places: Vec::with_capacity(text.len()),
+            starts: Vec::with_capacity(text.len()),
             end: text.len(),
         };
         // Converts each character alone: compositions of several aren't ASCII, and no rule searches for them.
-        for (place, c) in text.char_indices().filter(|(_, c)| !INVISIBLE.contains(c)) {
-            let before = plain.text.len();
+        for (start, c) in text.char_indices().filter(|(_, c)| !INVISIBLE.contains(c)) {
+            let old_length = plain.text.len();
             plain.text.extend(std::iter::once(c).nfkc());
-            let bytes = plain.text.len() - before;
-            plain.places.extend(std::iter::repeat_n(place, bytes));
+            let bytes = plain.text.len() - old_length;
+            plain.starts.extend(std::iter::repeat_n(start, bytes));
         }
         Some(plain)
     }
@@ -48,11 +48,11 @@ impl Plain {
 
     /// Returns where a part of the plain form is in the original.
     pub(super) fn original(&self, part: &Range<usize>) -> Range<usize> {
-        let start = self.places.get(part.start).copied().unwrap_or(self.end);
-        let last = part.end.checked_sub(1).and_then(|last| self.places.get(last));
-        let after = self.places.get(part.end..).unwrap_or_default();
+        let start = self.starts.get(part.start).copied().unwrap_or(self.end);
+        let last = part.end.checked_sub(1).and_then(|last| self.starts.get(last));
+        let later_starts = self.starts.get(part.end..).unwrap_or_default();
         // The part ends where the next visible character begins, so it includes invisible ones.
-        let next = after.iter().find(|&&place| Some(&place) != last);
+        let next = later_starts.iter().find(|&&start| Some(&start) != last);
         start..next.copied().unwrap_or(self.end).max(start)
     }
 }

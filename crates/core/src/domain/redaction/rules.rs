@@ -1,4 +1,5 @@
-//! The built-in rules: the shapes that issuers document, as expressions over bytes.
+//! The built-in redaction rules: which strings count as secrets. Most rules are the shapes that issuers document, as expressions over
+//! bytes.
 //!
 //! More certain rules come first. Each rule has hints, and every match contains at least one of them. A rule only searches around its
 //! hints. So a text without hints costs one pass for all rules together.

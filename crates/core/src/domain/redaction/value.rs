@@ -1,5 +1,5 @@
-//! Checks whether a value after `password =`, or a number like that of a card, is a secret. The value may also be code or a placeholder,
-//! and the number a coincidence.
+//! Checks whether a value after `password =`, or a number with as many digits as a card's, is a secret. The value may also be code or a
+//! placeholder, and the number may be any other number.
 
 use std::ops::Range;
 
@@ -89,8 +89,8 @@ pub(super) fn is_credential(text: &str, span: &Range<usize>) -> bool {
 /// Returns true for the number of a payment card: its check digit is right, and it isn't a part of a longer number.
 pub(super) fn is_card(text: &str, span: &Range<usize>) -> bool {
     let bytes = text.as_bytes();
-    let before = span.start.checked_sub(1).and_then(|at| bytes.get(at));
-    let after = bytes.get(span.end);
+    let previous = span.start.checked_sub(1).and_then(|at| bytes.get(at));
+    let next = bytes.get(span.end);
     let joins = |byte: Option<&u8>| matches!(byte, Some(b'.' | b'-' | b'/' | b'_' | b'='));
     let digits: Vec<u32> = text
         .get(span.clone())
@@ -99,9 +99,9 @@ pub(super) fn is_card(text: &str, span: &Range<usize>) -> bool {
         .filter_map(|c| c.to_digit(10))
         .collect();
     // A sentence may end after a number; a fraction continues.
-    let is_fraction = after == Some(&b'.') && bytes.get(span.end + 1).is_some_and(u8::is_ascii_digit);
-    !joins(before)
-        && !matches!(after, Some(b'-' | b'/' | b'_'))
+    let is_fraction = next == Some(&b'.') && bytes.get(span.end + 1).is_some_and(u8::is_ascii_digit);
+    !joins(previous)
+        && !matches!(next, Some(b'-' | b'/' | b'_'))
         && !is_fraction
         && digits.iter().any(|digit| Some(digit) != digits.first())
         && luhn(&digits)
@@ -113,7 +113,7 @@ fn luhn(digits: &[u32]) -> bool {
         .iter()
         .rev()
         .enumerate()
-        .map(|(place, &digit)| match place % 2 {
+        .map(|(index, &digit)| match index % 2 {
             0 => digit,
             _ if digit > 4 => digit * 2 - 9,
             _ => digit * 2,

@@ -16,19 +16,19 @@ const BYTES_PER_CHAR_MAX: usize = 16;
 
 /// Returns one line of at most `chars_max` characters, without control characters, without the prompt's fence word, and without marks of
 /// headings, quotes or lists at its beginning. Neutralises markup and texts that pose as instructions. Marks the user's demands if
-/// `words` confirm them. Returns an empty text if nothing remains.
-pub(super) fn clean(text: &str, chars_max: usize, words: &UserWords) -> String {
+/// `user_words` confirm them. Returns an empty text if nothing remains.
+pub(super) fn clean(text: &str, chars_max: usize, user_words: &UserWords) -> String {
     let line = defanged(&one_line(text));
     let bytes_max = chars_max.saturating_mul(BYTES_PER_CHAR_MAX);
     let line = floor_cut(without_marks(&line), bytes_max);
-    let is_plain = words.attribute(line, usize::MAX) == line;
+    let is_plain = user_words.attribute(line, usize::MAX) == line;
     // The line may be a quotation only because of the part that is cut off.
     let fits = if is_plain {
         cut_at_sentence(line, chars_max)
     } else {
         line.to_owned()
     };
-    words.attribute(&fits, chars_max)
+    user_words.attribute(&fits, chars_max)
 }
 
 /// Returns true if `text` repeats many consecutive words of the instructions. Small models do that when the material says little.

@@ -22,43 +22,46 @@ pub enum RangeFault {
 /// Returns the exchanges of `range` that are among `exchanges` (ascending), as runs of consecutive numbers. An item of that range covers
 /// these, since a range may span exchanges that were set aside.
 pub fn runs(range: ExchangeRange, exchanges: &[i64]) -> Vec<ExchangeRange> {
-    within(range, exchanges)
+    clip_range(range, exchanges)
         .chunk_by(|one, next| one.checked_add(1) == Some(*next))
         .filter_map(ends)
         .collect()
 }
 
 /// Clips the drafts to the exchanges of the question and to each other, sorts them, drops drafts that say too little, and finds the gaps.
-pub(super) fn place(drafts: Vec<ItemDraft>, asked: &[i64]) -> Result<CoveredExchanges, RangeFault> {
+pub(super) fn clip_and_sort(
+    drafts: Vec<ItemDraft>,
+    exchanges: &[i64],
+) -> Result<CoveredExchanges, RangeFault> {
     let first = drafts.first().map(|draft| draft.exchanges);
-    let mut drafts = clip(drafts, asked);
+    let mut drafts = clip(drafts, exchanges);
     let Some(first_clipped) = drafts.first().map(|draft| draft.exchanges) else {
-        let nowhere = ExchangeRange { first: 0, last: 0 };
-        return Err(RangeFault::Unknown(first.unwrap_or(nowhere)));
+        let none = ExchangeRange { first: 0, last: 0 };
+        return Err(RangeFault::Unknown(first.unwrap_or(none)));
     };
-    drafts.retain(|draft| !is_broad(draft, asked));
+    drafts.retain(|draft| !is_broad(draft, exchanges));
     if drafts.is_empty() {
         return Err(RangeFault::Broad(first_clipped));
     }
-    let drafts = make_disjoint(without_containers(drafts), asked);
+    let drafts = make_disjoint(without_containers(drafts), exchanges);
     let is_covered = |exchange: &i64| drafts.iter().any(|draft| draft.exchanges.contains(*exchange));
-    let missing = asked.iter().copied().filter(|exchange| !is_covered(exchange));
+    let missing = exchanges.iter().copied().filter(|exchange| !is_covered(exchange));
     let missing = missing.collect();
     Ok(CoveredExchanges { drafts, missing })
 }
 
 /// Clips the drafts to exchanges of the question. Leaves out drafts without such an exchange.
-fn clip(drafts: Vec<ItemDraft>, asked: &[i64]) -> Vec<ItemDraft> {
+fn clip(drafts: Vec<ItemDraft>, exchanges: &[i64]) -> Vec<ItemDraft> {
     let clipped = drafts.into_iter().filter_map(|draft| {
-        let exchanges = ends(within(draft.exchanges, asked))?;
+        let exchanges = ends(clip_range(draft.exchanges, exchanges))?;
         Some(ItemDraft { exchanges, ..draft })
     });
     clipped.collect()
 }
 
-fn is_broad(draft: &ItemDraft, asked: &[i64]) -> bool {
-    let exchanges = within(draft.exchanges, asked).len();
-    exchanges > ITEM_EXCHANGES_MAX && draft.text.chars().count() < exchanges * CHARS_PER_EXCHANGE_MIN
+fn is_broad(draft: &ItemDraft, exchanges: &[i64]) -> bool {
+    let count = clip_range(draft.exchanges, exchanges).len();
+    count > ITEM_EXCHANGES_MAX && draft.text.chars().count() < count * CHARS_PER_EXCHANGE_MIN
 }
 
 /// Removes each item whose range contains the ranges of several other items.
@@ -68,29 +71,29 @@ fn without_containers(drafts: Vec<ItemDraft>) -> Vec<ItemDraft> {
         outer != inner && outer.first <= inner.first && inner.last <= outer.last
     };
     let is_container = |draft: &ItemDraft| {
-        let within = ranges.iter().filter(|range| contains(draft.exchanges, **range));
-        within.take(2).count() == 2
+        let inner = ranges.iter().filter(|range| contains(draft.exchanges, **range));
+        inner.take(2).count() == 2
     };
     drafts.into_iter().filter(|draft| !is_container(draft)).collect()
 }
 
 /// Sorts the drafts and makes them disjoint. Of two drafts, the first keeps a shared exchange. A draft that is left without an exchange
 /// becomes a point of the draft before it.
-fn make_disjoint(mut drafts: Vec<ItemDraft>, asked: &[i64]) -> Vec<ItemDraft> {
+fn make_disjoint(mut drafts: Vec<ItemDraft>, exchanges: &[i64]) -> Vec<ItemDraft> {
     drafts.sort_by_key(|draft| (draft.exchanges.first, std::cmp::Reverse(draft.exchanges.last)));
     let mut disjoint: Vec<ItemDraft> = Vec::with_capacity(drafts.len());
     for mut draft in drafts {
-        let Some(before) = disjoint.last_mut() else {
+        let Some(previous) = disjoint.last_mut() else {
             disjoint.push(draft);
             continue;
         };
-        let taken = asked.partition_point(|exchange| *exchange <= before.exchanges.last);
-        match asked.get(taken).filter(|next| **next <= draft.exchanges.last) {
+        let start = exchanges.partition_point(|exchange| *exchange <= previous.exchanges.last);
+        match exchanges.get(start).filter(|next| **next <= draft.exchanges.last) {
             Some(next) => {
                 draft.exchanges.first = draft.exchanges.first.max(*next);
                 disjoint.push(draft);
             }
-            None => absorb(before, &draft),
+            None => absorb(previous, &draft),
         }
     }
     disjoint
@@ -107,7 +110,7 @@ fn absorb(draft: &mut ItemDraft, more: &ItemDraft) {
     }
 }
 
-fn within(range: ExchangeRange, exchanges: &[i64]) -> &[i64] {
+fn clip_range(range: ExchangeRange, exchanges: &[i64]) -> &[i64] {
     let from = exchanges.partition_point(|exchange| *exchange < range.first);
     let to = exchanges.partition_point(|exchange| *exchange <= range.last);
     exchanges.get(from..to).unwrap_or_default()
@@ -128,11 +131,11 @@ mod tests {
     #[test]
     fn runs_leave_out_exchanges_not_asked_about() {
         let run = |first, last| ExchangeRange { first, last };
-        let asked = [3, 4, 7, 8, 12];
-        assert_eq!(runs(run(3, 12), &asked), [run(3, 4), run(7, 8), run(12, 12)]);
-        assert_eq!(runs(run(4, 7), &asked), [run(4, 4), run(7, 7)]);
-        assert_eq!(runs(run(9, 11), &asked), []);
-        assert_eq!(runs(run(8, 3), &asked), []);
+        let exchanges = [3, 4, 7, 8, 12];
+        assert_eq!(runs(run(3, 12), &exchanges), [run(3, 4), run(7, 8), run(12, 12)]);
+        assert_eq!(runs(run(4, 7), &exchanges), [run(4, 4), run(7, 7)]);
+        assert_eq!(runs(run(9, 11), &exchanges), []);
+        assert_eq!(runs(run(8, 3), &exchanges), []);
     }
 
     fn draft(first: i64, last: i64, text: &str, importance: Importance) -> ItemDraft {
@@ -152,7 +155,7 @@ mod tests {
             draft(3, 3, "two", Importance::Decision),
             draft(3, 3, "one", Importance::Trivial),
         ];
-        let placed = place(drafts, &[3]).unwrap();
+        let placed = clip_and_sort(drafts, &[3]).unwrap();
         assert_eq!(placed.drafts.len(), 1);
         let one = &placed.drafts[0];
         assert_eq!((one.text.as_str(), one.gist.as_str()), ("one\ntwo", "one"));
@@ -166,7 +169,7 @@ mod tests {
             draft(1, 2, "a", Importance::Fix),
             draft(3, 4, "b", Importance::Fix),
         ];
-        let placed = place(drafts, &[1, 2, 3, 4, 5]).unwrap();
+        let placed = clip_and_sort(drafts, &[1, 2, 3, 4, 5]).unwrap();
         assert_eq!((placed.drafts.len(), placed.missing), (2, vec![5]));
     }
 }

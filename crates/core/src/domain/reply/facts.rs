@@ -11,7 +11,7 @@ use crate::domain::{
     text::{cut, one_line},
 };
 
-/// Reads the changes that are about `exchanges`. A demand stays in the user's words only if the user said them in the exchange that it
+/// Reads the changes that are about `exchanges`. A demand stays in the user's words only if the user wrote them in the exchange that it
 /// names.
 pub(super) fn changes(facts: Option<&Value>, exchanges: &[i64], checks: &Checks<'_>) -> FactChanges {
     let list = |name: &str| {
@@ -20,11 +20,15 @@ pub(super) fn changes(facts: Option<&Value>, exchanges: &[i64], checks: &Checks<
     };
     let reader = Reader { exchanges, checks };
     FactChanges {
-        add: list("add").filter_map(|one| reader.read_addition(one)).collect(),
-        replace: list("replace")
-            .filter_map(|one| reader.read_replacement(one))
+        add: list("add")
+            .filter_map(|change| reader.read_addition(change))
             .collect(),
-        close: list("close").filter_map(|one| reader.read_closing(one)).collect(),
+        replace: list("replace")
+            .filter_map(|change| reader.read_replacement(change))
+            .collect(),
+        close: list("close")
+            .filter_map(|change| reader.read_closing(change))
+            .collect(),
     }
 }
 
@@ -34,16 +38,16 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    fn read_addition(&self, one: &Value) -> Option<FactDraft> {
-        let kind = one
+    fn read_addition(&self, change: &Value) -> Option<FactDraft> {
+        let kind = change
             .get("kind")?
             .as_str()?
             .trim()
             .to_lowercase()
             .replace(['-', ' '], "_");
         let kind = FactKind::from_name(&kind)?;
-        let exchange = self.exchange(one)?;
-        let text = one.get("text")?.as_str()?;
+        let exchange = self.exchange(change)?;
+        let text = change.get("text")?.as_str()?;
         let text = if kind == FactKind::Demand {
             // If a demand isn't the user's, it is refused and counted where the facts are changed.
             self.user_words(text, exchange).or_else(|| self.text(text))?
@@ -53,25 +57,25 @@ impl Reader<'_> {
         Some(FactDraft { kind, text, exchange })
     }
 
-    fn read_replacement(&self, one: &Value) -> Option<FactReplacement> {
-        let exchange = self.exchange(one)?;
-        let text = one.get("text")?.as_str()?;
+    fn read_replacement(&self, change: &Value) -> Option<FactReplacement> {
+        let exchange = self.exchange(change)?;
+        let text = change.get("text")?.as_str()?;
         // A text that replaces a demand is the user's as well, and stays in the user's words.
         let text = self.user_words(text, exchange).or_else(|| self.text(text))?;
-        let fact = fact(one)?;
+        let fact = fact(change)?;
         Some(FactReplacement { fact, text, exchange })
     }
 
-    fn read_closing(&self, one: &Value) -> Option<FactClosing> {
-        let exchange = self.exchange(one)?;
-        let fact = fact(one)?;
+    fn read_closing(&self, change: &Value) -> Option<FactClosing> {
+        let exchange = self.exchange(change)?;
+        let fact = fact(change)?;
         Some(FactClosing { fact, exchange })
     }
 
-    /// Returns the exchange that the change names, if the question has it. A change without an exchange belongs to the only one of the
-    /// question.
-    fn exchange(&self, one: &Value) -> Option<i64> {
-        let exchange = match (one.get("exchange"), self.exchanges) {
+    /// Returns the exchange that the change names, if it is in the question. If the question has only one exchange, a change may leave it
+    /// out.
+    fn exchange(&self, change: &Value) -> Option<i64> {
+        let exchange = match (change.get("exchange"), self.exchanges) {
             (Some(field), _) => number(field)?,
             (None, [only]) => *only,
             (None, _) => return None,
@@ -86,22 +90,22 @@ impl Reader<'_> {
             .map(|text| one_line(&text))
     }
 
-    /// Returns the words without quotation marks, if they are the user's.
+    /// Returns `text` without quotation marks, if it has the user's own words.
     fn user_words(&self, text: &str, exchange: i64) -> Option<String> {
         let redacted = self.checks.redactor.redact(text);
-        let words = defanged(&one_line(&redacted));
-        let words = words.strip_prefix("user:").unwrap_or(&words).trim();
-        let words = words
+        let text = defanged(&one_line(&redacted));
+        let text = text.strip_prefix("user:").unwrap_or(&text).trim();
+        let text = text
             .trim_start_matches(['“', '"', '„', '«'])
             .trim_end_matches(['”', '"', '»']);
-        let holds = self.checks.words.contain(words, Some(exchange));
-        holds.then(|| cut(words, FACT_CHARS_MAX))
+        let holds = self.checks.user_words.contain(text, Some(exchange));
+        holds.then(|| cut(text, FACT_CHARS_MAX))
     }
 }
 
 /// Returns the number of a fact: `7`, or `f7` as the prompt writes it.
-fn fact(one: &Value) -> Option<i64> {
-    number(one.get("fact")?).filter(|fact| *fact > 0)
+fn fact(change: &Value) -> Option<i64> {
+    number(change.get("fact")?).filter(|fact| *fact > 0)
 }
 
 #[cfg(test)]
@@ -123,7 +127,7 @@ mod tests {
         ];
         let transcript = Transcript::of_lines(4, Timestamp(0), &said);
         let checks = Checks {
-            words: &UserWords::of(&[transcript]),
+            user_words: &UserWords::of(&[transcript]),
             redactor: &Redactor::standard(),
         };
         changes(Some(facts), &[4, 5], &checks)
@@ -163,7 +167,7 @@ mod tests {
                 Some(&json!([])),
                 &[4],
                 &Checks {
-                    words: &UserWords::none(),
+                    user_words: &UserWords::none(),
                     redactor: &Redactor::standard()
                 }
             )

@@ -54,25 +54,26 @@ pub const OPERATIONS: Schema = Schema {
 }"#,
 };
 
-/// Parses the operations that a model proposes, and cleans their texts. `redactor` redacts secrets; `words` are the user's demands in the
-/// items of the question. Leaves out invalid operations. recapd doesn't ask the model again; it composes the document without them.
+/// Parses the operations that a model proposes, and cleans their texts. `redactor` redacts secrets; `user_words` are the user's demands in
+/// the items of the question. Leaves out invalid operations. recapd doesn't ask the model again; it composes the document without them.
 ///
 /// # Errors
 /// If the answer isn't the JSON that was asked for, or proposes nothing.
 pub fn parse_operations(
     text: &str,
-    words: &UserWords,
+    user_words: &UserWords,
     redactor: &Redactor,
 ) -> Result<Operations, ReplyError> {
     const LISTS: [&str; 3] = ["merge", "shorten", "drop"];
-    let checks = Checks { words, redactor };
-    let [merge, shorten, drop] = json::first(text, "no object in it has a list of operations", |object| {
-        let has_list = LISTS
-            .iter()
-            .any(|list| object.get(*list).is_some_and(Value::is_array));
-        has_list.then_some(object)
-    })
-    .map(|mut object| LISTS.map(|list| take_list(&mut object, list)))?;
+    let checks = Checks { user_words, redactor };
+    let [merge, shorten, drop] =
+        json::first_object(text, "it has no object with a list of operations", |object| {
+            let has_list = LISTS
+                .iter()
+                .any(|list| object.get(*list).is_some_and(Value::is_array));
+            has_list.then_some(object)
+        })
+        .map(|mut object| LISTS.map(|list| take_list(&mut object, list)))?;
     let mut operations = Operations {
         merge: parse_valid(merge),
         shorten: parse_valid(shorten),
@@ -170,7 +171,7 @@ mod tests {
     fn refuses_an_answer_without_operations() {
         for (text, message) in [
             ("", "there is no JSON object"),
-            ("{\"items\": []}", "no object in it has a list of operations"),
+            ("{\"items\": []}", "it has no object with a list of operations"),
         ] {
             assert_eq!(parse(text), Err(ReplyError::Unreadable(message.to_owned())));
         }

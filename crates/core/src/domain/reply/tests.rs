@@ -119,11 +119,11 @@ fn refuses_a_text_that_is_no_answer() {
         ("{\"a\":".repeat(5_000), "there is no JSON object"),
         (
             "{\"a\": {\"b\": {\"items\": []}}}".to_owned(),
-            "no object in it has a list `items`",
+            "it has no object with an `items` list",
         ),
         (
             "{\"items\": \"none\"}".to_owned(),
-            "no object in it has a list `items`",
+            "it has no object with an `items` list",
         ),
         (answer(&[odd]), "item 1 names no exchanges or has no text"),
         ("a".repeat(ANSWER_BYTES_MAX + 1), "it is too long"),

@@ -53,16 +53,16 @@ impl SettingsPatch {
 }
 
 fn check(name: &str, value: &Value) -> Result<(), SettingsError> {
-    let known = SETTINGS.iter().find(|(known, ..)| *known == name);
-    let &(known, _, expected) = known.ok_or_else(|| SettingsError::Unknown(name.to_owned()))?;
+    let setting = SETTINGS.iter().find(|(known_name, ..)| *known_name == name);
+    let &(known_name, _, expected) = setting.ok_or_else(|| SettingsError::Unknown(name.to_owned()))?;
     // PostgreSQL texts can't hold U+0000.
     let is_storable = value.as_str().is_none_or(|text| !text.contains('\0'));
-    let alone = Value::from_iter([(known, value.clone())]);
-    let is_valid = serde_json::from_value(alone).is_ok_and(|alone: AgentSettings| alone.is_valid());
+    let settings = Value::from_iter([(known_name, value.clone())]);
+    let is_valid = serde_json::from_value(settings).is_ok_and(|settings: AgentSettings| settings.is_valid());
     (is_valid && is_storable)
         .then_some(())
         .ok_or(SettingsError::Invalid {
-            name: known,
+            name: known_name,
             expected,
         })
 }

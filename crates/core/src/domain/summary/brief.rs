@@ -1,4 +1,4 @@
-//! The brief: a short form of a document for readers with little room. It has the newest lines and says where the rest is.
+//! The brief: a short form of a document for readers with little room. It has the newest lines and a reference to the full document.
 //!
 //! Coding agents drop the whole output of a hook if it is too long: Claude Code beyond 10,000 characters, Codex beyond 2,500 tokens. The
 //! brief stays below both limits.
@@ -155,7 +155,7 @@ impl BriefOptions {
     }
 }
 
-/// Returns the last line of a shortened document, which says where the whole one is.
+/// Returns the last line of a shortened document, which refers to the full document.
 fn closing(agent: &AgentId) -> String {
     format!("*Shortened. The full summary: `recapd summary {agent}` or GET /v1/agents/{agent}/summary.*")
 }
@@ -175,13 +175,13 @@ pub struct DocumentSection<'d> {
 /// Returns the sections of a document, in order. The footer belongs to no section.
 pub fn sections(document: &str) -> Vec<DocumentSection<'_>> {
     let document = document.trim_end();
-    let (above, last) = document.rsplit_once('\n').unwrap_or((document, ""));
+    let (body, last) = document.rsplit_once('\n').unwrap_or((document, ""));
     let is_footer = last.starts_with('*') && last.ends_with('*');
-    let document = if is_footer { above } else { document };
+    let document = if is_footer { body } else { document };
     let mut sections = Vec::new();
-    for (place, part) in document.split("\n## ").enumerate() {
+    for (index, part) in document.split("\n## ").enumerate() {
         // Text before the first heading is no section.
-        let part = match place {
+        let part = match index {
             0 => part.strip_prefix(SECTION_MARK),
             _ => Some(part),
         };
@@ -237,11 +237,11 @@ fn cut_down(
     }
     let newest = sort_newest_first(document);
     let most = estimate_fitting(&newest, closing, limits, counter);
-    let mut tried = (1..=most).rev().map(|kept| {
-        let shown = newest.get(..kept).unwrap_or_default();
-        (text(shown, order, closing), kept < newest.len())
+    let mut candidates = (1..=most).rev().map(|count| {
+        let lines = newest.get(..count).unwrap_or_default();
+        (text(lines, order, closing), count < newest.len())
     });
-    let longest = tried.find(|(text, _)| fits(text));
+    let longest = candidates.find(|(text, _)| fits(text));
     longest.unwrap_or_else(|| {
         let shortened = newest
             .first()
@@ -298,8 +298,8 @@ fn shorten_newest(
 /// the window follow, then the sections, newest first. The last line of a section is its newest.
 fn sort_newest_first(document: &str) -> Vec<ReadLine<'_>> {
     let lines = read_lines(document);
-    let (facts, others): (Vec<_>, Vec<_>) = lines.into_iter().partition(is_fact);
-    let (pending, summarised): (Vec<_>, Vec<_>) = others
+    let (facts, exchanges): (Vec<_>, Vec<_>) = lines.into_iter().partition(is_fact);
+    let (pending, summarised): (Vec<_>, Vec<_>) = exchanges
         .into_iter()
         .partition(|line| line.section() == PENDING_HEADING);
     let sections = summarised.chunk_by(|one, next| one.heading == next.heading);
@@ -316,17 +316,17 @@ fn text(newest: &[ReadLine<'_>], order: Order, closing: &str) -> String {
         Order::NewestFirst => newest.to_vec(),
         Order::Document => restore_order(newest),
     };
-    let (mut text, mut above) = (String::new(), ("", None));
+    let (mut text, mut headings) = (String::new(), ("", None));
     for line in lines {
-        if line.heading != above.0 {
+        if line.heading != headings.0 {
             text.push_str(if text.is_empty() { "" } else { "\n" });
             text.extend([SECTION_MARK, line.heading, "\n"]);
-            above = (line.heading, None);
+            headings = (line.heading, None);
         }
-        if let Some(day) = line.day.filter(|_| line.day != above.1) {
+        if let Some(day) = line.day.filter(|_| line.day != headings.1) {
             text.extend([DAY_MARK, day, "\n"]);
         }
-        above.1 = line.day;
+        headings.1 = line.day;
         text.extend(["- ", line.text, "\n"]);
         for point in line.points {
             text.extend(["  - ", point, "\n"]);

@@ -23,7 +23,7 @@ use super::{
     calendar::AgentTime,
     fact::Fact,
     item::Item,
-    render::{FOOTER, ItemPlace},
+    render::{FOOTER, ShownItem},
     section::Ageing,
     span::UNTIMED,
     state,
@@ -56,7 +56,7 @@ pub enum Style {
     /// Grouped by day: dates in the headings, and the exchanges after each line.
     #[default]
     Plain,
-    /// As in seed 003: numbered, with times and tokens.
+    /// Numbered lines with times and tokens, like seed 003's.
     Seed,
 }
 
@@ -107,9 +107,9 @@ impl SummaryPolicy {
         clippy::cast_possible_truncation,
         reason = "the ceiling is at most 10,000 tokens"
     )]
-    pub fn beside(self, reserved: i64) -> Self {
-        let left = (self.merge_tokens() - reserved).max(0);
-        let max_tokens = (left as f64 / self.merge_below.clamp(f64::EPSILON, 1.0)).floor() as i64;
+    pub fn reserving(self, reserved: i64) -> Self {
+        let remaining = (self.merge_tokens() - reserved).max(0);
+        let max_tokens = (remaining as f64 / self.merge_below.clamp(f64::EPSILON, 1.0)).floor() as i64;
         Self {
             max_tokens: max_tokens.min(self.ceiling()),
             ..self
@@ -166,10 +166,10 @@ pub struct Composition {
     /// Tokens of the whole text, counted exactly.
     pub tokens: i64,
     /// The shown items, in the document's order.
-    pub shown: Vec<ItemPlace>,
+    pub shown_items: Vec<ShownItem>,
     /// Indices of the items that aren't shown, ascending: too old, blank, or without room.
     pub dropped: Vec<usize>,
-    /// Those of `dropped` that are too old or blank. A later document may have room for the others.
+    /// The items of `dropped` that are too old or blank. A later document may have room for the others.
     pub aged: Vec<usize>,
     /// The path that made the document fit.
     pub path: Path,
@@ -203,22 +203,24 @@ fn compose_below(
     policy: &SummaryPolicy,
     counter: &dyn TokenCounter,
 ) -> Composition {
-    let timed = with_shown_times(items, as_of, policy.ageing.zone());
-    let mut page = Page::new(items, &timed, (as_of, policy), counter);
+    let timed_items = with_shown_times(items, as_of, policy.ageing.zone());
+    let mut page = Page::new(items, &timed_items, (as_of, policy), counter);
     page.choose_path(policy);
     let (document, tokens) = page.enforce_ceiling(policy, section);
-    let shown = page.shown();
+    let shown_items = page.shown_items();
     let mut is_shown = vec![false; items.len()];
-    for place in &shown {
-        is_shown[place.index] = true;
+    for item in &shown_items {
+        is_shown[item.index] = true;
     }
     let mut has_aged = vec![true; items.len()];
     for index in page.candidates() {
         has_aged[index] = false;
     }
     // The next document may have room for an item that has none now, so its changes of section count as well.
-    let young = items.iter().zip(&has_aged).filter(|(_, has_aged)| !**has_aged);
-    let next_change = policy.ageing.next_change(young.map(|(item, _)| item), as_of);
+    let young_items = items.iter().zip(&has_aged).filter(|(_, has_aged)| !**has_aged);
+    let next_change = policy
+        .ageing
+        .next_change(young_items.map(|(item, _)| item), as_of);
     Composition {
         document,
         tokens,
@@ -228,7 +230,7 @@ fn compose_below(
         truncated: page.truncated_tokens > 0,
         truncated_tokens: page.truncated_tokens,
         next_change,
-        shown,
+        shown_items,
     }
 }
 
@@ -246,7 +248,7 @@ pub fn compose_with(
         if section.is_empty() {
             break;
         }
-        let mut composed = compose_below(&section, items, as_of, &policy.beside(reserved), counter);
+        let mut composed = compose_below(&section, items, as_of, &policy.reserving(reserved), counter);
         composed.document = beneath(&section, &composed.document);
         composed.tokens = counter.count(&composed.document);
         if composed.tokens < policy.merge_tokens() {
@@ -262,7 +264,7 @@ pub fn compose_with(
 pub fn beside_facts(policy: &SummaryPolicy, facts: &[Fact], counter: &dyn TokenCounter) -> SummaryPolicy {
     match state::section(facts, policy.ceiling(), counter).as_str() {
         "" => *policy,
-        section => policy.beside(counter.count(section)),
+        section => policy.reserving(counter.count(section)),
     }
 }
 
@@ -284,12 +286,12 @@ pub(super) fn with_shown_times(items: &[Item], as_of: Timestamp, zone: Zone) -> 
         return Cow::Borrowed(items);
     }
     let time = |item: &Item, at| if is_untimed(item) { UNTIMED } else { zone.wall(at) };
-    let timed = items.iter().map(|item| Item {
+    let timed_items = items.iter().map(|item| Item {
         started_at: time(item, item.started_at),
         ended_at: time(item, item.ended_at),
         ..item.clone()
     });
-    Cow::Owned(timed.collect())
+    Cow::Owned(timed_items.collect())
 }
 
 #[cfg(test)]

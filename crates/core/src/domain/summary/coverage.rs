@@ -109,15 +109,15 @@ fn live(exchanges: &[Exchange]) -> Vec<&Exchange> {
 }
 
 fn check_drafts(drafts: &[ItemDraft], live: &[&Exchange]) -> Result<(), CoverageError> {
-    let asked_first = live.first().map_or(i64::MAX, |exchange| exchange.exchange);
-    let asked_last = live.last().map_or(i64::MIN, |exchange| exchange.exchange);
+    let first_live = live.first().map_or(i64::MAX, |exchange| exchange.exchange);
+    let last_live = live.last().map_or(i64::MIN, |exchange| exchange.exchange);
     let mut covered_through = i64::MIN;
     for draft in drafts {
         let ExchangeRange { first, last } = draft.exchanges;
         if first > last {
             return Err(CoverageError::Inverted { first, last });
         }
-        if first < asked_first || last > asked_last {
+        if first < first_live || last > last_live {
             return Err(CoverageError::NotAsked { first, last });
         }
         if first <= covered_through {
@@ -151,7 +151,7 @@ fn item_from_draft(draft: &ItemDraft, covered: &[&Exchange], origin: Origin) -> 
 fn digests(gap: &[&Exchange]) -> Vec<Item> {
     let day = |exchange: &Exchange| exchange.opened_at.format("%F");
     gap.chunk_by(|one, next| day(one) == day(next))
-        .flat_map(|of_one_day| of_one_day.chunks(DIGEST_EXCHANGES_MAX))
+        .flat_map(|same_day| same_day.chunks(DIGEST_EXCHANGES_MAX))
         .map(digest)
         .collect()
 }
@@ -183,16 +183,16 @@ fn digest(covered: &[&Exchange]) -> Item {
     }
 }
 
-/// Returns the longest title and how many others there are. Parts of several titles would say nothing.
+/// Returns the longest title and how many others there are. Parts of several titles would be meaningless.
 fn gist(titles: &[String]) -> String {
-    let others = match titles.len() {
+    let suffix = match titles.len() {
         0 | 1 => String::new(),
         titles => format!(" (+{} more)", titles - 1),
     };
     // Takes the first of equally long titles; `max_by_key` alone would take the last.
     let longest = titles.iter().rev().max_by_key(|title| title.chars().count());
     let title = longest.map_or("", String::as_str);
-    clean(title, GIST_CHARS_MAX - others.len()) + &others
+    clean(title, GIST_CHARS_MAX - suffix.len()) + &suffix
 }
 
 /// Returns a provisional digest item about `covered` whose texts are empty.

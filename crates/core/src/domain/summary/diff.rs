@@ -1,7 +1,7 @@
 //! The changes between two documents, line by line.
 //!
-//! Matches lines by the exchanges they cover, not by their position: each document is written anew, so numbers, days and sections change
-//! even where the texts don't.
+//! Matches lines by the exchanges that they cover, not by their position: each document is written anew, so numbers, days and sections
+//! change even where the texts don't.
 
 use serde::Serialize;
 
@@ -80,13 +80,14 @@ impl DocumentLine {
     }
 
     /// Returns the line's text without the source, and its points.
-    fn words(&self) -> (&str, &[String]) {
+    fn text_and_points(&self) -> (&str, &[String]) {
         (self.parts().0, &self.points)
     }
 
     /// Compares texts, exchanges and section. Ignores the times in the source, which depend on neighbouring lines.
     fn is_same(&self, other: &Self) -> bool {
-        (&self.section, &self.exchanges, self.words()) == (&other.section, &other.exchanges, other.words())
+        (&self.section, &self.exchanges, self.text_and_points())
+            == (&other.section, &other.exchanges, other.text_and_points())
     }
 
     fn chars(&self) -> usize {
@@ -167,14 +168,14 @@ fn add(groups: &mut Vec<LineGroup>, is_after: bool, line: DocumentLine) {
         exchanges: line.exchanges.clone(),
         ..LineGroup::default()
     };
-    let mut at = 0;
-    while at < groups.len() {
-        if groups[at].is_about(&group.exchanges) {
-            let mut other = groups.remove(at);
+    let mut index = 0;
+    while index < groups.len() {
+        if groups[index].is_about(&group.exchanges) {
+            let mut other = groups.remove(index);
             other.join(group);
             group = other;
         } else {
-            at += 1;
+            index += 1;
         }
     }
     if is_after {
@@ -187,16 +188,16 @@ fn add(groups: &mut Vec<LineGroup>, is_after: bool, line: DocumentLine) {
 
 fn kind(before: &[DocumentLine], after: &[DocumentLine]) -> ChangeKind {
     let chars = |lines: &[DocumentLine]| lines.iter().map(DocumentLine::chars).sum::<usize>();
-    let same_words = || {
+    let has_same_texts = || {
         before
             .iter()
-            .map(DocumentLine::words)
-            .eq(after.iter().map(DocumentLine::words))
+            .map(DocumentLine::text_and_points)
+            .eq(after.iter().map(DocumentLine::text_and_points))
     };
     match (before.len(), after.len()) {
         (0, _) => ChangeKind::Added,
         (_, 0) => ChangeKind::Removed,
-        _ if same_words() => ChangeKind::Moved,
+        _ if has_same_texts() => ChangeKind::Moved,
         (2.., 1) => ChangeKind::Merged,
         _ if chars(after) < chars(before) => ChangeKind::Shortened,
         _ => ChangeKind::Rewritten,
@@ -229,9 +230,7 @@ fn parts(text: &str) -> (&str, &str) {
         inside.is_some_and(|inside| inside.split(", ").any(names))
     };
     match unmarked.rsplit_once(" (") {
-        Some((words, source)) if is_source(source) => {
-            (words, text.get(words.len() + 1..).unwrap_or_default())
-        }
+        Some((head, source)) if is_source(source) => (head, text.get(head.len() + 1..).unwrap_or_default()),
         _ => (text, ""),
     }
 }

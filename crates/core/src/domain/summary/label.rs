@@ -1,5 +1,5 @@
-//! The labels of points: `Answer: the gate is quiet now`. The built-in summariser writes them, and compaction knows by them what a point
-//! is about. Points of other summarisers have no label.
+//! The labels of points: `Answer: the gate is quiet now`. The built-in summariser writes them, and compaction weighs points by them. Points
+//! of other summarisers have no label.
 
 /// What a point is about. Points are written in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -14,7 +14,7 @@ pub enum PointLabel {
     Progress,
     /// Files that were written.
     Files,
-    /// Files of which every change was refused or failed.
+    /// Files whose changes were all refused or failed.
     Unchanged,
     /// Commits.
     Commits,

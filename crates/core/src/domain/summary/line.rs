@@ -16,9 +16,9 @@ use crate::domain::{
     time::{DAY_MS, Timestamp},
 };
 
-/// A line lists at most this many ranges. If there are more, the last one stands after an ellipsis.
+/// A line lists at most this many ranges. If there are more, the last one follows an ellipsis.
 pub const RANGES_SHOWN_MAX: usize = 5;
-/// Cuts a text to this many bytes per allowed character before anything else, since one grapheme may have any number of combining marks.
+/// Cuts a text to this many bytes per allowed character before anything else, since a grapheme may have any number of combining marks.
 const BYTES_PER_CHAR_MAX: usize = 16;
 /// Stands for a text that is empty after cleaning.
 pub(super) const NO_TEXT: &str = "(no text)";
@@ -76,14 +76,14 @@ pub(super) fn item_points(item: &Item, form: Form) -> Vec<String> {
     }
 }
 
-/// Returns the points of an item's text that `choice` has, or all points if it has none of them. An ellipsis says that points are missing.
+/// Returns the points of an item's text that `choice` has, or all points if it has none of them. An ellipsis marks missing points.
 pub(super) fn chosen_points(item: &Item, form: Form, choice: Choice) -> Vec<String> {
-    let all = item_points(item, form);
-    let count = all.len();
-    let chosen = (0..).zip(&all).filter(|(place, _)| choice.has(*place));
+    let all_points = item_points(item, form);
+    let count = all_points.len();
+    let chosen = (0..).zip(&all_points).filter(|(index, _)| choice.has(*index));
     let mut points: Vec<String> = chosen.map(|(_, point)| point.clone()).collect();
     if points.is_empty() {
-        return all;
+        return all_points;
     }
     let has_more = points.len() < count;
     if let Some(last) = points.last_mut().filter(|_| has_more) {
@@ -241,13 +241,13 @@ pub fn ranges(ranges: &[ExchangeRange]) -> String {
             _ => joined.push(*range),
         }
     }
-    let mut shown: Vec<String> = joined.iter().map(|range| range_name(*range)).collect();
-    if shown.len() > RANGES_SHOWN_MAX {
-        let last = shown.pop().unwrap_or_default();
-        shown.truncate(RANGES_SHOWN_MAX - 1);
-        shown.push(format!("… {last}"));
+    let mut names: Vec<String> = joined.iter().map(|range| range_name(*range)).collect();
+    if names.len() > RANGES_SHOWN_MAX {
+        let last = names.pop().unwrap_or_default();
+        names.truncate(RANGES_SHOWN_MAX - 1);
+        names.push(format!("… {last}"));
     }
-    shown.join(", ")
+    names.join(", ")
 }
 
 /// Writes `#12` or `#12–#14`.

@@ -117,7 +117,7 @@ pub struct Question<'a> {
     /// The state of each item; `None` if the item is too old for the document.
     states: Vec<Option<ItemState>>,
     /// Indices of the items in the question. The first has label 1.
-    asked: Vec<usize>,
+    item_indices: Vec<usize>,
     /// By how many tokens the document is too big.
     excess_tokens: i64,
 }
@@ -137,25 +137,28 @@ impl<'a> Question<'a> {
             let item = &items[*index];
             states[*index].is_some_and(|state| path == Path::Full || state.section == newest)
                 && !item.provisional
-                && !Self::is_by_hand(item)
+                && !Self::is_from_operator(item)
                 && (item.item == 0 || !rules.fixed.contains(&item.item))
         };
-        let mut asked: Vec<usize> = (0..items.len()).filter(is_asked).collect();
-        asked.sort_by_key(|index| (items[*index].ended_at, items[*index].started_at, *index));
+        let mut item_indices: Vec<usize> = (0..items.len()).filter(is_asked).collect();
+        item_indices.sort_by_key(|index| (items[*index].ended_at, items[*index].started_at, *index));
         let mut question = Self {
             items,
             rules,
             states,
-            asked,
+            item_indices,
             excess_tokens: total - rules.policy.append_tokens() * GOAL_PERCENT / 100,
         };
-        question.asked.truncate(question.count_fitting());
-        (question.excess_tokens > 0 && question.asked.len() > 1).then_some(question)
+        question.item_indices.truncate(question.count_fitting());
+        (question.excess_tokens > 0 && question.item_indices.len() > 1).then_some(question)
     }
 
     /// Returns the user's demands in the items of the question.
     pub fn demands(&self) -> UserWords {
-        let items = self.asked.iter().filter_map(|index| self.items.get(*index));
+        let items = self
+            .item_indices
+            .iter()
+            .filter_map(|index| self.items.get(*index));
         UserWords::from_marked_lines(items.flat_map(|item| [item.text.as_str(), &item.brief, &item.gist]))
     }
 
@@ -167,19 +170,19 @@ impl<'a> Question<'a> {
     /// Writes the items, one per line, below the names of their sections: `3. decision, 2026-01-05: text`.
     pub fn lines(&self) -> Vec<String> {
         let mut by_section: Vec<(Section, usize, usize)> = (1..)
-            .zip(&self.asked)
+            .zip(&self.item_indices)
             .filter_map(|(label, index)| Some((self.states[*index]?.section, label, *index)))
             .collect();
         by_section.sort_by_key(|(section, label, _)| (*section, *label));
         let mut lines = Vec::new();
-        for of_section in by_section.chunk_by(|one, next| one.0 == next.0) {
+        for section_items in by_section.chunk_by(|one, next| one.0 == next.0) {
             lines.extend(
-                of_section
+                section_items
                     .first()
                     .map(|(section, ..)| format!("{}:", section.heading())),
             );
             lines.extend(
-                of_section
+                section_items
                     .iter()
                     .map(|(section, label, index)| self.line(*label, *index, *section)),
             );
@@ -194,27 +197,29 @@ impl<'a> Question<'a> {
         format!("{label}. {}, {day}: {text}", item.importance.name())
     }
 
-    /// Returns how many of the asked items the question has room for.
+    /// Returns how many of the items the question has room for.
     fn count_fitting(&self) -> usize {
-        let tokens = (1..).zip(&self.asked).scan(0, |sum: &mut i64, (label, index)| {
-            let section = self.states[*index]?.section;
-            *sum += self.rules.counter.count(&self.line(label, *index, section));
-            Some(*sum)
-        });
-        let within = tokens.take_while(|tokens| *tokens <= self.rules.tokens_max);
-        within.take(ITEMS_ASKED_MAX).count()
+        let tokens = (1..)
+            .zip(&self.item_indices)
+            .scan(0, |sum: &mut i64, (label, index)| {
+                let section = self.states[*index]?.section;
+                *sum += self.rules.counter.count(&self.line(label, *index, section));
+                Some(*sum)
+            });
+        let fitting = tokens.take_while(|tokens| *tokens <= self.rules.tokens_max);
+        fitting.take(ITEMS_ASKED_MAX).count()
     }
 
     /// Returns true if an operator wrote or pinned the item, so that no model may change it.
-    fn is_by_hand(item: &Item) -> bool {
+    fn is_from_operator(item: &Item) -> bool {
         item.pinned || item.origin == Origin::Edited
     }
 
     /// Returns how many tokens an answer must save.
     fn progress_tokens(&self) -> i64 {
-        let of_ceiling = self.rules.policy.ceiling() * PROGRESS_CEILING_PERCENT / 100;
+        let ceiling_share = self.rules.policy.ceiling() * PROGRESS_CEILING_PERCENT / 100;
         (self.excess_tokens * PROGRESS_PERCENT / 100)
-            .min(of_ceiling)
+            .min(ceiling_share)
             .max(1)
     }
 }

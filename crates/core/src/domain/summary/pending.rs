@@ -18,12 +18,12 @@ pub const PENDING_HEADING: &str = "Just Left the Window";
 /// Exchanges between the summary and the window.
 const PENDING: PendingSection = PendingSection {
     heading: PENDING_HEADING,
-    folded: "waiting to be summarised",
+    fold_label: "waiting to be summarised",
 };
 /// Exchanges of the window that have no room in a request.
 const LEFT_OUT: PendingSection = PendingSection {
     heading: "Left Out of This Request",
-    folded: "not shown",
+    fold_label: "not shown",
 };
 /// Limits a digest on a pending line to this many characters.
 pub const PENDING_CHARS_MAX: usize = 360;
@@ -47,7 +47,7 @@ pub struct PendingLine {
 struct PendingSection {
     heading: &'static str,
     /// Ends the line that exchanges without room share.
-    folded: &'static str,
+    fold_label: &'static str,
 }
 
 /// How much of the document and of the pending exchanges to show.
@@ -99,7 +99,7 @@ fn with_section(
     let footer = footer.filter(|line| is_footer(line));
     let body = footer.and_then(|footer| document.trim_end().strip_suffix(footer));
     let lines: Vec<&str> = body.unwrap_or(document).lines().collect();
-    let fitting = match pending.as_slice() {
+    let fitting_count = match pending.as_slice() {
         [] => 0,
         pending => estimate_fitting(
             pending,
@@ -107,7 +107,7 @@ fn with_section(
             counter,
         ),
     };
-    shares(lines.len(), pending.len(), fitting)
+    shares(lines.len(), pending.len(), fitting_count)
         .map(|share| text(&lines, section, &pending, share, footer))
         .map(|text| (counter.count(&text), text))
         .find(|(tokens, text)| *tokens <= max_tokens || text.is_empty())
@@ -116,11 +116,11 @@ fn with_section(
 }
 
 /// Returns the shares to try, from everything to nothing: first fewer pending lines, then less of the document, then no pending lines.
-fn shares(document_lines: usize, pending: usize, fitting: usize) -> impl Iterator<Item = PendingShare> {
-    let all = (pending > 0).then_some(fitting);
-    let fewer_pending = count_down(fitting).map(move |kept| PendingShare {
+fn shares(document_lines: usize, pending: usize, fitting_count: usize) -> impl Iterator<Item = PendingShare> {
+    let all = (pending > 0).then_some(fitting_count);
+    let fewer_pending = count_down(fitting_count).map(move |count| PendingShare {
         document_lines,
-        pending_lines: all.map(|_| kept),
+        pending_lines: all.map(|_| count),
     });
     let less_document = count_down(document_lines).map(move |document_lines| PendingShare {
         document_lines,
@@ -135,7 +135,9 @@ fn shares(document_lines: usize, pending: usize, fitting: usize) -> impl Iterato
 
 /// Counts from `most` down to 0, each time by an eighth. So there are few steps, and the whole text can be counted for each.
 fn count_down(most: usize) -> impl Iterator<Item = usize> {
-    std::iter::successors(Some(most), |kept| (*kept > 0).then(|| kept - (kept / 8).max(1)))
+    std::iter::successors(Some(most), |count| {
+        (*count > 0).then(|| count - (count / 8).max(1))
+    })
 }
 
 /// Estimates how many of the newest lines fit into `room` tokens.
@@ -159,9 +161,9 @@ fn text(
     footer: Option<&str>,
 ) -> String {
     let mut text = document_head(document, share.document_lines);
-    if let Some(kept) = share.pending_lines {
-        let (folded, kept) = pending.split_at(pending.len() - kept);
-        text.push_str(&section.text(folded, kept));
+    if let Some(count) = share.pending_lines {
+        let (folded_lines, shown_lines) = pending.split_at(pending.len() - count);
+        text.push_str(&section.text(folded_lines, shown_lines));
     }
     let footer = if text.is_empty() {
         footer.filter(|_| document.is_empty())
@@ -177,10 +179,10 @@ fn text(
 /// Returns the first lines of the document and an empty line. Leaves out headings at the end, whose items aren't among these lines.
 fn document_head(document: &[&str], lines: usize) -> String {
     let mut head = document.get(..lines).unwrap_or(document);
-    while let Some((last, before)) = head.split_last()
+    while let Some((last, rest)) = head.split_last()
         && (last.is_empty() || last.starts_with("## ") || last.starts_with("### "))
     {
-        head = before;
+        head = rest;
     }
     if head.is_empty() {
         return String::new();
@@ -189,37 +191,37 @@ fn document_head(document: &[&str], lines: usize) -> String {
 }
 
 impl PendingSection {
-    /// Writes the section: one line for all `folded` exchanges, and one for each of the `kept`.
-    fn text(self, folded: &[&PendingLine], kept: &[&PendingLine]) -> String {
-        let times = kept.iter().map(|line| line.at);
+    /// Writes the section: one line for all `folded_lines` together, and one for each of the `shown_lines`.
+    fn text(self, folded_lines: &[&PendingLine], shown_lines: &[&PendingLine]) -> String {
+        let times = shown_lines.iter().map(|line| line.at);
         let span = times.clone().min().zip(times.max());
         let span = span.map(|(from, to)| Span::new(from, to));
         let mut text = heading_text(&match span {
             Some(span) => format!("{} ({})", self.heading, span.times()),
             None => self.heading.to_owned(),
         });
-        text.extend(self.fold_line(folded));
+        text.extend(self.fold_line(folded_lines));
         let several_days = span.filter(|span| !span.is_one_day());
-        text.extend(kept.iter().map(|line| pending_line(line, several_days)));
+        text.extend(shown_lines.iter().map(|line| pending_line(line, several_days)));
         text.push('\n');
         text
     }
 
     /// Writes the line that the exchanges without room share.
-    fn fold_line(self, folded: &[&PendingLine]) -> Option<String> {
+    fn fold_line(self, folded_lines: &[&PendingLine]) -> Option<String> {
         let range = ExchangeRange {
-            first: folded.first()?.exchange,
-            last: folded.last()?.exchange,
+            first: folded_lines.first()?.exchange,
+            last: folded_lines.last()?.exchange,
         };
-        let tokens = folded
+        let tokens = folded_lines
             .iter()
             .fold(0_i64, |sum, line| sum.saturating_add(line.tokens));
         Some(format!(
             "{BULLET}{}: {}, ~{} tokens, {}\n",
             range_name(range),
-            count(folded.len(), "exchange"),
+            count(folded_lines.len(), "exchange"),
             rounded(tokens, false),
-            self.folded
+            self.fold_label
         ))
     }
 }

@@ -1,4 +1,4 @@
-//! Points: the lines of an item's text, one for each thing that it says.
+//! Points: the lines of an item's text, one for each thing that happened.
 
 use serde::Serialize;
 
@@ -19,36 +19,36 @@ impl Choice {
     /// Only the first point.
     pub const FIRST: Self = Self(1);
 
-    /// Adds the point at `place`.
+    /// Adds the point with this index.
     #[must_use]
-    pub fn with(self, place: usize) -> Self {
-        Self(self.0 | bit(place))
+    pub fn with(self, index: usize) -> Self {
+        Self(self.0 | bit(index))
     }
 
-    /// Returns true if the point at `place` is shown.
-    pub fn has(self, place: usize) -> bool {
-        self.0 & bit(place) != 0
+    /// Returns true if the point with this index is shown.
+    pub fn has(self, index: usize) -> bool {
+        self.0 & bit(index) != 0
     }
 }
 
-/// Returns the bit of a place. Places from [`POINTS_MAX`] on don't occur; they share one bit.
-fn bit(place: usize) -> u64 {
-    1 << place.min(POINTS_MAX)
+/// Returns the bit of an index. Indices from [`POINTS_MAX`] on don't occur; they share one bit.
+fn bit(index: usize) -> u64 {
+    1 << index.min(POINTS_MAX)
 }
 
 /// Splits `text` into points, which together have at most `chars_max` characters. `clean` is called with a line and with how many
 /// characters its point may have.
 pub(crate) fn points(text: &str, chars_max: usize, clean: impl Fn(&str, usize) -> String) -> Vec<String> {
     let mut points: Vec<String> = Vec::new();
-    let mut left = chars_max;
+    let mut remaining = chars_max;
     for line in text.lines().filter(|line| !line.trim().is_empty()) {
-        if points.len() == POINTS_MAX || (!points.is_empty() && left < ROOM_CHARS_MIN) {
+        if points.len() == POINTS_MAX || (!points.is_empty() && remaining < ROOM_CHARS_MIN) {
             break;
         }
-        let point = clean(line, left);
+        let point = clean(line, remaining);
         if !point.is_empty() {
             // The line feed counts as well.
-            left = left.saturating_sub(point.chars().count() + 1);
+            remaining = remaining.saturating_sub(point.chars().count() + 1);
             points.push(point);
         }
     }

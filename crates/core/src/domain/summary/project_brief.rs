@@ -54,7 +54,7 @@ pub fn at_work(agent: &AgentId, exchange: &Exchange, last_at: Timestamp) -> Stri
     let at = last_at.format("%H:%M");
     format!(
         "At work in another session: {agent} since {at} on #{}: {request}",
-        exchange.begins_with()
+        exchange.first_leg()
     )
 }
 
@@ -106,20 +106,20 @@ impl ProjectBrief {
 
     /// Returns the document without the part of the reader and without the footer.
     fn without_reader(&self) -> String {
-        let of_reader = self.reader.as_ref().map(|agent| format!("{DAY_MARK}{agent}"));
+        let reader_heading = self.reader.as_ref().map(|agent| format!("{DAY_MARK}{agent}"));
         let mut is_left_out = false;
         let lines = self.document.lines().filter(|line| {
             if line.starts_with(DAY_MARK) || line.starts_with(SECTION_MARK) {
-                is_left_out = of_reader.as_deref() == Some(line);
+                is_left_out = reader_heading.as_deref() == Some(line);
             }
             !is_left_out && *line != SHARED_FOOTER
         });
-        let kept: Vec<&str> = lines.collect();
-        let has_text = kept
+        let lines: Vec<&str> = lines.collect();
+        let has_text = lines
             .iter()
             .any(|line| !line.trim().is_empty() && !line.starts_with('#'));
         if has_text {
-            kept.join("\n") + "\n"
+            lines.join("\n") + "\n"
         } else {
             String::new()
         }

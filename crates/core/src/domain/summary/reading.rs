@@ -34,8 +34,8 @@ pub fn read_lines(document: &str) -> Vec<ReadLine<'_>> {
             day = Some(day_heading);
         } else if let Some(section_heading) = line.strip_prefix(SECTION_MARK) {
             (heading, day) = (section_heading, None);
-        } else if let (Some(point), Some(above)) = (point(line), lines.last_mut()) {
-            above.points.push(point);
+        } else if let (Some(point), Some(last)) = (point(line), lines.last_mut()) {
+            last.points.push(point);
         } else if !line.trim().is_empty() && !is_footer(line) {
             let (text, points) = (strip_bullet(line), Vec::new());
             lines.push(ReadLine {

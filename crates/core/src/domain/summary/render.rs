@@ -25,7 +25,7 @@ const SPEAKER_WORDS_MAX: usize = 3;
 
 /// A shown item: its section, its text and its layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct ItemPlace {
+pub struct ShownItem {
     /// Index of the item.
     pub index: usize,
     /// The section that it is in.
@@ -52,16 +52,16 @@ pub enum Layout {
     Numbered,
 }
 
-/// Writes the document. `shown` must be in the document's order: by section, and the oldest first. Skips an index outside `items`. Ends
-/// the document with [`FOOTER`] and a line feed. Returns an empty string if nothing is shown.
-pub fn document(items: &[Item], shown: &[ItemPlace]) -> String {
+/// Writes the document. `shown_items` must be in the document's order: by section, and the oldest first. Skips an index outside `items`.
+/// Ends the document with [`FOOTER`] and a line feed. Returns an empty string if nothing is shown.
+pub fn document(items: &[Item], shown_items: &[ShownItem]) -> String {
     let mut document = String::new();
     for section in Section::ALL {
-        let places = of_section(items, shown, section);
-        if !places.is_empty() {
-            let span = span_of(&places);
-            document.push_str(&heading_of(section, span, &places));
-            push_lines(&mut document, &places, (section, span), DAY_MARK);
+        let section_items = items_of_section(items, shown_items, section);
+        if !section_items.is_empty() {
+            let span = span_of(&section_items);
+            document.push_str(&heading_of(section, span, &section_items));
+            push_lines(&mut document, &section_items, (section, span), DAY_MARK);
             document.push('\n');
         }
     }
@@ -83,26 +83,29 @@ pub(super) fn is_footer(line: &str) -> bool {
 }
 
 /// Returns the items of `section` in the document's order. Skips an index outside `items`.
-pub(super) fn of_section<'a>(
+pub(super) fn items_of_section<'a>(
     items: &'a [Item],
-    shown: &'a [ItemPlace],
+    shown_items: &'a [ShownItem],
     section: Section,
-) -> Vec<(&'a Item, &'a ItemPlace)> {
-    shown
+) -> Vec<(&'a Item, &'a ShownItem)> {
+    shown_items
         .iter()
-        .filter(|place| place.section == section)
-        .filter_map(|place| Some((items.get(place.index)?, place)))
+        .filter(|shown_item| shown_item.section == section)
+        .filter_map(|shown_item| Some((items.get(shown_item.index)?, shown_item)))
         .collect()
 }
 
 /// Returns the span of these lines; `None` if none of them has a time.
-pub(super) fn span_of(places: &[(&Item, &ItemPlace)]) -> Option<Span> {
-    Span::of(places.iter().map(|(item, _)| *item))
+pub(super) fn span_of(items: &[(&Item, &ShownItem)]) -> Option<Span> {
+    Span::of(items.iter().map(|(item, _)| *item))
 }
 
 /// Writes the heading of `section` with the dates of `span`, and a line feed. A section of numbered lines has no dates.
-pub(super) fn heading_of(section: Section, span: Option<Span>, places: &[(&Item, &ItemPlace)]) -> String {
-    if places.iter().any(|(_, place)| place.layout == Layout::Numbered) {
+pub(super) fn heading_of(section: Section, span: Option<Span>, items: &[(&Item, &ShownItem)]) -> String {
+    if items
+        .iter()
+        .any(|(_, shown_item)| shown_item.layout == Layout::Numbered)
+    {
         heading_text(section.heading())
     } else {
         heading_text(&dated_heading(section, span))
@@ -124,19 +127,19 @@ pub(super) fn dated_heading(section: Section, span: Option<Span>) -> String {
 /// Writes a section's lines below its heading, which shows `span`. `day_mark` begins a day's heading.
 pub(super) fn push_lines(
     document: &mut String,
-    places: &[(&Item, &ItemPlace)],
+    items: &[(&Item, &ShownItem)],
     (section, span): (Section, Option<Span>),
     day_mark: &str,
 ) {
-    let headings = Headings::of(span, section, places.iter().map(|(item, _)| *item));
+    let headings = Headings::of(span, section, items.iter().map(|(item, _)| *item));
     let (mut number, mut current_day) = (0, String::new());
-    for line in places.chunk_by(|_, (_, next)| next.layout == Layout::Joined) {
-        let Some((first, place)) = line.first() else {
+    for line in items.chunk_by(|_, (_, next)| next.layout == Layout::Joined) {
+        let Some((first, shown_item)) = line.first() else {
             continue;
         };
-        if place.layout == Layout::Numbered {
+        if shown_item.layout == Layout::Numbered {
             number += 1;
-            document.push_str(&seed_line(number, first, place));
+            document.push_str(&seed_line(number, first, shown_item));
             continue;
         }
         let day = headings.day(first);
@@ -149,20 +152,26 @@ pub(super) fn push_lines(
 }
 
 /// Writes `1. Added JWT (Mon-Tue, ~17k tokens)` and a line feed.
-fn seed_line(number: usize, item: &Item, place: &ItemPlace) -> String {
+fn seed_line(number: usize, item: &Item, shown_item: &ShownItem) -> String {
     let bullet = format!("{number}. ");
-    let source = format!("{}{}", seed_source(item, place.section), mark(item));
-    let line = write_points(&chosen_points(item, place.form, place.points), &source, &bullet);
+    let source = format!("{}{}", seed_source(item, shown_item.section), mark(item));
+    let line = write_points(
+        &chosen_points(item, shown_item.form, shown_item.points),
+        &source,
+        &bullet,
+    );
     format!("{bullet}{line}\n")
 }
 
 /// Writes one line for one or more items, `- Asked for X. Did Y; found Z (#12–#14)`, and a line feed.
-fn bulleted_line(line: &[(&Item, &ItemPlace)], headings: Headings) -> String {
+fn bulleted_line(line: &[(&Item, &ShownItem)], headings: Headings) -> String {
     let points = match line {
-        [(item, place)] => chosen_points(item, place.form, place.points),
+        [(item, shown_item)] => chosen_points(item, shown_item.form, shown_item.points),
         _ => vec![joined_text(line)],
     };
-    let is_timed = line.iter().all(|(_, place)| place.layout == Layout::Line);
+    let is_timed = line
+        .iter()
+        .all(|(_, shown_item)| shown_item.layout == Layout::Line);
     let headings = if is_timed {
         headings
     } else {
@@ -175,10 +184,10 @@ fn bulleted_line(line: &[(&Item, &ItemPlace)], headings: Headings) -> String {
 }
 
 /// Joins the texts of several items into `Asked for X. Did Y; found Z`.
-fn joined_text(line: &[(&Item, &ItemPlace)]) -> String {
+fn joined_text(line: &[(&Item, &ShownItem)]) -> String {
     let mut text = String::new();
-    for (item, place) in line {
-        let more = item_text(item, place.form);
+    for (item, shown_item) in line {
+        let more = item_text(item, shown_item.form);
         if text.is_empty() {
             text.push_str(&more);
         } else {
@@ -200,8 +209,8 @@ fn without_same_speaker<'a>(line: &str, text: &'a str) -> &'a str {
         name.split(' ').count() <= SPEAKER_WORDS_MAX && name.chars().all(|c| c.is_alphanumeric() || c == ' ');
     let is_same_speaker = line
         .rsplit_once(MARK)
-        .and_then(|(before, _)| before.strip_suffix(name))
-        .is_some_and(|before| before.is_empty() || before.ends_with(' '));
+        .and_then(|(head, _)| head.strip_suffix(name))
+        .is_some_and(|head| head.is_empty() || head.ends_with(' '));
     if is_name && is_same_speaker { rest } else { text }
 }
 
@@ -239,8 +248,8 @@ mod tests {
         Timestamp::parse(text).unwrap()
     }
 
-    fn place(index: usize, section: Section, layout: Layout) -> ItemPlace {
-        ItemPlace {
+    fn shown_item(index: usize, section: Section, layout: Layout) -> ShownItem {
+        ShownItem {
             index,
             section,
             form: Form::Text,
@@ -267,7 +276,7 @@ mod tests {
         let other = item(10, at("2025-12-25T13:00:00Z"));
         let items = [week, auth, fresh, other];
         let shown = |layout| {
-            let of = |(index, section)| place(index, section, layout);
+            let of = |(index, section)| shown_item(index, section, layout);
             [
                 (1, Section::Session),
                 (2, Section::Session),
@@ -343,10 +352,10 @@ mod tests {
             Layout::Dense,
             Layout::Dense,
         ];
-        let shown: Vec<ItemPlace> = layouts
+        let shown: Vec<ShownItem> = layouts
             .into_iter()
             .enumerate()
-            .map(|(index, layout)| ItemPlace {
+            .map(|(index, layout)| ShownItem {
                 index,
                 section: Section::Session,
                 form: Form::Gist,

@@ -73,7 +73,7 @@ impl Form {
     }
 }
 
-/// By which rule items move through the sections and out of the document.
+/// The rule by which items move through the sections and out of the document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ageing {
     /// By age. If a limit is below the one before it, the section between them is empty.

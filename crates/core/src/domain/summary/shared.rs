@@ -14,7 +14,7 @@ use std::borrow::Cow;
 use super::{
     compaction::{Composition, SummaryPolicy, compose, with_shown_times},
     item::Item,
-    render::{ItemPlace, heading_of, of_section, push_lines, span_of},
+    render::{ShownItem, heading_of, items_of_section, push_lines, span_of},
     section::Section,
 };
 use crate::domain::{agent::AgentId, number::i64_or_max, time::Timestamp, tokens::TokenCounter};
@@ -46,7 +46,7 @@ pub struct SharedDocument {
     pub document: String,
     /// Tokens of the whole text.
     pub tokens: i64,
-    /// For each contribution, in the given order, how many of its items the document shows.
+    /// For each contribution, in the order of the contributions, how many of its items the document shows.
     pub shown_items: Vec<usize>,
 }
 
@@ -76,17 +76,17 @@ pub fn compose_shared(
     counter: &dyn TokenCounter,
 ) -> SharedDocument {
     let mut sorted: Vec<usize> = (0..contributions.len()).collect();
-    let newest = |at: usize| contributions[at].items.iter().map(|item| item.ended_at).max();
-    sorted.sort_by_key(|&at| (newest(at), contributions[at].agent));
-    let whole: Vec<Composition> = sorted
+    let newest = |index: usize| contributions[index].items.iter().map(|item| item.ended_at).max();
+    sorted.sort_by_key(|&index| (newest(index), contributions[index].agent));
+    let full_documents: Vec<Composition> = sorted
         .iter()
-        .map(|&at| compose(contributions[at].items, as_of, policy, counter))
+        .map(|&index| compose(contributions[index].items, as_of, policy, counter))
         .collect();
     let needs: Vec<i64> = sorted
         .iter()
-        .zip(&whole)
-        .map(|(&at, composition)| {
-            composition.tokens + headings(contributions[at].agent, composition, counter)
+        .zip(&full_documents)
+        .map(|(&index, composition)| {
+            composition.tokens + headings(contributions[index].agent, composition, counter)
         })
         .collect();
     let ceiling = policy.merge_tokens();
@@ -95,20 +95,20 @@ pub fn compose_shared(
         let parts: Vec<AgentPart<'_>> = fair_shares(&needs, room)
             .into_iter()
             .enumerate()
-            .map(|(place, share)| {
-                let contribution = contributions[sorted[place]];
-                let shown = if share >= needs[place] {
-                    whole[place].shown.clone()
+            .map(|(position, share)| {
+                let contribution = contributions[sorted[position]];
+                let shown_items = if share >= needs[position] {
+                    full_documents[position].shown_items.clone()
                 } else {
-                    let headings = headings(contribution.agent, &whole[place], counter);
+                    let headings = headings(contribution.agent, &full_documents[position], counter);
                     let policy = limited_to(policy, share - headings);
-                    compose(contribution.items, as_of, &policy, counter).shown
+                    compose(contribution.items, as_of, &policy, counter).shown_items
                 };
                 let items = with_shown_times(contribution.items, as_of, policy.ageing.zone());
                 AgentPart {
                     agent: contribution.agent,
                     items,
-                    shown,
+                    shown_items,
                 }
             })
             .collect();
@@ -116,7 +116,7 @@ pub fn compose_shared(
         let tokens = counter.count(&document);
         if tokens < ceiling || document.is_empty() {
             return SharedDocument {
-                shown_items: counts(&sorted, &parts),
+                shown_items: shown_counts(&sorted, &parts),
                 document,
                 tokens,
             };
@@ -136,7 +136,7 @@ struct AgentPart<'a> {
     agent: &'a AgentId,
     /// The items with the times to show.
     items: Cow<'a, [Item]>,
-    shown: Vec<ItemPlace>,
+    shown_items: Vec<ShownItem>,
 }
 
 /// Returns `policy` for a document with fewer than `tokens`.
@@ -151,50 +151,60 @@ fn limited_to(policy: &SummaryPolicy, tokens: i64) -> SummaryPolicy {
 
 /// Returns the tokens of the headings with the agent's name: one in each section that has lines of the agent.
 fn headings(agent: &AgentId, composition: &Composition, counter: &dyn TokenCounter) -> i64 {
-    let has = |section: &Section| composition.shown.iter().any(|place| place.section == *section);
+    let has = |section: &Section| {
+        composition
+            .shown_items
+            .iter()
+            .any(|item| item.section == *section)
+    };
     let sections = Section::ALL.iter().filter(|section| has(section)).count();
     i64_or_max(sections) * counter.count(&agent_text(agent))
 }
 
-/// Divides `room` by `needs`: equal parts, but for no agent more than it needs.
+/// Divides `room` into equal shares, but gives no agent more than it needs.
 fn fair_shares(needs: &[i64], room: i64) -> Vec<i64> {
     let mut by_need: Vec<usize> = (0..needs.len()).collect();
-    by_need.sort_by_key(|&place| needs[place]);
-    let (mut shares, mut left) = (vec![0; needs.len()], room.max(0));
-    for (served, &place) in by_need.iter().enumerate() {
+    by_need.sort_by_key(|&index| needs[index]);
+    let (mut shares, mut remaining) = (vec![0; needs.len()], room.max(0));
+    for (served, &index) in by_need.iter().enumerate() {
         let waiting = i64_or_max(by_need.len() - served);
-        shares[place] = needs[place].clamp(0, left / waiting);
-        left -= shares[place];
+        shares[index] = needs[index].clamp(0, remaining / waiting);
+        remaining -= shares[index];
     }
     shares
 }
 
-/// Returns for each contribution, in the given order, how many of its items are shown.
-fn counts(sorted: &[usize], parts: &[AgentPart<'_>]) -> Vec<usize> {
-    let mut counts = vec![0; parts.len()];
-    for (&at, part) in sorted.iter().zip(parts) {
-        counts[at] = part.shown.len();
+/// Returns for each contribution, in the order of the contributions, how many of its items are shown.
+fn shown_counts(sorted: &[usize], parts: &[AgentPart<'_>]) -> Vec<usize> {
+    let mut shown_counts = vec![0; parts.len()];
+    for (&index, part) in sorted.iter().zip(parts) {
+        shown_counts[index] = part.shown_items.len();
     }
-    counts
+    shown_counts
 }
 
 fn document(parts: &[AgentPart<'_>]) -> String {
     let mut document = String::new();
     for section in Section::ALL {
-        let of_agents: Vec<_> = parts
+        let agent_items: Vec<_> = parts
             .iter()
-            .map(|part| (part.agent, of_section(&part.items, &part.shown, section)))
-            .filter(|(_, places)| !places.is_empty())
+            .map(|part| {
+                (
+                    part.agent,
+                    items_of_section(&part.items, &part.shown_items, section),
+                )
+            })
+            .filter(|(_, items)| !items.is_empty())
             .collect();
-        let all: Vec<_> = of_agents.iter().flat_map(|(_, places)| places).copied().collect();
-        if all.is_empty() {
+        let all_items: Vec<_> = agent_items.iter().flat_map(|(_, items)| items).copied().collect();
+        if all_items.is_empty() {
             continue;
         }
-        let span = span_of(&all);
-        document.push_str(&heading_of(section, span, &all));
-        for (agent, places) in of_agents {
+        let span = span_of(&all_items);
+        document.push_str(&heading_of(section, span, &all_items));
+        for (agent, items) in agent_items {
             document.push_str(&agent_text(agent));
-            push_lines(&mut document, &places, (section, span), DAY_MARK);
+            push_lines(&mut document, &items, (section, span), DAY_MARK);
             document.push('\n');
         }
     }

@@ -10,23 +10,23 @@ use super::{
     span::{Span, UNTIMED},
 };
 
-/// Where the days of some lines are shown.
+/// Where the document shows the days of a section's lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum DayPlace {
+pub(super) enum DayPlacement {
     /// In the section's heading.
     Section,
-    /// In a heading for each day.
+    /// In a heading above each day's lines.
     Heading,
     /// On each line.
     Line,
 }
 
-/// The headings above some lines. The lines don't repeat their dates and times.
+/// The headings above a section's lines. The lines don't repeat the dates and times of the headings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Headings {
     /// The span in the section's heading.
     span: Option<Span>,
-    pub(super) place: DayPlace,
+    pub(super) placement: DayPlacement,
     /// True if the lines show their times.
     has_times: bool,
 }
@@ -39,14 +39,14 @@ impl Headings {
         items: impl IntoIterator<Item = &'a Item>,
     ) -> Self {
         let days: Vec<i64> = items.into_iter().map(|item| day_number(began_at(item))).collect();
-        let place = match () {
-            () if span.is_none_or(Span::is_one_day) => DayPlace::Section,
-            () if has_equal_neighbours(&days) => DayPlace::Heading,
-            () => DayPlace::Line,
+        let placement = match () {
+            () if span.is_none_or(Span::is_one_day) => DayPlacement::Section,
+            () if has_equal_neighbours(&days) => DayPlacement::Heading,
+            () => DayPlacement::Line,
         };
         Self {
             span,
-            place,
+            placement,
             has_times: section == Section::Session && span.is_some_and(|span| !span.is_one_minute()),
         }
     }
@@ -62,7 +62,7 @@ impl Headings {
     pub(super) fn day(self, item: &Item) -> Option<String> {
         let span = self
             .span
-            .filter(|_| self.place == DayPlace::Heading && item.ended_at != UNTIMED)?;
+            .filter(|_| self.placement == DayPlacement::Heading && item.ended_at != UNTIMED)?;
         Some(span.day(began_at(item)))
     }
 
@@ -76,22 +76,25 @@ impl Headings {
         bracketed(&[self.when(items), ranges(&covered)])
     }
 
-    /// Returns what the headings don't show of the items' days and times.
+    /// Returns those days and times of the items that the headings don't show.
     fn when(self, items: &[&Item]) -> String {
-        let of_items = Span::of(items.iter().copied());
-        let (Some(span), Some(of_items), Some(first)) = (self.span, of_items, items.first()) else {
+        let items_span = Span::of(items.iter().copied());
+        let (Some(span), Some(items_span), Some(first)) = (self.span, items_span, items.first()) else {
             return String::new();
         };
-        if self.place != DayPlace::Heading && !of_items.is_one_day() && of_items.has_days_of(span) {
+        if self.placement != DayPlacement::Heading
+            && !items_span.is_one_day()
+            && items_span.has_same_days(span)
+        {
             return String::new();
         }
         let began_at = began_at(first);
         let time = self.has_times.then(|| began_at.format("%H:%M"));
-        let parts = match (self.place, of_items.is_one_day()) {
-            (DayPlace::Line, true) => [Some(span.day(began_at)), time],
-            (DayPlace::Line, false) => [Some(span.dates_of(of_items)), None],
+        let parts = match (self.placement, items_span.is_one_day()) {
+            (DayPlacement::Line, true) => [Some(span.day(began_at)), time],
+            (DayPlacement::Line, false) => [Some(span.dates_of_part(items_span)), None],
             (_, true) => [time, None],
-            (_, false) => [time, Some(format!("to {}", of_items.last_day()))],
+            (_, false) => [time, Some(format!("to {}", items_span.last_day()))],
         };
         parts.into_iter().flatten().collect::<Vec<_>>().join(" ")
     }
@@ -102,7 +105,8 @@ fn has_equal_neighbours(days: &[i64]) -> bool {
     days.windows(2).any(|pair| pair[0] == pair[1])
 }
 
-/// Returns the source in seed 003's style: `(2026-01-05 08:12, ~5k tokens)`, `(~5k tokens)`, `(Mon-Tue, ~17k tokens)`.
+/// Returns the source in the style [`Style::Seed`](super::compaction::Style::Seed): `(2026-01-05 08:12, ~5k tokens)`, `(~5k tokens)`,
+/// `(Mon-Tue, ~17k tokens)`.
 pub(super) fn seed_source(item: &Item, section: Section) -> String {
     let (from, to) = (began_at(item), item.ended_at);
     let span = |pattern| match (from.format(pattern), to.format(pattern)) {
@@ -187,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn numbered_lines_have_times_days_and_tokens() {
+    fn a_seed_source_has_a_time_or_a_day_and_the_tokens() {
         let night = lasting(3, "12T23:00", "13T01:00");
         for (section, source) in [
             (

@@ -1,4 +1,4 @@
-//! The span of some lines as their heading shows it, and what each line must add to it.
+//! The span of a section's lines as its heading shows it, and what each line must add to it.
 //!
 //! A heading always shows the year of its dates, so that no document changes because a year ends. The lines below it don't repeat the
 //! year.
@@ -49,7 +49,7 @@ impl Span {
     }
 
     /// Returns true if the span begins and ends on the same days as `other`.
-    pub(super) fn has_days_of(self, other: Self) -> bool {
+    pub(super) fn has_same_days(self, other: Self) -> bool {
         (day_number(self.from), day_number(self.to)) == (day_number(other.from), day_number(other.to))
     }
 
@@ -76,8 +76,8 @@ impl Span {
         }
     }
 
-    /// Writes the dates of `part` below a heading with this span. Leaves out the year if this span is within one year.
-    pub(super) fn dates_of(self, part: Self) -> String {
+    /// Writes the dates of `part`, which stands below a heading with this span. Leaves out the year if this span is within one year.
+    pub(super) fn dates_of_part(self, part: Self) -> String {
         if self.has_same("%Y") {
             part.days()
         } else {

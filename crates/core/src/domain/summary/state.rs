@@ -112,9 +112,9 @@ impl FactUpdate {
         self.added.is_empty() && self.closed.is_empty()
     }
 
-    /// Returns the facts that hold after the update. `before` are those that held before it.
-    pub fn holding(&self, before: &[Fact]) -> Vec<Fact> {
-        let remaining = before.iter().filter(|fact| !self.closes(fact.fact));
+    /// Returns the facts that hold after the update. `previous` are those that held before it.
+    pub fn holding(&self, previous: &[Fact]) -> Vec<Fact> {
+        let remaining = previous.iter().filter(|fact| !self.closes(fact.fact));
         remaining.chain(&self.added).cloned().collect()
     }
 
@@ -123,10 +123,10 @@ impl FactUpdate {
     }
 }
 
-/// Applies `changes` in order to the facts `before`. Accepts a change only if `transcripts`, the exchanges of the question, support it.
-pub fn apply(before: &[Fact], changes: &[FactChanges], transcripts: &[Transcript]) -> FactUpdate {
+/// Applies `changes` in order to the facts `previous`. Accepts a change only if `transcripts`, the exchanges of the question, support it.
+pub fn apply(previous: &[Fact], changes: &[FactChanges], transcripts: &[Transcript]) -> FactUpdate {
     let mut state = FactsDraft {
-        before,
+        previous,
         transcripts,
         update: FactUpdate::default(),
     };
@@ -148,7 +148,7 @@ pub fn apply(before: &[Fact], changes: &[FactChanges], transcripts: &[Transcript
 }
 
 struct FactsDraft<'a> {
-    before: &'a [Fact],
+    previous: &'a [Fact],
     transcripts: &'a [Transcript],
     update: FactUpdate,
 }
@@ -195,7 +195,7 @@ impl FactsDraft<'_> {
 
     /// Returns the fact that `closing` names, if it may end.
     fn check_closing(&self, closing: FactClosing) -> Result<&Fact, FactRefusal> {
-        let found = self.before.iter().find(|fact| fact.fact == closing.fact);
+        let found = self.previous.iter().find(|fact| fact.fact == closing.fact);
         let fact = found
             .filter(|fact| !self.update.closes(fact.fact))
             .ok_or(FactRefusal::UnknownFact)?;
@@ -216,7 +216,7 @@ impl FactsDraft<'_> {
     fn make_room(&mut self, exchange: i64) -> Result<(), FactRefusal> {
         let may_close = |fact: &&Fact| fact.kind.is_minor() && !fact.pinned && !self.update.closes(fact.fact);
         let oldest = self
-            .before
+            .previous
             .iter()
             .filter(may_close)
             .min_by_key(|fact| (fact.since, fact.fact))
@@ -261,7 +261,7 @@ impl FactsDraft<'_> {
     }
 
     fn holding(&self) -> impl Iterator<Item = &Fact> {
-        let remaining = self.before.iter().filter(|fact| !self.update.closes(fact.fact));
+        let remaining = self.previous.iter().filter(|fact| !self.update.closes(fact.fact));
         remaining.chain(&self.update.added)
     }
 
@@ -277,7 +277,8 @@ fn does_user_speak(transcript: &Transcript) -> bool {
     transcript.lines.iter().any(|line| line.voice == Voice::User)
 }
 
-/// Returns what the user said of `text`, with the user's line. Tries all of `text`, then a quotation in it, then the part after a colon.
+/// Returns the part of `text` that is in the user's own words, with the user's line. Tries all of `text`, then a quotation in it, then
+/// the part after a colon.
 fn find_demand<'a>(text: &str, transcript: &'a Transcript) -> Option<(String, &'a Line)> {
     let candidates = [
         Some(text),

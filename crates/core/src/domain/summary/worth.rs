@@ -1,4 +1,4 @@
-//! Measures how much a text says: rare words count more, and so do numbers, names and identifiers.
+//! Measures how informative a text is: rare words count more, and so do numbers, names and identifiers.
 //!
 //! Nothing here depends on a language: the frequent words are learned from the given items. All arithmetic uses integers, so that every
 //! machine computes the same.
@@ -34,8 +34,8 @@ struct TextWord {
 pub(super) struct Rarity {
     texts: u64,
     texts_with: HashMap<WordHash, u32>,
-    /// Words of the text above the items. They count least.
-    above: HashSet<WordHash>,
+    /// Words of the section about facts, which is above the items. They count least.
+    facts_words: HashSet<WordHash>,
 }
 
 impl Rarity {
@@ -43,46 +43,47 @@ impl Rarity {
         let mut rarity = Self {
             texts: 0,
             texts_with: HashMap::new(),
-            above: HashSet::new(),
+            facts_words: HashSet::new(),
         };
         for text in texts {
             rarity.texts += 1;
-            for found in distinct(text) {
-                *rarity.texts_with.entry(found.word).or_default() += 1;
+            for text_word in distinct(text) {
+                *rarity.texts_with.entry(text_word.word).or_default() += 1;
             }
         }
         rarity
     }
 
-    /// Sets the text above the items. Its words count least.
-    pub(super) fn below(mut self, above: &str) -> Self {
-        self.above.extend(distinct(above).iter().map(|found| found.word));
+    /// Sets the section about facts, which is above the items. Its words count least.
+    pub(super) fn with_facts(mut self, facts_section: &str) -> Self {
+        self.facts_words
+            .extend(distinct(facts_section).iter().map(|text_word| text_word.word));
         self
     }
 
-    /// Returns true if all words of `text` occur in the text above the items.
+    /// Returns true if all words of `text` occur in the section about facts.
     pub(super) fn is_stated_above(&self, text: &str) -> bool {
         distinct(text)
             .iter()
-            .all(|found| self.above.contains(&found.word))
+            .all(|text_word| self.facts_words.contains(&text_word.word))
     }
 
-    /// Returns how much `text` says: the sum of weight times rarity over its distinct words. Only values of the same `Rarity` are
+    /// Returns how informative `text` is: the sum of weight times rarity over its distinct words. Only values of the same `Rarity` are
     /// comparable.
     pub(super) fn information(&self, text: &str) -> i64 {
         distinct(text)
             .iter()
-            .map(|found| found.weight * self.of(found.word))
+            .map(|text_word| text_word.weight * self.rarity_of(text_word.word))
             .sum()
     }
 
     /// Returns a word's rarity in quarter bits: 4 more for a word in half as many texts.
-    fn of(&self, word: WordHash) -> i64 {
-        if self.above.contains(&word) {
+    fn rarity_of(&self, word: WordHash) -> i64 {
+        if self.facts_words.contains(&word) {
             return RARITY_MIN;
         }
-        let with = self.texts_with.get(&word).copied().unwrap_or(1).max(1);
-        let times = u128::from(self.texts + 1) * 16 / u128::from(with);
+        let texts_with_word = self.texts_with.get(&word).copied().unwrap_or(1).max(1);
+        let times = u128::from(self.texts + 1) * 16 / u128::from(texts_with_word);
         // The factor 16 survives the integer division as 4 bits. To the fourth power these are the 16 bits that are subtracted below.
         let quarter_bits = times.pow(4).max(1).ilog2();
         i64::from(quarter_bits.saturating_sub(16)) + RARITY_MIN
@@ -93,7 +94,7 @@ impl Rarity {
 fn distinct(text: &str) -> Vec<TextWord> {
     let mut words = words(text);
     words.sort_unstable_by(|one, other| other.cmp(one));
-    words.dedup_by_key(|found| found.word);
+    words.dedup_by_key(|text_word| text_word.word);
     words
 }
 
@@ -183,7 +184,7 @@ mod tests {
     #[test]
     fn words_from_above_weigh_least() {
         let texts = ["the gate squeaks", "the hinge is oiled"];
-        let rarity = Rarity::among(texts).below("Gate, squeaks");
+        let rarity = Rarity::among(texts).with_facts("Gate, squeaks");
         assert!(rarity.information("gate squeaks") < rarity.information("hinge"));
         assert!(rarity.is_stated_above("squeaks: gate") && !rarity.is_stated_above("the gate"));
         assert!(!Rarity::among(texts).is_stated_above("gate"));

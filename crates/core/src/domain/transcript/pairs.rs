@@ -12,9 +12,10 @@ pub(super) struct LinkedLine<'a> {
 }
 
 struct OpenCall<'a> {
-    at: usize,
+    /// The index of its line.
+    index: usize,
     id: Option<&'a str>,
-    /// Calls with the same number belong to one batch: only words of the model stand between them.
+    /// Calls with the same number belong to one batch: only texts of the model stand between them.
     batch: usize,
 }
 
@@ -24,9 +25,9 @@ pub(super) fn side_by_side(lines: Vec<LinkedLine<'_>>) -> Vec<Line> {
     let calls = calls_of(&lines);
     let mut lines: Vec<Option<Line>> = lines.into_iter().map(|linked| Some(linked.line)).collect();
     let mut results = vec![None; lines.len()];
-    for (at, call) in calls.iter().enumerate() {
+    for (index, call) in calls.iter().enumerate() {
         let Some(call) = *call else { continue };
-        let Some(mut result) = lines.get_mut(at).and_then(Option::take) else {
+        let Some(mut result) = lines.get_mut(index).and_then(Option::take) else {
             continue;
         };
         if let Some(Some(line)) = lines.get(call)
@@ -34,40 +35,40 @@ pub(super) fn side_by_side(lines: Vec<LinkedLine<'_>>) -> Vec<Line> {
         {
             result.label.clone_from(&line.label);
         }
-        if let Some(place) = results.get_mut(call) {
-            *place = Some(result);
+        if let Some(slot) = results.get_mut(call) {
+            *slot = Some(result);
         }
     }
-    let paired = lines.into_iter().zip(results);
-    let lines = paired.flat_map(|(line, result)| [line, result]).flatten();
+    let pairs = lines.into_iter().zip(results);
+    let lines = pairs.flat_map(|(line, result)| [line, result]).flatten();
     lines
         .filter(|line| matches!(line.voice, Voice::Call | Voice::FailedResult) || !line.text.is_empty())
         .collect()
 }
 
 fn calls_of(lines: &[LinkedLine<'_>]) -> Vec<Option<usize>> {
-    let mut open: Vec<OpenCall<'_>> = Vec::new();
+    let mut open_calls: Vec<OpenCall<'_>> = Vec::new();
     let (mut batch, mut is_batch_over) = (0, true);
     let mut calls = Vec::with_capacity(lines.len());
-    for (at, linked) in lines.iter().enumerate() {
+    for (index, linked) in lines.iter().enumerate() {
         let mut call = None;
         match linked.line.voice {
             Voice::Call => {
                 batch += usize::from(is_batch_over);
                 is_batch_over = false;
-                open.push(OpenCall {
-                    at,
+                open_calls.push(OpenCall {
+                    index,
                     id: linked.id,
                     batch,
                 });
-                if open.len() > OPEN_CALLS_MAX {
-                    open.remove(0);
+                if open_calls.len() > OPEN_CALLS_MAX {
+                    open_calls.remove(0);
                 }
             }
             Voice::Result | Voice::FailedResult => {
                 is_batch_over = true;
-                let found = by_id(&open, linked.id).or_else(|| by_name(&open, lines, linked));
-                call = found.map(|found| open.remove(found).at);
+                let found = by_id(&open_calls, linked.id).or_else(|| by_name(&open_calls, lines, linked));
+                call = found.map(|found| open_calls.remove(found).index);
             }
             Voice::User | Voice::Program => is_batch_over = true,
             Voice::Assistant => {}
@@ -91,7 +92,7 @@ fn by_name(open: &[OpenCall<'_>], lines: &[LinkedLine<'_>], result: &LinkedLine<
     let name = &result.line.label;
     let fits = |call: &OpenCall<'_>| {
         let is_tool = |linked: &LinkedLine<'_>| name.is_empty() || linked.line.label == *name;
-        !(result.id.is_some() && call.id.is_some()) && lines.get(call.at).is_some_and(is_tool)
+        !(result.id.is_some() && call.id.is_some()) && lines.get(call.index).is_some_and(is_tool)
     };
     let newest = open.iter().rfind(|call| fits(call))?.batch;
     open.iter().position(|call| call.batch == newest && fits(call))

@@ -12,12 +12,12 @@ pub(super) fn without_reminders(result: &str) -> Cow<'_, str> {
     }
     let mut cleaned = String::with_capacity(result.len());
     let mut rest = result;
-    while let Some((before, after)) = rest.split_once(OPEN) {
-        let Some((_, next)) = after.split_once(CLOSE) else {
+    while let Some((head, reminder)) = rest.split_once(OPEN) {
+        let Some((_, tail)) = reminder.split_once(CLOSE) else {
             break;
         };
-        cleaned.push_str(before);
-        rest = next;
+        cleaned.push_str(head);
+        rest = tail;
     }
     cleaned.push_str(rest);
     Cow::Owned(cleaned)

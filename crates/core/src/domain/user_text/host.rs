@@ -7,9 +7,9 @@ use super::{
     tags::{Tags, strip},
 };
 
-/// Follows the head of a tool's result.
+/// The text between the head of a tool's result and its body.
 const RESULT: &str = "] Result:";
-/// Stand between a tool's name and its target.
+/// The words between a tool's name and its target.
 const JOINTS: [&str; 3] = [" for ", " to ", " in "];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,14 +42,14 @@ impl Host {
             }
         }
         let mut last = None;
-        let left = stripped
+        let remaining = stripped
             .into_iter()
             .map(|text| match self.request(&text, is_marked) {
                 Some(request) => Cow::Owned(request),
                 None => self.without_lines(text, &mut last),
             });
         HostRemainder {
-            texts: left.collect(),
+            texts: remaining.collect(),
             is_reply,
         }
     }
@@ -61,7 +61,7 @@ impl Host {
         }
     }
 
-    /// Returns true if the whole text is the program's, by how it begins.
+    /// Returns true if the text begins like one that is entirely the program's.
     fn is_from_program(&self, text: &str, is_marked: bool) -> bool {
         let text = text.trim_start();
         self.shapes.iter().any(|shape| match shape {
@@ -74,11 +74,11 @@ impl Host {
     /// Returns the user's words in a text that is otherwise the program's: the part after the line that introduces the user. Returns
     /// `None` if the text isn't the program's.
     fn request(&self, text: &str, is_marked: bool) -> Option<String> {
-        let behind = self.shapes.iter().find_map(|shape| match shape {
+        let parts = self.shapes.iter().find_map(|shape| match shape {
             MarkerShape::Request(line) => text.split_once(line),
             _ => None,
         });
-        match behind {
+        match parts {
             Some((before, request))
                 if before.trim().is_empty() || self.is_from_program(before, is_marked) =>
             {
@@ -88,34 +88,34 @@ impl Host {
         }
     }
 
-    /// Removes the program's blocks of lines from `text`. If a block continues from the text before, `last` is its last line.
+    /// Removes the program's blocks of lines from `text`. If a block began in an earlier text, `last` is the block's last line.
     fn without_lines<'a>(&self, text: Cow<'a, str>, last: &mut Option<&'static str>) -> Cow<'a, str> {
-        let mut left = String::new();
+        let mut remaining = String::new();
         let mut rest = text.as_ref();
-        let mut is_whole = true;
+        let mut is_unchanged = true;
         loop {
             if let Some(end) = *last {
-                is_whole = false;
-                let Some((_, behind)) = rest.split_once(end) else {
+                is_unchanged = false;
+                let Some((_, tail)) = rest.split_once(end) else {
                     break;
                 };
-                (rest, *last) = (behind, None);
+                (rest, *last) = (tail, None);
             }
             let begin = self.shapes.iter().find_map(|shape| match shape {
                 MarkerShape::Lines { first, last } => Some((rest.split_once(first)?, *last)),
                 _ => None,
             });
-            let Some(((before, behind), end)) = begin else {
-                left.push_str(rest);
+            let Some(((head, tail), end)) = begin else {
+                remaining.push_str(rest);
                 break;
             };
-            left.push_str(before);
-            (rest, *last) = (behind, Some(end));
+            remaining.push_str(head);
+            (rest, *last) = (tail, Some(end));
         }
-        if is_whole {
+        if is_unchanged {
             text
         } else {
-            Cow::Owned(left.trim().to_owned())
+            Cow::Owned(remaining.trim().to_owned())
         }
     }
 
@@ -139,11 +139,11 @@ impl Host {
         let mut is_first = result.is_none() || asks;
         let mut answers: Vec<&str> = Vec::new();
         for tag in Tags::of(self, body, |shape| matches!(shape, MarkerShape::AnswerTag { .. })) {
-            let MarkerShape::AnswerTag { behind, .. } = tag.shape else {
+            let MarkerShape::AnswerTag { introductions, .. } = tag.shape else {
                 continue;
             };
             let before = tag.before.trim_end();
-            if is_first && before.is_empty() || behind.iter().any(|end| before.ends_with(end)) {
+            if is_first && before.is_empty() || introductions.iter().any(|end| before.ends_with(end)) {
                 answers.push(tag.inner.trim());
             }
             is_first = false;
@@ -158,9 +158,9 @@ impl<'a> ToolResult<'a> {
         let inner = text.trim_start().strip_prefix('[')?;
         let is_name = |char: char| char.is_ascii_alphanumeric() || char == '_' || char == '-';
         let (tool, rest) = inner.split_at_checked(inner.find(|char| !is_name(char))?)?;
-        let begins = tool.starts_with(|first: char| first.is_ascii_lowercase());
-        let is_called_for = JOINTS.iter().any(|joint| rest.starts_with(joint));
+        let is_lower_case = tool.starts_with(|first: char| first.is_ascii_lowercase());
+        let has_target = JOINTS.iter().any(|joint| rest.starts_with(joint));
         let (head, body) = rest.split_once(RESULT)?;
-        (begins && (head.is_empty() || is_called_for)).then_some(Self { tool, body })
+        (is_lower_case && (head.is_empty() || has_target)).then_some(Self { tool, body })
     }
 }

@@ -5,8 +5,8 @@ const REFUSALS: [&str; 2] = [
     "The user doesn't want to proceed with this tool use",
     "Permission for this tool use was denied",
 ];
-/// Stand before the user's words in these results.
-const SAID: [&str; 3] = [
+/// The texts before the user's words in these results.
+const INTRODUCTIONS: [&str; 3] = [
     "the user said:",
     "The user said:",
     "the user provided the following reason for the rejection:",
@@ -14,37 +14,39 @@ const SAID: [&str; 3] = [
 /// The program's text that follows the user's words.
 const NOTE: &str = "\n\nNote: The user's next message";
 /// Results with the user's answers to the model's questions begin like this.
-const ANSWERED: [&str; 2] = [
+const ANSWER_HEADS: [&str; 2] = [
     "User has answered your questions:",
     "Your questions have been answered:",
 ];
 /// The program's text that follows the answers.
 const GO_ON: &str = "You can now continue";
-/// Stands between a question and its answer.
-const EQUALS: &str = "\"=";
+/// The separator of a question and its answer.
+const SEPARATOR: &str = "\"=";
 
-/// Returns the user's words on refusing a call, from its result.
+/// Returns the user's reason for refusing a call, from the call's result.
 pub fn refusal(result: &str) -> Option<&str> {
     let result = result.trim_start();
     if !REFUSALS.iter().any(|refusal| result.starts_with(*refusal)) {
         return None;
     }
-    let (_, words) = SAID.iter().find_map(|said| result.split_once(*said))?;
-    let words = words.split(NOTE).next().unwrap_or_default().trim();
-    (!words.is_empty()).then_some(words)
+    let (_, reason) = INTRODUCTIONS
+        .iter()
+        .find_map(|introduction| result.split_once(*introduction))?;
+    let reason = reason.split(NOTE).next().unwrap_or_default().trim();
+    (!reason.is_empty()).then_some(reason)
 }
 
 /// Returns the user's answers in a result. Each comes with its question if there is one.
 pub fn answers(result: &str) -> Vec<(Option<&str>, &str)> {
     let result = result.trim();
-    let Some(dialogue) = ANSWERED.iter().find_map(|start| result.strip_prefix(*start)) else {
+    let Some(dialogue) = ANSWER_HEADS.iter().find_map(|start| result.strip_prefix(*start)) else {
         return Vec::new();
     };
     let dialogue = dialogue
         .rsplit_once(GO_ON)
         .map_or(dialogue, |(dialogue, _)| dialogue)
         .trim();
-    let mut pieces = dialogue.split(EQUALS).peekable();
+    let mut pieces = dialogue.split(SEPARATOR).peekable();
     let mut question = pieces.next().unwrap_or_default().trim_start_matches('"');
     if pieces.peek().is_none() {
         return vec![(None, without_quotes(dialogue))];
@@ -53,11 +55,11 @@ pub fn answers(result: &str) -> Vec<(Option<&str>, &str)> {
     while let Some(piece) = pieces.next() {
         // `answer", "next question`
         let is_last = pieces.peek().is_none();
-        let parted = piece
+        let halves = piece
             .rsplit_once(", \"")
             .or_else(|| piece.rsplit_once('"'))
             .filter(|_| !is_last);
-        let (answer, next) = parted.unwrap_or((piece, ""));
+        let (answer, next) = halves.unwrap_or((piece, ""));
         answers.push((Some(question), without_quotes(answer)));
         question = next;
     }

@@ -20,7 +20,7 @@ pub(super) enum MarkerShape {
     Tag(&'static str),
     /// A tag at the beginning of a line, around text that the user typed.
     TypedTag(&'static str),
-    /// How a text begins that is entirely the program's.
+    /// The beginning of a text that is entirely the program's.
     Text(&'static str),
     /// Like [`Self::Text`], but only if the message has another shape of the host as well.
     TextBeside(&'static str),
@@ -37,8 +37,8 @@ pub(super) enum MarkerShape {
     /// after a sentence with one of these ends. Nothing else in such a message is the user's.
     AnswerTag {
         name: &'static str,
-        /// How the sentences end.
-        behind: &'static [&'static str],
+        /// The ends of sentences after which the tag may stand.
+        introductions: &'static [&'static str],
     },
 }
 
@@ -153,7 +153,7 @@ const GEMINI_CLI: Host = Host {
         Text("User hints:"),
         AnswerTag {
             name: "user_input",
-            behind: &["User steering update:", "User hints:"],
+            introductions: &["User steering update:", "User hints:"],
         },
     ],
 };
@@ -189,15 +189,15 @@ const CLINE: Host = Host {
         // The user's input: `task/index.ts`, `prompts/responses.ts`, `task/tools/handlers/`.
         AnswerTag {
             name: "task",
-            behind: &[],
+            introductions: &[],
         },
         AnswerTag {
             name: "answer",
-            behind: &[],
+            introductions: &[],
         },
         AnswerTag {
             name: "feedback",
-            behind: &[
+            introductions: &[
                 "provided the following feedback:",
                 "provided the following feedback to help guide you:",
                 "attempt completion again.",
@@ -208,7 +208,7 @@ const CLINE: Host = Host {
         },
         AnswerTag {
             name: "user_message",
-            behind: &[
+            introductions: &[
                 "New instructions for task continuation:",
                 "(be sure to provide your response in the <response> parameter):",
                 "message when switching to ACT MODE:",

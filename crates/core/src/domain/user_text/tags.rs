@@ -11,7 +11,7 @@ const TAG_BYTES_MAX: usize = 512;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ClosedTag<'a> {
     pub(super) shape: MarkerShape,
-    /// The text between the tag before it and this tag.
+    /// The text between the previous tag and this one.
     pub(super) before: &'a str,
     pub(super) inner: &'a str,
 }
@@ -24,7 +24,7 @@ pub(super) struct Tags<'a> {
     /// The text after the last found tag.
     rest: &'a str,
     /// How many bytes of `rest` were searched.
-    searched: usize,
+    searched_bytes: usize,
     /// True if the last searched line is blank so far.
     is_blank: bool,
     /// The names of tags without an end. Each is searched for only once, so that the time is linear.
@@ -38,7 +38,7 @@ impl<'a> Tags<'a> {
             host,
             is_wanted,
             rest: text,
-            searched: 0,
+            searched_bytes: 0,
             is_blank: true,
             unclosed: Vec::new(),
         }
@@ -46,18 +46,18 @@ impl<'a> Tags<'a> {
 
     /// Returns where the next `<` is that may open a tag, and true if only blanks precede it in its line.
     fn next_mark(&mut self) -> Option<(usize, bool)> {
-        let rest = self.rest.get(self.searched..)?;
-        // The `<` that was tried last is still there.
+        let rest = self.rest.get(self.searched_bytes..)?;
+        // `rest` may still begin with the `<` that was found last.
         let skipped = usize::from(rest.starts_with('<') && !self.is_blank);
-        let at = self.searched + skipped + rest.get(skipped..)?.find('<')?;
-        let between = self.rest.get(self.searched..at)?;
-        let is_blank = match between.rsplit_once('\n') {
+        let index = self.searched_bytes + skipped + rest.get(skipped..)?.find('<')?;
+        let skipped_text = self.rest.get(self.searched_bytes..index)?;
+        let is_blank = match skipped_text.rsplit_once('\n') {
             Some((_, line)) => line.trim().is_empty(),
-            None => self.is_blank && between.trim().is_empty(),
+            None => self.is_blank && skipped_text.trim().is_empty(),
         };
-        self.searched = at;
+        self.searched_bytes = index;
         self.is_blank = false;
-        Some((at, is_blank))
+        Some((index, is_blank))
     }
 
     /// Returns the wanted tag that begins at `mark`.
@@ -82,17 +82,17 @@ impl<'a> Iterator for Tags<'a> {
 
     fn next(&mut self) -> Option<ClosedTag<'a>> {
         loop {
-            let (at, begins_line) = self.next_mark()?;
-            let (before, mark) = self.rest.split_at_checked(at)?;
+            let (index, begins_line) = self.next_mark()?;
+            let (before, mark) = self.rest.split_at_checked(index)?;
             let opening = self.opening(mark).filter(|_| begins_line);
             let Some(tag) = opening.filter(|tag| !self.unclosed.contains(&tag.name)) else {
                 continue;
             };
-            let Some((inner, behind)) = tag.content.split_once(format!("</{}>", tag.name).as_str()) else {
+            let Some((inner, rest)) = tag.content.split_once(format!("</{}>", tag.name).as_str()) else {
                 self.unclosed.push(tag.name);
                 continue;
             };
-            (self.rest, self.searched, self.is_blank) = (behind, 0, true);
+            (self.rest, self.searched_bytes, self.is_blank) = (rest, 0, true);
             return Some(ClosedTag {
                 shape: tag.shape,
                 before,
@@ -102,22 +102,22 @@ impl<'a> Iterator for Tags<'a> {
     }
 }
 
-/// Removes the tags of `host` with their content from `text`. Of tags around the user's input, removes only the tags.
+/// Removes the tags of `host` with their content from `text`. If a tag is around the user's input, its content stays.
 pub(super) fn strip<'a>(host: &'static Host, text: &'a str) -> Cow<'a, str> {
     let mut tags = Tags::of(host, text, |shape| {
         matches!(shape, MarkerShape::Tag(_) | MarkerShape::TypedTag(_))
     });
     let mut stripped = String::new();
-    let mut is_whole = true;
+    let mut is_unchanged = true;
     for tag in tags.by_ref() {
-        let is_between_tags = !is_whole && tag.before.trim().is_empty();
+        let is_between_tags = !is_unchanged && tag.before.trim().is_empty();
         stripped.push_str(if is_between_tags { " " } else { tag.before });
         if matches!(tag.shape, MarkerShape::TypedTag(_)) {
             stripped.push_str(tag.inner.trim());
         }
-        is_whole = false;
+        is_unchanged = false;
     }
-    if is_whole {
+    if is_unchanged {
         return Cow::Borrowed(text);
     }
     stripped.push_str(tags.rest);

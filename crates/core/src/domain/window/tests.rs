@@ -447,7 +447,7 @@ fn a_long_exchange_leaves_leg_by_leg_and_keeps_its_request() {
     let request = input.request.unwrap();
     assert_eq!((request.exchange, request.message.seq), (1, 1));
     assert_eq!(request.message.message.kind, Kind::User);
-    let are_legs = |exchange: &SourceExchange<'_>| exchange.begins_with == 1 && exchange.is_open;
+    let are_legs = |exchange: &SourceExchange<'_>| exchange.first_leg == 1 && exchange.is_open;
     assert!(input.exchanges.iter().all(are_legs));
     // The next exchange has another request.
     push(&mut window, &[("assistant", 20), ("user", 20)]);

@@ -1,4 +1,4 @@
-//! Opens a transcript file and detects its format: whether it is lines or one document, and of which program.
+//! Opens a transcript file and detects its format: whether it has lines or one document, and which program wrote it.
 
 use std::io::{self, BufRead, Cursor, Read};
 
@@ -74,7 +74,7 @@ impl FileReader {
         self.detect_format(name, container::chat_format(text), None)
     }
 
-    /// Begins to read lines. `broken` says why the file isn't a document, if it looked like one.
+    /// Begins to read lines. `broken` is the reason why the file isn't a document, if it looked like one.
     fn begin_lines(
         &mut self,
         source: ByteSource,
@@ -153,7 +153,7 @@ impl FileReader {
             Some(format) if read(format, &fields).is_ok() => MessageShape::Certain(format),
             _ => match shape(&fields) {
                 MessageShape::Unknown => container::shape_within(&fields),
-                known => known,
+                shape => shape,
             },
         }
     }

@@ -170,8 +170,8 @@ fn bad_lines_are_skipped_and_the_rest_is_read() {
     skipped 5: message is a JSON string, not an object; give one JSON object per message
     skipped 6: message is a JSON array, not an object; give one JSON object per message
     skipped 7: message is a JSON null, not an object; give one JSON object per message
-    skipped 8: message has no `kind`; give its kind (user, assistant, tool_call, tool_result or system), or say which format it is
-    skipped 9: tool_call has no `name`; give the tool's name in `data.name` or `name`, its arguments in `data.arguments`
+    skipped 8: message has no `kind`; give its kind (user, assistant, tool_call, tool_result or system), or specify the format of the messages
+    skipped 9: tool_call has no `name`; give the tool's name in `data.name` or `name`, and its arguments in `data.arguments` or `arguments`
     skipped 10: byte 30 of the line isn't UTF-8; convert the file to UTF-8
     skipped 11: broken JSON at column 2: expected ident; give each message as one complete JSON object
     bad_lines | user: "half a pair: ���, a NUL: \0"

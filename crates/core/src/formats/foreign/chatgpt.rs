@@ -35,8 +35,8 @@ fn read(entries: &[&RawValue], transcription: &mut Transcription) {
         let nodes: HashMap<String, &RawValue> = serde_json::from_str(mapping.get()).unwrap_or_default();
         let path = path(&nodes, conversation.text("current_node"));
         let messages = |raw: &&&RawValue| Fields::of(raw).is_some_and(|node| node.has("message"));
-        let others = nodes.values().filter(messages).count() - path.len();
-        (0..others).for_each(|_| transcription.leave_out("message of another branch"));
+        let skipped = nodes.values().filter(messages).count() - path.len();
+        (0..skipped).for_each(|_| transcription.leave_out("message of another branch"));
         let mut call = None;
         for message in path {
             read_message(&message, &mut call, transcription);
@@ -44,16 +44,16 @@ fn read(entries: &[&RawValue], transcription: &mut Transcription) {
     }
 }
 
-/// Returns the messages from the root to the leaf. Stops at a node that it has seen, so a circle of parents ends.
+/// Returns the messages from the root to the leaf. Stops at a node that it has visited already, so a circle of parents ends.
 fn path<'a>(nodes: &HashMap<String, &'a RawValue>, leaf: Option<String>) -> Vec<Fields<'a>> {
-    let (mut path, mut seen, mut next) = (Vec::new(), HashSet::new(), leaf);
-    while let Some(id) = next.take().filter(|id| !seen.contains(id)) {
+    let (mut path, mut visited, mut next) = (Vec::new(), HashSet::new(), leaf);
+    while let Some(id) = next.take().filter(|id| !visited.contains(id)) {
         let Some(node) = nodes.get(&id).and_then(|raw| Fields::of(raw)) else {
             break;
         };
         path.extend(node.object("message"));
         next = node.text("parent");
-        seen.insert(id);
+        visited.insert(id);
     }
     path.reverse();
     path

@@ -60,9 +60,9 @@ fn read_event(
             for _ in objects(data, "attachments") {
                 transcription.leave_out("attachment");
             }
-            transcription.push(turn.of_role("user").saying(&content));
+            transcription.push(turn.with_role("user").saying(&content));
         }
-        "system.message" => transcription.push(turn.of_role("system").saying(&content)),
+        "system.message" => transcription.push(turn.with_role("system").saying(&content)),
         "assistant.message" => {
             turn.think(&data.text("reasoningText").unwrap_or_default());
             turn.say(&content);

@@ -42,7 +42,7 @@ fn read_session(entries: &[&RawValue], transcription: &mut Transcription) {
     }
 }
 
-/// Returns the messages that remain at the end of the session. A later line may replace a message by a longer one with the same id.
+/// Returns the messages that remain at the end of the session. A later line may replace a message with a longer one of the same id.
 fn messages<'a>(entries: &[&'a RawValue]) -> Vec<&'a RawValue> {
     let mut current: Vec<(String, &RawValue)> = Vec::new();
     for &raw in entries {
@@ -55,8 +55,8 @@ fn messages<'a>(entries: &[&'a RawValue]) -> Vec<&'a RawValue> {
                 .map(|raw| (id(raw).unwrap_or_default(), raw))
                 .collect();
         } else if let Some(first) = entry.text(REWIND) {
-            let place = current.iter().position(|(id, _)| *id == first);
-            current.truncate(place.unwrap_or_default());
+            let index = current.iter().position(|(id, _)| *id == first);
+            current.truncate(index.unwrap_or_default());
         } else if let Some(id) = entry.text("id") {
             match current.iter_mut().find(|(current, _)| *current == id) {
                 Some((_, message)) => *message = raw,
@@ -100,7 +100,7 @@ fn call_json(call: &Fields<'_>) -> String {
     )
 }
 
-/// Returns the result's parts as Gemini got them. If a call has no parts, returns what the user was shown.
+/// Returns the result's parts as Gemini got them. If a call has no parts, returns the text that the user saw.
 fn results(call: &Fields<'_>) -> Vec<String> {
     let sent: Vec<String> = parts(call.raw("result"));
     let is_whole = |part: &String| part.contains("\"functionResponse\"");
@@ -108,11 +108,11 @@ fn results(call: &Fields<'_>) -> Vec<String> {
         return sent;
     }
     let status = call.text("status").unwrap_or_default();
-    let shown = call.text("resultDisplay").filter(|_| sent.is_empty());
+    let display = call.text("resultDisplay").filter(|_| sent.is_empty());
     let (name, text) = match status.as_str() {
-        "error" | "cancelled" => ("error", shown.unwrap_or(status)),
-        _ if sent.is_empty() && shown.is_none() => return Vec::new(),
-        _ => ("output", shown.unwrap_or_else(|| sent.join("\n"))),
+        "error" | "cancelled" => ("error", display.unwrap_or(status)),
+        _ if sent.is_empty() && display.is_none() => return Vec::new(),
+        _ => ("output", display.unwrap_or_else(|| sent.join("\n"))),
     };
     let head = [
         field("id", call.text("id").as_deref()),
@@ -174,17 +174,17 @@ fn read_events(entries: &[&RawValue], transcription: &mut Transcription) {
         let kind = event.text("type").unwrap_or_default();
         let text = event.text("content").unwrap_or_default();
         if kind == "message" && event.text("role").is_some_and(|role| role == "assistant") {
-            let (_, said) = answer.get_or_insert_with(|| {
+            let (_, answer_text) = answer.get_or_insert_with(|| {
                 (
                     TurnWriter::new("assistant").at(event.raw("timestamp")),
                     String::new(),
                 )
             });
-            said.push_str(&text);
+            answer_text.push_str(&text);
             continue;
         }
-        if let Some((turn, said)) = answer.take() {
-            transcription.push(turn.saying(&said));
+        if let Some((turn, answer_text)) = answer.take() {
+            transcription.push(turn.saying(&answer_text));
         }
         let mut turn = TurnWriter::new("assistant").at(event.raw("timestamp"));
         match kind.as_str() {
@@ -202,8 +202,8 @@ fn read_events(entries: &[&RawValue], transcription: &mut Transcription) {
         }
         transcription.push(turn);
     }
-    if let Some((turn, said)) = answer {
-        transcription.push(turn.saying(&said));
+    if let Some((turn, answer_text)) = answer {
+        transcription.push(turn.saying(&answer_text));
     }
 }
 

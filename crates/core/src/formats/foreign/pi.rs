@@ -39,22 +39,22 @@ fn read(entries: &[&RawValue], transcription: &mut Transcription) {
     }
 }
 
-/// Returns for each entry whether the last entry follows from it. The entries of old sessions have no parents, and all count.
+/// Returns for each entry whether the last entry follows from it. The entries of old sessions have no parents, so all are current.
 fn find_current(entries: &[Fields<'_>]) -> Vec<bool> {
     let is_node = |entry: &Fields<'_>| entry.text("id").is_some() && entry.contains("parentId");
-    let places: HashMap<String, usize> = entries
+    let indices: HashMap<String, usize> = entries
         .iter()
         .enumerate()
         .filter(|(_, entry)| is_node(entry))
-        .filter_map(|(place, entry)| Some((entry.text("id")?, place)))
+        .filter_map(|(index, entry)| Some((entry.text("id")?, index)))
         .collect();
     let mut is_current: Vec<bool> = entries.iter().map(|entry| !is_node(entry)).collect();
     let mut next = entries.iter().rposition(is_node);
-    while let Some(place) = next.filter(|&place| !is_current[place]) {
-        is_current[place] = true;
-        next = entries[place]
+    while let Some(index) = next.filter(|&index| !is_current[index]) {
+        is_current[index] = true;
+        next = entries[index]
             .text("parentId")
-            .and_then(|id| places.get(&id).copied());
+            .and_then(|id| indices.get(&id).copied());
     }
     is_current
 }
@@ -78,7 +78,7 @@ fn read_entry(entry: &Fields<'_>, transcription: &mut Transcription) {
 
 fn read_message(message: &Fields<'_>, turn: TurnWriter, transcription: &mut Transcription) {
     let role = message.text("role").unwrap_or_default();
-    let mut turn = turn.of_role(&role);
+    let mut turn = turn.with_role(&role);
     match role.as_str() {
         "user" | "assistant" => content::add(message.raw("content"), &mut turn, transcription),
         "toolResult" => turn.result(&ForeignResult {
@@ -95,7 +95,7 @@ fn read_message(message: &Fields<'_>, turn: TurnWriter, transcription: &mut Tran
                 command.unwrap_or_default(),
                 output.unwrap_or_default()
             );
-            turn = turn.of_role("user").saying(&ran);
+            turn = turn.with_role("user").saying(&ran);
         }
         role => return transcription.leave_out(&format!("{role} message")),
     }

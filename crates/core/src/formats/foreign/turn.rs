@@ -48,7 +48,7 @@ impl TurnWriter {
     }
 
     #[must_use]
-    pub(super) fn of_role(self, role: &str) -> Self {
+    pub(super) fn with_role(self, role: &str) -> Self {
         Self {
             role: role.to_owned(),
             ..self

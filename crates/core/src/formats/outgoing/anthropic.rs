@@ -17,8 +17,8 @@ pub(super) fn body(turns: &[Turn<'_>], names: &[Vec<Names>], notes: &mut Notes) 
         .flat_map(|turn| blocks(turn, &mut TurnCalls::new(&[]), notes))
         .filter(|block| kind(block) == "text")
         .collect();
-    let others = with_calls(turns, names).filter(|(turn, _)| turn.role != Role::System);
-    let mut messages: Vec<Value> = others
+    let conversation = with_calls(turns, names).filter(|(turn, _)| turn.role != Role::System);
+    let mut messages: Vec<Value> = conversation
         .map(|(turn, mut calls)| {
             let role = if turn.role == Role::Assistant {
                 "assistant"
@@ -162,7 +162,7 @@ fn without_blanks(mut block: Value) -> Value {
     block
 }
 
-/// Replaces the id, and in a call the tool's name, by those of this request.
+/// Replaces the id, and in a call the tool's name, with those of this request.
 fn with_names(mut block: Value, calls: &mut TurnCalls<'_>) -> Value {
     let (field, is_call) = match kind(&block) {
         "tool_use" => ("id", true),

@@ -102,9 +102,9 @@ fn name<'s>(piece: &'s Piece<'_>, original: Option<&'s Map<String, Value>>) -> O
     own_name.filter(|name| !name.is_empty()).or(piece.speaker)
 }
 
-/// Writes a message for each result, and one for the user's words after them.
+/// Writes a message for each result, and one for the user's content after them.
 fn results(turn: &Turn<'_>, calls: &mut TurnCalls<'_>, notes: &mut Notes) -> Vec<Value> {
-    let (mut messages, mut words) = (Vec::new(), Vec::new());
+    let (mut messages, mut user_blocks) = (Vec::new(), Vec::new());
     for piece in &turn.pieces {
         if let Some(original) = original(Role::Tool, piece) {
             messages.push(Value::Object(with_names(original, calls, None)));
@@ -116,10 +116,10 @@ fn results(turn: &Turn<'_>, calls: &mut TurnCalls<'_>, notes: &mut Notes) -> Vec
                 messages.push(json!({"role": "tool", "tool_call_id": calls.next().id, "content": text}));
             }
         }
-        words.extend(blocks(piece, original(Role::User, piece), notes));
+        user_blocks.extend(blocks(piece, original(Role::User, piece), notes));
     }
-    if !words.is_empty() {
-        messages.push(json!({"role": "user", "content": content(words)}));
+    if !user_blocks.is_empty() {
+        messages.push(json!({"role": "user", "content": content(user_blocks)}));
     }
     messages
 }
@@ -239,7 +239,7 @@ fn sound_calls(calls: &Value) -> Option<usize> {
     (!calls.is_empty() && calls.iter().all(is_sound)).then_some(calls.len())
 }
 
-/// Replaces the ids, tool names and speaker by those of this request. A result gets its tool's name only if it had a name.
+/// Replaces the ids, tool names and speaker with those of this request. A result gets its tool's name only if it had a name.
 fn with_names(
     mut message: Map<String, Value>,
     calls: &mut TurnCalls<'_>,

@@ -44,7 +44,7 @@ pub(super) fn body(turns: &[Turn<'_>], names: &[Vec<Names>], notes: &mut Notes) 
         }
         match contents.last_mut() {
             // A call must not follow another turn of the model.
-            Some((Role::Assistant, before)) if turn.role == Role::Assistant => before.extend(parts),
+            Some((Role::Assistant, last)) if turn.role == Role::Assistant => last.extend(parts),
             _ => contents.push((turn.role, parts)),
         }
     }
@@ -100,10 +100,10 @@ fn is_sound(part: &Value) -> bool {
     let Some(fields) = part.as_object() else {
         return false;
     };
-    let (data, others): (Vec<_>, Vec<_>) = fields
+    let (data, other_fields): (Vec<_>, Vec<_>) = fields
         .iter()
         .partition(|(name, _)| DATA_FIELDS.contains(&name.as_str()));
-    let is_known = others
+    let is_known = other_fields
         .iter()
         .all(|(name, _)| DESCRIBING_FIELDS.contains(&name.as_str()));
     let [(name, value)] = data[..] else { return false };
@@ -122,7 +122,7 @@ fn is_blank(part: &Value) -> bool {
     text.is_some_and(|text| text.trim().is_empty()) && part.get(SIGNATURE).is_none()
 }
 
-/// Replaces the id and the tool's name by those of this request.
+/// Replaces the id and the tool's name with those of this request.
 fn with_names(mut part: Value, calls: &mut TurnCalls<'_>) -> Value {
     let field = if part.get(CALL).is_some() { CALL } else { RESPONSE };
     if let Some(function) = part.get_mut(field).and_then(Value::as_object_mut) {

@@ -82,7 +82,7 @@ fn input_blocks<'p, 'a: 'p>(
     content
 }
 
-/// Writes what the model said: its reasoning, its own message with its phase, or a message for each text.
+/// Writes the model's answer: its reasoning, its own message with its phase, or a message for each text.
 fn write_answer(piece: &Piece<'_>, notes: &mut Notes) -> Vec<Value> {
     if let Some(reasoning) = reasoning(piece) {
         return vec![reasoning];
@@ -121,9 +121,9 @@ fn original_blocks(content: Value, kinds: &[&str]) -> Option<Vec<Value>> {
     is_sound.then_some(blocks)
 }
 
-/// Writes an output for each result, and a message of the user's words after them.
+/// Writes an output for each result, and a message with the user's content after them.
 fn results(turn: &Turn<'_>, calls: &mut TurnCalls<'_>, notes: &mut Notes) -> Vec<Value> {
-    let (mut outputs, mut others) = (Vec::new(), Vec::new());
+    let (mut outputs, mut pieces) = (Vec::new(), Vec::new());
     for piece in &turn.pieces {
         if let Some(original) = original_output(piece) {
             outputs.push(output(&calls.next().id, &original));
@@ -135,9 +135,9 @@ fn results(turn: &Turn<'_>, calls: &mut TurnCalls<'_>, notes: &mut Notes) -> Vec
                 outputs.push(output(&calls.next().id, &text.into()));
             }
         }
-        others.push(piece);
+        pieces.push(piece);
     }
-    outputs.extend(message_item("user", &input_blocks(others, notes)));
+    outputs.extend(message_item("user", &input_blocks(pieces, notes)));
     outputs
 }
 

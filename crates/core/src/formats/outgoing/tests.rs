@@ -34,7 +34,7 @@ pub(super) fn input_of(messages: &[Message]) -> ContextInput<'_> {
         if is_safe_boundary(message) || input.exchanges.is_empty() {
             input.exchanges.push(SourceExchange {
                 exchange: i64::try_from(input.exchanges.len()).unwrap() + 1,
-                begins_with: i64::try_from(input.exchanges.len()).unwrap() + 1,
+                first_leg: i64::try_from(input.exchanges.len()).unwrap() + 1,
                 is_open: false,
                 messages: Vec::new(),
             });

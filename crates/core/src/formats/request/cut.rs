@@ -13,7 +13,7 @@ use crate::domain::{
 pub struct MessageOutline {
     /// The units of all blocks, in order.
     pub units: Vec<ContentUnit>,
-    /// The kind of the first block, which says who wrote the message; `None` if the message has only texts of the host.
+    /// The kind of the first block, which shows who wrote the message; `None` if the message has only texts of the host.
     pub author: Option<Kind>,
     /// The calls and results of the message, in order.
     pub pairs: Vec<PairEnd>,
@@ -29,22 +29,22 @@ impl From<&SentMessage> for MessageOutline {
     }
 }
 
-/// Returns the index of the first message after the beginning `before`. Returns `None` if the conversation begins differently, if no unit
-/// would be left, or if the cut would separate a message's parts, or a call and its result.
-pub fn cut(messages: &[impl Borrow<MessageOutline>], before: Beginning) -> Option<usize> {
+/// Returns the index of the first message after `beginning`. Returns `None` if the conversation begins differently, if no unit would
+/// follow, or if the cut would separate a message's parts, or a call and its result.
+pub fn cut(messages: &[impl Borrow<MessageOutline>], beginning: Beginning) -> Option<usize> {
     let units = messages.iter().flat_map(|message| message.borrow().units.iter());
-    let last = before.units.checked_sub(1)?;
-    if beginnings(0, units.copied()).nth(last)? != before.hash {
+    let last = beginning.units.checked_sub(1)?;
+    if beginnings(0, units.copied()).nth(last)? != beginning.hash {
         return None;
     }
     let (mut units, mut index) = (0, 0);
-    while units < before.units {
+    while units < beginning.units {
         units += messages[index].borrow().units.len();
         index += 1;
     }
-    let kept = &messages[index..];
-    let is_left = kept.iter().any(|message| !message.borrow().units.is_empty());
-    (units == before.units && is_left && have_their_calls(kept)).then_some(index)
+    let rest = &messages[index..];
+    let has_units = rest.iter().any(|message| !message.borrow().units.is_empty());
+    (units == beginning.units && has_units && have_their_calls(rest)).then_some(index)
 }
 
 /// Returns true if the messages have the call of each of their results.
@@ -58,7 +58,7 @@ fn have_their_calls(messages: &[impl Borrow<MessageOutline>]) -> bool {
                 true
             }
             PairEnd::Result(Some(id)) => calls.contains(id),
-            // Such a result answers a call in the message before.
+            // Such a result answers a call in the previous message.
             PairEnd::Result(None) => has_message_before,
         });
         has_message_before |= !message.units.is_empty();

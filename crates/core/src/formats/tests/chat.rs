@@ -37,7 +37,7 @@ fn openai_roles() {
             (r#"{"role":"clear","content":"x"}"#, r#"other_clear: "x""#),
             (
                 r#"{"content":"x"}"#,
-                "refused: message has no `role`; give its role (user, assistant, system or tool), or say which format it is",
+                "refused: message has no `role`; give its role (user, assistant, system or tool), or specify the format of the messages",
             ),
             (
                 r#"{"role":"user","parts":[{"text":"x"}]}"#,
@@ -50,7 +50,7 @@ fn openai_roles() {
             (r#"{"role":"assistant","content":null}"#, "assistant:"),
             (
                 r#"{"role":7,"content":"x"}"#,
-                "refused: message has no `role`; give its role (user, assistant, system or tool), or say which format it is",
+                "refused: message has no `role`; give its role (user, assistant, system or tool), or specify the format of the messages",
             ),
         ],
     );

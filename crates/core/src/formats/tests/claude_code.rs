@@ -160,7 +160,7 @@ fn other_lines_are_metadata_and_broken_ones_are_refused() {
             ),
             (
                 r#"{"silly":"this"}"#,
-                "refused: line has no `type`; give lines as Claude Code writes them, or say which format it is",
+                "refused: line has no `type`; give lines as Claude Code writes them, or specify the format of the messages",
             ),
             (
                 r#"{"type":"user","message":{"role":"user","content":["wow error"]}}"#,

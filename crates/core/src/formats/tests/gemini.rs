@@ -26,7 +26,7 @@ fn contents_of_each_role() {
             (r#"{"role":"user","parts":[7,{"videoMetadata":{}}]}"#, "user:"),
             (
                 r#"{"role":"user","content":"Hi"}"#,
-                "refused: content has no `parts`; give its parts as an array of objects, or say which format it is",
+                "refused: content has no `parts`; give its parts as an array of objects, or specify the format of the messages",
             ),
         ],
     );

@@ -39,7 +39,7 @@ fn native_messages() {
             ),
             (
                 r#"{"content":"x"}"#,
-                "refused: message has no `kind`; give its kind (user, assistant, tool_call, tool_result or system), or say which format it is",
+                "refused: message has no `kind`; give its kind (user, assistant, tool_call, tool_result or system), or specify the format of the messages",
             ),
         ],
     );
@@ -64,7 +64,7 @@ fn native_tool_calls_and_results() {
             ),
             (
                 r#"{"kind":"tool_call","content":"x","data":{"name":""}}"#,
-                "refused: tool_call has no `name`; give the tool's name in `data.name` or `name`, its arguments in `data.arguments`",
+                "refused: tool_call has no `name`; give the tool's name in `data.name` or `name`, and its arguments in `data.arguments` or `arguments`",
             ),
             (
                 r#"{"kind":"tool_result","content":"one line","data":{"tool_call_id":"c1","name":"grep","output":"a\nb","success":true}}"#,

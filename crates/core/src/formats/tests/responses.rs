@@ -50,7 +50,7 @@ fn messages_and_reasoning() {
             ),
             (
                 r#"{"content":"Hi"}"#,
-                "refused: item has no `type` and no `role`; give its type (message, function_call, function_call_output, …), or say which format it is",
+                "refused: item has no `type` and no `role`; give its type (message, function_call, function_call_output, …), or specify the format of the messages",
             ),
         ],
     );

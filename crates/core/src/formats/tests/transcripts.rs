@@ -9,11 +9,11 @@ fn lines_of_codex_that_cannot_be_read() {
         &[
             (
                 r#"{"type":"response_item","payload":"x"}"#,
-                "refused: `payload` of this response_item line is no object; give lines as Codex writes them, or say which format it is",
+                "refused: `payload` of this response_item line is no object; give lines as Codex writes them, or specify the format of the messages",
             ),
             (
                 r#"{"timestamp":"2026-03-02T10:00:00Z"}"#,
-                "refused: item has no `type` and no `role`; give its type (message, function_call, function_call_output, …), or say which format it is",
+                "refused: item has no `type` and no `role`; give its type (message, function_call, function_call_output, …), or specify the format of the messages",
             ),
         ],
     );
@@ -61,7 +61,7 @@ fn pidgin_events_with_little_content() {
             ),
             (
                 r#"{"conversation_id":"c"}"#,
-                "refused: event has no `event_type`; give lines as Pidgin writes them, or say which format it is",
+                "refused: event has no `event_type`; give lines as Pidgin writes them, or specify the format of the messages",
             ),
             (
                 r#"{"event_type":"ConversationStartEvent","conversation_id":"c"}"#,

@@ -32,7 +32,7 @@ pub(super) fn count(tally: &mut Tally<'_>, request: &Map<String, Value>) {
     for message in list(request, "messages") {
         let role = message["role"].as_str().unwrap_or_default();
         tally.message(role, None);
-        content(tally, Speaker::of_role(role), &message["content"]);
+        content(tally, Speaker::from_role(role), &message["content"]);
     }
     tally.priming();
     tools(tally, request);

@@ -46,7 +46,7 @@ pub(super) fn count(tally: &mut Tally<'_>, request: &Map<String, Value>) {
 
 fn message(tally: &mut Tally<'_>, message: &Map<String, Value>) {
     let role = text(message, "role");
-    let speaker = Speaker::of_role(role);
+    let speaker = Speaker::from_role(role);
     tally.message(role, message.get("name"));
     match message.get("content") {
         Some(Value::Array(parts)) => parts.iter().for_each(|part| self::part(tally, speaker, part)),

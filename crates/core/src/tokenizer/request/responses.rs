@@ -31,11 +31,12 @@ pub(super) fn count(tally: &mut Tally<'_>, request: &Map<String, Value>) {
 }
 
 fn tools(tally: &mut Tally<'_>, tools: &[Value]) {
-    let (functions, others): (Vec<_>, Vec<_>) = tools.iter().partition(|tool| tool["type"] == "function");
+    let (functions, other_tools): (Vec<_>, Vec<_>) =
+        tools.iter().partition(|tool| tool["type"] == "function");
     let functions: Vec<_> = functions.into_iter().filter_map(Value::as_object).collect();
     tally.parts.tools += overhead::functions(tally.counter.as_ref(), &functions);
-    for other in others {
-        tally.definition(other);
+    for tool in other_tools {
+        tally.definition(tool);
     }
 }
 
@@ -55,7 +56,7 @@ fn item(tally: &mut Tally<'_>, item: &Map<String, Value>) {
         "message" | "" => {
             let role = text(item, "role");
             tally.message(role, None);
-            content(tally, Speaker::of_role(role), item.get("content"));
+            content(tally, Speaker::from_role(role), item.get("content"));
         }
         _ => tally.value(Speaker::Conversation, &Value::Object(item.clone())),
     }

@@ -45,7 +45,7 @@ fn check_role(role: TurnRole, block: &Block<'_>, findings: &mut Findings) {
             let text = "`document` blocks in an `assistant` turn give 400 from version 2026-10-21 on";
             findings.add(
                 &DOCUMENT_IN_ASSISTANT,
-                block.place(),
+                block.pointer(),
                 format!("{}: {text}", block.name()),
             );
             return;
@@ -58,7 +58,7 @@ fn check_role(role: TurnRole, block: &Block<'_>, findings: &mut Findings) {
             "messages.{}: `{}` blocks can only be in `{name}` messages",
             block.message, block.kind
         );
-        findings.add(&BLOCK_ROLE, block.place(), text);
+        findings.add(&BLOCK_ROLE, block.pointer(), text);
     }
 }
 
@@ -71,7 +71,7 @@ fn check_text(block: &Block<'_>, findings: &mut Findings) {
         }
         Some(_) => return,
     };
-    findings.add(&TEXT_EMPTY, block.place(), text);
+    findings.add(&TEXT_EMPTY, block.pointer(), text);
 }
 
 fn check_call(block: &Block<'_>, findings: &mut Findings) {
@@ -86,7 +86,7 @@ fn check_call(block: &Block<'_>, findings: &mut Findings) {
                 "{}.tool_use.input: Input should be a valid dictionary",
                 block.name()
             );
-            findings.add(&FIELD_MISSING, block.place(), text);
+            findings.add(&FIELD_MISSING, block.pointer(), text);
         }
         None => report_missing(block, "input", findings),
     }
@@ -104,7 +104,7 @@ fn check_result(block: &Block<'_>, findings: &mut Findings) {
                     "{}.tool_result: text content blocks must be non-empty",
                     block.name()
                 );
-                findings.add(&RESULT_TEXT_EMPTY, block.place(), text);
+                findings.add(&RESULT_TEXT_EMPTY, block.pointer(), text);
             }
         }
         Some(_) => {
@@ -112,7 +112,7 @@ fn check_result(block: &Block<'_>, findings: &mut Findings) {
                 "{}.tool_result.content: Input should be a valid list",
                 block.name()
             );
-            findings.add(&FIELD_MISSING, block.place(), text);
+            findings.add(&FIELD_MISSING, block.pointer(), text);
         }
     }
 }
@@ -128,7 +128,7 @@ fn check_id(block: &Block<'_>, key: &str, findings: &mut Findings) {
                 block.name(),
                 block.kind
             );
-            findings.add(&ID_PATTERN, block.place(), text);
+            findings.add(&ID_PATTERN, block.pointer(), text);
         }
     }
 }
@@ -141,7 +141,7 @@ fn check_signature(block: &Block<'_>, key: &str, findings: &mut Findings) {
         Some(text) if is_base64(text) => return,
         Some(_) => format!("{name}: Invalid `{key}` in `{kind}` block"),
     };
-    findings.add(&SIGNATURE, block.place(), text);
+    findings.add(&SIGNATURE, block.pointer(), text);
 }
 
 /// Returns true if a signature has only base64 characters, as Anthropic's signatures do.
@@ -153,5 +153,5 @@ fn is_base64(signature: &str) -> bool {
 
 fn report_missing(block: &Block<'_>, key: &str, findings: &mut Findings) {
     let text = format!("{}.{}.{key}: Field required", block.name(), block.kind);
-    findings.add(&FIELD_MISSING, block.place(), text);
+    findings.add(&FIELD_MISSING, block.pointer(), text);
 }

@@ -14,8 +14,8 @@ pub(super) fn check(turns: &[RoleTurn<'_>], findings: &mut Findings) {
         if turn.role == TurnRole::Assistant {
             check_answered(turn, turns.get(position + 1), findings);
         } else {
-            let before = position.checked_sub(1).and_then(|position| turns.get(position));
-            check_results(before, turn, findings);
+            let previous = position.checked_sub(1).and_then(|position| turns.get(position));
+            check_results(previous, turn, findings);
         }
     }
 }
@@ -35,11 +35,11 @@ fn calls<'a, 'b>(turn: &'b RoleTurn<'a>) -> impl Iterator<Item = &'b Block<'a>> 
 }
 
 fn check_ids(turns: &[RoleTurn<'_>], findings: &mut Findings) {
-    let mut seen = HashSet::new();
+    let mut ids = HashSet::new();
     for call in turns.iter().flat_map(calls) {
-        if call.text_of("id").is_some_and(|id| !seen.insert(id)) {
+        if call.text_of("id").is_some_and(|id| !ids.insert(id)) {
             let text = format!("{}: `tool_use` ids must be unique", call.name());
-            findings.add(&ID_TWICE, call.place(), text);
+            findings.add(&ID_TWICE, call.pointer(), text);
         }
     }
 }
@@ -53,12 +53,12 @@ fn text_of_unanswered(message: usize, ids: &[&str]) -> String {
 }
 
 fn check_answered(turn: &RoleTurn<'_>, next: Option<&RoleTurn<'_>>, findings: &mut Findings) {
-    let answered = ids(next, "tool_result", "tool_use_id");
-    let open: Vec<(usize, &str)> = calls(turn)
+    let answered_ids = ids(next, "tool_result", "tool_use_id");
+    let unanswered: Vec<(usize, &str)> = calls(turn)
         .filter_map(|call| Some((call.message, call.text_of("id")?)))
-        .filter(|(_, id)| !answered.contains(id))
+        .filter(|(_, id)| !answered_ids.contains(id))
         .collect();
-    for calls in open.chunk_by(|a, b| a.0 == b.0) {
+    for calls in unanswered.chunk_by(|a, b| a.0 == b.0) {
         let message = calls.first().map_or(0, |call| call.0);
         let ids: Vec<&str> = calls.iter().map(|call| call.1).collect();
         findings.add(
@@ -69,10 +69,10 @@ fn check_answered(turn: &RoleTurn<'_>, next: Option<&RoleTurn<'_>>, findings: &m
     }
 }
 
-fn check_results(before: Option<&RoleTurn<'_>>, turn: &RoleTurn<'_>, findings: &mut Findings) {
-    let called = ids(before, "tool_use", "id");
-    let call_message = before.map_or(0, RoleTurn::last_message);
-    let mut answered = HashSet::new();
+fn check_results(previous: Option<&RoleTurn<'_>>, turn: &RoleTurn<'_>, findings: &mut Findings) {
+    let call_ids = ids(previous, "tool_use", "id");
+    let call_message = previous.map_or(0, RoleTurn::last_message);
+    let mut answered_ids = HashSet::new();
     let mut is_after_other_block = false;
     for block in &turn.blocks {
         let Some(id) = block
@@ -82,19 +82,19 @@ fn check_results(before: Option<&RoleTurn<'_>>, turn: &RoleTurn<'_>, findings: &
             is_after_other_block |= block.kind != "tool_result";
             continue;
         };
-        if !called.contains(id) {
-            findings.add(&RESULT_ORPHAN, block.place(), text_of_orphan(block, id));
-        } else if !answered.insert(id) {
+        if !call_ids.contains(id) {
+            findings.add(&RESULT_ORPHAN, block.pointer(), text_of_orphan(block, id));
+        } else if !answered_ids.insert(id) {
             let text = format!(
                 "{}: each tool_use must have a single result. Found multiple `tool_result` blocks with id: {}",
                 block.name(),
                 shorten(id)
             );
-            findings.add(&RESULT_TWICE, block.place(), text);
+            findings.add(&RESULT_TWICE, block.pointer(), text);
         } else if is_after_other_block {
             findings.add(
                 &RESULT_NOT_FIRST,
-                block.place(),
+                block.pointer(),
                 text_of_unanswered(call_message, &[id]),
             );
         }

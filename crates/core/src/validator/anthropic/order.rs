@@ -42,15 +42,15 @@ fn check_alternation(conversation: &Conversation<'_>, findings: &mut Findings) {
         if before.role != after.role || before.role == TurnRole::System {
             continue;
         }
-        let place = format!("/{}", after.index);
+        let pointer = format!("/{}", after.index);
         if has_results(before) && has_results(after) {
             let text = "results of parallel calls belong in one user message; separate ones are joined, but teach \
                         the model not to call in parallel";
-            findings.add(&RESULTS_SPLIT, place, text);
+            findings.add(&RESULTS_SPLIT, pointer, text);
         } else {
             let text = "messages: roles must alternate between \"user\" and \"assistant\" (the API joins them, \
                         compatible servers may refuse)";
-            findings.add(&ROLES_ALTERNATE, place, text);
+            findings.add(&ROLES_ALTERNATE, pointer, text);
         }
     }
 }
@@ -71,14 +71,14 @@ fn check_last(request: &RequestToCheck<'_>, conversation: &Conversation<'_>, fin
     if is_paused {
         return;
     }
-    let place = format!("/{}", last.index);
+    let pointer = format!("/{}", last.index);
     let refuses_prefill = request.model.claude().map(|version| version >= NO_PREFILL_FROM);
     let text = "This model does not support assistant message prefill. The conversation must end with a user \
                 message.";
-    findings.add_if(refuses_prefill, &PREFILL, &place, text);
+    findings.add_if(refuses_prefill, &PREFILL, &pointer, text);
     let end = last.blocks.last().and_then(|block| block.text);
     if end.is_some_and(|text| text.trim_end().len() < text.len()) {
         let text = "messages: final assistant content cannot end with trailing whitespace";
-        findings.add(&TRAILING_WHITESPACE, place, text);
+        findings.add(&TRAILING_WHITESPACE, pointer, text);
     }
 }

@@ -70,10 +70,10 @@ fn check_call(
         shorten(id)
     );
     if !is_open(turns, position) {
-        findings.add(&SERVER_CALL_UNANSWERED, call.place(), text);
+        findings.add(&SERVER_CALL_UNANSWERED, call.pointer(), text);
     } else if call.kind == "server_tool_use" && is_undefined(request, &name) {
         let text = format!("{text}, but no {name} tool was provided");
-        findings.add(&SERVER_TOOL_GONE, call.place(), text);
+        findings.add(&SERVER_TOOL_GONE, call.pointer(), text);
     }
 }
 
@@ -108,7 +108,7 @@ fn check_result(called: &HashSet<&str>, result: &Block<'_>, findings: &mut Findi
             result.name(),
             shorten(id)
         );
-        findings.add(&SERVER_RESULT_ORPHAN, result.place(), text);
+        findings.add(&SERVER_RESULT_ORPHAN, result.pointer(), text);
     }
 }
 
@@ -121,6 +121,6 @@ fn check_advisor(request: &RequestToCheck<'_>, turns: &[RoleTurn<'_>], findings:
             "{}: `advisor_tool_result` without the advisor tool in `tools`",
             advice.name()
         );
-        findings.add(&SERVER_TOOL_GONE, advice.place(), text);
+        findings.add(&SERVER_TOOL_GONE, advice.pointer(), text);
     }
 }

@@ -15,10 +15,10 @@ pub(super) fn check(request: &RequestToCheck<'_>, conversation: &Conversation<'_
     let messages = &conversation.messages;
     for (position, message) in messages.iter().enumerate() {
         if message.role == TurnRole::System {
-            let before = position
+            let previous = position
                 .checked_sub(1)
                 .and_then(|position| messages.get(position));
-            check_message(before, message, messages.get(position + 1), findings);
+            check_message(previous, message, messages.get(position + 1), findings);
         }
     }
     if let Some(first) = messages.iter().find(|message| message.role == TurnRole::System) {
@@ -53,39 +53,39 @@ fn check_field(system: &Value, findings: &mut Findings) {
 }
 
 fn check_message(
-    before: Option<&RoleMessage<'_>>,
+    previous: Option<&RoleMessage<'_>>,
     message: &RoleMessage<'_>,
-    after: Option<&RoleMessage<'_>>,
+    next: Option<&RoleMessage<'_>>,
     findings: &mut Findings,
 ) {
     let index = message.index;
-    let place = format!("/{index}");
+    let pointer = format!("/{index}");
     if message.blocks.iter().any(|block| block.kind != "text") {
         let text = format!("messages.{index}: a `system` message holds text only");
-        findings.add(&SYSTEM_TEXT_ONLY, &place, text);
+        findings.add(&SYSTEM_TEXT_ONLY, &pointer, text);
     }
-    let Some(before) = before else {
+    let Some(previous) = previous else {
         let text = "messages.0: the first message must not use the 'system' role; use the top-level `system`";
-        return findings.add(&SYSTEM_FIRST, &place, text);
+        return findings.add(&SYSTEM_FIRST, &pointer, text);
     };
-    if let Some(error) = position_error(before, after) {
+    if let Some(error) = position_error(previous, next) {
         let text = format!("messages.{index}: a `system` message {error}");
-        findings.add(&SYSTEM_POSITION, &place, text);
+        findings.add(&SYSTEM_POSITION, &pointer, text);
     }
 }
 
-/// Returns why a system message must not stand between `before` and `after`; `None` if it may.
-fn position_error(before: &RoleMessage<'_>, after: Option<&RoleMessage<'_>>) -> Option<&'static str> {
-    let last = before.blocks.last();
+/// Returns why a system message must not stand between `previous` and `next`; `None` if it may.
+fn position_error(previous: &RoleMessage<'_>, next: Option<&RoleMessage<'_>>) -> Option<&'static str> {
+    let last = previous.blocks.last();
     let follows_server_tool = last.is_some_and(|block| block.is_server_call() || block.is_server_result());
-    let follows_call = before.blocks.iter().any(|block| block.kind == "tool_use");
-    match before.role {
+    let follows_call = previous.blocks.iter().any(|block| block.kind == "tool_use");
+    match previous.role {
         TurnRole::Assistant if follows_call => Some("never stands between `tool_use` and `tool_result`"),
         TurnRole::Assistant if !follows_server_tool => {
             Some("must follow a user message or an assistant turn that ends in server tool use")
         }
         TurnRole::System => Some("must follow a user message, not another system message"),
-        _ if after.is_some_and(|after| after.role != TurnRole::Assistant) => {
+        _ if next.is_some_and(|next| next.role != TurnRole::Assistant) => {
             Some("must be last or be followed by an assistant turn")
         }
         _ => None,

@@ -65,7 +65,7 @@ impl<'a> Block<'a> {
     }
 
     /// Returns the block's JSON pointer below the array of messages.
-    pub(super) fn place(&self) -> String {
+    pub(super) fn pointer(&self) -> String {
         match self.index {
             Some(index) => format!("/{}/content/{index}", self.message),
             None => format!("/{}/content", self.message),

@@ -7,25 +7,25 @@ use crate::validator::findings::{Findings, shorten};
 
 pub(super) fn check(turns: &[ContentTurn<'_>], findings: &mut Findings) {
     for (position, turn) in turns.iter().enumerate() {
-        let before = position.checked_sub(1).and_then(|position| turns.get(position));
+        let previous = position.checked_sub(1).and_then(|position| turns.get(position));
         if turn.calls().next().is_some() {
-            check_position(before, turn, findings);
+            check_position(previous, turn, findings);
             check_count(turn, turns.get(position + 1), findings);
         }
-        let follows_calls = before.is_some_and(|before| before.calls().next().is_some());
+        let follows_calls = previous.is_some_and(|previous| previous.calls().next().is_some());
         if !follows_calls && turn.responses().next().is_some() {
             let text =
                 "Please ensure that function response turn comes immediately after a function call turn.";
-            findings.add(&RESPONSE_ORPHAN, turn.place(), text);
+            findings.add(&RESPONSE_ORPHAN, turn.pointer(), text);
         }
     }
 }
 
-fn check_position(before: Option<&ContentTurn<'_>>, turn: &ContentTurn<'_>, findings: &mut Findings) {
-    if before.is_none_or(ContentTurn::is_of_model) {
+fn check_position(previous: Option<&ContentTurn<'_>>, turn: &ContentTurn<'_>, findings: &mut Findings) {
+    if previous.is_none_or(ContentTurn::is_of_model) {
         let text = "Please ensure that function call turn comes immediately after a user turn or after a function \
                     response turn.";
-        findings.add(&CALL_POSITION, turn.place(), text);
+        findings.add(&CALL_POSITION, turn.pointer(), text);
     }
 }
 
@@ -39,7 +39,7 @@ fn check_count(turn: &ContentTurn<'_>, next: Option<&ContentTurn<'_>>, findings:
     if calls.len() != responses.len() {
         let text = "Please ensure that the number of function response parts is equal to the number of function call \
                     parts of the function call turn.";
-        return findings.add(&RESPONSE_COUNT, turn.place(), text);
+        return findings.add(&RESPONSE_COUNT, turn.pointer(), text);
     }
     for key in ["id", "name"] {
         if let Some((call, response)) = mismatch(&calls, &responses, key) {
@@ -61,12 +61,12 @@ fn mismatch<'a>(calls: &[&'a Value], responses: &[&'a Value], key: &str) -> Opti
     let texts = |functions: &[&'a Value]| -> Option<Vec<&'a str>> {
         functions.iter().map(|function| function[key].as_str()).collect()
     };
-    let (called, answered) = (texts(calls)?, texts(responses)?);
+    let (call_texts, response_texts) = (texts(calls)?, texts(responses)?);
     let sorted = |texts: &[&'a str]| {
         let mut texts = texts.to_vec();
         texts.sort_unstable();
         texts
     };
-    let mut pairs = sorted(&called).into_iter().zip(sorted(&answered));
+    let mut pairs = sorted(&call_texts).into_iter().zip(sorted(&response_texts));
     pairs.find(|(call, response)| call != response)
 }

@@ -86,7 +86,7 @@ impl<'a> ContentTurn<'a> {
     }
 
     /// Returns the content's JSON pointer below the array of contents.
-    pub(super) fn place(&self) -> String {
+    pub(super) fn pointer(&self) -> String {
         format!("/{}", self.index)
     }
 
@@ -114,24 +114,24 @@ pub(super) fn check(turn: &ContentTurn<'_>, turn_count: usize, findings: &mut Fi
         None if turn_count == 1 => {}
         None => {
             let text = "Please use a valid role: user, model. (A turn without one is refused or read as the user's.)";
-            findings.add(&ROLE_MISSING, turn.place(), text);
+            findings.add(&ROLE_MISSING, turn.pointer(), text);
         }
-        Some(_) => findings.add(&ROLE, turn.place(), "Please use a valid role: user, model."),
+        Some(_) => findings.add(&ROLE, turn.pointer(), "Please use a valid role: user, model."),
     }
     for &(index, part) in &turn.parts {
-        let place = format!("/{}/parts/{index}", turn.index);
+        let pointer = format!("/{}/parts/{index}", turn.index);
         let name = format!("contents[{}].parts[{index}]", turn.index);
-        check_data(&place, &name, part, findings);
+        check_data(&pointer, &name, part, findings);
         if let Some(call) = call(part) {
-            check_call(turn, &place, &name, call, findings);
+            check_call(turn, &pointer, &name, call, findings);
         }
         if let Some(response) = response(part) {
-            check_response(&place, &name, response, findings);
+            check_response(&pointer, &name, response, findings);
         }
     }
 }
 
-fn check_data(place: &str, name: &str, part: &Object, findings: &mut Findings) {
+fn check_data(pointer: &str, name: &str, part: &Object, findings: &mut Findings) {
     let mut data = DATA_FIELDS
         .iter()
         .filter(|(camel, snake)| field(part, camel, snake).is_some());
@@ -140,50 +140,50 @@ fn check_data(place: &str, name: &str, part: &Object, findings: &mut Findings) {
         let text = format!(
             "Invalid value at '{name}' (oneof), oneof field 'data' is already set. Cannot set '{second}'"
         );
-        findings.add(&PART_AMBIGUOUS, place, text);
+        findings.add(&PART_AMBIGUOUS, pointer, text);
     }
-    let mut others = part.keys().filter(|key| {
+    let mut other_keys = part.keys().filter(|key| {
         let is_data = DATA_FIELDS
             .iter()
             .any(|(camel, snake)| key == camel || key == snake);
         !is_data && !DESCRIBING_FIELDS.contains(&key.as_str())
     });
-    if first.is_none() && others.next().is_none() {
+    if first.is_none() && other_keys.next().is_none() {
         let text = format!(
             "* GenerateContentRequest.{name}.data: required oneof field 'data' must have one initialized field"
         );
-        findings.add(&PART_EMPTY, place, text);
+        findings.add(&PART_EMPTY, pointer, text);
     }
 }
 
-fn check_call(turn: &ContentTurn<'_>, place: &str, name: &str, call: &Value, findings: &mut Findings) {
+fn check_call(turn: &ContentTurn<'_>, pointer: &str, name: &str, call: &Value, findings: &mut Findings) {
     if !turn.is_of_model() {
         let role = shorten(turn.role.unwrap_or_default());
         let text = format!("{name}: a functionCall stands in a turn of role '{role}', not 'model'");
-        findings.add(&CALL_ROLE, place, text);
+        findings.add(&CALL_ROLE, pointer, text);
     }
-    check_function(place, &format!("{name}.function_call"), call, "args", findings);
+    check_function(pointer, &format!("{name}.function_call"), call, "args", findings);
 }
 
-fn check_response(place: &str, name: &str, response: &Value, findings: &mut Findings) {
+fn check_response(pointer: &str, name: &str, response: &Value, findings: &mut Findings) {
     let name = format!("{name}.function_response");
-    check_function(place, &name, response, "response", findings);
+    check_function(pointer, &name, response, "response", findings);
     if response.get("response").is_none() {
         let text = format!("* GenerateContentRequest.{name}.response: [REQUIRED_FIELD_MISSING]");
-        findings.add(&FIELD_MISSING, place, text);
+        findings.add(&FIELD_MISSING, pointer, text);
     }
 }
 
 /// Checks what calls and responses have in common: a name, and data in the field `data`.
-fn check_function(place: &str, name: &str, function: &Value, data: &str, findings: &mut Findings) {
+fn check_function(pointer: &str, name: &str, function: &Value, data: &str, findings: &mut Findings) {
     let function_name = function.as_object().and_then(|function| text(function, "name"));
     if function_name.is_none_or(str::is_empty) {
         let text = format!("* GenerateContentRequest.{name}.name: Name cannot be empty.");
-        findings.add(&FIELD_MISSING, place, text);
+        findings.add(&FIELD_MISSING, pointer, text);
     }
     let data_value = function.get(data);
     if data_value.is_some_and(|value| !value.is_object() && !value.is_null()) {
         let text = format!("Invalid value at '{name}.{data}' (type.googleapis.com/google.protobuf.Struct)");
-        findings.add(&FIELD_MISSING, place, text);
+        findings.add(&FIELD_MISSING, pointer, text);
     }
 }

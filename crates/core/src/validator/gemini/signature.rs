@@ -24,8 +24,8 @@ pub(super) fn check(request: &RequestToCheck<'_>, turns: &[ContentTurn<'_>], fin
         if let Some((index, _)) = first.filter(|(_, part)| !has_signature(part)) {
             let text = "Function call is missing a thought_signature in functionCall parts. This is required for tools \
                         to work correctly";
-            let place = format!("/{}/parts/{index}", turn.index);
-            findings.add_if(requires_signatures, &SIGNATURE_MISSING, place, text);
+            let pointer = format!("/{}/parts/{index}", turn.index);
+            findings.add_if(requires_signatures, &SIGNATURE_MISSING, pointer, text);
         }
     }
 }

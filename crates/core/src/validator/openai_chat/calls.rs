@@ -65,48 +65,48 @@ impl<'a> Round<'a> {
     }
 
     fn answer(&mut self, index: usize, message: &Object, findings: &mut Findings) {
-        let place = format!("/{index}");
+        let pointer = format!("/{index}");
         if self.calls.is_empty() {
             let text = "Invalid parameter: messages with role 'tool' must be a response to a preceeding message with \
                         'tool_calls'.";
-            return findings.add(&RESULT_ORPHAN, place, text);
+            return findings.add(&RESULT_ORPHAN, pointer, text);
         }
         let Some(id) = text(message, "tool_call_id") else {
             return;
         };
-        let mut of_id: Vec<&mut CallOfRound<'a>> =
+        let mut calls_of_id: Vec<&mut CallOfRound<'a>> =
             self.calls.iter_mut().filter(|call| call.id == id).collect();
-        if let Some(open) = of_id.iter_mut().find(|call| call.answer.is_none()) {
+        if let Some(open) = calls_of_id.iter_mut().find(|call| call.answer.is_none()) {
             open.answer = Some(index);
             return;
         }
         let id = shorten(id);
-        if let Some(answer) = of_id.last().and_then(|call| call.answer) {
+        if let Some(answer) = calls_of_id.last().and_then(|call| call.answer) {
             let text = format!(
                 "Invalid parameter: Duplicate value for 'tool_call_id' of '{id}', in messages[{answer}] and \
                  messages[{index}]."
             );
-            findings.add(&RESULT_TWICE, place, text);
+            findings.add(&RESULT_TWICE, pointer, text);
         } else {
             let text = format!(
                 "Invalid parameter: 'tool_call_id' of '{id}' not found in 'tool_calls' of previous message."
             );
-            findings.add(&RESULT_UNKNOWN, place, text);
+            findings.add(&RESULT_UNKNOWN, pointer, text);
         }
     }
 
     fn close(&self, findings: &mut Findings) {
-        let open: Vec<&str> = self
+        let unanswered: Vec<&str> = self
             .calls
             .iter()
             .filter(|call| call.answer.is_none())
             .map(|call| call.id)
             .collect();
-        if !open.is_empty() {
+        if !unanswered.is_empty() {
             let text = format!(
                 "An assistant message with 'tool_calls' must be followed by tool messages responding to each \
                  'tool_call_id'. The following tool_call_ids did not have response messages: {}",
-                join(&open)
+                join(&unanswered)
             );
             findings.add(&CALL_UNANSWERED, format_args!("/{}", self.message), text);
         }

@@ -18,12 +18,12 @@ const CALLS: [(&str, &str); 5] = [
 #[derive(Default)]
 struct Calls {
     /// The indices of calls that no output has answered yet, oldest first.
-    open: Vec<usize>,
+    open_calls: Vec<usize>,
     /// The number of calls that an output has answered.
-    answered: usize,
+    answered_count: usize,
 }
 
-/// Checks the items. `is_continued` says that the provider stores the conversation, and with it calls that the request lacks.
+/// Checks the items. `is_continued` means that the provider stores the conversation, including calls that the request lacks.
 pub(super) fn check(items: &[InputItem<'_>], is_continued: bool, findings: &mut Findings) {
     check_item_ids(items, findings);
     // An item reference may stand for a call that the provider stores.
@@ -33,11 +33,11 @@ pub(super) fn check(items: &[InputItem<'_>], is_continued: bool, findings: &mut 
         let mut calls: HashMap<&str, Calls> = HashMap::new();
         for item in items {
             let Some(id) = item.text("call_id") else { continue };
-            let of_id = calls.entry(id).or_default();
+            let calls_of_id = calls.entry(id).or_default();
             if item.kind == call_kind {
-                of_id.call(item, id, findings);
+                calls_of_id.call(item, id, findings);
             } else if item.kind == output_kind {
-                of_id.answer(item, id, call_name, may_be_stored, findings);
+                calls_of_id.answer(item, id, call_name, may_be_stored, findings);
             }
         }
         report_open(calls, call_name, findings);
@@ -46,11 +46,11 @@ pub(super) fn check(items: &[InputItem<'_>], is_continued: bool, findings: &mut 
 
 impl Calls {
     fn call(&mut self, item: &InputItem<'_>, id: &str, findings: &mut Findings) {
-        if !self.open.is_empty() || self.answered > 0 {
+        if !self.open_calls.is_empty() || self.answered_count > 0 {
             let text = format!("Duplicate 'call_id': {}", shorten(id));
-            findings.add(&CALL_ID_TWICE, item.place(), text);
+            findings.add(&CALL_ID_TWICE, item.pointer(), text);
         }
-        self.open.push(item.index);
+        self.open_calls.push(item.index);
     }
 
     fn answer(
@@ -61,46 +61,46 @@ impl Calls {
         may_be_stored: bool,
         findings: &mut Findings,
     ) {
-        if self.open.pop().is_some() {
-            self.answered += 1;
-        } else if self.answered > 0 {
+        if self.open_calls.pop().is_some() {
+            self.answered_count += 1;
+        } else if self.answered_count > 0 {
             let text = format!("Duplicate {} for call_id {}", item.kind, shorten(id));
-            findings.add(&RESULT_TWICE, item.place(), text);
+            findings.add(&RESULT_TWICE, item.pointer(), text);
         } else if !may_be_stored {
             let text = format!(
                 "No tool call found for {call_name} output with call_id {}.",
                 shorten(id)
             );
-            findings.add(&RESULT_ORPHAN, item.place(), text);
+            findings.add(&RESULT_ORPHAN, item.pointer(), text);
         }
     }
 }
 
 fn report_open(calls: HashMap<&str, Calls>, call_name: &str, findings: &mut Findings) {
-    let mut open: Vec<(usize, &str)> = calls
+    let mut open_calls: Vec<(usize, &str)> = calls
         .into_iter()
-        .flat_map(|(id, calls)| calls.open.into_iter().map(move |index| (index, id)))
+        .flat_map(|(id, calls)| calls.open_calls.into_iter().map(move |index| (index, id)))
         .collect();
-    open.sort_unstable();
-    for (index, id) in open {
+    open_calls.sort_unstable();
+    for (index, id) in open_calls {
         let text = format!("No tool output found for {call_name} {}.", shorten(id));
         findings.add(&CALL_UNANSWERED, format_args!("/{index}"), text);
     }
 }
 
 fn check_item_ids(items: &[InputItem<'_>], findings: &mut Findings) {
-    let mut seen = HashSet::new();
+    let mut ids = HashSet::new();
     for item in items {
         // An output of the local shell has the id of its call.
         let has_own_id = item.kind != "local_shell_call_output";
         if let Some(id) = item.id().filter(|_| has_own_id)
-            && !seen.insert(id)
+            && !ids.insert(id)
         {
             let text = format!(
                 "Duplicate item found with id {}. Remove duplicate items from your input and try again.",
                 shorten(id)
             );
-            findings.add(&ITEM_ID_TWICE, item.place(), text);
+            findings.add(&ITEM_ID_TWICE, item.pointer(), text);
         }
     }
 }

@@ -36,7 +36,7 @@ pub(super) fn check(item: &InputItem<'_>, findings: &mut Findings) {
                 Some(Value::String(_) | Value::Array(_))
             ) {
                 let text = missing(&item.parameter("output"));
-                findings.add(&FIELD_MISSING, item.place(), text);
+                findings.add(&FIELD_MISSING, item.pointer(), text);
             }
         }
         _ => {}
@@ -45,33 +45,39 @@ pub(super) fn check(item: &InputItem<'_>, findings: &mut Findings) {
 
 fn check_message(item: &InputItem<'_>, findings: &mut Findings) {
     let Some(role) = item.text("role") else {
-        return findings.add(&ROLE, item.place(), missing(&item.parameter("role")));
+        return findings.add(&ROLE, item.pointer(), missing(&item.parameter("role")));
     };
     if !ROLES.contains(&role) {
-        return findings.add(&ROLE, item.place(), wrong_value(role, &ROLES));
+        return findings.add(&ROLE, item.pointer(), wrong_value(role, &ROLES));
     }
     let parts = match item.fields.get("content") {
         Some(Value::String(_)) => return,
         Some(Value::Array(parts)) => parts.as_slice(),
-        Some(other) => {
+        Some(value) => {
             let expected = "one of a string or array of objects";
-            let text = wrong_type(&item.parameter("content"), expected, other);
-            return findings.add(&CONTENT_SHAPE, item.place(), text);
+            let text = wrong_type(&item.parameter("content"), expected, value);
+            return findings.add(&CONTENT_SHAPE, item.pointer(), text);
         }
-        None => return findings.add(&CONTENT_SHAPE, item.place(), missing(&item.parameter("content"))),
+        None => {
+            return findings.add(
+                &CONTENT_SHAPE,
+                item.pointer(),
+                missing(&item.parameter("content")),
+            );
+        }
     };
     for (index, part) in parts.iter().enumerate() {
-        let place = format!("{}/content/{index}", item.place());
+        let pointer = format!("{}/content/{index}", item.pointer());
         match part["type"].as_str() {
             None => {
                 let text = missing(&item.parameter(&format!("content[{index}].type")));
-                findings.add(&CONTENT_SHAPE, place, text);
+                findings.add(&CONTENT_SHAPE, pointer, text);
             }
             Some(kind) if role == "assistant" && INPUT_PARTS.contains(&kind) => {
-                findings.add(&PART_ROLE, place, wrong_value(kind, &OUTPUT_PARTS));
+                findings.add(&PART_ROLE, pointer, wrong_value(kind, &OUTPUT_PARTS));
             }
             Some(kind) if role != "assistant" && OUTPUT_PARTS.contains(&kind) => {
-                findings.add(&PART_ROLE, place, wrong_value(kind, &INPUT_PARTS));
+                findings.add(&PART_ROLE, pointer, wrong_value(kind, &INPUT_PARTS));
             }
             Some(_) => {}
         }
@@ -81,24 +87,24 @@ fn check_message(item: &InputItem<'_>, findings: &mut Findings) {
 fn check_call_id(item: &InputItem<'_>, findings: &mut Findings) {
     let parameter = item.parameter("call_id");
     if let Some(text) = not_a_string(item.fields, "call_id", &parameter) {
-        return findings.add(&FIELD_MISSING, item.place(), text);
+        return findings.add(&FIELD_MISSING, item.pointer(), text);
     }
     let chars = item.text("call_id").map_or(0, |id| id.chars().count());
     if chars > ID_CHARS_MAX {
         let text = too_long(&parameter, ID_CHARS_MAX, chars);
-        findings.add(&CALL_ID_LENGTH, format_args!("{}/call_id", item.place()), text);
+        findings.add(&CALL_ID_LENGTH, format_args!("{}/call_id", item.pointer()), text);
     }
 }
 
 fn check_arguments(item: &InputItem<'_>, key: &str, findings: &mut Findings) {
     if let Some(text) = not_a_string(item.fields, key, &item.parameter(key)) {
-        findings.add(&ARGUMENTS, item.place(), text);
+        findings.add(&ARGUMENTS, item.pointer(), text);
     }
     match item.text("name") {
-        None => findings.add(&FIELD_MISSING, item.place(), missing(&item.parameter("name"))),
+        None => findings.add(&FIELD_MISSING, item.pointer(), missing(&item.parameter("name"))),
         Some(name) if !is_function_name(name) => {
             let text = wrong_pattern(&item.parameter("name"), "^[a-zA-Z0-9_-]+$");
-            findings.add(&NAME, format_args!("{}/name", item.place()), text);
+            findings.add(&NAME, format_args!("{}/name", item.pointer()), text);
         }
         Some(_) => {}
     }

@@ -20,12 +20,12 @@ fn check_next(item: &InputItem<'_>, next: Option<&InputItem<'_>>, findings: &mut
     let text = format!("Item '{id}' of type 'reasoning' was provided without its required following item.");
     match next {
         Some(next) if next.is_said_to_model() || next.is_output() => {
-            findings.add(&REASONING_ALONE, item.place(), text);
+            findings.add(&REASONING_ALONE, item.pointer(), text);
         }
-        None => findings.add(&REASONING_ALONE, item.place(), text),
+        None => findings.add(&REASONING_ALONE, item.pointer(), text),
         Some(next) if next.id().is_none() => {
             let text = format!("{text} The item after it has lost its id.");
-            findings.add(&REASONING_ID_ALONE, item.place(), text);
+            findings.add(&REASONING_ID_ALONE, item.pointer(), text);
         }
         Some(_) => {}
     }
@@ -48,7 +48,7 @@ fn check_missing(items: &[InputItem<'_>], findings: &mut Findings) {
                 "Item '{}' of type 'function_call' was provided without its required 'reasoning' item.",
                 shorten(call.id().unwrap_or_default())
             );
-            findings.add(&REASONING_MISSING, call.place(), text);
+            findings.add(&REASONING_MISSING, call.pointer(), text);
         }
     }
 }

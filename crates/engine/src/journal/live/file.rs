@@ -110,10 +110,10 @@ impl End {
 /// Appends the lines of messages to a file: all or none, unless the disk fails in between.
 pub(super) fn append(
     path: &Path,
-    place: WritePosition,
+    position: WritePosition,
     records: &[MessageRecord],
 ) -> io::Result<WriteOutcome> {
-    let begins = place == WritePosition::Beginning;
+    let begins = position == WritePosition::Beginning;
     let mut file = match open_private(path, begins) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(WriteOutcome::NoFile),
         opened => opened?,
@@ -124,9 +124,9 @@ pub(super) fn append(
         return Ok(WriteOutcome::NoFile);
     }
     let next = records.first().map(|record| record.seq);
-    let follows = |last: Last| match place {
+    let follows = |last: Last| match position {
         WritePosition::Next { since } => next == Some(last.seq + 1) && !last.is_before(since),
-        WritePosition::Behind(known) => last == known,
+        WritePosition::Behind(expected) => last == expected,
         WritePosition::Beginning => false,
     };
     if let Some(last) = end.last.filter(|&last| !follows(last)) {
@@ -201,8 +201,8 @@ impl DraftFile {
 
 /// Returns true if the file still has the name under which it was opened, and no other file has that name.
 fn has_name(file: &File, name: &Path) -> io::Result<bool> {
-    let (held, named) = (file.metadata()?, std::fs::metadata(name)?);
-    Ok((held.dev(), held.ino()) == (named.dev(), named.ino()))
+    let (open_file, named_file) = (file.metadata()?, std::fs::metadata(name)?);
+    Ok((open_file.dev(), open_file.ino()) == (named_file.dev(), named_file.ino()))
 }
 
 /// Moves a file into the folder `past`. Returns false if the file ends with another message by now.
@@ -213,9 +213,9 @@ pub(super) fn set_aside(path: &Path, past: &Path, last: Last) -> io::Result<bool
         return Ok(false);
     }
     make_folder(past)?;
-    let place = free_name(past)?;
-    std::fs::rename(path, &place)?;
-    sync_folder(&place)?;
+    let free_path = free_name(past)?;
+    std::fs::rename(path, &free_path)?;
+    sync_folder(&free_path)?;
     sync_folder(path)?;
     Ok(true)
 }
@@ -223,9 +223,9 @@ pub(super) fn set_aside(path: &Path, past: &Path, last: Last) -> io::Result<bool
 fn free_name(folder: &Path) -> io::Result<PathBuf> {
     let mut number = 1_u64;
     loop {
-        let place = folder.join(format!("{number}.jsonl"));
-        if !place.try_exists()? {
-            return Ok(place);
+        let path = folder.join(format!("{number}.jsonl"));
+        if !path.try_exists()? {
+            return Ok(path);
         }
         number += 1;
     }

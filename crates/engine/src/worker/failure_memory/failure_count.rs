@@ -23,14 +23,16 @@ pub(super) struct FailureCount {
 }
 
 impl FailureCount {
-    /// Returns the failures of the exchange so far. There are none if `before` is about another exchange.
-    pub(super) fn of(exchange: i64, before: Option<Self>, answers: u64) -> Self {
-        before.filter(|alone| alone.exchange == exchange).unwrap_or(Self {
-            exchange,
-            outages: 0,
-            among_answers: 0,
-            answers,
-        })
+    /// Returns the failures of the exchange so far. There are none if `previous` is about another exchange.
+    pub(super) fn of(exchange: i64, previous: Option<Self>, answers: u64) -> Self {
+        previous
+            .filter(|failures| failures.exchange == exchange)
+            .unwrap_or(Self {
+                exchange,
+                outages: 0,
+                among_answers: 0,
+                answers,
+            })
     }
 
     /// Returns the count after one more failure. `answers` is how many questions models have answered by now.
@@ -50,13 +52,13 @@ impl FailureCount {
     }
 
     /// Returns true if one more failure of a question about exactly this exchange would make it the cause.
-    pub(super) fn is_to_blame(self, asked: &[i64], answers: u64) -> bool {
+    pub(super) fn is_to_blame(self, exchanges: &[i64], answers: u64) -> bool {
         let now = self.again(false, answers);
-        asked == [self.exchange] && now.among_answers >= FAILURES_AMONG_ANSWERS_MAX
+        exchanges == [self.exchange] && now.among_answers >= FAILURES_AMONG_ANSWERS_MAX
     }
 
-    pub(super) fn is_among(self, asked: &[i64]) -> bool {
-        asked.contains(&self.exchange)
+    pub(super) fn is_among(self, exchanges: &[i64]) -> bool {
+        exchanges.contains(&self.exchange)
     }
 }
 
@@ -85,7 +87,7 @@ mod tests {
                 "either exchange may be the cause, or an outage"
             );
         }
-        assert_eq!(failure_memory.within(&a, LIMITS).exchanges_max, 1);
+        assert_eq!(failure_memory.reduce(&a, LIMITS).exchanges_max, 1);
         for exchange in [1, 2] {
             let taken: Vec<bool> = (0..=OUTAGES_MAX)
                 .map(|_| failure_memory.failed(&a, &[exchange], true))

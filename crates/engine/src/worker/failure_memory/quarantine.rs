@@ -15,14 +15,14 @@ const EXCHANGES_MAX: usize = 10_000;
 pub(super) struct Quarantine {
     failures: LruCache<(AgentId, i64), Vec<Failure>>,
     /// The models that have answered any question, by their positions in the chain.
-    answered: BTreeSet<usize>,
+    answering_models: BTreeSet<usize>,
 }
 
 impl Default for Quarantine {
     fn default() -> Self {
         Self {
             failures: LruCache::new(EXCHANGES_MAX),
-            answered: BTreeSet::new(),
+            answering_models: BTreeSet::new(),
         }
     }
 }
@@ -31,51 +31,51 @@ impl Default for Quarantine {
 #[derive(Debug)]
 struct Failure {
     /// The model's position in the chain.
-    place: usize,
+    position: usize,
     /// True if the model had answered any other question by then. Before that, the model may be the cause and not the exchange.
     has_answered: bool,
     error: LlmError,
 }
 
 impl Quarantine {
-    /// Returns the failure of the model at `place` over the exchange, if the exchange is the cause as far as is known. A failure
+    /// Returns the failure of the model at `position` over the exchange, if the exchange is the cause as far as is known. A failure
     /// from before the model's first answer doesn't count any more once the model has answered: the model may have been the cause.
-    pub(super) fn failure(&mut self, agent: &AgentId, exchange: i64, place: usize) -> Option<LlmError> {
-        let has_answered = self.has_answered(place);
+    pub(super) fn failure(&mut self, agent: &AgentId, exchange: i64, position: usize) -> Option<LlmError> {
+        let has_answered = self.has_answered(position);
         let all = self.failures.get(&(agent.clone(), exchange))?;
-        let known = all
+        let failure = all
             .iter()
-            .find(|one| one.place == place && one.has_answered == has_answered);
-        known.map(|one| one.error.clone())
+            .find(|failure| failure.position == position && failure.has_answered == has_answered);
+        failure.map(|failure| failure.error.clone())
     }
 
-    /// Puts an exchange into quarantine for the model at `place`. `error` is the failure that showed this.
-    pub(super) fn note(&mut self, agent: &AgentId, exchange: i64, place: usize, error: LlmError) {
-        let has_answered = self.has_answered(place);
+    /// Puts an exchange into quarantine for the model at `position`. `error` is the failure that showed this.
+    pub(super) fn note(&mut self, agent: &AgentId, exchange: i64, position: usize, error: LlmError) {
+        let has_answered = self.has_answered(position);
         let all = self.failures.entry((agent.clone(), exchange));
         let all = all.or_insert_with(Vec::new);
-        all.retain(|one| one.place != place);
+        all.retain(|failure| failure.position != position);
         all.push(Failure {
-            place,
+            position,
             has_answered,
             error,
         });
     }
 
-    pub(super) fn has_answered(&self, place: usize) -> bool {
-        self.answered.contains(&place)
+    pub(super) fn has_answered(&self, position: usize) -> bool {
+        self.answering_models.contains(&position)
     }
 
-    pub(super) fn was_answered(&mut self, place: usize) {
-        self.answered.insert(place);
+    pub(super) fn was_answered(&mut self, position: usize) {
+        self.answering_models.insert(position);
     }
 
     /// Forgets the failures of exchanges that have their final items.
-    pub(super) fn settle(&mut self, agent: &AgentId, asked: &[i64]) {
+    pub(super) fn settle(&mut self, agent: &AgentId, exchanges: &[i64]) {
         if self.failures.is_empty() {
             return;
         }
-        for exchange in asked {
+        for exchange in exchanges {
             self.failures.remove(&(agent.clone(), *exchange));
         }
     }
@@ -99,13 +99,13 @@ mod tests {
         );
         failure_memory.quarantine(&a, &[1], 0, cut_off.clone());
         assert_eq!(failure_memory.quarantined(&a, &[1], 0), Some(cut_off.clone()));
-        for (who, asked, place) in [
+        for (who, asked, position) in [
             ("b", &[1][..], 0),
             ("a", &[2][..], 0),
             ("a", &[1, 2][..], 0),
             ("a", &[1][..], 1),
         ] {
-            assert_eq!(failure_memory.quarantined(&agent(who), asked, place), None);
+            assert_eq!(failure_memory.quarantined(&agent(who), asked, position), None);
         }
         failure_memory.was_answered(&a, &[2], 0);
         assert!(failure_memory.has_answered(0) && !failure_memory.has_answered(1));

@@ -22,7 +22,7 @@ pub(super) struct QuestionSize {
 
 impl QuestionSize {
     /// Reduces `limits` to the portion.
-    pub(super) fn within(self, limits: MaterialLimits) -> MaterialLimits {
+    pub(super) fn reduce(self, limits: MaterialLimits) -> MaterialLimits {
         MaterialLimits {
             exchanges_max: self.exchanges_max.min(limits.exchanges_max),
             ..limits
@@ -30,26 +30,26 @@ impl QuestionSize {
     }
 
     /// Halves the portion after a question about the exchanges was too much for a model, or may have met an outage.
-    pub(super) fn halve(&mut self, asked: &[i64], may_be_outage: bool) {
+    pub(super) fn halve(&mut self, exchanges: &[i64], may_be_outage: bool) {
         *self = Self {
-            exchanges_max: i64_or_max(asked.len() / 2).max(1),
+            exchanges_max: i64_or_max(exchanges.len() / 2).max(1),
             answers: 0,
             is_failing: true,
-            doubles: may_be_outage && !self.has_overreached(asked),
+            doubles: may_be_outage && !self.has_overreached(exchanges),
         };
     }
 
     /// Returns true if the portion was doubled after an answer and then was too much. A model that is too slow for this many
     /// exchanges fails as in an outage, and would do so after every second answer.
-    fn has_overreached(self, asked: &[i64]) -> bool {
-        self.doubles && !self.is_failing && i64_or_max(asked.len()) >= self.exchanges_max
+    fn has_overreached(self, exchanges: &[i64]) -> bool {
+        self.doubles && !self.is_failing && i64_or_max(exchanges.len()) >= self.exchanges_max
     }
 
     /// Grows the portion after an answer about the exchanges. An answer about fewer exchanges than the portion says nothing about
     /// it.
-    pub(super) fn grow(&mut self, asked: &[i64]) {
+    pub(super) fn grow(&mut self, exchanges: &[i64]) {
         self.is_failing = false;
-        if i64_or_max(asked.len()) < self.exchanges_max {
+        if i64_or_max(exchanges.len()) < self.exchanges_max {
             return;
         }
         if self.doubles {
@@ -80,7 +80,7 @@ mod tests {
     }
 
     fn portion(failure_memory: &FailureMemory) -> i64 {
-        failure_memory.within(&agent("a"), LIMITS).exchanges_max
+        failure_memory.reduce(&agent("a"), LIMITS).exchanges_max
     }
 
     #[test]
@@ -91,7 +91,7 @@ mod tests {
         failure_memory.was_too_much(&a, &[1, 2, 3, 4, 5]);
         assert_eq!(portion(&failure_memory), 2);
         assert_eq!(
-            failure_memory.within(&agent("b"), LIMITS),
+            failure_memory.reduce(&agent("b"), LIMITS),
             LIMITS,
             "other agents keep their portions"
         );
@@ -111,7 +111,7 @@ mod tests {
             failure_memory.was_answered(&a, &[1, 2, 3, 4, 5, 6, 7], 0);
         }
         assert_eq!(
-            failure_memory.within(&a, LIMITS),
+            failure_memory.reduce(&a, LIMITS),
             LIMITS,
             "no more than was configured"
         );

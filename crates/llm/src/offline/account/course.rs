@@ -1,7 +1,7 @@
 //! The course of an exchange in sentences: request, answers, steps, outcome.
 
 use super::super::{
-    clauses::{TextRole, of_text},
+    clauses::{TextRole, rated_sentences},
     sentences::paragraphs,
 };
 use recapd_core::domain::{
@@ -66,9 +66,9 @@ pub(crate) struct Course {
 impl Course {
     pub(crate) fn of(transcript: &Transcript) -> Self {
         let lines = &transcript.lines;
-        let last = lines.iter().rposition(is_said_by_model);
+        let last = lines.iter().rposition(is_model_text);
         let outcome = last
-            .and_then(|at| lines.get(at))
+            .and_then(|index| lines.get(index))
             .map(|line| split_sentences(&line.text));
         let outcome = outcome.filter(|outcome| !announces(outcome));
         let mut outcome = without_fillers(outcome.unwrap_or_default());
@@ -77,7 +77,7 @@ impl Course {
         if goes_on {
             // The text before the last calls isn't an answer, and these calls may have fixed the failures so far.
             latest = std::mem::take(&mut outcome).into_iter().flatten().collect();
-            latest.retain(|said| is_telling(said));
+            latest.retain(|sentence| is_informative(sentence));
         }
         let before_last = lines.get(..last.unwrap_or_default()).unwrap_or_default();
         Self {
@@ -103,103 +103,108 @@ impl Course {
 
 /// Splits a text into sentences by paragraph, at most [`SENTENCES_MAX`].
 fn split_sentences(text: &str) -> Vec<Vec<String>> {
-    let mut left = SENTENCES_MAX;
-    let mut told: Vec<Vec<String>> = Vec::new();
+    let mut remaining = SENTENCES_MAX;
+    let mut text_paragraphs: Vec<Vec<String>> = Vec::new();
     for paragraph in paragraphs(text, false) {
-        let sentences: Vec<String> = paragraph.into_iter().take(left).map(|said| said.text).collect();
-        left -= sentences.len();
+        let sentences: Vec<String> = paragraph
+            .into_iter()
+            .take(remaining)
+            .map(|sentence| sentence.text)
+            .collect();
+        remaining -= sentences.len();
         if !sentences.is_empty() {
-            told.push(sentences);
+            text_paragraphs.push(sentences);
         }
     }
-    told
+    text_paragraphs
 }
 
 /// Returns true for one or two sentences that only announce the next action. Such an exchange was broken off and has no outcome.
 fn announces(outcome: &[Vec<String>]) -> bool {
     let mut sentences = outcome.iter().flatten();
     let last = sentences.next_back();
-    last.is_some_and(|said| said.ends_with(':')) && sentences.count() < 2
+    last.is_some_and(|sentence| sentence.ends_with(':')) && sentences.count() < 2
 }
 
 /// Removes an opening such as “Perfect!”, so that the first sentence says what was done, and lead-ins such as “Here's what I did:”.
-fn without_fillers(mut told: Vec<Vec<String>>) -> Vec<Vec<String>> {
-    let applauds =
-        |said: &String| said.ends_with('!') && said.split_whitespace().count() <= APPLAUSE_WORDS_MAX;
-    let has_more = told.iter().flatten().nth(1).is_some();
-    if let Some(first) = told
+fn without_fillers(mut text_paragraphs: Vec<Vec<String>>) -> Vec<Vec<String>> {
+    let applauds = |sentence: &String| {
+        sentence.ends_with('!') && sentence.split_whitespace().count() <= APPLAUSE_WORDS_MAX
+    };
+    let has_more = text_paragraphs.iter().flatten().nth(1).is_some();
+    if let Some(first) = text_paragraphs
         .first_mut()
         .filter(|first| has_more && first.first().is_some_and(applauds))
     {
         first.remove(0);
     }
-    for sentences in &mut told {
-        sentences.retain(|said| !leads_in(said));
+    for sentences in &mut text_paragraphs {
+        sentences.retain(|sentence| !leads_in(sentence));
     }
-    told.retain(|sentences| !sentences.is_empty());
-    told
+    text_paragraphs.retain(|sentences| !sentences.is_empty());
+    text_paragraphs
 }
 
 /// Returns true for a sentence that only announces a list, such as “Here's a summary of the changes:”.
-fn leads_in(said: &str) -> bool {
-    let lower = said.to_lowercase().replace('’', "'");
-    said.ends_with(':') && LEAD_INS.iter().any(|opening| lower.starts_with(opening))
+fn leads_in(sentence: &str) -> bool {
+    let lower = sentence.to_lowercase().replace('’', "'");
+    sentence.ends_with(':') && LEAD_INS.iter().any(|opening| lower.starts_with(opening))
 }
 
 fn request(lines: &[Line]) -> Vec<Vec<String>> {
-    let is_told = |line: &&Line| line.voice == Voice::User && !line.text.starts_with(INTERRUPTED);
-    let said = lines.iter().filter(is_told);
-    said.flat_map(|line| split_sentences(&line.text)).collect()
+    let is_request = |line: &&Line| line.voice == Voice::User && !line.text.starts_with(INTERRUPTED);
+    let requests = lines.iter().filter(is_request);
+    requests.flat_map(|line| split_sentences(&line.text)).collect()
 }
 
 fn steps(lines: &[Line]) -> Vec<String> {
-    let said = lines.iter().filter(|line| is_said_by_model(line));
-    let telling = said.filter_map(|line| {
+    let model_texts = lines.iter().filter(|line| is_model_text(line));
+    let informative = model_texts.filter_map(|line| {
         split_sentences(&line.text)
             .into_iter()
             .flatten()
-            .find(|said| is_telling(said))
+            .find(|sentence| is_informative(sentence))
     });
-    let mut steps: Vec<String> = telling.collect();
+    let mut steps: Vec<String> = informative.collect();
     steps.dedup();
     steps.truncate(STEPS_MAX);
     steps
 }
 
 /// Returns true for words of the model. A block of an unknown kind has none.
-fn is_said_by_model(line: &Line) -> bool {
+fn is_model_text(line: &Line) -> bool {
     line.voice == Voice::Assistant && !line.text.starts_with(UNREAD)
 }
 
-fn tells_failure(said: &str) -> bool {
-    let lower = said.to_lowercase();
+fn reports_failure(sentence: &str) -> bool {
+    let lower = sentence.to_lowercase();
     FAILURES.iter().any(|word| lower.contains(word))
 }
 
 /// Returns true if a sentence reports a finding or an action, and isn't applause or an announcement.
-fn is_telling(said: &str) -> bool {
-    let lower = said.to_lowercase();
+fn is_informative(sentence: &str) -> bool {
+    let lower = sentence.to_lowercase();
     let is_plan = ANNOUNCEMENTS.iter().any(|opening| lower.starts_with(opening));
     // Most intermediate failures are fixed later, and the others appear among the checks.
     !is_plan
-        && !tells_failure(said)
-        && !said.ends_with(':')
-        && said.split_whitespace().count() >= STEP_WORDS_MIN
+        && !reports_failure(sentence)
+        && !sentence.ends_with(':')
+        && sentence.split_whitespace().count() >= STEP_WORDS_MIN
 }
 
 /// Collects the user's words from results: answers to questions that a tool asked, and reasons for refusing a call.
 fn answers(lines: &[Line]) -> Vec<String> {
-    let mut found = Vec::new();
-    let mut called = "";
+    let mut answers = Vec::new();
+    let mut tool = "";
     for line in lines {
         match line.voice {
-            Voice::Call => called = &line.label,
-            Voice::Result => found.extend(answers_in_result(called, &line.text)),
-            Voice::FailedResult => found.extend(refusals_in_result(&line.text)),
-            Voice::User | Voice::Assistant | Voice::Program => called = "",
+            Voice::Call => tool = &line.label,
+            Voice::Result => answers.extend(answers_in_result(tool, &line.text)),
+            Voice::FailedResult => answers.extend(refusals_in_result(&line.text)),
+            Voice::User | Voice::Assistant | Voice::Program => tool = "",
         }
     }
-    found
+    answers
 }
 
 fn answers_in_result(tool: &str, result: &str) -> Vec<String> {
@@ -208,17 +213,19 @@ fn answers_in_result(tool: &str, result: &str) -> Vec<String> {
         return Vec::new();
     }
     let answers = user_text::answers(result).into_iter();
-    let said = answers.map(|(question, answer)| match question {
+    let texts = answers.map(|(question, answer)| match question {
         Some(question) => format!("{question} → {answer}"),
         None => answer.to_owned(),
     });
-    said.map(|said| cut(&one_line(&said), ANSWER_CHARS_MAX)).collect()
+    texts
+        .map(|text| cut(&one_line(&text), ANSWER_CHARS_MAX))
+        .collect()
 }
 
 fn refusals_in_result(result: &str) -> Vec<String> {
-    let words = user_text::refusal(result).into_iter();
-    words
-        .flat_map(|words| of_text(words, TextRole::Request, false))
-        .map(|(said, _)| said)
+    let reason = user_text::refusal(result).into_iter();
+    reason
+        .flat_map(|reason| rated_sentences(reason, TextRole::Request, false))
+        .map(|(sentence, _)| sentence)
         .collect()
 }

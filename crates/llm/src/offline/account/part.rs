@@ -18,7 +18,7 @@ pub(super) fn is_quoted(label: PointLabel) -> bool {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct AccountPart {
     /// Exchange in the run, label, paragraph, position in the paragraph: parts are written in this order.
-    pub(super) place: (usize, PointLabel, usize, usize),
+    pub(super) position: (usize, PointLabel, usize, usize),
     /// Parts with a low rank are included first.
     rank: usize,
     pub(super) text: String,
@@ -40,30 +40,30 @@ const ROOM_CHARS_MIN: usize = 40;
 /// A part ranked before [`SENTENCES`] may take at most 1/`SHARE` of all characters, so that request and outcome both fit.
 const SHARE: usize = 3;
 
-/// Returns the parts of exchange number `at` of the run.
-pub(super) fn of(at: usize, course: &Course) -> Vec<AccountPart> {
+/// Returns the parts of exchange number `exchange` of the run.
+pub(super) fn of(exchange: usize, course: &Course) -> Vec<AccountPart> {
     let mut parts = Vec::new();
-    let mut push = |label, (paragraph, place), rank, text: String| {
+    let mut push = |label, (paragraph, index), rank, text: String| {
         if !text.is_empty() {
             parts.push(AccountPart {
-                place: (at, label, paragraph, place),
+                position: (exchange, label, paragraph, index),
                 rank,
                 text,
             });
         }
     };
-    for (number, (place, said)) in numbered(&course.request) {
-        let (label, rank) = label_of_sentence(number, said);
-        push(label, place, rank, said.clone());
+    for (number, (position, sentence)) in numbered(&course.request) {
+        let (label, rank) = label_of_sentence(number, sentence);
+        push(label, position, rank, sentence.clone());
     }
-    for (place, said) in course.answers.iter().enumerate() {
-        push(PointLabel::Decision, (0, place), DEMANDS, said.clone());
+    for (index, answer) in course.answers.iter().enumerate() {
+        push(PointLabel::Decision, (0, index), DEMANDS, answer.clone());
     }
     let question = course.question();
-    for (number, (place, said)) in numbered(&course.outcome) {
-        if Some(said) != question {
+    for (number, (position, sentence)) in numbered(&course.outcome) {
+        if Some(sentence) != question {
             let rank = if number == 0 { FIRST } else { SENTENCES + number };
-            push(PointLabel::Outcome, place, rank, said.clone());
+            push(PointLabel::Outcome, position, rank, sentence.clone());
         }
     }
     push(
@@ -72,20 +72,20 @@ pub(super) fn of(at: usize, course: &Course) -> Vec<AccountPart> {
         EFFECTS,
         question.cloned().unwrap_or_default(),
     );
-    for (place, said) in course.steps.iter().enumerate() {
-        push(PointLabel::Step, (place, 0), STEPS + place, said.clone());
+    for (index, step) in course.steps.iter().enumerate() {
+        push(PointLabel::Step, (index, 0), STEPS + index, step.clone());
     }
-    for (number, said) in course.latest.iter().enumerate() {
+    for (number, sentence) in course.latest.iter().enumerate() {
         let rank = if number == 0 { FIRST } else { SENTENCES + number };
-        push(PointLabel::Progress, (0, number), rank, said.clone());
+        push(PointLabel::Progress, (0, number), rank, sentence.clone());
     }
-    for (place, files) in lists(&course.effects.looked_at).into_iter().enumerate() {
-        push(PointLabel::Looked, (place, 0), LOOKED + place, files);
+    for (index, files) in lists(&course.effects.looked_at).into_iter().enumerate() {
+        push(PointLabel::Looked, (index, 0), LOOKED + index, files);
     }
     for (label, rank, text) in effects(&course.effects) {
         // The exchange continues, so these results and open entries aren't final.
-        let is_passing = course.goes_on && matches!(label, PointLabel::Left | PointLabel::Checks);
-        push(label, (0, 0), if is_passing { STEPS } else { rank }, text);
+        let is_provisional = course.goes_on && matches!(label, PointLabel::Left | PointLabel::Checks);
+        push(label, (0, 0), if is_provisional { STEPS } else { rank }, text);
     }
     if course.effects.undoes {
         let undone = format!(
@@ -109,12 +109,12 @@ pub(super) fn of(at: usize, course: &Course) -> Vec<AccountPart> {
 }
 
 /// Returns the label and the rank of a sentence of a request.
-fn label_of_sentence(number: usize, said: &str) -> (PointLabel, usize) {
+fn label_of_sentence(number: usize, sentence: &str) -> (PointLabel, usize) {
     if number == 0 {
         (PointLabel::Request, FIRST)
-    } else if is_code(said) && !said.starts_with(char::is_uppercase) {
+    } else if is_code(sentence) && !sentence.starts_with(char::is_uppercase) {
         (PointLabel::Given, STEPS + number)
-    } else if cues::demands(said) {
+    } else if cues::demands(sentence) {
         (PointLabel::Request, DEMANDS)
     } else {
         (PointLabel::Request, SENTENCES + number)
@@ -123,8 +123,8 @@ fn label_of_sentence(number: usize, said: &str) -> (PointLabel, usize) {
 
 fn numbered(paragraphs: &[Vec<String>]) -> impl Iterator<Item = (usize, ((usize, usize), &String))> {
     let all = (0..).zip(paragraphs).flat_map(|(paragraph, sentences)| {
-        let place = move |(place, said)| ((paragraph, place), said);
-        (0..).zip(sentences).map(place)
+        let position = move |(index, sentence)| ((paragraph, index), sentence);
+        (0..).zip(sentences).map(position)
     });
     all.enumerate()
 }
@@ -154,7 +154,7 @@ fn effects(effects: &Effects) -> Vec<(PointLabel, usize, String)> {
         .map(|commit| format!("{} {}", commit.hash, commit.subject).trim().to_owned())
         .collect();
     let checks: Vec<String> = effects.verdicts.iter().map(verdict).collect();
-    let left: Vec<&str> = effects
+    let unfinished: Vec<&str> = effects
         .plan
         .iter()
         .filter(|entry| entry.is_left())
@@ -166,29 +166,29 @@ fn effects(effects: &Effects) -> Vec<(PointLabel, usize, String)> {
         (PointLabel::Commits, EFFECTS, commits.join("; ")),
         (PointLabel::Links, EFFECTS, effects.links.join(", ")),
         (PointLabel::Checks, DEMANDS, checks.join("; ")),
-        (PointLabel::Left, DEMANDS, left.join("; ")),
+        (PointLabel::Left, DEMANDS, unfinished.join("; ")),
     ]
 }
 
 fn verdict(verdict: &TestVerdict) -> String {
-    let ended = if verdict.passed { "passed" } else { "failed" };
-    let words = if verdict.words.is_empty() {
+    let outcome = if verdict.has_passed { "passed" } else { "failed" };
+    let details = if verdict.summary.is_empty() {
         String::new()
     } else {
-        format!(" ({})", verdict.words)
+        format!(" ({})", verdict.summary)
     };
-    format!("{} {ended}{words}", verdict.command)
+    format!("{} {outcome}{details}", verdict.command)
 }
 
 /// Picks the parts that fit into `chars_max` characters, by rank. Returns them in the order of writing.
 pub(super) fn choose(parts: &[AccountPart], chars_max: usize) -> Vec<AccountPart> {
     let mut ranked: Vec<&AccountPart> = parts.iter().collect();
-    ranked.sort_by_key(|part| (part.rank, part.place));
-    let mut left = chars_max;
+    ranked.sort_by_key(|part| (part.rank, part.position));
+    let mut remaining = chars_max;
     let mut chosen = Vec::new();
     for part in ranked {
-        let around = part.place.1.text().len() + AROUND_CHARS;
-        let room = left.saturating_sub(around);
+        let around_chars = part.position.1.text().len() + AROUND_CHARS;
+        let room = remaining.saturating_sub(around_chars);
         let share = if part.rank < SENTENCES {
             room.min(chars_max.div_ceil(SHARE).max(ROOM_CHARS_MIN))
         } else {
@@ -203,9 +203,9 @@ pub(super) fn choose(parts: &[AccountPart], chars_max: usize) -> Vec<AccountPart
         if text.is_empty() {
             continue;
         }
-        left = left.saturating_sub(around + text.chars().count());
+        remaining = remaining.saturating_sub(around_chars + text.chars().count());
         chosen.push(AccountPart { text, ..part.clone() });
     }
-    chosen.sort_by_key(|part| part.place);
+    chosen.sort_by_key(|part| part.position);
     chosen
 }

@@ -12,14 +12,14 @@ const POINT_CHARS: usize = 240;
 pub(super) fn text(parts: &[AccountPart]) -> String {
     let mut lines: Vec<String> = Vec::new();
     for point in points(parts) {
-        let Some(label) = point.first().map(|part| part.place.1) else {
+        let Some(label) = point.first().map(|part| part.position.1) else {
             continue;
         };
-        let words = one_line(&joined(point));
+        let text = one_line(&joined(point));
         lines.push(if is_quoted(label) {
-            format!("{}“{}”", label.text(), words.replace('“', "‘").replace('”', "’"))
+            format!("{}“{}”", label.text(), text.replace('“', "‘").replace('”', "’"))
         } else {
-            format!("{}{words}", label.text())
+            format!("{}{text}", label.text())
         });
     }
     lines.join("\n")
@@ -27,14 +27,14 @@ pub(super) fn text(parts: &[AccountPart]) -> String {
 
 /// Joins sentences with blanks, and the entries of a list, which have no full stop, with semicolons.
 fn joined(point: &[AccountPart]) -> String {
-    let mut words = String::new();
+    let mut text = String::new();
     for part in point {
-        if !words.is_empty() {
-            words.push_str(if ends_sentence(&words) { " " } else { "; " });
+        if !text.is_empty() {
+            text.push_str(if ends_sentence(&text) { " " } else { "; " });
         }
-        words.push_str(&part.text);
+        text.push_str(&part.text);
     }
-    words
+    text
 }
 
 /// Groups neighbouring parts of one exchange and label into points of limited length. Each answer is a separate point.
@@ -42,15 +42,16 @@ fn points(parts: &[AccountPart]) -> Vec<&[AccountPart]> {
     let mut chars = 0;
     let mut points = Vec::new();
     let mut from = 0;
-    for (at, part) in parts.iter().enumerate() {
-        let before = at.checked_sub(1).and_then(|before| parts.get(before));
-        let is_alone = matches!(part.place.1, PointLabel::Decision);
-        let joins =
-            before.is_some_and(|before| (before.place.0, before.place.1) == (part.place.0, part.place.1));
+    for (index, part) in parts.iter().enumerate() {
+        let previous = index.checked_sub(1).and_then(|previous| parts.get(previous));
+        let is_alone = matches!(part.position.1, PointLabel::Decision);
+        let is_same_label = previous.is_some_and(|previous| {
+            (previous.position.0, previous.position.1) == (part.position.0, part.position.1)
+        });
         let length = part.text.chars().count();
-        if at > 0 && (!joins || is_alone || chars + length > POINT_CHARS) {
-            points.extend(parts.get(from..at));
-            (from, chars) = (at, 0);
+        if index > 0 && (!is_same_label || is_alone || chars + length > POINT_CHARS) {
+            points.extend(parts.get(from..index));
+            (from, chars) = (index, 0);
         }
         chars += length + 1;
     }

@@ -15,8 +15,8 @@ fn work(tokens: i64, lines: &[(Voice, &str, &str)]) -> Transcript {
             }],
             verdicts: vec![TestVerdict {
                 command: "cargo test".to_owned(),
-                passed: true,
-                words: "12 passed".to_owned(),
+                has_passed: true,
+                summary: "12 passed".to_owned(),
             }],
             plan: vec![PlanEntry {
                 number: None,

@@ -7,12 +7,12 @@ use recapd_core::domain::effects::Effects;
 
 const JOINT: &str = "; ";
 
-/// Returns what is left after `effects`. `earlier` was left before.
-pub(super) fn left(earlier: &str, effects: &Effects) -> String {
-    let is_by_number = effects.plan.iter().all(|entry| entry.number.is_some());
-    if !is_by_number {
-        let left = effects.plan.iter().filter(|entry| entry.is_left());
-        return left
+/// Returns the tasks that are open after `effects`. `earlier` lists those that were open before.
+pub(super) fn open_tasks(earlier: &str, effects: &Effects) -> String {
+    let has_numbers = effects.plan.iter().all(|entry| entry.number.is_some());
+    if !has_numbers {
+        let open_entries = effects.plan.iter().filter(|entry| entry.is_left());
+        return open_entries
             .map(|entry| entry.text.as_str())
             .collect::<Vec<_>>()
             .join(JOINT);
@@ -42,10 +42,10 @@ pub(super) fn left(earlier: &str, effects: &Effects) -> String {
 }
 
 /// Reads tasks from a fact's words. A part without a number belongs to the task before it.
-fn numbered(words: &str) -> BTreeMap<u32, String> {
+fn numbered(fact_text: &str) -> BTreeMap<u32, String> {
     let mut tasks: BTreeMap<u32, String> = BTreeMap::new();
     let mut last = None;
-    for part in words.split(JOINT) {
+    for part in fact_text.split(JOINT) {
         let task = part
             .split_once(". ")
             .and_then(|(number, text)| Some((number.parse().ok()?, text)));
@@ -89,7 +89,7 @@ mod tests {
             ],
             ..Effects::default()
         };
-        let all = left("", &begun);
+        let all = open_tasks("", &begun);
         assert_eq!(all, "1. Dig; 2. Sow; then water; 3. Rest");
         let change = |number, status| TaskChange { number, status };
         let later = Effects {
@@ -101,7 +101,7 @@ mod tests {
             ],
             ..Effects::default()
         };
-        let left_now = left(&all, &later);
+        let left_now = open_tasks(&all, &later);
         assert_eq!(left_now, "2. Sow; then water; 4. Harvest");
         let last = Effects {
             task_changes: vec![
@@ -111,7 +111,7 @@ mod tests {
             ],
             ..Effects::default()
         };
-        assert_eq!(left(&left_now, &last), "");
+        assert_eq!(open_tasks(&left_now, &last), "");
     }
 
     #[test]
@@ -120,7 +120,7 @@ mod tests {
             plan: vec![created(None, "Prune")],
             ..Effects::default()
         };
-        assert_eq!(left("1. Dig", &whole), "Prune");
+        assert_eq!(open_tasks("1. Dig", &whole), "Prune");
         let change = TaskChange {
             number: 1,
             status: PlanStatus::Done,
@@ -129,6 +129,6 @@ mod tests {
             task_changes: vec![change],
             ..Effects::default()
         };
-        assert_eq!(left("Prune", &unknown), "Prune");
+        assert_eq!(open_tasks("Prune", &unknown), "Prune");
     }
 }

@@ -80,8 +80,8 @@ fn a_newer_fact_of_a_subject_takes_the_place_of_the_older_one() {
         }],
         verdicts: vec![TestVerdict {
             command: "cargo test".to_owned(),
-            passed: true,
-            words: "3 passed".to_owned(),
+            has_passed: true,
+            summary: "3 passed".to_owned(),
         }],
         plan: vec![PlanEntry {
             number: None,

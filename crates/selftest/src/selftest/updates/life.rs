@@ -296,7 +296,7 @@ impl AgentLife<'_> {
             .iter()
             .enumerate()
             .filter(|(index, _)| aged.contains(index));
-        let shown = || composed.shown.iter().map(|place| &self.items[place.index]);
+        let shown = || composed.shown_items.iter().map(|place| &self.items[place.index]);
         let accounted = shown().chain(old.map(|(_, item)| item)).filter(is_high);
         let accounted: BTreeSet<i64> = covered(accounted).into_iter().collect();
         let lost = covered(all.iter().filter(is_high))

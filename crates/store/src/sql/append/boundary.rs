@@ -21,7 +21,7 @@ pub(super) async fn evict(
     at: Timestamp,
 ) -> StoreResult<Option<Eviction>> {
     let budget = request.rules.budget;
-    let by_tokens = match ledger.overflow(budget) {
+    let token_cut = match ledger.overflow(budget) {
         Some(overflow) => Some(find_cut(tx, &request.agent, overflow, unwritten).await?),
         None => None,
     };
@@ -30,8 +30,8 @@ pub(super) async fn evict(
     } else {
         Vec::new()
     };
-    let by_messages = ledger.message_overflow(budget, window.iter().copied());
-    let cut = ledger.later_cut(by_tokens, by_messages);
+    let message_cut = ledger.message_overflow(budget, window.iter().copied());
+    let cut = ledger.later_cut(token_cut, message_cut);
     Ok(cut.and_then(|cut| ledger.evict_to(cut, at)))
 }
 

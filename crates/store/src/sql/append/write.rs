@@ -28,27 +28,27 @@ const ROWS_MAX: usize = 64;
 pub(super) async fn rows(
     tx: &mut Connection,
     request: &AppendRequest,
-    written: &AppendRows,
+    rows: &AppendRows,
     (ledger, chain): (&Ledger, &mut Chain),
 ) -> StoreResult<()> {
-    insert_messages(tx, request, written, chain).await?;
-    note_important(tx, request, written).await?;
-    let preamble: Vec<&Exchange> = written.preamble.iter().collect();
+    insert_messages(tx, request, rows, chain).await?;
+    note_important(tx, request, rows).await?;
+    let preamble: Vec<&Exchange> = rows.preamble.iter().collect();
     upsert_exchanges(tx, &request.agent, "preamble", &preamble).await?;
-    let exchanges: Vec<&Exchange> = written.exchanges.iter().chain(&ledger.newest).collect();
+    let exchanges: Vec<&Exchange> = rows.exchanges.iter().chain(&ledger.newest).collect();
     upsert_exchanges(tx, &request.agent, "exchange", &exchanges).await?;
-    open_sessions(tx, &request.agent, &written.sessions).await
+    open_sessions(tx, &request.agent, &rows.sessions).await
 }
 
 /// Writes the evictions and the ledger.
 pub(super) async fn state(
     tx: &mut Connection,
     request: &AppendRequest,
-    written: &AppendRows,
+    rows: &AppendRows,
     (ledger, chain): (&Ledger, &Chain),
 ) -> StoreResult<()> {
-    write_evictions(tx, &request.agent, &written.evictions).await?;
-    update_agent(tx, request, (ledger, chain), written).await
+    write_evictions(tx, &request.agent, &rows.evictions).await?;
+    update_agent(tx, request, (ledger, chain), rows).await
 }
 
 /// Splits `rows` into runs of 64, 32, 16 and so on. This takes few statements for any number of rows, and only seven different
@@ -65,10 +65,10 @@ pub(crate) fn runs<T>(mut rows: &[T]) -> impl Iterator<Item = &[T]> {
 async fn insert_messages(
     tx: &mut Connection,
     request: &AppendRequest,
-    written: &AppendRows,
+    rows: &AppendRows,
     chain: &mut Chain,
 ) -> StoreResult<()> {
-    for run in runs(&written.messages) {
+    for run in runs(&rows.messages) {
         let rows = run
             .iter()
             .filter_map(|placed| message_row(request, placed, chain).transpose());
@@ -87,7 +87,7 @@ fn message_row<'r>(
     placed: &'r StoredAt,
     chain: &mut Chain,
 ) -> StoreResult<Option<Vec<Value<'r>>>> {
-    let Some(PreparedMessage { message, entry }) = request.messages.get(placed.place) else {
+    let Some(PreparedMessage { message, entry }) = request.messages.get(placed.index) else {
         return Ok(None);
     };
     let client_id = placed.client_id(message);
@@ -127,19 +127,15 @@ fn message_row<'r>(
     ]))
 }
 
-async fn note_important(
-    tx: &mut Connection,
-    request: &AppendRequest,
-    written: &AppendRows,
-) -> StoreResult<()> {
-    for placed in &written.messages {
+async fn note_important(tx: &mut Connection, request: &AppendRequest, rows: &AppendRows) -> StoreResult<()> {
+    for placed in &rows.messages {
         let message = request
             .messages
-            .get(placed.place)
+            .get(placed.index)
             .map(|prepared| &prepared.message);
         if message.is_some_and(|message| message.important && message.kind.is_conversation()) {
-            let place = (placed.seq, placed.exchange, placed.session);
-            lineage::pins::note_important(tx, &request.agent, place).await?;
+            let position = (placed.seq, placed.exchange, placed.session);
+            lineage::pins::note_important(tx, &request.agent, position).await?;
         }
     }
     Ok(())
@@ -236,18 +232,18 @@ async fn update_agent(
     tx: &mut Connection,
     request: &AppendRequest,
     (ledger, chain): (&Ledger, &Chain),
-    written: &AppendRows,
+    rows: &AppendRows,
 ) -> StoreResult<()> {
-    let latest = written
+    let latest = rows
         .messages
         .iter()
-        .filter_map(|placed| request.messages.get(placed.place));
+        .filter_map(|placed| request.messages.get(placed.index));
     let as_of = if request.replayed {
         latest.map(|prepared| prepared.entry.at).max()
     } else {
         None
     };
-    let pending_since = (!written.evictions.is_empty()).then_some(request.now);
+    let pending_since = (!rows.evictions.is_empty()).then_some(request.now);
     let sql = sql!(
         "-- sql/append.agent\nUPDATE agents SET updated_at = $2, \
                as_of = CASE WHEN $3 THEN {max}(coalesce(as_of, $4), $4) END, last_seq = $5, last_exchange = $6, \
@@ -268,7 +264,7 @@ async fn update_agent(
         .bind(ledger.first_exchange)
         .bind(ledger.tokens_before_window)
         .bind(pending_since)
-        .bind(i64_or_max(written.evictions.len()))
+        .bind(i64_or_max(rows.evictions.len()))
         .bind(request.rules.budget.budget_tokens())
         .bind(ledger.summarized_through)
         .bind(ledger.preamble.as_ref().map(|preamble| preamble.exchange))

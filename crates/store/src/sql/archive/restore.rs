@@ -71,11 +71,11 @@ async fn restore_all(tx: &mut Connection, request: &Restore) -> Result<RestoreOu
         compare_forks(tx, &request.agent, origin).await?;
     }
     let (mut ledger, mut chain) = found.map(|row| (row.ledger, row.chain)).unwrap_or_default();
-    let known = request
+    let known_count = request
         .records
         .partition_point(|recorded| recorded.record.seq <= ledger.last_seq);
-    let (known, fresh) = request.records.split_at(known);
-    compare_messages(tx, &request.agent, known).await??;
+    let (known_records, fresh) = request.records.split_at(known_count);
+    compare_messages(tx, &request.agent, known_records).await??;
     for part in fresh.split_inclusive(|recorded| recorded.step.is_some()) {
         restore_part(tx, request, part, (&mut ledger, &mut chain)).await?;
     }
@@ -90,7 +90,7 @@ async fn restore_all(tx: &mut Connection, request: &Restore) -> Result<RestoreOu
     }
     Ok(RestoreOutcome {
         accepted: i64_or_max(fresh.len()),
-        duplicates: i64_or_max(known.len()),
+        duplicates: i64_or_max(known_records.len()),
         last_seq: ledger.last_seq,
         lacks_head: state == ImportState::Open,
     })
@@ -155,8 +155,8 @@ async fn compare_forks(
     agent: &AgentId,
     origin: &AgentOrigin,
 ) -> Result<(), ArchiveError> {
-    let kept = fork::record::load(tx, agent).await?;
-    if kept == origin.fork {
+    let recorded = fork::record::load(tx, agent).await?;
+    if recorded == origin.fork {
         return Ok(());
     }
     Err(JournalError::OtherFork.into())
@@ -165,11 +165,11 @@ async fn compare_forks(
 async fn compare_messages(
     tx: &mut Connection,
     agent: &AgentId,
-    known: &[ReadRecord],
+    records: &[ReadRecord],
 ) -> StoreResult<Result<(), JournalError>> {
     let sql =
         sql!("-- sql/archive.compare\nSELECT payload = $3 FROM message_log WHERE agent_id = $1 AND seq = $2");
-    for ReadRecord { record, .. } in known {
+    for ReadRecord { record, .. } in records {
         let row = query(sql)
             .bind(agent.as_str())
             .bind(record.seq)
@@ -218,12 +218,12 @@ async fn restore_part(
         Some((_, Step::Pin(seq))) => drop(lineage::pins::pin(tx, &request.agent, *seq).await?),
         Some((_, Step::Unpin(seq))) => drop(lineage::pins::unpin(tx, &request.agent, *seq).await?),
         Some((record, Step::Note(change))) => {
-            let place = lineage::notes::NotePlace {
+            let position = lineage::notes::NotePosition {
                 seq: record.seq,
                 exchange: record.exchange,
                 at: record.said_at,
             };
-            lineage::notes::write(tx, &request.agent, change, place).await?;
+            lineage::notes::write(tx, &request.agent, change, position).await?;
         }
     }
     Ok(write_state(tx, request, &placed, (ledger, chain)).await?)
@@ -275,8 +275,8 @@ async fn write_rows(
         insert_messages(tx, agent, run, chain).await?;
     }
     for ReadRecord { record, .. } in part.iter().filter(|recorded| recorded.important) {
-        let place = (record.seq, record.exchange, record.session);
-        lineage::pins::note_important(tx, agent, place).await?;
+        let position = (record.seq, record.exchange, record.session);
+        lineage::pins::note_important(tx, agent, position).await?;
     }
     let preamble: Vec<&Exchange> = placed.preamble.iter().chain(&ledger.preamble).collect();
     write::upsert_exchanges(tx, agent, "preamble", &preamble).await?;

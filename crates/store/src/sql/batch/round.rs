@@ -60,7 +60,7 @@ fn read_batch(row: &Row) -> StoreResult<OpenBatch> {
     let (batch, state): (i64, String) = (row.try_get(0)?, row.try_get(5)?);
     Ok(OpenBatch {
         batch,
-        wanted: BatchIdentity {
+        identity: BatchIdentity {
             name: row.try_get(1)?,
             requests: row.try_get(2)?,
             created_at: row.try_get(3)?,
@@ -103,7 +103,7 @@ pub(super) async fn move_on(tx: &mut Connection, batch: i64, step: BatchMove) ->
                looks = CASE WHEN $4 IS NULL THEN looks ELSE 0 END \
                WHERE batch = $1 AND state = $2 AND ($4 IS NOT NULL OR next_at = $5)"
     );
-    let done = query(sql)
+    let row_count = query(sql)
         .bind(batch)
         .bind(step.from.name())
         .bind(step.next_at)
@@ -111,7 +111,7 @@ pub(super) async fn move_on(tx: &mut Connection, batch: i64, step: BatchMove) ->
         .bind(step.held_until)
         .execute(&mut *tx)
         .await?;
-    if done == 0 {
+    if row_count == 0 {
         return Ok(false);
     }
     if is_submitted {

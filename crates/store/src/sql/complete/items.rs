@@ -150,15 +150,15 @@ pub(crate) async fn retire_items(tx: &mut Connection, agent: &AgentId, patch: &P
         if items.is_empty() {
             continue;
         }
-        let done = query(sql)
+        let row_count = query(sql)
             .bind(agent.as_str())
             .bind(serde_json::json!(items).to_string())
             .bind(patch.version + 1)
             .execute(&mut *tx)
             .await?;
         // The version fence holds, so no other transaction can have changed these items: a miss is a bug.
-        if usize::try_from(done).ok() != Some(items.len()) {
-            let value = format!("{} of {} retired", done, items.len());
+        if usize::try_from(row_count).ok() != Some(items.len()) {
+            let value = format!("{} of {} retired", row_count, items.len());
             return Err(row::inconsistent(
                 "summary_items",
                 agent.to_string(),

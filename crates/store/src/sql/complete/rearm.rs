@@ -117,7 +117,7 @@ pub(super) async fn rearm(
         rows_ahead!("$4", "AND w.agent_id <> a.agent_id", "$8"),
         " END AS behind FROM agents a WHERE a.agent_id = $1 LIMIT 1) p WHERE q.agent_id = $1 AND q.lease_token = $2"
     );
-    let done = query(sql)
+    let row_count = query(sql)
         .bind(lease.agent.as_str())
         .bind(lease.token)
         .bind(now)
@@ -128,7 +128,7 @@ pub(super) async fn rearm(
         .bind(ROWS_AHEAD_MAX)
         .execute(tx)
         .await?;
-    if done == 1 {
+    if row_count == 1 {
         Ok(())
     } else {
         Err(StoreError::Fenced(Fence::Lease))

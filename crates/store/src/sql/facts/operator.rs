@@ -31,20 +31,20 @@ pub(crate) async fn change(tx: &mut Connection, request: FactRequest) -> StoreRe
         now,
     } = request;
     let row = agent::load_known(tx, &agent).await?;
-    let held = holding(tx, &agent).await?;
+    let facts = holding(tx, &agent).await?;
     let (number, update) = match &hand {
-        FactChange::Add(new) => (None, add_fact(new, &held, now)?),
+        FactChange::Add(new) => (None, add_fact(new, &facts, now)?),
         FactChange::Edit { fact, edit } => {
-            let found = held.iter().find(|held| held.fact == *fact);
+            let found = facts.iter().find(|existing| existing.fact == *fact);
             let found = found.ok_or(FactFault::Unknown(*fact))?;
             if let Some(pinned) = edit.pinned.filter(|_| edit.text.is_none()) {
                 pin(tx, &agent, *fact, pinned).await?;
             }
-            (Some(*fact), edit_fact(found, edit, &held)?)
+            (Some(*fact), edit_fact(found, edit, &facts)?)
         }
     };
     let is_new = !update.added.is_empty();
-    let written = revise::write(
+    let new_version = revise::write(
         tx,
         Revision {
             agent: agent.clone(),
@@ -63,7 +63,7 @@ pub(crate) async fn change(tx: &mut Connection, request: FactRequest) -> StoreRe
     )
     .await?;
     lineage::void_lease(tx, &agent, now).await?;
-    let number = number.filter(|_| !is_new).unwrap_or(written.first_fact);
+    let number = number.filter(|_| !is_new).unwrap_or(new_version.first_fact);
     let query = FactQuery {
         after: number - 1,
         limit: 1,
@@ -71,12 +71,12 @@ pub(crate) async fn change(tx: &mut Connection, request: FactRequest) -> StoreRe
     };
     let row = list(tx, &agent, query).await?.pop();
     Ok(FactEdited {
-        version: written.version,
+        version: new_version.version,
         row: row.ok_or(FactFault::Unknown(number))?,
     })
 }
 
-fn add_fact(new: &NewFact, held: &[Fact], now: Timestamp) -> Result<FactUpdate, FactFault> {
+fn add_fact(new: &NewFact, facts: &[Fact], now: Timestamp) -> Result<FactUpdate, FactFault> {
     let fact = Fact {
         fact: 0,
         kind: new.kind,
@@ -87,10 +87,10 @@ fn add_fact(new: &NewFact, held: &[Fact], now: Timestamp) -> Result<FactUpdate, 
         exchange: 0,
         pinned: false,
     };
-    if held.len() >= FACTS_MAX {
+    if facts.len() >= FACTS_MAX {
         return Err(FactFault::Full);
     }
-    check_is_new(held, &fact)?;
+    check_is_new(facts, &fact)?;
     Ok(FactUpdate {
         added: vec![fact],
         ..FactUpdate::default()
@@ -98,7 +98,7 @@ fn add_fact(new: &NewFact, held: &[Fact], now: Timestamp) -> Result<FactUpdate, 
 }
 
 /// Edits a fact. A new text replaces the fact with a new one in the operator's words.
-fn edit_fact(found: &Fact, edit: &FactEdit, held: &[Fact]) -> Result<FactUpdate, FactFault> {
+fn edit_fact(found: &Fact, edit: &FactEdit, facts: &[Fact]) -> Result<FactUpdate, FactFault> {
     let added = edit.text.as_ref().map(|text| Fact {
         fact: 0,
         text: text.clone(),
@@ -108,7 +108,7 @@ fn edit_fact(found: &Fact, edit: &FactEdit, held: &[Fact]) -> Result<FactUpdate,
         ..found.clone()
     });
     if let Some(fact) = &added {
-        check_is_new(held, fact)?;
+        check_is_new(facts, fact)?;
     }
     let closure = FactClosure {
         fact: found.fact,
@@ -123,10 +123,10 @@ fn edit_fact(found: &Fact, edit: &FactEdit, held: &[Fact]) -> Result<FactUpdate,
     })
 }
 
-fn check_is_new(held: &[Fact], fact: &Fact) -> Result<(), FactFault> {
-    let same = held
+fn check_is_new(facts: &[Fact], fact: &Fact) -> Result<(), FactFault> {
+    let same = facts
         .iter()
-        .find(|held| held.kind == fact.kind && held.text == fact.text);
+        .find(|existing| existing.kind == fact.kind && existing.text == fact.text);
     same.map_or(Ok(()), |same| Err(FactFault::Duplicate(same.fact)))
 }
 

@@ -32,7 +32,7 @@ pub(crate) async fn records(tx: &mut Connection, agent: &AgentId) -> StoreResult
     records.collect()
 }
 
-/// Writes a fact of the record. Replaces a voice that this version of recapd doesn't know by the summariser's.
+/// Writes a fact of the record. Replaces a voice that this version of recapd doesn't know with the summariser's.
 pub(crate) async fn restore(tx: &mut Connection, agent: &AgentId, record: &FactRecord) -> StoreResult<()> {
     let sql = sql!(
         "-- sql/facts.restore\nINSERT INTO summary_facts (agent_id, fact, added_version, kind, text, voice, speaker, \

@@ -16,7 +16,7 @@ use recapd_core::domain::{
 /// Returns the change that withdraws the facts from exchanges after `through`, and lets the facts that such exchanges closed hold
 /// again.
 pub(crate) async fn beyond(tx: &mut Connection, agent: &AgentId, through: i64) -> StoreResult<FactUpdate> {
-    let held = holding(tx, agent).await?;
+    let facts = holding(tx, agent).await?;
     let sql = sql!(
         "-- sql/facts.reopened\nSELECT ",
         fact_columns!(),
@@ -28,10 +28,11 @@ pub(crate) async fn beyond(tx: &mut Connection, agent: &AgentId, through: i64) -
         .bind(through)
         .fetch_all(tx)
         .await?;
-    let (kept, gone): (Vec<Fact>, Vec<Fact>) = held.into_iter().partition(|fact| fact.exchange <= through);
+    let (remaining, ended): (Vec<Fact>, Vec<Fact>) =
+        facts.into_iter().partition(|fact| fact.exchange <= through);
     Ok(FactUpdate {
-        added: without_same_text(found.iter().map(fact).collect::<StoreResult<_>>()?, &kept),
-        closed: close_facts(&gone),
+        added: without_same_text(found.iter().map(fact).collect::<StoreResult<_>>()?, &remaining),
+        closed: close_facts(&ended),
         refused: Vec::new(),
     })
 }
@@ -44,7 +45,7 @@ pub(crate) async fn as_of(
     version: i64,
     through: i64,
 ) -> StoreResult<FactUpdate> {
-    let held = holding(tx, agent).await?;
+    let facts = holding(tx, agent).await?;
     let sql = sql!(
         "-- sql/facts.former\nSELECT ",
         fact_columns!(),
@@ -62,11 +63,11 @@ pub(crate) async fn as_of(
     let read = |found: &Row| -> StoreResult<(Fact, bool)> { Ok((fact(found)?, found.try_get(8)?)) };
     let former: Vec<(Fact, bool)> = found.iter().map(read).collect::<StoreResult<_>>()?;
     let stands = |fact: &Fact| former.iter().any(|(former, _)| former.fact == fact.fact);
-    let (kept, gone): (Vec<Fact>, Vec<Fact>) = held.into_iter().partition(stands);
+    let (remaining, ended): (Vec<Fact>, Vec<Fact>) = facts.into_iter().partition(stands);
     let back = former.into_iter().filter(|(_, stands)| !stands);
     Ok(FactUpdate {
-        added: without_same_text(back.map(|(fact, _)| fact).collect(), &kept),
-        closed: close_facts(&gone),
+        added: without_same_text(back.map(|(fact, _)| fact).collect(), &remaining),
+        closed: close_facts(&ended),
         refused: Vec::new(),
     })
 }
@@ -77,10 +78,10 @@ pub(crate) async fn about(
     agent: &AgentId,
     exchanges: &BTreeSet<i64>,
 ) -> StoreResult<FactUpdate> {
-    let mut gone = holding(tx, agent).await?;
-    gone.retain(|fact| exchanges.contains(&fact.exchange));
+    let mut ended = holding(tx, agent).await?;
+    ended.retain(|fact| exchanges.contains(&fact.exchange));
     Ok(FactUpdate {
-        closed: close_facts(&gone),
+        closed: close_facts(&ended),
         ..FactUpdate::default()
     })
 }
@@ -104,12 +105,12 @@ pub(crate) async fn remove_texts(
     Ok(())
 }
 
-/// Returns those `facts` whose kind and text no fact in `kept` has.
-fn without_same_text(mut facts: Vec<Fact>, kept: &[Fact]) -> Vec<Fact> {
+/// Returns those `facts` whose kind and text no fact in `remaining` has.
+fn without_same_text(mut facts: Vec<Fact>, remaining: &[Fact]) -> Vec<Fact> {
     facts.retain(|fact| {
-        !kept
+        !remaining
             .iter()
-            .any(|other| other.kind == fact.kind && other.text == fact.text)
+            .any(|fact_in_force| fact_in_force.kind == fact.kind && fact_in_force.text == fact.text)
     });
     facts
 }

@@ -78,7 +78,7 @@ pub(crate) async fn due(connection: &mut Connection, limit: i64) -> StoreResult<
 /// See [`super::super::super::Store::delete_some`]. Deletes rows from every table that names agents, so that a table added later
 /// can't be overlooked. Deletes the agent's own row last.
 pub(crate) async fn delete_some(tx: &mut Connection, agent: &AgentId) -> StoreResult<DeleteStep> {
-    let gone = DeleteStep {
+    let deleted = DeleteStep {
         messages: 0,
         is_gone: true,
     };
@@ -86,7 +86,7 @@ pub(crate) async fn delete_some(tx: &mut Connection, agent: &AgentId) -> StoreRe
         if agent::load(tx, agent).await?.is_none() {
             delete_rows(tx, "message_inbox", agent, i64::MAX).await?;
         }
-        return Ok(gone);
+        return Ok(deleted);
     }
     let defer = sql!(
         sqlite: "-- sql/forget.defer\nPRAGMA defer_foreign_keys = ON",
@@ -100,13 +100,13 @@ pub(crate) async fn delete_some(tx: &mut Connection, agent: &AgentId) -> StoreRe
             "recall_words" => room * SHORT_ROWS,
             _ => room,
         };
-        let gone = delete_rows(tx, &table, agent, limit).await?;
+        let row_count = delete_rows(tx, &table, agent, limit).await?;
         if table == "message_log" {
-            step.messages = gone;
+            step.messages = row_count;
             recall::correct_after_deletion(tx).await?;
         }
-        room -= gone.min(room);
-        if gone == limit || room == 0 {
+        room -= row_count.min(room);
+        if row_count == limit || room == 0 {
             return Ok(step);
         }
     }

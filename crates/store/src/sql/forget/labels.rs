@@ -1,4 +1,4 @@
-//! Replaces the labels of forgotten marks by meaningless ones, because labels are content, too.
+//! Replaces the labels of forgotten marks with meaningless ones, because labels are content, too.
 //!
 //! A rewind finds its mark by the label, also in a replay. So a label is replaced wherever it occurs: in marks and rewinds of
 //! every agent that shares the exchange, and in forks' records. If the forgotten exchange only rewinds to a label, and a mark
@@ -38,22 +38,22 @@ struct LabelRow {
 
 /// Returns replacements for the labels that the messages to be forgotten use: marks and rewinds. A label that they only rewind to
 /// stays if a mark elsewhere has it.
-pub(super) async fn find(tx: &mut Connection, wanted: &ForgettingRow) -> StoreResult<Vec<LabelReplacement>> {
-    if !has_steps(tx, wanted).await? {
+pub(super) async fn find(tx: &mut Connection, entry: &ForgettingRow) -> StoreResult<Vec<LabelReplacement>> {
+    if !has_steps(tx, entry).await? {
         return Ok(Vec::new());
     }
-    let all = load_labels(tx, &wanted.source).await?;
-    let is_within = |step: &LabelRow| {
-        step.exchange == wanted.exchange && (wanted.first_seq..=wanted.last_seq).contains(&step.seq)
+    let all = load_labels(tx, &entry.source).await?;
+    let is_in_entry = |step: &LabelRow| {
+        step.exchange == entry.exchange && (entry.first_seq..=entry.last_seq).contains(&step.seq)
     };
     let is_mark = |step: &LabelRow| step.kind.name() == "mark";
     let elsewhere: BTreeSet<&str> = all
         .iter()
-        .filter(|step| is_mark(step) && !is_within(step))
+        .filter(|step| is_mark(step) && !is_in_entry(step))
         .map(|step| step.label.as_str())
         .collect();
     let mut found: Vec<LabelReplacement> = Vec::new();
-    for step in all.iter().filter(|step| is_within(step)) {
+    for step in all.iter().filter(|step| is_in_entry(step)) {
         let is_replaced = is_mark(step) || !elsewhere.contains(step.label.as_str());
         if is_replaced && found.iter().all(|replaced| replaced.label != step.label) {
             found.push(LabelReplacement {
@@ -66,16 +66,16 @@ pub(super) async fn find(tx: &mut Connection, wanted: &ForgettingRow) -> StoreRe
 }
 
 /// Returns true if there are marks or rewinds among these messages. Most exchanges have none.
-async fn has_steps(tx: &mut Connection, wanted: &ForgettingRow) -> StoreResult<bool> {
+async fn has_steps(tx: &mut Connection, entry: &ForgettingRow) -> StoreResult<bool> {
     let sql = sql!(
         "-- sql/forget.has_steps\nSELECT 1 FROM message_log WHERE agent_id = $1 AND seq BETWEEN $2 AND $3 \
                AND exchange = $4 AND kind IN ('mark', 'rewind') AND forgotten_at IS NULL LIMIT 1"
     );
     let query = query(sql)
-        .bind(wanted.source.as_str())
-        .bind(wanted.first_seq)
-        .bind(wanted.last_seq)
-        .bind(wanted.exchange);
+        .bind(entry.source.as_str())
+        .bind(entry.first_seq)
+        .bind(entry.last_seq)
+        .bind(entry.exchange);
     Ok(query.fetch_optional(tx).await?.is_some())
 }
 
@@ -145,13 +145,13 @@ pub(super) async fn replace(
             .execute(&mut *tx)
             .await?;
     }
-    if let Some(mut kept) = record::load_if_recorded(tx, agent).await? {
-        for mark in &mut kept.marks {
+    if let Some(mut fork) = record::load_if_recorded(tx, agent).await? {
+        for mark in &mut fork.marks {
             if let Some(replaced) = mark.label.as_deref().and_then(replacement_of) {
                 mark.label = Some(replaced.replacement.clone());
             }
         }
-        record::replace(tx, agent, &kept).await?;
+        record::replace(tx, agent, &fork).await?;
     }
     Ok(())
 }

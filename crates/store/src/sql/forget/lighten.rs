@@ -29,20 +29,20 @@ pub(super) async fn lighten(
     touched: &BTreeMap<AgentId, TouchedAgent>,
     now: Timestamp,
 ) -> StoreResult<LightenOutcome> {
-    let mut lightened = LightenOutcome {
+    let mut outcome = LightenOutcome {
         versions: 0,
         is_light: true,
     };
     for (agent, touched) in touched {
         withdrawals::write_rest(tx, agent).await?;
         if let Some(first) = touched.summarisable.first() {
-            let gone = versions(tx, agent, *first, now).await?;
-            lightened.versions += gone;
-            lightened.is_light &= gone < VERSIONS_MAX;
+            let version_count = versions(tx, agent, *first, now).await?;
+            outcome.versions += version_count;
+            outcome.is_light &= version_count < VERSIONS_MAX;
         }
-        lightened.is_light &= rows(tx, agent).await?;
+        outcome.is_light &= rows(tx, agent).await?;
     }
-    Ok(lightened)
+    Ok(outcome)
 }
 
 /// Removes the texts of earlier versions, from the first version that covered `exchange` on.
@@ -53,14 +53,14 @@ async fn versions(tx: &mut Connection, agent: &AgentId, exchange: i64, now: Time
                AND v.covers_through >= $2 AND v.purged_at IS NULL \
                AND v.version < (SELECT s.version FROM summaries s WHERE s.agent_id = $1) ORDER BY v.version LIMIT $4)"
     );
-    let done = query(sql)
+    let row_count = query(sql)
         .bind(agent.as_str())
         .bind(exchange)
         .bind(now)
         .bind(VERSIONS_MAX)
         .execute(tx)
         .await?;
-    Ok(i64_or_max(done))
+    Ok(i64_or_max(row_count))
 }
 
 /// Deletes some model answers and idempotency keys. Returns true if none of them are left.

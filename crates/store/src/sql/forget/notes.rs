@@ -20,7 +20,7 @@ use recapd_core::domain::{
     note::{NoteChange, NoteName},
 };
 
-/// Forgets each note of which a version is among the messages to be forgotten. Must run before these messages become tombstones.
+/// Forgets each note that has a version among the messages to be forgotten. Must run before these messages become tombstones.
 pub(super) async fn forget(tx: &mut Connection, request: &Forget, next: &NextExchanges) -> StoreResult<()> {
     let mut names = BTreeSet::new();
     for message in next.tombstones.iter().filter(|message| message.kind == "note") {
@@ -46,9 +46,9 @@ pub(super) async fn forget(tx: &mut Connection, request: &Forget, next: &NextExc
         for name in &names {
             notes::forget(tx, agent, name).await?;
         }
-        if let Some(mut kept) = record::load_if_recorded(tx, agent).await? {
-            kept.notes.retain(|note| !names.contains(&note.name));
-            record::replace(tx, agent, &kept).await?;
+        if let Some(mut fork) = record::load_if_recorded(tx, agent).await? {
+            fork.notes.retain(|note| !names.contains(&note.name));
+            record::replace(tx, agent, &fork).await?;
         }
     }
     Ok(())

@@ -61,36 +61,36 @@ pub(crate) async fn plan(
     tx: &mut Connection,
     request: &Forget,
 ) -> StoreResult<(Forgotten, Vec<ForgettingRow>)> {
-    let named = find_named(tx, request).await?;
+    let entries = find_named(tx, request).await?;
     let mut forgotten = Forgotten::default();
-    let (mut wanted, mut agents) = (Vec::new(), BTreeSet::new());
-    for one in named {
-        let found = find(tx, &one).await?;
+    let (mut unfinished, mut agents) = (Vec::new(), BTreeSet::new());
+    for entry in entries {
+        let found = find(tx, &entry).await?;
         let first_seq = match &request.what {
             // Messages forgotten before an interruption may have been shared by more agents, so all sharers are named.
             Forgettable::Begun => 0,
-            _ => found.first().map_or(one.first_seq, |first| first.seq),
+            _ => found.first().map_or(entry.first_seq, |first| first.seq),
         };
         // The agents are named even if nothing is left to forget: an interruption may have prevented the rewriting of their
         // journals.
-        agents.extend(agents_sharing(tx, &one.source, first_seq).await?);
+        agents.extend(agents_sharing(tx, &entry.source, first_seq).await?);
         if found.is_empty() {
             // An older recapd, which didn't replace labels of marks, may have forgotten the exchange.
-            if !labels::find(tx, &one).await?.is_empty() {
-                wanted.push(one);
+            if !labels::find(tx, &entry).await?.is_empty() {
+                unfinished.push(entry);
             }
         } else {
             forgotten.messages += i64_or_max(found.len());
-            forgotten.exchanges.push(one.exchange);
-            wanted.push(one);
+            forgotten.exchanges.push(entry.exchange);
+            unfinished.push(entry);
         }
     }
     forgotten.exchanges.sort_unstable();
     forgotten.agents = agents.into_iter().collect();
     if request.what == Forgettable::Begun {
-        wanted.clear();
+        unfinished.clear();
     }
-    Ok((forgotten, wanted))
+    Ok((forgotten, unfinished))
 }
 
 async fn find_named(tx: &mut Connection, request: &Forget) -> StoreResult<Vec<ForgettingRow>> {
@@ -107,15 +107,15 @@ async fn find_named(tx: &mut Connection, request: &Forget) -> StoreResult<Vec<Fo
         }
         Forgettable::Exchanges(numbers) => {
             let numbers: BTreeSet<i64> = numbers.iter().copied().take(FORGET_EXCHANGES_MAX).collect();
-            let mut named = Vec::with_capacity(numbers.len());
+            let mut entries = Vec::with_capacity(numbers.len());
             for number in numbers {
                 let placed = line.find(tx, number).await?;
-                named.push(ForgettingRow::of(
+                entries.push(ForgettingRow::of(
                     placed.ok_or(StoreError::UnknownExchange(number))?,
                     None,
                 ));
             }
-            Ok(named)
+            Ok(entries)
         }
     }
 }
@@ -124,7 +124,7 @@ async fn find_named(tx: &mut Connection, request: &Forget) -> StoreResult<Vec<Fo
 pub(crate) async fn note(
     tx: &mut Connection,
     agent: &AgentId,
-    wanted: &[ForgettingRow],
+    entries: &[ForgettingRow],
     now: Timestamp,
 ) -> StoreResult<()> {
     agent::load_known(tx, agent).await?;
@@ -132,8 +132,8 @@ pub(crate) async fn note(
         "-- sql/forget.note_wanted\nINSERT INTO forgettings (agent_id, exchange, first_seq, last_seq, source_agent_id, told, asked_at)"
     );
     let tail = sql!("ON CONFLICT (agent_id, exchange, first_seq, last_seq) DO NOTHING");
-    for run in runs(wanted) {
-        let rows = run.iter().map(|wanted| wanted.row(agent, now)).collect();
+    for run in runs(entries) {
+        let rows = run.iter().map(|entry| entry.row(agent, now)).collect();
         insert(head, rows, tail).execute(&mut *tx).await?;
     }
     Ok(())
@@ -151,7 +151,7 @@ pub(super) async fn next(
     );
     let query = query(sql).bind(agent.as_str()).bind(i64_or_max(limit));
     let found = query.fetch_all(tx).await?;
-    let wanted = found.iter().map(|found| {
+    let entries = found.iter().map(|found| {
         Ok(ForgettingRow {
             exchange: found.try_get(0)?,
             first_seq: found.try_get(1)?,
@@ -160,20 +160,20 @@ pub(super) async fn next(
             is_summarisable: found.try_get(4)?,
         })
     });
-    wanted.collect()
+    entries.collect()
 }
 
 /// Deletes entries that are done from the record.
 pub(super) async fn strike_off(
     tx: &mut Connection,
     agent: &AgentId,
-    done: &[ForgettingRow],
+    entries: &[ForgettingRow],
 ) -> StoreResult<()> {
     let sql = sql!(
         "-- sql/forget.strike_off\nDELETE FROM forgettings WHERE agent_id = $1 AND exchange = $2 \
                AND first_seq = $3 AND last_seq = $4"
     );
-    for entry in done {
+    for entry in entries {
         query(sql)
             .bind(agent.as_str())
             .bind(entry.exchange)

@@ -36,7 +36,7 @@ struct AffectedItems {
     /// Items that came with a fork. A rollback may restore them.
     inherited: Vec<i64>,
     /// The agent's own items in force.
-    own: Vec<i64>,
+    own_items: Vec<i64>,
     /// The agent's own items that are no longer in force.
     removed: Vec<i64>,
 }
@@ -105,8 +105,8 @@ impl Purge<'_> {
         let Some(found) = exchange::find(tx, self.agent, number).await? else {
             return Ok(());
         };
-        let left = self.messages_left(tx, &found).await?;
-        let headline = serde_json::json!(self.headline(&left, &found)).to_string();
+        let remaining = self.messages_left(tx, &found).await?;
+        let headline = serde_json::json!(self.headline(&remaining, &found)).to_string();
         let sql = sql!(
             "-- sql/forget.sum_up\nUPDATE exchange_log SET headline = $3, digest = $4, tokens = \
                    (SELECT coalesce(CAST(sum(coalesce(r.tokens, m.tokens)) AS bigint), 0) FROM message_log m \
@@ -125,22 +125,27 @@ impl Purge<'_> {
     }
 
     /// Returns the messages of an exchange that aren't forgotten, and aren't to be.
-    async fn messages_left(&self, tx: &mut Connection, of: &Exchange) -> StoreResult<Vec<StoredMessage>> {
-        let mut messages = exchange::messages(tx, self.agent, of).await?;
+    async fn messages_left(
+        &self,
+        tx: &mut Connection,
+        exchange: &Exchange,
+    ) -> StoreResult<Vec<StoredMessage>> {
+        let mut messages = exchange::messages(tx, self.agent, exchange).await?;
         let is_tombstone = |seq| self.tombstones.iter().any(|message| message.seq == seq);
         messages.retain(|stored| !stored.message.is_forgotten() && !is_tombstone(stored.seq));
         Ok(messages)
     }
 
-    fn headline(&self, left: &[StoredMessage], of: &Exchange) -> Headline {
-        let mut entries = left.iter().map(|stored| {
+    fn headline(&self, remaining: &[StoredMessage], original: &Exchange) -> Headline {
+        let mut entries = remaining.iter().map(|stored| {
             let redactor = &self.request.redactor;
             LedgerEntry::new(&stored.message, stored.tokens, stored.said_at, redactor)
         });
         let mut headline = Headline::default();
         if let Some(first) = entries.next() {
-            let mut exchange = Exchange::open(of.exchange, of.session, 0, of.first_seq, &first);
-            entries.for_each(|entry| exchange.add(of.last_seq, &entry));
+            let mut exchange =
+                Exchange::open(original.exchange, original.session, 0, original.first_seq, &first);
+            entries.for_each(|entry| exchange.add(original.last_seq, &entry));
             headline = exchange.headline;
         }
         headline.note_forgotten();
@@ -150,7 +155,7 @@ impl Purge<'_> {
             leg_tokens_before,
             round,
             ..
-        } = of.headline.clone();
+        } = original.headline.clone();
         Headline {
             continues,
             leg_from,
@@ -191,10 +196,10 @@ impl Purge<'_> {
             let wake = queue::Wake::at_once(Reason::Eviction, self.request.now);
             queue::enqueue(tx, self.agent, wake).await?;
         }
-        Ok(i64_or_max(affected.own.len() + affected.inherited.len()))
+        Ok(i64_or_max(affected.own_items.len() + affected.inherited.len()))
     }
 
-    /// Returns the revision that replaces the agent's own items about these exchanges by digests of all exchanges that these
+    /// Returns the revision that replaces the agent's own items about these exchanges with digests of all exchanges that these
     /// items cover; a model then condenses those that weren't forgotten. Inherited items stay: their texts are digests already,
     /// since their exchanges have no rows here. A document without items about these exchanges also gets a new version if readers
     /// see digests of pending ones after it. `None` if the document may stay.
@@ -203,11 +208,11 @@ impl Purge<'_> {
         let evicted = ..row.ledger.first_exchange;
         let has_left = self.touched.summarisable.range(evicted).next().is_some();
         let facts = facts::about(tx, self.agent, &self.touched.summarisable).await?;
-        if affected.own.is_empty() && affected.inherited.is_empty() && facts.is_empty() && !has_left {
+        if affected.own_items.is_empty() && affected.inherited.is_empty() && facts.is_empty() && !has_left {
             return Ok(None);
         }
         let through = row.ledger.summarized_through;
-        let mut covered = withdraw::covered_before(tx, self.agent, &affected.own, through).await?;
+        let mut covered = withdraw::covered_before(tx, self.agent, &affected.own_items, through).await?;
         for exchange in &mut covered {
             self.strip(tx, exchange).await?;
         }
@@ -216,7 +221,7 @@ impl Purge<'_> {
             kind: VersionKind::Forget,
             through,
             gains: None,
-            removed: affected.own.clone(),
+            removed: affected.own_items.clone(),
             added: digests(&covered),
             hidden: Vec::new(),
             facts,
@@ -229,9 +234,9 @@ impl Purge<'_> {
     /// Removes the messages to be forgotten from an exchange's tokens and headline, if its row still includes them.
     async fn strip(&self, tx: &mut Connection, exchange: &mut Exchange) -> StoreResult<()> {
         if self.touched.exchanges.contains(&exchange.exchange) && !exchange.headline.is_forgotten() {
-            let left = self.messages_left(tx, exchange).await?;
-            exchange.tokens = left.iter().map(|message| message.tokens).sum();
-            exchange.headline = self.headline(&left, exchange);
+            let remaining = self.messages_left(tx, exchange).await?;
+            exchange.tokens = remaining.iter().map(|message| message.tokens).sum();
+            exchange.headline = self.headline(&remaining, exchange);
         }
         Ok(())
     }
@@ -258,7 +263,7 @@ impl Purge<'_> {
             }
             let items = match (row.try_get::<bool>(3)?, row.try_get::<bool>(4)?) {
                 (true, _) => &mut affected.inherited,
-                (false, false) => &mut affected.own,
+                (false, false) => &mut affected.own_items,
                 (false, true) => &mut affected.removed,
             };
             let item: i64 = row.try_get(2)?;
@@ -269,7 +274,7 @@ impl Purge<'_> {
         Ok(affected)
     }
 
-    /// Replaces an inherited item's texts by the present headlines of its exchanges. Keeps its number, times and tokens.
+    /// Replaces an inherited item's texts with the present headlines of its exchanges. Keeps its number, times and tokens.
     async fn replace_item_texts(&self, tx: &mut Connection, item: i64) -> StoreResult<()> {
         let [text, brief, gist] = self.texts_from_headlines(tx, item).await?;
         let sql = sql!(
@@ -322,10 +327,15 @@ impl Purge<'_> {
             "-- sql/forget.blank\nUPDATE summary_items SET text = $3, brief = $3, gist = $3, digest = NULL \
                    WHERE agent_id = $1 AND item IN (SELECT CAST(value AS bigint) FROM {each}($2{::jsonb}))"
         );
-        let gone: Vec<i64> = affected.own.iter().chain(&affected.removed).copied().collect();
+        let items: Vec<i64> = affected
+            .own_items
+            .iter()
+            .chain(&affected.removed)
+            .copied()
+            .collect();
         query(sql)
             .bind(self.agent.as_str())
-            .bind(serde_json::json!(gone).to_string())
+            .bind(serde_json::json!(items).to_string())
             .bind(FORGOTTEN_TITLE)
             .execute(tx)
             .await?;
@@ -339,13 +349,13 @@ impl Purge<'_> {
                    WHERE agent_id = $1 AND covers_through >= $2 AND purged_at IS NULL \
                    AND version < (SELECT s.version FROM summaries s WHERE s.agent_id = $1)"
         );
-        let done = query(sql)
+        let row_count = query(sql)
             .bind(self.agent.as_str())
             .bind(self.touched.summarisable.first().copied())
             .bind(self.request.now)
             .execute(tx)
             .await?;
-        Ok(i64_or_max(done))
+        Ok(i64_or_max(row_count))
     }
 
     /// Deletes the journalled answers, which may hold any text that the model read. For a while after this, answers to earlier
@@ -374,7 +384,7 @@ impl Purge<'_> {
 
     /// Removes these exchanges' content from a fork's record.
     async fn rewrite_fork(&self, tx: &mut Connection) -> StoreResult<()> {
-        let Some(mut kept) = record::load_if_recorded(tx, self.agent).await? else {
+        let Some(mut fork) = record::load_if_recorded(tx, self.agent).await? else {
             return Ok(());
         };
         let tombstones: Vec<(i64, i64)> = self
@@ -386,24 +396,24 @@ impl Purge<'_> {
             let headline = exchange::find(tx, self.agent, number)
                 .await?
                 .map(|found| found.headline);
-            kept.forget(number, &tombstones, headline.unwrap_or_default());
+            fork.forget(number, &tombstones, headline.unwrap_or_default());
         }
-        record::replace(tx, self.agent, &kept).await
+        record::replace(tx, self.agent, &fork).await
     }
 }
 
 /// Returns digest items of exchanges. Each forgotten exchange has a digest of its own, which is final, because no text is left to
 /// condense.
 fn digests(orphans: &[Exchange]) -> Vec<Item> {
-    let (gone, left): (Vec<Exchange>, Vec<Exchange>) = orphans
+    let (forgotten, remaining): (Vec<Exchange>, Vec<Exchange>) = orphans
         .iter()
         .cloned()
         .partition(|exchange| exchange.headline.is_forgotten());
-    let gone = digest_items(&gone).into_iter().map(|item| Item {
+    let forgotten_items = digest_items(&forgotten).into_iter().map(|item| Item {
         provisional: false,
         ..item
     });
-    gone.chain(digest_items(&left)).collect()
+    forgotten_items.chain(digest_items(&remaining)).collect()
 }
 
 /// Joins the texts, the briefs and the gists of several items into one each.

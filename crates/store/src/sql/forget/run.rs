@@ -18,14 +18,14 @@ use recapd_platform::threads;
 
 /// See [`super::super::super::Store::begin_forget`]. Reads what the request names before the write begins.
 pub(crate) async fn begin_forget(store: &SqlStore, request: &Forget) -> StoreResult<Forgotten> {
-    let (forgotten, wanted) = plan::plan(&mut store.snapshot().await?, request).await?;
-    if wanted.is_empty() {
+    let (forgotten, entries) = plan::plan(&mut store.snapshot().await?, request).await?;
+    if entries.is_empty() {
         return Ok(forgotten);
     }
     let (agent, now) = (request.agent.clone(), request.now);
     store
         .write(Lock::Agent(agent.clone()), move |tx| {
-            Box::pin(async move { plan::note(tx, &agent, &wanted, now).await })
+            Box::pin(async move { plan::note(tx, &agent, &entries, now).await })
         })
         .await?;
     Ok(forgotten)
@@ -38,15 +38,15 @@ pub(crate) async fn forget_some(store: &SqlStore, request: Forget) -> StoreResul
     let next = choose(&mut snapshot, &request.agent).await?;
     drop(snapshot);
     let (touched, now) = (next.touched.clone(), request.now);
-    let lightened = store
+    let outcome = store
         .write(lock.clone(), move |tx| {
             Box::pin(async move { lighten(tx, &touched, now).await })
         })
         .await?;
-    if !lightened.is_light {
+    if !outcome.is_light {
         return Ok(ForgetStep {
-            versions: lightened.versions,
-            left: plan::count_left(&mut store.reader().await?, &request.agent).await?,
+            versions: outcome.versions,
+            remaining: plan::count_left(&mut store.reader().await?, &request.agent).await?,
             ..ForgetStep::default()
         });
     }
@@ -57,7 +57,7 @@ pub(crate) async fn forget_some(store: &SqlStore, request: Forget) -> StoreResul
         })
         .await?;
     Ok(ForgetStep {
-        versions: lightened.versions + step.versions,
+        versions: outcome.versions + step.versions,
         ..step
     })
 }

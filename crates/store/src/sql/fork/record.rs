@@ -230,8 +230,8 @@ pub(crate) async fn restore(
     record: &ForkRecord,
     now: Timestamp,
 ) -> Result<(), ArchiveError> {
-    let of_exchanges = record.exchanges.iter();
-    let shared = of_exchanges.map(|shared| (&shared.source, shared.first_seq, shared.last_seq));
+    let exchanges = record.exchanges.iter();
+    let shared = exchanges.map(|shared| (&shared.source, shared.first_seq, shared.last_seq));
     let pinned = record.pins.iter().map(|pin| (&pin.source, pin.seq, pin.seq));
     let noted = record.notes.iter().map(|note| (&note.source, note.seq, note.seq));
     for (source, first_seq, last_seq) in shared.chain(pinned).chain(noted) {

@@ -18,7 +18,7 @@ use recapd_core::domain::{
 
 /// Where the message of a note's version is.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct NotePlace {
+pub(crate) struct NotePosition {
     pub(crate) seq: i64,
     pub(crate) exchange: i64,
     pub(crate) at: Timestamp,
@@ -29,12 +29,12 @@ pub(crate) async fn write_within(
     tx: &mut Connection,
     request: &AppendRequest,
     change: &NoteChange,
-    place: NotePlace,
+    position: NotePosition,
 ) -> StoreResult<StepOutcome> {
     if !request.replayed {
         check(tx, &request.agent, change).await?;
     }
-    write(tx, &request.agent, change, place).await
+    write(tx, &request.agent, change, position).await
 }
 
 async fn check(tx: &mut Connection, agent: &AgentId, change: &NoteChange) -> StoreResult<()> {
@@ -76,7 +76,7 @@ pub(crate) async fn write(
     tx: &mut Connection,
     agent: &AgentId,
     change: &NoteChange,
-    place: NotePlace,
+    position: NotePosition,
 ) -> StoreResult<StepOutcome> {
     if change.text.is_none() && version(tx, agent, &change.name).await? == 0 {
         return Ok(StepOutcome::NoNote {
@@ -86,15 +86,17 @@ pub(crate) async fn write(
     let record = NoteRecord {
         source: agent.clone(),
         name: change.name.clone(),
-        seq: place.seq,
-        exchange: place.exchange,
-        written_at: place.at,
+        seq: position.seq,
+        exchange: position.exchange,
+        written_at: position.at,
         bytes: change.bytes(),
         title: change.title(),
         deleted: change.text.is_none(),
     };
     restore(tx, agent, &record).await?;
-    Ok(StepOutcome::Noted { version: place.seq })
+    Ok(StepOutcome::Noted {
+        version: position.seq,
+    })
 }
 
 /// Writes the row of a version.
@@ -118,10 +120,14 @@ pub(crate) async fn restore(tx: &mut Connection, agent: &AgentId, record: &NoteR
     Ok(())
 }
 
-/// Removes the versions in exchanges after `kept`, for a rewind.
-pub(super) async fn withdraw(tx: &mut Connection, agent: &AgentId, kept: i64) -> StoreResult<()> {
+/// Removes the versions in exchanges after `last_exchange`, for a rewind.
+pub(super) async fn withdraw(tx: &mut Connection, agent: &AgentId, last_exchange: i64) -> StoreResult<()> {
     let sql = sql!("-- sql/notes.withdraw\nDELETE FROM notes WHERE agent_id = $1 AND exchange > $2");
-    query(sql).bind(agent.as_str()).bind(kept).execute(tx).await?;
+    query(sql)
+        .bind(agent.as_str())
+        .bind(last_exchange)
+        .execute(tx)
+        .await?;
     Ok(())
 }
 
@@ -178,7 +184,7 @@ macro_rules! note_columns {
 }
 
 /// See [`super::super::super::Store::notes`].
-pub(crate) async fn list(tx: &mut Connection, agent: &AgentId, asked: &NoteQuery) -> StoreResult<Vec<Note>> {
+pub(crate) async fn list(tx: &mut Connection, agent: &AgentId, filter: &NoteQuery) -> StoreResult<Vec<Note>> {
     let all = sql!(
         "-- sql/notes.all\nSELECT ",
         note_columns!(),
@@ -190,16 +196,16 @@ pub(crate) async fn list(tx: &mut Connection, agent: &AgentId, asked: &NoteQuery
         note_columns!(),
         " AND n.name = $3 ORDER BY n.seq DESC LIMIT $4"
     );
-    let found = match &asked.versions_of {
+    let found = match &filter.versions_of {
         None => query(all)
             .bind(agent.as_str())
-            .bind(asked.texts)
-            .bind(asked.before.unwrap_or(i64::MAX)),
+            .bind(filter.texts)
+            .bind(filter.before.unwrap_or(i64::MAX)),
         Some(name) => query(versions)
             .bind(agent.as_str())
-            .bind(asked.texts)
+            .bind(filter.texts)
             .bind(name.as_str())
-            .bind(if asked.latest { 1 } else { NOTE_VERSIONS_MAX }),
+            .bind(if filter.latest { 1 } else { NOTE_VERSIONS_MAX }),
     };
     let found = found.fetch_all(tx).await?;
     let notes = found.iter().map(|row| -> StoreResult<Note> {

@@ -50,7 +50,7 @@ pub(crate) async fn pin_within(
         return Ok(StepOutcome::NotThere { seq });
     };
     if !request.replayed {
-        let (pinned, tokens) = others(tx, agent, seq).await?;
+        let (pinned, tokens) = other_pins(tx, agent, seq).await?;
         let tokens = tokens + found.tokens;
         let max_tokens = request.rules.context.copies_max_tokens();
         if tokens > max_tokens || pinned >= i64_or_max(COPIES_MAX) {
@@ -81,8 +81,8 @@ pub(crate) async fn unpin(tx: &mut Connection, agent: &AgentId, seq: i64) -> Sto
     );
     let mut rows = 0;
     for sql in [plain, important] {
-        let done = query(sql).bind(agent.as_str()).bind(seq);
-        rows += done.execute(&mut *tx).await?;
+        let pin_query = query(sql).bind(agent.as_str()).bind(seq);
+        rows += pin_query.execute(&mut *tx).await?;
     }
     Ok(if rows == 0 {
         StepOutcome::NotThere { seq }
@@ -91,10 +91,14 @@ pub(crate) async fn unpin(tx: &mut Connection, agent: &AgentId, seq: i64) -> Sto
     })
 }
 
-/// Removes the pins in exchanges after `kept`, for a rewind.
-pub(super) async fn withdraw(tx: &mut Connection, agent: &AgentId, kept: i64) -> StoreResult<()> {
+/// Removes the pins in exchanges after `last_exchange`, for a rewind.
+pub(super) async fn withdraw(tx: &mut Connection, agent: &AgentId, last_exchange: i64) -> StoreResult<()> {
     let sql = sql!("-- sql/pins.withdraw\nDELETE FROM pins WHERE agent_id = $1 AND exchange > $2");
-    query(sql).bind(agent.as_str()).bind(kept).execute(tx).await?;
+    query(sql)
+        .bind(agent.as_str())
+        .bind(last_exchange)
+        .execute(tx)
+        .await?;
     Ok(())
 }
 
@@ -195,7 +199,7 @@ async fn find(tx: &mut Connection, agent: &AgentId, seq: i64) -> StoreResult<Opt
 }
 
 /// Counts the pinned messages other than `seq`, and their tokens.
-async fn others(tx: &mut Connection, agent: &AgentId, seq: i64) -> StoreResult<(i64, i64)> {
+async fn other_pins(tx: &mut Connection, agent: &AgentId, seq: i64) -> StoreResult<(i64, i64)> {
     let sql = sql!(
         "-- sql/pins.others\nSELECT count(*), coalesce(CAST(sum(coalesce(r.tokens, m.tokens)) AS bigint), 0) FROM pins p JOIN message_log m \
                ON m.agent_id = p.source_agent_id AND m.seq = p.seq LEFT JOIN recounts r ON r.agent_id = p.agent_id \

@@ -52,7 +52,7 @@ pub(super) async fn retry(
                paused_until = NULL, paused_for = NULL, lease_token = NULL, lease_owner = NULL, leased_at = NULL, \
                wake_seq = wake_seq + 1 WHERE agent_id = $1 AND (lease_token IS NULL OR visible_at <= $2)"
     );
-    let done = query(sql)
+    let row_count = query(sql)
         .bind(agent.as_str())
         .bind(now)
         .execute(&mut *tx)
@@ -60,7 +60,7 @@ pub(super) async fn retry(
     let row = super::row(tx, agent, now).await?.map(Box::new);
     Ok(match row {
         None => OperatorOutcome::NoRow,
-        Some(row) if done == 1 => OperatorOutcome::Done(row),
+        Some(row) if row_count == 1 => OperatorOutcome::Done(row),
         Some(row) => OperatorOutcome::Running(row),
     })
 }
@@ -76,13 +76,13 @@ pub(super) async fn cancel(
                deferred_at = NULL, paused_until = NULL, paused_for = NULL, lease_token = NULL, lease_owner = NULL, \
                leased_at = NULL WHERE agent_id = $1"
     );
-    let done = query(sql)
+    let row_count = query(sql)
         .bind(agent.as_str())
         .bind(now)
         .bind(CANCELLED)
         .execute(&mut *tx)
         .await?;
-    if done == 0 {
+    if row_count == 0 {
         return Ok(OperatorOutcome::NoRow);
     }
     let row = super::row(tx, agent, now).await?.map(Box::new);
@@ -102,7 +102,7 @@ pub(super) async fn pause_agent(tx: &mut Connection, agent: &AgentId, now: Times
                paused_until = excluded.paused_until, paused_for = excluded.paused_for, parked_at = NULL, attempts = 0, \
                deferred_at = NULL, lease_token = NULL, lease_owner = NULL, leased_at = NULL"
     );
-    let done = query(sql)
+    let row_count = query(sql)
         .bind(agent.as_str())
         .bind(Reason::Manual.bit())
         .bind(now)
@@ -110,7 +110,7 @@ pub(super) async fn pause_agent(tx: &mut Connection, agent: &AgentId, now: Times
         .bind(HAND)
         .execute(tx)
         .await?;
-    if done == 0 {
+    if row_count == 0 {
         return Err(StoreError::UnknownAgent(agent.clone()));
     }
     Ok(())

@@ -46,20 +46,20 @@ macro_rules! listed {
 
 /// See [`super::OperatorStore::runs`]. Has a separate statement for the runs of one agent, so that their index is used.
 pub(super) async fn list(connection: &mut Connection, wanted: RunQuery) -> StoreResult<Vec<Run>> {
-    let of_all = listed!("-- sql/operate.runs", "");
-    let of_agent = listed!("-- sql/operate.runs_of_agent", " AND agent_id = $6");
+    let all_sql = listed!("-- sql/operate.runs", "");
+    let agent_sql = listed!("-- sql/operate.runs_of_agent", " AND agent_id = $6");
     let agent = wanted.agent.as_ref().map(AgentId::as_str);
-    let asked = query(if agent.is_some() { of_agent } else { of_all })
+    let select = query(if agent.is_some() { agent_sql } else { all_sql })
         .bind(wanted.before.unwrap_or(i64::MAX))
         .bind(wanted.limit)
         .bind(wanted.outcome.map(RunOutcome::name))
         .bind(wanted.since.unwrap_or(Timestamp::MIN))
         .bind(wanted.until.unwrap_or(Timestamp::MAX));
-    let asked = match agent {
-        Some(agent) => asked.bind(agent),
-        None => asked,
+    let select = match agent {
+        Some(agent) => select.bind(agent),
+        None => select,
     };
-    asked.fetch_all(connection).await?.iter().map(read).collect()
+    select.fetch_all(connection).await?.iter().map(read).collect()
 }
 
 pub(super) async fn load(connection: &mut Connection, run: i64) -> StoreResult<Option<Run>> {

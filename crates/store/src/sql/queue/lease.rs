@@ -13,7 +13,7 @@ use recapd_core::domain::{
 
 /// Sorts leases by agent. All writers of several rows lock them in this order, which prevents deadlocks.
 fn in_order(leases: &mut [Lease]) {
-    leases.sort_by(|one, other| one.agent.cmp(&other.agent));
+    leases.sort_by(|a, b| a.agent.cmp(&b.agent));
 }
 
 /// Renews the leases that are still held, and returns their fencing tokens.
@@ -37,17 +37,17 @@ async fn renew_each(tx: &mut Connection, leases: &[Lease], visible_at: Timestamp
         "-- sqlite/queue.renew\nUPDATE summary_update_queue SET visible_at = $3 \
                WHERE agent_id = $1 AND lease_token = $2"
     );
-    let mut held = Vec::new();
+    let mut tokens = Vec::new();
     for lease in leases {
-        let done = query(sql)
+        let row_count = query(sql)
             .bind(lease.agent.as_str())
             .bind(lease.token)
             .bind(visible_at)
             .execute(&mut *tx)
             .await?;
-        held.extend((done == 1).then_some(lease.token));
+        tokens.extend((row_count == 1).then_some(lease.token));
     }
-    Ok(held)
+    Ok(tokens)
 }
 
 /// Renews for a database with many writers. Skips rows that another transaction is writing, so that one long transaction doesn't
@@ -64,12 +64,12 @@ async fn renew_free(tx: &mut Connection, leases: &[Lease], visible_at: Timestamp
                SELECT q.lease_token FROM asked l JOIN summary_update_queue q \
                ON q.agent_id = l.agent_id AND q.lease_token = l.token ORDER BY q.agent_id"
     );
-    let asked: Vec<(&str, i64)> = leases
+    let pairs: Vec<(&str, i64)> = leases
         .iter()
         .map(|lease| (lease.agent.as_str(), lease.token))
         .collect();
     Ok(query(sql)
-        .bind(serde_json::json!(asked).to_string())
+        .bind(serde_json::json!(pairs).to_string())
         .bind(visible_at)
         .fetch_column(tx)
         .await?)
@@ -149,11 +149,16 @@ pub(crate) async fn disclaim(tx: &mut Connection, mut leases: Vec<Lease>) -> Sto
     );
     let mut changed = 0;
     for lease in &leases {
-        let of_lease = |sql| query(sql).bind(lease.agent.as_str()).bind(lease.token);
-        let done = of_lease(given_back).execute(&mut *tx).await?;
-        changed += match done {
-            0 => of_lease(uncounted).bind(lease.crashes).execute(&mut *tx).await?,
-            done => done,
+        let bind_lease = |sql| query(sql).bind(lease.agent.as_str()).bind(lease.token);
+        let row_count = bind_lease(given_back).execute(&mut *tx).await?;
+        changed += match row_count {
+            0 => {
+                bind_lease(uncounted)
+                    .bind(lease.crashes)
+                    .execute(&mut *tx)
+                    .await?
+            }
+            row_count => row_count,
         };
     }
     Ok(changed)

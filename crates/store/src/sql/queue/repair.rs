@@ -62,16 +62,16 @@ pub(crate) async fn reconcile(
     pending_before: Timestamp,
     now: Timestamp,
 ) -> StoreResult<u64> {
-    let mut made = 0;
+    let mut row_count = 0;
     loop {
         let step = store
             .write(Lock::Nothing, move |tx| {
                 Box::pin(reconcile_some(tx, pending_before, now, RECONCILED_MAX))
             })
             .await?;
-        made += step;
+        row_count += step;
         if step < RECONCILED_MAX.unsigned_abs() {
-            return Ok(made);
+            return Ok(row_count);
         }
     }
 }
@@ -122,7 +122,7 @@ pub(crate) async fn probe_parked(
                ORDER BY agent_id {for_update})"
     );
     let crashed_before = now.plus_ms(-CRASHED_PROBE_MS);
-    let done = query(sql)
+    let row_count = query(sql)
         .bind(parked_before)
         .bind((attempts_max - 1).max(0))
         .bind(now)
@@ -130,5 +130,5 @@ pub(crate) async fn probe_parked(
         .bind(crashed_before)
         .execute(tx)
         .await?;
-    Ok(done)
+    Ok(row_count)
 }

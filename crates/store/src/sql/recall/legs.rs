@@ -24,11 +24,11 @@ pub(crate) async fn legs(tx: &mut Connection, agent: &AgentId, exchange: i64) ->
     let Some((line, placed)) = look_up(tx, agent, exchange).await? else {
         return Ok(Vec::new());
     };
-    let begins_with = placed.exchange.begins_with();
+    let first_leg = placed.exchange.first_leg();
     let mut found: BTreeMap<i64, Option<Exchange>> = BTreeMap::new();
     for member in line.members() {
-        read(tx, member, begins_with, &mut found).await?;
-        if found.contains_key(&begins_with) {
+        read(tx, member, first_leg, &mut found).await?;
+        if found.contains_key(&first_leg) {
             break;
         }
     }
@@ -40,22 +40,22 @@ pub(crate) async fn legs(tx: &mut Connection, agent: &AgentId, exchange: i64) ->
 async fn read(
     tx: &mut Connection,
     member: &Member,
-    begins_with: i64,
+    first_leg: i64,
     found: &mut BTreeMap<i64, Option<Exchange>>,
 ) -> StoreResult<()> {
-    let (mut from, mut limit) = (begins_with, FIRST_PAGE_ROWS);
+    let (mut from, mut limit) = (first_leg, FIRST_PAGE_ROWS);
     while i64_or_max(found.len()) < LEGS_MAX {
         let rows = page(tx, member, from, limit).await?;
         let is_last = i64_or_max(rows.len()) < limit;
         for row in rows {
             from = row.exchange + 1;
             let is_live = row.set_aside_at.is_none_or(|at| at >= member.until);
-            let is_leg = row.begins_with() == begins_with;
+            let is_leg = row.first_leg() == first_leg;
             if is_live && !is_leg {
                 return Ok(());
             }
-            if let Entry::Vacant(place) = found.entry(row.exchange) {
-                place.insert(Some(row).filter(|_| is_live));
+            if let Entry::Vacant(slot) = found.entry(row.exchange) {
+                slot.insert(Some(row).filter(|_| is_live));
             }
         }
         if is_last {

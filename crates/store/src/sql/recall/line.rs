@@ -160,7 +160,7 @@ async fn parent(tx: &mut Connection, members: &[Member]) -> StoreResult<Option<M
         return Ok(None);
     };
     let agent = row::agent_id_of(&row, 0, child.agent.as_str())?;
-    if members.iter().any(|known| known.agent == agent) {
+    if members.iter().any(|member| member.agent == agent) {
         return Ok(None);
     }
     Ok(Some(Member {

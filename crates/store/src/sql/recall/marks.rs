@@ -47,7 +47,7 @@ async fn index_some(tx: &mut Connection, messages_max: i64) -> StoreResult<i64> 
         .map(|(agent, messages)| (agent.clone(), PlacedMessage::indexed(messages)))
         .collect();
     let mut locked = lock(tx, &claimed).await?;
-    // An agent of which a message was forgotten meanwhile stays pending, and is read again.
+    // If one of an agent's messages was forgotten meanwhile, the agent stays pending and is read again.
     let changed = rows::forgotten_since(tx, &batch).await?;
     locked.retain(|agent| !changed.contains(agent));
     batch.retain(|agent, _| locked.contains(agent));

@@ -45,7 +45,7 @@ impl PlacedMessage {
 /// The messages to index, in order, by agent.
 pub(super) type IndexBatch = BTreeMap<String, Vec<PlacedMessage>>;
 
-/// Returns the agents of the batch of which a message was forgotten since the batch was read.
+/// Returns the agents that have messages in the batch which were forgotten since the batch was read.
 pub(super) async fn forgotten_since(
     tx: &mut Connection,
     batch: &IndexBatch,
@@ -53,10 +53,10 @@ pub(super) async fn forgotten_since(
     let read: Vec<Value> = batch
         .iter()
         .flat_map(|(agent, messages)| {
-            let left = messages
+            let remaining = messages
                 .iter()
                 .filter(|placed| !placed.stored.message.is_forgotten());
-            left.map(move |placed| json!([agent, placed.stored.seq]))
+            remaining.map(move |placed| json!([agent, placed.stored.seq]))
         })
         .collect();
     let sql = sql!(

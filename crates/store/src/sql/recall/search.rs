@@ -100,17 +100,17 @@ async fn with_rarest_terms(tx: &mut Connection, line: &AncestorLine, wanted: &Qu
             .map(|stem| counts.get(stem).copied().unwrap_or_default());
         counts.min().unwrap_or_default()
     };
-    let mut by_count: Vec<(i64, usize)> = wanted.terms().iter().map(count).zip(0..).collect();
+    let mut terms_by_count: Vec<(i64, usize)> = wanted.terms().iter().map(count).zip(0..).collect();
     // A term that no message has costs nothing, so it doesn't count towards the limits.
-    by_count.sort_by_key(|&(count, index)| (count == 0, count, index));
-    let mut left = POSTINGS_MAX;
-    let used: HashSet<usize> = by_count
+    terms_by_count.sort_by_key(|&(count, index)| (count == 0, count, index));
+    let mut remaining = POSTINGS_MAX;
+    let used: HashSet<usize> = terms_by_count
         .into_iter()
         .take(TERMS_MAX)
         .enumerate()
-        .take_while(|(place, (count, _))| {
-            left -= count;
-            *place == 0 || left >= 0 || *count == 0
+        .take_while(|(position, (count, _))| {
+            remaining -= count;
+            *position == 0 || remaining >= 0 || *count == 0
         })
         .map(|(_, (_, index))| index)
         .collect();
@@ -268,9 +268,9 @@ async fn add_messages(
     edges: &[BlockKey],
     parts: &mut Parts,
 ) -> StoreResult<IndexTotals> {
-    let mut needed: BTreeSet<BlockKey> = parts.keys().chain(edges).cloned().collect();
+    let mut blocks: BTreeSet<BlockKey> = parts.keys().chain(edges).cloned().collect();
     if search.has_no_terms() {
-        needed.extend(line.blocks());
+        blocks.extend(line.blocks());
     }
     // To compare keys, SQLite reads the whole row of each block, so one pass reads everything.
     let sql = sql!(
@@ -279,7 +279,7 @@ async fn add_messages(
                FROM {each}($2{::jsonb}) n) THEN b.entries ELSE '' END FROM {each}($1{::jsonb}) l \
                {join} recall_blocks b ON b.agent_id = l.value ->> 0 AND b.block <= CAST(l.value ->> 2 AS bigint)"
     );
-    let query = query(sql).bind(line.json()).bind(json!(needed).to_string());
+    let query = query(sql).bind(line.json()).bind(json!(blocks).to_string());
     let (mut totals, mut rows) = (IndexTotals::default(), query.fetch(tx)?);
     while let Some(row) = rows.try_next().await? {
         let key: BlockKey = (row.try_get(0)?, row.try_get(1)?);
@@ -334,14 +334,14 @@ async fn tail(tx: &mut Connection, line: &AncestorLine) -> StoreResult<(Vec<(Str
                JOIN agents a ON a.agent_id = l.value ->> 0 LEFT JOIN recall_marks k ON k.agent_id = a.agent_id \
                ORDER BY l.place",
     );
-    let (mut spans, mut left, mut unsearched) = (Vec::new(), TAIL_MESSAGES_MAX, 0);
+    let (mut spans, mut remaining, mut unsearched) = (Vec::new(), TAIL_MESSAGES_MAX, 0);
     let query = query(sql).bind(line.json()).bind(UNINDEXED_COUNTED_MAX);
     for row in query.fetch_all(tx).await? {
         let (indexed, through): (i64, i64) = (row.try_get(1)?, row.try_get(2)?);
-        let behind = (through - indexed).max(0);
-        let read = behind.min(left);
-        left -= read;
-        unsearched += behind - read;
+        let backlog = (through - indexed).max(0);
+        let read = backlog.min(remaining);
+        remaining -= read;
+        unsearched += backlog - read;
         if read > 0 {
             spans.push((row.try_get(0)?, through - read, through));
         }

@@ -256,7 +256,7 @@ async fn nearest(
     );
     let filter = &search.filter;
     let mut nearest = NearestExchanges::to(&question.embedding);
-    let mut left = COMPARED_MAX;
+    let mut remaining = COMPARED_MAX;
     for member in line.members() {
         let mut rows = query(sql)
             .bind(member.agent.as_str())
@@ -267,17 +267,17 @@ async fn nearest(
             .bind(filter.until.unwrap_or(Timestamp(i64::MAX)))
             .bind(session.map_or(i64::MIN, |range| *range.start()))
             .bind(session.map_or(i64::MAX, |range| *range.end()))
-            .bind(left)
+            .bind(remaining)
             .fetch(&mut *tx)?;
         while let Some(found) = rows.try_next().await? {
-            left -= 1;
+            remaining -= 1;
             nearest.add(
                 found.try_get(0)?,
                 found.try_get(1)?,
                 &found.try_get::<Vec<u8>>(2)?,
             );
         }
-        if left == 0 {
+        if remaining == 0 {
             break;
         }
     }

@@ -81,8 +81,8 @@ async fn advance(tx: &mut Connection, next: &NextBatch) -> StoreResult<bool> {
     let sql = sql!(
         "-- sqlite/recall.advance\nUPDATE counters SET value = $2 WHERE name = 'recall_indexed' AND value = $1"
     );
-    let done = query(sql).bind(next.after).bind(next.through).execute(tx).await?;
-    Ok(done > 0)
+    let row_count = query(sql).bind(next.after).bind(next.through).execute(tx).await?;
+    Ok(row_count > 0)
 }
 
 /// Lowers the watermark to the last message if it is beyond that, because SQLite reuses the ids of deleted messages.

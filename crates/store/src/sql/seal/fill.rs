@@ -17,7 +17,7 @@ pub(super) enum DigestRows {
     Evictions,
     Items,
     Facts,
-    /// Comes after items and facts, of which a version's digest is made.
+    /// Comes after items and facts, because a version's digest is made from theirs.
     Versions,
     /// Forks' records, and all exchanges of forks.
     Forks,

@@ -47,8 +47,8 @@ pub(super) async fn check(
             }
             continue;
         }
-        if let Some(wrong) = wrong(agent, &stored) {
-            findings.add(Invariant::NothingLost, format!("message {} {wrong}", stored.seq));
+        if let Some(fault) = fault(agent, &stored) {
+            findings.add(Invariant::NothingLost, format!("message {} {fault}", stored.seq));
         }
         chain.add(&stored.of(agent), seal.unwrap_or_default());
     }
@@ -71,7 +71,7 @@ pub(super) async fn check(
 }
 
 /// Returns how a message differs from what was stored; `None` if it doesn't.
-fn wrong(agent: &AgentId, stored: &StoredRow) -> Option<&'static str> {
+fn fault(agent: &AgentId, stored: &StoredRow) -> Option<&'static str> {
     let Some(seal) = &stored.seal else {
         return Some("has lost its seal");
     };
@@ -101,8 +101,8 @@ async fn check_shared(
     while let Some(row) = found.try_next().await? {
         let stored = StoredRow::read(&row)?;
         let source = super::super::row::agent_id(&row, 14)?;
-        if let Some(wrong) = wrong(&source, &stored) {
-            let found = format!("message {} of `{source}` {wrong}", stored.seq);
+        if let Some(fault) = fault(&source, &stored) {
+            let found = format!("message {} of `{source}` {fault}", stored.seq);
             findings.add(Invariant::NothingLost, found);
         }
     }

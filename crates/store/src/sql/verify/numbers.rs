@@ -84,25 +84,25 @@ impl NumberSeries {
         agent: &AgentId,
         findings: &mut VerifyFindings,
     ) -> StoreResult<()> {
-        let (mut own, mut known) = (Vec::new(), HashSet::new());
+        let (mut own_numbers, mut all_numbers) = (Vec::new(), HashSet::new());
         for row in query(self.sql).bind(agent.as_str()).fetch_all(tx).await? {
             let number: i64 = row.try_get(0)?;
-            known.extend([number, row.try_get(1)?]);
+            all_numbers.extend([number, row.try_get(1)?]);
             if number > self.base {
-                own.push(number);
+                own_numbers.push(number);
             }
         }
-        let first = match own.first() {
+        let first = match own_numbers.first() {
             _ if self.is_whole => self.base + 1,
             Some(first) => *first,
             None => self.last + 1,
         };
         let expected = self.last.saturating_sub(first).saturating_add(1);
-        let newest = own.last().copied().unwrap_or(first - 1);
-        if i64_or_max(own.len()) != expected || newest != self.last {
+        let newest = own_numbers.last().copied().unwrap_or(first - 1);
+        if i64_or_max(own_numbers.len()) != expected || newest != self.last {
             let found = format!(
                 "{} {} up to number {newest} exist, but {expected} up to {} were made",
-                own.len(),
+                own_numbers.len(),
                 self.name,
                 self.last
             );
@@ -111,7 +111,7 @@ impl NumberSeries {
         let lost = self
             .inherited
             .iter()
-            .filter(|number| !known.contains(number))
+            .filter(|number| !all_numbers.contains(number))
             .count();
         if lost > 0 {
             let found = format!("{lost} {} that came with the fork are missing", self.name);

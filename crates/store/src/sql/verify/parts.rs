@@ -38,13 +38,13 @@ pub(super) async fn check(
 ) -> StoreResult<()> {
     each(tx, agent, &exchanges(), findings).await?;
     each(tx, agent, &evictions(), findings).await?;
-    let shown = DocumentDigests {
+    let digests = DocumentDigests {
         items: each(tx, agent, &items(), findings).await?,
         facts: each(tx, agent, &fact_rows(), findings).await?,
     };
     each(tx, agent, &forks(), findings).await?;
     each(tx, agent, &versions(), findings).await?;
-    document(tx, agent, &shown, findings).await
+    document(tx, agent, &digests, findings).await
 }
 
 /// Checks all rows of one kind. Returns the digests of the rows whose last column says that they are in the document.
@@ -54,7 +54,7 @@ async fn each(
     part: &VerifiedRows,
     findings: &mut VerifyFindings,
 ) -> StoreResult<Vec<String>> {
-    let (mut unsealed, mut shown) = (0, Vec::new());
+    let (mut unsealed, mut digests) = (0, Vec::new());
     let mut found = query(part.sql).bind(agent.as_str()).fetch(tx)?;
     while let Some(row) = found.try_next().await? {
         let (number, digest, column) = match (part.read)(&row) {
@@ -74,7 +74,7 @@ async fn each(
             ),
         }
         if row.try_get(column + 1)? {
-            shown.push(digest);
+            digests.push(digest);
         }
     }
     findings.add_unseen(Unseen {
@@ -82,7 +82,7 @@ async fn each(
         what: part.unseen,
         count: unsealed,
     });
-    Ok(shown)
+    Ok(digests)
 }
 
 fn exchanges() -> VerifiedRows {
@@ -215,7 +215,7 @@ fn versions() -> VerifiedRows {
 async fn document(
     tx: &mut Connection,
     agent: &AgentId,
-    shown: &DocumentDigests,
+    digests: &DocumentDigests,
     findings: &mut VerifyFindings,
 ) -> StoreResult<()> {
     let sql = sql!(
@@ -241,7 +241,7 @@ async fn document(
     }
     let made_of: Option<String> = found.try_get(4)?;
     let made_of = made_of.filter(|made_of| !made_of.is_empty());
-    if made_of.is_some_and(|made_of| made_of != seal::made_of(&shown.items, &shown.facts)) {
+    if made_of.is_some_and(|made_of| made_of != seal::made_of(&digests.items, &digests.facts)) {
         findings.add(
             Invariant::ExactlyOnce,
             format!("version {version} wasn't composed of the present items and facts"),

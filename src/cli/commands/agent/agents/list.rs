@@ -20,11 +20,11 @@ use recapd_platform::clock::{Clock as _, SystemClock};
 pub(super) async fn print(
     page: &PageOptions,
     config: &Config,
-    shared: &GlobalOptions,
+    options: &GlobalOptions,
 ) -> Result<ExitCode, CommandFailure> {
     let agents = PagedPath::new(PagedList::Agents, "/v1/agents", "agents");
-    let page: ListPage<AgentFigures> = page.read(&Api::reading(config, shared).await?, &agents).await?;
-    page.print(shared, &text(&page.rows, SystemClock.now()))
+    let page: ListPage<AgentFigures> = page.read(&Api::reading(config, options).await?, &agents).await?;
+    page.print(options, &text(&page.rows, SystemClock.now()))
 }
 
 fn text(agents: &[AgentFigures], now: Timestamp) -> String {

@@ -4,7 +4,7 @@
 use crate::cli::terminal::colour::{BOLD, DIM, END, GREEN, RED, YELLOW};
 
 /// Adds colours to a history. Doesn't change its words.
-pub(super) fn coloured(text: &str) -> String {
+pub(super) fn colour_text(text: &str) -> String {
     let mut is_archive = false;
     let lines = text.lines().map(|line| {
         is_archive = match line.trim_start() {
@@ -43,7 +43,7 @@ mod tests {
     fn colours_change_no_words_and_highlight_the_rule() {
         let text = "a   budget 90k\n\n  ARCHIVE\n  #38  Implement auth\n\n──── the model sees from here ────\n\n  WINDOW\n  \
                     #40  Big one   8.5k   over budget\n  #41  Stopped   1.0k   interrupted\n  #42  Add logging   2.1k   open\n";
-        let painted = coloured(text);
+        let painted = colour_text(text);
         let plain = [END, BOLD, DIM, RED, GREEN, YELLOW]
             .iter()
             .fold(painted.clone(), |text, style| text.replace(style, ""));

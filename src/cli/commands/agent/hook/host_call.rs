@@ -15,8 +15,8 @@ pub(crate) fn host_call(arguments: &[OsString]) -> Option<Vec<OsString>> {
     let mut words = command_words(arguments).into_iter();
     words.next().filter(|(_, word)| word == "hook")?;
     let mut call = arguments.to_vec();
-    if let Some((place, word)) = words.next() {
-        match (Event::from_name(&word), call.get_mut(place)) {
+    if let Some((index, word)) = words.next() {
+        match (Event::from_name(&word), call.get_mut(index)) {
             (Some(event), Some(argument)) => *argument = event.name().into(),
             _ if is_for_people(&word) => return None,
             _ => {}
@@ -32,9 +32,9 @@ fn is_for_people(word: &str) -> bool {
 
 /// Returns the words that name commands, with their positions. Leaves out options, and the values of global options.
 fn command_words(arguments: &[OsString]) -> Vec<(usize, Cow<'_, str>)> {
-    let shared = GlobalOptions::augment_args(clap::Command::new("recapd"));
+    let global_options = GlobalOptions::augment_args(clap::Command::new("recapd"));
     let takes_value = |word: &str| {
-        let mut with_value = shared
+        let mut with_value = global_options
             .get_arguments()
             .filter(|option| option.get_action().takes_values());
         with_value.any(|option| option.get_long().is_some() && option.get_long() == word.strip_prefix("--"))

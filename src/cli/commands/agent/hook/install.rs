@@ -55,7 +55,7 @@ struct SettingsChange {
 impl Install {
     pub(super) fn install(
         &self,
-        shared: &GlobalOptions,
+        options: &GlobalOptions,
         environment: &Environment,
     ) -> Result<ExitCode, CommandFailure> {
         let file = self.file(environment)?;
@@ -63,14 +63,14 @@ impl Install {
         let program = install::find(self.host, environment);
         let support = install::support(self.host, self.scope(), &program)
             .map_err(|error| CommandFailure::usage(format!("nothing was changed: {error}")))?;
-        let commands = self.commands(shared, &support.events);
-        let after = install::installed(&before, &commands).map_err(|error| in_file(&file, &error))?;
+        let commands = self.commands(options, &support.events);
+        let after = install::with_hooks(&before, &commands).map_err(|error| in_file(&file, &error))?;
         if let Some(note) = left_out(&support, self.scope(), &program) {
             output::note(&note);
         }
         self.change(
             &SettingsChange { file, before, after },
-            shared,
+            options,
             &left_out_names(&support),
         )?;
         Ok(ExitCode::SUCCESS)
@@ -78,13 +78,13 @@ impl Install {
 
     pub(super) fn uninstall(
         &self,
-        shared: &GlobalOptions,
+        options: &GlobalOptions,
         environment: &Environment,
     ) -> Result<ExitCode, CommandFailure> {
         let file = self.file(environment)?;
         let before = read(&file).map_err(CommandFailure::usage)?;
-        let after = install::uninstalled(&before).map_err(|error| in_file(&file, &error))?;
-        self.change(&SettingsChange { file, before, after }, shared, &[])?;
+        let after = install::without_hooks(&before).map_err(|error| in_file(&file, &error))?;
+        self.change(&SettingsChange { file, before, after }, options, &[])?;
         Ok(ExitCode::SUCCESS)
     }
 
@@ -102,22 +102,22 @@ impl Install {
     fn change(
         &self,
         change: &SettingsChange,
-        shared: &GlobalOptions,
+        options: &GlobalOptions,
         left_out: &[&str],
     ) -> Result<(), CommandFailure> {
         let SettingsChange { file, before, after } = change;
         let diff = (after != before).then(|| install::diff(before, after));
         if let Some(diff) = &diff {
-            self.show(&format!("{}\n{diff}", file.display()), shared)?;
+            self.show(&format!("{}\n{diff}", file.display()), options)?;
         }
         let is_written = diff.is_some() && !self.dry_run;
         if is_written {
-            if !self.yes && !confirmed(!shared.no_input)? {
+            if !self.yes && !confirm(!options.no_input)? {
                 return Err(CommandFailure::usage("nothing was changed".to_owned()));
             }
             write(file, after)?;
         }
-        if shared.json {
+        if options.json {
             let file = file.display().to_string();
             output::json(
                 &json!({ "file": file, "diff": diff, "written": is_written, "left_out": left_out }),
@@ -137,8 +137,8 @@ impl Install {
     }
 
     /// Shows the change. With `--json` it goes to stderr, and only if the user is asked to confirm it.
-    fn show(&self, change: &str, shared: &GlobalOptions) -> io::Result<()> {
-        if !shared.json {
+    fn show(&self, change: &str, options: &GlobalOptions) -> io::Result<()> {
+        if !options.json {
             return output::text(change);
         }
         if !self.yes && !self.dry_run {
@@ -148,16 +148,16 @@ impl Install {
     }
 
     /// Returns the commands for the settings. They repeat the options of this command line that each hook needs.
-    fn commands(&self, shared: &GlobalOptions, events: &[Event]) -> install::Commands {
-        let mut options = Vec::new();
+    fn commands(&self, options: &GlobalOptions, events: &[Event]) -> install::Commands {
+        let mut hook_options = Vec::new();
         // Hooks run in other folders, so paths must be absolute.
-        let shown = |path: &PathBuf| {
+        let absolute_path = |path: &PathBuf| {
             let absolute = std::path::absolute(path).unwrap_or_else(|_| path.clone());
             absolute.display().to_string()
         };
-        let file = shared.config.as_ref().map(shown);
-        let token_file = shared.token_file.as_ref().map(shown);
-        let server = shared.server.as_ref().map(|server| server.base.clone());
+        let file = options.config.as_ref().map(absolute_path);
+        let token_file = options.token_file.as_ref().map(absolute_path);
+        let server = options.server.as_ref().map(|server| server.base.clone());
         for (name, value) in [
             ("--agent", &self.agent),
             ("--server", &server),
@@ -165,13 +165,13 @@ impl Install {
             ("--config", &file),
         ] {
             if let Some(value) = value {
-                options.extend([name.to_owned(), value.clone()]);
+                hook_options.extend([name.to_owned(), value.clone()]);
             }
         }
         install::Commands {
             host: self.host,
             program: self.program.clone(),
-            options,
+            options: hook_options,
             events: events.to_vec(),
             scope: self.scope(),
         }
@@ -186,7 +186,7 @@ fn left_out_names(support: &Support) -> Vec<&'static str> {
     support.left_out.iter().map(|event| event.name()).collect()
 }
 
-/// Says which events get no hook, and why; `None` if all events get one.
+/// Returns a note about the events that get no hook, and why; `None` if all events get one.
 fn left_out(support: &Support, scope: Scope, program: &HostProgram) -> Option<String> {
     if support.left_out.is_empty() {
         return None;
@@ -221,12 +221,14 @@ pub(super) fn read(file: &Path) -> Result<String, String> {
     match fs::metadata(file) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
         Err(error) => Err(failed(&error)),
-        Ok(of) if of.len() > install::SETTINGS_BYTES_MAX => Err(failed(&"it is too long for settings")),
+        Ok(metadata) if metadata.len() > install::SETTINGS_BYTES_MAX => {
+            Err(failed(&"it is too long for settings"))
+        }
         Ok(_) => fs::read_to_string(file).map_err(|error| failed(&error)),
     }
 }
 
-fn confirmed(may_ask: bool) -> Result<bool, CommandFailure> {
+fn confirm(may_ask: bool) -> Result<bool, CommandFailure> {
     if !may_ask || !io::stdin().is_terminal() {
         let why = if may_ask {
             "there is no terminal for the question"
@@ -250,8 +252,8 @@ fn write(file: &Path, text: &str) -> Result<(), CommandFailure> {
     fs::create_dir_all(folder)?;
     let mut written = tempfile::NamedTempFile::new_in(folder)?;
     written.write_all(text.as_bytes())?;
-    if let Ok(of) = fs::metadata(&file) {
-        fs::set_permissions(written.path(), of.permissions())?;
+    if let Ok(metadata) = fs::metadata(&file) {
+        fs::set_permissions(written.path(), metadata.permissions())?;
     }
     written
         .persist(&file)

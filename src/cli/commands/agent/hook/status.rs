@@ -23,10 +23,10 @@ use recapd_core::domain::{
 const ALWAYS_SHOWN: usize = 10;
 
 /// Prints what the hooks have spooled and sent, and whether the settings that call them fit the hosts.
-pub(super) fn status(shared: &GlobalOptions, environment: &Environment) -> Result<ExitCode, CommandFailure> {
+pub(super) fn status(options: &GlobalOptions, environment: &Environment) -> Result<ExitCode, CommandFailure> {
     let statuses = hook::statuses(environment);
     let settings = settings(environment);
-    if shared.json {
+    if options.json {
         output::json(&json!({ "agents": statuses, "settings": settings }))?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -35,14 +35,14 @@ pub(super) fn status(shared: &GlobalOptions, environment: &Environment) -> Resul
             "no hook has run for this user yet; install hooks with `recapd hook install claude-code` or codex",
         )?;
     }
-    let (shown, quiet) = shown(statuses);
-    for status in shown {
-        let at = |at: Option<Timestamp>| at.map_or_else(|| "never".to_owned(), |at| at.to_string());
+    let (active, quiet) = active(statuses);
+    for status in active {
+        let time = |at: Option<Timestamp>| at.map_or_else(|| "never".to_owned(), |at| at.to_string());
         let mut text = format!(
             "{}  pushed {}, injected {}, {} waiting ({} bytes)",
             status.agent_id,
-            at(status.last_push_at),
-            at(status.last_injection_at),
+            time(status.last_push_at),
+            time(status.last_injection_at),
             status.spool_segments,
             status.spool_bytes
         );
@@ -65,18 +65,18 @@ pub(super) fn status(shared: &GlobalOptions, environment: &Environment) -> Resul
 
 /// Returns the agents that were active last, and all agents with something to send or an error. Also returns the number of
 /// the other agents.
-fn shown(mut statuses: Vec<AgentStatus>) -> (Vec<AgentStatus>, i64) {
+fn active(mut statuses: Vec<AgentStatus>) -> (Vec<AgentStatus>, i64) {
     statuses.sort_by_key(|status| std::cmp::Reverse(status.last_push_at));
-    let mut place = 0;
-    let all = statuses.len();
+    let mut index = 0;
+    let total = statuses.len();
     statuses.retain(|status| {
-        place += 1;
-        place <= ALWAYS_SHOWN
+        index += 1;
+        index <= ALWAYS_SHOWN
             || status.spool_segments > 0
             || status.refused > 0
             || status.last_error.is_some()
     });
-    let quiet = i64_or_max(all - statuses.len());
+    let quiet = i64_or_max(total - statuses.len());
     (statuses, quiet)
 }
 
@@ -123,7 +123,7 @@ fn settings(environment: &Environment) -> Vec<SettingsStatus> {
             // If the working directory is the home folder, both scopes have the same file.
             let real = file.canonicalize().unwrap_or_else(|_| file.clone());
             if !files.contains(&real) {
-                found.extend(reviewed(&file, host, scope, environment));
+                found.extend(review_file(&file, host, scope, environment));
                 files.push(real);
             }
         }
@@ -131,12 +131,12 @@ fn settings(environment: &Environment) -> Vec<SettingsStatus> {
     found
 }
 
-fn reviewed(file: &Path, host: Host, scope: Scope, environment: &Environment) -> Option<SettingsStatus> {
-    let reviewed = super::install::read(file).and_then(|text| {
+fn review_file(file: &Path, host: Host, scope: Scope, environment: &Environment) -> Option<SettingsStatus> {
+    let result = super::install::read(file).and_then(|text| {
         let review = install::review(&text, host, scope, || install::find(host, environment));
         review.map_err(|error| error.to_string())
     });
-    let review = match reviewed {
+    let review = match result {
         Ok(review) => review?,
         Err(error) => Review {
             events: Vec::new(),

@@ -59,7 +59,7 @@ pub(super) struct Feed {
     current: Option<AgentId>,
     chunk: Vec<Message>,
     chunk_bytes: usize,
-    seen: BTreeSet<AgentId>,
+    agents: BTreeSet<AgentId>,
     report: FeedReport,
 }
 
@@ -80,7 +80,7 @@ impl Feed {
         bar.set_style(
             ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()),
         );
-        let (seen, report) = (BTreeSet::new(), FeedReport::default());
+        let (agents, report) = (BTreeSet::new(), FeedReport::default());
         Self {
             parts,
             only_agent,
@@ -89,7 +89,7 @@ impl Feed {
             current: None,
             chunk: Vec::new(),
             chunk_bytes: 0,
-            seen,
+            agents,
             report,
         }
     }
@@ -158,16 +158,16 @@ impl Feed {
     }
 
     fn agent_of(&self, record: &Record) -> AgentId {
-        let own = || record.agent_id.as_deref().and_then(|id| id.parse().ok());
+        let named_agent = || record.agent_id.as_deref().and_then(|id| id.parse().ok());
         self.only_agent
             .clone()
-            .or_else(own)
+            .or_else(named_agent)
             .unwrap_or_else(|| conversations::agent_of(&record.conversation))
     }
 
     /// Fails if the agent existed before this replay, because it would get its messages a second time.
     async fn check_is_new(&mut self, agent: &AgentId) -> Result<(), CommandFailure> {
-        if !self.seen.insert(agent.clone()) {
+        if !self.agents.insert(agent.clone()) {
             return Ok(());
         }
         if self.parts.store.agent(agent).await?.is_some() {

@@ -16,7 +16,7 @@ use recapd_engine::journal::import::LINE_BYTES_MAX;
 /// A piece of a journal may begin in the middle of a line, so the second line is read, too.
 const LINES_LOOKED_AT: usize = 2;
 
-/// What the first line of a journal says. This decides what must be imported before the journal.
+/// The content of a journal's first line. It decides what must be imported before the journal.
 #[derive(Default)]
 struct JournalOpening {
     /// The agent; `None` if a newer recapd wrote the journal.

@@ -28,11 +28,11 @@ struct ProgressTotals {
 }
 
 impl ImportProgress {
-    pub(super) fn over(files: &[PathBuf]) -> Self {
+    pub(super) fn new(files: &[PathBuf]) -> Self {
         let bytes = files
             .iter()
             .filter_map(|file| file.metadata().ok())
-            .map(|of| of.len());
+            .map(|metadata| metadata.len());
         let target = if output::is_quiet() {
             ProgressDrawTarget::hidden()
         } else {
@@ -41,7 +41,7 @@ impl ImportProgress {
         let bar = ProgressBar::with_draw_target(Some(bytes.sum()), target);
         bar.set_style(style(READING));
         let progress = Self {
-            ticker: Ticker::beside(&bar),
+            ticker: Ticker::new(&bar),
             bar,
             files: files.len(),
             totals: Mutex::default(),

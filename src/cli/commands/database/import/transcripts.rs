@@ -158,9 +158,9 @@ impl<'p> Transcripts<'p> {
     }
 
     fn agent_of(&self, record: &Record) -> AgentId {
-        let own = || record.agent_id.as_deref().and_then(|id| id.parse().ok());
-        let only = self.only_agent.clone().or_else(own);
-        only.unwrap_or_else(|| conversations::agent_of(&record.conversation))
+        let named_agent = || record.agent_id.as_deref().and_then(|id| id.parse().ok());
+        let agent = self.only_agent.clone().or_else(named_agent);
+        agent.unwrap_or_else(|| conversations::agent_of(&record.conversation))
     }
 
     async fn flush(&mut self) -> Result<(), CommandFailure> {
@@ -188,14 +188,14 @@ impl<'p> Transcripts<'p> {
             .iter()
             .filter_map(|message| message.client_id.as_deref())
             .collect();
-        let known = match &self.existing {
+        let payloads = match &self.existing {
             Some(store) => store.known_payloads(agent, &ids).await?,
             None => HashMap::new(),
         };
         let rehearsed = self.rehearsed.entry(agent.clone()).or_default();
         for message in chunk {
             let client_id = message.client_id.as_deref().unwrap_or_default();
-            if known.contains_key(client_id) || !rehearsed.insert(id(client_id, 0, &message.payload)) {
+            if payloads.contains_key(client_id) || !rehearsed.insert(id(client_id, 0, &message.payload)) {
                 self.report.duplicates += 1;
             } else {
                 self.report.accepted += 1;

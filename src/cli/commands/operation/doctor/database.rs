@@ -51,11 +51,11 @@ pub(super) async fn checks(config: &Config) -> (Vec<Check>, Option<SqlStore>) {
 
 fn unreachable(config: &Config, error: &StoreError) -> Check {
     let url = &config.database.url;
-    Check::fail("database", format!("{url}: {error}"), cure::of(url, error))
+    Check::fail("database", format!("{url}: {error}"), cure::hint(url, error))
 }
 
 async fn encoding(settings: &DatabaseSettings, schema: &Schema) -> Option<Check> {
-    let encoding = examine::other_encoding(settings).await.ok()??;
+    let encoding = examine::non_utf8_encoding(settings).await.ok()??;
     if !schema.may_keep_encoding(&encoding) {
         let detail = format!("{encoding}, and recapd needs UTF8");
         return Some(Check::fail("encoding", detail, UTF8_CURE));
@@ -82,9 +82,9 @@ async fn writing(url: &str, settings: &DatabaseSettings) -> Check {
     match examine::can_be_written(settings).await {
         Ok(()) => Check::ok(name, "this user can write"),
         Err(error) if error.class() == Some("busy") => {
-            Check::warn(name, error.to_string(), cure::of(url, &error))
+            Check::warn(name, error.to_string(), cure::hint(url, &error))
         }
-        Err(error) => Check::fail(name, error.to_string(), cure::of(url, &error)),
+        Err(error) => Check::fail(name, error.to_string(), cure::hint(url, &error)),
     }
 }
 
@@ -97,8 +97,8 @@ async fn pages(url: &str, settings: &DatabaseSettings, bytes: u64) -> Check {
     }
     match examine::damage(settings).await {
         Ok(None) => Check::ok(name, format!("all {size} read; nothing is damaged")),
-        Ok(Some(broken)) => Check::fail(name, broken.replace('\n', " "), cure::RESTORE),
-        Err(error) => Check::fail(name, error.to_string(), cure::of(url, &error)),
+        Ok(Some(damage)) => Check::fail(name, damage.replace('\n', " "), cure::RESTORE),
+        Err(error) => Check::fail(name, error.to_string(), cure::hint(url, &error)),
     }
 }
 

@@ -71,7 +71,7 @@ async fn models(config: &Config, environment: &Environment, offline: bool) -> Ve
     checks
 }
 
-/// Checks the model in `config.model`. `name` says whether it is the provider or the fallback.
+/// Checks the model in `config.model`. `name` is `provider` or `fallback`.
 async fn check_model(
     config: &Config,
     name: &'static str,

@@ -30,11 +30,11 @@ struct Traffic {
 }
 
 pub(super) async fn proxy(config: &Config, now: Timestamp) -> Check {
-    let Some(place) = config.proxy.own_place() else {
+    let Some(listen) = config.proxy.standalone_address() else {
         return Check::skip(NAME, "proxy.listen doesn't name an address");
     };
-    let Some(text) = metrics(&place).await else {
-        let detail = format!("no proxy listens at {place}");
+    let Some(text) = metrics(&listen).await else {
+        let detail = format!("no proxy listens at {listen}");
         return match config.proxy.listen.as_str() {
             "" => Check::skip(NAME, format!("{detail}; `recapd proxy` starts one")),
             _ => Check::warn(
@@ -45,24 +45,24 @@ pub(super) async fn proxy(config: &Config, now: Timestamp) -> Check {
         };
     };
     match Traffic::read(&text) {
-        Some(traffic) => traffic.check(&place, now),
+        Some(traffic) => traffic.check(&listen, now),
         None => Check::fail(
             NAME,
-            format!("another program listens at {place}"),
+            format!("another program listens at {listen}"),
             "stop it, or choose another address for the proxy: proxy.listen",
         ),
     }
 }
 
-/// Returns the metrics of the program that listens at `place`; `None` if no program listens.
-async fn metrics(place: &Listen) -> Option<String> {
-    let place: DaemonEndpoint = place.base().parse().ok()?;
+/// Returns the metrics of the program that listens at `listen`; `None` if no program listens.
+async fn metrics(listen: &Listen) -> Option<String> {
+    let endpoint: DaemonEndpoint = listen.base().parse().ok()?;
     let settings = HttpSettings {
         timeout_ms: TIMEOUT_MS,
         connect_timeout_ms: TIMEOUT_MS,
         proxy_url: None,
     };
-    let transport = Transport::new(&place, &settings).ok()?;
+    let transport = Transport::new(&endpoint, &settings).ok()?;
     let request = transport.request(Method::GET, transport.at("/recapd/metrics"));
     let reply = transport.send(request, ANSWER_BYTES_MAX).await.ok()?;
     Some(String::from_utf8_lossy(&reply.body).into_owned())
@@ -87,7 +87,7 @@ impl Traffic {
         })
     }
 
-    fn check(self, place: &Listen, now: Timestamp) -> Check {
+    fn check(self, listen: &Listen, now: Timestamp) -> Check {
         let Self {
             observed,
             answered,
@@ -97,16 +97,16 @@ impl Traffic {
         if observed == 0 {
             let fix = format!(
                 "start the agent with `recapd run`, or set its base URL to {}; see docs/proxy.md",
-                place.base()
+                listen.base()
             );
             return Check::warn(
                 NAME,
-                format!("it listens at {place}, but no agent has sent a request since it started"),
+                format!("it listens at {listen}, but no agent has sent a request since it started"),
                 fix,
             );
         }
         if stored == 0 {
-            let detail = format!("{observed} requests were observed at {place}, but nothing was stored");
+            let detail = format!("{observed} requests were observed at {listen}, but nothing was stored");
             let fix = "see recapd_proxy_unstored_total, and the proxy's log; is the daemon running?";
             return Check::fail(NAME, detail, fix);
         }
@@ -115,7 +115,7 @@ impl Traffic {
         Check::ok(
             NAME,
             format!(
-                "{observed} requests observed at {place}, {answered} compactions answered, last stored {last}"
+                "{observed} requests observed at {listen}, {answered} compactions answered, last stored {last}"
             ),
         )
     }

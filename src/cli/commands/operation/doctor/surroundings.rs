@@ -21,10 +21,10 @@ pub(super) fn disk(config: &Config) -> Check {
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
     let folder = folder.unwrap_or(Path::new("."));
     // The daemon creates the user's state folder. Until then, the nearest folder above it that exists is checked.
-    let mut above = folder.ancestors().filter(|_| config.database.is_in_state_folder);
-    let folder = above.find(|folder| folder.exists()).unwrap_or(folder);
-    let found = match rustix::fs::statvfs(folder) {
-        Ok(found) => found,
+    let mut ancestors = folder.ancestors().filter(|_| config.database.is_in_state_folder);
+    let folder = ancestors.find(|folder| folder.exists()).unwrap_or(folder);
+    let stats = match rustix::fs::statvfs(folder) {
+        Ok(stats) => stats,
         Err(error) => {
             let fix = format!(
                 "create {} and let the service's user write to it",
@@ -33,7 +33,7 @@ pub(super) fn disk(config: &Config) -> Check {
             return Check::fail(name, format!("{}: {error}", folder.display()), fix);
         }
     };
-    let free = found.f_bavail.saturating_mul(found.f_frsize);
+    let free = stats.f_bavail.saturating_mul(stats.f_frsize);
     let detail = format!("{} MiB free in {}", free >> 20, folder.display());
     let writable = rustix::fs::access(folder, rustix::fs::Access::WRITE_OK);
     let fix = "free some space, or move the database to a larger disk";
@@ -96,7 +96,7 @@ pub(super) fn time_zone(config: &Config, now: Timestamp) -> Check {
             "set summary.time_zone, such as Europe/Berlin",
         );
     };
-    let shown = format!(
+    let description = format!(
         "{zone}, where it is {}",
         parsed.wall(now).format("%Y-%m-%d %H:%M")
     );
@@ -105,39 +105,39 @@ pub(super) fn time_zone(config: &Config, now: Timestamp) -> Check {
             "set summary.time_zone, or an agent's time_zone, to where people work, such as Europe/Berlin";
         return Check::warn(
             name,
-            format!("{shown}; summaries age by calendar days in this zone"),
+            format!("{description}; summaries age by calendar days in this zone"),
             fix,
         );
     }
-    Check::ok(name, shown)
+    Check::ok(name, description)
 }
 
 /// Checks whether a daemon runs and is ready.
-pub(super) async fn daemon(config: &Config, shared: &GlobalOptions) -> Check {
+pub(super) async fn daemon(config: &Config, options: &GlobalOptions) -> Check {
     let name = "daemon";
-    let at = match &shared.server {
+    let address = match &options.server {
         Some(server) => server.base.clone(),
         None => target::base(&config.http),
     };
-    match api::answers(shared.server.as_ref(), &config.http, "/readyz").await {
-        Ok(()) => Check::ok(name, format!("ready at {at}")),
-        Err(api::NotReady::Away) if shared.server.is_some() => Check::fail(
+    match api::answers(options.server.as_ref(), &config.http, "/readyz").await {
+        Ok(()) => Check::ok(name, format!("ready at {address}")),
+        Err(api::NotReady::Away) if options.server.is_some() => Check::fail(
             name,
-            format!("no daemon answers at {at}"),
+            format!("no daemon answers at {address}"),
             "is the daemon running there?",
         ),
         Err(api::NotReady::Away) => {
             let fix = "start it: `systemctl start recapd`, or `recapd serve`";
-            Check::warn(name, format!("no daemon runs at {at}"), fix)
+            Check::warn(name, format!("no daemon runs at {address}"), fix)
         }
         Err(api::NotReady::Silent(why)) => Check::fail(
             name,
-            format!("a program listens at {at} but doesn't answer: {why}"),
+            format!("a program listens at {address} but doesn't answer: {why}"),
             "see its log: `journalctl -u recapd`; if it is stuck, `systemctl restart recapd`",
         ),
         Err(api::NotReady::Says(why)) => Check::fail(
             name,
-            format!("{at} isn't ready: {why}"),
+            format!("{address} isn't ready: {why}"),
             "see its log: `journalctl -u recapd`",
         ),
     }

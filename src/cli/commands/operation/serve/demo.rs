@@ -136,14 +136,14 @@ fn messages(now: Timestamp) -> Result<Vec<Message>, CommandFailure> {
     Ok(messages)
 }
 
-fn lines((asked, done, said): &(&str, &str, &str), at: Timestamp) -> [Value; MESSAGES_EACH] {
-    let (name, arguments) = done.split_once(' ').unwrap_or((done, ""));
+fn lines((question, tool_call, answer): &(&str, &str, &str), at: Timestamp) -> [Value; MESSAGES_EACH] {
+    let (name, arguments) = tool_call.split_once(' ').unwrap_or((tool_call, ""));
     let call = format!("call-{}", at.0);
     [
-        json!({ "kind": "user", "at": at, "content": asked }),
+        json!({ "kind": "user", "at": at, "content": question }),
         json!({ "kind": "tool_call", "at": at, "data": { "tool_call_id": call, "name": name, "arguments": { "args": arguments } } }),
         json!({ "kind": "tool_result", "at": at, "data": { "tool_call_id": call, "output": "ok", "success": true } }),
-        json!({ "kind": "assistant", "at": at.plus_ms(MINUTE_MS), "content": said }),
+        json!({ "kind": "assistant", "at": at.plus_ms(MINUTE_MS), "content": answer }),
     ]
 }
 

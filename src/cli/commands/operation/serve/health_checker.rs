@@ -50,11 +50,11 @@ impl HealthChecker {
 
     /// Applies a reload. Keys that are `waiting` for a restart keep their entries; all others get their `fresh` ones.
     pub(super) fn renew(&self, config: Config, fresh: Vec<ConfigEntry>, waiting: &[String], parts: Parts) {
-        let mut in_force = self.held();
-        let before = std::mem::take(&mut in_force.entries);
+        let mut in_force = self.lock();
+        let old_entries = std::mem::take(&mut in_force.entries);
         let in_force_now = |entry: ConfigEntry| {
             let is_waiting = waiting.contains(&entry.key);
-            let old = before.iter().find(|old| is_waiting && old.key == entry.key);
+            let old = old_entries.iter().find(|old| is_waiting && old.key == entry.key);
             old.cloned().unwrap_or(entry)
         };
         *in_force = InForce {
@@ -64,7 +64,7 @@ impl HealthChecker {
         };
     }
 
-    fn held(&self) -> MutexGuard<'_, InForce> {
+    fn lock(&self) -> MutexGuard<'_, InForce> {
         self.in_force.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -84,7 +84,7 @@ impl http::HealthChecker for HealthChecker {
             config,
             entries,
             parts,
-        } = self.held().clone();
+        } = self.lock().clone();
         let now = parts.clock.now();
         DaemonFacts {
             owner: self.owner.clone(),

@@ -59,11 +59,11 @@ pub(super) async fn start(
     database: &Arc<SqlStore>,
     stop: CancellationToken,
 ) -> Result<(), CommandFailure> {
-    let Some(place) = config.proxy.place() else {
+    let Some(listen) = config.proxy.address() else {
         return Ok(());
     };
-    let listener = ProxyListener::listen(&place).await;
-    let listener = listener.with_context(|| format!("listening on {place}; see proxy.listen"))?;
+    let listener = ProxyListener::listen(&listen).await;
+    let listener = listener.with_context(|| format!("listening on {listen}; see proxy.listen"))?;
     let daemon: Arc<dyn ProxyDaemon> = Arc::new(LocalDaemon(interface(config, parts, database, &stop)));
     let tasks = TaskTracker::new();
     let proxy = proxy(
@@ -73,7 +73,7 @@ pub(super) async fn start(
         parts.metrics.clone(),
         &tasks,
     )?;
-    tracing::info!(listen = %place, "proxy.ready");
+    tracing::info!(listen = %listen, "proxy.ready");
     lifecycle.spawn_serving("proxy", async move {
         serve(listener, proxy, stop).await;
         tasks.close();

@@ -18,11 +18,11 @@ const EXTEND_EVERY: Duration = Duration::from_secs(10);
 
 /// Returns the service manager that the environment names.
 pub(in crate::cli::commands::operation) fn manager(environment: &Environment) -> Notify {
-    let of = |name| environment.get(name).map(str::to_owned);
+    let variable = |name| environment.get(name).map(str::to_owned);
     let manager = ServiceManager {
-        socket: of("NOTIFY_SOCKET"),
-        watchdog_usec: of("WATCHDOG_USEC"),
-        watchdog_pid: of("WATCHDOG_PID"),
+        socket: variable("NOTIFY_SOCKET"),
+        watchdog_usec: variable("WATCHDOG_USEC"),
+        watchdog_pid: variable("WATCHDOG_PID"),
     };
     Notify::new(&manager).unwrap_or_else(|error| {
         warn!(%error, socket = manager.socket, "service.manager_unreachable");

@@ -48,9 +48,9 @@ impl Supervisor {
                     self.resume(resumed);
                     config = reloaded.config;
                 }
-                Err(failed) => {
+                Err(failure) => {
                     self.parts.metrics.service.reloaded(false, self.parts.clock.now());
-                    error!(error = failed.text(), "config.reload_failed");
+                    error!(error = failure.text(), "config.reload_failed");
                 }
             }
             // `systemctl reload` returns after `ready`. Its caller may look at the status line then, so the line comes first.

@@ -1,10 +1,10 @@
-//! The status line about batches.
+//! The batches line of `recapd status`.
 
 use crate::cli::terminal::figures::span;
-use recapd_core::domain::time::Timestamp;
+use recapd_core::domain::{number::count, time::Timestamp};
 use recapd_store::batch::BatchFigures;
 
-/// Says how many questions wait for a provider's batch; `None` if none does.
+/// Formats the numbers of open batches and of waiting questions; `None` if there are neither.
 pub(super) fn line(figures: &BatchFigures, now: Timestamp) -> Option<String> {
     let open = figures.intents + figures.submitted;
     if open + figures.waiting == 0 {
@@ -14,8 +14,9 @@ pub(super) fn line(figures: &BatchFigures, now: Timestamp) -> Option<String> {
         format!(", the oldest for {}", span(now.since_ms(at)))
     });
     Some(format!(
-        "batches      {open} open with {} questions{oldest}; {} questions wait for a batch",
-        figures.out, figures.waiting
+        "batches      {open} open with {}{oldest}; {} waiting for a batch",
+        count(figures.out, "question"),
+        count(figures.waiting, "question")
     ))
 }
 
@@ -24,7 +25,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_line_shows_open_batches_only() {
+    fn without_batches_there_is_no_line() {
         let now = Timestamp(3_600_000);
         assert_eq!(line(&BatchFigures::default(), now), None);
         let figures = BatchFigures {
@@ -36,7 +37,7 @@ mod tests {
         };
         assert_eq!(
             line(&figures, now).unwrap(),
-            "batches      3 open with 30 questions, the oldest for 1h 0m; 4 questions wait for a batch"
+            "batches      3 open with 30 questions, the oldest for 1h 0m; 4 questions waiting for a batch"
         );
     }
 }

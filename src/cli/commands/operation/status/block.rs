@@ -3,7 +3,7 @@
 
 use super::{StatusFigures, spend};
 use crate::cli::terminal::{
-    colour::{BOLD, RED, YELLOW, painted},
+    colour::{BOLD, RED, YELLOW, paint},
     figures::{duration, percent, span, thousands},
     output,
 };
@@ -35,10 +35,13 @@ pub(super) fn text(figures: &StatusFigures, now: Timestamp, tokens_max: i64) -> 
     let rows = left.iter().zip(&right).zip(styles.left.iter().zip(styles.right));
     let block = rows.map(|((left, right), (left_style, right_style))| {
         let blanks = LEFT_COLUMNS.saturating_sub(left.chars().count()).max(1);
-        let (left, right) = (painted(left_style, left), painted(right_style, right));
+        let (left, right) = (paint(left_style, left), paint(right_style, right));
         format!("{left}{}{right}", " ".repeat(blanks))
     });
-    block.chain(below(figures, now)).collect::<Vec<_>>().join("\n")
+    block
+        .chain(lines_below(figures, now))
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 /// The styles of the block's lines.
@@ -96,7 +99,7 @@ fn right(figures: &StatusFigures, now: Timestamp) -> [String; 6] {
     ]
 }
 
-fn below(figures: &StatusFigures, now: Timestamp) -> Vec<String> {
+fn lines_below(figures: &StatusFigures, now: Timestamp) -> Vec<String> {
     let sample = &figures.sample;
     let updates = &figures.updates;
     let estimated = if sample.stock_is_estimated {
@@ -125,8 +128,8 @@ fn below(figures: &StatusFigures, now: Timestamp) -> Vec<String> {
     let not_ready = figures.not_ready.as_ref();
     lines
         .into_iter()
-        .chain(not_ready.map(|why| painted(RED, &format!("the daemon isn't ready: {why}"))))
-        .chain(paused.map(|paused| painted(YELLOW, &paused)))
+        .chain(not_ready.map(|why| paint(RED, &format!("the daemon isn't ready: {why}"))))
+        .chain(paused.map(|paused| paint(YELLOW, &paused)))
         .chain(spend::lines(sample, &figures.circuits, now))
         .chain(super::batches::line(&sample.batches, now))
         .chain(sample.calibrations.iter().map(calibration))
@@ -142,7 +145,7 @@ fn window(hours: i64) -> String {
     }
 }
 
-/// Says how far the estimate of a model's tokens is off.
+/// Formats by how much the tokens of a model differ from the estimate.
 fn calibration(figures: &CalibrationFigures) -> String {
     format!(
         "tokens of {} {}: on average ×{} of the estimate, at most ×{}, by {}",

@@ -16,18 +16,18 @@ pub(super) fn line(totals: &ProxyTotals, now: Timestamp) -> String {
         format!("{} down", thousands(traffic.answer_bytes)),
     ];
     if traffic.compactions_answered > 0 {
-        let answered = count(traffic.compactions_answered, "compaction");
-        let each = duration(traffic.answering_ms / traffic.compactions_answered);
-        parts.push(format!("{answered} answered in {each} each"));
+        let compactions = count(traffic.compactions_answered, "compaction");
+        let average = duration(traffic.answering_ms / traffic.compactions_answered);
+        parts.push(format!("{compactions} answered in {average} each"));
     }
-    let others = [
+    let further_counts = [
         (traffic.compactions_forwarded, "compactions forwarded"),
         (traffic.window_steps, "window steps"),
         (traffic.saved_input_tokens, "input tokens saved (estimate)"),
         (traffic.failed_open, "failed open"),
         (traffic.unstored, "unstored"),
     ];
-    let others = others.into_iter().filter(|(number, _)| *number > 0);
-    parts.extend(others.map(|(number, name)| format!("{} {name}", thousands(number))));
+    let further_counts = further_counts.into_iter().filter(|(number, _)| *number > 0);
+    parts.extend(further_counts.map(|(number, name)| format!("{} {name}", thousands(number))));
     format!("\n  proxy: {}, last {}", parts.join(", "), ago(last_at, now))
 }

@@ -11,9 +11,9 @@ use recapd_telemetry::metrics::Circuit;
 
 /// Formats what was spent today, and the limits that are set: `$1.92 of $5.00, 12 of 100 calls`.
 pub(super) fn today(spent: SpendTotal, limits: SpendLimits) -> String {
-    let limited = |text: String, of: String, limit: i64| match limit {
+    let limited = |text: String, limit_text: String, limit: i64| match limit {
         0 => text,
-        _ => format!("{text} of {of}"),
+        _ => format!("{text} of {limit_text}"),
     };
     let cost = limited(
         usd(spent.cost_microusd),
@@ -35,7 +35,7 @@ pub(super) fn today(spent: SpendTotal, limits: SpendLimits) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
-/// Names the first provider, and says how its last calls ended.
+/// Formats the first provider's name, and how its last call ended.
 pub(super) fn provider(sample: &Sample, circuits: &[Circuit], now: Timestamp) -> String {
     if let [circuit, ..] = circuits {
         return format!("provider  {}", line(circuit, now));
@@ -52,11 +52,11 @@ pub(super) fn provider(sample: &Sample, circuits: &[Circuit], now: Timestamp) ->
 
 /// Returns lines about the fallbacks, and about agents that wait for the next day.
 pub(super) fn lines(sample: &Sample, circuits: &[Circuit], now: Timestamp) -> Vec<String> {
-    let others = circuits
+    let fallbacks = circuits
         .iter()
         .skip(1)
         .map(|circuit| format!("  fallback   {}", line(circuit, now)));
-    let mut lines: Vec<String> = others.collect();
+    let mut lines: Vec<String> = fallbacks.collect();
     if let (1.., Some(until)) = (sample.paused, sample.paused_until) {
         lines.push(format!(
             "  paused     {}: spend limit until {until}",
@@ -83,11 +83,11 @@ fn line(circuit: &Circuit, now: Timestamp) -> String {
 
 /// Formats dollars with cents; below a dollar, with hundredths of a cent.
 fn usd(microusd: i64) -> String {
-    let (whole, rest) = (microusd / MICROUSD_PER_USD, microusd % MICROUSD_PER_USD);
-    if whole == 0 && rest != 0 {
-        format!("$0.{:04}", (rest + 99) / 100)
+    let (dollars, fraction) = (microusd / MICROUSD_PER_USD, microusd % MICROUSD_PER_USD);
+    if dollars == 0 && fraction != 0 {
+        format!("$0.{:04}", (fraction + 99) / 100)
     } else {
-        format!("${whole}.{:02}", rest / 10_000)
+        format!("${dollars}.{:02}", fraction / 10_000)
     }
 }
 

@@ -1,10 +1,10 @@
-//! Outlines addresses and paths: they stay recognisable, but lose private parts.
+//! Masks addresses and paths: they stay recognisable, but lose private parts.
 //!
 //! An address keeps its scheme, host and port. A path keeps its first folder if every system has that folder. A user
 //! and the rest of a path are only marked as present. If the host can't be identified, nothing is kept.
 
-/// Replaces what is left out.
-pub(super) const LEFT_OUT: &str = "…";
+/// Stands for what is left out.
+pub(super) const ELLIPSIS: &str = "…";
 /// Schemes that are followed by a file.
 const FILE_SCHEMES: [&str; 2] = ["sqlite:", "unix:"];
 const SCHEME_END: &str = "://";
@@ -16,22 +16,26 @@ const FOLDERS: [&str; 15] = [
 /// Characters that end a sentence or a clause, and don't belong to an address.
 const SENTENCE_ENDS: &str = ".,:;)'";
 
-/// Outlines an address or a path.
-pub(super) fn outline(place: &str) -> String {
-    let of_file = FILE_SCHEMES.into_iter().find(|scheme| place.starts_with(*scheme));
-    match (path_of(place), place.split_once(SCHEME_END)) {
-        (Some(path), _) => format!("{}{}", of_file.unwrap_or_default(), folder(path)),
+/// Masks an address or a path.
+pub(super) fn mask(location: &str) -> String {
+    let file_scheme = FILE_SCHEMES
+        .into_iter()
+        .find(|scheme| location.starts_with(*scheme));
+    match (path_of(location), location.split_once(SCHEME_END)) {
+        (Some(path), _) => format!("{}{}", file_scheme.unwrap_or_default(), folder(path)),
         (None, Some((scheme, rest))) if is_scheme(scheme) => format!("{scheme}{SCHEME_END}{}", host(rest)),
-        (None, _) => LEFT_OUT.to_owned(),
+        (None, _) => ELLIPSIS.to_owned(),
     }
 }
 
 /// Returns the path; `None` for the address of a server.
-pub(super) fn path_of(place: &str) -> Option<&str> {
-    let of_file = FILE_SCHEMES.iter().find_map(|scheme| place.strip_prefix(scheme));
-    match of_file {
+pub(super) fn path_of(location: &str) -> Option<&str> {
+    let path = FILE_SCHEMES
+        .iter()
+        .find_map(|scheme| location.strip_prefix(scheme));
+    match path {
         Some(path) => Some(path.strip_prefix("//").unwrap_or(path)),
-        None => (!place.contains(SCHEME_END)).then_some(place),
+        None => (!location.contains(SCHEME_END)).then_some(location),
     }
 }
 
@@ -40,19 +44,19 @@ pub(super) fn parts(rest: &str) -> (&str, &str) {
     rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()))
 }
 
-/// Outlines each address and path in `text`.
-pub(super) fn in_outline(text: &str) -> String {
-    text.split_inclusive(is_break).map(word_in_outline).collect()
+/// Masks each address and path in `text`.
+pub(super) fn mask_text(text: &str) -> String {
+    text.split_inclusive(is_break).map(mask_word).collect()
 }
 
-/// Outlines one word. Keeps the characters after it.
-fn word_in_outline(piece: &str) -> String {
+/// Masks one word. Keeps the characters after it.
+fn mask_word(piece: &str) -> String {
     let is_end = |c: char| is_break(c) || SENTENCE_ENDS.contains(c);
     let (word, end) = piece.split_at(piece.trim_end_matches(is_end).len());
     match start(word) {
         Some(start) => {
-            let (before, place) = word.split_at(start);
-            format!("{before}{}{end}", outline(place))
+            let (before, location) = word.split_at(start);
+            format!("{before}{}{end}", mask(location))
         }
         None => piece.to_owned(),
     }
@@ -60,47 +64,47 @@ fn word_in_outline(piece: &str) -> String {
 
 /// Returns the index at which an address or a path begins in a word.
 fn start(word: &str) -> Option<usize> {
-    let of_file = FILE_SCHEMES.iter().filter_map(|scheme| word.find(scheme));
-    let of_server = word.split_once(SCHEME_END).map(|(before, _)| {
-        let scheme = before.chars().rev().take_while(|c| is_of_scheme(*c)).count();
+    let file_address = FILE_SCHEMES.iter().filter_map(|scheme| word.find(scheme));
+    let server_address = word.split_once(SCHEME_END).map(|(before, _)| {
+        let scheme = before.chars().rev().take_while(|c| is_scheme_char(*c)).count();
         // Each character of a scheme is one byte.
         before.len() - scheme
     });
-    of_file.chain(of_server).chain(root(word)).min()
+    file_address.chain(server_address).chain(root(word)).min()
 }
 
 /// Returns the index of the first slash without a name before it: `and/or` isn't a path.
 fn root(word: &str) -> Option<usize> {
-    let mut slashes = word.match_indices('/').map(|(place, _)| place);
-    slashes.find(|place| !word.split_at(*place).0.ends_with(is_of_name))
+    let mut slashes = word.match_indices('/').map(|(index, _)| index);
+    slashes.find(|index| !word.split_at(*index).0.ends_with(is_name_char))
 }
 
 /// Returns the first folder of a path if every system has that folder.
 fn folder(path: &str) -> String {
-    let Some(below) = path.strip_prefix('/') else {
-        return LEFT_OUT.to_owned();
+    let Some(relative) = path.strip_prefix('/') else {
+        return ELLIPSIS.to_owned();
     };
-    match below.split_once('/') {
-        Some((folder, _)) if FOLDERS.contains(&folder) => format!("/{folder}/{LEFT_OUT}"),
-        _ => format!("/{LEFT_OUT}"),
+    match relative.split_once('/') {
+        Some((folder, _)) if FOLDERS.contains(&folder) => format!("/{folder}/{ELLIPSIS}"),
+        _ => format!("/{ELLIPSIS}"),
     }
 }
 
 /// Returns the host and port of an address without its scheme.
 fn host(rest: &str) -> String {
-    let (authority, behind) = parts(rest);
+    let (authority, tail) = parts(rest);
     let (user, host) = match authority.rsplit_once('@') {
-        Some((_, host)) => (format!("{LEFT_OUT}@"), host),
+        Some((_, host)) => (format!("{ELLIPSIS}@"), host),
         None => (String::new(), authority),
     };
     // A password may contain a slash. Then the text before the slash only looks like a host.
-    if !is_host(host) || behind.contains('@') {
-        return LEFT_OUT.to_owned();
+    if !is_host(host) || tail.contains('@') {
+        return ELLIPSIS.to_owned();
     }
-    let more = if behind.trim_matches('/').is_empty() {
+    let more = if tail.trim_matches('/').is_empty() {
         String::new()
     } else {
-        format!("/{LEFT_OUT}")
+        format!("/{ELLIPSIS}")
     };
     format!("{user}{host}{more}")
 }
@@ -126,14 +130,14 @@ fn is_break(c: char) -> bool {
 }
 
 fn is_scheme(text: &str) -> bool {
-    !text.is_empty() && text.chars().all(is_of_scheme)
+    !text.is_empty() && text.chars().all(is_scheme_char)
 }
 
-fn is_of_scheme(c: char) -> bool {
+fn is_scheme_char(c: char) -> bool {
     c.is_ascii_alphanumeric() || "+.-".contains(c)
 }
 
-pub(super) fn is_of_name(c: char) -> bool {
+pub(super) fn is_name_char(c: char) -> bool {
     c.is_alphanumeric() || c == '_' || c == '-'
 }
 
@@ -145,7 +149,7 @@ mod tests {
 
     #[test]
     fn hosts_and_first_folders_are_kept() {
-        for (place, outlined) in [
+        for (location, masked) in [
             ("http://127.0.0.1:3128", "http://127.0.0.1:3128"),
             ("http://127.0.0.1:3128/", "http://127.0.0.1:3128"),
             ("https://gateway.example/t0ken/v1", "https://gateway.example/…"),
@@ -174,14 +178,14 @@ mod tests {
             ("/mine", "/…"),
             ("keys/mine", "…"),
         ] {
-            assert_eq!(outline(place), outlined, "{place}");
-            assert_eq!(outline(outlined), outlined, "an outline stays as it is");
+            assert_eq!(mask(location), masked, "{location}");
+            assert_eq!(mask(masked), masked, "a masked text stays as it is");
         }
     }
 
     #[test]
     fn only_addresses_and_paths_in_a_text_are_replaced() {
-        for (text, outlined) in [
+        for (text, masked) in [
             ("read and checked", "read and checked"),
             (
                 "none runs at http://127.0.0.1:7411",
@@ -200,14 +204,14 @@ mod tests {
             ("~/mine ./mine", "~/… ./…"),
             ("make `recapd serve` run\n", "make `recapd serve` run\n"),
         ] {
-            assert_eq!(in_outline(text), outlined);
+            assert_eq!(mask_text(text), masked);
         }
     }
 
     proptest! {
         #[test]
         fn only_host_and_first_folder_are_ever_kept(secret in "Q[a-zA-Z0-9/?#@:&%=.,;()~'+_-]{0,20}Q") {
-            for place in [
+            for location in [
                 format!("https://{secret}@host/v1"),
                 format!("https://me:{secret}@host"),
                 format!("https://host:80/{secret}"),
@@ -219,10 +223,10 @@ mod tests {
                 format!("/home/{secret}"),
                 format!("/{secret}/recapd"),
             ] {
-                let outlined = outline(&place);
-                prop_assert!(!outlined.contains('Q'), "{place}: {outlined}");
-                let outlined = in_outline(&format!("no answer from {place}: refused ({place})"));
-                prop_assert!(!outlined.contains('Q'), "{place}: {outlined}");
+                let masked = mask(&location);
+                prop_assert!(!masked.contains('Q'), "{location}: {masked}");
+                let masked = mask_text(&format!("no answer from {location}: refused ({location})"));
+                prop_assert!(!masked.contains('Q'), "{location}: {masked}");
             }
         }
     }

@@ -3,7 +3,7 @@
 use clap::{Arg, Command};
 
 use super::super::topics;
-use crate::cli::{exit, help, terminal::paragraphs::wrapped};
+use crate::cli::{exit, help, terminal::paragraphs::wrap};
 
 /// The text above the commands.
 const HEAD: &str = "\
@@ -61,14 +61,14 @@ fn section(command: &Command, parent: &str, text: &mut String) {
         "```text\n{}\n```\n\n",
         usage.trim_start_matches("Usage: ")
     )]);
-    let own = command.get_arguments().filter(|argument| {
+    let own_arguments = command.get_arguments().filter(|argument| {
         let is_everywhere =
             argument.is_global_set() || ["help", "version"].contains(&argument.get_id().as_str());
         !is_everywhere && !argument.is_hide_set()
     });
-    own.for_each(|argument| describe(argument, text));
+    own_arguments.for_each(|argument| describe(argument, text));
     if let Some(more) = command.get_after_help() {
-        let more = wrapped(more.to_string().trim_end(), help::COLUMNS);
+        let more = wrap(more.to_string().trim_end(), help::COLUMNS);
         text.extend([format!("\n```text\n{more}\n```\n")]);
     }
     for sub in visible(command) {

@@ -29,7 +29,7 @@ const OWN_SITES: [&str; 2] = ["same-origin", "none"];
 /// Refuses requests that a page of another site makes a browser send. Allows links to the dashboard.
 pub(super) fn check_site(method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
     let mut sites = headers.get_all(FETCH_SITE).into_iter();
-    if sites.all(|site| OWN_SITES.iter().any(|own| site == own)) {
+    if sites.all(|site| OWN_SITES.iter().any(|own_site| site == own_site)) {
         return Ok(());
     }
     let is = |name: HeaderName, value: &str| headers.get(name).is_some_and(|is| is == value);
@@ -77,10 +77,10 @@ pub(super) fn check_origin(uri: &Uri, headers: &HeaderMap) -> Result<(), Problem
 
 /// Refuses a request to a host name that is neither this machine's nor in `allowed`.
 pub(super) fn check_host(uri: &Uri, headers: &HeaderMap, allowed: &[String]) -> Result<(), Problem> {
-    let Some(asked) = requested_host(uri, headers) else {
+    let Some(requested) = requested_host(uri, headers) else {
         return Ok(());
     };
-    let name = str::from_utf8(asked).map_or("", name_of);
+    let name = str::from_utf8(requested).map_or("", name_of);
     let is_ours = |ours: &str| ours.eq_ignore_ascii_case(name);
     if LOOPBACK.into_iter().any(is_ours) || allowed.iter().any(|ours| is_ours(ours)) {
         return Ok(());

@@ -1,13 +1,13 @@
-//! Authorization: the table says which token may call which route. A route that isn't in the table needs an
+//! Authorization: the table defines which token may call which route. A route that isn't in the table needs an
 //! administrator's token for all agents, and fails a test.
 
 use axum::http::Method;
 
 use recapd_core::domain::access::Scope::{self, Admin, Read, Write};
 
-/// Whose data a route is about.
+/// The owner of the data that a route is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Whose {
+pub(crate) enum RouteSubject {
     /// Nobody's data. The route needs no token, because it reveals nothing.
     Open,
     /// The data of agent `{id}` in the path.
@@ -19,9 +19,9 @@ pub(crate) enum Whose {
     /// The data of all agents. Only tokens for all agents may call the route.
     All,
 }
-use Whose::{Agent, All, Caller, Open, Project};
+use RouteSubject::{Agent, All, Caller, Open, Project};
 
-impl Whose {
+impl RouteSubject {
     /// Returns the name that the API reference uses.
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -38,7 +38,7 @@ impl Whose {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RouteRule {
     pub(crate) scope: Scope,
-    pub(crate) whose: Whose,
+    pub(crate) subject: RouteSubject,
 }
 
 /// Stands for every method.
@@ -50,7 +50,7 @@ const ANY: &str = "*";
 /// Forgetting also affects forks, and deleting an agent reports its forks, so both need a token for all agents.
 /// Settings decide what an agent costs, so the agent's own token may not change them.
 #[rustfmt::skip]
-pub(super) const RULES: &[(&str, &str, Scope, Whose)] = &[
+pub(super) const RULES: &[(&str, &str, Scope, RouteSubject)] = &[
     ("GET", "/v1/agents", Read, Caller),
     ("GET", "/v1/agents/{id}", Read, Agent),
     ("PATCH", "/v1/agents/{id}", Admin, Agent),
@@ -168,12 +168,12 @@ fn is_page(path: &str) -> bool {
 }
 
 /// Returns the rule of every route.
-pub(crate) fn all_rules() -> impl Iterator<Item = (&'static str, &'static str, Scope, Whose)> {
+pub(crate) fn all_rules() -> impl Iterator<Item = (&'static str, &'static str, Scope, RouteSubject)> {
     RULES.iter().copied()
 }
 
 /// Returns the rule of every route except the pages, in the table's order.
-pub(crate) fn api_rules() -> impl Iterator<Item = (&'static str, &'static str, Scope, Whose)> {
+pub(crate) fn api_rules() -> impl Iterator<Item = (&'static str, &'static str, Scope, RouteSubject)> {
     RULES.iter().copied().filter(|(_, path, ..)| !is_page(path))
 }
 
@@ -189,12 +189,12 @@ pub(super) fn of(method: &Method, path: Option<&str>) -> RouteRule {
     let Some(path) = path else {
         return RouteRule {
             scope: Read,
-            whose: Caller,
+            subject: Caller,
         };
     };
     find(method, path).unwrap_or(RouteRule {
         scope: Admin,
-        whose: All,
+        subject: All,
     })
 }
 
@@ -206,8 +206,10 @@ pub(crate) fn find(method: &Method, path: &str) -> Option<RouteRule> {
         method.as_str()
     };
     let mut rules = RULES.iter();
-    let found = rules.find(|(of, at, ..)| (*of == method || *of == ANY) && *at == path);
-    found.map(|&(_, _, scope, whose)| RouteRule { scope, whose })
+    let found = rules.find(|(rule_method, rule_path, ..)| {
+        (*rule_method == method || *rule_method == ANY) && *rule_path == path
+    });
+    found.map(|&(_, _, scope, subject)| RouteRule { scope, subject })
 }
 
 #[cfg(test)]
@@ -237,15 +239,15 @@ mod tests {
 
     #[test]
     fn a_rule_fits_its_route() {
-        for (method, path, scope, whose) in RULES {
+        for (method, path, scope, subject) in RULES {
             let is_audit = *path == "/v1/audit";
-            let is_read = (*method == "GET" && !is_audit) || *method == ANY || *whose == Open;
+            let is_read = (*method == "GET" && !is_audit) || *method == ANY || *subject == Open;
             assert_eq!(is_read, *scope == Read, "{method} {path}");
-            if matches!(whose, Agent | Project) {
+            if matches!(subject, Agent | Project) {
                 let is_namesake = *method == "GET" && ["/v1/queue/pause", "/v1/queue/resume"].contains(path);
                 assert!(path.contains("{id}") || is_namesake, "{method} {path}");
             }
-            assert_eq!(path.starts_with("/v1/projects/{id}/summary"), *whose == Project);
+            assert_eq!(path.starts_with("/v1/projects/{id}/summary"), *subject == Project);
         }
     }
 
@@ -255,7 +257,7 @@ mod tests {
         for (method, path) in pages().filter(|(method, _)| *method == "POST") {
             let page: Method = method.parse().unwrap();
             let rule = of(&page, Some(path));
-            if rule.whose != Open {
+            if rule.subject != Open {
                 assert_eq!(rule, of(&page, Some(&path.replace("/ui/", "/v1/"))), "{path}");
                 compared += 1;
             }
@@ -267,7 +269,7 @@ mod tests {
     fn unlisted_routes_are_for_administrators_of_all_agents() {
         let strict = RouteRule {
             scope: Admin,
-            whose: All,
+            subject: All,
         };
         assert_eq!(of(&Method::GET, Some("/v1/new")), strict);
         assert_eq!(of(&Method::PUT, Some("/v1/agents")), strict);
@@ -275,6 +277,6 @@ mod tests {
             of(&Method::HEAD, Some("/v1/agents")),
             of(&Method::GET, Some("/v1/agents"))
         );
-        assert_eq!(of(&Method::DELETE, Some("/mcp")).whose, Caller);
+        assert_eq!(of(&Method::DELETE, Some("/mcp")).subject, Caller);
     }
 }

@@ -46,7 +46,7 @@ pub(super) struct Peers {
 }
 
 impl Peers {
-    pub(super) fn of_at_most(per_peer_max: usize) -> Self {
+    pub(super) fn with_limit(per_peer_max: usize) -> Self {
         Self {
             per_peer_max,
             counts: Mutex::default(),
@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     fn slots_are_returned() {
-        let peers = Arc::new(Peers::of_at_most(2));
+        let peers = Arc::new(Peers::with_limit(2));
         let (one, other) = (peer("192.0.2.1"), Peer::Local);
         let held = [Peers::take(&peers, one), Peers::take(&peers, one)];
         assert!(held.iter().all(Option::is_some));

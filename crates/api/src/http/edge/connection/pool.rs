@@ -53,7 +53,7 @@ impl Pool {
     pub(super) fn new(connections_max: usize, per_peer_max: usize, proxies: TrustedProxies) -> Arc<Self> {
         Arc::new(Self {
             slots: Arc::new(Semaphore::new(connections_max.min(Semaphore::MAX_PERMITS))),
-            peers: Arc::new(Peers::of_at_most(per_peer_max)),
+            peers: Arc::new(Peers::with_limit(per_peer_max)),
             proxies,
             open: Mutex::default(),
             accepted: AtomicU64::new(0),

@@ -66,8 +66,8 @@ impl TrustedProxies {
 
 /// Reads an address with or without a port.
 fn address(text: &str) -> Option<IpAddr> {
-    let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
-    let ip = bare.unwrap_or(text).parse().ok();
+    let unbracketed = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+    let ip = unbracketed.unwrap_or(text).parse().ok();
     ip.or_else(|| Some(text.parse::<SocketAddr>().ok()?.ip()))
 }
 

@@ -70,8 +70,8 @@ impl HttpBody for RequestBody {
 impl Drop for RequestBody {
     fn drop(&mut self) {
         let is_over = self.is_awaited || self.is_end_stream();
-        let left = self.body.take().filter(|_| !is_over);
-        if let (Some(body), Ok(runtime)) = (left, Handle::try_current()) {
+        let remaining = self.body.take().filter(|_| !is_over);
+        if let (Some(body), Ok(runtime)) = (remaining, Handle::try_current()) {
             // The task ends with the connection at the latest.
             let discarding = timeout(TIME_MAX, discard(body));
             self.connections.spawn_on(discarding, &runtime);

@@ -21,7 +21,7 @@ pub struct Socket {
 }
 
 impl Socket {
-    /// Listens at `path`. `mode` (as for `chmod`) says who may write the file. Replaces a socket at that path on which
+    /// Listens at `path`. `mode` (as for `chmod`) determines who may write the file. Replaces a socket at that path on which
     /// no program answers.
     ///
     /// # Errors
@@ -29,13 +29,13 @@ impl Socket {
     /// file system's errors.
     pub async fn listen(path: &Path, mode: u32) -> io::Result<Self> {
         remove_stale(path).await?;
-        let hidden = PrivateFolder::beside(path)?;
+        let hidden = PrivateFolder::create_near(path)?;
         let listener = UnixListener::bind(&hidden.socket)?;
         fs::set_permissions(&hidden.socket, fs::Permissions::from_mode(mode))?;
         let placed = fs::symlink_metadata(&hidden.socket)?;
         // A link, because a rename would replace a file that another program has created there in the meantime.
         fs::hard_link(&hidden.socket, path).map_err(|error| match error.kind() {
-            ErrorKind::AlreadyExists => in_use(),
+            ErrorKind::AlreadyExists => in_use_error(),
             _ => error,
         })?;
         Ok(Self {
@@ -56,14 +56,14 @@ struct PrivateFolder {
 impl PrivateFolder {
     /// Creates the folder beside `path`, on the same file system. Its path is hardly longer than `path`, because the
     /// length of a socket's path is limited.
-    fn beside(path: &Path) -> io::Result<Self> {
-        let beside = path.parent().unwrap_or(Path::new(""));
+    fn create_near(path: &Path) -> io::Result<Self> {
+        let parent = path.parent().unwrap_or(Path::new(""));
         for number in 0..NAMES_TRIED_MAX {
-            let folder = beside.join(format!(".{:x}-{number:x}", std::process::id()));
+            let folder = parent.join(format!(".{:x}-{number:x}", std::process::id()));
             match fs::DirBuilder::new().mode(0o700).create(&folder) {
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-                made => {
-                    made?;
+                result => {
+                    result?;
                     let socket = folder.join("s");
                     return Ok(Self { folder, socket });
                 }
@@ -85,7 +85,7 @@ impl Drop for PrivateFolder {
     }
 }
 
-fn in_use() -> io::Error {
+fn in_use_error() -> io::Error {
     io::Error::new(
         ErrorKind::AddrInUse,
         "another program already answers on this socket",
@@ -103,18 +103,18 @@ impl Drop for Socket {
 }
 
 async fn remove_stale(path: &Path) -> io::Result<()> {
-    let found = match fs::symlink_metadata(path) {
+    let metadata = match fs::symlink_metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-        found => found?,
+        metadata => metadata?,
     };
-    if !found.file_type().is_socket() {
+    if !metadata.file_type().is_socket() {
         return Err(io::Error::new(
             ErrorKind::AlreadyExists,
             "the file at this path isn't a socket",
         ));
     }
     match UnixStream::connect(path).await {
-        Ok(_) => Err(in_use()),
+        Ok(_) => Err(in_use_error()),
         Err(error) if error.kind() == ErrorKind::ConnectionRefused => fs::remove_file(path),
         Err(error) => Err(error),
     }
@@ -142,7 +142,7 @@ mod tests {
     #[tokio::test]
     async fn nobody_reaches_a_socket_before_it_has_its_permissions() {
         let folder = tempfile::tempdir().unwrap();
-        let hidden = PrivateFolder::beside(&folder.path().join("recapd.sock")).unwrap();
+        let hidden = PrivateFolder::create_near(&folder.path().join("recapd.sock")).unwrap();
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!(mode(&hidden.folder), 0o700);
         assert_eq!(hidden.socket.parent(), Some(hidden.folder.as_path()));

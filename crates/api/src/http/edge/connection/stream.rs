@@ -46,7 +46,7 @@ impl From<Socket> for Listener {
 impl Listener {
     /// Returns a listener that also accepts connections from `socket`.
     #[must_use]
-    pub fn beside(self, socket: Socket) -> Self {
+    pub fn with_socket(self, socket: Socket) -> Self {
         match self {
             Self::Tcp(listener) | Self::Both(listener, _) => Self::Both(listener, socket),
             Self::Unix(_) => Self::Unix(socket),

@@ -151,34 +151,34 @@ pub(super) fn first_event(state: &EventState) -> NamedEvent {
 /// Returns the events that lead from `before` to `after`; none if both are equal.
 pub(super) fn events_between(before: &Position, after: &EventState) -> Vec<NamedEvent> {
     let (now, agent_id) = (after.position(), &after.agent_id);
-    let mut all = Vec::new();
+    let mut events = Vec::new();
     if now.last_seq != before.last_seq {
         let mut data =
             json!({ "agent_id": agent_id, "last_seq": after.last_seq, "last_exchange": after.last_exchange });
         if let Some(first) = after.continues {
             data["continues"] = first.into();
         }
-        all.push(("turn.appended", data));
+        events.push(("turn.appended", data));
     }
     if now.first_exchange > before.first_exchange {
         let data = json!({
             "agent_id": agent_id, "from_exchange": before.first_exchange, "through_exchange": after.first_exchange - 1,
             "first_exchange": after.first_exchange, "pending_exchanges": after.pending_exchanges,
         });
-        all.push(("window.evicted", data));
+        events.push(("window.evicted", data));
     }
     if now.first_exchange < before.first_exchange {
         let data = json!({
             "agent_id": agent_id, "first_exchange": after.first_exchange, "pending_exchanges": after.pending_exchanges,
         });
-        all.push(("window.returned", data));
+        events.push(("window.returned", data));
     }
     if now.version != before.version {
         let data = json!({
             "agent_id": agent_id, "version": after.version, "tokens": after.summary_tokens,
             "covers_through": after.covers_through, "pending_exchanges": after.pending_exchanges,
         });
-        all.push(("summary.updated", data));
+        events.push(("summary.updated", data));
     }
     if let Some(row) = after
         .queue
@@ -189,15 +189,15 @@ pub(super) fn events_between(before: &Position, after: &EventState) -> Vec<Named
             "agent_id": agent_id, "attempt": failed_attempts(row), "error": row.last_error, "state": row.state,
             "next_at": row.next_at,
         });
-        all.push(("update.failed", data));
+        events.push(("update.failed", data));
     }
     if now.queue != before.queue {
-        all.push((
+        events.push((
             "queue.changed",
             json!({ "agent_id": agent_id, "row": after.queue }),
         ));
     }
-    all
+    events
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ pub(super) struct Watch {
     later: BTreeSet<AgentId>,
 }
 
-/// Changes were missed, and it is unknown of which agents.
+/// Changes were missed, and it is unknown which agents changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct MissedChanges;
 

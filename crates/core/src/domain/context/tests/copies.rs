@@ -32,7 +32,7 @@ fn copied(pinned: &[i64], important: &[i64], first: i64, options: &ContextOption
             .filter(|source| source.seq >= first)
             .map(|&source| SourceExchange {
                 exchange: source.seq,
-                begins_with: source.seq,
+                first_leg: source.seq,
                 is_open: false,
                 messages: vec![source],
             })

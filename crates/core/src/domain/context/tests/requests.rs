@@ -2,16 +2,16 @@
 
 use super::*;
 
-const WHY: &str = "why=\"the request that what follows works on\"";
+const WHY: &str = "why=\"the user's request that the following messages work on\"";
 
 /// Rows numbered from `first`. A row that begins with the user's words begins an exchange, any other is a later leg. A later leg at the
 /// start of the window continues number `first - 1`.
 fn legs(first: i64, rows: &[Vec<Message>]) -> ContextInput<'_> {
-    let (mut seq, mut begins_with) = (100, first - 1);
+    let (mut seq, mut first_leg) = (100, first - 1);
     let mut input = ContextInput::default();
     for (exchange, row) in (first..).zip(rows) {
         if is_safe_boundary(&row[0]) {
-            begins_with = exchange;
+            first_leg = exchange;
         }
         let sources = (seq..).zip(row);
         let messages: Vec<SourceMessage<'_>> = sources
@@ -20,7 +20,7 @@ fn legs(first: i64, rows: &[Vec<Message>]) -> ContextInput<'_> {
         seq += i64_or_max(row.len());
         input.exchanges.push(SourceExchange {
             exchange,
-            begins_with,
+            first_leg,
             is_open: false,
             messages,
         });

@@ -37,7 +37,7 @@ pub(crate) struct StoredMessage {
     tokens: i64,
     pub(crate) round: usize,
     pub(crate) exchange: i64,
-    pub(crate) begins_with: i64,
+    pub(crate) first_leg: i64,
 }
 
 /// A run, with one token per character.
@@ -82,11 +82,11 @@ impl AgentRun {
         let tokens = count_message(&Characters, &message);
         self.rounds[round] += tokens;
         let last = self.messages.last();
-        let (mut exchange, mut begins_with) = last.map_or((0, 0), |last| (last.exchange, last.begins_with));
+        let (mut exchange, mut first_leg) = last.map_or((0, 0), |last| (last.exchange, last.first_leg));
         let part = ResponsePart::of(&message);
         let is_begun = Round::is_begun_by(self.newest_round.as_ref(), &message.kind, &part);
         if message.kind == Kind::User {
-            (exchange, begins_with) = (exchange + 1, exchange + 1);
+            (exchange, first_leg) = (exchange + 1, exchange + 1);
             (self.newest_tokens, self.newest_round) = (0, None);
         } else if is_begun && self.newest_tokens >= self.leg_tokens {
             exchange += 1;
@@ -99,7 +99,7 @@ impl AgentRun {
             tokens,
             round,
             exchange,
-            begins_with,
+            first_leg,
         });
     }
 
@@ -129,7 +129,7 @@ impl AgentRun {
             if exchange >= first {
                 let row = rows.entry(exchange).or_insert_with(|| SourceExchange {
                     exchange,
-                    begins_with: stored.begins_with,
+                    first_leg: stored.first_leg,
                     is_open: true,
                     messages: Vec::new(),
                 });

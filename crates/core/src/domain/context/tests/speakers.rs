@@ -54,7 +54,7 @@ fn the_speaker_of_the_anchor_stays_named() {
             summary: Some("S".to_owned()),
             exchanges: vec![SourceExchange {
                 exchange: 2,
-                begins_with: 2,
+                first_leg: 2,
                 is_open: false,
                 messages: vec![
                     SourceMessage::uncounted(2, &next),

@@ -92,12 +92,12 @@ proptest! {
             tokens += run.rounds[built - 1];
             prop_assert!(!context.over_budget, "{} of {limit}", context.tokens);
             let row = &input.exchanges[context.left_out.len()];
-            let copies = usize::from(row.begins_with < row.exchange);
+            let copies = usize::from(row.first_leg < row.exchange);
             let whole = flat(&context);
             let asked = format!("{REQUEST:?}");
             let asked = asked.trim_matches('"');
             let copied = whole.iter().filter(|piece| piece.contains(asked) && piece.contains("Request")).count();
-            let first_stored = run.messages.iter().find(|stored| stored.exchange == row.begins_with).unwrap();
+            let first_stored = run.messages.iter().find(|stored| stored.exchange == row.first_leg).unwrap();
             prop_assert_eq!(copied, copies * usize::from(first_stored.message.text() == REQUEST));
             let newest: BTreeSet<i64> = (1..).zip(&run.messages)
                 .filter(|(_, stored)| stored.round < built && stored.round + 3 >= built)
@@ -283,7 +283,7 @@ fn thinking_is_dropped_once() {
         let input = ContextInput {
             exchanges: vec![SourceExchange {
                 exchange: 1,
-                begins_with: 1,
+                first_leg: 1,
                 is_open: true,
                 messages: (1..)
                     .zip(&messages[..through])

@@ -15,7 +15,7 @@ use crate::domain::{
         label::PointLabel,
         line::{began_at, day_number},
         point::Choice,
-        render::{ItemPlace, Layout, document},
+        render::{Layout, ShownItem, document},
         section::{Ageing, Form, Section},
         worth::Rarity,
     },
@@ -31,7 +31,7 @@ const HEADLINES_PERCENT: i64 = 75;
 const WIDENED_PERCENT_MAX: i64 = 120;
 /// Limits a line that several items share to this many characters.
 const JOINED_CHARS_MAX: usize = 600;
-/// An item counts 1/`PASSING_PART` if a later one says how the same turn went on.
+/// An item counts 1/`PASSING_PART` if a later item is about the continuation of the same turn.
 const PASSING_PART: i64 = 4;
 /// Pinned items together get up to this part of the room, in percent. They are shown in full and before all others; further pinned items
 /// are treated like the others. The part is well under [`HEADLINES_PERCENT`], so that no pinned line is dropped.
@@ -47,7 +47,7 @@ struct PageRoom {
 }
 
 struct CandidateLine {
-    index: usize,
+    item_index: usize,
     section: Section,
     form: Form,
     points: Choice,
@@ -61,7 +61,7 @@ struct CandidateLine {
     point_costs: Option<Vec<i64>>,
     /// Tokens around the text: the line's source, and its share of the headings and line marks.
     around: i64,
-    /// What each form says; `None` until measured.
+    /// The measure of each form; `None` until measured.
     measures: [Option<Measure>; Form::ALL.len()],
 }
 
@@ -82,15 +82,15 @@ pub(super) struct Page<'a> {
 }
 
 impl<'a> Page<'a> {
-    /// Makes a page with the headlines of all items that aren't blank or too old. `timed` are the same items with the times to show.
+    /// Makes a page with the headlines of all items that aren't blank or too old. `timed_items` are the same items with the times to show.
     pub(super) fn new(
         items: &[Item],
-        timed: &'a [Item],
+        timed_items: &'a [Item],
         (as_of, policy): (Timestamp, &SummaryPolicy),
         counter: &'a dyn TokenCounter,
     ) -> Self {
         let mut page = Self {
-            items: timed,
+            items: timed_items,
             counter,
             rarity: Rarity::among([]),
             layout: Layout::Line,
@@ -106,8 +106,8 @@ impl<'a> Page<'a> {
         page
     }
 
-    fn item(&self, at: usize) -> &'a Item {
-        &self.items[self.lines[at].index]
+    fn item(&self, index: usize) -> &'a Item {
+        &self.items[self.lines[index].item_index]
     }
 
     /// Chooses the path by the estimated size with full texts. Counts the headlines first, so that the long texts of a big backlog
@@ -151,28 +151,36 @@ impl<'a> Page<'a> {
 
     /// Makes pinned lines safe while they fit into `room`, the most valuable first.
     fn make_safe(&mut self, room: i64) {
-        let mut pinned: Vec<usize> = (0..self.lines.len()).filter(|at| self.item(*at).pinned).collect();
-        pinned.sort_by_key(|&at| (Reverse(self.lines[at].score), age_order(self.item(at)), at));
-        let mut taken = 0;
-        for at in pinned {
-            let cost = self.cost(at, Form::Text);
-            if taken + cost <= room {
-                taken += cost;
-                let line = &mut self.lines[at];
+        let mut pinned: Vec<usize> = (0..self.lines.len())
+            .filter(|index| self.item(*index).pinned)
+            .collect();
+        pinned.sort_by_key(|&index| {
+            (
+                Reverse(self.lines[index].score),
+                age_order(self.item(index)),
+                index,
+            )
+        });
+        let mut safe_tokens = 0;
+        for index in pinned {
+            let cost = self.cost(index, Form::Text);
+            if safe_tokens + cost <= room {
+                safe_tokens += cost;
+                let line = &mut self.lines[index];
                 (line.is_safe, line.form) = (true, Form::Text);
             }
         }
-        if taken > 0 {
+        if safe_tokens > 0 {
             self.add_up();
         }
     }
 
-    /// Enforces the ceiling: makes the lines fit, and returns the document with its exact tokens. Words that occur in `above` weigh least.
-    /// A page that is too big for its path takes the next path.
-    pub(super) fn enforce_ceiling(&mut self, policy: &SummaryPolicy, above: &str) -> (String, i64) {
+    /// Enforces the ceiling: makes the lines fit, and returns the document with its exact tokens. Words that occur in `facts_section` weigh
+    /// least. A page that is too big for its path takes the next path.
+    pub(super) fn enforce_ceiling(&mut self, policy: &SummaryPolicy, facts_section: &str) -> (String, i64) {
         let (ceiling, goal) = (policy.merge_tokens(), policy.full_tokens());
         if self.path != Path::Append {
-            self.measure_rarity(above);
+            self.measure_rarity(facts_section);
         }
         let mut room = self.room(policy);
         let mut headline_tokens = if self.path == Path::Append {
@@ -182,7 +190,7 @@ impl<'a> Page<'a> {
         };
         let mut may_widen = self.path == Path::Full;
         loop {
-            let document = document(self.items, &self.shown());
+            let document = document(self.items, &self.shown_items());
             let tokens = self.counter.count(&document);
             let wider = ceiling.saturating_mul(goal) / tokens.max(1);
             if may_widen && tokens < goal && self.tokens > tokens && wider > ceiling {
@@ -199,11 +207,11 @@ impl<'a> Page<'a> {
             }
             // The estimate was too low. Asking for proportionally less, and each time for a little less than that, ends after a few
             // rounds, whatever the counter gives for parts and wholes. Details go before any line is dropped.
-            let less = |asked: i64| asked * ceiling / tokens - (asked / 64).max(1);
+            let less = |room: i64| room * ceiling / tokens - (room / 64).max(1);
             match self.path {
                 Path::Append => {
                     self.path = Path::Merge;
-                    self.measure_rarity(above);
+                    self.measure_rarity(facts_section);
                     room = self.room(policy);
                 }
                 _ if self.tokens > headline_tokens => room.details = less(room.details.min(self.tokens)),
@@ -217,9 +225,12 @@ impl<'a> Page<'a> {
         }
     }
 
-    fn measure_rarity(&mut self, above: &str) {
-        let texts = self.lines.iter().map(|line| self.items[line.index].text.as_str());
-        self.rarity = Rarity::among(texts).below(above);
+    fn measure_rarity(&mut self, facts_section: &str) {
+        let texts = self
+            .lines
+            .iter()
+            .map(|line| self.items[line.item_index].text.as_str());
+        self.rarity = Rarity::among(texts).with_facts(facts_section);
     }
 
     /// Returns the room on the current path, and lays the page out for it.
@@ -255,69 +266,69 @@ impl<'a> Page<'a> {
     /// Lengthens lines while the page stays under `limit`: first up to the section's form, and there the most informative lines first.
     fn lengthen(&mut self, limit: i64) {
         for step in self.steps() {
-            let Lengthening { at, longer, .. } = step;
+            let Lengthening { index, longer, .. } = step;
             match longer {
-                Longer::Form(form) => self.lengthen_to(at, form, limit),
-                Longer::Point(place) => self.add_point(at, place, limit),
+                Longer::Form(form) => self.lengthen_to(index, form, limit),
+                Longer::Point(point_index) => self.add_point(index, point_index, limit),
             }
         }
     }
 
-    fn lengthen_to(&mut self, at: usize, form: Form, limit: i64) {
-        let now = self.lines[at].form;
-        let more = self.cost(at, form) - self.cost(at, now);
+    fn lengthen_to(&mut self, index: usize, form: Form, limit: i64) {
+        let now = self.lines[index].form;
+        let more = self.cost(index, form) - self.cost(index, now);
         // A model's "longer" text may be shorter; then the line keeps its form.
         if more >= 0 && now > form && self.tokens + more < limit {
-            self.lines[at].form = form;
+            self.lines[index].form = form;
             self.tokens += more;
         }
     }
 
     /// Adds a point of the line's text. The first point replaces the headline.
-    fn add_point(&mut self, at: usize, place: usize, limit: i64) {
-        let (form, shown) = (self.lines[at].form, self.lines[at].points);
-        let (cost, before) = match form {
-            Form::Text => (self.cost_of_points(at, shown), shown),
-            Form::Brief | Form::Gist => (self.cost(at, form), Choice::FIRST),
+    fn add_point(&mut self, index: usize, point_index: usize, limit: i64) {
+        let (form, shown_points) = (self.lines[index].form, self.lines[index].points);
+        let (cost, old_points) = match form {
+            Form::Text => (self.cost_of_points(index, shown_points), shown_points),
+            Form::Brief | Form::Gist => (self.cost(index, form), Choice::FIRST),
         };
-        let points = before.with(place);
-        let more = self.cost_of_points(at, points) - cost;
+        let points = old_points.with(point_index);
+        let more = self.cost_of_points(index, points) - cost;
         if self.tokens + more < limit {
-            let line = &mut self.lines[at];
+            let line = &mut self.lines[index];
             (line.form, line.points) = (Form::Text, points);
             self.tokens += more;
         }
     }
 
-    pub(super) fn shown(&mut self) -> Vec<ItemPlace> {
+    pub(super) fn shown_items(&mut self) -> Vec<ShownItem> {
         let remaining: Vec<usize> = (0..self.lines.len())
-            .filter(|at| !self.lines[*at].is_dropped)
+            .filter(|index| !self.lines[*index].is_dropped)
             .collect();
-        let mut shown: Vec<ItemPlace> = Vec::with_capacity(remaining.len());
-        let (mut chars, mut before) = (0, None);
-        for at in remaining {
-            let layout = self.layout_after(before, at, &mut chars);
-            let line = &self.lines[at];
-            before = Some(at);
-            shown.push(ItemPlace {
-                index: line.index,
+        let mut shown_items: Vec<ShownItem> = Vec::with_capacity(remaining.len());
+        let (mut chars, mut previous) = (0, None);
+        for index in remaining {
+            let layout = self.layout_after(previous, index, &mut chars);
+            let line = &self.lines[index];
+            previous = Some(index);
+            shown_items.push(ShownItem {
+                index: line.item_index,
                 section: line.section,
                 form: line.form,
                 points: line.points,
                 layout,
             });
         }
-        shown
+        shown_items
     }
 
-    /// Returns the layout of the line `at`, which follows the line `before`. `chars` counts the characters of the current line.
-    fn layout_after(&mut self, before: Option<usize>, at: usize, chars: &mut usize) -> Layout {
+    /// Returns the layout of the line at `index`, which follows the line at `previous`. `chars` counts the characters of the current line.
+    fn layout_after(&mut self, previous: Option<usize>, index: usize, chars: &mut usize) -> Layout {
         if self.layout != Layout::Dense {
             return self.layout;
         }
-        let more = self.measure(at, self.lines[at].form).chars;
+        let more = self.measure(index, self.lines[index].form).chars;
         let has_room = *chars + more <= JOINED_CHARS_MAX;
-        if has_room && before.is_some_and(|before| self.may_share_a_line(before, at)) {
+        if has_room && previous.is_some_and(|previous| self.may_share_a_line(previous, index)) {
             *chars += more;
             Layout::Joined
         } else {
@@ -327,7 +338,7 @@ impl<'a> Page<'a> {
     }
 
     fn may_share_a_line(&mut self, one: usize, next: usize) -> bool {
-        let mut has_one_point = |at: usize| self.measure(at, self.lines[at].form).points == 1;
+        let mut has_one_point = |index: usize| self.measure(index, self.lines[index].form).points == 1;
         let have_one_point = has_one_point(one) && has_one_point(next);
         let (earlier, later) = (self.item(one), self.item(next));
         have_one_point
@@ -339,27 +350,27 @@ impl<'a> Page<'a> {
 
     /// Returns the items that aren't blank or too old.
     pub(super) fn candidates(&self) -> impl Iterator<Item = usize> {
-        self.lines.iter().map(|line| line.index)
+        self.lines.iter().map(|line| line.item_index)
     }
 }
 
 /// Makes the headlines of the `items` that aren't blank or too old, in the document's order.
 fn lines(items: &[Item], as_of: Timestamp, ageing: Ageing) -> Vec<CandidateLine> {
     let newest = items.iter().map(|item| item.ended_at).max().unwrap_or(as_of);
-    let passing = passing(items);
-    let present = items.iter().enumerate().filter(|(_, item)| !item.is_blank());
-    let mut lines: Vec<CandidateLine> = present
-        .filter_map(|(index, item)| {
+    let are_passing = are_passing(items);
+    let nonblank = items.iter().enumerate().filter(|(_, item)| !item.is_blank());
+    let mut lines: Vec<CandidateLine> = nonblank
+        .filter_map(|(item_index, item)| {
             // A pinned item is never too old.
             let oldest = item.pinned.then_some(Section::Earlier);
             Some(CandidateLine {
-                index,
+                item_index,
                 section: ageing.section_of(item, as_of).or(oldest)?,
                 form: Form::Gist,
                 points: Choice::ALL,
                 is_safe: false,
                 is_dropped: false,
-                score: score(item, newest, ageing) / if passing[index] { PASSING_PART } else { 1 },
+                score: score(item, newest, ageing) / if are_passing[item_index] { PASSING_PART } else { 1 },
                 costs: [None; Form::ALL.len()],
                 point_costs: None,
                 around: 0,
@@ -367,21 +378,21 @@ fn lines(items: &[Item], as_of: Timestamp, ageing: Ageing) -> Vec<CandidateLine>
             })
         })
         .collect();
-    lines.sort_by_key(|line| (line.section, age_order(&items[line.index]), line.index));
+    lines.sort_by_key(|line| (line.section, age_order(&items[line.item_index]), line.item_index));
     lines
 }
 
-/// Returns for each item whether it only says how far a turn had come when the next leg of that turn began. The next item says more.
-fn passing(items: &[Item]) -> Vec<bool> {
+/// Returns for each item whether it has only the progress of a turn up to the turn's next leg. The next item is about that leg.
+fn are_passing(items: &[Item]) -> Vec<bool> {
     let mut order: Vec<usize> = (0..items.len()).collect();
-    order.sort_by_key(|&at| age_order(&items[at]));
-    let mut passing = vec![false; items.len()];
+    order.sort_by_key(|&index| age_order(&items[index]));
+    let mut are_passing = vec![false; items.len()];
     for pair in order.windows(2) {
-        if let &[at, next] = pair {
-            passing[at] = is_progress(&items[at]) && !is_request(&items[next]);
+        if let &[index, next] = pair {
+            are_passing[index] = is_progress(&items[index]) && !is_request(&items[next]);
         }
     }
-    passing
+    are_passing
 }
 
 fn is_progress(item: &Item) -> bool {

@@ -101,7 +101,11 @@ fn a_blank_item_has_no_line() {
         };
         let items = [told.clone(), blank];
         let composed = compose_bytes(&items, &policy);
-        assert_eq!((composed.shown.len(), composed.aged), (1, vec![1]), "{text}");
+        assert_eq!(
+            (composed.shown_items.len(), composed.aged),
+            (1, vec![1]),
+            "{text}"
+        );
         assert_eq!(composed.document, compose_bytes(&items[..1], &policy).document);
     }
 }
@@ -127,7 +131,7 @@ fn old_unimportant_items_shrink_first_and_only_as_needed() {
     let policy = policy(whole * 100 / 88);
     let composed = compose_bytes(&items, &policy);
     assert_eq!(composed.path, Path::Merge);
-    assert_eq!(composed.shown.len(), 40);
+    assert_eq!(composed.shown_items.len(), 40);
     let append = policy.append_tokens();
     assert!(
         (append * 95 / 100..append).contains(&composed.tokens),
@@ -135,7 +139,7 @@ fn old_unimportant_items_shrink_first_and_only_as_needed() {
         composed.tokens
     );
     let form = |index| {
-        let mut shown = composed.shown.iter();
+        let mut shown = composed.shown_items.iter();
         shown.find(|place| place.index == index).unwrap().form
     };
     assert_eq!(
@@ -155,11 +159,11 @@ fn a_full_document_loses_details_before_items_and_items_by_rank() {
     let whole = compose_bytes(&items, &SummaryPolicy::default()).tokens;
     let shortened = compose_bytes(&items, &policy(whole / 2));
     assert_eq!((shortened.path, shortened.truncated), (Path::Full, false));
-    assert_eq!(shortened.shown.len(), 60);
+    assert_eq!(shortened.shown_items.len(), 60);
     let truncated = compose_bytes(&items, &policy(400));
     assert_eq!((truncated.truncated, truncated.truncated_tokens), (false, 0));
     assert!(!truncated.dropped.is_empty());
-    assert_eq!(truncated.dropped.len() + truncated.shown.len(), 60);
+    assert_eq!(truncated.dropped.len() + truncated.shown_items.len(), 60);
     assert!(
         truncated
             .dropped
@@ -168,10 +172,10 @@ fn a_full_document_loses_details_before_items_and_items_by_rank() {
     );
     let decisions_alone = compose_bytes(&items, &policy(200));
     assert!(decisions_alone.truncated && decisions_alone.truncated_tokens > 0);
-    assert!(!decisions_alone.shown.is_empty());
+    assert!(!decisions_alone.shown_items.is_empty());
     assert!(
         decisions_alone
-            .shown
+            .shown_items
             .iter()
             .all(|place| items[place.index].importance >= Importance::Constraint)
     );
@@ -189,9 +193,9 @@ fn without_ageing_the_whole_span_survives_in_shorter_forms() {
     };
     let composed = compose_bytes(&items, &ageing_off);
     assert_eq!((composed.path, composed.truncated), (Path::Full, false));
-    assert_eq!(composed.shown.len(), 150);
+    assert_eq!(composed.shown_items.len(), 150);
     assert!(composed.tokens > 9_000, "room is used: {}", composed.tokens);
-    assert!(composed.shown.iter().all(|place| place.form < Form::Gist));
+    assert!(composed.shown_items.iter().all(|place| place.form < Form::Gist));
     assert_eq!(composed.next_change, None);
 }
 
@@ -209,7 +213,7 @@ fn without_ageing_importance_counts_and_recency_does_not() {
     assert!(!composed.truncated && !composed.dropped.is_empty());
     let is_feature = |index: &&usize| items[**index].importance == Importance::Feature;
     assert_eq!(composed.dropped.iter().find(is_feature), None);
-    assert_eq!(composed.shown[0].index, 0);
+    assert_eq!(composed.shown_items[0].index, 0);
 }
 
 #[test]
@@ -234,7 +238,11 @@ fn a_full_document_shows_the_best_lines_and_lets_neighbours_share_a_day() {
     }
     let days = composed.document.matches("### ").count();
     let lines = composed.document.matches("\n- ").count();
-    assert!(days == 2 && lines < composed.shown.len(), "{}", composed.document);
+    assert!(
+        days == 2 && lines < composed.shown_items.len(),
+        "{}",
+        composed.document
+    );
 }
 
 #[test]
@@ -314,7 +322,7 @@ fn a_wrong_estimate_is_put_right() {
     for max_tokens in [0, 1, 50, 100, 500, 3_000] {
         let composed = compose(&items, AS_OF, &policy(max_tokens), &Superadditive);
         assert!(composed.tokens <= max_tokens);
-        assert_eq!(composed.shown.is_empty(), max_tokens < 100, "{max_tokens}");
+        assert_eq!(composed.shown_items.is_empty(), max_tokens < 100, "{max_tokens}");
     }
 }
 
@@ -350,17 +358,17 @@ fn check(items: &[Item], policy: &SummaryPolicy, counter: &dyn TokenCounter) -> 
     let composed = compose(items, AS_OF, policy, counter);
     prop_assert_eq!(composed.tokens, counter.count(&composed.document));
     prop_assert!(composed.tokens <= policy.merge_tokens());
-    prop_assert_eq!(&composed.document, &document(items, &composed.shown));
+    prop_assert_eq!(&composed.document, &document(items, &composed.shown_items));
     prop_assert_eq!(&compose(items, AS_OF, policy, counter), &composed);
 
-    let mut accounted: Vec<usize> = composed.shown.iter().map(|place| place.index).collect();
+    let mut accounted: Vec<usize> = composed.shown_items.iter().map(|place| place.index).collect();
     accounted.extend(&composed.dropped);
     accounted.sort_unstable();
     prop_assert_eq!(accounted, (0..items.len()).collect::<Vec<_>>());
     let aged_out = |index: usize| policy.ageing.section_of(&items[index], AS_OF).is_none();
     let aged: Vec<usize> = (0..items.len()).filter(|&index| aged_out(index)).collect();
     prop_assert_eq!(&composed.aged, &aged);
-    let is_whole = composed.shown.iter().all(|place| place.form == Form::Text);
+    let is_whole = composed.shown_items.iter().all(|place| place.form == Form::Text);
     prop_assert!(composed.path != Path::Append || is_whole);
     let cut: Vec<usize> = composed
         .dropped
@@ -370,14 +378,14 @@ fn check(items: &[Item], policy: &SummaryPolicy, counter: &dyn TokenCounter) -> 
         .collect();
     prop_assert!(cut.is_empty() || composed.path == Path::Full);
     prop_assert_eq!(composed.truncated, composed.truncated_tokens > 0);
-    for place in &composed.shown {
+    for place in &composed.shown_items {
         prop_assert_eq!(
             Some(place.section),
             policy.ageing.section_of(&items[place.index], AS_OF)
         );
     }
     let lower_rank_remains = composed
-        .shown
+        .shown_items
         .iter()
         .any(|place| items[place.index].importance < Importance::Constraint);
     let high_rank_is_cut = cut
@@ -403,7 +411,7 @@ fn check(items: &[Item], policy: &SummaryPolicy, counter: &dyn TokenCounter) -> 
         );
     }
     let survivors: Vec<Item> = composed
-        .shown
+        .shown_items
         .iter()
         .map(|place| items[place.index].clone())
         .collect();
@@ -442,7 +450,7 @@ proptest! {
         let policy = if drops_older { dropping(policy) } else { policy };
         let sections = |as_of| -> Vec<(usize, Section)> {
             let composed = compose(&items, as_of, &policy, &BytesCounter);
-            let mut shown: Vec<_> = composed.shown.iter().map(|place| (place.index, place.section)).collect();
+            let mut shown: Vec<_> = composed.shown_items.iter().map(|place| (place.index, place.section)).collect();
             shown.sort_unstable();
             shown
         };

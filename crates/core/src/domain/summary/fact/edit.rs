@@ -111,10 +111,10 @@ impl FactEdit {
     }
 }
 
-fn fields<'v>(value: &'v Value, known: &[&str]) -> Result<&'v Map<String, Value>, FactEditError> {
+fn fields<'v>(value: &'v Value, names: &[&str]) -> Result<&'v Map<String, Value>, FactEditError> {
     let fields = value.as_object().filter(|fields| !fields.is_empty());
     let fields = fields.ok_or(FactEditError::Nothing)?;
-    match fields.keys().find(|name| !known.contains(&name.as_str())) {
+    match fields.keys().find(|name| !names.contains(&name.as_str())) {
         Some(unknown) => Err(FactEditError::Unknown(unknown.clone())),
         None => Ok(fields),
     }

@@ -111,8 +111,8 @@ impl Question<'_> {
 
     /// Returns the index of the item with this label.
     fn item_with_label(&self, label: i64) -> Option<usize> {
-        let place = usize::try_from(label).ok()?.checked_sub(1)?;
-        self.asked.get(place).copied()
+        let index = usize::try_from(label).ok()?.checked_sub(1)?;
+        self.item_indices.get(index).copied()
     }
 
     /// Sorts labels by importance and age, the least important and oldest items first. Unknown labels come last.
@@ -237,18 +237,18 @@ impl<'q, 'a> CarryOutState<'q, 'a> {
         Ok(())
     }
 
-    /// Replaces the items at `indices` by `item`, if that saves tokens.
+    /// Replaces the items at `indices` with `item`, if that saves tokens.
     fn replace(&mut self, indices: &[usize], item: Item, section: Section) -> Result<(), OperationFault> {
-        let before: i64 = indices.iter().map(|index| self.tokens(*index)).sum();
-        let saved = before - line_tokens(&item, section, self.question.rules.counter);
-        if saved <= 0 {
+        let old_tokens: i64 = indices.iter().map(|index| self.tokens(*index)).sum();
+        let saved_tokens = old_tokens - line_tokens(&item, section, self.question.rules.counter);
+        if saved_tokens <= 0 {
             return Err(OperationFault::Growth);
         }
         for index in indices {
             self.is_changed[*index] = true;
         }
         self.new_items.push(item);
-        self.saved_tokens += saved;
+        self.saved_tokens += saved_tokens;
         Ok(())
     }
 

@@ -313,7 +313,7 @@ fn the_question_is_only_about_items_to_compact() {
         let question = Question::about(&items, path, rules)?;
         Some(
             question
-                .asked
+                .item_indices
                 .iter()
                 .map(|index| items[*index].item)
                 .collect::<Vec<_>>(),
@@ -324,7 +324,7 @@ fn the_question_is_only_about_items_to_compact() {
     assert_eq!(labels(Path::Append), None);
     let short = |tokens_max| Rules { tokens_max, ..rules };
     let oldest = Question::about(&items, Path::Full, short(50)).unwrap();
-    assert_eq!(oldest.asked.len(), 2, "a question has its limits");
+    assert_eq!(oldest.item_indices.len(), 2, "a question has its limits");
     assert!(Question::about(&items, Path::Full, short(25)).is_none());
 }
 

@@ -42,7 +42,7 @@ struct FactLines<'a> {
     /// In the document's order.
     lines: Vec<(&'a Fact, String)>,
     /// Indices of the shown lines. The last one is dropped first.
-    shown: Vec<usize>,
+    shown_indices: Vec<usize>,
 }
 
 impl<'a> FactLines<'a> {
@@ -50,9 +50,10 @@ impl<'a> FactLines<'a> {
         let mut facts: Vec<&Fact> = facts.iter().collect();
         facts.sort_by_key(|fact| (fact.kind, age(fact)));
         let lines: Vec<(&Fact, String)> = facts.into_iter().map(|fact| (fact, line(fact))).collect();
-        let mut shown: Vec<usize> = (0..lines.len()).collect();
-        shown.sort_by_key(|&at| Reverse((rank(lines[at].0), age(lines[at].0), Reverse(at))));
-        Self { lines, shown }
+        let mut shown_indices: Vec<usize> = (0..lines.len()).collect();
+        shown_indices
+            .sort_by_key(|&index| Reverse((rank(lines[index].0), age(lines[index].0), Reverse(index))));
+        Self { lines, shown_indices }
     }
 
     /// Drops lines, lower ranks first, until the text has the room that a document with this `ceiling` gives it. A minor list that
@@ -62,13 +63,17 @@ impl<'a> FactLines<'a> {
         if counter.count(&self.text()) <= room.min(ceiling / CEILING_PART) {
             return;
         }
-        let (mut left, mut minor_left) = (room, ceiling / CEILING_PART);
+        let (mut remaining, mut minor_remaining) = (room, ceiling / CEILING_PART);
         let lines = &mut self.lines;
-        self.shown.retain(|&at| {
-            let (fact, line) = &mut lines[at];
+        self.shown_indices.retain(|&index| {
+            let (fact, line) = &mut lines[index];
             let is_minor = !fact.pinned && fact.kind.is_minor();
             let has_room = |line: &str| {
-                let room = if is_minor { left.min(minor_left) } else { left };
+                let room = if is_minor {
+                    remaining.min(minor_remaining)
+                } else {
+                    remaining
+                };
                 counter.count(line) <= room
             };
             if is_minor && !has_room(line) {
@@ -76,24 +81,26 @@ impl<'a> FactLines<'a> {
             }
             let fits = !line.is_empty() && has_room(line);
             let cost = if fits { counter.count(line) } else { 0 };
-            left -= cost;
-            minor_left -= if is_minor { cost } else { 0 };
+            remaining -= cost;
+            minor_remaining -= if is_minor { cost } else { 0 };
             fits
         });
         // A sum of parts is only an estimate, so the whole text is counted.
-        while !self.shown.is_empty() && counter.count(&self.text()) > room {
-            self.shown.pop();
+        while !self.shown_indices.is_empty() && counter.count(&self.text()) > room {
+            self.shown_indices.pop();
         }
     }
 
     fn text(&self) -> String {
-        if self.shown.is_empty() {
+        if self.shown_indices.is_empty() {
             return String::new();
         }
-        let lines = (0..).zip(&self.lines).filter(|(at, _)| self.shown.contains(at));
+        let lines = (0..)
+            .zip(&self.lines)
+            .filter(|(index, _)| self.shown_indices.contains(index));
         let mut text = heading_text(HEADING);
         text.extend(lines.map(|(_, (_, line))| line.as_str()));
-        let dropped = self.lines.len() - self.shown.len();
+        let dropped = self.lines.len() - self.shown_indices.len();
         if dropped > 0 {
             let more = format!("- (not shown: {dropped} more, which `recapd facts` lists)\n");
             text.push_str(&more);
@@ -144,9 +151,9 @@ fn line(fact: &Fact) -> String {
 fn shorten_list(fact: &Fact, has_room: impl Fn(&str) -> bool) -> Option<String> {
     let (label, list) = fact.text.split_once(": ")?;
     let names: Vec<&str> = list.split(", ").map(name_of_path).collect();
-    let mut lines = (0..names.len()).map(|from| {
-        let mark = if from > 0 { "… " } else { "" };
-        let end = names.get(from..).unwrap_or_default().join(", ");
+    let mut lines = (0..names.len()).map(|first_shown| {
+        let mark = if first_shown > 0 { "… " } else { "" };
+        let end = names.get(first_shown..).unwrap_or_default().join(", ");
         let text = format!("{label}: {mark}{end}");
         line(&Fact { text, ..fact.clone() })
     });
@@ -172,16 +179,16 @@ fn subject(fact: &Fact) -> String {
     }
 }
 
-/// Writes `#38` and whose words the fact has, unless its kind says that.
+/// Writes `#38` and who wrote the fact's words, unless the kind implies the user.
 fn source(fact: &Fact) -> String {
-    let from = if is_from_operator(fact) {
+    let origin = if is_from_operator(fact) {
         "by hand".to_owned()
     } else {
         format!("#{}", fact.exchange)
     };
-    let words = match fact.voice {
-        None => return from,
-        Some(Voice::User) if fact.kind == FactKind::Demand => return from,
+    let voice = match fact.voice {
+        None => return origin,
+        Some(Voice::User) if fact.kind == FactKind::Demand => return origin,
         Some(Voice::User) => in_words_of(fact, "the user"),
         Some(Voice::Assistant) => in_words_of(fact, "the assistant"),
         Some(Voice::Call) => "from a tool call".to_owned(),
@@ -189,7 +196,7 @@ fn source(fact: &Fact) -> String {
         Some(Voice::FailedResult) => "from a failed tool's result".to_owned(),
         Some(Voice::Program) => "from a program".to_owned(),
     };
-    format!("{from}, {words}")
+    format!("{origin}, {voice}")
 }
 
 fn in_words_of(fact: &Fact, role: &str) -> String {

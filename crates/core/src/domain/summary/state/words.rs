@@ -39,11 +39,11 @@ impl Words {
         if self.text.is_empty() {
             return false;
         }
-        line.text.match_indices(&self.text).any(|(at, _)| {
-            let (before, rest) = line.text.split_at(at);
-            let after = rest.get(self.text.len()..).unwrap_or_default();
-            let begins = !joins(before.chars().next_back(), self.text.chars().next());
-            let ends = self.is_cut || !joins(self.text.chars().next_back(), after.chars().next());
+        line.text.match_indices(&self.text).any(|(index, _)| {
+            let (head, rest) = line.text.split_at(index);
+            let tail = rest.get(self.text.len()..).unwrap_or_default();
+            let begins = !joins(head.chars().next_back(), self.text.chars().next());
+            let ends = self.is_cut || !joins(self.text.chars().next_back(), tail.chars().next());
             begins && ends
         })
     }

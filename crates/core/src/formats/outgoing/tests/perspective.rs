@@ -107,7 +107,7 @@ fn with_window<T>(messages: &[Message], budget: Budget, check: impl FnOnce(&Cont
     let preamble = numbered.by_ref().take(in_view - in_exchanges).collect();
     let exchanges = held.iter().map(|held| SourceExchange {
         exchange: held.exchange.exchange,
-        begins_with: held.exchange.exchange,
+        first_leg: held.exchange.exchange,
         is_open: false,
         messages: numbered.by_ref().take(held.messages.len()).collect(),
     });

@@ -134,7 +134,7 @@ fn in_legs(mut input: ContextInput<'_>, messages: usize) -> ContextInput<'_> {
     }
     let mut legs: Vec<SourceExchange<'_>> = Vec::new();
     for row in std::mem::take(&mut input.exchanges) {
-        let begins_with = i64::try_from(legs.len()).unwrap() + 1;
+        let first_leg = i64::try_from(legs.len()).unwrap() + 1;
         let mut newest = None;
         for (at, source) in row.messages.into_iter().enumerate() {
             let (kind, part) = (&source.message.kind, ResponsePart::of(source.message));
@@ -142,7 +142,7 @@ fn in_legs(mut input: ContextInput<'_>, messages: usize) -> ContextInput<'_> {
             if at == 0 || (is_full && Round::is_begun_by(newest.as_ref(), kind, &part)) {
                 legs.push(SourceExchange {
                     exchange: i64::try_from(legs.len()).unwrap() + 1,
-                    begins_with,
+                    first_leg,
                     is_open: row.is_open,
                     messages: Vec::new(),
                 });

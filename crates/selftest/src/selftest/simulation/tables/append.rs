@@ -64,7 +64,7 @@ impl AgentTables {
         self.ledger.take_back(cut)
     }
 
-    fn store(&mut self, place: usize, prepared: &PreparedMessage, rules: &AppendRules) -> StoredAt {
+    fn store(&mut self, index: usize, prepared: &PreparedMessage, rules: &AppendRules) -> StoredAt {
         let PreparedMessage { message, entry } = prepared;
         let appended = self.ledger.append(entry, rules.segmentation());
         let touched = appended.completed.iter().chain(&self.ledger.newest);
@@ -80,7 +80,7 @@ impl AgentTables {
             self.client_ids.insert(id.clone(), message.payload.clone());
         }
         StoredAt {
-            place,
+            index,
             seq: appended.seq,
             exchange: appended.exchange,
             session: self.ledger.session,

@@ -78,8 +78,8 @@ async fn record_unused(
     if reply.input_tokens + reply.output_tokens == 0 {
         return Ok(());
     }
-    let (nobody, run) = unused_run(question, reply, now);
-    queue::record_run(tx, &nobody, "superseded", &run, RunOutcome::default()).await
+    let (lease, run) = unused_run(question, reply, now);
+    queue::record_run(tx, &lease, "superseded", &run, RunOutcome::default()).await
 }
 
 /// Returns the run of an answer that no update used. The run has no real lease, because the queue row of a sent question has
@@ -97,7 +97,7 @@ fn unused_run(question: &SentQuestion, reply: &BatchReply, now: Timestamp) -> (L
         truncated: false,
         batched: Some(reply.key.clone()),
     };
-    let nobody = Lease {
+    let lease = Lease {
         agent: question.agent.clone(),
         token: 0,
         claimed_wake: 0,
@@ -107,7 +107,7 @@ fn unused_run(question: &SentQuestion, reply: &BatchReply, now: Timestamp) -> (L
         reasons: 0,
         ready_at: now,
     };
-    (nobody, run)
+    (lease, run)
 }
 
 /// A question that was sent, and whether its answer is still useful.
@@ -211,8 +211,8 @@ pub(crate) async fn account_unused(tx: &mut Connection, agent: &AgentId, now: Ti
             output_tokens: row.try_get(5)?,
             cost_microusd: row.try_get(3)?,
         };
-        let (nobody, run) = unused_run(&question, &reply, now);
-        queue::insert_run(tx, &nobody, "superseded", &run, RunOutcome::default()).await?;
+        let (lease, run) = unused_run(&question, &reply, now);
+        queue::insert_run(tx, &lease, "superseded", &run, RunOutcome::default()).await?;
         batch::account(tx, agent, &run).await?;
     }
     Ok(())

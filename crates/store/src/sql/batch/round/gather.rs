@@ -36,7 +36,7 @@ pub(crate) async fn gather(tx: &mut Connection, gather: Gather) -> StoreResult<O
         .await?;
     Ok(Some(OpenBatch {
         batch,
-        wanted: BatchIdentity {
+        identity: BatchIdentity {
             name: gather.name,
             requests,
             created_at: gather.now,

@@ -41,7 +41,7 @@ pub(super) struct Lengthening {
     /// The gain per character.
     gain: Reverse<i64>,
     age: AgeOrder,
-    pub(super) at: usize,
+    pub(super) index: usize,
     pub(super) longer: Longer,
 }
 
@@ -52,7 +52,7 @@ pub(super) enum Longer {
 }
 
 struct PointWorth {
-    place: usize,
+    point_index: usize,
     chars: usize,
     gain: i64,
 }
@@ -92,24 +92,24 @@ impl Page<'_> {
     /// Returns all ways to lengthen headlines, best first. All ways up to a section's form come before those beyond it.
     pub(super) fn steps(&mut self) -> Vec<Lengthening> {
         let mut steps = Vec::new();
-        for at in 0..self.lines.len() {
-            if self.lines[at].is_dropped || self.lines[at].is_safe {
+        for index in 0..self.lines.len() {
+            if self.lines[index].is_dropped || self.lines[index].is_safe {
                 continue;
             }
-            let age = age_order(self.item(at));
-            let usual = self.lines[at].section.default_form();
-            let ways = if self.measure(at, Form::Text).points > 1 {
-                self.point_gains(at)
+            let age = age_order(self.item(index));
+            let usual_form = self.lines[index].section.default_form();
+            let ways = if self.measure(index, Form::Text).points > 1 {
+                self.point_gains(index)
             } else {
-                self.gains(at)
+                self.gains(index)
                     .map(|(gain, form)| (gain, form, Longer::Form(form)))
                     .to_vec()
             };
             steps.extend(ways.into_iter().map(|(gain, form, longer)| Lengthening {
-                is_beyond: form < usual,
+                is_beyond: form < usual_form,
                 gain: Reverse(gain),
                 age,
-                at,
+                index,
                 longer,
             }));
         }
@@ -119,23 +119,27 @@ impl Page<'_> {
 
     /// Returns for each point of a line's text its gain per character, and the form that the line has with this point and all better
     /// ones.
-    fn point_gains(&mut self, at: usize) -> Vec<(i64, Form, Longer)> {
-        let (score, brief_chars) = (self.lines[at].score, self.measure(at, Form::Brief).chars);
-        let points = item_points(self.item(at), Form::Text);
-        let headline = self.measure(at, Form::Gist).information;
-        let worth = (0..).zip(&points).filter_map(|(place, point)| {
-            let (label, words) = PointLabel::split(point);
+    fn point_gains(&mut self, index: usize) -> Vec<(i64, Form, Longer)> {
+        let (score, brief_chars) = (self.lines[index].score, self.measure(index, Form::Brief).chars);
+        let points = item_points(self.item(index), Form::Text);
+        let headline = self.measure(index, Form::Gist).information;
+        let worth = (0..).zip(&points).filter_map(|(point_index, point)| {
+            let (label, text) = PointLabel::split(point);
             let chars = point.chars().count();
             let information = self.rarity.information(point).max(1);
-            let late = i64_or_max(place) + LATE_POINTS;
-            let worth = information * weight_of(label) * LATE_POINTS / late;
+            let lateness = i64_or_max(point_index) + LATE_POINTS;
+            let worth = information * weight_of(label) * LATE_POINTS / lateness;
             let gain = per_cost(score, worth, i64_or_max(chars));
             // A first point alone would only replace the headline.
-            let is_news = (place > 0 || information > headline) && !self.rarity.is_stated_above(words);
-            is_news.then_some(PointWorth { place, chars, gain })
+            let is_news = (point_index > 0 || information > headline) && !self.rarity.is_stated_above(text);
+            is_news.then_some(PointWorth {
+                point_index,
+                chars,
+                gain,
+            })
         });
         let mut worth: Vec<PointWorth> = worth.collect();
-        worth.sort_by_key(|point| (Reverse(point.gain), point.place));
+        worth.sort_by_key(|point| (Reverse(point.gain), point.point_index));
         let mut chars = 0;
         let ways = worth.into_iter().map(|point| {
             chars += point.chars;
@@ -144,17 +148,17 @@ impl Page<'_> {
             } else {
                 Form::Text
             };
-            (point.gain, form, Longer::Point(point.place))
+            (point.gain, form, Longer::Point(point.point_index))
         });
         ways.collect()
     }
 
     /// Returns the gain per character of each longer form over the form before it. No form gains more than a shorter one.
-    fn gains(&mut self, at: usize) -> [(i64, Form); 2] {
-        let score = self.lines[at].score;
-        let (mut shorter, mut best) = (self.measure(at, Form::Gist), i64::MAX);
+    fn gains(&mut self, index: usize) -> [(i64, Form); 2] {
+        let score = self.lines[index].score;
+        let (mut shorter, mut best) = (self.measure(index, Form::Gist), i64::MAX);
         [Form::Brief, Form::Text].map(|form| {
-            let longer = self.measure(at, form);
+            let longer = self.measure(index, form);
             let chars = i64_or_max(longer.chars) - i64_or_max(shorter.chars);
             best = per_cost(score, (longer.information - shorter.information).max(1), chars).min(best);
             shorter = longer;
@@ -162,9 +166,9 @@ impl Page<'_> {
         })
     }
 
-    pub(super) fn measure(&mut self, at: usize, form: Form) -> Measure {
-        let line = &mut self.lines[at];
-        let (item, rarity) = (&self.items[line.index], &self.rarity);
+    pub(super) fn measure(&mut self, index: usize, form: Form) -> Measure {
+        let line = &mut self.lines[index];
+        let (item, rarity) = (&self.items[line.item_index], &self.rarity);
         *line.measures[form as usize].get_or_insert_with(|| {
             let points = item_points(item, form);
             let text = points.join(" ");
@@ -185,28 +189,28 @@ impl Page<'_> {
         }
         let limit = limit * HEADLINES_PERCENT / 100;
         let remaining: Vec<usize> = (0..self.lines.len())
-            .filter(|at| !self.lines[*at].is_dropped)
+            .filter(|index| !self.lines[*index].is_dropped)
             .collect();
         let mut order: Vec<_> = remaining
             .into_iter()
-            .map(|at| {
-                let cost = self.cost(at, Form::Gist);
-                let information = self.measure(at, Form::Gist).information;
-                let item = self.item(at);
+            .map(|index| {
+                let cost = self.cost(index, Form::Gist);
+                let information = self.measure(index, Form::Gist).information;
+                let item = self.item(index);
                 let is_dropped_late = item.importance >= Importance::Constraint;
-                let (age, line) = (age_order(item), &self.lines[at]);
+                let (age, line) = (age_order(item), &self.lines[index]);
                 let worth = per_cost(line.score, information.max(1), damped(cost));
                 let rank = (line.is_safe, is_dropped_late);
-                (rank, worth, age, line.index, at)
+                (rank, worth, age, line.item_index, index)
             })
             .collect();
         order.sort_unstable();
-        for ((is_safe, is_dropped_late), .., at) in order {
+        for ((is_safe, is_dropped_late), .., index) in order {
             if self.tokens < limit {
                 return;
             }
-            let cost = self.cost(at, self.lines[at].form);
-            self.lines[at].is_dropped = true;
+            let cost = self.cost(index, self.lines[index].form);
+            self.lines[index].is_dropped = true;
             self.tokens -= cost;
             if is_safe || is_dropped_late {
                 self.truncated_tokens += cost.max(1);

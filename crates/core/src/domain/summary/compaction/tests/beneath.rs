@@ -36,7 +36,7 @@ fn items_give_way_to_facts_and_not_the_other_way_round() {
         compose_bytes(&items, &policy(2_000)),
         compose_with(&facts, &items, AS_OF, &policy(2_000), &BytesCounter),
     );
-    assert_ne!(with.shown, without.shown);
+    assert_ne!(with.shown_items, without.shown_items);
     assert!(with.document.contains("fact 20") && with.tokens < policy(2_000).merge_tokens());
 }
 

@@ -233,7 +233,7 @@ fn of_a_winter() {
 fn of_a_winter_with_little_room() {
     let whole = composed(&all(), &SummaryPolicy::default());
     let less = composed(&all(), &policy(whole.tokens));
-    assert_eq!((less.path, less.shown.len()), (Path::Merge, 10));
+    assert_eq!((less.path, less.shown_items.len()), (Path::Merge, 10));
     insta::assert_snapshot!(less.document, @r"
     ## Previously in This Session (12–13 March 2026)
     ### Thu 12 March
@@ -357,8 +357,11 @@ fn a_long_text_loses_whole_points() {
     long.source_tokens = 40_000;
     long.text = points.join("\n");
     let composed = composed(&[long], &policy(600));
-    assert_eq!((composed.path, composed.shown[0].form), (Path::Full, Form::Text));
-    let shown = composed.shown[0].points;
+    assert_eq!(
+        (composed.path, composed.shown_items[0].form),
+        (Path::Full, Form::Text)
+    );
+    let shown = composed.shown_items[0].points;
     let (left, omitted): (Vec<usize>, Vec<usize>) = (0..30).partition(|place| shown.has(*place));
     assert!((10..30).contains(&left.len()) && left[0] == 0, "{left:?}");
     assert!((430..480).contains(&composed.tokens), "{}", composed.tokens);

@@ -13,7 +13,7 @@ fn full(pinned: impl Fn(usize) -> bool) -> Vec<Item> {
 }
 
 fn form_of(composed: &Composition, index: usize) -> Option<Form> {
-    let mut shown = composed.shown.iter();
+    let mut shown = composed.shown_items.iter();
     shown.find(|place| place.index == index).map(|place| place.form)
 }
 
@@ -52,7 +52,7 @@ fn pinned_items_get_a_quarter_of_the_room() {
     let policy = SummaryPolicy::default();
     let composed = compose_bytes(&full(|_| true), &policy);
     let long = composed
-        .shown
+        .shown_items
         .iter()
         .filter(|place| place.form == Form::Text)
         .count();

@@ -19,34 +19,34 @@ pub enum DaemonEndpoint {
 /// An error in a daemon's address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{given}` isn't the address of a daemon: {reason}; use one such as http://127.0.0.1:7411 or \
+    "`{text}` isn't the address of a daemon: {reason}; use one such as http://127.0.0.1:7411 or \
      unix:/run/recapd/recapd.sock"
 )]
-pub struct PlaceError {
-    given: String,
+pub struct EndpointError {
+    text: String,
     reason: String,
 }
 
 impl FromStr for DaemonEndpoint {
-    type Err = PlaceError;
+    type Err = EndpointError;
 
-    fn from_str(given: &str) -> Result<Self, PlaceError> {
-        let wrong = |reason: &str| PlaceError {
-            given: given.to_owned(),
+    fn from_str(text: &str) -> Result<Self, EndpointError> {
+        let invalid = |reason: &str| EndpointError {
+            text: text.to_owned(),
             reason: reason.to_owned(),
         };
-        if let Some(path) = given.strip_prefix(SOCKET) {
+        if let Some(path) = text.strip_prefix(SOCKET) {
             let path = PathBuf::from(path.strip_prefix("//").unwrap_or(path));
             return if path.is_absolute() {
                 Ok(Self::Socket(path))
             } else {
-                Err(wrong("the path of a socket begins with `/`"))
+                Err(invalid("the path of a socket begins with `/`"))
             };
         }
-        let url = Url::parse(given).map_err(|error| wrong(&error.to_string()))?;
+        let url = Url::parse(text).map_err(|error| invalid(&error.to_string()))?;
         match (url.scheme(), url.has_host()) {
             ("http" | "https", true) => Ok(Self::Address(url)),
-            (scheme, _) => Err(wrong(&format!("`{scheme}:` is neither http nor https"))),
+            (scheme, _) => Err(invalid(&format!("`{scheme}:` is neither http nor https"))),
         }
     }
 }
@@ -66,19 +66,19 @@ mod tests {
 
     #[test]
     fn addresses_and_sockets_are_distinguished() {
-        for (given, shown) in [
+        for (text, shown) in [
             ("http://127.0.0.1:7411", "http://127.0.0.1:7411"),
             ("https://recapd.example/behind/", "https://recapd.example/behind"),
             ("unix:/run/recapd/recapd.sock", "unix:/run/recapd/recapd.sock"),
             ("unix:///run/recapd.sock", "unix:/run/recapd.sock"),
         ] {
-            assert_eq!(given.parse::<DaemonEndpoint>().unwrap().to_string(), shown);
+            assert_eq!(text.parse::<DaemonEndpoint>().unwrap().to_string(), shown);
         }
     }
 
     #[test]
     fn an_invalid_address_is_an_error_with_a_cure() {
-        for given in [
+        for text in [
             "127.0.0.1:7411",
             "localhost:7411",
             "unix:run.sock",
@@ -86,7 +86,7 @@ mod tests {
             "",
             "http://",
         ] {
-            let error = given.parse::<DaemonEndpoint>().unwrap_err().to_string();
+            let error = text.parse::<DaemonEndpoint>().unwrap_err().to_string();
             assert!(error.contains("use one such as http://127.0.0.1:7411"), "{error}");
         }
     }

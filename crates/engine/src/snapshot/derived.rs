@@ -1,4 +1,4 @@
-//! Keeps a value that was derived from a snapshot with the snapshot, such as a response that is sent again.
+//! Keeps a value together with the snapshot from which it was derived, such as a response that is sent again.
 
 use std::{
     any::Any,
@@ -12,19 +12,19 @@ use std::{
 /// begin without it.
 #[derive(Debug, Default)]
 pub struct DerivedValue {
-    made: OnceLock<Box<dyn Any + Send + Sync>>,
+    value: OnceLock<Box<dyn Any + Send + Sync>>,
     bytes: AtomicUsize,
 }
 
 impl DerivedValue {
     /// Returns the kept value, or makes and keeps it. Returns `None` if a value of another type is kept.
     pub fn get_or_make<T: Send + Sync + 'static>(&self, make: impl FnOnce() -> T) -> Option<&T> {
-        self.made.get_or_init(|| Box::new(make())).downcast_ref()
+        self.value.get_or_init(|| Box::new(make())).downcast_ref()
     }
 
     /// Returns the kept value; `None` if there is none or it has another type.
     pub fn get<T: 'static>(&self) -> Option<&T> {
-        self.made.get()?.downcast_ref()
+        self.value.get()?.downcast_ref()
     }
 
     pub(super) fn grow(&self, bytes: usize) {
