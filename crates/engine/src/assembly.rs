@@ -74,6 +74,8 @@ const RESULT_BYTES_AROUND: i64 = 16_384;
 const GROUP_COMMIT_MAX: usize = 256;
 /// Limits the bytes of a batch. Gemini, which accepts the least, takes 20 MB in one request.
 const BATCH_BYTES_MAX: i64 = 16_000_000;
+/// How long a command waits for a document. Its user wants the document, even on a machine that is overloaded.
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(30);
 /// Converts hours of the configuration to days of the calendar. Days on which clocks change count as 24 hours, too.
 const HOURS_PER_DAY: i64 = 24;
 
@@ -182,7 +184,13 @@ impl Parts {
         let model = Arc::new(OfflineModel);
         let parts = Self::new((config, Prices::default()), store, model, clock, "command", 0);
         parts.ingestor.load_calibrations().await?;
-        Ok(parts)
+        let snapshots = Snapshots::clone(&parts.snapshots).with_first_timeout(COMMAND_TIMEOUT);
+        let projects = ProjectSnapshots::clone(&parts.projects).with_first_timeout(COMMAND_TIMEOUT);
+        Ok(Self {
+            snapshots: Arc::new(snapshots),
+            projects: Arc::new(projects),
+            ..parts
+        })
     }
 
     /// Returns these parts with a new worker and a new schedule. The new configuration may differ from the old one only in the

@@ -18,7 +18,7 @@ use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use cache::{CachedSnapshot, SnapshotCache};
 use change_watch::ChangeWatch;
-use read_timeout::ReadTimeout;
+use read_timeout::{FIRST_TIMEOUT, ReadTimeout};
 use sha2::{Digest as _, Sha256};
 use single_flight::SingleFlight;
 use tokio::{
@@ -142,6 +142,7 @@ pub struct Snapshots {
     loads: SingleFlight<AgentId, Arc<Snapshot>>,
     waiting: Arc<ChangeWatch>,
     contact: PeerLink,
+    first_timeout: Duration,
 }
 
 impl Snapshots {
@@ -163,6 +164,7 @@ impl Snapshots {
             loads: SingleFlight::default(),
             waiting: Arc::default(),
             contact: PeerLink::default(),
+            first_timeout: FIRST_TIMEOUT,
         }
     }
 
@@ -177,6 +179,15 @@ impl Snapshots {
     pub fn with_bytes_max(self, bytes_max: usize) -> Self {
         Self {
             cache: Arc::new(SnapshotCache::with_bytes_max(bytes_max)),
+            ..self
+        }
+    }
+
+    /// Lets a reader without a copy wait this long, because nobody waits for the reader.
+    #[must_use]
+    pub fn with_first_timeout(self, first_timeout: Duration) -> Self {
+        Self {
+            first_timeout,
             ..self
         }
     }
@@ -214,7 +225,8 @@ impl Snapshots {
     /// a second for an unresponsive or slow database.
     ///
     /// # Errors
-    /// When the database fails or doesn't answer within two seconds, or rendering panics, and there is no copy.
+    /// When the database fails or doesn't answer within two seconds (see [`Self::with_first_timeout`]), or rendering panics, and
+    /// there is no copy.
     pub async fn get(&self, agent: &AgentId) -> StoreResult<Option<Lookup>> {
         let has_copy = match self.cached_of(agent) {
             Some(CachedRead::Hit(lookup)) => return Ok(Some(lookup)),
@@ -225,7 +237,7 @@ impl Snapshots {
             async move { snapshots.load(&agent, true).await }
         };
         let read = self.loads.read(agent, load, || self.cached_of(agent));
-        let read = ReadTimeout::of(has_copy).wait(read).await;
+        let read = ReadTimeout::of(has_copy, self.first_timeout).wait(read).await;
         Lookup::or_copy(
             read,
             self.cache.use_copy(agent, |entry| entry.copy.snapshot_and_time()),

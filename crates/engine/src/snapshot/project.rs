@@ -20,7 +20,7 @@ use tracing::error;
 
 use super::{
     Lookup, RENDERING, fingerprint,
-    read_timeout::ReadTimeout,
+    read_timeout::{FIRST_TIMEOUT, ReadTimeout},
     single_flight::SingleFlight,
     ttl::{CachedRead, TimedCopy},
 };
@@ -121,6 +121,7 @@ pub struct ProjectSnapshots {
     cache: Arc<Mutex<LruCache<ProjectId, Arc<CachedProject>>>>,
     loads: SingleFlight<ProjectId, Arc<ProjectSnapshot>>,
     contact: PeerLink,
+    first_timeout: Duration,
 }
 
 impl ProjectSnapshots {
@@ -141,6 +142,7 @@ impl ProjectSnapshots {
             cache: Arc::new(Mutex::new(LruCache::new(DOCUMENTS_MAX))),
             loads: SingleFlight::default(),
             contact: PeerLink::default(),
+            first_timeout: FIRST_TIMEOUT,
         }
     }
 
@@ -154,6 +156,15 @@ impl ProjectSnapshots {
     #[must_use]
     pub fn in_contact(self, contact: PeerLink) -> Self {
         Self { contact, ..self }
+    }
+
+    /// Lets a reader without a copy wait this long, because nobody waits for the reader.
+    #[must_use]
+    pub fn with_first_timeout(self, first_timeout: Duration) -> Self {
+        Self {
+            first_timeout,
+            ..self
+        }
     }
 
     /// Returns the summary of `project`; `None` if no agent belongs to it. If there is a copy, a reader waits at most a fraction
@@ -171,7 +182,9 @@ impl ProjectSnapshots {
         };
         let load = || self.load_of(project, due.clone());
         let read = self.loads.read(project, load, || self.cached_of(project));
-        let read = ReadTimeout::of(entry.is_some()).wait(read).await;
+        let read = ReadTimeout::of(entry.is_some(), self.first_timeout)
+            .wait(read)
+            .await;
         let copy = self
             .lock()
             .peek(project)
