@@ -2832,7 +2832,7 @@ export interface components {
          * @enum {string}
          */
         SpendLimit: "calls" | "tokens" | "usd" | "agent_calls" | "agent_tokens" | "agent_usd" | "price";
-        /** @description Limits of what may be spent in a day; 0 means no limit. */
+        /** @description Daily spending limits; 0 means no limit. */
         SpendLimits: {
             /**
              * Format: int64

@@ -531,7 +531,7 @@ SpendLimit: TypeAlias = Literal['calls', 'tokens', 'usd', 'agent_calls', 'agent_
 
 class SpendLimits(TypedDict):
     """
-    Limits of what may be spent in a day; 0 means no limit.
+    Daily spending limits; 0 means no limit.
     """
 
     calls: int
