@@ -58,6 +58,8 @@ const DRAIN_REQUEST_TIME_MAX: Duration = Duration::from_mins(1);
 /// The same limit if a hook called [`drain`]. It is shorter, because no other process can send while this one waits for a
 /// silent daemon.
 const REQUEST_AFTER_HOOK_TIME_MAX: Duration = Duration::from_secs(5);
+/// After this time, a host has written the end of a turn to its transcript.
+const WRITE_TIME: Duration = Duration::from_millis(500);
 
 /// The environment variable that switches hooks off if its value is `off`.
 const SWITCH: &str = "RECAPD_HOOK";
@@ -89,8 +91,8 @@ pub struct HookCall<'a> {
 pub enum HookEnd {
     /// Nothing that can be done now.
     Done,
-    /// [`drain`] can send the messages for which the hook had no time.
-    OutOfTime,
+    /// [`drain`] can send more messages after this pause: the hook had no time for them, or the host hasn't written them yet.
+    Drain { pause: Duration },
 }
 
 /// Who calls [`drain`].
@@ -174,7 +176,7 @@ impl HookCall<'_> {
             deadline: self.began + GATHER_TIME_MAX * patience(self.environment),
         };
         // This hook is responsible for what is in the transcript now. The host may go on writing meanwhile.
-        let length = input.transcript_bytes();
+        let (length, read_bytes) = (input.transcript_bytes(), gathering.read_bytes(input));
         // If gathering fails, the next hook reads the transcript again.
         gathering.gather(input, mark).ok();
         let (now, deadline) = (self.clock.now(), self.network_deadline());
@@ -189,11 +191,23 @@ impl HookCall<'_> {
         if self.event == Event::SessionEnd {
             folder.prune(now, deadline);
         }
-        match drained {
-            DrainEnd::Busy | DrainEnd::OutOfTime => HookEnd::OutOfTime,
-            DrainEnd::Sent if gathering.is_short_of(length, input) => HookEnd::OutOfTime,
-            DrainEnd::Sent | DrainEnd::Declined | DrainEnd::Away => HookEnd::Done,
-        }
+        let pause = match drained {
+            DrainEnd::Busy | DrainEnd::OutOfTime => Duration::ZERO,
+            DrainEnd::Sent if gathering.is_short_of(length, input) => Duration::ZERO,
+            DrainEnd::Sent if self.is_answer_missing(input, read_bytes) => {
+                WRITE_TIME * patience(self.environment)
+            }
+            DrainEnd::Sent | DrainEnd::Declined | DrainEnd::Away => return HookEnd::Done,
+        };
+        HookEnd::Drain { pause }
+    }
+
+    /// True if the turn has ended, but its answer isn't in the transcript after `read_bytes` yet.
+    fn is_answer_missing(&self, input: &Input, read_bytes: u64) -> bool {
+        let (Some(transcript), Some(answer)) = (&input.transcript, &input.last_answer) else {
+            return false;
+        };
+        self.event == Event::Stop && !input.is_subagent && !push::is_written(transcript, read_bytes, answer)
     }
 
     fn network_deadline(&self) -> Instant {
@@ -218,7 +232,7 @@ pub fn drain(
     caller: DrainCaller,
 ) {
     let deadline = Instant::now() + DRAIN_TIME_MAX;
-    let Some(folder) = StateFolder::of(environment) else {
+    let Some(folder) = StateFolder::of(environment).filter(StateFolder::exists) else {
         return;
     };
     let (turn, request_time_max) = match caller {

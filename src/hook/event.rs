@@ -98,6 +98,8 @@ pub struct Input {
     pub source: Option<String>,
     /// Why a session ends, such as `clear`.
     pub reason: Option<String>,
+    /// The last answer of the turn, which its end names.
+    pub(super) last_answer: Option<String>,
     /// True if the hook was called for a sub-agent rather than the session itself.
     pub is_subagent: bool,
     /// True if the input has fields that only Codex sends.
@@ -123,6 +125,7 @@ impl Input {
             folder: text("cwd").map(PathBuf::from),
             source: text("source"),
             reason: text("reason"),
+            last_answer: text("last_assistant_message"),
             is_subagent: text("agent_id").is_some(),
             is_codex: is_rollout || text("turn_id").is_some(),
         })

@@ -58,6 +58,11 @@ impl StateFolder {
         self.copy(&short_hash(&[agent.as_str().as_bytes()]))
     }
 
+    /// True unless no hook has run yet, or the folder was removed.
+    pub(super) fn exists(&self) -> bool {
+        self.0.is_dir()
+    }
+
     /// Returns the file with the copy of a project's brief.
     pub(super) fn project_cache(&self, project: &ProjectId) -> PathBuf {
         self.copy(&short_hash(&[b"project", project.as_str().as_bytes()]))

@@ -10,6 +10,7 @@
 //! If a hook is killed between two of these steps, some work is done twice, but nothing is lost. The ids of messages
 //! make repetitions harmless.
 
+mod answer;
 mod drain;
 
 use std::{
@@ -30,6 +31,7 @@ use super::{
     rollout::{self, Original},
     spool::Spool,
 };
+pub(super) use answer::is_written;
 pub(super) use drain::{DrainEnd, SendState, drain, gather_and_drain};
 use recapd_core::{
     domain::{agent::AgentId, message::Format},
@@ -139,6 +141,13 @@ impl Gatherer<'_> {
         let path = input.transcript.as_ref();
         let cursor = path.and_then(|path| read_json::<Cursor>(&self.cursor_file(path)));
         cursor.is_some_and(|cursor| cursor.seen() < length)
+    }
+
+    /// Returns how many bytes of the session's transcript were read.
+    pub(super) fn read_bytes(&self, input: &Input) -> u64 {
+        let path = input.transcript.as_ref();
+        let cursor = path.and_then(|path| read_json::<Cursor>(&self.cursor_file(path)));
+        cursor.map_or(0, |cursor| cursor.offset)
     }
 
     /// Gathers the rest of all sessions, unless another hook is gathering for the agent.

@@ -88,6 +88,8 @@ def clears(made):
     """Clears a session, and asks for its first exchange. Returns the sessions: old versions clear none without a terminal."""
     dialogue = Dialogue(made)
     sessions = [dialogue.say(text) for text in ("Say one, before the clear", "/clear", "Say one, behind the clear")]
+    # The hook of a turn may end after the answer. Until then, nothing is stored of the new session.
+    made.settled("Say one, behind the clear")
     dialogue.say("ASK_RECAPD please")
     made.end(dialogue.process)
     wanted = f"#1 of claude-code:-:{sessions[-1]}"

@@ -11,6 +11,7 @@ use std::{
     io::{self, Read as _},
     os::unix::process::CommandExt as _,
     process::{self, ExitCode, Stdio},
+    time::Duration,
 };
 
 use clap::{Args, Subcommand};
@@ -31,8 +32,8 @@ use status::status;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Hosts call `recapd hook EVENT` with what happened on stdin. It takes 300 ms at most, ends with 0 whatever happens, and
-never starts the daemon; RECAPD_HOOK=off switches it off. If its time is too short, a `recapd hook drain` in the
-background sends the rest. Examples:
+never starts the daemon; RECAPD_HOOK=off switches it off. If its time is too short, or the host writes the end of a turn
+late, a `recapd hook drain` in the background sends the rest. Examples:
   recapd hook install claude-code --user       for all projects of this user
   recapd hook install codex --project --dry-run
   recapd hook test --event SessionStart < sample.json
@@ -95,9 +96,9 @@ struct EventArguments {
 
 #[derive(Debug, Args)]
 struct Drain {
-    /// Called by a hook: end at once if another process waits to drain already
-    #[arg(long, hide = true)]
-    after_hook: bool,
+    /// Called by a hook: drain after this pause, or end if another process waits to drain already
+    #[arg(long, hide = true, value_name = "PAUSE_MS")]
+    after_hook: Option<u64>,
 }
 
 #[derive(Debug, Args)]
@@ -155,9 +156,9 @@ impl Hook {
         if let Some((event, arguments)) = self.event() {
             if let Some(input) = input()? {
                 let call = arguments.call(event, config, options, environment, began);
-                if call.run(&input, print) == HookEnd::OutOfTime {
+                if let HookEnd::Drain { pause } = call.run(&input, print) {
                     // If it can't be started, the next hook sends the rest.
-                    drain_in_background(options, &call.server).ok();
+                    drain_in_background(options, &call.server, pause).ok();
                 }
             }
             return Ok(ExitCode::SUCCESS);
@@ -168,10 +169,12 @@ impl Hook {
             Command::Test(test) => test.run(config, options, environment),
             Command::Drain(Drain { after_hook }) => {
                 let (server, credentials) = (daemon(config, options), options.credentials.clone());
-                let caller = if after_hook {
-                    DrainCaller::Hook
-                } else {
-                    DrainCaller::Person
+                let caller = match after_hook {
+                    Some(pause_ms) => {
+                        std::thread::sleep(Duration::from_millis(pause_ms));
+                        DrainCaller::Hook
+                    }
+                    None => DrainCaller::Person,
                 };
                 hook::drain(environment, &server, credentials, &SystemClock, caller);
                 status(options, environment)
@@ -211,9 +214,10 @@ fn daemon(config: &Config, options: &GlobalOptions) -> String {
 
 /// Starts `recapd hook drain` in a process that outlives this one. The new process has none of the host's pipes, because
 /// the host would wait until they are closed, and its own process group, which the host's signals don't reach.
-fn drain_in_background(options: &GlobalOptions, server: &str) -> io::Result<()> {
+fn drain_in_background(options: &GlobalOptions, server: &str, pause: Duration) -> io::Result<()> {
     let mut drain = process::Command::new(std::env::current_exe()?);
-    drain.args(["hook", "drain", "--after-hook", "--server", server]);
+    let pause_ms = pause.as_millis().to_string();
+    drain.args(["hook", "drain", "--after-hook", &pause_ms, "--server", server]);
     for (option, file) in [
         ("--config", &options.config),
         ("--token-file", &options.token_file),

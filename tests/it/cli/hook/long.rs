@@ -62,7 +62,7 @@ async fn until_stored(server: &Server, session: &Session, ids: &[String]) {
 /// Starts what a hook starts when its time is over.
 fn go_on(session: &Session) -> Child {
     Command::new(assert_cmd::cargo::cargo_bin("recapd"))
-        .args(["hook", "drain", "--after-hook", "--server", &session.server])
+        .args(["hook", "drain", "--after-hook", "0", "--server", &session.server])
         .env_clear()
         .env("XDG_STATE_HOME", session.folder.path())
         .stdin(Stdio::null())
@@ -80,6 +80,20 @@ async fn one_hook_pushes_all_of_it() {
     };
     let ids = say_at_length(&session, LONG_BYTES);
     session.stop();
+    until_stored(&server, &session, &ids).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_that_the_host_writes_after_the_hook_needs_no_other_hook() {
+    let server = server().await;
+    let session = Session {
+        patience: LITTLE_PATIENCE,
+        ..Session::new(server.address)
+    };
+    let ends = |answer: &str| session.call("Stop", &json!({ "last_assistant_message": answer }));
+    assert_eq!(ends("Parser 1 is mended."), "");
+    session.say(1, 1);
+    let ids = ["5e55-10-u1", "5e55-10-a1"].map(str::to_owned);
     until_stored(&server, &session, &ids).await;
 }
 
