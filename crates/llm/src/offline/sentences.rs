@@ -20,6 +20,9 @@ const PIECE_BYTES_MAX: usize = 1_024;
 const SENTENCE_BYTES_MAX: usize = 480;
 /// A line of at least this many bytes may have been wrapped.
 const WRAPPED_BYTES_MIN: usize = 50;
+/// If the longest line of a text has a number of bytes in this range, its lines may have been wrapped at this width.
+const FULL_BYTES_MIN: usize = 60;
+const FULL_BYTES_MAX: usize = 160;
 const COMMAND_BYTES_MAX: usize = 120;
 /// Abbreviations whose full stop ends no sentence, even before a capital.
 const ABBREVIATIONS: [&str; 15] = [
@@ -138,13 +141,14 @@ fn without_first_sentence(line: &str) -> &str {
 
 /// Joins lines that were wrapped. For example, `never` at the end of a line forbids what the next line says.
 fn join_wrapped_lines(lines: Vec<Cow<'_, str>>) -> Vec<Cow<'_, str>> {
+    let layout = Layout::of(&lines);
     let mut joined_lines: Vec<Cow<'_, str>> = Vec::with_capacity(lines.len());
     // The bytes of the previous line alone; the last entry of `joined_lines` may contain several lines.
     let mut previous_bytes = 0;
     for line in lines {
         let bytes = line.len();
         match joined_lines.last_mut() {
-            Some(last) if is_continued(last, previous_bytes, &line) => {
+            Some(last) if layout.is_continued(last, previous_bytes, &line) => {
                 let joined = last.to_mut();
                 joined.truncate(joined.trim_end().len());
                 joined.push(' ');
@@ -157,23 +161,68 @@ fn join_wrapped_lines(lines: Vec<Cow<'_, str>>) -> Vec<Cow<'_, str>> {
     joined_lines
 }
 
-/// Returns true if a sentence continues from `line` to `next`. The last of the joined lines in `line` has `bytes` bytes.
-fn is_continued(line: &str, bytes: usize, next: &str) -> bool {
-    let last = line.trim_end().rsplit(' ').next().unwrap_or_default();
-    let is_word = |word: &str| {
-        let bare = word.trim_matches([',', '.', ';', ':', '!', '?', '(', ')', '"', '“', '”']);
-        !bare.is_empty() && bare.chars().all(|c| c.is_alphabetic() || "'’-".contains(c))
-    };
-    let first = next.split_whitespace().next().unwrap_or_default();
-    let is_indented = next.starts_with(char::is_whitespace);
-    let may_be_indented = || without_bullet(line.trim_start()).1;
-    line.len() + next.len() < LINE_BYTES_MAX
-        && (negates(last) || (bytes >= WRAPPED_BYTES_MIN && is_word(last)))
-        && !ends_sentence(line)
-        && !line.trim_start().starts_with(['#', '|'])
-        && first.starts_with(char::is_lowercase)
-        && is_word(first)
-        && (!is_indented || may_be_indented())
+/// The layout of a text's lines. A text that was copied from a terminal is wrapped at its width, and often indented as a whole.
+struct Layout {
+    /// The bytes of the longest line.
+    width: usize,
+    /// The smallest indentation of the lines after the first one, in bytes.
+    margin: usize,
+}
+
+impl Layout {
+    fn of(lines: &[Cow<'_, str>]) -> Self {
+        let rest = lines.iter().skip(1).filter(|line| !line.trim().is_empty());
+        let indentations: Vec<usize> = rest.map(|line| indentation(line)).collect();
+        // A single line may be indented below the first one for another reason.
+        let margin = indentations.iter().min().filter(|_| indentations.len() > 1);
+        Self {
+            width: lines
+                .iter()
+                .map(|line| line.trim_end().len())
+                .max()
+                .unwrap_or_default(),
+            margin: margin.copied().unwrap_or_default(),
+        }
+    }
+
+    /// Returns true if a sentence continues from `line` to `next`. The last of the joined lines in `line` has `bytes` bytes.
+    fn is_continued(&self, line: &str, bytes: usize, next: &str) -> bool {
+        let last = line.trim_end().rsplit(' ').next().unwrap_or_default();
+        let first = next.split_whitespace().next().unwrap_or_default();
+        let is_indented = indentation(next) > self.margin;
+        let may_be_indented = || without_bullet(line.trim_start()).1;
+        let continues_words = || {
+            (negates(last) || (bytes >= WRAPPED_BYTES_MIN && is_word(last)))
+                && first.starts_with(char::is_lowercase)
+                && is_word(first)
+        };
+        line.len() + next.len() < LINE_BYTES_MAX
+            && !ends_sentence(line)
+            && !line.trim_start().starts_with(['#', '|'])
+            && (continues_words() || self.was_full(bytes, first) && continues_clause(last, first))
+            && (!is_indented || may_be_indented())
+    }
+
+    /// Returns true if the word `next` had no room after a line of `bytes` bytes.
+    fn was_full(&self, bytes: usize, next: &str) -> bool {
+        (FULL_BYTES_MIN..=FULL_BYTES_MAX).contains(&self.width)
+            && bytes >= FULL_BYTES_MIN
+            && bytes + " ".len() + next.len() > self.width
+    }
+}
+
+fn indentation(line: &str) -> usize {
+    line.len() - line.trim_start().len()
+}
+
+fn is_word(text: &str) -> bool {
+    let bare = text.trim_matches([',', '.', ';', ':', '!', '?', '(', ')', '"', '“', '”']);
+    !bare.is_empty() && bare.chars().all(|c| c.is_alphabetic() || "'’-".contains(c))
+}
+
+/// Returns true if the clause that ends with the word `last` can go on with the word `next`.
+fn continues_clause(last: &str, next: &str) -> bool {
+    last.ends_with(',') || is_word(last) && next.starts_with(|c: char| c.is_lowercase() || c == '(')
 }
 
 /// Returns true if `line` ends with a sentence or a clause, or is empty.
@@ -522,8 +571,16 @@ mod tests {
         let wrapped = "Whoever has the keys of the staging database must not\ndelete it on a Friday";
         assert_eq!(all(wrapped), [wrapped.replace('\n', " ")]);
         assert_eq!(all("- do not\n  deploy it"), ["do not deploy it"]);
+        let copied = "The plan covers the loader of the old database and all its callers in\n  the API.\n\n  \
+                      1. The loader calls embed() for each document, and extracts\n  doc.content for the other databases (Qdrant, Chroma, Weaviate,\n  Pinecone).";
+        let expected = [
+            "The plan covers the loader of the old database and all its callers in the API.",
+            "The loader calls embed() for each document, and extracts doc.content for the other databases (Qdrant, Chroma, Weaviate, Pinecone).",
+        ];
+        assert_eq!(all(copied), expected);
         for apart in [
             "fix the parser\nadd a test",
+            "src/scheduler/the_module_of_the_scheduler/and_its_main_loop.rs\nsrc/scheduler/the_module_of_the_scheduler/and_its_other_loop.rs",
             "Whoever has the keys of the staging database must know\nDelete nothing",
             "2026-01-01 12:00:00 the nightly import begins for tenant 17\nlevel=info done",
             "at run (the_module_of_the_scheduler.rs, in the main loop)\n  at main",

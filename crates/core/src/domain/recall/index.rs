@@ -144,6 +144,7 @@ impl IndexPart {
     /// From the messages that [`Self::messages_bytes`] wrote, adds those that the search needs: the messages with postings, and for a
     /// search without terms all that it finds.
     pub fn add_found(&mut self, bytes: &[u8], search: &ArchiveSearch) {
+        let postings = self.postings.values().map(Vec::len).sum();
         let mut has_postings = list_for_block(false);
         for posting in self.postings.values().flatten() {
             if let Some(has_postings) = has_postings.get_mut(usize::from(posting.offset)) {
@@ -159,6 +160,7 @@ impl IndexPart {
                         .is_some_and(|message| search.matches_without_terms(&message)))
         };
         let found = bytes.chunks_exact(IndexedMessage::BYTES).filter(is_found);
+        self.messages.reserve(postings);
         self.messages.extend(found.filter_map(IndexedMessage::read));
     }
 

@@ -4,6 +4,7 @@
 //! on, and a part of the scores of the exchanges before and after it: a question often names what was said one exchange earlier.
 
 use std::{
+    borrow::Cow,
     collections::{HashMap, HashSet},
     ops::Bound,
 };
@@ -99,7 +100,7 @@ impl Candidates {
     /// Returns up to `limit` messages that may have the phrase `term`, newest first: messages with all its stems.
     pub fn find_phrase(&self, term: &Term, filter: &Filter, limit: usize) -> Vec<i64> {
         let newest_first = self.parts.iter().rev().flat_map(|part| {
-            let mut postings = intersection(part, term);
+            let mut postings = intersection(part, term).into_owned();
             postings.retain(|posting| {
                 part.message(posting.offset)
                     .is_some_and(|message| filter.admits(message))
@@ -121,7 +122,9 @@ impl Candidates {
         }
         // The hits are nearly sorted already.
         hits.sort_by_key(|hit| hit.exchange);
-        let scored = first_in_order(with_neighbours(&exchanges(&mut hits)), search.order, RANKED_MAX);
+        let mut scored = exchanges(&mut hits);
+        add_neighbours(&mut scored);
+        let scored = first_in_order(scored, search.order, RANKED_MAX);
         scored
             .into_iter()
             .map(|scored| with_best_hits(scored, &hits))
@@ -130,21 +133,22 @@ impl Candidates {
 
     fn hits(&self, search: &ArchiveSearch) -> Vec<Hit> {
         let terms = search.query.terms();
-        let columns: Vec<Vec<Vec<Posting>>> = terms
+        let columns: Vec<Vec<Cow<'_, [Posting]>>> = terms
             .iter()
             .enumerate()
             .map(|(index, term)| self.postings_by_part(index, term))
             .collect();
         let weights: Vec<f64> = columns
             .iter()
-            .map(|column| self.weight(column.iter().map(Vec::len).sum()))
+            .map(|column| self.weight(column.iter().map(|postings| postings.len()).sum()))
             .collect();
         let mean = float(self.totals.words) / float(self.totals.messages.max(1));
-        let mut scorer = Scorer::new(search, mean.max(1.0));
+        let messages = self.parts.iter().map(|part| part.messages.len()).sum();
+        let mut scorer = Scorer::new(search, mean.max(1.0), messages);
         for (index, part) in self.parts.iter().enumerate() {
             scorer.begin(part);
             for (term, (column, weight)) in columns.iter().zip(&weights).enumerate() {
-                for posting in column.get(index).into_iter().flatten() {
+                for posting in column.get(index).into_iter().flat_map(|postings| postings.iter()) {
                     scorer.add(*posting, *weight, bit(term));
                 }
             }
@@ -154,7 +158,7 @@ impl Candidates {
     }
 
     /// Returns the postings of a term in each part. If no message has the word, returns those of longer words that begin with it.
-    fn postings_by_part(&self, index: usize, term: &Term) -> Vec<Vec<Posting>> {
+    fn postings_by_part(&self, index: usize, term: &Term) -> Vec<Cow<'_, [Posting]>> {
         if term.is_phrase() {
             let verified = self.verified.get(&index);
             let is_verified = |seq: i64| verified.is_some_and(|verified| verified.contains(&seq));
@@ -162,18 +166,21 @@ impl Candidates {
                 .parts
                 .iter()
                 .map(|part| {
-                    let mut postings = intersection(part, term);
+                    let mut postings = intersection(part, term).into_owned();
                     postings.retain(|posting| is_verified(part.seq(posting.offset)));
-                    postings
+                    Cow::Owned(postings)
                 })
                 .collect();
         }
-        let exact: Vec<Vec<Posting>> = self.parts.iter().map(|part| intersection(part, term)).collect();
+        let exact: Vec<Cow<'_, [Posting]>> = self.parts.iter().map(|part| intersection(part, term)).collect();
         if exact.iter().any(|postings| !postings.is_empty()) || !term.is_open() {
             return exact;
         }
         let prefix = term.stem();
-        self.parts.iter().map(|part| with_prefix(part, prefix)).collect()
+        self.parts
+            .iter()
+            .map(|part| Cow::Owned(with_prefix(part, prefix)))
+            .collect()
     }
 
     /// Returns the weight of a term that this many messages have.
@@ -215,14 +222,14 @@ struct Scorer<'s> {
 }
 
 impl<'s> Scorer<'s> {
-    fn new(search: &'s ArchiveSearch, mean: f64) -> Self {
+    fn new(search: &'s ArchiveSearch, mean: f64, messages: usize) -> Self {
         Self {
             search,
             mean,
             norms: list_for_block(0.0),
             scores: list_for_block(0.0),
             terms: list_for_block(0),
-            hits: Vec::new(),
+            hits: Vec::with_capacity(messages),
         }
     }
 
@@ -274,14 +281,14 @@ impl<'s> Scorer<'s> {
 }
 
 /// Returns the messages of a part that have all stems of a term.
-fn intersection(part: &IndexPart, term: &Term) -> Vec<Posting> {
+fn intersection<'p>(part: &'p IndexPart, term: &Term) -> Cow<'p, [Posting]> {
     let mut lists = term
         .stems()
         .iter()
         .map(|stem| part.postings.get(stem).map_or(&[][..], Vec::as_slice));
-    let mut common = lists.next().unwrap_or_default().to_vec();
+    let mut common = Cow::Borrowed(lists.next().unwrap_or_default());
     for list in lists {
-        common.retain_mut(|posting| {
+        common.to_mut().retain_mut(|posting| {
             let found = list.binary_search_by_key(&posting.offset, |other| other.offset);
             let other = found.ok().and_then(|index| list.get(index));
             posting.count = posting.count.min(other.map_or(0, |other| other.count));
@@ -312,7 +319,7 @@ fn with_prefix(part: &IndexPart, prefix: &str) -> Vec<Posting> {
 /// Returns the exchanges of `hits`, which are sorted by exchange. Sorts the hits of each exchange, best first.
 fn exchanges(hits: &mut [Hit]) -> Vec<ScoredExchange> {
     let mut first_hit = 0;
-    let mut scored = Vec::new();
+    let mut scored = Vec::with_capacity(hits.len());
     for hits in hits.chunk_by_mut(|one, next| one.exchange == next.exchange) {
         hits.sort_by(|one, other| other.score.total_cmp(&one.score).then(one.seq.cmp(&other.seq)));
         let (mut score, mut part) = (0.0, 1.0);
@@ -332,25 +339,25 @@ fn exchanges(hits: &mut [Hit]) -> Vec<ScoredExchange> {
 }
 
 /// Adds to each exchange a part of its neighbours' scores. `scored` has the exchanges in the order of their numbers.
-fn with_neighbours(scored: &[ScoredExchange]) -> Vec<ScoredExchange> {
-    let score_of = |index: Option<usize>, exchange: Option<u32>| {
-        let neighbour = index.and_then(|index| scored.get(index));
-        neighbour
-            .filter(|found| Some(found.exchange) == exchange)
-            .map_or(0.0, |found| found.score)
-    };
-    scored
-        .iter()
-        .enumerate()
-        .map(|(index, found)| {
-            let previous = score_of(index.checked_sub(1), found.exchange.checked_sub(1));
-            let next = score_of(Some(index + 1), found.exchange.checked_add(1));
-            ScoredExchange {
-                score: found.score + NEIGHBOUR * (previous + next),
-                ..*found
-            }
-        })
-        .collect()
+fn add_neighbours(scored: &mut [ScoredExchange]) {
+    // The exchange before the current one, with the score of its own messages alone.
+    let mut previous: Option<ScoredExchange> = None;
+    for index in 0..scored.len() {
+        let next = scored.get(index + 1).copied();
+        let Some(current) = scored.get_mut(index) else {
+            break;
+        };
+        let own = *current;
+        let score_of = |neighbour: Option<ScoredExchange>, exchange: Option<u32>| {
+            neighbour
+                .filter(|found| Some(found.exchange) == exchange)
+                .map_or(0.0, |found| found.score)
+        };
+        let before = score_of(previous, own.exchange.checked_sub(1));
+        let after = score_of(next, own.exchange.checked_add(1));
+        current.score += NEIGHBOUR * (before + after);
+        previous = Some(own);
+    }
 }
 
 /// Returns the first `limit` exchanges in `order`, without sorting the others.
