@@ -3770,7 +3770,7 @@ export interface operations {
                 format?: components["schemas"]["RequestFormat"];
                 /** @description The coding agent that wrote the messages. */
                 host?: string;
-                /** @description Keeps about this many tokens of the newest messages unchanged: up to 3,000 more, and always the newest leg. By default, keeps the agent's window. */
+                /** @description Keeps about this many tokens of the newest messages unchanged, and always the newest leg. By default, keeps the agent's window. */
                 keep_tokens?: number;
             };
             header?: never;

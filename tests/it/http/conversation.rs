@@ -203,6 +203,10 @@ async fn a_conversation_is_told_where_it_is_cut_and_what_stands_for_its_beginnin
         "{text}"
     );
     assert!(!text.contains("as it was said"), "{text}");
+    // A window within its budget is compacted, too.
+    let roomy = Server::start(|_| {}).await;
+    let compacted = send(&roomy, &format!("{COMPACT}&keep_tokens=20"), &talk[..6]).await;
+    assert_eq!(compacted["first_kept"], 4, "{compacted}");
     // Nothing of it is stored twice.
     assert_eq!(send(&server, PATH, &talk).await["accepted"], 0);
     for (path, code) in [

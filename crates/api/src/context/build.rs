@@ -124,6 +124,27 @@ impl ContextMaterial {
         context
     }
 
+    /// Builds the context with `options`, and adds lines of at most `lines_tokens_max` about what was left out. Unlike
+    /// [`Self::add_lines_about_left_out`], it doesn't keep more exchanges if the lines need less room.
+    pub(super) fn build_before_lines(
+        &self,
+        markdown: &str,
+        lines_tokens_max: i64,
+        options: &ContextOptions,
+        counter: &dyn TokenCounter,
+    ) -> Context<'_> {
+        let built = build(&self.input(markdown), options, counter);
+        let lines = self.lines_of(&built.left_out);
+        let document_tokens = counter.count(markdown);
+        let with_lines = with_left_out(markdown, &lines, document_tokens + lines_tokens_max, counter);
+        let lines_tokens = counter.count(&with_lines) - document_tokens;
+        let options = ContextOptions {
+            max_tokens: options.max_tokens + lines_tokens,
+            ..*options
+        };
+        build(&self.input(&with_lines), &options, counter)
+    }
+
     fn lines_of(&self, numbers: &[i64]) -> Vec<PendingLine> {
         let numbers: HashSet<i64> = numbers.iter().copied().collect();
         let exchanges = self

@@ -9,7 +9,7 @@ use super::{ContextMaterial, ContextQuery};
 use recapd_core::{
     domain::{
         agent::AgentId,
-        context::{Alternation, Context, ContextOptions, Turn, build, plain},
+        context::{Alternation, Context, ContextOptions, PieceOrigin, Reason, Turn, build, plain},
         effects::Effects,
         exchange::PREAMBLE,
         message::Message,
@@ -93,17 +93,21 @@ impl ContextMaterial {
         let Some(quoted) = keep_tokens else {
             return self.reply(self.text_before_window(defaults, counter), 0, counter);
         };
-        let sizes = PartSizes {
-            document: counter.count(&self.markdown),
-            lines: LINES_TOKENS_MAX,
-            quoted,
-        };
-        let context = self.build_context(sizes, Some(Alternation::Keep), defaults, counter);
+        // The newest leg stays whatever its size. Without room for it, the document would be cut.
+        let newest_tokens = self.window.last().map_or(0, |stored| stored.exchange.tokens);
+        let max_tokens = counter.count(&self.markdown) + quoted.max(newest_tokens);
+        let options = options(max_tokens, Some(Alternation::Keep), defaults);
+        let context = self.build_before_lines(&self.markdown, LINES_TOKENS_MAX, &options, counter);
         // The summary and the lines carry the number `PREAMBLE`.
         let is_before = |turn: &Turn<'_>| turn.exchange == PREAMBLE;
         let first = context.turns.iter().find(|turn| !is_before(turn));
         let first_exchange = first.map_or(self.first_exchange, |turn| turn.exchange);
-        let before: Vec<Turn<'_>> = context.turns.into_iter().filter(is_before).collect();
+        let mut before: Vec<Turn<'_>> = context.turns.into_iter().filter(is_before).collect();
+        // The lines say what was left out.
+        for turn in &mut before {
+            turn.pieces
+                .retain(|piece| piece.origin != PieceOrigin::Synthetic(Reason::LeftOut));
+        }
         let text = format!("{}\n{}", plain(&before).trim(), look_up(&self.agent));
         CompactReply {
             first_exchange,
@@ -158,7 +162,7 @@ impl ContextMaterial {
         defaults: ContextOptions,
         counter: &dyn TokenCounter,
     ) -> CompactReply {
-        let context = self.build_context(sizes, None, defaults, counter);
+        let context = self.build_context(sizes, defaults, counter);
         let text = format!("{head}{}\n{}", plain(&context.turns).trim(), look_up(&self.agent));
         self.reply(text, context.left_out.len(), counter)
     }
@@ -178,24 +182,11 @@ impl ContextMaterial {
     fn build_context(
         &self,
         sizes: PartSizes,
-        alternation: Option<Alternation>,
         defaults: ContextOptions,
         counter: &dyn TokenCounter,
     ) -> Context<'_> {
-        let query = ContextQuery {
-            format: RequestFormat::OpenAiChat,
-            budget_tokens: None,
-            alternation,
-            summary_max_tokens: None,
-            keeps_open_thinking: false,
-        };
         let room = sizes.document + sizes.lines;
-        let options = ContextOptions {
-            max_tokens: (room + sizes.quoted).max(1),
-            output_reserve_tokens: 0,
-            system_reserve_tokens: 0,
-            ..query.options(defaults)
-        };
+        let options = options(room + sizes.quoted, None, defaults);
         let shortened = self.shortened_summary(sizes.document, counter);
         let markdown = shortened.as_ref().unwrap_or(&self.markdown);
         let built = build(&self.input(markdown), &options, counter);
@@ -233,6 +224,22 @@ impl ContextMaterial {
         }
         files.read.retain(|file| !files.changed.contains(file));
         files
+    }
+}
+
+fn options(max_tokens: i64, alternation: Option<Alternation>, defaults: ContextOptions) -> ContextOptions {
+    let query = ContextQuery {
+        format: RequestFormat::OpenAiChat,
+        budget_tokens: None,
+        alternation,
+        summary_max_tokens: None,
+        keeps_open_thinking: false,
+    };
+    ContextOptions {
+        max_tokens: max_tokens.max(1),
+        output_reserve_tokens: 0,
+        system_reserve_tokens: 0,
+        ..query.options(defaults)
     }
 }
 

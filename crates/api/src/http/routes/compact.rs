@@ -45,7 +45,7 @@ const KEEP_TOKENS_MAX: i64 = 1_000_000;
     params(AgentPath,
         ("format" = Option<RequestFormat>, Query, description = "The provider whose messages the body holds. Without it there is no body, and the text replaces the whole conversation."),
         ("host" = Option<String>, Query, pattern = "^(claude-code|codex)$", description = "The coding agent that wrote the messages."),
-        ("keep_tokens" = Option<i64>, Query, minimum = 0, maximum = 1_000_000, description = "Keeps about this many tokens of the newest messages unchanged: up to 3,000 more, and always the newest leg. By default, keeps the agent's window.")),
+        ("keep_tokens" = Option<i64>, Query, minimum = 0, maximum = 1_000_000, description = "Keeps about this many tokens of the newest messages unchanged, and always the newest leg. By default, keeps the agent's window.")),
     request_body(description = "An object with the conversation's `messages`, `input` or `contents`.", content = Option<Value>, content_type = "application/json"),
     responses((status = 200, description = "The text.", body = CompactReply),
         answers::OfAgent, answers::Conflicting, answers::WithBody),
