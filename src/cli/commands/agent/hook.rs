@@ -96,8 +96,8 @@ struct EventArguments {
 
 #[derive(Debug, Args)]
 struct Drain {
-    /// Called by a hook: drain after this pause, or end if another process waits to drain already
-    #[arg(long, hide = true, value_name = "PAUSE_MS")]
+    /// Called by a hook: wait this long, then drain; end if another process waits to drain already
+    #[arg(long, hide = true, value_name = "MILLISECONDS")]
     after_hook: Option<u64>,
 }
 
