@@ -176,7 +176,10 @@ impl HookCall<'_> {
             deadline: self.began + GATHER_TIME_MAX * patience(self.environment),
         };
         // This hook is responsible for what is in the transcript now. The host may go on writing meanwhile.
-        let (length, read_bytes) = (input.transcript_bytes(), gathering.read_bytes(input));
+        let length = input.transcript_bytes();
+        // Before gathering: what the host writes meanwhile may be left to the drain.
+        let is_answer_missing =
+            self.event == Event::Stop && !input.is_subagent && gathering.lacks_answer(input);
         // If gathering fails, the next hook reads the transcript again.
         gathering.gather(input, mark).ok();
         let (now, deadline) = (self.clock.now(), self.network_deadline());
@@ -194,20 +197,10 @@ impl HookCall<'_> {
         let pause = match drained {
             DrainEnd::Busy | DrainEnd::OutOfTime => Duration::ZERO,
             DrainEnd::Sent if gathering.is_short_of(length, input) => Duration::ZERO,
-            DrainEnd::Sent if self.is_answer_missing(input, read_bytes) => {
-                WRITE_TIME * patience(self.environment)
-            }
+            DrainEnd::Sent if is_answer_missing => WRITE_TIME * patience(self.environment),
             DrainEnd::Sent | DrainEnd::Declined | DrainEnd::Away => return HookEnd::Done,
         };
         HookEnd::Drain { pause }
-    }
-
-    /// True if the turn has ended, but its answer isn't in the transcript after `read_bytes` yet.
-    fn is_answer_missing(&self, input: &Input, read_bytes: u64) -> bool {
-        let (Some(transcript), Some(answer)) = (&input.transcript, &input.last_answer) else {
-            return false;
-        };
-        self.event == Event::Stop && !input.is_subagent && !push::is_written(transcript, read_bytes, answer)
     }
 
     fn network_deadline(&self) -> Instant {

@@ -31,7 +31,6 @@ use super::{
     rollout::{self, Original},
     spool::Spool,
 };
-pub(super) use answer::is_written;
 pub(super) use drain::{DrainEnd, SendState, drain, gather_and_drain};
 use recapd_core::{
     domain::{agent::AgentId, message::Format},
@@ -138,16 +137,17 @@ impl Gatherer<'_> {
 
     /// True if the session's transcript wasn't gathered up to `length` bytes.
     pub(super) fn is_short_of(&self, length: u64, input: &Input) -> bool {
-        let path = input.transcript.as_ref();
-        let cursor = path.and_then(|path| read_json::<Cursor>(&self.cursor_file(path)));
+        let cursor = input.transcript.as_ref().and_then(|path| self.cursor(path));
         cursor.is_some_and(|cursor| cursor.seen() < length)
     }
 
-    /// Returns how many bytes of the session's transcript were read.
-    pub(super) fn read_bytes(&self, input: &Input) -> u64 {
-        let path = input.transcript.as_ref();
-        let cursor = path.and_then(|path| read_json::<Cursor>(&self.cursor_file(path)));
-        cursor.map_or(0, |cursor| cursor.offset)
+    /// True if the unread part of the session's transcript lacks the turn's last answer, which the input names.
+    pub(super) fn lacks_answer(&self, input: &Input) -> bool {
+        let (Some(transcript), Some(answer)) = (&input.transcript, &input.last_answer) else {
+            return false;
+        };
+        let offset = self.cursor(transcript).map_or(0, |cursor| cursor.offset);
+        !answer::is_written(transcript, offset, answer)
     }
 
     /// Gathers the rest of all sessions, unless another hook is gathering for the agent.
@@ -281,6 +281,10 @@ impl Gatherer<'_> {
             // An unreadable transcript doesn't stop the other ones.
             self.take(spool, &file, cursor).ok();
         }
+    }
+
+    fn cursor(&self, transcript: &Path) -> Option<Cursor> {
+        read_json(&self.cursor_file(transcript))
     }
 
     fn cursor_file(&self, transcript: &Path) -> PathBuf {

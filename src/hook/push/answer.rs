@@ -15,7 +15,7 @@ const SEARCHED_BYTES_MAX: u64 = 256 << 10;
 const COMPARED_BYTES_MAX: usize = 80;
 
 /// Returns true if a line after `offset` has the end of `answer`.
-pub(crate) fn is_written(transcript: &Path, offset: u64, answer: &str) -> bool {
+pub(super) fn is_written(transcript: &Path, offset: u64, answer: &str) -> bool {
     let last_line = answer.trim_end().lines().next_back().unwrap_or_default();
     let json = serde_json::to_string(ceil_cut(last_line, COMPARED_BYTES_MAX)).unwrap_or_default();
     let end = json.trim_matches('"');

@@ -51,6 +51,14 @@ impl Session {
         session
     }
 
+    /// Makes a session whose hooks have little time.
+    fn impatient(server: SocketAddr) -> Self {
+        Self {
+            patience: LITTLE_PATIENCE,
+            ..Self::new(server)
+        }
+    }
+
     fn transcript(&self) -> PathBuf {
         self.folder.path().join(format!("{}.jsonl", self.id))
     }
@@ -316,10 +324,7 @@ async fn without_a_daemon_messages_wait_and_the_cached_brief_is_used() {
 async fn a_slow_daemon_does_not_delay_a_hook() {
     // It accepts connections, and never answers.
     let slow = TcpListener::bind("127.0.0.1:0").unwrap();
-    let session = Session {
-        patience: LITTLE_PATIENCE,
-        ..Session::new(slow.local_addr().unwrap())
-    };
+    let session = Session::impatient(slow.local_addr().unwrap());
     session.say(1, 2);
     for (event, more) in [
         ("Stop", json!({})),

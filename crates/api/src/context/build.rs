@@ -128,15 +128,19 @@ impl ContextMaterial {
     /// [`Self::add_lines_about_left_out`], it doesn't keep more exchanges if the lines need less room.
     pub(super) fn build_before_lines(
         &self,
-        markdown: &str,
         lines_tokens_max: i64,
         options: &ContextOptions,
         counter: &dyn TokenCounter,
     ) -> Context<'_> {
-        let built = build(&self.input(markdown), options, counter);
+        let built = build(&self.input(&self.markdown), options, counter);
         let lines = self.lines_of(&built.left_out);
-        let document_tokens = counter.count(markdown);
-        let with_lines = with_left_out(markdown, &lines, document_tokens + lines_tokens_max, counter);
+        let document_tokens = counter.count(&self.markdown);
+        let with_lines = with_left_out(
+            &self.markdown,
+            &lines,
+            document_tokens + lines_tokens_max,
+            counter,
+        );
         let lines_tokens = counter.count(&with_lines) - document_tokens;
         let options = ContextOptions {
             max_tokens: options.max_tokens + lines_tokens,

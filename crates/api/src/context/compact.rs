@@ -97,7 +97,7 @@ impl ContextMaterial {
         let newest_tokens = self.window.last().map_or(0, |stored| stored.exchange.tokens);
         let max_tokens = counter.count(&self.markdown) + quoted.max(newest_tokens);
         let options = options(max_tokens, Some(Alternation::Keep), defaults);
-        let context = self.build_before_lines(&self.markdown, LINES_TOKENS_MAX, &options, counter);
+        let context = self.build_before_lines(LINES_TOKENS_MAX, &options, counter);
         // The summary and the lines carry the number `PREAMBLE`.
         let is_before = |turn: &Turn<'_>| turn.exchange == PREAMBLE;
         let first = context.turns.iter().find(|turn| !is_before(turn));

@@ -98,7 +98,7 @@ struct EventArguments {
 struct Drain {
     /// Called by a hook: wait this long, then drain; end if another process waits to drain already
     #[arg(long, hide = true, value_name = "MILLISECONDS")]
-    after_hook: Option<u64>,
+    after_hook_ms: Option<u64>,
 }
 
 #[derive(Debug, Args)]
@@ -167,9 +167,9 @@ impl Hook {
             Command::Install(install) => install.install(options, environment),
             Command::Uninstall(install) => install.uninstall(options, environment),
             Command::Test(test) => test.run(config, options, environment),
-            Command::Drain(Drain { after_hook }) => {
+            Command::Drain(Drain { after_hook_ms }) => {
                 let (server, credentials) = (daemon(config, options), options.credentials.clone());
-                let caller = match after_hook {
+                let caller = match after_hook_ms {
                     Some(pause_ms) => {
                         std::thread::sleep(Duration::from_millis(pause_ms));
                         DrainCaller::Hook
@@ -217,7 +217,7 @@ fn daemon(config: &Config, options: &GlobalOptions) -> String {
 fn drain_in_background(options: &GlobalOptions, server: &str, pause: Duration) -> io::Result<()> {
     let mut drain = process::Command::new(std::env::current_exe()?);
     let pause_ms = pause.as_millis().to_string();
-    drain.args(["hook", "drain", "--after-hook", &pause_ms, "--server", server]);
+    drain.args(["hook", "drain", "--after-hook-ms", &pause_ms, "--server", server]);
     for (option, file) in [
         ("--config", &options.config),
         ("--token-file", &options.token_file),

@@ -62,7 +62,14 @@ async fn until_stored(server: &Server, session: &Session, ids: &[String]) {
 /// Starts what a hook starts when its time is over.
 fn go_on(session: &Session) -> Child {
     Command::new(assert_cmd::cargo::cargo_bin("recapd"))
-        .args(["hook", "drain", "--after-hook", "0", "--server", &session.server])
+        .args([
+            "hook",
+            "drain",
+            "--after-hook-ms",
+            "0",
+            "--server",
+            &session.server,
+        ])
         .env_clear()
         .env("XDG_STATE_HOME", session.folder.path())
         .stdin(Stdio::null())
@@ -74,10 +81,7 @@ fn go_on(session: &Session) -> Child {
 #[tokio::test(flavor = "multi_thread")]
 async fn one_hook_pushes_all_of_it() {
     let server = server().await;
-    let session = Session {
-        patience: LITTLE_PATIENCE,
-        ..Session::new(server.address)
-    };
+    let session = Session::impatient(server.address);
     let ids = say_at_length(&session, LONG_BYTES);
     session.stop();
     until_stored(&server, &session, &ids).await;
@@ -86,10 +90,7 @@ async fn one_hook_pushes_all_of_it() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_answer_that_the_host_writes_after_the_hook_needs_no_other_hook() {
     let server = server().await;
-    let session = Session {
-        patience: LITTLE_PATIENCE,
-        ..Session::new(server.address)
-    };
+    let session = Session::impatient(server.address);
     let ends = |answer: &str| session.call("Stop", &json!({ "last_assistant_message": answer }));
     assert_eq!(ends("Parser 1 is mended."), "");
     session.say(1, 1);

@@ -338,6 +338,13 @@ fn exchanges(hits: &mut [Hit]) -> Vec<ScoredExchange> {
     scored
 }
 
+/// Returns the score of `found` if it is the exchange with this number, otherwise 0.
+fn score_of(found: Option<ScoredExchange>, exchange: Option<u32>) -> f64 {
+    found
+        .filter(|found| Some(found.exchange) == exchange)
+        .map_or(0.0, |found| found.score)
+}
+
 /// Adds to each exchange a part of its neighbours' scores. `scored` has the exchanges in the order of their numbers.
 fn add_neighbours(scored: &mut [ScoredExchange]) {
     // The exchange before the current one, with the score of its own messages alone.
@@ -348,11 +355,6 @@ fn add_neighbours(scored: &mut [ScoredExchange]) {
             break;
         };
         let own = *current;
-        let score_of = |neighbour: Option<ScoredExchange>, exchange: Option<u32>| {
-            neighbour
-                .filter(|found| Some(found.exchange) == exchange)
-                .map_or(0.0, |found| found.score)
-        };
         let before = score_of(previous, own.exchange.checked_sub(1));
         let after = score_of(next, own.exchange.checked_add(1));
         current.score += NEIGHBOUR * (before + after);
