@@ -7,9 +7,10 @@ use recapd_core::{
     },
     formats::request::{SentMessage, conversation},
 };
+use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::support::server::Server;
+use crate::support::server::{Reply, Server};
 
 const PATH: &str = "/v1/agents/coder/conversation?format=anthropic";
 
@@ -215,6 +216,10 @@ async fn a_conversation_is_told_where_it_is_cut_and_what_stands_for_its_beginnin
             "/v1/agents/coder/compact?format=native".to_owned(),
             "invalid_parameter",
         ),
+        (
+            "/v1/agents/coder/compact?host=null".to_owned(),
+            "invalid_parameter",
+        ),
     ] {
         server.post(&path, "{}").await.problem(400, code);
     }
@@ -366,10 +371,33 @@ async fn what_has_left_the_window_is_told_with_what_stands_for_it() {
         let known = format!("&known={}", told["tag"].as_str().unwrap());
         assert_eq!(ask(first, &known).await["text"], Value::Null);
     }
-    let refused = server.post("/v1/agents/coder/replacement", "").await;
-    assert_ne!(refused.problem(400, "invalid_parameter")["hint"], "");
+    for query in [
+        "",
+        "?begins_with=0",
+        "?begins_with=%2B0000000000000af",
+        "?begins_with=00000000000000AF",
+    ] {
+        let path = format!("/v1/agents/coder/replacement{query}");
+        let refused = server.post(&path, "").await;
+        assert_ne!(refused.problem(400, "invalid_parameter")["hint"], "", "{query}");
+    }
     let unknown = server
-        .post("/v1/agents/nobody/replacement?begins_with=0", "")
+        .post("/v1/agents/nobody/replacement?begins_with=00000000000000af", "")
         .await;
     unknown.problem(404, "unknown_agent");
+}
+
+#[tokio::test]
+async fn an_unknown_source_of_messages_is_refused() {
+    let server = Server::start(|_| {}).await;
+    for sources in [&["{}"][..], &[""], &["transcript", "transcript"]] {
+        let mut request = server.request(Method::POST, "/v1/agents/coder/messages");
+        for source in sources {
+            request = request.header("recapd-source", *source);
+        }
+        let refused = Reply::of(request.body(r#"[{"role":"user","content":"Hi"}]"#)).await;
+        let problem = refused.problem(400, "invalid_header");
+        let hint = problem["hint"].as_str().unwrap();
+        assert!(hint.contains("`transcript`"), "{sources:?}: {hint}");
+    }
 }

@@ -12,7 +12,7 @@ use axum::{
 
 use super::{
     context::ContextSource,
-    conversation::{ConversationFormat, store_conversation},
+    conversation::{ConversationFormat, named_host, store_conversation},
 };
 use crate::{
     context::{CompactReply, HANDOFF_TOKENS, HANDOFF_TOKENS_MAX, HANDOFF_TOKENS_MIN},
@@ -59,6 +59,7 @@ pub(super) async fn compact(
     let parameters = Parameters::read(request.uri(), &["format", "host", "keep_tokens"])?;
     let keep_tokens = parameters.integer("keep_tokens", 0..=KEEP_TOKENS_MAX)?;
     if parameters.text("format").is_none() {
+        named_host(&parameters)?;
         let source = ContextSource::of(&app, &agent, None).await?;
         return source
             .answer(

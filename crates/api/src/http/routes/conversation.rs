@@ -100,18 +100,7 @@ impl ConversationFormat {
         let format = RequestFormat::from_name(format)
             .and_then(|format| Format::from_name(format.name()))
             .ok_or_else(|| invalid("format", &format!("can't be `{format}`"), formats))?;
-        let host = match parameters.text("host") {
-            None => None,
-            Some("claude-code") => Some(Format::ClaudeCode),
-            Some("codex") => Some(Format::Codex),
-            Some(other) => {
-                return Err(invalid(
-                    "host",
-                    &format!("can't be `{other}`"),
-                    "send claude-code or codex, or leave it out",
-                ));
-            }
-        };
+        let host = named_host(parameters)?;
         Ok(Self { format, host })
     }
 
@@ -124,6 +113,20 @@ impl ConversationFormat {
             conversation(format, host, text).map_err(unreadable)
         };
         body.parse(parse).await
+    }
+}
+
+/// Returns the format of the coding agent that the parameter `host` names.
+pub(super) fn named_host(parameters: &Parameters) -> Result<Option<Format>, Problem> {
+    match parameters.text("host") {
+        None => Ok(None),
+        Some("claude-code") => Ok(Some(Format::ClaudeCode)),
+        Some("codex") => Ok(Some(Format::Codex)),
+        Some(other) => Err(invalid(
+            "host",
+            &format!("can't be `{other}`"),
+            "send claude-code or codex, or leave it out",
+        )),
     }
 }
 

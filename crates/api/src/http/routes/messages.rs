@@ -3,7 +3,7 @@
 use axum::{
     body::Bytes,
     extract::{Request, State},
-    http::header::CONTENT_TYPE,
+    http::{HeaderMap, header::CONTENT_TYPE},
     response::{IntoResponse as _, Response},
 };
 use serde::Serialize;
@@ -21,7 +21,7 @@ use crate::http::{
         idempotency::Key,
         message_body::{self, MessageBatch},
     },
-    response::problem::Problem,
+    response::problem::{INVALID_HEADER, Problem},
 };
 use recapd_core::domain::{convergence::ConvergenceScore, message::Format};
 use recapd_store::AppendOutcome;
@@ -96,10 +96,7 @@ pub(super) async fn append(
 ) -> Result<Response, Problem> {
     let parameters = Parameters::read(request.uri(), &["format"])?;
     let key = Key::read(request.headers(), &agent)?;
-    let is_transcript = request
-        .headers()
-        .get(SOURCE)
-        .is_some_and(|source| source == TRANSCRIPT);
+    let is_transcript = is_transcript(request.headers())?;
     let format = parameters.text("format").map(named_format).transpose()?;
     let (body_format, body) = body::read(&app, request).await?;
     let (messages_max, own_key) = (app.settings.batch_messages_max, key.clone());
@@ -153,6 +150,19 @@ pub(super) async fn append(
             .remember(key, request_key.digest, outcome.created_at, answer.clone());
     }
     Ok(json(answer))
+}
+
+fn is_transcript(headers: &HeaderMap) -> Result<bool, Problem> {
+    let mut sources = headers.get_all(SOURCE).iter();
+    match (sources.next(), sources.next()) {
+        (None, _) => Ok(false),
+        (Some(source), None) if source == TRANSCRIPT => Ok(true),
+        _ => {
+            let detail = format!("the value of header `{SOURCE}` is invalid");
+            let cure = format!("send it once, as `{TRANSCRIPT}`, or leave it out");
+            Err(Problem::new(INVALID_HEADER, detail).hint(cure))
+        }
+    }
 }
 
 fn json(answer: Bytes) -> Response {

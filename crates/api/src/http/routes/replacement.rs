@@ -17,6 +17,9 @@ use crate::{
 use recapd_core::domain::{agent::AgentId, continuation::Beginning, number::i64_or_max};
 use recapd_platform::threads;
 
+/// A hash has this many hexadecimal digits.
+const HASH_DIGITS: usize = 16;
+
 /// What replaces the evicted part of a conversation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 pub(super) struct ReplacementReply {
@@ -55,14 +58,7 @@ pub(super) async fn replace(
     uri: Uri,
 ) -> Result<Json<ReplacementReply>, Problem> {
     let parameters = Parameters::read(&uri, &["begins_with", "known"])?;
-    let first = parameters.text("begins_with").unwrap_or_default();
-    let first = u64::from_str_radix(first, 16).map_err(|_| {
-        invalid(
-            "begins_with",
-            "isn't a hash",
-            "send 16 hexadecimal digits, as the hash of the conversation's first unit",
-        )
-    })?;
+    let first = first_unit_hash(&parameters)?;
     let conversations = &app.parts.conversations;
     let agent = conversations.holder(&agent, first).await?;
     access::see(&app, &caller, &agent).await?;
@@ -94,4 +90,19 @@ pub(super) async fn replace(
         anchor: anchor.map(|anchor| format!("{anchor:016x}")),
         text: written.map(|written| written.text),
     }))
+}
+
+/// Reads the parameter `begins_with`.
+fn first_unit_hash(parameters: &Parameters) -> Result<u64, Problem> {
+    let text = parameters.text("begins_with").unwrap_or_default();
+    let is_hash =
+        text.len() == HASH_DIGITS && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    let hash = u64::from_str_radix(text, 16).ok().filter(|_| is_hash);
+    hash.ok_or_else(|| {
+        invalid(
+            "begins_with",
+            "isn't a hash",
+            "send 16 hexadecimal digits, as the hash of the conversation's first unit",
+        )
+    })
 }
