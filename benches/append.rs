@@ -146,10 +146,7 @@ async fn turns_on_postgres() -> anyhow::Result<()> {
     }
     let (mut together, wall) = concurrent(&served.parts.ingestor).await?;
     let one = commits.p50();
-    let alone = [
-        ("bare PostgreSQL commit of one row", &mut commits),
-        ("append, one agent", &mut appends),
-    ];
+    let alone = [("bare PostgreSQL commit of one row", &mut commits), ("append, one agent", &mut appends)];
     let title = "append of a 2-message turn, PostgreSQL";
     print_turns(title, one, alone, (&mut together, wall));
     served.remove().await
@@ -190,10 +187,7 @@ async fn open_bare(path: &Path) -> anyhow::Result<SqliteConnection> {
 }
 
 async fn commit_one(connection: &mut SqliteConnection, turn: &[Message]) -> anyhow::Result<()> {
-    sqlx::query("INSERT INTO turns (payload) VALUES (?1)")
-        .bind(payload(turn))
-        .execute(connection)
-        .await?;
+    sqlx::query("INSERT INTO turns (payload) VALUES (?1)").bind(payload(turn)).execute(connection).await?;
     Ok(())
 }
 
@@ -244,10 +238,7 @@ async fn histories() -> anyhow::Result<()> {
             sample.add(start.elapsed());
         }
     }
-    let new = histories
-        .first_mut()
-        .map(|(_, _, sample)| sample.p50())
-        .unwrap_or_default();
+    let new = histories.first_mut().map(|(_, _, sample)| sample.p50()).unwrap_or_default();
     let columns = ["p50", "p99", "per second", "× the new one (p50)"];
     let mut table = Table::new("append of a turn after a history of", &columns);
     for (messages, _, sample) in &mut histories {
@@ -296,9 +287,7 @@ async fn create_exchange(
     rounds: u32,
 ) -> anyhow::Result<AgentId> {
     let agent: AgentId = name.parse()?;
-    ingestor
-        .replay(&agent, vec![said("user", &source.texts.prose(400))?])
-        .await?;
+    ingestor.replay(&agent, vec![said("user", &source.texts.prose(400))?]).await?;
     let mut left = usize::try_from(rounds)?;
     while left > 0 {
         let count = left.min(HISTORY_CHUNK / 2);
@@ -328,19 +317,10 @@ async fn bulk() -> anyhow::Result<()> {
     };
     row("counting alone, one thread", counting_rate(&chunks, 1));
     row("counting alone, two threads", counting_rate(&chunks, 2));
-    row(
-        "store alone, one agent, counted before",
-        store_rate(&chunks).await?,
-    );
+    row("store alone, one agent, counted before", store_rate(&chunks).await?);
     row("keeper, one agent", sqlite_rate(&chunks, 1, false).await?);
-    row(
-        &format!("keeper, {BULK_AGENTS} agents at once"),
-        sqlite_rate(&chunks, BULK_AGENTS, false).await?,
-    );
-    row(
-        "keeper, {BULK_AGENTS} agents, with client ids",
-        sqlite_rate(&chunks, BULK_AGENTS, true).await?,
-    );
+    row(&format!("keeper, {BULK_AGENTS} agents at once"), sqlite_rate(&chunks, BULK_AGENTS, false).await?);
+    row("keeper, {BULK_AGENTS} agents, with client ids", sqlite_rate(&chunks, BULK_AGENTS, true).await?);
     for agents in [1, BULK_AGENTS] {
         if let Some(served) = server::open().await? {
             let rate = keeper_rate(&served.parts.ingestor, &chunks, agents, false).await?;
@@ -445,17 +425,11 @@ fn prepared(chunks: &[Vec<Message>], counter: &dyn TokenCounter) -> Vec<Vec<Prep
         ),
         message: message.clone(),
     };
-    chunks
-        .iter()
-        .map(|chunk| chunk.iter().map(prepare).collect())
-        .collect()
+    chunks.iter().map(|chunk| chunk.iter().map(prepare).collect()).collect()
 }
 
 fn messages_in(chunks: &[Vec<Message>]) -> f64 {
-    chunks
-        .iter()
-        .map(|chunk| f64::from(u32::try_from(chunk.len()).unwrap_or(u32::MAX)))
-        .sum()
+    chunks.iter().map(|chunk| f64::from(u32::try_from(chunk.len()).unwrap_or(u32::MAX))).sum()
 }
 
 fn rate(count: f64, start: Instant) -> f64 {

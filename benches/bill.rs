@@ -185,10 +185,7 @@ impl Bill {
     fn new(provider: Provider) -> Self {
         Self {
             provider,
-            counter: Counter {
-                counter: counter(),
-                known: HashMap::new(),
-            },
+            counter: Counter { counter: counter(), known: HashMap::new() },
             last: None,
             calls: 0,
             breaks: 0,
@@ -208,10 +205,7 @@ impl Bill {
         // The first count is that of the instructions.
         let (sent_at, known) = last.map_or((None, Vec::new()), |(last, tokens)| (Some(last.at), tokens));
         let sent = known.len().saturating_sub(1);
-        let mut tokens: Vec<i64> = known
-            .into_iter()
-            .take(shared.map_or(0, |shared| shared + 1))
-            .collect();
+        let mut tokens: Vec<i64> = known.into_iter().take(shared.map_or(0, |shared| shared + 1)).collect();
         for value in request.values().skip(tokens.len()) {
             tokens.push(self.counter.count(value));
         }
@@ -322,9 +316,7 @@ fn counter() -> Arc<dyn TokenCounter> {
 /// Returns the window budget for a conversation that fits into the default window: a fifth of its tokens.
 fn budget_of(messages: &[Message]) -> i64 {
     let counter = counter();
-    let tokens = messages
-        .iter()
-        .map(|message| count_message(counter.as_ref(), message));
+    let tokens = messages.iter().map(|message| count_message(counter.as_ref(), message));
     tokens.sum::<i64>() / 5
 }
 
@@ -351,32 +343,13 @@ fn print(provider: Provider, session: &Session, [whole, sliding, recapd]: [&Bill
     let slides = format!("window that slides every {}", session.slides_by.name());
     let plain = |cost: &Cost| cost.total() as f64 / PLAIN as f64;
     let figures = |cost: &Cost, other: &Cost| {
-        [
-            format!("{:.0}", plain(cost)),
-            format!("{:.2}", plain(cost) / plain(other)),
-        ]
+        [format!("{:.0}", plain(cost)), format!("{:.2}", plain(cost) / plain(other))]
     };
-    for (name, bill) in [
-        ("whole history, every call", whole),
-        (slides.as_str(), sliding),
-        ("recapd", recapd),
-    ] {
-        let sums = [
-            bill.calls,
-            bill.breaks,
-            bill.sent_tokens,
-            bill.forgetful.read,
-            bill.forgetful.written,
-        ];
-        let costs = [
-            figures(&bill.forgetful, &sliding.forgetful),
-            figures(&bill.warm, &sliding.warm),
-        ];
-        let cells: Vec<String> = sums
-            .iter()
-            .map(i64::to_string)
-            .chain(costs.into_iter().flatten())
-            .collect();
+    for (name, bill) in [("whole history, every call", whole), (slides.as_str(), sliding), ("recapd", recapd)]
+    {
+        let sums = [bill.calls, bill.breaks, bill.sent_tokens, bill.forgetful.read, bill.forgetful.written];
+        let costs = [figures(&bill.forgetful, &sliding.forgetful), figures(&bill.warm, &sliding.warm)];
+        let cells: Vec<String> = sums.iter().map(i64::to_string).chain(costs.into_iter().flatten()).collect();
         table.row(name, &cells);
     }
     table.print();
@@ -385,13 +358,9 @@ fn print(provider: Provider, session: &Session, [whole, sliding, recapd]: [&Bill
 /// Returns whether the model is called after the message at `place`: the next message of the conversation is its.
 fn is_call(messages: &[Message], place: usize) -> bool {
     let is_model = |message: &Message| matches!(message.kind, Kind::Assistant | Kind::ToolCall);
-    let mut later = messages
-        .iter()
-        .skip(place + 1)
-        .filter(|message| message.kind.is_conversation());
-    let is_asked = messages
-        .get(place)
-        .is_some_and(|message| matches!(message.kind, Kind::User | Kind::ToolResult));
+    let mut later = messages.iter().skip(place + 1).filter(|message| message.kind.is_conversation());
+    let is_asked =
+        messages.get(place).is_some_and(|message| matches!(message.kind, Kind::User | Kind::ToolResult));
     is_asked && later.next().is_some_and(is_model)
 }
 
@@ -423,10 +392,7 @@ fn sliding(provider: Provider, session: &Session) -> Bill {
     for (place, message) in session.messages.iter().enumerate() {
         window.push(message.clone(), Timestamp(0));
         if is_call(&session.messages, place) {
-            bill.call(Request {
-                at: message.at.unwrap_or_default(),
-                ..in_full(provider, &window)
-            });
+            bill.call(Request { at: message.at.unwrap_or_default(), ..in_full(provider, &window) });
         }
     }
     bill
@@ -444,10 +410,7 @@ fn in_full(provider: Provider, window: &Window) -> Request {
 
 /// Computes the cost of recapd's contexts, with the daemon's own ingestor, worker and database.
 async fn recapd(provider: Provider, messages: &[Message], budget_tokens: i64) -> anyhow::Result<Bill> {
-    let Place {
-        parts,
-        folder: _folder,
-    } = place::open(place::disk(), Synchronous::Off, |config| {
+    let Place { parts, folder: _folder } = place::open(place::disk(), Synchronous::Off, |config| {
         config.window.budget_tokens = budget_tokens;
         config.queue.batch_exchanges = 1;
         config.queue.debounce_ms = 0;

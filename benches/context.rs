@@ -81,10 +81,7 @@ fn in_memory(table: &mut Table, messages: &[Message]) -> Sample {
         }
     }
     let mut counting = Sample::default();
-    let texts: Vec<&str> = window
-        .messages()
-        .map(|message| message.payload.as_str())
-        .collect();
+    let texts: Vec<&str> = window.messages().map(|message| message.payload.as_str()).collect();
     for _ in 0..size(ROUNDS) {
         let start = Instant::now();
         std::hint::black_box(texts.iter().map(|text| counter.count(text)).sum::<i64>());
@@ -105,13 +102,7 @@ fn in_memory(table: &mut Table, messages: &[Message]) -> Sample {
             sample.add(start.elapsed());
             tokens = context.tokens;
         }
-        row(
-            table,
-            &format!("window in memory: {}", format.name()),
-            tokens,
-            &mut sample,
-            &mut counting,
-        );
+        row(table, &format!("window in memory: {}", format.name()), tokens, &mut sample, &mut counting);
     }
     counting
 }
@@ -119,10 +110,7 @@ fn in_memory(table: &mut Table, messages: &[Message]) -> Sample {
 /// Times the daemon: reading window, anchor and a full summary from the database, and building the context.
 async fn from_store(table: &mut Table, messages: &[Message], counting: &mut Sample) -> anyhow::Result<()> {
     let budget = i64::from(size(BUDGET_TOKENS));
-    let Place {
-        parts,
-        folder: _folder,
-    } = place::open(place::disk(), Synchronous::Off, |config| {
+    let Place { parts, folder: _folder } = place::open(place::disk(), Synchronous::Off, |config| {
         config.window.budget_tokens = budget;
         config.window.low_water = LOW_WATER;
         config.queue.debounce_ms = 0;
@@ -138,10 +126,7 @@ async fn from_store(table: &mut Table, messages: &[Message], counting: &mut Samp
         }
     }
     parts.worker.drain().await?;
-    let (counter, options) = (
-        tokenizer::counter_for("openai", "gpt-5"),
-        Config::default().context.options(),
-    );
+    let (counter, options) = (tokenizer::counter_for("openai", "gpt-5"), Config::default().context.options());
     let (mut reading, mut tokens) = (Sample::default(), 0);
     for format in RequestFormat::ALL {
         let query = ContextQuery {
@@ -154,11 +139,7 @@ async fn from_store(table: &mut Table, messages: &[Message], counting: &mut Samp
         let mut building = Sample::default();
         for _ in 0..size(ROUNDS) {
             let start = Instant::now();
-            let snapshot = parts
-                .snapshots
-                .of_step(&agent)
-                .await?
-                .context("the agent is there")?;
+            let snapshot = parts.snapshots.of_step(&agent).await?.context("the agent is there")?;
             context::payload_bytes(parts.store.as_ref(), &agent, &snapshot).await?;
             let material = context::load(parts.store.as_ref(), &agent, &snapshot, None).await?;
             reading.add(start.elapsed());
@@ -167,30 +148,15 @@ async fn from_store(table: &mut Table, messages: &[Message], counting: &mut Samp
             building.add(start.elapsed());
             tokens = reply.tokens;
         }
-        row(
-            table,
-            &format!("daemon: {}", format.name()),
-            tokens,
-            &mut building,
-            counting,
-        );
+        row(table, &format!("daemon: {}", format.name()), tokens, &mut building, counting);
     }
-    row(
-        table,
-        "daemon: reading from the database",
-        tokens,
-        &mut reading,
-        counting,
-    );
+    row(table, "daemon: reading from the database", tokens, &mut reading, counting);
     Ok(())
 }
 
 /// Times reading and building within one exchange, for different numbers of rounds that have left the window.
 async fn one_exchange() -> anyhow::Result<()> {
-    let Place {
-        parts,
-        folder: _folder,
-    } = place::open(place::disk(), Synchronous::Off, |config| {
+    let Place { parts, folder: _folder } = place::open(place::disk(), Synchronous::Off, |config| {
         config.window.budget_tokens = i64::from(size(BUDGET_TOKENS));
         config.window.low_water = LOW_WATER;
         config.queue.debounce_ms = 0;
@@ -211,10 +177,7 @@ async fn one_exchange() -> anyhow::Result<()> {
             sample.add(start.elapsed());
         }
     }
-    let first = runs
-        .first_mut()
-        .map(|(_, _, sample, _)| sample.p50())
-        .unwrap_or_default();
+    let first = runs.first_mut().map(|(_, _, sample, _)| sample.p50()).unwrap_or_default();
     let columns = ["tokens", "p50", "p99", "× the first (p50)"];
     let mut table = Table::new("daemon: a context within one exchange of", &columns);
     for (rounds, _, mut sample, tokens) in runs {
@@ -259,11 +222,7 @@ async fn read_and_build(parts: &Parts, agent: &AgentId) -> anyhow::Result<i64> {
         keeps_open_thinking: false,
     };
     let counter = tokenizer::counter_for("openai", "gpt-5");
-    let snapshot = parts
-        .snapshots
-        .of_step(agent)
-        .await?
-        .context("the agent is there")?;
+    let snapshot = parts.snapshots.of_step(agent).await?.context("the agent is there")?;
     context::payload_bytes(parts.store.as_ref(), agent, &snapshot).await?;
     let material = context::load(parts.store.as_ref(), agent, &snapshot, None).await?;
     let reply = material.build(query, Config::default().context.options(), counter.as_ref());

@@ -72,41 +72,26 @@ fn main() -> anyhow::Result<()> {
     let mut table = Table::new("counting, by one thread", &columns);
     let mut arguments = std::env::args().skip(1);
     let interpreter = arguments.find(|argument| !argument.starts_with('-'));
-    let mut python = interpreter
-        .map(|interpreter| PythonTiktoken::start(&interpreter, &oracle))
-        .transpose()?;
+    let mut python =
+        interpreter.map(|interpreter| PythonTiktoken::start(&interpreter, &oracle)).transpose()?;
     for (name, make) in MAKERS {
         let bytes = usize::try_from(size(BYTES))?;
         let text = make(bytes);
         let theirs = catch_panic(|| time(make, bytes, &|text| tiktoken(&oracle, text)));
         let same = catch_panic(|| tiktoken(&oracle, &text) == exact.count(&text));
         let ours = time(make, bytes, &|text| exact.count(text));
-        row(
-            &mut table,
-            &format!("{name}: recapd, {}", exact.method()),
-            bytes,
-            Some(ours),
-            None,
-        );
+        row(&mut table, &format!("{name}: recapd, {}", exact.method()), bytes, Some(ours), None);
         row(&mut table, &format!("{name}: tiktoken-rs"), bytes, theirs, same);
         if let Some(python) = &mut python {
             let title = format!("{name}: Python's tiktoken {}", python.version);
-            let theirs = time_by(make, bytes, &mut |text| {
-                Ok(python.count(text)?.map(|(_, took)| took))
-            })?;
+            let theirs = time_by(make, bytes, &mut |text| Ok(python.count(text)?.map(|(_, took)| took)))?;
             let count = python.count(&text)?.map(|(count, _)| count == exact.count(&text));
             row(&mut table, &title, bytes, theirs, count);
         }
     }
     let bytes = usize::try_from(size(BYTES))?;
     let fallback = time(MAKERS[0].1, bytes, &|text| BytesCounter.count(text));
-    row(
-        &mut table,
-        &format!("prose: recapd, {}", BytesCounter.method()),
-        bytes,
-        Some(fallback),
-        None,
-    );
+    row(&mut table, &format!("prose: recapd, {}", BytesCounter.method()), bytes, Some(fallback), None);
     table.print();
     Ok(())
 }
@@ -123,24 +108,18 @@ fn multilingual(bytes: usize) -> String {
 }
 
 fn row(table: &mut Table, name: &str, bytes: usize, took: Option<(Duration, Duration)>, same: Option<bool>) {
-    let (time, speed, growth) = took.map_or(
-        ("refuses".to_owned(), String::new(), String::new()),
-        |(once, twice)| {
+    let (time, speed, growth) =
+        took.map_or(("refuses".to_owned(), String::new(), String::new()), |(once, twice)| {
             let megabytes = f64::from(u32::try_from(bytes).unwrap_or(u32::MAX)) / 1e6;
             let speed = megabytes / once.as_secs_f64().max(1e-9);
             // A time that doesn't depend on the length has no speed.
             let is_constant = once < Duration::from_micros(1);
             (
                 show(once),
-                if is_constant {
-                    "∞".to_owned()
-                } else {
-                    format!("{speed:.1}")
-                },
+                if is_constant { "∞".to_owned() } else { format!("{speed:.1}") },
                 format!("{:.2}", ratio(twice, once)),
             )
-        },
-    );
+        });
     let same = same.map_or("", |same| if same { "yes" } else { "no" });
     table.row(name, &[bytes.to_string(), time, speed, growth, same.to_owned()]);
 }

@@ -41,10 +41,7 @@ const EXCHANGE_TOKENS: i64 = 40;
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let exchanges = EXCHANGES.map(size);
-    let mut table = Table::new(
-        "eviction decision",
-        &["in the window", "p50", "p99", "× first (p50)"],
-    );
+    let mut table = Table::new("eviction decision", &["in the window", "p50", "p99", "× first (p50)"]);
     ledgers(&mut table, &exchanges)?;
     windows(&mut table, &exchanges)?;
     stores(&mut table, &exchanges).await?;
@@ -110,10 +107,12 @@ fn ledger(count: u32, entry: &LedgerEntry) -> (Ledger, VecDeque<CutPoint>) {
 
 fn take_in(ledger: &mut Ledger, cuts: &mut VecDeque<CutPoint>, entry: &LedgerEntry) {
     ledger.append(entry, Segmentation::default());
-    cuts.extend(ledger.newest.as_ref().map(|newest| CutPoint {
-        exchange: newest.exchange,
-        tokens_before: newest.tokens_before,
-    }));
+    cuts.extend(
+        ledger
+            .newest
+            .as_ref()
+            .map(|newest| CutPoint { exchange: newest.exchange, tokens_before: newest.tokens_before }),
+    );
 }
 
 /// Times the embedded library, including token counting.
@@ -153,19 +152,13 @@ async fn stores(table: &mut Table, exchanges: &[u32]) -> anyhow::Result<()> {
     let mut agents: Vec<(AgentId, AppendRules)> = Vec::new();
     for &count in exchanges {
         let agent: AgentId = format!("agent-{count}").parse()?;
-        let rules = AppendRules {
-            budget: budget(count, EXCHANGE_TOKENS),
-            ..rules
-        };
+        let rules = AppendRules { budget: budget(count, EXCHANGE_TOKENS), ..rules };
         let first = prepared("user", EXCHANGE_TOKENS)?;
         store.append(request(&agent, &rules, vec![first])).await?;
         fill(&mut filler, &agent, count).await?;
         agents.push((agent, rules));
     }
-    let exchange = vec![
-        prepared("user", EXCHANGE_TOKENS / 2)?,
-        prepared("assistant", EXCHANGE_TOKENS / 2)?,
-    ];
+    let exchange = vec![prepared("user", EXCHANGE_TOKENS / 2)?, prepared("assistant", EXCHANGE_TOKENS / 2)?];
     let mut samples = samples(exchanges);
     for _ in 0..size(STORE_ROUNDS) {
         for ((agent, rules), sample) in agents.iter().zip(&mut samples) {
@@ -178,13 +171,7 @@ async fn stores(table: &mut Table, exchanges: &[u32]) -> anyhow::Result<()> {
             anyhow::ensure!(is_one, "{evictions:?} left the window of {agent}");
         }
     }
-    rows(
-        table,
-        "Store::append of an exchange, SQLite",
-        exchanges,
-        samples,
-        1,
-    );
+    rows(table, "Store::append of an exchange, SQLite", exchanges, samples, 1);
     Ok(())
 }
 
@@ -205,11 +192,7 @@ async fn fill(connection: &mut SqliteConnection, agent: &AgentId, count: u32) ->
     ];
     let mut tx = connection.begin().await?;
     for statement in statements {
-        sqlx::query(statement)
-            .bind(agent.as_str())
-            .bind(count)
-            .execute(&mut *tx)
-            .await?;
+        sqlx::query(statement).bind(agent.as_str()).bind(count).execute(&mut *tx).await?;
     }
     tx.commit().await?;
     Ok(())

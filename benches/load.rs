@@ -52,19 +52,8 @@ const WARMUP_SHARE: u32 = 5;
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
-    let title = format!(
-        "{TURNS_PER_SECOND} turns/s from {AGENTS} agents for {} s",
-        size(SECONDS)
-    );
-    let columns = [
-        "p50",
-        "p99",
-        "× (p99)",
-        "p99.9",
-        "slowest",
-        "turns/s",
-        "summaries written",
-    ];
+    let title = format!("{TURNS_PER_SECOND} turns/s from {AGENTS} agents for {} s", size(SECONDS));
+    let columns = ["p50", "p99", "× (p99)", "p99.9", "slowest", "turns/s", "summaries written"];
     let mut table = Table::new(&title, &columns);
     table.row("the disk alone", &time_disk()?);
     let mut first = None;
@@ -96,26 +85,12 @@ async fn main() -> anyhow::Result<()> {
 fn time_disk() -> anyhow::Result<[String; 7]> {
     let (mut took, rate) = disk::write_latency(Duration::from_secs(size(SECONDS).into()))?;
     let [p50, p99, p999, slowest] = times(&mut took);
-    Ok([
-        p50,
-        p99,
-        String::new(),
-        p999,
-        slowest,
-        format!("{rate:.0}"),
-        String::new(),
-    ])
+    Ok([p50, p99, String::new(), p999, slowest, format!("{rate:.0}"), String::new()])
 }
 
 /// Returns the median, the percentiles 99 and 99.9, and the maximum.
 fn times(took: &mut Sample) -> [String; 4] {
-    [
-        took.p50(),
-        took.percentile(99),
-        took.per_mille(999),
-        took.percentile(100),
-    ]
-    .map(show)
+    [took.p50(), took.percentile(99), took.per_mille(999), took.percentile(100)].map(show)
 }
 
 /// Runs [`run_load`] over a new database within `parent`.
@@ -147,27 +122,18 @@ async fn run_load(place: &Place, is_summarised: bool) -> anyhow::Result<(Sample,
     while let Some(ended) = background.join_next().await {
         ended?;
     }
-    Ok((
-        took,
-        [format!("{rate:.0}"), count_summaries(place).await?.to_string()],
-    ))
+    Ok((took, [format!("{rate:.0}"), count_summaries(place).await?.to_string()]))
 }
 
 /// Appends each turn at its due time. Returns the durations after the warm-up, and the answers per second.
 async fn append_turns(place: &Place) -> anyhow::Result<(Sample, f64)> {
-    let agents: Vec<AgentId> = (0..AGENTS)
-        .map(|number| format!("agent-{number}").parse())
-        .collect::<Result<_, _>>()?;
+    let agents: Vec<AgentId> =
+        (0..AGENTS).map(|number| format!("agent-{number}").parse()).collect::<Result<_, _>>()?;
     let mut source = Messages::new(1);
-    let turns: Vec<Arc<Vec<Message>>> = (0..TURNS)
-        .map(|_| source.turn().map(Arc::new))
-        .collect::<Result<_, _>>()?;
+    let turns: Vec<Arc<Vec<Message>>> =
+        (0..TURNS).map(|_| source.turn().map(Arc::new)).collect::<Result<_, _>>()?;
     for agent in &agents {
-        place
-            .parts
-            .ingestor
-            .append(agent, source.mix(HISTORY_MESSAGES)?)
-            .await?;
+        place.parts.ingestor.append(agent, source.mix(HISTORY_MESSAGES)?).await?;
     }
     let (count, start) = (size(SECONDS) * TURNS_PER_SECOND, Instant::now());
     let mut under_way: JoinSet<anyhow::Result<Option<Duration>>> = JoinSet::new();

@@ -95,21 +95,11 @@ async fn main() -> anyhow::Result<()> {
     let (etag, document) = first_answer(daemon, &request("")).await?;
     count_allocations(&interface, &agent, &etag)?;
     let bare = serve_bare(document.clone(), &mut tasks).await?;
-    let target = |name, address, more: &str, status| Target {
-        name,
-        address,
-        request: request(more),
-        status,
-    };
+    let target = |name, address, more: &str, status| Target { name, address, request: request(more), status };
     let targets = [
         target("bare route, the same bytes", bare, "", "200"),
         target("summary", daemon, "", "200"),
-        target(
-            "summary, known already",
-            daemon,
-            &format!("If-None-Match: {etag}\r\n"),
-            "304",
-        ),
+        target("summary, known already", daemon, &format!("If-None-Match: {etag}\r\n"), "304"),
         target("summary, gzip", daemon, "Accept-Encoding: gzip\r\n", "200"),
         target("summary, JSON", daemon, "Accept: application/json\r\n", "200"),
     ];
@@ -152,9 +142,7 @@ async fn rows(
     for (place, (target, measured)) in targets.iter().zip(&mut measured).enumerate() {
         let p99 = measured.took.percentile(99);
         let load = if idle.is_some() { ", under writes" } else { "" };
-        let against = idle
-            .and_then(|idle| idle.get(place))
-            .map(|&idle| ratio(p99, idle));
+        let against = idle.and_then(|idle| idle.get(place)).map(|&idle| ratio(p99, idle));
         let figures = [
             format!("{:.0}", rate(measured)),
             show(measured.took.p50()),
@@ -207,11 +195,7 @@ impl Client {
     async fn connect(address: SocketAddr) -> anyhow::Result<Self> {
         let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
-        Ok(Self {
-            stream,
-            answer: Vec::with_capacity(65_536),
-            body: 0,
-        })
+        Ok(Self { stream, answer: Vec::with_capacity(65_536), body: 0 })
     }
 
     async fn ask(&mut self, request: &str) -> anyhow::Result<()> {
@@ -278,10 +262,7 @@ fn count_allocations(interface: &Interface, agent: &AgentId, etag: &str) -> anyh
                     .and_then(Result::ok)
                     .map(|answer| answer.status());
             });
-            anyhow::ensure!(
-                status.is_some_and(|status| !status.is_server_error()),
-                "{name}: {status:?}"
-            );
+            anyhow::ensure!(status.is_some_and(|status| !status.is_server_error()), "{name}: {status:?}");
             anyhow::Ok(counted)
         };
         // The first request prepares the answer.
@@ -304,10 +285,8 @@ async fn interface(place: &Place, stop: &CancellationToken) -> anyhow::Result<In
     let parts = &place.parts;
     // No operator asks for anything here, but each store needs a database of its own.
     let database = place.folder.path().join("operators.db");
-    let database = DatabaseConfig {
-        url: format!("sqlite:{}", database.display()),
-        ..Config::default().database
-    };
+    let database =
+        DatabaseConfig { url: format!("sqlite:{}", database.display()), ..Config::default().database };
     let store = SqlStore::open(&assembly::database_settings(&database)).await?;
     let store = Arc::new(store);
     let access = Access::new(store.clone(), Arc::clone(&parts.clock), false);

@@ -46,15 +46,7 @@ struct Measurements {
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
-    let columns = [
-        "indexing a message",
-        "p50",
-        "p95",
-        "p99",
-        "FTS5 p50",
-        "FTS5 p95",
-        "× FTS5 (p95)",
-    ];
+    let columns = ["indexing a message", "p50", "p95", "p99", "FTS5 p50", "FTS5 p95", "× FTS5 (p95)"];
     let mut table = Table::new("search in an archive of", &columns);
     for messages in ARCHIVES {
         let mut measured = archive(usize::try_from(size(messages))?).await?;
@@ -81,36 +73,23 @@ async fn archive(messages: usize) -> anyhow::Result<Measurements> {
     let mut fts5 = fts5(&place.folder.path().join("fts5.db")).await?;
     let mut random = fastrand::Rng::with_seed(7);
     for start in (0..messages).step_by(CHUNK) {
-        let texts: Vec<String> = (start..messages.min(start + CHUNK))
-            .map(|_| text(&mut random, WORDS, 1.0))
-            .collect();
+        let texts: Vec<String> =
+            (start..messages.min(start + CHUNK)).map(|_| text(&mut random, WORDS, 1.0)).collect();
         fill(&mut fts5, &texts).await?;
         place
             .parts
             .ingestor
-            .replay(
-                &agent,
-                texts
-                    .into_iter()
-                    .enumerate()
-                    .map(message)
-                    .collect::<anyhow::Result<_>>()?,
-            )
+            .replay(&agent, texts.into_iter().enumerate().map(message).collect::<anyhow::Result<_>>()?)
             .await?;
     }
     let begun = Instant::now();
     place.parts.ingestor.index_all().await?;
-    let mut measured = Measurements {
-        indexed: begun.elapsed(),
-        ..Measurements::default()
-    };
+    let mut measured = Measurements { indexed: begun.elapsed(), ..Measurements::default() };
     let redactor = Redactor::standard();
     for _ in 0..size(QUESTIONS) {
         let words = text(&mut random, QUESTION_WORDS, STOP_WORDS);
-        let question = ArchiveQuestion::read(
-            |name| (name == "q").then_some(words.as_str()),
-            Timestamp::default(),
-        )?;
+        let question =
+            ArchiveQuestion::read(|name| (name == "q").then_some(words.as_str()), Timestamp::default())?;
         let start = Instant::now();
         let reply = recall::search(place.parts.store.as_ref(), &agent, &question, &redactor, None).await?;
         measured.ours.add(start.elapsed());
@@ -139,11 +118,7 @@ fn text(random: &mut fastrand::Rng, words: usize, first: f64) -> String {
 }
 
 /// Returns a word of letters for a rank.
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "ranks are small and positive"
-)]
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "ranks are small and positive")]
 fn letters(rank: f64) -> String {
     let mut left = rank as u32;
     let mut word = String::new();

@@ -496,9 +496,7 @@ fn begin_log(
         return Ok(None);
     }
     let logging = telemetry::init(&config.log, &Surroundings::of_standard_error(environment), None);
-    logging
-        .map(Some)
-        .map_err(|error| CommandFailure::new(exit::CONFIGURATION, error))
+    logging.map(Some).map_err(|error| CommandFailure::new(exit::CONFIGURATION, error))
 }
 
 /// Collects the sources of the settings. Each overrides those before it: defaults, file, environment, `--db`, the command's

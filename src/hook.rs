@@ -104,9 +104,7 @@ pub enum DrainCaller {
 }
 
 pub fn is_off(environment: &Environment) -> bool {
-    environment
-        .get(SWITCH)
-        .is_some_and(|value| value.eq_ignore_ascii_case("off"))
+    environment.get(SWITCH).is_some_and(|value| value.eq_ignore_ascii_case("off"))
 }
 
 /// Returns the factor by which time limits are multiplied: 1, except in tests.
@@ -168,10 +166,7 @@ impl HookCall<'_> {
         let gathering = push::Gatherer {
             folder: &agent_folder,
             owner,
-            former: owner
-                .project
-                .as_ref()
-                .map(|project| folder.agent(&project.former)),
+            former: owner.project.as_ref().map(|project| folder.agent(&project.former)),
             host: self.host(input),
             deadline: self.began + GATHER_TIME_MAX * patience(self.environment),
         };
@@ -230,10 +225,9 @@ pub fn drain(
     };
     let (turn, request_time_max) = match caller {
         DrainCaller::Person => (folder.lock_drain(deadline), DRAIN_REQUEST_TIME_MAX),
-        DrainCaller::Hook => (
-            folder.lock_next_drain(deadline),
-            REQUEST_AFTER_HOOK_TIME_MAX * patience(environment),
-        ),
+        DrainCaller::Hook => {
+            (folder.lock_next_drain(deadline), REQUEST_AFTER_HOOK_TIME_MAX * patience(environment))
+        }
     };
     let Ok(Some(_turn)) = turn else { return };
     if let Some(daemon) = Http::new(server, deadline, request_time_max) {

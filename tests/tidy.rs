@@ -28,10 +28,7 @@ struct Source {
 
 impl Source {
     fn new(path: &str, text: &str) -> Self {
-        Self {
-            path: path.to_owned(),
-            text: text.to_owned(),
-        }
+        Self { path: path.to_owned(), text: text.to_owned() }
     }
 
     fn is_rust_in(&self, folders: &[&str]) -> bool {
@@ -39,10 +36,7 @@ impl Source {
     }
 
     fn lines(&self) -> impl Iterator<Item = (usize, &str)> {
-        self.text
-            .lines()
-            .enumerate()
-            .map(|(index, line)| (index + 1, line))
+        self.text.lines().enumerate().map(|(index, line)| (index + 1, line))
     }
 
     fn finding(&self, line: usize, what: &str) -> String {
@@ -70,9 +64,7 @@ impl Source {
 }
 
 fn is_rust(path: &str) -> bool {
-    Path::new(path)
-        .extension()
-        .is_some_and(|extension| extension == "rs")
+    Path::new(path).extension().is_some_and(|extension| extension == "rs")
 }
 
 /// Reads all text files of the repository, sorted by path.
@@ -124,27 +116,18 @@ fn empty_names(source: &Source) -> Vec<String> {
     let declares = |line: &str| {
         let mut words = line.split_whitespace().skip_while(|word| word.starts_with("pub"));
         words.next() == Some("mod")
-            && words
-                .next()
-                .is_some_and(|name| EMPTY_NAMES.contains(&name.trim_end_matches([';', '{'])))
+            && words.next().is_some_and(|name| EMPTY_NAMES.contains(&name.trim_end_matches([';', '{'])))
     };
     let found = source.lines().filter(|(_, line)| declares(line));
-    found
-        .map(|(line, text)| source.finding(line, text.trim()))
-        .collect()
+    found.map(|(line, text)| source.finding(line, text.trim())).collect()
 }
 
 /// True for labels such as `-- sqlite/queue.claim`.
 fn is_label(line: &str) -> bool {
     let is_name = |text: &str| {
-        !text.is_empty()
-            && text
-                .chars()
-                .all(|c| c.is_ascii_lowercase() || c == '_' || c.is_ascii_digit())
+        !text.is_empty() && text.chars().all(|c| c.is_ascii_lowercase() || c == '_' || c.is_ascii_digit())
     };
-    let name = ["-- sql/", "-- sqlite/", "-- postgres/"]
-        .iter()
-        .find_map(|prefix| line.strip_prefix(prefix));
+    let name = ["-- sql/", "-- sqlite/", "-- postgres/"].iter().find_map(|prefix| line.strip_prefix(prefix));
     name.and_then(|name| name.trim_end().split_once('.'))
         .is_some_and(|(module, function)| is_name(module) && is_name(function))
 }
@@ -261,11 +244,7 @@ fn empty_names_are_found() {
     ));
     assert_eq!(
         names,
-        [
-            "src/a.rs:1: mod utils;",
-            "src/a.rs:2: pub mod helper {",
-            "src/a.rs:3: pub(crate) mod misc;"
-        ]
+        ["src/a.rs:1: mod utils;", "src/a.rs:2: pub mod helper {", "src/a.rs:3: pub(crate) mod misc;"]
     );
 }
 
@@ -286,13 +265,7 @@ fn statements_without_a_label_are_found() {
 
 #[test]
 fn words_from_outside_are_found() {
-    let text = concat!(
-        "see `/",
-        "work/a`\nsrc/",
-        "work/lease.rs\n../",
-        "shared/x\nA Helper",
-        " agent\n"
-    );
+    let text = concat!("see `/", "work/a`\nsrc/", "work/lease.rs\n../", "shared/x\nA Helper", " agent\n");
     assert_eq!(
         outside_words(&Source::new("README.md", text)),
         [
@@ -309,9 +282,6 @@ fn stubs_and_silent_tests_are_found() {
     let text = concat!("#[", "ignore = \"slow\"]\nfn a() { todo", "!() }\nfn b() {}\n");
     assert_eq!(
         unfinished(&Source::new("src/a.rs", text)),
-        [
-            concat!("src/a.rs:1: #[", "ignore"),
-            concat!("src/a.rs:2: todo", "!(")
-        ]
+        [concat!("src/a.rs:1: #[", "ignore"), concat!("src/a.rs:2: todo", "!(")]
     );
 }

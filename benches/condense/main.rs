@@ -66,31 +66,17 @@ async fn main() -> anyhow::Result<()> {
     let turns = turns::short_turns(if is_measured { TURNS } else { QUICK_TURNS })?;
     compare("live, short turns", &turns, stepping(&turns)).await?;
     let few = turns.get(..2 * TURNS_IN_SMALL).unwrap_or(&turns);
-    let small = |low_water| WindowSize {
-        budget_tokens: SMALL_TOKENS,
-        low_water,
-    };
-    compare(
-        "live, short turns",
-        few,
-        small(Config::default().window.low_water),
-    )
-    .await?;
+    let small = |low_water| WindowSize { budget_tokens: SMALL_TOKENS, low_water };
+    compare("live, short turns", few, small(Config::default().window.low_water)).await?;
     compare("live, short turns, sliding", few, small(1.0)).await
 }
 
 /// Returns the default window, or a fifth of the conversation if that is smaller.
 fn stepping(messages: &[Message]) -> WindowSize {
     let counter = counter();
-    let all: i64 = messages
-        .iter()
-        .map(|message| count_message(counter.as_ref(), message))
-        .sum();
+    let all: i64 = messages.iter().map(|message| count_message(counter.as_ref(), message)).sum();
     let window = Config::default().window;
-    WindowSize {
-        budget_tokens: window.budget_tokens.min(all / 5),
-        low_water: window.low_water,
-    }
+    WindowSize { budget_tokens: window.budget_tokens.min(all / 5), low_water: window.low_water }
 }
 
 fn counter() -> Arc<dyn TokenCounter> {
@@ -128,12 +114,7 @@ fn rewrite(messages: &[Message], budget_tokens: i64, totals: &Totals) -> Method 
             (waiting, waiting_tokens) = (0, 0);
         }
     }
-    Method {
-        name: "rewriting the whole summary",
-        calls,
-        evicted_tokens,
-        factor: 1.0,
-    }
+    Method { name: "rewriting the whole summary", calls, evicted_tokens, factor: 1.0 }
 }
 
 fn print(title: &str, totals: &Totals, plain: &Method) {
@@ -151,12 +132,8 @@ fn print(title: &str, totals: &Totals, plain: &Method) {
             "× rewriting",
         ],
     );
-    let by_recapd = |name, calls, factor| Method {
-        name,
-        calls,
-        evicted_tokens: totals.evicted_tokens,
-        factor,
-    };
+    let by_recapd =
+        |name, calls, factor| Method { name, calls, evicted_tokens: totals.evicted_tokens, factor };
     let methods = [
         by_recapd("rewriting it at recapd's updates", totals.rewriting, 1.0),
         by_recapd("recapd", totals.calls, 1.0),
@@ -166,10 +143,8 @@ fn print(title: &str, totals: &Totals, plain: &Method) {
         table.row(method.name, &method.cells(totals.evicted_exchanges, plain));
     }
     table.print();
-    let mut table = Table::new(
-        "recapd's model tokens per evicted token",
-        &["× rewriting", "× at its updates"],
-    );
+    let mut table =
+        Table::new("recapd's model tokens per evicted token", &["× rewriting", "× at its updates"]);
     let [rewriting, recapd, _] = &methods;
     let ratios = |per_token: fn(&Method) -> f64| {
         [plain, rewriting].map(|other| format!("{:.2}", per_token(recapd) / per_token(other).max(1e-9)))
@@ -208,15 +183,10 @@ impl Method {
     }
 
     fn cost(&self) -> f64 {
-        let usage = Usage {
-            input: self.calls.input_tokens,
-            output: self.calls.output_tokens,
-            ..Usage::default()
-        };
+        let usage =
+            Usage { input: self.calls.input_tokens, output: self.calls.output_tokens, ..Usage::default() };
         // No single call is long enough for the price of long calls.
-        let price = config::shipped_prices()
-            .of(PRICED)
-            .map(|price| Price { long: None, ..*price });
+        let price = config::shipped_prices().of(PRICED).map(|price| Price { long: None, ..*price });
         price.map_or(0, |price| price.cost_microusd(usage)) as f64 / 1e6 * self.factor
     }
 }

@@ -77,14 +77,8 @@ impl Daemon {
         let model = Arc::new(UsualModel::new(counter));
         let clock = Arc::new(ManualClock::new(begins));
         let time: Arc<dyn Clock> = Arc::<ManualClock>::clone(&clock);
-        let parts = Parts::new(
-            (config, config.spend.prices()?),
-            store.clone(),
-            model.clone(),
-            time,
-            "bench",
-            0,
-        );
+        let parts =
+            Parts::new((config, config.spend.prices()?), store.clone(), model.clone(), time, "bench", 0);
         Ok(Self {
             parts,
             store,
@@ -102,11 +96,7 @@ impl Daemon {
         let at = message.at.unwrap_or(now.plus_ms(APART_MS));
         self.clock.set(at.max(now));
         self.work().await?;
-        let outcome = self
-            .parts
-            .ingestor
-            .replay(&self.agent, vec![message.clone()])
-            .await?;
+        let outcome = self.parts.ingestor.replay(&self.agent, vec![message.clone()]).await?;
         let evicted = outcome.evictions.iter().map(|eviction| eviction.tokens);
         self.totals.evicted_tokens += evicted.sum::<i64>();
         self.totals.document_tokens.push(self.document_tokens);

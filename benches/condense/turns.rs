@@ -41,8 +41,5 @@ pub(crate) fn short_turns(turns: usize) -> anyhow::Result<Vec<Message>> {
 fn said(role: &str, content: &str, at: Timestamp) -> anyhow::Result<Message> {
     let payload = serde_json::json!({"role": role, "content": content});
     let message = formats::parse(Format::OpenAiChat, &payload.to_string())?;
-    Ok(Message {
-        at: Some(at),
-        ..message
-    })
+    Ok(Message { at: Some(at), ..message })
 }

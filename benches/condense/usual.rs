@@ -50,10 +50,7 @@ pub(crate) struct UsualModel {
 
 impl UsualModel {
     pub(crate) fn new(counter: Arc<dyn TokenCounter>) -> Self {
-        Self {
-            counter,
-            calls: Mutex::default(),
-        }
+        Self { counter, calls: Mutex::default() }
     }
 
     pub(crate) fn so_far(&self) -> Calls {
@@ -93,17 +90,8 @@ impl ChatModel for UsualModel {
 
 /// Returns items for two and three exchanges alternately, or for more if the prompt limits the number of items.
 fn answer(request: &ModelRequest) -> String {
-    let numbers: Vec<i64> = request
-        .transcripts
-        .iter()
-        .map(|transcript| transcript.exchange)
-        .collect();
-    let mut words = request
-        .prompt
-        .user
-        .split_whitespace()
-        .filter(|word| word.len() < 20)
-        .cycle();
+    let numbers: Vec<i64> = request.transcripts.iter().map(|transcript| transcript.exchange).collect();
+    let mut words = request.prompt.user.split_whitespace().filter(|word| word.len() < 20).cycle();
     let mut text = |count| words.by_ref().take(count).collect::<Vec<_>>().join(" ");
     let fewest = numbers.len().div_ceil(items_max(&request.prompt.user).max(1));
     let (mut items, mut rest) = (Vec::new(), numbers.as_slice());
@@ -111,10 +99,8 @@ fn answer(request: &ModelRequest) -> String {
         let joined = (2 + items.len() % 2).max(fewest);
         let (these, after) = rest.split_at(rest.len().min(joined));
         let [long, brief, gist] = ITEM_WORDS.map(&mut text);
-        items.push(
-            json!({"exchanges": {"first": first, "last": these.last()}, "text": long, "brief": brief,
-                   "gist": gist, "importance": "result"}),
-        );
+        items.push(json!({"exchanges": {"first": first, "last": these.last()}, "text": long, "brief": brief,
+                   "gist": gist, "importance": "result"}));
         rest = after;
     }
     json!({ "items": items, "facts": facts(request, numbers.last(), &mut text) }).to_string()
@@ -124,16 +110,13 @@ fn answer(request: &ModelRequest) -> String {
 fn items_max(user: &str) -> usize {
     let asked = user.rsplit_once(", at most ").map(|(_, asked)| asked);
     let number = asked.and_then(|asked| asked.split_whitespace().next());
-    number
-        .and_then(|number| number.parse().ok())
-        .unwrap_or(usize::MAX)
+    number.and_then(|number| number.parse().ok()).unwrap_or(usize::MAX)
 }
 
 fn facts(request: &ModelRequest, last: Option<&i64>, text: &mut dyn FnMut(usize) -> String) -> Value {
     let kinds = ["open", "state"].iter().cycle().take(FACTS_ADDED);
-    let add: Vec<Value> = kinds
-        .map(|kind| json!({"kind": kind, "text": text(FACT_WORDS), "exchange": last}))
-        .collect();
+    let add: Vec<Value> =
+        kinds.map(|kind| json!({"kind": kind, "text": text(FACT_WORDS), "exchange": last})).collect();
     let oldest = request.facts.iter().take(FACTS_ADDED);
     let close: Vec<Value> = oldest
         .filter(|_| request.facts.len() > FACTS_MAX)

@@ -9,9 +9,7 @@ const QUICK_MESSAGES: usize = 200;
 
 /// Reads the file from the command line, or the example; in a quick run, only its beginning.
 pub(crate) fn read() -> anyhow::Result<Vec<Message>> {
-    let given = std::env::args()
-        .skip(1)
-        .find(|argument| !argument.starts_with('-'));
+    let given = std::env::args().skip(1).find(|argument| !argument.starts_with('-'));
     let file = given.map_or_else(
         || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/two-weeks.jsonl")),
         PathBuf::from,

@@ -29,10 +29,7 @@ impl Sample {
     pub(crate) fn per_mille(&mut self, per_mille: usize) -> Duration {
         self.0.sort_unstable();
         let last = self.0.len().saturating_sub(1);
-        self.0
-            .get((self.0.len() * per_mille / 1_000).min(last))
-            .copied()
-            .unwrap_or_default()
+        self.0.get((self.0.len() * per_mille / 1_000).min(last)).copied().unwrap_or_default()
     }
 
     /// The median.

@@ -64,13 +64,7 @@ impl PythonTiktoken {
         let mut version = String::new();
         counts.read_line(&mut version)?;
         anyhow::ensure!(!version.is_empty(), "Python has no tiktoken");
-        Ok(Self {
-            child,
-            texts,
-            counts,
-            version: version.trim().to_owned(),
-            _folder: folder,
-        })
+        Ok(Self { child, texts, counts, version: version.trim().to_owned(), _folder: folder })
     }
 
     /// Returns the number of tokens of `text` and the time to count them; `None` if tiktoken refuses.

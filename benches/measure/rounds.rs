@@ -17,20 +17,13 @@ pub(crate) struct Rounds {
 
 impl Rounds {
     pub(crate) fn new(seed: u64) -> Self {
-        Self {
-            texts: Texts::new(seed),
-            random: fastrand::Rng::with_seed(seed),
-            calls: 0,
-        }
+        Self { texts: Texts::new(seed), random: fastrand::Rng::with_seed(seed), calls: 0 }
     }
 
     /// Returns a realistic length: most are short, some are long; the median is `median`, the mean about twice that.
     pub(crate) fn length(&mut self, median: usize) -> usize {
         let spread = [1, 2, 3, 4, 4, 5, 6, 8, 14, 40];
-        let quarters = spread
-            .get(self.random.usize(..spread.len()))
-            .copied()
-            .unwrap_or(4);
+        let quarters = spread.get(self.random.usize(..spread.len())).copied().unwrap_or(4);
         median * quarters / 4 + self.random.usize(..median / 4)
     }
 }
@@ -42,11 +35,7 @@ impl Iterator for Rounds {
         self.calls += 1;
         let id = format!("call_{:08x}", self.calls.wrapping_mul(2_654_435_761));
         let bytes = self.length(700);
-        let result = if self.random.bool() {
-            self.texts.code(bytes)
-        } else {
-            self.texts.json(bytes)
-        };
+        let result = if self.random.bool() { self.texts.code(bytes) } else { self.texts.json(bytes) };
         let name = self.texts.name();
         let arguments = serde_json::json!({ name: self.texts.prose(40) }).to_string();
         let call = serde_json::json!({"role": "assistant", "content": null, "tool_calls": [

@@ -40,12 +40,7 @@ pub(crate) async fn open() -> anyhow::Result<Option<ServerDatabase>> {
     let (configured, store) = ((&config, config.spend.prices()?), Arc::new(store));
     let parts = Parts::new(configured, store, model, Arc::new(SystemClock), "bench", 0);
     let bare = own.connect().await?;
-    Ok(Some(ServerDatabase {
-        parts,
-        bare,
-        server,
-        name,
-    }))
+    Ok(Some(ServerDatabase { parts, bare, server, name }))
 }
 
 impl ServerDatabase {

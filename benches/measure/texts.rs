@@ -101,10 +101,7 @@ impl Texts {
     }
 
     pub(crate) fn name(&mut self) -> &'static str {
-        NAMES
-            .get(self.0.usize(..NAMES.len()))
-            .copied()
-            .unwrap_or_default()
+        NAMES.get(self.0.usize(..NAMES.len())).copied().unwrap_or_default()
     }
 
     /// Returns a word; the product of two random numbers makes the first words frequent.

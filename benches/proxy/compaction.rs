@@ -34,10 +34,7 @@ async fn ask(client: &Client, url: &str, body: Bytes) -> Option<String> {
         .header("x-claude-code-request-class", "compaction")
         .body(body);
     let answer = asked.send().await.unwrap();
-    let says = answer
-        .headers()
-        .get("x-recapd")
-        .map(|value| value.to_str().unwrap().to_owned());
+    let says = answer.headers().get("x-recapd").map(|value| value.to_str().unwrap().to_owned());
     answer.bytes().await.unwrap();
     says.filter(|says| says.starts_with("answered"))
 }
@@ -67,11 +64,7 @@ pub(crate) async fn measure(scale: Scale) {
         looks.next().unwrap();
         sleep(LOOK).await;
         let says = ask(&client, &url, body.clone()).await;
-        same = if says.is_some() && says == last {
-            same + 1
-        } else {
-            0
-        };
+        same = if says.is_some() && says == last { same + 1 } else { 0 };
         last = says;
     }
     let mut times = Vec::new();
@@ -82,12 +75,6 @@ pub(crate) async fn measure(scale: Scale) {
         times.push(began.elapsed());
     }
     let [p50, p99] = [50, 99].map(|share| milliseconds(&mut times, share));
-    println!(
-        "\ncompaction of {} KiB answered: p50 {p50:.1} ms, p99 {p99:.1} ms",
-        body.len() / KIB
-    );
-    assert!(
-        scale == Scale::Small || p99 <= P99_MS_MAX,
-        "more than {P99_MS_MAX} ms"
-    );
+    println!("\ncompaction of {} KiB answered: p50 {p50:.1} ms, p99 {p99:.1} ms", body.len() / KIB);
+    assert!(scale == Scale::Small || p99 <= P99_MS_MAX, "more than {P99_MS_MAX} ms");
 }

@@ -67,25 +67,16 @@ impl ProxyDaemon for QuickDaemon {
         } else {
             r#"{"agent_id":"a"}"#.to_owned()
         };
-        Ok(DaemonAnswer {
-            status: StatusCode::OK,
-            body: answer.into(),
-        })
+        Ok(DaemonAnswer { status: StatusCode::OK, body: answer.into() })
     }
 }
 
 /// Sends a request; checks the `x-recapd` header against `says`.
 async fn ask(client: &Client, url: &str, body: Bytes, says: Option<&str>) -> Duration {
     let began = Instant::now();
-    let request = client
-        .post(url)
-        .header("x-claude-code-session-id", "bench")
-        .body(body);
+    let request = client.post(url).header("x-claude-code-session-id", "bench").body(body);
     let answer = request.send().await.unwrap();
-    let said = answer
-        .headers()
-        .get("x-recapd")
-        .map(|said| said.to_str().unwrap());
+    let said = answer.headers().get("x-recapd").map(|said| said.to_str().unwrap());
     assert_eq!(said.and_then(|said| said.split(';').next()), says);
     assert_eq!(answer.bytes().await.unwrap(), ANSWER);
     began.elapsed()
@@ -103,11 +94,7 @@ async fn proxy(config: &Config, daemon: &Arc<dyn ProxyDaemon>, tasks: &TaskTrack
     let proxy = Proxy::new(ProxySettings::from(&config.proxy), daemon, &clock, metrics, tasks).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let base = format!("http://{}", listener.local_addr().unwrap());
-    tasks.spawn(serve(
-        ProxyListener::Tcp(listener),
-        proxy,
-        CancellationToken::new(),
-    ));
+    tasks.spawn(serve(ProxyListener::Tcp(listener), proxy, CancellationToken::new()));
     base
 }
 
@@ -119,9 +106,7 @@ pub(crate) async fn measure(scale: Scale) {
     // The proxy must not give up while it is measured.
     config.proxy.decide_ms = 10_000;
     let app = Router::new()
-        .fallback(any(|_: Bytes| async {
-            ([("content-type", "application/json")], ANSWER)
-        }))
+        .fallback(any(|_: Bytes| async { ([("content-type", "application/json")], ANSWER) }))
         .layer(DefaultBodyLimit::disable());
     tasks.spawn(async move { axum::serve(provider, app).await.unwrap() });
     let quick = Arc::new(QuickDaemon::default());
@@ -137,10 +122,7 @@ pub(crate) async fn measure(scale: Scale) {
         ("observed", format!("{observer}/v1/messages"), Some("observed")),
         ("windowed", format!("{cutter}/v1/messages"), Some("windowed")),
     ];
-    println!(
-        "{:>10}  {:>10}  {:>16}  {:>16}",
-        "bytes", "way", "p50, p99 ms", "added p50, p99"
-    );
+    println!("{:>10}  {:>10}  {:>16}  {:>16}", "bytes", "way", "p50, p99 ms", "added p50, p99");
     for (bytes, count) in SIZES {
         let mut said = messages(bytes);
         said.push(json!({"role": "user", "content": "Go on."}));

@@ -1,11 +1,7 @@
 //! The costs of the proxy: the time that it adds to a request, the memory of many concurrent streams, and the time of a
 //! compaction that it answers. Run `cargo bench --bench proxy`; with `-- --small` it takes a minute.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::print_stdout,
-    reason = "a plain program that prints a table"
-)]
+#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a plain program that prints a table")]
 
 mod compaction;
 mod latency;
@@ -45,18 +41,12 @@ fn messages(bytes: usize) -> Vec<Value> {
 }
 
 fn request(messages: &[Value]) -> Bytes {
-    json!({"model": "m", "tools": [{}], "stream": true, "messages": messages})
-        .to_string()
-        .into()
+    json!({"model": "m", "tools": [{}], "stream": true, "messages": messages}).to_string().into()
 }
 
 #[tokio::main]
 async fn main() {
-    let scale = if std::env::args().any(|word| word == "--small") {
-        Scale::Small
-    } else {
-        Scale::Full
-    };
+    let scale = if std::env::args().any(|word| word == "--small") { Scale::Small } else { Scale::Full };
     latency::measure(scale).await;
     streams::measure(scale).await;
     compaction::measure(scale).await;

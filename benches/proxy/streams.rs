@@ -67,20 +67,14 @@ async fn daemon() -> String {
 /// Raises the limit of open files: every stream needs two descriptors here.
 fn allow_descriptors() {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
-    let most = Rlimit {
-        current: maximum,
-        maximum,
-    };
+    let most = Rlimit { current: maximum, maximum };
     setrlimit(Resource::Nofile, most).unwrap();
 }
 
 /// Runs one stream: waits for its first bytes, lets the next stream start, and reads the rest.
 async fn watch(client: Client, url: String, number: usize, body: Bytes, open: Arc<Semaphore>) -> Duration {
     let began = Instant::now();
-    let asked = client
-        .post(url)
-        .header("x-claude-code-session-id", format!("bench-{number}"))
-        .body(body);
+    let asked = client.post(url).header("x-claude-code-session-id", format!("bench-{number}")).body(body);
     let mut answer = asked.send().await.unwrap();
     assert_eq!(answer.chunk().await.unwrap().unwrap(), FIRST);
     let took = began.elapsed();
@@ -105,20 +99,9 @@ pub(crate) async fn measure(scale: Scale) {
     for number in 0..count {
         begun.acquire().await.unwrap().forget();
         let url = format!("http://{listen}/v1/messages");
-        streams.spawn(watch(
-            client.clone(),
-            url,
-            number,
-            body.clone(),
-            Arc::clone(&begun),
-        ));
+        streams.spawn(watch(client.clone(), url, number, body.clone(), Arc::clone(&begun)));
     }
-    drop(
-        begun
-            .acquire_many(u32::try_from(BEGINNING).unwrap())
-            .await
-            .unwrap(),
-    );
+    drop(begun.acquire_many(u32::try_from(BEGINNING).unwrap()).await.unwrap());
     let peak = proxy.peak_kib();
     end.cancel();
     let mut times = streams.join_all().await;

@@ -58,13 +58,7 @@ struct Entrant {
 impl Entrant {
     fn new(name: &'static str, side: Side, share: u32) -> Self {
         let (times, processors) = (Vec::new(), Sample::default());
-        Self {
-            name,
-            side,
-            share,
-            times,
-            processors,
-        }
+        Self { name, side, share, times, processors }
     }
 
     async fn run(&self, server: &Server, rows: u32) -> anyhow::Result<Run> {
@@ -81,10 +75,7 @@ impl Entrant {
             Side::Store(lot) => store::drain(&database, *lot, rows).await?,
             Side::Peer(peer) => peer.drain(&database, rows)?,
         };
-        let server = server
-            .processor_time()
-            .zip(before)
-            .map(|(after, before)| after.saturating_sub(before));
+        let server = server.processor_time().zip(before).map(|(after, before)| after.saturating_sub(before));
         Ok(Run { took, client, server })
     }
 
@@ -93,15 +84,10 @@ impl Entrant {
         let rows = (size(ROWS) / self.share).max(LOT);
         let run = self.run(server, rows).await?;
         let per_row = run.took / rows;
-        tell(&format!(
-            "round {round}   {:<42} {:>8} rows/s",
-            self.name,
-            per_second(per_row)
-        ));
+        tell(&format!("round {round}   {:<42} {:>8} rows/s", self.name, per_second(per_row)));
         if round > 0 {
             self.times.push(per_row);
-            self.processors
-                .add((run.client + run.server.unwrap_or_default()) / rows);
+            self.processors.add((run.client + run.server.unwrap_or_default()) / rows);
         }
         Ok(())
     }
@@ -109,10 +95,7 @@ impl Entrant {
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
-    let arguments: Vec<String> = env::args()
-        .skip(1)
-        .filter(|argument| !argument.starts_with("--"))
-        .collect();
+    let arguments: Vec<String> = env::args().skip(1).filter(|argument| !argument.starts_with("--")).collect();
     let [url, folder] = arguments.as_slice() else {
         tell("needs a PostgreSQL server and the peers: scripts/bench-peers");
         return Ok(());
@@ -126,10 +109,7 @@ async fn main() -> anyhow::Result<()> {
     }
     figures(&mut entrants);
     ratios(&entrants);
-    tell(&format!(
-        "load average: {}",
-        fs::read_to_string("/proc/loadavg").unwrap_or_default().trim()
-    ));
+    tell(&format!("load average: {}", fs::read_to_string("/proc/loadavg").unwrap_or_default().trim()));
     Ok(())
 }
 
@@ -174,10 +154,7 @@ fn entrants(folder: &std::path::Path) -> Vec<Entrant> {
 }
 
 fn figures(entrants: &mut [Entrant]) {
-    let mut table = Table::new(
-        "claim and complete",
-        &["rows/s", "min", "max", "processors a row"],
-    );
+    let mut table = Table::new("claim and complete", &["rows/s", "min", "max", "processors a row"]);
     for entrant in entrants {
         let mut times = Sample::default();
         entrant.times.iter().for_each(|&time| times.add(time));
@@ -190,25 +167,14 @@ fn figures(entrants: &mut [Entrant]) {
 
 fn ratios(entrants: &[Entrant]) {
     let mut table = Table::new("in the same round", &["×", "min", "max"]);
-    let times = |name| {
-        entrants
-            .iter()
-            .find(|entrant| entrant.name == name)
-            .map(|entrant| entrant.times.as_slice())
-    };
+    let times =
+        |name| entrants.iter().find(|entrant| entrant.name == name).map(|entrant| entrant.times.as_slice());
     for (name, rival) in PAIRS {
         let (ours, theirs) = (times(name).unwrap_or_default(), times(rival).unwrap_or_default());
-        let mut ratios: Vec<f64> = theirs
-            .iter()
-            .zip(ours)
-            .map(|(&theirs, &ours)| ratio(theirs, ours))
-            .collect();
+        let mut ratios: Vec<f64> =
+            theirs.iter().zip(ours).map(|(&theirs, &ours)| ratio(theirs, ours)).collect();
         ratios.sort_unstable_by(f64::total_cmp);
-        let at = |index: usize| {
-            ratios
-                .get(index)
-                .map_or(String::new(), |ratio| format!("{ratio:.2}"))
-        };
+        let at = |index: usize| ratios.get(index).map_or(String::new(), |ratio| format!("{ratio:.2}"));
         let figures = [at(ratios.len() / 2), at(0), at(ratios.len().saturating_sub(1))];
         table.row(&format!("{name} / {rival}"), &figures);
     }

@@ -32,11 +32,7 @@ impl Peer {
         let text = self.node("drain", database, rows)?;
         let drained: DrainReport =
             serde_json::from_str(&text).with_context(|| format!("the peer printed {text:?}"))?;
-        anyhow::ensure!(
-            drained.completed == rows,
-            "{} of {rows} rows were completed",
-            drained.completed
-        );
+        anyhow::ensure!(drained.completed == rows, "{} of {rows} rows were completed", drained.completed);
         let milliseconds = |ms: f64| Duration::from_secs_f64(ms / 1e3);
         Ok((milliseconds(drained.took_ms), milliseconds(drained.processor_ms)))
     }
@@ -49,11 +45,7 @@ impl Peer {
             .output()
             .context("can't run node")?;
         let errors = String::from_utf8_lossy(&output.stderr);
-        anyhow::ensure!(
-            output.status.success(),
-            "{} {step}: {errors}",
-            self.program.display()
-        );
+        anyhow::ensure!(output.status.success(), "{} {step}: {errors}", self.program.display());
         Ok(String::from_utf8(output.stdout)?)
     }
 }

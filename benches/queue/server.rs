@@ -56,9 +56,7 @@ impl Server {
         connection.execute(raw_sql(DROP)).await?;
         connection.execute(raw_sql(CREATE)).await?;
         connection.close().await?;
-        Ok(Database {
-            options: self.options.clone().database(DATABASE),
-        })
+        Ok(Database { options: self.options.clone().database(DATABASE) })
     }
 
     /// Returns the server's processor time so far, including that of ended processes.
@@ -80,12 +78,8 @@ impl Database {
     /// Completes the server's pending work: collects statistics, writes pages.
     pub(crate) async fn rest(&self) -> anyhow::Result<()> {
         let mut connection = PgConnection::connect_with(&self.options).await?;
-        connection
-            .execute(raw_sql("-- bench/server.analyze\nANALYZE"))
-            .await?;
-        connection
-            .execute(raw_sql("-- bench/server.checkpoint\nCHECKPOINT"))
-            .await?;
+        connection.execute(raw_sql("-- bench/server.analyze\nANALYZE")).await?;
+        connection.execute(raw_sql("-- bench/server.checkpoint\nCHECKPOINT")).await?;
         connection.close().await?;
         Ok(())
     }
@@ -108,10 +102,7 @@ fn ticks(process: u32, fields: &[usize]) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     let (_, behind_name) = stat.rsplit_once(')')?;
     let values: Vec<&str> = behind_name.split_whitespace().collect();
-    fields
-        .iter()
-        .map(|&field| values.get(field)?.parse::<u64>().ok())
-        .sum()
+    fields.iter().map(|&field| values.get(field)?.parse::<u64>().ok()).sum()
 }
 
 fn duration(ticks: u64) -> Duration {

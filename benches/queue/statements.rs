@@ -17,11 +17,7 @@ use crate::{
 };
 
 const SCHEMA: &str = include_str!("schema.sql");
-const LEASE: PgInterval = PgInterval {
-    months: 0,
-    days: 0,
-    microseconds: 15_000_000,
-};
+const LEASE: PgInterval = PgInterval { months: 0, days: 0, microseconds: 15_000_000 };
 const OWNER: &str = "bench";
 
 #[derive(Clone, Copy)]
@@ -47,10 +43,7 @@ pub(crate) async fn fill(database: &Database, rows: u32) -> anyhow::Result<()> {
     connection.execute(raw_sql(SCHEMA)).await?;
     let sql = "-- bench/statements.fill\nINSERT INTO summary_update_queue (agent_id) \
                SELECT 'agent-' || n FROM generate_series(1, $1) AS n";
-    sqlx::query(sql)
-        .bind(i64::from(rows))
-        .execute(&mut connection)
-        .await?;
+    sqlx::query(sql).bind(i64::from(rows)).execute(&mut connection).await?;
     connection.close().await?;
     Ok(())
 }
@@ -74,10 +67,7 @@ pub(crate) async fn drain(database: &Database, how: How, rows: u32) -> anyhow::R
         completed += worker??;
     }
     let (took, processor) = (start.elapsed(), own_processor_time().saturating_sub(before));
-    anyhow::ensure!(
-        completed == u64::from(rows),
-        "{completed} of {rows} rows were completed"
-    );
+    anyhow::ensure!(completed == u64::from(rows), "{completed} of {rows} rows were completed");
     anyhow::ensure!(queue.count_rows().await? == 0, "rows are left");
     queue.pool.close().await;
     Ok((took, processor))
@@ -95,15 +85,9 @@ struct Queue {
 impl Queue {
     fn new(database: &Database, how: How) -> Self {
         Self {
-            pool: PgPoolOptions::new()
-                .max_connections(WORKERS)
-                .connect_lazy_with(database.options.clone()),
+            pool: PgPoolOptions::new().max_connections(WORKERS).connect_lazy_with(database.options.clone()),
             tokens: Arc::default(),
-            flush_claims: if matches!(how, How::SingleFlushed) {
-                "on"
-            } else {
-                "off"
-            },
+            flush_claims: if matches!(how, How::SingleFlushed) { "on" } else { "off" },
         }
     }
 
@@ -152,10 +136,7 @@ impl Queue {
     async fn complete_one(&self, lease: &Lease) -> anyhow::Result<usize> {
         let sql = "-- bench/statements.complete_one\nDELETE FROM summary_update_queue \
                    WHERE agent_id = $1 AND lease_token = $2 AND wake_seq = $3";
-        let query = sqlx::query(sql)
-            .bind(&lease.agent)
-            .bind(lease.token)
-            .bind(lease.claimed_wake);
+        let query = sqlx::query(sql).bind(&lease.agent).bind(lease.token).bind(lease.claimed_wake);
         let done = query.execute(&self.pool).await.context("complete one")?;
         Ok(usize::try_from(done.rows_affected())?)
     }
@@ -170,12 +151,7 @@ impl Queue {
         let agents: Vec<&str> = leases.iter().map(|lease| lease.agent.as_str()).collect();
         let tokens: Vec<i64> = leases.iter().map(|lease| lease.token).collect();
         let wakes: Vec<i64> = leases.iter().map(|lease| lease.claimed_wake).collect();
-        let done = sqlx::query_scalar(sql)
-            .bind(agents)
-            .bind(tokens)
-            .bind(wakes)
-            .fetch_all(&self.pool)
-            .await;
+        let done = sqlx::query_scalar(sql).bind(agents).bind(tokens).bind(wakes).fetch_all(&self.pool).await;
         done.context("complete several")
     }
 
@@ -187,10 +163,6 @@ impl Queue {
 
 impl Lease {
     fn new(row: &PgRow) -> anyhow::Result<Self> {
-        Ok(Self {
-            agent: row.try_get(0)?,
-            token: row.try_get(1)?,
-            claimed_wake: row.try_get(2)?,
-        })
+        Ok(Self { agent: row.try_get(0)?, token: row.try_get(1)?, claimed_wake: row.try_get(2)? })
     }
 }

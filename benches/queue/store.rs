@@ -32,10 +32,7 @@ const FILL_REST: &str = "-- bench/store.fill_rest\nINSERT INTO summaries (agent_
 pub(crate) async fn fill(database: &Database, rows: u32) -> anyhow::Result<()> {
     open(database).await?.close().await;
     let mut connection = PgConnection::connect_with(&database.options).await?;
-    sqlx::query(FILL)
-        .bind(i64::from(rows))
-        .execute(&mut connection)
-        .await?;
+    sqlx::query(FILL).bind(i64::from(rows)).execute(&mut connection).await?;
     connection.execute(raw_sql(FILL_REST)).await?;
     connection.close().await?;
     Ok(())
@@ -63,22 +60,13 @@ async fn worker(store: Arc<SqlStore>, limit: i64) -> anyhow::Result<u32> {
     let mut completed = 0;
     loop {
         let now = SystemClock.now();
-        let request = ClaimRequest {
-            owner: "bench".to_owned(),
-            limit,
-            lease_ms: LEASE_MS,
-            now,
-        };
+        let request = ClaimRequest { owner: "bench".to_owned(), limit, lease_ms: LEASE_MS, now };
         let leases = store.claim(request).await?;
         if leases.is_empty() {
             return Ok(completed);
         }
         for lease in &leases {
-            let settle = Settle {
-                lo: 0,
-                hi: 0,
-                now: SystemClock.now(),
-            };
+            let settle = Settle { lo: 0, hi: 0, now: SystemClock.now() };
             anyhow::ensure!(!store.settle(lease, settle).await?.rearmed, "a row was left");
             completed += 1;
         }

@@ -20,10 +20,7 @@ impl Tokens {
         if block.1 - block.0 < count {
             let sql = "-- bench/tokens.block\nUPDATE counters SET value = value + $1 WHERE name = 'lease_token' \
                        RETURNING value";
-            let end = sqlx::query_scalar(sql)
-                .bind(BLOCK.max(count))
-                .fetch_one(pool)
-                .await?;
+            let end = sqlx::query_scalar(sql).bind(BLOCK.max(count)).fetch_one(pool).await?;
             *block = (end - BLOCK.max(count), end);
         }
         block.0 += count;

@@ -18,10 +18,7 @@ const FILE: &str = "recapd.db";
 /// The database from which copies are made.
 pub(crate) enum Model {
     Sqlite(TempDir),
-    Postgres {
-        server: Box<PgConnectOptions>,
-        name: String,
-    },
+    Postgres { server: Box<PgConnectOptions>, name: String },
 }
 
 /// An open database with the daemon's parts; no background task runs.
@@ -37,10 +34,7 @@ pub(crate) fn models() -> anyhow::Result<Vec<Model>> {
     let mut models = vec![Model::Sqlite(tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))?)];
     #[expect(clippy::disallowed_methods, reason = "a bench's setting")]
     if let Ok(url) = std::env::var(SERVER) {
-        models.push(Model::Postgres {
-            server: Box::new(url.parse()?),
-            name: name(),
-        });
+        models.push(Model::Postgres { server: Box::new(url.parse()?), name: name() });
     }
     Ok(models)
 }
@@ -127,20 +121,9 @@ async fn open(
     config.database.url = url;
     let store = Arc::new(SqlStore::open(&assembly::database_settings(&config.database)).await?);
     let configured = (&config, config.spend.prices()?);
-    let parts = Parts::new(
-        configured,
-        store.clone(),
-        Arc::new(OfflineModel),
-        Arc::new(SystemClock),
-        "bench",
-        0,
-    );
-    Ok(OpenDatabase {
-        parts,
-        store,
-        folder,
-        copy,
-    })
+    let parts =
+        Parts::new(configured, store.clone(), Arc::new(OfflineModel), Arc::new(SystemClock), "bench", 0);
+    Ok(OpenDatabase { parts, store, folder, copy })
 }
 
 async fn run(server: &PgConnectOptions, sql: String) -> anyhow::Result<()> {

@@ -152,10 +152,7 @@ fn turn(texts: &mut Texts) -> anyhow::Result<Vec<Message>> {
         let payload = json!({"role": role, "content": content});
         formats::parse(Format::OpenAiChat, &payload.to_string())
     };
-    Ok(vec![
-        said("user", texts.prose(100))?,
-        said("assistant", texts.prose(200))?,
-    ])
+    Ok(vec![said("user", texts.prose(100))?, said("assistant", texts.prose(200))?])
 }
 
 /// Runs the operation while other agents append. Returns its duration, and the durations of the appends.
@@ -178,12 +175,7 @@ async fn time_operation(model: &Model, upheaval: Upheaval, forgotten: u32) -> an
         Ok(Err(error)) => format!("{} ({error:#})", show(took)),
         Err(_) => "given up".to_owned(),
     };
-    let waits = [
-        waited.p50(),
-        waited.percentile(99),
-        waited.percentile(100),
-        holds::take_longest(),
-    ];
+    let waits = [waited.p50(), waited.percentile(99), waited.percentile(100), holds::take_longest()];
     Ok(std::iter::once(took).chain(waits.map(show)).collect())
 }
 
@@ -194,14 +186,9 @@ async fn perform(opened: &OpenDatabase, upheaval: Upheaval, forgotten: u32) -> a
         Upheaval::Nothing => tokio::time::sleep(REST * 3).await,
         Upheaval::Forget(name) => {
             let agent: AgentId = name.parse()?;
-            let last = store
-                .agent(&agent)
-                .await?
-                .map_or(0, |row| row.ledger.last_exchange);
+            let last = store.agent(&agent).await?.map_or(0, |row| row.ledger.last_exchange);
             let numbers = (0..i64::from(forgotten)).map(|place| 1 + place * last / i64::from(forgotten));
-            ingestor
-                .forget(&agent, Forgettable::Exchanges(numbers.collect()))
-                .await?;
+            ingestor.forget(&agent, Forgettable::Exchanges(numbers.collect())).await?;
         }
         Upheaval::RollBack => {
             let version = store.summary(&told).await?.map_or(0, |summary| summary.version);

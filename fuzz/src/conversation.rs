@@ -20,7 +20,8 @@ use recapd_core::{
         outgoing::{RequestFormat, render},
     },
     tokenizer::BytesCounter,
-    validator::{Severity, Target, validate}};
+    validator::{Severity, Target, validate},
+};
 use serde_json::{Value, json};
 
 const MESSAGES_MAX: usize = 60;
@@ -66,10 +67,7 @@ pub(crate) fn build_contexts(data: &[u8]) -> Corpus {
     let Ok(script) = Script::arbitrary_take_rest(Unstructured::new(data)) else {
         return Corpus::Reject;
     };
-    let messages: Vec<Message> = (1..)
-        .zip(script.said.iter().take(MESSAGES_MAX))
-        .map(message)
-        .collect();
+    let messages: Vec<Message> = (1..).zip(script.said.iter().take(MESSAGES_MAX)).map(message).collect();
     let low_water = f64::from(script.low_water.max(1)) / 255.0;
     fill(&messages, Budget::new(i64::from(script.budget_tokens), low_water));
     let mut window = Window::new(Budget::unlimited(), Arc::new(BytesCounter));
@@ -93,18 +91,12 @@ fn fill(messages: &[Message], budget: Budget) {
             assert_eq!(messages, exchange.last_seq - exchange.first_seq + 1, "split");
         }
         let exchanges = window.exchanges().count();
-        assert!(
-            exchanges <= 1 || !budget.is_exceeded_by(window.tokens()),
-            "over budget"
-        );
+        assert!(exchanges <= 1 || !budget.is_exceeded_by(window.tokens()), "over budget");
         if exchanges == 0 || !is_asked(&window) {
             continue;
         }
         for format in RequestFormat::ALL {
-            let options = ContextOptions {
-                max_tokens: budget.budget_tokens(),
-                ..options(format)
-            };
+            let options = ContextOptions { max_tokens: budget.budget_tokens(), ..options(format) };
             let context = build(&window.context_input(), &options, &BytesCounter);
             judge(format, render(format, &context.turns).body);
         }
@@ -121,9 +113,7 @@ fn options(format: RequestFormat) -> ContextOptions {
 
 fn is_asked(window: &Window<&Message>) -> bool {
     let conversation = window.messages().filter(|message| message.kind.is_conversation());
-    conversation
-        .last()
-        .is_some_and(|last| matches!(last.kind, Kind::User | Kind::ToolResult))
+    conversation.last().is_some_and(|last| matches!(last.kind, Kind::User | Kind::ToolResult))
 }
 
 fn check(window: &Window<&Message>, script: &Script) {
@@ -153,10 +143,7 @@ fn check(window: &Window<&Message>, script: &Script) {
         if let Some(limit) = context.limit_tokens {
             assert_eq!(context.over_budget, context.tokens > limit);
             let alone = context.left_out.len() + 1 == input.exchanges.len();
-            assert!(
-                !context.over_budget || alone,
-                "over budget with more than one exchange"
-            );
+            assert!(!context.over_budget || alone, "over budget with more than one exchange");
         }
         if is_asked(window) {
             judge(format, render(format, &context.turns).body);
@@ -213,9 +200,7 @@ fn words(number: usize, words: u8) -> String {
 /// At most three ids of four different ones; numbers near 255 give none.
 fn ids(ids: &[u8]) -> impl Iterator<Item = Option<String>> {
     let ids = if ids.is_empty() { &[0] } else { ids };
-    ids.iter()
-        .take(3)
-        .map(|id| (*id < 250).then(|| format!("call_{}", id % 4)))
+    ids.iter().take(3).map(|id| (*id < 250).then(|| format!("call_{}", id % 4)))
 }
 
 fn tool(id: Option<&String>) -> String {
@@ -235,10 +220,7 @@ fn native(said: &Said, number: usize) -> Value {
             json!({"kind": "tool_call", "content": words(number, 0),
                    "data": {"tool_call_id": id, "name": tool(id.as_ref()), "arguments": {"n": number}}})
         }
-        Said::Results {
-            ids: given,
-            words: count,
-        } => {
+        Said::Results { ids: given, words: count } => {
             let id = ids(given).next().flatten();
             json!({"kind": "tool_result", "content": words(number, *count), "data": {"tool_call_id": id}})
         }
@@ -268,10 +250,7 @@ fn openai(said: &Said, number: usize) -> Value {
             });
             json!({"role": "assistant", "content": words(number, 0), "tool_calls": calls.collect::<Vec<_>>()})
         }
-        Said::Results {
-            ids: given,
-            words: count,
-        } => {
+        Said::Results { ids: given, words: count } => {
             json!({"role": "tool", "tool_call_id": ids(given).next().flatten().unwrap_or_default(), "content": words(number, *count)})
         }
         Said::ResultsAndWords { ids: given } => {
@@ -306,10 +285,9 @@ fn anthropic(said: &Said, number: usize) -> Value {
             let blocks = std::iter::once(json!({"type": "text", "text": words(number, 0)})).chain(calls);
             json!({"role": "assistant", "content": blocks.collect::<Vec<_>>()})
         }
-        Said::Results {
-            ids: given,
-            words: count,
-        } => json!({"role": "user", "content": results(given, *count)}),
+        Said::Results { ids: given, words: count } => {
+            json!({"role": "user", "content": results(given, *count)})
+        }
         Said::ResultsAndWords { ids: given } => {
             let mut blocks = results(given, 1);
             blocks.push(json!({"type": "text", "text": words(number, 1)}));
@@ -335,10 +313,7 @@ fn responses(said: &Said, number: usize) -> Value {
             let id = ids(given).next().flatten();
             json!({"type": "function_call", "call_id": id.clone().unwrap_or_default(), "name": tool(id.as_ref()), "arguments": "{}"})
         }
-        Said::Results {
-            ids: given,
-            words: count,
-        } => {
+        Said::Results { ids: given, words: count } => {
             json!({"type": "function_call_output", "call_id": ids(given).next().flatten().unwrap_or_default(), "output": words(number, *count)})
         }
         Said::ResultsAndWords { ids: given } => {
@@ -372,10 +347,9 @@ fn gemini(said: &Said, number: usize) -> Value {
             );
             json!({"role": "model", "parts": calls.collect::<Vec<_>>()})
         }
-        Said::Results {
-            ids: given,
-            words: count,
-        } => json!({"role": "user", "parts": responses(given, *count)}),
+        Said::Results { ids: given, words: count } => {
+            json!({"role": "user", "parts": responses(given, *count)})
+        }
         Said::ResultsAndWords { ids: given } => {
             let mut parts = responses(given, 1);
             parts.push(json!({"text": words(number, 1)}));

@@ -16,21 +16,15 @@ use recapd_core::{
         file::{FileReader, Record, SkippedEntry},
         outgoing::{RequestFormat, render},
     },
-    tokenizer::BytesCounter};
+    tokenizer::BytesCounter,
+};
 use serde_json::value::RawValue;
 
 type Outcome = Result<Record, SkippedEntry>;
 
 /// Fields of an object that may hold several messages.
-const CONTAINER_FIELDS: [&str; 7] = [
-    "messages",
-    "history",
-    "traj",
-    "contents",
-    "input",
-    "output",
-    "simulations",
-];
+const CONTAINER_FIELDS: [&str; 7] =
+    ["messages", "history", "traj", "contents", "input", "output", "simulations"];
 
 /// Reads `data` and checks the reader's guarantees.
 pub(crate) fn read(data: &[u8], format: Option<Format>) -> Corpus {
@@ -57,11 +51,7 @@ pub(crate) fn read(data: &[u8], format: Option<Format>) -> Corpus {
 }
 
 fn outcomes(reader: impl Read + Send + 'static, format: Option<Format>) -> Option<Vec<Outcome>> {
-    Some(
-        FileReader::from_reader(reader, "conversation.jsonl", format)
-            .ok()?
-            .collect(),
-    )
+    Some(FileReader::from_reader(reader, "conversation.jsonl", format).ok()?.collect())
 }
 
 fn outcomes_of_chunks(data: &[u8], chunk: usize, format: Option<Format>) -> Option<Vec<Outcome>> {
@@ -123,9 +113,7 @@ fn writes_again(target: RequestFormat, outcomes: &[Outcome]) {
         return;
     }
     let once = written(target, &messages);
-    let said = ["messages", "input", "contents"]
-        .into_iter()
-        .find_map(|field| once.get(field));
+    let said = ["messages", "input", "contents"].into_iter().find_map(|field| once.get(field));
     if said.and_then(|said| said.as_array()).is_none_or(Vec::is_empty) {
         return;
     }
@@ -144,20 +132,12 @@ fn writes_again(target: RequestFormat, outcomes: &[Outcome]) {
 }
 
 fn written(target: RequestFormat, messages: &[&Message]) -> serde_json::Value {
-    let sources = (1..)
-        .zip(messages)
-        .map(|(seq, message)| SourceMessage::uncounted(seq, message));
+    let sources = (1..).zip(messages).map(|(seq, message)| SourceMessage::uncounted(seq, message));
     let input = ContextInput {
-        exchanges: vec![SourceExchange {
-            exchange: 1,
-            is_open: true,
-            messages: sources.collect(),
-        }],
+        exchanges: vec![SourceExchange { exchange: 1, is_open: true, messages: sources.collect() }],
         ..ContextInput::default()
     };
-    let options = ContextOptions {
-        system_in_place: target.takes_system_in_place(),
-        ..ContextOptions::default()
-    };
+    let options =
+        ContextOptions { system_in_place: target.takes_system_in_place(), ..ContextOptions::default() };
     render(target, &build(&input, &options, &BytesCounter).turns).body
 }

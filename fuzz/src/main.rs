@@ -21,9 +21,7 @@ type Target = fn(&[u8]) -> Corpus;
 const TARGETS: [(&str, Target); 17] = [
     ("native", |data| files::read(data, Some(Format::Native))),
     ("openai", |data| files::read(data, Some(Format::OpenAiChat))),
-    ("responses", |data| {
-        files::read(data, Some(Format::OpenAiResponses))
-    }),
+    ("responses", |data| files::read(data, Some(Format::OpenAiResponses))),
     ("anthropic", |data| files::read(data, Some(Format::Anthropic))),
     ("gemini", |data| files::read(data, Some(Format::Gemini))),
     ("claude_code", |data| files::read(data, Some(Format::ClaudeCode))),
@@ -45,9 +43,7 @@ static TARGET: OnceLock<Target> = OnceLock::new();
 fn chosen() -> Target {
     let name = std::env::var("FUZZ_TARGET").unwrap_or_default();
     let found = TARGETS.into_iter().find(|(known, _)| *known == name);
-    found
-        .unwrap_or_else(|| panic!("FUZZ_TARGET={name}: no such target"))
-        .1
+    found.unwrap_or_else(|| panic!("FUZZ_TARGET={name}: no such target")).1
 }
 
 fuzz_target!(|data: &[u8]| -> Corpus { TARGET.get_or_init(chosen)(data) });

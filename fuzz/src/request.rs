@@ -3,7 +3,8 @@
 use libfuzzer_sys::Corpus;
 use recapd_core::{
     tokenizer::count_request,
-    validator::{Target, VIOLATIONS_MAX, validate}};
+    validator::{Target, VIOLATIONS_MAX, validate},
+};
 use serde_json::Value;
 
 const TARGETS: [(Target, &str, &str); 4] = [
@@ -18,10 +19,7 @@ pub(crate) fn judge(data: &[u8]) -> Corpus {
     for (_, provider, model) in TARGETS {
         let count = count_request(provider, model, data);
         let parts = count.parts;
-        assert_eq!(
-            count.tokens,
-            parts.system + parts.tools + parts.messages + parts.overhead
-        );
+        assert_eq!(count.tokens, parts.system + parts.tools + parts.messages + parts.overhead);
         assert!(count.tokens >= 0);
     }
     let Ok(request) = serde_json::from_slice::<Value>(data) else {
@@ -32,10 +30,7 @@ pub(crate) fn judge(data: &[u8]) -> Corpus {
         assert!(violations.len() <= VIOLATIONS_MAX);
         for violation in &violations {
             assert!(points_somewhere(&request, &violation.path), "{violation:?}");
-            assert!(
-                target.rules().iter().any(|rule| rule.code == violation.rule),
-                "{violation:?}"
-            );
+            assert!(target.rules().iter().any(|rule| rule.code == violation.rule), "{violation:?}");
         }
         let _ = validate(target, &request, Some(model));
     }

@@ -4,10 +4,11 @@ use std::{fs, path::PathBuf, sync::OnceLock};
 
 use libfuzzer_sys::Corpus;
 use recapd_config::Loader;
-use recapd_platform::crontab::Crontab;
 use recapd_core::{
     domain::{journal::JournalLine, redaction::Redactor, reply, time::Timestamp, tokens::TokenCounter as _},
-    tokenizer::{BytesCounter, counter_for}};
+    tokenizer::{BytesCounter, counter_for},
+};
+use recapd_platform::crontab::Crontab;
 use tiktoken_rs::CoreBPE;
 
 /// The exchanges that the model was asked about.
@@ -48,17 +49,12 @@ pub(crate) fn reply(data: &[u8]) -> Corpus {
     let Ok(checked) = reply::parse(&text, &ASKED, &Redactor::standard()) else {
         return Corpus::Keep;
     };
-    let covered = checked
-        .drafts
-        .iter()
-        .flat_map(|draft| reply::runs(draft.exchanges, &ASKED));
+    let covered = checked.drafts.iter().flat_map(|draft| reply::runs(draft.exchanges, &ASKED));
     let mut stood_for: Vec<i64> = covered.flat_map(|run| run.first..=run.last).collect();
     stood_for.extend(&checked.missing);
     stood_for.sort_unstable();
     assert_eq!(stood_for, ASKED);
-    let answer = reply::Answer {
-        items: checked.drafts.clone(),
-    };
+    let answer = reply::Answer { items: checked.drafts.clone() };
     let again = serde_json::to_string(&answer).expect("an answer is JSON");
     let again = reply::parse(&again, &ASKED, &Redactor::standard()).expect("what is clean stays acceptable");
     assert_eq!(again, checked, "cleaning twice changes something");
@@ -70,11 +66,7 @@ pub(crate) fn count(data: &[u8]) -> Corpus {
     static ORACLE: OnceLock<CoreBPE> = OnceLock::new();
     let text = String::from_utf8_lossy(data);
     let exact = counter_for("openai", "gpt-5").count(&text);
-    for (provider, model) in [
-        ("anthropic", "claude-opus-5"),
-        ("gemini", "gemini-3-pro"),
-        ("local", "qwen"),
-    ] {
+    for (provider, model) in [("anthropic", "claude-opus-5"), ("gemini", "gemini-3-pro"), ("local", "qwen")] {
         assert!(counter_for(provider, model).count(&text) >= 0);
     }
     assert_eq!(BytesCounter.count(&text) == 0, text.is_empty());
@@ -101,11 +93,7 @@ pub(crate) fn crontab(data: &[u8]) -> Corpus {
         };
         assert!(next > moment);
         assert_eq!(crontab.last_at_or_before(next), Some(next));
-        assert!(
-            crontab
-                .last_at_or_before(moment)
-                .is_none_or(|last| last <= moment)
-        );
+        assert!(crontab.last_at_or_before(moment).is_none_or(|last| last <= moment));
         moment = next;
     }
     let again = Crontab::parse(crontab.as_str()).expect("it was read before");
@@ -125,15 +113,10 @@ pub(crate) fn config(data: &[u8]) -> Corpus {
     for loaded in [from_file, assigned] {
         let Ok(loaded) = loaded else { continue };
         let entries = loaded.entries();
-        let lines: Vec<String> = entries
-            .iter()
-            .map(|entry| format!("{} = {}", entry.key, entry.value))
-            .collect();
+        let lines: Vec<String> =
+            entries.iter().map(|entry| format!("{} = {}", entry.key, entry.value)).collect();
         fs::write(file, lines.join("\n")).expect("the temporary folder can be written");
-        let again = Loader::new()
-            .file(Some(file))
-            .load()
-            .expect("what is in force can be given");
+        let again = Loader::new().file(Some(file)).load().expect("what is in force can be given");
         assert_eq!(again.config, loaded.config);
     }
     Corpus::Keep

@@ -40,18 +40,13 @@ pub(super) fn agent_of(conversation: &str) -> AgentId {
 /// Returns a name for the conversation of each file whose own name isn't unique. The names of such files include their
 /// folders, and don't depend on the files' order.
 pub(super) fn names(files: &[PathBuf]) -> Vec<Option<String>> {
-    let files: Vec<PathBuf> = files
-        .iter()
-        .map(|file| path::absolute(file).unwrap_or_else(|_| file.clone()))
-        .collect();
+    let files: Vec<PathBuf> =
+        files.iter().map(|file| path::absolute(file).unwrap_or_else(|_| file.clone())).collect();
     let mut by_stem: HashMap<Option<&OsStr>, Namesakes> = HashMap::new();
     for file in &files {
         by_stem.entry(file.file_stem()).or_default().add(file);
     }
-    files
-        .iter()
-        .map(|file| by_stem.get(&file.file_stem())?.name(file))
-        .collect()
+    files.iter().map(|file| by_stem.get(&file.file_stem())?.name(file)).collect()
 }
 
 /// Files whose paths differ only in folder and extension.
@@ -83,11 +78,7 @@ impl Namesakes {
         }
         let relative = file.strip_prefix(self.folder.as_deref()?).unwrap_or(file);
         let is_alone = self.by_path.get(&file.with_extension("")) == Some(&1);
-        let name = if is_alone {
-            relative.with_extension("")
-        } else {
-            relative.to_owned()
-        };
+        let name = if is_alone { relative.with_extension("") } else { relative.to_owned() };
         Some(name.to_string_lossy().into_owned())
     }
 }
@@ -111,9 +102,7 @@ pub(super) fn is_sidechain(file: &Path, format: Option<Format>) -> bool {
 /// True if all records belong to one conversation.
 pub(super) fn is_one(records: &[Record]) -> bool {
     let conversation = records.first().map(|record| &record.conversation);
-    records
-        .iter()
-        .all(|record| Some(&record.conversation) == conversation)
+    records.iter().all(|record| Some(&record.conversation) == conversation)
 }
 
 /// Formats a report of messages of sub-agents that were left out because all messages go to one agent.
@@ -172,16 +161,10 @@ pub(super) fn undone(messages: u64, file: &str) -> String {
 
 /// Formats a report of the parts of another program's conversations that weren't read; `None` if everything was read.
 pub(super) fn unread(reader: &FileReader, file: &str) -> Option<String> {
-    let parts: Vec<String> = reader
-        .left_out()
-        .iter()
-        .map(|(name, times)| format!("{times} × {name}"))
-        .collect();
+    let parts: Vec<String> =
+        reader.left_out().iter().map(|(name, times)| format!("{times} × {name}")).collect();
     let program = reader.program().filter(|_| !parts.is_empty())?;
-    Some(format!(
-        "{file}: read as {program}; not read: {}",
-        parts.join(", ")
-    ))
+    Some(format!("{file}: read as {program}; not read: {}", parts.join(", ")))
 }
 
 /// Formats a report of prompts that were left out because they contain no word.

@@ -37,10 +37,7 @@ fn code(page: &str) -> Vec<String> {
     let prose = parts.iter().copied().step_by(2);
     let spans = prose.flat_map(|prose| prose.split('`').skip(1).step_by(2));
     // A backslash at the end of a line continues the command.
-    blocks
-        .chain(spans)
-        .map(|code| code.replace("\\\n", " "))
-        .collect()
+    blocks.chain(spans).map(|code| code.replace("\\\n", " ")).collect()
 }
 
 /// Splits a shell line into commands and their words. Quoted or bracketed text belongs to one word.
@@ -69,11 +66,7 @@ fn commands(line: &str) -> Vec<Vec<String>> {
 /// Returns the words of a recapd command, without `sudo`, variables and redirections; `None` for other commands.
 fn recapd_command(words: &[String]) -> Option<Vec<&str>> {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    let words = if let ["sudo", "-u", _, command @ ..] = words.as_slice() {
-        command
-    } else {
-        &words
-    };
+    let words = if let ["sudo", "-u", _, command @ ..] = words.as_slice() { command } else { &words };
     let command = words.iter().copied().skip_while(|word| word.contains('='));
     let command = command.take_while(|word| !word.starts_with(['<', '>']));
     let command: Vec<&str> = command.filter(|word| *word != "…").collect();
@@ -115,10 +108,7 @@ fn commands_are_found_in_surrounding_text() {
                 echo '{\"#\": 1}' | recapd expand me '#12–#14' …\n\
                 ```\n\
                 ```text\nrecapd says nothing\n```\n";
-    let found: Vec<String> = recapd_commands(page)
-        .iter()
-        .map(|command| command.replace('\n', "|"))
-        .collect();
+    let found: Vec<String> = recapd_commands(page).iter().map(|command| command.replace('\n', "|")).collect();
     assert_eq!(
         found,
         [

@@ -42,26 +42,17 @@ pub(super) struct CommandFailure {
 
 impl CommandFailure {
     pub(super) fn new(code: u8, error: impl Into<anyhow::Error>) -> Self {
-        Self {
-            code,
-            error: error.into(),
-        }
+        Self { code, error: error.into() }
     }
 
     pub(super) fn usage(what: String) -> Self {
-        Self {
-            code: USAGE,
-            error: anyhow::Error::msg(what),
-        }
+        Self { code: USAGE, error: anyhow::Error::msg(what) }
     }
 
     /// Returns the failure for a token file (`http.tokens_file`) that can't be used.
     pub(super) fn tokens_file(error: &FileError) -> Self {
         // The error's text already contains its source.
-        Self::new(
-            CONFIGURATION,
-            anyhow::Error::msg(format!("http.tokens_file: {error}")),
-        )
+        Self::new(CONFIGURATION, anyhow::Error::msg(format!("http.tokens_file: {error}")))
     }
 
     /// Returns the failure for files on the command line that can't be listed.
@@ -73,18 +64,12 @@ impl CommandFailure {
     }
 
     pub(super) fn not_found(what: String) -> Self {
-        Self {
-            code: NOT_FOUND,
-            error: anyhow::Error::msg(what),
-        }
+        Self { code: NOT_FOUND, error: anyhow::Error::msg(what) }
     }
 
     /// Adds to the error what was done before it occurred.
     pub(super) fn after(self, done: &str) -> Self {
-        Self {
-            error: self.error.context(done.to_owned()),
-            ..self
-        }
+        Self { error: self.error.context(done.to_owned()), ..self }
     }
 
     pub(super) fn code(&self) -> u8 {
@@ -124,19 +109,13 @@ impl From<NoRandomness> for CommandFailure {
 
 impl From<ConfigError> for CommandFailure {
     fn from(error: ConfigError) -> Self {
-        Self {
-            code: CONFIGURATION,
-            error: error.into(),
-        }
+        Self { code: CONFIGURATION, error: error.into() }
     }
 }
 
 impl From<KeyError> for CommandFailure {
     fn from(error: KeyError) -> Self {
-        Self {
-            code: CONFIGURATION,
-            error: error.into(),
-        }
+        Self { code: CONFIGURATION, error: error.into() }
     }
 }
 
@@ -175,18 +154,12 @@ impl From<StoreError> for CommandFailure {
             | StoreError::Inconsistent { .. }
             | StoreError::Panicked(_) => 1,
         };
-        Self {
-            code,
-            error: error.into(),
-        }
+        Self { code, error: error.into() }
     }
 }
 
 impl From<std::io::Error> for CommandFailure {
     fn from(error: std::io::Error) -> Self {
-        Self {
-            code: 1,
-            error: error.into(),
-        }
+        Self { code: 1, error: error.into() }
     }
 }

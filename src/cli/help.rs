@@ -77,10 +77,7 @@ pub(super) fn laid_out(error: clap::Error, arguments: &[OsString]) -> clap::Erro
 }
 
 fn is_page(kind: ErrorKind) -> bool {
-    matches!(
-        kind,
-        ErrorKind::DisplayHelp | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
-    )
+    matches!(kind, ErrorKind::DisplayHelp | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand)
 }
 
 /// Lays out the pages of `command` and of all commands below it.
@@ -92,10 +89,7 @@ fn pages(mut command: Command) -> Command {
         groups(&command)
     );
     let examples = wrapped_examples(&command);
-    command
-        .help_template(template)
-        .after_help(examples)
-        .mut_subcommands(page)
+    command.help_template(template).after_help(examples).mut_subcommands(page)
 }
 
 fn page(command: Command) -> Command {
@@ -137,11 +131,7 @@ fn line(command: &Command) -> String {
         about.extend([" [alias: ", alias, "]"]);
     }
     let about = fill(&about, COLUMNS - ABOUT_COLUMN).join(&format!("\n{:ABOUT_COLUMN$}", ""));
-    format!(
-        "  {:<width$}{about}\n",
-        command.get_name(),
-        width = ABOUT_COLUMN - 2
-    )
+    format!("  {:<width$}{about}\n", command.get_name(), width = ABOUT_COLUMN - 2)
 }
 
 #[cfg(test)]
@@ -151,9 +141,8 @@ mod tests {
     /// All pages below `command`, each with its name.
     fn rendered(command: &mut Command, name: &str, found: &mut Vec<(String, String)>) {
         found.push((name.to_owned(), command.render_long_help().to_string()));
-        let visible = command
-            .get_subcommands_mut()
-            .filter(|sub| !sub.is_hide_set() && sub.get_name() != "help");
+        let visible =
+            command.get_subcommands_mut().filter(|sub| !sub.is_hide_set() && sub.get_name() != "help");
         for sub in visible {
             let name = format!("{name} {}", sub.get_name());
             rendered(sub, &name, found);
@@ -177,15 +166,9 @@ mod tests {
                 assert!(line.chars().count() <= COLUMNS, "{name}: {line}");
             }
             let is_first = name == "recapd";
-            assert_eq!(
-                text.ends_with(&format!("{ELSEWHERE}\n")),
-                !is_first,
-                "{name}: {text}"
-            );
+            assert_eq!(text.ends_with(&format!("{ELSEWHERE}\n")), !is_first, "{name}: {text}");
             // A line of an example may begin with an option, too, but in the fifth column.
-            let options = text
-                .lines()
-                .filter(|line| line.starts_with("  -") || line.starts_with("      --"));
+            let options = text.lines().filter(|line| line.starts_with("  -") || line.starts_with("      --"));
             for line in options.filter(|_| !is_first) {
                 let is_repeated = |global: &String| format!(" {line} ").contains(&format!("{global} "));
                 let is_its_own = name == "recapd config check" && line.contains("--quiet");
@@ -201,11 +184,8 @@ mod tests {
     fn every_command_is_in_one_group() {
         let command = Cli::command();
         let mut grouped: Vec<&str> = GROUPS.iter().flat_map(|group| group.commands).copied().collect();
-        let mut known: Vec<&str> = command
-            .get_subcommands()
-            .filter(|sub| !sub.is_hide_set())
-            .map(Command::get_name)
-            .collect();
+        let mut known: Vec<&str> =
+            command.get_subcommands().filter(|sub| !sub.is_hide_set()).map(Command::get_name).collect();
         grouped.sort_unstable();
         known.sort_unstable();
         assert_eq!(grouped, known);

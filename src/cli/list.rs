@@ -87,12 +87,7 @@ pub(crate) struct PagedPath<'a> {
 
 impl<'a> PagedPath<'a> {
     pub(crate) fn new(list: PagedList<'a>, path: impl Into<String>, rows: &'static str) -> Self {
-        Self {
-            list,
-            path: path.into(),
-            rows,
-            filters: String::new(),
-        }
+        Self { list, path: path.into(), rows, filters: String::new() }
     }
 
     pub(crate) fn with_filters(self, filters: String) -> Self {
@@ -101,9 +96,8 @@ impl<'a> PagedPath<'a> {
 
     /// Returns the path of the page that follows `row`.
     pub(crate) fn page(&self, limit: i64, row: Option<&str>) -> String {
-        let cursor = row.map_or_else(String::new, |row| {
-            format!("&cursor={}", Cursor::after(self.list, &row))
-        });
+        let cursor =
+            row.map_or_else(String::new, |row| format!("&cursor={}", Cursor::after(self.list, &row)));
         format!("{}?limit={limit}{}{cursor}", self.path, self.filters)
     }
 }
@@ -119,11 +113,7 @@ pub(crate) struct ListPage<T> {
 
 impl PageOptions {
     pub(crate) fn all() -> Self {
-        Self {
-            limit: LIMIT_MAX,
-            cursor: None,
-            all: true,
-        }
+        Self { limit: LIMIT_MAX, cursor: None, all: true }
     }
 
     /// Asks for one page, or for all.
@@ -159,11 +149,7 @@ impl PageOptions {
         name: &str,
     ) -> Result<ListPage<T>, CommandFailure> {
         let mut values: Vec<Value> = read(answer[rows].take())?;
-        let row_name = |row: &Value| {
-            row[name]
-                .as_str()
-                .map_or_else(|| row[name].to_string(), str::to_owned)
-        };
+        let row_name = |row: &Value| row[name].as_str().map_or_else(|| row[name].to_string(), str::to_owned);
         if let Some(last) = &self.cursor {
             let index = values.iter().position(|row| row_name(row) == *last);
             let index = index.ok_or_else(|| {
@@ -255,10 +241,9 @@ mod tests {
 
     #[test]
     fn every_list_has_the_same_options() {
-        for (lists, options) in [
-            (&LISTS[..], &["limit", "cursor", "all"][..]),
-            (&OF_TIME, &["since", "until"]),
-        ] {
+        for (lists, options) in
+            [(&LISTS[..], &["limit", "cursor", "all"][..]), (&OF_TIME, &["since", "until"])]
+        {
             for option in options {
                 let first = described(lists[0], option);
                 for list in lists {

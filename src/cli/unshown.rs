@@ -101,19 +101,11 @@ impl Unshown {
     pub(super) fn counts(&self) -> UnshownCounts {
         let mut kinds = self.kinds();
         kinds.truncate(KINDS_MAX);
-        UnshownCounts {
-            messages: self.hidden,
-            of: self.read,
-            nearly_all: self.are_nearly_all(),
-            kinds,
-        }
+        UnshownCounts { messages: self.hidden, of: self.read, nearly_all: self.are_nearly_all(), kinds }
     }
 
     fn kinds(&self) -> Vec<KindCount> {
-        let kinds = self.by_kind.iter().map(|(kind, &messages)| KindCount {
-            kind: kind.clone(),
-            messages,
-        });
+        let kinds = self.by_kind.iter().map(|(kind, &messages)| KindCount { kind: kind.clone(), messages });
         let mut kinds: Vec<KindCount> = kinds.collect();
         kinds.sort_by(|one, other| {
             let by_count = other.messages.cmp(&one.messages);

@@ -50,9 +50,7 @@ pub(super) fn owner(
     let agent = template.map_or_else(
         || session_agent(host.name(), &input.session),
         |template| {
-            let name = template
-                .replace("{host}", host.name())
-                .replace("{project}", &label);
+            let name = template.replace("{host}", host.name()).replace("{project}", &label);
             AgentId::slug(&name.replace(SESSION_PLACEHOLDER, &input.session))
         },
     );
@@ -61,36 +59,25 @@ pub(super) fn owner(
         .parse()
         .ok()
         .filter(|_| is_per_session)
-        .map(|id| SessionProject {
-            id,
-            former: AgentId::slug(&format!("{}:{label}", host.name())),
-        });
+        .map(|id| SessionProject { id, former: AgentId::slug(&format!("{}:{label}", host.name())) });
     SessionOwner { agent, project }
 }
 
 /// Returns the id of the project that Claude Code's session in `folder` belongs to. Claude Code started this process.
 pub fn project_id(folder: &Path, environment: &Environment) -> String {
-    let input = Input {
-        folder: Some(folder.to_owned()),
-        ..Input::default()
-    };
+    let input = Input { folder: Some(folder.to_owned()), ..Input::default() };
     label(&project_folder(Host::ClaudeCode, &input, environment))
 }
 
 /// Returns the folder of the session's project: the folder in which the session began, if the host names it; otherwise
 /// the root of the repository around the input's folder; otherwise the input's folder.
 fn project_folder(host: Host, input: &Input, environment: &Environment) -> PathBuf {
-    let begun_in = environment
-        .get(PROJECT_VARIABLE)
-        .filter(|_| host == Host::ClaudeCode);
+    let begun_in = environment.get(PROJECT_VARIABLE).filter(|_| host == Host::ClaudeCode);
     if let Some(folder) = begun_in {
         return resolve(Path::new(folder));
     }
     let folder = resolve(input.folder.as_deref().unwrap_or(Path::new("/")));
-    let root = folder
-        .ancestors()
-        .take(ANCESTORS_MAX)
-        .find(|folder| folder.join(".git").exists());
+    let root = folder.ancestors().take(ANCESTORS_MAX).find(|folder| folder.join(".git").exists());
     root.map_or_else(|| folder.clone(), Path::to_owned)
 }
 
@@ -102,10 +89,8 @@ fn resolve(folder: &Path) -> PathBuf {
 fn label(folder: &Path) -> String {
     let name = folder.file_name().unwrap_or_default().to_string_lossy();
     let name = AgentId::slug(&name);
-    let digits: String = short_hash(&[folder.as_os_str().as_encoded_bytes()])
-        .chars()
-        .take(HASH_DIGITS)
-        .collect();
+    let digits: String =
+        short_hash(&[folder.as_os_str().as_encoded_bytes()]).chars().take(HASH_DIGITS).collect();
     format!("{}-{digits}", floor_cut(name.as_str(), NAME_BYTES_MAX))
 }
 
@@ -114,20 +99,13 @@ mod tests {
     use super::*;
 
     fn input(folder: &Path) -> Input {
-        Input {
-            session: "0b1c/2".to_owned(),
-            folder: Some(folder.to_owned()),
-            ..Input::default()
-        }
+        Input { session: "0b1c/2".to_owned(), folder: Some(folder.to_owned()), ..Input::default() }
     }
 
     #[test]
     fn all_folders_of_a_repository_have_the_same_project() {
         let folder = tempfile::tempdir().unwrap();
-        let (deep, git) = (
-            folder.path().join("my shop/src/deep"),
-            folder.path().join("my shop/.git"),
-        );
+        let (deep, git) = (folder.path().join("my shop/src/deep"), folder.path().join("my shop/.git"));
         std::fs::create_dir_all(&deep).unwrap();
         std::fs::create_dir_all(git).unwrap();
         let none = Environment::default();
@@ -150,10 +128,7 @@ mod tests {
     #[test]
     fn a_session_has_the_agent_that_the_proxy_gives_it() {
         let session = "0b1c2d3e-0000-4000-8000-000000000001";
-        let input = Input {
-            session: session.to_owned(),
-            ..input(Path::new("/"))
-        };
+        let input = Input { session: session.to_owned(), ..input(Path::new("/")) };
         let owner = owner(None, Host::ClaudeCode, &input, &Environment::default());
         assert_eq!(owner.agent.as_str(), format!("claude-code:-:{session}"));
     }
@@ -167,10 +142,6 @@ mod tests {
         let own = owner_by("me:{host}:{session}");
         assert_eq!(own.agent.as_str(), "me:codex:0b1c-2");
         assert!(own.project.is_some());
-        assert_eq!(
-            owner_by("me").project,
-            None,
-            "the agent's own summary covers all its sessions"
-        );
+        assert_eq!(owner_by("me").project, None, "the agent's own summary covers all its sessions");
     }
 }

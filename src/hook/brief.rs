@@ -85,11 +85,7 @@ impl HookCall<'_> {
             return None;
         }
         let is_compacted = input.source.as_deref() == Some("compact");
-        let own_past = if is_compacted {
-            OwnPast::Gone
-        } else {
-            OwnPast::Visible
-        };
+        let own_past = if is_compacted { OwnPast::Gone } else { OwnPast::Visible };
         let subject = BriefSubject { owner, own_past };
         let mut brief = self.brief(folder, subject)?;
         if brief.text.trim().is_empty() {
@@ -105,12 +101,7 @@ impl HookCall<'_> {
         // Another program may have sent the answer, or written the copy.
         brief.text = neutralize_document(&brief.text);
         let (text, output) = self.fit(subject, self.host(input), &brief)?;
-        Some(Injection {
-            output,
-            text,
-            brief_hash: Some(hash),
-            version: brief.version,
-        })
+        Some(Injection { output, text, brief_hash: Some(hash), version: brief.version })
     }
 
     /// Announces once for each version that there is a newer version of the injected brief.
@@ -156,22 +147,14 @@ impl HookCall<'_> {
             None => folder.cache(&subject.owner.agent),
         };
         match answer {
-            DaemonAnswer::Brief {
-                text,
-                version,
-                stale_ms,
-            } => {
+            DaemonAnswer::Brief { text, version, stale_ms } => {
                 if stale_ms.is_none() {
                     let cached = format!("{}{version}{}{text}", CACHE_HEAD.0, CACHE_HEAD.1);
                     // If this fails, the next session has no copy to fall back on, but this session has its brief.
                     replace(&cache, cached.as_bytes()).ok();
                 }
                 let copied_at = stale_ms.map(|age| self.clock.now().plus_ms(-age));
-                Some(Brief {
-                    text,
-                    version,
-                    copied_at,
-                })
+                Some(Brief { text, version, copied_at })
             }
             DaemonAnswer::Unknown => {
                 // The agent may have been forgotten, so its copy must not be shown.
@@ -180,13 +163,8 @@ impl HookCall<'_> {
             }
             DaemonAnswer::Away => cached(&cache),
             // The placeholder tells the model that there is a summary, which it can ask for later.
-            DaemonAnswer::Unavailable => cached(&cache).or_else(|| {
-                Some(Brief {
-                    text: PLACEHOLDER.to_owned(),
-                    version: 0,
-                    copied_at: None,
-                })
-            }),
+            DaemonAnswer::Unavailable => cached(&cache)
+                .or_else(|| Some(Brief { text: PLACEHOLDER.to_owned(), version: 0, copied_at: None })),
         }
     }
 
@@ -238,21 +216,14 @@ impl Injection {
 fn cached(cache: &Path) -> Option<Brief> {
     let text = read_text(cache)?;
     let (version, text) = text.strip_prefix(CACHE_HEAD.0)?.split_once(CACHE_HEAD.1)?;
-    Some(Brief {
-        text: text.to_owned(),
-        version: version.parse().ok()?,
-        copied_at: Some(touched_at(cache)?),
-    })
+    Some(Brief { text: text.to_owned(), version: version.parse().ok()?, copied_at: Some(touched_at(cache)?) })
 }
 
 /// Records that the session's context was emptied, and with it all injected briefs.
 pub(super) fn forget(folder: &StateFolder, agent: &AgentId, input: &Input) {
     let file = folder.agent(agent).session(&input.session);
     if let Some(state) = read_json::<SessionState>(&file) {
-        let emptied = SessionState {
-            given: Vec::new(),
-            ..state
-        };
+        let emptied = SessionState { given: Vec::new(), ..state };
         // If this fails, the session may not get a brief again that its model no longer sees.
         replace_json(&file, &emptied).ok();
     }

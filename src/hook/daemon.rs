@@ -106,27 +106,17 @@ impl Http {
     /// URL is unusable.
     pub(super) fn new(base: &str, deadline: Instant, time_max: Duration) -> Option<Self> {
         let timeout_ms = u64::try_from(time_max.as_millis()).ok()?;
-        let settings = HttpSettings {
-            timeout_ms,
-            connect_timeout_ms: timeout_ms,
-            proxy_url: None,
-        };
+        let settings = HttpSettings { timeout_ms, connect_timeout_ms: timeout_ms, proxy_url: None };
         Some(Self {
             transport: Transport::new(&base.parse().ok()?, &settings).ok()?,
-            runtime: tokio::runtime::Builder::new_current_thread()
-                .enable_all()
-                .build()
-                .ok()?,
+            runtime: tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?,
             deadline,
             time_max,
         })
     }
 
     pub(super) fn with_credentials(self, credentials: Credentials) -> Self {
-        Self {
-            transport: self.transport.with_credentials(credentials),
-            ..self
-        }
+        Self { transport: self.transport.with_credentials(credentials), ..self }
     }
 
     /// Reads a brief. If the project has no agent yet, first puts its former agent into it.
@@ -154,9 +144,7 @@ impl Http {
         let row = row.filter(|reply| reply.status == 200);
         let row: Option<serde_json::Value> = row.and_then(|reply| serde_json::from_slice(&reply.body).ok());
         row.is_some_and(|row| row["project_id"].is_null())
-            && self
-                .put(project, &project.former)
-                .is_ok_and(|status| status == 200)
+            && self.put(project, &project.former).is_ok_and(|status| status == 200)
     }
 
     fn put(&self, project: &SessionProject, agent: &AgentId) -> Result<u16, String> {
@@ -180,9 +168,7 @@ impl Http {
         if time < TIME_MIN {
             return Err("no time is left".to_owned());
         }
-        let reply = self
-            .runtime
-            .block_on(self.transport.send(request.timeout(time), RESPONSE_BYTES_MAX));
+        let reply = self.runtime.block_on(self.transport.send(request.timeout(time), RESPONSE_BYTES_MAX));
         reply.map_err(|error| error.to_string())
     }
 }
@@ -252,9 +238,7 @@ fn is_receipt(reply: &HttpReply) -> bool {
 
 /// True if the answer is a problem in the daemon's format. Another program's answer isn't.
 fn is_problem(reply: &HttpReply) -> bool {
-    reply
-        .header("content-type")
-        .is_some_and(|kind| kind.starts_with(PROBLEM))
+    reply.header("content-type").is_some_and(|kind| kind.starts_with(PROBLEM))
 }
 
 #[cfg(test)]

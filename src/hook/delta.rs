@@ -103,12 +103,7 @@ impl Transcript {
         if file.metadata()?.len() < cursor.offset || tail(&mut file, cursor.offset)? != cursor.tail {
             cursor = Cursor::new(&cursor.transcript, format, &cursor.session);
         }
-        Ok(Self {
-            file,
-            format,
-            leaves_copies,
-            cursor,
-        })
+        Ok(Self { file, format, leaves_copies, cursor })
     }
 
     /// Returns the next complete lines of conversation that begin before `until`, in the spool's format; `None` at the
@@ -186,10 +181,7 @@ impl Transcript {
         let position = offset.to_be_bytes();
         let id = id(&[self.cursor.session.as_bytes(), &position, line.as_bytes()]);
         let rest = json.strip_prefix('{')?;
-        Some(spool_line(
-            self.format,
-            &format!("{{\"client_id\":\"{id}\",{rest}"),
-        ))
+        Some(spool_line(self.format, &format!("{{\"client_id\":\"{id}\",{rest}")))
     }
 
     /// Returns the message in a line, and the part of the line that holds it. If a host was killed while it wrote a line,

@@ -138,11 +138,7 @@ impl Input {
     }
 
     pub(super) fn host(&self) -> Host {
-        if self.is_codex {
-            Host::Codex
-        } else {
-            Host::ClaudeCode
-        }
+        if self.is_codex { Host::Codex } else { Host::ClaudeCode }
     }
 }
 
@@ -165,10 +161,7 @@ mod tests {
                 r#"{"session_id":"s","transcript_path":"/x/sessions/2026/11/20/rollout-2026.jsonl"}"#,
                 Host::Codex,
             ),
-            (
-                r#"{"session_id":"s","transcript_path":"/home/a/.codex/x.jsonl"}"#,
-                Host::Codex,
-            ),
+            (r#"{"session_id":"s","transcript_path":"/home/a/.codex/x.jsonl"}"#, Host::Codex),
         ] {
             assert_eq!(Input::read(json).unwrap().host(), expected, "{json}");
         }
@@ -176,15 +169,7 @@ mod tests {
 
     #[test]
     fn invalid_fields_of_an_input_count_as_absent() {
-        for nothing in [
-            "",
-            "[]",
-            "{}",
-            "null",
-            r#"{"session_id":7}"#,
-            r#"{"session_id":""}"#,
-            "{",
-        ] {
+        for nothing in ["", "[]", "{}", "null", r#"{"session_id":7}"#, r#"{"session_id":""}"#, "{"] {
             assert_eq!(Input::read(nothing), None, "{nothing}");
         }
         let input = Input::read(r#"{"session_id":"s","cwd":7,"source":null,"agent_id":"a"}"#).unwrap();

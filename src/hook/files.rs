@@ -41,9 +41,7 @@ pub(super) fn replace_durably(path: &Path, content: &[u8]) -> io::Result<()> {
 fn write_temporary(path: &Path, content: &[u8]) -> io::Result<NamedTempFile> {
     let folder = path.parent().unwrap_or(Path::new("."));
     create_folder(folder)?;
-    let mut file = tempfile::Builder::new()
-        .prefix(HALF_WRITTEN)
-        .tempfile_in(folder)?;
+    let mut file = tempfile::Builder::new().prefix(HALF_WRITTEN).tempfile_in(folder)?;
     file.write_all(content)?;
     Ok(file)
 }
@@ -105,11 +103,7 @@ fn is_half_written(path: &Path) -> bool {
 }
 
 pub(super) fn touched_at(path: &Path) -> Option<Timestamp> {
-    let since_epoch = fs::metadata(path)
-        .ok()?
-        .modified()
-        .ok()?
-        .duration_since(std::time::UNIX_EPOCH);
+    let since_epoch = fs::metadata(path).ok()?.modified().ok()?.duration_since(std::time::UNIX_EPOCH);
     Some(Timestamp(i64::try_from(since_epoch.ok()?.as_millis()).ok()?))
 }
 

@@ -87,11 +87,7 @@ impl StateFolder {
     }
 
     pub(super) fn agent(&self, agent: &AgentId) -> AgentFolder {
-        AgentFolder(
-            self.0
-                .join("hooks")
-                .join(short_hash(&[agent.as_str().as_bytes()])),
-        )
+        AgentFolder(self.0.join("hooks").join(short_hash(&[agent.as_str().as_bytes()])))
     }
 
     pub(super) fn agents(&self) -> Vec<AgentFolder> {
@@ -218,12 +214,8 @@ impl AgentFolder {
 
 fn lock(folder: &Path, name: &str, deadline: Instant) -> io::Result<Option<File>> {
     create_folder(folder)?;
-    let file = OpenOptions::new()
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .mode(0o600)
-        .open(folder.join(name))?;
+    let file =
+        OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(folder.join(name))?;
     loop {
         match file.try_lock() {
             Ok(()) => return Ok(Some(file)),

@@ -100,11 +100,7 @@ pub fn settings_file(host: Host, folder: Option<&Path>, environment: &Environmen
 
 /// Returns the settings with the hooks. Entries of recapd that are already right stay unchanged.
 pub fn with_hooks(settings: &str, commands: &Commands) -> Result<String, InstallError> {
-    let mut text = if settings.trim().is_empty() {
-        "{}\n".to_owned()
-    } else {
-        settings.to_owned()
-    };
+    let mut text = if settings.trim().is_empty() { "{}\n".to_owned() } else { settings.to_owned() };
     for event in Event::ALL {
         let is_wanted = commands.events.contains(&event);
         let group = is_wanted.then(|| commands.group(event)).transpose()?;
@@ -132,29 +128,16 @@ impl Commands {
         }
         let is_safe = |c: char| c.is_ascii_alphanumeric() || "-_.:/{}=@+".contains(c);
         let words = std::iter::once(&self.program).chain(&self.options);
-        if let Some(word) = words
-            .into_iter()
-            .find(|word| word.is_empty() || !word.chars().all(is_safe))
-        {
+        if let Some(word) = words.into_iter().find(|word| word.is_empty() || !word.chars().all(is_safe)) {
             return Err(InstallError::Unsafe(word.clone()));
         }
-        let call = [
-            self.program.as_str(),
-            "hook",
-            event.name(),
-            "--host",
-            self.host.name(),
-        ];
+        let call = [self.program.as_str(), "hook", event.name(), "--host", self.host.name()];
         let words = call.into_iter().map(str::to_owned);
         let words = words.chain(self.options.iter().map(String::as_str).map(quote));
         let command = self.guard(&words.collect::<Vec<String>>().join(" "));
         Ok(HandlerGroup {
             matcher: (event == Event::SessionStart).then(|| session_starts(self.host)),
-            hooks: [Handler {
-                r#type: "command",
-                command,
-                timeout: TIMEOUT_SECONDS,
-            }],
+            hooks: [Handler { r#type: "command", command, timeout: TIMEOUT_SECONDS }],
         })
     }
 }
@@ -191,19 +174,12 @@ fn session_starts(host: Host) -> &'static str {
 
 /// Quotes the word if it contains braces, which a shell would expand.
 fn quote(word: &str) -> String {
-    if word.contains(['{', '}']) {
-        format!("'{word}'")
-    } else {
-        word.to_owned()
-    }
+    if word.contains(['{', '}']) { format!("'{word}'") } else { word.to_owned() }
 }
 
 /// Makes `group` the only entry of recapd for `event`.
 fn with_event(text: &str, event: Event, group: Option<&HandlerGroup>) -> Result<String, InstallError> {
-    let is_installed = group
-        .map(|group| is_installed(text, event, group))
-        .transpose()?
-        .unwrap_or(false);
+    let is_installed = group.map(|group| is_installed(text, event, group)).transpose()?.unwrap_or(false);
     if is_installed {
         return Ok(text.to_owned());
     }
@@ -217,14 +193,9 @@ fn with_event(text: &str, event: Event, group: Option<&HandlerGroup>) -> Result<
 /// True if recapd's entries for `event` are exactly this group.
 fn is_installed(text: &str, event: Event, group: &HandlerGroup) -> Result<bool, InvalidJson> {
     let root: Value = serde_json::from_str(text).map_err(|error| InvalidJson::new(&error))?;
-    let groups = root
-        .get(HOOKS)
-        .and_then(|hooks| hooks.get(event.name())?.as_array());
-    let recapd_groups: Vec<&Value> = groups
-        .into_iter()
-        .flatten()
-        .filter(|group| has_recapd_handler(group))
-        .collect();
+    let groups = root.get(HOOKS).and_then(|hooks| hooks.get(event.name())?.as_array());
+    let recapd_groups: Vec<&Value> =
+        groups.into_iter().flatten().filter(|group| has_recapd_handler(group)).collect();
     Ok(recapd_groups == [&serde_json::to_value(group).unwrap_or_default()])
 }
 
@@ -238,9 +209,7 @@ fn is_recapd_handler(handler: &Value) -> bool {
     let command = handler.get("command").and_then(Value::as_str).unwrap_or_default();
     let mut words = call_in(command).split_whitespace();
     let program = words.next().unwrap_or_default().trim_matches(['"', '\'']);
-    let is_recapd = Path::new(program)
-        .file_name()
-        .is_some_and(|name| name == "recapd");
+    let is_recapd = Path::new(program).file_name().is_some_and(|name| name == "recapd");
     let second = words.next();
     let event = words.next().and_then(Event::from_name);
     is_recapd && second == Some("hook") && event.is_some()
@@ -269,20 +238,16 @@ fn without_one(text: &str, event: Event) -> Result<Option<String>, InvalidJson> 
             continue;
         };
         let elements = handlers.elements()?;
-        let Some(handler_index) = elements
-            .iter()
-            .position(|handler| is_recapd_handler(&handler.value()))
+        let Some(handler_index) = elements.iter().position(|handler| is_recapd_handler(&handler.value()))
         else {
             continue;
         };
-        return Ok(Some(
-            match (elements.len(), groups.elements()?.len(), hooks.keys()?.len()) {
-                (2.., _, _) => handlers.without_element(handler_index)?,
-                (_, 2.., _) => groups.without_element(index)?,
-                (_, _, 2..) => hooks.without_member(event.name())?,
-                _ => root.without_member(HOOKS)?,
-            },
-        ));
+        return Ok(Some(match (elements.len(), groups.elements()?.len(), hooks.keys()?.len()) {
+            (2.., _, _) => handlers.without_element(handler_index)?,
+            (_, 2.., _) => groups.without_element(index)?,
+            (_, _, 2..) => hooks.without_member(event.name())?,
+            _ => root.without_member(HOOKS)?,
+        }));
     }
     Ok(None)
 }
@@ -304,10 +269,7 @@ fn with_group(text: &str, event: Event, group: &HandlerGroup) -> Result<String, 
 /// Returns the indentation of the first indented line.
 fn indent(text: &str) -> String {
     let blank = |line: &str| -> String { line.chars().take_while(|c| *c == ' ' || *c == '\t').collect() };
-    text.lines()
-        .map(blank)
-        .find(|blank| !blank.is_empty())
-        .unwrap_or_else(|| INDENT.to_owned())
+    text.lines().map(blank).find(|blank| !blank.is_empty()).unwrap_or_else(|| INDENT.to_owned())
 }
 
 #[cfg(test)]

@@ -253,10 +253,7 @@ impl Gatherer<'_> {
         cursors
             .filter_map(|file| read_json::<Cursor>(&file))
             .find(|cursor| cursor.is_of(&parent) && rollout::is_of(&cursor.transcript, &parent))
-            .map(|cursor| Original {
-                rollout: cursor.transcript,
-                offset: 0,
-            })
+            .map(|cursor| Original { rollout: cursor.transcript, offset: 0 })
     }
 
     /// Moves messages after the cursors of other sessions to the spool while there is time: hosts continue to write

@@ -71,9 +71,7 @@ pub(super) fn parent(path: &Path) -> Option<String> {
     let mut lines = Lines::open(path, 0).ok()?;
     let mut header = || Header::of(&lines.line().ok()??);
     let (own_header, copied_header) = (header()?, header()?);
-    own_header
-        .forked_from_id
-        .filter(|parent| !parent.is_empty() && *parent == copied_header.id)
+    own_header.forked_from_id.filter(|parent| !parent.is_empty() && *parent == copied_header.id)
 }
 
 /// The rollout that `codex fork` copied. Its lines up to `offset` are known to be in the copy.
@@ -139,21 +137,14 @@ impl Lines {
     fn open(path: &Path, offset: u64) -> io::Result<Self> {
         let mut file = File::open(path)?;
         file.seek(SeekFrom::Start(offset))?;
-        Ok(Self {
-            reader: BufReader::new(file),
-            began: offset,
-            offset,
-            turn: None,
-        })
+        Ok(Self { reader: BufReader::new(file), began: offset, offset, turn: None })
     }
 
     /// Returns the next line; `None` if it is incomplete or too long.
     fn line(&mut self) -> io::Result<Option<String>> {
         self.began = self.offset;
         let mut bytes = Vec::new();
-        (&mut self.reader)
-            .take(LINE_BYTES_MAX as u64)
-            .read_until(b'\n', &mut bytes)?;
+        (&mut self.reader).take(LINE_BYTES_MAX as u64).read_until(b'\n', &mut bytes)?;
         if bytes.last() != Some(&b'\n') {
             return Ok(None);
         }

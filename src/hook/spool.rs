@@ -50,10 +50,7 @@ impl Spool {
         }
         let number = segments.last().map_or(0, |path| number(path)) + 1;
         // The cursor moves past these lines next, so the segment must survive a power failure.
-        replace_durably(
-            &self.0.join(format!("{number:012}.{EXTENSION}")),
-            lines.as_bytes(),
-        )?;
+        replace_durably(&self.0.join(format!("{number:012}.{EXTENSION}")), lines.as_bytes())?;
         Ok(true)
     }
 
@@ -64,9 +61,7 @@ impl Spool {
     /// Returns the number of waiting segments, and their bytes.
     pub(super) fn counts(&self) -> (usize, u64) {
         let segments = self.segments();
-        let bytes = segments
-            .iter()
-            .filter_map(|path| Some(fs::metadata(path).ok()?.len()));
+        let bytes = segments.iter().filter_map(|path| Some(fs::metadata(path).ok()?.len()));
         (segments.len(), bytes.sum())
     }
 
@@ -95,11 +90,7 @@ impl Segment {
         if is_damaged {
             set_aside(&path, &bytes);
         }
-        Ok(Self {
-            path,
-            lines,
-            is_damaged,
-        })
+        Ok(Self { path, lines, is_damaged })
     }
 
     /// True if some lines are invalid, and therefore lost.
@@ -117,10 +108,7 @@ impl Segment {
         if rest.is_empty() {
             return fs::remove_file(&self.path);
         }
-        let text: String = rest
-            .iter()
-            .flat_map(|(format, json)| [format, " ", json, "\n"])
-            .collect();
+        let text: String = rest.iter().flat_map(|(format, json)| [format, " ", json, "\n"]).collect();
         replace_durably(&self.path, text.as_bytes())
     }
 }

@@ -33,9 +33,7 @@ pub fn statuses(environment: &Environment) -> Vec<AgentStatus> {
         let sent: SendState = read_json(&folder.sent()).unwrap_or_default();
         let (spool_segments, spool_bytes) = Spool::new(folder.spool()).counts();
         let sessions = files(&folder.sessions());
-        let injections = sessions
-            .iter()
-            .filter_map(|file| read_json::<SessionState>(file)?.at);
+        let injections = sessions.iter().filter_map(|file| read_json::<SessionState>(file)?.at);
         Some(AgentStatus {
             agent_id: gathered.agent,
             last_push_at: sent.last_push_at,
@@ -46,9 +44,5 @@ pub fn statuses(environment: &Environment) -> Vec<AgentStatus> {
             last_error: sent.last_error,
         })
     };
-    agents
-        .unwrap_or_default()
-        .into_iter()
-        .filter_map(status)
-        .collect()
+    agents.unwrap_or_default().into_iter().filter_map(status).collect()
 }

@@ -26,9 +26,7 @@ const FOLLOWED_MAX: usize = 1_000;
 pub(super) fn note(folder: &StateFolder, event: Event, input: &Input, environment: &Environment) {
     // If the host doesn't name its process, the project's folder stands for it: two sessions of one folder are hardly
     // cleared at the same moment.
-    let process = environment
-        .get(PROCESS_VARIABLE)
-        .or_else(|| environment.get(PROJECT_VARIABLE));
+    let process = environment.get(PROCESS_VARIABLE).or_else(|| environment.get(PROJECT_VARIABLE));
     let Some(process) = process else {
         return;
     };
@@ -62,17 +60,12 @@ mod tests {
     use super::*;
 
     fn environment(pairs: &[(&str, &str)]) -> Environment {
-        let pairs = pairs
-            .iter()
-            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        let pairs = pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
         pairs.collect()
     }
 
     fn input(session: &str, why: &str) -> Input {
-        Input::read(&format!(
-            r#"{{"session_id":"{session}","source":"{why}","reason":"{why}"}}"#
-        ))
-        .unwrap()
+        Input::read(&format!(r#"{{"session_id":"{session}","source":"{why}","reason":"{why}"}}"#)).unwrap()
     }
 
     #[test]
@@ -80,11 +73,7 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let of = |process: &str| {
             let home = home.path().to_str().unwrap();
-            let pairs = [
-                ("HOME", home),
-                (PROCESS_VARIABLE, process),
-                (SESSION_VARIABLE, "one"),
-            ];
+            let pairs = [("HOME", home), (PROCESS_VARIABLE, process), (SESSION_VARIABLE, "one")];
             environment(&pairs)
         };
         let folder = StateFolder::of(&of("7")).unwrap();

@@ -44,10 +44,7 @@ const MODELS: [(Shape, &[&str]); 5] = [
     (Shape::Anthropic, &["claude-haiku-5-5", "claude-haiku-4-5"]),
     (Shape::OpenAi, &["gpt-5.4-mini", "gpt-4o-mini"]),
     (Shape::Responses, &["gpt-5.4-mini", "gpt-4o-mini"]),
-    (
-        Shape::Gemini,
-        &["gemini-3.8-flash", "gemini-2.5-flash", "gemini-2.0-flash"],
-    ),
+    (Shape::Gemini, &["gemini-3.8-flash", "gemini-2.5-flash", "gemini-2.0-flash"]),
     (Shape::Ollama, &["qwen3:8b", "gpt-oss:20b"]),
 ];
 /// Errors that make recapd leave something out; each provider's client reacts to those about what it sent.
@@ -67,10 +64,8 @@ async fn main() {
             requests.extend(sent(shape, name).await);
         }
     }
-    let addresses: serde_json::Map<String, Value> = Shape::ALL
-        .iter()
-        .map(|shape| (shape.name().to_owned(), fake.base_url(*shape).into()))
-        .collect();
+    let addresses: serde_json::Map<String, Value> =
+        Shape::ALL.iter().map(|shape| (shape.name().to_owned(), fake.base_url(*shape).into())).collect();
     say(&json!({"base_urls": addresses, "requests": requests}).to_string());
     for line in std::io::stdin().lock().lines() {
         match line.unwrap().as_str() {
@@ -96,10 +91,7 @@ fn say(line: &str) {
 async fn sent(shape: Shape, name: &str) -> Vec<Value> {
     let fake = FakeProvider::start();
     for complaint in COMPLAINTS {
-        fake.plan([Planned::Trouble(
-            Trouble::Because(complaint.to_owned()),
-            Wait::Unsaid,
-        )]);
+        fake.plan([Planned::Trouble(Trouble::Because(complaint.to_owned()), Wait::Unsaid)]);
     }
     let settings = RemoteSettings::new(fake.base_url(shape), name);
     match shape {
@@ -142,11 +134,7 @@ fn request() -> ModelRequest {
         }],
     }];
     ModelRequest {
-        prompt: Prompt::new(
-            PromptMaterial::of(&transcripts),
-            "k3v9x2m7",
-            PromptLimits::default(),
-        ),
+        prompt: Prompt::new(PromptMaterial::of(&transcripts), "k3v9x2m7", PromptLimits::default()),
         transcripts: transcripts.to_vec(),
         facts: Vec::new(),
         output_tokens_max: 4_000,

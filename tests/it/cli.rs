@@ -164,27 +164,12 @@ fn a_misspelt_command_is_answered_with_the_nearest_one() {
 
 #[test]
 fn a_misspelt_key_is_answered_with_the_nearest_one() {
-    for args in [
-        ["--set", "window.budget_token=5"],
-        ["--set", "windows.budget_tokens=5"],
-    ] {
+    for args in [["--set", "window.budget_token=5"], ["--set", "windows.budget_tokens=5"]] {
         let output = recapd().arg("status").args(args).output().unwrap();
         assert_eq!(code(&output), Some(78));
-        assert!(
-            stderr(&output).contains("window.budget_tokens"),
-            "{}",
-            stderr(&output)
-        );
+        assert!(stderr(&output).contains("window.budget_tokens"), "{}", stderr(&output));
     }
-    let output = recapd()
-        .arg("status")
-        .env("RECAPD__WINDOW__BUDGET_TOKEN", "5")
-        .output()
-        .unwrap();
+    let output = recapd().arg("status").env("RECAPD__WINDOW__BUDGET_TOKEN", "5").output().unwrap();
     assert_eq!(code(&output), Some(78));
-    assert!(
-        stderr(&output).contains("RECAPD__WINDOW__BUDGET_TOKEN"),
-        "{}",
-        stderr(&output)
-    );
+    assert!(stderr(&output).contains("RECAPD__WINDOW__BUDGET_TOKEN"), "{}", stderr(&output));
 }

@@ -68,24 +68,16 @@ async fn a_turn_is_appended_and_read() {
     assert!(context.body["messages"].to_string().contains("Fix the parser"));
     let stats: Value = recapd.get(&["v1", "stats"], &[("window", "24h")]).await.unwrap();
     assert!(stats.is_object());
-    let ended: Value = recapd
-        .post(&["v1", "agents", "coder", "sessions", "end"], &json!({}))
-        .await
-        .unwrap();
+    let ended: Value = recapd.post(&["v1", "agents", "coder", "sessions", "end"], &json!({})).await.unwrap();
     assert_eq!(ended["session"], 1);
 }
 
 #[tokio::test]
 async fn a_refusal_names_the_field_and_the_fix() {
     let server = Server::start(|_| {}).await;
-    let error = of(&server)
-        .append(&coder(), &[json!({"x": 1})])
-        .await
-        .unwrap_err();
+    let error = of(&server).append(&coder(), &[json!({"x": 1})]).await.unwrap_err();
     assert_eq!(error.code(), Some("invalid_message"));
-    let ClientError::Refused(problem) = &error else {
-        panic!("{error:?}")
-    };
+    let ClientError::Refused(problem) = &error else { panic!("{error:?}") };
     assert_eq!(problem.status, 400);
     assert!(problem.hint.is_some());
     assert!(error.to_string().contains(problem.hint.as_deref().unwrap()));
@@ -116,9 +108,7 @@ async fn a_socket_works_like_an_address() {
     };
     let recapd = patient(&format!("unix:{}", path.display()));
     let appending = async {
-        let appended = recapd
-            .append(&coder(), &[json!({"role": "user", "content": "x"})])
-            .await;
+        let appended = recapd.append(&coder(), &[json!({"role": "user", "content": "x"})]).await;
         assert_eq!(appended.unwrap().accepted, 1);
     };
     tokio::select! {
@@ -155,9 +145,7 @@ fn request(stream: &mut TcpStream) -> String {
             assert!(count > 0, "{request}");
             continue;
         };
-        let length = head
-            .lines()
-            .find_map(|line| line.strip_prefix("content-length: "));
+        let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
         if body.len() >= length.map_or(0, |length| length.parse().unwrap()) {
             return request.into_owned();
         }
@@ -193,25 +181,15 @@ fn busy() -> String {
 async fn an_append_is_retried_with_the_same_ids() {
     let (address, requests) = scripted(vec![String::new(), busy(), appended()]);
     let recapd = patient(&format!("http://{address}")).with_token("rcp_secret");
-    let outcome = recapd
-        .append(&coder(), &[json!({"role": "user", "content": "x"})])
-        .await;
+    let outcome = recapd.append(&coder(), &[json!({"role": "user", "content": "x"})]).await;
     assert_eq!(outcome.unwrap().accepted, 1);
     let requests: Vec<String> = requests.iter().collect();
-    let bodies: Vec<&str> = requests
-        .iter()
-        .map(|request| request.split_once("\r\n\r\n").unwrap().1)
-        .collect();
+    let bodies: Vec<&str> =
+        requests.iter().map(|request| request.split_once("\r\n\r\n").unwrap().1).collect();
     assert_eq!(bodies.len(), 3);
-    assert!(
-        bodies[0].contains("client_id") && bodies.iter().all(|body| *body == bodies[0]),
-        "{bodies:?}"
-    );
+    assert!(bodies[0].contains("client_id") && bodies.iter().all(|body| *body == bodies[0]), "{bodies:?}");
     let head = requests[0].to_lowercase();
-    assert!(
-        head.contains(concat!("user-agent: recapd/", env!("CARGO_PKG_VERSION"))),
-        "{head}"
-    );
+    assert!(head.contains(concat!("user-agent: recapd/", env!("CARGO_PKG_VERSION"))), "{head}");
     assert!(head.contains("authorization: bearer rcp_secret"), "{head}");
 }
 
@@ -231,9 +209,7 @@ async fn a_null_or_empty_id_is_replaced() {
         .collect();
     assert_eq!(bodies.len(), 2);
     assert_eq!(bodies[0], bodies[1]);
-    let ids: Vec<usize> = (0..2)
-        .map(|at| bodies[0][at]["client_id"].as_str().unwrap().len())
-        .collect();
+    let ids: Vec<usize> = (0..2).map(|at| bodies[0][at]["client_id"].as_str().unwrap().len()).collect();
     assert_eq!(ids, [32, 32]);
     assert_eq!(bodies[0][2]["client_id"], 7);
 }
@@ -275,11 +251,7 @@ async fn a_message_with_its_own_id_is_stored_once() {
         recapd.append(&agent, message).await.unwrap();
         let again = recapd.append(&agent, message).await.unwrap();
         let duplicates = i64::from(!row["known_by"].is_null());
-        assert_eq!(
-            (again.accepted, again.duplicates),
-            (1 - duplicates, duplicates),
-            "{row}"
-        );
+        assert_eq!((again.accepted, again.duplicates), (1 - duplicates, duplicates), "{row}");
     }
 }
 
@@ -308,9 +280,7 @@ async fn a_message_with_too_long_an_id_is_appended_once() {
 async fn requests_that_are_not_idempotent_are_not_retried() {
     let (address, requests) = scripted(vec![busy()]);
     let recapd = patient(&format!("http://{address}"));
-    let outcome = recapd
-        .post::<Value>(&["v1", "agents", "coder", "clear"], &json!({}))
-        .await;
+    let outcome = recapd.post::<Value>(&["v1", "agents", "coder", "clear"], &json!({})).await;
     assert!(matches!(outcome, Err(ClientError::Unavailable(_))), "{outcome:?}");
     assert_eq!(requests.iter().count(), 1);
 }
@@ -343,14 +313,8 @@ async fn another_program_is_not_taken_for_a_daemon() {
     let (address, _requests) = scripted(vec![
         "HTTP/1.1 404 Not Found\r\ncontent-length: 9\r\nconnection: close\r\n\r\nIt works!".to_owned(),
     ]);
-    let error = patient(&format!("http://{address}"))
-        .summary(&coder())
-        .await
-        .unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "the answer isn't from a recapd daemon: 404 Not Found It works!"
-    );
+    let error = patient(&format!("http://{address}")).summary(&coder()).await.unwrap_err();
+    assert_eq!(error.to_string(), "the answer isn't from a recapd daemon: 404 Not Found It works!");
 }
 
 #[test]
@@ -362,16 +326,7 @@ fn the_environment_says_where_the_daemon_is() {
         })
     };
     assert!(from(&[]).is_ok());
-    assert!(
-        from(&[
-            ("RECAPD_SERVER", " unix:/run/recapd.sock\n"),
-            ("RECAPD_TOKEN", "rcp_x\n")
-        ])
-        .is_ok()
-    );
+    assert!(from(&[("RECAPD_SERVER", " unix:/run/recapd.sock\n"), ("RECAPD_TOKEN", "rcp_x\n")]).is_ok());
     let error = from(&[("RECAPD_SERVER", "localhost")]).unwrap_err().to_string();
-    assert!(
-        error.starts_with("RECAPD_SERVER: `localhost` isn't the address"),
-        "{error}"
-    );
+    assert!(error.starts_with("RECAPD_SERVER: `localhost` isn't the address"), "{error}");
 }

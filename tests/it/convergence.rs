@@ -28,12 +28,8 @@ async fn convergence_holds_no_more_than_the_last_messages() {
     for turn in 0..100_usize {
         let talk = vec![says("a", &format!("Thought {turn}")), says("b", "Hm.")];
         let (calls, exchanges) = (rig.flaky.calls("last_said"), rig.flaky.calls("exchanges"));
-        let (outcome, reading) = rig
-            .parts
-            .ingestor
-            .append_and_score(&rig.agent, talk, None, None)
-            .await
-            .unwrap();
+        let (outcome, reading) =
+            rig.parts.ingestor.append_and_score(&rig.agent, talk, None, None).await.unwrap();
         assert_eq!(outcome.accepted, 2);
         assert!(reading.is_some_and(|reading| reading.is_fresh));
         assert_eq!(rig.flaky.calls("last_said"), calls + 1);
@@ -44,12 +40,7 @@ async fn convergence_holds_no_more_than_the_last_messages() {
     // A conversation with one speaker isn't compared.
     let calls = rig.flaky.calls("last_said");
     let alone = vec![native("user", "Hi"), native("assistant", "Ho")];
-    let (_, reading) = rig
-        .parts
-        .ingestor
-        .append_and_score(&rig.agent, alone, None, None)
-        .await
-        .unwrap();
+    let (_, reading) = rig.parts.ingestor.append_and_score(&rig.agent, alone, None, None).await.unwrap();
     assert_eq!((reading, rig.flaky.calls("last_said")), (None, calls));
 }
 
@@ -59,25 +50,13 @@ async fn convergence_blocks_no_append() {
     let rig = Rig::new(&config()).await;
     for turn in 0..3 {
         let talk = vec![says("a", "Yes, just so!"), says("b", "Yes, just so!")];
-        let (outcome, reading) = rig
-            .parts
-            .ingestor
-            .append_and_score(&rig.agent, talk, None, None)
-            .await
-            .unwrap();
-        assert_eq!(
-            (outcome.accepted, reading.unwrap().score.state),
-            (2, ConvergenceState::Stop),
-            "{turn}"
-        );
+        let (outcome, reading) =
+            rig.parts.ingestor.append_and_score(&rig.agent, talk, None, None).await.unwrap();
+        assert_eq!((outcome.accepted, reading.unwrap().score.state), (2, ConvergenceState::Stop), "{turn}");
     }
     rig.flaky.fail("last_said", 1, When::Before);
-    let (outcome, reading) = rig
-        .parts
-        .ingestor
-        .append_and_score(&rig.agent, vec![says("a", "Yes?")], None, None)
-        .await
-        .unwrap();
+    let (outcome, reading) =
+        rig.parts.ingestor.append_and_score(&rig.agent, vec![says("a", "Yes?")], None, None).await.unwrap();
     assert_eq!((outcome.accepted, reading), (1, None));
     rig.verify().await;
 }

@@ -87,10 +87,8 @@ impl Daemon {
         ];
         let all = own.into_iter().chain(settings.iter().copied().map(str::to_owned));
         let settings: Vec<String> = all.collect();
-        let mut environment: Vec<(String, String)> = environment
-            .iter()
-            .map(|&(name, value)| (name.to_owned(), value.to_owned()))
-            .collect();
+        let mut environment: Vec<(String, String)> =
+            environment.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect();
         environment.push(("PGPASSWORD".to_owned(), password));
         let child = spawn(&settings, &environment, log);
         let http = recapd_llm::http::HttpSettings {
@@ -98,14 +96,7 @@ impl Daemon {
             connect_timeout_ms: 10_000,
             proxy_url: None,
         };
-        Self {
-            child,
-            settings,
-            environment,
-            port,
-            client: recapd_llm::http::client(&http).unwrap(),
-            folder,
-        }
+        Self { child, settings, environment, port, client: recapd_llm::http::client(&http).unwrap(), folder }
     }
 
     fn kill(&mut self) {
@@ -145,13 +136,8 @@ impl Daemon {
     }
 
     async fn get(&self, path: &str) -> Option<String> {
-        let response = self
-            .client
-            .get(self.url(path))
-            .header("accept", "application/json")
-            .send()
-            .await
-            .ok()?;
+        let response =
+            self.client.get(self.url(path)).header("accept", "application/json").send().await.ok()?;
         response.status().is_success().then_some(())?;
         response.text().await.ok()
     }
@@ -163,10 +149,7 @@ impl Daemon {
 
     async fn metric(&self, series: &str) -> i64 {
         let text = self.get("/metrics").await.unwrap_or_default();
-        let line = text
-            .lines()
-            .find_map(|line| line.strip_prefix(series))
-            .map(str::trim);
+        let line = text.lines().find_map(|line| line.strip_prefix(series)).map(str::trim);
         line.and_then(|value| value.parse().ok()).unwrap_or(-1)
     }
 
@@ -181,12 +164,8 @@ impl Daemon {
             format!("Question {number} about src/module_{number}.rs: why does it fail with E{number}? ")
                 .repeat(6);
         let messages = json!([{"kind": "user", "content": ask}, {"kind": "assistant", "content": "Because of the cache."}]);
-        let request = self
-            .client
-            .post(self.url(&format!("/v1/agents/{agent}/messages?format=native")));
-        let request = request
-            .header("content-type", "application/json")
-            .body(messages.to_string());
+        let request = self.client.post(self.url(&format!("/v1/agents/{agent}/messages?format=native")));
+        let request = request.header("content-type", "application/json").body(messages.to_string());
         assert!(request.send().await.unwrap().status().is_success());
     }
 
@@ -202,17 +181,12 @@ impl Daemon {
     }
 
     async fn until_ready(&self) {
-        self.until("it is ready", async |daemon: &Self| {
-            daemon.get("/readyz").await.is_some()
-        })
-        .await;
+        self.until("it is ready", async |daemon: &Self| daemon.get("/readyz").await.is_some()).await;
     }
 
     async fn until_version(&self, version: i64) {
         self.until(&format!("version {version}"), async |daemon: &Self| {
-            daemon.summary().await["version"]
-                .as_i64()
-                .is_some_and(|found| found >= version)
+            daemon.summary().await["version"].as_i64().is_some_and(|found| found >= version)
         })
         .await;
     }
@@ -231,14 +205,10 @@ fn spawn(settings: &[String], environment: &[(String, String)], log: Stdio) -> C
         .env_clear()
         .envs(environment.iter().cloned())
         .arg("serve")
-        .args(
-            settings
-                .iter()
-                .flat_map(|setting| match setting.strip_prefix("--") {
-                    Some(option) => vec![format!("--{option}")],
-                    None => vec!["--set".to_owned(), setting.clone()],
-                }),
-        )
+        .args(settings.iter().flat_map(|setting| match setting.strip_prefix("--") {
+            Some(option) => vec![format!("--{option}")],
+            None => vec!["--set".to_owned(), setting.clone()],
+        }))
         .stdout(Stdio::null())
         .stderr(log)
         .spawn()
@@ -282,13 +252,7 @@ async fn fails_and_recovers(
             let summary = daemon.summary().await;
             // Whatever the provider does, the reader gets the old version, and a line for each pending exchange.
             assert_eq!(summary["version"], old["version"], "{summary}");
-            assert!(
-                summary["content"]
-                    .as_str()
-                    .unwrap()
-                    .contains("Just Left the Window"),
-                "{summary}"
-            );
+            assert!(summary["content"].as_str().unwrap().contains("Just Left the Window"), "{summary}");
             for (reason, at_least) in failures {
                 let series = format!("recapd_update_failures_total{{reason=\"{reason}\"}}");
                 if daemon.metric(&series).await < *at_least {
@@ -378,10 +342,7 @@ async fn after_the_last_attempt_digests_stand_in_and_are_condensed_when_the_prov
         .until("nothing is provisional any more", async |daemon: &Daemon| {
             let summary = daemon.summary().await;
             summary["pending_exchanges"] == 0
-                && !summary["content"]
-                    .as_str()
-                    .unwrap_or("not yet")
-                    .contains("not yet")
+                && !summary["content"].as_str().unwrap_or("not yet").contains("not yet")
         })
         .await;
 }
@@ -390,20 +351,12 @@ async fn after_the_last_attempt_digests_stand_in_and_are_condensed_when_the_prov
 #[tokio::test]
 async fn a_refused_key_is_not_tried_again() {
     let fake = FakeProvider::start();
-    fake.otherwise(Planned::status(
-        401,
-        "{\"error\":{\"message\":\"no\",\"code\":\"invalid_api_key\"}}",
-    ));
+    fake.otherwise(Planned::status(401, "{\"error\":{\"message\":\"no\",\"code\":\"invalid_api_key\"}}"));
     let daemon = started(&fake, &[]).await;
     daemon.turn(1).await;
     daemon.turn(2).await;
     daemon.until_version(1).await;
-    assert_eq!(
-        daemon
-            .metric("recapd_provider_errors_total{provider=\"openai\",class=\"auth\"}")
-            .await,
-        1
-    );
+    assert_eq!(daemon.metric("recapd_provider_errors_total{provider=\"openai\",class=\"auth\"}").await, 1);
     assert_eq!(fake.requests().len(), 1);
 }
 
@@ -418,12 +371,7 @@ async fn the_commands_ask_a_running_daemon() {
     let server = daemon.url("");
     let ask = |args: &[&str]| {
         let mut command = assert_cmd::Command::cargo_bin("recapd").unwrap();
-        let output = command
-            .env_clear()
-            .args(args)
-            .args(["--server", &server])
-            .output()
-            .unwrap();
+        let output = command.env_clear().args(args).args(["--server", &server]).output().unwrap();
         (
             output.status.code(),
             String::from_utf8(output.stdout).unwrap(),

@@ -15,11 +15,7 @@ use crate::support::server::{Reply, Server};
 #[track_caller]
 fn assert_page(reply: &Reply) {
     let body = &reply.body;
-    assert_eq!(
-        (reply.status, reply.header("content-type")),
-        (200, "text/html; charset=utf-8"),
-        "{body}"
-    );
+    assert_eq!((reply.status, reply.header("content-type")), (200, "text/html; charset=utf-8"), "{body}");
     assert!(
         reply
             .header("content-security-policy")
@@ -28,22 +24,12 @@ fn assert_page(reply: &Reply) {
     assert_eq!(reply.header("cache-control"), "private, no-store");
     assert_eq!(body.matches("<h1").count(), 1, "{body}");
     assert!(body.starts_with("<!DOCTYPE html>") && body.ends_with("</html>"));
-    for refused in [
-        " style=",
-        "<style",
-        " onclick=",
-        "javascript:",
-        "http://",
-        "https://",
-    ] {
+    for refused in [" style=", "<style", " onclick=", "javascript:", "http://", "https://"] {
         assert!(!body.contains(refused), "{refused} in {body}");
     }
     assert_eq!(body.matches("<script").count(), 1);
-    let mut ids: Vec<&str> = body
-        .split(" id=\"")
-        .skip(1)
-        .map(|rest| rest.split('"').next().unwrap())
-        .collect();
+    let mut ids: Vec<&str> =
+        body.split(" id=\"").skip(1).map(|rest| rest.split('"').next().unwrap()).collect();
     ids.sort_unstable();
     let all = ids.len();
     ids.dedup();
@@ -66,10 +52,7 @@ async fn key(server: &Server) -> String {
 
 /// Returns a page's links within the dashboard.
 fn links(body: &str) -> Vec<String> {
-    let targets = body
-        .split(" href=\"")
-        .skip(1)
-        .map(|rest| rest.split('"').next().unwrap());
+    let targets = body.split(" href=\"").skip(1).map(|rest| rest.split('"').next().unwrap());
     let places = targets.map(|target| target.split('#').next().unwrap().replace("&amp;", "&"));
     places.filter(|target| target.starts_with("/ui/")).collect()
 }

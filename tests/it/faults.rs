@@ -26,13 +26,7 @@ fn run(database: Database, kinds: Vec<Kind>, faults: u64) -> FaultFindings {
 
 fn assert_clean(found: &FaultFindings, faults: u64) {
     // Readers' waits depend on the load of the machine.
-    let data = [
-        found.lost,
-        found.twice,
-        found.stuck,
-        found.over_ceiling,
-        found.broken,
-    ];
+    let data = [found.lost, found.twice, found.stuck, found.over_ceiling, found.broken];
     assert_eq!(data, [0; 5], "{:#?}", found.told);
     assert_eq!(found.faults(), faults);
     assert!(found.turns > 0);

@@ -46,17 +46,10 @@ async fn times_do_not_depend_on_how_the_counting_is_shared_out() {
     let rig = Rig::new(&config).await;
     rig.clock.set(T0.plus_ms(HOUR_MS));
     rig.parts.ingestor.replay(&rig.agent, messages()).await.unwrap();
-    let query = ExchangeQuery {
-        from: 1,
-        through: i64::MAX,
-        limit: 100,
-        bytes_max: i64::MAX,
-    };
+    let query = ExchangeQuery { from: 1, through: i64::MAX, limit: 100, bytes_max: i64::MAX };
     let stored = rig.parts.store.exchanges(&rig.agent, query).await.unwrap();
-    let said_at: Vec<_> = stored
-        .iter()
-        .flat_map(|stored| stored.messages.iter().map(|message| message.said_at))
-        .collect();
+    let said_at: Vec<_> =
+        stored.iter().flat_map(|stored| stored.messages.iter().map(|message| message.said_at)).collect();
     let expected: Vec<_> = (0..40).map(|n| minute(-1_000 + n / 10 * 10)).collect();
     assert_eq!(said_at, expected);
     assert_eq!(rig.row().await.as_of, Some(minute(-970)));
@@ -70,16 +63,9 @@ async fn times_do_not_depend_on_how_the_counting_is_shared_out() {
 #[tokio::test]
 async fn a_message_without_a_time_gets_the_current_one() {
     let rig = Rig::new(&config()).await;
-    rig.parts
-        .ingestor
-        .append(&rig.agent, vec![native("user", "Hi")])
-        .await
-        .unwrap();
+    rig.parts.ingestor.append(&rig.agent, vec![native("user", "Hi")]).await.unwrap();
     let row = rig.row().await;
-    assert_eq!(
-        (row.ledger.newest.map(|newest| newest.opened_at), row.as_of),
-        (Some(T0), None)
-    );
+    assert_eq!((row.ledger.newest.map(|newest| newest.opened_at), row.as_of), (Some(T0), None));
 }
 
 /// Transcripts begin with lines that have no time, and so may chunks of them.
@@ -166,10 +152,8 @@ fn question(words: usize) -> Message {
 
 /// An answer to a prompt of this many tokens, by the provider's count.
 fn answer(prompt_tokens: i64) -> Message {
-    anthropic(
-        &json!({"role": "assistant", "content": "Well done.", "model": "claude-opus-5-20260801",
-        "usage": {"input_tokens": 5, "cache_read_input_tokens": prompt_tokens - 5, "output_tokens": 4}}),
-    )
+    anthropic(&json!({"role": "assistant", "content": "Well done.", "model": "claude-opus-5-20260801",
+        "usage": {"input_tokens": 5, "cache_read_input_tokens": prompt_tokens - 5, "output_tokens": 4}}))
 }
 
 /// Appends turns whose prompts grow by twice the estimate. Returns the last count method.
@@ -207,10 +191,7 @@ async fn usage_reports_calibrate_estimates() {
     assert_eq!(rig.db.text(sql).await.unwrap(), "o200k*claude-4.7");
     let (_, metrics) = rig.parts.metrics.encode(None);
     let line = "recapd_token_count_error_ratio_count{provider=\"anthropic\"} ";
-    let seen = metrics
-        .lines()
-        .find_map(|found| found.strip_prefix(line))
-        .unwrap();
+    let seen = metrics.lines().find_map(|found| found.strip_prefix(line)).unwrap();
     assert!(seen.parse::<i64>().unwrap() >= 1, "{seen}");
 }
 
@@ -223,15 +204,7 @@ async fn what_was_learned_survives_a_restart() {
     let (model, clock) = (Arc::clone(&rig.model) as _, Arc::clone(&rig.clock) as _);
     let prices = claude().spend.prices().unwrap();
     let again = Parts::new((&claude(), prices), rig.db.store(), model, clock, "daemon", 7);
-    let method = async || {
-        again
-            .ingestor
-            .counter_of(&rig.agent)
-            .await
-            .unwrap()
-            .method()
-            .to_owned()
-    };
+    let method = async || again.ingestor.counter_of(&rig.agent).await.unwrap().method().to_owned();
     assert_eq!(method().await, "o200k*claude-4.7");
     again.ingestor.load_calibrations().await.unwrap();
     assert_eq!(method().await, "o200k*claude-4.7×2.00");
@@ -275,10 +248,7 @@ async fn a_change_of_model_recounts_before_it_returns() {
     })
     .await;
     lived.say(10).await;
-    let tokens = (
-        rig.row().await.ledger.window_tokens(),
-        lived.row().await.ledger.window_tokens(),
-    );
+    let tokens = (rig.row().await.ledger.window_tokens(), lived.row().await.ledger.window_tokens());
     assert_eq!(tokens.0, tokens.1);
     rig.verify().await;
 }
@@ -335,10 +305,7 @@ async fn a_panic_while_counting_is_not_reported_as_a_database_failure() {
         assert!(matches!(appended, Err(StoreError::Panicked(_))), "{appended:?}");
     }
     assert!(rig.db.store().agent(&rig.agent).await.unwrap().is_none());
-    ingestor
-        .append(&rig.agent, vec![native("user", "Hi")])
-        .await
-        .unwrap();
+    ingestor.append(&rig.agent, vec![native("user", "Hi")]).await.unwrap();
     rig.verify().await;
 }
 
@@ -372,14 +339,7 @@ async fn a_long_duplicate_is_not_counted_again() {
 #[tokio::test]
 async fn an_inserted_message_that_cannot_be_counted_is_set_aside() {
     let rig = Rig::new(&config()).await;
-    let inserted = [
-        ("a", "one"),
-        ("a", POISON),
-        ("a", "two"),
-        ("b", POISON),
-        ("c", POISON),
-        ("d", "three"),
-    ];
+    let inserted = [("a", "one"), ("a", POISON), ("a", "two"), ("b", POISON), ("c", POISON), ("d", "three")];
     for (agent, content) in inserted {
         let sql =
             format!("INSERT INTO messages (agent_id, role, content) VALUES ('{agent}', 'user', '{content}')");
@@ -406,10 +366,7 @@ async fn an_agent_that_cannot_be_recounted_does_not_block_others() {
     let (ingestor, store, last) = (brittle(&rig), rig.db.store(), agent("b"));
     let patch = SettingsPatch::parse(json!({"provider": "openai", "model": "gpt-5"})).unwrap();
     for (agent, content) in [(&rig.agent, POISON), (&last, "Hi")] {
-        ingestor
-            .append(agent, vec![native("user", content)])
-            .await
-            .unwrap();
+        ingestor.append(agent, vec![native("user", content)]).await.unwrap();
         store.change_settings(agent, &patch, T0).await.unwrap();
     }
     assert_eq!(methods(&rig).await, "o200k*claude-4.7");

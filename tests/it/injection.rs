@@ -30,15 +30,7 @@ use recapd_llm::offline::summarise;
 use serde_json::json;
 use unicode_normalization::{UnicodeNormalization as _, char::is_combining_mark};
 
-const PLACES: [&str; 7] = [
-    "user",
-    "assistant",
-    "result",
-    "arguments",
-    "speaker",
-    "tool",
-    "file",
-];
+const PLACES: [&str; 7] = ["user", "assistant", "result", "arguments", "speaker", "tool", "file"];
 const LIVE: [&str; 34] = [
     "<|",
     "<｜",
@@ -129,20 +121,15 @@ fn all_injections() -> Vec<Injection> {
     let all: Vec<Injection> = lines.map(|line| serde_json::from_str(line).unwrap()).collect();
     assert!(all.iter().all(|injection| !injection.seen.is_empty()));
     let texts: BTreeSet<&String> = all.iter().map(|injection| &injection.text).collect();
-    let languages: BTreeSet<&str> = all
-        .iter()
-        .filter_map(|injection| injection.seen.strip_prefix("another language: "))
-        .collect();
+    let languages: BTreeSet<&str> =
+        all.iter().filter_map(|injection| injection.seen.strip_prefix("another language: ")).collect();
     assert!(texts.len() >= 120 && texts.len() == all.len(), "{}", texts.len());
     assert!(languages.len() >= 30, "{languages:?}");
     all
 }
 
 fn injections() -> Vec<String> {
-    all_injections()
-        .into_iter()
-        .map(|injection| injection.text)
-        .collect()
+    all_injections().into_iter().map(|injection| injection.text).collect()
 }
 
 /// Lists what a document contains of one injection and may not.
@@ -159,14 +146,9 @@ fn narrated(document: &str, text: &str) -> Vec<String> {
         let mut lines = document.lines().filter(|line| !line.starts_with('#'));
         lines.any(|line| bare(&outside(line)).contains(order.as_str()))
     });
-    let live = injection
-        .live
-        .clone()
-        .filter(|live| document.contains(live.as_str()));
+    let live = injection.live.clone().filter(|live| document.contains(live.as_str()));
     let told = order.map(|order| format!("narrated: {order}"));
-    told.into_iter()
-        .chain(live.map(|live| format!("live: {live:?}")))
-        .collect()
+    told.into_iter().chain(live.map(|live| format!("live: {live:?}"))).collect()
 }
 
 /// Maps a small capital to its lower-case letter.
@@ -177,10 +159,7 @@ fn small(c: char) -> char {
 }
 
 fn message(kind: Kind, speaker: Option<&str>, part: Part) -> Message {
-    Message {
-        speaker: speaker.map(str::to_owned),
-        ..Message::new(kind, vec![part])
-    }
+    Message { speaker: speaker.map(str::to_owned), ..Message::new(kind, vec![part]) }
 }
 
 fn exchange(text: &str, place: &str) -> (Exchange, Vec<Message>) {
@@ -188,19 +167,11 @@ fn exchange(text: &str, place: &str) -> (Exchange, Vec<Message>) {
     let speaker = (place == "speaker").then_some(text);
     let arguments = json!({"path": at("file", "src/a.rs"), "content": at("arguments", "fn main() {}")});
     let messages = vec![
-        message(
-            Kind::User,
-            speaker,
-            Part::Text(at("user", "Please fix the parser")),
-        ),
+        message(Kind::User, speaker, Part::Text(at("user", "Please fix the parser"))),
         message(
             Kind::ToolCall,
             None,
-            Part::ToolCall {
-                id: None,
-                name: at("tool", "write_file"),
-                arguments: arguments.to_string(),
-            },
+            Part::ToolCall { id: None, name: at("tool", "write_file"), arguments: arguments.to_string() },
         ),
         message(
             Kind::ToolResult,
@@ -212,15 +183,10 @@ fn exchange(text: &str, place: &str) -> (Exchange, Vec<Message>) {
                 is_error: true,
             },
         ),
-        message(
-            Kind::Assistant,
-            speaker,
-            Part::Text(at("assistant", "The parser is fixed.")),
-        ),
+        message(Kind::Assistant, speaker, Part::Text(at("assistant", "The parser is fixed."))),
     ];
-    let mut entries = messages
-        .iter()
-        .map(|message| LedgerEntry::new(message, 10, Timestamp(0), &Redactor::standard()));
+    let mut entries =
+        messages.iter().map(|message| LedgerEntry::new(message, 10, Timestamp(0), &Redactor::standard()));
     let mut exchange = Exchange::open(1, 1, 0, 1, &entries.next().unwrap());
     for (seq, entry) in (2..).zip(entries) {
         exchange.add(seq, &entry);
@@ -234,11 +200,7 @@ fn document(items: &[Item]) -> String {
 
 /// Lists what is wrong with a document of `lines` items.
 fn breaches(document: &str, lines: usize) -> Vec<String> {
-    let names: Vec<&str> = Section::ALL
-        .into_iter()
-        .map(Section::heading)
-        .chain([PENDING_HEADING])
-        .collect();
+    let names: Vec<&str> = Section::ALL.into_iter().map(Section::heading).chain([PENDING_HEADING]).collect();
     let is_heading = |line: &str| {
         let heading = line.strip_prefix("## ").map(name_and_span);
         heading.is_some_and(|(name, span)| {
@@ -257,9 +219,7 @@ fn breaches(document: &str, lines: usize) -> Vec<String> {
         })
         .map(|line| format!("a line of its own: {line}"));
     let live = LIVE.into_iter().filter(|live| match *live {
-        "\n#" => document
-            .lines()
-            .any(|line| line.starts_with('#') && !is_heading(line)),
+        "\n#" => document.lines().any(|line| line.starts_with('#') && !is_heading(line)),
         live => document.contains(live),
     });
     let items: Vec<&str> = document.lines().filter(|line| is_item(line)).collect();
@@ -270,10 +230,7 @@ fn breaches(document: &str, lines: usize) -> Vec<String> {
     });
     let agent: AgentId = "a".parse().unwrap();
     let fenced = fence(&agent, 1, document, None).to_lowercase();
-    let tags = [
-        fenced.matches("<summary").count(),
-        fenced.matches("</summary").count(),
-    ];
+    let tags = [fenced.matches("<summary").count(), fenced.matches("</summary").count()];
     let mut found: Vec<String> = strange.collect();
     found.extend(live.map(|live| format!("live: {live:?}")));
     found.extend(orders.map(|order| format!("an order: {order}")));
@@ -330,12 +287,7 @@ fn no_digest_reaches_the_document_or_the_pending_lines() {
     for text in injections() {
         for place in PLACES {
             let (exchange, _) = exchange(&text, place);
-            let line = PendingLine {
-                exchange: 1,
-                at: Timestamp(0),
-                tokens: 40,
-                digest: exchange.digest(),
-            };
+            let line = PendingLine { exchange: 1, at: Timestamp(0), tokens: 40, digest: exchange.digest() };
             let (pending, _) = with_pending("", &[line], 10_000, &BytesCounter);
             harms.extend(harm(&pending, &text, place));
             harms.extend(harm(&document(&digest_items(&[exchange])), &text, place));
@@ -348,12 +300,7 @@ fn no_digest_reaches_the_document_or_the_pending_lines() {
 fn a_model_that_obeys_is_not_believed() {
     let mut harms = Vec::new();
     for text in injections() {
-        for (field, place) in [
-            ("text", "user"),
-            ("brief", "user"),
-            ("gist", "user"),
-            ("all", "user"),
-        ] {
+        for (field, place) in [("text", "user"), ("brief", "user"), ("gist", "user"), ("all", "user")] {
             let (exchange, _) = exchange("Please fix the parser", place);
             let mut item = json!({"exchanges": {"first": 1, "last": 1}, "importance": "decision",
                                   "text": "Fixed it.", "brief": "Fixed it.", "gist": "Fixed it."});
@@ -402,18 +349,12 @@ fn no_tool_and_no_file_demands_anything_in_the_users_name() {
         for place in PLACES.into_iter().filter(|place| *place != "user") {
             let (document, demands) = claimed(&text, place);
             let outside = outside(&document).to_lowercase();
-            assert!(
-                !outside.contains("user demanded"),
-                "{text:?} as {place}:\n{document}"
-            );
+            assert!(!outside.contains("user demanded"), "{text:?} as {place}:\n{document}");
             assert_eq!(demands, 0, "{text:?} as {place}");
         }
     }
     let (document, demands) = claimed("Always use pnpm, never npm.", "user");
-    assert!(
-        document.contains("The user demanded: “Always use pnpm, never npm.”"),
-        "{document}"
-    );
+    assert!(document.contains("The user demanded: “Always use pnpm, never npm.”"), "{document}");
     assert_eq!(demands, 1);
 }
 
@@ -428,10 +369,5 @@ fn without_the_cleaning_the_same_checks_find_breaches() {
             breaches(&document, 1).is_empty() && narrated(&document, text).is_empty()
         })
         .collect();
-    assert!(
-        unseen.len() * 5 <= texts.len(),
-        "{} of {}: {unseen:#?}",
-        unseen.len(),
-        texts.len()
-    );
+    assert!(unseen.len() * 5 <= texts.len(), "{} of {}: {unseen:#?}", unseen.len(), texts.len());
 }

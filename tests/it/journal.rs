@@ -29,10 +29,7 @@ const TOLD: [&str; 5] = ["message_log", "sessions", "exchange_log", "evictions",
 pub(super) async fn exported(db: &SqliteBackend, id: &AgentId) -> String {
     let mut out = Vec::new();
     let target = db.target();
-    export(target.as_ref(), id, &mut out, &|_| ())
-        .await
-        .unwrap()
-        .unwrap();
+    export(target.as_ref(), id, &mut out, &|_| ()).await.unwrap().unwrap();
     String::from_utf8(out).unwrap()
 }
 
@@ -65,10 +62,7 @@ async fn read_all(mut import: Import, pieces: &[&str]) -> (ImportReport, Vec<Str
         refusals.lock().unwrap().push(format!("{line}: {refusal}"));
     };
     for piece in pieces {
-        import
-            .read(&mut piece.as_bytes(), &refused, &|_| ())
-            .await
-            .unwrap();
+        import.read(&mut piece.as_bytes(), &refused, &|_| ()).await.unwrap();
     }
     let refusals = refusals.into_inner().unwrap();
     (import.imported().clone(), refusals)
@@ -99,17 +93,10 @@ fn conversation(drawn: Vec<(u8, String, i64, i64, bool)>) -> Vec<PreparedMessage
             "kind": kinds[usize::from(kind)], "content": content, "name": "bash", "id": format!("id-{number}"),
             "speaker": "ann", "interrupted": tokens == 7, "label": (tokens % 3 == 0).then_some("here"),
         });
-        let json = if is_pretty {
-            serde_json::to_string_pretty(&value)
-        } else {
-            serde_json::to_string(&value)
-        };
+        let json =
+            if is_pretty { serde_json::to_string_pretty(&value) } else { serde_json::to_string(&value) };
         at = at.plus_ms(minutes * MINUTE_MS - MINUTE_MS);
-        prepared(
-            formats::parse(Format::Native, &json.unwrap()).unwrap(),
-            tokens,
-            at,
-        )
+        prepared(formats::parse(Format::Native, &json.unwrap()).unwrap(), tokens, at)
     };
     messages.map(prepare).collect()
 }
@@ -186,15 +173,7 @@ async fn clears_marks_and_rewinds_are_imported() {
     assert_eq!(other.number(preamble).await, one.number(preamble).await);
     assert_eq!(other.store().verify(&id).await.unwrap().breaches, []);
     // Both continue in the same way.
-    let rewind = || {
-        append(
-            &id,
-            vec![
-                said("rewind", "", 0, minute(16)),
-                said("user", "On", 9, minute(17)),
-            ],
-        )
-    };
+    let rewind = || append(&id, vec![said("rewind", "", 0, minute(16)), said("user", "On", 9, minute(17))]);
     one.store().append(rewind()).await.unwrap();
     other.store().append(rewind()).await.unwrap();
     assert_eq!(exported(&other, &id).await, exported(&one, &id).await);
@@ -207,21 +186,13 @@ async fn a_rewind_of_summarised_messages_is_refused_whole() {
     let messages = stepped();
     let (before, after) = messages.split_at(14);
     one.store().append(append(&id, before.to_vec())).await.unwrap();
-    assert_eq!(
-        imported(&other, &exported(&one, &id).await).await.1,
-        Vec::<String>::new()
-    );
-    other
-        .raw("UPDATE agents SET summarized_through = first_exchange - 1")
-        .await;
+    assert_eq!(imported(&other, &exported(&one, &id).await).await.1, Vec::<String>::new());
+    other.raw("UPDATE agents SET summarized_through = first_exchange - 1").await;
     one.store().append(append(&id, after.to_vec())).await.unwrap();
     let found = other.dump(&TOLD).await;
     let (outcome, refusals) = imported(&other, &exported(&one, &id).await).await;
     assert_eq!((outcome.accepted, outcome.refused), (0, 1));
-    assert!(
-        refusals[0].contains("message 15 rewinds what is summarised"),
-        "{refusals:?}"
-    );
+    assert!(refusals[0].contains("message 15 rewinds what is summarised"), "{refusals:?}");
     assert_same(&found, &other.dump(&TOLD).await, "a refused import");
 }
 
@@ -279,18 +250,11 @@ async fn several_agents_in_one_file_are_imported_once() {
     let (one, other) = (SqliteBackend::fresh().await, SqliteBackend::fresh().await);
     let mut text = String::new();
     for name in ["a", "b", "c"] {
-        one.store()
-            .append(append(&agent(name), turns(1..=3)))
-            .await
-            .unwrap();
+        one.store().append(append(&agent(name), turns(1..=3))).await.unwrap();
         text.push_str(&exported(&one, &agent(name)).await);
     }
-    let expected = |accepted, duplicates| ImportReport {
-        agents: 3,
-        accepted,
-        duplicates,
-        ..ImportReport::default()
-    };
+    let expected =
+        |accepted, duplicates| ImportReport { agents: 3, accepted, duplicates, ..ImportReport::default() };
     assert_eq!(rehearsed(&other, &text).await.0, expected(18, 0));
     assert!(other.rows("agents").await.is_empty(), "a dry run writes nothing");
     assert_eq!(imported(&other, &text).await.0, expected(18, 0));
@@ -309,10 +273,7 @@ async fn an_interrupted_import_continues() {
     assert_eq!((first.accepted > 2, first.refused), (true, 1), "{refusals:?}");
     assert_eq!(other.store().verify(&id).await.unwrap().breaches, []);
     let (second, _) = imported(&other, &text).await;
-    assert_eq!(
-        (second.accepted + first.accepted, second.duplicates),
-        (10, first.accepted)
-    );
+    assert_eq!((second.accepted + first.accepted, second.duplicates), (10, first.accepted));
     assert_eq!(exported(&other, &id).await, text);
 }
 
@@ -386,11 +347,7 @@ async fn pieces_imported_separately_are_complete_after_a_joint_import() {
             assert_eq!((outcome.unfinished, refusals), (unfinished.clone(), vec![]));
         }
         assert_same(&before, &other.dump(&TABLES).await, "the first piece alone");
-        let lacking = if is_lived {
-            unfinished.clone()
-        } else {
-            BTreeSet::new()
-        };
+        let lacking = if is_lived { unfinished.clone() } else { BTreeSet::new() };
         for (outcome, refusals) in [rehearsed(&other, &text).await, imported(&other, &text).await] {
             assert_eq!((outcome.accepted, refusals), (0, vec![]));
             assert_eq!(outcome.unfinished, lacking);
@@ -438,10 +395,7 @@ async fn a_newer_journal_is_refused_once_and_whole() {
     let (one, other) = (SqliteBackend::fresh().await, SqliteBackend::fresh().await);
     let mut text = String::new();
     for name in ["a", "b", "c"] {
-        one.store()
-            .append(append(&agent(name), turns(1..=3)))
-            .await
-            .unwrap();
+        one.store().append(append(&agent(name), turns(1..=3))).await.unwrap();
         let lines = exported(&one, &agent(name)).await;
         text.push_str(&match name {
             "b" => lines.replace("\"journal\":1", "\"journal\":2"),
@@ -449,16 +403,10 @@ async fn a_newer_journal_is_refused_once_and_whole() {
         });
     }
     for look in [true, false] {
-        let (outcome, refusals) = if look {
-            rehearsed(&other, &text).await
-        } else {
-            imported(&other, &text).await
-        };
+        let (outcome, refusals) =
+            if look { rehearsed(&other, &text).await } else { imported(&other, &text).await };
         assert_eq!((outcome.agents, outcome.accepted, outcome.refused), (2, 12, 1));
-        assert!(
-            refusals[0].starts_with("8: written by a newer recapd, in version 2"),
-            "{refusals:?}"
-        );
+        assert!(refusals[0].starts_with("8: written by a newer recapd, in version 2"), "{refusals:?}");
     }
     assert!(other.store().agent(&agent("b")).await.unwrap().is_none());
 }
@@ -468,10 +416,7 @@ async fn a_line_that_does_not_fit_is_named_and_other_agents_are_imported() {
     let (one, other) = (SqliteBackend::fresh().await, SqliteBackend::fresh().await);
     let mut text = String::new();
     for name in ["a", "b"] {
-        one.store()
-            .append(append(&agent(name), turns(1..=3)))
-            .await
-            .unwrap();
+        one.store().append(append(&agent(name), turns(1..=3))).await.unwrap();
         text.push_str(&exported(&one, &agent(name)).await);
     }
     // Agent a lacks its third message; an unrelated line is in its place.
@@ -479,28 +424,15 @@ async fn a_line_that_does_not_fit_is_named_and_other_agents_are_imported() {
     lines[3] = "{\"level\":\"info\"}";
     let broken = lines.join("\n");
     for look in [true, false] {
-        let (outcome, refusals) = if look {
-            rehearsed(&other, &broken).await
-        } else {
-            imported(&other, &broken).await
-        };
+        let (outcome, refusals) =
+            if look { rehearsed(&other, &broken).await } else { imported(&other, &broken).await };
         assert_eq!((outcome.agents, outcome.accepted, outcome.refused), (2, 6, 2));
         assert!(refusals[0].starts_with("4: no line of a journal"), "{refusals:?}");
-        assert!(
-            refusals[1].contains("agent `a`: message 4 comes where message 3 should"),
-            "{refusals:?}"
-        );
+        assert!(refusals[1].contains("agent `a`: message 4 comes where message 3 should"), "{refusals:?}");
     }
     // And an agent that has diverged in the target.
-    other
-        .store()
-        .append(append(&agent("c"), turns(7..=8)))
-        .await
-        .unwrap();
-    one.store()
-        .append(append(&agent("c"), turns(1..=2)))
-        .await
-        .unwrap();
+    other.store().append(append(&agent("c"), turns(7..=8))).await.unwrap();
+    one.store().append(append(&agent("c"), turns(1..=2))).await.unwrap();
     let text = exported(&one, &agent("c")).await;
     for refusals in [rehearsed(&other, &text).await.1, imported(&other, &text).await.1] {
         assert!(refusals[0].contains("message 1 is another one"), "{refusals:?}");

@@ -37,10 +37,7 @@ struct Plan {
 }
 
 impl Plan {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "a long run is asked for by the environment"
-    )]
+    #[expect(clippy::disallowed_methods, reason = "a long run is asked for by the environment")]
     fn from_environment() -> Self {
         let number = |name: &str| std::env::var(name).ok().and_then(|value| value.parse().ok());
         Self {
@@ -61,11 +58,7 @@ struct Daemon {
 impl Daemon {
     fn start(database: &Path, listen: SocketAddr) -> Self {
         let child = spawn(database, listen);
-        Self {
-            database: database.to_owned(),
-            listen,
-            child,
-        }
+        Self { database: database.to_owned(), listen, child }
     }
 
     /// Kills the daemon with SIGKILL and starts it again.
@@ -122,20 +115,14 @@ impl Load {
     /// Pushes turns of one agent until the plan is done; an unacknowledged turn is pushed again, as a client would
     /// do. Returns the number of acknowledged turns.
     async fn push(self: Arc<Self>, agent: u64, turns: u64) -> u64 {
-        let url = format!(
-            "http://{}/v1/agents/agent-{agent}/messages?format=native",
-            self.listen
-        );
+        let url = format!("http://{}/v1/agents/agent-{agent}/messages?format=native", self.listen);
         for turn in 0..turns {
             if self.stop.load(Ordering::SeqCst) {
                 return turn;
             }
             let end = Instant::now() + PATIENCE;
             while !self.push_turn(&url, agent, turn).await {
-                assert!(
-                    Instant::now() < end,
-                    "turn {turn} of agent {agent} can't be pushed"
-                );
+                assert!(Instant::now() < end, "turn {turn} of agent {agent} can't be pushed");
                 // The daemon is down and will come back.
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
@@ -158,30 +145,18 @@ impl Load {
             {"kind": "assistant", "content": answer, "id": format!("{turn}-assistant")},
             {"kind": "note", "data": {"name": "progress", "text": format!("Turn {turn}")}, "id": format!("{turn}-note")},
         ]);
-        let request = self
-            .client
-            .post(url)
-            .header("content-type", "application/json")
-            .body(messages.to_string());
+        let request =
+            self.client.post(url).header("content-type", "application/json").body(messages.to_string());
         match request.send().await {
             Ok(response) if response.status().is_success() => true,
             Ok(response) if response.status().is_server_error() => false,
-            Ok(response) => panic!(
-                "{}: {}",
-                response.status(),
-                response.text().await.unwrap_or_default()
-            ),
+            Ok(response) => panic!("{}: {}", response.status(), response.text().await.unwrap_or_default()),
             Err(_) => false,
         }
     }
 
     async fn is_drained(&self) -> bool {
-        let Ok(response) = self
-            .client
-            .get(format!("http://{}/v1/status", self.listen))
-            .send()
-            .await
-        else {
+        let Ok(response) = self.client.get(format!("http://{}/v1/status", self.listen)).send().await else {
             return false;
         };
         let Ok(text) = response.text().await else {
@@ -213,18 +188,10 @@ async fn killed_daemons_lose_nothing_and_repeat_nothing() {
         proxy_url: None,
     })
     .unwrap();
-    let load = Arc::new(Load {
-        client,
-        listen,
-        acknowledged: AtomicU64::new(0),
-        stop: AtomicBool::new(false),
-    });
+    let load =
+        Arc::new(Load { client, listen, acknowledged: AtomicU64::new(0), stop: AtomicBool::new(false) });
     let mut pushers = JoinSet::new();
-    let turns = if plan.seconds.is_some() {
-        u64::MAX
-    } else {
-        plan.turns
-    };
+    let turns = if plan.seconds.is_some() { u64::MAX } else { plan.turns };
     for agent in 0..plan.agents {
         let load = Arc::clone(&load);
         pushers.spawn(async move { (agent, load.push(agent, turns).await) });
@@ -235,11 +202,7 @@ async fn killed_daemons_lose_nothing_and_repeat_nothing() {
     for kill in 1..=plan.kills {
         wait_for_moment(&plan, kill, &load, &mut random, started).await;
         daemon.restart();
-        eprintln!(
-            "kill {kill} of {} after {} turns",
-            plan.kills,
-            load.acknowledged.load(Ordering::SeqCst)
-        );
+        eprintln!("kill {kill} of {} after {} turns", plan.kills, load.acknowledged.load(Ordering::SeqCst));
     }
     if let Some(seconds) = plan.seconds {
         tokio::time::sleep_until(started + Duration::from_secs(seconds)).await;
@@ -293,27 +256,13 @@ async fn check(database: &Path, pushed: &[(u64, u64)]) {
         let agent: AgentId = format!("agent-{agent}").parse().unwrap();
         let report = store.verify(&agent).await.unwrap();
         assert_eq!(report.breaches, [], "{agent}");
-        assert_eq!(
-            report.messages,
-            i64::try_from(turns * 5).unwrap(),
-            "{agent}: each message once"
-        );
+        assert_eq!(report.messages, i64::try_from(turns * 5).unwrap(), "{agent}: each message once");
         assert_eq!(report.pending, 0, "{agent}: everything evicted is summarised");
-        assert!(
-            report.covered > 0 || *turns < 10,
-            "{agent}: something was evicted"
-        );
-        let query = NoteQuery {
-            texts: true,
-            ..NoteQuery::default()
-        };
+        assert!(report.covered > 0 || *turns < 10, "{agent}: something was evicted");
+        let query = NoteQuery { texts: true, ..NoteQuery::default() };
         let notes = store.notes(&agent, &query).await.unwrap();
         let last = turns.checked_sub(1).map(|turn| format!("Turn {turn}"));
-        assert_eq!(
-            notes.first().map(|note| note.text.clone()),
-            last,
-            "{agent}: the last note"
-        );
+        assert_eq!(notes.first().map(|note| note.text.clone()), last, "{agent}: the last note");
         exchanges += report.exchanges;
     }
     eprintln!(

@@ -58,11 +58,7 @@ pub(crate) fn request() -> ModelRequest {
     };
     let transcripts: Vec<Transcript> = ASKED.iter().map(transcript).collect();
     ModelRequest {
-        prompt: Prompt::new(
-            PromptMaterial::of(&transcripts),
-            "k3v9x2m7",
-            PromptLimits::default(),
-        ),
+        prompt: Prompt::new(PromptMaterial::of(&transcripts), "k3v9x2m7", PromptLimits::default()),
         transcripts,
         facts: Vec::new(),
         output_tokens_max: 2_000,

@@ -48,9 +48,7 @@ fn later(server: &Server, method: &str, params: Value) -> RequestBuilder {
 
 fn later_by(server: &Server, token: Option<&str>, method: &str, mut params: Value) -> RequestBuilder {
     params["_meta"] = meta(LATER);
-    let name = ["name", "uri"]
-        .into_iter()
-        .find_map(|key| params[key].as_str().map(str::to_owned));
+    let name = ["name", "uri"].into_iter().find_map(|key| params[key].as_str().map(str::to_owned));
     let request = posted_by(server, token, &message(method, params))
         .header("mcp-protocol-version", LATER)
         .header("mcp-method", method);
@@ -76,12 +74,7 @@ async fn ask(server: &Server, method: &str, params: Value) -> Value {
 }
 
 async fn call(server: &Server, tool: &str, arguments: Value) -> Value {
-    ask(
-        server,
-        "tools/call",
-        json!({ "name": tool, "arguments": arguments }),
-    )
-    .await
+    ask(server, "tools/call", json!({ "name": tool, "arguments": arguments })).await
 }
 
 /// Returns the text of a tool's answer.
@@ -108,10 +101,7 @@ impl Events {
     async fn open(request: RequestBuilder) -> Self {
         let response = request.send().await.unwrap();
         assert_eq!(response.status(), 200);
-        Self {
-            response,
-            read: String::new(),
-        }
+        Self { response, read: String::new() }
     }
 
     async fn next(&mut self) -> Value {
@@ -127,17 +117,10 @@ impl Events {
                     }
                     continue;
                 }
-                let chunk = self
-                    .response
-                    .chunk()
-                    .await
-                    .unwrap()
-                    .expect("the stream stays open");
+                let chunk = self.response.chunk().await.unwrap().expect("the stream stays open");
                 self.read.push_str(std::str::from_utf8(&chunk).unwrap());
             }
         };
-        tokio::time::timeout(PATIENCE, reading)
-            .await
-            .expect("it comes soon")
+        tokio::time::timeout(PATIENCE, reading).await.expect("it comes soon")
     }
 }

@@ -22,9 +22,7 @@ fn text(path: &str) -> String {
 fn names(text: &str) -> BTreeSet<&str> {
     text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_' || c == ':'))
         .filter(|word| {
-            ["recapd_", "process_", "job:recapd_"]
-                .iter()
-                .any(|begin| word.starts_with(begin))
+            ["recapd_", "process_", "job:recapd_"].iter().any(|begin| word.starts_with(begin))
                 && !word.starts_with("recapd_record")
         })
         .collect()
@@ -32,9 +30,7 @@ fn names(text: &str) -> BTreeSet<&str> {
 
 fn known() -> BTreeSet<String> {
     let rules = text("monitoring/alerts.yml");
-    let recorded = rules
-        .lines()
-        .filter_map(|line| line.trim().strip_prefix("- record: "));
+    let recorded = rules.lines().filter_map(|line| line.trim().strip_prefix("- record: "));
     let mut known: BTreeSet<String> = recorded.map(str::to_owned).collect();
     for metric in catalogue() {
         if metric.kind == "histogram" {
@@ -47,9 +43,7 @@ fn known() -> BTreeSet<String> {
 
 fn alerts() -> Vec<String> {
     let rules = text("monitoring/alerts.yml");
-    let names = rules
-        .lines()
-        .filter_map(|line| line.trim().strip_prefix("- alert: "));
+    let names = rules.lines().filter_map(|line| line.trim().strip_prefix("- alert: "));
     names.map(str::to_owned).collect()
 }
 
@@ -69,10 +63,7 @@ fn rules_and_dashboard_use_metrics_that_exist() {
 #[test]
 fn runbooks_name_metrics_that_exist() {
     let known = known();
-    for page in fs::read_dir(file("docs/runbooks"))
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-    {
+    for page in fs::read_dir(file("docs/runbooks")).unwrap().map(|entry| entry.unwrap().path()) {
         let text = fs::read_to_string(&page).unwrap();
         for name in names(&text) {
             assert!(known.contains(name), "{}: {name}", page.display());
@@ -95,10 +86,8 @@ fn runbooks_use_commands_instead_of_requests() {
 #[test]
 fn every_alert_has_a_page_that_says_what_to_do() {
     let rules = text("monitoring/alerts.yml");
-    let pages: Vec<&str> = rules
-        .lines()
-        .filter_map(|line| line.trim().strip_prefix("runbook_url: "))
-        .collect();
+    let pages: Vec<&str> =
+        rules.lines().filter_map(|line| line.trim().strip_prefix("runbook_url: ")).collect();
     assert_eq!(pages.len(), alerts().len());
     for (alert, page) in alerts().iter().zip(&pages) {
         let begin = page.trim_start_matches("docs/runbooks/").trim_end_matches(".md");
@@ -110,19 +99,14 @@ fn every_alert_has_a_page_that_says_what_to_do() {
     }
     let all = fs::read_dir(file("docs/runbooks")).unwrap();
     for page in all.map(|entry| entry.unwrap().file_name().into_string().unwrap()) {
-        assert!(
-            pages.iter().any(|named| named.ends_with(&page)),
-            "{page} belongs to no alert"
-        );
+        assert!(pages.iter().any(|named| named.ends_with(&page)), "{page} belongs to no alert");
     }
 }
 
 #[test]
 fn every_alert_fires_in_some_test() {
     let tests = fs::read_dir(file("monitoring/tests")).unwrap();
-    let all: String = tests
-        .map(|entry| fs::read_to_string(entry.unwrap().path()).unwrap())
-        .collect();
+    let all: String = tests.map(|entry| fs::read_to_string(entry.unwrap().path()).unwrap()).collect();
     for alert in alerts() {
         assert!(all.contains(&format!("alertname=\"{alert}\"")), "{alert}");
     }

@@ -29,8 +29,7 @@ fn mounts(compose: &str) -> Vec<(String, &str)> {
     let pairs = compose.lines().filter_map(|line| {
         let (host, rest) = line.trim().strip_prefix("- ")?.split_once(':')?;
         let container = rest.split(':').next()?;
-        host.starts_with('.')
-            .then(|| (format!("packaging/{host}"), container))
+        host.starts_with('.').then(|| (format!("packaging/{host}"), container))
     });
     pairs.collect()
 }
@@ -88,31 +87,20 @@ fn the_containers_use_the_same_port_and_files() {
     );
     assert!(file.contains("/src/packaged.toml /etc/recapd/config.toml"));
     let built = format!("rust:{}-", env!("CARGO_PKG_RUST_VERSION"));
-    assert!(
-        file.contains(&built),
-        "the image builds with another Rust than {built}"
-    );
+    assert!(file.contains(&built), "the image builds with another Rust than {built}");
 }
 
 #[test]
 fn the_package_contains_what_it_names() {
     let manifest = text("Cargo.toml");
-    let assets = manifest
-        .lines()
-        .filter_map(|line| line.trim().strip_prefix("[\""));
+    let assets = manifest.lines().filter_map(|line| line.trim().strip_prefix("[\""));
     let sources: Vec<&str> = assets.filter_map(|line| line.split('"').next()).collect();
     assert!(sources.len() >= 4, "{sources:?}");
-    for source in sources
-        .into_iter()
-        .filter(|source| !source.starts_with("target/"))
-    {
+    for source in sources.into_iter().filter(|source| !source.starts_with("target/")) {
         assert!(at(source).exists(), "{source}");
     }
     for script in ["postinst", "postrm"] {
-        assert!(
-            text(&format!("packaging/deb/{script}")).contains("#DEBHELPER#"),
-            "{script}"
-        );
+        assert!(text(&format!("packaging/deb/{script}")).contains("#DEBHELPER#"), "{script}");
     }
 }
 
@@ -122,11 +110,7 @@ fn packaged_files_set_the_services_database_only() {
     let nobodys = "#url = \"\"";
     let begun = recapd_config::starting();
     assert!(begun.lines().any(|line| line == nobodys));
-    assert!(
-        begun
-            .lines()
-            .all(|line| line.is_empty() || line.starts_with(['#', '[']))
-    );
+    assert!(begun.lines().all(|line| line.is_empty() || line.starts_with(['#', '['])));
     let command = format!("init - | sed 's|^{nobodys}$|url = \"sqlite:/var/lib/recapd/recapd.db\"|'");
     for file in ["scripts/package", "Containerfile", "docs/operations.md"] {
         assert!(text(file).contains(&command), "{file}");
@@ -142,10 +126,7 @@ fn a_reload_checks_without_keys() {
         let text = text(unit);
         let commands = values(&text, "ExecReload=");
         assert_eq!(commands.len(), 2, "{unit}: {commands:?}");
-        assert!(
-            commands[0].contains(" config check --without-keys "),
-            "{unit}: {commands:?}"
-        );
+        assert!(commands[0].contains(" config check --without-keys "), "{unit}: {commands:?}");
     }
 }
 
@@ -154,10 +135,8 @@ fn the_services_task_limit_covers_all_threads() {
     let most = threads::ALL_MAX;
     for unit in ["systemd/recapd.service", "systemd/recapd@.service"] {
         let text = text(unit);
-        let tasks: Vec<usize> = values(&text, "TasksMax=")
-            .iter()
-            .map(|tasks| tasks.parse().unwrap())
-            .collect();
+        let tasks: Vec<usize> =
+            values(&text, "TasksMax=").iter().map(|tasks| tasks.parse().unwrap()).collect();
         assert!(
             matches!(tasks[..], [tasks] if tasks >= most + TASKS_SPARE),
             "{unit}: {tasks:?} for {most} threads"
@@ -178,9 +157,8 @@ fn units_refer_to_existing_pages() {
         let text = text(unit);
         let pages = values(&text, "Documentation=");
         let pages = pages.iter().flat_map(|line| line.split_whitespace());
-        let pages: Vec<&str> = pages
-            .filter_map(|page| page.strip_prefix("file:/usr/share/doc/recapd/"))
-            .collect();
+        let pages: Vec<&str> =
+            pages.filter_map(|page| page.strip_prefix("file:/usr/share/doc/recapd/")).collect();
         assert!(!pages.is_empty(), "{unit}");
         for page in pages {
             assert!(at(page).exists(), "{unit}: {page}");

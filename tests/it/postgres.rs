@@ -100,11 +100,7 @@ async fn views_show_the_current_document() {
     let documents = "SELECT agent_id || ' ' || content FROM summary_documents WHERE updated_at IS NOT NULL";
     assert_eq!(text(&mut connection, documents).await, "a Once.");
 
-    execute(
-        &mut connection,
-        "UPDATE summaries SET held_version = 2, held_through = 1",
-    )
-    .await;
+    execute(&mut connection, "UPDATE summaries SET held_version = 2, held_through = 1").await;
     assert_eq!(text(&mut connection, sql).await, "a Once. 2 2 1 5 true");
 }
 
@@ -150,10 +146,7 @@ async fn both_schemas_have_the_same_columns() {
     let sql = "SELECT table_name || '.' || column_name, data_type, is_nullable = 'YES'
                FROM information_schema.columns JOIN pg_tables ON schemaname = table_schema AND tablename = table_name
                WHERE table_schema = 'public' AND table_name <> '_sqlx_migrations'";
-    let rows = sqlx::query(sql)
-        .fetch_all(&mut database.connect().await)
-        .await
-        .unwrap();
+    let rows = sqlx::query(sql).fetch_all(&mut database.connect().await).await.unwrap();
     let mut columns: BTreeMap<String, Column> = BTreeMap::new();
     for row in rows {
         let native: String = row.get(1);
@@ -167,12 +160,8 @@ async fn both_schemas_have_the_same_columns() {
     // How they know what is still to be indexed differs between the databases.
     columns.retain(|name, _| !name.starts_with("recall_"));
     let sqlite = sqlite_columns().await;
-    let only_here = columns
-        .iter()
-        .filter(|&(name, column)| sqlite.get(name) != Some(column));
-    let besides = sqlite
-        .iter()
-        .filter(|&(name, column)| columns.get(name) != Some(column));
+    let only_here = columns.iter().filter(|&(name, column)| sqlite.get(name) != Some(column));
+    let besides = sqlite.iter().filter(|&(name, column)| columns.get(name) != Some(column));
     let different: Vec<_> = only_here.chain(besides).collect();
     assert!(different.is_empty(), "{different:#?}");
 }
@@ -181,19 +170,13 @@ async fn both_schemas_have_the_same_columns() {
 async fn both_schemas_have_the_same_indexes() {
     let database = Database::create().await;
     let sql = "SELECT indexname FROM pg_indexes WHERE schemaname = 'public'";
-    let rows = sqlx::query(sql)
-        .fetch_all(&mut database.connect().await)
-        .await
-        .unwrap();
+    let rows = sqlx::query(sql).fetch_all(&mut database.connect().await).await.unwrap();
     let names: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
     let (mut sqlite, _folder) = sqlite().await;
     let sql = "SELECT name FROM sqlite_schema WHERE type = 'index' AND sql IS NOT NULL";
     let rows = sqlx::query(sql).fetch_all(&mut sqlite).await.unwrap();
-    let missing: Vec<String> = rows
-        .iter()
-        .map(|row| row.get(0))
-        .filter(|name| !names.contains(name))
-        .collect();
+    let missing: Vec<String> =
+        rows.iter().map(|row| row.get(0)).filter(|name| !names.contains(name)).collect();
     assert!(missing.is_empty(), "only SQLite has {missing:?}");
 }
 
@@ -207,18 +190,14 @@ async fn sqlite_columns() -> BTreeMap<String, Column> {
                AND m.name NOT LIKE 'recall_%' AND m.name NOT IN ('counters', '_sqlx_migrations', 'sqlite_sequence')
                AND NOT (m.name = 'message_log' AND c.name = 'id')";
     let rows = sqlx::query(sql).fetch_all(&mut connection).await.unwrap();
-    rows.iter()
-        .map(|row| (row.get(0), (row.get(1), row.get(2))))
-        .collect()
+    rows.iter().map(|row| (row.get(0), (row.get(1), row.get(2)))).collect()
 }
 
 /// A SQLite database with the current schema.
 async fn sqlite() -> (SqliteConnection, TempDir) {
     let folder = TempDir::new().unwrap();
     let settings = sqlite_settings(&folder);
-    recapd_store::SqlStore::open(&settings.clone().into())
-        .await
-        .unwrap();
+    recapd_store::SqlStore::open(&settings.clone().into()).await.unwrap();
     (SqliteConnection::connect(&settings.url).await.unwrap(), folder)
 }
 

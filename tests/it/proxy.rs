@@ -55,10 +55,7 @@ impl Upstream {
     async fn start(self, stop: CancellationToken, tasks: &TaskTracker) -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let app = Router::new()
-            .fallback(answer)
-            .layer(DefaultBodyLimit::disable())
-            .with_state(self);
+        let app = Router::new().fallback(answer).layer(DefaultBodyLimit::disable()).with_state(self);
         tasks.spawn(async move {
             let serving = axum::serve(listener, app);
             stop.run_until_cancelled(serving.into_future()).await
@@ -84,12 +81,7 @@ async fn answer(
 ) -> Response {
     let path = uri.path_and_query().map(ToString::to_string).unwrap_or_default();
     let is_chat = path.contains("/chat/");
-    upstream.received.lock().unwrap().push(Received {
-        method,
-        path,
-        headers,
-        body,
-    });
+    upstream.received.lock().unwrap().push(Received { method, path, headers, body });
     let planned = upstream.planned.lock().unwrap().pop_front();
     planned.unwrap_or_else(|| {
         let said = json!({"role": "assistant", "content": "Done."});
@@ -148,15 +140,7 @@ impl Rig {
         let base = format!("http://{}", listener.local_addr().unwrap());
         tasks.spawn(serve(ProxyListener::Tcp(listener), proxy, stop.clone()));
         let client = relay_client(1_000).unwrap();
-        Self {
-            server,
-            upstream,
-            base,
-            client,
-            metrics,
-            stop,
-            tasks,
-        }
+        Self { server, upstream, base, client, metrics, stop, tasks }
     }
 
     /// Posts `body` to `path`, with these headers.
@@ -176,12 +160,7 @@ impl Rig {
     /// Posts messages as a Claude Code session does.
     async fn turn(&self, session: &str, messages: &[Value]) -> reqwest::Response {
         let body = json!({"model": "m", "tools": [{"name": "Bash"}], "messages": messages}).to_string();
-        self.post(
-            "/v1/messages?beta=true",
-            &[("x-claude-code-session-id", session)],
-            body,
-        )
-        .await
+        self.post("/v1/messages?beta=true", &[("x-claude-code-session-id", session)], body).await
     }
 
     /// Stops the proxy once everything is stored.
@@ -204,16 +183,9 @@ fn assistant(text: &str) -> Value {
 
 /// The texts of an agent's window, in order.
 async fn window(server: &Server, agent: &str) -> Vec<String> {
-    let reply = server
-        .get(&format!(
-            "/v1/agents/{agent}/context?format=openai&alternation=keep"
-        ))
-        .await;
+    let reply = server.get(&format!("/v1/agents/{agent}/context?format=openai&alternation=keep")).await;
     let body: Value = serde_json::from_str(&reply.body).unwrap();
-    let texts = body["body"]["messages"]
-        .as_array()
-        .unwrap_or_else(|| panic!("{}", reply.body))
-        .iter();
+    let texts = body["body"]["messages"].as_array().unwrap_or_else(|| panic!("{}", reply.body)).iter();
     texts
         .map(|message| match &message["content"] {
             Value::String(text) => text.clone(),
@@ -225,10 +197,6 @@ async fn window(server: &Server, agent: &str) -> Vec<String> {
 /// The value of a counter with these labels.
 fn counter(metrics: &Metrics, sample: &str) -> u64 {
     let (_, text) = metrics.encode(None);
-    let line = text
-        .lines()
-        .find_map(|line| line.strip_prefix(&format!("recapd_proxy_{sample} ")));
-    line.unwrap_or_else(|| panic!("no {sample} in {text}"))
-        .parse()
-        .unwrap()
+    let line = text.lines().find_map(|line| line.strip_prefix(&format!("recapd_proxy_{sample} ")));
+    line.unwrap_or_else(|| panic!("no {sample} in {text}")).parse().unwrap()
 }

@@ -121,12 +121,7 @@ async fn pruning_reads_only_what_it_deletes() {
     connection.close().await.unwrap();
     let settings = postgres_settings(database.url());
     let store = SqlStore::open(&settings.into()).await.unwrap();
-    let prune = Prune {
-        runs_before: NOW,
-        answers_before: NOW,
-        versions_keep: 10,
-        limit: 1_000,
-    };
+    let prune = Prune { runs_before: NOW, answers_before: NOW, versions_keep: 10, limit: 1_000 };
     let plans = Plans::default();
     let pruned = store.prune(prune).with_subscriber(plans.subscriber()).await;
     assert_eq!(pruned.unwrap(), 0);
@@ -157,10 +152,7 @@ async fn partitioning_keeps_every_message_and_the_views() {
     assert_eq!(text(&mut connection, last).await, "8");
     let options = "SELECT array_to_string(reloptions, '') FROM pg_class WHERE relname = 'latest'";
     assert_eq!(text(&mut connection, options).await, "security_barrier=true");
-    let again = sqlx::raw_sql(PARTITION)
-        .execute(&mut connection)
-        .await
-        .unwrap_err();
+    let again = sqlx::raw_sql(PARTITION).execute(&mut connection).await.unwrap_err();
     assert!(again.to_string().contains("partitioned already"), "{again}");
 }
 
@@ -196,11 +188,7 @@ async fn the_cache_of_summaries_stays_within_its_limit() {
         bytes += read.snapshot.markdown.len();
     }
     assert!(bytes > 3 * bytes_max, "{bytes}");
-    assert!(
-        (1..50).contains(&snapshots.cached_count()),
-        "{} are held",
-        snapshots.cached_count()
-    );
+    assert!((1..50).contains(&snapshots.cached_count()), "{} are held", snapshots.cached_count());
 }
 
 async fn text(connection: &mut PgConnection, sql: &'static str) -> String {
@@ -220,13 +208,7 @@ async fn fill(database: &Database, agents: i64, is_big: bool) {
     execute(&mut connection, format!("SET scale.agents = {agents}")).await;
     execute(&mut connection, FILL).await;
     execute(&mut connection, "VACUUM ANALYZE").await;
-    set(
-        &mut connection,
-        database,
-        "session_preload_libraries",
-        "auto_explain",
-    )
-    .await;
+    set(&mut connection, database, "session_preload_libraries", "auto_explain").await;
     set(&mut connection, database, "auto_explain.log_min_duration", "0").await;
     set(&mut connection, database, "auto_explain.log_analyze", "on").await;
     set(&mut connection, database, "auto_explain.log_buffers", "on").await;
@@ -263,26 +245,13 @@ async fn work(store: &SqlStore) {
             bytes_max: i64::MAX,
         };
         assert_eq!(store.exchanges(&long, window).await.unwrap().len(), 10);
-        let archive = ExchangeQuery {
-            from: 401,
-            through: 410,
-            ..window
-        };
+        let archive = ExchangeQuery { from: 401, through: 410, ..window };
         let archived = store.exchanges(&long, archive).await.unwrap();
         let evicted = archived.iter().filter(|stored| stored.evicted_at.is_some());
         assert_eq!(evicted.count(), 10);
         let start = store.session_start(&long, 1).await.unwrap();
         assert!(start.is_some(), "a session has exchanges");
-        store
-            .versions(
-                &long,
-                VersionQuery {
-                    before: None,
-                    limit: 10,
-                },
-            )
-            .await
-            .unwrap();
+        store.versions(&long, VersionQuery { before: None, limit: 10 }).await.unwrap();
         store.agents(Some(&long), 10).await.unwrap();
         // Only the oldest pending ones.
         let pending_before = Timestamp(1_767_225_600_000).plus_ms(101 * round);
@@ -302,18 +271,11 @@ fn next_turn(agent: &AgentId, round: i64) -> AppendRequest {
 /// Says what is wrong with a plan: a table is read as a whole, or more pages are touched than the rows need. Pages
 /// are compared for all scans together, because a subquery counts for the scan that first evaluates it.
 fn complaint(plan: &Plan) -> Option<String> {
-    let worst = plan
-        .scans
-        .iter()
-        .find(|scan| scan.is_sequential && scan.pages > 0 || scan.rows > ROWS_MAX);
+    let worst = plan.scans.iter().find(|scan| scan.is_sequential && scan.pages > 0 || scan.rows > ROWS_MAX);
     if let Some(scan) = worst {
         return Some(format!("{plan}\n  because of {scan:?}"));
     }
     let pages: i64 = plan.scans.iter().map(|scan| scan.pages).sum();
-    let allowed: i64 = plan
-        .scans
-        .iter()
-        .map(|scan| PAGES_MAX * scan.loops + scan.rows)
-        .sum();
+    let allowed: i64 = plan.scans.iter().map(|scan| PAGES_MAX * scan.loops + scan.rows).sum();
     (pages > allowed).then(|| format!("{plan}\n  because {pages} pages are more than {allowed}"))
 }

@@ -32,12 +32,7 @@ impl Fired {
         let noon = Timestamp::parse("2026-11-20T12:00:00Z").unwrap();
         let clock = Arc::new(ManualClock::new(noon));
         let parts = parts(&db, &store, &clock);
-        Self {
-            db,
-            store,
-            clock,
-            parts,
-        }
+        Self { db, store, clock, parts }
     }
 
     /// The same database under a restarted daemon.

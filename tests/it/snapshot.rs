@@ -61,10 +61,7 @@ fn projects_counted(store: Arc<dyn Store>, counter: Arc<dyn TokenCounter>) -> Pr
 
 /// Appends a turn that can't be counted, and another one, which makes it pending.
 async fn poison(db: &SqliteBackend, agent: &AgentId) {
-    let mut messages = vec![
-        said("user", POISON, 40, minute(4)),
-        said("assistant", "Done", 60, minute(4)),
-    ];
+    let mut messages = vec![said("user", POISON, 40, minute(4)), said("assistant", "Done", 60, minute(4))];
     messages.extend(turns(5..=5));
     db.store().append(append(agent, messages)).await.unwrap();
 }
@@ -177,12 +174,8 @@ async fn an_outdated_copy_is_read_without_waiting_for_the_database() {
     store.set_project(&agent, Some(&project), T0).await.unwrap();
     let slow = Arc::new(TroubledStore::new(db.store()));
     let counter = tokenizer::ceiling_counter();
-    let snapshots = Snapshots::new(
-        Arc::<TroubledStore>::clone(&slow),
-        counter,
-        Arc::new(SystemClock),
-        10_000,
-    );
+    let snapshots =
+        Snapshots::new(Arc::<TroubledStore>::clone(&slow), counter, Arc::new(SystemClock), 10_000);
     let projects = Arc::new(projects(Arc::<TroubledStore>::clone(&slow)));
     let snapshots = Arc::new(snapshots);
     let (notices, stop, tasks) = (Notices::default(), CancellationToken::new(), TaskTracker::new());
@@ -196,15 +189,7 @@ async fn an_outdated_copy_is_read_without_waiting_for_the_database() {
     slow.trouble("project", Trouble::Hang);
     slow.trouble("project_stamp", Trouble::Hang);
     notices.all_changed();
-    let stale = async || {
-        snapshots
-            .get(&agent)
-            .await
-            .unwrap()
-            .unwrap()
-            .stale_since
-            .is_some()
-    };
+    let stale = async || snapshots.get(&agent).await.unwrap().unwrap().stale_since.is_some();
     until(stale).await;
     pass_believed().await;
     for _ in 0..3 {
@@ -354,8 +339,5 @@ async fn the_least_recently_read_documents_of_projects_are_dropped() {
     get(&third).await;
     assert!(Arc::ptr_eq(&get(&first).await, &kept));
     assert!(!Arc::ptr_eq(&get(&second).await, &forgotten));
-    assert!(
-        Arc::ptr_eq(&get(&first).await, &kept),
-        "the third one wasn't asked for since"
-    );
+    assert!(Arc::ptr_eq(&get(&first).await, &kept), "the third one wasn't asked for since");
 }

@@ -272,11 +272,7 @@ mod run {
 /// An agent of which this many exchanges have left the window; the next one fills it.
 async fn with_pending(db: &dyn Backend, name: &str, pending: i64) -> AgentId {
     let agent = agent(name);
-    let outcome = db
-        .store()
-        .append(append_request(&agent, turns(1..=pending + 1)))
-        .await
-        .unwrap();
+    let outcome = db.store().append(append_request(&agent, turns(1..=pending + 1))).await.unwrap();
     assert_eq!(outcome.first_exchange, pending + 1);
     agent
 }
@@ -291,10 +287,7 @@ async fn the_lease(db: &dyn Backend, now: Timestamp) -> Lease {
 pub(crate) async fn clean(db: &dyn Backend, agent: &AgentId) -> AgentReport {
     let report = db.store().verify(agent).await.unwrap();
     assert_eq!(report.breaches, []);
-    let unsealed = report
-        .unseen
-        .iter()
-        .filter(|unseen| unseen.invariant != Invariant::WindowFits);
+    let unsealed = report.unseen.iter().filter(|unseen| unseen.invariant != Invariant::WindowFits);
     assert_eq!(unsealed.count(), 0, "{:?}", report.unseen);
     report
 }

@@ -13,14 +13,7 @@ struct Layer {
 }
 
 /// No IO, no async, no clock.
-const IMPURE: &[&str] = &[
-    "SystemTime",
-    "Utc::now",
-    "std::fs",
-    "std::net",
-    "std::env",
-    "async fn",
-];
+const IMPURE: &[&str] = &["SystemTime", "Utc::now", "std::fs", "std::net", "std::env", "async fn"];
 /// Pages are built from what others have read.
 const READING: &[&str] = &["reqwest::", "axum::", "hyper::", "tokio::", "async fn"];
 
@@ -68,9 +61,7 @@ impl Layer {
     fn may_not_use(&self, module: &str) -> bool {
         module != self.module
             && !self.may_use.contains(&module)
-            && LAYERS
-                .iter()
-                .any(|layer| layer.of == self.of && layer.module == module)
+            && LAYERS.iter().any(|layer| layer.of == self.of && layer.module == module)
     }
 }
 
@@ -86,11 +77,8 @@ fn holds_word(line: &str, word: &str) -> bool {
 
 /// Lists the names after each `prefix::` in `code`, with their lines; for a group `prefix::{a::b, c}` all first names.
 fn names_after(code: &str, prefix: &str) -> Vec<(usize, String)> {
-    let name_of = |text: &str| {
-        text.chars()
-            .take_while(|&c| c.is_alphanumeric() || c == '_')
-            .collect::<String>()
-    };
+    let name_of =
+        |text: &str| text.chars().take_while(|&c| c.is_alphanumeric() || c == '_').collect::<String>();
     let mut names = Vec::new();
     let mut line = 1;
     let mut pieces = code.split(prefix);
@@ -135,16 +123,11 @@ fn layering(source: &Source) -> Vec<String> {
     else {
         return Vec::new();
     };
-    let (module, depth) = (
-        inside.split('/').next().unwrap_or_default(),
-        inside.split('/').count(),
-    );
+    let (module, depth) = (inside.split('/').next().unwrap_or_default(), inside.split('/').count());
     if ["lib", "main"].contains(&module) {
         return Vec::new();
     }
-    let row = LAYERS
-        .iter()
-        .find(|layer| layer.of == of && layer.module == module);
+    let row = LAYERS.iter().find(|layer| layer.of == of && layer.module == module);
     let Some(layer) = row else {
         return vec![source.finding(1, &format!("`{module}` has no row in LAYERS"))];
     };
@@ -160,10 +143,7 @@ fn layering(source: &Source) -> Vec<String> {
         findings.extend(banned.map(|(line, name)| (line, format!("crate::{name}"))));
     }
     findings.sort();
-    findings
-        .iter()
-        .map(|(line, what)| source.finding(*line, what))
-        .collect()
+    findings.iter().map(|(line, what)| source.finding(*line, what)).collect()
 }
 
 #[test]
@@ -194,10 +174,7 @@ fn forbidden_uses_are_found_with_their_lines() {
     );
     assert_eq!(
         layering(&ingestor),
-        [
-            "crates/engine/src/ingest.rs:1: crate::worker",
-            "crates/engine/src/ingest.rs:2: crate::worker"
-        ]
+        ["crates/engine/src/ingest.rs:1: crate::worker", "crates/engine/src/ingest.rs:2: crate::worker"]
     );
     let append = Source::new(
         "crates/engine/src/ingest/append.rs",

@@ -16,15 +16,9 @@ fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
 
 /// The targets of a document's links, with their lines.
 fn links(source: &Source) -> Vec<(usize, &str)> {
-    let targets = |line| {
-        str::split(line, "](")
-            .skip(1)
-            .filter_map(|rest| rest.split(')').next())
-    };
+    let targets = |line| str::split(line, "](").skip(1).filter_map(|rest| rest.split(')').next());
     let lines = prose(&source.text);
-    lines
-        .flat_map(|(number, line)| targets(line).map(move |target| (number, target)))
-        .collect()
+    lines.flat_map(|(number, line)| targets(line).map(move |target| (number, target))).collect()
 }
 
 /// The anchors of a document's headings, as GitHub and most others make them.
@@ -32,9 +26,7 @@ fn anchors(text: &str) -> BTreeSet<String> {
     let mut anchors = BTreeSet::new();
     for (_, line) in prose(text).filter(|(_, line)| line.starts_with('#')) {
         let heading = line.trim_start_matches('#').trim().to_lowercase();
-        let kept = heading
-            .chars()
-            .filter(|&c| c.is_alphanumeric() || " -_".contains(c));
+        let kept = heading.chars().filter(|&c| c.is_alphanumeric() || " -_".contains(c));
         let anchor = kept.collect::<String>().replace(' ', "-");
         let mut name = anchor.clone();
         let mut times = 0;
@@ -47,9 +39,7 @@ fn anchors(text: &str) -> BTreeSet<String> {
 }
 
 fn is_markdown(path: &str) -> bool {
-    Path::new(path)
-        .extension()
-        .is_some_and(|extension| extension == "md")
+    Path::new(path).extension().is_some_and(|extension| extension == "md")
 }
 
 /// Finds links of `source` that lead nowhere. `read` returns the text of a file of the repository, empty for folders
@@ -58,10 +48,7 @@ fn dead_links(source: &Source, read: impl Fn(&str) -> Option<String>) -> Vec<Str
     if !is_markdown(&source.path) {
         return Vec::new();
     }
-    let folder = source
-        .path
-        .rsplit_once('/')
-        .map_or(String::new(), |(folder, _)| format!("{folder}/"));
+    let folder = source.path.rsplit_once('/').map_or(String::new(), |(folder, _)| format!("{folder}/"));
     let elsewhere = |target: &str| target.contains("://") || target.starts_with("mailto:");
     let mut findings = Vec::new();
     for (line, target) in links(source).into_iter().filter(|(_, target)| !elsewhere(target)) {
@@ -83,8 +70,7 @@ fn dead_links(source: &Source, read: impl Fn(&str) -> Option<String>) -> Vec<Str
 
 fn in_repository(path: &str) -> Option<String> {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
-    file.exists()
-        .then(|| fs::read_to_string(file).unwrap_or_default())
+    file.exists().then(|| fs::read_to_string(file).unwrap_or_default())
 }
 
 #[test]

@@ -56,11 +56,7 @@ fn types(source: &Source) -> Vec<(usize, String)> {
             "type" => !line.starts_with(' '),
             _ => false,
         };
-        let name: String = words
-            .next()?
-            .chars()
-            .take_while(|c| c.is_alphanumeric())
-            .collect();
+        let name: String = words.next()?.chars().take_while(|c| c.is_alphanumeric()).collect();
         let is_name = name.starts_with(|c: char| c.is_ascii_uppercase());
         (is_type && is_name).then_some((index + 1, name))
     });
@@ -88,9 +84,7 @@ fn private_words(source: &Source) -> Vec<String> {
     let module = source.path.rsplit('/').next().unwrap_or_default();
     let module = module.trim_end_matches(".rs");
     let found = FIELD_WORDS.iter().filter(|(old, _)| *old == module);
-    found
-        .map(|(old, new)| source.finding(1, &format!("`{old}`: the field says `{new}`")))
-        .collect()
+    found.map(|(old, new)| source.finding(1, &format!("`{old}`: the field says `{new}`"))).collect()
 }
 
 /// Lists the names that too many types share, with their places.
@@ -143,9 +137,6 @@ fn bad_names_are_found() {
         ["src/a.rs", "src/b.rs", "src/c.rs"].map(|path| Source::new(path, "    struct Page;\nstruct Row;\n"));
     let found = shared_names(&three);
     assert_eq!(found.len(), 1, "{found:?}");
-    assert!(
-        found[0].starts_with("`Page` names 3 types: src/a.rs:1"),
-        "{found:?}"
-    );
+    assert!(found[0].starts_with("`Page` names 3 types: src/a.rs:1"), "{found:?}");
     assert_eq!(shared_names(&three[..2]), Vec::<String>::new());
 }

@@ -89,11 +89,7 @@ pub struct Caller {
 impl Caller {
     /// Returns the caller of a daemon where everybody may do everything.
     pub fn anybody() -> Self {
-        Self {
-            token: None,
-            scope: Scope::Admin,
-            reach: Reach::All,
-        }
+        Self { token: None, scope: Scope::Admin, reach: Reach::All }
     }
 }
 
@@ -162,11 +158,7 @@ impl Access {
     /// [`file::FileError`] if the file can't be read now. If a later read fails, that is logged, and the last tokens stay valid.
     pub fn with_file(self, path: PathBuf) -> Result<Self, file::FileError> {
         let tokens = file::read(&path)?;
-        Ok(Self {
-            requires_token: true,
-            file: Some((path, RwLock::new(tokens))),
-            ..self
-        })
+        Ok(Self { requires_token: true, file: Some((path, RwLock::new(tokens))), ..self })
     }
 
     fn current_tokens(&self) -> Arc<Tokens> {
@@ -224,9 +216,7 @@ impl Access {
     /// Returns the holder of the token with this digest, and records the use.
     fn holder(&self, digest: &str) -> Result<Arc<Caller>, UnknownCaller> {
         let tokens = self.current_tokens();
-        let found = digest
-            .get(..LOOKUP_DIGITS)
-            .and_then(|digits| tokens.by_digits.get(digits));
+        let found = digest.get(..LOOKUP_DIGITS).and_then(|digits| tokens.by_digits.get(digits));
         let token = found.ok_or(UnknownCaller)?;
         let now = self.clock.now();
         let is_same = bool::from(token.digest.as_bytes().ct_eq(digest.as_bytes()));
@@ -345,10 +335,7 @@ impl Access {
         let read = threads::computed("reading tokens", move || file::read(&path)).await;
         let read = read.map_err(|panicked| panicked.to_string());
         match read.and_then(|read| read.map_err(|error| error.to_string())) {
-            Ok(tokens) => last
-                .write()
-                .unwrap_or_else(PoisonError::into_inner)
-                .clone_from(&tokens),
+            Ok(tokens) => last.write().unwrap_or_else(PoisonError::into_inner).clone_from(&tokens),
             Err(error) => warn!(%error, "access.file_unreadable: the tokens known so far stay in force"),
         }
         last.read().unwrap_or_else(PoisonError::into_inner).clone()
@@ -358,10 +345,8 @@ impl Access {
         for token in tokens.by_digits.values() {
             let used = token.used_at.load(Ordering::Relaxed);
             let noted = token.noted_at.map_or(i64::MIN, |at| at.0);
-            if let (Some(name), true) = (
-                &token.caller.token,
-                used > noted.saturating_add(USE_NOTED_AFTER_MS),
-            ) {
+            if let (Some(name), true) = (&token.caller.token, used > noted.saturating_add(USE_NOTED_AFTER_MS))
+            {
                 self.store.note_token_use(name, Timestamp(used)).await?;
             }
         }
@@ -416,20 +401,14 @@ impl Access {
 /// Returns the entry for `token` in the new copy. Takes over the last use from `old_tokens`, the copy that it replaces.
 fn active_token(token: Token, old_tokens: &Tokens) -> Option<(String, ActiveToken)> {
     let digits = token.digest.get(..LOOKUP_DIGITS)?.to_owned();
-    let used = old_tokens
-        .by_digits
-        .get(&digits)
-        .map_or(i64::MIN, |token| token.used_at.load(Ordering::Relaxed));
+    let used =
+        old_tokens.by_digits.get(&digits).map_or(i64::MIN, |token| token.used_at.load(Ordering::Relaxed));
     let active = ActiveToken {
         digest: token.digest,
         expires_at: token.expires_at,
         noted_at: token.last_used_at,
         used_at: AtomicI64::new(used),
-        caller: Arc::new(Caller {
-            token: Some(token.name),
-            scope: token.scope,
-            reach: token.reach,
-        }),
+        caller: Arc::new(Caller { token: Some(token.name), scope: token.scope, reach: token.reach }),
     };
     Some((digits, active))
 }

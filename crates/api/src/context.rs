@@ -197,19 +197,10 @@ pub async fn load(
 /// # Errors
 /// The store's errors.
 pub async fn payload_bytes(store: &dyn Store, agent: &AgentId, snapshot: &Snapshot) -> StoreResult<usize> {
-    let query = |from, through, limit| ExchangeQuery {
-        from,
-        through,
-        limit,
-        bytes_max: SIZES_ONLY,
-    };
+    let query = |from, through, limit| ExchangeQuery { from, through, limit, bytes_max: SIZES_ONLY };
     let first_exchange = snapshot.first_exchange.max(FIRST_EXCHANGE);
     let mut sized = store.exchanges(agent, query(PREAMBLE, PREAMBLE, 1)).await?;
-    sized.extend(
-        store
-            .exchanges(agent, query(first_exchange, i64::MAX, WINDOW_EXCHANGES_MAX))
-            .await?,
-    );
+    sized.extend(store.exchanges(agent, query(first_exchange, i64::MAX, WINDOW_EXCHANGES_MAX)).await?);
     let bytes: i64 = sized.iter().filter_map(|stored| stored.unread_bytes).sum();
     Ok(usize_or_max(bytes.min(CONTEXT_BYTES_MAX)))
 }
@@ -228,18 +219,10 @@ pub async fn load_within(
     let first_exchange = snapshot.first_exchange.max(FIRST_EXCHANGE);
     let preamble = read_preamble(store, agent, bytes_max / PREAMBLE_SHARE).await?;
     let room = bytes_max - bytes_of(&preamble);
-    let WindowContent {
-        exchanges: window,
-        left_out,
-        shortened,
-    } = window::read(store, agent, first_exchange, room).await?;
-    let thinks = |stored: &StoredMessage| {
-        stored
-            .message
-            .parts
-            .iter()
-            .any(|part| matches!(part, Part::Thinking(_)))
-    };
+    let WindowContent { exchanges: window, left_out, shortened } =
+        window::read(store, agent, first_exchange, room).await?;
+    let thinks =
+        |stored: &StoredMessage| stored.message.parts.iter().any(|part| matches!(part, Part::Thinking(_)));
     let may_think = window.iter().flat_map(|exchange| &exchange.messages).any(thinks);
     let has_evicted = first_exchange > FIRST_EXCHANGE || (may_think && store.has_evicted(agent).await?);
     let opening = match window.last() {
@@ -256,9 +239,7 @@ pub async fn load_within(
     };
     let opens = |message: &Message| match &perspective {
         // The speaker's own words set no task, so the anchor is the first message that the speaker hears.
-        Some(perspective) => perspective
-            .see(message)
-            .is_some_and(|view| view.role == Role::User),
+        Some(perspective) => perspective.see(message).is_some_and(|view| view.role == Role::User),
         None => is_safe_boundary(message),
     };
     let request = read_request(store, agent, &window, &opening).await?;
@@ -271,10 +252,7 @@ pub async fn load_within(
         first_exchange,
         has_evicted,
         passed_before: passed_before(store, agent, first_exchange, &window).await?,
-        preamble: preamble
-            .into_iter()
-            .flat_map(|exchange| exchange.messages)
-            .collect(),
+        preamble: preamble.into_iter().flat_map(|exchange| exchange.messages).collect(),
         anchor,
         pins: store.pins(agent, PINS_MAX).await?,
         request,
@@ -292,10 +270,7 @@ async fn with_notes(store: &dyn Store, agent: &AgentId, snapshot: &Snapshot) -> 
     if snapshot.markdown.trim().is_empty() {
         return Ok(snapshot.markdown.clone());
     }
-    let query = NoteQuery {
-        before: Some(snapshot.first_exchange),
-        ..NoteQuery::default()
-    };
+    let query = NoteQuery { before: Some(snapshot.first_exchange), ..NoteQuery::default() };
     Ok(above(&store.notes(agent, &query).await?, &snapshot.markdown))
 }
 
@@ -305,12 +280,7 @@ async fn read_preamble(
     agent: &AgentId,
     bytes_max: i64,
 ) -> Result<Vec<StoredExchange>, ContextError> {
-    let query = ExchangeQuery {
-        from: PREAMBLE,
-        through: PREAMBLE,
-        limit: 1,
-        bytes_max,
-    };
+    let query = ExchangeQuery { from: PREAMBLE, through: PREAMBLE, limit: 1, bytes_max };
     let found = store.exchanges(agent, query).await?;
     let unread = found.iter().find(|stored| stored.unread_bytes.is_some());
     match unread.map(|stored| stored.exchange.exchange) {
@@ -331,12 +301,8 @@ async fn passed_before(
     if !messages.any(|stored| concerns_own_answers(&stored.message)) {
         return Ok(PREAMBLE);
     }
-    let last_evicted = ExchangeQuery {
-        from: FIRST_EXCHANGE,
-        through: first_exchange - 1,
-        limit: 1,
-        bytes_max: SIZES_ONLY,
-    };
+    let last_evicted =
+        ExchangeQuery { from: FIRST_EXCHANGE, through: first_exchange - 1, limit: 1, bytes_max: SIZES_ONLY };
     let found = store.exchanges(agent, last_evicted).await?;
     let Some(evicted_at) = found.first().and_then(|stored| stored.evicted_at) else {
         return Ok(PREAMBLE);
@@ -353,9 +319,7 @@ async fn passed_before(
 
 fn bytes_of(exchanges: &[StoredExchange]) -> i64 {
     let messages = exchanges.iter().flat_map(|exchange| &exchange.messages);
-    messages
-        .map(|stored| MESSAGE_BYTES + i64_or_max(stored.message.payload.len()))
-        .sum()
+    messages.map(|stored| MESSAGE_BYTES + i64_or_max(stored.message.payload.len())).sum()
 }
 
 /// Returns the conversation between the speakers `heard` as `viewer` sees it.
@@ -383,9 +347,7 @@ async fn read_request(
         return Ok(None);
     };
     let first_leg = first.first_leg();
-    let leg = opening
-        .iter()
-        .find(|stored| stored.exchange.exchange == first_leg);
+    let leg = opening.iter().find(|stored| stored.exchange.exchange == first_leg);
     let mut messages = leg.into_iter().flat_map(|leg| &leg.messages);
     let found = match messages.find(|stored| is_safe_boundary(&stored.message)) {
         Some(request) => Some(request.clone()),
@@ -413,9 +375,7 @@ async fn read_opening(
     let mut found = store.exchanges(agent, query).await?;
     found.retain(|found| found.exchange.session == session);
     // A fork's own exchanges begin here. Earlier exchanges belong to its ancestors.
-    let own_from = found
-        .first()
-        .map_or(query.through + 1, |stored| stored.exchange.exchange);
+    let own_from = found.first().map_or(query.through + 1, |stored| stored.exchange.exchange);
     let mut opening = read_inherited(store, agent, first..own_from).await?;
     opening.retain(|inherited| inherited.exchange.session == session);
     for stored in found {

@@ -54,11 +54,7 @@ impl HistoryQuery {
     /// Asks for everything, within the limits.
     #[must_use]
     pub fn all(self) -> Self {
-        Self {
-            archived: ARCHIVE_SHOWN_MAX,
-            window: WINDOW_SHOWN_MAX,
-            ..self
-        }
+        Self { archived: ARCHIVE_SHOWN_MAX, window: WINDOW_SHOWN_MAX, ..self }
     }
 }
 
@@ -96,11 +92,7 @@ pub async fn load(
     let window_total = store.count_exchanges(agent, boundary, i64::MAX).await?;
     let newest = row.ledger.newest.as_ref();
     let has_speakers = newest.is_some_and(|newest| !newest.headline.speakers.is_empty());
-    let convergence = if has_speakers {
-        convergence(store, agent, &query.convergence).await?
-    } else {
-        None
-    };
+    let convergence = if has_speakers { convergence(store, agent, &query.convergence).await? } else { None };
     let view = view(&row, exchanges, (archived_total, window_total), query, now);
     Ok(Some(HistoryView { convergence, ..view }))
 }
@@ -114,23 +106,12 @@ async fn exchanges(
     redactor: &Redactor,
 ) -> StoreResult<Vec<HistoryExchange>> {
     if let Some(number) = query.only {
-        let one_exchange = ExchangeQuery {
-            from: number,
-            through: number,
-            limit: 1,
-            bytes_max: PAGE_BYTES_MAX,
-        };
+        let one_exchange =
+            ExchangeQuery { from: number, through: number, limit: 1, bytes_max: PAGE_BYTES_MAX };
         let mut found = read_pages(store, agent, one_exchange, query, redactor).await?;
         let rows = store.legs(agent, number).await?;
-        settle(
-            found.iter_mut().map(|exchange| &mut exchange.exchange),
-            rows.last(),
-        );
-        return if found.is_empty() {
-            Err(StoreError::UnknownExchange(number))
-        } else {
-            Ok(found)
-        };
+        settle(found.iter_mut().map(|exchange| &mut exchange.exchange), rows.last());
+        return if found.is_empty() { Err(StoreError::UnknownExchange(number)) } else { Ok(found) };
     }
     let window = ExchangeQuery {
         from: boundary,
@@ -165,9 +146,7 @@ async fn read_pages(
         let Some(oldest) = page.first() else { break };
         exchange_query.through = oldest.stored.exchange.exchange - 1;
         exchange_query.limit -= i64_or_max(page.len());
-        let page = page
-            .into_iter()
-            .map(|paged| history_exchange(agent, paged, query, redactor));
+        let page = page.into_iter().map(|paged| history_exchange(agent, paged, query, redactor));
         pages.push(page.collect());
     }
     Ok(pages.into_iter().rev().flatten().collect())
@@ -230,10 +209,7 @@ fn history_exchange(
 /// Returns the lines of an exchange. Leaves out tool results, because the calls say what the results are about. With
 /// `has_tokens`, shows tool results, too, and each message's tokens at its first line.
 fn lines(stored: &StoredExchange, has_tokens: bool, redactor: &Redactor) -> Vec<HistoryLine> {
-    let limits = TranscriptLimits {
-        said_chars_max: 4 * LINE_CHARS_MAX,
-        tool_chars_max: 4 * LINE_CHARS_MAX,
-    };
+    let limits = TranscriptLimits { said_chars_max: 4 * LINE_CHARS_MAX, tool_chars_max: 4 * LINE_CHARS_MAX };
     // Text that a program adds to the user's request is left out, too, unless the exchange has no title.
     let has_title = !stored.exchange.headline.title.is_empty();
     let is_shown = |voice| match voice {
@@ -258,10 +234,7 @@ fn lines(stored: &StoredExchange, has_tokens: bool, redactor: &Redactor) -> Vec<
 
 fn shorten(line: &Line) -> String {
     match line.voice {
-        Voice::Call => cut(
-            &format!("{} {}", line.label, one_line(&line.text)),
-            LINE_CHARS_MAX,
-        ),
+        Voice::Call => cut(&format!("{} {}", line.label, one_line(&line.text)), LINE_CHARS_MAX),
         _ => first_line(&line.text, LINE_CHARS_MAX),
     }
 }
@@ -274,11 +247,7 @@ fn fold(mut lines: Vec<HistoryLine>) -> Vec<HistoryLine> {
     let tail = lines.split_off(lines.len() - LINES_MAX / 2);
     let left_out = lines.len() - LINES_MAX / 2;
     lines.truncate(LINES_MAX / 2);
-    lines.push(HistoryLine {
-        voice: Voice::Call,
-        text: format!("… {left_out} more"),
-        tokens: None,
-    });
+    lines.push(HistoryLine { voice: Voice::Call, text: format!("… {left_out} more"), tokens: None });
     lines.extend(tail);
     lines
 }

@@ -175,20 +175,13 @@ pub struct ExpandQuery {
 
 impl Default for ExpandQuery {
     fn default() -> Self {
-        Self {
-            after_seq: 0,
-            limit: MESSAGES_SHOWN,
-            format: None,
-            scope: MessageScope::All,
-        }
+        Self { after_seq: 0, limit: MESSAGES_SHOWN, format: None, scope: MessageScope::All }
     }
 }
 
 /// The names of scopes in requests.
-pub const SCOPES: [(&str, MessageScope); 2] = [
-    ("all", MessageScope::All),
-    ("conversation", MessageScope::Conversation),
-];
+pub const SCOPES: [(&str, MessageScope); 2] =
+    [("all", MessageScope::All), ("conversation", MessageScope::Conversation)];
 
 /// Searches the archive of `agent`: by words and, with an `embedder`, also by meaning. Returns `None` if the agent
 /// doesn't exist.
@@ -203,26 +196,17 @@ pub async fn search(
     embedder: Option<&Embedder>,
 ) -> StoreResult<Option<RecallReply>> {
     let zone = zone(store, agent, question).await?;
-    let (mut search, time) = question
-        .search(zone)
-        .map_err(|error| StoreError::Refused(error.to_string()))?;
+    let (mut search, time) = question.search(zone).map_err(|error| StoreError::Refused(error.to_string()))?;
     if let Some(embedder) = embedder.filter(|_| search.may_search_by_meaning()) {
         search.meaning = embedder.question(question.words()).await;
     }
     let Some(hits) = store.search(agent, &search).await? else {
         return Ok(None);
     };
-    let query = search.query.with_terms(|index| {
-        search
-            .query
-            .terms()
-            .get(index)
-            .is_some_and(|term| hits.terms.contains(term))
-    });
-    let found = hits
-        .found
-        .iter()
-        .map(|found| recall_match(found, &hits.terms, &query, redactor));
+    let query = search
+        .query
+        .with_terms(|index| search.query.terms().get(index).is_some_and(|term| hits.terms.contains(term)));
+    let found = hits.found.iter().map(|found| recall_match(found, &hits.terms, &query, redactor));
     Ok(Some(RecallReply {
         agent_id: agent.clone(),
         time,
@@ -260,16 +244,8 @@ fn recall_match(found: &FoundExchange, terms: &[Term], query: &Query, redactor: 
         tokens: exchange.tokens,
         evicted_at: placed.evicted_at,
         summary_version: placed.summary_version,
-        missing: found
-            .missing
-            .iter()
-            .filter_map(|term| terms.get(*term))
-            .map(Term::label)
-            .collect(),
-        excerpts: hits
-            .into_iter()
-            .map(|hit| excerpt(hit, query, redactor))
-            .collect(),
+        missing: found.missing.iter().filter_map(|term| terms.get(*term)).map(Term::label).collect(),
+        excerpts: hits.into_iter().map(|hit| excerpt(hit, query, redactor)).collect(),
     }
 }
 
@@ -302,11 +278,7 @@ pub async fn expand(
         messages_max: query.limit.clamp(1, MESSAGES_MAX),
         is_current: false,
         // The preamble consists only of instructions.
-        scope: if exchange == PREAMBLE {
-            MessageScope::All
-        } else {
-            query.scope
-        },
+        scope: if exchange == PREAMBLE { MessageScope::All } else { query.scope },
         ..part(query.after_seq)
     };
     let Some(mut expanded) = store.expand(agent, exchange, range).await? else {

@@ -31,10 +31,7 @@ impl FromStr for DaemonEndpoint {
     type Err = EndpointError;
 
     fn from_str(text: &str) -> Result<Self, EndpointError> {
-        let invalid = |reason: &str| EndpointError {
-            text: text.to_owned(),
-            reason: reason.to_owned(),
-        };
+        let invalid = |reason: &str| EndpointError { text: text.to_owned(), reason: reason.to_owned() };
         if let Some(path) = text.strip_prefix(SOCKET) {
             let path = PathBuf::from(path.strip_prefix("//").unwrap_or(path));
             return if path.is_absolute() {
@@ -78,14 +75,7 @@ mod tests {
 
     #[test]
     fn an_invalid_address_is_an_error_with_a_cure() {
-        for text in [
-            "127.0.0.1:7411",
-            "localhost:7411",
-            "unix:run.sock",
-            "ftp://host",
-            "",
-            "http://",
-        ] {
+        for text in ["127.0.0.1:7411", "localhost:7411", "unix:run.sock", "ftp://host", "", "http://"] {
             let error = text.parse::<DaemonEndpoint>().unwrap_err().to_string();
             assert!(error.contains("use one such as http://127.0.0.1:7411"), "{error}");
         }

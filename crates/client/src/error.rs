@@ -101,10 +101,7 @@ pub(super) fn read<T: DeserializeOwned>(reply: &HttpReply) -> Result<T, ClientEr
         Ok(problem) if is_busy(reply.status) => Err(ClientError::Unavailable(problem)),
         Ok(problem) => Err(ClientError::Refused(problem)),
         Err(_) => {
-            let text: String = String::from_utf8_lossy(&reply.body)
-                .chars()
-                .take(QUOTED_CHARS_MAX)
-                .collect();
+            let text: String = String::from_utf8_lossy(&reply.body).chars().take(QUOTED_CHARS_MAX).collect();
             Err(ClientError::Unreadable(format!("{} {text}", reply.status)))
         }
     }

@@ -84,10 +84,7 @@ impl Client {
     pub fn new(endpoint: &DaemonEndpoint) -> Result<Self, ClientError> {
         // The default timeout doesn't matter, because a call's own timeout is shorter.
         let transport = Transport::new(endpoint, &HttpSettings::default())?;
-        Ok(Self {
-            transport,
-            timeout: TIMEOUT,
-        })
+        Ok(Self { transport, timeout: TIMEOUT })
     }
 
     /// Connects to the daemon at `RECAPD_SERVER` with the token in `RECAPD_TOKEN`. By default, connects to [`DEFAULT_ENDPOINT`]
@@ -111,10 +108,7 @@ impl Client {
     }
 
     fn with_credentials(self, credentials: Credentials) -> Self {
-        Self {
-            transport: self.transport.with_credentials(credentials),
-            ..self
-        }
+        Self { transport: self.transport.with_credentials(credentials), ..self }
     }
 
     /// Returns the same client with this token.
@@ -140,9 +134,7 @@ impl Client {
     /// are stored.
     pub async fn append(&self, agent: &AgentId, messages: &[Value]) -> Result<AppendReply, ClientError> {
         let (messages, repeatable): (Vec<Value>, Vec<bool>) = messages.iter().map(ids::with_id).unzip();
-        let url = self
-            .transport
-            .url(&["v1", "agents", agent.as_str(), "messages"], &[]);
+        let url = self.transport.url(&["v1", "agents", agent.as_str(), "messages"], &[]);
         let request = self.transport.request(Method::POST, url).json(&messages);
         if repeatable.into_iter().all(|is_repeatable| is_repeatable) {
             self.json(request).await
@@ -178,8 +170,7 @@ impl Client {
     /// [`ClientError::Refused`] with code `unknown_agent` before the agent's first message.
     pub async fn context(&self, agent: &AgentId, format: RequestFormat) -> Result<Context, ClientError> {
         let query = [("format", format.name())];
-        self.get(&["v1", "agents", agent.as_str(), "context"], &query)
-            .await
+        self.get(&["v1", "agents", agent.as_str(), "context"], &query).await
     }
 
     /// Gets any path of the OpenAPI document. `path` holds its segments.
@@ -192,8 +183,7 @@ impl Client {
         query: &[(&str, &str)],
     ) -> Result<T, ClientError> {
         let url = self.transport.url(path, query);
-        self.json(self.transport.request(Method::GET, url).header(ACCEPT, JSON))
-            .await
+        self.json(self.transport.request(Method::GET, url).header(ACCEPT, JSON)).await
     }
 
     /// Posts to any path, without retries: ends a session, clears, marks, rewinds, forks, forgets.
@@ -201,9 +191,7 @@ impl Client {
     /// # Errors
     /// After [`ClientError::Unreachable`], it is unknown whether the daemon carried out the request.
     pub async fn post<T: DeserializeOwned>(&self, path: &[&str], body: &Value) -> Result<T, ClientError> {
-        let request = self
-            .transport
-            .request(Method::POST, self.transport.url(path, &[]));
+        let request = self.transport.request(Method::POST, self.transport.url(path, &[]));
         self.once(request.json(body)).await
     }
 

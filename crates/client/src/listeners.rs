@@ -29,11 +29,8 @@ pub(super) fn listeners(addresses: &[SocketAddr]) -> Option<Vec<u32>> {
     #[cfg(not(target_os = "linux"))]
     let from_kernel = None;
     let sockets = from_kernel.or_else(listed)?.into_iter();
-    let may_accept = |listener: &ListeningSocket| {
-        addresses
-            .iter()
-            .any(|address| accepts(listener.address, *address))
-    };
+    let may_accept =
+        |listener: &ListeningSocket| addresses.iter().any(|address| accepts(listener.address, *address));
     Some(sockets.filter(may_accept).map(|listener| listener.user).collect())
 }
 
@@ -73,9 +70,7 @@ fn listener(line: &str) -> Option<ListeningSocket> {
 
 /// Parses an address in hexadecimal digits: 32-bit words in the machine's byte order, made of bytes in network order.
 fn ip_of(digits: &str) -> Option<IpAddr> {
-    let words = (0..digits.len())
-        .step_by(8)
-        .map(|index| digits.get(index..index + 8));
+    let words = (0..digits.len()).step_by(8).map(|index| digits.get(index..index + 8));
     let bytes: Vec<u8> = words
         .map(|word| u32::from_str_radix(word?, 16).ok().map(u32::to_ne_bytes))
         .collect::<Option<Vec<_>>>()?
@@ -94,21 +89,15 @@ mod tests {
     #[cfg(target_endian = "little")]
     fn lines_of_listeners_are_read() {
         let line = "   0: 0100007F:1CF3 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000        0 12345 1 0 100 0";
-        let expected = ListeningSocket {
-            address: "127.0.0.1:7411".parse().unwrap(),
-            user: 1000,
-        };
+        let expected = ListeningSocket { address: "127.0.0.1:7411".parse().unwrap(), user: 1000 };
         assert_eq!(listener(line), Some(expected));
         let line = "   1: 00000000000000000000000001000000:0050 00000000000000000000000000000000:0000 0A 00000000:00000000 \
                     00:00000000 00000000     0        0 1 1";
         assert_eq!(listener(line).unwrap().address, "[::1]:80".parse().unwrap());
         assert_eq!(listener(&line.replace(" 0A ", " 01 ")), None);
-        for broken in [
-            "",
-            "   0: 0100007F",
-            "0: x:y z 0A 0 0 0 0",
-            "0: 0100:1CF3 00000000:0000 0A 0 0 0 1000",
-        ] {
+        for broken in
+            ["", "   0: 0100007F", "0: x:y z 0A 0 0 0 0", "0: 0100:1CF3 00000000:0000 0A 0 0 0 1000"]
+        {
             assert_eq!(listener(broken), None, "{broken}");
         }
     }

@@ -40,16 +40,8 @@ mod tests {
             (200, r#"{"name":"recapd","version":"0.1.0"}"#, Answerer::Daemon),
             (200, r#"{"name":"another","version":"0.1.0"}"#, Answerer::Other),
             (200, "It works!", Answerer::Other),
-            (
-                401,
-                r#"{"type":"urn:recapd:problem:unauthorized"}"#,
-                Answerer::Refusing,
-            ),
-            (
-                503,
-                r#"{"type":"urn:recapd:problem:overloaded"}"#,
-                Answerer::Refusing,
-            ),
+            (401, r#"{"type":"urn:recapd:problem:unauthorized"}"#, Answerer::Refusing),
+            (503, r#"{"type":"urn:recapd:problem:overloaded"}"#, Answerer::Refusing),
             (401, r#"{"type":"about:blank"}"#, Answerer::Other),
             (503, "{}", Answerer::Other),
         ] {

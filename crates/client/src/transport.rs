@@ -34,12 +34,7 @@ impl Transport {
             }
             DaemonEndpoint::Address(url) => (url.clone(), http_client::plain_client(settings)?),
         };
-        Ok(Self {
-            endpoint: endpoint.clone(),
-            base,
-            client,
-            credentials: Credentials::default(),
-        })
+        Ok(Self { endpoint: endpoint.clone(), base, client, credentials: Credentials::default() })
     }
 
     /// Returns the same transport with these credentials.

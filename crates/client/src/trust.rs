@@ -119,9 +119,9 @@ impl Credentials {
         match listeners(addresses) {
             // The operating system doesn't say who listens, so the check isn't possible.
             None => Ok(()),
-            Some(users) if users.is_empty() => Err(HttpClientError::Unreachable(format!(
-                "nobody listens at {endpoint}"
-            ))),
+            Some(users) if users.is_empty() => {
+                Err(HttpClientError::Unreachable(format!("nobody listens at {endpoint}")))
+            }
             Some(users) => self.trust.check(endpoint, &users),
         }
     }
@@ -160,9 +160,7 @@ fn user_named(name: &str) -> Option<u32> {
 fn number_of(name: &str, accounts: &str) -> Option<u32> {
     accounts.lines().find_map(|line| {
         let mut fields = line.split(':');
-        (fields.next() == Some(name))
-            .then(|| fields.nth(1)?.parse().ok())
-            .flatten()
+        (fields.next() == Some(name)).then(|| fields.nth(1)?.parse().ok()).flatten()
     })
 }
 
@@ -183,10 +181,7 @@ mod tests {
         for trust in [Trust::Usual, Trust::User(OTHER), Trust::Anybody] {
             assert_eq!(trust.check(&endpoint, &[ROOT, own]), Ok(()));
         }
-        let refused = Trust::Usual
-            .check(&endpoint, &[own, OTHER])
-            .unwrap_err()
-            .to_string();
+        let refused = Trust::Usual.check(&endpoint, &[own, OTHER]).unwrap_err().to_string();
         assert!(refused.contains("RECAPD_SERVER_USER=4242424"), "{refused}");
         assert_eq!(Trust::User(OTHER).check(&endpoint, &[OTHER]), Ok(()));
         assert_eq!(Trust::Anybody.check(&endpoint, &[OTHER]), Ok(()));
@@ -200,10 +195,7 @@ mod tests {
         assert_eq!(Trust::of(Some("1001")), Ok(Trust::User(1001)));
         assert_eq!(Trust::of(Some("any")), Ok(Trust::Anybody));
         let unknown = Trust::of(Some("no such user")).unwrap_err().to_string();
-        assert!(
-            unknown.contains("no such user") && unknown.contains("`any`"),
-            "{unknown}"
-        );
+        assert!(unknown.contains("no such user") && unknown.contains("`any`"), "{unknown}");
         let accounts =
             "root:x:0:0:root:/root:/bin/sh\nrecapd:x:998:997::/var/lib/recapd:/usr/sbin/nologin\nbroken\n";
         assert_eq!(number_of("recapd", accounts), Some(998));
@@ -212,19 +204,11 @@ mod tests {
 
     #[test]
     fn only_urls_with_loopback_addresses_are_checked() {
-        for near in [
-            "http://127.0.0.1:7411",
-            "http://localhost:7411",
-            "http://127.8.0.1/",
-            "http://[::1]:80",
-        ] {
+        for near in ["http://127.0.0.1:7411", "http://localhost:7411", "http://127.8.0.1/", "http://[::1]:80"]
+        {
             assert!(loopback(&near.parse().unwrap()).is_some(), "{near}");
         }
-        for far in [
-            "http://192.0.2.1:7411",
-            "http://[2001:db8::1]:7411",
-            "https://recapd.example",
-        ] {
+        for far in ["http://192.0.2.1:7411", "http://[2001:db8::1]:7411", "https://recapd.example"] {
             assert_eq!(loopback(&far.parse().unwrap()), None, "{far}");
         }
     }
@@ -242,9 +226,6 @@ mod tests {
         assert_eq!(credentials.check(&there).await, Ok(()));
         drop(listener);
         let nobody = credentials.check(&there).await;
-        assert!(
-            matches!(nobody, Err(HttpClientError::Unreachable(_))),
-            "{nobody:?}"
-        );
+        assert!(matches!(nobody, Err(HttpClientError::Unreachable(_))), "{nobody:?}");
     }
 }

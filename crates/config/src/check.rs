@@ -21,10 +21,8 @@ const HOST_BYTES_MAX: usize = 261;
 /// Keys with a share as value: above 0, at most 1.
 pub(super) const SHARES: [&str; 1] = ["window.low_water"];
 /// In each pair, the first value must be less than the second.
-const MUST_BE_LESS: [(&str, &str); 2] = [
-    ("summary.session_hours", "summary.yesterday_hours"),
-    ("summary.yesterday_hours", "summary.week_hours"),
-];
+const MUST_BE_LESS: [(&str, &str); 2] =
+    [("summary.session_hours", "summary.yesterday_hours"), ("summary.yesterday_hours", "summary.week_hours")];
 /// In each pair, the first value must not be more than the second.
 const MUST_NOT_BE_MORE: [(&str, &str); 4] = [
     ("context.system_reserve_tokens", "context.max_tokens"),
@@ -42,10 +40,7 @@ pub struct Violation {
 
 impl Violation {
     pub(super) fn new(keys: &[&'static str], text: String) -> Self {
-        Self {
-            keys: keys.to_vec(),
-            text,
-        }
+        Self { keys: keys.to_vec(), text }
     }
 }
 
@@ -71,10 +66,7 @@ impl Config {
         found.extend(self.trace.violations());
         found.extend(self.proxy.violations());
         found.extend(self.recall.violations());
-        let proxies = [
-            ("model.proxy", &self.model.proxy),
-            ("fallback.proxy", &self.fallback.proxy),
-        ];
+        let proxies = [("model.proxy", &self.model.proxy), ("fallback.proxy", &self.fallback.proxy)];
         found.extend(proxies.into_iter().filter_map(|(key, proxy)| {
             let cure = proxy_cure(proxy)?;
             Some(Violation::new(&[key], format!("{key} {cure}")))
@@ -117,10 +109,7 @@ impl Config {
         const KEY: &str = "http.trusted_proxies";
         let proxies = &self.http.trusted_proxies;
         if proxies.len() > HOSTS_MAX {
-            let text = format!(
-                "{KEY} must name at most {HOSTS_MAX} proxies, not {}",
-                proxies.len()
-            );
+            let text = format!("{KEY} must name at most {HOSTS_MAX} proxies, not {}", proxies.len());
             return Some(Violation::new(&[KEY], text));
         }
         proxies.iter().find_map(|proxy| {
@@ -134,16 +123,8 @@ impl Config {
         let (perspective, convergence) = (&self.perspective, &self.convergence);
         let mut found = Vec::new();
         let texts = [
-            (
-                "perspective.participants",
-                &perspective.participants,
-                PARTICIPANTS_BYTES_MAX,
-            ),
-            (
-                "perspective.human_tag",
-                &perspective.human_tag,
-                HUMAN_TAG_BYTES_MAX,
-            ),
+            ("perspective.participants", &perspective.participants, PARTICIPANTS_BYTES_MAX),
+            ("perspective.human_tag", &perspective.human_tag, HUMAN_TAG_BYTES_MAX),
             ("queue.owner", &self.queue.owner, OWNER_BYTES_MAX),
         ];
         for (key, text, bytes_max) in texts {
@@ -152,16 +133,11 @@ impl Config {
                 found.push(Violation::new(&[key], problem));
             }
         }
-        let scores = [
-            ("convergence.warn_at", convergence.warn_at),
-            ("convergence.stop_at", convergence.stop_at),
-        ];
+        let scores =
+            [("convergence.warn_at", convergence.warn_at), ("convergence.stop_at", convergence.stop_at)];
         for (key, score) in scores {
             if !(0.0..=1.0).contains(&score) {
-                found.push(Violation::new(
-                    &[key],
-                    format!("{key} must be from 0 to 1, not {score}"),
-                ));
+                found.push(Violation::new(&[key], format!("{key} must be from 0 to 1, not {score}")));
             }
         }
         let (warn_at, stop_at) = (convergence.warn_at, convergence.stop_at);
@@ -169,17 +145,11 @@ impl Config {
             let text = format!(
                 "convergence.warn_at ({warn_at}) must not be more than convergence.stop_at ({stop_at}): 0 turns one off"
             );
-            found.push(Violation::new(
-                &["convergence.warn_at", "convergence.stop_at"],
-                text,
-            ));
+            found.push(Violation::new(&["convergence.warn_at", "convergence.stop_at"], text));
         }
         if let Err(error) = convergence.profile() {
             let text = format!("convergence.weights: {error}");
-            found.push(Violation::new(
-                &["convergence.weights", "convergence.profile"],
-                text,
-            ));
+            found.push(Violation::new(&["convergence.weights", "convergence.profile"], text));
         }
         found
     }
@@ -198,34 +168,21 @@ impl Config {
     fn check_addresses(&self) -> Vec<Violation> {
         let mut found = Vec::new();
         let unusable = self.database.unusable();
-        found.extend(
-            unusable
-                .iter()
-                .map(|(key, cure)| Violation::new(&[key], format!("{key} {cure}"))),
-        );
+        found.extend(unusable.iter().map(|(key, cure)| Violation::new(&[key], format!("{key} {cure}"))));
         let base_url = &self.model.base_url;
         if let Some(cure) = base_url_cure(base_url).filter(|_| !base_url.is_empty()) {
-            found.push(Violation::new(
-                &["model.base_url"],
-                format!("model.base_url {cure}"),
-            ));
+            found.push(Violation::new(&["model.base_url"], format!("model.base_url {cure}")));
         }
         let second_url = &self.fallback.base_url;
         if let Some(cure) = base_url_cure(second_url).filter(|_| !second_url.is_empty()) {
             let cure = cure.replace("model.api_key_file", "fallback.api_key_file");
-            found.push(Violation::new(
-                &["fallback.base_url"],
-                format!("fallback.base_url {cure}"),
-            ));
+            found.push(Violation::new(&["fallback.base_url"], format!("fallback.base_url {cure}")));
         }
         found.extend(self.unencrypted_providers());
         found.extend(self.check_model_name());
         if self.fallback.mode == FallbackMode::Ollama && self.fallback.model.trim().is_empty() {
             let text = "fallback.model must name a model when fallback.mode is `ollama`: one that `ollama list` shows";
-            found.push(Violation::new(
-                &["fallback.model", "fallback.mode"],
-                text.to_owned(),
-            ));
+            found.push(Violation::new(&["fallback.model", "fallback.mode"], text.to_owned()));
         }
         found
     }
@@ -258,10 +215,8 @@ impl Config {
     fn check_spending(&self, prices: &Result<Prices, PricesError>) -> Vec<Violation> {
         let spend = &self.spend;
         let mut found = Vec::new();
-        let limits = [
-            ("spend.usd_per_day", spend.usd_per_day),
-            ("spend.agent_usd_per_day", spend.agent_usd_per_day),
-        ];
+        let limits =
+            [("spend.usd_per_day", spend.usd_per_day), ("spend.agent_usd_per_day", spend.agent_usd_per_day)];
         for (key, usd) in limits {
             if !(0.0..=USD_PER_DAY_MAX).contains(&usd) {
                 let text = format!("{key} must be from 0 to {USD_PER_DAY_MAX}, not {usd}");
@@ -350,9 +305,7 @@ fn value_of<'a>(values: &'a Table, key: &str) -> Option<&'a Value> {
 #[expect(clippy::cast_precision_loss, reason = "the limits are far below 2^52")]
 fn number(values: &Table, key: &str) -> Option<f64> {
     let value = value_of(values, key)?;
-    value
-        .as_float()
-        .or_else(|| value.as_integer().map(|integer| integer as f64))
+    value.as_float().or_else(|| value.as_integer().map(|integer| integer as f64))
 }
 
 /// Says what is wrong with an invalid proxy. Doesn't show the proxy, which may contain a password.
@@ -372,9 +325,7 @@ pub(super) fn proxy_cure(proxy: &str) -> Option<&'static str> {
 
 /// Returns true if a provider's URL is `http://` and leads to another host.
 pub(super) fn leaves_in_the_clear(url: &str) -> bool {
-    let authority = url
-        .strip_prefix("http://")
-        .and_then(|rest| rest.split(['/', '?', '#']).next());
+    let authority = url.strip_prefix("http://").and_then(|rest| rest.split(['/', '?', '#']).next());
     authority.is_some_and(|authority| !is_this_host(authority))
 }
 
@@ -387,16 +338,12 @@ fn is_this_host(authority: &str) -> bool {
     // `localhost` and its subdomains always mean this host (RFC 6761, 6.3).
     host == "localhost"
         || host.ends_with(".localhost")
-        || host
-            .parse::<IpAddr>()
-            .is_ok_and(|ip| ip.to_canonical().is_loopback())
+        || host.parse::<IpAddr>().is_ok_and(|ip| ip.to_canonical().is_loopback())
 }
 
 /// Says what is wrong with a provider's URL. Doesn't show the URL, which may contain a password.
 pub(super) fn base_url_cure(url: &str) -> Option<&'static str> {
-    let rest = url
-        .strip_prefix("https://")
-        .or_else(|| url.strip_prefix("http://"));
+    let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"));
     let host = rest.and_then(|rest| rest.split(['/', '?', '#']).next());
     match host {
         None | Some("") => Some("must be a URL such as `https://api.openai.com/v1`"),

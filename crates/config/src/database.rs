@@ -43,12 +43,7 @@ impl DatabaseConfig {
         let url = url_of(location);
         match cure(&url) {
             Some(cure) => Err(cure),
-            None => Ok(Self {
-                url,
-                is_in_state_folder: false,
-                read_url: String::new(),
-                ..self.clone()
-            }),
+            None => Ok(Self { url, is_in_state_folder: false, read_url: String::new(), ..self.clone() }),
         }
     }
 
@@ -72,10 +67,7 @@ impl DatabaseConfig {
             if !self.is_postgres() {
                 found.push(("database.read_url", "needs a database.url of PostgreSQL"));
             } else if !is_postgres(&self.read_url) {
-                found.push((
-                    "database.read_url",
-                    "must be `postgres://USER@HOST/DATABASE`, or empty",
-                ));
+                found.push(("database.read_url", "must be `postgres://USER@HOST/DATABASE`, or empty"));
             } else {
                 found.extend(cure(&self.read_url).map(|cure| ("database.read_url", cure)));
             }
@@ -87,9 +79,8 @@ impl DatabaseConfig {
 /// Returns the URL of a database that a command line names by its URL or a file's path.
 pub fn url_of(location: &str) -> String {
     // A URL with an unknown scheme stays as it is, so that its check reports the scheme.
-    let has_scheme = location
-        .split_once("://")
-        .is_some_and(|(scheme, _)| !scheme.is_empty() && !scheme.contains('/'));
+    let has_scheme =
+        location.split_once("://").is_some_and(|(scheme, _)| !scheme.is_empty() && !scheme.contains('/'));
     if has_scheme || location.starts_with("sqlite:") {
         location.to_owned()
     } else {

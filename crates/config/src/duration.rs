@@ -6,38 +6,10 @@ use recapd_core::domain::time::{DAY_MS, HOUR_MS, MINUTE_MS, duration_ms, duratio
 
 /// The parts of a key's name that say its unit, each with the unit.
 const KEY_UNITS: [(&str, DurationUnit); 4] = [
-    (
-        "ms",
-        DurationUnit {
-            plural: "milliseconds",
-            ms: 1,
-            example: "15m",
-        },
-    ),
-    (
-        "minutes",
-        DurationUnit {
-            plural: "minutes",
-            ms: MINUTE_MS,
-            example: "4h",
-        },
-    ),
-    (
-        "hours",
-        DurationUnit {
-            plural: "hours",
-            ms: HOUR_MS,
-            example: "7d",
-        },
-    ),
-    (
-        "days",
-        DurationUnit {
-            plural: "days",
-            ms: DAY_MS,
-            example: "90d",
-        },
-    ),
+    ("ms", DurationUnit { plural: "milliseconds", ms: 1, example: "15m" }),
+    ("minutes", DurationUnit { plural: "minutes", ms: MINUTE_MS, example: "4h" }),
+    ("hours", DurationUnit { plural: "hours", ms: HOUR_MS, example: "7d" }),
+    ("days", DurationUnit { plural: "days", ms: DAY_MS, example: "90d" }),
 ];
 
 /// The unit of a key whose value is a duration.
@@ -53,18 +25,13 @@ impl DurationUnit {
     /// Returns the unit of `key`; `None` if its value isn't a duration.
     pub(super) fn of(key: &str) -> Option<Self> {
         let parts = || key.rsplit(['_', '.']);
-        let unit = KEY_UNITS
-            .iter()
-            .find(|(name, _)| parts().any(|part| part == *name));
+        let unit = KEY_UNITS.iter().find(|(name, _)| parts().any(|part| part == *name));
         unit.map(|(_, unit)| *unit)
     }
 
     /// Returns a text that says what the key accepts.
     pub(super) fn expected(self) -> String {
-        format!(
-            "a whole number of {}, or a duration such as {}",
-            self.plural, self.example
-        )
+        format!("a whole number of {}, or a duration such as {}", self.plural, self.example)
     }
 
     /// Reads `90s`, `15m`, `1h30m`. Returns `None` if the text isn't a duration, or isn't a whole number of this unit.
@@ -99,17 +66,9 @@ mod tests {
             ("summary.week_hours", "90m", None),
             ("queue.debounce_ms", "15x", None),
         ] {
-            assert_eq!(
-                DurationUnit::of(key).unwrap().read(text),
-                expected,
-                "{key} {text}"
-            );
+            assert_eq!(DurationUnit::of(key).unwrap().read(text), expected, "{key} {text}");
         }
-        for key in [
-            "window.budget_tokens",
-            "spend.calls_per_day",
-            "model.tokens_per_minute",
-        ] {
+        for key in ["window.budget_tokens", "spend.calls_per_day", "model.tokens_per_minute"] {
             assert!(DurationUnit::of(key).is_none(), "{key}");
         }
     }

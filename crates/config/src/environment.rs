@@ -15,28 +15,17 @@ const BUDGET_ALIAS: &str = "IKIGAI_SLIDING_CONTEXT_TOKENS";
 pub struct Environment(BTreeMap<String, String>);
 
 /// Reads the environment of this process. Replaces invalid UTF-8 with replacement characters.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the one place where the environment is read"
-)]
+#[expect(clippy::disallowed_methods, reason = "the one place where the environment is read")]
 pub fn from_process_environment() -> Environment {
     std::env::vars_os()
-        .map(|(name, value)| {
-            (
-                name.to_string_lossy().into_owned(),
-                value.to_string_lossy().into_owned(),
-            )
-        })
+        .map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned()))
         .collect()
 }
 
 impl Environment {
     /// Returns the value of `name`; `None` if it is unset or empty.
     pub fn get(&self, name: &str) -> Option<&str> {
-        self.0
-            .get(name)
-            .map(String::as_str)
-            .filter(|value| !value.is_empty())
+        self.0.get(name).map(String::as_str).filter(|value| !value.is_empty())
     }
 
     /// Returns the folder for this user's data of recapd: `$XDG_STATE_HOME/recapd`, otherwise `~/.local/state/recapd`, see
@@ -55,12 +44,7 @@ impl Environment {
 
 impl<K: Into<String>, V: Into<String>> FromIterator<(K, V)> for Environment {
     fn from_iter<I: IntoIterator<Item = (K, V)>>(pairs: I) -> Self {
-        Self(
-            pairs
-                .into_iter()
-                .map(|(name, value)| (name.into(), value.into()))
-                .collect(),
-        )
+        Self(pairs.into_iter().map(|(name, value)| (name.into(), value.into())).collect())
     }
 }
 

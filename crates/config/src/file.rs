@@ -28,23 +28,15 @@ pub(super) fn read_bounded(path: &Path, bytes_max: u64) -> io::Result<String> {
     if u64::try_from(read).is_ok_and(|read| read <= bytes_max) {
         Ok(text)
     } else {
-        Err(io::Error::new(
-            io::ErrorKind::FileTooLarge,
-            format!("larger than {bytes_max} bytes"),
-        ))
+        Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("larger than {bytes_max} bytes")))
     }
 }
 
 /// Returns the settings of a file, and errors for unknown sections.
 pub(super) fn read(path: &Path, keys: &Keys) -> Result<(Vec<Setting>, Vec<ConfigProblem>), ConfigError> {
-    let text = read_bounded(path, FILE_BYTES_MAX).map_err(|reason| ConfigError::Unreadable {
-        path: path.to_owned(),
-        reason,
-    })?;
-    let at = |offset: usize| ConfigSource::File {
-        path: path.to_owned(),
-        line: line_of(&text, offset),
-    };
+    let text = read_bounded(path, FILE_BYTES_MAX)
+        .map_err(|reason| ConfigError::Unreadable { path: path.to_owned(), reason })?;
+    let at = |offset: usize| ConfigSource::File { path: path.to_owned(), line: line_of(&text, offset) };
     // The parser's own message would quote the line, which may contain a secret.
     let table = DeTable::parse(&text).map_err(|error| {
         let offset = error.span().map_or(0, |span| span.start);
@@ -64,14 +56,10 @@ pub(super) fn read(path: &Path, keys: &Keys) -> Result<(Vec<Setting>, Vec<Config
                     raw: raw(value),
                 }));
             }
-            DeValue::Table(_) => problems.push(ConfigProblem {
-                origin,
-                text: keys.unknown_section(name.get_ref()),
-            }),
-            _ => problems.push(ConfigProblem {
-                origin,
-                text: keys.unknown(name.get_ref(), str::to_owned),
-            }),
+            DeValue::Table(_) => {
+                problems.push(ConfigProblem { origin, text: keys.unknown_section(name.get_ref()) })
+            }
+            _ => problems.push(ConfigProblem { origin, text: keys.unknown(name.get_ref(), str::to_owned) }),
         }
     }
     Ok((settings, problems))
@@ -84,16 +72,14 @@ fn raw(value: &Spanned<DeValue<'_>>) -> RawValue {
 fn value_of(value: &DeValue<'_>) -> Option<Value> {
     match value {
         DeValue::String(text) => Some(Value::String(text.to_string())),
-        DeValue::Integer(integer) => i64::from_str_radix(integer.as_str(), integer.radix())
-            .ok()
-            .map(Value::Integer),
+        DeValue::Integer(integer) => {
+            i64::from_str_radix(integer.as_str(), integer.radix()).ok().map(Value::Integer)
+        }
         DeValue::Float(float) => float.as_str().parse().ok().map(Value::Float),
         DeValue::Boolean(truth) => Some(Value::Boolean(*truth)),
-        DeValue::Array(values) => values
-            .iter()
-            .map(|value| value_of(value.get_ref()))
-            .collect::<Option<Vec<_>>>()
-            .map(Value::Array),
+        DeValue::Array(values) => {
+            values.iter().map(|value| value_of(value.get_ref())).collect::<Option<Vec<_>>>().map(Value::Array)
+        }
         DeValue::Datetime(_) | DeValue::Table(_) => None,
     }
 }

@@ -47,10 +47,7 @@ impl HttpConfig {
     /// which the daemon listens, unless it is unspecified.
     pub fn hosts(&self) -> Vec<String> {
         let listen_ip = self.listen.ip().map(|ip| ip.to_string());
-        listen_ip
-            .into_iter()
-            .chain(self.allowed_hosts.iter().cloned())
-            .collect()
+        listen_ip.into_iter().chain(self.allowed_hosts.iter().cloned()).collect()
     }
 
     /// Sets the paths of the additional socket.
@@ -68,9 +65,7 @@ impl HttpConfig {
 fn mode<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SocketMode, D::Error> {
     let text = String::deserialize(deserializer)?;
     let is_fine = (3..=4).contains(&text.len()) && text.bytes().all(|digit| matches!(digit, b'0'..=b'7'));
-    let bits = u32::from_str_radix(&text, 8)
-        .ok()
-        .filter(|bits| is_fine && *bits <= 0o777);
+    let bits = u32::from_str_radix(&text, 8).ok().filter(|bits| is_fine && *bits <= 0o777);
     bits.map(SocketMode)
         .ok_or_else(|| D::Error::custom(format!("`{text}` is no mode of a file, such as `0660`")))
 }

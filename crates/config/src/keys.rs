@@ -142,10 +142,7 @@ impl Keys {
             (Value::Array(_), RawValue::Text(text)) => toml::from_str::<Table>(&format!("list = {text}"))
                 .ok()
                 .and_then(|table| texts(table.get("list")?)),
-            #[expect(
-                clippy::cast_precision_loss,
-                reason = "a share is 0 or 1 when it is an integer"
-            )]
+            #[expect(clippy::cast_precision_loss, reason = "a share is 0 or 1 when it is an integer")]
             (Value::Float(_), RawValue::Toml(Value::Integer(integer))) => Some(Value::Float(*integer as f64)),
             (Value::Integer(_), RawValue::Text(text)) => {
                 let number = text.trim().replace('_', "").parse().ok();
@@ -201,11 +198,7 @@ impl Keys {
             let similarity = strsim::jaro_winkler(name, key);
             let last = strsim::jaro_winkler(last_part(name), last_part(key));
             // Two whole names may have only the section in common, which doesn't make the keys similar.
-            if last < LIKENESS_MIN {
-                0.0
-            } else {
-                f64::midpoint(similarity, last).max(last - 0.1)
-            }
+            if last < LIKENESS_MIN { 0.0 } else { f64::midpoint(similarity, last).max(last - 0.1) }
         })
     }
 }
@@ -216,10 +209,7 @@ fn duration(key: &str, text: &str) -> Option<i64> {
 
 fn texts(value: &Value) -> Option<Value> {
     let is_text = |value: &Value| matches!(value, Value::String(_));
-    value
-        .as_array()
-        .filter(|values| values.iter().all(is_text))
-        .map(|values| Value::Array(values.clone()))
+    value.as_array().filter(|values| values.iter().all(is_text)).map(|values| Value::Array(values.clone()))
 }
 
 /// Returns the error for an integer outside of the limits of `key`; `None` if the integer is within them.

@@ -107,11 +107,7 @@ pub struct Config {
 impl Config {
     /// Returns how long exchanges may wait for a batch's answer, in milliseconds; 0 if batches are off.
     pub fn batch_wait_ms(&self) -> i64 {
-        if self.model.batch {
-            self.batch.max_wait_ms
-        } else {
-            0
-        }
+        if self.model.batch { self.batch.max_wait_ms } else { 0 }
     }
 }
 

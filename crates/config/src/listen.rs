@@ -87,9 +87,7 @@ impl FromStr for Listen {
             return text.parse().map(Self::Address).map_err(|_| invalid());
         };
         let is_fine = path.starts_with('/') && path.len() <= SOCKET_PATH_BYTES_MAX && !path.ends_with('/');
-        is_fine
-            .then(|| Self::Socket(PathBuf::from(path)))
-            .ok_or_else(invalid)
+        is_fine.then(|| Self::Socket(PathBuf::from(path))).ok_or_else(invalid)
     }
 }
 
@@ -117,11 +115,7 @@ mod tests {
             ("0.0.0.0:80", "http://127.0.0.1:80", false),
             ("[::]:80", "http://[::1]:80", false),
             ("192.0.2.1:80", "http://192.0.2.1:80", false),
-            (
-                "unix:/run/recapd/recapd.sock",
-                "unix:/run/recapd/recapd.sock",
-                true,
-            ),
+            ("unix:/run/recapd/recapd.sock", "unix:/run/recapd/recapd.sock", true),
         ] {
             let listen: Listen = text.parse().unwrap();
             assert_eq!(listen.to_string(), text);
@@ -132,20 +126,9 @@ mod tests {
     #[test]
     fn an_invalid_listen_address_is_an_error_with_examples() {
         let long = format!("unix:/{}", "x".repeat(107));
-        for text in [
-            "",
-            "localhost:80",
-            "127.0.0.1",
-            "unix:",
-            "unix:run/recapd.sock",
-            "unix:/run/",
-            &long,
-        ] {
+        for text in ["", "localhost:80", "127.0.0.1", "unix:", "unix:run/recapd.sock", "unix:/run/", &long] {
             let error = text.parse::<Listen>().unwrap_err().to_string();
-            assert!(
-                error.contains("127.0.0.1:7411") && error.contains("unix:/run/recapd"),
-                "{error}"
-            );
+            assert!(error.contains("127.0.0.1:7411") && error.contains("unix:/run/recapd"), "{error}");
         }
     }
 }

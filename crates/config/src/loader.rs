@@ -86,8 +86,7 @@ impl Loader {
         pairs: impl IntoIterator<Item = (K, V)>,
     ) -> Self {
         let pairs = pairs.into_iter().map(|(name, value)| (name.into(), value.into()));
-        self.variables
-            .extend(pairs.filter(|(name, _)| key_of(name).is_some()));
+        self.variables.extend(pairs.filter(|(name, _)| key_of(name).is_some()));
         self
     }
 
@@ -143,11 +142,7 @@ impl Loader {
         config.database.settle(self.state_folder.as_deref());
         config.http.settle(&self.runtime_folders);
         match config.check_values() {
-            Ok(prices) if problems.is_empty() => Ok(LoadedConfig {
-                config,
-                prices,
-                origins,
-            }),
+            Ok(prices) if problems.is_empty() => Ok(LoadedConfig { config, prices, origins }),
             checked => {
                 problems.extend(attribute_violations(checked.err().unwrap_or_default(), &origins));
                 Err(ConfigError::Invalid(problems))
@@ -159,10 +154,7 @@ impl Loader {
     pub fn log_format(&self) -> LogFormat {
         let keys = Keys::new();
         let without_file = |_: ConfigError| {
-            let loader = Self {
-                file: None,
-                ..self.clone()
-            };
+            let loader = Self { file: None, ..self.clone() };
             loader.settings(&keys)
         };
         let (settings, _) = self.settings(&keys).or_else(without_file).unwrap_or_default();

@@ -21,12 +21,8 @@ impl Config {
 }
 
 fn host_name() -> String {
-    let names = HOST_NAMES
-        .iter()
-        .filter_map(|path| std::fs::read_to_string(path).ok());
-    let mut names = names
-        .map(|name| name.trim().to_owned())
-        .filter(|name| !name.is_empty());
+    let names = HOST_NAMES.iter().filter_map(|path| std::fs::read_to_string(path).ok());
+    let mut names = names.map(|name| name.trim().to_owned()).filter(|name| !name.is_empty());
     names.next().unwrap_or_else(|| ALONE.to_owned())
 }
 
@@ -39,11 +35,7 @@ mod tests {
         let mut config = Config::default();
         assert_eq!(config.owner(), "recapd");
         config.queue.owner = "left".to_owned();
-        assert_eq!(
-            config.owner(),
-            "recapd",
-            "a daemon that is alone has a fixed name"
-        );
+        assert_eq!(config.owner(), "recapd", "a daemon that is alone has a fixed name");
         config.database.url = "postgres://recapd@db/recapd".to_owned();
         assert_eq!(config.owner(), "left");
         config.queue.owner.clear();

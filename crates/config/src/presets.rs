@@ -25,14 +25,10 @@ pub(super) fn expand(table: &mut Table, origins: &mut BTreeMap<String, ConfigSou
         serde_json::from_value(Value::Object(explicit)).expect("each value has been tried by itself");
     let preset = config.window.preset;
     let values = json!(preset.values(&explicit, &config.basis()));
-    for (name, key) in AgentSettings::keys()
-        .filter(|(_, key)| !origins.contains_key(*key))
-        .collect::<Vec<_>>()
+    for (name, key) in
+        AgentSettings::keys().filter(|(_, key)| !origins.contains_key(*key)).collect::<Vec<_>>()
     {
-        if let Some(value) = values
-            .get(name)
-            .and_then(|value| serde_json::from_value(value.clone()).ok())
-        {
+        if let Some(value) = values.get(name).and_then(|value| serde_json::from_value(value.clone()).ok()) {
             insert(table, key, value);
             origins.insert(key.to_owned(), ConfigSource::Preset(preset));
         }

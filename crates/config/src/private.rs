@@ -32,10 +32,7 @@ pub fn read_private(path: &Path, bytes_max: u64) -> io::Result<String> {
     if u64::try_from(read).is_ok_and(|read| read <= bytes_max) {
         Ok(text)
     } else {
-        Err(io::Error::new(
-            io::ErrorKind::FileTooLarge,
-            format!("larger than {bytes_max} bytes"),
-        ))
+        Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("larger than {bytes_max} bytes")))
     }
 }
 
@@ -47,10 +44,7 @@ fn refusal(path: &Path, found: &Metadata) -> Option<String> {
     let mode = found.permissions().mode() & 0o777;
     let is_exposed = is_exposed(mode, found.uid() == 0);
     is_exposed.then(|| {
-        format!(
-            "other users can read or write it (mode {mode:04o}): `chmod 600 {}`",
-            path.display()
-        )
+        format!("other users can read or write it (mode {mode:04o}): `chmod 600 {}`", path.display())
     })
 }
 
@@ -93,10 +87,8 @@ mod tests {
         };
         assert_eq!(read(0o600), Ok("geheim".to_owned()));
         let refused = read(0o644).unwrap_err();
-        let expected = format!(
-            "other users can read or write it (mode 0644): `chmod 600 {}`",
-            file.display()
-        );
+        let expected =
+            format!("other users can read or write it (mode 0644): `chmod 600 {}`", file.display());
         assert_eq!(refused, expected);
         fs::write(&file, "x".repeat(11)).unwrap();
         assert_eq!(read(0o600).unwrap_err(), "larger than 10 bytes");

@@ -59,9 +59,7 @@ impl ProxyConfig {
     /// Returns the other providers, by name.
     pub fn named_upstreams(&self) -> Vec<(String, String)> {
         let pairs = self.upstreams.split(',').filter_map(|pair| pair.split_once('='));
-        pairs
-            .map(|(name, url)| (name.trim().to_owned(), url.trim().to_owned()))
-            .collect()
+        pairs.map(|(name, url)| (name.trim().to_owned(), url.trim().to_owned())).collect()
     }
 
     pub(super) fn violations(&self) -> Vec<Violation> {
@@ -69,19 +67,13 @@ impl ProxyConfig {
         if !self.listen.is_empty()
             && let Err(error) = self.listen.parse::<Listen>()
         {
-            found.push(Violation::new(
-                &["proxy.listen"],
-                format!("proxy.listen: {error}"),
-            ));
+            found.push(Violation::new(&["proxy.listen"], format!("proxy.listen: {error}")));
         }
         let is_far = self.address().is_some_and(|address| !address.is_near());
         if is_far && self.token_file.is_empty() {
             let text = "proxy.listen is an address that others can reach: name a file with a token in proxy.token_file, or listen \
                         on a loopback address such as 127.0.0.1:7412";
-            found.push(Violation::new(
-                &["proxy.listen", "proxy.token_file"],
-                text.to_owned(),
-            ));
+            found.push(Violation::new(&["proxy.listen", "proxy.token_file"], text.to_owned()));
         }
         for (key, url) in [
             ("proxy.anthropic_url", &self.anthropic_url),

@@ -145,11 +145,7 @@ pub fn starting() -> String {
 pub fn commented() -> String {
     let lines = DEFAULT_TOML.lines().map(|line| {
         let is_key = !line.is_empty() && !line.starts_with(['#', '[']);
-        if is_key {
-            format!("#{line}\n")
-        } else {
-            format!("{line}\n")
-        }
+        if is_key { format!("#{line}\n") } else { format!("{line}\n") }
     });
     with_schema_line(&lines.collect::<String>())
 }
@@ -163,39 +159,23 @@ fn with_schema_line(text: &str) -> String {
 pub fn markdown() -> String {
     let (mut text, mut section) = (HEAD.to_owned(), String::new());
     let defaults: Table = toml::from_str(DEFAULT_TOML).expect("a test reads the embedded config.toml");
-    let (expert, ordinary): (Vec<DocumentedKey>, Vec<DocumentedKey>) = documented()
-        .into_iter()
-        .partition(|documented| EXPERT.contains(&documented.key().as_str()));
+    let (expert, ordinary): (Vec<DocumentedKey>, Vec<DocumentedKey>) =
+        documented().into_iter().partition(|documented| EXPERT.contains(&documented.key().as_str()));
     for documented in &ordinary {
         if section != documented.section {
-            write!(
-                text,
-                "\n## \\[{}\\]\n\n| key | default | |\n|---|---|---|\n",
-                documented.section
-            )
-            .ok();
+            write!(text, "\n## \\[{}\\]\n\n| key | default | |\n|---|---|---|\n", documented.section).ok();
             section.clone_from(&documented.section);
         }
         text.push_str(&row(documented, &documented.name, &defaults));
     }
     text.push_str(EXPERT_HEAD);
-    text.extend(
-        expert
-            .iter()
-            .map(|documented| row(documented, &documented.key(), &defaults)),
-    );
+    text.extend(expert.iter().map(|documented| row(documented, &documented.key(), &defaults)));
     text
 }
 
 fn row(documented: &DocumentedKey, name: &str, defaults: &Table) -> String {
-    let mark = if is_reloaded(&documented.key()) {
-        " ↻"
-    } else {
-        ""
-    };
-    let default = defaults
-        .get(&documented.section)
-        .and_then(|keys| keys.get(&documented.name));
+    let mark = if is_reloaded(&documented.key()) { " ↻" } else { "" };
+    let default = defaults.get(&documented.section).and_then(|keys| keys.get(&documented.name));
     let default = default.map(|value| duration::toml_text(&documented.key(), value));
     let default = default.unwrap_or_default();
     let comment = documented.comment.replace('|', "\\|");
@@ -208,9 +188,7 @@ pub fn json_schema() -> Value {
     let defaults: Table = toml::from_str(DEFAULT_TOML).expect("a test reads the embedded config.toml");
     let mut sections: Map<String, Value> = Map::new();
     for documented in documented() {
-        let default = defaults
-            .get(&documented.section)
-            .and_then(|section| section.get(&documented.name));
+        let default = defaults.get(&documented.section).and_then(|section| section.get(&documented.name));
         let property = property(&documented, default.unwrap_or(&toml::Value::Boolean(false)));
         let section = sections
             .entry(documented.section.clone())

@@ -74,17 +74,9 @@ impl ReloadOutcome {
             text: format!("{text}, as long as the daemon isn't restarted"),
         };
         match config.check_values() {
-            Ok(prices) => Ok(Self {
-                config,
-                prices,
-                changed,
-                waiting,
-            }),
+            Ok(prices) => Ok(Self { config, prices, changed, waiting }),
             Err(violations) => Err(ConfigError::Invalid(
-                violations
-                    .into_iter()
-                    .map(|violation| problem(violation.text))
-                    .collect(),
+                violations.into_iter().map(|violation| problem(violation.text)).collect(),
             )),
         }
     }
@@ -107,12 +99,7 @@ mod tests {
         let reloaded = ReloadOutcome::of(&running, &fresh).unwrap();
         assert_eq!(
             reloaded.changed,
-            [
-                "model.timeout_ms",
-                "queue.attempts_max",
-                "spend.calls_per_day",
-                "worker.concurrency"
-            ]
+            ["model.timeout_ms", "queue.attempts_max", "spend.calls_per_day", "worker.concurrency"]
         );
         assert_eq!(reloaded.waiting, ["queue.poll_ms", "window.budget_tokens"]);
         fresh.queue.poll_ms = running.queue.poll_ms;
@@ -130,9 +117,6 @@ mod tests {
         fresh.worker.batch_exchanges_max = 2;
         assert!(fresh.validate().is_empty());
         let error = ReloadOutcome::of(&running, &fresh).unwrap_err().to_string();
-        assert!(
-            error.contains("worker.batch_exchanges_max") && error.contains("isn't restarted"),
-            "{error}"
-        );
+        assert!(error.contains("worker.batch_exchanges_max") && error.contains("isn't restarted"), "{error}");
     }
 }

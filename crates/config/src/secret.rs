@@ -32,11 +32,7 @@ pub enum KeyError {
         "{section}.mode is `{mode}`, which needs a key: put it into the variable {variable}, or into a file that \
          {section}.api_key_file names"
     )]
-    Missing {
-        section: &'static str,
-        mode: &'static str,
-        variable: &'static str,
-    },
+    Missing { section: &'static str, mode: &'static str, variable: &'static str },
     /// The file or the variable is empty, or doesn't contain a key.
     #[error("{from} holds no key: expected one line of printable ASCII without blanks")]
     Malformed {
@@ -120,11 +116,9 @@ fn key_of(
     };
     let needs_key = model.base_url.is_empty() && model.mode != ModelMode::Ollama;
     match (found, variables.first()) {
-        (None, Some(variable)) if needs_key => Err(KeyError::Missing {
-            section,
-            mode: model.mode.word(),
-            variable,
-        }),
+        (None, Some(variable)) if needs_key => {
+            Err(KeyError::Missing { section, mode: model.mode.word(), variable })
+        }
         (found, _) => Ok(found),
     }
 }
@@ -147,18 +141,13 @@ fn in_credentials<'a>(
 }
 
 fn in_variables(variables: &[&str], environment: &Environment) -> Result<Option<SecretString>, KeyError> {
-    let set = variables
-        .iter()
-        .find_map(|name| Some((name, environment.get(name)?)));
-    set.map(|(name, text)| key(text, || (*name).to_owned()))
-        .transpose()
+    let set = variables.iter().find_map(|name| Some((name, environment.get(name)?)));
+    set.map(|(name, text)| key(text, || (*name).to_owned())).transpose()
 }
 
 fn read_key(path: &Path, read: fn(&Path, u64) -> io::Result<String>) -> Result<SecretString, KeyError> {
-    let text = read(path, KEY_BYTES_MAX).map_err(|source| KeyError::Unreadable {
-        path: path.to_owned(),
-        source,
-    })?;
+    let text =
+        read(path, KEY_BYTES_MAX).map_err(|source| KeyError::Unreadable { path: path.to_owned(), source })?;
     key(&text, || path.display().to_string())
 }
 

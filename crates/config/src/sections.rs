@@ -122,10 +122,7 @@ impl ConvergenceConfig {
         let at = |score: f64| (score > 0.0).then_some(score);
         Rules {
             profile: self.profile().unwrap_or(Profile::BALANCED),
-            thresholds: Thresholds {
-                warn_at: at(self.warn_at),
-                stop_at: at(self.stop_at),
-            },
+            thresholds: Thresholds { warn_at: at(self.warn_at), stop_at: at(self.stop_at) },
             ..Rules::default()
         }
     }
@@ -177,11 +174,7 @@ pub struct SummaryConfig {
 impl SummaryConfig {
     /// Returns the rules that find secrets; none if redaction is off.
     pub fn redactor(&self) -> Redactor {
-        if self.redact {
-            self.redact_patterns.redactor().clone()
-        } else {
-            Redactor::off()
-        }
+        if self.redact { self.redact_patterns.redactor().clone() } else { Redactor::off() }
     }
 }
 
@@ -296,20 +289,12 @@ pub struct ModelConfig {
 
 impl ModelConfig {
     pub fn address(&self) -> &str {
-        if self.base_url.is_empty() {
-            self.mode.own_address()
-        } else {
-            &self.base_url
-        }
+        if self.base_url.is_empty() { self.mode.own_address() } else { &self.base_url }
     }
 
     /// Returns the model's name; empty if none is configured and the mode has no default.
     pub fn name(&self) -> &str {
-        if self.model.is_empty() {
-            self.mode.proposed_model()
-        } else {
-            &self.model
-        }
+        if self.model.is_empty() { self.mode.proposed_model() } else { &self.model }
     }
 }
 

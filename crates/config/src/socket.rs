@@ -54,9 +54,7 @@ impl Environment {
     /// folder (`XDG_RUNTIME_DIR`, <https://specifications.freedesktop.org/basedir-spec/latest/>).
     pub fn runtime_folders(&self) -> RuntimeFolders {
         let absolute = |path: &&Path| path.is_absolute();
-        let service = self
-            .get("RUNTIME_DIRECTORY")
-            .and_then(|folders| folders.split(':').next());
+        let service = self.get("RUNTIME_DIRECTORY").and_then(|folders| folders.split(':').next());
         let service = service.map(Path::new).filter(absolute).map(Path::to_owned);
         let user = self.get("XDG_RUNTIME_DIR").map(Path::new).filter(absolute);
         let user = user.map(|folder| folder.join("recapd"));
@@ -77,10 +75,7 @@ impl LocalSocket {
         let in_folder = |folder: &PathBuf| folder.join(format!("{}.sock", address.port()));
         match self {
             Self::Off => Sockets::default(),
-            Self::At(path) => Sockets {
-                daemon_path: Some(path.clone()),
-                client_paths: vec![path.clone()],
-            },
+            Self::At(path) => Sockets { daemon_path: Some(path.clone()), client_paths: vec![path.clone()] },
             // A port that the operating system will choose isn't known yet.
             Self::Auto if address.port() == 0 => Sockets::default(),
             Self::Auto => Sockets {
@@ -136,10 +131,7 @@ mod tests {
         let socket: LocalSocket = socket.parse().unwrap();
         let found = socket.paths(&listen.parse().unwrap(), &environment.runtime_folders());
         let text = |path: PathBuf| path.to_string_lossy().into_owned();
-        (
-            found.daemon_path.map(text),
-            found.client_paths.into_iter().map(text).collect(),
-        )
+        (found.daemon_path.map(text), found.client_paths.into_iter().map(text).collect())
     }
 
     #[test]
@@ -153,11 +145,7 @@ mod tests {
                 Some(user.clone()),
                 vec![user.clone(), service.clone()],
             ),
-            (
-                &[("RUNTIME_DIRECTORY", "/run/recapd:/run/more")],
-                Some(service.clone()),
-                vec![service.clone()],
-            ),
+            (&[("RUNTIME_DIRECTORY", "/run/recapd:/run/more")], Some(service.clone()), vec![service.clone()]),
             (&[("XDG_RUNTIME_DIR", "relative")], None, vec![service.clone()]),
         ] {
             assert_eq!(sockets("auto", "127.0.0.1:7411", environment), (own, near));
@@ -170,23 +158,14 @@ mod tests {
         let named = "/srv/r.sock".to_owned();
         let expected = (Some(named.clone()), vec![named]);
         assert_eq!(sockets("unix:/srv/r.sock", "0.0.0.0:7411", &runtime), expected);
-        for (socket, listen) in [
-            ("off", "127.0.0.1:7411"),
-            ("auto", "127.0.0.1:0"),
-            ("auto", "unix:/run/recapd/recapd.sock"),
-        ] {
-            assert_eq!(
-                sockets(socket, listen, &runtime),
-                (None, Vec::new()),
-                "{socket} {listen}"
-            );
+        for (socket, listen) in
+            [("off", "127.0.0.1:7411"), ("auto", "127.0.0.1:0"), ("auto", "unix:/run/recapd/recapd.sock")]
+        {
+            assert_eq!(sockets(socket, listen, &runtime), (None, Vec::new()), "{socket} {listen}");
         }
         for wrong in ["", "yes", "127.0.0.1:7411", "unix:r.sock"] {
             let error = wrong.parse::<LocalSocket>().unwrap_err().to_string();
-            assert!(
-                error.contains("`auto`") && error.contains("unix:/run/recapd"),
-                "{error}"
-            );
+            assert!(error.contains("`auto`") && error.contains("unix:/run/recapd"), "{error}");
         }
     }
 }

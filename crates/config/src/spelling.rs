@@ -24,11 +24,7 @@ pub(super) fn translate(setting: Setting) -> Setting {
     if setting.key != MODE || !is_batch {
         return setting;
     }
-    Setting {
-        key: BATCH.to_owned(),
-        raw: RawValue::Toml(Value::Boolean(true)),
-        ..setting
-    }
+    Setting { key: BATCH.to_owned(), raw: RawValue::Toml(Value::Boolean(true)), ..setting }
 }
 
 /// Sets the provider of a batch model if no source sets it.

@@ -95,13 +95,9 @@ fn read(text: &str) -> Result<Prices, String> {
         return Err("as_of and source must say when and where the prices were looked up".to_owned());
     }
     let is_sound = |price: &Price| {
-        let long = price
-            .long
-            .map_or([0; 3], |long| [long.above_tokens, long.input, long.output]);
+        let long = price.long.map_or([0; 3], |long| [long.above_tokens, long.input, long.output]);
         let all = [price.input, price.cached_input, price.cache_write, price.output];
-        all.iter()
-            .chain(&long)
-            .all(|price| (0..=PRICE_MAX).contains(price))
+        all.iter().chain(&long).all(|price| (0..=PRICE_MAX).contains(price))
     };
     match table.models.iter().find(|(_, price)| !is_sound(price)) {
         Some((model, _)) => Err(format!(
@@ -123,26 +119,14 @@ mod tests {
     #[test]
     fn the_shipped_table_is_in_micro_dollars_per_million_tokens() {
         let prices = shipped_prices();
-        for (model, input_usd, output_usd) in [
-            ("claude-opus-5-5", 4.0, 20.0),
-            ("gpt-5.4-mini", 0.75, 4.5),
-            ("gemini-3.8-flash", 0.75, 3.75),
-        ] {
+        for (model, input_usd, output_usd) in
+            [("claude-opus-5-5", 4.0, 20.0), ("gpt-5.4-mini", 0.75, 4.5), ("gemini-3.8-flash", 0.75, 3.75)]
+        {
             let price = prices.of(model).unwrap();
             let cost = |usage| price.cost_microusd(usage);
-            let input = Usage {
-                input: MILLION,
-                ..Usage::default()
-            };
-            let output = Usage {
-                output: MILLION,
-                ..Usage::default()
-            };
-            assert_eq!(
-                (cost(input), cost(output)),
-                (microusd(input_usd), microusd(output_usd)),
-                "{model}"
-            );
+            let input = Usage { input: MILLION, ..Usage::default() };
+            let output = Usage { output: MILLION, ..Usage::default() };
+            assert_eq!((cost(input), cost(output)), (microusd(input_usd), microusd(output_usd)), "{model}");
         }
     }
 
@@ -153,14 +137,8 @@ mod tests {
         for (model, price) in prices.models() {
             // Ten cents to a hundred dollars per million tokens.
             assert!((100_000..=100_000_000).contains(&price.input), "{model}");
-            assert!(
-                price.cached_input < price.input && price.input < price.output,
-                "{model}"
-            );
-            assert!(
-                (price.input..=2 * price.input).contains(&price.cache_write),
-                "{model}"
-            );
+            assert!(price.cached_input < price.input && price.input < price.output, "{model}");
+            assert!((price.input..=2 * price.input).contains(&price.cache_write), "{model}");
             assert!(price.long.is_none_or(|long| long.input > price.input), "{model}");
         }
         for mode in [ModelMode::Anthropic, ModelMode::OpenAi, ModelMode::Gemini] {
@@ -178,33 +156,19 @@ mod tests {
         spend.prices_file = path.display().to_string();
         let prices = |text: &str| {
             std::fs::write(&path, text).unwrap();
-            spend
-                .prices()
-                .map_err(|error| error.to_string().replace(&spend.prices_file, "FILE"))
+            spend.prices().map_err(|error| error.to_string().replace(&spend.prices_file, "FILE"))
         };
         let head = "as_of = \"2026-12-01\"\nsource = \"our contract\"\n";
         let free = "input = 0\ncached_input = 0\ncache_write = 0\noutput = 0\n";
-        let found = prices(&format!(
-            "{head}[models.\"gpt-5.4-mini\"]\n{free}[models.mine]\n{free}"
-        ))
-        .unwrap();
+        let found = prices(&format!("{head}[models.\"gpt-5.4-mini\"]\n{free}[models.mine]\n{free}")).unwrap();
         assert_eq!(found.of("gpt-5.4-mini").unwrap().input, 0);
         assert!(found.of("mine").is_some() && found.of("claude-haiku-5-5").is_some());
         for (text, said) in [
             (format!("[models.mine]\n{free}"), "missing field `as_of`"),
+            (format!("{head}[models.mine]\ninput = 1\n"), "missing field `cached_input`"),
+            (format!("{head}[models.mine]\n{free}surcharge = 1\n"), "unknown field `surcharge`"),
             (
-                format!("{head}[models.mine]\ninput = 1\n"),
-                "missing field `cached_input`",
-            ),
-            (
-                format!("{head}[models.mine]\n{free}surcharge = 1\n"),
-                "unknown field `surcharge`",
-            ),
-            (
-                format!(
-                    "{head}[models.mine]\n{}",
-                    free.replace("output = 0", "output = -1")
-                ),
+                format!("{head}[models.mine]\n{}", free.replace("output = 0", "output = -1")),
                 "the prices of mine must be from 0",
             ),
         ] {
@@ -239,10 +203,7 @@ mod tests {
         assert_eq!((input(&loaded.prices), input(&reloaded.prices)), (1, 2));
         assert!(reloaded.changed.is_empty());
         std::fs::remove_file(&path).unwrap();
-        for error in [
-            load().unwrap_err(),
-            ReloadOutcome::of(&loaded.config, &loaded.config).unwrap_err(),
-        ] {
+        for error in [load().unwrap_err(), ReloadOutcome::of(&loaded.config, &loaded.config).unwrap_err()] {
             assert!(error.to_string().contains("spend.prices_file: "), "{error}");
         }
     }

@@ -22,16 +22,11 @@ fn load(toml: Option<&str>, environment: Pairs<'_>, sets: &[&str]) -> Result<Loa
         fs::write(&path, toml).unwrap();
     }
     let loader = Loader::new()
-        .file_or(
-            toml.map(|_| path.as_path()),
-            Path::new("/nonexistent/recapd.toml"),
-        )
+        .file_or(toml.map(|_| path.as_path()), Path::new("/nonexistent/recapd.toml"))
         .environment(environment.iter().copied());
     let loader = sets.iter().fold(loader, |loader, set| loader.set(*set));
     let here = format!("{}/", directory.path().display());
-    loader
-        .load()
-        .map_err(|error| error.to_string().replace(&here, ""))
+    loader.load().map_err(|error| error.to_string().replace(&here, ""))
 }
 
 fn documented() -> Vec<(String, String)> {
@@ -43,22 +38,10 @@ fn documented() -> Vec<(String, String)> {
 fn batches_have_two_spellings() {
     for (sets, mode) in [
         (&["model.mode=gemini", "model.batch=true"][..], ModelMode::Gemini),
-        (
-            &["model.mode=batch", "model.model=claude-haiku-5-5"],
-            ModelMode::Anthropic,
-        ),
-        (
-            &["model.mode=batch", "model.model=gpt-5.4-mini"],
-            ModelMode::OpenAi,
-        ),
-        (
-            &["model.mode=openai-responses", "model.mode=batch"],
-            ModelMode::OpenAiResponses,
-        ),
-        (
-            &["model.batch=true", "model.model=gemini-3.8-flash"],
-            ModelMode::Gemini,
-        ),
+        (&["model.mode=batch", "model.model=claude-haiku-5-5"], ModelMode::Anthropic),
+        (&["model.mode=batch", "model.model=gpt-5.4-mini"], ModelMode::OpenAi),
+        (&["model.mode=openai-responses", "model.mode=batch"], ModelMode::OpenAiResponses),
+        (&["model.batch=true", "model.model=gemini-3.8-flash"], ModelMode::Gemini),
     ] {
         let config = load(None, &[], sets).unwrap().config;
         assert_eq!((config.model.mode, config.model.batch), (mode, true), "{sets:?}");
@@ -81,17 +64,11 @@ fn the_reference_states_the_defaults() {
     let loaded = load(None, &[], &[]).unwrap();
     assert_eq!(loaded.config, Config::default());
     assert_eq!(loaded.config.validate(), []);
-    assert_eq!(
-        load(Some(DEFAULT_TOML), &[], &[]).unwrap().config,
-        Config::default()
-    );
+    assert_eq!(load(Some(DEFAULT_TOML), &[], &[]).unwrap().config, Config::default());
 
     let entries = loaded.entries();
     assert!(entries.iter().all(|entry| entry.origin == ConfigSource::Default));
-    let shown: Vec<String> = entries
-        .iter()
-        .map(|entry| format!("{} = {}", entry.key, entry.value))
-        .collect();
+    let shown: Vec<String> = entries.iter().map(|entry| format!("{} = {}", entry.key, entry.value)).collect();
     insta::assert_snapshot!(shown.join("\n"), @r#"
     batch.gather_ms = "5m"
     batch.max_wait_ms = "4h"
@@ -251,10 +228,7 @@ fn the_reference_states_the_defaults() {
 #[test]
 fn duplicated_defaults_agree() {
     let config = Config::default();
-    assert_eq!(
-        config.queue.retry_policy(),
-        recapd_core::domain::work::RetryPolicy::default()
-    );
+    assert_eq!(config.queue.retry_policy(), recapd_core::domain::work::RetryPolicy::default());
     assert_eq!(config.window.budget().low_water_tokens(), 80_000);
     assert_eq!(config.worker.drain(), std::time::Duration::from_secs(30));
 }
@@ -265,10 +239,7 @@ fn every_key_has_a_comment_of_one_to_three_lines() {
     let entries = load(None, &[], &[]).unwrap().entries();
     assert_eq!(documented.len(), entries.len());
     for (key, comment) in documented {
-        assert!(
-            comment.ends_with('.') && comment.len() <= 3 * 120,
-            "{key}: {comment}"
-        );
+        assert!(comment.ends_with('.') && comment.len() <= 3 * 120, "{key}: {comment}");
     }
 }
 
@@ -283,24 +254,17 @@ fn the_comments_state_the_limits_that_are_checked() {
             continue;
         }
         let (_, min, max) = limits_of(&key).unwrap_or_else(|| panic!("{key} has no limits"));
-        let limits = comment
-            .split_once("From ")
-            .and_then(|(_, rest)| rest.split_once(" to "))
-            .unwrap();
+        let limits = comment.split_once("From ").and_then(|(_, rest)| rest.split_once(" to ")).unwrap();
         let number = |text: &str| -> i64 {
-            let digits: String = text
-                .chars()
-                .take_while(|c| c.is_ascii_digit() || ['_', '-'].contains(c))
-                .collect();
+            let digits: String =
+                text.chars().take_while(|c| c.is_ascii_digit() || ['_', '-'].contains(c)).collect();
             digits.replace('_', "").parse().unwrap()
         };
         assert_eq!((number(limits.0), number(limits.1)), (*min, *max), "{key}");
 
         let refused = format!("--set: {key} must be from {min} to {max}, not");
         for (value, fits) in [(min - 1, false), (*min, true), (*max, true), (max + 1, false)] {
-            let text = load(None, &[], &[&format!("{key}={value}")])
-                .err()
-                .unwrap_or_default();
+            let text = load(None, &[], &[&format!("{key}={value}")]).err().unwrap_or_default();
             assert_eq!(text.contains(&refused), !fits, "{key}={value}: {text}");
         }
     }
@@ -316,11 +280,8 @@ fn every_value_in_the_comments_is_accepted_and_no_other() {
         choices += 1;
         for value in &values {
             // Some modes require a model.
-            let sets = [
-                format!("{key}={value}"),
-                "model.model=any".to_owned(),
-                "fallback.model=any".to_owned(),
-            ];
+            let sets =
+                [format!("{key}={value}"), "model.model=any".to_owned(), "fallback.model=any".to_owned()];
             let loaded = load(None, &[], &sets.each_ref().map(String::as_str)).unwrap();
             let mut entries = loaded.entries().into_iter();
             let entry = entries.find(|entry| entry.key == key).unwrap();
@@ -338,17 +299,9 @@ fn every_value_in_the_comments_is_accepted_and_no_other() {
 fn durations_are_read_from_every_source() {
     let file = "[queue]\nmax_wait_ms = \"1m30s\"\n[summary]\nweek_hours = \"30d\"\n";
     let variables = [("RECAPD__SESSION__IDLE_GAP_MINUTES", "8h")];
-    let config = load(Some(file), &variables, &["queue.debounce_ms=10s"])
-        .unwrap()
-        .config;
-    assert_eq!(
-        (config.queue.max_wait_ms, config.queue.debounce_ms),
-        (90_000, 10_000)
-    );
-    assert_eq!(
-        (config.summary.week_hours, config.session.idle_gap_minutes),
-        (720, 480)
-    );
+    let config = load(Some(file), &variables, &["queue.debounce_ms=10s"]).unwrap().config;
+    assert_eq!((config.queue.max_wait_ms, config.queue.debounce_ms), (90_000, 10_000));
+    assert_eq!((config.summary.week_hours, config.session.idle_gap_minutes), (720, 480));
     let error = load(None, &[], &["summary.week_hours=90m"]).unwrap_err();
     assert_eq!(
         error,
@@ -359,19 +312,11 @@ fn durations_are_read_from_every_source() {
 #[test]
 fn the_starting_file_has_the_keys_that_people_change() {
     let text = starting();
-    let keys = text
-        .lines()
-        .filter_map(|line| line.strip_prefix('#')?.split_once(" = "));
-    let names: Vec<&str> = keys
-        .map(|(name, _)| name)
-        .filter(|name| !name.contains(' '))
-        .collect();
+    let keys = text.lines().filter_map(|line| line.strip_prefix('#')?.split_once(" = "));
+    let names: Vec<&str> = keys.map(|(name, _)| name).filter(|name| !name.contains(' ')).collect();
     assert_eq!(names.len(), reference::STARTING.len(), "{text}");
     let set = text.replace("#budget_tokens = 100000", "budget_tokens = 5000");
-    assert_eq!(
-        load(Some(&set), &[], &[]).unwrap().config.window.budget_tokens,
-        5_000
-    );
+    assert_eq!(load(Some(&set), &[], &[]).unwrap().config.window.budget_tokens, 5_000);
 }
 
 #[test]
@@ -381,34 +326,16 @@ fn the_schema_knows_every_key_with_its_default_and_its_limits() {
     for entry in load(None, &[], &[]).unwrap().entries() {
         let (section, name) = entry.key.split_once('.').unwrap();
         let property = &schema["properties"][section]["properties"][name];
-        assert_eq!(
-            property["default"],
-            serde_json::json!(defaults[section][name]),
-            "{}",
-            entry.key
-        );
-        assert!(
-            !property["description"].as_str().unwrap().is_empty(),
-            "{}",
-            entry.key
-        );
+        assert_eq!(property["default"], serde_json::json!(defaults[section][name]), "{}", entry.key);
+        assert!(!property["description"].as_str().unwrap().is_empty(), "{}", entry.key);
     }
     let budget = &schema["properties"]["window"]["properties"]["budget_tokens"];
-    assert_eq!(
-        (&budget["type"], &budget["maximum"]),
-        (&"integer".into(), &100_000_000.into())
-    );
+    assert_eq!((&budget["type"], &budget["maximum"]), (&"integer".into(), &100_000_000.into()));
     let water = &schema["properties"]["window"]["properties"]["low_water"];
-    assert_eq!(
-        (&water["exclusiveMinimum"], &water["maximum"]),
-        (&0.into(), &1.into())
-    );
+    assert_eq!((&water["exclusiveMinimum"], &water["maximum"]), (&0.into(), &1.into()));
     let mode = &schema["properties"]["model"]["properties"]["mode"]["enum"];
     assert!(mode.as_array().unwrap().contains(&"offline".into()), "{mode}");
-    assert_eq!(
-        schema["properties"]["summary"]["properties"]["redact_patterns"]["type"],
-        "array"
-    );
+    assert_eq!(schema["properties"]["summary"]["properties"]["redact_patterns"]["type"], "array");
 }
 
 /// The comments state what an empty base URL and an empty model mean. Explicit values override both.
@@ -419,26 +346,15 @@ fn every_mode_has_its_address_and_its_model() {
         ("anthropic", "https://api.anthropic.com/v1", "claude-haiku-5-5"),
         ("openai", "https://api.openai.com/v1", "gpt-5.4-mini"),
         ("openai-responses", "https://api.openai.com/v1", "gpt-5.4-mini"),
-        (
-            "gemini",
-            "https://generativelanguage.googleapis.com/v1beta",
-            "gemini-3.8-flash",
-        ),
+        ("gemini", "https://generativelanguage.googleapis.com/v1beta", "gemini-3.8-flash"),
     ] {
         let mode = format!("model.mode={mode}");
         let model = load(None, &[], &[&mode]).unwrap().config.model;
         assert_eq!((model.address(), model.name()), (address, name));
         assert!(documented["model.model"].contains(name), "{name}");
-        let own = [
-            "model.base_url=http://127.0.0.1:4000/v1",
-            "model.model=mine",
-            &mode,
-        ];
+        let own = ["model.base_url=http://127.0.0.1:4000/v1", "model.model=mine", &mode];
         let model = load(None, &[], &own).unwrap().config.model;
-        assert_eq!(
-            (model.address(), model.name()),
-            ("http://127.0.0.1:4000/v1", "mine")
-        );
+        assert_eq!((model.address(), model.name()), ("http://127.0.0.1:4000/v1", "mine"));
     }
     let ollama = load(None, &[], &["model.mode=ollama", "model.model=qwen3"]).unwrap();
     assert!(documented["model.base_url"].contains(ollama.config.model.address()));
@@ -467,44 +383,17 @@ fn each_source_overrides_the_one_before() {
     let cases: [Precedence<'_>; 6] = [
         (None, &[], &[], 100_000, "default"),
         (Some(toml), &[], &[], 1_000, "recapd.toml:2"),
-        (
-            Some(toml),
-            &[alias],
-            &[],
-            2_000,
-            "env IKIGAI_SLIDING_CONTEXT_TOKENS",
-        ),
-        (
-            Some(toml),
-            &[variable, alias],
-            &[],
-            3_000,
-            "env RECAPD__WINDOW__BUDGET_TOKENS",
-        ),
-        (
-            Some(toml),
-            &[alias, variable],
-            &[],
-            3_000,
-            "env RECAPD__WINDOW__BUDGET_TOKENS",
-        ),
-        (
-            Some(toml),
-            &[alias, variable],
-            &["window.budget_tokens=9", set],
-            4_000,
-            "--set",
-        ),
+        (Some(toml), &[alias], &[], 2_000, "env IKIGAI_SLIDING_CONTEXT_TOKENS"),
+        (Some(toml), &[variable, alias], &[], 3_000, "env RECAPD__WINDOW__BUDGET_TOKENS"),
+        (Some(toml), &[alias, variable], &[], 3_000, "env RECAPD__WINDOW__BUDGET_TOKENS"),
+        (Some(toml), &[alias, variable], &["window.budget_tokens=9", set], 4_000, "--set"),
     ];
     for (file, environment, sets, tokens, origin) in cases {
         let loaded = load(file, environment, sets).unwrap();
         assert_eq!(loaded.config.window.budget_tokens, tokens);
         let shown = loaded.origin("window.budget_tokens").to_string();
         assert!(shown.ends_with(origin), "{shown}");
-        assert_eq!(
-            loaded.config.worker.concurrency,
-            if file.is_some() { 2 } else { 4 }
-        );
+        assert_eq!(loaded.config.worker.concurrency, if file.is_some() { 2 } else { 4 });
     }
 }
 
@@ -534,19 +423,13 @@ fn the_old_budget_variable_still_disables_eviction() {
 fn values_are_read_by_the_type_of_the_key() {
     let toml =
         "[window]\nlow_water = 1\nbudget_tokens = 0x10\nprovider = \"7\"\n[http]\nlisten = \"[::1]:80\"\n";
-    let config = load(
-        Some(toml),
-        &[("RECAPD__WINDOW__MODEL", "1"), ("PATH", "/bin")],
-        &["convergence.stop_at=1"],
-    )
-    .unwrap()
-    .config;
+    let config =
+        load(Some(toml), &[("RECAPD__WINDOW__MODEL", "1"), ("PATH", "/bin")], &["convergence.stop_at=1"])
+            .unwrap()
+            .config;
     assert_eq!((config.window.low_water, config.convergence.stop_at), (1.0, 1.0));
     assert_eq!(config.window.budget_tokens, 16);
-    assert_eq!(
-        (config.window.provider.as_str(), config.window.model.as_str()),
-        ("7", "1")
-    );
+    assert_eq!((config.window.provider.as_str(), config.window.model.as_str()), ("7", "1"));
     assert_eq!(config.http.listen.to_string(), "[::1]:80");
 }
 
@@ -554,10 +437,7 @@ fn values_are_read_by_the_type_of_the_key() {
 fn a_named_file_must_exist_and_the_system_file_need_not() {
     let missing = Path::new("/nonexistent/recapd.toml");
     let error = Loader::new().file(Some(missing)).load().unwrap_err().to_string();
-    assert!(
-        error.starts_with("the configuration file /nonexistent/recapd.toml can't be read: "),
-        "{error}"
-    );
+    assert!(error.starts_with("the configuration file /nonexistent/recapd.toml can't be read: "), "{error}");
 
     let directory = tempfile::tempdir().unwrap();
     let system = directory.path().join("config.toml");
@@ -566,19 +446,12 @@ fn a_named_file_must_exist_and_the_system_file_need_not() {
     assert_eq!(loaded.config.worker.concurrency, 7);
 
     fs::write(&system, "#".repeat(1_048_577)).unwrap();
-    let error = Loader::new()
-        .file_or(None, &system)
-        .load()
-        .unwrap_err()
-        .to_string();
+    let error = Loader::new().file_or(None, &system).load().unwrap_err().to_string();
     assert!(error.contains("1048576 bytes; name another"), "{error}");
 }
 
 #[test]
 fn the_environment_of_the_process_is_read() {
     // Cargo sets this for every test.
-    assert_eq!(
-        from_process_environment().get("CARGO_PKG_NAME"),
-        Some("recapd-config")
-    );
+    assert_eq!(from_process_environment().get("CARGO_PKG_NAME"), Some("recapd-config"));
 }

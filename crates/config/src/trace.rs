@@ -12,15 +12,9 @@ const CREDENTIAL: &str = "otlp-headers";
 /// Variables with the headers. The first one that is set counts.
 const VARIABLES: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_HEADERS", "OTEL_EXPORTER_OTLP_HEADERS"];
 /// Variables with the collector's URL. The first one that is set counts.
-const ENDPOINTS: [&str; 2] = [
-    "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
-    "OTEL_EXPORTER_OTLP_ENDPOINT",
-];
+const ENDPOINTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"];
 /// Variables with the collector's protocol. The first one that is set counts.
-const PROTOCOLS: [&str; 2] = [
-    "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL",
-    "OTEL_EXPORTER_OTLP_PROTOCOL",
-];
+const PROTOCOLS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"];
 const SERVICE: &str = "recapd";
 const HEADERS_BYTES_MAX: u64 = 16_384;
 const ATTRIBUTES_BYTES_MAX: usize = 4_096;
@@ -65,9 +59,7 @@ impl TraceConfig {
             value.is_some_and(|value| value.trim().eq_ignore_ascii_case(word))
         };
         let first = |names: [&'static str; 2]| {
-            names
-                .into_iter()
-                .find_map(|name| Some((name, environment.get(name)?)))
+            names.into_iter().find_map(|name| Some((name, environment.get(name)?)))
         };
         if says("OTEL_SDK_DISABLED", "true") || says("OTEL_TRACES_EXPORTER", "none") {
             return Ok(None);
@@ -78,18 +70,14 @@ impl TraceConfig {
                 return Ok(None);
             };
             if let Some((name, _)) = first(PROTOCOLS).filter(|(_, protocol)| *protocol == "grpc") {
-                return Err(format!(
-                    "{name} is grpc, and traces are sent over HTTP: set trace.otlp_url"
-                ));
+                return Err(format!("{name} is grpc, and traces are sent over HTTP: set trace.otlp_url"));
             }
             if let Some(cure) = url_cure(url) {
                 return Err(format!("{name} {cure}"));
             }
             url.clone_into(&mut settings.otlp_url);
         }
-        if let Some(name) = environment
-            .get("OTEL_SERVICE_NAME")
-            .filter(|_| settings.service_name == SERVICE)
+        if let Some(name) = environment.get("OTEL_SERVICE_NAME").filter(|_| settings.service_name == SERVICE)
         {
             name.clone_into(&mut settings.service_name);
         }
@@ -126,27 +114,17 @@ impl TraceConfig {
             let path = file.display().to_string();
             return match read(&file, HEADERS_BYTES_MAX) {
                 Ok(text) => parse_headers(&text, path),
-                Err(error) => Err(HeadersError::Unreadable {
-                    path,
-                    reason: error.to_string(),
-                }),
+                Err(error) => Err(HeadersError::Unreadable { path, reason: error.to_string() }),
             };
         }
-        let set = VARIABLES
-            .iter()
-            .find_map(|name| Some((name, environment.get(name)?)));
-        set.map_or(Ok(Vec::new()), |(name, text)| {
-            parse_headers(text, (*name).to_owned())
-        })
+        let set = VARIABLES.iter().find_map(|name| Some((name, environment.get(name)?)));
+        set.map_or(Ok(Vec::new()), |(name, text)| parse_headers(text, (*name).to_owned()))
     }
 
     pub(super) fn violations(&self) -> Vec<Violation> {
         let mut found = Vec::new();
         if let Some(cure) = url_cure(&self.otlp_url) {
-            found.push(Violation::new(
-                &["trace.otlp_url"],
-                format!("trace.otlp_url {cure}"),
-            ));
+            found.push(Violation::new(&["trace.otlp_url"], format!("trace.otlp_url {cure}")));
         }
         if !(0.0..=1.0).contains(&self.sample) {
             let text = format!("trace.sample must be from 0 to 1, not {}", self.sample);
@@ -170,10 +148,7 @@ impl TraceConfig {
 fn parse_headers(text: &str, from: String) -> Result<Vec<(String, SecretString)>, HeadersError> {
     let read = pairs(&text.trim().replace(['\n', '\r'], ","));
     let read = read.ok_or(HeadersError::Malformed { from })?;
-    Ok(read
-        .into_iter()
-        .map(|(name, value)| (name, SecretString::from(value)))
-        .collect())
+    Ok(read.into_iter().map(|(name, value)| (name, SecretString::from(value))).collect())
 }
 
 /// Parses pairs in the form of OpenTelemetry's variables. Values may have escapes such as `%20`.
@@ -209,9 +184,7 @@ fn decoded(text: &str) -> Option<String> {
 }
 
 fn url_cure(url: &str) -> Option<&'static str> {
-    let rest = url
-        .strip_prefix("https://")
-        .or_else(|| url.strip_prefix("http://"));
+    let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"));
     let host = rest.and_then(|rest| rest.split(['/', '?', '#']).next());
     match host {
         _ if url.is_empty() => None,
@@ -235,33 +208,21 @@ mod tests {
     fn read(text: &str) -> Option<Vec<(String, String)>> {
         let read = parse_headers(text, "here".to_owned()).ok()?;
         let shown = read.into_iter();
-        Some(
-            shown
-                .map(|(name, value)| (name, value.expose_secret().to_owned()))
-                .collect(),
-        )
+        Some(shown.map(|(name, value)| (name, value.expose_secret().to_owned())).collect())
     }
 
     #[test]
     fn headers_are_read_as_opentelemetry_writes_them() {
         let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         let basic = vec![pair("authorization", "Basic YWJj=="), pair("x-tenant", "a")];
-        assert_eq!(
-            read("authorization=Basic%20YWJj==,x-tenant=a"),
-            Some(basic.clone())
-        );
+        assert_eq!(read("authorization=Basic%20YWJj==,x-tenant=a"), Some(basic.clone()));
         assert_eq!(read("authorization = Basic YWJj==\nx-tenant=a\n"), Some(basic));
         assert_eq!(read(""), Some(Vec::new()));
         for wrong in ["authorization", "=a", "a=%2", "a=%zz", "a b=c"] {
             assert_eq!(read(wrong), None, "{wrong}");
         }
-        let error = parse_headers("very secret", "here".to_owned())
-            .unwrap_err()
-            .to_string();
-        assert!(
-            error.starts_with("here holds no headers") && !error.contains("secret"),
-            "{error}"
-        );
+        let error = parse_headers("very secret", "here".to_owned()).unwrap_err().to_string();
+        assert!(error.starts_with("here holds no headers") && !error.contains("secret"), "{error}");
     }
 
     #[test]
@@ -269,17 +230,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut trace = Config::default().trace;
         let directory = folder.path().display().to_string();
-        let variables = [
-            ("OTEL_EXPORTER_OTLP_HEADERS", "from=variable"),
-            ("CREDENTIALS_DIRECTORY", &directory),
-        ];
+        let variables =
+            [("OTEL_EXPORTER_OTLP_HEADERS", "from=variable"), ("CREDENTIALS_DIRECTORY", &directory)];
         let environment: Environment = variables.into_iter().collect();
-        let from = |trace: &TraceConfig| {
-            trace.headers(&environment).unwrap()[0]
-                .1
-                .expose_secret()
-                .to_owned()
-        };
+        let from = |trace: &TraceConfig| trace.headers(&environment).unwrap()[0].1.expose_secret().to_owned();
         assert_eq!(from(&trace), "variable");
         let file = folder.path().join("headers");
         std::fs::write(&file, "from=file").unwrap();
@@ -307,17 +261,8 @@ mod tests {
         trace.sample = f64::NAN;
         trace.service_name = " ".to_owned();
         trace.attributes = "a".to_owned();
-        let keys: Vec<_> = trace
-            .violations()
-            .iter()
-            .flat_map(|found| found.keys.clone())
-            .collect();
-        let expected = [
-            "trace.otlp_url",
-            "trace.sample",
-            "trace.service_name",
-            "trace.attributes",
-        ];
+        let keys: Vec<_> = trace.violations().iter().flat_map(|found| found.keys.clone()).collect();
+        let expected = ["trace.otlp_url", "trace.sample", "trace.service_name", "trace.attributes"];
         assert_eq!(keys, expected);
         trace.otlp_url = "https://me:secret@host".to_owned();
         assert!(!trace.violations()[0].text.contains("secret"));
@@ -334,26 +279,19 @@ mod tests {
             ("OTEL_RESOURCE_ATTRIBUTES", "host.name=a%20b"),
         ];
         let found = trace.in_force(&with(&set)).unwrap().unwrap();
-        assert_eq!(
-            (found.otlp_url.as_str(), found.service_name.as_str()),
-            ("http://c:4318", "web")
-        );
+        assert_eq!((found.otlp_url.as_str(), found.service_name.as_str()), ("http://c:4318", "web"));
         assert_eq!(found.resource(), [("host.name".to_owned(), "a b".to_owned())]);
         let mut own = trace.clone();
         own.otlp_url = "http://mine:4318".to_owned();
         own.service_name = "own".to_owned();
         let found = own.in_force(&with(&set)).unwrap().unwrap();
-        assert_eq!(
-            (found.otlp_url.as_str(), found.service_name.as_str()),
-            ("http://mine:4318", "own")
-        );
+        assert_eq!((found.otlp_url.as_str(), found.service_name.as_str()), ("http://mine:4318", "own"));
         for off in [("OTEL_SDK_DISABLED", "TRUE"), ("OTEL_TRACES_EXPORTER", "none")] {
             assert_eq!(own.in_force(&with(&[off])), Ok(None));
         }
-        for (name, value) in [
-            ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"),
-            ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "c:4317"),
-        ] {
+        for (name, value) in
+            [("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"), ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "c:4317")]
+        {
             let error = trace.in_force(&with(&[set[0], (name, value)])).unwrap_err();
             assert!(error.starts_with(name), "{error}");
         }

@@ -65,10 +65,7 @@ pub struct FormatError {
 
 impl FormatError {
     fn new(reason: impl Into<String>, cure: impl Into<String>) -> Self {
-        Self {
-            reason: reason.into(),
-            cure: cure.into(),
-        }
+        Self { reason: reason.into(), cure: cure.into() }
     }
 }
 
@@ -78,10 +75,7 @@ impl FormatError {
 /// When `json` isn't a JSON object, or lacks a field that the format requires.
 pub fn parse(format: Format, json: &str) -> Result<Message, FormatError> {
     let message = read(format, &Fields::parse(json)?)?;
-    Ok(Message {
-        payload: json.to_owned(),
-        ..message
-    })
+    Ok(Message { payload: json.to_owned(), ..message })
 }
 
 /// Like [`parse`], for a message that is being sent now: also refuses an unknown role, and a message that has only unknown blocks. A
@@ -94,10 +88,7 @@ pub fn parse_strict(format: Format, json: &str) -> Result<Message, FormatError> 
     spelling::check(&fields)?;
     let message = read(format, &fields)?;
     check_strict(&message, &fields)?;
-    Ok(Message {
-        payload: json.to_owned(),
-        ..message
-    })
+    Ok(Message { payload: json.to_owned(), ..message })
 }
 
 /// Returns true if a message has a time field, but none of its time fields can be read as a time.
@@ -175,9 +166,7 @@ fn read(format: Format, fields: &Fields<'_>) -> Result<Message, FormatError> {
 fn message(format: Format, fields: &Fields<'_>, kind: Kind, parts: Vec<Part>) -> Message {
     // In a tool's message, `name` is the tool's.
     let is_tool = matches!(kind, Kind::ToolCall | Kind::ToolResult);
-    let speaker = fields
-        .text("speaker")
-        .or_else(|| fields.text("name").filter(|_| !is_tool));
+    let speaker = fields.text("speaker").or_else(|| fields.text("name").filter(|_| !is_tool));
     let kind = match kind {
         Kind::Assistant if fields.flag("is_error").unwrap_or(false) => unknown_kind(API_ERROR),
         kind => kind,
@@ -230,11 +219,7 @@ fn time(fields: &Fields<'_>, name: &str) -> Option<Timestamp> {
         clippy::cast_possible_truncation,
         reason = "times are far below 2^52 milliseconds, and a float cast saturates"
     )]
-    let time_ms = if epoch < EPOCH_MS_MIN {
-        (epoch * SECOND_MS as f64) as i64
-    } else {
-        epoch as i64
-    };
+    let time_ms = if epoch < EPOCH_MS_MIN { (epoch * SECOND_MS as f64) as i64 } else { epoch as i64 };
     Timestamp(time_ms).in_calendar()
 }
 

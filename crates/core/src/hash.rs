@@ -43,10 +43,7 @@ mod tests {
     #[test]
     fn an_agents_id_has_its_sessions_uuid_or_hash() {
         let agent = session_agent("claude-code", "0B1C2D3E-0000-4000-8000-000000000001");
-        assert_eq!(
-            agent.as_str(),
-            "claude-code:-:0b1c2d3e-0000-4000-8000-000000000001"
-        );
+        assert_eq!(agent.as_str(), "claude-code:-:0b1c2d3e-0000-4000-8000-000000000001");
         assert_eq!(session_agent("codex", "s/1").as_str(), "codex:-:2fccb739e8791639");
     }
 

@@ -71,18 +71,12 @@ impl TokenCounter for EncodingCounter {
 }
 
 #[cfg(feature = "tokenizer")]
-const O200K: EncodingCounter = EncodingCounter {
-    encoding: bpe_openai::o200k_base,
-    method: "o200k",
-    is_exact: true,
-};
+const O200K: EncodingCounter =
+    EncodingCounter { encoding: bpe_openai::o200k_base, method: "o200k", is_exact: true };
 
 #[cfg(feature = "tokenizer")]
-const CL100K: EncodingCounter = EncodingCounter {
-    encoding: bpe_openai::cl100k_base,
-    method: "cl100k",
-    is_exact: true,
-};
+const CL100K: EncodingCounter =
+    EncodingCounter { encoding: bpe_openai::cl100k_base, method: "cl100k", is_exact: true };
 
 /// Counts tokens for a vendor without a public tokenizer: o200k times a factor that depends on the kind of text.
 struct FactorCounter<C> {
@@ -139,11 +133,7 @@ pub fn counter_for(provider: &str, model: &str) -> Arc<dyn TokenCounter> {
     let Some(vendor) = Vendor::of(provider, model) else {
         return Arc::new(BytesCounter);
     };
-    Arc::new(VendorCounter {
-        texts: vendor_counter(vendor, model),
-        vendor,
-        model: model.to_owned(),
-    })
+    Arc::new(VendorCounter { texts: vendor_counter(vendor, model), vendor, model: model.to_owned() })
 }
 
 #[cfg(feature = "tokenizer")]
@@ -153,11 +143,9 @@ fn vendor_counter(vendor: Vendor, model: &str) -> Arc<dyn TokenCounter> {
             is_exact: vendor::has_known_encoding(model),
             ..if is_cl100k { CL100K } else { O200K }
         }),
-        vendor => Arc::new(FactorCounter {
-            base: O200K,
-            factors: vendor.factors(),
-            method: vendor.factor_method(),
-        }),
+        vendor => {
+            Arc::new(FactorCounter { base: O200K, factors: vendor.factors(), method: vendor.factor_method() })
+        }
     }
 }
 

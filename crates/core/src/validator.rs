@@ -89,19 +89,11 @@ pub struct Rule {
 
 impl Rule {
     const fn refused(code: &'static str, evidence: Evidence) -> Self {
-        Self {
-            code,
-            severity: Severity::Refused,
-            evidence,
-        }
+        Self { code, severity: Severity::Refused, evidence }
     }
 
     const fn risky(code: &'static str, evidence: Evidence) -> Self {
-        Self {
-            code,
-            severity: Severity::Risky,
-            evidence,
-        }
+        Self { code, severity: Severity::Risky, evidence }
     }
 }
 

@@ -186,11 +186,7 @@ impl Parts {
         parts.ingestor.load_calibrations().await?;
         let snapshots = Snapshots::clone(&parts.snapshots).with_first_timeout(COMMAND_TIMEOUT);
         let projects = ProjectSnapshots::clone(&parts.projects).with_first_timeout(COMMAND_TIMEOUT);
-        Ok(Self {
-            snapshots: Arc::new(snapshots),
-            projects: Arc::new(projects),
-            ..parts
-        })
+        Ok(Self { snapshots: Arc::new(snapshots), projects: Arc::new(projects), ..parts })
     }
 
     /// Returns these parts with a new worker and a new schedule. The new configuration may differ from the old one only in the
@@ -206,10 +202,7 @@ impl Parts {
     ) -> Self {
         model::introduce(&self.metrics, config, &prices, &model);
         self.metrics.updates.workers(config.worker.concurrency);
-        let for_workers = WorkerParts {
-            model,
-            ..self.for_workers
-        };
+        let for_workers = WorkerParts { model, ..self.for_workers };
         Self {
             worker: Worker::new(for_workers.clone(), worker_settings(config, prices, owner, seed)),
             schedule: Schedule::new(
@@ -249,11 +242,8 @@ impl Parts {
         model: Option<Arc<dyn BatchModel>>,
     ) -> Self {
         let Some(model) = model else { return self };
-        let worker = self.worker.with_batches(BatchServices {
-            store,
-            model,
-            settings: batch_settings(config),
-        });
+        let worker =
+            self.worker.with_batches(BatchServices { store, model, settings: batch_settings(config) });
         Self { worker, ..self }
     }
 
@@ -357,11 +347,7 @@ pub fn live_journal(
 }
 
 pub fn database_settings(config: &config::DatabaseConfig) -> DatabaseSettings {
-    if config.is_postgres() {
-        postgres_settings(config).into()
-    } else {
-        sqlite_settings(config).into()
-    }
+    if config.is_postgres() { postgres_settings(config).into() } else { sqlite_settings(config).into() }
 }
 
 /// Opens the database for a daemon. The configuration says whether this also migrates the schema.
@@ -387,11 +373,7 @@ fn sqlite_settings(config: &config::DatabaseConfig) -> SqliteSettings {
             config::Synchronous::Normal => Synchronous::Normal,
             config::Synchronous::Off => Synchronous::Off,
         },
-        missing_folder: if config.is_in_state_folder {
-            MissingFolder::Make
-        } else {
-            MissingFolder::Refuse
-        },
+        missing_folder: if config.is_in_state_folder { MissingFolder::Make } else { MissingFolder::Refuse },
     }
 }
 
@@ -449,11 +431,7 @@ fn exchanges_max(config: &Config) -> i64 {
 fn worker_settings(config: &Config, prices: Prices, owner: &str, seed: u64) -> WorkerSettings {
     let (queue, worker) = (&config.queue, &config.worker);
     let chars_max = worker.input_tokens_max.saturating_mul(PROMPT_CHARS_PER_TOKEN);
-    let rest = if config.database.is_postgres() {
-        POLLS_RESTED_SHARED
-    } else {
-        POLLS_RESTED
-    };
+    let rest = if config.database.is_postgres() { POLLS_RESTED_SHARED } else { POLLS_RESTED };
     WorkerSettings {
         owner: owner.to_owned(),
         concurrency: worker.concurrency,
@@ -461,10 +439,7 @@ fn worker_settings(config: &Config, prices: Prices, owner: &str, seed: u64) -> W
         rest_ms: queue.poll_ms.saturating_mul(rest).min(REST_MS_MAX),
         lease_ms: queue.lease_ms,
         retry: queue.retry_policy(),
-        limits: MaterialLimits {
-            exchanges_max: exchanges_max(config),
-            tokens_max: worker.input_tokens_max,
-        },
+        limits: MaterialLimits { exchanges_max: exchanges_max(config), tokens_max: worker.input_tokens_max },
         prompt: PromptLimits {
             material_chars_max: usize_or_max(chars_max),
             items_max: usize_or_max(items_max(config)),
@@ -484,12 +459,9 @@ fn worker_settings(config: &Config, prices: Prices, owner: &str, seed: u64) -> W
 
 fn batch_settings(config: &Config) -> BatchSettings {
     let (batch, model) = (&config.batch, &config.model);
-    let answer_tokens = model
-        .output_tokens_max
-        .saturating_add(model.thinking_reserve_tokens);
-    let answer_bytes = answer_tokens
-        .saturating_mul(RESULT_BYTES_PER_TOKEN)
-        .saturating_add(RESULT_BYTES_AROUND);
+    let answer_tokens = model.output_tokens_max.saturating_add(model.thinking_reserve_tokens);
+    let answer_bytes =
+        answer_tokens.saturating_mul(RESULT_BYTES_PER_TOKEN).saturating_add(RESULT_BYTES_AROUND);
     let readable = i64_or_max(RESULTS_BYTES_MAX) / answer_bytes;
     BatchSettings {
         gather_ms: batch.gather_ms,

@@ -93,10 +93,7 @@ mod tests {
         log.note(call("b", 1, BYTES_MAX - 10));
         assert_eq!((all("a").len(), all("b").len()), (1, 1));
         log.note(call("a", 2, 1));
-        assert_eq!(
-            all("a").iter().map(|call| call.asked_at.0).collect::<Vec<_>>(),
-            [2]
-        );
+        assert_eq!(all("a").iter().map(|call| call.asked_at.0).collect::<Vec<_>>(), [2]);
         log.forget(&"b".parse().unwrap());
         assert!(all("b").is_empty());
         for at in 3..100 {

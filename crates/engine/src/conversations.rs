@@ -150,11 +150,7 @@ impl Conversations {
         let mut reader = reader.lock().await;
         reader.read_new(self.archive.as_ref(), agent).await?;
         let is_held = reader.stored.first().is_none_or(|stored| stored == first);
-        Ok(if is_held {
-            agent.clone()
-        } else {
-            other_agent(agent, first)
-        })
+        Ok(if is_held { agent.clone() } else { other_agent(agent, first) })
     }
 
     /// Returns the part of the conversation before `exchange`.
@@ -213,10 +209,7 @@ impl Conversations {
     }
 
     fn reader(&self, agent: &AgentId) -> Arc<Mutex<ConversationReader>> {
-        let mut remembered = self
-            .remembered
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut remembered = self.remembered.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if let Some(reader) = remembered.get(agent) {
             return Arc::clone(reader);
         }
@@ -245,15 +238,9 @@ impl Conversations {
             if let Some(part) = message.part(|position| plan.is_new[begin + position], &plan.copies)? {
                 messages.extend(mark.map(|label| Step::Mark(Some(label.clone())).message(now)));
                 let position = [line.to_be_bytes(), (stored.len() as u64).to_be_bytes()];
-                let client_id = format!(
-                    "{SENT_PREFIX}{}",
-                    short_hash(&[position.as_flattened(), hashes.as_flattened()])
-                );
-                messages.push(Message {
-                    client_id: Some(client_id),
-                    at: part.at.or(Some(now)),
-                    ..part
-                });
+                let client_id =
+                    format!("{SENT_PREFIX}{}", short_hash(&[position.as_flattened(), hashes.as_flattened()]));
+                messages.push(Message { client_id: Some(client_id), at: part.at.or(Some(now)), ..part });
             }
             begin = end;
         }
@@ -267,10 +254,7 @@ fn is_step(message: &Message) -> bool {
 
 /// Returns the agent for a conversation in the same session that begins differently, for example a sub-agent's.
 fn other_agent(agent: &AgentId, first: u64) -> AgentId {
-    let digits: String = short_hash(&[&first.to_be_bytes()])
-        .chars()
-        .take(HASH_DIGITS)
-        .collect();
+    let digits: String = short_hash(&[&first.to_be_bytes()]).chars().take(HASH_DIGITS).collect();
     AgentId::slug(&format!("{agent}:{digits}"))
 }
 
@@ -308,16 +292,9 @@ impl ConversationReader {
             return self.stored.pause();
         }
         let step = Step::of(&message);
-        let message = Message {
-            kind: Kind::from_name(&record.kind),
-            ..message
-        };
+        let message = Message { kind: Kind::from_name(&record.kind), ..message };
         let units = units_of(&message);
-        if record
-            .client_id
-            .as_deref()
-            .is_some_and(|id| id.starts_with(SENT_PREFIX))
-        {
+        if record.client_id.as_deref().is_some_and(|id| id.starts_with(SENT_PREFIX)) {
             self.sent.extend(units.iter().map(|unit| unit.hash));
             let surplus = self.sent.len().saturating_sub(SENT_UNITS_MAX);
             self.sent.drain(..surplus);

@@ -147,12 +147,8 @@ impl Embedder {
     /// Embeds the next messages. Returns false if there are none. A text that the model can't read gets no embedding.
     async fn embed_some(&self, messages_max: i64) -> Result<bool, EmbedderError> {
         let now = self.parts.clock.now();
-        let claim = EmbeddingClaim {
-            model: self.model.clone(),
-            messages_max,
-            now,
-            until: now.plus_ms(CLAIM_MS),
-        };
+        let claim =
+            EmbeddingClaim { model: self.model.clone(), messages_max, now, until: now.plus_ms(CLAIM_MS) };
         let Some(batch) = self.parts.store.claim_unembedded(claim).await? else {
             return Ok(false);
         };
@@ -220,23 +216,14 @@ impl Embedder {
         });
         let result = timeout(self.patience, call).await;
         if result.is_err() {
-            self.parts
-                .metrics
-                .embeddings
-                .failed(EmbeddingPurpose::Question, "timeout");
+            self.parts.metrics.embeddings.failed(EmbeddingPurpose::Question, "timeout");
         }
-        let embedding = result
-            .ok()
-            .and_then(Result::ok)
-            .and_then(Result::ok)
-            .and_then(|mut embeddings| embeddings.pop());
+        let embedding =
+            result.ok().and_then(Result::ok).and_then(Result::ok).and_then(|mut embeddings| embeddings.pop());
         if embedding.is_none() {
             *self.resting() = Some(Instant::now() + QUESTION_REST);
         }
-        Some(QuestionEmbedding {
-            model: self.model.name.clone(),
-            embedding: embedding?,
-        })
+        Some(QuestionEmbedding { model: self.model.name.clone(), embedding: embedding? })
     }
 
     fn is_resting(&self) -> bool {

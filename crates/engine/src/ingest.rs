@@ -118,10 +118,7 @@ impl Ingestor {
     #[must_use]
     pub fn counting_each(self, provider: &str, model: &str, find: FindCounter) -> Self {
         let default = (provider.to_owned(), model.to_owned());
-        Self {
-            counters: Arc::new(Counters::each(default, find)),
-            ..self
-        }
+        Self { counters: Arc::new(Counters::each(default, find)), ..self }
     }
 
     #[must_use]
@@ -132,10 +129,7 @@ impl Ingestor {
     /// Sets the rules by which [`Self::append_and_score`] compares speakers.
     #[must_use]
     pub fn comparing(self, rules: Rules) -> Self {
-        Self {
-            convergence: rules,
-            ..self
-        }
+        Self { convergence: rules, ..self }
     }
 
     /// Works like [`Self::append_reported`]. Also returns how alike the speakers sound, if messages of a named speaker were
@@ -260,11 +254,7 @@ impl Ingestor {
     }
 
     async fn append_counted(&self, counted: CountResult, source: AppendSource) -> StoreResult<AppendOutcome> {
-        let CountResult {
-            mut request,
-            counting,
-            observations,
-        } = counted;
+        let CountResult { mut request, counting, observations } = counted;
         let (agent, tokens) = (request.agent.clone(), role_tokens(&request));
         // The payload contains the whole message. Its parsed parts take as much memory again, and many requests may wait for the
         // writer.
@@ -284,8 +274,7 @@ impl Ingestor {
             }
         };
         self.report_append(&agent, &outcome, &tokens);
-        self.learning
-            .learn(&agent, &counting, &observations, &outcome, &self.metrics);
+        self.learning.learn(&agent, &counting, &observations, &outcome, &self.metrics);
         if !self.counters.learn(&agent, &outcome.settings).is_same(&counting) {
             self.note_old_count(&agent).await;
         }

@@ -106,10 +106,7 @@ impl Schedule {
         operator: Arc<dyn OperatorStore>,
         connections: impl Fn() -> Connections + Send + Sync + 'static,
     ) -> Self {
-        let database = Some(SampledDatabase {
-            operator,
-            connections: Arc::new(connections),
-        });
+        let database = Some(SampledDatabase { operator, connections: Arc::new(connections) });
         Self { database, ..self }
     }
 
@@ -155,11 +152,7 @@ impl Schedule {
     pub async fn fire_due(&self) {
         if let Some(slot) = self.take_due("ageing", &self.settings.ageing).await {
             let aged = self.age().await;
-            let outcome = if aged.is_ok() {
-                RunOutcome::Completed
-            } else {
-                RunOutcome::Failed
-            };
+            let outcome = if aged.is_ok() { RunOutcome::Completed } else { RunOutcome::Failed };
             self.metrics.documents.aged(outcome);
             self.record_firing("ageing", slot, aged).await;
         }
@@ -292,9 +285,7 @@ impl Schedule {
             Err(error) => warn!(%error, "queue.revisits_failed"),
         }
         let parked_before = now.plus_ms(-PROBE_AFTER_MS);
-        let probed = self
-            .store
-            .probe_parked(parked_before, self.settings.attempts_max, now);
+        let probed = self.store.probe_parked(parked_before, self.settings.attempts_max, now);
         match self.count_error(probed.await) {
             Ok(0) => {}
             Ok(rows) => {
@@ -334,12 +325,7 @@ impl Schedule {
     /// Reads the figures and publishes them as metrics; `None` if they can't be read.
     async fn sample(&self) -> Option<metrics::QueueSample> {
         if let Some(database) = &self.database {
-            let Connections {
-                idle,
-                in_use,
-                max,
-                timeouts,
-            } = (database.connections)();
+            let Connections { idle, in_use, max, timeouts } = (database.connections)();
             let service = &self.metrics.service;
             service.connections(idle.into(), in_use.into(), max.into());
             service.pool_timeouts(timeouts);
@@ -386,10 +372,7 @@ fn queue_sample(sample: &Sample) -> metrics::QueueSample {
         documents: sample.documents,
         documents_tokens: sample.documents_tokens,
         agents: vec![
-            (
-                AgentState::Active,
-                (sample.agents - sample.parked - sample.paused).max(0),
-            ),
+            (AgentState::Active, (sample.agents - sample.parked - sample.paused).max(0)),
             (AgentState::Paused, sample.paused),
             (AgentState::Parked, sample.parked),
         ],

@@ -108,10 +108,7 @@ pub struct Lookup<S = Snapshot> {
 
 impl<S> Lookup<S> {
     fn fresh(snapshot: Arc<S>) -> Self {
-        Self {
-            snapshot,
-            stale_since: None,
-        }
+        Self { snapshot, stale_since: None }
     }
 
     /// Returns what was `read`. If the read failed, returns the copy, if there is one, marked stale as of its time.
@@ -120,10 +117,7 @@ impl<S> Lookup<S> {
         copy: Option<(Arc<S>, Timestamp)>,
     ) -> StoreResult<Option<Self>> {
         match (read, copy) {
-            (Err(_), Some((snapshot, read_at))) => Ok(Some(Self {
-                snapshot,
-                stale_since: Some(read_at),
-            })),
+            (Err(_), Some((snapshot, read_at))) => Ok(Some(Self { snapshot, stale_since: Some(read_at) })),
             (read, _) => read,
         }
     }
@@ -177,19 +171,13 @@ impl Snapshots {
     /// Limits memory to about `bytes_max` bytes. The least recently used snapshots are dropped.
     #[must_use]
     pub fn with_bytes_max(self, bytes_max: usize) -> Self {
-        Self {
-            cache: Arc::new(SnapshotCache::with_bytes_max(bytes_max)),
-            ..self
-        }
+        Self { cache: Arc::new(SnapshotCache::with_bytes_max(bytes_max)), ..self }
     }
 
     /// Lets a reader without a copy wait this long, because nobody waits for the reader.
     #[must_use]
     pub fn with_first_timeout(self, first_timeout: Duration) -> Self {
-        Self {
-            first_timeout,
-            ..self
-        }
+        Self { first_timeout, ..self }
     }
 
     /// Records that the value kept with `snapshot` needs `bytes` more bytes.
@@ -238,10 +226,7 @@ impl Snapshots {
         };
         let read = self.loads.read(agent, load, || self.cached_of(agent));
         let read = ReadTimeout::of(has_copy, self.first_timeout).wait(read).await;
-        Lookup::or_copy(
-            read,
-            self.cache.use_copy(agent, |entry| entry.copy.snapshot_and_time()),
-        )
+        Lookup::or_copy(read, self.cache.use_copy(agent, |entry| entry.copy.snapshot_and_time()))
     }
 
     fn cached_of(&self, agent: &AgentId) -> Option<CachedRead<Snapshot>> {
@@ -263,8 +248,7 @@ impl Snapshots {
     /// Returns the summary of `agent` if it is in memory and needs no check.
     pub fn cached(&self, agent: &AgentId) -> Option<Lookup> {
         let lost_since = self.contact.lost_since();
-        self.cache
-            .use_copy(agent, |entry| entry.copy.at_once(lost_since))?
+        self.cache.use_copy(agent, |entry| entry.copy.at_once(lost_since))?
     }
 
     /// Works like [`Self::get`], but if the reader already has that version (`is_known` checks its `ETag`), waits for a change
@@ -318,12 +302,7 @@ impl Snapshots {
     fn render_row(&self, agent: &AgentId, row: SummaryRow) -> StoreResult<Snapshot> {
         let rendering = || {
             let row = row.rendered_by(self.ageing);
-            render(
-                &row,
-                self.tokens_max,
-                &caching(self.counter.as_ref()),
-                &self.redactor,
-            )
+            render(&row, self.tokens_max, &caching(self.counter.as_ref()), &self.redactor)
         };
         let rendered = threads::computed_here(RENDERING, rendering);
         Ok(rendered.inspect_err(|error| error!(agent_id = %agent, %error, "snapshot.panicked"))?)
@@ -426,10 +405,7 @@ fn document(row: &SummaryRow) -> Cow<'_, str> {
 /// Returns the beginning of the document's hash, in hexadecimal digits.
 fn fingerprint(markdown: &str) -> String {
     let hash: [u8; 32] = Sha256::digest(markdown.as_bytes()).into();
-    let number = hash
-        .iter()
-        .take(TAG_BYTES)
-        .fold(0, |number, &byte| number << 8 | u128::from(byte));
+    let number = hash.iter().take(TAG_BYTES).fold(0, |number, &byte| number << 8 | u128::from(byte));
     format!("{number:x}")
 }
 
@@ -443,22 +419,15 @@ fn pending_lines(row: &SummaryRow, redactor: &Redactor) -> Vec<PendingLine> {
         // Redacted again by today's rules, because the stored headline was redacted by earlier rules.
         digest: redactor.redact(&exchange.digest()).into_owned(),
     });
-    let earlier = row
-        .pending
-        .first()
-        .filter(|_| row.pending_before.exchanges > 0)
-        .map(|first| PendingLine {
-            exchange: row.summarized_through + 1,
-            at: zone.wall(first.opened_at),
-            tokens: row.pending_before.tokens,
-            digest: format!(
-                "{}: {} wait to be summarised",
-                ranges(&[ExchangeRange {
-                    first: row.summarized_through + 1,
-                    last: first.exchange - 1,
-                }]),
-                count(row.pending_before.exchanges, "exchange"),
-            ),
-        });
+    let earlier = row.pending.first().filter(|_| row.pending_before.exchanges > 0).map(|first| PendingLine {
+        exchange: row.summarized_through + 1,
+        at: zone.wall(first.opened_at),
+        tokens: row.pending_before.tokens,
+        digest: format!(
+            "{}: {} wait to be summarised",
+            ranges(&[ExchangeRange { first: row.summarized_through + 1, last: first.exchange - 1 }]),
+            count(row.pending_before.exchanges, "exchange"),
+        ),
+    });
     earlier.into_iter().chain(listed).collect()
 }

@@ -210,12 +210,7 @@ impl Worker {
     /// Returns the poller that sends the worker's batches and fetches their answers, if it uses batches.
     pub fn batch_poller(&self) -> Option<BatchPoller> {
         let batching = self.batching.clone()?;
-        Some(BatchPoller::new(
-            self.parts.clone(),
-            batching,
-            self.settings.prices.clone(),
-            self.settings.seed,
-        ))
+        Some(BatchPoller::new(self.parts.clone(), batching, self.settings.prices.clone(), self.settings.seed))
     }
 
     /// Returns the resumption of updates that wait since the time of an earlier worker: it makes them due again, because limits,
@@ -269,10 +264,9 @@ impl Worker {
             awaits_idle |= matches!(turn, ClaimTurn::ThenIdle(_));
             let (leases, permits_each) = match turn {
                 ClaimTurn::Together(leases) | ClaimTurn::ThenIdle(leases) => (leases, 1),
-                ClaimTurn::Alone(lease) => (
-                    vec![lease],
-                    u32::try_from(self.settings.concurrency).unwrap_or(u32::MAX),
-                ),
+                ClaimTurn::Alone(lease) => {
+                    (vec![lease], u32::try_from(self.settings.concurrency).unwrap_or(u32::MAX))
+                }
             };
             for lease in leases {
                 let Ok(permit) = Arc::clone(&permits).try_acquire_many_owned(permits_each) else {
@@ -388,10 +382,7 @@ impl Worker {
         let leases = leases?;
         for lease in &leases {
             self.parts.notices.agent_moved(&lease.agent);
-            self.parts
-                .metrics
-                .queue
-                .waited(span(now.since_ms(lease.ready_at)));
+            self.parts.metrics.queue.waited(span(now.since_ms(lease.ready_at)));
         }
         let expired = leases.iter().filter(|lease| lease.taken_over).count();
         self.parts.metrics.queue.leases_expired(i64_or_max(expired));
@@ -426,18 +417,13 @@ impl Worker {
     }
 
     fn lock_last_now(&self) -> std::sync::MutexGuard<'_, Option<Timestamp>> {
-        self.last_now
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.last_now.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     async fn claim_or_warn(&self, limit: usize) -> Vec<Lease> {
         let result = self.claim(limit).await;
         let now_ms = self.parts.clock.now().0;
-        let mut streak = self
-            .failed_polls
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut streak = self.failed_polls.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         match result {
             Ok(leases) => {
                 if let Some(failed_ms) = streak.worked(now_ms) {
@@ -474,10 +460,7 @@ impl Worker {
         drop((guard, in_progress));
         if let Some(label) = outcome.label().filter(|_| !outcome.has_written()) {
             let took = span(self.parts.clock.now().since_ms(started_at));
-            self.parts
-                .metrics
-                .updates
-                .finished(label, UpdatePath::None, 0, took);
+            self.parts.metrics.updates.finished(label, UpdatePath::None, 0, took);
         }
         outcome
     }
@@ -489,11 +472,8 @@ impl Worker {
 
     async fn give_back(&self, lease: &Lease) -> Outcome {
         self.heartbeat.remove(lease);
-        if let Err(error) = self
-            .parts
-            .store
-            .release(std::slice::from_ref(lease), self.parts.clock.now())
-            .await
+        if let Err(error) =
+            self.parts.store.release(std::slice::from_ref(lease), self.parts.clock.now()).await
         {
             self.parts.metrics.service.db_failed(error.class());
             error!(%error, agent_id = %lease.agent, "lease.release_failed");
@@ -509,10 +489,7 @@ impl Worker {
     }
 
     fn draw<T>(&self, from: impl FnOnce(&mut fastrand::Rng) -> T) -> T {
-        let mut random = self
-            .random
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut random = self.random.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         from(&mut random)
     }
 }

@@ -64,10 +64,8 @@ impl Dialect for AnthropicDialect {
         let is_about_format =
             any_of(complaint, &FORMAT_WORDS) || (complaint.contains("schema") && is_unknown(complaint));
         // This API can't return JSON without a schema, so the next form is free text.
-        (is_about_format && self.format == AnswerFormat::Schema).then_some(Self {
-            format: AnswerFormat::Free,
-            effort: Effort::Default,
-        })
+        (is_about_format && self.format == AnswerFormat::Schema)
+            .then_some(Self { format: AnswerFormat::Free, effort: Effort::Default })
     }
 }
 
@@ -86,15 +84,8 @@ impl Protocol for Anthropic {
     }
 
     fn first(&self, settings: &RemoteSettings, _: &Url) -> AnthropicDialect {
-        let effort = if any_of(&settings.model, &WITHOUT_EFFORT) {
-            Effort::Default
-        } else {
-            settings.effort
-        };
-        AnthropicDialect {
-            format: AnswerFormat::Schema,
-            effort,
-        }
+        let effort = if any_of(&settings.model, &WITHOUT_EFFORT) { Effort::Default } else { settings.effort };
+        AnthropicDialect { format: AnswerFormat::Schema, effort }
     }
 
     fn path(&self, _: &str) -> String {
@@ -145,17 +136,9 @@ mod tests {
                 dialect(Schema, none),
                 Some(dialect(Free, none)),
             ),
-            (
-                "schema is too complex for compilation.",
-                dialect(Schema, low),
-                Some(dialect(Free, none)),
-            ),
+            ("schema is too complex for compilation.", dialect(Schema, low), Some(dialect(Free, none))),
             ("output_config: no", dialect(Free, none), None),
-            (
-                "messages: first message must use the \"user\" role",
-                dialect(Schema, low),
-                None,
-            ),
+            ("messages: first message must use the \"user\" role", dialect(Schema, low), None),
         ];
         for (words, from, to) in cases {
             assert_eq!(from.after_complaint(words), to, "{words}");

@@ -34,12 +34,7 @@ pub struct Breaker {
 
 impl Breaker {
     pub fn new(inner: Arc<dyn ChatModel>, settings: BreakerSettings, clock: Arc<dyn Clock>) -> Self {
-        Self {
-            inner,
-            clock,
-            circuit: Mutex::new(Circuit::new(settings)),
-            listener: Mutex::default(),
-        }
+        Self { inner, clock, circuit: Mutex::new(Circuit::new(settings)), listener: Mutex::default() }
     }
 
     /// Changes the circuit, and calls the listener if its state changed.
@@ -78,10 +73,9 @@ impl Breaker {
             CircuitState::Closed | CircuitState::HalfOpen => return error,
         };
         match error {
-            LlmError::Transient(fault) => LlmError::Transient(TransientFailure {
-                outage: Some(outage),
-                ..fault
-            }),
+            LlmError::Transient(fault) => {
+                LlmError::Transient(TransientFailure { outage: Some(outage), ..fault })
+            }
             error => error,
         }
     }
@@ -105,8 +99,7 @@ struct BreakerCall<'a> {
 impl Drop for BreakerCall<'_> {
     fn drop(&mut self) {
         let (permit, verdict) = (self.permit, self.verdict);
-        self.breaker
-            .change(|circuit, now| circuit.end_call(permit, verdict, now));
+        self.breaker.change(|circuit, now| circuit.end_call(permit, verdict, now));
     }
 }
 
@@ -128,15 +121,9 @@ impl ChatModel for Breaker {
 
     async fn answer(&self, request: &ModelRequest) -> Result<ModelAnswer, LlmError> {
         let permit = self.change(Circuit::permit_call);
-        let permit = permit.map_err(|wait_ms| LlmError::Waiting {
-            wait: span(wait_ms),
-            why: Wait::Circuit,
-        })?;
-        let mut call = BreakerCall {
-            breaker: self,
-            permit,
-            verdict: CallVerdict::Nothing,
-        };
+        let permit =
+            permit.map_err(|wait_ms| LlmError::Waiting { wait: span(wait_ms), why: Wait::Circuit })?;
+        let mut call = BreakerCall { breaker: self, permit, verdict: CallVerdict::Nothing };
         let answer = self.inner.answer(request).await;
         call.verdict = verdict(&answer);
         drop(call);
@@ -151,9 +138,9 @@ fn span(span_ms: i64) -> Duration {
 /// Returns what an answer shows about the provider. A provider that limits the rate or declines a question works nevertheless.
 fn verdict(answer: &Result<ModelAnswer, LlmError>) -> CallVerdict {
     match answer {
-        Err(LlmError::Transient(fault)) => CallVerdict::Failed {
-            rest_ms: fault.retry_after.map_or(0, |wait| i64_or_max(wait.as_millis())),
-        },
+        Err(LlmError::Transient(fault)) => {
+            CallVerdict::Failed { rest_ms: fault.retry_after.map_or(0, |wait| i64_or_max(wait.as_millis())) }
+        }
         Err(LlmError::Auth(_)) => CallVerdict::Refused,
         Err(LlmError::Waiting { .. }) => CallVerdict::Nothing,
         _ => CallVerdict::Answered,

@@ -64,9 +64,7 @@ impl LlmError {
             Self::Refused { .. }
             | Self::Auth(_)
             | Self::Permanent(_)
-            | Self::Waiting {
-                why: Wait::Circuit, ..
-            } => true,
+            | Self::Waiting { why: Wait::Circuit, .. } => true,
             Self::Waiting { wait, .. } => *wait > WAIT_MAX,
             Self::Transient(_) | Self::RateLimited { .. } => {
                 is_last || self.outage().is_some() || self.retry_after().is_some_and(|wait| wait > WAIT_MAX)
@@ -83,10 +81,7 @@ mod tests {
 
     #[test]
     fn the_next_model_depends_on_the_failure() {
-        let waiting = |minutes, why| LlmError::Waiting {
-            wait: Duration::from_mins(minutes),
-            why,
-        };
+        let waiting = |minutes, why| LlmError::Waiting { wait: Duration::from_mins(minutes), why };
         let limited = |minutes| LlmError::RateLimited {
             retry_after: Some(Duration::from_mins(minutes)),
             message: String::new(),
@@ -96,10 +91,7 @@ mod tests {
             outage: Some(Duration::from_secs(30)),
             ..TransientFailure::new(Cause::Network, "")
         };
-        let declined = LlmError::Refused {
-            message: words(),
-            usage: None,
-        };
+        let declined = LlmError::Refused { message: words(), usage: None };
         for (error, at_once, at_last) in [
             (declined, true, true),
             (LlmError::Auth(words()), true, true),
@@ -110,11 +102,7 @@ mod tests {
             (waiting(6, Wait::Rate), true, true),
             (limited(5), false, true),
             (limited(60), true, true),
-            (
-                LlmError::Transient(TransientFailure::new(Cause::Network, "")),
-                false,
-                true,
-            ),
+            (LlmError::Transient(TransientFailure::new(Cause::Network, "")), false, true),
             (LlmError::Transient(outage), true, true),
             (LlmError::ContextOverflow(words()), false, false),
             (LlmError::Truncated { usage: None }, false, false),

@@ -33,19 +33,11 @@ impl Discreet<'_> {
             None => text.to_owned(),
         };
         let text = cut(&one_line(&keyless), chars_max);
-        if self.quotes_prompt(&text) {
-            "(left out, it quotes the prompt)".to_owned()
-        } else {
-            text
-        }
+        if self.quotes_prompt(&text) { "(left out, it quotes the prompt)".to_owned() } else { text }
     }
 
     fn quotes_prompt(self, text: &str) -> bool {
-        let starts: Vec<usize> = text
-            .char_indices()
-            .map(|(index, _)| index)
-            .chain([text.len()])
-            .collect();
+        let starts: Vec<usize> = text.char_indices().map(|(index, _)| index).chain([text.len()]).collect();
         starts
             .windows(QUOTED_CHARS + 1)
             .filter_map(|window| text.get(*window.first()?..*window.last()?))
@@ -66,14 +58,8 @@ mod tests {
         };
         for (said, expected) in [
             ("Rate limit reached.\n Wait.", "Rate limit reached. Wait."),
-            (
-                "Incorrect API key provided: sk-secret.",
-                "Incorrect API key provided: [key].",
-            ),
-            (
-                "bad input: 'password is hunter2, please'",
-                "(left out, it quotes the prompt)",
-            ),
+            ("Incorrect API key provided: sk-secret.", "Incorrect API key provided: [key]."),
+            ("bad input: 'password is hunter2, please'", "(left out, it quotes the prompt)"),
             ("hunter2 is short", "hunter2 is short"),
         ] {
             assert_eq!(discreet.message(said), expected);

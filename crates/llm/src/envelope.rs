@@ -98,28 +98,19 @@ impl ErrorBody {
     pub(super) fn implied_status(&self) -> Option<u16> {
         let status_of = |word: &String| STATUSES.iter().find(|(name, _)| word.eq_ignore_ascii_case(name));
         let number = self.code.parse().ok();
-        number.or_else(|| {
-            [&self.code, &self.kind]
-                .into_iter()
-                .find_map(status_of)
-                .map(|(_, status)| *status)
-        })
+        number.or_else(|| [&self.code, &self.kind].into_iter().find_map(status_of).map(|(_, status)| *status))
     }
 
     /// Returns all texts of the error in lower case, to search in them.
     pub(super) fn lower_text(&self) -> String {
-        [&self.kind, &self.code, &self.param, &self.message]
-            .map(|word| word.to_lowercase())
-            .join("\n")
+        [&self.kind, &self.code, &self.param, &self.message].map(|word| word.to_lowercase()).join("\n")
     }
 }
 
 /// Returns one of Google's error details by the end of its type, such as `RetryInfo` for `google.rpc.RetryInfo`.
 fn detail<'a>(details: &'a Value, kind: &str) -> Option<&'a Value> {
     let details = details.as_array()?;
-    details
-        .iter()
-        .find(|detail| text(detail, "@type").rsplit('.').next() == Some(kind))
+    details.iter().find(|detail| text(detail, "@type").rsplit('.').next() == Some(kind))
 }
 
 fn quota(failure: &Value) -> Quota {
@@ -134,31 +125,19 @@ fn quota(failure: &Value) -> Quota {
         }
     };
     let kinds: Vec<Quota> = violations.into_iter().flatten().map(kind).collect();
-    [Quota::None, Quota::Day]
-        .into_iter()
-        .find(|quota| kinds.contains(quota))
-        .unwrap_or_default()
+    [Quota::None, Quota::Day].into_iter().find(|quota| kinds.contains(quota)).unwrap_or_default()
 }
 
 /// Returns the message. A router adds the message of the provider behind it (OpenRouter: `metadata.raw`).
 fn message(error: &Value) -> String {
     let message = text(error, "message");
-    let raw = error
-        .get("metadata")
-        .map(|metadata| text(metadata, "raw"))
-        .unwrap_or_default();
-    if raw.is_empty() {
-        message
-    } else {
-        format!("{message}: {raw}")
-    }
+    let raw = error.get("metadata").map(|metadata| text(metadata, "raw")).unwrap_or_default();
+    if raw.is_empty() { message } else { format!("{message}: {raw}") }
 }
 
 /// Reads the wait in `try again in 9.8s` or `retry in 9.8s`.
 fn wait_in_message(message: &str) -> Option<Duration> {
-    let (_, after) = message
-        .split_once("try again in ")
-        .or_else(|| message.split_once("retry in "))?;
+    let (_, after) = message.split_once("try again in ").or_else(|| message.split_once("retry in "))?;
     go_duration(after.split_whitespace().next()?.trim_end_matches(['.', ',']))
 }
 
@@ -181,10 +160,7 @@ mod tests {
     #[test]
     fn reads_every_envelope() {
         let cases = [
-            (
-                r#"{"error":{"message":"m","type":"t","param":null,"code":"c"}}"#,
-                ("t", "c", "m"),
-            ),
+            (r#"{"error":{"message":"m","type":"t","param":null,"code":"c"}}"#, ("t", "c", "m")),
             (r#"{"error":"m"}"#, ("", "", "m")),
             (
                 r#"{"type":"error","error":{"type":"t","message":"m","details":{"error_code":"c"}},"request_id":"r"}"#,
@@ -194,31 +170,15 @@ mod tests {
                 r#"[{"error":{"code":429,"message":"m","status":"RESOURCE_EXHAUSTED","details":[{}]}}]"#,
                 ("RESOURCE_EXHAUSTED", "429", "m"),
             ),
-            (
-                r#"{"object":"error","message":"m","type":"t","code":400}"#,
-                ("t", "400", "m"),
-            ),
-            (
-                r#"{"error":{"code":502,"message":"m","metadata":{"raw":"r"}}}"#,
-                ("", "502", "m: r"),
-            ),
+            (r#"{"object":"error","message":"m","type":"t","code":400}"#, ("t", "400", "m")),
+            (r#"{"error":{"code":502,"message":"m","metadata":{"raw":"r"}}}"#, ("", "502", "m: r")),
         ];
         for (body, (kind, code, message)) in cases {
-            assert_eq!(
-                read(body),
-                Some((kind.to_owned(), code.to_owned(), message.to_owned())),
-                "{body}"
-            );
+            assert_eq!(read(body), Some((kind.to_owned(), code.to_owned(), message.to_owned())), "{body}");
         }
-        for body in [
-            "",
-            "<html>Bad gateway</html>",
-            "[]",
-            "{}",
-            "null",
-            r#"{"error":null}"#,
-            r#"{"choices":[]}"#,
-        ] {
+        for body in
+            ["", "<html>Bad gateway</html>", "[]", "{}", "null", r#"{"error":null}"#, r#"{"choices":[]}"#]
+        {
             assert_eq!(read(body), None, "{body}");
         }
     }
@@ -247,14 +207,8 @@ mod tests {
         let both = ErrorBody::read(br#"{"error":{"message":"Please retry in 1m.","details":[{"@type":"google.rpc.RetryInfo","retryDelay":"46s"}]}}"#);
         assert_eq!(both.unwrap().retry_after, Some(Duration::from_mins(1)));
         for (violation, expected) in [
-            (
-                r#"{"quotaId":"RequestsPerMinutePerProject","quotaValue":"10"}"#,
-                Quota::Minute,
-            ),
-            (
-                r#"{"quotaId":"RequestsPerDayPerProject","quotaValue":"250"}"#,
-                Quota::Day,
-            ),
+            (r#"{"quotaId":"RequestsPerMinutePerProject","quotaValue":"10"}"#, Quota::Minute),
+            (r#"{"quotaId":"RequestsPerDayPerProject","quotaValue":"250"}"#, Quota::Day),
             (r#"{"quotaId":"TokensPerMinute","quotaValue":"0"}"#, Quota::None),
         ] {
             let failure = format!(
@@ -269,18 +223,11 @@ mod tests {
         for (body, status) in [
             (r#"{"error":{"code":"503","message":"m"}}"#, Some(503)),
             (r#"{"error":{"code":"server_error","message":"m"}}"#, Some(500)),
-            (
-                r#"{"type":"error","error":{"type":"overloaded_error","message":"m"}}"#,
-                Some(529),
-            ),
+            (r#"{"type":"error","error":{"type":"overloaded_error","message":"m"}}"#, Some(529)),
             (r#"{"error":{"message":"m","status":"UNAVAILABLE"}}"#, Some(503)),
             (r#"{"error":"m"}"#, None),
         ] {
-            assert_eq!(
-                ErrorBody::read(body.as_bytes()).unwrap().implied_status(),
-                status,
-                "{body}"
-            );
+            assert_eq!(ErrorBody::read(body.as_bytes()).unwrap().implied_status(), status, "{body}");
         }
     }
 }

@@ -209,18 +209,14 @@ fn trouble(reply: &HttpReply, status: u16, error: &ErrorBody) -> Trouble {
 /// Returns true for `x-should-retry: true`, which makes a seemingly permanent error temporary. Ignores `false`, which is meant
 /// for clients that retry within seconds.
 fn asks_to_retry(reply: &HttpReply) -> bool {
-    reply
-        .headers
-        .get("x-should-retry")
-        .is_some_and(|value| value == "true")
+    reply.headers.get("x-should-retry").is_some_and(|value| value == "true")
 }
 
 /// Formats code, message and request id, as far as they exist. Doesn't show a body of an unknown format: it may be a proxy's
 /// page, or repeat the request.
 fn provider_details(reply: &HttpReply, status: u16, error: &ErrorBody, discreet: Discreet<'_>) -> String {
-    let code = [&error.code, &error.kind]
-        .into_iter()
-        .find(|word| !word.is_empty() && **word != status.to_string());
+    let code =
+        [&error.code, &error.kind].into_iter().find(|word| !word.is_empty() && **word != status.to_string());
     let code = code.map(|code| format!(" {}", discreet.word(code)));
     let message = Some(&error.message).filter(|message| !message.is_empty());
     let message = message.map(|message| format!(": {}", discreet.message(message)));
@@ -239,9 +235,8 @@ pub(super) fn with_request_id(reply: &HttpReply, message: &str, discreet: Discre
 
 /// Returns the request's id from the headers, otherwise `in_body`; `None` if both are empty.
 pub(super) fn request_id(reply: &HttpReply, in_body: &str, discreet: Discreet<'_>) -> Option<String> {
-    let header = ["x-request-id", "request-id"]
-        .iter()
-        .find_map(|name| reply.headers.get(*name)?.to_str().ok());
+    let header =
+        ["x-request-id", "request-id"].iter().find_map(|name| reply.headers.get(*name)?.to_str().ok());
     let id = discreet.word(header.unwrap_or(in_body));
     Some(id).filter(|id| !id.is_empty())
 }

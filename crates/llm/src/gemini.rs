@@ -60,11 +60,7 @@ impl ThinkingLimit {
             .strip_prefix("gemini-")
             .and_then(|rest| rest.split(|c: char| !c.is_ascii_digit()).next())
             .and_then(|digits| digits.parse::<u32>().ok());
-        if generation.is_some_and(|generation| generation >= 3) {
-            Self::Level(level)
-        } else {
-            Self::Unsaid
-        }
+        if generation.is_some_and(|generation| generation >= 3) { Self::Level(level) } else { Self::Unsaid }
     }
 }
 
@@ -151,10 +147,7 @@ mod tests {
             ("gemini-flash-latest", ThinkingLimit::Unsaid),
         ] {
             assert_eq!(ThinkingLimit::first(model, Effort::Low), thinking, "{model}");
-            assert_eq!(
-                ThinkingLimit::first(model, Effort::Default),
-                ThinkingLimit::Unsaid
-            );
+            assert_eq!(ThinkingLimit::first(model, Effort::Default), ThinkingLimit::Unsaid);
         }
     }
 
@@ -179,11 +172,7 @@ mod tests {
                 dialect(Object, low),
                 Some(dialect(Free, low)),
             ),
-            (
-                "request contains an invalid argument.",
-                dialect(Schema, low),
-                None,
-            ),
+            ("request contains an invalid argument.", dialect(Schema, low), None),
         ];
         for (words, from, to) in cases {
             assert_eq!(from.after_complaint(words), to, "{words}");

@@ -194,13 +194,7 @@ impl fmt::Display for TransientFailure {
 
 impl TransientFailure {
     pub fn new(cause: Cause, message: impl Into<String>) -> Self {
-        Self {
-            cause,
-            retry_after: None,
-            outage: None,
-            usage: None,
-            message: message.into(),
-        }
+        Self { cause, retry_after: None, outage: None, usage: None, message: message.into() }
     }
 
     /// Returns true if the request may have caused the failure: the provider received it and then failed. A request that never

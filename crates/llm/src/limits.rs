@@ -72,30 +72,18 @@ impl LimitedModel {
             inner,
             clock,
             permits: Semaphore::new(concurrency),
-            shared: Mutex::new(LimiterState {
-                minute: Minute::new(limits),
-                refusals: 0,
-            }),
+            shared: Mutex::new(LimiterState { minute: Minute::new(limits), refusals: 0 }),
         }
     }
 
     /// Reserves a call and waits until it may be made. Fails as [`LlmError::Waiting`] if the wait is longer than [`WAIT_MS_MAX`].
     async fn reserve(&self, request: &ModelRequest) -> Result<u64, LlmError> {
         let (now, tokens) = (self.clock.now(), estimate(request));
-        let reserved = self
-            .lock_state()
-            .minute
-            .reserve(now, tokens, request.agent.as_ref(), WAIT_MS_MAX);
-        let reserved = reserved.map_err(|wait_ms| LlmError::Waiting {
-            wait: span(wait_ms),
-            why: Wait::Rate,
-        })?;
+        let reserved = self.lock_state().minute.reserve(now, tokens, request.agent.as_ref(), WAIT_MS_MAX);
+        let reserved =
+            reserved.map_err(|wait_ms| LlmError::Waiting { wait: span(wait_ms), why: Wait::Rate })?;
         if reserved.wait_ms > 0 {
-            let mut unsent = ReservedCall {
-                limited: self,
-                id: reserved.id,
-                is_given_up: true,
-            };
+            let mut unsent = ReservedCall { limited: self, id: reserved.id, is_given_up: true };
             tokio::time::sleep(span(reserved.wait_ms)).await;
             unsent.is_given_up = false;
         }
@@ -124,10 +112,7 @@ impl LimitedModel {
                 shared.refusals = shared.refusals.saturating_add(1);
                 shared.minute.correct(id, 0);
                 shared.minute.rest(now, millis(wait));
-                Err(LlmError::RateLimited {
-                    retry_after: Some(wait),
-                    message,
-                })
+                Err(LlmError::RateLimited { retry_after: Some(wait), message })
             }
             Err(error) => {
                 if let Some(wait) = error.retry_after() {
@@ -173,10 +158,7 @@ impl ChatModel for LimitedModel {
         request.limit_wait.set(true);
         let permit = tokio::time::timeout(PERMIT_WAIT, self.permits.acquire()).await;
         let Ok(Ok(_permit)) = permit else {
-            return Err(LlmError::Waiting {
-                wait: PERMIT_WAIT,
-                why: Wait::Places,
-            });
+            return Err(LlmError::Waiting { wait: PERMIT_WAIT, why: Wait::Places });
         };
         let id = self.reserve(request).await?;
         request.limit_wait.set(false);

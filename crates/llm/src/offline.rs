@@ -74,10 +74,7 @@ impl ChatModel for OfflineModel {
             facts: state::changes(&request.transcripts, &request.facts),
         };
         let text = serde_json::to_string(&answer).map_err(|error| LlmError::Permanent(error.to_string()))?;
-        Ok(ModelAnswer {
-            text,
-            ..ModelAnswer::default()
-        })
+        Ok(ModelAnswer { text, ..ModelAnswer::default() })
     }
 }
 
@@ -90,10 +87,8 @@ pub fn summarise(transcripts: &[Transcript]) -> Vec<ItemDraft> {
         .filter_map(|run| {
             let transcripts_of_run = transcripts.get(run.clone())?;
             let exchanges = batch.exchanges.get(run)?;
-            let range = ExchangeRange {
-                first: exchanges.first()?.exchange,
-                last: exchanges.last()?.exchange,
-            };
+            let range =
+                ExchangeRange { first: exchanges.first()?.exchange, last: exchanges.last()?.exchange };
             let is_work = transcripts_of_run.iter().any(account::is_work);
             let account = is_work.then(|| account::texts(transcripts_of_run));
             // A run of calls without words gives an empty account.
@@ -119,9 +114,7 @@ fn write_texts(
     transcripts: &[Transcript],
 ) -> compose::Texts {
     let texts = compose::texts(batch, exchanges);
-    let tokens = transcripts
-        .iter()
-        .fold(0_i64, |sum, transcript| sum.saturating_add(transcript.tokens));
+    let tokens = transcripts.iter().fold(0_i64, |sum, transcript| sum.saturating_add(transcript.tokens));
     if tokens <= LITTLE_TOKENS_MAX || exchanges.iter().any(|reading| reading.is_talk) {
         return texts;
     }
@@ -129,10 +122,7 @@ fn write_texts(
     let points = compose::long_text(batch, exchanges, room);
     let news = points.lines().filter(|point| !texts.text.contains(*point));
     let text: Vec<&str> = std::iter::once(texts.text.as_str()).chain(news).collect();
-    compose::Texts {
-        text: text.join("\n"),
-        ..texts
-    }
+    compose::Texts { text: text.join("\n"), ..texts }
 }
 
 /// Removes the lines that programs wrote on behalf of the user.

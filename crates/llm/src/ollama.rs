@@ -142,11 +142,7 @@ mod tests {
                 dialect(Schema, ThinkOption::Off),
                 Some(dialect(Object, ThinkOption::Off)),
             ),
-            (
-                "invalid format",
-                dialect(Object, ThinkOption::Off),
-                Some(dialect(Free, ThinkOption::Off)),
-            ),
+            ("invalid format", dialect(Object, ThinkOption::Off), Some(dialect(Free, ThinkOption::Off))),
             ("model is required", dialect(Schema, ThinkOption::Off), None),
         ];
         for (words, from, to) in cases {

@@ -66,9 +66,7 @@ impl RemoteSettings {
 
     /// Returns the token limit to send if the provider counts thinking in it.
     pub(super) fn limit_with_thinking(&self, request: &ModelRequest) -> i64 {
-        request
-            .output_tokens_max
-            .saturating_add(self.thinking_reserve_tokens)
+        request.output_tokens_max.saturating_add(self.thinking_reserve_tokens)
     }
 }
 
@@ -270,11 +268,7 @@ impl<P: Protocol> RemoteModel<P> {
     fn discreet<'a>(&'a self, material: &'a str) -> Discreet<'a> {
         Discreet {
             provider: P::PROVIDER,
-            key: self
-                .settings
-                .api_key
-                .as_ref()
-                .map(|key| key.expose_secret().trim()),
+            key: self.settings.api_key.as_ref().map(|key| key.expose_secret().trim()),
             material,
         }
     }

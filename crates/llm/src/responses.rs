@@ -29,14 +29,8 @@ pub struct ResponsesDialect {
 
 impl Dialect for ResponsesDialect {
     fn after_complaint(self, complaint: &str) -> Option<Self> {
-        const FORMAT_WORDS: [&str; 6] = [
-            "text.format",
-            "json_schema",
-            "json schema",
-            "json_object",
-            "structured output",
-            "grammar",
-        ];
+        const FORMAT_WORDS: [&str; 6] =
+            ["text.format", "json_schema", "json schema", "json_object", "structured output", "grammar"];
         if self.effort != Effort::Default && complaint.contains("reasoning") && is_unknown(complaint) {
             let effort = Effort::Default;
             return Some(Self { effort, ..self });
@@ -56,15 +50,8 @@ impl Protocol for Responses {
     }
 
     fn first(&self, settings: &RemoteSettings, _: &Url) -> ResponsesDialect {
-        let effort = if is_reasoning_model(&settings.model) {
-            settings.effort
-        } else {
-            Effort::Default
-        };
-        ResponsesDialect {
-            format: AnswerFormat::Schema,
-            effort,
-        }
+        let effort = if is_reasoning_model(&settings.model) { settings.effort } else { Effort::Default };
+        ResponsesDialect { format: AnswerFormat::Schema, effort }
     }
 
     fn path(&self, _: &str) -> String {
@@ -108,11 +95,7 @@ mod tests {
                 dialect(Schema, Effort::Default),
                 Some(dialect(Object, Effort::Default)),
             ),
-            (
-                "unknown value 'json_object'",
-                dialect(Object, Effort::Low),
-                Some(dialect(Free, Effort::Low)),
-            ),
+            ("unknown value 'json_object'", dialect(Object, Effort::Low), Some(dialect(Free, Effort::Low))),
             ("text.format", dialect(Free, Effort::Low), None),
             ("model not found", dialect(Schema, Effort::Low), None),
         ];

@@ -104,9 +104,7 @@ fn reset_at(headers: &HeaderMap) -> Option<Duration> {
 
 /// Returns the longest reset time among the limits that are used up; if none is reported as used up, among all limits.
 fn longest<const N: usize>(limits: [(bool, Option<Duration>); N]) -> Option<Duration> {
-    let any_used_up = limits
-        .iter()
-        .any(|(is_used_up, wait)| *is_used_up && wait.is_some());
+    let any_used_up = limits.iter().any(|(is_used_up, wait)| *is_used_up && wait.is_some());
     limits
         .into_iter()
         .filter(|(is_used_up, _)| *is_used_up || !any_used_up)
@@ -140,20 +138,8 @@ mod tests {
         let date = ("date", "Fri, 20 Nov 2026 08:40:00 GMT");
         for (headers, expected_ms) in [
             (&[][..], None),
-            (
-                &[
-                    ("x-ratelimit-remaining-tokens", "0"),
-                    ("x-ratelimit-reset-tokens", "6s"),
-                ],
-                Some(6_000),
-            ),
-            (
-                &[
-                    ("x-ratelimit-remaining-tokens", "9"),
-                    ("x-ratelimit-reset-tokens", "6s"),
-                ],
-                None,
-            ),
+            (&[("x-ratelimit-remaining-tokens", "0"), ("x-ratelimit-reset-tokens", "6s")], Some(6_000)),
+            (&[("x-ratelimit-remaining-tokens", "9"), ("x-ratelimit-reset-tokens", "6s")], None),
             (
                 &[
                     date,
@@ -186,11 +172,7 @@ mod tests {
             ("-1s", None),
             ("soon", None),
         ] {
-            assert_eq!(
-                go_duration(text).map(|wait| wait.as_millis()),
-                expected_ms,
-                "{text}"
-            );
+            assert_eq!(go_duration(text).map(|wait| wait.as_millis()), expected_ms, "{text}");
         }
     }
 
@@ -198,10 +180,7 @@ mod tests {
     fn the_most_exact_wait_wins() {
         let both = [("retry-after", "2"), ("retry-after-ms", "1500")];
         assert_eq!(wait_ms(&both, None), Some(1_500));
-        assert_eq!(
-            wait_ms(&[("retry-after", "2")], Some(Duration::from_secs(9))),
-            Some(2_000)
-        );
+        assert_eq!(wait_ms(&[("retry-after", "2")], Some(Duration::from_secs(9))), Some(2_000));
         assert_eq!(wait_ms(&[("retry-after", "1e9")], None), Some(86_400_000));
         assert_eq!(wait_ms(&[("retry-after", "-1")], None), None);
         assert_eq!(wait_ms(&[], Some(Duration::from_millis(9_816))), Some(9_816));
@@ -211,26 +190,14 @@ mod tests {
     #[test]
     fn dates_count_from_the_servers_clock() {
         let date = ("date", "Fri, 20 Nov 2026 08:00:00 GMT");
-        assert_eq!(
-            wait_ms(&[date, ("retry-after", "Fri, 20 Nov 2026 08:00:30 GMT")], None),
-            Some(30_000)
-        );
-        assert_eq!(
-            wait_ms(&[date, ("retry-after", "Fri, 20 Nov 2026 07:59:00 GMT")], None),
-            Some(0)
-        );
-        assert_eq!(
-            wait_ms(&[("retry-after", "Fri, 20 Nov 2026 08:00:30 GMT")], None),
-            None
-        );
+        assert_eq!(wait_ms(&[date, ("retry-after", "Fri, 20 Nov 2026 08:00:30 GMT")], None), Some(30_000));
+        assert_eq!(wait_ms(&[date, ("retry-after", "Fri, 20 Nov 2026 07:59:00 GMT")], None), Some(0));
+        assert_eq!(wait_ms(&[("retry-after", "Fri, 20 Nov 2026 08:00:30 GMT")], None), None);
     }
 
     #[test]
     fn the_limit_that_is_used_up_counts() {
-        let resets = [
-            ("x-ratelimit-reset-requests", "20ms"),
-            ("x-ratelimit-reset-tokens", "6m0s"),
-        ];
+        let resets = [("x-ratelimit-reset-requests", "20ms"), ("x-ratelimit-reset-tokens", "6m0s")];
         assert_eq!(wait_ms(&resets, None), Some(360_000));
         let requests = [&resets[..], &[("x-ratelimit-remaining-requests", "0")]].concat();
         assert_eq!(wait_ms(&requests, None), Some(20));

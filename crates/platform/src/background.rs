@@ -39,10 +39,7 @@ impl Background {
             .on_thread_start(lower_priority)
             .enable_all()
             .build()?;
-        Ok(Self {
-            handle: runtime.handle().clone(),
-            runtime: Some(runtime),
-        })
+        Ok(Self { handle: runtime.handle().clone(), runtime: Some(runtime) })
     }
 
     pub fn handle(&self) -> &Handle {

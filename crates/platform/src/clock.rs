@@ -18,10 +18,7 @@ pub trait Clock: Send + Sync {
 pub struct SystemClock;
 
 impl Clock for SystemClock {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the one place where the system time is read"
-    )]
+    #[expect(clippy::disallowed_methods, reason = "the one place where the system time is read")]
     fn now(&self) -> Timestamp {
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Timestamp(i64_or_max(since_epoch.as_millis()))
@@ -46,9 +43,7 @@ impl OffsetClock {
 impl Clock for OffsetClock {
     fn now(&self) -> Timestamp {
         let offset = std::fs::read_to_string(&self.file).unwrap_or_default();
-        SystemClock
-            .now()
-            .plus_ms(offset.trim().parse().unwrap_or_default())
+        SystemClock.now().plus_ms(offset.trim().parse().unwrap_or_default())
     }
 }
 

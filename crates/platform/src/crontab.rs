@@ -18,9 +18,8 @@ use recapd_core::domain::time::{SECOND_MS, Timestamp};
 pub const EXPRESSION_BYTES_MAX: usize = 256;
 
 const WEEKDAYS: [&str; 7] = ["SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"];
-const MONTHS: [&str; 12] = [
-    "JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC",
-];
+const MONTHS: [&str; 12] =
+    ["JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC"];
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CrontabError {
@@ -71,10 +70,7 @@ impl Crontab {
             WEEKDAY.translate(weekday)?,
         );
         let schedule = Schedule::try_from(expression).map_err(|_| CrontabError::Shape)?;
-        let crontab = Self {
-            text: text.to_owned(),
-            schedule,
-        };
+        let crontab = Self { text: text.to_owned(), schedule };
         match crontab.next_after(Timestamp(0)) {
             Some(_) => Ok(crontab),
             None => Err(CrontabError::Never),
@@ -126,27 +122,12 @@ struct Field {
 const MINUTE: Field = Field::numbers("minute", 0, 59);
 const HOUR: Field = Field::numbers("hour", 0, 23);
 const DAY: Field = Field::numbers("day of month", 1, 31);
-const MONTH: Field = Field {
-    name: "month",
-    first: 1,
-    last: 12,
-    names: &MONTHS,
-};
-const WEEKDAY: Field = Field {
-    name: "weekday",
-    first: 0,
-    last: 7,
-    names: &WEEKDAYS,
-};
+const MONTH: Field = Field { name: "month", first: 1, last: 12, names: &MONTHS };
+const WEEKDAY: Field = Field { name: "weekday", first: 0, last: 7, names: &WEEKDAYS };
 
 impl Field {
     const fn numbers(name: &'static str, first: u32, last: u32) -> Self {
-        Self {
-            name,
-            first,
-            last,
-            names: &[],
-        }
+        Self { name, first, last, names: &[] }
     }
 
     /// Translates the field for the crate: into a star, or into a list of values without ranges and steps.
@@ -299,16 +280,8 @@ mod tests {
                 panic!("four cells: {line}");
             };
             let crontab = Crontab::parse(expression).unwrap();
-            assert_eq!(
-                crontab.last_at_or_before(at(moment)),
-                Some(at(last)),
-                "last {expression} {moment}"
-            );
-            assert_eq!(
-                crontab.next_after(at(moment)),
-                Some(at(next)),
-                "next {expression} {moment}"
-            );
+            assert_eq!(crontab.last_at_or_before(at(moment)), Some(at(last)), "last {expression} {moment}");
+            assert_eq!(crontab.next_after(at(moment)), Some(at(next)), "next {expression} {moment}");
         }
     }
 
@@ -323,10 +296,7 @@ mod tests {
             ("@reboot", &shape),
             ("0 3 1 * 1", &both),
             ("0 0 30 2 *", "the date never comes"),
-            (
-                "60 3 * * *",
-                "minute `60` is wrong: use `*`, 0 to 59, a list, a range or a step such as `*/2`",
-            ),
+            ("60 3 * * *", "minute `60` is wrong: use `*`, 0 to 59, a list, a range or a step such as `*/2`"),
             (
                 "0 3 * * 8",
                 "weekday `8` is wrong: use `*`, 0 to 7 or SUN to SAT, a list, a range or a step such as `*/2`",
@@ -337,20 +307,11 @@ mod tests {
             ),
         ];
         for (expression, text) in cases {
-            assert_eq!(
-                Crontab::parse(expression).unwrap_err().to_string(),
-                text,
-                "{expression}"
-            );
+            assert_eq!(Crontab::parse(expression).unwrap_err().to_string(), text, "{expression}");
         }
-        for expression in [
-            "5/15 * * * *",
-            "*/0 * * * *",
-            "9-5 * * * *",
-            "1,,2 * * * *",
-            "+5 * * * *",
-            "0 3 ? * *",
-        ] {
+        for expression in
+            ["5/15 * * * *", "*/0 * * * *", "9-5 * * * *", "1,,2 * * * *", "+5 * * * *", "0 3 ? * *"]
+        {
             assert!(Crontab::parse(expression).is_err(), "{expression}");
         }
         assert!(Crontab::parse(&format!("{}0 3 * * *", "0,".repeat(200))).is_err());
@@ -359,23 +320,14 @@ mod tests {
     /// A second implementation from crontab's definition: returns true if the expression is due at this minute.
     fn is_due(expression: &str, moment: Timestamp) -> bool {
         let time = DateTime::<Utc>::from_timestamp_millis(moment.0).unwrap();
-        let values = [
-            time.minute(),
-            time.hour(),
-            time.day(),
-            time.month(),
-            time.weekday().num_days_from_sunday(),
-        ];
+        let values =
+            [time.minute(), time.hour(), time.day(), time.month(), time.weekday().num_days_from_sunday()];
         expression.split(' ').zip(values).all(|(field, value)| {
-            field
-                .split(',')
-                .any(|term| match (term.strip_prefix("*/"), term.split_once('-')) {
-                    (Some(step), _) => value % step.parse::<u32>().unwrap() == 0,
-                    (None, Some((from, to))) => {
-                        (from.parse().unwrap()..=to.parse().unwrap()).contains(&value)
-                    }
-                    (None, None) => term == "*" || term.parse() == Ok(value),
-                })
+            field.split(',').any(|term| match (term.strip_prefix("*/"), term.split_once('-')) {
+                (Some(step), _) => value % step.parse::<u32>().unwrap() == 0,
+                (None, Some((from, to))) => (from.parse().unwrap()..=to.parse().unwrap()).contains(&value),
+                (None, None) => term == "*" || term.parse() == Ok(value),
+            })
         })
     }
 

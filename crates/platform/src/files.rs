@@ -24,12 +24,8 @@ pub fn list_files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, ListError> {
             return Err(ListError::Missing(path.clone()));
         }
         let mut visited = HashSet::new();
-        list_below(path, FOLDER_DEPTH_MAX, true, &mut visited, &mut files).map_err(|source| {
-            ListError::Unreadable {
-                path: path.clone(),
-                source,
-            }
-        })?;
+        list_below(path, FOLDER_DEPTH_MAX, true, &mut visited, &mut files)
+            .map_err(|source| ListError::Unreadable { path: path.clone(), source })?;
     }
     Ok(files)
 }
@@ -54,9 +50,8 @@ fn list_below(
         }
         return Ok(());
     }
-    let mut inside: Vec<PathBuf> = std::fs::read_dir(path)?
-        .map(|entry| entry.map(|entry| entry.path()))
-        .collect::<Result<_, _>>()?;
+    let mut inside: Vec<PathBuf> =
+        std::fs::read_dir(path)?.map(|entry| entry.map(|entry| entry.path())).collect::<Result<_, _>>()?;
     // Real files come before links, so that a file is listed under its real name.
     inside.sort_by_cached_key(|path| (path.is_symlink(), path.clone()));
     for path in inside.iter().filter(|_| depth > 0) {
@@ -79,12 +74,9 @@ mod tests {
         for name in ["b.jsonl", "inside/c.jsonl"] {
             std::fs::write(named(name), "").unwrap();
         }
-        for (to, link) in [
-            (".", "self"),
-            ("..", "inside/up"),
-            ("b.jsonl", "a.jsonl"),
-            ("nowhere", "dead.jsonl"),
-        ] {
+        for (to, link) in
+            [(".", "self"), ("..", "inside/up"), ("b.jsonl", "a.jsonl"), ("nowhere", "dead.jsonl")]
+        {
             symlink(to, named(link)).unwrap();
         }
         let folder = folder.path().to_owned();

@@ -27,11 +27,7 @@ pub struct HttpSettings {
 
 impl Default for HttpSettings {
     fn default() -> Self {
-        Self {
-            timeout_ms: 120_000,
-            connect_timeout_ms: 10_000,
-            proxy_url: None,
-        }
+        Self { timeout_ms: 120_000, connect_timeout_ms: 10_000, proxy_url: None }
     }
 }
 
@@ -84,11 +80,7 @@ pub fn plain_client(settings: &HttpSettings) -> Result<Client, HttpClientError> 
 /// Builds a client like [`plain_client`] for a Unix socket, whatever host a request names.
 #[cfg(unix)]
 pub fn socket_client(settings: &HttpSettings, socket: &Path) -> Result<Client, HttpClientError> {
-    build(
-        builder(settings)?
-            .tls_certs_only(std::iter::empty())
-            .unix_socket(socket),
-    )
+    build(builder(settings)?.tls_certs_only(std::iter::empty()).unix_socket(socket))
 }
 
 /// Fails, because this operating system has no Unix sockets.
@@ -141,19 +133,14 @@ fn through_socket(builder: ClientBuilder, socket: &Path) -> Result<ClientBuilder
 
 #[cfg(not(unix))]
 fn through_socket(_: ClientBuilder, _: &Path) -> Result<ClientBuilder, HttpClientError> {
-    Err(HttpClientError::Unsendable(
-        "this system has no Unix sockets".to_owned(),
-    ))
+    Err(HttpClientError::Unsendable("this system has no Unix sockets".to_owned()))
 }
 
 /// Sends a request and reads the answer, whatever its status. Fails if the answer has more than `bytes_max` bytes.
 pub async fn send(request: RequestBuilder, bytes_max: usize) -> Result<HttpReply, HttpClientError> {
     let mut response = request.send().await.map_err(send_error)?;
-    let mut reply = HttpReply {
-        status: response.status(),
-        headers: response.headers().clone(),
-        body: Vec::new(),
-    };
+    let mut reply =
+        HttpReply { status: response.status(), headers: response.headers().clone(), body: Vec::new() };
     while let Some(chunk) = response.chunk().await.map_err(send_error)? {
         if reply.body.len() + chunk.len() > bytes_max {
             return Err(HttpClientError::TooLong(bytes_max));
@@ -222,11 +209,7 @@ impl Endpoint {
             all.insert(header, value);
         }
         Ok(Self {
-            client: if is_plain {
-                plain_client(settings)?
-            } else {
-                client(settings)?
-            },
+            client: if is_plain { plain_client(settings)? } else { client(settings)? },
             url,
             headers: all,
         })

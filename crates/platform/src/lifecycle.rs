@@ -114,10 +114,7 @@ impl Lifecycle {
     /// Returns a handle whose tasks run in the background.
     #[must_use]
     pub fn on(&self, background: &Background) -> Self {
-        Self {
-            runtime: Some(background.handle().clone()),
-            ..self.clone()
-        }
+        Self { runtime: Some(background.handle().clone()), ..self.clone() }
     }
 
     /// Returns the token that is cancelled when no new work should begin.
@@ -156,10 +153,7 @@ impl Lifecycle {
 
     /// Runs a vital task like [`Self::spawn_vital`], until [`Self::last`]. A shutdown waits for it after all other tasks.
     pub fn spawn_serving(&self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
-        let serving = Self {
-            tasks: self.serving_tasks.clone(),
-            ..self.clone()
-        };
+        let serving = Self { tasks: self.serving_tasks.clone(), ..self.clone() };
         serving.spawn_vital(name, task);
     }
 
@@ -232,15 +226,8 @@ impl Lifecycle {
                 false
             }
         };
-        let manner = if is_drained {
-            Manner::Drained
-        } else {
-            self.abort().await
-        };
-        Shutdown {
-            manner,
-            is_failure: self.has_failed.load(Ordering::SeqCst),
-        }
+        let manner = if is_drained { Manner::Drained } else { self.abort().await };
+        Shutdown { manner, is_failure: self.has_failed.load(Ordering::SeqCst) }
     }
 
     /// Waits for the work, and then for the tasks that serve clients.

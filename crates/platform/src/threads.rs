@@ -140,18 +140,12 @@ mod tests {
             parts.iter().sum()
         };
         assert_eq!(computed_here("adding", || sum(&[1, 2])), Ok(3));
-        assert_eq!(
-            computed_here("adding", || sum(&[])),
-            Err(ComputationPanic("adding"))
-        );
+        assert_eq!(computed_here("adding", || sum(&[])), Err(ComputationPanic("adding")));
         let runtime = runtime().unwrap();
         let there = |parts: Vec<u32>| async move { computed("adding", move || sum(&parts)).await };
         assert_eq!(runtime.block_on(there(vec![1, 2])), Ok(3));
         let failed = runtime.block_on(there(Vec::new())).unwrap_err();
         assert_eq!(failed, ComputationPanic("adding"));
-        assert_eq!(
-            failed.to_string(),
-            "adding panicked, a defect of recapd; its log says where"
-        );
+        assert_eq!(failed.to_string(), "adding panicked, a defect of recapd; its log says where");
     }
 }

@@ -71,11 +71,7 @@ pub(crate) fn compaction(
         Dialect::OpenAiResponses => (codex::conversation(body)?, false),
         Dialect::OpenAiChat | Dialect::Gemini => return None,
     };
-    Some(Compaction {
-        dialect,
-        is_own_route,
-        conversation,
-    })
+    Some(Compaction { dialect, is_own_route, conversation })
 }
 
 /// True if a request may hold capsules.
@@ -85,9 +81,7 @@ pub(crate) fn may_hold_capsules(body: &[u8]) -> bool {
 
 /// Replaces recapd's capsules in a request with their texts; `None` if there are none.
 pub(crate) fn expand_capsules(dialect: Dialect, body: &[u8], key: &CapsuleKey) -> Option<Vec<u8>> {
-    (dialect == Dialect::OpenAiResponses)
-        .then(|| capsule::expand(body, key))
-        .flatten()
+    (dialect == Dialect::OpenAiResponses).then(|| capsule::expand(body, key)).flatten()
 }
 
 /// Answers compactions.
@@ -129,24 +123,14 @@ impl Compactor {
     /// Stores what is new in the conversation, and asks for the text that replaces the conversation.
     async fn text(&self, agent: &AgentId, client: &str, compaction: &Compaction) -> Option<CompactReply> {
         let path = path(agent, compaction.dialect, client, SentExtent::Whole);
-        let stored = self
-            .daemon
-            .post(&path, compaction.conversation.clone())
-            .await
-            .ok()?;
+        let stored = self.daemon.post(&path, compaction.conversation.clone()).await.ok()?;
         if !stored.status.is_success() {
             return None;
         }
         let StoreReply { agent_id } = serde_json::from_slice(&stored.body).ok()?;
-        let answer = self
-            .daemon
-            .post(&format!("/v1/agents/{agent_id}/compact"), Bytes::new())
-            .await
-            .ok()?;
-        let text: CompactReply = answer
-            .status
-            .is_success()
-            .then(|| serde_json::from_slice(&answer.body).ok())??;
+        let answer = self.daemon.post(&format!("/v1/agents/{agent_id}/compact"), Bytes::new()).await.ok()?;
+        let text: CompactReply =
+            answer.status.is_success().then(|| serde_json::from_slice(&answer.body).ok())??;
         (!text.text.trim().is_empty()).then_some(text)
     }
 }

@@ -49,10 +49,7 @@ mod tests {
         gzip.write_all(text.as_bytes()).unwrap();
         for (encoding, body) in [
             ("gzip", gzip.finish().unwrap()),
-            (
-                "zstd",
-                compress_to_vec(text.as_bytes(), CompressionLevel::Fastest),
-            ),
+            ("zstd", compress_to_vec(text.as_bytes(), CompressionLevel::Fastest)),
             ("identity", text.clone().into_bytes()),
         ] {
             let encoding = HeaderValue::from_static(encoding);

@@ -83,11 +83,7 @@ pub(crate) enum Content {
     /// The body of a request.
     Request(Bytes),
     /// The body of an answer. It may be cut short.
-    Answer {
-        content_type: String,
-        encoding: Option<HeaderValue>,
-        bytes: Bytes,
-    },
+    Answer { content_type: String, encoding: Option<HeaderValue>, bytes: Bytes },
 }
 
 impl Content {
@@ -173,9 +169,7 @@ impl Copies {
             return self.count_dropped(&copy);
         };
         let name = copy.owner.agent.as_ref().map_or("", AgentId::as_str);
-        let lane = name
-            .bytes()
-            .fold(0_usize, |sum, byte| sum.wrapping_mul(31) + usize::from(byte));
+        let lane = name.bytes().fold(0_usize, |sum, byte| sum.wrapping_mul(31) + usize::from(byte));
         let queued = QueuedCopy { copy, _room: room };
         if let Err(full) = self.lanes[lane % LANES].try_send(queued) {
             self.count_dropped(&full.into_inner().copy);
@@ -193,8 +187,7 @@ impl Copies {
     /// Counts a request or an answer that is not copied.
     pub(crate) fn count_unstored(&self, session: &Session, reason: Unstored) {
         self.metrics.proxy.unstored(reason);
-        self.tally
-            .count(session.agent.as_ref(), |counts| counts.unstored += 1);
+        self.tally.count(session.agent.as_ref(), |counts| counts.unstored += 1);
     }
 }
 
@@ -233,11 +226,7 @@ impl Lane {
     async fn store(&self, copy: &StoredCopy) -> Result<(), Unstored> {
         let (extent, body) = match &copy.content {
             Content::Request(body) => (SentExtent::Whole, body.clone()),
-            Content::Answer {
-                content_type,
-                encoding,
-                bytes,
-            } => {
+            Content::Answer { content_type, encoding, bytes } => {
                 let plain = unpack(encoding.as_ref(), bytes).ok_or(Unstored::Unreadable)?;
                 match reply::messages(copy.dialect, content_type, &plain) {
                     Some(messages) => (SentExtent::End, messages.to_string().into()),
@@ -330,9 +319,6 @@ pub(crate) fn path(agent: &AgentId, dialect: Dialect, client: &str, extent: Sent
         SentExtent::End => "end",
     };
     let format = dialect.format().name();
-    let host = dialect
-        .host(client)
-        .map(|host| format!("&host={}", host.name()))
-        .unwrap_or_default();
+    let host = dialect.host(client).map(|host| format!("&host={}", host.name())).unwrap_or_default();
     format!("/v1/agents/{agent}/conversation?format={format}&extent={extent}{host}")
 }

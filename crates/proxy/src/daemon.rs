@@ -44,9 +44,6 @@ impl ProxyDaemon for RemoteDaemon {
         let request = request.header(CONTENT_TYPE, "application/json").body(body);
         let reply = self.0.send(request, ANSWER_BYTES_MAX).await;
         let reply = reply.map_err(|error| error.to_string())?;
-        Ok(DaemonAnswer {
-            status: reply.status,
-            body: reply.body.into(),
-        })
+        Ok(DaemonAnswer { status: reply.status, body: reply.body.into() })
     }
 }

@@ -46,9 +46,7 @@ impl InheritedListener {
     /// True if only programs on this machine can connect.
     pub fn is_near(&self) -> bool {
         match self {
-            Self::Tcp(listener) => listener
-                .local_addr()
-                .is_ok_and(|address| address.ip().is_loopback()),
+            Self::Tcp(listener) => listener.local_addr().is_ok_and(|address| address.ip().is_loopback()),
             Self::Unix(_) => true,
         }
     }

@@ -11,10 +11,7 @@ pub(crate) fn describe(mode: ProxyMode) -> Value {
         let conversation = "messages that have left the window are replaced by the summary, everything else is forwarded byte for byte; the conversation is stored";
         (conversation, "rewritten like the request that it counts")
     } else {
-        (
-            "forwarded byte for byte; the conversation is stored",
-            "forwarded unread",
-        )
+        ("forwarded byte for byte; the conversation is stored", "forwarded unread")
     };
     let endpoint = |method: &str, path: &str, description: &str| json!({"method": method, "path": path, "description": description});
     json!({

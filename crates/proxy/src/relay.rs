@@ -54,11 +54,7 @@ impl Relay {
         body: reqwest::Body,
     ) -> Result<Response<reqwest::Body>, reqwest::Error> {
         let request = self.0.request(method, url).headers(headers).body(body);
-        request
-            .send()
-            .await
-            .map(Into::into)
-            .map_err(reqwest::Error::without_url)
+        request.send().await.map(Into::into).map_err(reqwest::Error::without_url)
     }
 }
 
@@ -107,9 +103,7 @@ pub(crate) fn unread_body(request: Request<Incoming>) -> reqwest::Body {
 
 /// Returns a short body that the proxy itself writes.
 pub(crate) fn own_body(text: impl Into<Bytes>) -> ProxyBody {
-    Full::new(text.into())
-        .map_err(|never| match never {})
-        .boxed_unsync()
+    Full::new(text.into()).map_err(|never| match never {}).boxed_unsync()
 }
 
 /// Boxes the body of a provider's answer.
@@ -125,12 +119,7 @@ pub(crate) fn copied_body(
     bytes_max: usize,
     done: impl FnOnce(Option<Vec<u8>>) + Send + 'static,
 ) -> ProxyBody {
-    let tee = Tee {
-        body,
-        copy: Some(Vec::new()),
-        bytes_max,
-        done: Some(Box::new(done)),
-    };
+    let tee = Tee { body, copy: Some(Vec::new()), bytes_max, done: Some(Box::new(done)) };
     tee.map_err(Into::into).boxed_unsync()
 }
 

@@ -36,9 +36,7 @@ pub(crate) fn proxy_response(
 ) -> Response<ProxyBody> {
     let mut answer = Response::new(relay::own_body(body));
     *answer.status_mut() = status;
-    answer
-        .headers_mut()
-        .insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     answer
 }
 
@@ -69,8 +67,6 @@ pub(crate) fn answer_error(
         }
     };
     let mut response = proxy_response(status, "application/json", body.to_string());
-    response
-        .headers_mut()
-        .insert(OWN_HEADER, HeaderValue::from_static("refused"));
+    response.headers_mut().insert(OWN_HEADER, HeaderValue::from_static("refused"));
     response
 }

@@ -80,11 +80,7 @@ struct ConversationRequest {
 impl ConversationRequest {
     /// Returns a request that is forwarded and not stored.
     fn unstored(dialect: Dialect, body: Bytes) -> Self {
-        let session = Session {
-            agent: None,
-            class: RequestClass::Auxiliary,
-            client: "",
-        };
+        let session = Session { agent: None, class: RequestClass::Auxiliary, client: "" };
         Self {
             dialect,
             session,
@@ -153,23 +149,13 @@ impl Proxy {
         tasks: &TaskTracker,
     ) -> Result<Self, HttpClientError> {
         let tally = Tally::start(Arc::clone(daemon), tasks);
-        let copies = Copies::start(
-            daemon,
-            settings.copies_bytes_max,
-            clock,
-            metrics.clone(),
-            tally.clone(),
-            tasks,
-        );
+        let copies =
+            Copies::start(daemon, settings.copies_bytes_max, clock, metrics.clone(), tally.clone(), tasks);
         Ok(Self(Arc::new(ProxyParts {
             relay: Relay::new()?,
             windows: Windows::new(Arc::clone(daemon), Arc::clone(copies.lineages()), tasks.clone()),
             copies,
-            compactor: Compactor::new(
-                Arc::clone(daemon),
-                settings.mode,
-                CapsuleKey(settings.token.clone()),
-            ),
+            compactor: Compactor::new(Arc::clone(daemon), settings.mode, CapsuleKey(settings.token.clone())),
             metrics,
             tally,
             settings,
@@ -193,12 +179,8 @@ impl Proxy {
             }
             _ => {}
         }
-        let target = Target::of(
-            request.method(),
-            request.uri(),
-            request.headers(),
-            &inner.settings.upstreams,
-        );
+        let target =
+            Target::of(request.method(), request.uri(), request.headers(), &inner.settings.upstreams);
         let target = match target {
             Ok(target) => target,
             Err(UnknownUpstream(name)) => {
@@ -280,10 +262,8 @@ impl ProxyParts {
             Ok(ReadBody::TooLong(body)) => {
                 let session = Session::by_headers(dialect, &head.headers);
                 self.copies.count_unstored(&session, Unstored::TooLong);
-                let sent = self
-                    .relay
-                    .send(head.method, &target.url, headers::upstream(&head.headers), body)
-                    .await;
+                let sent =
+                    self.relay.send(head.method, &target.url, headers::upstream(&head.headers), body).await;
                 return self.forwarded_or_unreachable(sent, Some(dialect));
             }
             Err(error) => {
@@ -325,12 +305,7 @@ impl ProxyParts {
                 return Ok(ConversationRequest::unstored(dialect, body));
             }
         };
-        let Reading {
-            plain,
-            session,
-            compaction,
-            expanded,
-        } = reading;
+        let Reading { plain, session, compaction, expanded } = reading;
         if let Some(compaction) = &compaction
             && let Some(answer) = self.answer_compaction(&session, compaction, &plain).await
         {
@@ -357,10 +332,7 @@ impl ProxyParts {
         }
         let windowed = if is_conversation || session.class == RequestClass::Compaction {
             let request = WindowRequest {
-                writer: RequestWriter {
-                    dialect,
-                    client: session.client,
-                },
+                writer: RequestWriter { dialect, client: session.client },
                 agent: session.agent.clone(),
                 plain,
                 expanded: expanded.clone(),
@@ -370,10 +342,7 @@ impl ProxyParts {
         } else {
             None
         };
-        let changed = windowed
-            .as_ref()
-            .map(|windowed| windowed.body.clone())
-            .or(expanded);
+        let changed = windowed.as_ref().map(|windowed| windowed.body.clone()).or(expanded);
         Ok(ConversationRequest {
             dialect,
             session,
@@ -405,8 +374,7 @@ impl ProxyParts {
             });
             CompactionOutcome::Answered
         } else {
-            self.tally
-                .count(agent, |counts| counts.compactions_forwarded += 1);
+            self.tally.count(agent, |counts| counts.compactions_forwarded += 1);
             CompactionOutcome::Forwarded
         };
         self.metrics.proxy.compaction(outcome);
@@ -458,10 +426,7 @@ impl ProxyParts {
         if turn.is_changed {
             headers.remove(CONTENT_ENCODING);
         }
-        let send = |body: Bytes| {
-            self.relay
-                .send(method.clone(), &target.url, headers.clone(), body.into())
-        };
+        let send = |body: Bytes| self.relay.send(method.clone(), &target.url, headers.clone(), body.into());
         let mut answer = match send(turn.body.clone()).await {
             Ok(answer) => answer,
             Err(error) => return self.refuse_unreachable(Some(turn.dialect), &error),
@@ -485,8 +450,7 @@ impl ProxyParts {
         let (outcome, description) = turn.outcome();
         self.metrics.proxy.request(outcome);
         if let Some(windowed) = &turn.windowed {
-            self.tally
-                .count(Some(&windowed.agent), |counts| windowed.count(counts));
+            self.tally.count(Some(&windowed.agent), |counts| windowed.count(counts));
         }
         if let Some(copy) = turn.pending_copy.take()
             && answer.status().is_success()
@@ -513,10 +477,7 @@ impl ProxyParts {
         if answer.status() != StatusCode::OK {
             return forwarded(answer, relay::forwarded_body);
         }
-        let content_type = answer
-            .headers()
-            .get(CONTENT_TYPE)
-            .and_then(|value| value.to_str().ok());
+        let content_type = answer.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
         let content_type = content_type.unwrap_or_default().to_owned();
         let encoding = answer.headers().get(CONTENT_ENCODING).cloned();
         let (copies, bytes_max) = (self.copies.clone(), ANSWER_BYTES_MAX);
@@ -525,11 +486,7 @@ impl ProxyParts {
                 Some(bytes) => copies.offer(StoredCopy {
                     owner: owner(&turn.session),
                     dialect: turn.dialect,
-                    content: Content::Answer {
-                        content_type,
-                        encoding,
-                        bytes: bytes.into(),
-                    },
+                    content: Content::Answer { content_type, encoding, bytes: bytes.into() },
                     link: turn.link,
                 }),
                 None => copies.count_unstored(&turn.session, Unstored::TooLong),
@@ -551,8 +508,5 @@ impl ProxyParts {
 }
 
 fn owner(session: &Session) -> Owner {
-    Owner {
-        agent: session.agent.clone(),
-        client: session.client,
-    }
+    Owner { agent: session.agent.clone(), client: session.client }
 }

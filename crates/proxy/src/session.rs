@@ -29,13 +29,8 @@ const AUXILIARY_BYTES_MAX: usize = 256 << 10;
 /// How many conversations without an id are remembered.
 const LINEAGES_MAX: usize = 4_096;
 /// Headers in which hosts send their session.
-const SESSION_HEADERS: [&str; 5] = [
-    "session-id",
-    "session_id",
-    "x-opencode-session",
-    "x-session-affinity",
-    "x-session-id",
-];
+const SESSION_HEADERS: [&str; 5] =
+    ["session-id", "session_id", "x-opencode-session", "x-session-affinity", "x-session-id"];
 const CLAUDE_SESSION: &str = "x-claude-code-session-id";
 const CLAUDE_AGENT: &str = "x-claude-code-agent-id";
 const CLAUDE_CLASS: &str = "x-claude-code-request-class";
@@ -157,10 +152,7 @@ impl Session {
     /// Returns the agent for a conversation without an id that begins with this request.
     pub(crate) fn new_agent(client: &str, units: &[ContentUnit], chance: u64) -> AgentId {
         let first = units.first().map_or(0, |unit| unit.hash).to_be_bytes();
-        let digits: String = short_hash(&[&first, &chance.to_be_bytes()])
-            .chars()
-            .take(HASH_DIGITS)
-            .collect();
+        let digits: String = short_hash(&[&first, &chance.to_be_bytes()]).chars().take(HASH_DIGITS).collect();
         AgentId::slug(&format!("{client}:-:{digits}"))
     }
 }
@@ -209,9 +201,7 @@ fn agent(client: &str, headers: &HeaderMap, id: &str) -> AgentId {
 
 fn session_of(headers: &HeaderMap) -> Option<String> {
     let parent = || header(headers, PARENT_SESSION);
-    header(headers, CLAUDE_SESSION)
-        .or_else(parent)
-        .or_else(|| hosts_session(headers))
+    header(headers, CLAUDE_SESSION).or_else(parent).or_else(|| hosts_session(headers))
 }
 
 fn hosts_session(headers: &HeaderMap) -> Option<String> {
@@ -220,11 +210,7 @@ fn hosts_session(headers: &HeaderMap) -> Option<String> {
 
 fn session(headers: &HeaderMap, hints: &Hints<'_>) -> Option<String> {
     let cache = || hints.prompt_cache_key.as_deref().and_then(usable);
-    let in_body = || {
-        claude_session(hints)
-            .or_else(cache)
-            .or_else(|| conversation(hints))
-    };
+    let in_body = || claude_session(hints).or_else(cache).or_else(|| conversation(hints));
     session_of(headers).or_else(in_body)
 }
 
@@ -235,8 +221,7 @@ fn claude_session(hints: &Hints<'_>) -> Option<String> {
     if let Ok(UserId { session_id }) = serde_json::from_str(&user) {
         return session_id.as_deref().and_then(usable);
     }
-    user.rsplit_once(OLD_CLAUDE_SESSION)
-        .and_then(|(_, session)| usable(session))
+    user.rsplit_once(OLD_CLAUDE_SESSION).and_then(|(_, session)| usable(session))
 }
 
 /// Returns the conversation in `conversation`: the field is its id, or an object with its id.
@@ -295,9 +280,7 @@ fn class(headers: &HeaderMap, hints: &Hints<'_>, client: &str) -> RequestClass {
 
 /// True if the model has already said something in the conversation.
 fn has_history(hints: &Hints<'_>) -> bool {
-    let items = hints
-        .input
-        .and_then(|input| serde_json::from_str::<Vec<RoleHint<'_>>>(input.get()).ok());
+    let items = hints.input.and_then(|input| serde_json::from_str::<Vec<RoleHint<'_>>>(input.get()).ok());
     let mut messages = hints.messages.iter().chain(&items).flatten();
     messages.any(|message| message.role.as_deref() == Some("assistant"))
 }
@@ -318,11 +301,7 @@ impl Lineages {
         let answer = units.iter().position(|unit| unit.kind == UnitKind::Answer)?;
         let mut agents = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let hashes = beginnings(client, units);
-        hashes
-            .into_iter()
-            .skip(answer)
-            .rev()
-            .find_map(|hash| agents.get(&hash).cloned())
+        hashes.into_iter().skip(answer).rev().find_map(|hash| agents.get(&hash).cloned())
     }
 
     /// Remembers that `agent` holds the conversation with these `units`.
@@ -337,9 +316,7 @@ impl Lineages {
 
 /// Returns a hash of each beginning of a conversation with `client`, the shortest first.
 fn beginnings(client: &str, units: &[ContentUnit]) -> Vec<u64> {
-    let client = client
-        .bytes()
-        .fold(0_u64, |hash, byte| mix(hash, u64::from(byte)));
+    let client = client.bytes().fold(0_u64, |hash, byte| mix(hash, u64::from(byte)));
     continuation::beginnings(client, units.iter().copied()).collect()
 }
 

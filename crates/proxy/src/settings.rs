@@ -37,9 +37,7 @@ pub(crate) struct Upstreams {
 impl Upstreams {
     pub(crate) fn by_name(&self, name: &str) -> Option<&str> {
         let mut upstreams = self.additional.iter();
-        upstreams
-            .find(|(key, _)| key == name)
-            .map(|(_, url)| url.as_str())
+        upstreams.find(|(key, _)| key == name).map(|(_, url)| url.as_str())
     }
 }
 

@@ -36,19 +36,13 @@ impl Target {
         headers: &HeaderMap,
         upstreams: &Upstreams,
     ) -> Result<Self, UnknownUpstream> {
-        let (token, path) = match uri
-            .path()
-            .strip_prefix("/t/")
-            .and_then(|rest| rest.split_once('/'))
-        {
+        let (token, path) = match uri.path().strip_prefix("/t/").and_then(|rest| rest.split_once('/')) {
             Some((token, rest)) => (Some(token.to_owned()), format!("/{rest}")),
             None => (header(headers, TOKEN_HEADER), uri.path().to_owned()),
         };
         let (base, path) = match path.strip_prefix("/to/").and_then(|rest| rest.split_once('/')) {
             Some((name, rest)) => {
-                let base = upstreams
-                    .by_name(name)
-                    .ok_or_else(|| UnknownUpstream(name.to_owned()))?;
+                let base = upstreams.by_name(name).ok_or_else(|| UnknownUpstream(name.to_owned()))?;
                 (base, format!("/{rest}"))
             }
             None => (base(&path, headers, upstreams), path),
@@ -146,18 +140,8 @@ mod tests {
                 "https://a.test/v1/messages/count_tokens",
                 Count(Dialect::Anthropic),
             ),
-            (
-                "/v1/responses",
-                &[],
-                "https://o.test/v1/responses",
-                Conversation(Dialect::OpenAiResponses),
-            ),
-            (
-                "/v1/responses/compact",
-                &[],
-                "https://o.test/v1/responses/compact",
-                Compaction,
-            ),
+            ("/v1/responses", &[], "https://o.test/v1/responses", Conversation(Dialect::OpenAiResponses)),
+            ("/v1/responses/compact", &[], "https://o.test/v1/responses/compact", Compaction),
             (
                 "/v1/chat/completions",
                 &[],
@@ -176,18 +160,8 @@ mod tests {
                 "https://g.test/v1beta/models/gemini-3:countTokens",
                 Count(Dialect::Gemini),
             ),
-            (
-                "/v1/models",
-                &[("anthropic-version", "2023-06-01")],
-                "https://a.test/v1/models",
-                Other,
-            ),
-            (
-                "/v1/models",
-                &[("authorization", "Bearer x")],
-                "https://o.test/v1/models",
-                Other,
-            ),
+            ("/v1/models", &[("anthropic-version", "2023-06-01")], "https://a.test/v1/models", Other),
+            ("/v1/models", &[("authorization", "Bearer x")], "https://o.test/v1/models", Other),
             (
                 "/to/local/v1/chat/completions",
                 &[],
@@ -210,9 +184,6 @@ mod tests {
         );
         let in_header = target("/v1/messages", &[("x-recapd-token", "rcp_2")]).unwrap();
         assert_eq!(in_header.token.as_deref(), Some("rcp_2"));
-        assert_eq!(
-            target("/to/other/v1/models", &[]),
-            Err(UnknownUpstream("other".to_owned()))
-        );
+        assert_eq!(target("/to/other/v1/models", &[]), Err(UnknownUpstream("other".to_owned())));
     }
 }

@@ -93,11 +93,8 @@ impl WindowedRequest {
         session.is_bound = true;
         let step = session.step.as_mut()?;
         step.thinks_from = self.outline.len();
-        let rewrite = Rewrite {
-            replacement: &step.replacement,
-            cut: self.cut,
-            thinks_from: step.thinks_from,
-        };
+        let rewrite =
+            Rewrite { replacement: &step.replacement, cut: self.cut, thinks_from: step.thinks_from };
         rewrite.body(&self.outline)
     }
 }
@@ -148,13 +145,7 @@ impl Windows {
     ) -> Result<Option<WindowedRequest>, RewriteFailure> {
         let (began_at, memory) = (Instant::now(), Arc::clone(&self.memory));
         let deadline = began_at + limit;
-        let WindowRequest {
-            writer,
-            agent,
-            plain,
-            expanded,
-            is_count,
-        } = request;
+        let WindowRequest { writer, agent, plain, expanded, is_count } = request;
         let reading = threads::computed("reading a conversation", move || {
             Outline::read(writer, &plain, expanded, &memory)
         });
@@ -171,9 +162,7 @@ impl Windows {
         let outline = Arc::new(outline);
         let writing = {
             let (session, outline) = (Arc::clone(&session), Arc::clone(&outline));
-            threads::computed("rewriting a request", move || {
-                rewrite_request(session, outline, is_count)
-            })
+            threads::computed("rewriting a request", move || rewrite_request(session, outline, is_count))
         };
         Ok(timeout_at(deadline, writing).await??)
     }
@@ -184,10 +173,8 @@ impl Windows {
         if let Some(session) = sessions.get(&key) {
             return Arc::clone(session);
         }
-        let session = Arc::new(SharedSession {
-            session: Mutex::default(),
-            asking: Arc::new(Semaphore::new(1)),
-        });
+        let session =
+            Arc::new(SharedSession { session: Mutex::default(), asking: Arc::new(Semaphore::new(1)) });
         sessions.insert(key, Arc::clone(&session));
         session
     }
@@ -205,10 +192,7 @@ impl Windows {
         };
         let tag = session.lock().offer.as_ref().map(|offer| offer.tag.clone());
         let tag_parameter = tag.map_or_else(String::new, |tag| format!("&known={tag}"));
-        let path = format!(
-            "/v1/agents/{agent}/replacement?begins_with={:016x}{tag_parameter}",
-            first.hash
-        );
+        let path = format!("/v1/agents/{agent}/replacement?begins_with={:016x}{tag_parameter}", first.hash);
         let (daemon, session) = (Arc::clone(&self.daemon), Arc::clone(session));
         let asking = self.tasks.spawn(async move {
             match daemon.post(&path, Bytes::new()).await {
@@ -246,20 +230,9 @@ fn rewrite_request(
         }
         (step, previous)
     };
-    let (
-        WindowStep {
-            replacement,
-            thinks_from,
-            saved_tokens,
-        },
-        cut,
-    ) = step?;
+    let (WindowStep { replacement, thinks_from, saved_tokens }, cut) = step?;
     let begins_step = previous.is_none_or(|previous| !Arc::ptr_eq(&previous, &replacement));
-    let rewrite = Rewrite {
-        replacement: &replacement,
-        cut,
-        thinks_from,
-    };
+    let rewrite = Rewrite { replacement: &replacement, cut, thinks_from };
     Some(WindowedRequest {
         body: rewrite.body(&outline)?,
         agent: replacement.agent.clone(),

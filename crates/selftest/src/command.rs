@@ -37,12 +37,7 @@ enum CommandFailure {
 
 /// Test recapd on your own conversations, and real daemons by faults.
 #[derive(Debug, Parser)]
-#[command(
-    name = "recapd selftest",
-    version,
-    propagate_version = true,
-    arg_required_else_help = true
-)]
+#[command(name = "recapd selftest", version, propagate_version = true, arg_required_else_help = true)]
 struct Selftest {
     #[command(flatten)]
     shared: GlobalOptions,
@@ -233,9 +228,7 @@ impl How {
         };
         let size = |pieces: &mut dyn Iterator<Item = usize>| pieces.map(|piece| work.size(piece)).sum();
         let bar = bar(size(&mut (0..work.pieces())), unit, shared);
-        bar.set_position(size(
-            &mut (0..work.pieces()).filter(|piece| progress.is_done(*piece)),
-        ));
+        bar.set_position(size(&mut (0..work.pieces()).filter(|piece| progress.is_done(*piece))));
         bar.reset_eta();
         let cores = || thread::available_parallelism().map_or(1, usize::from);
         let threads = self.threads.unwrap_or_else(cores);
@@ -248,17 +241,9 @@ impl How {
 impl WindowTest {
     fn plan(&self) -> Result<Plan, CommandFailure> {
         let counter = tokenizer::counter_for(&self.provider, &self.model);
-        let extent = TrialSize {
-            budgets: self.budgets,
-            looks: self.looks,
-            seed: self.how.seed,
-        };
+        let extent = TrialSize { budgets: self.budgets, looks: self.looks, seed: self.how.seed };
         let conversations = self.read()?.into_iter().map(|(name, messages)| {
-            let messages = if self.unsigned_thinking {
-                plant_unsigned_thinking(messages)
-            } else {
-                messages
-            };
+            let messages = if self.unsigned_thinking { plant_unsigned_thinking(messages) } else { messages };
             Conversation::new(name, messages, counter.as_ref())
         });
         Ok(Plan::new(conversations.collect(), extent, counter.clone()))
@@ -352,10 +337,7 @@ fn updates_text(found: &UpdateFindings) -> String {
         format!("  not covered exactly once         {}", found.uncovered),
         format!("  decisions lost too early         {}", found.decisions_lost),
         format!("  with a line that is none         {}", found.malformed),
-        format!(
-            "  too small for all decisions      {} (reported)",
-            found.truncated
-        ),
+        format!("  too small for all decisions      {} (reported)", found.truncated),
     ];
     lines.extend(found.told.iter().map(|told| format!("    {told}")));
     lines.join("\n")

@@ -60,18 +60,9 @@ impl Work for Faults {
     type Findings = FaultFindings;
 
     fn fingerprint(&self) -> String {
-        let Self {
-            faults,
-            seed,
-            lease_ms,
-            ..
-        } = self;
+        let Self { faults, seed, lease_ms, .. } = self;
         let kinds: Vec<&str> = self.kinds.iter().map(|kind| kind.name()).collect();
-        format!(
-            "faults {faults} {seed} {lease_ms} {} {}",
-            self.database.name(),
-            kinds.join(",")
-        )
+        format!("faults {faults} {seed} {lease_ms} {} {}", self.database.name(), kinds.join(","))
     }
 
     fn beginning(&self) -> FaultFindings {

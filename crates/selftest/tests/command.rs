@@ -43,11 +43,7 @@ fn json(output: &Output) -> Value {
 fn windows_of_any_budget_keep_every_promise() {
     let mut command = selftest();
     command.args(["window", "--json", "--budgets", "12"]);
-    let output = command
-        .arg(file("examples"))
-        .arg(file("tests/fixtures"))
-        .output()
-        .unwrap();
+    let output = command.arg(file("examples")).arg(file("tests/fixtures")).output().unwrap();
     let findings = json(&output);
     assert_eq!(code(&output), Some(0), "{findings}");
     for (what, at_least) in [("windows", 100), ("evicted", 500), ("requests", 500)] {
@@ -88,11 +84,7 @@ fn the_same_seed_makes_the_same_choices_and_no_work_is_a_failure() {
         stdout(&command.arg(file("tests/fixtures/native.jsonl")).output().unwrap())
     };
     assert_eq!(run("5"), run("5"));
-    let output = selftest()
-        .args(["window"])
-        .arg(file("tests/fixtures/empty.jsonl"))
-        .output()
-        .unwrap();
+    let output = selftest().args(["window"]).arg(file("tests/fixtures/empty.jsonl")).output().unwrap();
     assert_eq!(code(&output), Some(1));
     assert!(stderr(&output).contains("empty.jsonl"), "{}", stderr(&output));
 }
@@ -107,23 +99,13 @@ fn simulated_daemons_keep_every_promise_and_break_one_without_a_guard() {
     let sound = run(&["--json"]);
     let found = json(&sound);
     assert_eq!(code(&sound), Some(0), "{found}");
-    assert_eq!(
-        (&found["runs"], &found["failed"]),
-        (&10.into(), &serde_json::json!([]))
-    );
+    assert_eq!((&found["runs"], &found["failed"]), (&10.into(), &serde_json::json!([])));
     assert!(found["counts"]["steps"].as_u64().unwrap() > 1_000, "{found}");
     let broken = run(&["--without", "rearm,void"]);
     assert_eq!(code(&broken), Some(1));
     let told = stdout(&broken);
-    assert!(
-        told.contains("wake-up lost") && told.contains("the last steps of seed"),
-        "{told}"
-    );
+    assert!(told.contains("wake-up lost") && told.contains("the last steps of seed"), "{told}");
     let unknown = run(&["--without", "locks"]);
     assert_eq!(code(&unknown), Some(2));
-    assert!(
-        stderr(&unknown).contains("lease, version, watermark"),
-        "{}",
-        stderr(&unknown)
-    );
+    assert!(stderr(&unknown).contains("lease, version, watermark"), "{}", stderr(&unknown));
 }

@@ -142,10 +142,7 @@ impl ReadRecord {
         let kind = Kind::from_name(&record.kind);
         let message = match formats::parse(record.format, &record.payload) {
             Ok(message) => Message { kind, ..message },
-            Err(_) => Message {
-                format: record.format,
-                ..Message::new(kind, Vec::new())
-            },
+            Err(_) => Message { format: record.format, ..Message::new(kind, Vec::new()) },
         };
         let entry = LedgerEntry::new(&message, record.tokens, record.said_at, redactor);
         Self {

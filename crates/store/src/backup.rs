@@ -85,20 +85,8 @@ async fn write(
 ) -> Result<PartialCopy, BackupError> {
     let file = with_end(target, PART);
     // Only the owner may read a backup. A restored database gets the mode that its folder prescribes.
-    make(
-        &file,
-        if lock.is_some() {
-            sqlite::mode_beside(target)
-        } else {
-            sqlite::OWN_MODE
-        },
-    )?;
-    let part = PartialCopy {
-        settings: at(to, &file),
-        file,
-        target: target.to_path_buf(),
-        lock,
-    };
+    make(&file, if lock.is_some() { sqlite::mode_beside(target) } else { sqlite::OWN_MODE })?;
+    let part = PartialCopy { settings: at(to, &file), file, target: target.to_path_buf(), lock };
     vacuum_into(from, &part.file).await?;
     Ok(part)
 }
@@ -115,9 +103,7 @@ fn make(file: &Path, mode: u32) -> Result<(), BackupError> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true).mode(sqlite::OWN_MODE);
     match options.open(file) {
-        Ok(empty) => empty
-            .set_permissions(Permissions::from_mode(mode))
-            .map_err(file_error(file)),
+        Ok(empty) => empty.set_permissions(Permissions::from_mode(mode)).map_err(file_error(file)),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
             Err(BackupError::Exists(file.to_path_buf()))
         }
@@ -152,9 +138,7 @@ impl PartialCopy {
     pub async fn keep(self) -> Result<u64, BackupError> {
         let options = sqlite::options_of(&self.settings.url)?;
         let options = options.journal_mode(SqliteJournalMode::Delete);
-        let connection = SqliteConnection::connect_with(&options)
-            .await
-            .map_err(StoreError::from)?;
+        let connection = SqliteConnection::connect_with(&options).await.map_err(StoreError::from)?;
         connection.close().await.map_err(StoreError::from)?;
         let result = File::open(&self.file).and_then(|file| {
             file.sync_all()?;
@@ -163,10 +147,7 @@ impl PartialCopy {
         let bytes = result.map_err(file_error(&self.file))?.len();
         check_free(&self.target)?;
         std::fs::rename(&self.file, &self.target).map_err(file_error(&self.target))?;
-        let folder = self
-            .target
-            .parent()
-            .filter(|folder| !folder.as_os_str().is_empty());
+        let folder = self.target.parent().filter(|folder| !folder.as_os_str().is_empty());
         let folder = folder.unwrap_or(Path::new("."));
         let result = File::open(folder).and_then(|folder| folder.sync_all());
         result.map_err(file_error(folder))?;
@@ -193,10 +174,7 @@ fn sqlite_settings(settings: &DatabaseSettings) -> Result<&SqliteSettings, Backu
 }
 
 fn at(settings: &SqliteSettings, file: &Path) -> SqliteSettings {
-    SqliteSettings {
-        url: sqlite::url_of(file),
-        ..settings.clone()
-    }
+    SqliteSettings { url: sqlite::url_of(file), ..settings.clone() }
 }
 
 fn with_end(file: &Path, end: &str) -> PathBuf {
@@ -207,8 +185,5 @@ fn with_end(file: &Path, end: &str) -> PathBuf {
 
 fn file_error(file: &Path) -> impl Fn(io::Error) -> BackupError + use<> {
     let file = file.to_path_buf();
-    move |error| BackupError::File {
-        file: file.clone(),
-        error,
-    }
+    move |error| BackupError::File { file: file.clone(), error }
 }

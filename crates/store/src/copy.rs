@@ -105,29 +105,18 @@ pub async fn copy(
     progress: &(dyn Fn(CopyProgress<'_>) + Send + Sync),
 ) -> Result<CopyReport, CopyError> {
     let mut source = CopyEnd::open(from, false).await.map_err(CopyError::Source)?;
-    schema::check(&mut source.connection)
-        .await
-        .map_err(CopyError::Source)?;
+    schema::check(&mut source.connection).await.map_err(CopyError::Source)?;
     let mut target = CopyEnd::open(to, true).await.map_err(CopyError::Target)?;
-    schema::migrate(&mut target.connection)
-        .await
-        .map_err(CopyError::Target)?;
+    schema::migrate(&mut target.connection).await.map_err(CopyError::Target)?;
     source.check_alone("source").await?;
     target.check_alone("target").await?;
-    begin_reading(&mut source.connection)
-        .await
-        .map_err(CopyError::Source)?;
-    begin_writing(&mut target.connection)
-        .await
-        .map_err(CopyError::Target)?;
+    begin_reading(&mut source.connection).await.map_err(CopyError::Source)?;
+    begin_writing(&mut target.connection).await.map_err(CopyError::Target)?;
     let pairs = pairs(&mut source.connection, &mut target.connection).await?;
     let report = copy_tables(&mut source, &mut target, &pairs, progress).await?;
     // A recapd that connected in the meantime may have written, or be about to write, something that isn't in the copy.
     source.check_alone("source").await?;
-    if is_insert_waiting(&mut source.connection)
-        .await
-        .map_err(CopyError::Source)?
-    {
+    if is_insert_waiting(&mut source.connection).await.map_err(CopyError::Source)? {
         return Err(CopyError::Inserts);
     }
     end(&mut target.connection).await.map_err(CopyError::Target)?;
@@ -155,10 +144,7 @@ impl CopyEnd {
                 (postgres::connect_single(settings, STATEMENT_MS_MAX).await?, None)
             }
         };
-        Ok(Self {
-            connection,
-            _lock: lock,
-        })
+        Ok(Self { connection, _lock: lock })
     }
 
     /// Fails if another recapd is connected to a server. On a file, the lock ensures this.
@@ -166,11 +152,7 @@ impl CopyEnd {
         if self.connection.dialect() == SqlDialect::Sqlite {
             return Ok(());
         }
-        let fault = if which == "source" {
-            CopyError::Source
-        } else {
-            CopyError::Target
-        };
+        let fault = if which == "source" { CopyError::Source } else { CopyError::Target };
         for _ in 0..OTHERS_CHECKS_MAX {
             if count_others(&mut self.connection).await.map_err(fault)? == 0 {
                 return Ok(());
@@ -215,34 +197,20 @@ async fn copy_tables(
 ) -> Result<CopyReport, CopyError> {
     let mut rows_total = 0;
     for pair in pairs {
-        if pair
-            .count(&mut target.connection)
-            .await
-            .map_err(CopyError::Target)?
-            > 0
-        {
+        if pair.count(&mut target.connection).await.map_err(CopyError::Target)? > 0 {
             return Err(CopyError::NotEmpty(pair.name.clone()));
         }
-        rows_total += 2 * pair
-            .count(&mut source.connection)
-            .await
-            .map_err(CopyError::Source)?;
+        rows_total += 2 * pair.count(&mut source.connection).await.map_err(CopyError::Source)?;
     }
     let mut copied = CopyReport::default();
     let mut rows_done = 0;
     for pair in pairs {
         let mut report = |rows: u64| {
             rows_done += rows;
-            progress(CopyProgress {
-                table: &pair.name,
-                rows: rows_done,
-                rows_total,
-            });
+            progress(CopyProgress { table: &pair.name, rows: rows_done, rows_total });
         };
         let (read, changed) = copy_rows(source, target, pair, &mut report).await?;
-        let written = read_back(target, pair, &mut report)
-            .await
-            .map_err(CopyError::Target)?;
+        let written = read_back(target, pair, &mut report).await.map_err(CopyError::Target)?;
         if read != written {
             return Err(CopyError::Differs {
                 table: pair.name.clone(),
@@ -257,12 +225,9 @@ async fn copy_tables(
             checksum: read.to_string(),
         });
     }
-    copied.lease_token = last_token(&mut source.connection)
-        .await
-        .map_err(CopyError::Source)?;
-    copied.leases_released = finish(&mut target.connection, pairs, copied.lease_token)
-        .await
-        .map_err(CopyError::Target)?;
+    copied.lease_token = last_token(&mut source.connection).await.map_err(CopyError::Source)?;
+    copied.leases_released =
+        finish(&mut target.connection, pairs, copied.lease_token).await.map_err(CopyError::Target)?;
     Ok(copied)
 }
 
@@ -278,29 +243,17 @@ async fn copy_rows(
     let from = source.connection.dialect();
     let to = target.connection.dialect();
     let failed = |error: sqlx::Error| CopyError::Source(error.into());
-    let mut rows = query_made(pair.select(from))
-        .fetch(&mut source.connection)
-        .map_err(failed)?;
+    let mut rows = query_made(pair.select(from)).fetch(&mut source.connection).map_err(failed)?;
     while let Some(row) = rows.try_next().await.map_err(failed)? {
         let mut record = Record::read(&row, pair).map_err(failed)?;
         changed += record.fit(to);
         sum.add(&record);
         batch.push(record);
         if batch.is_full() {
-            report(
-                batch
-                    .write(&mut target.connection)
-                    .await
-                    .map_err(CopyError::Target)?,
-            );
+            report(batch.write(&mut target.connection).await.map_err(CopyError::Target)?);
         }
     }
-    report(
-        batch
-            .write(&mut target.connection)
-            .await
-            .map_err(CopyError::Target)?,
-    );
+    report(batch.write(&mut target.connection).await.map_err(CopyError::Target)?);
     Ok((sum, changed))
 }
 
@@ -351,9 +304,7 @@ async fn begin_writing(target: &mut Connection) -> StoreResult<()> {
 }
 
 async fn end(connection: &mut Connection) -> StoreResult<()> {
-    query(sql!("-- sql/copy.commit\nCOMMIT"))
-        .execute(connection)
-        .await?;
+    query(sql!("-- sql/copy.commit\nCOMMIT")).execute(connection).await?;
     Ok(())
 }
 

@@ -80,12 +80,7 @@ pub enum StoreError {
     WouldOverflow(#[from] TooBig),
     /// Stored data contradicts itself. An operator must examine it.
     #[error("table {table}, {row}: column {column} holds `{value}`")]
-    Inconsistent {
-        table: &'static str,
-        row: String,
-        column: &'static str,
-        value: String,
-    },
+    Inconsistent { table: &'static str, row: String, column: &'static str, value: String },
     /// The change would break a constraint, or the database can't hold the value: a bug in recapd. Nothing was changed.
     #[error("the database refuses the change: {0}")]
     Refused(String),
@@ -121,10 +116,7 @@ impl StoreError {
 }
 
 fn no_mark(label: Option<&str>) -> String {
-    label.map_or_else(
-        || "there is no mark".to_owned(),
-        |label| format!("there is no mark `{label}`"),
-    )
+    label.map_or_else(|| "there is no mark".to_owned(), |label| format!("there is no mark `{label}`"))
 }
 
 fn no_version(version: i64, kept: Option<(i64, i64)>) -> String {
@@ -143,9 +135,7 @@ fn present_version(version: i64) -> String {
 }
 
 fn no_item(item: i64, now: Option<i64>) -> String {
-    let now = now.map_or_else(String::new, |now| {
-        format!("; item {now} covers its exchanges now")
-    });
+    let now = now.map_or_else(String::new, |now| format!("; item {now} covers its exchanges now"));
     format!("there is no item {item}{now}")
 }
 

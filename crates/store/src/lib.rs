@@ -227,11 +227,7 @@ pub trait Store: Send + Sync {
             }
         }
         for agent in &forgotten.agents {
-            while self
-                .settle_totals(agent, &request.rules, request.now)
-                .await?
-                .is_some()
-            {}
+            while self.settle_totals(agent, &request.rules, request.now).await?.is_some() {}
         }
         forgotten.is_scrubbed = self.scrub().await;
         Ok(forgotten)
@@ -282,10 +278,7 @@ pub trait Store: Send + Sync {
                 break;
             }
         }
-        Ok(Deletion {
-            messages,
-            is_scrubbed: self.scrub().await,
-        })
+        Ok(Deletion { messages, is_scrubbed: self.scrub().await })
     }
 
     /// Hides the agent and records its deletion.

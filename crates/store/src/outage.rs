@@ -58,10 +58,7 @@ impl OutageKind {
 impl Outage {
     /// Puts `what`, the thing that failed, before the reason.
     pub(super) fn of(self, what: impl fmt::Display) -> Self {
-        Self {
-            reason: format!("{what}: {}", self.reason),
-            ..self
-        }
+        Self { reason: format!("{what}: {}", self.reason), ..self }
     }
 }
 
@@ -93,11 +90,7 @@ impl From<&sqlx::Error> for Outage {
         };
         let reason = error.to_string();
         let outage = Self { kind, reason };
-        if is_pooled(error) {
-            outage.of(POOLER)
-        } else {
-            outage
-        }
+        if is_pooled(error) { outage.of(POOLER) } else { outage }
     }
 }
 

@@ -35,13 +35,8 @@ pub async fn page(
     if let Some(newest) = exchanges.pop_if(|newest| newest.unread_bytes.is_some()) {
         return Ok(vec![begun(store, agent, newest).await?]);
     }
-    let read = exchanges
-        .into_iter()
-        .filter(|stored| stored.unread_bytes.is_none());
-    let complete = read.map(|stored| PagedExchange {
-        stored,
-        next_after: None,
-    });
+    let read = exchanges.into_iter().filter(|stored| stored.unread_bytes.is_none());
+    let complete = read.map(|stored| PagedExchange { stored, next_after: None });
     Ok(complete.collect())
 }
 
@@ -53,18 +48,12 @@ pub async fn begun(store: &dyn Store, agent: &AgentId, unread: StoredExchange) -
     let first = part(0);
     let expanded = store.expand(agent, unread.exchange.exchange, first).await?;
     // The agent may have been deleted in the meantime.
-    let (has_more, messages) = expanded
-        .map(|expanded| (expanded.has_more, expanded.messages))
-        .unwrap_or_default();
+    let (has_more, messages) =
+        expanded.map(|expanded| (expanded.has_more, expanded.messages)).unwrap_or_default();
     let last = messages.last().filter(|_| has_more);
     Ok(PagedExchange {
         next_after: last.map(|last| last.seq),
-        stored: StoredExchange {
-            messages,
-            unread_bytes: None,
-            request: None,
-            ..unread
-        },
+        stored: StoredExchange { messages, unread_bytes: None, request: None, ..unread },
     })
 }
 

@@ -143,11 +143,7 @@ impl Postgres {
             admission: Admission::default(),
             patience: Duration::from_millis(settings.acquire_timeout_ms),
             timeouts: Timeouts::default(),
-            replica: settings
-                .read_url
-                .as_deref()
-                .map(|url| Replica::of(settings, url))
-                .transpose()?,
+            replica: settings.read_url.as_deref().map(|url| Replica::of(settings, url)).transpose()?,
             clock: settings.clock,
             tokens: Mutex::new(0..0),
         })
@@ -318,20 +314,14 @@ type Settings = [(&'static str, u64)];
 /// Makes settings for the whole life of the connection in one round trip. Their values are numbers, so the statement's text can
 /// contain them and needs no preparation.
 async fn set(connection: &mut PgConnection, settings: &Settings) -> Result<(), sqlx::Error> {
-    let sets: Vec<String> = settings
-        .iter()
-        .map(|(name, value)| format!("SET {name} = {value}"))
-        .collect();
+    let sets: Vec<String> = settings.iter().map(|(name, value)| format!("SET {name} = {value}")).collect();
     let sql = format!("-- postgres/postgres.set\n{}", sets.join("; "));
     connection.execute(AssertSqlSafe(sql)).await.map(drop)
 }
 
 /// Returns settings that limit the time of statements and of idle transactions, in milliseconds.
 fn timeouts_of(timeout_ms: u64) -> [(&'static str, u64); 2] {
-    [
-        ("statement_timeout", timeout_ms),
-        ("idle_in_transaction_session_timeout", timeout_ms),
-    ]
+    [("statement_timeout", timeout_ms), ("idle_in_transaction_session_timeout", timeout_ms)]
 }
 
 /// Opens a separate connection with these settings, which listens to these channels.
@@ -357,10 +347,7 @@ async fn pool(settings: &PostgresSettings, url: &str) -> StoreResult<TimedPool> 
     let acquire_timeout = Duration::from_millis(settings.acquire_timeout_ms);
     let options = options(url)?;
     // The pool itself reports only a timeout if the server refuses the connection.
-    let pool = match pool_options(settings, acquire_timeout)
-        .connect_with(options.clone())
-        .await
-    {
+    let pool = match pool_options(settings, acquire_timeout).connect_with(options.clone()).await {
         Err(sqlx::Error::PoolTimedOut) => return Err(refusal(&options).await.into()),
         result => result?,
     };

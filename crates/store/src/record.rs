@@ -57,10 +57,7 @@ pub struct AppendRules {
 impl AppendRules {
     /// Returns the rules that divide messages into sessions and legs.
     pub fn segmentation(&self) -> Segmentation {
-        Segmentation {
-            idle_gap_ms: self.idle_gap_ms,
-            leg_tokens: self.budget.leg_tokens(),
-        }
+        Segmentation { idle_gap_ms: self.idle_gap_ms, leg_tokens: self.budget.leg_tokens() }
     }
 }
 
@@ -297,10 +294,7 @@ impl AgentRow {
     }
 
     pub fn fill(&self) -> WindowFill {
-        WindowFill {
-            tokens: self.ledger.window_tokens(),
-            budget_tokens: self.budget_tokens,
-        }
+        WindowFill { tokens: self.ledger.window_tokens(), budget_tokens: self.budget_tokens }
     }
 }
 
@@ -359,11 +353,7 @@ pub struct StoredMessage {
 impl StoredMessage {
     /// Returns the message in the form that builds contexts.
     pub fn source(&self) -> SourceMessage<'_> {
-        SourceMessage {
-            seq: self.seq,
-            message: &self.message,
-            tokens: Some(self.tokens),
-        }
+        SourceMessage { seq: self.seq, message: &self.message, tokens: Some(self.tokens) }
     }
 }
 

@@ -52,12 +52,7 @@ impl Schema {
     /// Returns the newest migration that the database has; 0 if it has none.
     pub fn version(&self) -> i64 {
         let has = |migration: &&Migration| migration.state != MigrationState::Pending;
-        self.migrations
-            .iter()
-            .filter(has)
-            .map(|migration| migration.version)
-            .max()
-            .unwrap_or(0)
+        self.migrations.iter().filter(has).map(|migration| migration.version).max().unwrap_or(0)
     }
 
     pub fn pending(&self) -> usize {
@@ -125,22 +120,14 @@ impl Schema {
     /// Returns the newest version that this recapd knows.
     fn newest_known(&self) -> i64 {
         let is_known = |migration: &&Migration| migration.state != MigrationState::Unknown;
-        self.migrations
-            .iter()
-            .filter(is_known)
-            .map(|migration| migration.version)
-            .max()
-            .unwrap_or(0)
+        self.migrations.iter().filter(is_known).map(|migration| migration.version).max().unwrap_or(0)
     }
 }
 
 /// Returns the newest versions that this recapd knows, for SQLite and for PostgreSQL.
 pub fn newest() -> [i64; 2] {
     let newest = |migrations: &[(i64, &str, &str)]| migrations.iter().map(|(version, ..)| *version).max();
-    [
-        newest(sqlite::MIGRATIONS.as_slice()).unwrap_or(0),
-        newest(postgres::MIGRATIONS.as_slice()).unwrap_or(0),
-    ]
+    [newest(sqlite::MIGRATIONS.as_slice()).unwrap_or(0), newest(postgres::MIGRATIONS.as_slice()).unwrap_or(0)]
 }
 
 /// Reads the state of a database's schema. Changes nothing, and daemons may run.
@@ -241,10 +228,8 @@ pub(super) async fn check_schemas_closed(connection: &mut Connection) -> StoreRe
     if open.is_empty() {
         return Ok(());
     }
-    let cures: Vec<String> = open
-        .iter()
-        .map(|schema| format!("REVOKE CREATE ON SCHEMA {schema} FROM PUBLIC"))
-        .collect();
+    let cures: Vec<String> =
+        open.iter().map(|schema| format!("REVOKE CREATE ON SCHEMA {schema} FROM PUBLIC")).collect();
     Err(StoreError::Schema(format!(
         "every role may create functions in the schema {}, and recapd could be made to call them; as the owner of the database: {}; or \
          leave it out of the role's search_path",
@@ -279,9 +264,9 @@ pub(super) async fn non_utf8_encoding(connection: &mut Connection) -> StoreResul
 
 async fn run(connection: &mut Connection, migrator: &Migrator) -> Result<(), MigrateError> {
     match connection.driver() {
-        DriverConnection::Direct(_) => Err(MigrateError::Source(
-            "the writer's connection is opened when the schema is there".into(),
-        )),
+        DriverConnection::Direct(_) => {
+            Err(MigrateError::Source("the writer's connection is opened when the schema is there".into()))
+        }
         DriverConnection::Sqlite(sqlite) => migrator.run(sqlite).await,
         DriverConnection::Postgres(postgres) => migrator.run(postgres.untimed()?).await,
     }
@@ -324,9 +309,7 @@ struct AppliedMigration {
 fn compare(migrator: &Migrator, mut applied: Vec<AppliedMigration>) -> Schema {
     let mut migrations = Vec::new();
     for migration in migrator.iter() {
-        let found = applied
-            .iter()
-            .position(|found| found.version == migration.version);
+        let found = applied.iter().position(|found| found.version == migration.version);
         let state = match found.map(|found| applied.swap_remove(found)) {
             None => MigrationState::Pending,
             Some(found) if !found.is_whole => MigrationState::HalfDone,
@@ -374,13 +357,12 @@ fn failure(error: MigrateError) -> StoreError {
         MigrateError::Execute(error) => error.into(),
         // The statement would fail again. If only the connection was lost, a retry may succeed.
         MigrateError::ExecuteMigration(error, version) if error.as_database_error().is_some() => {
-            StoreError::Schema(format!(
-                "migration {version} fails, and nothing of it was done: {error}"
-            ))
+            StoreError::Schema(format!("migration {version} fails, and nothing of it was done: {error}"))
         }
-        MigrateError::ExecuteMigration(error, version) => StoreError::Unavailable(Outage::from(&error).of(
-            format_args!("migration {version} was broken off, and nothing of it was done"),
-        )),
+        MigrateError::ExecuteMigration(error, version) => StoreError::Unavailable(
+            Outage::from(&error)
+                .of(format_args!("migration {version} was broken off, and nothing of it was done")),
+        ),
         other => StoreError::Schema(other.to_string()),
     }
 }
@@ -390,14 +372,9 @@ mod tests {
     use super::*;
 
     fn schema(states: &[MigrationState]) -> Schema {
-        let migrations = (1..).zip(states).map(|(version, &state)| Migration {
-            version,
-            name: "step".to_owned(),
-            state,
-        });
-        Schema {
-            migrations: migrations.collect(),
-        }
+        let migrations =
+            (1..).zip(states).map(|(version, &state)| Migration { version, name: "step".to_owned(), state });
+        Schema { migrations: migrations.collect() }
     }
 
     #[test]
@@ -405,32 +382,16 @@ mod tests {
         use MigrationState::{Applied, Changed, HalfDone, Pending, Unknown};
         assert!(schema(&[Applied, Applied]).check_current().is_ok());
         for (states, cure, can_go_on) in [
-            (
-                &[Pending, Pending][..],
-                "`recapd migrate up` makes its tables",
-                true,
-            ),
-            (
-                &[Applied, Pending],
-                "it has version 1, this recapd needs 2; `recapd migrate up`",
-                true,
-            ),
-            (
-                &[Applied, Unknown],
-                "it has version 2, this recapd knows 1; use the newer recapd",
-                false,
-            ),
+            (&[Pending, Pending][..], "`recapd migrate up` makes its tables", true),
+            (&[Applied, Pending], "it has version 1, this recapd needs 2; `recapd migrate up`", true),
+            (&[Applied, Unknown], "it has version 2, this recapd knows 1; use the newer recapd", false),
             (&[Pending, Unknown], "use the newer recapd", false),
             (
                 &[Applied, HalfDone],
                 "migration 2 (step) was begun and not finished; go back to a backup",
                 false,
             ),
-            (
-                &[Changed, Applied],
-                "migration 1 (step) isn't the one that this recapd has",
-                false,
-            ),
+            (&[Changed, Applied], "migration 1 (step) isn't the one that this recapd has", false),
         ] {
             let schema = schema(states);
             let refusal = schema.check_current().unwrap_err().to_string();

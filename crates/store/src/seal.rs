@@ -262,39 +262,15 @@ mod tests {
             MessageRow { agent: &b, ..plain },
             MessageRow { seq: 2, ..plain },
             MessageRow { exchange: 2, ..plain },
-            MessageRow {
-                kind: "tool",
-                ..plain
-            },
-            MessageRow {
-                speaker: Some(""),
-                ..plain
-            },
-            MessageRow {
-                format: "openai",
-                ..plain
-            },
-            MessageRow {
-                payload: "y",
-                ..plain
-            },
+            MessageRow { kind: "tool", ..plain },
+            MessageRow { speaker: Some(""), ..plain },
+            MessageRow { format: "openai", ..plain },
+            MessageRow { payload: "y", ..plain },
             MessageRow { tokens: 4, ..plain },
-            MessageRow {
-                count_method: "bytes/3",
-                ..plain
-            },
-            MessageRow {
-                client_id: Some(""),
-                ..plain
-            },
-            MessageRow {
-                said_at: Timestamp(6),
-                ..plain
-            },
-            MessageRow {
-                received_at: Timestamp(5),
-                ..plain
-            },
+            MessageRow { count_method: "bytes/3", ..plain },
+            MessageRow { client_id: Some(""), ..plain },
+            MessageRow { said_at: Timestamp(6), ..plain },
+            MessageRow { received_at: Timestamp(5), ..plain },
         ];
         let mut seals: Vec<String> = others.iter().map(|other| other.seal("s")).collect();
         seals.extend([plain.seal("s"), plain.seal("t")]);
@@ -306,10 +282,7 @@ mod tests {
     #[test]
     fn a_text_is_hashed_as_postgresql_stores_it() {
         let agent: AgentId = "a".parse().unwrap();
-        assert_eq!(
-            row(&agent, "a\0b", 1).seal("s"),
-            row(&agent, "a\u{fffd}b", 1).seal("s")
-        );
+        assert_eq!(row(&agent, "a\0b", 1).seal("s"), row(&agent, "a\u{fffd}b", 1).seal("s"));
     }
 
     #[test]

@@ -83,10 +83,7 @@ pub(super) use value::{Row, Value};
 impl Store for SqlStore {
     async fn append(&self, request: AppendRequest) -> StoreResult<AppendOutcome> {
         let agent = request.agent.clone();
-        self.write(Lock::Agent(agent), move |tx| {
-            Box::pin(append::append(tx, request, false))
-        })
-        .await
+        self.write(Lock::Agent(agent), move |tx| Box::pin(append::append(tx, request, false))).await
     }
 
     async fn known_payloads(&self, agent: &AgentId, ids: &[&str]) -> StoreResult<HashMap<String, String>> {
@@ -103,10 +100,7 @@ impl Store for SqlStore {
 
     async fn fork(&self, parent: &AgentId, child: &AgentId, now: Timestamp) -> StoreResult<ForkOutcome> {
         let (parent, child) = (parent.clone(), child.clone());
-        self.write(Lock::Parent(parent.clone()), move |tx| {
-            Box::pin(fork::fork(tx, parent, child, now))
-        })
-        .await
+        self.write(Lock::Parent(parent.clone()), move |tx| Box::pin(fork::fork(tx, parent, child, now))).await
     }
 
     async fn ancestors(&self, agent: &AgentId) -> StoreResult<Vec<Ancestor>> {
@@ -171,10 +165,7 @@ impl Store for SqlStore {
     }
 
     async fn keep_calibrations(&self, calibrations: Vec<KeptCalibration>, now: Timestamp) -> StoreResult<()> {
-        self.write(Lock::Calibrations, move |tx| {
-            Box::pin(calibration::keep(tx, calibrations, now))
-        })
-        .await
+        self.write(Lock::Calibrations, move |tx| Box::pin(calibration::keep(tx, calibrations, now))).await
     }
 
     async fn agent(&self, agent: &AgentId) -> StoreResult<Option<AgentRow>> {
@@ -210,8 +201,7 @@ impl Store for SqlStore {
     }
 
     async fn search(&self, agent: &AgentId, search: &ArchiveSearch) -> StoreResult<Option<SearchHits>> {
-        self.past_found(|mut tx| async move { recall::search(&mut tx, agent, search).await })
-            .await
+        self.past_found(|mut tx| async move { recall::search(&mut tx, agent, search).await }).await
     }
 
     async fn expand(
@@ -223,8 +213,7 @@ impl Store for SqlStore {
         if range.is_current {
             return recall::expand(&mut self.snapshot().await?, agent, exchange, range).await;
         }
-        self.past_found(|mut tx| async move { recall::expand(&mut tx, agent, exchange, range).await })
-            .await
+        self.past_found(|mut tx| async move { recall::expand(&mut tx, agent, exchange, range).await }).await
     }
 
     async fn request_of(&self, agent: &AgentId, exchange: i64) -> StoreResult<Option<StoredMessage>> {
@@ -297,13 +286,11 @@ impl Store for SqlStore {
     }
 
     async fn versions(&self, agent: &AgentId, query: VersionQuery) -> StoreResult<Vec<VersionFigures>> {
-        self.past(|mut tx| async move { version::list(&mut tx, agent, query).await })
-            .await
+        self.past(|mut tx| async move { version::list(&mut tx, agent, query).await }).await
     }
 
     async fn version(&self, agent: &AgentId, version: i64) -> StoreResult<Option<Version>> {
-        self.past_found(|mut tx| async move { version::load(&mut tx, agent, version).await })
-            .await
+        self.past_found(|mut tx| async move { version::load(&mut tx, agent, version).await }).await
     }
 
     async fn roll_back(&self, request: RollbackRequest) -> StoreResult<RevisionOutcome> {
@@ -332,14 +319,12 @@ impl Store for SqlStore {
 
     async fn change_fact(&self, request: FactRequest) -> StoreResult<FactEdited> {
         let agent = request.agent.clone();
-        self.write(Lock::Agent(agent), move |tx| Box::pin(facts::change(tx, request)))
-            .await
+        self.write(Lock::Agent(agent), move |tx| Box::pin(facts::change(tx, request))).await
     }
 
     async fn edit_item(&self, request: EditRequest) -> StoreResult<EditOutcome> {
         let agent = request.agent.clone();
-        self.write(Lock::Agent(agent), move |tx| Box::pin(edit::edit(tx, request)))
-            .await
+        self.write(Lock::Agent(agent), move |tx| Box::pin(edit::edit(tx, request))).await
     }
 
     async fn set_project(
@@ -356,8 +341,7 @@ impl Store for SqlStore {
     }
 
     async fn projects(&self, after: Option<&ProjectId>, limit: i64) -> StoreResult<Vec<ProjectFigures>> {
-        self.past(|mut tx| async move { project::list(&mut tx, after.cloned(), limit).await })
-            .await
+        self.past(|mut tx| async move { project::list(&mut tx, after.cloned(), limit).await }).await
     }
 
     async fn project_stamp(&self, project: &ProjectId) -> StoreResult<Option<ProjectStamp>> {
@@ -377,12 +361,7 @@ impl Store for SqlStore {
     ) -> StoreResult<EnqueueOutcome> {
         let agent = agent.clone();
         self.write(Lock::Nothing, move |tx| {
-            let wake = queue::Wake {
-                reason,
-                delay_ms,
-                revive_after_ms: 0,
-                now,
-            };
+            let wake = queue::Wake { reason, delay_ms, revive_after_ms: 0, now };
             Box::pin(async move { queue::enqueue(tx, &agent, wake).await })
         })
         .await
@@ -396,8 +375,7 @@ impl Store for SqlStore {
         if !queue::is_any_due(&mut self.reader().await?, claim.now).await? {
             return Ok(Vec::new());
         }
-        self.write(Lock::Nothing, move |tx| Box::pin(queue::claim(tx, claim)))
-            .await
+        self.write(Lock::Nothing, move |tx| Box::pin(queue::claim(tx, claim))).await
     }
 
     async fn next_due_ms(&self, now: Timestamp) -> StoreResult<Option<i64>> {
@@ -406,10 +384,7 @@ impl Store for SqlStore {
 
     async fn renew(&self, leases: &[Lease], now: Timestamp, lease_ms: i64) -> StoreResult<Vec<i64>> {
         let leases = leases.to_vec();
-        self.write(Lock::Nothing, move |tx| {
-            Box::pin(queue::renew(tx, leases, now, lease_ms))
-        })
-        .await
+        self.write(Lock::Nothing, move |tx| Box::pin(queue::renew(tx, leases, now, lease_ms))).await
     }
 
     async fn material(&self, lease: &Lease, limits: MaterialLimits) -> StoreResult<Material> {
@@ -440,10 +415,8 @@ impl Store for SqlStore {
 
     async fn complete(&self, lease: &Lease, patch: Patch) -> StoreResult<Completion> {
         let lease = lease.clone();
-        self.write(Lock::Agent(lease.agent.clone()), move |tx| {
-            Box::pin(complete::complete(tx, lease, patch))
-        })
-        .await
+        self.write(Lock::Agent(lease.agent.clone()), move |tx| Box::pin(complete::complete(tx, lease, patch)))
+            .await
     }
 
     async fn age_document(&self, lease: &Lease, patch: Patch) -> StoreResult<bool> {
@@ -462,24 +435,19 @@ impl Store for SqlStore {
             return Ok(completed);
         }
         let lease = lease.clone();
-        self.write(Lock::Agent(lease.agent.clone()), move |tx| {
-            Box::pin(complete::settle(tx, lease, settle))
-        })
-        .await
+        self.write(Lock::Agent(lease.agent.clone()), move |tx| Box::pin(complete::settle(tx, lease, settle)))
+            .await
     }
 
     async fn fail(&self, lease: &Lease, failure: Failure) -> StoreResult<bool> {
         let lease = lease.clone();
-        self.write(Lock::Agent(lease.agent.clone()), move |tx| {
-            Box::pin(queue::fail(tx, lease, failure))
-        })
-        .await
+        self.write(Lock::Agent(lease.agent.clone()), move |tx| Box::pin(queue::fail(tx, lease, failure)))
+            .await
     }
 
     async fn release(&self, leases: &[Lease], now: Timestamp) -> StoreResult<u64> {
         let leases = leases.to_vec();
-        self.write(Lock::Nothing, move |tx| Box::pin(queue::release(tx, leases, now)))
-            .await
+        self.write(Lock::Nothing, move |tx| Box::pin(queue::release(tx, leases, now))).await
     }
 
     async fn postpone(&self, lease: &Lease, postponement: Postponement) -> StoreResult<()> {
@@ -492,15 +460,12 @@ impl Store for SqlStore {
 
     async fn record_run(&self, lease: &Lease, run: RunRecord) -> StoreResult<()> {
         let lease = lease.clone();
-        self.write(Lock::Agent(lease.agent.clone()), move |tx| {
-            Box::pin(spending::record_run(tx, lease, run))
-        })
-        .await
+        self.write(Lock::Agent(lease.agent.clone()), move |tx| Box::pin(spending::record_run(tx, lease, run)))
+            .await
     }
 
     async fn resume(&self, kind: Resume, now: Timestamp) -> StoreResult<u64> {
-        self.write(Lock::Nothing, move |tx| Box::pin(spending::resume(tx, kind, now)))
-            .await
+        self.write(Lock::Nothing, move |tx| Box::pin(spending::resume(tx, kind, now))).await
     }
 
     async fn spending(&self, agent: &AgentId, since: Timestamp) -> StoreResult<Spending> {
@@ -512,29 +477,21 @@ impl Store for SqlStore {
     }
 
     async fn enqueue_revisits(&self, now: Timestamp, limit: i64) -> StoreResult<u64> {
-        self.write(Lock::Nothing, move |tx| {
-            Box::pin(spending::enqueue_revisits(tx, now, limit))
-        })
-        .await
+        self.write(Lock::Nothing, move |tx| Box::pin(spending::enqueue_revisits(tx, now, limit))).await
     }
 
     async fn disclaim(&self, leases: &[Lease]) -> StoreResult<u64> {
         let leases = leases.to_vec();
-        self.write(Lock::Nothing, move |tx| Box::pin(queue::disclaim(tx, leases)))
-            .await
+        self.write(Lock::Nothing, move |tx| Box::pin(queue::disclaim(tx, leases))).await
     }
 
     async fn reclaim(&self, owner: &str, now: Timestamp) -> StoreResult<u64> {
         let owner = owner.to_owned();
-        self.write(Lock::Nothing, move |tx| Box::pin(queue::reclaim(tx, owner, now)))
-            .await
+        self.write(Lock::Nothing, move |tx| Box::pin(queue::reclaim(tx, owner, now))).await
     }
 
     async fn set_back(&self, ahead_ms: Option<i64>, now: Timestamp) -> StoreResult<u64> {
-        self.write(Lock::Nothing, move |tx| {
-            Box::pin(queue::set_back(tx, ahead_ms, now))
-        })
-        .await
+        self.write(Lock::Nothing, move |tx| Box::pin(queue::set_back(tx, ahead_ms, now))).await
     }
 
     async fn reconcile(&self, pending_before: Timestamp, now: Timestamp) -> StoreResult<u64> {
@@ -554,26 +511,17 @@ impl Store for SqlStore {
     }
 
     async fn enqueue_ageing(&self, now: Timestamp, limit: i64) -> StoreResult<u64> {
-        self.write(Lock::Nothing, move |tx| {
-            Box::pin(schedule::enqueue_ageing(tx, now, limit))
-        })
-        .await
+        self.write(Lock::Nothing, move |tx| Box::pin(schedule::enqueue_ageing(tx, now, limit))).await
     }
 
     async fn take_slot(&self, name: &str, slot: Timestamp, now: Timestamp) -> StoreResult<Slot> {
         let name = name.to_owned();
-        self.write(Lock::Nothing, move |tx| {
-            Box::pin(schedule::take_slot(tx, name, slot, now))
-        })
-        .await
+        self.write(Lock::Nothing, move |tx| Box::pin(schedule::take_slot(tx, name, slot, now))).await
     }
 
     async fn finish_slot(&self, name: &str, slot: Timestamp, now: Timestamp) -> StoreResult<()> {
         let name = name.to_owned();
-        self.write(Lock::Nothing, move |tx| {
-            Box::pin(schedule::finish_slot(tx, name, slot, now))
-        })
-        .await
+        self.write(Lock::Nothing, move |tx| Box::pin(schedule::finish_slot(tx, name, slot, now))).await
     }
 
     async fn prune(&self, prune: Prune) -> StoreResult<u64> {
@@ -581,8 +529,7 @@ impl Store for SqlStore {
     }
 
     async fn sample(&self, now: Timestamp, window_ms: i64) -> StoreResult<Sample> {
-        self.past(|mut tx| async move { schedule::sample(&mut tx, now, window_ms).await })
-            .await
+        self.past(|mut tx| async move { schedule::sample(&mut tx, now, window_ms).await }).await
     }
 
     async fn verify(&self, agent: &AgentId) -> StoreResult<AgentReport> {

@@ -171,24 +171,12 @@ impl Sqlite {
         let tasks = TaskTracker::new();
         let checkpoint = Checkpoint::new(options.clone());
         let (commits, checkpointing) = checkpoint.start(lock.is_some());
-        run_alone(
-            "recapd-log",
-            ThreadPriority::Patient,
-            tasks.track_future(checkpointing),
-        )
-        .map_err(|error| no_thread(&error))?;
-        let (writer, writing) = Writer::new(
-            connection,
-            settings.group_commit_max,
-            commits,
-            Arc::clone(&condition),
-        );
-        run_alone(
-            "recapd-writer",
-            ThreadPriority::Eager,
-            tasks.track_future(writing),
-        )
-        .map_err(|error| no_thread(&error))?;
+        run_alone("recapd-log", ThreadPriority::Patient, tasks.track_future(checkpointing))
+            .map_err(|error| no_thread(&error))?;
+        let (writer, writing) =
+            Writer::new(connection, settings.group_commit_max, commits, Arc::clone(&condition));
+        run_alone("recapd-writer", ThreadPriority::Eager, tasks.track_future(writing))
+            .map_err(|error| no_thread(&error))?;
         Ok(Self {
             writer,
             readers,
@@ -246,9 +234,7 @@ pub(super) async fn open_locked(settings: &SqliteSettings, creates: bool) -> Sto
     let options = options(settings)?.create_if_missing(creates);
     let file = options.get_filename();
     if !creates && !file.exists() {
-        return Err(StoreError::Unavailable(
-            format!("there is no file {}", file.display()).into(),
-        ));
+        return Err(StoreError::Unavailable(format!("there is no file {}", file.display()).into()));
     }
     if creates {
         make_folder(file, settings.missing_folder).map_err(|error| file_error(file, &error))?;
@@ -270,9 +256,7 @@ pub(super) fn is_there(settings: &SqliteSettings) -> StoreResult<bool> {
 
 /// Opens an existing file without changing anything in it, not even its journal mode, and doesn't check its schema.
 pub(super) async fn open_unchanged(settings: &SqliteSettings) -> StoreResult<Connection> {
-    let options = options_of(&settings.url)?
-        .read_only(true)
-        .busy_timeout(settings.busy_timeout());
+    let options = options_of(&settings.url)?.read_only(true).busy_timeout(settings.busy_timeout());
     Ok(SqliteConnection::connect_with(&options).await?.into())
 }
 

@@ -227,18 +227,11 @@ pub(super) struct FactData {
 
 /// Checks the data, and adds what the queries have found.
 pub(super) fn check(data: &AgentData, findings: VerifyFindings) -> AgentReport {
-    let live: Vec<&ExchangeData> = data
-        .exchanges
-        .iter()
-        .filter(|e| !e.set_aside && !e.is_preamble)
-        .collect();
+    let live: Vec<&ExchangeData> = data.exchanges.iter().filter(|e| !e.set_aside && !e.is_preamble).collect();
     let mut breaches = findings.breaches;
     if let Some(last) = breaches.last().filter(|_| findings.more > 0) {
         let found = format!("{} more breaches of this agent are not named", findings.more);
-        breaches.push(Breach {
-            invariant: last.invariant,
-            found,
-        });
+        breaches.push(Breach { invariant: last.invariant, found });
     }
     check_messages(data, &mut breaches);
     check_legs(&live, &mut breaches);
@@ -250,9 +243,7 @@ pub(super) fn check(data: &AgentData, findings: VerifyFindings) -> AgentReport {
     check_facts(data, &mut breaches);
     let ledger = &data.row.ledger;
     let count = |from: i64, through: i64| {
-        let in_range = live
-            .iter()
-            .filter(|e| from <= e.exchange && e.exchange <= through);
+        let in_range = live.iter().filter(|e| from <= e.exchange && e.exchange <= through);
         i64_or_max(in_range.count())
     };
     AgentReport {
@@ -292,21 +283,12 @@ fn check_messages(data: &AgentData, breaches: &mut Vec<Breach>) {
         breach(breaches, Invariant::NothingLost, found);
     }
     if data.notes_astray > 0 {
-        let found = format!(
-            "{} versions of notes name messages that don't exist",
-            data.notes_astray
-        );
+        let found = format!("{} versions of notes name messages that don't exist", data.notes_astray);
         breach(breaches, Invariant::NothingLost, found);
     }
-    for e in data
-        .exchanges
-        .iter()
-        .filter(|e| e.messages != e.messages_expected)
-    {
-        let found = format!(
-            "exchange #{} holds {} of {} messages",
-            e.exchange, e.messages, e.messages_expected
-        );
+    for e in data.exchanges.iter().filter(|e| e.messages != e.messages_expected) {
+        let found =
+            format!("exchange #{} holds {} of {} messages", e.exchange, e.messages, e.messages_expected);
         breach(breaches, Invariant::NothingLost, found);
     }
 }
@@ -352,16 +334,11 @@ fn check_window(data: &AgentData, live: &[&ExchangeData], breaches: &mut Vec<Bre
         );
         breach(breaches, Invariant::WindowFits, found);
     }
-    let before = live
-        .iter()
-        .filter(|e| e.exchange < ledger.first_exchange)
-        .map(|e| e.message_tokens)
-        .sum::<i64>();
+    let before =
+        live.iter().filter(|e| e.exchange < ledger.first_exchange).map(|e| e.message_tokens).sum::<i64>();
     if before != ledger.tokens_before_window && is_settled(ledger.first_exchange) {
-        let found = format!(
-            "{before} tokens lie before the window, the ledger says {}",
-            ledger.tokens_before_window
-        );
+        let found =
+            format!("{before} tokens lie before the window, the ledger says {}", ledger.tokens_before_window);
         breach(breaches, Invariant::WindowFits, found);
     }
     let in_window = live.iter().filter(|e| e.exchange >= ledger.first_exchange);
@@ -371,10 +348,8 @@ fn check_window(data: &AgentData, live: &[&ExchangeData], breaches: &mut Vec<Bre
     let could_fit = live.iter().any(|e| may_leave.contains(&e.exchange));
     let window = ledger.window_tokens();
     if data.row.budget_tokens > 0 && window > data.row.budget_tokens && could_fit {
-        let found = format!(
-            "{in_window} exchanges of {window} tokens are in a window of {}",
-            data.row.budget_tokens
-        );
+        let found =
+            format!("{in_window} exchanges of {window} tokens are in a window of {}", data.row.budget_tokens);
         breach(breaches, Invariant::WindowFits, found);
     }
     let ceiling = data.row.max_messages;
@@ -387,48 +362,26 @@ fn check_window(data: &AgentData, live: &[&ExchangeData], breaches: &mut Vec<Bre
 /// Checks that every live exchange up to the watermark is in exactly one item, and that every other exchange is in none.
 fn check_states(data: &AgentData, live: &[&ExchangeData], breaches: &mut Vec<Breach>) {
     let ledger = &data.row.ledger;
-    let mut ranges: Vec<ExchangeRange> = data
-        .items
-        .iter()
-        .flat_map(|item| item.ranges.iter().copied())
-        .collect();
+    let mut ranges: Vec<ExchangeRange> =
+        data.items.iter().flat_map(|item| item.ranges.iter().copied()).collect();
     ranges.sort_unstable();
-    let overlaps = ranges
-        .windows(2)
-        .filter(|pair| matches!(pair, [a, b] if b.first <= a.last))
-        .count();
+    let overlaps = ranges.windows(2).filter(|pair| matches!(pair, [a, b] if b.first <= a.last)).count();
     if overlaps > 0 {
-        breach(
-            breaches,
-            Invariant::OneState,
-            format!("{overlaps} item ranges overlap"),
-        );
+        breach(breaches, Invariant::OneState, format!("{overlaps} item ranges overlap"));
     }
     let covering = |exchange: i64| {
         let after = ranges.partition_point(|range| range.first <= exchange);
-        after
-            .checked_sub(1)
-            .and_then(|index| ranges.get(index))
-            .is_some_and(|range| range.contains(exchange))
+        after.checked_sub(1).and_then(|index| ranges.get(index)).is_some_and(|range| range.contains(exchange))
     };
     for e in live {
         let (is_covered, should_be) = (covering(e.exchange), e.exchange <= ledger.summarized_through);
         if is_covered != should_be {
-            let state = if should_be {
-                "is covered by no item"
-            } else {
-                "is covered but not summarised yet"
-            };
-            breach(
-                breaches,
-                Invariant::OneState,
-                format!("exchange #{} {state}", e.exchange),
-            );
+            let state = if should_be { "is covered by no item" } else { "is covered but not summarised yet" };
+            breach(breaches, Invariant::OneState, format!("exchange #{} {state}", e.exchange));
         }
     }
-    let has_pending = live
-        .iter()
-        .any(|e| e.exchange > ledger.summarized_through && e.exchange < ledger.first_exchange);
+    let has_pending =
+        live.iter().any(|e| e.exchange > ledger.summarized_through && e.exchange < ledger.first_exchange);
     let found = match data.row.pending_since {
         None if has_pending => "exchanges are pending, but the agent's row has no time for it",
         Some(_) if ledger.pending_numbers() == 0 => {
@@ -440,15 +393,8 @@ fn check_states(data: &AgentData, live: &[&ExchangeData], breaches: &mut Vec<Bre
 }
 
 fn check_ceiling(data: &AgentData, breaches: &mut Vec<Breach>) {
-    let document = (
-        "the document".to_owned(),
-        data.document_tokens,
-        data.document_counted,
-    );
-    let versions = data
-        .versions
-        .iter()
-        .map(|v| (format!("version {}", v.version), v.tokens, v.counted));
+    let document = ("the document".to_owned(), data.document_tokens, data.document_counted);
+    let versions = data.versions.iter().map(|v| (format!("version {}", v.version), v.tokens, v.counted));
     for (name, stored, counted) in std::iter::once(document).chain(versions) {
         if counted > CEILING_TOKENS || stored != counted {
             let found =
@@ -461,10 +407,7 @@ fn check_ceiling(data: &AgentData, breaches: &mut Vec<Breach>) {
 fn check_versions(data: &AgentData, live: &[&ExchangeData], breaches: &mut Vec<Breach>) {
     let newest = data.versions.last().map_or(0, |v| v.version);
     if newest != data.version {
-        let found = format!(
-            "the document is version {}, the newest kept is {newest}",
-            data.version
-        );
+        let found = format!("the document is version {}, the newest kept is {newest}", data.version);
         breach(breaches, Invariant::ExactlyOnce, found);
     }
     let skips = |after: i64, through: i64| live.iter().any(|e| e.exchange > after && e.exchange <= through);
@@ -516,21 +459,15 @@ fn check_facts(data: &AgentData, breaches: &mut Vec<Breach>) {
         }
         let is_covered = (0..=data.row.ledger.summarized_through).contains(&fact.exchange);
         if fact.closed_version.is_none() && (!is_covered || fact.is_set_aside) {
-            let found = format!(
-                "fact {number} comes from #{}, which the summary doesn't cover",
-                fact.exchange
-            );
+            let found =
+                format!("fact {number} comes from #{}, which the summary doesn't cover", fact.exchange);
             breach(breaches, Invariant::OneState, found);
         }
     }
     let holding = data.facts.iter().filter(|fact| fact.closed_version.is_none());
     let holding = holding.count();
     if holding > FACTS_MAX {
-        breach(
-            breaches,
-            Invariant::Ceiling,
-            format!("{holding} facts hold, {FACTS_MAX} are allowed"),
-        );
+        breach(breaches, Invariant::Ceiling, format!("{holding} facts hold, {FACTS_MAX} are allowed"));
     }
 }
 

@@ -38,10 +38,7 @@ impl Journald {
         let socket = UnixDatagram::unbound()?;
         socket.set_nonblocking(true)?;
         socket.connect(path)?;
-        Ok(Self {
-            socket,
-            path: path.to_owned(),
-        })
+        Ok(Self { socket, path: path.to_owned() })
     }
 
     fn send(&self, datagram: &[u8]) {
@@ -101,8 +98,7 @@ fn name(field: &str) -> String {
         _ => '_',
     };
     let name: String = field.chars().map(capital).take(NAME_BYTES_MAX).collect();
-    name.trim_start_matches(['_', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9'])
-        .to_owned()
+    name.trim_start_matches(['_', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9']).to_owned()
 }
 
 #[cfg(test)]
@@ -137,10 +133,7 @@ mod tests {
         "#);
         let alert = received();
         assert!(alert.starts_with("PRIORITY=1\n"), "{alert}");
-        assert!(
-            alert.ends_with("ERROR\n\u{9}\0\0\0\0\0\0\0two\nlines\n"),
-            "{alert:?}"
-        );
+        assert!(alert.ends_with("ERROR\n\u{9}\0\0\0\0\0\0\0two\nlines\n"), "{alert:?}");
     }
 
     #[test]

@@ -103,9 +103,9 @@ impl Surroundings {
             LogFormat::Journald => Style::Journald,
             LogFormat::Text | LogFormat::Auto if self.is_journal && !self.is_terminal => Style::Journal,
             LogFormat::Auto if !self.is_terminal => Style::Json,
-            LogFormat::Text | LogFormat::Auto => Style::Text {
-                is_colored: self.is_terminal && !self.is_colorless,
-            },
+            LogFormat::Text | LogFormat::Auto => {
+                Style::Text { is_colored: self.is_terminal && !self.is_colorless }
+            }
         }
     }
 }
@@ -214,16 +214,10 @@ pub fn subscriber<W>(
 where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
-    let directives = surroundings
-        .directives
-        .clone()
-        .unwrap_or_else(|| directives(log.level));
+    let directives = surroundings.directives.clone().unwrap_or_else(|| directives(log.level));
     let (filter, handle) = reload::Layer::new(EnvFilter::builder().parse(directives)?);
-    let logging = Logging {
-        filter: handle,
-        is_fixed: surroundings.directives.is_some(),
-        metrics: Arc::default(),
-    };
+    let logging =
+        Logging { filter: handle, is_fixed: surroundings.directives.is_some(), metrics: Arc::default() };
     let layer = tracing_subscriber::fmt::layer().with_writer(writer);
     let layer: Box<dyn Layer<_> + Send + Sync> = match surroundings.style(log.format) {
         Style::Text { is_colored } => Box::new(layer.with_ansi(is_colored).compact()),
@@ -262,13 +256,7 @@ struct Journal(Format<Compact, ()>);
 
 impl Journal {
     fn new() -> Self {
-        Self(
-            tracing_subscriber::fmt::format()
-                .compact()
-                .without_time()
-                .with_level(false)
-                .with_ansi(false),
-        )
+        Self(tracing_subscriber::fmt::format().compact().without_time().with_level(false).with_ansi(false))
     }
 }
 
@@ -330,17 +318,11 @@ mod tests {
     }
 
     fn terminal() -> Surroundings {
-        Surroundings {
-            is_terminal: true,
-            ..Surroundings::default()
-        }
+        Surroundings { is_terminal: true, ..Surroundings::default() }
     }
 
     fn journal() -> Surroundings {
-        Surroundings {
-            is_journal: true,
-            ..Surroundings::default()
-        }
+        Surroundings { is_journal: true, ..Surroundings::default() }
     }
 
     fn one_of_each() {
@@ -370,15 +352,9 @@ mod tests {
     fn a_terminal_gets_text_and_a_pipe_gets_json() {
         let emit = || tracing::info!(agent_id = "coder", "window.evicted");
         let colored = logged(LogFormat::Auto, LogLevel::Info, &terminal(), emit);
-        assert!(
-            colored.contains("\u{1b}[") && colored.contains("window.evicted"),
-            "{colored}"
-        );
+        assert!(colored.contains("\u{1b}[") && colored.contains("window.evicted"), "{colored}");
 
-        let plain = Surroundings {
-            is_colorless: true,
-            ..terminal()
-        };
+        let plain = Surroundings { is_colorless: true, ..terminal() };
         let plain = logged(LogFormat::Auto, LogLevel::Info, &plain, emit);
         assert!(
             plain.ends_with("INFO recapd_telemetry::tests: window.evicted agent_id=\"coder\"\n"),
@@ -387,34 +363,21 @@ mod tests {
 
         let json = logged(LogFormat::Auto, LogLevel::Info, &Surroundings::default(), emit);
         let json: serde_json::Value = serde_json::from_str(&json).unwrap();
-        assert_eq!(
-            (&json["message"], &json["agent_id"]),
-            (&"window.evicted".into(), &"coder".into())
-        );
-        assert_eq!(
-            (&json["level"], &json["target"]),
-            (&"INFO".into(), &"recapd_telemetry::tests".into())
-        );
+        assert_eq!((&json["message"], &json["agent_id"]), (&"window.evicted".into(), &"coder".into()));
+        assert_eq!((&json["level"], &json["target"]), (&"INFO".into(), &"recapd_telemetry::tests".into()));
     }
 
     #[test]
     fn the_format_can_be_forced() {
         let cases = [
-            (
-                LogFormat::Text,
-                Surroundings::default(),
-                Style::Text { is_colored: false },
-            ),
+            (LogFormat::Text, Surroundings::default(), Style::Text { is_colored: false }),
             (LogFormat::Text, journal(), Style::Journal),
             (LogFormat::Json, journal(), Style::Json),
             (LogFormat::Json, terminal(), Style::Json),
             // A terminal that a service opened inherits the journal's variable.
             (
                 LogFormat::Auto,
-                Surroundings {
-                    is_journal: true,
-                    ..terminal()
-                },
+                Surroundings { is_journal: true, ..terminal() },
                 Style::Text { is_colored: true },
             ),
         ];
@@ -425,10 +388,7 @@ mod tests {
 
     #[test]
     fn the_level_can_change_and_severe_events_are_counted() {
-        let log = LogConfig {
-            level: LogLevel::Error,
-            format: LogFormat::Json,
-        };
+        let log = LogConfig { level: LogLevel::Error, format: LogFormat::Json };
         let (subscriber, logging) = subscriber(&log, &Surroundings::default(), io::sink, None).unwrap();
         let metrics = Metrics::new(Timestamp(0), &[]);
         logging.count_into(&metrics);
@@ -449,16 +409,9 @@ mod tests {
         let last_words = |surroundings: Surroundings, format| {
             surroundings.last_words(format, "it is wrong:\n  line 1", Timestamp(0))
         };
-        assert_eq!(
-            last_words(terminal(), LogFormat::Auto),
-            "recapd: it is wrong:\n  line 1"
-        );
+        assert_eq!(last_words(terminal(), LogFormat::Auto), "recapd: it is wrong:\n  line 1");
         for format in [LogFormat::Auto, LogFormat::Text, LogFormat::Journald] {
-            assert_eq!(
-                last_words(journal(), format),
-                "<3>recapd: it is wrong:\n<3>  line 1",
-                "{format:?}"
-            );
+            assert_eq!(last_words(journal(), format), "<3>recapd: it is wrong:\n<3>  line 1", "{format:?}");
         }
         for surroundings in [terminal(), journal(), Surroundings::default()] {
             let line = last_words(surroundings, LogFormat::Json);
@@ -474,37 +427,23 @@ mod tests {
 
     #[test]
     fn rust_log_decides_instead_of_the_level() {
-        let with = |directives: &str| Surroundings {
-            directives: Some(directives.to_owned()),
-            ..journal()
-        };
+        let with = |directives: &str| Surroundings { directives: Some(directives.to_owned()), ..journal() };
         let lines = |surroundings: &Surroundings, level| {
-            logged(LogFormat::Auto, level, surroundings, one_of_each)
-                .lines()
-                .count()
+            logged(LogFormat::Auto, level, surroundings, one_of_each).lines().count()
         };
         assert_eq!(lines(&journal(), LogLevel::Error), 2);
         assert_eq!(lines(&journal(), LogLevel::Info), 5);
         assert_eq!(lines(&with("error"), LogLevel::Trace), 2);
         assert_eq!(lines(&with("trace"), LogLevel::Error), 7);
 
-        let log = LogConfig {
-            level: LogLevel::Info,
-            format: LogFormat::Auto,
-        };
-        let error = subscriber(&log, &with("recapd=loud"), io::sink, None)
-            .err()
-            .unwrap()
-            .to_string();
+        let log = LogConfig { level: LogLevel::Info, format: LogFormat::Auto };
+        let error = subscriber(&log, &with("recapd=loud"), io::sink, None).err().unwrap().to_string();
         assert!(error.starts_with("RUST_LOG is wrong: "), "{error}");
     }
 
     #[test]
     fn spans_are_created_only_for_a_tracer() {
-        let log = LogConfig {
-            level: LogLevel::Info,
-            format: LogFormat::Json,
-        };
+        let log = LogConfig { level: LogLevel::Info, format: LogFormat::Json };
         let (subscriber, _) = subscriber(&log, &Surroundings::default(), io::sink, None).unwrap();
         tracing::subscriber::with_default(subscriber, || {
             assert!(tracing::info_span!(target: trace::TARGET, "request").is_disabled());
@@ -530,9 +469,8 @@ mod tests {
         let file = std::fs::metadata("/dev/stderr").unwrap();
         let here = format!("{}:{}", file.dev(), file.ino());
         for (stream, is_journal) in [(here.as_str(), true), ("8:1", false), ("nonsense", false)] {
-            let environment: Environment = [("JOURNAL_STREAM", stream), ("RUST_LOG", "debug")]
-                .into_iter()
-                .collect();
+            let environment: Environment =
+                [("JOURNAL_STREAM", stream), ("RUST_LOG", "debug")].into_iter().collect();
             let surroundings = Surroundings::of_standard_error(&environment);
             assert_eq!(surroundings.is_journal, is_journal, "{stream}");
             assert_eq!(surroundings.directives.as_deref(), Some("debug"));

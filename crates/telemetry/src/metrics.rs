@@ -136,9 +136,7 @@ impl Register<'_> {
         series: impl IntoIterator<Item: Borrow<L>>,
     ) -> Family<L, Counter> {
         let family = Family::<L, Counter>::default();
-        series
-            .into_iter()
-            .for_each(|labels| drop(family.get_or_create(Borrow::<L>::borrow(&labels))));
+        series.into_iter().for_each(|labels| drop(family.get_or_create(Borrow::<L>::borrow(&labels))));
         self.add(name, help, family)
     }
 
@@ -149,9 +147,7 @@ impl Register<'_> {
         series: impl IntoIterator<Item: Borrow<L>>,
     ) -> Family<L, Gauge> {
         let family = Family::<L, Gauge>::default();
-        series
-            .into_iter()
-            .for_each(|labels| drop(family.get_or_create(Borrow::<L>::borrow(&labels))));
+        series.into_iter().for_each(|labels| drop(family.get_or_create(Borrow::<L>::borrow(&labels))));
         self.add(name, help, family)
     }
 
@@ -163,9 +159,7 @@ impl Register<'_> {
         series: impl IntoIterator<Item: Borrow<L>>,
     ) -> Histograms<L> {
         let family = Histograms::<L>::new_with_constructor(new);
-        series
-            .into_iter()
-            .for_each(|labels| drop(family.get_or_create(Borrow::<L>::borrow(&labels))));
+        series.into_iter().for_each(|labels| drop(family.get_or_create(Borrow::<L>::borrow(&labels))));
         self.add(name, help, family)
     }
 }

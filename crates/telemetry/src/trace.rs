@@ -66,11 +66,7 @@ pub struct TraceSettings {
 /// # Errors
 /// If the URL or a header is invalid.
 pub fn traces(settings: &TraceSettings) -> Result<(Spans, Exporter), HttpClientError> {
-    let http = HttpSettings {
-        timeout_ms: TIMEOUT_MS,
-        connect_timeout_ms: TIMEOUT_MS,
-        proxy_url: None,
-    };
+    let http = HttpSettings { timeout_ms: TIMEOUT_MS, connect_timeout_ms: TIMEOUT_MS, proxy_url: None };
     let endpoint = Endpoint::new(&http, &address(&settings.url), &settings.headers)?;
     let (sender, receiver) = mpsc::channel(WAITING_MAX);
     let lost_count = Arc::new(AtomicU64::new(0));
@@ -82,11 +78,7 @@ pub fn traces(settings: &TraceSettings) -> Result<(Spans, Exporter), HttpClientE
 /// Returns the URL to which spans are posted. Appends the path unless `url` already ends with it.
 fn address(url: &str) -> String {
     let url = url.trim_end_matches('/');
-    if url.ends_with(PATH) {
-        url.to_owned()
-    } else {
-        format!("{url}{PATH}")
-    }
+    if url.ends_with(PATH) { url.to_owned() } else { format!("{url}{PATH}") }
 }
 
 #[cfg(test)]

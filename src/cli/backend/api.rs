@@ -99,14 +99,8 @@ impl Api {
             request_timeout_ms: IN_PROCESS_TIMEOUT_MS,
             ..config.into()
         };
-        let in_process = InProcess {
-            interface: http::interface(state, settings),
-            database,
-        };
-        Ok(Self {
-            in_process: Some(in_process),
-            ..Self::new(&DaemonTarget::at(IN_PROCESS_PLACE))?
-        })
+        let in_process = InProcess { interface: http::interface(state, settings), database };
+        Ok(Self { in_process: Some(in_process), ..Self::new(&DaemonTarget::at(IN_PROCESS_PLACE))? })
     }
 
     /// Returns the opened database; `None` if a daemon is asked.
@@ -116,26 +110,19 @@ impl Api {
 
     /// Returns the interface of a daemon.
     pub(crate) fn new(server: &DaemonTarget) -> Result<Self, CommandFailure> {
-        let settings = HttpSettings {
-            timeout_ms: TIMEOUT_MS,
-            connect_timeout_ms: CONNECT_TIMEOUT_MS,
-            proxy_url: None,
-        };
+        let settings =
+            HttpSettings { timeout_ms: TIMEOUT_MS, connect_timeout_ms: CONNECT_TIMEOUT_MS, proxy_url: None };
         let endpoint: DaemonEndpoint = server
             .base
             .parse()
             .map_err(|error: EndpointError| CommandFailure::usage(format!("--server: {error}")))?;
         let transport = Transport::new(&endpoint, &settings).map_err(anyhow::Error::new)?;
-        Ok(Self {
-            transport: transport.with_credentials(server.credentials.clone()),
-            in_process: None,
-        })
+        Ok(Self { transport: transport.with_credentials(server.credentials.clone()), in_process: None })
     }
 
     /// Returns what is at `path`, in the media type `accept`.
     pub(crate) async fn get(&self, path: &str, accept: &str) -> Result<String, CommandFailure> {
-        self.ask(self.request(Method::GET, path).header(ACCEPT, accept))
-            .await
+        self.ask(self.request(Method::GET, path).header(ACCEPT, accept)).await
     }
 
     /// Applies the merge patch `change` at `path`, and parses the answer.
@@ -157,9 +144,7 @@ impl Api {
 
     /// Posts a text that is already JSON.
     pub(crate) async fn post_json(&self, path: &str, json: String) -> Result<String, CommandFailure> {
-        let request = self
-            .request(Method::POST, path)
-            .header(CONTENT_TYPE, "application/json");
+        let request = self.request(Method::POST, path).header(CONTENT_TYPE, "application/json");
         self.ask(request.body(json)).await
     }
 
@@ -215,11 +200,7 @@ impl Api {
             _ => "is the daemon running there? without --server the database is read",
         };
         let (address, reason) = (self.transport.endpoint().to_string(), error.to_string());
-        let text = if reason.contains(&address) {
-            reason
-        } else {
-            format!("{address}: {reason}")
-        };
+        let text = if reason.contains(&address) { reason } else { format!("{address}: {reason}") };
         CommandFailure::new(UNAVAILABLE, anyhow::anyhow!("{text}; {cure}"))
     }
 
@@ -231,10 +212,7 @@ impl Api {
             _ => Value::Null,
         };
         let agents = page["agents"].as_array().map(Vec::as_slice).unwrap_or_default();
-        let ids: Vec<&str> = agents
-            .iter()
-            .filter_map(|agent| agent["agent_id"].as_str())
-            .collect();
+        let ids: Vec<&str> = agents.iter().filter_map(|agent| agent["agent_id"].as_str()).collect();
         likeness::unknown_agent(agent, &ids, open::AGENTS_SHOWN_MAX)
     }
 }
@@ -247,10 +225,7 @@ impl InProcess {
     async fn answer(&self, request: RequestBuilder) -> Result<(StatusCode, String), CommandFailure> {
         let request = request.build().map_err(anyhow::Error::new)?;
         let request = request.try_into().map_err(anyhow::Error::new)?;
-        let answer = self
-            .interface
-            .answer::<reqwest::Body>(request, ANSWER_BYTES_MAX)
-            .await;
+        let answer = self.interface.answer::<reqwest::Body>(request, ANSWER_BYTES_MAX).await;
         let (status, body) = answer.map_err(anyhow::Error::new)?;
         Ok((status, String::from_utf8_lossy(&body).into_owned()))
     }
@@ -260,12 +235,6 @@ impl InProcess {
 pub(crate) fn escape(text: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
     text.bytes()
-        .map(|byte| {
-            if is_plain(byte) {
-                char::from(byte).to_string()
-            } else {
-                format!("%{byte:02X}")
-            }
-        })
+        .map(|byte| if is_plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
         .collect()
 }

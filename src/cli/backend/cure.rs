@@ -43,9 +43,9 @@ pub(crate) fn wrong_file_hint(url: &str) -> Option<String> {
     let file = file(url)?;
     let name = file.display();
     match fs::metadata(&file) {
-        Ok(found) if found.is_dir() => Some(format!(
-            "{name} is a folder, but a database is a file: name the file with --db"
-        )),
+        Ok(found) if found.is_dir() => {
+            Some(format!("{name} is a folder, but a database is a file: name the file with --db"))
+        }
         Ok(_) if is_of_another_kind(&file) => Some(format!(
             "{name} isn't an SQLite database: name another file with --db, or if the database is damaged, restore a backup: see \
              docs/backup.md"

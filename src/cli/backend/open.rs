@@ -88,11 +88,7 @@ pub(crate) fn failure(url: &str, error: StoreError) -> CommandFailure {
         StoreError::Unavailable(_) => cure::hint(url, &error),
         _ => "is this the right database? name another with --db",
     };
-    let code = if matches!(error, StoreError::Schema(_)) {
-        CONFIGURATION
-    } else {
-        UNAVAILABLE
-    };
+    let code = if matches!(error, StoreError::Schema(_)) { CONFIGURATION } else { UNAVAILABLE };
     let is_unavailable = matches!(error, StoreError::Unavailable(_));
     let text = cure::wrong_file_hint(url).filter(|_| is_unavailable);
     let text = text.unwrap_or_else(|| format!("{url}: {error}; {hint}"));

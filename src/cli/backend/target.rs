@@ -28,10 +28,7 @@ impl FromStr for DaemonTarget {
 
 impl DaemonTarget {
     pub(super) fn at(base: &str) -> Self {
-        Self {
-            base: base.to_owned(),
-            credentials: Credentials::default(),
-        }
+        Self { base: base.to_owned(), credentials: Credentials::default() }
     }
 
     pub(crate) fn with_credentials(self, credentials: Credentials) -> Self {
@@ -67,11 +64,7 @@ fn token(file: Option<&Path>, environment: &Environment) -> Result<Option<Secret
     };
     let token = text.trim();
     if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
-        let from = if file.is_some() {
-            "--token-file"
-        } else {
-            TOKEN_VARIABLE
-        };
+        let from = if file.is_some() { "--token-file" } else { TOKEN_VARIABLE };
         return Err(CommandFailure::usage(format!(
             "{from} doesn't hold a token: expected one line such as rcp_…, as `recapd token create` printed it"
         )));

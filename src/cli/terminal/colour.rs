@@ -11,9 +11,5 @@ pub(crate) const YELLOW: &str = "\u{1b}[33m";
 
 /// Returns `text` in this style if the output has colours.
 pub(crate) fn paint(style: &str, text: &str) -> String {
-    if output::has_colour() && !style.is_empty() {
-        format!("{style}{text}{END}")
-    } else {
-        text.to_owned()
-    }
+    if output::has_colour() && !style.is_empty() { format!("{style}{text}{END}") } else { text.to_owned() }
 }

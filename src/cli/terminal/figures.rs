@@ -4,11 +4,7 @@ use recapd_core::domain::time::Timestamp;
 
 /// Formats tokens in thousands with one decimal: `15.8k`.
 pub(crate) fn thousands(tokens: i64) -> String {
-    if tokens < 1_000 {
-        tokens.to_string()
-    } else {
-        format!("{}.{}k", tokens / 1_000, tokens % 1_000 / 100)
-    }
+    if tokens < 1_000 { tokens.to_string() } else { format!("{}.{}k", tokens / 1_000, tokens % 1_000 / 100) }
 }
 
 /// Formats a share as a percentage with one decimal: `0.2%`.

@@ -13,11 +13,7 @@ pub(crate) fn unknown_agent(agent: &str, names: &[&str], shown_max: usize) -> St
         return format!("agent `{agent}` is unknown; did you mean `{nearest}`?");
     }
     let first_names: Vec<&str> = names.iter().copied().take(shown_max).collect();
-    let more = if names.len() > first_names.len() {
-        ", …"
-    } else {
-        ""
-    };
+    let more = if names.len() > first_names.len() { ", …" } else { "" };
     format!(
         "agent `{agent}` is unknown; known agents: {}{more}; `recapd agents` lists them",
         first_names.join(", ")

@@ -53,13 +53,7 @@ fn is_coloured(choice: ColorChoice, environment: &Environment, is_terminal: bool
         ColorChoice::Always => true,
         ColorChoice::Never => false,
         ColorChoice::Auto if is_set("NO_COLOR") => false,
-        ColorChoice::Auto
-            if environment
-                .get("CLICOLOR_FORCE")
-                .is_some_and(|force| force != "0") =>
-        {
-            true
-        }
+        ColorChoice::Auto if environment.get("CLICOLOR_FORCE").is_some_and(|force| force != "0") => true,
         ColorChoice::Auto => is_terminal && environment.get("TERM").is_some_and(|term| term != "dumb"),
     }
 }
@@ -67,9 +61,7 @@ fn is_coloured(choice: ColorChoice, environment: &Environment, is_terminal: bool
 /// True if the locale names a character set other than UTF-8. If no locale is set, as in a container, UTF-8 is assumed.
 fn is_plain(environment: &Environment) -> bool {
     // In POSIX's order of precedence.
-    let locale = ["LC_ALL", "LC_CTYPE", "LANG"]
-        .iter()
-        .find_map(|name| environment.get(name));
+    let locale = ["LC_ALL", "LC_CTYPE", "LANG"].iter().find_map(|name| environment.get(name));
     let names_utf8 = |locale: &str| locale.to_ascii_lowercase().replace('-', "").contains("utf8");
     locale.is_some_and(|locale| !names_utf8(locale))
 }
@@ -77,11 +69,7 @@ fn is_plain(environment: &Environment) -> bool {
 /// Returns the text in ASCII for a terminal that shows only ASCII. For other terminals, files and programs, the text stays
 /// as it is.
 fn for_terminal(text: &str, is_terminal: bool, is_plain: bool) -> Cow<'_, str> {
-    if is_terminal && is_plain {
-        Cow::Owned(ascii(text))
-    } else {
-        Cow::Borrowed(text)
-    }
+    if is_terminal && is_plain { Cow::Owned(ascii(text)) } else { Cow::Borrowed(text) }
 }
 
 /// Prints a text for people.
@@ -136,11 +124,7 @@ pub(crate) fn one_or_all_text(values: &[impl Serialize]) -> std::io::Result<Stri
 /// Formats JSON. For a terminal, escapes control characters.
 fn as_json(value: &impl Serialize) -> std::io::Result<String> {
     let json = serde_json::to_string_pretty(value).map_err(std::io::Error::other)?;
-    Ok(if std::io::stdout().is_terminal() {
-        visible_json(&json).into_owned()
-    } else {
-        json
-    })
+    Ok(if std::io::stdout().is_terminal() { visible_json(&json).into_owned() } else { json })
 }
 
 /// Writes JSON lines to stdout. On a terminal, escapes control characters. Each write must end at a character boundary.
@@ -221,12 +205,7 @@ mod tests {
             (ColorChoice::Auto, vec![("CLICOLOR_FORCE", "1")], false, true),
             (ColorChoice::Auto, vec![("CLICOLOR_FORCE", "0")], false, false),
             (ColorChoice::Always, vec![("NO_COLOR", "1")], false, true),
-            (
-                ColorChoice::Never,
-                vec![xterm, ("CLICOLOR_FORCE", "1")],
-                true,
-                false,
-            ),
+            (ColorChoice::Never, vec![xterm, ("CLICOLOR_FORCE", "1")], true, false),
         ] {
             let environment = variables.iter().copied().collect();
             let found = is_coloured(choice, &environment, is_terminal);

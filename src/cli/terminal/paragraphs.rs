@@ -50,10 +50,7 @@ impl<'a> Example<'a> {
         let start = line.len() - line.trim_start().len();
         let end = line.get(start..).and_then(|rest| rest.find("  "));
         let (command, comment) = line.split_at(end.map_or(line.len(), |end| start + end));
-        Self {
-            command,
-            comment: comment.trim_start(),
-        }
+        Self { command, comment: comment.trim_start() }
     }
 
     /// Formats the command with its comment, whose lines begin at `column`. The first line of the comment stands beside the
@@ -64,13 +61,9 @@ impl<'a> Example<'a> {
         }
         let mut comment = fill(self.comment, columns.saturating_sub(column)).into_iter();
         let first_comment = if is_beside { comment.next() } else { None };
-        let first = first_comment.map_or_else(
-            || self.command.to_owned(),
-            |first| format!("{:<column$}{first}", self.command),
-        );
-        std::iter::once(first)
-            .chain(comment.map(|line| format!("{:column$}{line}", "")))
-            .collect()
+        let first = first_comment
+            .map_or_else(|| self.command.to_owned(), |first| format!("{:<column$}{first}", self.command));
+        std::iter::once(first).chain(comment.map(|line| format!("{:column$}{line}", ""))).collect()
     }
 }
 
@@ -86,10 +79,7 @@ fn examples(lines: &[&str], columns: usize) -> Vec<String> {
     let column = widest.unwrap_or_default() + 2;
     let is_beside = column + BESIDE_MIN <= columns;
     let column = if is_beside { column } else { BELOW };
-    examples
-        .iter()
-        .flat_map(|example| example.lines(column, columns, is_beside))
-        .collect()
+    examples.iter().flat_map(|example| example.lines(column, columns, is_beside)).collect()
 }
 
 #[cfg(test)]
@@ -109,10 +99,7 @@ mod tests {
     #[test]
     fn comments_without_room_beside_their_commands_stand_below() {
         let text = "  do --this --and that    one two three four\n  do it                   five";
-        assert_eq!(
-            wrap(text, 40),
-            "  do --this --and that\n      one two three four\n  do it\n      five"
-        );
+        assert_eq!(wrap(text, 40), "  do --this --and that\n      one two three four\n  do it\n      five");
     }
 
     #[test]

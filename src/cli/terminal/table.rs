@@ -16,10 +16,7 @@ pub(crate) struct Table<const N: usize> {
 
 impl<const N: usize> Table<N> {
     pub(crate) fn new(columns: [(&'static str, Align); N]) -> Self {
-        Self {
-            columns,
-            rows: Vec::new(),
-        }
+        Self { columns, rows: Vec::new() }
     }
 
     pub(crate) fn row(&mut self, cells: [String; N]) {
@@ -32,11 +29,7 @@ impl<const N: usize> Table<N> {
         let lines = || std::iter::once(&names).chain(&self.rows);
         let widths: Vec<usize> = (0..N)
             .map(|column| {
-                lines()
-                    .filter_map(|cells| cells.get(column))
-                    .map(|cell| cell.width())
-                    .max()
-                    .unwrap_or(0)
+                lines().filter_map(|cells| cells.get(column)).map(|cell| cell.width()).max().unwrap_or(0)
             })
             .collect();
         let text: Vec<String> = lines().map(|cells| self.line(cells, &widths)).collect();
@@ -44,17 +37,13 @@ impl<const N: usize> Table<N> {
     }
 
     fn line(&self, cells: &[String; N], widths: &[usize]) -> String {
-        let padded = cells
-            .iter()
-            .zip(&self.columns)
-            .zip(widths)
-            .map(|((cell, (_, align)), width)| {
-                let blanks = " ".repeat(width.saturating_sub(cell.width()));
-                match align {
-                    Align::Left => format!("{cell}{blanks}"),
-                    Align::Right => format!("{blanks}{cell}"),
-                }
-            });
+        let padded = cells.iter().zip(&self.columns).zip(widths).map(|((cell, (_, align)), width)| {
+            let blanks = " ".repeat(width.saturating_sub(cell.width()));
+            match align {
+                Align::Left => format!("{cell}{blanks}"),
+                Align::Right => format!("{blanks}{cell}"),
+            }
+        });
         padded.collect::<Vec<_>>().join("  ").trim_end().to_owned()
     }
 }
@@ -65,11 +54,8 @@ mod tests {
 
     #[test]
     fn columns_are_aligned_by_display_width() {
-        let mut table = Table::new([
-            ("AGENT", Align::Left),
-            ("TOKENS", Align::Right),
-            ("STATE", Align::Left),
-        ]);
+        let mut table =
+            Table::new([("AGENT", Align::Left), ("TOKENS", Align::Right), ("STATE", Align::Left)]);
         table.row(["日本".to_owned(), "7".to_owned(), "ready".to_owned()]);
         table.row(["a-longer-one".to_owned(), "15.8k".to_owned(), String::new()]);
         assert_eq!(

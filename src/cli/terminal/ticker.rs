@@ -18,10 +18,7 @@ pub(crate) struct Ticker {
 impl Ticker {
     /// Returns a ticker that prints nothing if `bar` is shown.
     pub(crate) fn new(bar: &ProgressBar) -> Self {
-        Self {
-            is_needed: bar.is_hidden(),
-            printed_at: Mutex::new(Instant::now()),
-        }
+        Self { is_needed: bar.is_hidden(), printed_at: Mutex::new(Instant::now()) }
     }
 
     /// Prints a line if one is due. Short work prints none.

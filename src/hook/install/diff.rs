@@ -7,29 +7,16 @@ const CONTEXT_LINES: usize = 2;
 /// them. The algorithm is simple: between the first and the last change, a moved line counts as removed and added.
 pub fn diff(before: &str, after: &str) -> String {
     let (before, after): (Vec<&str>, Vec<&str>) = (before.lines().collect(), after.lines().collect());
-    let common_head = before
-        .iter()
-        .zip(&after)
-        .take_while(|(one, other)| one == other)
-        .count();
-    let (old, new) = (
-        before.get(common_head..).unwrap_or_default(),
-        after.get(common_head..).unwrap_or_default(),
-    );
-    let common_tail = old
-        .iter()
-        .rev()
-        .zip(new.iter().rev())
-        .take_while(|(one, other)| one == other)
-        .count();
+    let common_head = before.iter().zip(&after).take_while(|(one, other)| one == other).count();
+    let (old, new) =
+        (before.get(common_head..).unwrap_or_default(), after.get(common_head..).unwrap_or_default());
+    let common_tail = old.iter().rev().zip(new.iter().rev()).take_while(|(one, other)| one == other).count();
     let (old, tail) = old.split_at(old.len() - common_tail);
     let (new, _) = new.split_at(new.len() - common_tail);
     if old.is_empty() && new.is_empty() {
         return String::new();
     }
-    let head = before
-        .get(common_head.saturating_sub(CONTEXT_LINES)..common_head)
-        .unwrap_or_default();
+    let head = before.get(common_head.saturating_sub(CONTEXT_LINES)..common_head).unwrap_or_default();
     let mut text = String::new();
     put(&mut text, " ", head);
     middle(old, new, &mut text);

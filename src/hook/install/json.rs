@@ -44,11 +44,7 @@ impl<'t> Container<'t> {
     fn of(text: &'t str, raw: &'t RawValue, name: &str) -> Self {
         // The value is borrowed from the text, so its address gives its position.
         let start = raw.get().as_ptr().addr() - text.as_ptr().addr();
-        Self {
-            text,
-            range: start..start + raw.get().len(),
-            name: name.to_owned(),
-        }
+        Self { text, range: start..start + raw.get().len(), name: name.to_owned() }
     }
 
     fn source(&self) -> &'t str {
@@ -65,9 +61,7 @@ impl<'t> Container<'t> {
 
     pub(super) fn member(&self, key: &str) -> Result<Option<Self>, InvalidJson> {
         let members = self.members()?;
-        Ok(members
-            .get(key)
-            .map(|raw| Self::of(self.text, raw, &format!("`{key}`"))))
+        Ok(members.get(key).map(|raw| Self::of(self.text, raw, &format!("`{key}`"))))
     }
 
     pub(super) fn keys(&self) -> Result<Vec<String>, InvalidJson> {
@@ -78,10 +72,7 @@ impl<'t> Container<'t> {
         let raws: Vec<&'t RawValue> =
             serde_json::from_str(self.source()).map_err(|_| InvalidJson::wrong_type(&self.name, "array"))?;
         let name = format!("an element of {}", self.name);
-        Ok(raws
-            .into_iter()
-            .map(|raw| Self::of(self.text, raw, &name))
-            .collect())
+        Ok(raws.into_iter().map(|raw| Self::of(self.text, raw, &name)).collect())
     }
 
     /// Returns the text with `json` under a new last key. The members are indented by `depth` levels.
@@ -115,34 +106,22 @@ impl<'t> Container<'t> {
     }
 
     pub(super) fn without_member(&self, key: &str) -> Result<String, InvalidJson> {
-        let value = self
-            .members()?
-            .get(key)
-            .map(|raw| Self::of(self.text, raw, key).range);
+        let value = self.members()?.get(key).map(|raw| Self::of(self.text, raw, key).range);
         let ranges = self.member_ranges()?;
-        let index = ranges
-            .iter()
-            .position(|range| Some(range.end) == value.as_ref().map(|value| value.end));
+        let index = ranges.iter().position(|range| Some(range.end) == value.as_ref().map(|value| value.end));
         Ok(self.without(&ranges, index))
     }
 
     pub(super) fn without_element(&self, index: usize) -> Result<String, InvalidJson> {
-        let ranges: Vec<Range<usize>> = self
-            .elements()?
-            .into_iter()
-            .map(|element| element.range)
-            .collect();
+        let ranges: Vec<Range<usize>> = self.elements()?.into_iter().map(|element| element.range).collect();
         Ok(self.without(&ranges, Some(index)))
     }
 
     /// Returns the ranges of the members in order. Each range begins at the quote before the key and ends with the
     /// value.
     fn member_ranges(&self) -> Result<Vec<Range<usize>>, InvalidJson> {
-        let mut values: Vec<Range<usize>> = self
-            .members()?
-            .into_values()
-            .map(|raw| Self::of(self.text, raw, "").range)
-            .collect();
+        let mut values: Vec<Range<usize>> =
+            self.members()?.into_values().map(|raw| Self::of(self.text, raw, "").range).collect();
         values.sort_by_key(|range| range.start);
         let mut from = self.range.start + 1;
         Ok(values
@@ -183,8 +162,6 @@ pub(super) fn pretty(value: &impl Serialize, indent: &str, depth: usize) -> Stri
     let mut bytes = Vec::new();
     let formatter = PrettyFormatter::with_indent(indent.as_bytes());
     let written = value.serialize(&mut Serializer::with_formatter(&mut bytes, formatter));
-    let text = written
-        .map(|()| String::from_utf8_lossy(&bytes).into_owned())
-        .unwrap_or_default();
+    let text = written.map(|()| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
     text.replace('\n', &format!("\n{}", indent.repeat(depth)))
 }

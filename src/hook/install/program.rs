@@ -36,10 +36,7 @@ pub enum HostProgram {
 impl HostProgram {
     /// Returns a program with this version, for tests.
     pub(super) fn claude(version: &str) -> Self {
-        Self::Found {
-            version: version.parse().unwrap(),
-            program: "claude".into(),
-        }
+        Self::Found { version: version.parse().unwrap(), program: "claude".into() }
     }
 }
 
@@ -49,9 +46,7 @@ pub fn find(host: Host, environment: &Environment) -> HostProgram {
     if host == Host::Codex {
         return HostProgram::Missing;
     }
-    let answers = programs(environment)
-        .into_iter()
-        .map(|program| ask_version(&program));
+    let answers = programs(environment).into_iter().map(|program| ask_version(&program));
     // A program that doesn't answer may be older than the others.
     answers.reduce(older_program).unwrap_or(HostProgram::Missing)
 }
@@ -77,14 +72,9 @@ fn programs(environment: &Environment) -> Vec<PathBuf> {
     let mut in_path = in_path.map(|folder| folder.join("claude"));
     let first = in_path.find(|file| is_program(file));
     let home = environment.get("HOME").map(Path::new);
-    let candidates = home
-        .into_iter()
-        .flat_map(|home| PROGRAM_FILES.map(|file| home.join(file)));
+    let candidates = home.into_iter().flat_map(|home| PROGRAM_FILES.map(|file| home.join(file)));
     let mut found: Vec<PathBuf> = Vec::new();
-    for file in first
-        .into_iter()
-        .chain(candidates.filter(|file| is_program(file)))
-    {
+    for file in first.into_iter().chain(candidates.filter(|file| is_program(file))) {
         let file = file.canonicalize().unwrap_or(file);
         if !found.contains(&file) {
             found.push(file);
@@ -94,28 +84,20 @@ fn programs(environment: &Environment) -> Vec<PathBuf> {
 }
 
 fn is_program(file: &Path) -> bool {
-    file.metadata()
-        .is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
+    file.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
 }
 
 /// Runs `PROGRAM --version`, which prints `2.1.50 (Claude Code)`.
 fn ask_version(program: &Path) -> HostProgram {
     let silent = |why: &str| HostProgram::Silent(format!("`{} --version` {why}", program.display()));
     let mut command = Command::new(program);
-    command
-        .arg("--version")
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null());
+    command.arg("--version").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let answer = match command.spawn().and_then(|child| answer(child, ANSWER_TIME_MAX)) {
         Ok(answer) => answer,
         Err(error) => return silent(&format!("fails: {error}")),
     };
     match answer.split_whitespace().find_map(|word| word.parse().ok()) {
-        Some(version) => HostProgram::Found {
-            version,
-            program: program.to_owned(),
-        },
+        Some(version) => HostProgram::Found { version, program: program.to_owned() },
         None => silent("names no version"),
     }
 }
@@ -135,12 +117,7 @@ fn answer(mut child: Child, time: Duration) -> io::Result<String> {
     // The process has ended, or takes too long.
     child.kill().ok();
     child.wait()?;
-    let late = || {
-        io::Error::new(
-            io::ErrorKind::TimedOut,
-            format!("no answer in {} s", time.as_secs()),
-        )
-    };
+    let late = || io::Error::new(io::ErrorKind::TimedOut, format!("no answer in {} s", time.as_secs()));
     let bytes = answer.map_err(|_| late())??;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
@@ -167,10 +144,7 @@ mod tests {
         let home = home(programs);
         let home = home.path().display().to_string();
         let path = format!(".:{home}/none:{home}/bin");
-        find(
-            Host::ClaudeCode,
-            &[("HOME", home), ("PATH", path)].into_iter().collect(),
-        )
+        find(Host::ClaudeCode, &[("HOME", home), ("PATH", path)].into_iter().collect())
     }
 
     #[test]
@@ -181,14 +155,8 @@ mod tests {
         };
         let new = ("bin/claude", "echo '2.1.90 (Claude Code)'");
         assert_eq!(version(found(&[new])), "2.1.90");
-        assert_eq!(
-            version(found(&[new, (PROGRAM_FILES[0], "echo '2.1.9 (Claude Code)'")])),
-            "2.1.9"
-        );
-        assert_eq!(
-            version(found(&[(PROGRAM_FILES[1], "echo 2.1.91"), new])),
-            "2.1.90"
-        );
+        assert_eq!(version(found(&[new, (PROGRAM_FILES[0], "echo '2.1.9 (Claude Code)'")])), "2.1.9");
+        assert_eq!(version(found(&[(PROGRAM_FILES[1], "echo 2.1.91"), new])), "2.1.90");
         assert_eq!(found(&[]), HostProgram::Missing);
         assert_eq!(find(Host::Codex, &Environment::default()), HostProgram::Missing);
     }
@@ -197,20 +165,14 @@ mod tests {
     fn a_program_without_a_version_is_silent() {
         for (script, why) in [("echo hello", "names no version"), ("exit 1", "names no version")] {
             let program = found(&[("bin/claude", script), (PROGRAM_FILES[0], "echo 2.1.90")]);
-            assert!(
-                matches!(&program, HostProgram::Silent(reason) if reason.contains(why)),
-                "{program:?}"
-            );
+            assert!(matches!(&program, HostProgram::Silent(reason) if reason.contains(why)), "{program:?}");
         }
     }
 
     #[test]
     fn a_hanging_program_is_killed() {
         let mut command = Command::new("sh");
-        let child = command
-            .args(["-c", "exec cat"])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped());
+        let child = command.args(["-c", "exec cat"]).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = child.spawn().unwrap();
         // `cat` waits for ever while its input is open.
         let _input = child.stdin.take();

@@ -46,11 +46,7 @@ pub fn review(
             (problem, missing(&events, &support.events, &install_command))
         }
     };
-    Ok(Some(Review {
-        events,
-        problem,
-        hint,
-    }))
+    Ok(Some(Review { events, problem, hint }))
 }
 
 /// Returns the events for which the settings have an entry of recapd.
@@ -60,9 +56,7 @@ fn recapd_events(settings: &str) -> Result<Vec<Event>, InvalidJson> {
     }
     let root: Value = serde_json::from_str(settings).map_err(|error| InvalidJson::new(&error))?;
     let has_entry = |event: &Event| {
-        let groups = root
-            .get(HOOKS)
-            .and_then(|hooks| hooks.get(event.name())?.as_array());
+        let groups = root.get(HOOKS).and_then(|hooks| hooks.get(event.name())?.as_array());
         groups.into_iter().flatten().any(has_recapd_handler)
     };
     Ok(Event::ALL.into_iter().filter(has_entry).collect())
@@ -89,12 +83,8 @@ fn warning(unknown: &[&str], scope: Scope, program: &HostProgram, install_comman
 fn missing(events: &[Event], known_events: &[Event], install_command: &str) -> Option<String> {
     let missing = known_events.iter().filter(|event| !events.contains(event));
     let names: Vec<&str> = missing.map(|event| event.name()).collect();
-    (!names.is_empty()).then(|| {
-        format!(
-            "the host also knows {}: run `{install_command}`",
-            names.join(" and ")
-        )
-    })
+    (!names.is_empty())
+        .then(|| format!("the host also knows {}: run `{install_command}`", names.join(" and ")))
 }
 
 #[cfg(test)]
@@ -114,9 +104,7 @@ mod tests {
     }
 
     fn reviewed(settings: &str, scope: Scope, program: HostProgram) -> Review {
-        review(settings, Host::ClaudeCode, scope, || program)
-            .unwrap()
-            .unwrap()
+        review(settings, Host::ClaudeCode, scope, || program).unwrap().unwrap()
     }
 
     #[test]
@@ -125,43 +113,23 @@ mod tests {
         let old = settings_for(Host::ClaudeCode, Scope::User, "2.1.50");
         let fits = reviewed(&new, Scope::User, HostProgram::claude("2.1.78"));
         assert_eq!((fits.problem, fits.hint), (None, None));
-        let down = reviewed(&new, Scope::User, HostProgram::claude("2.1.50"))
-            .problem
-            .unwrap();
-        assert!(
-            down.contains("2.1.50 doesn't know StopFailure and PostCompact"),
-            "{down}"
-        );
+        let down = reviewed(&new, Scope::User, HostProgram::claude("2.1.50")).problem.unwrap();
+        assert!(down.contains("2.1.50 doesn't know StopFailure and PostCompact"), "{down}");
         assert!(down.contains("recapd hook install claude-code --user"), "{down}");
         let up = reviewed(&old, Scope::User, HostProgram::claude("2.1.90"));
         assert_eq!(up.problem, None);
-        assert!(
-            up.hint
-                .unwrap()
-                .contains("also knows StopFailure and PostCompact")
-        );
+        assert!(up.hint.unwrap().contains("also knows StopFailure and PostCompact"));
         let unknown = reviewed(&new, Scope::User, HostProgram::Missing).problem.unwrap();
         assert!(unknown.contains("before 2.1.78 may not know"), "{unknown}");
-        let untested = reviewed(&old, Scope::User, HostProgram::claude("1.0.80"))
-            .problem
-            .unwrap();
-        assert!(
-            untested.contains("1.0.80") && untested.contains("claude update"),
-            "{untested}"
-        );
-        let shared = reviewed(&new, Scope::Project, HostProgram::claude("2.1.332"))
-            .problem
-            .unwrap();
+        let untested = reviewed(&old, Scope::User, HostProgram::claude("1.0.80")).problem.unwrap();
+        assert!(untested.contains("1.0.80") && untested.contains("claude update"), "{untested}");
+        let shared = reviewed(&new, Scope::Project, HostProgram::claude("2.1.332")).problem.unwrap();
         assert!(shared.contains("--project"), "{shared}");
     }
 
     #[test]
     fn settings_without_hooks_are_reviewed_without_starting_the_host() {
-        for settings in [
-            "",
-            "{}",
-            r#"{"hooks":{"StopFailure":[{"hooks":[{"command":"say"}]}]}}"#,
-        ] {
+        for settings in ["", "{}", r#"{"hooks":{"StopFailure":[{"hooks":[{"command":"say"}]}]}}"#] {
             let review = review(settings, Host::ClaudeCode, Scope::User, || panic!("asked"));
             assert_eq!(review.unwrap(), None, "{settings}");
         }

@@ -17,10 +17,7 @@ fn commands(host: Host) -> Commands {
 
 /// The events of the newest version of the host.
 fn events(host: Host) -> Vec<Event> {
-    let newest = HostProgram::Found {
-        version: "2.1.332".parse().unwrap(),
-        program: "claude".into(),
-    };
+    let newest = HostProgram::Found { version: "2.1.332".parse().unwrap(), program: "claude".into() };
     support(host, Scope::User, &newest).unwrap().events
 }
 
@@ -35,15 +32,8 @@ fn an_empty_file_gets_all_events() {
             "hooks": [{ "type": "command", "command": "recapd hook SessionStart --host codex", "timeout": 3 }]
         }])
     );
-    assert_eq!(
-        settings["hooks"].as_object().unwrap().len(),
-        Event::ALL.len() - 1,
-        "{text}"
-    );
-    assert!(
-        settings["hooks"].get("StopFailure").is_none(),
-        "Codex has no such event"
-    );
+    assert_eq!(settings["hooks"].as_object().unwrap().len(), Event::ALL.len() - 1, "{text}");
+    assert!(settings["hooks"].get("StopFailure").is_none(), "Codex has no such event");
     assert_eq!(with_hooks(&text, &commands(Host::Codex)).unwrap(), text);
     assert_eq!(without_hooks(&text).unwrap(), "{}\n");
 }
@@ -51,10 +41,7 @@ fn an_empty_file_gets_all_events() {
 #[test]
 fn every_kind_of_session_start_has_a_hook() {
     let codex = "startup|resume|clear|compact";
-    for (host, expected) in [
-        (Host::ClaudeCode, format!("{codex}|fork")),
-        (Host::Codex, codex.to_owned()),
-    ] {
+    for (host, expected) in [(Host::ClaudeCode, format!("{codex}|fork")), (Host::Codex, codex.to_owned())] {
         let text = with_hooks("", &commands(host)).unwrap();
         let settings: Value = serde_json::from_str(&text).unwrap();
         let groups = &settings["hooks"]["SessionStart"];
@@ -73,10 +60,7 @@ fn an_older_entry_is_replaced_and_can_be_removed() {
         serde_json::from_str::<Value>(&renewed).unwrap(),
         serde_json::from_str::<Value>(&new).unwrap()
     );
-    assert_eq!(
-        with_hooks(&renewed, &commands(Host::ClaudeCode)).unwrap(),
-        renewed
-    );
+    assert_eq!(with_hooks(&renewed, &commands(Host::ClaudeCode)).unwrap(), renewed);
     assert_eq!(without_hooks(&renewed).unwrap(), OTHERS);
 }
 
@@ -121,21 +105,11 @@ fn entries_with_other_options_replace_the_installed_ones() {
         ..commands(Host::ClaudeCode)
     };
     let changed = with_hooks(&text, &other).unwrap();
-    assert_eq!(
-        changed.matches("recapd hook").count(),
-        Event::ALL.len(),
-        "{changed}"
-    );
-    assert!(
-        changed.contains("recapd hook Stop --host claude-code --agent 'me-{session}'"),
-        "{changed}"
-    );
+    assert_eq!(changed.matches("recapd hook").count(), Event::ALL.len(), "{changed}");
+    assert!(changed.contains("recapd hook Stop --host claude-code --agent 'me-{session}'"), "{changed}");
     assert_eq!(without_hooks(&changed).unwrap(), OTHERS);
     let lines = diff(&text, &changed);
-    assert!(
-        lines.contains('-') && lines.lines().any(|line| line.starts_with('+')),
-        "{lines}"
-    );
+    assert!(lines.contains('-') && lines.lines().any(|line| line.starts_with('+')), "{lines}");
 }
 
 #[test]
@@ -143,13 +117,9 @@ fn hooks_for_events_that_an_older_host_does_not_know_are_removed() {
     let new = with_hooks(OTHERS, &commands(Host::ClaudeCode)).unwrap();
     assert!(new.contains("StopFailure") && new.contains("PostCompact"));
     let mut old = commands(Host::ClaudeCode);
-    old.events
-        .retain(|event| !matches!(event, Event::StopFailure | Event::PostCompact));
+    old.events.retain(|event| !matches!(event, Event::StopFailure | Event::PostCompact));
     let changed = with_hooks(&new, &old).unwrap();
-    assert!(
-        !changed.contains("StopFailure") && !changed.contains("PostCompact"),
-        "{changed}"
-    );
+    assert!(!changed.contains("StopFailure") && !changed.contains("PostCompact"), "{changed}");
     assert_eq!(without_hooks(&changed).unwrap(), OTHERS);
 }
 
@@ -162,16 +132,10 @@ fn command(settings: &str, event: &str) -> String {
 #[test]
 fn shared_settings_do_nothing_without_recapd() {
     for host in [Host::ClaudeCode, Host::Codex] {
-        let shared = Commands {
-            scope: Scope::Project,
-            ..commands(host)
-        };
+        let shared = Commands { scope: Scope::Project, ..commands(host) };
         let text = with_hooks("{}", &shared).unwrap();
         let mut shell = std::process::Command::new("/bin/sh");
-        let output = shell
-            .args(["-c", &command(&text, "Stop")])
-            .env("PATH", "/nowhere")
-            .output();
+        let output = shell.args(["-c", &command(&text, "Stop")]).env("PATH", "/nowhere").output();
         let output = output.unwrap();
         assert!(output.status.success(), "{output:?}");
         assert!(output.stdout.is_empty() && output.stderr.is_empty(), "{output:?}");
@@ -186,22 +150,11 @@ fn shared_settings_do_nothing_without_recapd() {
 
 #[test]
 fn settings_that_cannot_be_edited_are_refused_with_a_hint() {
-    for broken in [
-        "[]",
-        "{",
-        "// notes\n{}",
-        r#"{"hooks": []}"#,
-        r#"{"hooks": {"Stop": {}}}"#,
-    ] {
-        let error = with_hooks(broken, &commands(Host::Codex))
-            .unwrap_err()
-            .to_string();
+    for broken in ["[]", "{", "// notes\n{}", r#"{"hooks": []}"#, r#"{"hooks": {"Stop": {}}}"#] {
+        let error = with_hooks(broken, &commands(Host::Codex)).unwrap_err().to_string();
         assert!(error.contains("correct them"), "{error}");
     }
-    let unsafe_word = Commands {
-        program: "recapd; rm".to_owned(),
-        ..commands(Host::Codex)
-    };
+    let unsafe_word = Commands { program: "recapd; rm".to_owned(), ..commands(Host::Codex) };
     assert!(with_hooks("{}", &unsafe_word).is_err());
 }
 

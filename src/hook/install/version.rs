@@ -37,10 +37,9 @@ const CLAUDE_CODE: [(Event, HostVersion); 8] = [
 /// Returns the first version of `host` that knows `event`; `None` if no version does.
 fn since(host: Host, event: Event) -> Option<HostVersion> {
     match host {
-        Host::ClaudeCode => CLAUDE_CODE
-            .into_iter()
-            .find(|(listed_event, _)| *listed_event == event)
-            .map(|(_, since)| since),
+        Host::ClaudeCode => {
+            CLAUDE_CODE.into_iter().find(|(listed_event, _)| *listed_event == event).map(|(_, since)| since)
+        }
         Host::Codex => (event != Event::StopFailure).then_some(HostVersion([0, 0, 0])),
     }
 }
@@ -81,10 +80,7 @@ pub fn support(host: Host, scope: Scope, program: &HostProgram) -> Result<Suppor
     let events = events.filter_map(|event| Some((event, since(host, event)?)));
     let (sure, unsure): (Vec<_>, Vec<_>) = events.partition(|(_, since)| *since <= oldest_reader);
     let names = |events: Vec<(Event, HostVersion)>| events.into_iter().map(|(event, _)| event).collect();
-    Ok(Support {
-        events: names(sure),
-        left_out: names(unsure),
-    })
+    Ok(Support { events: names(sure), left_out: names(unsure) })
 }
 
 /// Returns the first version of `host` that knows all of its events.
@@ -166,21 +162,14 @@ mod tests {
         for scope in [Scope::User, Scope::Project] {
             let error = support(Host::ClaudeCode, scope, &HostProgram::claude("1.0.127")).unwrap_err();
             let text = error.to_string();
-            assert!(
-                text.contains("1.0.127") && text.contains("claude update"),
-                "{text}"
-            );
+            assert!(text.contains("1.0.127") && text.contains("claude update"), "{text}");
         }
     }
 
     #[test]
     fn versions_are_compared_by_their_numbers() {
         let version = |text: &str| text.parse::<HostVersion>();
-        for (text, shown) in [
-            ("2.1.50", "2.1.50"),
-            ("2.1.50-beta.1", "2.1.50"),
-            ("10.0.1 (x)", "10.0.1"),
-        ] {
+        for (text, shown) in [("2.1.50", "2.1.50"), ("2.1.50-beta.1", "2.1.50"), ("10.0.1 (x)", "10.0.1")] {
             assert_eq!(version(text).unwrap().to_string(), shown);
         }
         for text in ["", "2", "2.1", "2.1.", "a.b.c", "99999999999.1.1"] {

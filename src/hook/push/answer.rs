@@ -25,9 +25,7 @@ pub(super) fn is_written(transcript: &Path, offset: u64, answer: &str) -> bool {
 fn text_after(transcript: &Path, offset: u64) -> io::Result<String> {
     let mut file = File::open(transcript)?;
     let length = file.metadata()?.len();
-    file.seek(SeekFrom::Start(
-        offset.max(length.saturating_sub(SEARCHED_BYTES_MAX)),
-    ))?;
+    file.seek(SeekFrom::Start(offset.max(length.saturating_sub(SEARCHED_BYTES_MAX))))?;
     let mut bytes = Vec::new();
     file.take(SEARCHED_BYTES_MAX).read_to_end(&mut bytes)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())

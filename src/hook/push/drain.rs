@@ -136,13 +136,7 @@ pub(crate) fn gather_and_drain(
             continue;
         };
         let owner = SessionOwner { agent, project };
-        let gathering = Gatherer {
-            folder,
-            owner: &owner,
-            former: None,
-            host,
-            deadline,
-        };
+        let gathering = Gatherer { folder, owner: &owner, former: None, host, deadline };
         // The transcript keeps whatever can't be gathered now.
         gathering.gather_left().ok();
         let is_over = || deadline <= Instant::now();
@@ -208,10 +202,7 @@ fn send(
     state.most = if is_late {
         Some(count_max)
     } else {
-        state
-            .most
-            .map(|count_max| count_max.max(1) * 2)
-            .filter(|count_max| *count_max < LEARNED_LIMIT_MAX)
+        state.most.map(|count_max| count_max.max(1) * 2).filter(|count_max| *count_max < LEARNED_LIMIT_MAX)
     };
     DrainProgress { lines: done, end }
 }
@@ -221,11 +212,7 @@ fn send(
 fn request(lines: &[(String, String)], count_max: usize) -> (&str, String, usize) {
     let format = lines.first().map_or("", |(format, _)| format);
     let (mut body, mut count) = (String::new(), 0);
-    for (_, json) in lines
-        .iter()
-        .take(count_max)
-        .take_while(|(other, _)| other == format)
-    {
+    for (_, json) in lines.iter().take(count_max).take_while(|(other, _)| other == format) {
         if count > 0 && body.len() + json.len() > REQUEST_BYTES_MAX {
             break;
         }

@@ -105,10 +105,7 @@ impl Hooks {
     }
 
     fn owner(&self) -> SessionOwner {
-        SessionOwner {
-            agent: self.agent.clone(),
-            project: self.project.clone(),
-        }
+        SessionOwner { agent: self.agent.clone(), project: self.project.clone() }
     }
 
     fn files(&self) -> AgentFolder {
@@ -120,11 +117,7 @@ impl Hooks {
     }
 
     fn input(&self, session: &str) -> Input {
-        Input {
-            session: session.to_owned(),
-            transcript: Some(self.transcript(session)),
-            ..Input::default()
-        }
+        Input { session: session.to_owned(), transcript: Some(self.transcript(session)), ..Input::default() }
     }
 
     fn gather(&self, session: &str, mark: Option<SessionMark>) {
@@ -153,12 +146,7 @@ impl Hooks {
     }
 
     fn stored(&self) -> Vec<String> {
-        self.daemon
-            .stored
-            .borrow()
-            .iter()
-            .map(|(_, line)| line.clone())
-            .collect()
+        self.daemon.stored.borrow().iter().map(|(_, line)| line.clone()).collect()
     }
 }
 
@@ -180,10 +168,7 @@ fn line(number: usize, text: &str) -> String {
 }
 
 fn transcript(texts: &[String]) -> Vec<u8> {
-    let lines = texts
-        .iter()
-        .enumerate()
-        .map(|(number, text)| format!("{}\n", line(number, text)));
+    let lines = texts.iter().enumerate().map(|(number, text)| format!("{}\n", line(number, text)));
     lines.collect::<String>().into_bytes()
 }
 
@@ -284,12 +269,9 @@ fn a_rewritten_or_shortened_transcript_is_read_again_and_stored_once() {
     see(&transcript(&texts[..4]));
     assert_eq!(hooks.stored(), all);
     // A line was inserted at the beginning. Messages with ids of their own are still recognised.
-    let longer = [
-        br#"{"type":"user","uuid":"first","message":{"role":"user","content":"x"}}"#,
-        &b"\n"[..],
-        &bytes,
-    ]
-    .concat();
+    let longer =
+        [br#"{"type":"user","uuid":"first","message":{"role":"user","content":"x"}}"#, &b"\n"[..], &bytes]
+            .concat();
     see(&longer);
     let ids = |stored: &[String]| stored.iter().filter(|line| line.contains("\"uuid\":\"u")).count();
     assert_eq!(ids(&hooks.stored()), ids(&all));
@@ -300,20 +282,13 @@ fn a_rewritten_or_shortened_transcript_is_read_again_and_stored_once() {
 fn one_refused_message_does_not_block_others() {
     let hooks = Hooks::new();
     let other = r#"{"type":"user","uuid":"u5","message":{"role":"user","content":"other words"}}"#;
-    hooks
-        .daemon
-        .append(&hooks.agent, "claude-code", other.to_owned())
-        .unwrap();
+    hooks.daemon.append(&hooks.agent, "claude-code", other.to_owned()).unwrap();
     let texts: Vec<String> = (0..50).map(|number| format!("text {number}")).collect();
     fs::write(hooks.transcript("s"), transcript(&texts)).unwrap();
     hooks.gather("s", None);
     hooks.drain();
     assert_eq!(hooks.stored().len(), 30);
-    assert!(
-        hooks.daemon.requests.get() < 20,
-        "{}",
-        hooks.daemon.requests.get()
-    );
+    assert!(hooks.daemon.requests.get() < 20, "{}", hooks.daemon.requests.get());
     let sent: SendState = read_json(&hooks.files().sent()).unwrap();
     assert_eq!((sent.refused, sent.last_push_at), (1, Some(Timestamp(0))));
 }
@@ -330,13 +305,7 @@ fn another_sessions_hook_gathers_messages_after_a_sessions_last_hook() {
     hooks.gather("two", None);
     hooks.drain();
     let ids = hooks.stored().iter().filter(|line| line.contains("uuid")).count();
-    assert_eq!(
-        ids,
-        at_once(&bytes)
-            .iter()
-            .filter(|line| line.contains("uuid"))
-            .count()
-    );
+    assert_eq!(ids, at_once(&bytes).iter().filter(|line| line.contains("uuid")).count());
     assert!(hooks.stored().iter().any(|line| line.contains("\"clear\"")));
 }
 
@@ -353,11 +322,7 @@ fn files_are_private_and_named_by_hashes() {
             let path = entry.unwrap().path();
             let mode = path.metadata().unwrap().permissions().mode() & 0o077;
             assert_eq!(mode, 0, "{}", path.display());
-            assert!(
-                !path.to_str().unwrap().replace(".jsonl", "").contains("secret"),
-                "{}",
-                path.display()
-            );
+            assert!(!path.to_str().unwrap().replace(".jsonl", "").contains("secret"), "{}", path.display());
             if path.is_dir() {
                 folders.push(path);
             }
@@ -374,9 +339,7 @@ fn texts(count: usize) -> Vec<String> {
 fn a_mark_for_which_a_hook_has_no_time_is_placed_later() {
     let hooks = Hooks::new();
     let path = hooks.transcript("s");
-    let long: Vec<String> = (0..200)
-        .map(|number| format!("{number} {}", "x".repeat(4_000)))
-        .collect();
+    let long: Vec<String> = (0..200).map(|number| format!("{number} {}", "x".repeat(4_000))).collect();
     let bytes = transcript(&long);
     fs::write(&path, &bytes).unwrap();
     hooks.gather_within(Duration::ZERO, "s", Some(SessionMark::Clear));
@@ -413,9 +376,7 @@ fn another_sessions_hook_gathers_a_session_whose_only_hook_got_no_lock() {
     // Sessions that were opened and closed have no transcript, and must not block others.
     for number in 0..4 * STRAGGLERS_MAX {
         let nothing = format!("nothing {number}");
-        hooks
-            .try_gather(Duration::from_mins(1), &nothing, Some(SessionMark::Clear))
-            .unwrap_err();
+        hooks.try_gather(Duration::from_mins(1), &nothing, Some(SessionMark::Clear)).unwrap_err();
     }
     fs::write(hooks.transcript("s"), transcript(&texts(6))).unwrap();
     let lock = hooks.files().lock("gather.lock", Instant::now()).unwrap();
@@ -501,10 +462,7 @@ fn lines_copied_from_another_session_are_left_out_unless_each_session_has_its_ow
 }
 
 fn project() -> SessionProject {
-    SessionProject {
-        id: "shop".parse().unwrap(),
-        former: "former".parse().unwrap(),
-    }
+    SessionProject { id: "shop".parse().unwrap(), former: "former".parse().unwrap() }
 }
 
 #[test]

@@ -9,18 +9,8 @@ fn settings_are_set_shown_and_removed() {
     let output = run(&["replay", "--agent", "coder", replay.to_str().unwrap()]);
     assert_eq!(code(&output), Some(0), "{}", stderr(&output));
     let shown = stdout(&run(&["agents", "show", "coder"]));
-    assert!(
-        shown.lines().all(|line| line.ends_with("(configuration)")),
-        "{shown}"
-    );
-    let output = run(&[
-        "agents",
-        "set",
-        "coder",
-        "budget_tokens=50_000",
-        "model=gpt-5",
-        "low_water=1",
-    ]);
+    assert!(shown.lines().all(|line| line.ends_with("(configuration)")), "{shown}");
+    let output = run(&["agents", "set", "coder", "budget_tokens=50_000", "model=gpt-5", "low_water=1"]);
     assert_eq!(code(&output), Some(0), "{}", stderr(&output));
     insta::assert_snapshot!(stdout(&output), @r#"
     preset = "none"               (configuration)

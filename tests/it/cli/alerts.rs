@@ -18,10 +18,7 @@ fn the_rules_are_printed_with_links_to_their_pages() {
 
 #[test]
 fn programs_get_the_rules_one_by_one() {
-    let output = recapd()
-        .args(["alerts", "--json", "--runbooks", "/srv/runbooks"])
-        .output()
-        .unwrap();
+    let output = recapd().args(["alerts", "--json", "--runbooks", "/srv/runbooks"]).output().unwrap();
     let rules = json(&output);
     let mut rules = rules.as_array().unwrap().iter();
     let down = rules.find(|rule| rule["alert"] == "RecapdDown").unwrap();

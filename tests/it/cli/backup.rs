@@ -25,15 +25,9 @@ impl Place {
     fn new() -> Self {
         let folder = TempDir::new().unwrap();
         let database = folder.path().join("recapd.db");
-        let settings = SqliteSettings {
-            url: format!("sqlite:{}", database.display()),
-            ..sqlite_settings(&folder)
-        };
-        Self {
-            folder,
-            database,
-            settings,
-        }
+        let settings =
+            SqliteSettings { url: format!("sqlite:{}", database.display()), ..sqlite_settings(&folder) };
+        Self { folder, database, settings }
     }
 
     async fn open(&self) -> SqlStore {
@@ -53,21 +47,13 @@ impl Place {
 }
 
 fn run(command: &str, file: &Path, database: &Path) -> Output {
-    recapd()
-        .arg(command)
-        .arg(file)
-        .arg("--json")
-        .arg("--db")
-        .arg(database)
-        .output()
-        .unwrap()
+    recapd().arg(command).arg(file).arg("--json").arg("--db").arg(database).output().unwrap()
 }
 
 fn names(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).unwrap();
-    let mut names: Vec<String> = entries
-        .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
-        .collect();
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect();
     names.sort();
     names
 }
@@ -77,10 +63,7 @@ async fn a_backup_taken_during_writes_is_complete() {
     let place = Place::new();
     let store = place.open().await;
     let mut written = 40;
-    store
-        .append(append(&agent("a"), turns(1..=written)))
-        .await
-        .unwrap();
+    store.append(append(&agent("a"), turns(1..=written))).await.unwrap();
     let (backups, restored) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     let (backup, database) = (backups.path().join("b.db"), restored.path().join("r.db"));
 
@@ -88,19 +71,13 @@ async fn a_backup_taken_during_writes_is_complete() {
     let backing_up = tokio::task::spawn_blocking(move || run("backup", &file, &from));
     while !backing_up.is_finished() {
         written += 1;
-        store
-            .append(append(&agent("a"), turns(written..=written)))
-            .await
-            .unwrap();
+        store.append(append(&agent("a"), turns(written..=written))).await.unwrap();
     }
     let output = backing_up.await.unwrap();
     assert_eq!(code(&output), Some(0), "{}", stderr(&output));
     assert_eq!(json(&output)["is_clean"], true);
     let kept = json(&output)["verified"]["messages"].as_i64().unwrap();
-    assert!(
-        (80..=written * 2).contains(&kept) && kept % 2 == 0,
-        "{kept} of {written}"
-    );
+    assert!((80..=written * 2).contains(&kept) && kept % 2 == 0, "{kept} of {written}");
     assert_eq!(names(backups.path()), ["b.db"]);
 
     let before = fs::read(&backup).unwrap();
@@ -123,11 +100,7 @@ async fn a_planted_trigger_fails_verify_and_restore() {
         let trigger = "CREATE TRIGGER spy AFTER INSERT ON message_log BEGIN DELETE FROM agents; END";
         planted.execute_batch(trigger).unwrap();
     }
-    let verified = recapd()
-        .args(["verify", "--db"])
-        .arg(&place.database)
-        .output()
-        .unwrap();
+    let verified = recapd().args(["verify", "--db"]).arg(&place.database).output().unwrap();
     assert_eq!(code(&verified), Some(1), "{}", stderr(&verified));
     let text = String::from_utf8(verified.stdout).unwrap();
     let expected = "  schema: as the migrations make it          BROKEN, 1 time\n        trigger spy isn't one of recapd's\n";
@@ -136,11 +109,7 @@ async fn a_planted_trigger_fails_verify_and_restore() {
     let restored = folder.path().join("restored.db");
     let output = run("restore", &backup, &restored);
     assert_eq!(code(&output), Some(1), "{}", stderr(&output));
-    assert!(
-        stderr(&output).contains("trigger spy isn't one of recapd's"),
-        "{}",
-        stderr(&output)
-    );
+    assert!(stderr(&output).contains("trigger spy isn't one of recapd's"), "{}", stderr(&output));
     assert!(!restored.exists(), "nothing was restored");
 }
 
@@ -159,17 +128,11 @@ async fn any_file_name_works() {
     place.with_backup().await;
     let folder = TempDir::new().unwrap();
     let (backup, database) = (folder.path().join("a%20b.db"), folder.path().join("r%20?# x.db"));
-    for (command, file, database) in [
-        ("backup", &backup, &place.database),
-        ("restore", &backup, &database),
-    ] {
+    for (command, file, database) in [("backup", &backup, &place.database), ("restore", &backup, &database)] {
         let output = run(command, file, database);
         assert_eq!(code(&output), Some(0), "{}", stderr(&output));
     }
-    assert_eq!(
-        names(folder.path()),
-        ["a%20b.db", "r%20?# x.db", "r%20?# x.db.lock"]
-    );
+    assert_eq!(names(folder.path()), ["a%20b.db", "r%20?# x.db", "r%20?# x.db.lock"]);
     let verified = recapd().args(["verify", "--db"]).arg(&database).output().unwrap();
     assert_eq!(code(&verified), Some(0), "{}", stderr(&verified));
 }
@@ -188,11 +151,7 @@ async fn nothing_is_overwritten() {
     );
     let output = run("restore", &backup, &place.database);
     assert_eq!(code(&output), Some(1));
-    assert!(
-        stderr(&output).contains("recapd.db is there already"),
-        "{}",
-        stderr(&output)
-    );
+    assert!(stderr(&output).contains("recapd.db is there already"), "{}", stderr(&output));
     assert_eq!(names(place.folder.path()), before);
 }
 

@@ -4,12 +4,7 @@ use super::{code, json, package_file, recapd, stderr, stdout};
 use crate::support::PATIENCE;
 
 fn replay(file: &std::path::Path) -> std::process::Output {
-    recapd()
-        .arg("replay")
-        .arg(file)
-        .args(["--format", "native", "--json"])
-        .output()
-        .unwrap()
+    recapd().arg("replay").arg(file).args(["--format", "native", "--json"]).output().unwrap()
 }
 
 #[test]
@@ -27,18 +22,10 @@ fn bad_lines_are_named_and_counted_and_the_rest_is_read() {
         (10, "UTF-8"),
         (11, "JSON"),
     ] {
-        let found = skipped
-            .lines()
-            .find(|text| text.contains(&format!("bad_lines.jsonl:{line}: ")));
-        assert!(
-            found.is_some_and(|text| text.contains(reason)),
-            "line {line}, {reason}: {skipped}"
-        );
+        let found = skipped.lines().find(|text| text.contains(&format!("bad_lines.jsonl:{line}: ")));
+        assert!(found.is_some_and(|text| text.contains(reason)), "line {line}, {reason}: {skipped}");
     }
-    let named = skipped
-        .lines()
-        .filter(|line| line.contains("bad_lines.jsonl:"))
-        .count();
+    let named = skipped.lines().filter(|line| line.contains("bad_lines.jsonl:")).count();
     assert_eq!(report["skipped"].as_u64().unwrap(), named as u64);
     assert!(report["messages"].as_i64().unwrap() >= 3);
     assert_eq!(report["verify"]["breaches"], serde_json::json!([]));
@@ -61,10 +48,7 @@ fn odd_conversations_work() {
             "unknown kinds",
             "{\"kind\":\"user\",\"content\":\"hi\"}\n{\"kind\":\"telemetry\",\"content\":\"0.3\"}",
         ),
-        (
-            "null content",
-            "{\"kind\":\"user\",\"content\":null}\n{\"kind\":\"assistant\",\"content\":null}",
-        ),
+        ("null content", "{\"kind\":\"user\",\"content\":null}\n{\"kind\":\"assistant\",\"content\":null}"),
         (
             "repeated tool ids",
             "{\"kind\":\"user\",\"content\":\"go\"}\n\
@@ -83,19 +67,10 @@ fn odd_conversations_work() {
     for (number, (name, lines)) in odd.into_iter().enumerate() {
         let file = folder.path().join(format!("odd-{number}.jsonl"));
         std::fs::write(&file, lines).unwrap();
-        let output = recapd()
-            .arg("replay")
-            .arg(&file)
-            .args(["--budget", "1", "--json"])
-            .output()
-            .unwrap();
+        let output = recapd().arg("replay").arg(&file).args(["--budget", "1", "--json"]).output().unwrap();
         let report = json(&output);
         assert_eq!(code(&output), Some(0), "{name}: {}", stderr(&output));
-        assert_eq!(
-            report["messages"].as_u64().unwrap(),
-            lines.lines().count() as u64,
-            "{name}"
-        );
+        assert_eq!(report["messages"].as_u64().unwrap(), lines.lines().count() as u64, "{name}");
         assert_eq!(report["skipped"], 0, "{name}");
         assert_eq!(report["verify"]["breaches"], serde_json::json!([]), "{name}");
     }
@@ -147,21 +122,13 @@ fn nothing_readable_is_a_failure_that_says_why() {
         ("unknown_format.jsonl", "--format"),
         ("broken_document.json", "broken_document.json"),
     ] {
-        let output = recapd()
-            .arg("replay")
-            .arg(package_file("tests/fixtures").join(file))
-            .output()
-            .unwrap();
+        let output = recapd().arg("replay").arg(package_file("tests/fixtures").join(file)).output().unwrap();
         assert_eq!(code(&output), Some(1), "{file}");
         assert!(stderr(&output).contains(word), "{file}: {}", stderr(&output));
     }
     let output = recapd().args(["replay", "no-such-file.jsonl"]).output().unwrap();
     assert_eq!(code(&output), Some(2));
-    assert!(
-        stderr(&output).contains("no-such-file.jsonl does not exist"),
-        "{}",
-        stderr(&output)
-    );
+    assert!(stderr(&output).contains("no-such-file.jsonl does not exist"), "{}", stderr(&output));
 }
 
 /// No provider accepts one, and no database stores one: a replacement character takes its place.
@@ -185,10 +152,7 @@ fn half_an_emoji_in_a_tools_name_is_accepted() {
     for format in ["openai", "openai-responses", "anthropic", "gemini"] {
         let context = run(&["context", "half", "--format", format]);
         assert!(context.contains("\"name\": \"ba"), "{format}: {context}");
-        assert!(
-            !context.to_lowercase().contains("\\ud83d\""),
-            "{format}: {context}"
-        );
+        assert!(!context.to_lowercase().contains("\\ud83d\""), "{format}: {context}");
     }
     run(&["verify"]);
 }

@@ -26,11 +26,7 @@ fn a_bundle_says_what_is_wrong_and_no_secrets() {
     .unwrap();
     let mut command = recapd();
     command.args(["support", "bundle", "--config"]).arg(&file);
-    let output = command
-        .arg("--db")
-        .arg(folder.path().join("none.db"))
-        .output()
-        .unwrap();
+    let output = command.arg("--db").arg(folder.path().join("none.db")).output().unwrap();
     let bundle = json(&output);
     assert_eq!(code(&output), Some(0), "{}", stderr(&output));
     assert_eq!(bundle["version"]["version"], env!("CARGO_PKG_VERSION"));
@@ -137,23 +133,11 @@ fn a_bundle_reports_an_unusable_configuration() {
     let within = tempfile::tempdir().unwrap();
     let file = planted_folder(within.path()).join("own.toml");
     for (toml, told) in [
-        (
-            "[model]\napi_key = planted",
-            ":2: not TOML: string values must be quoted",
-        ),
-        (
-            "[model]\nbase_url = \"https://planted@host\"",
-            ":2: model.base_url must not carry a user",
-        ),
-        (
-            "[database]\nurl = \"postgres://me:planted@host/db\"",
-            ":2: database.url must not hold a password",
-        ),
+        ("[model]\napi_key = planted", ":2: not TOML: string values must be quoted"),
+        ("[model]\nbase_url = \"https://planted@host\"", ":2: model.base_url must not carry a user"),
+        ("[database]\nurl = \"postgres://me:planted@host/db\"", ":2: database.url must not hold a password"),
         ("[http]\nlisten = \"planted\"", ":2: http.listen: …"),
-        (
-            "[window]\nbudget_tokens = \"planted\"",
-            ":2: window.budget_tokens must be an integer…",
-        ),
+        ("[window]\nbudget_tokens = \"planted\"", ":2: window.budget_tokens must be an integer…"),
     ] {
         fs::write(&file, toml).unwrap();
         let error = unusable(recapd().arg("--config").arg(&file));
@@ -168,16 +152,10 @@ fn a_bundle_reports_an_unusable_configuration() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_daemon_that_is_named_needs_no_configuration() {
     let server = two_agents().await;
-    let output = ask(
-        &server,
-        &["support", "bundle", "--set", "window.budget_tokens=many"],
-    );
+    let output = ask(&server, &["support", "bundle", "--set", "window.budget_tokens=many"]);
     let bundle = json(&output);
     assert_eq!(code(&output), Some(0), "{}", stderr(&output));
-    assert_eq!(
-        bundle["config"]["error"],
-        "--set: window.budget_tokens must be an integer…"
-    );
+    assert_eq!(bundle["config"]["error"], "--set: window.budget_tokens must be an integer…");
     assert_eq!(bundle["status"]["agents"], 2, "{bundle}");
     assert!(bundle["metrics"].is_array(), "{bundle}");
     let mut checks = bundle["checks"].as_array().unwrap().iter();
@@ -195,10 +173,7 @@ async fn a_bundle_describes_the_daemon_without_conversation_text() {
     assert_eq!(code(&output), Some(0), "{}", stderr(&output));
     assert_eq!(bundle["status"]["agents"], 2, "{bundle}");
     let mut series = bundle["metrics"].as_array().unwrap().iter();
-    assert!(
-        series.any(|line| line.as_str().unwrap().starts_with("recapd_queue_depth{")),
-        "{bundle}"
-    );
+    assert!(series.any(|line| line.as_str().unwrap().starts_with("recapd_queue_depth{")), "{bundle}");
     for word in ["coder", "planner", "parser.rs", "please"] {
         assert!(!stdout(&output).contains(word), "{word}: {bundle}");
     }

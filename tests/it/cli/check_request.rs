@@ -19,15 +19,8 @@ fn a_fine_request_ends_with_0() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("request.json");
     fs::write(&file, r#"{"messages":[{"role":"user","content":"hi"}]}"#).unwrap();
-    let output = recapd()
-        .args(["check-request", "--format", "anthropic"])
-        .arg(&file)
-        .output()
-        .unwrap();
-    assert_eq!(
-        (code(&output), stdout(&output).as_str()),
-        (Some(0), "no problems found\n")
-    );
+    let output = recapd().args(["check-request", "--format", "anthropic"]).arg(&file).output().unwrap();
+    assert_eq!((code(&output), stdout(&output).as_str()), (Some(0), "no problems found\n"));
 }
 
 #[test]
@@ -59,23 +52,13 @@ fn the_rules_of_the_named_model_apply() {
         {"role":"user","parts":[{"text":"What time is it?"}]},
         {"role":"model","parts":[{"functionCall":{"name":"clock","args":{}}}]},
         {"role":"user","parts":[{"functionResponse":{"name":"clock","response":{}}}]}]}"#;
-    assert_eq!(
-        code(&check("gemini", &["--model", "gemini-2.5-pro"], contents)),
-        Some(0)
-    );
-    assert_eq!(
-        code(&check("gemini", &["--model", "gemini-3-pro"], contents)),
-        Some(1)
-    );
+    assert_eq!(code(&check("gemini", &["--model", "gemini-2.5-pro"], contents)), Some(0));
+    assert_eq!(code(&check("gemini", &["--model", "gemini-3-pro"], contents)), Some(1));
 }
 
 #[test]
 fn an_invalid_request_is_wrong_usage() {
-    for (request, reason) in [
-        ("{", "isn't JSON"),
-        ("5", "neither a request"),
-        ("", "isn't JSON"),
-    ] {
+    for (request, reason) in [("{", "isn't JSON"), ("5", "neither a request"), ("", "isn't JSON")] {
         let output = check("openai-responses", &[], request);
         assert_eq!(code(&output), Some(2), "{request}");
         assert!(stderr(&output).contains(reason), "{request}: {}", stderr(&output));

@@ -6,27 +6,13 @@ use super::{code, json, recapd, stderr, stdout};
 fn settings_in_force_are_shown_with_their_origin() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("own.toml");
-    fs::write(
-        &file,
-        "[window]\nbudget_tokens = 50_000\n\n[http]\nlisten = \"127.0.0.1:7500\"\n",
-    )
-    .unwrap();
+    fs::write(&file, "[window]\nbudget_tokens = 50_000\n\n[http]\nlisten = \"127.0.0.1:7500\"\n").unwrap();
     let run = |args: &[&str]| {
         let mut command = recapd();
-        command
-            .env("RECAPD__QUEUE__POLL_MS", "300")
-            .arg("--config")
-            .arg(&file);
+        command.env("RECAPD__QUEUE__POLL_MS", "300").arg("--config").arg(&file);
         command.args(args).output().unwrap()
     };
-    let shown = run(&[
-        "config",
-        "show",
-        "--changed",
-        "--origin",
-        "--set",
-        "log.level=debug",
-    ]);
+    let shown = run(&["config", "show", "--changed", "--origin", "--set", "log.level=debug"]);
     let here = format!("{}/", folder.path().display());
     insta::assert_snapshot!(stdout(&shown).replace(&here, ""), @r#"
     [http]
@@ -48,12 +34,7 @@ fn settings_in_force_are_shown_with_their_origin() {
     // The output is a valid configuration.
     let all = folder.path().join("all.toml");
     fs::write(&all, stdout(&run(&["config", "show"]))).unwrap();
-    let again = recapd()
-        .arg("--config")
-        .arg(&all)
-        .args(["config", "show"])
-        .output()
-        .unwrap();
+    let again = recapd().arg("--config").arg(&all).args(["config", "show"]).output().unwrap();
     assert_eq!(stdout(&again), fs::read_to_string(&all).unwrap());
     assert_eq!(
         stdout(&recapd().args(["config", "show", "--changed"]).output().unwrap()),
@@ -68,20 +49,12 @@ fn a_check_reports_errors_and_exits_with_78() {
     let check = |text: &str, args: &[&str]| {
         fs::write(&file, text).unwrap();
         let mut command = recapd();
-        command
-            .arg("--config")
-            .arg(&file)
-            .args(["config", "check"])
-            .args(args);
+        command.arg("--config").arg(&file).args(["config", "check"]).args(args);
         command.output().unwrap()
     };
     let sound = check("[window]\nbudget_tokens = 5000\n", &[]);
     assert_eq!(code(&sound), Some(0), "{}", stderr(&sound));
-    assert!(
-        stdout(&sound).ends_with("1 of them changed\n"),
-        "{}",
-        stdout(&sound)
-    );
+    assert!(stdout(&sound).ends_with("1 of them changed\n"), "{}", stdout(&sound));
     for quiet in ["--quiet", "-q"] {
         let sound = check("", &[quiet]);
         assert_eq!((code(&sound), stdout(&sound).as_str()), (Some(0), ""), "{quiet}");
@@ -93,17 +66,10 @@ fn a_check_reports_errors_and_exits_with_78() {
         told.contains("own.toml:2: unknown key window.budget_token: did you mean window.budget_tokens?"),
         "{told}"
     );
-    assert!(
-        told.contains("own.toml:5: queue.poll_ms must be from 10 to 60000, not 1"),
-        "{told}"
-    );
+    assert!(told.contains("own.toml:5: queue.poll_ms must be from 10 to 60000, not 1"), "{told}");
     let keyless = check("[model]\nmode = \"anthropic\"\n", &["--quiet"]);
     assert_eq!(code(&keyless), Some(78));
-    assert!(
-        stderr(&keyless).contains("ANTHROPIC_API_KEY"),
-        "{}",
-        stderr(&keyless)
-    );
+    assert!(stderr(&keyless).contains("ANTHROPIC_API_KEY"), "{}", stderr(&keyless));
     // As `systemctl reload` and people call it: only the service itself has its credentials.
     let apart = check("[model]\nmode = \"anthropic\"\n", &["--without-keys"]);
     assert_eq!(code(&apart), Some(0), "{}", stderr(&apart));
@@ -116,14 +82,8 @@ fn a_check_reads_what_a_start_reads() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("own.toml");
     for (text, told) in [
-        (
-            "[model]\nmode = \"openai\"\napi_key_file = \"/nowhere/key\"\n",
-            "/nowhere/key",
-        ),
-        (
-            "[http]\ntokens_file = \"/nowhere/tokens\"\n",
-            "http.tokens_file: /nowhere/tokens",
-        ),
+        ("[model]\nmode = \"openai\"\napi_key_file = \"/nowhere/key\"\n", "/nowhere/key"),
+        ("[http]\ntokens_file = \"/nowhere/tokens\"\n", "http.tokens_file: /nowhere/tokens"),
         (
             "[trace]\notlp_url = \"http://127.0.0.1:1\"\notlp_headers_file = \"/nowhere/headers\"\n",
             "/nowhere/headers",
@@ -148,11 +108,7 @@ fn a_daemons_log_says_why_it_ended() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("own.toml");
     for (text, words, code_of_exit) in [
-        (
-            "[log]\nformat = \"json\"\n[worker]\nconcurrency = 0\n",
-            "own.toml:4",
-            78,
-        ),
+        ("[log]\nformat = \"json\"\n[worker]\nconcurrency = 0\n", "own.toml:4", 78),
         (
             "[log]\nformat = \"json\"\n[database]\nurl = \"sqlite:/nowhere/at/all.db\"\n",
             "/nowhere/at/all.db",
@@ -166,10 +122,7 @@ fn a_daemons_log_says_why_it_ended() {
         let said = stderr(&output);
         assert_eq!(code(&output), Some(code_of_exit), "{said}");
         let event: serde_json::Value = serde_json::from_str(said.trim_end()).unwrap();
-        assert_eq!(
-            (&event["level"], &event["message"]),
-            (&"ERROR".into(), &"daemon.failed".into())
-        );
+        assert_eq!((&event["level"], &event["message"]), (&"ERROR".into(), &"daemon.failed".into()));
         assert!(event["error"].as_str().unwrap().contains(words), "{said}");
     }
 }

@@ -23,14 +23,7 @@ fn tokens_come_with_their_method_and_their_parts() {
 #[test]
 fn programs_get_json() {
     let output = recapd()
-        .args([
-            "count",
-            "--json",
-            "--provider",
-            "anthropic",
-            "--model",
-            "claude-sonnet-4-5",
-        ])
+        .args(["count", "--json", "--provider", "anthropic", "--model", "claude-sonnet-4-5"])
         .arg(package_file("tests/fixtures/anthropic_request.json"))
         .output()
         .unwrap();
@@ -46,13 +39,7 @@ fn programs_get_json() {
 fn the_configured_model_is_the_default() {
     let count = |provider: &str| {
         let output = recapd()
-            .args([
-                "count",
-                "--json",
-                "--set",
-                &format!("window.provider={provider}"),
-                "-",
-            ])
+            .args(["count", "--json", "--set", &format!("window.provider={provider}"), "-"])
             .write_stdin(CHAT)
             .output()
             .unwrap();
@@ -81,12 +68,7 @@ fn a_database_corrects_the_estimate() {
         format!("{question}\n{answer}\n")
     };
     std::fs::write(&transcript, [9_000, 12_000, 15_000].map(turn).concat()).unwrap();
-    let claude = [
-        "--set",
-        "window.provider=anthropic",
-        "--set",
-        "window.model=claude-opus-5",
-    ];
+    let claude = ["--set", "window.provider=anthropic", "--set", "window.model=claude-opus-5"];
     let run = |args: &[&str]| {
         let command = &mut recapd();
         let command = command.args(args).args(claude).arg("--db").arg(&database);
@@ -107,14 +89,6 @@ fn a_database_corrects_the_estimate() {
     assert!(stdout(&run(&["count", "-"])).contains("corrected by 1 usage report"));
     assert!(stdout(&run(&["status"])).contains("tokens of anthropic claude-opus-5: on average ×"));
     // An exact count needs no correction.
-    let exact = json(&run(&[
-        "count",
-        "--json",
-        "--provider",
-        "openai",
-        "--model",
-        "gpt-5",
-        "-",
-    ]));
+    let exact = json(&run(&["count", "--json", "--provider", "openai", "--model", "gpt-5", "-"]));
     assert_eq!(exact.get("calibrated"), None);
 }

@@ -17,12 +17,7 @@ fn a_missing_database_is_named_as_unreachable() {
         &["status"],
         &["verify"],
     ] {
-        let output = recapd()
-            .args(command)
-            .arg("--db")
-            .arg(&database)
-            .output()
-            .unwrap();
+        let output = recapd().args(command).arg("--db").arg(&database).output().unwrap();
         assert_eq!(code(&output), Some(69), "{command:?}");
         assert!(
             stderr(&output).contains("none.db") && stderr(&output).contains("--db"),
@@ -39,36 +34,19 @@ fn a_command_checkpoints_all_that_it_wrote() {
     let folder = tempfile::tempdir().unwrap();
     let [database, copied] = ["one.db", "copied.db"].map(|name| folder.path().join(name));
     let said = r#"{"role":"user","content":"Fix the parser"}"#;
-    let push = recapd()
-        .args(["push", "coder", "--db"])
-        .arg(&database)
-        .write_stdin(said)
-        .output()
-        .unwrap();
+    let push = recapd().args(["push", "coder", "--db"]).arg(&database).write_stdin(said).output().unwrap();
     assert_eq!(code(&push), Some(0), "{}", stderr(&push));
     std::fs::copy(&database, &copied).unwrap();
-    let window = recapd()
-        .args(["window", "coder", "--db"])
-        .arg(&copied)
-        .output()
-        .unwrap();
-    assert!(
-        stdout(&window).contains("Fix the parser"),
-        "{}{}",
-        stdout(&window),
-        stderr(&window)
-    );
+    let window = recapd().args(["window", "coder", "--db"]).arg(&copied).output().unwrap();
+    assert!(stdout(&window).contains("Fix the parser"), "{}{}", stdout(&window), stderr(&window));
 }
 
 #[test]
 fn another_programs_database_is_refused_unchanged() {
     let folder = tempfile::tempdir().unwrap();
     let database = folder.path().join("other.db");
-    std::fs::write(
-        &database,
-        "this is not a database, but a text that is long enough to be taken for one",
-    )
-    .unwrap();
+    std::fs::write(&database, "this is not a database, but a text that is long enough to be taken for one")
+        .unwrap();
     let before = std::fs::read(&database).unwrap();
     let output = recapd().args(["verify", "--db"]).arg(&database).output().unwrap();
     assert_ne!(code(&output), Some(0));
@@ -77,9 +55,7 @@ fn another_programs_database_is_refused_unchanged() {
 
 /// Makes another program's SQLite database with `sql`.
 async fn database(path: &Path, sql: &'static str) {
-    let options = sqlx::sqlite::SqliteConnectOptions::new()
-        .filename(path)
-        .create_if_missing(true);
+    let options = sqlx::sqlite::SqliteConnectOptions::new().filename(path).create_if_missing(true);
     let mut connection = sqlx::SqliteConnection::connect_with(&options).await.unwrap();
     connection.execute(sql).await.unwrap();
     connection.close().await.unwrap();

@@ -37,42 +37,21 @@ fn provider(status: u16) -> String {
 
 fn check<'c>(report: &'c Value, name: &str) -> &'c Value {
     let mut checks = report["checks"].as_array().unwrap().iter();
-    checks
-        .find(|check| check["name"] == name)
-        .unwrap_or_else(|| panic!("{name}: {report}"))
+    checks.find(|check| check["name"] == name).unwrap_or_else(|| panic!("{name}: {report}"))
 }
 
 #[test]
 fn doctor_gives_first_steps_on_a_fresh_machine() {
     let folder = tempfile::tempdir().unwrap();
     let database = folder.path().join("none.db");
-    let listen = [
-        "--set",
-        "http.listen=127.0.0.1:1",
-        "--set",
-        "proxy.listen=127.0.0.1:1",
-    ];
+    let listen = ["--set", "http.listen=127.0.0.1:1", "--set", "proxy.listen=127.0.0.1:1"];
     let mut command = recapd();
-    let output = command
-        .args(["doctor", "--json"])
-        .args(listen)
-        .arg("--db")
-        .arg(&database)
-        .output()
-        .unwrap();
+    let output = command.args(["doctor", "--json"]).args(listen).arg("--db").arg(&database).output().unwrap();
     let report = json(&output);
-    assert_eq!(
-        (code(&output), &report["ok"]),
-        (Some(1), &false.into()),
-        "{}",
-        stderr(&output)
-    );
+    assert_eq!((code(&output), &report["ok"]), (Some(1), &false.into()), "{}", stderr(&output));
     let failing = check(&report, "database");
     assert_eq!(failing["verdict"], "fail");
-    assert!(
-        failing["fix"].as_str().unwrap().contains("recapd migrate up"),
-        "{failing}"
-    );
+    assert!(failing["fix"].as_str().unwrap().contains("recapd migrate up"), "{failing}");
     for (name, verdict) in [
         ("config", "ok"),
         ("disk", "ok"),
@@ -89,10 +68,7 @@ fn doctor_gives_first_steps_on_a_fresh_machine() {
         assert_eq!(check(&report, name)["verdict"], verdict, "{report}");
     }
     let checks = report["checks"].as_array().unwrap();
-    for found in checks
-        .iter()
-        .filter(|found| found["verdict"] == "fail" || found["verdict"] == "warn")
-    {
+    for found in checks.iter().filter(|found| found["verdict"] == "fail" || found["verdict"] == "warn") {
         assert!(found["fix"].is_string(), "{found}");
     }
     assert!(!database.exists(), "looking makes no database");
@@ -110,10 +86,7 @@ async fn a_daemon_that_works_passes() {
     let output = run(&[]);
     let told = stdout(&output);
     assert_eq!(code(&output), Some(0), "{told}");
-    assert!(
-        told.contains("ok   schema") && told.contains("ok   daemon"),
-        "{told}"
-    );
+    assert!(told.contains("ok   schema") && told.contains("ok   daemon"), "{told}");
     assert!(stderr(&output).contains("nothing fails"), "{}", stderr(&output));
     assert_eq!(stderr(&run(&["--quiet"])), "");
     server.target.pause_queue(Timestamp(0)).await.unwrap();
@@ -134,11 +107,7 @@ fn a_silent_listener_fails() {
     let listen = format!("http.listen={address}");
     let run = |args: &[&str]| {
         let mut command = recapd();
-        command
-            .args(args)
-            .args(["--set", &listen])
-            .arg("--db")
-            .arg(&database);
+        command.args(args).args(["--set", &listen]).arg("--db").arg(&database);
         command.output().unwrap()
     };
     assert_eq!(code(&run(&["migrate", "up"])), Some(0));
@@ -148,10 +117,7 @@ fn a_silent_listener_fails() {
     assert_eq!(check(&report, "database")["verdict"], "ok", "{report}");
     let daemon = check(&report, "daemon");
     assert_eq!(daemon["verdict"], "fail", "{daemon}");
-    assert!(
-        daemon["detail"].as_str().unwrap().contains("doesn't answer"),
-        "{daemon}"
-    );
+    assert!(daemon["detail"].as_str().unwrap().contains("doesn't answer"), "{daemon}");
     assert_eq!(code(&run(&["health"])), Some(69));
 }
 
@@ -171,11 +137,7 @@ async fn a_named_daemon_is_not_judged_by_this_host() {
 fn doctor_checks_that_a_provider_answers_and_accepts_the_key() {
     let folder = tempfile::tempdir().unwrap();
     let database = folder.path().join("doctor.db");
-    let made = recapd()
-        .args(["migrate", "up", "--db"])
-        .arg(&database)
-        .output()
-        .unwrap();
+    let made = recapd().args(["migrate", "up", "--db"]).arg(&database).output().unwrap();
     assert_eq!(code(&made), Some(0), "{}", stderr(&made));
     let run = |settings: &[&str], args: &[&str]| {
         let mut command = recapd();
@@ -185,9 +147,7 @@ fn doctor_checks_that_a_provider_answers_and_accepts_the_key() {
             "--set",
             "model.mode=openai",
         ]);
-        command
-            .args(settings.iter().flat_map(|setting| ["--set", setting]))
-            .args(args);
+        command.args(settings.iter().flat_map(|setting| ["--set", setting])).args(args);
         let output = command.arg("--db").arg(&database).output().unwrap();
         assert!(!stdout(&output).contains("canary"), "{}", stdout(&output));
         json(&output)
@@ -202,17 +162,11 @@ fn doctor_checks_that_a_provider_answers_and_accepts_the_key() {
         let report = run(&[&provider(status)], &[]);
         let found = check(&report, "provider");
         assert_eq!(found["verdict"], verdict, "{status} {report}");
-        assert!(
-            found["fix"].as_str().unwrap_or_default().contains(fix),
-            "{status} {report}"
-        );
+        assert!(found["fix"].as_str().unwrap_or_default().contains(fix), "{status} {report}");
     }
     let gone = "model.base_url=http://127.0.0.1:1/v1";
     assert_eq!(check(&run(&[gone], &[]), "provider")["verdict"], "fail");
-    assert_eq!(
-        check(&run(&[gone], &["--offline"]), "provider")["verdict"],
-        "skip"
-    );
+    assert_eq!(check(&run(&[gone], &["--offline"]), "provider")["verdict"], "skip");
     let output = recapd()
         .args(["doctor", "--json", "--set", "model.mode=anthropic", "--db"])
         .arg(&database)
@@ -220,13 +174,7 @@ fn doctor_checks_that_a_provider_answers_and_accepts_the_key() {
         .unwrap();
     let found = json(&output);
     assert_eq!(code(&output), Some(1));
-    assert!(
-        check(&found, "provider")["detail"]
-            .as_str()
-            .unwrap()
-            .contains("ANTHROPIC_API_KEY"),
-        "{found}"
-    );
+    assert!(check(&found, "provider")["detail"].as_str().unwrap().contains("ANTHROPIC_API_KEY"), "{found}");
 }
 
 #[test]
@@ -234,11 +182,7 @@ fn an_older_schema_fails_with_a_hint() {
     let folder = tempfile::tempdir().unwrap();
     let database = folder.path().join("old.db");
     std::fs::write(&database, "").unwrap();
-    let output = recapd()
-        .args(["doctor", "--json", "--db"])
-        .arg(&database)
-        .output()
-        .unwrap();
+    let output = recapd().args(["doctor", "--json", "--db"]).arg(&database).output().unwrap();
     let report = json(&output);
     assert_eq!(code(&output), Some(1));
     assert_eq!(check(&report, "schema")["fix"], "recapd migrate up", "{report}");
@@ -247,23 +191,13 @@ fn an_older_schema_fails_with_a_hint() {
 #[tokio::test(flavor = "multi_thread")]
 async fn health_is_shown_by_the_exit_code() {
     let server = two_agents().await;
-    for (args, word) in [
-        (&["health"][..], "ready\n"),
-        (&["health", "--live"], "live\n"),
-        (&["health", "--ready"], "ready\n"),
-    ] {
+    for (args, word) in
+        [(&["health"][..], "ready\n"), (&["health", "--live"], "live\n"), (&["health", "--ready"], "ready\n")]
+    {
         let output = ask(&server, args);
-        assert_eq!(
-            (code(&output), stdout(&output).as_str()),
-            (Some(0), word),
-            "{}",
-            stderr(&output)
-        );
+        assert_eq!((code(&output), stdout(&output).as_str()), (Some(0), word), "{}", stderr(&output));
     }
-    assert_eq!(
-        json(&ask(&server, &["health", "--json"])),
-        serde_json::json!({"ok": true, "check": "ready"})
-    );
+    assert_eq!(json(&ask(&server, &["health", "--json"])), serde_json::json!({"ok": true, "check": "ready"}));
     server.store.trouble("ping", Trouble::Unavailable);
     let output = ask(&server, &["health"]);
     assert_eq!(code(&output), Some(4), "{}", stderr(&output));
@@ -274,16 +208,9 @@ async fn health_is_shown_by_the_exit_code() {
     assert_eq!(code(&output), Some(69), "{}", stderr(&output));
     let nowhere = recapd().args(["health", "--server", "nowhere"]).output().unwrap();
     assert_eq!(code(&nowhere), Some(2), "{}", stderr(&nowhere));
-    let output = recapd()
-        .args(["health", "--set", "http.listen=127.0.0.1:1"])
-        .output()
-        .unwrap();
+    let output = recapd().args(["health", "--set", "http.listen=127.0.0.1:1"]).output().unwrap();
     assert_eq!(code(&output), Some(69));
-    assert!(
-        stderr(&output).contains("http://127.0.0.1:1"),
-        "{}",
-        stderr(&output)
-    );
+    assert!(stderr(&output).contains("http://127.0.0.1:1"), "{}", stderr(&output));
 }
 
 /// Returns the offset of the first page of the message table in the file.

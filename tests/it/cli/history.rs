@@ -20,10 +20,7 @@ async fn a_history_looks_the_same_from_daemon_and_database() {
     let [asked, looked] =
         [ask(&server, &args), look(&server.database(), &args)].map(|output| stdout(&output));
     for text in [&asked, &looked] {
-        assert!(
-            text.contains("\u{1b}[1m──────── the model sees from here"),
-            "{text}"
-        );
+        assert!(text.contains("\u{1b}[1m──────── the model sees from here"), "{text}");
         assert!(text.contains("\u{1b}[2m  #6"), "{text}");
     }
     let plain = stdout(&ask(&server, &["history", "coder"]));
@@ -47,10 +44,7 @@ async fn one_exchange_is_shown_line_by_line_with_what_it_costs() {
         assert_eq!(exchange["tokens"], tokens, "{exchange}");
     }
     let without = alike(&server, &["history", "coder", "--exchange", "2"]);
-    assert!(
-        without["exchanges"][0]["messages"][0].get("tokens").is_none(),
-        "{without}"
-    );
+    assert!(without["exchanges"][0]["messages"][0].get("tokens").is_none(), "{without}");
     let counted = alike(&server, &["history", "coder", "--tokens"]);
     let newest = counted["exchanges"].as_array().unwrap().last().unwrap();
     assert!(newest["messages"][0]["tokens"].is_i64(), "{newest}");
@@ -59,10 +53,7 @@ async fn one_exchange_is_shown_line_by_line_with_what_it_costs() {
         [ask(&server, &args), look(&server.database(), &args)].map(|output| stdout(&output));
     for text in [asked, looked] {
         assert!(text.contains("1 of 6 shown, --all"), "{text}");
-        assert!(
-            text.contains("  Fix bug 2 in parser.rs") && !text.contains("Fix bug 3"),
-            "{text}"
-        );
+        assert!(text.contains("  Fix bug 2 in parser.rs") && !text.contains("Fix bug 3"), "{text}");
         assert!(!text.contains("(empty)"), "{text}");
     }
     let args = ["history", "coder", "--exchange", "99"];

@@ -53,10 +53,7 @@ impl Session {
 
     /// Makes a session whose hooks have little time.
     fn impatient(server: SocketAddr) -> Self {
-        Self {
-            patience: LITTLE_PATIENCE,
-            ..Self::new(server)
-        }
+        Self { patience: LITTLE_PATIENCE, ..Self::new(server) }
     }
 
     fn transcript(&self) -> PathBuf {
@@ -89,27 +86,14 @@ impl Session {
     }
 
     fn arguments(&self, event: &str) -> Vec<String> {
-        let words = [
-            "hook",
-            event,
-            "--host",
-            "claude-code",
-            "--agent",
-            AGENT,
-            "--server",
-            &self.server,
-        ];
+        let words = ["hook", event, "--host", "claude-code", "--agent", AGENT, "--server", &self.server];
         words.map(str::to_owned).to_vec()
     }
 
     /// Calls a hook, which must succeed.
     fn call(&self, event: &str, more: &Value) -> String {
         let output = block_in_place(|| self.run(&self.arguments(event), self.input(more)));
-        assert_eq!(
-            (code(&output), stderr(&output).as_str()),
-            (Some(0), ""),
-            "{event}"
-        );
+        assert_eq!((code(&output), stderr(&output).as_str()), (Some(0), ""), "{event}");
         stdout(&output)
     }
 
@@ -197,34 +181,19 @@ async fn a_round_trip_with_the_daemon_up() {
     assert_eq!(messages(&server).await, 9);
 
     let given = session.start("compact").expect("there is something to tell");
-    assert!(
-        given.starts_with("<summary agent=\"coder\"") && given.ends_with("</summary>"),
-        "{given}"
-    );
-    assert!(
-        given.contains("Mend parser 4") && !given.contains("stale="),
-        "{given}"
-    );
+    assert!(given.starts_with("<summary agent=\"coder\"") && given.ends_with("</summary>"), "{given}");
+    assert!(given.contains("Mend parser 4") && !given.contains("stale="), "{given}");
     assert!(given.chars().count() <= 6_000);
     assert_eq!(session.start("startup"), None, "it was told already");
     assert!(session.start("compact").is_some(), "but its context was emptied");
     summarise(&server).await;
     let summarised = session.start("compact").expect("it is another brief by now");
     assert!(summarised.contains("version=\"1\""), "{summarised}");
-    assert_eq!(
-        session.call("SessionStart", &json!({ "source": "startup", "agent_id": "sub" })),
-        ""
-    );
+    assert_eq!(session.call("SessionStart", &json!({ "source": "startup", "agent_id": "sub" })), "");
     assert_eq!(session.start("resume"), None);
     let status = session.status();
-    assert_eq!(
-        (&status["agent_id"], &status["spool_segments"]),
-        (&json!(AGENT), &json!(0))
-    );
-    assert!(
-        status["last_push_at"].is_string() && status["last_injection_at"].is_string(),
-        "{status}"
-    );
+    assert_eq!((&status["agent_id"], &status["spool_segments"]), (&json!(AGENT), &json!(0)));
+    assert!(status["last_push_at"].is_string() && status["last_injection_at"].is_string(), "{status}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -266,11 +235,7 @@ async fn forgetting_an_agent_clears_its_hooks_files() {
     session.server = up;
     forget(&session, &["1"]);
     session.server = format!("http://{}", nobody.address());
-    assert_eq!(
-        session.start("compact"),
-        None,
-        "the copy may say what was forgotten"
-    );
+    assert_eq!(session.start("compact"), None, "the copy may say what was forgotten");
     assert_eq!(session.status()["spool_segments"], 1, "what waits was never said");
 
     session.server = format!("http://{}", server.address);
@@ -288,10 +253,7 @@ async fn without_a_daemon_messages_wait_and_the_cached_brief_is_used() {
 
     let nobody = Port::reserve();
     session.server = format!("http://{}", nobody.address());
-    let other = Session {
-        id: "other",
-        ..session
-    };
+    let other = Session { id: "other", ..session };
     fs::write(other.transcript(), "").unwrap();
     let copy = other.start("startup").expect("there is a copy");
     assert!(copy.contains("stale=\"true\" as_of=\"20"), "{copy}");
@@ -306,17 +268,11 @@ async fn without_a_daemon_messages_wait_and_the_cached_brief_is_used() {
     assert!(status["last_error"].is_string(), "{status}");
     assert_eq!(messages(&server).await, 5);
 
-    let back = Session {
-        server: format!("http://{}", server.address),
-        ..other
-    };
+    let back = Session { server: format!("http://{}", server.address), ..other };
     back.stop();
     assert_eq!(messages(&server).await, 13);
     assert_eq!(back.status()["spool_segments"], 0);
-    let history = server
-        .get_as(&format!("/v1/agents/{AGENT}/history"), "text/markdown")
-        .await
-        .body;
+    let history = server.get_as(&format!("/v1/agents/{AGENT}/history"), "text/markdown").await.body;
     assert!(!history.is_empty());
 }
 
@@ -338,11 +294,7 @@ async fn a_slow_daemon_does_not_delay_a_hook() {
     // What goes on after these hooks ends with its connection.
     drop(slow);
     let server = server().await;
-    let back = Session {
-        server: format!("http://{}", server.address),
-        patience: PATIENCE,
-        ..session
-    };
+    let back = Session { server: format!("http://{}", server.address), patience: PATIENCE, ..session };
     // `drain` has no hook's time limit.
     let drain = ["hook", "drain", "--server", &back.server, "--json"].map(str::to_owned);
     let output = block_in_place(|| back.run(&drain, String::new()));
@@ -360,14 +312,8 @@ async fn killed_hooks_store_each_message_once() {
     let mut session = Session::new(server.address);
     for round in 0..8_usize {
         session.say(round, 1);
-        session.server = format!(
-            "http://{}",
-            if round % 2 == 0 {
-                slow.local_addr().unwrap()
-            } else {
-                server.address
-            }
-        );
+        session.server =
+            format!("http://{}", if round % 2 == 0 { slow.local_addr().unwrap() } else { server.address });
         let mut hook = session.spawn("Stop");
         tokio::time::timeout(
             Duration::from_millis(5 + 9 * u64::try_from(round).unwrap()),
@@ -444,16 +390,9 @@ async fn a_newer_version_is_announced_if_configured() {
     assert_eq!(session.call("UserPromptSubmit", &json!({ "prompt": "x" })), "");
     let mut arguments = session.arguments("UserPromptSubmit");
     arguments.extend(["--set", "hook.announce=true"].map(str::to_owned));
-    let announce = || {
-        stdout(&block_in_place(|| {
-            session.run(&arguments, session.input(&json!({})))
-        }))
-    };
+    let announce = || stdout(&block_in_place(|| session.run(&arguments, session.input(&json!({})))));
     let said = announce();
-    assert!(
-        said.contains("version 1") && said.contains("UserPromptSubmit"),
-        "{said}"
-    );
+    assert!(said.contains("version 1") && said.contains("UserPromptSubmit"), "{said}");
     assert_eq!(announce(), "", "once");
 }
 
@@ -475,10 +414,7 @@ async fn hook_test_shows_what_a_session_would_get() {
         let (chars, tokens) = (told["chars"].as_u64().unwrap(), told["tokens"].as_u64().unwrap());
         assert!(chars > 400 && chars <= limit.parse().unwrap(), "{told}");
         assert!(tokens <= 2_500, "{told}");
-        assert!(
-            told["text"].as_str().unwrap().contains("parser 60"),
-            "the newest are told: {told}"
-        );
+        assert!(told["text"].as_str().unwrap().contains("parser 60"), "the newest are told: {told}");
     }
 }
 

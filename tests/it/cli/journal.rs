@@ -84,13 +84,7 @@ fn an_export_replaces_files_and_nothing_else() {
     assert_eq!(std::fs::read_to_string(named("file")).unwrap(), whole);
 
     let pipe = named("pipe");
-    assert!(
-        std::process::Command::new("mkfifo")
-            .arg(&pipe)
-            .status()
-            .unwrap()
-            .success()
-    );
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     let from = pipe.clone();
     let reader = std::thread::spawn(move || std::fs::read_to_string(from).unwrap());
     export(&pipe);
@@ -134,10 +128,7 @@ fn an_export_of_a_fork_includes_its_ancestors() {
 fn two_weeks(folder: &Path) -> Vec<String> {
     let database = folder.join("two-weeks.db");
     let example = package_file("examples/two-weeks.jsonl");
-    assert_eq!(
-        code(&run(&["replay", example.to_str().unwrap()], &database)),
-        Some(0)
-    );
+    assert_eq!(code(&run(&["replay", example.to_str().unwrap()], &database)), Some(0));
     let exported = stdout(&run(&["export"], &database));
     exported.lines().map(|line| format!("{line}\n")).collect()
 }
@@ -164,11 +155,7 @@ fn pieces_of_a_journal_are_put_in_order() {
     assert_eq!(figures(&["import", first, "--json"]), [1, known, 0, 0]);
     let alone = run(&["import", first, "--json"], &database);
     assert_eq!(json(&alone)["unfinished"], serde_json::json!(["two-weeks"]));
-    assert!(
-        stderr(&alone).contains("agent `two-weeks`: its window, evictions"),
-        "{}",
-        stderr(&alone)
-    );
+    assert!(stderr(&alone).contains("agent `two-weeks`: its window, evictions"), "{}", stderr(&alone));
     let rest = [1, messages - known, known, 0];
     assert_eq!(figures(&rehearsal), rest);
     assert_eq!(figures(&all), rest);
@@ -183,11 +170,7 @@ fn pieces_of_a_journal_are_put_in_order() {
         let alone = run(&["import", file], &folder.path().join("other.db"));
         assert_eq!(code(&alone), Some(1), "{}", stdout(&alone));
         let wanted = "comes where message 1 should; import what comes before it first";
-        assert!(
-            stderr(&alone).contains(file) && stderr(&alone).contains(wanted),
-            "{}",
-            stderr(&alone)
-        );
+        assert!(stderr(&alone).contains(file) && stderr(&alone).contains(wanted), "{}", stderr(&alone));
     }
 }
 
@@ -226,20 +209,10 @@ fn a_journal_of_a_newer_recapd_is_named_as_such() {
     lines[0] = lines[0].replace("\"journal\":1", "\"journal\":2");
     let file = folder.path().join("newer.jsonl");
     std::fs::write(&file, lines.concat()).unwrap();
-    let output = run(
-        &["import", file.to_str().unwrap(), "--json"],
-        &folder.path().join("new.db"),
-    );
+    let output = run(&["import", file.to_str().unwrap(), "--json"], &folder.path().join("new.db"));
     assert_eq!(code(&output), Some(1));
-    assert_eq!(
-        (&json(&output)["accepted"], &json(&output)["refused"]),
-        (&0.into(), &1.into())
-    );
-    for wanted in [
-        "newer.jsonl, line 1",
-        "version 2",
-        "reads version 1, use the newer",
-    ] {
+    assert_eq!((&json(&output)["accepted"], &json(&output)["refused"]), (&0.into(), &1.into()));
+    for wanted in ["newer.jsonl, line 1", "version 2", "reads version 1, use the newer"] {
         assert!(stderr(&output).contains(wanted), "{}", stderr(&output));
     }
 }
@@ -256,11 +229,7 @@ fn missing_agents_and_files_are_named() {
     let nothing = package_file("tests/fixtures/unknown_format.jsonl");
     let no_journal = run(&["import", nothing.to_str().unwrap()], &database);
     assert_eq!(code(&no_journal), Some(1), "{}", stdout(&no_journal));
-    assert!(
-        stderr(&no_journal).contains("unknown_format.jsonl"),
-        "{}",
-        stderr(&no_journal)
-    );
+    assert!(stderr(&no_journal).contains("unknown_format.jsonl"), "{}", stderr(&no_journal));
     let unknown = run(&["export", "nobody"], &database);
     assert_eq!(code(&unknown), Some(3), "{}", stderr(&unknown));
 }
@@ -272,10 +241,7 @@ fn messages_that_share_an_id_are_imported_once_each() {
     let line =
         |id: u32, content: &str| format!("{{\"id\":\"{id}\",\"kind\":\"user\",\"content\":\"{content}\"}}\n");
     let files = [
-        (
-            "a.jsonl",
-            [line(1, "one"), line(1, "another"), line(2, "two")].concat(),
-        ),
+        ("a.jsonl", [line(1, "one"), line(1, "another"), line(2, "two")].concat()),
         ("b.jsonl", [line(1, "un"), line(2, "deux")].concat()),
     ]
     .map(|(name, text)| {
@@ -312,21 +278,14 @@ fn conversations_are_imported_once_however_often() {
     assert_eq!(first["accepted"], rehearsed["accepted"]);
     assert_eq!((&first["duplicates"], &first["refused"]), (&0.into(), &0.into()));
     let again = json(&run(&["import", sessions, "--json"], &database));
-    assert_eq!(
-        (&again["accepted"], &again["duplicates"]),
-        (&0.into(), &first["accepted"])
-    );
+    assert_eq!((&again["accepted"], &again["duplicates"]), (&0.into(), &first["accepted"]));
     assert_eq!(code(&run(&["verify"], &database)), Some(0));
     // An unreadable line is named, and fails an import only if it is strict or nothing was read.
     let broken = package_file("tests/fixtures/bad_lines.jsonl");
     let broken = broken.to_str().unwrap();
     let output = run(&["import", broken, "--agent", "broken"], &database);
     assert_eq!(code(&output), Some(0), "{}", stderr(&output));
-    assert!(
-        stderr(&output).contains("bad_lines.jsonl:3: "),
-        "{}",
-        stderr(&output)
-    );
+    assert!(stderr(&output).contains("bad_lines.jsonl:3: "), "{}", stderr(&output));
     assert!(stdout(&output).contains(" 9 skipped"), "{}", stdout(&output));
     let strict = ["import", broken, "--agent", "broken", "--strict"];
     assert_eq!(code(&run(&strict, &database)), Some(1));
@@ -370,11 +329,7 @@ fn different_conversations_are_different_agents() {
     let chats = chats.to_str().unwrap();
     let imported = json(&run(&["import", chats, "--json"], &database));
     assert_eq!(
-        (
-            &imported["agents"],
-            &imported["accepted"],
-            &imported["duplicates"]
-        ),
+        (&imported["agents"], &imported["accepted"], &imported["duplicates"]),
         (&6.into(), &10.into(), &0.into())
     );
     for (agent, answer) in [("runA-x.traj", "Run A"), ("runB-x.traj", "Run B")] {
@@ -382,10 +337,7 @@ fn different_conversations_are_different_agents() {
         assert!(stdout(&exported).contains(answer), "{}", stderr(&exported));
     }
     let again = json(&run(&["import", chats, "--json"], &database));
-    assert_eq!(
-        (&again["accepted"], &again["duplicates"]),
-        (&0.into(), &10.into())
-    );
+    assert_eq!((&again["accepted"], &again["duplicates"]), (&0.into(), &10.into()));
     let replayed = json(&recapd().args(["replay", chats, "--json"]).output().unwrap());
     assert_eq!(replayed["agents"].as_array().unwrap().len(), 6);
 }
@@ -404,16 +356,9 @@ fn an_unreadable_time_is_reported_and_the_message_imported() {
     let told = run(&["import", file, "--dry-run"], &database);
     let count = "3 messages would be stored, 0 already stored, 0 skipped, 2 with a time that can't be read";
     assert!(stdout(&told).contains(count), "{}", stdout(&told));
-    assert!(
-        stderr(&told).contains("chat.jsonl:2: the time"),
-        "{}",
-        stderr(&told)
-    );
+    assert!(stderr(&told).contains("chat.jsonl:2: the time"), "{}", stderr(&told));
     let imported = json(&run(&["import", file, "--strict", "--json"], &database));
-    assert_eq!(
-        (&imported["accepted"], &imported["unread_times"]),
-        (&3.into(), &2.into())
-    );
+    assert_eq!((&imported["accepted"], &imported["unread_times"]), (&3.into(), &2.into()));
     let first = imported["first_unread_time"].as_str().unwrap();
     assert!(first.ends_with("chat.jsonl:2"), "{first}");
     let exported = stdout(&run(&["export"], &database));
@@ -467,15 +412,9 @@ fn turns_that_were_taken_back_are_left_out() {
     let told = stderr(&output);
     assert!(told.contains("left out 2 messages of prompts"), "{told}");
     let imported = json(&output);
-    assert_eq!(
-        (&imported["accepted"], &imported["undone"]),
-        (&3.into(), &2.into())
-    );
+    assert_eq!((&imported["accepted"], &imported["undone"]), (&3.into(), &2.into()));
     let exported = stdout(&run(&["export"], &database));
-    assert!(
-        exported.contains("Use spaces") && !exported.contains("Use tabs"),
-        "{exported}"
-    );
+    assert!(exported.contains("Use spaces") && !exported.contains("Use tabs"), "{exported}");
     let replayed = json(&recapd().args(["replay", file, "--json"]).output().unwrap());
     assert_eq!(replayed["messages"], 3);
 }
@@ -488,11 +427,7 @@ fn an_import_of_nothing_fails() {
     std::fs::create_dir_all(&empty).unwrap();
     let output = run(&["import", empty.to_str().unwrap()], &database);
     assert_eq!(code(&output), Some(1), "{}", stdout(&output));
-    assert!(
-        stderr(&output).contains("nothing was read"),
-        "{}",
-        stderr(&output)
-    );
+    assert!(stderr(&output).contains("nothing was read"), "{}", stderr(&output));
     let file = folder.path().join("chat.jsonl");
     std::fs::write(&file, chat("Done")).unwrap();
     for _ in 0..2 {
@@ -511,25 +446,12 @@ fn one_agent_gets_no_messages_of_sub_agents() {
     let output = run(&["import", file, "--agent", "main", "--json"], &database);
     let imported = json(&output);
     assert_eq!(imported["agents"], 1);
-    assert_eq!(
-        imported["accepted"].as_i64().unwrap(),
-        whole["accepted"].as_i64().unwrap() - 2
-    );
-    assert!(
-        stderr(&output).contains("left out 2 messages of sub-agents"),
-        "{}",
-        stderr(&output)
-    );
-    let replayed = recapd()
-        .args(["replay", file, "--agent", "main", "--json"])
-        .output();
+    assert_eq!(imported["accepted"].as_i64().unwrap(), whole["accepted"].as_i64().unwrap() - 2);
+    assert!(stderr(&output).contains("left out 2 messages of sub-agents"), "{}", stderr(&output));
+    let replayed = recapd().args(["replay", file, "--agent", "main", "--json"]).output();
     let replayed = replayed.unwrap();
     assert_eq!(json(&replayed)["messages"], imported["accepted"]);
-    assert!(
-        stderr(&replayed).contains("left out 2 messages of sub-agents"),
-        "{}",
-        stderr(&replayed)
-    );
+    assert!(stderr(&replayed).contains("left out 2 messages of sub-agents"), "{}", stderr(&replayed));
     // The transcript of a sub-agent has only such lines.
     let side: String = std::fs::read_to_string(file)
         .unwrap()
@@ -538,10 +460,7 @@ fn one_agent_gets_no_messages_of_sub_agents() {
         .collect();
     let own = folder.path().join("agent-b7.jsonl");
     std::fs::write(&own, side).unwrap();
-    let own = run(
-        &["import", own.to_str().unwrap(), "--agent", "side", "--json"],
-        &database,
-    );
+    let own = run(&["import", own.to_str().unwrap(), "--agent", "side", "--json"], &database);
     assert_eq!(json(&own)["accepted"], 2, "{}", stderr(&own));
     assert!(!stderr(&own).contains("left out"), "{}", stderr(&own));
 }
@@ -584,13 +503,7 @@ fn a_prompt_without_a_word_is_left_out_and_reported() {
     std::fs::write(&file, lines.concat()).unwrap();
     let output = run(&["import", file.to_str().unwrap(), "--json"], &database);
     let told = stderr(&output);
-    assert!(
-        told.contains("session.jsonl: left out 1 prompt without a word"),
-        "{told}"
-    );
+    assert!(told.contains("session.jsonl: left out 1 prompt without a word"), "{told}");
     let imported = json(&output);
-    assert_eq!(
-        (&imported["accepted"], &imported["refused"]),
-        (&1.into(), &0.into())
-    );
+    assert_eq!((&imported["accepted"], &imported["refused"]), (&1.into(), &0.into()));
 }

@@ -18,21 +18,16 @@ fn printed(server: &Server, args: &[&str]) -> String {
 }
 
 fn heads(text: &str) -> String {
-    let heads = text
-        .lines()
-        .filter(|line| line.trim_start().starts_with('#') || line.contains("legs"));
+    let heads = text.lines().filter(|line| line.trim_start().starts_with('#') || line.contains("legs"));
     heads.collect::<Vec<_>>().join("\n")
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn legs_are_listed_below_their_exchange() {
     let server = Server::in_legs().await;
-    for args in [
-        &["history", "coder"][..],
-        &["expand", "coder", "#2–#5"],
-        &["window", "coder"],
-        &["status", "coder"],
-    ] {
+    for args in
+        [&["history", "coder"][..], &["expand", "coder", "#2–#5"], &["window", "coder"], &["status", "coder"]]
+    {
         alike(&server, args);
     }
     insta::assert_snapshot!(heads(&printed(&server, &["expand", "coder", "#1–#5"])), @r"
@@ -64,10 +59,7 @@ async fn legs_are_listed_below_their_exchange() {
         "{status}"
     );
     let brief = printed(&server, &["summary", "coder", "--brief"]);
-    assert!(
-        brief.starts_with("Running: exchange #2 since 08:40, in its fourth leg: "),
-        "{brief}"
-    );
+    assert!(brief.starts_with("Running: exchange #2 since 08:40, in its fourth leg: "), "{brief}");
     server.end().await;
 }
 

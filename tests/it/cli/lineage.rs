@@ -40,10 +40,7 @@ fn a_conversation_is_marked_rewound_forked_and_cleared() {
     );
     insta::assert_snapshot!(told(&["clear", "scout"]), @"cleared scout: session 2 begins with an empty window");
     let marked = json(&run(&["mark", "coder", "--json"]));
-    assert_eq!(
-        (&marked["label"], &marked["marked_exchange"]),
-        (&json!(null), &json!(3))
-    );
+    assert_eq!((&marked["label"], &marked["marked_exchange"]), (&json!(null), &json!(3)));
     assert!(told(&["history", "coder"]).contains("#1"));
     told(&["verify"]);
     for (args, status, words) in [
@@ -77,13 +74,7 @@ fn a_context_is_seen_by_its_speakers() {
             let content = message["content"].as_str().unwrap().replace('\n', " ");
             format!("{}: {content}", message["role"].as_str().unwrap())
         };
-        messages
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(brief)
-            .collect::<Vec<_>>()
-            .join("\n")
+        messages.as_array().unwrap().iter().map(brief).collect::<Vec<_>>().join("\n")
     };
     insta::assert_snapshot!(seen("agent_a"), @r"
     system: You talk with another program.
@@ -99,11 +90,7 @@ fn a_context_is_seen_by_its_speakers() {
     ");
     let output = run(&["context", "duet", "--format", "gemini", "--as", "agent_c"]);
     assert_eq!(code(&output), Some(3));
-    assert!(
-        stderr(&output).contains("known speakers: agent_a, agent_b"),
-        "{}",
-        stderr(&output)
-    );
+    assert!(stderr(&output).contains("known speakers: agent_a, agent_b"), "{}", stderr(&output));
 }
 
 /// As over HTTP: some providers require the thinking of an open tool round, whatever has left the window before it.
@@ -139,12 +126,7 @@ fn thinking_of_an_open_exchange_can_be_asked_for() {
         let context = vec!["context", "thinker", "--format", "anthropic"];
         let output = run(&[context, thinking].concat());
         assert_eq!(code(&output), Some(0), "{}", stderr(&output));
-        assert_eq!(
-            stdout(&output).contains("c2lnbmVk"),
-            is_sent,
-            "{}",
-            stdout(&output)
-        );
+        assert_eq!(stdout(&output).contains("c2lnbmVk"), is_sent, "{}", stdout(&output));
     }
     let output = run(&["context", "thinker", "--format", "anthropic", "--thinking", "all"]);
     assert_eq!(code(&output), Some(2));

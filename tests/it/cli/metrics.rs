@@ -23,12 +23,6 @@ fn the_list_is_for_people_and_for_programs() {
     );
     let json = stdout(&recapd().args(["metrics", "list", "--json"]).output().unwrap());
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
-    assert!(
-        json.as_array()
-            .unwrap()
-            .iter()
-            .any(|metric| metric["name"] == "recapd_queue_depth"
-                && metric["labels"][0]["values"]
-                    == serde_json::json!(["parked", "ready", "running", "scheduled"]))
-    );
+    assert!(json.as_array().unwrap().iter().any(|metric| metric["name"] == "recapd_queue_depth"
+        && metric["labels"][0]["values"] == serde_json::json!(["parked", "ready", "running", "scheduled"])));
 }

@@ -10,11 +10,7 @@ fn a_database_is_migrated_by_the_command() {
     let folder = tempfile::tempdir().unwrap();
     let database = folder.path().join("new.db");
     let run = |args: &[&str]| recapd().args(args).arg("--db").arg(&database).output().unwrap();
-    assert_eq!(
-        code(&run(&["migrate", "status"])),
-        Some(69),
-        "looking makes no database"
-    );
+    assert_eq!(code(&run(&["migrate", "status"])), Some(69), "looking makes no database");
     let manual = run(&["import", "--set", "database.migrate=manual", package_readme()]);
     assert_eq!(code(&manual), Some(69), "{}", stderr(&manual));
     let planned = run(&["migrate", "up", "--dry-run"]);
@@ -29,11 +25,7 @@ fn a_database_is_migrated_by_the_command() {
     assert!(!database.exists(), "nothing is made");
     let up = run(&["migrate", "up"]);
     assert_eq!(code(&up), Some(0), "{}", stderr(&up));
-    assert!(
-        stdout(&up).contains("schema") && stdout(&up).contains("applied"),
-        "{}",
-        stdout(&up)
-    );
+    assert!(stdout(&up).contains("schema") && stdout(&up).contains("applied"), "{}", stdout(&up));
     let applied = stdout(&up).matches(" applied\n").count();
     assert_eq!(planned["would_apply"].as_array().unwrap().len(), applied);
     assert!(stdout(&run(&["migrate", "up"])).contains("nothing to do"));
@@ -70,12 +62,7 @@ async fn a_database_is_copied_to_a_server_and_back() {
     let path = |name: &str| folder.path().join(name).display().to_string();
     let (file, back) = (path("lived.db"), path("back.db"));
     let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/two-weeks.jsonl");
-    let replayed = recapd()
-        .arg("replay")
-        .arg(example)
-        .args(["--db", &file])
-        .output()
-        .unwrap();
+    let replayed = recapd().arg("replay").arg(example).args(["--db", &file]).output().unwrap();
     assert_eq!(code(&replayed), Some(0), "{}", stderr(&replayed));
 
     let server = Database::empty().await;
@@ -94,30 +81,17 @@ async fn a_database_is_copied_to_a_server_and_back() {
     // Commands print the same from either database.
     let agents = run(&["export", "--db", &file]);
     assert!(!agents.stdout.is_empty());
-    for args in [
-        &["export"][..],
-        &["verify"],
-        &["migrate", "status"],
-        &["migrate", "up", "--dry-run"],
-    ] {
+    for args in [&["export"][..], &["verify"], &["migrate", "status"], &["migrate", "up", "--dry-run"]] {
         let on = |database: &str| run(&[args, &["--db", database]].concat());
         let (one, other) = (on(&file), on(&address));
-        assert_eq!(
-            (code(&one), code(&other)),
-            (Some(0), Some(0)),
-            "{args:?}: {}",
-            stderr(&other)
-        );
+        assert_eq!((code(&one), code(&other)), (Some(0), Some(0)), "{args:?}: {}", stderr(&other));
         assert!(args[0] == "migrate" || stdout(&one) == stdout(&other), "{args:?}");
     }
 }
 
 #[test]
 fn an_address_with_a_password_is_refused_and_not_repeated() {
-    let output = recapd()
-        .args(["copy", "a.db", "postgres://me:geheim@host/db"])
-        .output()
-        .unwrap();
+    let output = recapd().args(["copy", "a.db", "postgres://me:geheim@host/db"]).output().unwrap();
     assert_eq!(code(&output), Some(2));
     assert!(
         stderr(&output).contains("PGPASSFILE") && !stderr(&output).contains("geheim"),

@@ -16,9 +16,7 @@ struct Databases {
 
 impl Databases {
     fn new() -> Self {
-        let databases = Self {
-            folder: tempfile::tempdir().unwrap(),
-        };
+        let databases = Self { folder: tempfile::tempdir().unwrap() };
         let replay = package_file("tests/fixtures/native.jsonl");
         let output = databases.run(&["replay", "--agent", "coder", replay.to_str().unwrap()]);
         assert_eq!(code(&output), Some(0), "{}", stderr(&output));
@@ -53,15 +51,7 @@ fn notes_are_written_read_searched_and_deleted() {
     let read = databases.run(&["notes", "read", "coder", "a/plan.md", "--json"]);
     let version = json(&read)["version"].to_string();
     let added = recapd()
-        .args([
-            "notes",
-            "append",
-            "coder",
-            "a/plan.md",
-            "--replaces",
-            &version,
-            "--db",
-        ])
+        .args(["notes", "append", "coder", "a/plan.md", "--replaces", &version, "--db"])
         .arg(databases.file("notes.db"))
         .write_stdin("\nthree")
         .output()
@@ -73,20 +63,10 @@ fn notes_are_written_read_searched_and_deleted() {
     let listed = databases.told(&["notes", "list", "coder"]);
     let row: Vec<&str> = listed.lines().nth(1).unwrap().split_whitespace().collect();
     assert_eq!(row[..2], ["a/plan.md", "13"], "{listed}");
-    assert_eq!(
-        databases.told(&["notes", "search", "coder", "TWO"]),
-        "a/plan.md:2: two\n"
-    );
-    assert_eq!(
-        databases.told(&["notes", "search", "coder", "zzz"]),
-        "(nothing found)\n"
-    );
+    assert_eq!(databases.told(&["notes", "search", "coder", "TWO"]), "a/plan.md:2: two\n");
+    assert_eq!(databases.told(&["notes", "search", "coder", "zzz"]), "(nothing found)\n");
     for (args, status, words) in [
-        (
-            &["notes", "write", "coder", "a/plan.md", "x", "--replaces", "0"][..],
-            1,
-            "is at version",
-        ),
+        (&["notes", "write", "coder", "a/plan.md", "x", "--replaces", "0"][..], 1, "is at version"),
         (&["notes", "read", "coder", "b"], 3, "no note `b`"),
         (&["notes", "write", "coder", "../b", "x"], 2, "note name `../b`"),
         (&["notes", "list", "nobody"], 3, "coder"),
@@ -105,11 +85,8 @@ fn notes_survive_backup_and_export() {
     let databases = Databases::new();
     databases.told(&["notes", "write", "coder", "a/plan.md", "One\ntwo"]);
     databases.told(&["verify"]);
-    let (backup, other, journal) = (
-        databases.file("backup.db"),
-        databases.file("other.db"),
-        databases.file("journal.jsonl"),
-    );
+    let (backup, other, journal) =
+        (databases.file("backup.db"), databases.file("other.db"), databases.file("journal.jsonl"));
     let read = |database: &Path| stdout(&on(database, &["notes", "read", "coder", "a/plan.md"]));
     databases.told(&["backup", backup.to_str().unwrap()]);
     assert_eq!(read(&backup), "One\ntwo\n");

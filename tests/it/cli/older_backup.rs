@@ -26,25 +26,16 @@ fn lived(folder: &Path) -> String {
 }
 
 async fn connect(database: &Path) -> SqliteConnection {
-    let options = SqliteConnectOptions::new()
-        .filename(database)
-        .create_if_missing(true)
-        .foreign_keys(false);
+    let options = SqliteConnectOptions::new().filename(database).create_if_missing(true).foreign_keys(false);
     SqliteConnection::connect_with(&options).await.unwrap()
 }
 
 async fn texts(connection: &mut SqliteConnection, sql: String) -> Vec<String> {
-    sqlx::query_scalar(AssertSqlSafe(sql))
-        .fetch_all(connection)
-        .await
-        .unwrap()
+    sqlx::query_scalar(AssertSqlSafe(sql)).fetch_all(connection).await.unwrap()
 }
 
 async fn run(connection: &mut SqliteConnection, sql: String) {
-    sqlx::raw_sql(AssertSqlSafe(sql))
-        .execute(connection)
-        .await
-        .unwrap();
+    sqlx::raw_sql(AssertSqlSafe(sql)).execute(connection).await.unwrap();
 }
 
 async fn columns(connection: &mut SqliteConnection, schema: &str, table: &str) -> BTreeSet<String> {
@@ -63,10 +54,8 @@ async fn as_of(migrations: &[sqlx::migrate::Migration], lived: &str, database: &
         if table.starts_with("_sqlx") || DERIVED.iter().any(|derived| table.starts_with(derived)) {
             continue;
         }
-        let (here, there) = (
-            columns(&mut connection, "main", &table).await,
-            columns(&mut connection, "lived", &table).await,
-        );
+        let (here, there) =
+            (columns(&mut connection, "main", &table).await, columns(&mut connection, "lived", &table).await);
         let both: Vec<&str> = here.intersection(&there).map(String::as_str).collect();
         let both = both.join(", ");
         let copy = format!("INSERT INTO main.{table} ({both}) SELECT {both} FROM lived.{table}");
@@ -92,42 +81,23 @@ async fn a_backup_of_any_earlier_version_comes_back_whole_and_up_to_date() {
         as_of(&all[..known], &lived, &backup).await;
         let before = fs::read(&backup).unwrap();
 
-        let output = recapd()
-            .args(["restore", "--json", "--db"])
-            .args([&restored, &backup])
-            .output()
-            .unwrap();
+        let output =
+            recapd().args(["restore", "--json", "--db"]).args([&restored, &backup]).output().unwrap();
         assert_eq!(code(&output), Some(0), "{known}: {}", stderr(&output));
         assert_eq!(json(&output)["is_clean"], true, "{known}");
-        assert!(
-            fs::read(&backup).unwrap() == before,
-            "{known}: the backup is as it was"
-        );
-        let status = recapd()
-            .args(["migrate", "status", "--json", "--db"])
-            .arg(&restored)
-            .output()
-            .unwrap();
+        assert!(fs::read(&backup).unwrap() == before, "{known}: the backup is as it was");
+        let status = recapd().args(["migrate", "status", "--json", "--db"]).arg(&restored).output().unwrap();
         assert_eq!(json(&status)["pending"], 0, "{known}");
-        assert!(
-            told(&restored.display().to_string()) == expected,
-            "{known}: something is missing"
-        );
+        assert!(told(&restored.display().to_string()) == expected, "{known}: something is missing");
     }
 }
 
 /// Returns the content of a database: histories, windows and the document. The first version had no marks.
 fn told(database: &str) -> (Vec<Value>, String) {
     let lines = export(database);
-    let mut lines: Vec<Value> = lines
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
+    let mut lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     lines[0].as_object_mut().unwrap().remove("marks").unwrap();
-    let output = recapd()
-        .args(["summary", "two-weeks", "--db", database])
-        .output()
-        .unwrap();
+    let output = recapd().args(["summary", "two-weeks", "--db", database]).output().unwrap();
     assert_eq!(code(&output), Some(0), "{}", stderr(&output));
     (lines, stdout(&output))
 }
@@ -164,9 +134,6 @@ fn an_export_adds_what_a_backup_lacks() {
     run_well(&["restore", &backup, "--db", &restored]);
     run_well(&["import", &since, "--db", &restored]);
     let history = stdout(&run_well(&["history", "coder", "--db", &restored]));
-    assert!(
-        history.contains("before") && history.contains("since"),
-        "{history}"
-    );
+    assert!(history.contains("before") && history.contains("since"), "{history}");
     assert!(export(&restored) == export(&database));
 }

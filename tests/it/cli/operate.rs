@@ -43,10 +43,7 @@ async fn the_queue_is_listed_and_changed() {
       ]
     }
     "#);
-    assert_eq!(
-        json(&ask(&server, &["queue", "show", "coder", "--json"])),
-        page["rows"][0]
-    );
+    assert_eq!(json(&ask(&server, &["queue", "show", "coder", "--json"])), page["rows"][0]);
     let shown = stdout(&ask(&server, &["queue", "show", "coder"]));
     assert!(shown.contains("state       scheduled (batching)"), "{shown}");
     server.end().await;
@@ -56,27 +53,17 @@ async fn the_queue_is_listed_and_changed() {
 async fn queue_rows_are_retried_cancelled_and_paused() {
     let server = two_agents().await;
     let output = ask(&server, &["queue", "cancel", "coder"]);
-    assert!(
-        stdout(&output).starts_with("parked coder: the next eviction"),
-        "{}",
-        stderr(&output)
-    );
+    assert!(stdout(&output).starts_with("parked coder: the next eviction"), "{}", stderr(&output));
     let rows = &alike(&server, &["queue"])["rows"];
     assert_eq!(rows[0], alike(&server, &["queue", "show", "coder"]));
     for (args, words) in [
         (&["queue", "retry", "--all"][..], "1 agent due now"),
         (&["queue", "retry", "--all"], "(nothing is parked)"),
         (&["queue", "retry", "coder"], "coder is due now"),
-        (
-            &["queue", "pause"],
-            "updates are paused since 2026-11-20T08:40:00",
-        ),
+        (&["queue", "pause"], "updates are paused since 2026-11-20T08:40:00"),
         (&["queue"], "all updates are paused since"),
         (&["queue", "resume"], "updates are resumed"),
-        (
-            &["agents", "pause", "coder"],
-            "updates of coder are paused; `recapd agents resume coder`",
-        ),
+        (&["agents", "pause", "coder"], "updates of coder are paused; `recapd agents resume coder`"),
         (&["queue"], "paused (operator)"),
         (&["agents", "resume", "coder"], "updates of coder are resumed"),
         (&["update", "coder"], "requested an update of coder"),
@@ -88,13 +75,7 @@ async fn queue_rows_are_retried_cancelled_and_paused() {
         assert!(stdout(&output).contains(words), "{args:?} {}", stdout(&output));
     }
     server.summarise().await;
-    assert_eq!(
-        alike(&server, &["queue", "list"])["rows"]
-            .as_array()
-            .unwrap()
-            .len(),
-        0
-    );
+    assert_eq!(alike(&server, &["queue", "list"])["rows"].as_array().unwrap().len(), 0);
     assert!(stdout(&ask(&server, &["queue"])).contains("(the queue is empty"));
     server.end().await;
 }
@@ -142,32 +123,14 @@ async fn runs_are_listed_and_shown() {
     "#);
     assert_eq!(alike(&server, &["runs", "show", "1"]), page["runs"][0]);
     assert_eq!(
-        alike(
-            &server,
-            &[
-                "runs",
-                "list",
-                "--agent",
-                "coder",
-                "--outcome",
-                "completed",
-                "--limit",
-                "1"
-            ]
-        ),
+        alike(&server, &["runs", "list", "--agent", "coder", "--outcome", "completed", "--limit", "1"]),
         page
     );
-    assert_eq!(
-        alike(&server, &["runs", "list", "--outcome", "failed"])["runs"],
-        serde_json::json!([])
-    );
+    assert_eq!(alike(&server, &["runs", "list", "--outcome", "failed"])["runs"], serde_json::json!([]));
     let shown = stdout(&ask(&server, &["runs", "show", "1"]));
     assert!(shown.contains("outcome    completed"), "{shown}");
     let listed = stdout(&ask(&server, &["runs"]));
-    assert!(
-        listed.contains("RUN  AGENT") && listed.contains("#1–#"),
-        "{listed}"
-    );
+    assert!(listed.contains("RUN  AGENT") && listed.contains("#1–#"), "{listed}");
     server.end().await;
 }
 
@@ -202,10 +165,7 @@ async fn windows_and_agents_are_listed() {
     assert_eq!(rest["agents"], serde_json::json!([agents["agents"][1]]));
     let window = alike(&server, &["window", "coder"]);
     assert_eq!(window["exchanges"][0]["exchange"], window["first_exchange"]);
-    assert_eq!(
-        alike(&server, &["window", "coder", "--limit", "1"])["exchanges"][0]["exchange"],
-        9
-    );
+    assert_eq!(alike(&server, &["window", "coder", "--limit", "1"])["exchanges"][0]["exchange"], 9);
     let text = stdout(&ask(&server, &["window", "coder"]));
     assert!(text.contains("Fixed bug 9: the loop ended too early."), "{text}");
     let sent = alike(&server, &["window", "coder", "--format", "openai"]);
@@ -238,11 +198,7 @@ async fn an_unknown_agent_is_answered_with_the_nearest() {
             );
         }
     }
-    for args in [
-        &["queue", "show", "planner"][..],
-        &["queue", "retry", "planner"],
-        &["runs", "show", "99"],
-    ] {
+    for args in [&["queue", "show", "planner"][..], &["queue", "retry", "planner"], &["runs", "show", "99"]] {
         assert_eq!(code(&ask(&server, args)), Some(3), "{args:?}");
     }
     server.end().await;
@@ -256,20 +212,11 @@ async fn a_running_daemon_is_found() {
     let listen = format!("http.listen={}", server.address);
     let run = |args: &[&str]| {
         let mut command = recapd();
-        command
-            .current_dir(empty.path())
-            .env("HOME", empty.path())
-            .args(args)
-            .args(["--set", &listen]);
+        command.current_dir(empty.path()).env("HOME", empty.path()).args(args).args(["--set", &listen]);
         command.output().unwrap()
     };
     let output = run(&["agents", "--json"]);
-    assert_eq!(
-        json(&output)["agents"][0]["agent_id"],
-        "coder",
-        "{}",
-        stderr(&output)
-    );
+    assert_eq!(json(&output)["agents"][0]["agent_id"], "coder", "{}", stderr(&output));
     let output = run(&["update", "coder"]);
     assert_eq!(code(&output), Some(0), "{}", stderr(&output));
     server.end().await;
@@ -308,11 +255,7 @@ async fn an_overloaded_daemon_is_recognised() {
                 .args(["agents", "--set", &format!("http.listen={address}")])
                 .output()
                 .unwrap();
-            assert!(
-                stderr(&output).contains(told),
-                "{status} {body} {}",
-                stderr(&output)
-            );
+            assert!(stderr(&output).contains(told), "{status} {body} {}", stderr(&output));
         }
     }
 }
@@ -338,20 +281,13 @@ fn without_a_daemon_the_command_makes_the_update() {
     };
     let output = push(1);
     assert_eq!(code(&output), Some(0), "{}", stderr(&output));
-    assert_eq!(
-        stdout(&run(&["update", "coder", "--wait"])),
-        "coder was up to date\n"
-    );
+    assert_eq!(stdout(&run(&["update", "coder", "--wait"])), "coder was up to date\n");
     let output = push(8);
     assert!(stdout(&output).contains("left the window"), "{}", stdout(&output));
     let output = run(&["update", "coder", "--wait", "--json"]);
     let done = json(&output);
     assert_eq!(
-        (
-            &done["agent_id"],
-            &done["run"]["outcome"],
-            &done["run"]["version"]
-        ),
+        (&done["agent_id"], &done["run"]["outcome"], &done["run"]["version"]),
         (&"coder".into(), &"completed".into(), &1.into()),
         "{}",
         stderr(&output)
@@ -363,20 +299,12 @@ fn without_a_daemon_the_command_makes_the_update() {
     run(&["agents", "pause", "coder"]);
     let output = run(&["update", "coder", "--wait"]);
     assert_eq!(code(&output), Some(1));
-    assert!(
-        stderr(&output).contains("`recapd agents resume coder`"),
-        "{}",
-        stderr(&output)
-    );
+    assert!(stderr(&output).contains("`recapd agents resume coder`"), "{}", stderr(&output));
     run(&["agents", "resume", "coder"]);
     run(&["queue", "pause"]);
     let output = run(&["update", "coder", "--wait", "--timeout", "1"]);
     assert_eq!(code(&output), Some(75), "{}", stderr(&output));
-    assert!(
-        stderr(&output).contains("`recapd queue show coder`"),
-        "{}",
-        stderr(&output)
-    );
+    assert!(stderr(&output).contains("`recapd queue show coder`"), "{}", stderr(&output));
     assert_eq!(code(&run(&["verify"])), Some(0));
 }
 
@@ -386,21 +314,12 @@ async fn due_summaries_are_listed_before_they_are_aged() {
     server.summarise().await;
     server.clock.advance_ms(3 * 24 * 3_600 * 1_000);
     let due = json(&ask(&server, &["age", "--dry-run", "--json"]));
-    assert_eq!(
-        (&due["dry_run"], &due["queued"], &due["has_more"]),
-        (&true.into(), &0.into(), &false.into())
-    );
+    assert_eq!((&due["dry_run"], &due["queued"], &due["has_more"]), (&true.into(), &0.into(), &false.into()));
     assert_eq!(due["due"][0]["agent_id"], "coder");
     assert!(stdout(&ask(&server, &["age", "--dry-run"])).starts_with("coder  due "));
     let aged = json(&ask(&server, &["age", "--json"]));
-    assert_eq!(
-        aged,
-        serde_json::json!({"dry_run": false, "queued": 1, "due": [], "has_more": false})
-    );
-    assert_eq!(
-        json(&ask(&server, &["age", "--dry-run", "--json"]))["due"],
-        serde_json::json!([])
-    );
+    assert_eq!(aged, serde_json::json!({"dry_run": false, "queued": 1, "due": [], "has_more": false}));
+    assert_eq!(json(&ask(&server, &["age", "--dry-run", "--json"]))["due"], serde_json::json!([]));
     server.end().await;
 }
 
@@ -439,11 +358,7 @@ fn without_a_daemon_only_the_named_agent_is_updated() {
     for agent in ["coder", "other"] {
         let args = ["push", agent, "--set", "window.budget_tokens=200"];
         let mut command = recapd();
-        command
-            .args(args)
-            .arg("--db")
-            .arg(&database)
-            .write_stdin(text.clone());
+        command.args(args).arg("--db").arg(&database).write_stdin(text.clone());
         assert_eq!(code(&command.output().unwrap()), Some(0));
     }
     look(&database, &["update", "other"]);

@@ -12,12 +12,7 @@ fn messages_are_pinned_listed_and_unpinned() {
     assert_eq!(code(&output), Some(0), "{}", stderr(&output));
     assert!(stdout(&run(&["pins", "coder"])).contains("(nothing"));
     let output = run(&["pin", "coder", "2"]);
-    assert_eq!(
-        stdout(&output),
-        "pinned message 2 of coder\n",
-        "{}",
-        stderr(&output)
-    );
+    assert_eq!(stdout(&output), "pinned message 2 of coder\n", "{}", stderr(&output));
     let listed = stdout(&run(&["pins", "coder"]));
     let row: Vec<&str> = listed.lines().nth(1).unwrap().split_whitespace().collect();
     assert_eq!(row[..2], ["2", "#1"], "{listed}");

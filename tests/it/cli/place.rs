@@ -79,10 +79,7 @@ fn commands_on_the_database_itself_ask_no_daemon() {
             .unwrap();
         assert_eq!(code(&output), Some(2), "{command:?} {}", stderr(&output));
         let told = stderr(&output);
-        assert!(
-            told.contains("not through --server: name the database with --db"),
-            "{told}"
-        );
+        assert!(told.contains("not through --server: name the database with --db"), "{told}");
     }
     let made = std::fs::read_dir(folder.path()).unwrap().count();
     assert_eq!(made, 0, "a file was made");

@@ -12,9 +12,7 @@ fn mode(path: &Path) -> u32 {
 fn exposed(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).unwrap().map(Result::unwrap);
     let exposed = entries.filter(|entry| mode(&entry.path()) & 0o077 != 0);
-    exposed
-        .map(|entry| entry.file_name().into_string().unwrap())
-        .collect()
+    exposed.map(|entry| entry.file_name().into_string().unwrap()).collect()
 }
 
 #[test]
@@ -25,14 +23,7 @@ fn files_made_by_commands_are_private() {
         let output = recapd().current_dir(folder.path()).args(args).output().unwrap();
         assert_eq!(code(&output), Some(0), "{args:?} {}", stderr(&output));
     };
-    run(&[
-        "replay",
-        example.to_str().unwrap(),
-        "--agent",
-        "a",
-        "--db",
-        "replay.db",
-    ]);
+    run(&["replay", example.to_str().unwrap(), "--agent", "a", "--db", "replay.db"]);
     run(&["export", "-o", "export.jsonl", "--db", "replay.db"]);
     run(&["backup", "backup.db", "--db", "replay.db"]);
     run(&["restore", "backup.db", "--db", "restored.db"]);
@@ -66,11 +57,7 @@ fn databases_in_a_groups_folder_are_open_to_the_group() {
 fn run_in(folder: &Path, home: &Path, args: &[&str]) -> Output {
     let mut command = recapd();
     command.current_dir(folder).env("HOME", home);
-    command
-        .args(args)
-        .args(["--set", "http.listen=127.0.0.1:1"])
-        .output()
-        .unwrap()
+    command.args(args).args(["--set", "http.listen=127.0.0.1:1"]).output().unwrap()
 }
 
 #[test]
@@ -84,10 +71,7 @@ fn the_default_database_is_in_the_users_state_folder() {
     assert_eq!((mode(&folder), mode(&folder.join("recapd.db"))), (0o700, 0o600));
     assert_eq!(fs::read_dir(elsewhere.path()).unwrap().count(), 0);
     let shown = stdout(&run(&["config", "show"]));
-    assert!(
-        shown.contains(&format!("sqlite:{}", folder.join("recapd.db").display())),
-        "{shown}"
-    );
+    assert!(shown.contains(&format!("sqlite:{}", folder.join("recapd.db").display())), "{shown}");
     let of_state = recapd()
         .env("HOME", home.path())
         .env("XDG_STATE_HOME", elsewhere.path().join("state"))
@@ -104,22 +88,11 @@ fn a_database_in_the_working_directory_is_not_used_by_default() {
     let foreign = tempfile::tempdir().unwrap();
     let run = |args: &[&str]| run_in(foreign.path(), home.path(), args);
     let example = package_file("examples/two-weeks.jsonl");
-    let planted = run(&[
-        "replay",
-        example.to_str().unwrap(),
-        "--agent",
-        "planted",
-        "--db",
-        "recapd.db",
-    ]);
+    let planted = run(&["replay", example.to_str().unwrap(), "--agent", "planted", "--db", "recapd.db"]);
     assert_eq!(code(&planted), Some(0), "{}", stderr(&planted));
     let output = run(&["summary", "planted"]);
     assert_eq!(code(&output), Some(69), "{}", stdout(&output));
-    assert!(
-        stderr(&output).contains("isn't used unless you name it: --db recapd.db"),
-        "{}",
-        stderr(&output)
-    );
+    assert!(stderr(&output).contains("isn't used unless you name it: --db recapd.db"), "{}", stderr(&output));
     assert_eq!(code(&run(&["summary", "planted", "--db", "recapd.db"])), Some(0));
 }
 
@@ -129,11 +102,7 @@ fn without_a_home_a_database_must_be_named() {
     for args in [&["verify"][..], &["migrate", "up"], &["backup", "to.db"]] {
         let output = recapd().current_dir(folder.path()).args(args).output().unwrap();
         assert_ne!(code(&output), Some(0), "{args:?}");
-        assert!(
-            stderr(&output).contains("no database is named"),
-            "{args:?} {}",
-            stderr(&output)
-        );
+        assert!(stderr(&output).contains("no database is named"), "{args:?} {}", stderr(&output));
     }
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
 }
@@ -145,13 +114,7 @@ fn files_that_others_can_read_give_a_warning() {
     let run = |args: &[&str]| recapd().args(args).arg("--db").arg(&database).output().unwrap();
     assert_eq!(code(&run(&["migrate", "up"])), Some(0));
     fs::set_permissions(&database, fs::Permissions::from_mode(0o644)).unwrap();
-    let report = json(&run(&[
-        "doctor",
-        "--offline",
-        "--json",
-        "--set",
-        "http.listen=127.0.0.1:1",
-    ]));
+    let report = json(&run(&["doctor", "--offline", "--json", "--set", "http.listen=127.0.0.1:1"]));
     let checks = report["checks"].as_array().unwrap();
     let files = checks.iter().find(|check| check["name"] == "files").unwrap();
     assert_eq!(files["verdict"], "warn", "{files}");

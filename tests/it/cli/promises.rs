@@ -37,13 +37,7 @@ fn the_example_keeps_its_promises() {
         assert!(context.contains(words), "{words}");
     }
     let state = summary.split("\n\n").next().unwrap_or_default();
-    for rule in [
-        "never touch anything under legacy/",
-        "we deploy with systemd, not Docker",
-    ] {
-        assert!(
-            state.starts_with("## Where Things Stand") && state.contains(rule),
-            "{rule}: {state}"
-        );
+    for rule in ["never touch anything under legacy/", "we deploy with systemd, not Docker"] {
+        assert!(state.starts_with("## Where Things Stand") && state.contains(rule), "{rule}: {state}");
     }
 }

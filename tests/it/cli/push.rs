@@ -10,20 +10,10 @@ use crate::support::server::Server;
 /// Runs `args` with `input`, through the daemon and on a separate database.
 fn both(server: &Server, database: &std::path::Path, args: &[&str], input: &str) -> [Output; 2] {
     let url = format!("http://{}", server.address);
-    let through = recapd()
-        .args(args)
-        .args(["--server", &url])
-        .write_stdin(input)
-        .output()
-        .unwrap();
+    let through = recapd().args(args).args(["--server", &url]).write_stdin(input).output().unwrap();
     let budget = ["--set", "window.budget_tokens=200"];
     let mut command = recapd();
-    command
-        .args(args)
-        .args(budget)
-        .arg("--db")
-        .arg(database)
-        .write_stdin(input);
+    command.args(args).args(budget).arg("--db").arg(database).write_stdin(input);
     [through, command.output().unwrap()]
 }
 
@@ -106,12 +96,8 @@ async fn transcripts_of_any_format_and_length_are_pushed() {
         ("openai.json", "chat"),
     ] {
         let file = package_file("tests/fixtures").join(name);
-        let [asked, looked] = both(
-            &server,
-            &database,
-            &["push", agent, file.to_str().unwrap(), "--json"],
-            "",
-        );
+        let [asked, looked] =
+            both(&server, &database, &["push", agent, file.to_str().unwrap(), "--json"], "");
         assert_eq!(code(&asked), Some(0), "{name} {}", stderr(&asked));
         assert_eq!(json(&asked), json(&looked), "{name}");
     }
@@ -122,13 +108,7 @@ async fn transcripts_of_any_format_and_length_are_pushed() {
     }
     assert_eq!(code(&look(&database, &["verify"])), Some(0));
     server.end().await;
-    assert_eq!(
-        code(&ask(
-            &server,
-            &["push", "coder", "--format", "native", "Cargo.toml"]
-        )),
-        Some(1)
-    );
+    assert_eq!(code(&ask(&server, &["push", "coder", "--format", "native", "Cargo.toml"])), Some(1));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -138,18 +118,8 @@ async fn an_unreadable_line_is_named_and_nothing_is_stored() {
     let database = folder.path().join("bad.db");
     let good = r#"{"role":"user","content":"Fix it"}"#;
     for (args, input, status, words) in [
-        (
-            &["push", "a"][..],
-            format!("{good}\n{{\"role\":"),
-            1,
-            "standard input:2: broken JSON",
-        ),
-        (
-            &["push", "a"],
-            format!("{good}\n7"),
-            1,
-            "1 of 2 messages can't be read, so none was stored",
-        ),
+        (&["push", "a"][..], format!("{good}\n{{\"role\":"), 1, "standard input:2: broken JSON"),
+        (&["push", "a"], format!("{good}\n7"), 1, "1 of 2 messages can't be read, so none was stored"),
         (
             &["push", "a"],
             format!("{good}\n{{\"role\":\"assitant\",\"content\":\"Fixed\"}}"),
@@ -159,26 +129,12 @@ async fn an_unreadable_line_is_named_and_nothing_is_stored() {
         (&["push", "a"], String::new(), 1, "standard input"),
         (&["push", "a"], "hello".to_owned(), 1, "standard input"),
         (&["push", "a", "nowhere.jsonl"], String::new(), 2, "nowhere.jsonl"),
-        (
-            &["push", "a", "--format", "msn"],
-            good.to_owned(),
-            2,
-            "claude-code",
-        ),
+        (&["push", "a", "--format", "msn"], good.to_owned(), 2, "claude-code"),
         (&["push", "not an id"], good.to_owned(), 2, "<AGENT>"),
     ] {
         for output in both(&server, &database, args, &input) {
-            assert_eq!(
-                code(&output),
-                Some(status),
-                "{args:?} {input} {}",
-                stderr(&output)
-            );
-            assert!(
-                stderr(&output).contains(words),
-                "{args:?} {input}: {}",
-                stderr(&output)
-            );
+            assert_eq!(code(&output), Some(status), "{args:?} {input} {}", stderr(&output));
+            assert!(stderr(&output).contains(words), "{args:?} {input}: {}", stderr(&output));
         }
     }
     assert_eq!(code(&ask(&server, &["window", "a"])), Some(3));
@@ -211,10 +167,8 @@ fn a_push_leaves_out_messages_of_sub_agents() {
     let database = folder.path().join("push.db");
     let file = package_file("tests/fixtures/claude_code.jsonl");
     let whole = std::fs::read_to_string(&file).unwrap();
-    let side: String = whole
-        .split_inclusive('\n')
-        .filter(|line| line.contains(r#""isSidechain": true"#))
-        .collect();
+    let side: String =
+        whole.split_inclusive('\n').filter(|line| line.contains(r#""isSidechain": true"#)).collect();
     let messages = whole.lines().filter(|line| !line.trim().is_empty()).count();
     for (agent, input, expected, left_out) in [
         ("main", &whole, messages - 2, true),

@@ -8,30 +8,13 @@ fn exchanges_named_in_the_summary_are_found_and_shown() {
     let database = folder.path().join("recall.db");
     let run = |args: &[&str]| recapd().args(args).arg("--db").arg(&database).output().unwrap();
     let replay = package_file("examples/two-weeks.jsonl");
-    let output = run(&[
-        "replay",
-        "--agent",
-        "coder",
-        "--budget",
-        "2000",
-        replay.to_str().unwrap(),
-    ]);
+    let output = run(&["replay", "--agent", "coder", "--budget", "2000", replay.to_str().unwrap()]);
     assert_eq!(code(&output), Some(0), "{}", stderr(&output));
     let found = json(&run(&["recall", "coder", "test", "--json"]));
     let first = &found["found"][0];
     let number = first["exchange"].as_i64().unwrap();
-    assert!(
-        first["excerpts"][0]["text"]
-            .as_str()
-            .unwrap()
-            .to_lowercase()
-            .contains("test"),
-        "{first}"
-    );
-    assert_eq!(
-        (first["missing"].clone(), &found["unsearched_messages"]),
-        (serde_json::json!([]), &0.into())
-    );
+    assert!(first["excerpts"][0]["text"].as_str().unwrap().to_lowercase().contains("test"), "{first}");
+    assert_eq!((first["missing"].clone(), &found["unsearched_messages"]), (serde_json::json!([]), &0.into()));
     let text = stdout(&run(&["recall", "coder", "test", "--limit", "1"]));
     assert!(
         text.contains(&format!("#{number}  ")) && text.contains("\n(expand shows an exchange by its #n"),

@@ -5,21 +5,15 @@ use std::fs;
 use super::{package_file, recapd, stdout};
 
 /// Pages, and the commands that print them.
-const PAGES: [(&str, &[&str]); 2] = [
-    ("docs/api.md", &["openapi", "--markdown"]),
-    ("docs/config.md", &["config", "default", "--markdown"]),
-];
+const PAGES: [(&str, &[&str]); 2] =
+    [("docs/api.md", &["openapi", "--markdown"]), ("docs/config.md", &["config", "default", "--markdown"])];
 
 #[test]
 fn the_references_are_what_the_binary_prints() {
     for (page, command) in PAGES {
         let kept = fs::read_to_string(package_file(page)).unwrap_or_default();
         let printed = stdout(&recapd().args(command).output().unwrap());
-        assert!(
-            kept == printed,
-            "{page} is old: run `recapd {} > {page}`",
-            command.join(" ")
-        );
+        assert!(kept == printed, "{page} is old: run `recapd {} > {page}`", command.join(" "));
     }
 }
 
@@ -46,12 +40,7 @@ fn the_reference_of_the_interface_has_every_route_with_its_scope() {
 
 #[test]
 fn the_reference_of_the_configuration_marks_what_a_reload_applies() {
-    let page = stdout(
-        &recapd()
-            .args(["config", "default", "--markdown"])
-            .output()
-            .unwrap(),
-    );
+    let page = stdout(&recapd().args(["config", "default", "--markdown"]).output().unwrap());
     assert!(
         page.contains("\n## \\[worker\\]\n") && page.contains("| `concurrency` ↻ | `4` | The most updates")
     );

@@ -4,11 +4,8 @@ use crate::support::fake_provider::{FakeProvider, Shape};
 /// The first command of the README.
 #[test]
 fn the_example_fills_all_three_sections_and_verifies() {
-    let output = recapd()
-        .args(["replay", "examples/two-weeks.jsonl"])
-        .current_dir(package_file(""))
-        .output()
-        .unwrap();
+    let output =
+        recapd().args(["replay", "examples/two-weeks.jsonl"]).current_dir(package_file("")).output().unwrap();
     assert_eq!(code(&output), Some(0), "{}", stderr(&output));
     let text = stdout(&output);
     for part in [
@@ -38,14 +35,8 @@ fn an_unreadable_time_is_reported() {
     std::fs::write(&file, lines.concat()).unwrap();
     let output = recapd().arg("replay").arg(&file).output().unwrap();
     let (text, told) = (stdout(&output), stderr(&output));
-    assert!(
-        text.contains("0 duplicates, 1 with a time that can't be read"),
-        "{text}"
-    );
-    assert!(
-        told.contains("chat.jsonl:2: the time of this message can't be read"),
-        "{told}"
-    );
+    assert!(text.contains("0 duplicates, 1 with a time that can't be read"), "{text}");
+    assert!(told.contains("chat.jsonl:2: the time of this message can't be read"), "{told}");
     let replayed = json(&recapd().arg("replay").arg(&file).arg("--json").output().unwrap());
     assert_eq!(replayed["unread_times"], 1);
 }
@@ -108,9 +99,7 @@ fn only_requests_of_the_user_begin_exchanges() {
     let surroundings = "<environment_details>\nACT MODE\n</environment_details>";
     let user = |texts: &[&str]| {
         let texts = texts.iter().chain([&surroundings]);
-        let blocks: Vec<_> = texts
-            .map(|text| serde_json::json!({"type": "text", "text": text}))
-            .collect();
+        let blocks: Vec<_> = texts.map(|text| serde_json::json!({"type": "text", "text": text})).collect();
         serde_json::json!({"role": "user", "content": blocks})
     };
     let model = |tool: &str| {
@@ -133,26 +122,13 @@ fn only_requests_of_the_user_begin_exchanges() {
         user(&["[read_file for 'gate.md'] Result:\nIt is red."]),
     ];
     std::fs::write(&file, serde_json::json!(messages).to_string()).unwrap();
-    let replay = recapd()
-        .arg("replay")
-        .arg(&file)
-        .arg("--db")
-        .arg(&database)
-        .output()
-        .unwrap();
+    let replay = recapd().arg("replay").arg(&file).arg("--db").arg(&database).output().unwrap();
     assert_eq!(code(&replay), Some(0), "{}", stderr(&replay));
     let mut history = recapd();
-    let history = history
-        .args(["history", "cline", "--json", "--db"])
-        .arg(&database)
-        .output()
-        .unwrap();
+    let history = history.args(["history", "cline", "--json", "--db"]).arg(&database).output().unwrap();
     let history = json(&history);
     let exchanges = history["exchanges"].as_array().unwrap();
-    let told: Vec<_> = exchanges
-        .iter()
-        .map(|exchange| exchange["title"].as_str().unwrap())
-        .collect();
+    let told: Vec<_> = exchanges.iter().map(|exchange| exchange["title"].as_str().unwrap()).collect();
     assert_eq!(told, ["Paint the fence.", "The gate, too."], "{history}");
 }
 
@@ -169,14 +145,7 @@ fn a_replay_asks_the_provider_whose_model_is_named() {
         let base_url = format!("model.base_url={}", fake.base_url(shape));
         let more = more.map_or_else(Vec::new, |set| vec!["--set", set]);
         let output = recapd()
-            .args([
-                "replay",
-                "examples/two-weeks.jsonl",
-                "--model",
-                model,
-                "--set",
-                &base_url,
-            ])
+            .args(["replay", "examples/two-weeks.jsonl", "--model", model, "--set", &base_url])
             .args(more)
             .current_dir(package_file(""))
             .output()
@@ -223,12 +192,7 @@ fn a_replay_is_the_same_each_time() {
 fn a_smaller_budget_evicts_more_and_zero_evicts_nothing() {
     let evicted = |budget: &str| {
         let file = package_file("examples/two-weeks.jsonl");
-        let output = recapd()
-            .arg("replay")
-            .arg(file)
-            .args(["--json", "--budget", budget])
-            .output()
-            .unwrap();
+        let output = recapd().arg("replay").arg(file).args(["--json", "--budget", budget]).output().unwrap();
         let report = json(&output);
         assert_eq!(report["verify"]["breaches"], serde_json::json!([]));
         assert!(report["agents"][0]["summary_tokens"].as_i64().unwrap() <= 10_000);
@@ -267,18 +231,10 @@ fn every_format_is_detected_and_a_folder_is_read_whole() {
         let report = json(&output);
         assert_eq!(report["formats"], serde_json::json!([format]), "{file}");
         assert_eq!(report["agents"].as_array().unwrap().len(), agents, "{file}");
-        assert!(
-            report["messages"].as_i64().unwrap() >= messages.unwrap_or(1),
-            "{file}"
-        );
+        assert!(report["messages"].as_i64().unwrap() >= messages.unwrap_or(1), "{file}");
         assert_eq!(code(&output), Some(0), "{file}");
     }
-    let output = recapd()
-        .arg("replay")
-        .arg(package_file("tests/fixtures"))
-        .arg("--json")
-        .output()
-        .unwrap();
+    let output = recapd().arg("replay").arg(package_file("tests/fixtures")).arg("--json").output().unwrap();
     let report = json(&output);
     assert!(report["agents"].as_array().unwrap().len() > 8);
     assert_eq!(report["verify"]["breaches"], serde_json::json!([]));
@@ -290,11 +246,7 @@ fn a_kept_database_is_readable_and_refuses_the_same_conversation() {
     let database = folder.path().join("kept.db");
     let replay = || {
         let mut command = recapd();
-        command
-            .arg("replay")
-            .arg(package_file("examples/two-weeks.jsonl"))
-            .arg("--db")
-            .arg(&database);
+        command.arg("replay").arg(package_file("examples/two-weeks.jsonl")).arg("--db").arg(&database);
         command.output().unwrap()
     };
     assert_eq!(code(&replay()), Some(0));
@@ -306,23 +258,11 @@ fn a_kept_database_is_readable_and_refuses_the_same_conversation() {
     let summary = look(&["summary", "two-weeks"]);
     assert!(stdout(&summary).contains("## This Week"), "{}", stderr(&summary));
     let history = look(&["history", "two-weeks", "--all"]);
-    assert!(
-        stdout(&history).contains("summarised since v1"),
-        "{}",
-        stderr(&history)
-    );
+    assert!(stdout(&history).contains("summarised since v1"), "{}", stderr(&history));
     let status = look(&["status"]);
-    assert!(
-        stdout(&status).contains("1 agent, 1 summary"),
-        "{}",
-        stdout(&status)
-    );
+    assert!(stdout(&status).contains("1 agent, 1 summary"), "{}", stdout(&status));
     let one = look(&["status", "two-weeks"]);
-    assert!(
-        stdout(&one).starts_with("two-weeks: 680 messages in 135 exchanges"),
-        "{}",
-        stdout(&one)
-    );
+    assert!(stdout(&one).starts_with("two-weeks: 680 messages in 135 exchanges"), "{}", stdout(&one));
     let twice = look(&["summary", "two-weeks", "two-weeks", "--json"]);
     assert_eq!(json(&twice).as_array().unwrap().len(), 2);
     let verify = look(&["verify"]);
@@ -330,9 +270,5 @@ fn a_kept_database_is_readable_and_refuses_the_same_conversation() {
     assert!(stdout(&verify).contains("nothing is lost"), "{}", stdout(&verify));
     let unknown = look(&["summary", "nobody"]);
     assert_eq!(code(&unknown), Some(3));
-    assert!(
-        stderr(&unknown).contains("known agents: two-weeks"),
-        "{}",
-        stderr(&unknown)
-    );
+    assert!(stderr(&unknown).contains("known agents: two-weeks"), "{}", stderr(&unknown));
 }

@@ -72,10 +72,7 @@ fn a_daemon_on_a_socket_answers_commands() {
         let file = std::fs::metadata(daemon.socket()).unwrap();
         file.permissions().mode() & 0o777 == 0o660
     });
-    let status = recapd()
-        .args(["status", "--json", "--server", &daemon.server()])
-        .output()
-        .unwrap();
+    let status = recapd().args(["status", "--json", "--server", &daemon.server()]).output().unwrap();
     assert_eq!(code(&status), Some(0), "{}", stderr(&status));
     assert_eq!(json(&status)["agents"], 0);
 
@@ -97,10 +94,8 @@ fn a_daemon_on_a_socket_answers_commands() {
     // A hook has little time; what it can't send, the next one does.
     until("the transcript is there", || {
         fire();
-        let history = recapd()
-            .args(["history", "coder", "--json", "--server", &daemon.server()])
-            .output()
-            .unwrap();
+        let history =
+            recapd().args(["history", "coder", "--json", "--server", &daemon.server()]).output().unwrap();
         stdout(&history).contains("Fix it")
     });
 
@@ -126,35 +121,21 @@ fn beside(folder: &Path, port: u16) -> Child {
 #[test]
 fn a_daemon_at_an_address_also_has_a_socket() {
     let folder = tempfile::tempdir().unwrap();
-    let port = std::net::TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .port();
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let socket = folder.path().join(format!("recapd/{port}.sock"));
     let doctor = || {
         let output = recapd()
-            .args([
-                "doctor",
-                "--json",
-                "--set",
-                &format!("http.listen=127.0.0.1:{port}"),
-            ])
+            .args(["doctor", "--json", "--set", &format!("http.listen=127.0.0.1:{port}")])
             .env("XDG_RUNTIME_DIR", folder.path())
             .output()
             .unwrap();
         stdout(&output)
     };
-    let (at_socket, at_address) = (
-        format!("ready at unix:{}", socket.display()),
-        format!("ready at http://127.0.0.1:{port}"),
-    );
+    let (at_socket, at_address) =
+        (format!("ready at unix:{}", socket.display()), format!("ready at http://127.0.0.1:{port}"));
     let mut daemon = beside(folder.path(), port);
     until("it is ready at its socket", || doctor().contains(&at_socket));
-    let mode = std::fs::metadata(socket.parent().unwrap())
-        .unwrap()
-        .permissions()
-        .mode();
+    let mode = std::fs::metadata(socket.parent().unwrap()).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o700);
     std::fs::remove_file(&socket).unwrap();
     assert!(doctor().contains(&at_address));
@@ -185,11 +166,7 @@ fn an_address_in_use_is_left_alone() {
         .output()
         .unwrap();
     assert_eq!(code(&other), Some(1), "{}", stderr(&other));
-    assert!(
-        stderr(&other).contains("is another recapd running?"),
-        "{}",
-        stderr(&other)
-    );
+    assert!(stderr(&other).contains("is another recapd running?"), "{}", stderr(&other));
     assert!(UnixStream::connect(daemon.socket()).is_ok());
 }
 
@@ -202,30 +179,19 @@ fn a_database_in_use_names_the_daemons_address() {
         ("127.0.0.1:17471".to_owned(), "http://127.0.0.1:17471".to_owned()),
     ] {
         let output = recapd()
-            .args([
-                "clear",
-                "coder",
-                "--set",
-                &format!("http.listen={listen}"),
-                "--db",
-            ])
+            .args(["clear", "coder", "--set", &format!("http.listen={listen}"), "--db"])
             .arg(daemon.folder.path().join("socket.db"))
             .output()
             .unwrap();
         assert_eq!(code(&output), Some(69), "{}", stderr(&output));
         let told = stderr(&output);
-        assert!(
-            told.contains(&format!("--server {base}, with a token in RECAPD_TOKEN")),
-            "{told}"
-        );
+        assert!(told.contains(&format!("--server {base}, with a token in RECAPD_TOKEN")), "{told}");
     }
 }
 
 fn offline(name: &str) -> (String, String) {
-    let made = recapd()
-        .args(["token", "create", name, "--scope", "read", "--offline", "--json"])
-        .output()
-        .unwrap();
+    let made =
+        recapd().args(["token", "create", name, "--scope", "read", "--offline", "--json"]).output().unwrap();
     assert_eq!(code(&made), Some(0), "{}", stderr(&made));
     let made = json(&made);
     let text = |key: &str| made[key].as_str().unwrap().to_owned();

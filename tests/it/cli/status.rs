@@ -29,13 +29,7 @@ async fn the_block_is_the_same_from_the_daemon_and_from_the_database() {
         for name in ["circuits", "today"] {
             told.remove(name);
         }
-        let names = [
-            "completed",
-            "mean_duration_ms",
-            "mean_document_tokens",
-            "model_calls",
-            "updates",
-        ];
+        let names = ["completed", "mean_duration_ms", "mean_document_tokens", "model_calls", "updates"];
         for name in names.into_iter().chain(["input_tokens", "output_tokens"]) {
             told.remove(name);
         }
@@ -45,24 +39,14 @@ async fn the_block_is_the_same_from_the_daemon_and_from_the_database() {
     assert!(block.starts_with("Summary updates, last 7d"), "{block}");
     assert!(block.contains("2 agents, 1 summary"), "{block}");
     let one = alike(&server, &["status", "coder"]);
-    assert_eq!(
-        (&one["agent_id"], &one["summary_version"]),
-        (&"coder".into(), &1.into())
-    );
+    assert_eq!((&one["agent_id"], &one["summary_version"]), (&"coder".into(), &1.into()));
     let line = stdout(&ask(&server, &["status", "planner"]));
-    assert!(
-        line.starts_with("planner: 2 messages in 1 exchange, window "),
-        "{line}"
-    );
+    assert!(line.starts_with("planner: 2 messages in 1 exchange, window "), "{line}");
     assert_eq!(code(&ask(&server, &["status", "plannr"])), Some(3));
     for wrong in ["0h", "7", "h", "10000d"] {
         let output = ask(&server, &["status", "--window", wrong]);
         assert_eq!(code(&output), Some(2), "{wrong}");
-        assert!(
-            stderr(&output).contains("such as 24h or 7d"),
-            "{}",
-            stderr(&output)
-        );
+        assert!(stderr(&output).contains("such as 24h or 7d"), "{}", stderr(&output));
     }
     server.end().await;
 }
@@ -87,10 +71,7 @@ async fn an_agents_status_says_what_the_proxy_did() {
 async fn status_can_be_watched() {
     let server = two_agents().await;
     let mut watching = std::process::Command::new(assert_cmd::cargo::cargo_bin("recapd"));
-    watching
-        .env_clear()
-        .args(["status", "--watch", "1", "--db"])
-        .arg(server.database());
+    watching.env_clear().args(["status", "--watch", "1", "--db"]).arg(server.database());
     let watching = Printing::by(&mut watching);
     for _ in 0..2 {
         watching.until("Summary updates, ");

@@ -10,17 +10,7 @@ fn a_token_is_shown_once_listed_and_revoked() {
     let none = run(&["token", "list"]);
     assert!(stdout(&none).contains("no tokens yet"), "{}", stdout(&none));
 
-    let made = run(&[
-        "token",
-        "create",
-        "coder",
-        "--scope",
-        "write",
-        "--agent",
-        "coder",
-        "--expires",
-        "30d",
-    ]);
+    let made = run(&["token", "create", "coder", "--scope", "write", "--agent", "coder", "--expires", "30d"]);
     assert_eq!(code(&made), Some(0), "{}", stderr(&made));
     let token = stdout(&made).trim().to_owned();
     let secret = token.strip_prefix("rcp_").unwrap();
@@ -41,10 +31,7 @@ fn a_token_is_shown_once_listed_and_revoked() {
 
     assert_eq!(code(&run(&["token", "revoke", "coder"])), Some(0));
     assert_eq!(code(&run(&["token", "revoke", "nobody"])), Some(3));
-    assert_eq!(
-        json(&run(&["token", "list", "--json"]))["tokens"][0]["state"],
-        "revoked"
-    );
+    assert_eq!(json(&run(&["token", "list", "--json"]))["tokens"][0]["state"], "revoked");
     let file = std::fs::read(&database).unwrap();
     assert!(!file.windows(64).any(|bytes| bytes == secret.as_bytes()));
 }
@@ -65,10 +52,7 @@ fn beyond_loopback_tokens_are_required() {
 
 #[test]
 fn token_refuses_a_server_and_a_malformed_token_is_not_printed() {
-    let over = recapd()
-        .args(["token", "list", "--server", "http://127.0.0.1:9"])
-        .output()
-        .unwrap();
+    let over = recapd().args(["token", "list", "--server", "http://127.0.0.1:9"]).output().unwrap();
     assert_eq!(code(&over), Some(2), "{}", stderr(&over));
     let empty = recapd()
         .args(["status", "--server", "http://127.0.0.1:9"])

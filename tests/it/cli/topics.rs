@@ -11,29 +11,13 @@ fn topics_are_shown_by_help() {
     };
     let root = run(&["--help"]);
     for (topic, about, words) in [
-        (
-            "exit-codes",
-            "What the exit codes mean",
-            "\n  75  not done yet: try again later\n",
-        ),
-        (
-            "environment",
-            "Which variables recapd reads",
-            "\n  RECAPD_TOKEN  ",
-        ),
-        (
-            "hooks",
-            "What the hooks of Claude Code and Codex do",
-            "\n  StopFailure  ",
-        ),
+        ("exit-codes", "What the exit codes mean", "\n  75  not done yet: try again later\n"),
+        ("environment", "Which variables recapd reads", "\n  RECAPD_TOKEN  "),
+        ("hooks", "What the hooks of Claude Code and Codex do", "\n  StopFailure  "),
     ] {
         let told = run(&["help", topic]);
         assert!(told.contains(words), "{told}");
-        assert_eq!(
-            told,
-            format!("{about}\n\n{}", run(&[topic])),
-            "nothing else is told"
-        );
+        assert_eq!(told, format!("{about}\n\n{}", run(&[topic])), "nothing else is told");
         assert_eq!(told, run(&[topic, "--help"]));
         assert!(root.contains(&format!("recapd help {topic}")), "{root}");
         assert!(!root.contains(about), "a topic is no command");

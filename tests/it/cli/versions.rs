@@ -13,9 +13,7 @@ struct Database {
 
 impl Database {
     fn of(conversation: &str) -> Self {
-        let database = Self {
-            folder: tempfile::tempdir().unwrap(),
-        };
+        let database = Self { folder: tempfile::tempdir().unwrap() };
         let file = super::package_file(conversation);
         database.told(&["replay", "--agent", "coder", file.to_str().unwrap()]);
         database
@@ -66,10 +64,7 @@ fn versions_are_listed_and_compared() {
     assert!(one.starts_with("## "), "{one}");
     assert_eq!(database.told(&["summary", "coder", "--rev", "1"]), one);
     assert_eq!(database.told(&["show", "coder", "--rev", "1", "--raw"]), one);
-    assert_eq!(
-        database.told(&["show", "coder"]),
-        database.told(&["summary", "coder"])
-    );
+    assert_eq!(database.told(&["show", "coder"]), database.told(&["summary", "coder"]));
 
     let (before, newest) = ((newest - 1).to_string(), newest.to_string());
     let told = database.told(&["diff", "coder", &before]);
@@ -90,10 +85,7 @@ fn versions_are_listed_and_compared() {
 fn a_document_is_corrected_rolled_back_and_rebuilt() {
     let database = Database::of(EXAMPLE);
     let items = database.told(&["items", "list", "coder"]);
-    let number = items
-        .lines()
-        .nth(1)
-        .and_then(|line| line.split_whitespace().next());
+    let number = items.lines().nth(1).and_then(|line| line.split_whitespace().next());
     let number = number.unwrap().to_owned();
     let pinned = database.told(&["items", "pin", "coder", &number]);
     let head = format!("changed item {number} of coder");
@@ -126,14 +118,8 @@ fn a_document_is_corrected_rolled_back_and_rebuilt() {
     let document = database.told(&["summary", "coder"]);
     assert!(!document.contains("Chose RS256"), "{document}");
     let rebuilt = database.told(&["rebuild", "coder"]);
-    assert!(
-        rebuilt.starts_with("rebuilding coder as of version "),
-        "{rebuilt}"
-    );
-    assert!(
-        rebuilt.contains("1 of them were edited or pinned: `recapd rollback coder "),
-        "{rebuilt}"
-    );
+    assert!(rebuilt.starts_with("rebuilding coder as of version "), "{rebuilt}");
+    assert!(rebuilt.contains("1 of them were edited or pinned: `recapd rollback coder "), "{rebuilt}");
     let meanwhile = database.told(&["summary", "coder"]);
     assert_eq!(meanwhile, document, "the old document until the new one is there");
     database.told(&["verify"]);
@@ -149,11 +135,7 @@ fn a_missing_version_is_reported_with_those_that_exist() {
         (&["diff", "nobody"], 3, "coder"),
         (&["diff", "coder", "99"], 3, "there is none yet"),
         (&["summary", "coder", "--rev", "99"], 3, "there is none yet"),
-        (
-            &["summary", "coder", "coder", "--rev", "1"],
-            2,
-            "only with one agent",
-        ),
+        (&["summary", "coder", "coder", "--rev", "1"], 2, "only with one agent"),
         (&["summary", "coder", "--rev", "1", "--brief"], 2, "--brief"),
         (&["summary", "coder", "--rev", "0"], 2, "--rev"),
         (&["rollback", "coder", "99"], 3, "there is none yet"),
@@ -161,11 +143,7 @@ fn a_missing_version_is_reported_with_those_that_exist() {
         (&["rebuild", "nobody"], 3, "coder"),
         (&["items", "pin", "coder", "99"], 3, "no item 99"),
         (&["items", "edit", "coder", "1"], 2, "use at least one of"),
-        (
-            &["items", "edit", "coder", "1", "--importance", "high"],
-            2,
-            "one of trivial",
-        ),
+        (&["items", "edit", "coder", "1", "--importance", "high"], 2, "one of trivial"),
         (&["versions", "nobody"], 3, "coder"),
     ] {
         let output = database.run(args);
@@ -191,22 +169,14 @@ fn facts_are_listed_and_changed() {
     let facts = json(&database.run(&["facts", "coder", "--json"]));
     let facts = facts["facts"].as_array().unwrap();
     assert!(facts.iter().any(|fact| fact["text"] == "never push to main"));
-    assert!(
-        database
-            .told(&["summary", "coder"])
-            .contains("“never push to main”")
-    );
+    assert!(database.told(&["summary", "coder"]).contains("“never push to main”"));
     let changed = database.told(&["facts", "edit", "coder", &number, "never force-push"]);
     assert!(changed.contains(", now fact "), "{changed}");
     let all = database.told(&["facts", "coder", "--past"]);
     assert!(all.contains("until version"), "{all}");
     for (args, status, words) in [
         (["facts", "close", "coder", "999"].as_slice(), 3, "no fact 999"),
-        (
-            &["facts", "add", "coder", "mood", "fine"],
-            2,
-            "one of goal, demand",
-        ),
+        (&["facts", "add", "coder", "mood", "fine"], 2, "one of goal, demand"),
         (&["facts"], 2, "AGENT"),
         (&["facts", "nobody"], 3, "nobody"),
     ] {
@@ -246,10 +216,6 @@ fn lists_are_printed_in_pages_or_whole() {
         let (second, _) = page(&["--limit", "1", "--cursor", &next]);
         assert_eq!([first, second].concat(), all[..2], "{list:?}");
         let told = stderr(&database.run(&[list, &["--limit", "1"]].concat()));
-        assert_eq!(
-            told,
-            format!("more follow: --cursor {next}, or --all\n"),
-            "{list:?}"
-        );
+        assert_eq!(told, format!("more follow: --cursor {next}, or --all\n"), "{list:?}");
     }
 }

@@ -40,10 +40,7 @@ async fn until_open(daemon: &Daemon, state: &str) {
 async fn hurry(daemon: &Daemon) {
     let url = format!("sqlite:{}", daemon.folder.path().join("daemon.db").display());
     let mut database = SqliteConnection::connect(&url).await.unwrap();
-    sqlx::query("UPDATE provider_batches SET next_at = 0")
-        .execute(&mut database)
-        .await
-        .unwrap();
+    sqlx::query("UPDATE provider_batches SET next_at = 0").execute(&mut database).await.unwrap();
     database.close().await.unwrap();
 }
 
@@ -70,9 +67,7 @@ async fn a_killed_daemon_finds_its_batch_again() {
     fake.batches().hitch(BatchCall::Create, Hitch::Lost);
     let mut daemon = started(&fake).await;
     until_open(&daemon, "intents").await;
-    daemon
-        .until("the batch is made", async |_: &Daemon| fake.batches().made() == 1)
-        .await;
+    daemon.until("the batch is made", async |_: &Daemon| fake.batches().made() == 1).await;
     daemon.kill();
     hurry(&daemon).await;
     daemon.revive().await;
@@ -84,12 +79,6 @@ async fn a_killed_daemon_finds_its_batch_again() {
     daemon.revive().await;
     daemon.until_version(1).await;
     let summary = daemon.summary().await;
-    assert!(
-        summary["content"]
-            .as_str()
-            .unwrap()
-            .contains("Exchange 1 was served"),
-        "{summary}"
-    );
+    assert!(summary["content"].as_str().unwrap().contains("Exchange 1 was served"), "{summary}");
     assert_eq!(fake.requests().len(), 0, "nothing was asked directly");
 }

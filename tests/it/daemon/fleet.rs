@@ -50,10 +50,7 @@ async fn a_daemon_on_a_server_shows_no_password() {
     daemon.kill();
     let told = std::fs::read_to_string(log.path()).unwrap();
     let (_, password) = database.address();
-    assert!(
-        told.contains(database.name()) && !told.contains(&password),
-        "{told}"
-    );
+    assert!(told.contains(database.name()) && !told.contains(&password), "{told}");
 }
 
 #[tokio::test]
@@ -85,10 +82,7 @@ async fn a_restarted_daemon_resumes_its_work_at_once() {
     daemon.revive().await;
     // Soon, while neither the lease nor the call would have ended.
     daemon.until_version(1).await;
-    eprintln!(
-        "summarised {} ms after kill -9 in a call to the model",
-        killed.elapsed().as_millis()
-    );
+    eprintln!("summarised {} ms after kill -9 in a call to the model", killed.elapsed().as_millis());
 }
 
 #[tokio::test]
@@ -136,11 +130,7 @@ async fn a_start_waits_for_a_name_that_is_taken() {
     let told = || std::fs::read_to_string(log.path()).unwrap();
     let waits = async |_: &Daemon| told().contains("name.awaited");
     other.until("it waits for its name", waits).await;
-    assert!(
-        other.get("/readyz").await.is_none(),
-        "two can't have one name: {}",
-        told()
-    );
+    assert!(other.get("/readyz").await.is_none(), "two can't have one name: {}", told());
     one.kill();
     other.until_ready().await;
     let told = told();
@@ -192,10 +182,7 @@ async fn a_server_that_was_away_is_found_again() {
     daemon.until_ready().await;
     daemon.turn(3).await;
     daemon.until_version(2).await;
-    eprintln!(
-        "summarised {} ms after the server was back",
-        back.elapsed().as_millis()
-    );
+    eprintln!("summarised {} ms after the server was back", back.elapsed().as_millis());
     // The notices of other daemons come back a little later than the server, and each copy may be old until then.
     daemon
         .until("the copy is right again", async |daemon: &Daemon| {
@@ -203,10 +190,7 @@ async fn a_server_that_was_away_is_found_again() {
             summary["version"] == 2 && summary["stale_since"].is_null()
         })
         .await;
-    assert!(
-        daemon.child.try_wait().unwrap().is_none(),
-        "it is the same process"
-    );
+    assert!(daemon.child.try_wait().unwrap().is_none(), "it is the same process");
 }
 
 /// The parts of a daemon; the test fires their schedules itself.
@@ -215,14 +199,7 @@ async fn parts(database: &Database, clock: &Arc<ManualClock>, owner: usize) -> P
     let store = Arc::new(SqlStore::open(&settings.into()).await.unwrap());
     let (model, clock) = (Arc::new(OfflineModel), Arc::clone(clock) as Arc<dyn Clock>);
     let config = Config::default();
-    Parts::new(
-        (&config, config.spend.prices().unwrap()),
-        store,
-        model,
-        clock,
-        &format!("daemon {owner}"),
-        7,
-    )
+    Parts::new((&config, config.spend.prices().unwrap()), store, model, clock, &format!("daemon {owner}"), 7)
 }
 
 /// How often all of them together aged documents.
@@ -239,9 +216,7 @@ fn aged(fleet: &[Parts]) -> i64 {
 #[tokio::test]
 async fn a_schedule_fires_once_in_a_fleet_and_makes_up_for_a_pause() {
     let database = Database::create().await;
-    let clock = Arc::new(ManualClock::new(
-        Timestamp::parse("2026-11-20T12:00:00Z").unwrap(),
-    ));
+    let clock = Arc::new(ManualClock::new(Timestamp::parse("2026-11-20T12:00:00Z").unwrap()));
     let fleet = join_all((0..5).map(|owner| parts(&database, &clock, owner))).await;
     let fire = async || drop(join_all(fleet.iter().map(|parts| parts.schedule.fire_due())).await);
     // Nothing ran for a long time: one of the five makes up for the latest firing.

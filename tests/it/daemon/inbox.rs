@@ -17,16 +17,11 @@ fn insert(round: u32) -> String {
     let first = round * COUNT + 1;
     let rows = (first..first + COUNT).map(|number| format!("('{AGENT}', 'user', 'Message {number}')"));
     let rows: Vec<String> = rows.collect();
-    format!(
-        "INSERT INTO messages (agent_id, role, content) VALUES {}",
-        rows.join(", ")
-    )
+    format!("INSERT INTO messages (agent_id, role, content) VALUES {}", rows.join(", "))
 }
 
 fn expected(rounds: u32) -> Vec<String> {
-    (1..=rounds * COUNT)
-        .map(|number| format!("Message {number}"))
-        .collect()
+    (1..=rounds * COUNT).map(|number| format!("Message {number}")).collect()
 }
 
 async fn agent(daemon: &Daemon) -> SqliteConnection {
@@ -117,10 +112,6 @@ async fn inserts_into_postgres_survive_kills_of_the_daemon() {
         }
     }
     let all = expected(6);
-    daemon
-        .until("all is taken in", async |_: &Daemon| {
-            said().await.len() >= all.len()
-        })
-        .await;
+    daemon.until("all is taken in", async |_: &Daemon| said().await.len() >= all.len()).await;
     assert_eq!(said().await, all);
 }

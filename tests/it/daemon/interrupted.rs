@@ -101,10 +101,7 @@ impl Place {
         match self {
             Self::Sqlite(_, url) => {
                 let mut past = SqliteConnection::connect(url).await.unwrap();
-                sqlx::raw_sql(AssertSqlSafe(sql))
-                    .execute(&mut past)
-                    .await
-                    .unwrap();
+                sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut past).await.unwrap();
                 past.close().await.unwrap();
             }
             Self::Postgres(database) => execute(&mut database.connect().await, sql).await,
@@ -115,19 +112,11 @@ impl Place {
         match self {
             Self::Sqlite(_, url) => {
                 let mut past = SqliteConnection::connect(url).await.unwrap();
-                sqlx::query(AssertSqlSafe(sql))
-                    .fetch_one(&mut past)
-                    .await
-                    .unwrap()
-                    .get(0)
+                sqlx::query(AssertSqlSafe(sql)).fetch_one(&mut past).await.unwrap().get(0)
             }
             Self::Postgres(database) => {
                 let mut past = database.connect().await;
-                sqlx::query(AssertSqlSafe(sql))
-                    .fetch_one(&mut past)
-                    .await
-                    .unwrap()
-                    .get(0)
+                sqlx::query(AssertSqlSafe(sql)).fetch_one(&mut past).await.unwrap().get(0)
             }
         }
     }
@@ -157,10 +146,7 @@ impl Place {
             Self::Sqlite(..) => format!("DROP TRIGGER {HALT}"),
             Self::Postgres(database) => {
                 database.cut("").await;
-                format!(
-                    "DROP TRIGGER {HALT} ON {}; DROP FUNCTION {HALT}()",
-                    change.rows().0
-                )
+                format!("DROP TRIGGER {HALT} ON {}; DROP FUNCTION {HALT}()", change.rows().0)
             }
         };
         self.execute(sql).await;
@@ -208,10 +194,7 @@ async fn torn(place: &Place, daemon: &mut Daemon, change: Change, agent: &str) {
         daemon.kill();
         place.go_on(change).await;
         done = place.number(change.done(agent)).await;
-        assert!(
-            place.number(Change::left(agent)).await > 0,
-            "{change:?}: it isn't finished"
-        );
+        assert!(place.number(Change::left(agent)).await > 0, "{change:?}: it isn't finished");
     }
     daemon.revive().await;
     daemon
@@ -239,14 +222,8 @@ async fn told(db: &dyn Backend, name: &str) -> Vec<String> {
             "exchange || ' ' || state || ' ' || tokens || ' ' || tokens_before || ' ' || headline",
             "exchange_log",
         ),
-        (
-            "seq || ' ' || kind || ' ' || tokens || ' ' || payload",
-            "message_log",
-        ),
-        (
-            "first_exchange || ' ' || summarized_through || ' ' || last_seq",
-            "agents",
-        ),
+        ("seq || ' ' || kind || ' ' || tokens || ' ' || payload", "message_log"),
+        ("first_exchange || ' ' || summarized_through || ' ' || last_seq", "agents"),
     ] {
         let sql = format!("SELECT {columns} FROM {table} WHERE agent_id = '{name}' ORDER BY 1");
         told.extend(db.column(&sql).await.into_iter().flatten());

@@ -11,18 +11,11 @@ use crate::support::fake_provider::{FakeProvider, Planned, Trouble, Wait};
 const CANARIES: [&str; 3] = ["cagedcanary", "singingcanary", "sk-canary0123456789abcdef"];
 
 async fn say(daemon: &Daemon, number: u32) {
-    let ask = format!(
-        "Question {number} of the {} about src/module_{number}.rs: why? ",
-        CANARIES[0]
-    )
-    .repeat(8);
+    let ask =
+        format!("Question {number} of the {} about src/module_{number}.rs: why? ", CANARIES[0]).repeat(8);
     let messages = json!([{"kind": "user", "content": ask}, {"kind": "assistant", "content": CANARIES[1]}]);
-    let request = daemon
-        .client
-        .post(daemon.url("/v1/agents/coder/messages?format=native"));
-    let request = request
-        .header("content-type", "application/json")
-        .body(messages.to_string());
+    let request = daemon.client.post(daemon.url("/v1/agents/coder/messages?format=native"));
+    let request = request.header("content-type", "application/json").body(messages.to_string());
     assert!(request.send().await.unwrap().status().is_success());
 }
 
@@ -41,10 +34,7 @@ async fn logs_at_info_hold_no_conversations_and_no_keys() {
     }
     daemon.until_version(1).await;
     // The refusal quotes the key, as some providers do.
-    let refusal = format!(
-        "{{\"error\":{{\"message\":\"Incorrect API key provided: {}\"}}}}",
-        CANARIES[2]
-    );
+    let refusal = format!("{{\"error\":{{\"message\":\"Incorrect API key provided: {}\"}}}}", CANARIES[2]);
     // The last failure is final: digests stand in, in a new version.
     fake.plan([
         Planned::Trouble(Trouble::Server, Wait::Unsaid),
@@ -64,32 +54,16 @@ async fn logs_at_info_hold_no_conversations_and_no_keys() {
     for canary in CANARIES {
         assert!(!text.contains(canary), "{canary} in\n{text}");
     }
-    let events: Vec<Value> = text
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
+    let events: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let named = |name: &str| events.iter().filter(|event| event["message"] == name).count();
-    assert_eq!(
-        (
-            named("daemon.ready"),
-            named("daemon.stopping"),
-            named("daemon.stopped")
-        ),
-        (1, 1, 1)
-    );
+    assert_eq!((named("daemon.ready"), named("daemon.stopping"), named("daemon.stopped")), (1, 1, 1));
     let first = |name: &str| events.iter().find(|event| event["message"] == name).unwrap();
     assert_eq!(first("daemon.stopping")["signal"], "SIGTERM");
     assert_eq!(first("daemon.stopped")["manner"], "drained");
-    assert!(
-        named("update.failed") > 0 && named("update.completed") > 0,
-        "{text}"
-    );
+    assert!(named("update.failed") > 0 && named("update.completed") > 0, "{text}");
     let is_name =
         |name: &str| name.contains('.') && name.chars().all(|c| c.is_ascii_lowercase() || ".:_".contains(c));
-    for event in events
-        .iter()
-        .filter(|event| event["target"].as_str().unwrap().starts_with("recapd"))
-    {
+    for event in events.iter().filter(|event| event["target"].as_str().unwrap().starts_with("recapd")) {
         assert!(is_name(event["message"].as_str().unwrap()), "{event}");
     }
     assert!(events.iter().all(|event| event["timestamp"].is_string()));

@@ -70,11 +70,8 @@ fn allocator(unit: &str) -> Vec<(&str, &str)> {
 
 /// A client that waits longer than the daemon's own time limit.
 fn patient_client() -> reqwest::Client {
-    let settings = recapd_llm::http::HttpSettings {
-        timeout_ms: 120_000,
-        connect_timeout_ms: 60_000,
-        proxy_url: None,
-    };
+    let settings =
+        recapd_llm::http::HttpSettings { timeout_ms: 120_000, connect_timeout_ms: 60_000, proxy_url: None };
     recapd_llm::http::client(&settings).unwrap()
 }
 
@@ -88,10 +85,7 @@ async fn fill(daemon: &Daemon) {
     }
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "a long run is asked for by the environment"
-)]
+#[expect(clippy::disallowed_methods, reason = "a long run is asked for by the environment")]
 fn seconds() -> u64 {
     let said = std::env::var("RECAPD_TEST_SECONDS").ok();
     said.and_then(|said| said.parse().ok()).unwrap_or(6)
@@ -128,12 +122,7 @@ async fn readers_and_writers_stay_within_the_memory_limits() {
     }));
     tokio::join!(reading, writing);
     let peak = memory(&daemon, "VmHWM:");
-    println!(
-        "peak {} MiB, reads {:?}, writes {:?}",
-        peak >> 20,
-        reads.said(),
-        writes.said()
-    );
+    println!("peak {} MiB, reads {:?}, writes {:?}", peak >> 20, reads.said(), writes.said());
     assert!(peak < PEAK_BYTES_MAX, "{peak}");
     assert!(reads.said().0 > 0 && writes.said().0 > 0);
     let rested = async |daemon: &Daemon| memory(daemon, "RssAnon:") < REST_BYTES_MAX;

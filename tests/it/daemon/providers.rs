@@ -50,13 +50,7 @@ async fn writes_and_recovers(shape: Shape) {
     daemon.turn(2).await;
     daemon.until_version(1).await;
     let first = daemon.summary().await;
-    assert!(
-        first["content"]
-            .as_str()
-            .unwrap()
-            .contains("Exchange 1 was served"),
-        "{first}"
-    );
+    assert!(first["content"].as_str().unwrap().contains("Exchange 1 was served"), "{first}");
 
     fake.plan([
         Planned::Trouble(Trouble::RateLimited, Wait::Millis(30)),
@@ -68,28 +62,16 @@ async fn writes_and_recovers(shape: Shape) {
     daemon.until_version(2).await;
     let provider = shape.name();
     let metric = async |rest: &str| {
-        daemon
-            .metric(&format!("recapd_provider_{rest}").replace("PROVIDER", provider))
-            .await
+        daemon.metric(&format!("recapd_provider_{rest}").replace("PROVIDER", provider)).await
     };
     for class in ["rate_limited", "overloaded", "network"] {
-        let count = metric(&format!(
-            "errors_total{{provider=\"PROVIDER\",class=\"{class}\"}}"
-        ))
-        .await;
+        let count = metric(&format!("errors_total{{provider=\"PROVIDER\",class=\"{class}\"}}")).await;
         assert_eq!(count, 1, "{provider} {class}");
     }
     let tokens = async |kind: &str| {
-        metric(&format!(
-            "tokens_total{{provider=\"PROVIDER\",model=\"small-model\",type=\"{kind}\"}}"
-        ))
-        .await
+        metric(&format!("tokens_total{{provider=\"PROVIDER\",model=\"small-model\",type=\"{kind}\"}}")).await
     };
-    let kinds = [
-        tokens("input").await,
-        tokens("cache_read").await,
-        tokens("output").await,
-    ];
+    let kinds = [tokens("input").await, tokens("cache_read").await, tokens("output").await];
     assert!(kinds[0] > 100 && kinds[2] > 10, "{provider}: {kinds:?}");
     assert_eq!(kinds[1] > 100, shape != Shape::Ollama, "{provider}: {kinds:?}");
     assert_eq!(daemon.summary().await["pending_exchanges"], 0);
@@ -118,12 +100,7 @@ async fn shows_nothing(shape: Shape) {
     settings.extend(IMPATIENT);
     settings.extend(["queue.attempts_max=100", "queue.revive_after_ms=0"]);
     let environment = [(key_variable(shape), KEY), ("RUST_LOG", "trace")];
-    let daemon = Daemon::start_with(
-        &fake,
-        &settings,
-        &environment,
-        Stdio::from(File::create(&log).unwrap()),
-    );
+    let daemon = Daemon::start_with(&fake, &settings, &environment, Stdio::from(File::create(&log).unwrap()));
     daemon.until_ready().await;
     let prompt = "Question 1 about src/module_1.rs: why does it fail with E1?";
     let planned: Vec<Planned> = llm::failures(shape)
@@ -156,10 +133,7 @@ async fn shows_nothing(shape: Shape) {
     }
 
     let log = fs::read_to_string(&log).unwrap();
-    assert!(
-        log.contains("llm.failed") && log.contains("TRACE"),
-        "{shape:?} logs finely"
-    );
+    assert!(log.contains("llm.failed") && log.contains("TRACE"), "{shape:?} logs finely");
     assert_eq!(shape.request_id_header().is_some(), log.contains("req_fake"));
     for secret in [KEY, "very-secret", "fail with E1"] {
         let found = log.lines().find(|line| line.contains(secret));

@@ -19,11 +19,7 @@ fn at_noon(file: &NamedTempFile) -> String {
 
 fn status(daemon: &Daemon) -> String {
     let mut command = assert_cmd::Command::cargo_bin("recapd").unwrap();
-    let output = command
-        .env_clear()
-        .args(["status", "--server", &daemon.url("")])
-        .output()
-        .unwrap();
+    let output = command.env_clear().args(["status", "--server", &daemon.url("")]).output().unwrap();
     String::from_utf8(output.stdout).unwrap()
 }
 
@@ -43,18 +39,11 @@ async fn stand_ins_for_a_provider_that_is_down_are_replaced_later() {
     daemon.until_version(1).await;
     let summary = daemon.summary().await;
     let content = summary["content"].as_str().unwrap();
-    assert!(
-        content.contains("src/module_1.rs") && !content.contains("was served"),
-        "{content}"
-    );
+    assert!(content.contains("src/module_1.rs") && !content.contains("was served"), "{content}");
     assert_eq!(summary["pending_exchanges"], 0);
     let open = "recapd_provider_circuit_open{provider=\"openai\"}";
     assert_eq!(daemon.metric(open).await, 1);
-    assert!(
-        status(&daemon).contains("openai gpt-5.4-mini failing"),
-        "{}",
-        status(&daemon)
-    );
+    assert!(status(&daemon).contains("openai gpt-5.4-mini failing"), "{}", status(&daemon));
     assert_eq!(daemon.metric("recapd_retries_exhausted_total").await, 0);
 
     // No more messages come: the daemon notices the recovery after the provider's rest.
@@ -62,18 +51,11 @@ async fn stand_ins_for_a_provider_that_is_down_are_replaced_later() {
     daemon
         .until("the model has told of what it missed", async |daemon: &Daemon| {
             let summary = daemon.summary().await;
-            summary["content"]
-                .as_str()
-                .unwrap_or_default()
-                .contains("Exchange 1 was served")
+            summary["content"].as_str().unwrap_or_default().contains("Exchange 1 was served")
         })
         .await;
     assert_eq!(daemon.metric(open).await, 0);
-    assert!(
-        status(&daemon).contains("openai gpt-5.4-mini ok"),
-        "{}",
-        status(&daemon)
-    );
+    assert!(status(&daemon).contains("openai gpt-5.4-mini ok"), "{}", status(&daemon));
 }
 
 #[tokio::test]
@@ -98,10 +80,7 @@ async fn a_second_provider_is_asked_when_the_first_refuses() {
 async fn until_paused(daemon: &Daemon) {
     daemon
         .until("updates are paused", async |daemon: &Daemon| {
-            let agent = daemon
-                .get(&format!("/v1/agents/{AGENT}"))
-                .await
-                .unwrap_or_default();
+            let agent = daemon.get(&format!("/v1/agents/{AGENT}")).await.unwrap_or_default();
             agent.contains("\"paused\":{\"limit\":\"calls\",\"until\":\"")
         })
         .await;
@@ -119,32 +98,14 @@ async fn a_spending_limit_pauses_updates_and_shows_it() {
     until_paused(&daemon).await;
     assert_eq!(fake.requests().len(), 1);
     let told = status(&daemon);
-    for words in [
-        " of $5.00, 1 of 1 call",
-        "paused     1 agent: spend limit until",
-        "parked             0",
-    ] {
+    for words in [" of $5.00, 1 of 1 call", "paused     1 agent: spend limit until", "parked             0"] {
         assert!(told.contains(words), "{told}");
     }
     daemon.until_pending(1).await;
     let summary = daemon.summary().await;
-    assert_eq!(
-        (&summary["pending_exchanges"], &summary["version"]),
-        (&1.into(), &1.into())
-    );
-    assert!(
-        summary["content"]
-            .as_str()
-            .unwrap()
-            .contains("Just Left the Window"),
-        "{summary}"
-    );
-    assert!(
-        daemon
-            .metric("recapd_updates_postponed_total{reason=\"spend\"}")
-            .await
-            >= 1
-    );
+    assert_eq!((&summary["pending_exchanges"], &summary["version"]), (&1.into(), &1.into()));
+    assert!(summary["content"].as_str().unwrap().contains("Just Left the Window"), "{summary}");
+    assert!(daemon.metric("recapd_updates_postponed_total{reason=\"spend\"}").await >= 1);
 }
 
 /// As on a full disk, or while another program holds the lock: no second reload is needed.
@@ -175,10 +136,7 @@ async fn a_resumption_that_a_reload_could_not_write_is_retried() {
             daemon.metric("recapd_db_errors_total{class=\"io\"}").await > 0
         })
         .await;
-    sqlx::query("DROP TRIGGER refused")
-        .execute(&mut database)
-        .await
-        .unwrap();
+    sqlx::query("DROP TRIGGER refused").execute(&mut database).await.unwrap();
     database.close().await.unwrap();
     daemon.until_version(2).await;
 }

@@ -148,10 +148,7 @@ async fn beside(daemon: &Daemon) -> SqliteConnection {
 /// The database's lock, held by another program.
 async fn lock(daemon: &Daemon) -> SqliteConnection {
     let mut connection = beside(daemon).await;
-    sqlx::query("BEGIN IMMEDIATE")
-        .execute(&mut connection)
-        .await
-        .unwrap();
+    sqlx::query("BEGIN IMMEDIATE").execute(&mut connection).await.unwrap();
     connection
 }
 
@@ -179,10 +176,7 @@ async fn ready_is_sent_when_it_serves_and_stopping_before_it_ends() {
     assert_eq!(told[0], "STATUS=opening the database");
     assert!(daemon.get("/readyz").await.is_some());
     let told = manager.until("STATUS=ready").await;
-    assert!(
-        told.last().unwrap().contains("ready 0 · running 0 · parked 0"),
-        "{told:?}"
-    );
+    assert!(told.last().unwrap().contains("ready 0 · running 0 · parked 0"), "{told:?}");
 
     daemon.signal(Signal::TERM);
     manager.until("STOPPING=1").await;
@@ -198,10 +192,7 @@ async fn ready_is_never_sent_if_it_can_not_serve() {
     assert_eq!(daemon.ended().await.code(), Some(1));
     let told = manager.told().await;
     assert_eq!(told[0], "STATUS=opening the database");
-    assert!(
-        !told.iter().any(|message| message.starts_with("READY")),
-        "{told:?}"
-    );
+    assert!(!told.iter().any(|message| message.starts_with("READY")), "{told:?}");
     let mut daemon = manager.start(&fake, &["window.budget_tokens=-1"]);
     assert_eq!(daemon.ended().await.code(), Some(78));
     assert_eq!(manager.told().await, [""; 0]);
@@ -282,20 +273,12 @@ async fn a_reload_applies_what_it_can_and_drops_no_work() {
     daemon.turn(1).await;
     fake.otherwise(Planned::Late(LATE));
     daemon.turn(2).await;
-    daemon
-        .until("the model is asked", async |_: &Daemon| {
-            !fake.requests().is_empty()
-        })
-        .await;
+    daemon.until("the model is asked", async |_: &Daemon| !fake.requests().is_empty()).await;
 
     write("[worker]\nconcurrency = 2\n[window]\nmax_messages = 500\n[spend]\ncalls_per_day = 900\n");
     daemon.signal(Signal::HUP);
     let told = manager.until("RELOADING=1").await;
-    let usec = told
-        .last()
-        .unwrap()
-        .strip_prefix("RELOADING=1\nMONOTONIC_USEC=")
-        .unwrap();
+    let usec = told.last().unwrap().strip_prefix("RELOADING=1\nMONOTONIC_USEC=").unwrap();
     assert!(usec.parse::<u64>().unwrap() > 0);
     manager.until("READY=1").await;
     assert_eq!(daemon.metric("recapd_workers ").await, 2);
@@ -314,8 +297,7 @@ async fn a_reload_applies_what_it_can_and_drops_no_work() {
     manager.until("RELOADING=1").await;
     let told = manager.until("READY=1").await;
     assert!(
-        told.iter()
-            .any(|message| message.starts_with("STATUS=the new configuration is invalid")),
+        told.iter().any(|message| message.starts_with("STATUS=the new configuration is invalid")),
         "{told:?}"
     );
     assert_eq!(daemon.metric("recapd_config_last_reload_successful").await, 0);
@@ -382,9 +364,7 @@ async fn a_new_key_ends_the_wait_for_the_provider() {
     let open = "recapd_provider_circuit_open{provider=\"openai\"}";
     daemon.turn_of("refused", 1).await;
     daemon.turn_of("refused", 2).await;
-    daemon
-        .until("it rests", async |daemon: &Daemon| daemon.metric(open).await == 1)
-        .await;
+    daemon.until("it rests", async |daemon: &Daemon| daemon.metric(open).await == 1).await;
     daemon.turn(1).await;
     daemon.turn(2).await;
     daemon
@@ -404,19 +384,9 @@ async fn a_new_key_ends_the_wait_for_the_provider() {
     std::fs::write(&key, "the-new-key\n").unwrap();
     daemon.signal(Signal::HUP);
     daemon.until_version(1).await;
-    daemon
-        .until("that one is tried, too", async |_: &Daemon| {
-            fake.requests().len() > 2
-        })
-        .await;
-    let keys = fake
-        .requests()
-        .into_iter()
-        .map(|request| request.header("authorization").to_owned());
-    assert_eq!(
-        keys.collect::<Vec<_>>(),
-        ["Bearer the-old-key", "Bearer the-new-key", "Bearer the-new-key"]
-    );
+    daemon.until("that one is tried, too", async |_: &Daemon| fake.requests().len() > 2).await;
+    let keys = fake.requests().into_iter().map(|request| request.header("authorization").to_owned());
+    assert_eq!(keys.collect::<Vec<_>>(), ["Bearer the-old-key", "Bearer the-new-key", "Bearer the-new-key"]);
     assert_eq!(daemon.metric(open).await, 0);
 }
 
@@ -427,11 +397,7 @@ async fn draining(fake: &FakeProvider, manager: &Manager, drain: &str) -> Daemon
     manager.until("READY=1").await;
     daemon.turn(1).await;
     daemon.turn(2).await;
-    daemon
-        .until("the model is asked", async |_: &Daemon| {
-            !fake.requests().is_empty()
-        })
-        .await;
+    daemon.until("the model is asked", async |_: &Daemon| !fake.requests().is_empty()).await;
     daemon.signal(Signal::TERM);
     manager.until("STOPPING=1").await;
     daemon

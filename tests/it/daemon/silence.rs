@@ -24,13 +24,7 @@ const WRITES: u32 = 100;
 /// A daemon with the database's default settings and without a provider.
 async fn started(database: &Database, settings: &[&str]) -> Daemon {
     let settings = [settings, &["model.mode=offline", "queue.poll_ms=1000"]].concat();
-    let daemon = Daemon::start_on(
-        Some(database),
-        &FakeProvider::start(),
-        &settings,
-        &[],
-        Stdio::inherit(),
-    );
+    let daemon = Daemon::start_on(Some(database), &FakeProvider::start(), &settings, &[], Stdio::inherit());
     daemon.until_ready().await;
     daemon
 }
@@ -38,10 +32,7 @@ async fn started(database: &Database, settings: &[&str]) -> Daemon {
 async fn read(daemon: &Daemon, agent: &str, view: &str) -> (Response, Duration) {
     let began = Instant::now();
     let path = format!("/v1/agents/{agent}/summary{view}");
-    let request = daemon
-        .client
-        .get(daemon.url(&path))
-        .header("accept", "text/markdown");
+    let request = daemon.client.get(daemon.url(&path)).header("accept", "text/markdown");
     let response = request.send().await.unwrap();
     (response, began.elapsed())
 }
@@ -69,17 +60,9 @@ async fn known_summaries_are_read_at_once_while_the_server_is_silent() {
     }
     // After it is connected again, everything in memory may be outdated.
     database.away().await;
-    daemon
-        .until("it has noticed", async |daemon| {
-            stale_age(daemon, "asked").await.is_some()
-        })
-        .await;
+    daemon.until("it has noticed", async |daemon| stale_age(daemon, "asked").await.is_some()).await;
     database.back().await;
-    daemon
-        .until("it is back", async |daemon| {
-            stale_age(daemon, "asked").await.is_none()
-        })
-        .await;
+    daemon.until("it is back", async |daemon| stale_age(daemon, "asked").await.is_none()).await;
     line.fall_silent();
     let silent = Instant::now();
     let mut slowest = Duration::ZERO;
@@ -100,21 +83,11 @@ async fn known_summaries_are_read_at_once_while_the_server_is_silent() {
     assert!(took <= NONE_TIME_MAX, "{took:?}");
     assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
     assert!(response.headers().contains_key("retry-after"));
-    assert_eq!(
-        response.text().await.unwrap(),
-        "[Summary temporarily unavailable]"
-    );
+    assert_eq!(response.text().await.unwrap(), "[Summary temporarily unavailable]");
     let server = format!("http://{}", daemon.port.address());
     let command = ["summary", "unread", "--server", &server];
-    let said = assert_cmd::Command::cargo_bin("recapd")
-        .unwrap()
-        .args(command)
-        .output()
-        .unwrap();
-    assert_eq!(
-        String::from_utf8_lossy(&said.stdout),
-        "[Summary temporarily unavailable]\n"
-    );
+    let said = assert_cmd::Command::cargo_bin("recapd").unwrap().args(command).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&said.stdout), "[Summary temporarily unavailable]\n");
     assert_eq!(said.status.code(), Some(69));
 }
 
@@ -151,25 +124,16 @@ async fn stop_within_a_transaction(daemon: &Daemon, database: &Database) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_daemon_stopped_in_a_transaction_holds_up_no_other() {
     let database = Database::create().await;
-    let (stopped, one, other) = tokio::join!(
-        started(&database, &ROOMY),
-        started(&database, &ROOMY),
-        started(&database, &ROOMY)
-    );
+    let (stopped, one, other) =
+        tokio::join!(started(&database, &ROOMY), started(&database, &ROOMY), started(&database, &ROOMY));
     // The first message loads the tokenizer's tables.
     for (daemon, agent) in [(&one, "free"), (&other, "free-too")] {
-        assert_eq!(
-            say(&daemon.client, messages_of(daemon, agent)).await,
-            StatusCode::OK
-        );
+        assert_eq!(say(&daemon.client, messages_of(daemon, agent)).await, StatusCode::OK);
     }
     let tasks = TaskTracker::new();
     let clients: Vec<_> = (0..HELD_AGENTS)
         .map(|number| {
-            let (client, url) = (
-                stopped.client.clone(),
-                messages_of(&stopped, &format!("held-{number}")),
-            );
+            let (client, url) = (stopped.client.clone(), messages_of(&stopped, &format!("held-{number}")));
             tasks.spawn(async move {
                 loop {
                     say(&client, url.clone()).await;

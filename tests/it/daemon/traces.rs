@@ -42,25 +42,16 @@ impl Collector {
         };
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let router = Router::new()
-            .route("/v1/traces", post(take))
-            .with_state(collector.clone());
+        let router = Router::new().route("/v1/traces", post(take)).with_state(collector.clone());
         TaskTracker::new().spawn(async move { axum::serve(listener, router).await.unwrap() });
         (collector, url)
     }
 
     fn spans(&self) -> Vec<Value> {
         let calls = self.calls.lock().unwrap();
-        let bodies = calls
-            .iter()
-            .map(|(_, body)| serde_json::from_str::<Value>(body).unwrap());
+        let bodies = calls.iter().map(|(_, body)| serde_json::from_str::<Value>(body).unwrap());
         bodies
-            .flat_map(|body| {
-                body["resourceSpans"][0]["scopeSpans"][0]["spans"]
-                    .as_array()
-                    .unwrap()
-                    .clone()
-            })
+            .flat_map(|body| body["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array().unwrap().clone())
             .collect()
     }
 
@@ -74,9 +65,7 @@ impl Collector {
                 came.await;
             }
         };
-        timeout(PATIENCE, looking)
-            .await
-            .unwrap_or_else(|_| panic!("not among {:#?}", self.spans()))
+        timeout(PATIENCE, looking).await.unwrap_or_else(|_| panic!("not among {:#?}", self.spans()))
     }
 }
 
@@ -100,17 +89,13 @@ fn attribute<'a>(span: &'a Value, name: &str) -> &'a Value {
     const NONE: &Value = &Value::Null;
     let attributes = span["attributes"].as_array().unwrap();
     let found = attributes.iter().find(|attribute| attribute["key"] == name);
-    found.map_or(NONE, |found| {
-        found["value"].as_object().unwrap().values().next().unwrap()
-    })
+    found.map_or(NONE, |found| found["value"].as_object().unwrap().values().next().unwrap())
 }
 
 async fn say(daemon: &Daemon, number: u32) {
     let ask = format!("Question {number} of the {CANARY}: why? ").repeat(8);
     let messages = json!([{"kind": "user", "content": ask}, {"kind": "assistant", "content": CANARY}]);
-    let request = daemon
-        .client
-        .post(daemon.url("/v1/agents/coder/messages?format=native"));
+    let request = daemon.client.post(daemon.url("/v1/agents/coder/messages?format=native"));
     let request = request
         .header("content-type", "application/json")
         .header("traceparent", format!("00-{TRACE}-{CALLER}-01"))
@@ -123,10 +108,7 @@ async fn traced(fake: &FakeProvider, url: &str) -> Daemon {
     let environment = [
         ("OPENAI_API_KEY", "key"),
         ("OTEL_EXPORTER_OTLP_ENDPOINT", url),
-        (
-            "OTEL_EXPORTER_OTLP_HEADERS",
-            "authorization=Bearer%20collectors-key",
-        ),
+        ("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer%20collectors-key"),
         ("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=test"),
     ];
     let settings = ["queue.attempts_max=100", "trace.gather_ms=20"];
@@ -144,9 +126,7 @@ async fn a_requests_span_has_its_client_as_parent_and_holds_no_text() {
         say(&daemon, number).await;
     }
     daemon.until_version(1).await;
-    let request = collector
-        .until(|span| span["name"] == "POST /v1/agents/{id}/messages")
-        .await;
+    let request = collector.until(|span| span["name"] == "POST /v1/agents/{id}/messages").await;
     assert_eq!(
         (&request["traceId"], &request["parentSpanId"], &request["kind"]),
         (&json!(TRACE), &json!(CALLER), &json!(2))
@@ -200,23 +180,14 @@ async fn a_models_call_has_its_update_as_parent() {
         .await;
     assert!(call["name"].as_str().unwrap().starts_with("chat "), "{call}");
     assert_eq!(attribute(&call, "gen_ai.provider.name"), "openai");
-    let update = collector
-        .until(|span| span["spanId"] == call["parentSpanId"])
-        .await;
-    assert_eq!(
-        (&update["name"], &update["traceId"]),
-        (&json!("upsert_memory"), &call["traceId"])
-    );
+    let update = collector.until(|span| span["spanId"] == call["parentSpanId"]).await;
+    assert_eq!((&update["name"], &update["traceId"]), (&json!("upsert_memory"), &call["traceId"]));
     assert_eq!(attribute(&update, "gen_ai.conversation.id"), "coder");
     assert_eq!(attribute(&update, "recapd.outcome"), "completed");
 
-    let failed = collector
-        .until(|span| span["kind"] == 3 && span["status"]["code"] == 2)
-        .await;
+    let failed = collector.until(|span| span["kind"] == 3 && span["status"]["code"] == 2).await;
     assert_eq!(attribute(&failed, "error.type"), "provider_server");
-    let tried = collector
-        .until(|span| span["spanId"] == failed["parentSpanId"])
-        .await;
+    let tried = collector.until(|span| span["spanId"] == failed["parentSpanId"]).await;
     assert_eq!(tried["status"]["code"], 2);
     assert_eq!(attribute(&tried, "recapd.outcome"), "retried");
     daemon.end().await;
@@ -251,12 +222,8 @@ async fn a_collector_that_is_away_holds_nothing_up() {
     let fake = FakeProvider::start();
     let environment = [("OPENAI_API_KEY", "key")];
     // No collector listens there.
-    let mut daemon = Daemon::start_with(
-        &fake,
-        &["trace.otlp_url=http://127.0.0.1:9"],
-        &environment,
-        Stdio::null(),
-    );
+    let mut daemon =
+        Daemon::start_with(&fake, &["trace.otlp_url=http://127.0.0.1:9"], &environment, Stdio::null());
     daemon.until_ready().await;
     for number in 1..=3 {
         say(&daemon, number).await;

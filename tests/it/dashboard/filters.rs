@@ -16,11 +16,7 @@ async fn parked(server: &Server, agents: &[&str]) {
     for agent in agents {
         server.converse(agent, 1..=8).await;
         let agent = agent.parse().unwrap();
-        server
-            .target
-            .cancel(&agent, server.parts.clock.now())
-            .await
-            .unwrap();
+        server.target.cancel(&agent, server.parts.clock.now()).await.unwrap();
     }
 }
 
@@ -50,10 +46,7 @@ async fn all_matching_rows_are_retried_and_no_others() {
     parked(&server, &["build-1", "build-2", "other"]).await;
     let body = page(&server, "/ui/queue?q=agent:build-*").await;
     assert!(body.contains("Retry all 2…"), "{body}");
-    assert!(
-        !page(&server, "/ui/queue").await.contains("Retry all"),
-        "without a filter"
-    );
+    assert!(!page(&server, "/ui/queue").await.contains("Retry all"), "without a filter");
     let key = key(&server).await;
     let send = async |form: String| {
         let request = server
@@ -68,17 +61,11 @@ async fn all_matching_rows_are_retried_and_no_others() {
     let place = "/ui/queue?q=agent:build-*%20state:parked&retried=2";
     assert_eq!((reply.status, reply.header("location")), (303, place));
     assert!(page(&server, place).await.contains("2 updates made due"));
-    for (agent, state) in [
-        ("build-1", QueueState::Ready),
-        ("build-2", QueueState::Ready),
-        ("other", QueueState::Parked),
-    ] {
+    for (agent, state) in
+        [("build-1", QueueState::Ready), ("build-2", QueueState::Ready), ("other", QueueState::Parked)]
+    {
         let now = server.parts.clock.now();
-        let row = server
-            .target
-            .queue_row(&agent.parse().unwrap(), now)
-            .await
-            .unwrap();
+        let row = server.target.queue_row(&agent.parse().unwrap(), now).await.unwrap();
         assert_eq!(row.unwrap().state, state, "{agent}");
     }
 }

@@ -42,12 +42,7 @@ async fn an_update_holds_only_the_parts_that_changed() {
     let changed = update(&server, path, &known(&whole)).await;
     assert!(changed.contains("<li id=\"x9\""), "{changed}");
     assert!(!changed.contains("Previously in This Session"), "{changed}");
-    assert!(
-        changed.len() < whole.len(),
-        "{} of {}",
-        changed.len(),
-        whole.len()
-    );
+    assert!(changed.len() < whole.len(), "{} of {}", changed.len(), whole.len());
 }
 
 /// Reads what a page hears until `end`, and returns its length in bytes.
@@ -78,10 +73,7 @@ async fn a_busy_agent_costs_a_tab_little() {
     server.converse("busy", 601..=600 + EVENTS).await;
     let pushed_in = began.elapsed();
     let changed = update(&server, path, &known(&whole)).await;
-    assert!(
-        changed.contains(&format!("<li id=\"x{}\"", 600 + EVENTS)),
-        "{changed}"
-    );
+    assert!(changed.contains(&format!("<li id=\"x{}\"", 600 + EVENTS)), "{changed}");
     let heard = heard_until(&mut events, |text| text.contains("event: beat")).await;
     // Events of 200 ms are gathered into one; the beat came up to two seconds after the last.
     let looks = usize::try_from(pushed_in.as_millis() / 200).unwrap() + 15;

@@ -26,11 +26,7 @@ async fn every_page_that_is_linked_answers() {
         assert_eq!(reply.status, 200, "{path}: {}", reply.body);
         if is_page {
             assert_page(&reply);
-            open.extend(
-                links(&reply.body)
-                    .into_iter()
-                    .filter(|link| seen.insert(link.clone())),
-            );
+            open.extend(links(&reply.body).into_iter().filter(|link| seen.insert(link.clone())));
         }
     }
     for part in [
@@ -51,29 +47,17 @@ async fn every_page_that_is_linked_answers() {
 /// Returns the summary, what waits and the window of an agent's page.
 fn columns(body: &str) -> [&str; 3] {
     let part = |id: &str, next: &str| {
-        let rest = body
-            .split(&format!("id=\"{id}\" class=\"column\""))
-            .nth(1)
-            .unwrap();
+        let rest = body.split(&format!("id=\"{id}\" class=\"column\"")).nth(1).unwrap();
         rest.split(next).next().unwrap()
     };
-    [
-        part("summary", "id=\"pending\""),
-        part("pending", "id=\"window\""),
-        part("window", "</main>"),
-    ]
+    [part("summary", "id=\"pending\""), part("pending", "id=\"window\""), part("window", "</main>")]
 }
 
 #[tokio::test]
 async fn an_agents_page_shows_each_exchange_where_it_stands() {
     let server = Server::summarised().await;
     server.converse("coder", 9..=12).await;
-    let row = server
-        .store
-        .agent(&"coder".parse().unwrap())
-        .await
-        .unwrap()
-        .unwrap();
+    let row = server.store.agent(&"coder".parse().unwrap()).await.unwrap().unwrap();
     let (boundary, through) = (row.ledger.first_exchange, row.ledger.summarized_through);
     assert!(1 < through && through + 1 < boundary && boundary < 12);
     let body = page(&server, "/ui/agents/coder").await;
@@ -81,11 +65,7 @@ async fn an_agents_page_shows_each_exchange_where_it_stands() {
     for number in 1..=12 {
         let entry = format!(" id=\"x{number}\"");
         assert_eq!(window.contains(&entry), number >= boundary, "#{number}");
-        assert_eq!(
-            pending.contains(&entry),
-            through < number && number < boundary,
-            "#{number}"
-        );
+        assert_eq!(pending.contains(&entry), through < number && number < boundary, "#{number}");
     }
     assert!(summary.contains("<h3 id=\"part-0\">Previously in This Session ("));
     assert!(summary.contains("data-x=\"1-6\""), "{summary}");
@@ -107,18 +87,13 @@ fn segments(body: &str) -> Vec<(String, i64, i64, i64)> {
         let rest = text.split(&format!("{name}=\"")).nth(1).unwrap();
         rest.split('"').next().unwrap().to_owned()
     };
-    let rects = body
-        .split("<rect class=\"m-")
-        .skip(1)
-        .filter(|rect| rect.contains("data-n="));
+    let rects = body.split("<rect class=\"m-").skip(1).filter(|rect| rect.contains("data-n="));
     let segment = |rect: &str| {
         let number = |name| attribute(rect, name).parse().unwrap();
         let class = rect.split('"').next().unwrap().to_owned();
         (class, number("data-n"), number(" x"), number("width"))
     };
-    rects
-        .map(|rect| segment(rect.split('>').next().unwrap()))
-        .collect()
+    rects.map(|rect| segment(rect.split('>').next().unwrap())).collect()
 }
 
 #[tokio::test]
@@ -129,12 +104,7 @@ async fn the_history_map_is_in_true_proportion() {
     let row = server.store.agent(&agent).await.unwrap().unwrap();
     let body = page(&server, "/ui/agents/coder").await;
     let found = segments(&body);
-    let query = ExchangeQuery {
-        from: 1,
-        through: i64::MAX,
-        limit: 100,
-        bytes_max: 0,
-    };
+    let query = ExchangeQuery { from: 1, through: i64::MAX, limit: 100, bytes_max: 0 };
     let exchanges = server.store.exchanges(&agent, query).await.unwrap();
     let whole = row.ledger.tokens_through();
     assert_eq!(found.len(), exchanges.len());
@@ -158,18 +128,10 @@ async fn the_history_map_is_in_true_proportion() {
 async fn a_summary_that_is_still_to_begin_says_what_waits_for_it() {
     let server = Server::small().await;
     server.converse("coder", 1..=8).await;
-    let row = server
-        .store
-        .agent(&"coder".parse().unwrap())
-        .await
-        .unwrap()
-        .unwrap();
+    let row = server.store.agent(&"coder".parse().unwrap()).await.unwrap().unwrap();
     assert!(row.pending_exchanges > 1);
     let body = page(&server, "/ui/agents/coder").await;
-    let words = format!(
-        "None yet: the first update will summarise {} exchanges",
-        row.pending_exchanges
-    );
+    let words = format!("None yet: the first update will summarise {} exchanges", row.pending_exchanges);
     assert!(body.contains(&words), "{body}");
     assert!(!body.contains("the first update comes when exchanges leave the window"));
     server.converse("new", 1..=1).await;
@@ -181,31 +143,19 @@ async fn a_summary_that_is_still_to_begin_says_what_waits_for_it() {
 async fn the_request_is_shown_as_it_is_sent_with_its_parts() {
     let server = Server::summarised().await;
     for format in ["anthropic", "openai", "openai-responses", "gemini"] {
-        let sent = server
-            .get(&format!("/v1/agents/coder/context?format={format}"))
-            .await
-            .json();
+        let sent = server.get(&format!("/v1/agents/coder/context?format={format}")).await.json();
         let body = page(&server, &format!("/ui/agents/coder/context?format={format}")).await;
         let of = |name: &str| -> i64 {
             let rest = body.split(&format!("<th scope=\"row\">{name}</th>")).nth(1);
             let cell = rest.and_then(|rest| rest.split("data-name=\"Tokens\">").nth(1));
-            cell.map_or(0, |cell| {
-                cell.split('<').next().unwrap().replace(',', "").parse().unwrap()
-            })
+            cell.map_or(0, |cell| cell.split('<').next().unwrap().replace(',', "").parse().unwrap())
         };
         let parts = ["Preamble", "Anchor", "Summary", "Window", "Repairs", "Framing"].map(of);
-        assert_eq!(
-            parts.iter().sum::<i64>(),
-            sent["tokens"].as_i64().unwrap(),
-            "{format}: {body}"
-        );
+        assert_eq!(parts.iter().sum::<i64>(), sent["tokens"].as_i64().unwrap(), "{format}: {body}");
         assert!(of("Summary") > 0 && of("Window") > 0, "{format}: {body}");
         assert!(body.contains("aria-current=\"page\">Request</a>"));
     }
-    assert_eq!(
-        server.get("/ui/agents/coder/context?format=latin").await.status,
-        400
-    );
+    assert_eq!(server.get("/ui/agents/coder/context?format=latin").await.status, 400);
 }
 
 #[tokio::test]
@@ -228,16 +178,9 @@ async fn messages_of_agents_are_shown_as_text() {
     server.summarise().await;
     for path in ["", "/exchanges", "/exchanges/1", "/versions/1", "/search?q=red"] {
         let body = page(&server, &format!("/ui/agents/evil{path}")).await;
-        for raw in [
-            "<script>",
-            "<img",
-            "<style",
-            "\u{1b}",
-            "\u{202e}",
-            "\u{2066}",
-            "\u{200b}",
-            "</main></body> ",
-        ] {
+        for raw in
+            ["<script>", "<img", "<style", "\u{1b}", "\u{202e}", "\u{2066}", "\u{200b}", "</main></body> "]
+        {
             assert!(!body.contains(raw), "{raw:?} in {path}");
         }
         assert!(body.len() < 100_000, "{path}: {} bytes", body.len());
@@ -245,23 +188,14 @@ async fn messages_of_agents_are_shown_as_text() {
     // The call is so long that it fills a leg, so the answer is in the next one.
     let body = page(&server, "/ui/agents/evil/exchanges/1").await
         + &page(&server, "/ui/agents/evil/exchanges/2").await;
-    for shown in [
-        "&lt;script&gt;alert(1)",
-        "␛[31mred␛[0m abc⟨U+202E⟩fed",
-        "سلام עולם",
-        "Shortened: read all 1M bytes",
-    ] {
+    for shown in
+        ["&lt;script&gt;alert(1)", "␛[31mred␛[0m abc⟨U+202E⟩fed", "سلام עולם", "Shortened: read all 1M bytes"]
+    {
         assert!(body.contains(shown), "{shown}");
     }
-    let raw = links(&body)
-        .into_iter()
-        .find(|link| link.contains("/raw?after=1"))
-        .unwrap();
+    let raw = links(&body).into_iter().find(|link| link.contains("/raw?after=1")).unwrap();
     let whole = server.get(&raw).await;
-    assert_eq!(
-        (whole.status, whole.header("content-type")),
-        (200, "text/plain; charset=utf-8")
-    );
+    assert_eq!((whole.status, whole.header("content-type")), (200, "text/plain; charset=utf-8"));
     assert_eq!(whole.header("x-content-type-options"), "nosniff");
     assert!(whole.body.len() > 1_000_000);
     let words = page(&server, "/ui/agents/evil/search?q=%3Cscript%3E%22").await;
@@ -285,10 +219,7 @@ async fn the_overview_shows_health_and_figures() {
     server.converse("late", 1..=6).await;
     server.clock.advance_ms(3 * HOUR_MS);
     let body = page(&server, "/ui/").await;
-    for why in [
-        "no worker has taken the oldest update for",
-        "exchanges have waited for a summary for 3h",
-    ] {
+    for why in ["no worker has taken the oldest update for", "exchanges have waited for a summary for 3h"] {
         assert!(body.contains(why), "{why} in {body}");
     }
     assert!(body.contains("<a href=\"/ui/agents/late\">late</a>"));
@@ -299,14 +230,9 @@ async fn the_overview_shows_health_and_figures() {
 
 /// Returns the right side of an alert's condition.
 fn limit_of(alerts: &str, name: &str) -> f64 {
-    let alert = alerts
-        .split("alert: ")
-        .find(|alert| alert.starts_with(name))
-        .unwrap();
+    let alert = alerts.split("alert: ").find(|alert| alert.starts_with(name)).unwrap();
     let condition = alert.lines().find(|line| line.contains("expr:")).unwrap();
-    let first = condition
-        .split("> ")
-        .find_map(|rest| rest.split_whitespace().next()?.parse().ok());
+    let first = condition.split("> ").find_map(|rest| rest.split_whitespace().next()?.parse().ok());
     first.unwrap()
 }
 
@@ -333,11 +259,7 @@ fn statuses_and_lines_have_the_limits_of_the_alerts() {
 async fn the_system_page_says_what_runs() {
     let server = Server::summarised().await;
     let body = page(&server, "/ui/system").await;
-    for part in [
-        env!("CARGO_PKG_VERSION"),
-        "Updates in progress",
-        "The built-in summariser",
-    ] {
+    for part in [env!("CARGO_PKG_VERSION"), "Updates in progress", "The built-in summariser"] {
         assert!(body.contains(part), "{part} in {body}");
     }
 }
@@ -381,14 +303,7 @@ async fn the_proxys_page_is_there_if_it_did_something() {
     let traffic = json!({"requests": 1_234, "compactions_answered": 2, "answering_ms": 80, "saved_input_tokens": 4_200});
     let report = json!({"report": "a-1", "traffic": traffic}).to_string();
     assert_eq!(server.post("/v1/agents/coder/proxy", report).await.status, 200);
-    for path in [
-        "",
-        "/context",
-        "/exchanges",
-        "/exchanges/3",
-        "/versions",
-        "/search?q=bug",
-    ] {
+    for path in ["", "/context", "/exchanges", "/exchanges/3", "/versions", "/search?q=bug"] {
         let body = page(&server, &format!("/ui/agents/coder{path}")).await;
         assert!(body.contains(tab), "{path}");
     }

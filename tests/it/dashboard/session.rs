@@ -17,9 +17,7 @@ use crate::support::{
 
 async fn sign_in(server: &Server, token: &str, to: &str) -> Reply {
     let form = format!("token={token}&to={to}");
-    server
-        .post_as("/ui/login", "application/x-www-form-urlencoded", form)
-        .await
+    server.post_as("/ui/login", "application/x-www-form-urlencoded", form).await
 }
 
 async fn get_with(server: &Server, path: &str, cookie: &str) -> Reply {
@@ -48,31 +46,18 @@ async fn a_token_opens_the_pages_by_a_session_and_nothing_else() {
     server.keep_token("reader", Scope::Read, Reach::All).await;
     let stranger = server.get("/ui/agents/coder?x=<b>").await;
     assert_eq!(stranger.status, 401);
-    assert!(
-        stranger.body.contains("name=\"to\" value=\"/ui/agents/coder?"),
-        "{}",
-        stranger.body
-    );
+    assert!(stranger.body.contains("name=\"to\" value=\"/ui/agents/coder?"), "{}", stranger.body);
     assert!(!stranger.body.contains("Fix bug"));
     let wrong = sign_in(&server, "rcp_guess", "/ui/").await;
     assert_eq!((wrong.status, wrong.header("set-cookie")), (401, ""));
     assert!(wrong.body.contains("This token isn't valid"));
     let right = sign_in(&server, "rcp_reader", "/ui/agents/coder").await;
-    assert_eq!(
-        (right.status, right.header("location")),
-        (303, "/ui/agents/coder")
-    );
+    assert_eq!((right.status, right.header("location")), (303, "/ui/agents/coder"));
     let cookie = cookie_of(&right);
     let (name, id) = cookie.split_once('=').unwrap();
     assert_eq!(name, format!("recapd_session_{}", server.address.port()));
-    assert!(
-        id.len() == 64 && id.bytes().all(|digit| digit.is_ascii_hexdigit()),
-        "{id}"
-    );
-    assert_eq!(
-        right.header("set-cookie"),
-        format!("{cookie}; Path=/ui; HttpOnly; SameSite=Strict")
-    );
+    assert!(id.len() == 64 && id.bytes().all(|digit| digit.is_ascii_hexdigit()), "{id}");
+    assert_eq!(right.header("set-cookie"), format!("{cookie}; Path=/ui; HttpOnly; SameSite=Strict"));
     let elsewhere = sign_in(&server, "rcp_reader", "//evil.example").await;
     assert_eq!(elsewhere.header("location"), "/ui/");
     assert_ne!(cookie_of(&elsewhere), cookie, "each sign-in has an id of its own");
@@ -105,10 +90,7 @@ async fn over_tls_the_cookie_belongs_to_this_host_alone() {
     let reply = Reply::of(request.body("token=rcp_reader")).await;
     let cookie = cookie_of(&reply);
     assert!(cookie.starts_with("__Host-recapd_session_443="), "{cookie}");
-    assert_eq!(
-        reply.header("set-cookie"),
-        format!("{cookie}; Path=/; HttpOnly; SameSite=Strict; Secure")
-    );
+    assert_eq!(reply.header("set-cookie"), format!("{cookie}; Path=/; HttpOnly; SameSite=Strict; Secure"));
     let get = async |cookie: &str| {
         let request = server
             .request(Method::GET, "/ui/agents")
@@ -126,29 +108,17 @@ async fn over_tls_the_cookie_belongs_to_this_host_alone() {
 async fn a_cookie_is_worthless_after_sign_out() {
     let server = Server::summarised().await;
     server.keep_token("reader", Scope::Read, Reach::All).await;
-    let (mine, other) = (
-        signed_in(&server, "rcp_reader").await,
-        signed_in(&server, "rcp_reader").await,
-    );
-    let events = server
-        .request(Method::GET, "/ui/events?for=60")
-        .header("cookie", &mine);
+    let (mine, other) = (signed_in(&server, "rcp_reader").await, signed_in(&server, "rcp_reader").await);
+    let events = server.request(Method::GET, "/ui/events?for=60").header("cookie", &mine);
     let tasks = TaskTracker::new();
     let events = tasks.spawn(Reply::of(events));
     let out = server.request(Method::POST, "/ui/logout").header("cookie", &mine);
     let out = Reply::of(out).await;
     assert_eq!((out.status, out.header("location")), (303, "/ui/login"));
-    let cleared: Vec<&str> = out
-        .headers()
-        .filter(|(name, _)| *name == "set-cookie")
-        .map(|(_, value)| value)
-        .collect();
+    let cleared: Vec<&str> =
+        out.headers().filter(|(name, _)| *name == "set-cookie").map(|(_, value)| value).collect();
     assert_eq!(cleared.len(), 2, "{cleared:?}");
-    assert!(
-        cleared
-            .iter()
-            .all(|cookie| cookie.contains("=;") && cookie.ends_with("; Max-Age=0"))
-    );
+    assert!(cleared.iter().all(|cookie| cookie.contains("=;") && cookie.ends_with("; Max-Age=0")));
     assert_eq!(status_with(&server, &mine).await, 401);
     assert_eq!(status_with(&server, &other).await, 200);
     // The session's event stream ends, too.
@@ -163,9 +133,7 @@ async fn a_session_ends_with_its_token_and_with_time() {
     server.keep_token("kept", Scope::Read, Reach::All).await;
     server.keep_token("revoked", Scope::Read, Reach::All).await;
     let soon = server.parts.clock.now().plus_ms(MINUTE_MS);
-    server
-        .keep_token_until("expiring", Scope::Read, Reach::All, Some(soon))
-        .await;
+    server.keep_token_until("expiring", Scope::Read, Reach::All, Some(soon)).await;
     let revoked = signed_in(&server, "rcp_revoked").await;
     let expiring = signed_in(&server, "rcp_expiring").await;
     let kept = signed_in(&server, "rcp_kept").await;
@@ -181,11 +149,7 @@ async fn a_session_ends_with_its_token_and_with_time() {
     assert_eq!(status_with(&server, &expiring).await, 401);
     assert_eq!(status_with(&server, &kept).await, 200);
     server.clock.advance_ms(IDLE_MS);
-    assert_eq!(
-        status_with(&server, &kept).await,
-        401,
-        "nobody used it for an hour"
-    );
+    assert_eq!(status_with(&server, &kept).await, 401, "nobody used it for an hour");
     let again = signed_in(&server, "rcp_kept").await;
     for _ in 0..LIFE_MS / (IDLE_MS / 2) - 1 {
         server.clock.advance_ms(IDLE_MS / 2);
@@ -216,12 +180,9 @@ async fn foreign_pages_can_not_sign_anybody_in_or_out() {
     let server = Server::summarised().await;
     server.keep_token("reader", Scope::Read, Reach::All).await;
     for path in ["/ui/login", "/ui/logout"] {
-        let request = server
-            .request(Method::POST, path)
-            .header("origin", "http://evil.example");
-        let request = request
-            .header("content-type", "application/x-www-form-urlencoded")
-            .body("token=rcp_reader");
+        let request = server.request(Method::POST, path).header("origin", "http://evil.example");
+        let request =
+            request.header("content-type", "application/x-www-form-urlencoded").body("token=rcp_reader");
         let reply = Reply::of(request).await;
         assert_eq!((reply.status, reply.header("set-cookie")), (403, ""), "{path}");
     }
@@ -231,30 +192,17 @@ async fn foreign_pages_can_not_sign_anybody_in_or_out() {
 async fn a_token_for_some_agents_shows_only_those() {
     let server = Server::summarised().await;
     server.converse("other", 1..=2).await;
-    let named = AccessNames {
-        agents: ["coder".parse().unwrap()].into(),
-        ..AccessNames::default()
-    };
+    let named = AccessNames { agents: ["coder".parse().unwrap()].into(), ..AccessNames::default() };
     server.keep_token("mine", Scope::Admin, Reach::Only(named)).await;
     let cookie = &signed_in(&server, "rcp_mine").await;
     let overview = get_with(&server, "/ui/", cookie).await;
-    assert_eq!(
-        (overview.status, overview.header("location")),
-        (303, "/ui/agents")
-    );
+    assert_eq!((overview.status, overview.header("location")), (303, "/ui/agents"));
     let list = get_with(&server, "/ui/agents", cookie).await;
     assert_page(&list);
     assert!(list.body.contains("/ui/agents/coder") && !list.body.contains("other"));
     let queue = get_with(&server, "/ui/queue", cookie).await;
-    assert!(
-        !queue.body.contains("other") && !queue.body.contains("Pause all"),
-        "{}",
-        queue.body
-    );
+    assert!(!queue.body.contains("other") && !queue.body.contains("Pause all"), "{}", queue.body);
     let other = get_with(&server, "/ui/agents/other", cookie).await;
     let nobody = get_with(&server, "/ui/agents/nobod", cookie).await;
-    assert_eq!(
-        (other.status, other.body.replace("other", "nobod")),
-        (404, nobody.body)
-    );
+    assert_eq!((other.status, other.body.replace("other", "nobod")), (404, nobody.body));
 }

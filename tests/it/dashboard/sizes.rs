@@ -58,8 +58,5 @@ async fn many_agents_are_paged() {
     assert_eq!(last.matches(" id=\"a-agent-").count(), 20);
     assert!(!last.contains("Next page"));
     let found = server.get("/ui/agents/find?agent=agent-0042").await;
-    assert_eq!(
-        (found.status, found.header("location")),
-        (303, "/ui/agents/agent-0042")
-    );
+    assert_eq!((found.status, found.header("location")), (303, "/ui/agents/agent-0042"));
 }

@@ -83,9 +83,8 @@ fn statements(log: &str) -> Vec<String> {
     let pages = log.split(BEGIN).nth(1).unwrap().split(END).next().unwrap();
     let texts = pages.split("db.statement=\"").skip(1);
     let texts = texts.map(|text| text.split("\" rows_affected").next().unwrap());
-    let mut found: Vec<String> = texts
-        .map(|text| text.replace("\\n", "\n").replace("\\\"", "\"").trim().to_owned())
-        .collect();
+    let mut found: Vec<String> =
+        texts.map(|text| text.replace("\\n", "\n").replace("\\\"", "\"").trim().to_owned()).collect();
     found.sort();
     found.dedup();
     found
@@ -106,11 +105,7 @@ async fn plan(connection: &mut SqliteConnection, statement: &str) -> Vec<String>
 #[tokio::test]
 async fn no_page_reads_a_table_that_grows_from_end_to_end() {
     let run = Command::new(std::env::current_exe().unwrap())
-        .args([
-            "dashboard::statements::each_page_answers",
-            "--exact",
-            "--nocapture",
-        ])
+        .args(["dashboard::statements::each_page_answers", "--exact", "--nocapture"])
         .env(STATEMENT_LOG, "sqlx::query=debug")
         .output()
         .unwrap();
@@ -137,6 +132,5 @@ fn faults(plan: &[String], may_count: bool) -> impl Iterator<Item = &String> {
         let mut words = line.split(' ');
         words.nth(1).is_some_and(|table| GROWING.contains(&table))
     };
-    plan.iter()
-        .filter(move |line| is_growing(line) && (line.starts_with("SCAN ") || !may_count))
+    plan.iter().filter(move |line| is_growing(line) && (line.starts_with("SCAN ") || !may_count))
 }

@@ -5,10 +5,7 @@ use crate::support::server::Server;
 #[tokio::test]
 async fn agents_are_listed_with_their_figures() {
     let server = Server::start(|config| config.window.budget_tokens = 200).await;
-    assert_eq!(
-        server.get("/v1/agents").await.body,
-        r#"{"agents":[],"next_cursor":null}"#
-    );
+    assert_eq!(server.get("/v1/agents").await.body, r#"{"agents":[],"next_cursor":null}"#);
     server.converse("coder", 1..=8).await;
     server.summarise().await;
     server.converse("coder", 9..=12).await;
@@ -51,11 +48,7 @@ async fn pages_follow_each_other_without_gap_or_overlap() {
         let page = server.get(&format!("/v1/agents?limit=2{query}")).await.json();
         let agents = page["agents"].as_array().unwrap();
         assert!(agents.len() <= 2);
-        seen.extend(
-            agents
-                .iter()
-                .map(|agent| agent["agent_id"].as_str().unwrap().to_owned()),
-        );
+        seen.extend(agents.iter().map(|agent| agent["agent_id"].as_str().unwrap().to_owned()));
         let Some(cursor) = page["next_cursor"].as_str() else {
             break;
         };
@@ -65,10 +58,7 @@ async fn pages_follow_each_other_without_gap_or_overlap() {
     let whole = server.get("/v1/agents?limit=5").await.json();
     assert!(whole["next_cursor"].is_null(), "{whole}");
     for query in ["limit=0", "limit=201", "limit=x", "cursor=%20", "limit=1&limit=2"] {
-        server
-            .get(&format!("/v1/agents?{query}"))
-            .await
-            .problem(400, "invalid_parameter");
+        server.get(&format!("/v1/agents?{query}")).await.problem(400, "invalid_parameter");
     }
 }
 
@@ -141,12 +131,7 @@ async fn a_cursor_is_for_its_list_alone() {
         let page = server.get(&format!("{path}?limit=1")).await.json();
         page["next_cursor"].as_str().unwrap().to_owned()
     };
-    let lists = [
-        "/v1/agents",
-        "/v1/queue",
-        "/v1/agents/coder/window",
-        "/v1/agents/planner/window",
-    ];
+    let lists = ["/v1/agents", "/v1/queue", "/v1/agents/coder/window", "/v1/agents/planner/window"];
     for path in lists {
         let own = next(path).await;
         assert!(own.bytes().all(|byte| byte.is_ascii_alphanumeric()), "{own}");
@@ -157,19 +142,13 @@ async fn a_cursor_is_for_its_list_alone() {
             } else {
                 let problem = reply.problem(400, "invalid_parameter");
                 assert_eq!(problem["errors"][0]["parameter"], "cursor", "{problem}");
-                assert!(
-                    problem["detail"].as_str().unwrap().contains("another list"),
-                    "{problem}"
-                );
+                assert!(problem["detail"].as_str().unwrap().contains("another list"), "{problem}");
             }
         }
         for made_up in ["coder", "3", "", "1a00000000", &format!("{own}0")] {
             let reply = server.get(&format!("{path}?cursor={made_up}")).await;
             let problem = reply.problem(400, "invalid_parameter");
-            assert!(
-                problem["hint"].as_str().unwrap().contains("next_cursor"),
-                "{problem}"
-            );
+            assert!(problem["hint"].as_str().unwrap().contains("next_cursor"), "{problem}");
         }
     }
 }

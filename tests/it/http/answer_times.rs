@@ -16,11 +16,8 @@ const WARM_UP: usize = 10;
 const TRIES: usize = 3;
 
 /// Method, and the path after the agent: routes that read much of an agent, and one that writes.
-const ROUTES: [(&str, &str); 3] = [
-    ("GET", "history?all=1"),
-    ("GET", "context?format=openai"),
-    ("POST", "messages"),
-];
+const ROUTES: [(&str, &str); 3] =
+    [("GET", "history?all=1"), ("GET", "context?format=openai"), ("POST", "messages")];
 const SAID: &str = r#"{"kind":"user","content":"Hello"}"#;
 
 /// A request that should take as long as others.
@@ -106,9 +103,7 @@ async fn response_times_reveal_nothing_to_strangers_and_other_tokens() {
     let kinds = |route, tokens: &[Option<&'static str>]| -> Vec<Asked> {
         let agents = |token: Option<&'static str>| ["victim", "nobody"].map(|agent| (token, agent));
         let kinds = tokens.iter().copied().flat_map(agents);
-        kinds
-            .map(|(token, agent)| Asked { token, route, agent })
-            .collect()
+        kinds.map(|(token, agent)| Asked { token, route, agent }).collect()
     };
     for route in ROUTES {
         for token in ["coder", "web"] {

@@ -21,9 +21,7 @@ async fn done(request: RequestBuilder) -> u16 {
 
 fn post(server: &Server, token: Option<&str>, path: &str, body: &str) -> RequestBuilder {
     let request = server.request_by(token, Method::POST, path);
-    request
-        .header("content-type", "application/json")
-        .body(body.to_owned())
+    request.header("content-type", "application/json").body(body.to_owned())
 }
 
 /// Returns the audit as an administrator gets it, oldest first, once it has `count` events.
@@ -63,10 +61,7 @@ async fn server() -> Server {
     let server = Server::start(|_| {}).await;
     server.keep_token("root", Scope::Admin, Reach::All).await;
     server.keep_token("reader", Scope::Read, Reach::All).await;
-    let mine = AccessNames {
-        agents: ["coder".parse().unwrap()].into(),
-        ..AccessNames::default()
-    };
+    let mine = AccessNames { agents: ["coder".parse().unwrap()].into(), ..AccessNames::default() };
     server.keep_token("mine", Scope::Write, Reach::Only(mine)).await;
     server
 }
@@ -80,18 +75,9 @@ async fn administrators_see_changes_refusals_and_sign_ins() {
     let append = post(&server, Some("mine"), "/v1/agents/coder/messages", &said);
     assert_eq!(done(append).await, 200);
     assert_eq!(done(by(Some("mine"), Method::GET, "/v1/agents/coder")).await, 200);
-    assert_eq!(
-        done(post(&server, Some("root"), "/v1/agents/coder/pause", "{}")).await,
-        200
-    );
-    assert_eq!(
-        done(post(&server, Some("reader"), "/v1/agents/coder/pause", "{}")).await,
-        403
-    );
-    assert_eq!(
-        done(by(Some("guess"), Method::GET, "/v1/agents/coder")).await,
-        401
-    );
+    assert_eq!(done(post(&server, Some("root"), "/v1/agents/coder/pause", "{}")).await, 200);
+    assert_eq!(done(post(&server, Some("reader"), "/v1/agents/coder/pause", "{}")).await, 403);
+    assert_eq!(done(by(Some("guess"), Method::GET, "/v1/agents/coder")).await, 401);
     let page = by(Some("root"), Method::GET, "/v1/agents").header("origin", "http://evil.example");
     assert_eq!(done(page).await, 403);
     let wrong = form(by(None, Method::POST, "/ui/login")).body("token=rcp_guess");
@@ -121,10 +107,7 @@ async fn administrators_see_changes_refusals_and_sign_ins() {
         ]
     );
     for event in &all {
-        assert_eq!(
-            (&event["peer"], &event["request_id"]),
-            (&"127.0.0.1".into(), &"test".into())
-        );
+        assert_eq!((&event["peer"], &event["request_id"]), (&"127.0.0.1".into(), &"test".into()));
         let text = event.to_string();
         assert!(!text.contains("rcp_") && !text.contains("hunter2"), "{text}");
     }
@@ -143,27 +126,17 @@ async fn pages_of_the_audit_follow_each_other() {
         assert_eq!(done(request).await, 200);
     }
     let all = events(&server, "", 3).await;
-    let get = async |path: &str| {
-        Reply::of(server.request_by(Some("root"), Method::GET, path))
-            .await
-            .json()
-    };
+    let get = async |path: &str| Reply::of(server.request_by(Some("root"), Method::GET, path)).await.json();
     let first = get("/v1/audit?limit=2").await;
     let cursor = first["next_cursor"].as_str().unwrap();
     let second = get(&format!("/v1/audit?limit=2&cursor={cursor}")).await;
     assert_eq!(second["events"][0], all[0]);
-    assert_eq!(
-        (&second["events"][1], &second["next_cursor"]),
-        (&Value::Null, &Value::Null)
-    );
+    assert_eq!((&second["events"][1], &second["next_cursor"]), (&Value::Null, &Value::Null));
 
     // The command shows the same, from the database and from the daemon.
     let run = |args: &[&str]| {
         let command = &mut recapd();
-        command
-            .args(["audit", "--json"])
-            .args(args)
-            .env("RECAPD_TOKEN", "rcp_root");
+        command.args(["audit", "--json"]).args(args).env("RECAPD_TOKEN", "rcp_root");
         let output = command.output().unwrap();
         assert_eq!(code(&output), Some(0), "{}", stderr(&output));
         json(&output)
@@ -182,9 +155,6 @@ async fn without_room_events_are_only_logged() {
     let server = Server::start(|config| config.http.audit_rows_max = 0).await;
     assert_eq!(done(post(&server, None, "/v1/queue/pause", "{}")).await, 200);
     server.end().await;
-    let query = AuditQuery {
-        limit: 1,
-        ..AuditQuery::default()
-    };
+    let query = AuditQuery { limit: 1, ..AuditQuery::default() };
     assert_eq!(server.target.audit(query).await.unwrap(), []);
 }

@@ -55,9 +55,7 @@ async fn as_many_long_bodies_are_accepted_as_there_is_room_for() {
         // All of the room is free again.
         crowd(&server).await;
     };
-    tokio::time::timeout(PATIENCE, crowds)
-        .await
-        .expect("all are answered");
+    tokio::time::timeout(PATIENCE, crowds).await.expect("all are answered");
     assert_eq!(server.post(PATH, body(BYTES_MAX)).await.status, 200);
 }
 
@@ -97,9 +95,7 @@ async fn unfinished_bodies_block_no_short_ones_and_free_their_room() {
     long.problem(503, "too_many_bodies");
     drop(begun);
     let taken = async { while server.post(PATH, body(BYTES_MAX)).await.status != 200 {} };
-    tokio::time::timeout(PATIENCE, taken)
-        .await
-        .expect("it is given back");
+    tokio::time::timeout(PATIENCE, taken).await.expect("it is given back");
 }
 
 /// Returns the beginning of the answer, for a client that reads it after sending all of a long body.
@@ -122,11 +118,9 @@ async fn told(server: &Server, path: &str) -> String {
 #[tokio::test]
 async fn a_client_refused_before_the_end_of_its_body_sees_why() {
     let server = server().await;
-    for (path, status) in [
-        (format!("{PATH}?formt=1"), 400),
-        ("/v1/nothing".to_owned(), 404),
-        (PATH.to_owned(), 413),
-    ] {
+    for (path, status) in
+        [(format!("{PATH}?formt=1"), 400), ("/v1/nothing".to_owned(), 404), (PATH.to_owned(), 413)]
+    {
         let told = tokio::time::timeout(PATIENCE, told(&server, &path)).await;
         assert_eq!(told.expect("it ends"), format!("HTTP/1.1 {status}"), "{path}");
     }

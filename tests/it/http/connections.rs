@@ -76,9 +76,7 @@ async fn answered(stream: &mut TcpStream) {
             answer.push(byte);
         }
     };
-    tokio::time::timeout(PATIENCE, reading)
-        .await
-        .expect("it is answered");
+    tokio::time::timeout(PATIENCE, reading).await.expect("it is answered");
     assert!(answer.starts_with(b"HTTP/1.1 200"));
 }
 
@@ -161,16 +159,10 @@ async fn bytes_that_are_no_request_are_refused() {
     let many = format!("GET /livez HTTP/1.1\r\n{}\r\n", "x: y\r\n".repeat(500));
     let path = format!("GET /{} HTTP/1.1\r\n\r\n", "x".repeat(70_000));
     for (bytes, status) in [
-        (
-            b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03 a TLS hello \r\n\r\n".to_vec(),
-            "400",
-        ),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03 a TLS hello \r\n\r\n".to_vec(), "400"),
         (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(), "4"),
         (b"GET /livez HTTP/1.1\r\nno colon here\r\n\r\n".to_vec(), "400"),
-        (
-            b"GET /livez HTTP/1.1\r\ncontent-length: 5\r\ncontent-length: 6\r\n\r\n".to_vec(),
-            "400",
-        ),
+        (b"GET /livez HTTP/1.1\r\ncontent-length: 5\r\ncontent-length: 6\r\n\r\n".to_vec(), "400"),
         (vec![0; 4_096], "400"),
         (long.into_bytes(), "431"),
         (many.into_bytes(), "431"),
@@ -225,10 +217,7 @@ async fn many_connections_of_one_peer_are_refused() {
         held.push(stream);
     }
     let told = rest(&mut connect(&server).await).await;
-    assert!(
-        told.starts_with("HTTP/1.1 429") && told.contains("too_many_connections"),
-        "{told}"
-    );
+    assert!(told.starts_with("HTTP/1.1 429") && told.contains("too_many_connections"), "{told}");
     held.pop();
     let last = b"GET /livez HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
     let answer = async {
@@ -251,8 +240,5 @@ async fn shutdown_does_not_wait_for_incomplete_heads() {
     let mut idle = connect(&server).await;
     serves(&server).await;
     server.end().await;
-    assert_eq!(
-        (rest(&mut begun).await, rest(&mut idle).await),
-        (String::new(), String::new())
-    );
+    assert_eq!((rest(&mut begun).await, rest(&mut idle).await), (String::new(), String::new()));
 }

@@ -40,10 +40,7 @@ async fn it_is_anchor_summary_and_window() {
         assert_eq!(reply["over_budget"], false);
         assert_eq!(reply["first_exchange"], 13);
         let messages = reply["body"]["messages"].as_array().unwrap();
-        let roles: Vec<&str> = messages
-            .iter()
-            .map(|message| message["role"].as_str().unwrap())
-            .collect();
+        let roles: Vec<&str> = messages.iter().map(|message| message["role"].as_str().unwrap()).collect();
         assert_eq!(roles, ["user", "assistant", "user", "assistant"]);
         let head: Vec<&str> = messages[0]["content"]
             .as_array()
@@ -52,21 +49,10 @@ async fn it_is_anchor_summary_and_window() {
             .map(|block| block["text"].as_str().unwrap())
             .collect();
         assert!(head[0].starts_with("Fix bug 1 in parser.rs"), "the anchor");
-        assert!(
-            head[1].starts_with("<summary agent=\"coder\" version="),
-            "{}",
-            head[1]
-        );
-        assert!(
-            head[1].contains("bug 12") && head[1].ends_with("</summary>"),
-            "{}",
-            head[1]
-        );
+        assert!(head[1].starts_with("<summary agent=\"coder\" version="), "{}", head[1]);
+        assert!(head[1].contains("bug 12") && head[1].ends_with("</summary>"), "{}", head[1]);
         assert!(head[2].starts_with("Fix bug 13 in parser.rs"), "the window");
-        assert_eq!(
-            messages[3]["content"][0]["text"],
-            "Fixed bug 14: the loop ended too early."
-        );
+        assert_eq!(messages[3]["content"][0]["text"], "Fixed bug 14: the loop ended too early.");
     }
 }
 
@@ -103,10 +89,7 @@ async fn the_same_history_gives_byte_identical_output_until_something_changes() 
     let path = format!("{PATH}?format=anthropic");
     let messages = async || {
         let reply = server.get(&path).await.json();
-        (
-            reply["first_exchange"].clone(),
-            reply["body"]["messages"].as_array().unwrap().clone(),
-        )
+        (reply["first_exchange"].clone(), reply["body"]["messages"].as_array().unwrap().clone())
     };
     let (mut boundary, mut before) = messages().await;
     let (mut steps, mut changes) = (0, 0);
@@ -141,29 +124,14 @@ async fn the_same_history_gives_byte_identical_output_until_something_changes() 
 #[tokio::test]
 async fn budget_and_alternation_can_be_requested() {
     let server = with_archive().await;
-    let reply = server
-        .get(&format!("{PATH}?format=openai&alternation=ack"))
-        .await
-        .json();
-    assert_eq!(
-        reply["body"]["messages"][1],
-        json!({"role": "assistant", "content": "Understood."})
-    );
-    let tight = server
-        .get(&format!("{PATH}?format=openai&budget=1000"))
-        .await
-        .json();
+    let reply = server.get(&format!("{PATH}?format=openai&alternation=ack")).await.json();
+    assert_eq!(reply["body"]["messages"][1], json!({"role": "assistant", "content": "Understood."}));
+    let tight = server.get(&format!("{PATH}?format=openai&budget=1000")).await.json();
     assert_eq!(tight["over_budget"], json!(false));
     let small = server.get(&format!("{PATH}?format=openai&budget=1")).await.json();
-    assert_eq!(
-        (&small["over_budget"], &small["left_out"]),
-        (&json!(true), &json!([13]))
-    );
+    assert_eq!((&small["over_budget"], &small["left_out"]), (&json!(true), &json!([13])));
     let text = small["body"].to_string();
-    assert!(
-        text.contains("exchange #13 is left out") && text.contains("Fix bug 14"),
-        "{text}"
-    );
+    assert!(text.contains("exchange #13 is left out") && text.contains("Fix bug 14"), "{text}");
 }
 
 /// Otherwise nobody would notice that exchanges are neither sent nor summarised.
@@ -179,16 +147,10 @@ async fn a_window_too_big_for_a_request_has_a_note() {
     let told = server.get(&path).await.json();
     assert_eq!(told["first_exchange"], 1);
     let note = told["notes"][0].as_str().unwrap();
-    assert!(
-        note.starts_with("exchanges #1 to #") && note.contains("lower window.budget_tokens"),
-        "{told}"
-    );
+    assert!(note.starts_with("exchanges #1 to #") && note.contains("lower window.budget_tokens"), "{told}");
     // Callers who ask for so few tokens know it.
     let asked = server.get(&format!("{path}&budget=1000")).await.json();
-    assert_eq!(
-        (&asked["left_out"], &asked["notes"]),
-        (&told["left_out"], &json!([]))
-    );
+    assert_eq!((&asked["left_out"], &asked["notes"]), (&told["left_out"], &json!([])));
 }
 
 /// Old results are shortened, and a note says so.
@@ -211,10 +173,7 @@ async fn results_too_big_for_a_request_are_shortened_with_a_note() {
     let budget = whole["tokens"].as_i64().unwrap() * 3 / 4;
     let tight = server.get(&format!("{path}{budget}")).await.json();
     let elided = tight["elided"].as_array().unwrap().len();
-    assert_eq!(
-        (&tight["over_budget"], &tight["left_out"]),
-        (&json!(false), &json!([]))
-    );
+    assert_eq!((&tight["over_budget"], &tight["left_out"]), (&json!(false), &json!([])));
     assert!((3..=17).contains(&elided), "{tight}");
     let note = tight["notes"][0].as_str().unwrap();
     assert!(
@@ -238,10 +197,7 @@ async fn less_of_the_summary_can_be_requested() {
     let tokens = |reply: &Value| reply["tokens"].as_i64().unwrap();
     assert!(tokens(&some) < tokens(&whole), "{some}");
     // A limit above the summary's size changes nothing.
-    let more = server
-        .get(&format!("{path}&summary_max_tokens=9000"))
-        .await
-        .json();
+    let more = server.get(&format!("{path}&summary_max_tokens=9000")).await.json();
     assert_eq!(more, whole);
 }
 
@@ -257,10 +213,7 @@ async fn an_agents_own_settings_are_in_force_until_the_request_says_otherwise() 
         (r#"{"output_reserve_tokens": 20000}"#, 140_000),
         (r#"{"system_reserve_tokens": 30000}"#, 110_000),
         (r#"{"context_max_tokens": 100000}"#, 50_000),
-        (
-            r#"{"preset": "long-memory", "context_max_tokens": null}"#,
-            104_000,
-        ),
+        (r#"{"preset": "long-memory", "context_max_tokens": null}"#, 104_000),
     ] {
         change(&server, patch).await;
         assert_eq!(limit("").await, tokens, "{patch}");
@@ -272,14 +225,8 @@ async fn an_agents_own_settings_are_in_force_until_the_request_says_otherwise() 
     let has_moved = |reply: &Reply| reply.json()["first_exchange"] == 14;
     let reply = server.get_until(&path, has_moved).await.json();
     let messages = reply["body"]["messages"].as_array().unwrap();
-    let roles: Vec<&str> = messages
-        .iter()
-        .map(|message| message["role"].as_str().unwrap())
-        .collect();
-    assert_eq!(
-        roles,
-        ["user", "assistant", "user", "assistant", "user", "assistant"]
-    );
+    let roles: Vec<&str> = messages.iter().map(|message| message["role"].as_str().unwrap()).collect();
+    assert_eq!(roles, ["user", "assistant", "user", "assistant", "user", "assistant"]);
     assert_eq!(messages[1]["content"], "Understood.");
 }
 
@@ -302,16 +249,10 @@ async fn a_hosts_first_message_is_no_anchor() {
     .await;
     let say = async |role: &str, text: &str| {
         let content = json!({"role": role, "parts": [{"text": text}]}).to_string();
-        let reply = server
-            .post("/v1/agents/coder/messages?format=gemini", content)
-            .await;
+        let reply = server.post("/v1/agents/coder/messages?format=gemini", content).await;
         assert_eq!(reply.status, 200, "{}", reply.body);
     };
-    say(
-        "user",
-        "<session_context>\nThis is the Gemini CLI.\n</session_context>",
-    )
-    .await;
+    say("user", "<session_context>\nThis is the Gemini CLI.\n</session_context>").await;
     say("user", "Count the rows of a.csv.").await;
     say("model", &"There are nine. ".repeat(20)).await;
     say("user", "And the columns?").await;
@@ -357,10 +298,7 @@ async fn invalid_queries_are_refused() {
         "?format=gemini&summary_max_tokens=0",
         "?format=gemini&thinking=all",
     ] {
-        server
-            .get(&format!("{PATH}{query}"))
-            .await
-            .problem(400, "invalid_parameter");
+        server.get(&format!("{PATH}{query}")).await.problem(400, "invalid_parameter");
     }
     let unknown = server.get("/v1/agents/nobody/context?format=gemini").await;
     unknown.problem(404, "unknown_agent");
@@ -378,20 +316,11 @@ async fn thinking_of_an_open_exchange_can_be_requested() {
         ]},
         {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": "a.rs"}]},
     ]);
-    let reply = server
-        .post("/v1/agents/coder/messages", messages.to_string())
-        .await;
+    let reply = server.post("/v1/agents/coder/messages", messages.to_string()).await;
     assert_eq!(reply.status, 200, "{}", reply.body);
     for (query, is_sent) in [("", false), ("&thinking=open", true)] {
-        let context = server
-            .get(&format!("{PATH}?format=anthropic{query}"))
-            .await
-            .json();
-        assert_eq!(
-            context["body"].to_string().contains("c2lnbmVk"),
-            is_sent,
-            "{context}"
-        );
+        let context = server.get(&format!("{PATH}?format=anthropic{query}")).await.json();
+        assert_eq!(context["body"].to_string().contains("c2lnbmVk"), is_sent, "{context}");
     }
 }
 
@@ -400,9 +329,7 @@ async fn thinking_of_an_open_exchange_can_be_requested() {
 async fn a_fork_keeps_the_anchor_of_its_session() {
     let server = with_archive().await;
     server.summarise().await;
-    let forked = server
-        .post("/v1/agents/coder/fork", r#"{"child":"kid"}"#.to_owned())
-        .await;
+    let forked = server.post("/v1/agents/coder/fork", r#"{"child":"kid"}"#.to_owned()).await;
     assert!(forked.status < 300, "{}", forked.body);
     for more in [None, Some(15..=26)] {
         if let Some(numbers) = more {
@@ -427,9 +354,7 @@ async fn thinking_from_before_a_raised_budget_is_not_sent() {
                     {"type": "text", "text": "Done."},
                 ]},
             ]);
-            let reply = server
-                .post("/v1/agents/coder/messages", messages.to_string())
-                .await;
+            let reply = server.post("/v1/agents/coder/messages", messages.to_string()).await;
             assert_eq!(reply.status, 200, "{}", reply.body);
         };
         for number in 1..=6 {
@@ -439,11 +364,7 @@ async fn thinking_from_before_a_raised_budget_is_not_sent() {
         say(7).await;
         let context = server.get(&format!("{PATH}?format=anthropic")).await.json();
         assert_eq!(context["first_exchange"], 1);
-        assert_eq!(
-            context["body"].to_string().contains("c2lnbmVk"),
-            is_sent,
-            "{context}"
-        );
+        assert_eq!(context["body"].to_string().contains("c2lnbmVk"), is_sent, "{context}");
     }
 }
 
@@ -459,9 +380,7 @@ async fn with_talk() -> Server {
         {"kind": "tool_result", "name": "map", "content": "a gorge"},
         {"kind": "assistant", "speaker": "agent_a", "content": "Look at gorges."},
     ]);
-    let reply = server
-        .post("/v1/agents/coder/messages", messages.to_string())
-        .await;
+    let reply = server.post("/v1/agents/coder/messages", messages.to_string()).await;
     assert_eq!(reply.status, 200, "{}", reply.body);
     server
 }
@@ -485,39 +404,12 @@ async fn a_speaker_sees_the_conversation_as_its_own() {
         ])
     );
     let own = see("agent_a").await;
-    let roles: Vec<&str> = own
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|message| message["role"].as_str().unwrap())
-        .collect();
-    assert_eq!(
-        roles,
-        [
-            "system",
-            "user",
-            "assistant",
-            "user",
-            "assistant",
-            "tool",
-            "assistant"
-        ]
-    );
-    server
-        .get(&format!("{PATH}?format=openai&as=agent_c"))
-        .await
-        .problem(404, "unknown_speaker");
-    let unknown = server
-        .get(&format!("{PATH}?format=openai&as=agent_c"))
-        .await
-        .json();
-    assert!(
-        unknown["detail"]
-            .as_str()
-            .unwrap()
-            .contains("known speakers: agent_a, agent_b"),
-        "{unknown}"
-    );
+    let roles: Vec<&str> =
+        own.as_array().unwrap().iter().map(|message| message["role"].as_str().unwrap()).collect();
+    assert_eq!(roles, ["system", "user", "assistant", "user", "assistant", "tool", "assistant"]);
+    server.get(&format!("{PATH}?format=openai&as=agent_c")).await.problem(404, "unknown_speaker");
+    let unknown = server.get(&format!("{PATH}?format=openai&as=agent_c")).await.json();
+    assert!(unknown["detail"].as_str().unwrap().contains("known speakers: agent_a, agent_b"), "{unknown}");
 }
 
 #[tokio::test]
@@ -529,15 +421,9 @@ async fn an_agents_settings_choose_the_style_of_a_conversation() {
         .header("content-type", "application/merge-patch+json");
     let reply = Reply::of(request.body(settings.to_string())).await;
     assert_eq!(reply.status, 200, "{}", reply.body);
-    let reply = server
-        .get(&format!("{PATH}?format=gemini&as=agent_a"))
-        .await
-        .json();
+    let reply = server.get(&format!("{PATH}?format=gemini&as=agent_a")).await.json();
     let body = reply["body"].to_string();
-    assert!(
-        body.contains("You are Agent B") && body.contains("Guest: Talk about rivers"),
-        "{body}"
-    );
+    assert!(body.contains("You are Agent B") && body.contains("Guest: Talk about rivers"), "{body}");
 }
 
 /// The summary is fenced for its reader, and the first thing said to the speaker stays in view.
@@ -553,15 +439,10 @@ async fn anchor_and_summary_are_for_the_speaker() {
             {"kind": "assistant", "speaker": "ada", "content": format!("Ada's thought {number}, {}", "so ".repeat(20))},
             {"kind": "assistant", "speaker": "bob", "content": format!("Bob's answer {number}, {}", "no ".repeat(20))},
         ]);
-        server
-            .post("/v1/agents/coder/messages", messages.to_string())
-            .await;
+        server.post("/v1/agents/coder/messages", messages.to_string()).await;
     }
     for (speaker, first) in [("ada", "Bob's answer 1"), ("bob", "Ada's thought 1")] {
-        let reply = server
-            .get(&format!("{PATH}?format=anthropic&as={speaker}"))
-            .await
-            .json();
+        let reply = server.get(&format!("{PATH}?format=anthropic&as={speaker}")).await.json();
         let first_turn = &reply["body"]["messages"][0];
         assert_eq!(first_turn["role"], "user");
         let texts: Vec<&str> = first_turn["content"]

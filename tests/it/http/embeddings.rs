@@ -29,10 +29,8 @@ async fn with_embeddings(fake: &FakeProvider, patience_ms: u64) -> Server {
 async fn archive(server: &Server) {
     server.converse("coder", 1..=3).await;
     let secret = "My feline's token is ghp_0123456789abcdefghijABCDEFGHIJ012345";
-    let messages = vec![
-        json!({"role": "user", "content": secret}),
-        json!({"role": "assistant", "content": "Noted."}),
-    ];
+    let messages =
+        vec![json!({"role": "user", "content": secret}), json!({"role": "assistant", "content": "Noted."})];
     server.say("coder", messages).await;
     server.converse("coder", 5..=6).await;
 }
@@ -44,18 +42,13 @@ async fn embed(server: &Server) -> bool {
 
 async fn vectors(server: &Server) -> usize {
     let messages = server.get("/metrics").await.body;
-    let line = messages
-        .lines()
-        .find(|line| line.starts_with("recapd_embeddings_stored_total"));
+    let line = messages.lines().find(|line| line.starts_with("recapd_embeddings_stored_total"));
     line.unwrap().split(' ').next_back().unwrap().parse().unwrap()
 }
 
 fn exchanges(found: &Value) -> Vec<i64> {
     let found = found["found"].as_array().unwrap();
-    found
-        .iter()
-        .map(|found| found["exchange"].as_i64().unwrap())
-        .collect()
+    found.iter().map(|found| found["exchange"].as_i64().unwrap()).collect()
 }
 
 #[tokio::test]
@@ -68,12 +61,7 @@ async fn an_exchange_is_found_by_its_meaning() {
     assert_eq!(vectors(&server).await, 12);
     let found = server.get(QUESTION).await.json();
     assert!(exchanges(&found).contains(&4), "{found}");
-    let by_meaning = found["found"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .find(|found| found["exchange"] == 4)
-        .unwrap();
+    let by_meaning = found["found"].as_array().unwrap().iter().find(|found| found["exchange"] == 4).unwrap();
     assert_eq!(by_meaning["missing"], json!(["cat", "parser"]));
     for request in fake.embeddings().requests() {
         assert!(!request.to_string().contains("ghp_"), "{request}");
@@ -105,10 +93,7 @@ async fn a_model_in_trouble_changes_nothing_but_metrics() {
         assert_eq!(server.get(QUESTION).await.body, expected, "{answer:?}");
         let metric = format!("recapd_embeddings_errors_total{{purpose=\"question\",class=\"{class}\"}} 1");
         let metrics = server.get("/metrics").await.body;
-        assert!(
-            metrics.lines().any(|line| line == metric),
-            "{answer:?}: {metrics}"
-        );
+        assert!(metrics.lines().any(|line| line == metric), "{answer:?}: {metrics}");
         // Then it is left alone for a while.
         let asked = fake.embeddings().requests().len();
         assert_eq!(server.get(QUESTION).await.body, expected, "{answer:?}");
@@ -151,12 +136,7 @@ async fn a_text_that_is_too_long_holds_up_no_other() {
 async fn searches_that_words_alone_answer_ask_no_model() {
     let fake = FakeProvider::start();
     let server = with_embeddings(&fake, PATIENT_MS).await;
-    for question in [
-        "q=%22the+loop%22",
-        "q=parser&order=recent",
-        "q=parser&tool=bash",
-        "q=yesterday",
-    ] {
+    for question in ["q=%22the+loop%22", "q=parser&order=recent", "q=parser&tool=bash", "q=yesterday"] {
         let reply = server.get(&format!("/v1/agents/coder/recall?{question}")).await;
         assert_eq!(reply.status, 200, "{}", reply.body);
     }

@@ -30,10 +30,7 @@ impl Listening {
         assert_eq!(response.status(), 200);
         assert_eq!(response.headers()["content-type"], "text/event-stream");
         assert_eq!(response.headers()["cache-control"], "private, no-store");
-        Self {
-            response,
-            text: String::new(),
-        }
+        Self { response, text: String::new() }
     }
 
     /// Returns the next event, skipping comments; `None` at the end.
@@ -103,10 +100,7 @@ async fn the_events_of_an_agent_are_streamed() {
     let (name, _, data) = client.next().await.unwrap();
     assert_eq!((name.as_str(), &data["last_seq"]), ("agent.changed", &2.into()));
     let clients = |metrics: &str| {
-        metrics
-            .lines()
-            .find(|line| line.starts_with("recapd_sse_clients "))
-            .map(str::to_owned)
+        metrics.lines().find(|line| line.starts_with("recapd_sse_clients ")).map(str::to_owned)
     };
     let metrics = server.get("/metrics").await.body;
     assert_eq!(clients(&metrics).as_deref(), Some("recapd_sse_clients 1"));
@@ -126,19 +120,14 @@ async fn the_events_of_an_agent_are_streamed() {
     let events = client.until("summary.updated").await;
     assert!(names(&events).contains(&"queue.changed"), "{events:#?}");
     let updated = &events.last().unwrap().2;
-    assert_eq!(
-        (&updated["version"], &updated["covers_through"]),
-        (&1.into(), &6.into())
-    );
+    assert_eq!((&updated["version"], &updated["covers_through"]), (&1.into(), &6.into()));
 
     let delete = server.request(Method::DELETE, "/v1/agents/coder?confirm=coder");
     assert_eq!(delete.send().await.unwrap().status(), 200);
     client.until("agent.deleted").await;
     assert_eq!(client.next().await, None);
     server
-        .get_until("/metrics", |reply| {
-            clients(&reply.body).as_deref() == Some("recapd_sse_clients 0")
-        })
+        .get_until("/metrics", |reply| clients(&reply.body).as_deref() == Some("recapd_sse_clients 0"))
         .await;
 }
 
@@ -165,10 +154,7 @@ async fn a_client_that_reconnects_gets_what_it_missed() {
     server.converse("coder", 3..=8).await;
     server.summarise().await;
     let events = again(id).await;
-    assert_eq!(
-        names(&events),
-        ["turn.appended", "window.evicted", "summary.updated"]
-    );
+    assert_eq!(names(&events), ["turn.appended", "window.evicted", "summary.updated"]);
     let ids: Vec<_> = events.iter().map(|(_, id, _)| id.is_empty()).collect();
     assert_eq!(ids, [true, true, false], "who has the id was told everything");
     assert_eq!(again(events[2].1.clone()).await, []);
@@ -182,14 +168,8 @@ async fn a_stream_of_all_agents_holds_only_visible_ones() {
     let mut anybody = Listening::to(&server, "/v1/events", PLAIN).await;
     server.converse("victim", 1..=1).await;
     let (name, id, data) = anybody.next().await.unwrap();
-    assert_eq!(
-        (name.as_str(), id.as_str(), &data["agent_id"]),
-        ("agent.changed", "", &"victim".into())
-    );
-    let named = AccessNames {
-        agents: ["coder".parse().unwrap()].into(),
-        ..AccessNames::default()
-    };
+    assert_eq!((name.as_str(), id.as_str(), &data["agent_id"]), ("agent.changed", "", &"victim".into()));
+    let named = AccessNames { agents: ["coder".parse().unwrap()].into(), ..AccessNames::default() };
     server.keep_token("mine", Scope::Write, Reach::Only(named)).await;
     // A client that needed no token has none now.
     assert_eq!(anybody.next().await, None);
@@ -205,15 +185,8 @@ async fn a_stream_of_all_agents_holds_only_visible_ones() {
     say("victim").await;
     say("coder").await;
     let (name, _, data) = client.next().await.unwrap();
-    assert_eq!(
-        (name.as_str(), &data["agent_id"]),
-        ("agent.changed", &"coder".into())
-    );
-    server
-        .target
-        .revoke_token(&"mine".parse().unwrap(), Timestamp::parse(START).unwrap())
-        .await
-        .unwrap();
+    assert_eq!((name.as_str(), &data["agent_id"]), ("agent.changed", &"coder".into()));
+    server.target.revoke_token(&"mine".parse().unwrap(), Timestamp::parse(START).unwrap()).await.unwrap();
     server.access.refresh().await.unwrap();
     assert_eq!(client.next().await, None);
 }
@@ -228,9 +201,7 @@ async fn subscribers_are_limited_and_end_with_the_daemon() {
     refused.problem(503, "too_many_subscribers");
     assert_eq!(refused.header("retry-after"), "5");
     drop(other);
-    server
-        .get_until(&format!("{PATH}?for=0s"), |reply| reply.status == 200)
-        .await;
+    server.get_until(&format!("{PATH}?for=0s"), |reply| reply.status == 200).await;
     one.next().await.unwrap();
     server.end().await;
     assert_eq!(one.next().await, None);

@@ -26,20 +26,14 @@ async fn server(configure: impl FnOnce(&mut Config)) -> Server {
     server.summarise().await;
     let written = |reply: &Reply| reply.header("recapd-version") != "0";
     server.get_until(SHORT, written).await;
-    server
-        .get_until(SHORT, |reply| reply.header("etag").ends_with(".gz\""))
-        .await;
+    server.get_until(SHORT, |reply| reply.header("etag").ends_with(".gz\"")).await;
     server
 }
 
 /// Makes a request with these headers in addition to, or instead of, those that it needs.
 fn get(path: &str, headers: &[(&str, &str)]) -> Request<String> {
     let mut request = Request::get(path).body(String::new()).unwrap();
-    let own = [
-        ("host", "127.0.0.1"),
-        ("accept-encoding", "identity"),
-        ("x-request-id", "test"),
-    ];
+    let own = [("host", "127.0.0.1"), ("accept-encoding", "identity"), ("x-request-id", "test")];
     for (name, value) in own.iter().chain(headers) {
         let name = name.parse::<HeaderName>().unwrap();
         request.headers_mut().insert(name, value.parse().unwrap());
@@ -52,17 +46,13 @@ async fn answered(server: &Server, request: Request<String>) -> (bool, String) {
     let answering = server.interface.call(request.clone());
     let is_short = matches!(answering, Either::Left(_));
     let (parts, _) = request.into_parts();
-    let sent = server
-        .request(parts.method, &parts.uri.to_string())
-        .headers(parts.headers);
+    let sent = server.request(parts.method, &parts.uri.to_string()).headers(parts.headers);
     (is_short, shown(sent.send().await.unwrap()).await)
 }
 
 async fn shown(answer: reqwest::Response) -> String {
     let headers = answer.headers().iter().filter(|(name, _)| *name != "date");
-    let mut headers: Vec<String> = headers
-        .map(|(name, value)| format!("{name}: {value:?}"))
-        .collect();
+    let mut headers: Vec<String> = headers.map(|(name, value)| format!("{name}: {value:?}")).collect();
     headers.sort();
     let status = answer.status();
     let body = answer.bytes().await.unwrap();
@@ -92,10 +82,7 @@ async fn both_ways_lead_to_the_same_answer() {
         &[("if-none-match", &etag), ("accept", "application/json")],
         &[("if-none-match", &etag), ("accept-encoding", "gzip")],
         &[("if-none-match", "\"another\"")],
-        &[(
-            "traceparent",
-            "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
-        )],
+        &[("traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")],
         &[("origin", "http://127.0.0.1")],
         &[("authorization", "Bearer rcp_whatever")],
     ] {
@@ -130,10 +117,7 @@ async fn both_ways_are_counted_alike() {
         COUNTERS.map(|counter| {
             let mut lines = told.lines();
             let count = lines.find_map(|line| line.strip_prefix(counter));
-            count
-                .unwrap_or_else(|| panic!("{counter}: {told}"))
-                .parse::<u64>()
-                .unwrap()
+            count.unwrap_or_else(|| panic!("{counter}: {told}")).parse::<u64>().unwrap()
         })
     };
     let before = count();
@@ -165,11 +149,7 @@ async fn the_fast_path_is_for_authorized_readers_alone() {
     }
     for (name, _, has_shortcut) in tokens {
         let bearer = format!("Bearer rcp_{name}");
-        assert_eq!(
-            is_short(&server, &[("authorization", &bearer)]).await,
-            has_shortcut,
-            "{name}"
-        );
+        assert_eq!(is_short(&server, &[("authorization", &bearer)]).await, has_shortcut, "{name}");
     }
     for nobody in ["Bearer rcp_made_up", "Basic YTpi", ""] {
         assert!(!is_short(&server, &[("authorization", nobody)]).await, "{nobody}");
@@ -198,14 +178,9 @@ async fn the_limit_of_requests_counts_a_reader_once() {
 async fn an_outdated_copy_is_left_to_the_router() {
     let server = server(|_| ()).await;
     server.store.trouble("summary", Trouble::Unavailable);
-    assert!(
-        is_short(&server, &[]).await,
-        "what is known to be current needs no database"
-    );
+    assert!(is_short(&server, &[]).await, "what is known to be current needs no database");
     server.converse("coder", 41..=43).await;
-    server
-        .get_until(SHORT, |reply| !reply.header("recapd-stale").is_empty())
-        .await;
+    server.get_until(SHORT, |reply| !reply.header("recapd-stale").is_empty()).await;
     assert!(!is_short(&server, &[]).await);
     server.end().await;
 }

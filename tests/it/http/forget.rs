@@ -29,19 +29,10 @@ async fn readers_see_nothing_of_a_forgotten_exchange() {
     server.summarise().await;
     server.converse("coder", 9..=12).await;
     let before = server.get("/v1/agents/coder/summary").await;
-    assert!(
-        before.body.contains("bug 3") && before.body.contains("bug 9"),
-        "{}",
-        before.body
-    );
+    assert!(before.body.contains("bug 3") && before.body.contains("bug 9"), "{}", before.body);
     let reply = forget(&server, json!({"exchanges": [3, 9, 12]})).await.json();
     assert_eq!(
-        (
-            &reply["messages"],
-            &reply["exchanges"],
-            &reply["agents"],
-            &reply["journals_left"]
-        ),
+        (&reply["messages"], &reply["exchanges"], &reply["agents"], &reply["journals_left"]),
         (&6.into(), &json!([3, 9, 12]), &json!(["coder"]), &json!([])),
         "{reply}"
     );
@@ -49,18 +40,12 @@ async fn readers_see_nothing_of_a_forgotten_exchange() {
         let is_new = |reply: &Reply| !reply.body.contains("bug 3");
         server.get_until("/v1/agents/coder/summary", is_new).await;
         let summary = server.get_as("/v1/agents/coder/summary", accept).await;
-        assert!(
-            !summary.body.contains("bug 9") && summary.body.contains("(forgotten)"),
-            "{}",
-            summary.body
-        );
+        assert!(!summary.body.contains("bug 9") && summary.body.contains("(forgotten)"), "{}", summary.body);
         assert!(summary.body.contains("bug 8"), "{}", summary.body);
         assert_ne!(summary.header("etag"), before.header("etag"));
     }
     for format in ["anthropic", "openai", "openai-responses", "gemini"] {
-        let context = server
-            .get(&format!("/v1/agents/coder/context?format={format}"))
-            .await;
+        let context = server.get(&format!("/v1/agents/coder/context?format={format}")).await;
         assert_eq!(context.status, 200, "{}", context.body);
         for words in ["bug 3", "bug 9", "bug 12"] {
             assert!(!context.body.contains(words), "{words} in {}", context.body);
@@ -68,20 +53,12 @@ async fn readers_see_nothing_of_a_forgotten_exchange() {
         assert!(!context.body.contains(r#""forgotten":true"#), "{}", context.body);
     }
     let history = server.get("/v1/agents/coder/history?all=1").await;
-    assert!(
-        !history.body.contains("bug 12") && history.body.contains("(forgotten)"),
-        "{}",
-        history.body
-    );
+    assert!(!history.body.contains("bug 12") && history.body.contains("(forgotten)"), "{}", history.body);
     // The conversation goes on in place of the exchange.
     server.converse("coder", 13..=14).await;
     server.summarise().await;
     let shown = server.get("/v1/agents/coder/exchanges/12").await.json();
-    assert_eq!(
-        (&shown["tokens"], &shown["messages"][0]["forgotten"]),
-        (&0.into(), &true.into()),
-        "{shown}"
-    );
+    assert_eq!((&shown["tokens"], &shown["messages"][0]["forgotten"]), (&0.into(), &true.into()), "{shown}");
 }
 
 #[tokio::test]
@@ -99,10 +76,7 @@ async fn invalid_requests_to_forget_are_refused() {
     ] {
         forget(&server, body).await.problem(status, code);
     }
-    server
-        .post("/v1/agents/nobody/forget", r#"{"message":1}"#)
-        .await
-        .problem(404, "unknown_agent");
+    server.post("/v1/agents/nobody/forget", r#"{"message":1}"#).await.problem(404, "unknown_agent");
 }
 
 #[tokio::test]
@@ -111,30 +85,14 @@ async fn an_agent_is_deleted_when_its_id_is_given_again() {
     server.get("/v1/agents/coder/summary").await;
     server.post("/v1/agents/coder/fork", r#"{"child":"scout"}"#).await;
     delete(&server, "coder").await.problem(400, "invalid_parameter");
-    delete(&server, "coder?confirm=code")
-        .await
-        .problem(400, "invalid_parameter");
-    delete(&server, "nobody?confirm=nobody")
-        .await
-        .problem(404, "unknown_agent");
-    let problem = delete(&server, "coder?confirm=coder")
-        .await
-        .problem(409, "has_forks");
+    delete(&server, "coder?confirm=code").await.problem(400, "invalid_parameter");
+    delete(&server, "nobody?confirm=nobody").await.problem(404, "unknown_agent");
+    let problem = delete(&server, "coder?confirm=coder").await.problem(409, "has_forks");
     assert!(problem["detail"].as_str().unwrap().contains("scout"), "{problem}");
     assert_eq!(delete(&server, "scout?confirm=scout").await.status, 200);
     let reply = delete(&server, "coder?confirm=coder").await.json();
-    assert_eq!(
-        (&reply["messages"], &reply["journal_removed"]),
-        (&16.into(), &true.into()),
-        "{reply}"
-    );
+    assert_eq!((&reply["messages"], &reply["journal_removed"]), (&16.into(), &true.into()), "{reply}");
     let is_gone = |reply: &Reply| reply.status == 404;
-    server
-        .get_until("/v1/agents/coder/summary", is_gone)
-        .await
-        .problem(404, "unknown_agent");
-    server
-        .get("/v1/agents/coder/recall?q=bug")
-        .await
-        .problem(404, "unknown_agent");
+    server.get_until("/v1/agents/coder/summary", is_gone).await.problem(404, "unknown_agent");
+    server.get("/v1/agents/coder/recall?q=bug").await.problem(404, "unknown_agent");
 }

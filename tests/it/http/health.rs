@@ -9,10 +9,7 @@ async fn it_is_ready_while_the_database_answers() {
     let server = Server::start(|_| {}).await;
     assert_eq!(server.get("/livez").await.body, "ok\n");
     assert_eq!(server.get("/readyz").await.body, "ok\n");
-    assert_eq!(
-        server.get("/readyz?verbose").await.body,
-        "database: ok\nrunning: ok\n"
-    );
+    assert_eq!(server.get("/readyz?verbose").await.body, "database: ok\nrunning: ok\n");
 
     server.store.trouble("ping", Trouble::Unavailable);
     assert_eq!(server.get("/livez").await.status, 200);
@@ -33,13 +30,8 @@ async fn metrics_come_in_the_requested_format() {
         (plain.status, plain.header("content-type")),
         (200, "text/plain; version=0.0.4; charset=utf-8")
     );
-    let open = server
-        .get_as("/metrics", "application/openmetrics-text;version=1.0.0")
-        .await;
-    assert_eq!(
-        open.header("content-type"),
-        "application/openmetrics-text; version=1.0.0; charset=utf-8"
-    );
+    let open = server.get_as("/metrics", "application/openmetrics-text;version=1.0.0").await;
+    assert_eq!(open.header("content-type"), "application/openmetrics-text; version=1.0.0; charset=utf-8");
     assert!(open.body.ends_with("# EOF\n"), "{}", open.body);
 }
 
@@ -60,9 +52,7 @@ async fn shutdown_finishes_requests_and_closes_idle_connections() {
         go_on.cancel();
         server.end().await;
     };
-    let (reply, ()) = tokio::time::timeout(PATIENCE, async { tokio::join!(append, end) })
-        .await
-        .unwrap();
+    let (reply, ()) = tokio::time::timeout(PATIENCE, async { tokio::join!(append, end) }).await.unwrap();
     assert_eq!(reply.json()["accepted"], 2);
     assert!(TcpStream::connect(server.address).await.is_err());
 }

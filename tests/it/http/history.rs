@@ -132,33 +132,19 @@ async fn the_requested_part_of_the_archive_is_shown() {
     let server = with_archive().await;
     let archived = |reply: Value| {
         let exchanges = reply["exchanges"].as_array().unwrap().clone();
-        exchanges
-            .iter()
-            .filter(|exchange| exchange["state"] == "archived")
-            .count()
+        exchanges.iter().filter(|exchange| exchange["state"] == "archived").count()
     };
-    for (query, expected) in [
-        ("", 10),
-        ("?archived=0", 0),
-        ("?archived=3", 3),
-        ("?all=1", 12),
-        ("?all", 12),
-        ("?all=0", 10),
-    ] {
+    for (query, expected) in
+        [("", 10), ("?archived=0", 0), ("?archived=3", 3), ("?all=1", 12), ("?all", 12), ("?all=0", 10)]
+    {
         let reply = server.get(&format!("{PATH}{query}")).await;
         assert_eq!(reply.json()["archived_total"], 12);
         assert_eq!(archived(reply.json()), expected, "{query}");
     }
     for query in ["archived=-1", "archived=many", "archived=10001", "all=maybe"] {
-        server
-            .get(&format!("{PATH}?{query}"))
-            .await
-            .problem(400, "invalid_parameter");
+        server.get(&format!("{PATH}?{query}")).await.problem(400, "invalid_parameter");
     }
-    server
-        .get("/v1/agents/nobody/history")
-        .await
-        .problem(404, "unknown_agent");
+    server.get("/v1/agents/nobody/history").await.problem(404, "unknown_agent");
 }
 
 #[tokio::test]
@@ -169,19 +155,13 @@ async fn speakers_that_sound_alike_are_reported() {
             {"role": "user", "name": "ada", "content": one},
             {"role": "assistant", "name": "bob", "content": other},
         ]);
-        server
-            .post("/v1/agents/coder/messages", messages.to_string())
-            .await
-            .json()
+        server.post("/v1/agents/coder/messages", messages.to_string()).await.json()
     };
     let reply = say("What is a river, after all?", "Water that found a way.").await;
     assert_eq!(reply["convergence"]["state"], "ok");
     let reply = say("Just so!", "Just so!").await;
     assert_eq!(reply["convergence"]["state"], "stop");
-    assert_eq!(
-        reply["convergence"]["speakers"],
-        serde_json::json!(["ada", "bob"])
-    );
+    assert_eq!(reply["convergence"]["speakers"], serde_json::json!(["ada", "bob"]));
     let reply = say("Just so!", "Just so!").await;
     assert_eq!(reply["convergence"]["score"], 1.0);
     assert_eq!(reply["accepted"], 2, "nobody is refused");
@@ -208,11 +188,8 @@ async fn speakers_that_sound_alike_are_reported() {
 #[tokio::test]
 async fn secrets_are_redacted_as_configured() {
     let (shipped, own) = ("hunter2", "Fix bug");
-    let cases: [(bool, &[&str], &[&str]); 3] = [
-        (true, &[], &[shipped]),
-        (true, &[own], &[shipped, own]),
-        (false, &[own], &[]),
-    ];
+    let cases: [(bool, &[&str], &[&str]); 3] =
+        [(true, &[], &[shipped]), (true, &[own], &[shipped, own]), (false, &[own], &[])];
     for (redact, patterns, kept_back) in cases {
         let server = Server::start(|config| {
             config.window.budget_tokens = 200;
@@ -233,12 +210,7 @@ async fn secrets_are_redacted_as_configured() {
             assert_eq!(history.json()["archived_total"] != 0, is_archived);
             for secret in [shipped, own] {
                 let is_kept_back = kept_back.contains(&secret);
-                assert_eq!(
-                    !history.body.contains(secret),
-                    is_kept_back,
-                    "{secret}: {}",
-                    history.body
-                );
+                assert_eq!(!history.body.contains(secret), is_kept_back, "{secret}: {}", history.body);
             }
             server.converse("coder", 2..=7).await;
         }
@@ -282,17 +254,12 @@ async fn an_exchange_too_big_for_a_page_is_shown_in_parts() {
     let page = long(&server, &format!("{window}?cursor={cursor}")).await;
     let shown = &page["exchanges"][0];
     assert_eq!((&shown["exchange"], seqs(shown)), (&json!(1), vec![1, 2]));
-    assert_eq!(
-        (&shown["next_after"], &page["next_cursor"]),
-        (&Value::Null, &Value::Null)
-    );
+    assert_eq!((&shown["next_after"], &page["next_cursor"]), (&Value::Null, &Value::Null));
 
     let history = long(&server, PATH).await;
     let lines = |at: usize| -> Vec<String> {
         let lines = history["exchanges"][at]["messages"].as_array().unwrap().iter();
-        lines
-            .map(|line| line["text"].as_str().unwrap().to_owned())
-            .collect()
+        lines.map(|line| line["text"].as_str().unwrap().to_owned()).collect()
     };
     assert_eq!(lines(0), ["Question 1", "Answer 1"]);
     let more = "… more: GET /v1/agents/coder/exchanges/2?after=6";

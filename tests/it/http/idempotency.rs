@@ -53,11 +53,7 @@ async fn a_repeat_is_stored_again_after_a_deletion() {
     assert_eq!(append(&server, "k-1", TURN).await.json()["accepted"], 2);
     assert_eq!(messages(&server).await, 2);
     // This daemon isn't told that another one deletes the agent.
-    server
-        .target
-        .delete_agent(&"coder".parse().unwrap(), crate::support::conversation::T0)
-        .await
-        .unwrap();
+    server.target.delete_agent(&"coder".parse().unwrap(), crate::support::conversation::T0).await.unwrap();
     let other = r#"[{"role":"user","content":"Break it"}]"#;
     assert_eq!(append(&server, "k-1", other).await.json()["accepted"], 1);
     assert_eq!(messages(&server).await, 1);
@@ -71,10 +67,7 @@ async fn the_answer_of_a_deleted_agent_is_not_repeated() {
     let there = Server::start(|config| config.database.url.clone_from(&url)).await;
     append(&here, "k-0", r#"[{"role":"user","content":"Hello"}]"#).await;
     let first = append(&here, "k-1", TURN).await;
-    assert_eq!(
-        (&first.json()["accepted"], &first.json()["exchange"]),
-        (&2.into(), &2.into())
-    );
+    assert_eq!((&first.json()["accepted"], &first.json()["exchange"]), (&2.into(), &2.into()));
     // Another daemon deletes the agent, and gets the same request again.
     let deleted = there.request(Method::DELETE, "/v1/agents/coder?confirm=coder");
     assert_eq!(Reply::of(deleted).await.status, 200);
@@ -93,13 +86,8 @@ async fn the_answer_of_a_deleted_agent_is_not_repeated() {
 async fn another_request_under_the_same_key_is_refused() {
     let server = Server::start(|_| {}).await;
     append(&server, "k-1", TURN).await;
-    for body in [
-        r#"[{"role":"user","content":"Break it"}]"#,
-        r#"[{"role":"user","content":"Fix it"}]"#,
-    ] {
-        append(&server, "k-1", body)
-            .await
-            .problem(422, "idempotency_key_reused");
+    for body in [r#"[{"role":"user","content":"Break it"}]"#, r#"[{"role":"user","content":"Fix it"}]"#] {
+        append(&server, "k-1", body).await.problem(422, "idempotency_key_reused");
     }
     for key in ["", "two words", "\"\""] {
         append(&server, key, TURN).await.problem(400, "invalid_header");
@@ -112,9 +100,7 @@ async fn a_key_is_valid_without_a_remembered_answer() {
     let server = Server::start(|_| {}).await;
     // The answer is lost, but not the messages. Nothing is remembered of a failed request.
     server.store.trouble("append", Trouble::Unavailable);
-    append(&server, "k-1", TURN)
-        .await
-        .problem(503, "database_unavailable");
+    append(&server, "k-1", TURN).await.problem(503, "database_unavailable");
     server.store.recover();
     append(&server, "k-1", TURN).await;
     let row = server.store.agent(&"coder".parse().unwrap()).await.unwrap();
@@ -141,19 +127,13 @@ async fn after_a_restart_a_key_is_still_for_one_request() {
     let server = Server::start(|config| config.database.url.clone_from(&url)).await;
     let again = append(&server, "k-1", TURN).await;
     assert_eq!(
-        (
-            again.status,
-            &again.json()["accepted"],
-            &again.json()["duplicates"]
-        ),
+        (again.status, &again.json()["accepted"], &again.json()["duplicates"]),
         (200, &0.into(), &2.into())
     );
     let shorter = r#"[{"role":"user","content":"Fix it"}]"#;
     let longer = r#"[{"role":"user","content":"Fix it"},{"role":"assistant","content":"Fixed."},{"role":"user","content":"Ok"}]"#;
     for (key, body) in [("k-1", shorter), ("k-1", longer), ("k-2", TURN), ("k-2", shorter)] {
-        append(&server, key, body)
-            .await
-            .problem(422, "idempotency_key_reused");
+        append(&server, key, body).await.problem(422, "idempotency_key_reused");
     }
     assert_eq!(messages(&server).await, 3);
 }

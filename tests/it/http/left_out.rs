@@ -15,15 +15,10 @@ async fn each_exchange_without_room_has_a_line() {
             {"role": "user", "content": format!("Question {number} about module_{number}.rs")},
             {"role": "assistant", "content": format!("It has {number} lines. {}", "And more of it. ".repeat(60))},
         ]);
-        let reply = server
-            .post("/v1/agents/coder/messages", messages.to_string())
-            .await;
+        let reply = server.post("/v1/agents/coder/messages", messages.to_string()).await;
         assert_eq!(reply.status, 200, "{}", reply.body);
     }
-    let tight = server
-        .get(&format!("{PATH}?format=openai&budget=12000"))
-        .await
-        .json();
+    let tight = server.get(&format!("{PATH}?format=openai&budget=12000")).await.json();
     let left_out = tight["left_out"].as_array().unwrap().len();
     assert!((60..95).contains(&left_out), "{left_out}");
     assert_eq!(tight["over_budget"], false);

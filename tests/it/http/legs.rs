@@ -21,12 +21,7 @@ async fn each_leg_says_what_it_continues() {
     let told = |exchanges: &Value, number: &str| -> Vec<(Value, Value)> {
         let exchanges = exchanges.as_array().unwrap().iter();
         exchanges
-            .map(|one| {
-                (
-                    one[number].clone(),
-                    one.get("continues").cloned().unwrap_or_default(),
-                )
-            })
+            .map(|one| (one[number].clone(), one.get("continues").cloned().unwrap_or_default()))
             .collect()
     };
     let number = |n: i64| Value::from(n);
@@ -36,21 +31,14 @@ async fn each_leg_says_what_it_continues() {
     let window = get(&server, "/window").await;
     let in_window = told(&window["exchanges"], "exchange");
     assert_eq!(in_window, all[all.len() - in_window.len()..]);
-    assert_eq!(
-        get(&server, "").await["newest"],
-        json!({ "exchange": 5, "continues": 2, "state": "open" })
-    );
+    assert_eq!(get(&server, "").await["newest"], json!({ "exchange": 5, "continues": 2, "state": "open" }));
     let found = get(&server, "/recall?q=%22file+5%22&limit=1").await;
     assert_eq!(
         (&found["found"][0]["exchange"], &found["found"][0]["continues"]),
         (&4.into(), &2.into()),
         "{found}"
     );
-    assert!(
-        text(&server, "/recall?q=%22file+5%22")
-            .await
-            .contains("  continues #2 (")
-    );
+    assert!(text(&server, "/recall?q=%22file+5%22").await.contains("  continues #2 ("));
 }
 
 #[tokio::test]
@@ -62,10 +50,7 @@ async fn each_leg_leads_to_the_next() {
         let shown = get(&server, &format!("/exchanges/{number}")).await;
         assert_eq!(shown["state"], "open", "{shown}");
         let legs = &shown["legs"];
-        assert_eq!(
-            (&legs["first"], &legs["last"], &legs["count"]),
-            (&2.into(), &5.into(), &4.into())
-        );
+        assert_eq!((&legs["first"], &legs["last"], &legs["count"]), (&2.into(), &5.into(), &4.into()));
         assert_eq!(legs["previous"].as_i64(), read.last().copied(), "{legs}");
         assert_eq!(shown.get("continues").is_some(), number > 2);
         read.push(number);
@@ -73,10 +58,7 @@ async fn each_leg_leads_to_the_next() {
     }
     assert_eq!(read, [2, 3, 4, 5]);
     let alone = get(&server, "/exchanges/1").await;
-    assert!(
-        alone.get("legs").is_none() && alone.get("continues").is_none(),
-        "{alone}"
-    );
+    assert!(alone.get("legs").is_none() && alone.get("continues").is_none(), "{alone}");
     let shown = text(&server, "/exchanges/4").await;
     insta::assert_snapshot!(shown.lines().take(2).collect::<Vec<_>>().join("\n"), @r"
     #4 of coder  2026-11-20 08:40 to 2026-11-20 08:40  90 tokens, in the window
@@ -111,12 +93,7 @@ async fn people_see_one_exchange() {
             ├─ assistant  I look at file 8.
             └─ tool       lint {}
     ");
-    server
-        .say(
-            "coder",
-            vec![json!({ "role": "assistant", "content": "Fixed them all." })],
-        )
-        .await;
+    server.say("coder", vec![json!({ "role": "assistant", "content": "Fixed them all." })]).await;
     // All legs are as open as the last one.
     let history = get(&server, "/history").await;
     let exchanges = history["exchanges"].as_array().unwrap();
@@ -154,21 +131,10 @@ async fn a_brief_names_the_running_exchange() {
         let path = format!("{AGENT}/summary?view=brief&{limit}");
         let short = server.get_as(&path, "application/json").await.json();
         let content = short["content"].as_str().unwrap();
-        assert!(
-            content.chars().count() <= 200 || !limit.contains("chars"),
-            "{content}"
-        );
-        assert!(
-            short["tokens"].as_i64().unwrap() <= 40 || !limit.contains("tokens"),
-            "{short}"
-        );
+        assert!(content.chars().count() <= 200 || !limit.contains("chars"), "{content}");
+        assert!(short["tokens"].as_i64().unwrap() <= 40 || !limit.contains("tokens"), "{short}");
     }
-    server
-        .say(
-            "coder",
-            vec![json!({ "role": "assistant", "content": "Fixed them all." })],
-        )
-        .await;
+    server.say("coder", vec![json!({ "role": "assistant", "content": "Fixed them all." })]).await;
     let closed = text(&server, "/summary?view=brief").await;
     assert!(!closed.contains("Running:") && !closed.is_empty(), "{closed}");
 }
@@ -181,11 +147,7 @@ async fn forgetting_a_leg_names_the_others() {
         async { server.post(&format!("{AGENT}/forget"), body).await.json() }
     };
     let some = forget(json!([2, 4])).await;
-    assert_eq!(
-        some["legs_left"],
-        json!([{ "exchange": 2, "legs": [3, 5] }]),
-        "{some}"
-    );
+    assert_eq!(some["legs_left"], json!([{ "exchange": 2, "legs": [3, 5] }]), "{some}");
     let rest = forget(json!([3, 5])).await;
     assert!(rest.get("legs_left").is_none(), "{rest}");
     let alone = forget(json!([1])).await;
@@ -199,12 +161,7 @@ async fn items_say_which_legs_they_cover() {
     server.work("coder", 9..=16).await;
     server.summarise().await;
     let items = get(&server, "/items").await;
-    let of = |item: &Value| {
-        (
-            item["exchanges"].as_str().unwrap().to_owned(),
-            item["legs_of"].as_i64(),
-        )
-    };
+    let of = |item: &Value| (item["exchanges"].as_str().unwrap().to_owned(), item["legs_of"].as_i64());
     let told: Vec<_> = items["items"].as_array().unwrap().iter().map(of).collect();
     assert_eq!(told, [("#1–#3".to_owned(), None), ("#4–#7".to_owned(), Some(2))]);
 }

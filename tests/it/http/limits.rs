@@ -16,11 +16,7 @@ async fn answer(stream: &mut TcpStream) -> String {
     let mut bytes = Vec::new();
     while !bytes.ends_with(b"}") {
         let read = tokio::time::timeout(PATIENCE, stream.read_buf(&mut bytes)).await;
-        assert_ne!(
-            read.expect("an answer comes").unwrap(),
-            0,
-            "the answer breaks off"
-        );
+        assert_ne!(read.expect("an answer comes").unwrap(), 0, "the answer breaks off");
     }
     String::from_utf8(bytes).unwrap()
 }
@@ -43,10 +39,7 @@ async fn the_size_of_a_body_is_limited() {
     };
     assert_eq!(body(2_000).len(), 2_000);
     assert_eq!(server.post(PATH, body(2_000)).await.status, 200);
-    let problem = server
-        .post(PATH, body(2_001))
-        .await
-        .problem(413, "body_too_large");
+    let problem = server.post(PATH, body(2_001)).await.problem(413, "body_too_large");
     assert_eq!(problem["detail"], "the body is longer than 2000 bytes");
     assert_eq!(server.post(PATH, body(4_000_000)).await.status, 413);
 }
@@ -59,10 +52,7 @@ async fn the_size_of_a_body_of_unknown_length_is_limited_too() {
         "POST {PATH} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n"
     );
     let chunk = format!("7d1\r\n{}\r\n", "x".repeat(0x7d1));
-    stream
-        .write_all(format!("{head}{chunk}0\r\n\r\n").as_bytes())
-        .await
-        .unwrap();
+    stream.write_all(format!("{head}{chunk}0\r\n\r\n").as_bytes()).await.unwrap();
     let answer = answer(&mut stream).await;
     assert!(answer.starts_with("HTTP/1.1 413"), "{answer}");
 }
@@ -73,10 +63,7 @@ async fn the_messages_of_a_request_are_limited() {
     let body = |count: usize| format!("[{}]", vec![r#"{"role":"user","content":"Hi"}"#; count].join(","));
     assert_eq!(server.post(PATH, body(3)).await.json()["accepted"], 3);
     let problem = server.post(PATH, body(4)).await.problem(413, "too_many_messages");
-    assert_eq!(
-        problem["detail"],
-        "the request holds 4 messages; at most 3 are allowed"
-    );
+    assert_eq!(problem["detail"], "the request holds 4 messages; at most 3 are allowed");
     let lines = [r#"{"role":"user","content":"Hi"}"#; 4].join("\n\n");
     let reply = server.post_as(PATH, "application/x-ndjson", lines).await;
     assert_eq!(reply.problem(413, "too_many_messages"), problem);
@@ -88,10 +75,7 @@ async fn only_messages_may_be_long() {
     server.converse("coder", 1..=1).await;
     let body = |spaces: usize| format!("{{{}}}", " ".repeat(spaces));
     let path = "/v1/agents/coder/clear";
-    let problem = server
-        .post(path, body(300_000))
-        .await
-        .problem(413, "body_too_large");
+    let problem = server.post(path, body(300_000)).await.problem(413, "body_too_large");
     assert_eq!(problem["detail"], "the body is longer than 262144 bytes");
     assert_eq!(server.post(path, body(200_000)).await.status, 200);
 }
@@ -104,10 +88,7 @@ async fn a_slow_request_is_given_up_but_its_write_is_not() {
     let body = r#"{"role":"user","content":"Hi"}"#;
     let reply = server.post(PATH, body).await;
     let problem = reply.problem(503, "timed_out");
-    assert!(
-        problem["hint"].as_str().unwrap().contains("client id"),
-        "{problem}"
-    );
+    assert!(problem["hint"].as_str().unwrap().contains("client id"), "{problem}");
     assert_eq!(reply.header("retry-after"), "5");
     go_on.cancel();
     assert_eq!(messages_in_the_end(&server).await, 1);

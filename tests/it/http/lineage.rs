@@ -6,12 +6,7 @@ use crate::support::server::{Reply, Server};
 async fn a_body_is_an_object() {
     let server = Server::start(|_| {}).await;
     server.converse("coder", 1..=1).await;
-    for (action, body) in [
-        ("clear", "[]"),
-        ("mark", r#"["here"]"#),
-        ("pin", "[1]"),
-        ("rebuild", "null"),
-    ] {
+    for (action, body) in [("clear", "[]"), ("mark", r#"["here"]"#), ("pin", "[1]"), ("rebuild", "null")] {
         let reply = server.post(&format!("/v1/agents/coder/{action}"), body).await;
         let problem = reply.problem(400, "invalid_body");
         assert_ne!(problem["hint"], "", "{action}");
@@ -22,31 +17,11 @@ async fn a_body_is_an_object() {
 async fn members_that_a_body_does_not_have_are_named() {
     let server = Server::start(|_| {}).await;
     for (path, body, pointer, hint) in [
-        (
-            "coder/mark",
-            r#"{"lable":"x"}"#,
-            "/lable",
-            "did you mean `label`?",
-        ),
+        ("coder/mark", r#"{"lable":"x"}"#, "/lable", "did you mean `label`?"),
         ("coder/rewind", r#"{"mark":"x"}"#, "/mark", "known fields: `to`"),
-        (
-            "coder/fork",
-            r#"{"child":"b","a/b":1}"#,
-            "/a~1b",
-            "known fields: `child`",
-        ),
-        (
-            "coder/forget",
-            r#"{"exchange":1}"#,
-            "/exchange",
-            "did you mean `exchanges`?",
-        ),
-        (
-            "coder/clear",
-            r#"{"now":true}"#,
-            "/now",
-            "this route's body has no members",
-        ),
+        ("coder/fork", r#"{"child":"b","a/b":1}"#, "/a~1b", "known fields: `child`"),
+        ("coder/forget", r#"{"exchange":1}"#, "/exchange", "did you mean `exchanges`?"),
+        ("coder/clear", r#"{"now":true}"#, "/now", "this route's body has no members"),
     ] {
         let reply = server.post(&format!("/v1/agents/{path}"), body).await;
         let problem = reply.problem(400, "invalid_body");
@@ -140,10 +115,7 @@ async fn pending_exchanges_are_counted_alike_everywhere() {
     let appended = server.converse("coder", 4..=9).await.json();
     let agents = server.get("/v1/agents").await.json();
     let agent = server.get("/v1/agents/coder").await.json();
-    let summary = server
-        .get_as("/v1/agents/coder/summary", "application/json")
-        .await
-        .json();
+    let summary = server.get_as("/v1/agents/coder/summary", "application/json").await.json();
     let numbers = agent["first_exchange"].as_i64().unwrap() - 1;
     assert!(numbers > 3, "{agent}");
     for told in [&agents["agents"][0], &agent, &summary] {

@@ -96,11 +96,7 @@ impl Trial {
                 concrete: path_of(path, rule.1, agent),
                 rule,
                 // Agents may have the name of a path's last part.
-                agent: if path.contains("{id}") {
-                    agent
-                } else {
-                    path.rsplit('/').next().unwrap()
-                },
+                agent: if path.contains("{id}") { agent } else { path.rsplit('/').next().unwrap() },
             })
         })
     }
@@ -168,11 +164,7 @@ async fn each_token_may_do_what_the_table_says_by_every_way_in() {
         }
         for token in [None, Some("unknown"), Some("expired"), Some("revoked")] {
             let status = trial.status(&server, token, None).await;
-            assert_eq!(
-                status != 401,
-                is_open,
-                "{method} {concrete} by {token:?}: {status}"
-            );
+            assert_eq!(status != 401, is_open, "{method} {concrete} by {token:?}: {status}");
             tried += 1;
         }
     }

@@ -10,26 +10,15 @@ const PATH: &str = "/v1/agents/coder/messages";
 
 /// Returns all messages of `coder`, as stored.
 async fn stored(server: &Server) -> Vec<StoredMessage> {
-    let query = ExchangeQuery {
-        from: 0,
-        through: i64::MAX,
-        limit: i64::MAX,
-        bytes_max: i64::MAX,
-    };
+    let query = ExchangeQuery { from: 0, through: i64::MAX, limit: i64::MAX, bytes_max: i64::MAX };
     let agent = "coder".parse().unwrap();
     let exchanges = server.store.exchanges(&agent, query).await.unwrap();
-    exchanges
-        .into_iter()
-        .flat_map(|exchange| exchange.messages)
-        .collect()
+    exchanges.into_iter().flat_map(|exchange| exchange.messages).collect()
 }
 
 async fn payloads(server: &Server) -> Vec<String> {
     let messages = stored(server).await;
-    messages
-        .into_iter()
-        .map(|stored| stored.message.payload)
-        .collect()
+    messages.into_iter().map(|stored| stored.message.payload).collect()
 }
 
 #[tokio::test]
@@ -132,10 +121,7 @@ async fn every_way_to_send_messages_keeps_them_byte_for_byte_and_in_order() {
     }
     let server = Server::start(|_| {}).await;
     let pretty = "{\n  \"role\": \"user\",\n  \"content\": \"One alone\"\n}";
-    assert_eq!(
-        server.post(PATH, format!("{pretty}\n")).await.json()["accepted"],
-        1
-    );
+    assert_eq!(server.post(PATH, format!("{pretty}\n")).await.json()["accepted"], 1);
     assert_eq!(payloads(&server).await, [pretty]);
 }
 
@@ -170,31 +156,11 @@ async fn formats_are_detected_or_named() {
 async fn a_bad_message_keeps_all_from_being_stored() {
     let good = r#"{"role":"user","content":"Hi"}"#;
     let cases = [
-        (
-            "application/x-ndjson",
-            format!("{good}\n\n{{\"role\":\"us\n{good}\n"),
-            r#"{"line":3}"#,
-        ),
-        (
-            "application/x-ndjson",
-            format!("{good}\n[{good}]"),
-            r#"{"line":2}"#,
-        ),
-        (
-            "application/json",
-            format!("[{good},{good},7]"),
-            r#"{"pointer":"/2"}"#,
-        ),
-        (
-            "application/json",
-            format!("{{\"messages\":[{{}},{good}]}}"),
-            r#"{"pointer":"/messages/0"}"#,
-        ),
-        (
-            "application/json",
-            r#"{"content":"Hi"}"#.to_owned(),
-            r#"{"pointer":""}"#,
-        ),
+        ("application/x-ndjson", format!("{good}\n\n{{\"role\":\"us\n{good}\n"), r#"{"line":3}"#),
+        ("application/x-ndjson", format!("{good}\n[{good}]"), r#"{"line":2}"#),
+        ("application/json", format!("[{good},{good},7]"), r#"{"pointer":"/2"}"#),
+        ("application/json", format!("{{\"messages\":[{{}},{good}]}}"), r#"{"pointer":"/messages/0"}"#),
+        ("application/json", r#"{"content":"Hi"}"#.to_owned(), r#"{"pointer":""}"#),
     ];
     for (content_type, body, place) in cases {
         let server = Server::start(|_| {}).await;
@@ -203,14 +169,8 @@ async fn a_bad_message_keeps_all_from_being_stored() {
         let mut finding = problem["errors"][0].clone();
         let detail = finding.as_object_mut().unwrap().remove("detail").unwrap();
         assert_eq!(finding.to_string(), place, "{body}");
-        assert!(
-            detail.as_str().unwrap().contains("; "),
-            "a reason and a cure: {detail}"
-        );
-        server
-            .get("/v1/agents/coder/summary")
-            .await
-            .problem(404, "unknown_agent");
+        assert!(detail.as_str().unwrap().contains("; "), "a reason and a cure: {detail}");
+        server.get("/v1/agents/coder/summary").await.problem(404, "unknown_agent");
     }
 }
 
@@ -295,10 +255,7 @@ async fn an_unknown_role_is_refused() {
     let lines = "{\"role\":\"user\",\"content\":\"Hi\"}\n{\"role\":\"assitant\",\"content\":\"Hello\"}";
     let reply = server.post_as(PATH, "application/x-ndjson", lines).await;
     assert_eq!(reply.problem(400, "invalid_message")["errors"][0]["line"], 2);
-    server
-        .get("/v1/agents/coder/summary")
-        .await
-        .problem(404, "unknown_agent");
+    server.get("/v1/agents/coder/summary").await.problem(404, "unknown_agent");
 }
 
 #[tokio::test]
@@ -306,15 +263,8 @@ async fn a_conversation_of_unknown_kinds_only_is_refused() {
     let server = Server::start(|_| {}).await;
     let said = |count: usize| json!(vec![json!({ "kind": "human", "content": "Hi" }); count]).to_string();
     let problem = server.post(PATH, said(4)).await.problem(400, "invalid_message");
-    assert_eq!(
-        problem["errors"][3]["detail"], "kind `human` is unknown",
-        "{problem}"
-    );
-    assert_eq!(
-        server.post(PATH, said(3)).await.status,
-        200,
-        "an agent's own kinds"
-    );
+    assert_eq!(problem["errors"][3]["detail"], "kind `human` is unknown", "{problem}");
+    assert_eq!(server.post(PATH, said(3)).await.status, 200, "an agent's own kinds");
 }
 
 #[tokio::test]
@@ -350,11 +300,7 @@ async fn other_unknown_members_are_stored_verbatim() {
         ("claude-code", r#"{"type":"novel","uuid":"u1"}"#, "novel"),
         ("openai-responses", r#"{"type":"novel","id":"n1"}"#, "novel"),
         ("openai", r#"{"role":"exit","content":"diff"}"#, "exit"),
-        (
-            "native",
-            r#"{"kind":"skill_load","content":"x","idd":"1"}"#,
-            "skill_load",
-        ),
+        ("native", r#"{"kind":"skill_load","content":"x","idd":"1"}"#, "skill_load"),
     ] {
         let reply = server.post(&format!("{PATH}?format={format}"), message).await;
         assert_eq!(reply.status, 200, "{}", reply.body);
@@ -368,10 +314,7 @@ async fn many_bad_messages_are_counted() {
     let server = Server::start(|_| {}).await;
     let body = format!("[{}]", vec!["0"; 100].join(","));
     let problem = server.post(PATH, body).await.problem(400, "invalid_message");
-    assert_eq!(
-        problem["detail"],
-        "100 of 100 messages can't be read, so none was stored"
-    );
+    assert_eq!(problem["detail"], "100 of 100 messages can't be read, so none was stored");
     assert_eq!(problem["errors"].as_array().unwrap().len(), 20);
 }
 
@@ -389,11 +332,7 @@ async fn bodies_without_messages_are_refused_with_a_remedy() {
             "{\"messages\":[{\"role\":\"user\"}],\"sys/tem\":1}",
             "`/sys~1tem` isn't allowed",
         ),
-        (
-            "application/json",
-            "{\"kind\":\"user\"}\n{\"kind\":\"user\"}",
-            "trailing characters",
-        ),
+        ("application/json", "{\"kind\":\"user\"}\n{\"kind\":\"user\"}", "trailing characters"),
     ];
     for (content_type, body, expected) in cases {
         let server = Server::start(|_| {}).await;
@@ -414,10 +353,7 @@ async fn the_format_of_a_body_must_be_declared() {
     }
     let request = server.request(reqwest::Method::POST, PATH).body("{}");
     let problem = crate::support::server::Reply::of(request).await;
-    assert_eq!(
-        problem.problem(415, "unsupported_media_type")["detail"],
-        "the body has no content type"
-    );
+    assert_eq!(problem.problem(415, "unsupported_media_type")["detail"], "the body has no content type");
     let request = server
         .request(reqwest::Method::POST, PATH)
         .header("content-type", "application/json")
@@ -459,10 +395,7 @@ async fn the_end_of_a_session_makes_pending_exchanges_urgent() {
     let path = "/v1/agents/coder/sessions/end";
     server.post(path, "").await.problem(404, "unknown_agent");
     server.converse("coder", 1..=1).await;
-    assert_eq!(
-        server.post(path, "").await.body,
-        r#"{"session":1,"queued":false}"#
-    );
+    assert_eq!(server.post(path, "").await.body, r#"{"session":1,"queued":false}"#);
     server.converse("coder", 2..=3).await;
     assert_eq!(server.post(path, "").await.body, r#"{"session":2,"queued":true}"#);
     // At once, although the clock stands still.
@@ -484,24 +417,12 @@ async fn a_usage_report_is_accepted_with_the_messages() {
             "usage": {"input_tokens": prompt_tokens, "output_tokens": 3},
         });
         let reply = server.post(PATH, body.to_string()).await;
-        assert_eq!(
-            (reply.status, &reply.json()["accepted"]),
-            (200, &2.into()),
-            "{}",
-            reply.body
-        );
+        assert_eq!((reply.status, &reply.json()["accepted"]), (200, &2.into()), "{}", reply.body);
     }
     let agent = "coder".parse().unwrap();
     let counter = server.parts.ingestor.counter_of(&agent).await.unwrap();
-    assert!(
-        counter.method().starts_with("o200k*claude-4.7×"),
-        "{}",
-        counter.method()
-    );
+    assert!(counter.method().starts_with("o200k*claude-4.7×"), "{}", counter.method());
     let body = r#"{"messages": [{"role": "user", "content": "Hi"}], "usage": {"tokens": 5}}"#;
     let problem = server.post(PATH, body).await.problem(400, "invalid_body");
-    assert!(
-        problem["detail"].as_str().unwrap().contains("/usage"),
-        "{problem}"
-    );
+    assert!(problem["detail"].as_str().unwrap().contains("/usage"), "{problem}");
 }

@@ -11,10 +11,7 @@ const AGAIN: &str = "the same call answers again";
 /// Says an exchange in which `expand` is called and gives a long answer.
 async fn say(server: &Server, number: usize) {
     let id = format!("toolu_{number}");
-    let answer = format!(
-        "#1 of coder\n{EXPANDED_NOTE}\n\n[1] user\n{}",
-        "  it was said\n".repeat(150)
-    );
+    let answer = format!("#1 of coder\n{EXPANDED_NOTE}\n\n[1] user\n{}", "  it was said\n".repeat(150));
     let called = json!([{ "type": "tool_use", "id": id, "name": "mcp__recapd__expand", "input": { "exchanges": "#1" } }]);
     let result = json!([{ "type": "tool_result", "tool_use_id": id, "content": answer }]);
     let said = json!([
@@ -67,15 +64,8 @@ async fn own_answers_are_shortened_only_where_the_window_moves() {
         // The newest exchange and the one before it at the last step, and all later ones, are whole.
         assert_eq!(!shortened.is_empty(), steps > 0, "{number}: {reply}");
         assert!(shortened.iter().max() < whole.iter().min(), "{reply}");
-        assert!(
-            whole.len() >= 2.min(number) && whole.last() == Some(&number),
-            "{reply}"
-        );
-        assert_eq!(
-            reply["elided"].as_array().unwrap().len(),
-            shortened.len(),
-            "{reply}"
-        );
+        assert!(whole.len() >= 2.min(number) && whole.last() == Some(&number), "{reply}");
+        assert_eq!(reply["elided"].as_array().unwrap().len(), shortened.len(), "{reply}");
         (boundary, before) = (reply["first_exchange"].clone(), messages);
     }
     assert!(steps > 3, "{steps}");

@@ -71,19 +71,13 @@ async fn an_invalid_id_is_refused_with_the_rule() {
         let problem = problem.problem(400, "invalid_agent_id");
         if id != "%FF" {
             let detail = problem["detail"].as_str().unwrap();
-            assert!(
-                detail.contains("1 to 128 characters of A-Z a-z 0-9 . _ : -"),
-                "{detail}"
-            );
+            assert!(detail.contains("1 to 128 characters of A-Z a-z 0-9 . _ : -"), "{detail}");
         }
     }
     // An id may hold characters that are unusual in paths.
     server.converse("team:coder.1_x", 1..=1).await;
     assert_eq!(server.get("/v1/agents/team:coder.1_x/summary").await.status, 200);
-    assert_eq!(
-        server.get("/v1/agents/team%3Acoder.1_x/summary").await.status,
-        200
-    );
+    assert_eq!(server.get("/v1/agents/team%3Acoder.1_x/summary").await.status, 200);
 }
 
 #[tokio::test]
@@ -93,10 +87,8 @@ async fn a_path_that_cannot_be_read_is_the_same_problem_for_every_token() {
         let request = server.request_by(Some("some"), Method::GET, path);
         Reply::of(request).await
     };
-    let paths = [
-        ("/v1/agents/%FF/summary", "invalid_agent_id"),
-        ("/v1/projects/%FF/summary", "invalid_project_id"),
-    ];
+    let paths =
+        [("/v1/agents/%FF/summary", "invalid_agent_id"), ("/v1/projects/%FF/summary", "invalid_project_id")];
     let mut without = Vec::new();
     for (path, code) in paths {
         without.push(server.get(path).await.problem(400, code));
@@ -128,13 +120,7 @@ async fn a_member_of_a_wrong_type_is_named() {
 #[tokio::test]
 async fn unknown_paths_are_not_found_and_wrong_methods_name_the_right_ones() {
     let server = Server::start(|_| {}).await;
-    for path in [
-        "/v1",
-        "/v1/agents/",
-        "/v1/agents/a/nothing",
-        "/v2/status",
-        "/v1/agents/a/summary/",
-    ] {
+    for path in ["/v1", "/v1/agents/", "/v1/agents/a/nothing", "/v2/status", "/v1/agents/a/summary/"] {
         let problem = server.get(path).await.problem(404, "unknown_route");
         assert_eq!(problem["detail"], format!("there is no route `{path}`"));
     }
@@ -145,10 +131,7 @@ async fn unknown_paths_are_not_found_and_wrong_methods_name_the_right_ones() {
     ] {
         let reply = Reply::of(server.request(method, path)).await;
         let problem = reply.problem(405, "wrong_method");
-        assert_eq!(
-            problem["hint"],
-            "the header Allow of this answer names the route's methods"
-        );
+        assert_eq!(problem["hint"], "the header Allow of this answer names the route's methods");
         assert_eq!(reply.header("allow"), allowed);
     }
 }
@@ -178,10 +161,9 @@ async fn a_failing_database_differs_from_a_defect() {
         assert_eq!(server.get(path).await.status, 200);
     }
     let body = r#"{"role":"user","content":"Hi"}"#;
-    for (operation, path) in [
-        ("append", "/v1/agents/coder/messages"),
-        ("end_session", "/v1/agents/coder/sessions/end"),
-    ] {
+    for (operation, path) in
+        [("append", "/v1/agents/coder/messages"), ("end_session", "/v1/agents/coder/sessions/end")]
+    {
         server.store.trouble(operation, Trouble::Unavailable);
         server.post(path, body).await.problem(503, "database_unavailable");
         server.store.trouble(operation, Trouble::Panic);
@@ -201,9 +183,7 @@ async fn every_answer_has_the_id_of_its_request() {
     let long = "a".repeat(129);
     let mut made = Vec::new();
     for id in [None, Some(""), Some("a b"), Some("a\"b"), Some(long.as_str())] {
-        let request = id.iter().fold(client.get(&url), |request, id| {
-            request.header("x-request-id", *id)
-        });
+        let request = id.iter().fold(client.get(&url), |request, id| request.header("x-request-id", *id));
         made.push(Reply::of(request).await.header("x-request-id").to_owned());
     }
     insta::assert_snapshot!(made.join("\n"), @r"

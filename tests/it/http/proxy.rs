@@ -18,10 +18,7 @@ async fn reports_are_added_up_and_shown() {
     assert_eq!(report(&server, "a-1", json!({"requests": 1})).await.status, 404);
     server.converse("coder", 1..=1).await;
     let none = server.get(PATH).await.json();
-    assert_eq!(
-        (&none["traffic"]["requests"], &none["first_at"]),
-        (&json!(0), &Value::Null)
-    );
+    assert_eq!((&none["traffic"]["requests"], &none["first_at"]), (&json!(0), &Value::Null));
     for _ in 0..2 {
         let traffic = json!({"requests": 2, "saved_input_tokens": 900});
         assert_eq!(report(&server, "a-1", traffic).await.status, 200);
@@ -30,14 +27,8 @@ async fn reports_are_added_up_and_shown() {
     let shown = server.get(PATH).await.json();
     assert_eq!(told, shown);
     let traffic = &shown["traffic"];
-    assert_eq!(
-        (&traffic["requests"], &traffic["saved_input_tokens"]),
-        (&json!(5), &json!(900))
-    );
-    assert!(
-        shown["first_at"].is_string() && shown["last_at"].is_string(),
-        "{shown}"
-    );
+    assert_eq!((&traffic["requests"], &traffic["saved_input_tokens"]), (&json!(5), &json!(900)));
+    assert!(shown["first_at"].is_string() && shown["last_at"].is_string(), "{shown}");
 }
 
 #[tokio::test]
@@ -52,12 +43,7 @@ async fn a_wrong_report_is_refused() {
         ("a-1", json!(3)),
     ] {
         let reply = report(&server, name, traffic).await;
-        assert_eq!(
-            (reply.status, &reply.json()["code"]),
-            (400, &json!("invalid_body")),
-            "{}",
-            reply.body
-        );
+        assert_eq!((reply.status, &reply.json()["code"]), (400, &json!("invalid_body")), "{}", reply.body);
     }
     assert_eq!(server.get(PATH).await.json()["first_at"], Value::Null);
 }

@@ -33,13 +33,7 @@ async fn one_token_has_half_of_the_places_for_events() {
     assert!(held.iter().all(|reply| reply.status() == 200));
     let refused = Reply::of(server.request_by(Some("one"), Method::GET, "/v1/events")).await;
     let problem = refused.problem(503, "too_many_subscribers");
-    assert!(
-        problem["detail"]
-            .as_str()
-            .unwrap()
-            .contains("half of the 4 event streams"),
-        "{problem}"
-    );
+    assert!(problem["detail"].as_str().unwrap().contains("half of the 4 event streams"), "{problem}");
     held.push(listen("other").await);
     assert_eq!(held[2].status(), 200);
 }
@@ -108,9 +102,7 @@ async fn one_token_has_half_of_the_room_for_bodies() {
         let (held, other, ()) = tokio::join!(held, post("other"), release);
         assert_eq!((held.status, other.status), (200, 200));
     };
-    tokio::time::timeout(PATIENCE, all)
-        .await
-        .expect("all are answered");
+    tokio::time::timeout(PATIENCE, all).await.expect("all are answered");
 }
 
 #[tokio::test]
@@ -132,14 +124,7 @@ async fn only_a_trusted_proxy_can_name_the_client() {
         }
         told
     };
-    assert_eq!(
-        limited(&["127.0.0.1"]).await,
-        [401; 20],
-        "each client has its own limit"
-    );
-    assert!(
-        limited(&[]).await.contains(&429),
-        "anybody could write that header"
-    );
+    assert_eq!(limited(&["127.0.0.1"]).await, [401; 20], "each client has its own limit");
+    assert!(limited(&[]).await.contains(&429), "anybody could write that header");
     assert!(limited(&["10.0.0.0/8"]).await.contains(&429));
 }

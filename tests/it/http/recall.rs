@@ -35,15 +35,8 @@ async fn an_archive_is_searched_by_words() {
             "{found}"
         );
     }
-    let text = server
-        .get_as("/v1/agents/coder/recall?q=%22bug+7%22", "text/plain")
-        .await;
-    assert!(
-        text.body
-            .starts_with("#7  2026-11-20 08:40  Fix bug 7 in parser.rs ("),
-        "{}",
-        text.body
-    );
+    let text = server.get_as("/v1/agents/coder/recall?q=%22bug+7%22", "text/plain").await;
+    assert!(text.body.starts_with("#7  2026-11-20 08:40  Fix bug 7 in parser.rs ("), "{}", text.body);
     server.summarise().await;
     let found = server.get("/v1/agents/coder/recall?q=%22bug+3%22").await.json();
     assert_eq!(
@@ -60,32 +53,16 @@ async fn an_exchange_is_shown_as_it_was() {
         (&shown["exchange"], &shown["place"], &shown["state"]),
         (&3.into(), &"pending".into(), &"closed".into())
     );
-    assert_eq!(
-        shown["messages"][1]["payload"]["content"],
-        "Fixed bug 3: the loop ended too early."
-    );
+    assert_eq!(shown["messages"][1]["payload"]["content"], "Fixed bug 3: the loop ended too early.");
     assert_eq!(shown.get("body"), None);
     let page = server.get("/v1/agents/coder/exchanges/3?limit=1").await.json();
-    assert_eq!(
-        (page["messages"].as_array().unwrap().len(), &page["next_after"]),
-        (1, &5.into())
-    );
+    assert_eq!((page["messages"].as_array().unwrap().len(), &page["next_after"]), (1, &5.into()));
     let rest = server.get("/v1/agents/coder/exchanges/3?after=5").await.json();
-    assert_eq!(
-        (&rest["messages"][0]["seq"], &rest["next_after"]),
-        (&6.into(), &serde_json::Value::Null)
-    );
-    let body = server
-        .get("/v1/agents/coder/exchanges/%233?format=anthropic")
-        .await
-        .json();
+    assert_eq!((&rest["messages"][0]["seq"], &rest["next_after"]), (&6.into(), &serde_json::Value::Null));
+    let body = server.get("/v1/agents/coder/exchanges/%233?format=anthropic").await.json();
     assert_eq!(body["body"]["messages"][1]["role"], "assistant", "{body}");
     let text = server.get_as("/v1/agents/coder/exchanges/3", "text/plain").await;
-    assert!(
-        text.body.contains("\n[6] assistant: Fixed bug 3"),
-        "{}",
-        text.body
-    );
+    assert!(text.body.contains("\n[6] assistant: Fixed bug 3"), "{}", text.body);
 }
 
 #[tokio::test]
@@ -103,16 +80,11 @@ async fn failed_searches_say_why() {
         ("nobody/exchanges/1", 404, "unknown_agent"),
         ("coder/exchanges/1?format=x", 400, "invalid_parameter"),
     ] {
-        server
-            .get(&format!("/v1/agents/{path}"))
-            .await
-            .problem(status, code);
+        server.get(&format!("/v1/agents/{path}")).await.problem(status, code);
     }
     // No word of the index's own query language reaches it.
     for words in ["%22", "a+AND", "who%3Aa", "x+NEAR(", "*", "^a+-b"] {
-        let reply = server
-            .get(&format!("/v1/agents/coder/recall?q={words}+bug"))
-            .await;
+        let reply = server.get(&format!("/v1/agents/coder/recall?q={words}+bug")).await;
         assert_eq!(reply.status, 200, "{}", reply.body);
     }
 }

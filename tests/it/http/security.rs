@@ -154,9 +154,7 @@ pub(super) async fn ask(
 ) -> Reply {
     let mut request = server.request_by(token, method.clone(), path);
     if method != Method::GET && method != Method::DELETE {
-        request = request
-            .header("content-type", "application/json")
-            .body(body.to_owned());
+        request = request.header("content-type", "application/json").body(body.to_owned());
     }
     Reply::of(request).await
 }
@@ -168,15 +166,9 @@ async fn dump(server: &Server) -> String {
     let mut lines = Vec::new();
     for table in TABLES.into_iter().filter(|table| *table != "audit_events") {
         let columns = format!("SELECT group_concat(name) FROM pragma_table_info('{table}')");
-        let columns: String = sqlx::query_scalar(AssertSqlSafe(columns))
-            .fetch_one(&mut past)
-            .await
-            .unwrap();
+        let columns: String = sqlx::query_scalar(AssertSqlSafe(columns)).fetch_one(&mut past).await.unwrap();
         let rows = format!("SELECT json_array({columns}) FROM {table} ORDER BY 1");
-        let rows: Vec<String> = sqlx::query_scalar(AssertSqlSafe(rows))
-            .fetch_all(&mut past)
-            .await
-            .unwrap();
+        let rows: Vec<String> = sqlx::query_scalar(AssertSqlSafe(rows)).fetch_all(&mut past).await.unwrap();
         lines.extend(rows.into_iter().map(|row| format!("{table} {row}\n")));
     }
     lines.concat()
@@ -186,9 +178,7 @@ async fn dump(server: &Server) -> String {
 fn told(reply: &Reply, id: &str) -> (u16, String, Vec<String>) {
     // `allow` is the router's answer to a method that a route doesn't have; routes are no secret. The length is that of the
     // body, which is compared anyway.
-    let headers = reply
-        .headers()
-        .filter(|(name, _)| !["date", "allow", "content-length"].contains(name));
+    let headers = reply.headers().filter(|(name, _)| !["date", "allow", "content-length"].contains(name));
     let headers = headers.map(|(name, value)| format!("{name}: {value}"));
     // A beat comes at its time, whoever listens.
     let body = reply.body.replace("event: beat\ndata: null\n\n", "");
@@ -263,10 +253,7 @@ async fn a_hidden_agent_looks_like_a_missing_one() {
     ] {
         let of = async |id: &str| {
             let (path, body) = (path.replace("{id}", id), body.replace("{id}", id));
-            told(
-                &ask(&server, Some("coder-admin"), (&method, &path, &body)).await,
-                id,
-            )
+            told(&ask(&server, Some("coder-admin"), (&method, &path, &body)).await, id)
         };
         let (victim, nobody) = (of(VICTIM).await, of(NOBODY).await);
         assert_eq!(victim, nobody, "{method} {path}");
@@ -312,12 +299,7 @@ async fn a_token_for_reading_changes_nothing() {
 async fn a_token_for_writing_can_not_administrate() {
     let server = server().await;
     for (method, path, body, status) in [
-        (
-            "POST",
-            "/v1/agents/coder/messages",
-            r#"[{"role":"user","content":"More"}]"#,
-            200,
-        ),
+        ("POST", "/v1/agents/coder/messages", r#"[{"role":"user","content":"More"}]"#, 200),
         ("POST", "/v1/agents/coder/mark", r#"{"label":"here"}"#, 200),
         ("PATCH", "/v1/agents/coder", r#"{"budget_tokens":5}"#, 403),
         ("POST", "/v1/agents/coder/forget", r#"{"exchanges":[1]}"#, 403),
@@ -345,9 +327,7 @@ async fn lists_show_only_visible_agents() {
     };
     let ids = |page: &serde_json::Value, list: &str, name: &str| -> Vec<String> {
         let rows = page[list].as_array().unwrap();
-        rows.iter()
-            .map(|row| row[name].as_str().unwrap().to_owned())
-            .collect()
+        rows.iter().map(|row| row[name].as_str().unwrap().to_owned()).collect()
     };
     for (token, agents, projects) in [
         ("root", vec!["coder", "victim"], vec!["web"]),
@@ -367,30 +347,17 @@ async fn lists_show_only_visible_agents() {
         let page = get(token, "/v1/queue").await;
         assert_eq!(page["rows"].as_array().unwrap().len(), rows, "{token}: {page}");
     }
-    let summary = ask(
-        &server,
-        Some("web"),
-        (&Method::GET, "/v1/projects/web/summary", ""),
-    )
-    .await;
+    let summary = ask(&server, Some("web"), (&Method::GET, "/v1/projects/web/summary", "")).await;
     assert!(summary.body.contains(SECRET), "{}", summary.body);
     let runs = ask(&server, Some("web"), (&Method::GET, "/v1/runs", "")).await;
     runs.problem(400, "invalid_parameter");
-    assert_eq!(
-        get("web", "/v1/runs?agent=victim").await["runs"][0]["agent_id"],
-        VICTIM
-    );
+    assert_eq!(get("web", "/v1/runs?agent=victim").await["runs"][0]["agent_id"], VICTIM);
     assert_eq!(get("web", "/v1/runs/1").await["agent_id"], VICTIM);
 
     // An agent that leaves the project takes its past along.
     let leave = (&Method::DELETE, "/v1/projects/web/agents/victim", "");
     assert_eq!(ask(&server, Some("root"), leave).await.status, 200);
-    let left = ask(
-        &server,
-        Some("web"),
-        (&Method::GET, "/v1/agents/victim/summary", ""),
-    )
-    .await;
+    let left = ask(&server, Some("web"), (&Method::GET, "/v1/agents/victim/summary", "")).await;
     left.problem(404, "unknown_agent");
 }
 
@@ -402,11 +369,7 @@ async fn a_revoked_token_is_worthless() {
     server.access.refresh().await.unwrap();
     let uses = async |name: &str| {
         let tokens = server.target.tokens().await.unwrap();
-        tokens
-            .into_iter()
-            .find(|token| token.name.as_str() == name)
-            .unwrap()
-            .last_used_at
+        tokens.into_iter().find(|token| token.name.as_str() == name).unwrap().last_used_at
     };
     assert!(uses("root").await.is_some());
     assert_eq!(uses("writer").await, None);

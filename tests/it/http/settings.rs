@@ -17,34 +17,21 @@ async fn patch(server: &Server, agent: &str, body: &str) -> Reply {
 async fn settings_are_patched_shown_and_in_force_from_the_next_message_on() {
     let server = Server::start(|config| config.window.budget_tokens = 200).await;
     server.converse("coder", 1..=8).await;
-    let reply = patch(
-        &server,
-        "coder",
-        r#"{"budget_tokens": 1000, "low_water": 0.9, "model": "gpt-5"}"#,
-    )
-    .await;
+    let reply =
+        patch(&server, "coder", r#"{"budget_tokens": 1000, "low_water": 0.9, "model": "gpt-5"}"#).await;
     assert_eq!(reply.status, 200, "{}", reply.body);
     let settings = json!({"budget_tokens": 1_000, "low_water": 0.9, "model": "gpt-5"});
     assert_eq!(reply.json(), settings);
     let shown = server.get("/v1/agents/coder").await.json();
-    assert_eq!(
-        (&shown["settings"], &shown["budget_tokens"]),
-        (&settings, &json!(200))
-    );
+    assert_eq!((&shown["settings"], &shown["budget_tokens"]), (&settings, &json!(200)));
     let appended = server.converse("coder", 9..=9).await.json();
     assert_eq!(appended["window"]["budget_tokens"], 1_000);
     let shown = server.get("/v1/agents/coder").await.json();
-    assert_eq!(
-        (&shown["first_exchange"], &shown["budget_tokens"]),
-        (&json!(1), &json!(1_000))
-    );
+    assert_eq!((&shown["first_exchange"], &shown["budget_tokens"]), (&json!(1), &json!(1_000)));
     // Nothing is pending any more, so the worker has nothing to write, and no summary appears.
     server.summarise().await;
     let summary = server.get("/v1/agents/coder").await.json();
-    assert_eq!(
-        (&summary["version"], &summary["pending_exchanges"]),
-        (&json!(0), &json!(0))
-    );
+    assert_eq!((&summary["version"], &summary["pending_exchanges"]), (&json!(0), &json!(0)));
     let reply = patch(&server, "coder", r#"{"low_water": null, "model": null}"#).await;
     assert_eq!(reply.json(), json!({"budget_tokens": 1_000}));
 }
@@ -78,12 +65,7 @@ async fn an_agent_is_counted_by_its_own_model() {
     let tokens = |reply: Reply| reply.json()["window"]["tokens"].as_i64().unwrap();
     let plain = tokens(server.converse("plain", 1..=2).await);
     let first = tokens(server.converse("claude", 1..=1).await);
-    patch(
-        &server,
-        "claude",
-        r#"{"provider": "anthropic", "model": "claude-opus-5"}"#,
-    )
-    .await;
+    patch(&server, "claude", r#"{"provider": "anthropic", "model": "claude-opus-5"}"#).await;
     // The messages already in the window were counted again.
     let claude = tokens(server.converse("claude", 2..=2).await);
     assert!(claude > plain * 3 / 2, "{first} {plain} {claude}");
@@ -109,9 +91,7 @@ async fn an_agent_is_counted_by_its_own_model() {
 async fn an_unknown_setting_is_refused_with_the_nearest_name() {
     let server = Server::start(|_| {}).await;
     server.converse("coder", 1..=1).await;
-    let problem = patch(&server, "coder", r#"{"budget": 5}"#)
-        .await
-        .problem(400, "invalid_setting");
+    let problem = patch(&server, "coder", r#"{"budget": 5}"#).await.problem(400, "invalid_setting");
     assert_eq!(problem["hint"], "did you mean `budget_tokens`?");
     assert_eq!(problem["errors"][0]["pointer"], "/budget");
     for share in ["2", "0"] {
@@ -120,9 +100,7 @@ async fn an_unknown_setting_is_refused_with_the_nearest_name() {
             .problem(400, "invalid_setting");
         assert_eq!(problem["hint"], "send a number above 0, at most 1");
     }
-    patch(&server, "coder", "[]")
-        .await
-        .problem(400, "invalid_setting");
+    patch(&server, "coder", "[]").await.problem(400, "invalid_setting");
     patch(&server, "coder", "{").await.problem(400, "invalid_body");
     assert_eq!(server.get("/v1/agents/coder").await.json()["settings"], json!({}));
 }
@@ -147,10 +125,7 @@ async fn settings_may_come_before_the_first_message() {
         .keep_token(
             "other",
             Scope::Admin,
-            Reach::Only(AccessNames {
-                agents: ["other".parse().unwrap()].into(),
-                projects: [].into(),
-            }),
+            Reach::Only(AccessNames { agents: ["other".parse().unwrap()].into(), projects: [].into() }),
         )
         .await;
     let request = server
@@ -166,31 +141,14 @@ async fn settings_may_come_before_the_first_message() {
 async fn an_overflow_is_refused_with_a_hint() {
     let server = Server::start(|_| {}).await;
     server.converse("coder", 1..=1).await;
-    patch(
-        &server,
-        "coder",
-        r#"{"budget_tokens": 30, "on_overflow": "refuse"}"#,
-    )
-    .await;
+    patch(&server, "coder", r#"{"budget_tokens": 30, "on_overflow": "refuse"}"#).await;
     let body = json!([{"role": "user", "content": "please ".repeat(40)}]).to_string();
-    let problem = server
-        .post("/v1/agents/coder/messages", body.clone())
-        .await
-        .problem(409, "would_overflow");
-    assert!(
-        problem["detail"]
-            .as_str()
-            .unwrap()
-            .ends_with("nothing was stored"),
-        "{problem}"
-    );
+    let problem = server.post("/v1/agents/coder/messages", body.clone()).await.problem(409, "would_overflow");
+    assert!(problem["detail"].as_str().unwrap().ends_with("nothing was stored"), "{problem}");
     assert_eq!(server.get("/v1/agents/coder").await.json()["messages"], 2);
     patch(&server, "coder", r#"{"on_overflow": "end"}"#).await;
     let reply = server.post("/v1/agents/coder/messages", body).await.json();
-    assert_eq!(
-        (&reply["accepted"], &reply["session_ended"]),
-        (&json!(1), &json!(1))
-    );
+    assert_eq!((&reply["accepted"], &reply["session_ended"]), (&json!(1), &json!(1)));
 }
 
 #[tokio::test]
@@ -204,18 +162,11 @@ async fn the_command_line_asks_the_daemon() {
             let mut command = assert_cmd::Command::cargo_bin("recapd").unwrap();
             command.env_clear().args(["agents", "--server", &url]).args(args);
             let output = command.output().unwrap();
-            assert!(
-                output.status.success(),
-                "{}",
-                String::from_utf8_lossy(&output.stderr)
-            );
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
             String::from_utf8(output.stdout).unwrap()
         })
     };
     let set = run(&["set", "coder", "budget_tokens=70"]).await.unwrap();
-    assert!(
-        set.contains("budget_tokens = 70            (this agent)\n"),
-        "{set}"
-    );
+    assert!(set.contains("budget_tokens = 70            (this agent)\n"), "{set}");
     assert_eq!(run(&["show", "coder"]).await.unwrap(), set);
 }

@@ -27,10 +27,7 @@ async fn an_agent_without_a_summary_has_an_empty_one() {
     assert_eq!(reply.header("last-modified"), "");
     let hint = reply.header("recapd-hint").to_owned();
     assert!(hint.starts_with("nothing has left the window yet: "), "{hint}");
-    assert!(
-        hint.ends_with(" tokens; try --set window.budget_tokens=4000"),
-        "{hint}"
-    );
+    assert!(hint.ends_with(" tokens; try --set window.budget_tokens=4000"), "{hint}");
     let reply = server.get_as(PATH, "application/json").await;
     insta::assert_snapshot!(reply.pretty().replace(&hint, "HINT"), @r#"
     {
@@ -59,21 +56,13 @@ async fn evicted_exchanges_show_at_once_and_the_summary_when_written() {
     assert_eq!(empty.body, "");
 
     server.converse("coder", 2..=8).await;
-    let pending = server
-        .get_until(PATH, |reply| reply.header("recapd-pending-exchanges") == "6")
-        .await;
+    let pending = server.get_until(PATH, |reply| reply.header("recapd-pending-exchanges") == "6").await;
     assert_eq!(pending.header("recapd-version"), "0");
     assert!(pending.body.contains("Just Left the Window"), "{}", pending.body);
-    assert!(
-        pending.body.contains("Fix bug 6 in parser.rs"),
-        "{}",
-        pending.body
-    );
+    assert!(pending.body.contains("Fix bug 6 in parser.rs"), "{}", pending.body);
 
     server.summarise().await;
-    let reply = server
-        .get_until(PATH, |reply| reply.header("recapd-version") == "1")
-        .await;
+    let reply = server.get_until(PATH, |reply| reply.header("recapd-version") == "1").await;
     assert_eq!(reply.header("recapd-pending-exchanges"), "0");
     assert_eq!(reply.header("cache-control"), "private, no-cache");
     assert_eq!(reply.header("vary"), "accept, accept-encoding");
@@ -122,12 +111,7 @@ async fn as_json_it_has_its_figures() {
 #[tokio::test]
 async fn an_aged_out_summary_points_to_the_archive() {
     let server = Server::quiet().await;
-    let row = server
-        .store
-        .summary(&"coder".parse().unwrap())
-        .await
-        .unwrap()
-        .unwrap();
+    let row = server.store.summary(&"coder".parse().unwrap()).await.unwrap().unwrap();
     assert_eq!((row.content.as_str(), row.pending.len()), ("", 0));
     assert!(row.version > 0 && row.summarized_through > 0);
     let line = format!(
@@ -138,10 +122,7 @@ async fn an_aged_out_summary_points_to_the_archive() {
         assert_eq!(server.get(&format!("{PATH}{query}")).await.body, line, "{query}");
     }
     let json = server.get_as(PATH, "application/json").await.json();
-    assert_eq!(
-        (&json["truncated"], &json["sections"]),
-        (&json!(false), &json!([]))
-    );
+    assert_eq!((&json["truncated"], &json["sections"]), (&json!(false), &json!([])));
     assert!((10..40).contains(&json["tokens"].as_i64().unwrap()), "{json}");
 
     let context = server.get("/v1/agents/coder/context?format=openai").await.json();
@@ -167,13 +148,7 @@ async fn a_current_copy_is_not_sent_again() {
         };
         let again = ask(etag).await;
         assert_eq!((again.status, again.body.as_str()), (304, ""), "{accept}");
-        for name in [
-            "etag",
-            "cache-control",
-            "vary",
-            "recapd-version",
-            "recapd-pending-exchanges",
-        ] {
+        for name in ["etag", "cache-control", "vary", "recapd-version", "recapd-pending-exchanges"] {
             assert_eq!(again.header(name), first.header(name), "{name}");
         }
         assert_eq!(ask("\"0.1\", \"other\"").await.status, 200);
@@ -191,40 +166,22 @@ async fn a_client_that_accepts_gzip_gets_it_once_it_exists() {
     let server = Server::small().await;
     server.converse("coder", 1..=40).await;
     let ask = |accepted: &str, known: &str| {
-        let request = server
-            .request(Method::GET, PATH)
-            .header("accept-encoding", accepted);
+        let request = server.request(Method::GET, PATH).header("accept-encoding", accepted);
         Reply::of(request.header("if-none-match", known))
     };
-    let row = server
-        .store
-        .summary(&"coder".parse().unwrap())
-        .await
-        .unwrap()
-        .unwrap();
+    let row = server.store.summary(&"coder".parse().unwrap()).await.unwrap().unwrap();
     let latest = format!("\"0.{}.", row.first_exchange);
-    server
-        .get_until(PATH, |reply| reply.header("etag").starts_with(&latest))
-        .await;
+    server.get_until(PATH, |reply| reply.header("etag").starts_with(&latest)).await;
     let plain = ask("identity", "").await;
     let tag = plain.header("etag");
     // The client accepts gzip by default, and unpacks it.
-    let packed = server
-        .get_until(PATH, |reply| reply.header("etag").ends_with(".gz\""))
-        .await;
+    let packed = server.get_until(PATH, |reply| reply.header("etag").ends_with(".gz\"")).await;
     assert_eq!(packed.body, plain.body);
     assert_eq!(packed.header("content-type"), plain.header("content-type"));
-    assert_eq!(
-        packed.header("etag").replace(".gz", ""),
-        ask("gzip;q=0", "").await.header("etag")
-    );
+    assert_eq!(packed.header("etag").replace(".gz", ""), ask("gzip;q=0", "").await.header("etag"));
     assert_eq!(ask("br", "").await.header("etag"), tag);
     assert!(
-        server
-            .get_as(PATH, "application/json")
-            .await
-            .header("etag")
-            .ends_with(tag.trim_start_matches('"'))
+        server.get_as(PATH, "application/json").await.header("etag").ends_with(tag.trim_start_matches('"'))
     );
     for accepted in ["gzip", "identity"] {
         for known in [tag, packed.header("etag")] {
@@ -245,10 +202,7 @@ async fn a_short_document_stays_as_it_is() {
 #[tokio::test]
 async fn head_returns_the_same_without_the_text() {
     let server = Server::summarised().await;
-    let (get, head) = (
-        server.get(PATH).await,
-        Reply::of(server.request(Method::HEAD, PATH)).await,
-    );
+    let (get, head) = (server.get(PATH).await, Reply::of(server.request(Method::HEAD, PATH)).await);
     assert_eq!((head.status, head.body.as_str()), (200, ""));
     for name in ["etag", "content-length", "content-type", "recapd-version"] {
         assert_eq!(head.header(name), get.header(name), "{name}");
@@ -262,9 +216,7 @@ async fn without_the_database_the_last_copy_says_its_age() {
     server.store.trouble("summary", Trouble::Unavailable);
     server.converse("coder", 9..=12).await;
     server.clock.advance_ms(41_500);
-    let stale = server
-        .get_until(PATH, |reply| !reply.header("recapd-stale").is_empty())
-        .await;
+    let stale = server.get_until(PATH, |reply| !reply.header("recapd-stale").is_empty()).await;
     assert_eq!((stale.status, &stale.body), (200, &before.body));
     assert_eq!(stale.header("recapd-stale"), "41s");
     let json = server.get_as(PATH, "application/json").await.json();
@@ -305,34 +257,22 @@ async fn a_reader_with_a_current_copy_waits_for_a_change() {
         let request = server.request(Method::GET, &format!("{PATH}?wait={wait}"));
         Reply::of(request.header("if-none-match", etag.clone()))
     };
-    assert_eq!(
-        ask("0").await.status,
-        304,
-        "nothing has changed, and nobody waits"
-    );
+    assert_eq!(ask("0").await.status, 304, "nothing has changed, and nobody waits");
     let waiting = ask("20s");
     let (changed, _) = tokio::join!(waiting, server.converse("coder", 9..=16));
     assert_eq!(changed.status, 200);
     assert_ne!(changed.header("etag"), etag);
     // A client without the current copy needn't wait.
     assert_eq!(server.get(&format!("{PATH}?wait=20s")).await.status, 200);
-    server
-        .get(&format!("{PATH}?wait=1h"))
-        .await
-        .problem(400, "invalid_parameter");
-    server
-        .get("/v1/agents/nobody/summary?wait=20s")
-        .await
-        .problem(404, "unknown_agent");
+    server.get(&format!("{PATH}?wait=1h")).await.problem(400, "invalid_parameter");
+    server.get("/v1/agents/nobody/summary?wait=20s").await.problem(404, "unknown_agent");
 }
 
 #[tokio::test]
 async fn shutdown_ends_waits() {
     let server = Server::summarised().await;
     let etag = server.get(PATH).await.header("etag").to_owned();
-    let request = server
-        .request(Method::GET, &format!("{PATH}?wait=20s"))
-        .header("if-none-match", etag);
+    let request = server.request(Method::GET, &format!("{PATH}?wait=20s")).header("if-none-match", etag);
     let asking = tokio::time::timeout(Duration::from_secs(10), Reply::of(request));
     let (reply, ()) = tokio::join!(asking, async {
         // The request above has arrived once this one is answered.

@@ -14,12 +14,8 @@ async fn web_pages_get_nothing() {
         let request = server.request(Method::GET, "/v1/agents").header(header, value);
         Reply::of(request).await
     };
-    ask("host", "evil.example:7411")
-        .await
-        .problem(403, "foreign_host");
-    ask("origin", "http://evil.example")
-        .await
-        .problem(403, "foreign_origin");
+    ask("host", "evil.example:7411").await.problem(403, "foreign_host");
+    ask("origin", "http://evil.example").await.problem(403, "foreign_origin");
     ask("origin", "null").await.problem(403, "foreign_origin");
     for host in ["localhost:7411", "recapd.example.com"] {
         let reply = ask("host", host).await;
@@ -37,10 +33,8 @@ async fn pages_of_other_sites_get_nothing_of_a_daemon_without_tokens() {
     let ask = async |method: &Method, path: &str, fetch: [&str; 3]| {
         let names = ["sec-fetch-site", "sec-fetch-mode", "sec-fetch-dest"];
         let request = server.request(method.clone(), path);
-        let request = names
-            .into_iter()
-            .zip(fetch)
-            .fold(request, |request, (name, value)| request.header(name, value));
+        let request =
+            names.into_iter().zip(fetch).fold(request, |request, (name, value)| request.header(name, value));
         Reply::of(request).await
     };
     let open = ["/livez", "/readyz", "/ui/style.css", "/ui/login", "/"];
@@ -79,10 +73,7 @@ fn assert_private(reply: &Reply, what: &str) {
     assert!(policy.contains("frame-ancestors 'none'"), "{what}: {policy}");
     assert!(!policy.contains("unsafe"), "{what}: {policy}");
     let referrer = reply.header("referrer-policy");
-    assert!(
-        ["no-referrer", "same-origin"].contains(&referrer),
-        "{what}: {referrer}"
-    );
+    assert!(["no-referrer", "same-origin"].contains(&referrer), "{what}: {referrer}");
     for (name, value) in [
         ("x-content-type-options", "nosniff"),
         ("x-frame-options", "DENY"),
@@ -101,13 +92,7 @@ async fn answers_are_private() {
         let reply = ask(&server, None, (&method, &path, &body)).await;
         assert_private(&reply, &format!("{method} {path}: {}", reply.status));
     }
-    for path in [
-        "/v1/nowhere",
-        "/ui/nowhere",
-        "/v1/agents/%ff/summary",
-        "/",
-        "/ui/login",
-    ] {
+    for path in ["/v1/nowhere", "/ui/nowhere", "/v1/agents/%ff/summary", "/", "/ui/login"] {
         assert_private(&server.get(path).await, path);
     }
     server.keep_token("root", Scope::Admin, Reach::All).await;

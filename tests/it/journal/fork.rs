@@ -65,19 +65,12 @@ async fn a_family_comes_back_as_it_was() {
     assert_eq!(rehearsed(&other, &text).await.1, Vec::<String>::new());
     let (outcome, refusals) = imported(&other, &text).await;
     assert_eq!((outcome.agents, refusals), (3, vec![]));
-    assert_same(
-        &one.dump(&TOLD_OF_FORKS).await,
-        &other.dump(&TOLD_OF_FORKS).await,
-        "a family",
-    );
+    assert_same(&one.dump(&TOLD_OF_FORKS).await, &other.dump(&TOLD_OF_FORKS).await, "a family");
     assert_eq!(journal_of(&other, &["a", "b", "c"]).await, text);
     for name in ["a", "b", "c"] {
         let id: AgentId = agent(name);
         assert_eq!(other.store().verify(&id).await.unwrap().breaches, []);
-        assert_eq!(
-            other.store().ancestors(&id).await.unwrap(),
-            one.store().ancestors(&id).await.unwrap()
-        );
+        assert_eq!(other.store().ancestors(&id).await.unwrap(), one.store().ancestors(&id).await.unwrap());
     }
     // A second import changes nothing.
     let before = other.dump(&TABLES).await;
@@ -90,12 +83,7 @@ async fn a_family_comes_back_as_it_was() {
 async fn an_unsummarised_child_has_the_same_document_and_continues_alike() {
     let (one, other) = (family().await, SqliteBackend::fresh().await);
     imported(&other, &journal_of(&one, &["a", "b"]).await).await;
-    for table in [
-        "summaries",
-        "summary_items",
-        "summary_item_ranges",
-        "summary_facts",
-    ] {
+    for table in ["summaries", "summary_items", "summary_item_ranges", "summary_facts"] {
         let of_child = async |db: &SqliteBackend| {
             let rows = db.rows(table).await.into_iter();
             rows.filter(|row| row.starts_with("[\"b\"")).collect::<Vec<_>>()
@@ -107,10 +95,7 @@ async fn an_unsummarised_child_has_the_same_document_and_continues_alike() {
         summarise(db, &agent("b")).await;
         assert_eq!(db.store().verify(&agent("b")).await.unwrap().breaches, []);
     }
-    assert_eq!(
-        exported(&one, &agent("b")).await,
-        exported(&other, &agent("b")).await
-    );
+    assert_eq!(exported(&one, &agent("b")).await, exported(&other, &agent("b")).await);
 }
 
 #[tokio::test]
@@ -118,10 +103,7 @@ async fn a_child_without_its_parent_is_refused_and_can_come_later() {
     let (one, other) = (family().await, SqliteBackend::fresh().await);
     let text = exported(&one, &agent("b")).await;
     for refusals in [rehearsed(&other, &text).await.1, imported(&other, &text).await.1] {
-        assert!(
-            refusals[0].contains("forked from `a`, whose messages are not there"),
-            "{refusals:?}"
-        );
+        assert!(refusals[0].contains("forked from `a`, whose messages are not there"), "{refusals:?}");
     }
     assert!(other.rows("agents").await.is_empty(), "nothing of it is written");
     imported(&other, &exported(&one, &agent("a")).await).await;
@@ -133,16 +115,9 @@ async fn a_child_without_its_parent_is_refused_and_can_come_later() {
 async fn another_agent_of_that_name_is_not_taken_for_the_child() {
     let (one, other) = (family().await, SqliteBackend::fresh().await);
     imported(&other, &exported(&one, &agent("a")).await).await;
-    other
-        .store()
-        .append(append(&agent("b"), Vec::new()))
-        .await
-        .unwrap();
+    other.store().append(append(&agent("b"), Vec::new())).await.unwrap();
     let (_, refusals) = imported(&other, &exported(&one, &agent("b")).await).await;
-    assert!(
-        refusals[0].contains("forked from another agent or place"),
-        "{refusals:?}"
-    );
+    assert!(refusals[0].contains("forked from another agent or place"), "{refusals:?}");
 }
 
 #[tokio::test]
@@ -152,10 +127,7 @@ async fn a_fork_before_the_first_word_and_its_settings_come_back() {
     fork(&one, "a", "b").await;
     let patch = serde_json::json!({"budget_tokens": 77, "on_overflow": "end"});
     let patch = SettingsPatch::parse(patch).unwrap();
-    one.store()
-        .change_settings(&agent("b"), &patch, minute(51))
-        .await
-        .unwrap();
+    one.store().change_settings(&agent("b"), &patch, minute(51)).await.unwrap();
     say(&one, "b", turns(61..=63)).await;
     let text = journal_of(&one, &["a", "b"]).await;
     assert_eq!(imported(&other, &text).await.1, Vec::<String>::new());
@@ -166,11 +138,7 @@ async fn a_fork_before_the_first_word_and_its_settings_come_back() {
     };
     assert_eq!(settings(&other).await, settings(&one).await);
     assert_eq!(settings(&other).await.budget_tokens, Some(77));
-    assert_same(
-        &one.dump(&TOLD_OF_FORKS).await,
-        &other.dump(&TOLD_OF_FORKS).await,
-        "what came back",
-    );
+    assert_same(&one.dump(&TOLD_OF_FORKS).await, &other.dump(&TOLD_OF_FORKS).await, "what came back");
 }
 
 #[tokio::test]

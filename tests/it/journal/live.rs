@@ -40,10 +40,7 @@ async fn accepted_messages_can_be_imported() {
     let (_, messages) = lines.split_once('\n').unwrap();
     let (head, told) = text.split_once('\n').unwrap();
     assert_eq!(told, messages);
-    assert!(
-        head.contains("\"journal\":1") && head.contains("\"last_seq\":1,"),
-        "{head}"
-    );
+    assert!(head.contains("\"journal\":1") && head.contains("\"last_seq\":1,"), "{head}");
 
     let other = SqliteBackend::fresh().await;
     let (outcome, refusals) = imported(&other, &text).await;
@@ -90,14 +87,10 @@ async fn a_failing_journal_is_counted_and_stops_nobody() {
     let folder = tempfile::tempdir().unwrap();
     let (rig, _) = with_journal(&folder.path().join("gone")).await;
     drop(folder);
-    rig.append(vec![native("user", "Hello"), native("assistant", "Hi")])
-        .await;
+    rig.append(vec![native("user", "Hello"), native("assistant", "Hi")]).await;
     assert_eq!(rig.db.store().verify(&agent("a")).await.unwrap().messages, 2);
     let (_, metrics) = rig.parts.metrics.encode(None);
-    for line in [
-        "recapd_journal_failed_messages_total 2",
-        "recapd_journal_messages_total 0",
-    ] {
+    for line in ["recapd_journal_failed_messages_total 2", "recapd_journal_messages_total 0"] {
         assert!(metrics.contains(line), "{line}: {metrics}");
     }
 }
@@ -168,10 +161,7 @@ async fn a_past_is_restored_with_the_file_that_continues_it() {
         let there = other.archive().head(&rig.agent).await.unwrap().unwrap();
         assert_eq!(there.last_seq, rig.row().await.ledger.last_seq);
         assert_eq!(there.first_exchange, head.first_exchange);
-        assert_eq!(
-            (there.evictions, there.sessions),
-            (head.evictions.clone(), head.sessions.clone())
-        );
+        assert_eq!((there.evictions, there.sessions), (head.evictions.clone(), head.sessions.clone()));
     }
     let queued = "SELECT count(*) FROM summary_update_queue";
     assert_eq!(other.number(queued).await, Some(1), "what had left the window");
@@ -190,11 +180,7 @@ async fn an_agent_that_went_on_without_its_past_is_reported_to_lack_it() {
         let other = SqliteBackend::fresh().await;
         imported(&other, &messages[..there].concat()).await;
         for (outcome, refusals) in [rehearsed(&other, &text).await, imported(&other, &text).await] {
-            assert_eq!(
-                (outcome.unfinished, refusals),
-                (unfinished.clone(), vec![]),
-                "{there}"
-            );
+            assert_eq!((outcome.unfinished, refusals), (unfinished.clone(), vec![]), "{there}");
         }
         let evictions = other.archive().head(&rig.agent).await.unwrap().unwrap().evictions;
         assert_eq!(evictions == head.evictions, unfinished.is_empty(), "{there}");
@@ -208,8 +194,7 @@ async fn a_journal_with_forgotten_messages_is_rewritten() {
     let (rig, journal) = with_journal(folder.path()).await;
     let gone = "xylocopa";
     rig.say(1).await;
-    rig.append(vec![native("user", gone), native("assistant", "Yes.")])
-        .await;
+    rig.append(vec![native("user", gone), native("assistant", "Yes.")]).await;
     rig.say(1).await;
     let child = agent("child");
     rig.db.store().fork(&rig.agent, &child, T0).await.unwrap();
@@ -237,9 +222,7 @@ async fn a_journal_with_forgotten_messages_is_rewritten() {
     assert_eq!(told, rig.db.column(headlines).await);
     assert!(told[1].as_ref().unwrap().contains("(forgotten)"), "{told:?}");
     assert_eq!(
-        other
-            .number("SELECT count(*) FROM message_log WHERE forgotten_at IS NOT NULL")
-            .await,
+        other.number("SELECT count(*) FROM message_log WHERE forgotten_at IS NOT NULL").await,
         Some(2)
     );
     rig.parts.ingestor.delete(&child).await.unwrap();
@@ -300,8 +283,7 @@ async fn forgotten_messages_do_not_come_back_with_missed_ones() {
         if is_away {
             switch();
         }
-        rig.append(vec![native("user", gone), native("assistant", "Yes.")])
-            .await;
+        rig.append(vec![native("user", gone), native("assistant", "Yes.")]).await;
     }
     rig.say(1).await;
     switch();
@@ -343,8 +325,7 @@ async fn each_daemon_forgets_in_its_own_journal() {
     let (rig, own) = with_journal(here.path()).await;
     let others = open(there.path(), &rig);
     let other = rig.parts.clone().with_journal(Some(Arc::clone(&others)));
-    rig.append(vec![native("user", "xylocopa"), native("assistant", "Yes.")])
-        .await;
+    rig.append(vec![native("user", "xylocopa"), native("assistant", "Yes.")]).await;
     let said = vec![native("user", "And?"), native("assistant", "So.")];
     other.ingestor.append(&rig.agent, said).await.unwrap();
     let holds = |journal: &Journal| {

@@ -28,10 +28,7 @@ async fn a_good_answer_covers_its_exchanges_and_reports_its_tokens() {
         let answer = model(shape, &fake).answer(&asked).await.unwrap();
         let checked = reply::parse(&answer.text, &ASKED, &Redactor::standard()).unwrap();
         let covered: Vec<i64> = checked.drafts.iter().map(|draft| draft.exchanges.first).collect();
-        assert_eq!(
-            (covered.as_slice(), checked.missing.as_slice()),
-            (&ASKED[..], &[][..])
-        );
+        assert_eq!((covered.as_slice(), checked.missing.as_slice()), (&ASKED[..], &[][..]));
 
         let input = i64::try_from((asked.prompt.system.len() + asked.prompt.user.len()) / 4).unwrap();
         let output = i64::try_from(answer.text.len() / 4).unwrap() + 7;
@@ -67,26 +64,17 @@ async fn a_request_says_who_asks_and_in_which_form() {
         with(shape, keyless).unwrap().0.answer(&request()).await.unwrap();
         fake.assert_well_formed();
         let requests = fake.requests();
-        let [first, second] = requests.as_slice() else {
-            panic!("{requests:?}")
-        };
+        let [first, second] = requests.as_slice() else { panic!("{requests:?}") };
         let key = match shape.key_header() {
             "authorization" => format!("Bearer {KEY}"),
             _ => KEY.to_owned(),
         };
         assert_eq!(first.shape, shape);
         assert_eq!(first.header(shape.key_header()), key);
-        assert_eq!(
-            first.header("user-agent"),
-            format!("recapd/{}", env!("CARGO_PKG_VERSION"))
-        );
+        assert_eq!(first.header("user-agent"), format!("recapd/{}", env!("CARGO_PKG_VERSION")));
         assert_eq!(first.header("content-type"), "application/json");
         assert!(!first.path.contains(KEY));
-        assert_eq!(
-            (first.format(), first.exchanges()),
-            ("json_schema", ASKED.to_vec()),
-            "{shape:?}"
-        );
+        assert_eq!((first.format(), first.exchanges()), ("json_schema", ASKED.to_vec()), "{shape:?}");
         assert_eq!(second.header(shape.key_header()), "");
     }
 }
@@ -108,18 +96,9 @@ async fn invalid_answers_fail_the_checks() {
     for shape in Shape::ALL {
         let fake = FakeProvider::start();
         fake.plan([Planned::Garbage, Planned::Empty, Planned::WrongExchanges]);
-        assert!(matches!(
-            checked(shape, &fake).await,
-            Err(ReplyError::Unreadable(_))
-        ));
-        assert!(matches!(
-            checked(shape, &fake).await,
-            Err(ReplyError::Unreadable(_))
-        ));
-        assert!(matches!(
-            checked(shape, &fake).await,
-            Err(ReplyError::Misattributed(_))
-        ));
+        assert!(matches!(checked(shape, &fake).await, Err(ReplyError::Unreadable(_))));
+        assert!(matches!(checked(shape, &fake).await, Err(ReplyError::Unreadable(_))));
+        assert!(matches!(checked(shape, &fake).await, Err(ReplyError::Misattributed(_))));
         fake.plan([
             Planned::MissingExchanges,
             Planned::Oversize,
@@ -127,16 +106,8 @@ async fn invalid_answers_fail_the_checks() {
         ]);
         assert_eq!(checked(shape, &fake).await.unwrap().missing, [9]);
         let oversize = checked(shape, &fake).await.unwrap();
-        assert!(
-            oversize
-                .drafts
-                .iter()
-                .all(|draft| draft.text.chars().count() <= LONG_TEXT_CHARS_MAX)
-        );
-        assert!(matches!(
-            checked(shape, &fake).await,
-            Err(ReplyError::Worthless(_))
-        ));
+        assert!(oversize.drafts.iter().all(|draft| draft.text.chars().count() <= LONG_TEXT_CHARS_MAX));
+        assert!(matches!(checked(shape, &fake).await, Err(ReplyError::Worthless(_))));
     }
 }
 
@@ -148,29 +119,20 @@ pub(crate) fn failures(shape: Shape) -> Vec<(Planned, &'static str)> {
         (trouble(Trouble::BadKey), "provider_auth"),
         (trouble(Trouble::Forbidden), "provider_auth"),
         (trouble(Trouble::NoModel), "provider_invalid_request"),
-        (
-            trouble(Trouble::Because("no such field".to_owned())),
-            "provider_invalid_request",
-        ),
+        (trouble(Trouble::Because("no such field".to_owned())), "provider_invalid_request"),
         (trouble(Trouble::TooLong), "provider_context_length"),
         (trouble(Trouble::TooLarge), "provider_context_length"),
         (trouble(Trouble::Server), "provider_server"),
         (trouble(Trouble::Overloaded), "provider_overloaded"),
         (trouble(Trouble::GatewayTimeout), "provider_timeout"),
         // Failures of proxies and gateways.
-        (
-            Planned::status(502, "<html>Bad gateway</html>"),
-            "provider_server",
-        ),
+        (Planned::status(502, "<html>Bad gateway</html>"), "provider_server"),
         (Planned::status(503, ""), "provider_overloaded"),
         (Planned::status(529, ""), "provider_overloaded"),
         (Planned::status(408, ""), "provider_timeout"),
         (Planned::status(204, ""), "provider_server"),
         (
-            Planned::status(
-                200,
-                r#"{"error":{"code":429,"message":"Provider returned error"}}"#,
-            ),
+            Planned::status(200, r#"{"error":{"code":429,"message":"Provider returned error"}}"#),
             "provider_rate_limited",
         ),
         (Planned::status(200, "{}"), "provider_server"),
@@ -226,11 +188,7 @@ async fn failures_tell_whether_the_request_may_be_the_cause() {
         ] {
             fake.plan([planned.clone()]);
             let error = model.answer(&request()).await.unwrap_err();
-            assert_eq!(
-                may_be_the_request(&error),
-                may_be_why,
-                "{shape:?} {planned:?}: {error}"
-            );
+            assert_eq!(may_be_the_request(&error), may_be_why, "{shape:?} {planned:?}: {error}");
         }
     }
 }
@@ -267,12 +225,7 @@ async fn the_read_size_of_answers_is_limited() {
     fake.otherwise(Planned::Flood);
     for shape in Shape::ALL {
         let error = model(shape, &fake).answer(&request()).await.unwrap_err();
-        assert!(
-            error
-                .to_string()
-                .ends_with("the answer is longer than 4194304 bytes"),
-            "{error}"
-        );
+        assert!(error.to_string().ends_with("the answer is longer than 4194304 bytes"), "{error}");
     }
 }
 
@@ -310,18 +263,12 @@ async fn slow_answers_are_awaited_and_too_slow_ones_are_not() {
         fake.otherwise(Planned::Late(Duration::from_millis(20)));
         assert!(model(shape, &fake).answer(&request()).await.is_ok());
         let (impatient, _) = with(shape, settings(fake.base_url(shape), IMPATIENT_MS)).unwrap();
-        for planned in [
-            Planned::Hang,
-            Planned::Stall,
-            Planned::Late(Duration::from_millis(50 * IMPATIENT_MS)),
-        ] {
+        for planned in
+            [Planned::Hang, Planned::Stall, Planned::Late(Duration::from_millis(50 * IMPATIENT_MS))]
+        {
             fake.otherwise(planned.clone());
             let error = impatient.answer(&request()).await.unwrap_err();
-            assert_eq!(
-                error.class(),
-                "provider_timeout",
-                "{shape:?} {planned:?}: {error}"
-            );
+            assert_eq!(error.class(), "provider_timeout", "{shape:?} {planned:?}: {error}");
         }
     }
 }
@@ -376,10 +323,7 @@ async fn a_key_does_not_follow_a_redirect() {
         let (fake, other) = (FakeProvider::start(), FakeProvider::start());
         let elsewhere = other.base_url(shape);
         fake.plan([Planned::Status(307, String::new(), vec![("location", elsewhere)])]);
-        assert!(matches!(
-            model(shape, &fake).answer(&request()).await,
-            Err(LlmError::Permanent(_))
-        ));
+        assert!(matches!(model(shape, &fake).answer(&request()).await, Err(LlmError::Permanent(_))));
         assert_eq!(other.requests().len(), 0);
     }
 }
@@ -400,10 +344,7 @@ async fn fields_that_a_server_refuses_are_not_sent_again() {
         (
             Shape::OpenAi,
             "small-model",
-            vec![
-                "This response_format type is unavailable now",
-                "'response_format.type' must be 'text'",
-            ],
+            vec!["This response_format type is unavailable now", "'response_format.type' must be 'text'"],
             vec!["json_schema", "json_object", "", ""],
         ),
         (

@@ -18,9 +18,7 @@ fn error(message: &str, code: &str) -> String {
 #[tokio::test]
 async fn a_configured_field_is_sent() {
     let fake = FakeProvider::start();
-    let chat = OpenAiChat {
-        output_limit_field: OutputLimitField::MaxCompletionTokens,
-    };
+    let chat = OpenAiChat { output_limit_field: OutputLimitField::MaxCompletionTokens };
     let model = OpenAiModel::new(chat, settings(fake.base_url(Shape::OpenAi), PATIENT_MS)).unwrap();
     model.answer(&request()).await.unwrap();
     let body = fake.requests().pop().unwrap().body;
@@ -33,20 +31,11 @@ async fn the_forms_tried_for_one_answer_are_limited() {
     let fake = FakeProvider::start();
     let model = model(Shape::OpenAi, &fake);
     fake.plan([
-        Planned::status(
-            400,
-            error(
-                "This response_format type is unavailable now",
-                "invalid_request_error",
-            ),
-        ),
+        Planned::status(400, error("This response_format type is unavailable now", "invalid_request_error")),
         Planned::status(422, r#"{"error":"'response_format.type' must be 'text'"}"#),
         Planned::status(400, error("response_format is still wrong", "bad")),
     ]);
-    assert!(matches!(
-        model.answer(&request()).await,
-        Err(LlmError::Permanent(_))
-    ));
+    assert!(matches!(model.answer(&request()).await, Err(LlmError::Permanent(_))));
     assert_eq!(fake.requests().len(), 3);
     fake.assert_well_formed();
 }
@@ -59,25 +48,12 @@ async fn the_field_of_the_limit_is_changed_when_the_server_says_so() {
     fake.plan([Planned::status(400, error(told, "unsupported_parameter"))]);
     assert!(model.answer(&request()).await.is_ok());
     assert!(model.answer(&request()).await.is_ok());
-    let changed: Vec<bool> = fake
-        .requests()
-        .iter()
-        .map(|request| request.body["max_tokens"].is_null())
-        .collect();
+    let changed: Vec<bool> =
+        fake.requests().iter().map(|request| request.body["max_tokens"].is_null()).collect();
     assert_eq!(changed, [false, true, true]);
-    fake.otherwise(Planned::status(
-        400,
-        error("unknown fields max_tokens, max_completion_tokens", "bad"),
-    ));
-    assert!(matches!(
-        model.answer(&request()).await,
-        Err(LlmError::Permanent(_))
-    ));
-    assert_eq!(
-        fake.requests().len(),
-        3 + 5,
-        "a server that is never content is given up"
-    );
+    fake.otherwise(Planned::status(400, error("unknown fields max_tokens, max_completion_tokens", "bad")));
+    assert!(matches!(model.answer(&request()).await, Err(LlmError::Permanent(_))));
+    assert_eq!(fake.requests().len(), 3 + 5, "a server that is never content is given up");
 }
 
 /// A model's name doesn't tell whether it thinks, but its first answer that is cut off does.
@@ -90,10 +66,7 @@ async fn a_thinking_model_gets_more_room() {
     fake.plan([
         Planned::status(200, cut_off.clone()),
         Planned::Good,
-        Planned::status(
-            400,
-            error("This model's maximum context length is 8192 tokens.", "bad"),
-        ),
+        Planned::status(400, error("This model's maximum context length is 8192 tokens.", "bad")),
         Planned::Good,
         Planned::status(400, error("max_tokens is too large: 6000", "bad")),
         Planned::status(200, cut_off),
@@ -105,9 +78,7 @@ async fn a_thinking_model_gets_more_room() {
         assert_eq!(failed, is_cut_off);
     }
     let requests = fake.requests();
-    let limits = requests
-        .iter()
-        .filter_map(|request| request.body["max_tokens"].as_i64());
+    let limits = requests.iter().filter_map(|request| request.body["max_tokens"].as_i64());
     let limits: Vec<i64> = limits.collect();
     assert_eq!(limits, [2_000, 6_000, 6_000, 2_000, 6_000, 2_000, 2_000]);
     fake.assert_well_formed();
@@ -125,9 +96,7 @@ async fn the_fake_notices_malformed_requests() {
             "name": "a name", "strict": true, "schema": {"type": "object", "properties": {"a": {"type": "string", "minLength": 1}}, "required": []},
         }},
     });
-    let call = client
-        .post(format!("{}/chat/completions", fake.base_url(Shape::OpenAi)))
-        .json(&body);
+    let call = client.post(format!("{}/chat/completions", fake.base_url(Shape::OpenAi))).json(&body);
     let reply = http::send(call).await.unwrap();
     assert_eq!(reply.status, 400);
     insta::assert_snapshot!(fake.requests()[0].faults.join("\n"), @r"

@@ -57,33 +57,18 @@ async fn anthropics_answers_end_in_many_ways() {
 #[tokio::test]
 async fn openais_thinking_models_are_told_to_think_little() {
     let body = sent(Shape::OpenAi, "gpt-5-mini").await;
-    assert_eq!(
-        (&body["reasoning_effort"], &body["max_completion_tokens"]),
-        (&json!("low"), &json!(6_000))
-    );
+    assert_eq!((&body["reasoning_effort"], &body["max_completion_tokens"]), (&json!("low"), &json!(6_000)));
     let body = sent(Shape::OpenAi, MODEL).await;
-    assert_eq!(
-        (&body["reasoning_effort"], &body["max_tokens"]),
-        (&Value::Null, &json!(2_000))
-    );
+    assert_eq!((&body["reasoning_effort"], &body["max_tokens"]), (&Value::Null, &json!(2_000)));
     let body = sent(Shape::Responses, "gpt-5-mini").await;
-    assert_eq!(
-        (&body["reasoning"]["effort"], &body["max_output_tokens"]),
-        (&json!("low"), &json!(6_000))
-    );
+    assert_eq!((&body["reasoning"]["effort"], &body["max_output_tokens"]), (&json!("low"), &json!(6_000)));
     assert_eq!(sent(Shape::Responses, "gpt-4.1").await["reasoning"], Value::Null);
 }
 
 #[tokio::test]
 async fn responses_end_in_many_ways() {
     let body = |status: &str, error: Value, why: Value| json!({"status": status, "output": [], "error": error, "incomplete_details": why});
-    let failed = |code: &str| {
-        body(
-            "failed",
-            json!({"code": code, "message": "it failed"}),
-            Value::Null,
-        )
-    };
+    let failed = |code: &str| body("failed", json!({"code": code, "message": "it failed"}), Value::Null);
     let incomplete = |why: &str| body("incomplete", Value::Null, json!({"reason": why}));
     for (body, expected) in [
         (body("completed", Value::Null, Value::Null), "ok"),
@@ -112,14 +97,8 @@ async fn each_gemini_generation_is_told_to_think_little_in_its_own_field() {
     let old = config(sent(Shape::Gemini, "gemini-2.5-flash").await);
     assert_eq!(old["thinkingConfig"], json!({"thinkingBudget": 512}));
     let fake = FakeProvider::start();
-    named(Shape::Gemini, &fake, "models/gemini-3.8-flash")
-        .answer(&request())
-        .await
-        .unwrap();
-    assert_eq!(
-        fake.requests()[0].path,
-        "/v1beta/models/gemini-3.8-flash:generateContent"
-    );
+    named(Shape::Gemini, &fake, "models/gemini-3.8-flash").answer(&request()).await.unwrap();
+    assert_eq!(fake.requests()[0].path, "/v1beta/models/gemini-3.8-flash:generateContent");
 }
 
 #[tokio::test]
@@ -154,10 +133,7 @@ async fn ollama_gets_a_context_that_is_big_enough_and_cuts_nothing() {
         (&json!(false), &json!(false), &json!(false))
     );
     let thinking = sent(Shape::Ollama, "gpt-oss:20b").await;
-    assert_eq!(
-        (&thinking["think"], &thinking["options"]["num_predict"]),
-        (&json!("low"), &json!(6_000))
-    );
+    assert_eq!((&thinking["think"], &thinking["options"]["num_predict"]), (&json!("low"), &json!(6_000)));
 }
 
 #[tokio::test]
@@ -212,14 +188,8 @@ async fn useless_answers_report_their_tokens() {
         (Shape::OpenAi, completion("content_filter")),
         (Shape::Responses, response("cancelled", Value::Null, Value::Null)),
         (Shape::Responses, response("failed", Value::Null, error)),
-        (
-            Shape::Responses,
-            response("incomplete", reason("max_output_tokens"), Value::Null),
-        ),
-        (
-            Shape::Responses,
-            response("incomplete", reason("content_filter"), Value::Null),
-        ),
+        (Shape::Responses, response("incomplete", reason("max_output_tokens"), Value::Null)),
+        (Shape::Responses, response("incomplete", reason("content_filter"), Value::Null)),
         (Shape::Gemini, generated("OTHER")),
         (Shape::Gemini, generated("MAX_TOKENS")),
         (Shape::Gemini, generated("SAFETY")),
@@ -275,10 +245,7 @@ async fn an_answer_may_report_that_limits_are_used_up() {
             ("x-ratelimit-reset-requests", "6s".to_owned()),
         ]
     };
-    fake.plan([
-        Planned::Status(200, body.clone(), headers("0")),
-        Planned::Status(200, body, headers("9")),
-    ]);
+    fake.plan([Planned::Status(200, body.clone(), headers("0")), Planned::Status(200, body, headers("9"))]);
     let model = model(Shape::OpenAi, &fake);
     let rest = model.answer(&request()).await.unwrap().rest;
     assert_eq!(rest, Some(std::time::Duration::from_secs(6)));

@@ -46,10 +46,7 @@ async fn neither_key_nor_prompt_is_shown() {
             fake.plan([planned.clone()]);
             let error = model.answer(&request).await.unwrap_err();
             let shown = format!("{error} {error:?}");
-            assert!(
-                !shown.contains("very-secret") && !shown.contains(PASSPHRASE),
-                "{planned:?}: {shown}"
-            );
+            assert!(!shown.contains("very-secret") && !shown.contains(PASSPHRASE), "{planned:?}: {shown}");
         }
     }
 }
@@ -71,10 +68,7 @@ fn settings_that_can_not_work_are_refused_without_showing_secrets() {
             model.clone_into(&mut settings.model);
             settings.api_key = key.map(Into::into);
             let error = with(shape, settings).map(|_| ()).unwrap_err();
-            assert!(
-                matches!(error, LlmError::Permanent(_) | LlmError::Auth(_)),
-                "{error}"
-            );
+            assert!(matches!(error, LlmError::Permanent(_) | LlmError::Auth(_)), "{error}");
             assert!(!format!("{error} {error:?}").contains("SECRET"), "{error}");
         }
     }

@@ -15,13 +15,8 @@ const OF_WEB: &str = "victim";
 const ALL: [&str; 2] = [OWN, OF_WEB];
 
 /// The tokens, with the agents that each sees.
-const TOKENS: [(&str, &[&str]); 5] = [
-    ("root", &ALL),
-    ("reader", &ALL),
-    ("coder-read", &[OWN]),
-    ("coder-admin", &[OWN]),
-    ("web", &[OF_WEB]),
-];
+const TOKENS: [(&str, &[&str]); 5] =
+    [("root", &ALL), ("reader", &ALL), ("coder-read", &[OWN]), ("coder-admin", &[OWN]), ("web", &[OF_WEB])];
 
 async fn ask(server: &Server, token: &str, method: &str, params: Value) -> Value {
     answered(&Reply::of(later_by(server, Some(token), method, params)).await)
@@ -54,42 +49,24 @@ async fn a_token_sees_its_agents_alone() {
             for file in ["summary.md", "history.md", "window.json"] {
                 let uri = json!({ "uri": format!("recapd://agents/{agent}/{file}") });
                 let answer = ask(&server, token, "resources/read", uri).await;
-                assert_eq!(
-                    answer["error"].is_null(),
-                    is_seen,
-                    "{token} {file} {agent}: {answer}"
-                );
+                assert_eq!(answer["error"].is_null(), is_seen, "{token} {file} {agent}: {answer}");
             }
         }
         let listed = ask(&server, token, "resources/list", json!({})).await;
         let uris = listed["result"]["resources"].as_array().unwrap().iter();
         let uris: Vec<&str> = uris.map(|resource| resource["uri"].as_str().unwrap()).collect();
-        let expected: Vec<String> = seen
-            .iter()
-            .map(|id| format!("recapd://agents/{id}/summary.md"))
-            .collect();
+        let expected: Vec<String> =
+            seen.iter().map(|id| format!("recapd://agents/{id}/summary.md")).collect();
         assert_eq!(uris, expected, "{token}");
         let reference = json!({ "type": "ref/prompt", "name": "summary" });
         let argument = json!({ "ref": reference, "argument": { "name": "agent", "value": "" } });
         let completed = ask(&server, token, "completion/complete", argument).await;
-        assert_eq!(
-            completed["result"]["completion"]["values"],
-            json!(seen),
-            "{token}"
-        );
+        assert_eq!(completed["result"]["completion"]["values"], json!(seen), "{token}");
         let status = call(&server, token, "status", json!({})).await;
         for agent in ALL {
-            assert_eq!(
-                text(&status).contains(agent),
-                seen.contains(&agent),
-                "{token}: {status}"
-            );
+            assert_eq!(text(&status).contains(agent), seen.contains(&agent), "{token}: {status}");
         }
-        assert_eq!(
-            text(&status).contains("queue: "),
-            seen.len() > 1,
-            "{token}: {status}"
-        );
+        assert_eq!(text(&status).contains("queue: "), seen.len() > 1, "{token}: {status}");
     }
 }
 
@@ -142,10 +119,7 @@ async fn notices_come_for_the_tokens_agents_only() {
     let request = later_by(&server, Some("coder-read"), "subscriptions/listen", filter);
     let mut events = Events::open(request).await;
     let accepted = events.next().await;
-    assert_eq!(
-        accepted["method"], "notifications/subscriptions/acknowledged",
-        "{accepted}"
-    );
+    assert_eq!(accepted["method"], "notifications/subscriptions/acknowledged", "{accepted}");
     // The first look is always reported for what is seen, and never for what isn't.
     let notice = events.next().await;
     assert_eq!(notice["params"]["uri"], own, "{notice}");

@@ -25,9 +25,7 @@ async fn initialize(server: &Server) -> Reply {
 }
 
 fn in_session(request: RequestBuilder, session: &str) -> RequestBuilder {
-    request
-        .header("mcp-session-id", session)
-        .header("mcp-protocol-version", EARLIER)
+    request.header("mcp-session-id", session).header("mcp-protocol-version", EARLIER)
 }
 
 async fn session(server: &Server) -> String {
@@ -43,9 +41,7 @@ async fn ask(server: &Server, session: &str, method: &str, params: Value) -> Val
 }
 
 fn stream(server: &Server, session: &str) -> RequestBuilder {
-    let request = server
-        .request(Method::GET, "/mcp")
-        .header("accept", "text/event-stream");
+    let request = server.request(Method::GET, "/mcp").header("accept", "text/event-stream");
     in_session(request, session)
 }
 
@@ -55,13 +51,7 @@ async fn a_subscriber_is_notified_of_new_versions_until_it_unsubscribes() {
     server.converse("coder", 1..=2).await;
     let session = session(&server).await;
     let mut events = Events::open(stream(&server, &session)).await;
-    let subscribed = ask(
-        &server,
-        &session,
-        "resources/subscribe",
-        json!({ "uri": SUMMARY }),
-    )
-    .await;
+    let subscribed = ask(&server, &session, "resources/subscribe", json!({ "uri": SUMMARY })).await;
     assert_eq!(subscribed["result"], json!({}), "{subscribed}");
     server.converse("coder", 3..=8).await;
     let notice = events.next().await;
@@ -70,28 +60,15 @@ async fn a_subscriber_is_notified_of_new_versions_until_it_unsubscribes() {
     server.summarise().await;
     assert_eq!(events.next().await["params"]["uri"], SUMMARY);
     let is_written = |reply: &Reply| reply.header("recapd-version") == "1";
-    let document = server
-        .get_until("/v1/agents/coder/summary", is_written)
-        .await
-        .body;
+    let document = server.get_until("/v1/agents/coder/summary", is_written).await.body;
     let read = ask(&server, &session, "resources/read", json!({ "uri": SUMMARY })).await;
     assert_eq!(read["result"]["contents"][0]["text"], document, "{read}");
 
-    let ended = ask(
-        &server,
-        &session,
-        "resources/unsubscribe",
-        json!({ "uri": SUMMARY }),
-    )
-    .await;
+    let ended = ask(&server, &session, "resources/unsubscribe", json!({ "uri": SUMMARY })).await;
     assert_eq!(ended["result"], json!({}), "{ended}");
     let ended = Reply::of(in_session(server.request(Method::DELETE, "/mcp"), &session)).await;
     assert_eq!(ended.status, 204);
-    let gone = Reply::of(in_session(
-        posted(&server, &message("tools/list", Value::Null)),
-        &session,
-    ))
-    .await;
+    let gone = Reply::of(in_session(posted(&server, &message("tools/list", Value::Null)), &session)).await;
     assert_eq!(gone.status, 404);
     server.end().await;
 }
@@ -102,17 +79,13 @@ async fn a_request_without_a_session_is_told_how_to_begin_one() {
     let request =
         || posted(&server, &message("tools/list", Value::Null)).header("mcp-protocol-version", EARLIER);
     let gone = request().header("mcp-session-id", "gone");
-    for (request, status, words) in [
-        (request(), 400, "Session ID is required"),
-        (gone, 404, "Session not found"),
-    ] {
+    for (request, status, words) in
+        [(request(), 400, "Session ID is required"), (gone, 404, "Session not found")]
+    {
         let problem = Reply::of(request).await.problem(status, "http_error");
         assert!(problem["detail"].as_str().unwrap().ends_with(words), "{problem}");
         let hint = problem["hint"].as_str().unwrap();
-        assert!(
-            hint.contains("`initialize`") && hint.contains("mcp-session-id"),
-            "{problem}"
-        );
+        assert!(hint.contains("`initialize`") && hint.contains("mcp-session-id"), "{problem}");
     }
     server.end().await;
 }

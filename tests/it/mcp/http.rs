@@ -49,10 +49,7 @@ async fn a_client_that_sends_slowly_is_cut_off() {
     stream.write_all(head.as_bytes()).await.unwrap();
     let mut answer = String::new();
     let reading = stream.read_to_string(&mut answer);
-    tokio::time::timeout(PATIENCE, reading)
-        .await
-        .expect("it is cut off")
-        .unwrap();
+    tokio::time::timeout(PATIENCE, reading).await.expect("it is cut off").unwrap();
     assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
     server.end().await;
 }
@@ -62,11 +59,7 @@ async fn a_listener_that_reads_nothing_blocks_nobody() {
     let server = Server::small().await;
     server.converse("coder", 1..=2).await;
     let filter = json!({ "resourceSubscriptions": [SUMMARY] });
-    let request = later(
-        &server,
-        "subscriptions/listen",
-        json!({ "notifications": filter }),
-    );
+    let request = later(&server, "subscriptions/listen", json!({ "notifications": filter }));
     let idle = Events::open(request).await;
     for round in 0..3 {
         server.converse("coder", (3 + round)..=(3 + round)).await;

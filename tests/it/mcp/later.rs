@@ -24,17 +24,11 @@ async fn a_client_discovers_the_server() {
         .map(|tool| {
             assert_eq!(tool["annotations"]["readOnlyHint"], true, "{tool}");
             assert_eq!(tool["outputSchema"], Value::Null, "{tool}");
-            assert_eq!(
-                tool["inputSchema"]["properties"]["agent"]["type"], "string",
-                "{tool}"
-            );
+            assert_eq!(tool["inputSchema"]["properties"]["agent"]["type"], "string", "{tool}");
             assert_eq!(tool["inputSchema"]["additionalProperties"], false, "{tool}");
             let name = tool["name"].as_str().unwrap();
             if name != "status" {
-                assert_eq!(
-                    tool["_meta"]["anthropic/maxResultSizeChars"],
-                    CLAUDE_CODE_BYTES_MAX
-                );
+                assert_eq!(tool["_meta"]["anthropic/maxResultSizeChars"], CLAUDE_CODE_BYTES_MAX);
                 assert_eq!(tool["_meta"]["anthropic/alwaysLoad"], true, "{tool}");
             }
             name
@@ -62,10 +56,7 @@ async fn an_unknown_version_is_refused_with_those_that_are_known() {
 async fn resources_are_listed_found_and_read() {
     let server = Server::summarised().await;
     let listed = ask(&server, "resources/list", json!({})).await;
-    assert_eq!(
-        (&listed["ttlMs"], &listed["cacheScope"]),
-        (&5_000.into(), &"private".into())
-    );
+    assert_eq!((&listed["ttlMs"], &listed["cacheScope"]), (&5_000.into(), &"private".into()));
     let resource = &listed["resources"][0];
     let document = server.get("/v1/agents/coder/summary").await.body;
     assert_eq!(resource["uri"], SUMMARY, "{listed}");
@@ -83,18 +74,12 @@ async fn resources_are_listed_found_and_read() {
         let read = ask(&server, "resources/read", json!({ "uri": uri })).await;
         assert_eq!(read["contents"][0]["text"], document);
         assert_eq!(read["contents"][0]["mimeType"], "text/markdown");
-        assert_eq!(
-            (&read["ttlMs"], &read["cacheScope"]),
-            (&5_000.into(), &"private".into())
-        );
+        assert_eq!((&read["ttlMs"], &read["cacheScope"]), (&5_000.into(), &"private".into()));
     }
     let read = |uri: &'static str| ask(&server, "resources/read", json!({ "uri": uri }));
     let history = read("recapd://agents/coder/history.md").await;
     let history = history["contents"][0]["text"].as_str().unwrap().to_owned();
-    assert!(
-        history.starts_with("# History of coder\n\n~~~~text\n"),
-        "{history}"
-    );
+    assert!(history.starts_with("# History of coder\n\n~~~~text\n"), "{history}");
     assert!(history.contains("Fix bug 8"), "{history}");
     let window = read("recapd://agents/coder/window.json").await;
     let window: Value = serde_json::from_str(window["contents"][0]["text"].as_str().unwrap()).unwrap();
@@ -121,11 +106,7 @@ async fn resources_are_listed_found_and_read() {
 #[tokio::test]
 async fn a_missing_resource_is_an_invalid_parameter() {
     let server = Server::small().await;
-    for uri in [
-        "recapd://agents/nobody/summary.md",
-        "recapd://agents/nobody/x",
-        "file:///etc/passwd",
-    ] {
+    for uri in ["recapd://agents/nobody/summary.md", "recapd://agents/nobody/x", "file:///etc/passwd"] {
         let answer = answered(&Reply::of(later(&server, "resources/read", json!({ "uri": uri }))).await);
         assert_eq!(answer["error"]["code"], -32_602, "{answer}");
     }
@@ -225,10 +206,7 @@ async fn the_only_agent_or_the_sessions_is_meant_by_default() {
     let found = call_as(&server, "codex-mcp-client", None, recall.clone()).await;
     assert!(text(&found).contains("Fix bug 1 "), "{found}");
     let status = call(&server, "status", json!({})).await;
-    assert!(
-        text(&status).starts_with("agent: codex:shop-00000000:s-1\n"),
-        "{status}"
-    );
+    assert!(text(&status).starts_with("agent: codex:shop-00000000:s-1\n"), "{status}");
 
     server.clock.advance_ms(1_000);
     server.converse("codex:shop-00000000:s-2", 2..=2).await;
@@ -251,18 +229,11 @@ async fn answers_are_as_long_as_their_host_takes_them() {
     assert_eq!(sent.status, 200);
     let expand = json!({ "name": "expand", "arguments": { "exchanges": "1" } });
     let short = call_as(&server, "codex-mcp-client", None, expand.clone()).await;
-    assert!(
-        text(&short).contains("\n(more follows: expand \"#1\" after \"0+"),
-        "{short}"
-    );
+    assert!(text(&short).contains("\n(more follows: expand \"#1\" after \"0+"), "{short}");
     assert!(text(&short).len() <= ANSWER_BYTES_MAX, "{}", text(&short).len());
     let whole = call_as(&server, "claude-code", None, expand).await;
     assert!(text(&whole).ends_with("all work and no play\n"), "{whole}");
-    assert!(
-        text(&whole).len() <= CLAUDE_CODE_BYTES_MAX,
-        "{}",
-        text(&whole).len()
-    );
+    assert!(text(&whole).len() <= CLAUDE_CODE_BYTES_MAX, "{}", text(&whole).len());
 }
 
 #[tokio::test]
@@ -296,11 +267,7 @@ async fn a_failed_call_names_the_argument_and_the_remedy() {
             json!({ "exchanges": "1", "after": "x" }),
             "`after` can't be \"x\": copy the value that follows `after`",
         ),
-        (
-            "summary_get",
-            json!({ "agent": "nobody" }),
-            "`agent`: agent `nobody` is unknown; call status",
-        ),
+        ("summary_get", json!({ "agent": "nobody" }), "`agent`: agent `nobody` is unknown; call status"),
         (
             "summary_get",
             json!({ "agent": "coder", "max_tokens": 1 }),
@@ -317,37 +284,21 @@ async fn a_failed_call_names_the_argument_and_the_remedy() {
             json!({ "agent": "coder", "query": "!!!" }),
             "`query` can't be asked: the query holds no word",
         ),
-        (
-            "recall",
-            json!({ "agent": "nobody", "query": "bug" }),
-            "`agent`: agent `nobody` is unknown",
-        ),
-        (
-            "expand",
-            json!({ "agent": "coder", "exchanges": "all" }),
-            "`exchanges` `all` names no exchange",
-        ),
+        ("recall", json!({ "agent": "nobody", "query": "bug" }), "`agent`: agent `nobody` is unknown"),
+        ("expand", json!({ "agent": "coder", "exchanges": "all" }), "`exchanges` `all` names no exchange"),
         (
             "expand",
             json!({ "agent": "coder", "exchanges": "99" }),
             "`exchanges`: agent `coder` has no exchange #99",
         ),
-        (
-            "expand",
-            json!({ "agent": "nobody", "exchanges": "1" }),
-            "`agent`: agent `nobody` is unknown",
-        ),
+        ("expand", json!({ "agent": "nobody", "exchanges": "1" }), "`agent`: agent `nobody` is unknown"),
         ("status", json!({ "agent": "/" }), "`agent` can't be used"),
     ] {
         let result = call(&server, tool, arguments).await;
         assert_eq!(result["isError"], true, "{result}");
         assert!(text(&result).starts_with(said), "{result}");
     }
-    let unknown = later(
-        &server,
-        "tools/call",
-        json!({ "name": "forget", "arguments": {} }),
-    );
+    let unknown = later(&server, "tools/call", json!({ "name": "forget", "arguments": {} }));
     let answer = answered(&Reply::of(unknown).await);
     assert_eq!(answer["error"]["code"], -32_602, "{answer}");
 }
@@ -386,17 +337,10 @@ async fn a_listener_is_notified_of_a_new_version() {
     let server = Server::small().await;
     server.converse("coder", 1..=8).await;
     let filter = json!({ "resourceSubscriptions": [SUMMARY, "recapd://nothing"], "toolsListChanged": true });
-    let request = later(
-        &server,
-        "subscriptions/listen",
-        json!({ "notifications": filter }),
-    );
+    let request = later(&server, "subscriptions/listen", json!({ "notifications": filter }));
     let mut events = Events::open(request).await;
     let accepted = events.next().await;
-    assert_eq!(
-        accepted["method"], "notifications/subscriptions/acknowledged",
-        "{accepted}"
-    );
+    assert_eq!(accepted["method"], "notifications/subscriptions/acknowledged", "{accepted}");
     assert_eq!(
         accepted["params"]["notifications"],
         json!({ "resourceSubscriptions": [SUMMARY] }),
@@ -425,20 +369,11 @@ async fn a_listener_is_notified_of_a_new_version() {
 #[tokio::test]
 async fn a_leg_says_where_its_exchange_goes_on() {
     let server = Server::in_legs().await;
-    let shown = call(
-        &server,
-        "expand",
-        json!({ "agent": "coder", "exchanges": "#2–#3" }),
-    )
-    .await;
+    let shown = call(&server, "expand", json!({ "agent": "coder", "exchanges": "#2–#3" })).await;
     let has = |head: &str| text(&shown).lines().any(|line| line.starts_with(head));
     assert!(has("#2 of coder ") && has("#3 of coder "), "{}", text(&shown));
     assert!(text(&shown).contains("\ncontinues #2 · "), "{}", text(&shown));
     assert!(text(&shown).contains("goes on with #4"), "{}", text(&shown));
     let status = call(&server, "status", json!({ "agent": "coder" })).await;
-    assert!(
-        text(&status).ends_with("running: exchange #2"),
-        "{}",
-        text(&status)
-    );
+    assert!(text(&status).ends_with("running: exchange #2"), "{}", text(&status));
 }

@@ -58,11 +58,7 @@ impl Host {
                 sender.send(serde_json::from_str(&line.unwrap()).unwrap()).ok();
             }
         });
-        Self {
-            input: child.stdin.take(),
-            child,
-            lines,
-        }
+        Self { input: child.stdin.take(), child, lines }
     }
 
     fn send(&mut self, message: &Value) {
@@ -81,10 +77,8 @@ impl Host {
 
     /// Starts it with a configuration that names a daemon and a [`database`], and initializes it as in the earlier era.
     fn beside(daemon: SocketAddr, folder: &Path) -> Self {
-        let (listen, url) = (
-            format!("http.listen={daemon}"),
-            format!("database.url=sqlite:{}", database(folder)),
-        );
+        let (listen, url) =
+            (format!("http.listen={daemon}"), format!("database.url=sqlite:{}", database(folder)));
         let mut host = Self::start(&["--set", &listen, "--set", &url], folder);
         host.initialize();
         host
@@ -149,22 +143,11 @@ fn database(folder: &Path) -> String {
         .collect();
     std::fs::write(folder.join("chat.jsonl"), lines.concat()).unwrap();
     let replay = Command::new(env!("CARGO_BIN_EXE_recapd"))
-        .args([
-            "replay",
-            "chat.jsonl",
-            "--db",
-            "chat.db",
-            "--set",
-            "window.budget_tokens=300",
-        ])
+        .args(["replay", "chat.jsonl", "--db", "chat.db", "--set", "window.budget_tokens=300"])
         .current_dir(folder)
         .output()
         .unwrap();
-    assert!(
-        replay.status.success(),
-        "{}",
-        String::from_utf8_lossy(&replay.stderr)
-    );
+    assert!(replay.status.success(), "{}", String::from_utf8_lossy(&replay.stderr));
     "chat.db".to_owned()
 }
 
@@ -179,10 +162,7 @@ fn a_host_of_the_earlier_era_reads_a_database() {
     let read = host.ask("resources/read", json!({ "uri": uri }));
     let document = read["result"]["contents"][0]["text"].as_str().unwrap().to_owned();
     assert!(document.contains("Fix bug 1"), "{read}");
-    assert_eq!(
-        text(&host.call("summary_get", &json!({ "agent": "chat" }))),
-        document.trim_end()
-    );
+    assert_eq!(text(&host.call("summary_get", &json!({ "agent": "chat" }))), document.trim_end());
     let found = host.call("recall", &json!({ "agent": "chat", "query": "bug 7" }));
     assert!(text(&found).contains("Fix bug 7"), "{found}");
     let shown = host.call("expand", &json!({ "agent": "chat", "exchanges": "8" }));
@@ -217,23 +197,14 @@ async fn a_host_of_the_later_era_asks_a_daemon_and_is_notified() {
     let address = format!("http://{}", server.address);
     let mut host = Host::start(&["--server", &address], folder.path());
     let found = host.ask_alone("server/discover", json!({}));
-    assert_eq!(
-        found["result"]["capabilities"]["resources"]["subscribe"], true,
-        "{found}"
-    );
-    let wrong = host.ask_alone(
-        "resources/read",
-        json!({ "uri": "recapd://agents/nobody/summary.md" }),
-    );
+    assert_eq!(found["result"]["capabilities"]["resources"]["subscribe"], true, "{found}");
+    let wrong = host.ask_alone("resources/read", json!({ "uri": "recapd://agents/nobody/summary.md" }));
     assert_eq!(wrong["error"]["code"], -32_602, "{wrong}");
     let listened = host.ask_alone(
         "subscriptions/listen",
         json!({ "notifications": { "resourceSubscriptions": [SUMMARY] } }),
     );
-    assert_eq!(
-        listened["method"], "notifications/subscriptions/acknowledged",
-        "{listened}"
-    );
+    assert_eq!(listened["method"], "notifications/subscriptions/acknowledged", "{listened}");
     server.converse("coder", 3..=8).await;
     let notice = host.next();
     assert_eq!(notice["method"], "notifications/resources/updated", "{notice}");
@@ -256,23 +227,12 @@ async fn a_host_finds_the_daemon_by_itself_and_the_database_when_it_is_gone() {
         let answer = host.call(tool, &arguments);
         assert_eq!(answer["isError"], false, "{tool}: {answer}");
     }
-    for uri in [
-        "recapd://agents/coder/history.md",
-        "recapd://agents/coder/window.json",
-    ] {
+    for uri in ["recapd://agents/coder/history.md", "recapd://agents/coder/window.json"] {
         let read = host.ask("resources/read", json!({ "uri": uri }));
-        assert!(
-            read["result"]["contents"][0]["text"]
-                .to_string()
-                .contains("Fix bug 2"),
-            "{read}"
-        );
+        assert!(read["result"]["contents"][0]["text"].to_string().contains("Fix bug 2"), "{read}");
     }
     let unknown = host.call("expand", &json!({ "agent": "coder", "exchanges": "99" }));
-    assert!(
-        text(&unknown).starts_with("`exchanges`: agent `coder` has no exchange #99"),
-        "{unknown}"
-    );
+    assert!(text(&unknown).starts_with("`exchanges`: agent `coder` has no exchange #99"), "{unknown}");
     server.end().await;
     assert_eq!(host.first_agent(), "chat");
 }

@@ -21,10 +21,7 @@ async fn counted() -> (Way, Arc<AtomicUsize>) {
     let counter = Arc::clone(&asked);
     let answer = move || {
         counter.fetch_add(1, Ordering::SeqCst);
-        std::future::ready((
-            [(CONTENT_TYPE, "application/json")],
-            r#"{"name":"recapd","version":"0.1.0"}"#,
-        ))
+        std::future::ready(([(CONTENT_TYPE, "application/json")], r#"{"name":"recapd","version":"0.1.0"}"#))
     };
     let serving = axum::serve(listener, Router::new().fallback(answer));
     TaskTracker::new().spawn(serving.into_future());

@@ -28,8 +28,7 @@ const PENDING: &str = "SELECT * FROM agent_pending";
 /// Runs a statement as a role. Returns the number of rows changed or found, or the refusal.
 async fn run(connection: &mut PgConnection, sql: &str) -> Result<u64, String> {
     let done = sqlx::query(AssertSqlSafe(sql)).execute(connection).await;
-    done.map(|done| done.rows_affected())
-        .map_err(|error| error.to_string())
+    done.map(|done| done.rows_affected()).map_err(|error| error.to_string())
 }
 
 async fn allowed(connection: &mut PgConnection, sql: &str, rows: u64) {
@@ -67,18 +66,9 @@ impl Cast {
         let tag = format!("{:08x}", fastrand::u32(..));
         let (one, other) = (format!("one-{tag}"), format!("other-{tag}"));
         for name in [&one, &other] {
-            db.store()
-                .append(append(&agent(name), turns(1..=2)))
-                .await
-                .unwrap();
+            db.store().append(append(&agent(name), turns(1..=2))).await.unwrap();
         }
-        Self {
-            db,
-            owner,
-            one,
-            other,
-            names: Vec::new(),
-        }
+        Self { db, owner, one, other, names: Vec::new() }
     }
 
     async fn login(&mut self, name: &str, role: &str) -> PgConnection {
@@ -102,10 +92,7 @@ async fn is_kept_out(connection: &mut PgConnection) {
     for sql in TABLES {
         refused(connection, sql, "permission denied").await;
     }
-    for sql in [
-        "UPDATE messages SET content = 'x'",
-        "DELETE FROM summary_documents",
-    ] {
+    for sql in ["UPDATE messages SET content = 'x'", "DELETE FROM summary_documents"] {
         refused(connection, sql, "permission denied").await;
     }
     let trap = "CREATE TEMP TABLE trap (agent_id text, role text, content text, format text, speaker text, client_id text,
@@ -166,20 +153,13 @@ async fn the_role_of_an_agent_reaches_no_other_agent() {
             "summary_documents",
             "refused_messages",
         ] {
-            allowed(
-                &mut own,
-                &format!("SELECT * FROM {view} WHERE agent_id = '{other}'"),
-                0,
-            )
-            .await;
+            allowed(&mut own, &format!("SELECT * FROM {view} WHERE agent_id = '{other}'"), 0).await;
         }
         allowed(&mut own, "SELECT * FROM summary_documents", 1).await;
         allowed(&mut own, PENDING, 1).await;
     }
     // The setting can narrow access, but never widen it.
-    run(&mut own, &format!("SET recapd.agent = '{other}'"))
-        .await
-        .unwrap();
+    run(&mut own, &format!("SET recapd.agent = '{other}'")).await.unwrap();
     allowed(&mut own, ALL, 0).await;
     allowed(&mut own, PENDING, 0).await;
     refused(&mut own, &insert(&other), "may not write").await;
@@ -281,11 +261,7 @@ async fn a_planted_function_is_not_called_as_the_owner() {
     migrations().await.run(&mut owner).await.unwrap();
     allowed(&mut owner, &insert("a"), 1).await;
     // Also if recapd has a schema of its own, and the other one is in the search path.
-    execute(
-        &mut owner,
-        r#"CREATE SCHEMA "Own's"; SET search_path = "Own's", public"#,
-    )
-    .await;
+    execute(&mut owner, r#"CREATE SCHEMA "Own's"; SET search_path = "Own's", public"#).await;
     migrations().await.run(&mut owner).await.unwrap();
     allowed(&mut owner, &insert("a"), 1).await;
     let kept = r#"SELECT 1 FROM "Own's".message_inbox WHERE content = 'Hello'"#;
@@ -298,11 +274,7 @@ async fn taking_on_the_group_role_gives_no_access_to_another_agent() {
     let mut cast = Cast::new().await;
     let one = cast.one.clone();
     let team = format!("team-{one}");
-    execute(
-        &mut cast.owner,
-        format!("CREATE ROLE \"{team}\" IN ROLE agent_own"),
-    )
-    .await;
+    execute(&mut cast.owner, format!("CREATE ROLE \"{team}\" IN ROLE agent_own")).await;
     cast.names.push(team.clone());
     let mut own = cast.login(&one, &format!("agent_own, \"{team}\"")).await;
     for taken in ["agent_own", &team] {

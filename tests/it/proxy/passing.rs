@@ -70,19 +70,15 @@ async fn no_byte_changes() {
             sent = gzipped(&sent);
             headers.push(("content-encoding", "gzip"));
         }
-        let mut answer = Response::builder()
-            .header("request-id", "r-1")
-            .header("content-type", "text/event-stream");
+        let mut answer =
+            Response::builder().header("request-id", "r-1").header("content-type", "text/event-stream");
         if chance.bool() {
             answered = gzipped(&answered);
             answer = answer.header("content-encoding", "gzip");
         }
         let parts = chunks(&answered, &mut chance);
-        rig.upstream
-            .plan(answer.body(Body::from_stream(stream::iter(parts))).unwrap());
-        let frames = chunks(&sent, &mut chance)
-            .into_iter()
-            .map(|chunk| chunk.map(Frame::data));
+        rig.upstream.plan(answer.body(Body::from_stream(stream::iter(parts))).unwrap());
+        let frames = chunks(&sent, &mut chance).into_iter().map(|chunk| chunk.map(Frame::data));
         let given = reqwest::Body::wrap(StreamBody::new(stream::iter(frames)));
         let reply = rig.post(path, &headers, given).await;
         assert_eq!(reply.headers()["request-id"], "r-1");
@@ -105,10 +101,8 @@ async fn errors_of_a_provider_pass_verbatim() {
     for status in [400_u16, 401, 429, 529] {
         let text =
             format!("{{\"type\":\"error\", \"error\":{{\"message\":\"prompt is too long: {status}\"}}}}");
-        let answer = Response::builder()
-            .status(status)
-            .header("retry-after", "7")
-            .header("x-should-retry", "true");
+        let answer =
+            Response::builder().status(status).header("retry-after", "7").header("x-should-retry", "true");
         rig.upstream.plan(answer.body(Body::from(text.clone())).unwrap());
         let reply = rig.turn("s", &[user("Hi")]).await;
         assert_eq!(
@@ -124,17 +118,12 @@ async fn errors_of_a_provider_pass_verbatim() {
 async fn a_chunk_arrives_before_the_next_one_is_sent() {
     let rig = Rig::start(ProxyMode::Observe).await;
     let (sender, receiver) = tokio::sync::mpsc::channel::<Result<Bytes, std::io::Error>>(1);
-    let parts = stream::unfold(receiver, |mut receiver| async {
-        Some((receiver.recv().await?, receiver))
-    });
+    let parts = stream::unfold(receiver, |mut receiver| async { Some((receiver.recv().await?, receiver)) });
     let answer = Response::builder().header("content-type", "text/event-stream");
     rig.upstream.plan(answer.body(Body::from_stream(parts)).unwrap());
     let mut reply = rig.turn("s", &[user("Hi")]).await;
     for text in ["event: ping\n", "data: {}\n\n"] {
-        sender
-            .send(Ok(Bytes::from_static(text.as_bytes())))
-            .await
-            .unwrap();
+        sender.send(Ok(Bytes::from_static(text.as_bytes()))).await.unwrap();
         assert_eq!(reply.chunk().await.unwrap().unwrap(), text);
     }
     // A client that goes away ends the request to the provider.
@@ -172,37 +161,17 @@ async fn a_body_over_the_limit_passes_unread() {
 async fn what_is_not_the_providers_is_answered_here() {
     let rig = Rig::configured(|config| config.proxy.token_file = "rcp_1".to_owned()).await;
     let token = ("x-recapd-token", "rcp_1");
-    let live = rig
-        .client
-        .get(format!("{}/recapd/livez", rig.base))
-        .send()
-        .await
-        .unwrap();
+    let live = rig.client.get(format!("{}/recapd/livez", rig.base)).send().await.unwrap();
     assert_eq!(live.text().await.unwrap(), "ok\n");
-    let protocol = rig
-        .client
-        .get(format!("{}/protocol", rig.base))
-        .send()
-        .await
-        .unwrap();
+    let protocol = rig.client.get(format!("{}/protocol", rig.base)).send().await.unwrap();
     let protocol: Value = serde_json::from_str(&protocol.text().await.unwrap()).unwrap();
     assert_eq!(protocol["mode"], "observe");
     let head = rig.client.head(&rig.base).send().await.unwrap();
     assert_eq!(head.status(), 200);
     for (path, headers, status, member) in [
         ("/v1/messages", vec![], 403, "/error/type"),
-        (
-            "/v1/messages",
-            vec![token, ("sec-fetch-site", "cross-site")],
-            403,
-            "/error/type",
-        ),
-        (
-            "/v1/responses",
-            vec![token, ("upgrade", "websocket")],
-            426,
-            "/error/code",
-        ),
+        ("/v1/messages", vec![token, ("sec-fetch-site", "cross-site")], 403, "/error/type"),
+        ("/v1/responses", vec![token, ("upgrade", "websocket")], 426, "/error/code"),
         ("/to/nobody/v1/messages", vec![token], 404, "/error/message"),
     ] {
         let reply = rig.post(path, &headers, "{}").await;
@@ -218,10 +187,7 @@ async fn what_is_not_the_providers_is_answered_here() {
     rig.post("/t/rcp_1/v1/messages", &[], "{}").await;
     rig.post("/v1/messages", &[token], "{}").await;
     for received in rig.upstream.received() {
-        assert_eq!(
-            (received.path.as_str(), received.method.as_str()),
-            ("/v1/messages", "POST")
-        );
+        assert_eq!((received.path.as_str(), received.method.as_str()), ("/v1/messages", "POST"));
         assert!(!received.headers.contains_key("x-recapd-token"));
     }
 }

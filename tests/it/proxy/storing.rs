@@ -19,9 +19,7 @@ const AGENT: &str = "claude-code:-:0b1c2d3e-0000-4000-8000-000000000001";
 async fn agents(server: &Server) -> Vec<String> {
     let body: Value = serde_json::from_str(&server.get("/v1/agents").await.body).unwrap();
     let agents = body["agents"].as_array().unwrap().iter();
-    agents
-        .map(|agent| agent["agent_id"].as_str().unwrap().to_owned())
-        .collect()
+    agents.map(|agent| agent["agent_id"].as_str().unwrap().to_owned()).collect()
 }
 
 #[tokio::test]
@@ -30,10 +28,7 @@ async fn both_sides_of_a_session_are_stored_once() {
     let reminder = json!({"type": "text", "text": "<system-reminder>Today is Sunday.</system-reminder>"});
     let first = json!({"role": "user", "content": [reminder, {"type": "text", "text": "One"}]});
     let reply = rig.turn(SESSION, std::slice::from_ref(&first)).await;
-    assert_eq!(
-        reply.headers()["x-recapd"],
-        format!("observed; agent={AGENT}").as_str()
-    );
+    assert_eq!(reply.headers()["x-recapd"], format!("observed; agent={AGENT}").as_str());
     reply.bytes().await.unwrap();
     let mut talk = vec![first, assistant("Done.")];
     for text in ["Two", "Three"] {
@@ -42,10 +37,7 @@ async fn both_sides_of_a_session_are_stored_once() {
         talk.push(assistant("Done."));
     }
     let (server, metrics) = rig.settled().await;
-    assert_eq!(
-        window(&server, AGENT).await,
-        ["One", "Done.", "Two", "Done.", "Three", "Done."]
-    );
+    assert_eq!(window(&server, AGENT).await, ["One", "Done.", "Two", "Done.", "Three", "Done."]);
     assert_eq!(counter(&metrics, "stored_total"), 6);
 }
 
@@ -58,23 +50,10 @@ async fn what_is_no_conversation_is_not_stored() {
     let title = json!({"messages": [user("Make a title")]});
     let turn = json!({"messages": [user("One")], "tools": [{}]});
     ask(&[("x-claude-code-session-id", SESSION)], title).await;
-    ask(
-        &[
-            ("x-claude-code-session-id", SESSION),
-            ("x-claude-code-request-class", "auxiliary"),
-        ],
-        turn.clone(),
-    )
-    .await;
+    ask(&[("x-claude-code-session-id", SESSION), ("x-claude-code-request-class", "auxiliary")], turn.clone())
+        .await;
     // A sub-agent's conversation is an agent of its own.
-    ask(
-        &[
-            ("x-claude-code-session-id", SESSION),
-            ("x-claude-code-agent-id", "a1"),
-        ],
-        turn.clone(),
-    )
-    .await;
+    ask(&[("x-claude-code-session-id", SESSION), ("x-claude-code-agent-id", "a1")], turn.clone()).await;
     rig.post("/v1/messages", &[session], turn.to_string()).await;
     let (server, _) = rig.settled().await;
     let agents = agents(&server).await;
@@ -90,13 +69,8 @@ async fn a_conversation_without_an_id_is_one_agent() {
         for (number, talk) in talks.iter_mut().enumerate() {
             let body = json!({ "messages": talk }).to_string();
             let said = json!({"choices": [{"message": assistant(&format!("Answer {round} to {number}"))}]});
-            rig.upstream
-                .plan(axum::response::Json(said.clone()).into_response());
-            rig.post("/v1/chat/completions", &[], body)
-                .await
-                .bytes()
-                .await
-                .unwrap();
+            rig.upstream.plan(axum::response::Json(said.clone()).into_response());
+            rig.post("/v1/chat/completions", &[], body).await.bytes().await.unwrap();
             talk.extend([
                 said["choices"][0]["message"].clone(),
                 user(&format!("Question {round} of {number}")),
@@ -142,16 +116,12 @@ async fn compressed_bodies_are_stored_too() {
     let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
     gzip.write_all(said.to_string().as_bytes()).unwrap();
     let gzip = gzip.finish().unwrap();
-    let answer = Response::builder()
-        .header("content-type", "application/json")
-        .header("content-encoding", "gzip");
+    let answer =
+        Response::builder().header("content-type", "application/json").header("content-encoding", "gzip");
     rig.upstream.plan(answer.body(Body::from(gzip.clone())).unwrap());
     let body = json!({"tools": [{}], "messages": [user("One")]}).to_string();
     let packed = compress_to_vec(body.as_bytes(), CompressionLevel::Fastest);
-    let headers = [
-        ("x-claude-code-session-id", SESSION),
-        ("content-encoding", "zstd"),
-    ];
+    let headers = [("x-claude-code-session-id", SESSION), ("content-encoding", "zstd")];
     let reply = rig.post("/v1/messages", &headers, packed.clone()).await;
     assert_eq!(reply.bytes().await.unwrap(), gzip);
     let received = rig.upstream.received();

@@ -55,11 +55,7 @@ fn call(round: usize) -> Value {
 
 impl ToolLoop {
     fn new(rig: Rig) -> Self {
-        Self {
-            rig,
-            messages: vec![user("Port the parser to the new grammar")],
-            copies: 0,
-        }
+        Self { rig, messages: vec![user("Port the parser to the new grammar")], copies: 0 }
     }
 
     fn body(&self) -> String {
@@ -78,14 +74,9 @@ impl ToolLoop {
         let reply = self.ask(&[AGENT]).await;
         let says = reply.headers()["x-recapd"].to_str().unwrap().to_owned();
         reply.bytes().await.unwrap();
-        let Value::Object(mut said) = call(round) else {
-            unreachable!()
-        };
+        let Value::Object(mut said) = call(round) else { unreachable!() };
         said.remove("type");
-        self.messages.extend([
-            Value::Object(said),
-            json!({"role": "user", "content": result(round)}),
-        ]);
+        self.messages.extend([Value::Object(said), json!({"role": "user", "content": result(round)})]);
         self.copies += 2;
         until_stored(&self.rig, self.copies).await;
         says
@@ -123,11 +114,7 @@ async fn a_long_loop_of_tools_stays_within_its_window() {
     let received = tools.rig.upstream.received();
     let (mut steps, mut before) = (0, Vec::new());
     for request in &received {
-        assert!(
-            request.body.len() < BODY_BYTES_MAX,
-            "{} bytes",
-            request.body.len()
-        );
+        assert!(request.body.len() < BODY_BYTES_MAX, "{} bytes", request.body.len());
         let body: Value = serde_json::from_slice(&request.body).unwrap();
         let refused = validate(Target::Anthropic, &body, None);
         let refused = refused.iter().find(|found| found.severity == Severity::Refused);
@@ -143,21 +130,12 @@ async fn a_long_loop_of_tools_stays_within_its_window() {
     assert!(document.contains("<summary agent=\"loop\""), "{document}");
     assert_eq!(head[1]["cache_control"]["type"], "ephemeral");
     // A count is of what would be sent.
-    tools
-        .rig
-        .post("/v1/messages/count_tokens", &[AGENT], tools.body())
-        .await;
+    tools.rig.post("/v1/messages/count_tokens", &[AGENT], tools.body()).await;
     tools.ask(&[AGENT]).await.bytes().await.unwrap();
     let received = tools.rig.upstream.received();
-    assert_eq!(
-        messages(&received[ROUNDS].body),
-        messages(&received[ROUNDS + 1].body)
-    );
+    assert_eq!(messages(&received[ROUNDS].body), messages(&received[ROUNDS + 1].body));
     assert!(received[ROUNDS].body.len() < BODY_BYTES_MAX);
-    assert_eq!(
-        counter(&tools.rig.metrics, "requests_total{outcome=\"observed\"}"),
-        count_observed(&says)
-    );
+    assert_eq!(counter(&tools.rig.metrics, "requests_total{outcome=\"observed\"}"), count_observed(&says));
     let (server, _) = tools.rig.settled().await;
     let agents: Value = serde_json::from_str(&server.get("/v1/agents").await.body).unwrap();
     let stored = agents["agents"][0]["messages"].as_u64().unwrap();
@@ -197,12 +175,7 @@ async fn the_last_step_holds_while_the_daemon_is_away() {
     for headers in [("x-recapd-agent", "another"), AGENT] {
         let body = written.replace("Port the", "Write the");
         let reply = tools.rig.post("/v1/messages", &[headers], body.clone()).await;
-        assert!(
-            reply.headers()["x-recapd"]
-                .to_str()
-                .unwrap()
-                .starts_with("observed")
-        );
+        assert!(reply.headers()["x-recapd"].to_str().unwrap().starts_with("observed"));
         assert_eq!(tools.rig.upstream.received().last().unwrap().body, body);
     }
 }
@@ -237,9 +210,7 @@ async fn bound_thinking_is_left_out_once_the_provider_refuses_it() {
     let reply = tools.ask(&[AGENT]).await;
     assert_eq!(reply.status(), 200);
     let received = tools.rig.upstream.received();
-    let [.., first, again] = received.as_slice() else {
-        unreachable!()
-    };
+    let [.., first, again] = received.as_slice() else { unreachable!() };
     let thoughts = |body: &[u8]| String::from_utf8_lossy(body).matches("\"thinking\":").count();
     assert!(thoughts(&first.body) > 0 && thoughts(&again.body) == 0);
     // It is sent once more only once.
@@ -259,18 +230,14 @@ async fn a_conversation_without_an_id_has_a_window_too() {
         let id = format!("call_{round}");
         let call = json!({"role": "assistant", "content": null, "tool_calls": [
             {"id": id, "type": "function", "function": {"name": "read", "arguments": "{}"}}]});
-        rig.upstream
-            .plan(Json(json!({"choices": [{"message": call}]})).into_response());
+        rig.upstream.plan(Json(json!({"choices": [{"message": call}]})).into_response());
         let body = json!({"model": "gpt-5", "messages": talk}).to_string();
         let reply = rig.post("/v1/chat/completions", &[], body).await;
         last = reply.headers()["x-recapd"].to_str().unwrap().to_owned();
         reply.bytes().await.unwrap();
         until_stored(&rig, 2 * (round as u64 + 1)).await;
         let lines = format!("line of file {round}\n").repeat(60);
-        talk.extend([
-            call,
-            json!({"role": "tool", "tool_call_id": id, "content": lines}),
-        ]);
+        talk.extend([call, json!({"role": "tool", "tool_call_id": id, "content": lines})]);
     }
     assert!(last.starts_with("windowed; agent=openai:-:"), "{last}");
     let received = rig.upstream.received();
@@ -280,8 +247,5 @@ async fn a_conversation_without_an_id_has_a_window_too() {
     let content = body["messages"][0]["content"].as_str().unwrap();
     assert!(content.starts_with("Port the parser\n\n<summary"), "{content}");
     let refused = validate(Target::OpenAiChat, &body, None);
-    assert!(
-        refused.iter().all(|found| found.severity != Severity::Refused),
-        "{refused:?}"
-    );
+    assert!(refused.iter().all(|found| found.severity != Severity::Refused), "{refused:?}");
 }

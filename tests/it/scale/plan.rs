@@ -61,10 +61,7 @@ impl Subscriber for Notices {
     fn event(&self, event: &Event<'_>) {
         let mut message = Message::default();
         event.record(&mut message);
-        let plan = message
-            .0
-            .split_once("plan:")
-            .and_then(|(_, json)| Plan::parse(json));
+        let plan = message.0.split_once("plan:").and_then(|(_, json)| Plan::parse(json));
         self.0.0.lock().unwrap().extend(plan);
     }
 
@@ -147,13 +144,7 @@ impl fmt::Display for Plan {
         write!(f, "{}: {} pages, {:.2} ms", self.label, self.pages, self.took_ms)?;
         for scan in &self.scans {
             let how = if scan.is_sequential { "all of " } else { "" };
-            let Scan {
-                name,
-                pages,
-                rows,
-                loops,
-                ..
-            } = scan;
+            let Scan { name, pages, rows, loops, .. } = scan;
             write!(f, "; {how}{name}: {pages} pages for {rows} rows in {loops} loops")?;
         }
         Ok(())

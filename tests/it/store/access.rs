@@ -40,10 +40,7 @@ async fn only(db: &dyn Backend) -> Token {
 pub(crate) async fn a_token_is_kept_until_it_is_revoked(db: &dyn Backend) {
     let access = db.access();
     assert_eq!(access.tokens().await.unwrap(), []);
-    assert_eq!(
-        access.keep_token(new("a", "one"), T0).await.unwrap(),
-        TokenOutcome::Done
-    );
+    assert_eq!(access.keep_token(new("a", "one"), T0).await.unwrap(), TokenOutcome::Done);
     let kept = only(db).await;
     let expected = Token {
         name: name("a"),
@@ -70,42 +67,27 @@ pub(crate) async fn a_token_is_kept_until_it_is_revoked(db: &dyn Backend) {
     let again = access.keep_token(new("a", "two"), minute(4)).await.unwrap();
     assert_eq!(again, TokenOutcome::Done);
     let kept = only(db).await;
-    assert_eq!(
-        (kept.digest, kept.revoked_at, kept.created_at),
-        (digest_of("two"), None, minute(4))
-    );
+    assert_eq!((kept.digest, kept.revoked_at, kept.created_at), (digest_of("two"), None, minute(4)));
     assert_eq!(access.reset_tokens().await.unwrap(), 1);
     assert_eq!(access.tokens().await.unwrap(), []);
 }
 
 pub(crate) async fn a_token_remembers_its_last_use(db: &dyn Backend) {
     let access = db.access();
-    let token = NewToken {
-        reach: Reach::All,
-        expires_at: None,
-        ..new("a", "one")
-    };
+    let token = NewToken { reach: Reach::All, expires_at: None, ..new("a", "one") };
     access.keep_token(token, T0).await.unwrap();
     for at in [minute(5), minute(3)] {
         access.note_token_use(&name("a"), at).await.unwrap();
     }
     let kept = only(db).await;
-    assert_eq!(
-        (kept.last_used_at, kept.expires_at, kept.reach),
-        (Some(minute(5)), None, Reach::All)
-    );
+    assert_eq!((kept.last_used_at, kept.expires_at, kept.reach), (Some(minute(5)), None, Reach::All));
 }
 
 pub(crate) async fn the_number_of_tokens_is_limited(db: &dyn Backend) {
     let access = db.access();
     access.keep_token(new("first", "first"), T0).await.unwrap();
     let rows: Vec<String> = (1..TOKENS_MAX)
-        .map(|number| {
-            format!(
-                "('t{number}', '{}', 'read', '\"all\"')",
-                digest_of(&number.to_string())
-            )
-        })
+        .map(|number| format!("('t{number}', '{}', 'read', '\"all\"')", digest_of(&number.to_string())))
         .collect();
     // Times are copied from the first one: their types differ.
     let sql = format!(
@@ -127,10 +109,7 @@ pub(crate) async fn a_token_reaches_agents_by_name_and_by_project(db: &dyn Backe
         make(db, id).await;
     }
     let web = "web".parse().unwrap();
-    db.store()
-        .set_project(&agent("c"), Some(&web), minute(1))
-        .await
-        .unwrap();
+    db.store().set_project(&agent("c"), Some(&web), minute(1)).await.unwrap();
     assert_eq!(access.project_of(&agent("c")).await.unwrap(), Some(web));
     assert_eq!(access.project_of(&agent("a")).await.unwrap(), None);
     assert_eq!(access.project_of(&agent("nobody")).await.unwrap(), None);
@@ -142,9 +121,6 @@ pub(crate) async fn a_token_reaches_agents_by_name_and_by_project(db: &dyn Backe
     assert_eq!(first, [agent("b")]);
     let rest = access.named_agents(&reach, first.last(), 10).await.unwrap();
     assert_eq!(rest, [agent("c")]);
-    let none = AccessNames {
-        agents: BTreeSet::new(),
-        projects: BTreeSet::new(),
-    };
+    let none = AccessNames { agents: BTreeSet::new(), projects: BTreeSet::new() };
     assert_eq!(access.named_agents(&none, None, 10).await.unwrap(), []);
 }

@@ -13,19 +13,11 @@ use crate::support::{
 
 /// Describes the exchanges as `number: messages from-to, tokens after tokens, state, digest`.
 async fn told(db: &dyn Backend, name: &str) -> String {
-    let query = recapd_store::ExchangeQuery {
-        from: 0,
-        through: i64::MAX,
-        limit: 100,
-        bytes_max: i64::MAX,
-    };
+    let query = recapd_store::ExchangeQuery { from: 0, through: i64::MAX, limit: 100, bytes_max: i64::MAX };
     let stored = db.store().exchanges(&agent(name), query).await.unwrap();
     let lines = stored.iter().map(|stored| {
         let e = &stored.exchange;
-        assert_eq!(
-            usize::try_from(e.last_seq - e.first_seq + 1),
-            Ok(stored.messages.len())
-        );
+        assert_eq!(usize::try_from(e.last_seq - e.first_seq + 1), Ok(stored.messages.len()));
         format!(
             "#{}: {}-{}, {} after {}, {}, {}",
             e.exchange,
@@ -63,21 +55,10 @@ pub(crate) async fn messages_become_exchanges(db: &dyn Backend) {
     #3: 11-11, 3 after 103, open, Go on
     "));
     // The preamble counts: with it the first exchange no longer fits.
-    assert_eq!(
-        (outcome.accepted, outcome.duplicates, outcome.exchange),
-        (11, 0, 3)
-    );
+    assert_eq!((outcome.accepted, outcome.duplicates, outcome.exchange), (11, 0, 3));
     assert_eq!((outcome.first_exchange, outcome.window_tokens), (2, 5 + 2 + 3));
     let report = clean(db, &agent("a")).await;
-    assert_eq!(
-        (
-            report.messages,
-            report.exchanges,
-            report.pending,
-            report.in_window
-        ),
-        (11, 3, 1, 2)
-    );
+    assert_eq!((report.messages, report.exchanges, report.pending, report.in_window), (11, 3, 1, 2));
 }
 
 fn with_id(mut prepared: PreparedMessage, id: &str) -> PreparedMessage {
@@ -101,10 +82,7 @@ pub(crate) async fn a_client_id_is_taken_once(db: &dyn Backend) {
     // Messages without an id are never duplicates of one another.
     let nameless = vec![said("user", "Hi", 1, T0), said("user", "Hi", 1, T0)];
     assert_eq!(db.store().append(append(&a, nameless)).await.unwrap().accepted, 2);
-    assert_eq!(
-        (clean(db, &a).await.messages, clean(db, &b).await.messages),
-        (5, 1)
-    );
+    assert_eq!((clean(db, &a).await.messages, clean(db, &b).await.messages), (5, 1));
 }
 
 pub(crate) async fn another_spelling_is_the_same_message(db: &dyn Backend) {
@@ -120,21 +98,11 @@ pub(crate) async fn another_spelling_is_the_same_message(db: &dyn Backend) {
         assert_eq!((outcome.accepted, outcome.duplicates), (0, 1), "{again}");
         let mut replayed = message(again);
         replayed.replayed = true;
-        assert_eq!(
-            db.store().append(replayed).await.unwrap().duplicates,
-            1,
-            "{again}"
-        );
+        assert_eq!(db.store().append(replayed).await.unwrap().duplicates, 1, "{again}");
     }
-    for other in [
-        r#"{"role":"user","content":"Où?","n":1.0}"#,
-        r#"{"role":"user","content":"Où?"}"#,
-    ] {
+    for other in [r#"{"role":"user","content":"Où?","n":1.0}"#, r#"{"role":"user","content":"Où?"}"#] {
         let refused = db.store().append(message(other)).await;
-        assert!(
-            matches!(refused, Err(StoreError::ClientIdReused(_))),
-            "{refused:?}"
-        );
+        assert!(matches!(refused, Err(StoreError::ClientIdReused(_))), "{refused:?}");
     }
     let stored = "SELECT payload FROM message_log WHERE agent_id = 'a'";
     assert_eq!(db.text(stored).await.unwrap(), first, "as it came first");
@@ -181,11 +149,7 @@ pub(crate) async fn a_line_copied_from_another_session_is_known(db: &dyn Backend
         prepared
     };
     for (session, counts) in [("one", (1, 0)), ("two", (0, 1))] {
-        let outcome = db
-            .store()
-            .append(append(&a, vec![line(session, "Hi")]))
-            .await
-            .unwrap();
+        let outcome = db.store().append(append(&a, vec![line(session, "Hi")])).await.unwrap();
         assert_eq!((outcome.accepted, outcome.duplicates), counts, "{session}");
     }
     let other = db.store().append(append(&a, vec![line("two", "Bye")])).await;
@@ -194,10 +158,7 @@ pub(crate) async fn a_line_copied_from_another_session_is_known(db: &dyn Backend
 
 pub(crate) async fn duplicates_change_nothing(db: &dyn Backend) {
     let ids = |messages: Vec<PreparedMessage>| -> Vec<PreparedMessage> {
-        (0..)
-            .zip(messages)
-            .map(|(n, m)| with_id(m, &format!("id-{n}")))
-            .collect()
+        (0..).zip(messages).map(|(n, m)| with_id(m, &format!("id-{n}"))).collect()
     };
     let mut request = append(&agent("a"), ids(turns(1..=5)));
     request.rules.budget = Budget::new(250, 1.0);
@@ -210,10 +171,7 @@ pub(crate) async fn duplicates_change_nothing(db: &dyn Backend) {
     for replayed in [true, false] {
         request.replayed = replayed;
         let outcome = db.store().append(request.clone()).await.unwrap();
-        assert_eq!(
-            (outcome.accepted, outcome.duplicates, outcome.enqueued),
-            (0, 10, None)
-        );
+        assert_eq!((outcome.accepted, outcome.duplicates, outcome.enqueued), (0, 10, None));
     }
     assert_same(&before, &db.dump(&TABLES).await, "duplicates");
     clean(db, &agent("a")).await;
@@ -222,10 +180,7 @@ pub(crate) async fn duplicates_change_nothing(db: &dyn Backend) {
 pub(crate) async fn an_empty_append_creates_the_agent(db: &dyn Backend) {
     let a = agent("a");
     let outcome = db.store().append(append(&a, Vec::new())).await.unwrap();
-    assert_eq!(
-        (outcome.accepted, outcome.exchange, outcome.window_tokens),
-        (0, 0, 0)
-    );
+    assert_eq!((outcome.accepted, outcome.exchange, outcome.window_tokens), (0, 0, 0));
     assert_eq!(db.store().summary(&a).await.unwrap().unwrap().version, 0);
     clean(db, &a).await;
     db.store().append(append(&a, turns(1..=1))).await.unwrap();
@@ -237,8 +192,7 @@ pub(crate) async fn an_empty_append_creates_the_agent(db: &dyn Backend) {
 pub(crate) async fn late_messages_continue_behind_the_boundary(db: &dyn Backend) {
     let a = with_pending(db, "a", 1).await;
     // As after a clear: everything leaves, even the newest turn.
-    db.raw("UPDATE agents SET first_exchange = 3, tokens_before_window = 200, last_eviction = 2")
-        .await;
+    db.raw("UPDATE agents SET first_exchange = 3, tokens_before_window = 200, last_eviction = 2").await;
     db.raw(
         "INSERT INTO evictions (agent_id, eviction, from_exchange, through_exchange, tokens, evicted_at) \
          SELECT agent_id, 2, 2, 2, tokens, evicted_at FROM evictions",
@@ -277,22 +231,11 @@ pub(crate) async fn evictions_are_recorded(db: &dyn Backend) {
     assert_eq!(more.evictions, [left(3)]);
     let recorded = "SELECT CAST(sum(eviction * 1000 + from_exchange * 100 + through_exchange * 10 + tokens) AS bigint) FROM evictions";
     assert_eq!(db.number(recorded).await, Some(1110 + 2220 + 3330 + 300));
-    let query = recapd_store::ExchangeQuery {
-        from: 1,
-        through: 4,
-        limit: 10,
-        bytes_max: 0,
-    };
+    let query = recapd_store::ExchangeQuery { from: 1, through: 4, limit: 10, bytes_max: 0 };
     let stored = db.store().exchanges(&a, query).await.unwrap();
     let evicted_at: Vec<_> = stored.iter().map(|stored| stored.evicted_at).collect();
-    assert_eq!(
-        evicted_at,
-        [Some(minute(2)), Some(minute(3)), Some(minute(4)), None]
-    );
-    assert_eq!(
-        db.store().agent(&a).await.unwrap().unwrap().pending_since,
-        Some(T0)
-    );
+    assert_eq!(evicted_at, [Some(minute(2)), Some(minute(3)), Some(minute(4)), None]);
+    assert_eq!(db.store().agent(&a).await.unwrap().unwrap().pending_since, Some(T0));
 }
 
 pub(crate) async fn low_water_evicts_in_steps(db: &dyn Backend) {
@@ -320,11 +263,7 @@ pub(crate) async fn the_newest_turn_stays_even_over_budget(db: &dyn Backend) {
     let outcome = db.store().append(append(&agent("a"), messages)).await.unwrap();
     assert_eq!((outcome.first_exchange, outcome.window_tokens), (1, 1_040));
     assert_eq!((outcome.evictions, outcome.enqueued), (Vec::new(), None));
-    let next = db
-        .store()
-        .append(append(&agent("a"), turns(1..=1)))
-        .await
-        .unwrap();
+    let next = db.store().append(append(&agent("a"), turns(1..=1))).await.unwrap();
     assert_eq!((next.first_exchange, next.window_tokens), (2, 130));
     clean(db, &agent("a")).await;
 }
@@ -334,10 +273,7 @@ pub(crate) async fn zero_disables(db: &dyn Backend) {
     request.rules.budget = Budget::new(0, 0.8);
     let outcome = db.store().append(request).await.unwrap();
     assert_eq!((outcome.first_exchange, outcome.window_tokens), (1, 5_000));
-    assert_eq!(
-        db.number("SELECT count(*) FROM summary_update_queue").await,
-        Some(0)
-    );
+    assert_eq!(db.number("SELECT count(*) FROM summary_update_queue").await, Some(0));
     clean(db, &agent("a")).await;
 }
 
@@ -361,14 +297,7 @@ fn a_long_day() -> Vec<PreparedMessage> {
 
 /// Dumps everything that an append writes, except how often it woke the queue.
 async fn outcome_of(db: &dyn Backend) -> String {
-    let tables = [
-        "agents",
-        "message_log",
-        "sessions",
-        "exchange_log",
-        "evictions",
-        "summaries",
-    ];
+    let tables = ["agents", "message_log", "sessions", "exchange_log", "evictions", "summaries"];
     let state = db.dump(&tables).await;
     db.raw("UPDATE summary_update_queue SET wake_seq = 1").await;
     let queue = db.dump(&["summary_update_queue"]).await;
@@ -406,35 +335,14 @@ pub(crate) async fn the_result_does_not_depend_on_batching(db: &dyn Backend) {
 pub(crate) async fn an_eviction_wakes_the_queue(db: &dyn Backend) {
     let a = agent("a");
     let store = db.store();
-    let one = store
-        .append(append(&a, turns(1..=2)))
-        .await
-        .unwrap()
-        .enqueued
-        .unwrap();
-    assert_eq!(
-        (one.is_new, one.revived, one.visible_at),
-        (true, false, T0.plus_ms(2 * MINUTE_MS))
-    );
-    let two = store
-        .append(append(&a, turns(3..=3)))
-        .await
-        .unwrap()
-        .enqueued
-        .unwrap();
+    let one = store.append(append(&a, turns(1..=2))).await.unwrap().enqueued.unwrap();
+    assert_eq!((one.is_new, one.revived, one.visible_at), (true, false, T0.plus_ms(2 * MINUTE_MS)));
+    let two = store.append(append(&a, turns(3..=3))).await.unwrap().enqueued.unwrap();
     assert_eq!((two.is_new, two.visible_at), (false, T0.plus_ms(2 * MINUTE_MS)));
     // A full batch only waits for the debounce.
-    let full = store
-        .append(append(&a, turns(4..=4)))
-        .await
-        .unwrap()
-        .enqueued
-        .unwrap();
+    let full = store.append(append(&a, turns(4..=4))).await.unwrap().enqueued.unwrap();
     assert_eq!((full.is_new, full.visible_at), (false, T0.plus_ms(2_000)));
-    let more = store
-        .append(append(&a, vec![said("assistant", "x", 1, T0)]))
-        .await
-        .unwrap();
+    let more = store.append(append(&a, vec![said("assistant", "x", 1, T0)])).await.unwrap();
     assert_eq!(more.enqueued, None);
 }
 
@@ -452,22 +360,14 @@ pub(crate) async fn a_batch_has_enough_tokens(db: &dyn Backend) {
     for number in 2..=4 {
         assert_eq!(append_turn(number).await, wait, "{number}");
     }
-    assert_eq!(
-        append_turn(5).await,
-        Some(T0.plus_ms(2_000)),
-        "400 tokens are pending"
-    );
+    assert_eq!(append_turn(5).await, Some(T0.plus_ms(2_000)), "400 tokens are pending");
 }
 
 pub(crate) async fn a_replay_ages_by_the_messages(db: &dyn Backend) {
     let a = agent("a");
     let replay = |numbers: &[i64]| {
         let messages = numbers.iter().copied().flat_map(turn).collect();
-        AppendRequest {
-            replayed: true,
-            now: minute(10_000),
-            ..append(&a, messages)
-        }
+        AppendRequest { replayed: true, now: minute(10_000), ..append(&a, messages) }
     };
     let as_of = async || db.store().agent(&a).await.unwrap().unwrap().as_of;
     db.store().append(replay(&[5, 3])).await.unwrap();
@@ -481,9 +381,7 @@ pub(crate) async fn a_replay_ages_by_the_messages(db: &dyn Backend) {
 pub(crate) async fn concurrent_appends_all_count(db: &dyn Backend) {
     let store = db.store();
     let names: Vec<_> = (0..40).map(|n| agent(&format!("agent-{}", n % 4))).collect();
-    let appends = names
-        .iter()
-        .map(|agent| store.append(append(agent, turns(1..=2))));
+    let appends = names.iter().map(|agent| store.append(append(agent, turns(1..=2))));
     for outcome in join_all(appends).await {
         assert_eq!(outcome.unwrap().accepted, 4);
     }
@@ -498,10 +396,7 @@ fn keyed(key: &str, asked: char, id: &str) -> AppendRequest {
     let mut message = said("user", "Fix it", 10, minute(1));
     message.message.client_id = Some(id.to_owned());
     AppendRequest {
-        key: Some(RequestKey {
-            key: key.to_owned(),
-            digest: asked.to_string().repeat(64),
-        }),
+        key: Some(RequestKey { key: key.to_owned(), digest: asked.to_string().repeat(64) }),
         ..append(&agent("a"), vec![message])
     }
 }
@@ -517,18 +412,12 @@ pub(crate) async fn a_key_belongs_to_one_request(db: &dyn Backend) {
     let before = db.dump(&TABLES).await;
     for id in ["1", "2"] {
         let refused = told(keyed("k", 'b', id)).await;
-        assert!(
-            matches!(&refused, Err(StoreError::KeyReused(key)) if key == "k"),
-            "{refused:?}"
-        );
+        assert!(matches!(&refused, Err(StoreError::KeyReused(key)) if key == "k"), "{refused:?}");
     }
     assert_same(&before, &db.dump(&TABLES).await, "what is refused");
     // Another key, and another agent, are other requests.
     assert_eq!(told(keyed("K", 'b', "2")).await.unwrap(), (1, 0));
-    let elsewhere = AppendRequest {
-        agent: agent("b"),
-        ..keyed("k", 'b', "1")
-    };
+    let elsewhere = AppendRequest { agent: agent("b"), ..keyed("k", 'b', "1") };
     assert_eq!(told(elsewhere).await.unwrap(), (1, 0));
     // A rolled-back append keeps no key.
     let failing = AppendRequest {
@@ -549,20 +438,12 @@ pub(crate) async fn a_key_belongs_to_one_request(db: &dyn Backend) {
 
 pub(crate) async fn a_key_is_kept_for_a_time_only(db: &dyn Backend) {
     let store = db.store();
-    let at = |minutes, key| AppendRequest {
-        now: minute(minutes),
-        ..keyed(key, 'a', "1")
-    };
+    let at = |minutes, key| AppendRequest { now: minute(minutes), ..keyed(key, 'a', "1") };
     for (minutes, key) in [(1, "old"), (1, "again"), (9, "again"), (9, "new")] {
         let outcome = store.append(at(minutes, key)).await.unwrap();
         assert_eq!(outcome.created_at, minute(1), "of the agent, which stays");
     }
-    let prune = Prune {
-        runs_before: minute(5),
-        answers_before: minute(0),
-        versions_keep: 10,
-        limit: 10,
-    };
+    let prune = Prune { runs_before: minute(5), answers_before: minute(0), versions_keep: 10, limit: 10 };
     assert_eq!(store.prune(prune).await.unwrap(), 1);
     let keys = "SELECT key FROM idempotency_keys ORDER BY key";
     assert_eq!(db.texts(keys, " ").await, "again new");

@@ -23,22 +23,10 @@ use crate::support::{
     conversation::{T0, agent, append, important, make, minute, said, turns},
 };
 
-const ALL: RecordRange = RecordRange {
-    after_seq: 0,
-    through_seq: i64::MAX,
-    messages_max: 10_000,
-    bytes_max: 1 << 30,
-};
-const TOLD: [&str; 8] = [
-    "marks",
-    "pins",
-    "notes",
-    "message_log",
-    "sessions",
-    "exchange_log",
-    "evictions",
-    "agents",
-];
+const ALL: RecordRange =
+    RecordRange { after_seq: 0, through_seq: i64::MAX, messages_max: 10_000, bytes_max: 1 << 30 };
+const TOLD: [&str; 8] =
+    ["marks", "pins", "notes", "message_log", "sessions", "exchange_log", "evictions", "agents"];
 
 /// An agent with a preamble, three sessions, and exchanges behind the boundary.
 async fn told(db: &dyn Backend) -> AgentId {
@@ -62,23 +50,14 @@ pub(super) async fn read(db: &dyn Backend, id: &AgentId) -> (Head, Vec<MessageRe
 
 /// Returns the same history under another name.
 fn renamed(told: &(Head, Vec<MessageRecord>), id: &AgentId) -> (Head, Vec<MessageRecord>) {
-    let rename = |record: &MessageRecord| MessageRecord {
-        agent_id: id.clone(),
-        ..record.clone()
-    };
-    let head = Head {
-        agent_id: id.clone(),
-        ..told.0.clone()
-    };
+    let rename = |record: &MessageRecord| MessageRecord { agent_id: id.clone(), ..record.clone() };
+    let head = Head { agent_id: id.clone(), ..told.0.clone() };
     (head, told.1.iter().map(rename).collect())
 }
 
 fn text(told: &(Head, Vec<MessageRecord>)) -> String {
     let lines = told.1.iter().map(MessageRecord::line);
-    std::iter::once(told.0.line())
-        .chain(lines)
-        .collect::<Vec<_>>()
-        .join("\n")
+    std::iter::once(told.0.line()).chain(lines).collect::<Vec<_>>().join("\n")
 }
 
 fn recorded(record: MessageRecord) -> ReadRecord {
@@ -142,11 +121,7 @@ pub(crate) async fn a_history_comes_back_as_it_was(db: &dyn Backend) {
 fn piece(head: &Head, records: &[MessageRecord]) -> Restore {
     let whole = restore(&(head.clone(), records.to_vec()), true);
     let is_first = records.first().is_some_and(|record| record.seq == 1);
-    Restore {
-        head: whole.head.filter(|_| is_first),
-        origin: whole.origin.filter(|_| is_first),
-        ..whole
-    }
+    Restore { head: whole.head.filter(|_| is_first), origin: whole.origin.filter(|_| is_first), ..whole }
 }
 
 pub(crate) async fn a_history_restored_in_pieces_gets_its_head_later(db: &dyn Backend) {
@@ -169,10 +144,8 @@ pub(crate) async fn a_history_restored_in_pieces_gets_its_head_later(db: &dyn Ba
 
         // The end of the journal isn't compared.
         let before = db.dump(&TOLD).await;
-        let open = |duplicates| RestoreOutcome {
-            lacks_head: true,
-            ..restored(0, duplicates, copy.0.last_seq)
-        };
+        let open =
+            |duplicates| RestoreOutcome { lacks_head: true, ..restored(0, duplicates, copy.0.last_seq) };
         let alone = db.archive().restore(piece(&copy.0, first)).await.unwrap();
         assert_eq!(alone, open(first.len()));
         assert_same(&before, &db.dump(&TOLD).await, "the first piece alone");
@@ -200,13 +173,7 @@ pub(crate) async fn a_history_comes_back_in_chunks(db: &dyn Backend) {
 pub(crate) async fn steps_come_back_in_chunks(db: &dyn Backend) {
     let id = told(db).await;
     let mut messages = Vec::new();
-    for (kind, at) in [
-        ("mark", 300),
-        ("rewind", 310),
-        ("clear", 320),
-        ("system", 330),
-        ("mark", 340),
-    ] {
+    for (kind, at) in [("mark", 300), ("rewind", 310), ("clear", 320), ("system", 330), ("mark", 340)] {
         messages.push(said(kind, "", 3, minute(at)));
         messages.extend(turns(at + 1..=at + 2));
     }
@@ -241,12 +208,7 @@ pub(crate) async fn pins_come_back_in_chunks(db: &dyn Backend) {
 
 /// Returns the live rows of an agent's exchanges and legs.
 async fn rows(db: &dyn Backend, id: &AgentId) -> Vec<Exchange> {
-    let query = ExchangeQuery {
-        from: 1,
-        through: i64::MAX,
-        limit: 1_000,
-        bytes_max: 0,
-    };
+    let query = ExchangeQuery { from: 1, through: i64::MAX, limit: 1_000, bytes_max: 0 };
     let stored = db.store().exchanges(id, query).await.unwrap();
     stored.into_iter().map(|stored| stored.exchange).collect()
 }
@@ -275,10 +237,7 @@ pub(crate) async fn legs_of_changing_settings_come_back(db: &dyn Backend) {
     set(db, &id, json!({"budget_tokens": 1_000, "low_water": 0.8})).await;
     for (leg_tokens, from) in [(300, 0), (0, 10), (150, 22), (-1, 30), (700, 60)] {
         set(db, &id, json!({"leg_tokens": leg_tokens})).await;
-        let until = [10, 22, 30, 60, 80]
-            .into_iter()
-            .find(|&until| until > from)
-            .unwrap();
+        let until = [10, 22, 30, 60, 80].into_iter().find(|&until| until > from).unwrap();
         db.store().append(append(&id, rounds(from..until))).await.unwrap();
         clean(db, &id).await;
     }
@@ -295,10 +254,7 @@ pub(crate) async fn legs_of_changing_settings_come_back(db: &dyn Backend) {
     }
     // They continue in the same way.
     for name in ["a", "ones", "sevens"] {
-        db.store()
-            .append(append(&agent(name), rounds(80..100)))
-            .await
-            .unwrap();
+        db.store().append(append(&agent(name), rounds(80..100))).await.unwrap();
         clean(db, &agent(name)).await;
     }
     let lived = rows(db, &id).await;
@@ -307,16 +263,8 @@ pub(crate) async fn legs_of_changing_settings_come_back(db: &dyn Backend) {
     // From the messages alone the legs follow the last settings.
     let bare = agent("bare");
     make(db, "bare").await;
-    set(
-        db,
-        &bare,
-        json!({"budget_tokens": 1_000, "low_water": 0.8, "leg_tokens": 700}),
-    )
-    .await;
-    db.store()
-        .append(append(&bare, [asked(), rounds(0..100)].concat()))
-        .await
-        .unwrap();
+    set(db, &bare, json!({"budget_tokens": 1_000, "low_water": 0.8, "leg_tokens": 700})).await;
+    db.store().append(append(&bare, [asked(), rounds(0..100)].concat())).await.unwrap();
     assert_ne!(rows(db, &bare).await, lived);
 }
 
@@ -347,25 +295,13 @@ pub(crate) async fn a_contradicting_history_changes_nothing(db: &dyn Backend) {
     far.0.first_exchange = 10;
     let before = db.dump(&TOLD).await;
     for (request, error) in [
-        (
-            restore(&(head, other), true),
-            JournalError::Differs { seq: records[3].seq },
-        ),
+        (restore(&(head, other), true), JournalError::Differs { seq: records[3].seq }),
         (
             restore(&(fresh.0.clone(), fresh.1[1..].to_vec()), true),
-            JournalError::Gap {
-                expected: 1,
-                found: 2,
-            },
+            JournalError::Gap { expected: 1, found: 2 },
         ),
-        (
-            restore(&misplaced, true),
-            JournalError::Misplaced { seq: 6, exchange: 40 },
-        ),
-        (
-            restore(&far, true),
-            JournalError::WrongBoundary { first_exchange: 10 },
-        ),
+        (restore(&misplaced, true), JournalError::Misplaced { seq: 6, exchange: 40 }),
+        (restore(&far, true), JournalError::WrongBoundary { first_exchange: 10 }),
     ] {
         match db.archive().restore(request).await {
             Err(ArchiveError::Journal(found)) => assert_eq!(found, error),
@@ -385,10 +321,7 @@ pub(crate) async fn a_fork_without_a_record_is_refused(db: &dyn Backend) {
     // As forked by an older recapd.
     db.raw("DELETE FROM forks").await;
     let refused = db.archive().head(&agent("child")).await;
-    assert!(
-        matches!(&refused, Err(ArchiveError::Forked(child)) if *child == agent("child")),
-        "{refused:?}"
-    );
+    assert!(matches!(&refused, Err(ArchiveError::Forked(child)) if *child == agent("child")), "{refused:?}");
     assert!(db.archive().head(&id).await.unwrap().is_some());
     assert!(db.archive().head(&agent("nobody")).await.unwrap().is_none());
 }
@@ -400,10 +333,7 @@ pub(crate) async fn a_fork_comes_back_as_it_began(db: &dyn Backend) {
     db.store().append(append(&id, vec![pinned, rule])).await.unwrap();
     summarise(db, &id).await;
     db.store().fork(&id, &agent("child"), T0).await.unwrap();
-    db.store()
-        .append(append(&agent("child"), turns(400..=401)))
-        .await
-        .unwrap();
+    db.store().append(append(&agent("child"), turns(400..=401))).await.unwrap();
     let given = read(db, &agent("child")).await;
     let copy = renamed(&given, &agent("copy"));
     db.archive().restore(restore(&copy, true)).await.unwrap();
@@ -418,10 +348,7 @@ pub(crate) async fn a_fork_comes_back_as_it_began(db: &dyn Backend) {
     fork.exchanges[1].source = agent("gone");
     let refused = db.archive().restore(restore(&lost, true)).await;
     let error = JournalError::NoParent { from: agent("gone") };
-    assert!(
-        matches!(&refused, Err(ArchiveError::Journal(found)) if *found == error),
-        "{refused:?}"
-    );
+    assert!(matches!(&refused, Err(ArchiveError::Journal(found)) if *found == error), "{refused:?}");
     assert!(db.store().agent(&agent("lost")).await.unwrap().is_none());
 }
 
@@ -434,30 +361,10 @@ pub(crate) async fn records_come_in_chunks(db: &dyn Backend) {
     };
     let two = all[2].payload.len() + 1;
     for (range, expected) in [
-        (
-            RecordRange {
-                after_seq: 2,
-                through_seq: 4,
-                ..ALL
-            },
-            vec![3, 4],
-        ),
-        (
-            RecordRange {
-                messages_max: 2,
-                ..ALL
-            },
-            vec![1, 2],
-        ),
+        (RecordRange { after_seq: 2, through_seq: 4, ..ALL }, vec![3, 4]),
+        (RecordRange { messages_max: 2, ..ALL }, vec![1, 2]),
         (RecordRange { bytes_max: 1, ..ALL }, vec![1]),
-        (
-            RecordRange {
-                after_seq: 2,
-                bytes_max: two,
-                ..ALL
-            },
-            vec![3, 4],
-        ),
+        (RecordRange { after_seq: 2, bytes_max: two, ..ALL }, vec![3, 4]),
         (RecordRange { after_seq: 17, ..ALL }, vec![]),
     ] {
         assert_eq!(seqs(range).await, expected, "{range:?}");

@@ -7,13 +7,7 @@ use crate::support::{
     conversation::{agent, append, minute, turns},
 };
 
-const ALL: AuditQuery = AuditQuery {
-    agent: None,
-    since: None,
-    until: None,
-    before: None,
-    limit: 100,
-};
+const ALL: AuditQuery = AuditQuery { agent: None, since: None, until: None, before: None, limit: 100 };
 
 fn event(number: i64, kind: AuditKind, of: Option<&str>) -> AuditEvent {
     AuditEvent {
@@ -49,26 +43,13 @@ pub(crate) async fn events_are_kept_and_read_newest_first(db: &dyn Backend) {
     let told: Vec<AuditEvent> = rows.iter().rev().map(|row| row.what.clone()).collect();
     assert_eq!(told, events);
     let of = async |query| audit.audit(query).await.unwrap();
-    let of_agent = AuditQuery {
-        agent: Some(agent("a")),
-        ..ALL
-    };
+    let of_agent = AuditQuery { agent: Some(agent("a")), ..ALL };
     assert_eq!(requests(&of(of_agent).await), ["r4", "r1"]);
-    let late = AuditQuery {
-        since: Some(minute(3)),
-        ..ALL
-    };
+    let late = AuditQuery { since: Some(minute(3)), ..ALL };
     assert_eq!(requests(&of(late).await), ["r4", "r3"]);
-    let early = AuditQuery {
-        until: Some(minute(3)),
-        ..ALL
-    };
+    let early = AuditQuery { until: Some(minute(3)), ..ALL };
     assert_eq!(requests(&of(early).await), ["r2", "r1"]);
-    let page = AuditQuery {
-        before: Some(rows[0].event),
-        limit: 2,
-        ..ALL
-    };
+    let page = AuditQuery { before: Some(rows[0].event), limit: 2, ..ALL };
     assert_eq!(requests(&of(page).await), ["r3", "r2"]);
 }
 

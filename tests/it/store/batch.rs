@@ -84,11 +84,7 @@ pub(super) fn reply(key: &str, answer: Result<&str, &str>) -> BatchReply {
 }
 
 pub(super) fn end(results: Vec<BatchReply>, now: Timestamp) -> BatchEnd {
-    BatchEnd {
-        results,
-        otherwise: "missing".to_owned(),
-        now,
-    }
+    BatchEnd { results, otherwise: "missing".to_owned(), now }
 }
 
 async fn states(db: &dyn Backend) -> String {
@@ -129,48 +125,27 @@ pub(crate) async fn an_urgent_row_is_not_deferred(db: &dyn Backend) {
     // The session ends while the question is being written.
     db.store().end_session(&agent("a"), minute(1)).await.unwrap();
     let question = question(db, &lease).await;
-    assert!(
-        !db.batches()
-            .defer(&lease, question, UNTIL, minute(1))
-            .await
-            .unwrap()
-    );
+    assert!(!db.batches().defer(&lease, question, UNTIL, minute(1)).await.unwrap());
     assert_eq!(states(db).await, "");
 }
 
 pub(crate) async fn only_urgency_ends_the_wait(db: &dyn Backend) {
     let agent = deferred(db, "a", minute(1)).await;
     db.store().append(append(&agent, turns(5..=9))).await.unwrap();
-    db.store()
-        .enqueue(&agent, Reason::Ageing, 0, minute(2))
-        .await
-        .unwrap();
+    db.store().enqueue(&agent, Reason::Ageing, 0, minute(2)).await.unwrap();
     assert_eq!(db.store().claim(claim("d", 9, minute(30))).await.unwrap(), []);
-    db.store()
-        .enqueue(&agent, Reason::Manual, 0, minute(31))
-        .await
-        .unwrap();
+    db.store().enqueue(&agent, Reason::Manual, 0, minute(31)).await.unwrap();
     let lease = the_lease(db, minute(31)).await;
     let material = db.store().material(&lease, ALL).await.unwrap();
-    db.store()
-        .complete(&lease, patch(&material, items(&material), minute(31)))
-        .await
-        .unwrap();
-    assert_eq!(
-        clean(db, &agent).await.pending,
-        0,
-        "what came meanwhile is there too"
-    );
+    db.store().complete(&lease, patch(&material, items(&material), minute(31))).await.unwrap();
+    assert_eq!(clean(db, &agent).await.pending, 0, "what came meanwhile is there too");
 }
 
 pub(crate) async fn a_lost_lease_defers_nothing(db: &dyn Backend) {
     with_pending(db, "a", 3).await;
     let lease = the_lease(db, minute(1)).await;
     let question = question(db, &lease).await;
-    db.store()
-        .release(slice::from_ref(&lease), minute(1))
-        .await
-        .unwrap();
+    db.store().release(slice::from_ref(&lease), minute(1)).await.unwrap();
     let lost = db.batches().defer(&lease, question, UNTIL, minute(1)).await;
     assert!(matches!(lost, Err(StoreError::Fenced(Fence::Lease))));
     assert_eq!(states(db).await, "");
@@ -185,10 +160,7 @@ pub(crate) async fn a_question_can_be_withdrawn(db: &dyn Backend) {
 }
 
 pub(crate) async fn forgotten_text_is_not_sent(db: &dyn Backend) {
-    let (a, b) = (
-        deferred(db, "a", minute(1)).await,
-        deferred(db, "b", minute(1)).await,
-    );
+    let (a, b) = (deferred(db, "a", minute(1)).await, deferred(db, "b", minute(1)).await);
     let forget = |agent: &AgentId| Forget {
         agent: agent.clone(),
         what: Forgettable::Exchanges(vec![2]),
@@ -219,19 +191,11 @@ pub(crate) async fn an_operator_ends_the_wait(db: &dyn Backend) {
     db.store().append(append(&agent, turns(5..=8))).await.unwrap();
     let lease = the_lease(db, minute(200)).await;
     let asked = question(db, &lease).await;
-    assert!(
-        db.batches()
-            .defer(&lease, asked, UNTIL, minute(200))
-            .await
-            .unwrap()
-    );
+    assert!(db.batches().defer(&lease, asked, UNTIL, minute(200)).await.unwrap());
     let pin = EditRequest {
         agent: agent.clone(),
         item: 1,
-        edit: ItemEdit {
-            pinned: Some(true),
-            ..ItemEdit::default()
-        },
+        edit: ItemEdit { pinned: Some(true), ..ItemEdit::default() },
         policy: SummaryPolicy::default(),
         now: minute(201),
     };
@@ -241,22 +205,15 @@ pub(crate) async fn an_operator_ends_the_wait(db: &dyn Backend) {
 }
 
 pub(crate) async fn the_time_of_the_question_counts(db: &dyn Backend) {
-    let (a, _) = (
-        deferred(db, "a", minute(20)).await,
-        deferred(db, "b", minute(20)).await,
-    );
-    db.raw("UPDATE agents SET forgotten_at = created_at WHERE agent_id = 'a'")
-        .await;
+    let (a, _) = (deferred(db, "a", minute(20)).await, deferred(db, "b", minute(20)).await);
+    db.raw("UPDATE agents SET forgotten_at = created_at WHERE agent_id = 'a'").await;
     db.raw(
         "UPDATE agents SET forgotten_at = (SELECT max(queued_at) FROM batch_requests) WHERE agent_id = 'b'",
     )
     .await;
     let batch = gathered(db, minute(21)).await;
     let results = vec![reply("key-a-0", Ok("{}")), reply("key-b-0", Ok("{}"))];
-    let closed = db
-        .batches()
-        .close_batch(batch.batch, end(results, minute(30)))
-        .await;
+    let closed = db.batches().close_batch(batch.batch, end(results, minute(30))).await;
     let closed = closed.unwrap();
     assert_eq!((closed.answered, closed.late), (1, 1));
     assert!(db.batches().batched_answer(&a).await.unwrap().is_some());
@@ -268,10 +225,7 @@ pub(crate) async fn an_answer_ends_a_pause(db: &dyn Backend) {
     db.raw("UPDATE summary_update_queue SET paused_until = visible_at, paused_for = 'spend.calls_per_day', deferred_at = NULL")
         .await;
     let results = vec![reply("key-a-0", Ok("{}"))];
-    db.batches()
-        .close_batch(batch.batch, end(results, minute(3)))
-        .await
-        .unwrap();
+    db.batches().close_batch(batch.batch, end(results, minute(3))).await.unwrap();
     the_lease(db, minute(3)).await;
 }
 
@@ -280,42 +234,22 @@ pub(crate) async fn a_batch_takes_the_oldest_within_limits(db: &dyn Backend) {
         deferred(db, name, minute(at)).await;
     }
     let batches = db.batches();
-    let early = Gather {
-        waiting_before: minute(0),
-        ..gather_at(minute(4))
-    };
-    assert_eq!(
-        batches.gather(early.clone()).await.unwrap(),
-        None,
-        "they wait for others"
-    );
-    let full = Gather {
-        requests_max: 2,
-        ..early.clone()
-    };
+    let early = Gather { waiting_before: minute(0), ..gather_at(minute(4)) };
+    assert_eq!(batches.gather(early.clone()).await.unwrap(), None, "they wait for others");
+    let full = Gather { requests_max: 2, ..early.clone() };
     let first = batches.gather(full).await.unwrap().unwrap();
     assert_eq!((first.state, first.identity.requests), (BatchState::Intent, 2));
     let lines = batches.batch_lines(first.batch).await.unwrap();
     let keys: Vec<&str> = lines.iter().map(|line| line.key.as_str()).collect();
     assert_eq!(keys, ["key-c-0", "key-b-0"]);
     assert_eq!(lines[0].exchanges, [1, 2, 3]);
-    let other = Gather {
-        model: "other".to_owned(),
-        ..gather_at(minute(5))
-    };
+    let other = Gather { model: "other".to_owned(), ..gather_at(minute(5)) };
     assert_eq!(batches.gather(other).await.unwrap(), None);
-    let narrow = Gather {
-        bytes_max: 1,
-        ..gather_at(minute(5))
-    };
+    let narrow = Gather { bytes_max: 1, ..gather_at(minute(5)) };
     let narrow = batches.gather(narrow).await.unwrap().unwrap();
     assert_eq!(narrow.identity.requests, 1);
     deferred(db, "d", minute(6)).await;
-    assert_eq!(
-        batches.gather(gather_at(minute(7))).await.unwrap(),
-        None,
-        "two are open"
-    );
+    assert_eq!(batches.gather(gather_at(minute(7))).await.unwrap(), None, "two are open");
 }
 
 pub(crate) async fn a_question_from_the_future_waits_no_longer(db: &dyn Backend) {
@@ -329,10 +263,7 @@ pub(crate) async fn outdated_questions_are_withdrawn(db: &dyn Backend) {
     let agent = deferred(db, "a", minute(1)).await;
     let lease = the_lease(db, UNTIL).await;
     let material = db.store().material(&lease, ALL).await.unwrap();
-    db.store()
-        .complete(&lease, patch(&material, items(&material), UNTIL))
-        .await
-        .unwrap();
+    db.store().complete(&lease, patch(&material, items(&material), UNTIL)).await.unwrap();
     assert_eq!(db.batches().gather(gather_at(UNTIL)).await.unwrap(), None);
     assert_eq!(db.batches().withdraw_outdated(UNTIL).await.unwrap(), 1);
     assert_eq!(states(db).await, "withdrawn");
@@ -349,10 +280,7 @@ pub(crate) async fn one_caller_looks_at_a_batch(db: &dyn Backend) {
         async move { batches.due_batches(now, now.plus_ms(HOUR_MS), 9).await.unwrap() }
     };
     assert_eq!(look(minute(2)).await, []);
-    let seen = OpenBatch {
-        held_until: minute(4).plus_ms(HOUR_MS),
-        ..batch.clone()
-    };
+    let seen = OpenBatch { held_until: minute(4).plus_ms(HOUR_MS), ..batch.clone() };
     assert_eq!(look(minute(4)).await, slice::from_ref(&seen));
     assert_eq!(look(minute(4)).await, [], "it was taken");
     let step = BatchMove {
@@ -378,17 +306,10 @@ pub(crate) async fn a_batch_moves_only_from_its_present_state(db: &dyn Backend) 
     };
     assert!(batches.move_batch(batch.batch, submitted.clone()).await.unwrap());
     assert!(!batches.move_batch(batch.batch, submitted).await.unwrap());
-    assert_eq!(
-        batches.batch_lines(batch.batch).await.unwrap()[0].body,
-        "",
-        "the provider has it"
-    );
+    assert_eq!(batches.batch_lines(batch.batch).await.unwrap()[0].body, "", "the provider has it");
     let seen = batches.due_batches(minute(3), minute(9), 9).await.unwrap();
     assert_eq!(seen[0].provider_id.as_deref(), Some("msgbatch_1"));
-    assert_eq!(
-        batches.known_batches("anthropic", 9).await.unwrap(),
-        ["msgbatch_1"]
-    );
+    assert_eq!(batches.known_batches("anthropic", 9).await.unwrap(), ["msgbatch_1"]);
     assert_eq!(batches.known_batches("openai", 9).await.unwrap(), [""; 0]);
 }
 
@@ -408,10 +329,7 @@ pub(crate) async fn only_the_holder_moves_a_batch(db: &dyn Backend) {
     assert_eq!(batches.due_batches(minute(14), minute(15), 9).await.unwrap(), []);
     assert!(batches.move_batch(slow.batch, wait(&seen[0])).await.unwrap());
     // The provider has the batch, whichever daemon it told.
-    let submitted = BatchMove {
-        submitted_as: Some("msgbatch_1".to_owned()),
-        ..wait(&slow)
-    };
+    let submitted = BatchMove { submitted_as: Some("msgbatch_1".to_owned()), ..wait(&slow) };
     assert!(batches.move_batch(slow.batch, submitted).await.unwrap());
 }
 
@@ -421,40 +339,24 @@ pub(crate) async fn an_answer_is_journalled_and_wakes(db: &dyn Backend) {
     let batch = gathered(db, minute(2)).await;
     let batches = db.batches();
     assert_eq!(batches.batched_answer(&agent).await.unwrap(), None);
-    let results = vec![
-        reply("key-b-0", Err("expired")),
-        reply("key-a-0", Ok("{}")),
-        reply("whose", Ok("{}")),
-    ];
-    let closed = batches
-        .close_batch(batch.batch, end(results, minute(3)))
-        .await
-        .unwrap();
+    let results =
+        vec![reply("key-b-0", Err("expired")), reply("key-a-0", Ok("{}")), reply("whose", Ok("{}"))];
+    let closed = batches.close_batch(batch.batch, end(results, minute(3))).await.unwrap();
     assert_eq!((closed.answered, closed.failed, closed.late), (1, 1, 0));
     assert_eq!(states(db).await, "answered failed");
     let leases = db.store().claim(claim("d", 9, minute(3))).await.unwrap();
     assert_eq!(leases.len(), 2, "who has no answer is woken too");
     let answer = batches.batched_answer(&agent).await.unwrap().unwrap();
     assert_eq!(answer.revisited, [4]);
-    assert_eq!(
-        (answer.lo, answer.hi, &answer.exchanges[..]),
-        (0, 3, &[1, 2, 3][..])
-    );
-    assert_eq!(
-        (answer.answer.answer.as_str(), answer.answer.input_tokens),
-        ("{}", 100)
-    );
+    assert_eq!((answer.lo, answer.hi, &answer.exchanges[..]), (0, 3, &[1, 2, 3][..]));
+    assert_eq!((answer.answer.answer.as_str(), answer.answer.input_tokens), ("{}", 100));
     assert_eq!((answer.cost_microusd, answer.is_accounted), (Some(7), false));
     let lease = leases.iter().find(|lease| lease.agent == agent).unwrap();
     let material = db.store().material(lease, ALL).await.unwrap();
     let mut update = patch(&material, items(&material), minute(3));
     update.run.batched = Some(answer.key);
     db.store().complete(lease, update).await.unwrap();
-    assert_eq!(
-        batches.batched_answer(&agent).await.unwrap(),
-        None,
-        "the summary moved on"
-    );
+    assert_eq!(batches.batched_answer(&agent).await.unwrap(), None, "the summary moved on");
     let told = "SELECT count(*) FROM batch_requests r JOIN update_runs u ON u.agent_id = r.agent_id AND u.batched \
                 WHERE r.accounted_at = u.finished_at AND u.outcome = 'completed'";
     assert_eq!(db.number(told).await, Some(1));
@@ -466,16 +368,9 @@ pub(crate) async fn a_late_answer_is_dropped_and_accounted_for(db: &dyn Backend)
     let batch = gathered(db, minute(2)).await;
     let lease = the_lease(db, UNTIL).await;
     let material = db.store().material(&lease, ALL).await.unwrap();
-    db.store()
-        .complete(&lease, patch(&material, items(&material), UNTIL))
-        .await
-        .unwrap();
+    db.store().complete(&lease, patch(&material, items(&material), UNTIL)).await.unwrap();
     let results = vec![reply("key-a-0", Ok("{}"))];
-    let closed = db
-        .batches()
-        .close_batch(batch.batch, end(results, UNTIL))
-        .await
-        .unwrap();
+    let closed = db.batches().close_batch(batch.batch, end(results, UNTIL)).await.unwrap();
     assert_eq!((closed.answered, closed.failed, closed.late), (0, 0, 1));
     assert_eq!(db.number("SELECT count(*) FROM model_answers").await, Some(0));
     let told = "SELECT input_tokens FROM update_runs WHERE outcome = 'superseded' AND batched";
@@ -487,10 +382,7 @@ pub(crate) async fn an_unused_answer_is_accounted_for(db: &dyn Backend) {
     let agent = deferred(db, "a", minute(1)).await;
     let batch = gathered(db, minute(2)).await;
     let results = vec![reply("key-a-0", Ok("{}"))];
-    db.batches()
-        .close_batch(batch.batch, end(results, minute(3)))
-        .await
-        .unwrap();
+    db.batches().close_batch(batch.batch, end(results, minute(3))).await.unwrap();
     let lease = the_lease(db, minute(3)).await;
     let material = db.store().material(&lease, ALL).await.unwrap();
     let update = patch(&material, items(&material), minute(3));
@@ -507,15 +399,9 @@ pub(crate) async fn a_batch_closes_once(db: &dyn Backend) {
     let batch = gathered(db, minute(2)).await;
     let results = vec![reply("key-a-0", Ok("{}"))];
     let batches = db.batches();
-    let first = batches
-        .close_batch(batch.batch, end(results.clone(), minute(3)))
-        .await
-        .unwrap();
+    let first = batches.close_batch(batch.batch, end(results.clone(), minute(3))).await.unwrap();
     assert_eq!(first.answered, 1);
-    let again = batches
-        .close_batch(batch.batch, end(results, minute(4)))
-        .await
-        .unwrap();
+    let again = batches.close_batch(batch.batch, end(results, minute(4))).await.unwrap();
     assert_eq!(again, BatchClosed::default());
     let closed = "SELECT count(*) FROM provider_batches WHERE state = 'closed' AND error_class IS NULL";
     assert_eq!(db.number(closed).await, Some(1));
@@ -526,22 +412,11 @@ pub(crate) async fn ended_batches_are_pruned(db: &dyn Backend) {
     deferred(db, "a", minute(1)).await;
     let batch = gathered(db, minute(2)).await;
     deferred(db, "b", minute(3)).await;
-    db.batches()
-        .close_batch(batch.batch, end(Vec::new(), minute(4)))
-        .await
-        .unwrap();
-    let prune = |answers_before| Prune {
-        runs_before: Timestamp(0),
-        answers_before,
-        versions_keep: 9,
-        limit: 9,
-    };
+    db.batches().close_batch(batch.batch, end(Vec::new(), minute(4))).await.unwrap();
+    let prune =
+        |answers_before| Prune { runs_before: Timestamp(0), answers_before, versions_keep: 9, limit: 9 };
     assert_eq!(store.prune(prune(minute(4))).await.unwrap(), 0);
-    assert_eq!(
-        store.prune(prune(minute(5))).await.unwrap(),
-        2,
-        "question and batch"
-    );
+    assert_eq!(store.prune(prune(minute(5))).await.unwrap(), 2, "question and batch");
     assert_eq!(states(db).await, "waiting");
 }
 
@@ -551,13 +426,7 @@ pub(crate) async fn batches_are_counted(db: &dyn Backend) {
     deferred(db, "a", minute(1)).await;
     gathered(db, minute(2)).await;
     deferred(db, "b", minute(3)).await;
-    let expected = BatchFigures {
-        intents: 1,
-        submitted: 0,
-        waiting: 1,
-        out: 1,
-        oldest_at: Some(minute(2)),
-    };
+    let expected = BatchFigures { intents: 1, submitted: 0, waiting: 1, out: 1, oldest_at: Some(minute(2)) };
     assert_eq!(figures().await, expected);
 }
 

@@ -27,10 +27,7 @@ async fn ready(db: &dyn Backend, pending: i64, exchanges_max: i64) -> (Lease, Ma
 }
 
 async fn evict_one_more(db: &dyn Backend, number: i64) {
-    db.store()
-        .append(append(&agent("a"), turns(number..=number)))
-        .await
-        .unwrap();
+    db.store().append(append(&agent("a"), turns(number..=number))).await.unwrap();
 }
 
 pub(crate) async fn an_update_moves_everything_at_once(db: &dyn Backend) {
@@ -44,10 +41,7 @@ pub(crate) async fn an_update_moves_everything_at_once(db: &dyn Backend) {
     assert_eq!((done.version, done.rearmed), (1, false));
     let summary = db.store().summary(&agent("a")).await.unwrap().unwrap();
     assert_eq!((summary.version, summary.content), (1, update.content.clone()));
-    assert_eq!(
-        (summary.token_count, summary.updated_at),
-        (update.token_count, minute(11))
-    );
+    assert_eq!((summary.token_count, summary.updated_at), (update.token_count, minute(11)));
     assert_eq!((summary.summarized_through, summary.first_exchange), (4, 5));
     assert_eq!((summary.pending_since, summary.pending), (None, Vec::new()));
     let version = "SELECT version || ' ' || covers_after || ' ' || covers_through || ' ' || exchanges || ' ' || path FROM summary_versions";
@@ -55,27 +49,16 @@ pub(crate) async fn an_update_moves_everything_at_once(db: &dyn Backend) {
     let run = "SELECT outcome || ' ' || path || ' ' || version || ' ' || covers_after || ' ' || covers_through || ' ' \
                || exchanges || ' ' || items_added || ' ' || items_dropped || ' ' || CASE WHEN truncated THEN 1 ELSE 0 END || ' ' || model_calls \
                || ' ' || model || ' ' || trigger_reason FROM update_runs WHERE error IS NULL";
-    assert_eq!(
-        db.text(run).await.as_deref(),
-        Some("completed append 1 0 4 4 4 0 1 2 m eviction")
-    );
-    assert_eq!(
-        db.number("SELECT count(*) FROM summary_update_queue").await,
-        Some(0)
-    );
+    assert_eq!(db.text(run).await.as_deref(), Some("completed append 1 0 4 4 4 0 1 2 m eviction"));
+    assert_eq!(db.number("SELECT count(*) FROM summary_update_queue").await, Some(0));
     assert_eq!(db.number("SELECT last_item FROM agents").await, Some(4));
     clean(db, &agent("a")).await;
     // The items are read back as they were written.
-    db.store()
-        .enqueue(&agent("a"), Reason::Manual, 0, minute(12))
-        .await
-        .unwrap();
+    db.store().enqueue(&agent("a"), Reason::Manual, 0, minute(12)).await.unwrap();
     let lease = the_lease(db, minute(12)).await;
     let read = db.store().material(&lease, ALL).await.unwrap();
-    let numbered: Vec<Item> = (1..)
-        .zip(items(&material))
-        .map(|(number, item)| Item { item: number, ..item })
-        .collect();
+    let numbered: Vec<Item> =
+        (1..).zip(items(&material)).map(|(number, item)| Item { item: number, ..item }).collect();
     assert_eq!(read.items, numbered);
     assert_eq!((read.version, read.next_ageing_at), (1, update.next_ageing_at));
 }
@@ -83,10 +66,7 @@ pub(crate) async fn an_update_moves_everything_at_once(db: &dyn Backend) {
 /// One item may cover an old item's exchanges together with new ones, and the coverage is checked.
 pub(crate) async fn old_and_new_exchanges_may_share_an_item(db: &dyn Backend) {
     let (lease, material) = ready(db, 5, 3).await;
-    db.store()
-        .complete(&lease, patch(&material, items(&material), minute(10)))
-        .await
-        .unwrap();
+    db.store().complete(&lease, patch(&material, items(&material), minute(10))).await.unwrap();
     let lease = the_lease(db, minute(20)).await;
     let material = db.store().material(&lease, ALL).await.unwrap();
     assert_eq!((material.lo, material.hi, material.fixed.len()), (3, 5, 0));
@@ -102,10 +82,7 @@ pub(crate) async fn old_and_new_exchanges_may_share_an_item(db: &dyn Backend) {
     let without = update.clone();
     update.removed = vec![old.item];
     assert!(
-        matches!(
-            db.store().complete(&lease, without).await,
-            Err(StoreError::Inconsistent { .. })
-        ),
+        matches!(db.store().complete(&lease, without).await, Err(StoreError::Inconsistent { .. })),
         "exchange 3 would stand twice"
     );
     db.store().complete(&lease, update).await.unwrap();
@@ -118,11 +95,7 @@ pub(crate) async fn old_and_new_exchanges_may_share_an_item(db: &dyn Backend) {
 pub(crate) async fn a_partial_batch_rearms(db: &dyn Backend) {
     let (lease, material) = ready(db, 7, 3).await;
     assert_eq!((material.lo, material.hi, material.exchanges.len()), (0, 3, 3));
-    let done = db
-        .store()
-        .complete(&lease, patch(&material, items(&material), minute(10)))
-        .await
-        .unwrap();
+    let done = db.store().complete(&lease, patch(&material, items(&material), minute(10))).await.unwrap();
     assert!(done.rearmed);
     assert_eq!(clean(db, &agent("a")).await.pending, 4);
     // Four more are a batch, so the row is due at once, and counts as a new one.
@@ -134,18 +107,9 @@ pub(crate) async fn a_partial_batch_rearms(db: &dyn Backend) {
 
 pub(crate) async fn a_rest_waits_for_more(db: &dyn Backend) {
     let (lease, material) = ready(db, 5, 3).await;
-    db.store()
-        .complete(&lease, patch(&material, items(&material), minute(10)))
-        .await
-        .unwrap();
+    db.store().complete(&lease, patch(&material, items(&material), minute(10))).await.unwrap();
     let wait = minute(10).plus_ms(rules().max_wait_ms);
-    assert_eq!(
-        db.store()
-            .claim(claim("daemon", 1, wait.plus_ms(-1)))
-            .await
-            .unwrap(),
-        []
-    );
+    assert_eq!(db.store().claim(claim("daemon", 1, wait.plus_ms(-1))).await.unwrap(), []);
     assert_eq!(the_lease(db, wait).await.attempt, 1);
 }
 
@@ -173,22 +137,14 @@ pub(crate) async fn an_urgent_wake_during_work_is_served_at_once(db: &dyn Backen
     let (lease, material) = ready(db, 3, 3).await;
     evict_one_more(db, 5).await;
     db.store().end_session(&agent("a"), minute(10)).await.unwrap();
-    let done = db
-        .store()
-        .complete(&lease, patch(&material, items(&material), minute(10)))
-        .await
-        .unwrap();
+    let done = db.store().complete(&lease, patch(&material, items(&material), minute(10))).await.unwrap();
     assert!(done.rearmed);
     // A single exchange would wait for more, but the session has ended, so none will come.
     let lease = the_lease(db, minute(10)).await;
     let material = db.store().material(&lease, ALL).await.unwrap();
     assert_eq!((material.lo, material.hi), (3, 4));
     assert!(
-        !db.store()
-            .complete(&lease, patch(&material, items(&material), minute(10)))
-            .await
-            .unwrap()
-            .rearmed
+        !db.store().complete(&lease, patch(&material, items(&material), minute(10))).await.unwrap().rearmed
     );
 }
 
@@ -196,10 +152,7 @@ pub(crate) async fn a_wake_during_work_is_not_lost(db: &dyn Backend) {
     let (lease, material) = ready(db, 3, 3).await;
     let update = patch(&material, items(&material), minute(10));
     // Nothing more is pending, but an ageing was asked for.
-    db.store()
-        .enqueue(&agent("a"), Reason::Ageing, 0, minute(10))
-        .await
-        .unwrap();
+    db.store().enqueue(&agent("a"), Reason::Ageing, 0, minute(10)).await.unwrap();
     assert!(db.store().complete(&lease, update).await.unwrap().rearmed);
     let lease = the_lease(db, minute(10)).await;
     let material = db.store().material(&lease, ALL).await.unwrap();
@@ -208,10 +161,7 @@ pub(crate) async fn a_wake_during_work_is_not_lost(db: &dyn Backend) {
     evict_one_more(db, 5).await;
     let update = patch(&material, Vec::new(), minute(10));
     assert!(db.store().complete(&lease, update).await.unwrap().rearmed);
-    assert_eq!(
-        db.store().claim(claim("daemon", 1, minute(11))).await.unwrap(),
-        []
-    );
+    assert_eq!(db.store().claim(claim("daemon", 1, minute(11))).await.unwrap(), []);
     let lease = the_lease(db, minute(12)).await;
     assert_eq!(db.store().material(&lease, ALL).await.unwrap().hi, 4);
     clean(db, &agent("a")).await;
@@ -219,23 +169,13 @@ pub(crate) async fn a_wake_during_work_is_not_lost(db: &dyn Backend) {
 
 pub(crate) async fn ageing_writes_a_version_over_nothing(db: &dyn Backend) {
     let (lease, material) = ready(db, 3, 3).await;
-    db.store()
-        .complete(&lease, patch(&material, items(&material), minute(10)))
-        .await
-        .unwrap();
-    db.store()
-        .enqueue(&agent("a"), Reason::Ageing, 0, minute(10))
-        .await
-        .unwrap();
+    db.store().complete(&lease, patch(&material, items(&material), minute(10))).await.unwrap();
+    db.store().enqueue(&agent("a"), Reason::Ageing, 0, minute(10)).await.unwrap();
     let lease = the_lease(db, minute(10)).await;
     let material = db.store().material(&lease, ALL).await.unwrap();
     assert_eq!((material.lo, material.hi, material.exchanges.len()), (3, 3, 0));
     let now = minute(60 * 30);
-    let done = db
-        .store()
-        .complete(&lease, patch(&material, Vec::new(), now))
-        .await
-        .unwrap();
+    let done = db.store().complete(&lease, patch(&material, Vec::new(), now)).await.unwrap();
     assert_eq!((done.version, done.rearmed), (2, false));
     let content = db.store().summary(&agent("a")).await.unwrap().unwrap().content;
     assert!(content.contains("Yesterday"), "{content}");
@@ -250,17 +190,9 @@ pub(crate) async fn ageing_is_written_while_the_rest_waits(db: &dyn Backend) {
     store.complete(&lease, update).await.unwrap();
     let lease = the_lease(db, minute(20)).await;
     let read = store.material(&lease, ALL).await.unwrap();
-    let waiting = Material {
-        hi: read.lo,
-        exchanges: Vec::new(),
-        ..read
-    };
+    let waiting = Material { hi: read.lo, exchanges: Vec::new(), ..read };
     let aged = || patch(&waiting, Vec::new(), minute(21));
-    let answer = JournalledAnswer {
-        answer: "paid for".to_owned(),
-        input_tokens: 1,
-        output_tokens: 1,
-    };
+    let answer = JournalledAnswer { answer: "paid for".to_owned(), input_tokens: 1, output_tokens: 1 };
     store.journal(&a, "k", &answer, minute(20)).await.unwrap();
     assert!(!store.age_document(&lease, aged()).await.unwrap());
     assert_eq!(store.summary(&a).await.unwrap().unwrap().version, 1);
@@ -272,10 +204,7 @@ pub(crate) async fn ageing_is_written_while_the_rest_waits(db: &dyn Backend) {
     assert_eq!((summary.version, summary.summarized_through), (2, 2));
     assert_eq!(summary.pending.len(), 2);
     assert_eq!(
-        store
-            .release(std::slice::from_ref(&lease), minute(22))
-            .await
-            .unwrap(),
+        store.release(std::slice::from_ref(&lease), minute(22)).await.unwrap(),
         1,
         "the lease went on"
     );
@@ -288,10 +217,7 @@ pub(crate) async fn items_leave_the_document(db: &dyn Backend) {
     let mut update = patch(&material, items(&material), minute(10));
     update.added[1].1 = true;
     db.store().complete(&lease, update).await.unwrap();
-    db.store()
-        .enqueue(&agent("a"), Reason::Ageing, 0, minute(10))
-        .await
-        .unwrap();
+    db.store().enqueue(&agent("a"), Reason::Ageing, 0, minute(10)).await.unwrap();
     let lease = the_lease(db, minute(10)).await;
     let material = db.store().material(&lease, ALL).await.unwrap();
     let shown = |material: &Material| material.items.iter().map(|item| item.item).collect::<Vec<_>>();
@@ -299,27 +225,17 @@ pub(crate) async fn items_leave_the_document(db: &dyn Backend) {
     let mut update = patch(&material, Vec::new(), minute(10));
     update.dropped = vec![3];
     db.store().complete(&lease, update).await.unwrap();
-    db.store()
-        .enqueue(&agent("a"), Reason::Manual, 0, minute(10))
-        .await
-        .unwrap();
+    db.store().enqueue(&agent("a"), Reason::Manual, 0, minute(10)).await.unwrap();
     let lease = the_lease(db, minute(10)).await;
     assert_eq!(shown(&db.store().material(&lease, ALL).await.unwrap()), [1]);
-    assert_eq!(
-        db.number("SELECT CAST(sum(items_dropped) AS bigint) FROM update_runs")
-            .await,
-        Some(2)
-    );
+    assert_eq!(db.number("SELECT CAST(sum(items_dropped) AS bigint) FROM update_runs").await, Some(2));
     // They still cover their exchanges.
     assert_eq!(clean(db, &agent("a")).await.covered, 3);
 }
 
 pub(crate) async fn replaced_items_cover_no_more(db: &dyn Backend) {
     let (lease, material) = ready(db, 3, 2).await;
-    db.store()
-        .complete(&lease, patch(&material, items(&material), minute(10)))
-        .await
-        .unwrap();
+    db.store().complete(&lease, patch(&material, items(&material), minute(10))).await.unwrap();
     let lease = the_lease(db, minute(12)).await;
     let second = db.store().material(&lease, ALL).await.unwrap();
     // New items replace the first two, next to the one for the third exchange.
@@ -328,24 +244,14 @@ pub(crate) async fn replaced_items_cover_no_more(db: &dyn Backend) {
     update.removed = vec![1, 2];
     db.store().complete(&lease, update).await.unwrap();
     assert_eq!(clean(db, &agent("a")).await.covered, 3);
-    assert_eq!(
-        db.number("SELECT count(*) FROM summary_items WHERE removed_version = 2")
-            .await,
-        Some(2)
-    );
+    assert_eq!(db.number("SELECT count(*) FROM summary_items WHERE removed_version = 2").await, Some(2));
 }
 
 pub(crate) async fn exchanges_evicted_during_the_last_attempt_get_another(db: &dyn Backend) {
     let (lease, material) = ready(db, 4, 3).await;
-    db.store()
-        .enqueue(&agent("a"), Reason::Eviction, 0, minute(9))
-        .await
-        .unwrap();
+    db.store().enqueue(&agent("a"), Reason::Eviction, 0, minute(9)).await.unwrap();
     let update = Patch {
-        park: Some(AttemptError {
-            class: "provider_auth".to_owned(),
-            message: "no such key".to_owned(),
-        }),
+        park: Some(AttemptError { class: "provider_auth".to_owned(), message: "no such key".to_owned() }),
         ..patch(&material, items(&material), minute(10))
     };
     let wait_ms = update.rearm_wait_ms.max(WOKEN_RETRY_MS_MIN);
@@ -363,24 +269,14 @@ pub(crate) async fn a_parked_update_is_applied(db: &dyn Backend) {
     let (lease, material) = ready(db, 4, 3).await;
     let digests: Vec<Item> = items(&material)
         .into_iter()
-        .map(|item| Item {
-            origin: Origin::Digest,
-            provisional: true,
-            ..item
-        })
+        .map(|item| Item { origin: Origin::Digest, provisional: true, ..item })
         .collect();
     let parked = Patch {
-        park: Some(AttemptError {
-            class: "provider_auth".to_owned(),
-            message: "no such key".to_owned(),
-        }),
+        park: Some(AttemptError { class: "provider_auth".to_owned(), message: "no such key".to_owned() }),
         ..patch(&material, digests, minute(10))
     };
     assert_eq!(db.store().complete(&lease, parked).await.unwrap().version, 1);
-    assert_eq!(
-        db.store().claim(claim("daemon", 1, minute(1_000))).await.unwrap(),
-        []
-    );
+    assert_eq!(db.store().claim(claim("daemon", 1, minute(1_000))).await.unwrap(), []);
     let row = db.text(
         "SELECT last_error FROM summary_update_queue WHERE lease_token IS NULL AND parked_at IS NOT NULL",
     );
@@ -390,40 +286,21 @@ pub(crate) async fn a_parked_update_is_applied(db: &dyn Backend) {
     let report = clean(db, &agent("a")).await;
     assert_eq!((report.covered, report.pending), (3, 1));
     // After its revival it continues where it stopped; its items say that they are provisional.
-    db.store()
-        .enqueue(&agent("a"), Reason::Manual, 0, minute(20))
-        .await
-        .unwrap();
+    db.store().enqueue(&agent("a"), Reason::Manual, 0, minute(20)).await.unwrap();
     let lease = the_lease(db, minute(20)).await;
     let material = db.store().material(&lease, ALL).await.unwrap();
     assert_eq!((lease.attempt, material.lo, material.hi), (1, 3, 4));
-    assert!(
-        material
-            .items
-            .iter()
-            .all(|item| item.provisional && item.origin == Origin::Digest)
-    );
+    assert!(material.items.iter().all(|item| item.provisional && item.origin == Origin::Digest));
 }
 
 pub(crate) async fn material_is_limited(db: &dyn Backend) {
     let (lease, material) = ready(db, 6, 1_000).await;
-    assert_eq!(
-        (material.lo, material.hi, material.pending_since),
-        (0, 6, Some(T0))
-    );
+    assert_eq!((material.lo, material.hi, material.pending_since), (0, 6, Some(T0)));
     assert!(material.exchanges.iter().all(|stored| stored.messages.len() == 2));
-    for (exchanges_max, tokens_max, hi) in [
-        (4, 10_000, 4),
-        (6, 599, 5),
-        (6, 600, 6),
-        (6, 250, 2),
-        (6, 1, 1),
-        (1, 600, 1),
-    ] {
-        let limits = MaterialLimits {
-            exchanges_max,
-            tokens_max,
-        };
+    for (exchanges_max, tokens_max, hi) in
+        [(4, 10_000, 4), (6, 599, 5), (6, 600, 6), (6, 250, 2), (6, 1, 1), (1, 600, 1)]
+    {
+        let limits = MaterialLimits { exchanges_max, tokens_max };
         let material = db.store().material(&lease, limits).await.unwrap();
         let numbers = numbers(&material);
         assert_eq!((material.hi, numbers), (hi, (1..=hi).collect()), "{limits:?}");
@@ -432,8 +309,7 @@ pub(crate) async fn material_is_limited(db: &dyn Backend) {
 
 pub(crate) async fn material_includes_gaps(db: &dyn Backend) {
     let (lease, _) = ready(db, 6, 1_000).await;
-    db.raw("UPDATE exchange_log SET set_aside_at = opened_at WHERE exchange IN (1, 3, 5, 6)")
-        .await;
+    db.raw("UPDATE exchange_log SET set_aside_at = opened_at WHERE exchange IN (1, 3, 5, 6)").await;
     let material = async |limits| {
         let material = db.store().material(&lease, limits).await.unwrap();
         let numbers = numbers(&material);
@@ -443,11 +319,7 @@ pub(crate) async fn material_includes_gaps(db: &dyn Backend) {
     assert_eq!(material(at_most(2)).await, (vec![2, 4], 6));
     assert_eq!(material(at_most(1)).await, (vec![2], 2));
     let whole = db.store().material(&lease, ALL).await.unwrap();
-    let done = db
-        .store()
-        .complete(&lease, patch(&whole, items(&whole), minute(10)))
-        .await
-        .unwrap();
+    let done = db.store().complete(&lease, patch(&whole, items(&whole), minute(10))).await.unwrap();
     assert!(!done.rearmed);
     assert_eq!(db.number("SELECT summarized_through FROM agents").await, Some(6));
 }
@@ -469,11 +341,7 @@ pub(crate) async fn an_unknown_agent_has_no_material(db: &dyn Backend) {
 
 pub(crate) async fn answers_are_journalled(db: &dyn Backend) {
     let (a, b) = (agent("a"), agent("b"));
-    let answer = |text: &str| JournalledAnswer {
-        answer: text.to_owned(),
-        input_tokens: 7,
-        output_tokens: 3,
-    };
+    let answer = |text: &str| JournalledAnswer { answer: text.to_owned(), input_tokens: 7, output_tokens: 3 };
     let store = db.store();
     // Nothing is kept about an agent that doesn't exist, or no longer does.
     store.journal(&a, "k", &answer("none"), T0).await.unwrap();
@@ -498,11 +366,7 @@ pub(crate) async fn answers_are_journalled(db: &dyn Backend) {
 pub(crate) async fn provisional_items_are_condensed_again(db: &dyn Backend) {
     let (lease, material) = ready(db, 5, 100).await;
     let mut added = items(&material);
-    added
-        .iter_mut()
-        .skip(1)
-        .step_by(2)
-        .for_each(|item| item.provisional = true);
+    added.iter_mut().skip(1).step_by(2).for_each(|item| item.provisional = true);
     let mut update = patch(&material, added, minute(11));
     update.has_more = true;
     let done = db.store().complete(&lease, update).await.unwrap();
@@ -514,11 +378,7 @@ pub(crate) async fn provisional_items_are_condensed_again(db: &dyn Backend) {
     assert_eq!((material.lo, material.hi), (5, 5));
     assert_eq!((material.revisited.clone(), numbers), (vec![2, 4], vec![2, 4]));
     for stored in &material.exchanges {
-        let texts: Vec<_> = stored
-            .messages
-            .iter()
-            .map(|stored| stored.message.text())
-            .collect();
+        let texts: Vec<_> = stored.messages.iter().map(|stored| stored.message.text()).collect();
         let number = stored.exchange.exchange;
         assert_eq!(texts, [format!("Question {number}"), format!("Answer {number}")]);
     }
@@ -532,10 +392,7 @@ pub(crate) async fn provisional_items_are_condensed_again(db: &dyn Backend) {
     let mut short = again.clone();
     short.added.truncate(1);
     let refused = db.store().complete(&lease, short).await;
-    assert!(
-        matches!(refused, Err(StoreError::Inconsistent { .. })),
-        "{refused:?}"
-    );
+    assert!(matches!(refused, Err(StoreError::Inconsistent { .. })), "{refused:?}");
     let done = db.store().complete(&lease, again).await.unwrap();
     assert_eq!((done.version, done.rearmed), (2, false));
     let report = clean(db, &agent("a")).await;
@@ -548,10 +405,7 @@ pub(crate) async fn parking_resets_the_crashes(db: &dyn Backend) {
     let lease = the_lease(db, minute(20)).await;
     assert_eq!(lease.crashes, 1);
     let material = db.store().material(&lease, ALL).await.unwrap();
-    db.store()
-        .enqueue(&agent("a"), Reason::Eviction, 0, minute(21))
-        .await
-        .unwrap();
+    db.store().enqueue(&agent("a"), Reason::Eviction, 0, minute(21)).await.unwrap();
     let update = Patch {
         park: Some(AttemptError {
             class: CRASHED.to_owned(),

@@ -65,19 +65,13 @@ async fn state(db: &dyn Backend) -> String {
     )
     .await;
     // SQLite numbers messages itself; only the copy's checksums compare those numbers.
-    let tables: Vec<&str> = TABLES
-        .into_iter()
-        .filter(|&table| table != "message_log")
-        .collect();
+    let tables: Vec<&str> = TABLES.into_iter().filter(|&table| table != "message_log").collect();
     db.dump(&tables).await
 }
 
 async fn there_and_back(from: Place, there: Place, back: Place) {
     let went = copied(&from, &there).await.unwrap();
-    assert!(
-        went.rows() > 100 && went.leases_released > 0 && went.lease_token > 0,
-        "{went:?}"
-    );
+    assert!(went.rows() > 100 && went.leases_released > 0 && went.lease_token > 0, "{went:?}");
     let store = SqlStore::look(&there.settings()).await.unwrap();
     for row in store.agents(None, 1_000).await.unwrap() {
         assert_eq!(store.verify(&row.agent).await.unwrap().breaches, []);
@@ -89,17 +83,10 @@ async fn there_and_back(from: Place, there: Place, back: Place) {
     assert!(went.lease_token <= came.lease_token);
     for (went, came) in went.tables.iter().zip(&came.tables) {
         // Leases were held there and are free here.
-        assert!(
-            went == came || went.table == "summary_update_queue",
-            "{went:?}, {came:?}"
-        );
+        assert!(went == came || went.table == "summary_update_queue", "{went:?}, {came:?}");
     }
     let (before, after) = (over(from).await, over(back).await);
-    assert_same(
-        &state(before.as_ref()).await,
-        &state(after.as_ref()).await,
-        "there and back",
-    );
+    assert_same(&state(before.as_ref()).await, &state(after.as_ref()).await, "there and back");
     work_goes_on(after.as_ref()).await;
 }
 
@@ -157,10 +144,7 @@ async fn a_target_with_anything_in_it_is_refused() {
         let (from, to) = (with_turns(Place::sqlite()).await, with_turns(to).await);
         let refused = copied(&from, &to).await.unwrap_err();
         assert!(matches!(refused, CopyError::NotEmpty(_)), "{refused}");
-        assert_eq!(
-            over(to).await.number("SELECT count(*) FROM message_log").await,
-            Some(6)
-        );
+        assert_eq!(over(to).await.number("SELECT count(*) FROM message_log").await, Some(6));
     }
 }
 
@@ -169,10 +153,7 @@ async fn neither_database_may_be_in_use() {
     let (from, to) = (with_turns(Place::sqlite()).await, Place::postgres().await);
     let daemon = SqlStore::open(&from.settings()).await.unwrap();
     let refused = copied(&from, &to).await.unwrap_err();
-    assert!(
-        matches!(refused, CopyError::Source(StoreError::InUse(_))),
-        "{refused}"
-    );
+    assert!(matches!(refused, CopyError::Source(StoreError::InUse(_))), "{refused}");
     daemon.close().await;
     let daemon = SqlStore::open(&to.settings()).await.unwrap();
     let refused = copied(&from, &to).await.unwrap_err();
@@ -191,9 +172,7 @@ async fn waiting(look: &mut PgConnection) -> i64 {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_insert_into_a_server_meanwhile_ends_the_copy() {
     let (from, to) = (with_turns(Place::postgres().await).await, Place::sqlite());
-    let Place::Postgres(source) = &from else {
-        unreachable!()
-    };
+    let Place::Postgres(source) = &from else { unreachable!() };
     let tasks = TaskTracker::new();
     let insert = async || {
         let (mut agent, mut look) = (source.connect().await, source.connect().await);
@@ -215,9 +194,7 @@ async fn an_insert_into_a_server_meanwhile_ends_the_copy() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_file_takes_no_inserts_meanwhile() {
     let (from, to) = (with_turns(Place::sqlite()).await, Place::postgres().await);
-    let Place::Sqlite(folder) = &from else {
-        unreachable!()
-    };
+    let Place::Sqlite(folder) = &from else { unreachable!() };
     let refused = Mutex::new(String::new());
     let insert = async || {
         let options: SqliteConnectOptions = sqlite_settings(folder).url.parse().unwrap();
@@ -243,9 +220,7 @@ async fn has_asked(look: &mut PgConnection) -> bool {
 async fn a_brief_reader_of_the_source_does_not_fail_the_copy() {
     let (from, to) = (with_turns(Place::postgres().await).await, Place::sqlite());
     let tasks = TaskTracker::new();
-    let Place::Postgres(source) = &from else {
-        unreachable!()
-    };
+    let Place::Postgres(source) = &from else { unreachable!() };
     let look = async || {
         let store = SqlStore::look(&from.settings()).await.unwrap();
         let mut look = source.connect().await;
@@ -263,10 +238,7 @@ async fn a_failed_write_leaves_nothing() {
     schema::up(&to.settings()).await.unwrap();
     to.raw("ALTER TABLE message_log ADD CHECK (seq < 6)").await;
     let failed = copied(&from, &to).await.unwrap_err();
-    assert!(
-        matches!(failed, CopyError::Target(StoreError::Refused(_))),
-        "{failed}"
-    );
+    assert!(matches!(failed, CopyError::Target(StoreError::Refused(_))), "{failed}");
     let to = over(to).await;
     assert_eq!(to.number("SELECT count(*) FROM agents").await, Some(0));
 }
@@ -275,15 +247,9 @@ async fn a_failed_write_leaves_nothing() {
 async fn a_source_must_exist_and_be_up_to_date() {
     let to = Place::postgres().await;
     let missing = copied(&Place::sqlite(), &to).await.unwrap_err();
-    assert!(
-        matches!(missing, CopyError::Source(StoreError::Unavailable(_))),
-        "{missing}"
-    );
+    assert!(matches!(missing, CopyError::Source(StoreError::Unavailable(_))), "{missing}");
     let empty = copied(&to, &Place::sqlite()).await.unwrap_err();
-    assert!(
-        matches!(empty, CopyError::Source(StoreError::Schema(_))),
-        "{empty}"
-    );
+    assert!(matches!(empty, CopyError::Source(StoreError::Schema(_))), "{empty}");
 }
 
 #[tokio::test]
@@ -299,9 +265,7 @@ async fn databases_with_different_tables_are_refused() {
 async fn the_target_file_alone_has_everything() {
     let (from, to) = (with_turns(Place::sqlite()).await, Place::sqlite());
     copied(&from, &to).await.unwrap();
-    let Place::Sqlite(folder) = &to else {
-        unreachable!()
-    };
+    let Place::Sqlite(folder) = &to else { unreachable!() };
     let log = std::fs::metadata(folder.path().join("recapd.db-wal"));
     assert_eq!(log.map_or(0, |log| log.len()), 0);
 }
@@ -309,20 +273,14 @@ async fn the_target_file_alone_has_everything() {
 #[tokio::test]
 async fn a_time_outside_postgresqls_range_is_clamped() {
     let (from, to) = (with_turns(Place::sqlite()).await, Place::postgres().await);
-    from.raw("UPDATE message_log SET said_at = -300000000000000 WHERE seq = 2")
-        .await;
-    from.raw("UPDATE message_log SET said_at = 9000000000000000000 WHERE seq = 3")
-        .await;
+    from.raw("UPDATE message_log SET said_at = -300000000000000 WHERE seq = 2").await;
+    from.raw("UPDATE message_log SET said_at = 9000000000000000000 WHERE seq = 3").await;
     assert_eq!(copied(&from, &to).await.unwrap().texts_changed, 0);
 }
 
 #[tokio::test]
 async fn a_nul_is_replaced_and_counted() {
-    let (from, to, back) = (
-        with_turns(Place::sqlite()).await,
-        Place::postgres().await,
-        Place::sqlite(),
-    );
+    let (from, to, back) = (with_turns(Place::sqlite()).await, Place::postgres().await, Place::sqlite());
     from.raw("UPDATE message_log SET payload = payload || char(0), speaker = 'a' || char(0) WHERE seq = 2")
         .await;
     assert_eq!(copied(&from, &to).await.unwrap().texts_changed, 2);

@@ -76,10 +76,7 @@ async fn lived(db: &dyn Backend) {
     let (lease, material) = ready(db, "a", 1).await;
     drop(material);
     db.store().release(&[lease], minute(200_000)).await.unwrap();
-    db.store()
-        .fork(&agent("a"), &agent("b"), minute(50))
-        .await
-        .unwrap();
+    db.store().fork(&agent("a"), &agent("b"), minute(50)).await.unwrap();
     say(db, "b", turns(17..=20)).await;
     update(db, "b", 1).await;
     say(db, "a", vec![step(&Step::Clear, 21)]).await;
@@ -87,12 +84,7 @@ async fn lived(db: &dyn Backend) {
     let mut long = vec![said("user", "Fix all", 50, minute(1))];
     for number in 2..=9 {
         long.push(said("tool_call", "lint", 10, minute(number)));
-        long.push(said(
-            "tool_result",
-            &format!("Result {number}"),
-            40,
-            minute(number),
-        ));
+        long.push(said("tool_result", &format!("Result {number}"), 40, minute(number)));
     }
     say(db, "c", long).await;
     for name in ["a", "b", "c"] {
@@ -155,10 +147,8 @@ fn misplaced_messages() -> Vec<Damage> {
         lost(&[
             "UPDATE message_log SET forgotten_at = NULL WHERE agent_id = 'a' AND forgotten_at IS NOT NULL",
         ]),
-        lost(&[
-            "UPDATE message_log SET payload = '{\"kind\":\"user\",\"content\":\"never said\"}' \
-             WHERE agent_id = 'a' AND forgotten_at IS NOT NULL",
-        ]),
+        lost(&["UPDATE message_log SET payload = '{\"kind\":\"user\",\"content\":\"never said\"}' \
+             WHERE agent_id = 'a' AND forgotten_at IS NOT NULL"]),
         lost(&["UPDATE agents SET chain = 'of another time' WHERE agent_id = 'a'"]),
         lost(&[
             "UPDATE agents SET last_seq = last_seq - 2, chained_through = chained_through - 2 WHERE agent_id = 'a'",
@@ -192,16 +182,8 @@ fn damaged_exchanges() -> Vec<Damage> {
         exchange(WindowFits, "tokens = tokens + 1"),
         exchange(WindowFits, "messages = messages + 1"),
         exchange(WindowFits, "set_aside_at = opened_at"),
-        to(
-            "a",
-            WindowFits,
-            &["UPDATE exchange_log SET set_aside_at = NULL WHERE agent_id = 'a'"],
-        ),
-        to(
-            "a",
-            ExchangesAtomic,
-            &["DELETE FROM exchange_log WHERE agent_id = 'a' AND exchange = 2"],
-        ),
+        to("a", WindowFits, &["UPDATE exchange_log SET set_aside_at = NULL WHERE agent_id = 'a'"]),
+        to("a", ExchangesAtomic, &["DELETE FROM exchange_log WHERE agent_id = 'a' AND exchange = 2"]),
         to(
             "c",
             NothingLost,
@@ -214,11 +196,7 @@ fn damaged_evictions() -> Vec<Damage> {
     use Invariant::{NothingLost, OneState};
     vec![
         to("a", OneState, &["DELETE FROM evictions WHERE agent_id = 'a'"]),
-        to(
-            "a",
-            OneState,
-            &["DELETE FROM evictions WHERE agent_id = 'a' AND eviction = 2"],
-        ),
+        to("a", OneState, &["DELETE FROM evictions WHERE agent_id = 'a' AND eviction = 2"]),
         to(
             "a",
             OneState,
@@ -240,26 +218,10 @@ fn damaged_evictions() -> Vec<Damage> {
              WHERE agent_id = 'a' AND eviction = 1",
             ],
         ),
-        to(
-            "a",
-            OneState,
-            &["UPDATE agents SET pending_since = NULL WHERE agent_id = 'a'"],
-        ),
-        to(
-            "a",
-            NothingLost,
-            &["DELETE FROM sessions WHERE agent_id = 'a' AND session = 1"],
-        ),
-        to(
-            "a",
-            NothingLost,
-            &["DELETE FROM sessions WHERE agent_id = 'a' AND session = 2"],
-        ),
-        to(
-            "a",
-            NothingLost,
-            &["UPDATE pins SET seq = 9999 WHERE agent_id = 'a' AND seq = 2"],
-        ),
+        to("a", OneState, &["UPDATE agents SET pending_since = NULL WHERE agent_id = 'a'"]),
+        to("a", NothingLost, &["DELETE FROM sessions WHERE agent_id = 'a' AND session = 1"]),
+        to("a", NothingLost, &["DELETE FROM sessions WHERE agent_id = 'a' AND session = 2"]),
+        to("a", NothingLost, &["UPDATE pins SET seq = 9999 WHERE agent_id = 'a' AND seq = 2"]),
     ]
 }
 
@@ -302,11 +264,7 @@ fn damaged_summaries() -> Vec<Damage> {
         ),
         once(&["UPDATE summary_items SET dropped_version = added_version WHERE agent_id = 'a' AND item = 1"]),
         once(&["DELETE FROM summary_items WHERE agent_id = 'a' AND removed_version IS NOT NULL"]),
-        to(
-            "b",
-            ExactlyOnce,
-            &["DELETE FROM summary_items WHERE agent_id = 'b' AND item = 1"],
-        ),
+        to("b", ExactlyOnce, &["DELETE FROM summary_items WHERE agent_id = 'b' AND item = 1"]),
         to(
             "a",
             OneState,
@@ -314,11 +272,7 @@ fn damaged_summaries() -> Vec<Damage> {
                 "UPDATE summary_items SET removed_version = added_version + 1 WHERE agent_id = 'a' AND item = 1",
             ],
         ),
-        to(
-            "a",
-            OneState,
-            &["DELETE FROM summary_item_ranges WHERE agent_id = 'a' AND item = 1"],
-        ),
+        to("a", OneState, &["DELETE FROM summary_item_ranges WHERE agent_id = 'a' AND item = 1"]),
     ]
 }
 
@@ -326,21 +280,13 @@ fn damaged_facts() -> Vec<Damage> {
     use Invariant::{ClockAges, ExactlyOnce};
     let once = |statements: &[&str]| to("a", ExactlyOnce, statements);
     vec![
-        to(
-            "a",
-            ClockAges,
-            &["UPDATE summary_facts SET text = 'A lie' WHERE agent_id = 'a' AND fact = 1"],
-        ),
+        to("a", ClockAges, &["UPDATE summary_facts SET text = 'A lie' WHERE agent_id = 'a' AND fact = 1"]),
         to(
             "a",
             ClockAges,
             &["UPDATE summary_facts SET speaker = 'user 2' WHERE agent_id = 'a' AND fact = 1"],
         ),
-        to(
-            "a",
-            ClockAges,
-            &["UPDATE summary_facts SET kind = 'goal' WHERE agent_id = 'a' AND fact = 1"],
-        ),
+        to("a", ClockAges, &["UPDATE summary_facts SET kind = 'goal' WHERE agent_id = 'a' AND fact = 1"]),
         once(&["DELETE FROM summary_facts WHERE agent_id = 'a' AND fact = 2"]),
         once(&[
             "UPDATE summary_facts SET closed_version = added_version + 1 WHERE agent_id = 'a' AND closed_version IS NULL",
@@ -354,8 +300,7 @@ fn damaged_facts() -> Vec<Damage> {
 
 async fn keep(db: &dyn Backend) {
     for table in TABLES {
-        db.raw(&format!("CREATE TABLE kept_{table} AS SELECT * FROM {table}"))
-            .await;
+        db.raw(&format!("CREATE TABLE kept_{table} AS SELECT * FROM {table}")).await;
     }
 }
 
@@ -363,8 +308,7 @@ async fn keep(db: &dyn Backend) {
 async fn mend(db: &dyn Backend) {
     for table in TABLES {
         db.raw(&format!("DELETE FROM {table}")).await;
-        db.raw(&format!("INSERT INTO {table} SELECT * FROM kept_{table}"))
-            .await;
+        db.raw(&format!("INSERT INTO {table} SELECT * FROM kept_{table}")).await;
     }
 }
 
@@ -382,12 +326,7 @@ pub(crate) async fn every_damage_is_named(db: &dyn Backend) {
     let damages: Vec<Damage> = damages.into_iter().flatten().collect();
     assert!(damages.len() >= KINDS_MIN, "{}", damages.len());
     let mut unnamed = Vec::new();
-    for Damage {
-        agent: name,
-        invariant,
-        statements,
-    } in damages
-    {
+    for Damage { agent: name, invariant, statements } in damages {
         for statement in &statements {
             assert!(db.raw(statement).await > 0, "{statement} changes nothing");
         }

@@ -10,9 +10,7 @@ fn blocks() -> Vec<String> {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
     let page = std::fs::read_to_string(root.join("docs/sql.md")).unwrap();
     let blocks = page.split("```sh\n").skip(1);
-    blocks
-        .map(|rest| rest.split("```").next().unwrap().to_owned())
-        .collect()
+    blocks.map(|rest| rest.split("```").next().unwrap().to_owned()).collect()
 }
 
 /// Joins lines that belong to one command; a command begins with a program's name.
@@ -40,9 +38,7 @@ async fn the_commands_of_the_page_do_what_they_say() {
     let names = [format!("dashboard_{tag}"), format!("agent-{tag}")];
     let mut told = String::new();
     for block in blocks() {
-        let block = block
-            .replace("dashboard", &names[0])
-            .replace("agent-7", &names[1]);
+        let block = block.replace("dashboard", &names[0]).replace("agent-7", &names[1]);
         for command in commands(&block) {
             let writes_to_file = command.starts_with("sqlite3 ") && command.contains("INSERT");
             assert!(
@@ -57,10 +53,7 @@ async fn the_commands_of_the_page_do_what_they_say() {
                 .output()
                 .unwrap();
             let error = String::from_utf8_lossy(&output.stderr);
-            assert!(
-                output.status.success() && !error.contains("ERROR"),
-                "{command}\n{error}"
-            );
+            assert!(output.status.success() && !error.contains("ERROR"), "{command}\n{error}");
             told.push_str(&String::from_utf8_lossy(&output.stdout));
             empty(&sqlite, &on_sqlite).await;
             empty(&postgres, &on_postgres).await;

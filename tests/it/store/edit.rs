@@ -43,11 +43,7 @@ async fn edit(db: &dyn Backend, item: i64, change: Value) -> EditOutcome {
 }
 
 async fn items(db: &dyn Backend, all: bool) -> Vec<ItemRow> {
-    let query = ItemQuery {
-        after: 0,
-        limit: 100,
-        all,
-    };
+    let query = ItemQuery { after: 0, limit: 100, all };
     db.store().items(&agent("a"), query).await.unwrap()
 }
 
@@ -59,30 +55,14 @@ pub(crate) async fn items_are_listed(db: &dyn Backend) {
     with_pending(db, "a", 4).await;
     update(db, "a", 2).await;
     update(db, "a", 2).await;
-    db.raw("UPDATE summary_items SET dropped_version = 2 WHERE item = 1")
-        .await;
+    db.raw("UPDATE summary_items SET dropped_version = 2 WHERE item = 1").await;
     let told = |rows: Vec<ItemRow>| -> Vec<(i64, i64, bool)> {
-        rows.iter()
-            .map(|row| (row.item.item, row.added_version, row.shown))
-            .collect()
+        rows.iter().map(|row| (row.item.item, row.added_version, row.shown)).collect()
     };
-    assert_eq!(
-        told(items(db, true).await),
-        [(1, 1, false), (2, 1, true), (3, 2, true), (4, 2, true)]
-    );
-    assert_eq!(
-        told(items(db, false).await),
-        [(2, 1, true), (3, 2, true), (4, 2, true)]
-    );
-    let query = ItemQuery {
-        after: 2,
-        limit: 1,
-        all: true,
-    };
-    assert_eq!(
-        told(db.store().items(&agent("a"), query).await.unwrap()),
-        [(3, 2, true)]
-    );
+    assert_eq!(told(items(db, true).await), [(1, 1, false), (2, 1, true), (3, 2, true), (4, 2, true)]);
+    assert_eq!(told(items(db, false).await), [(2, 1, true), (3, 2, true), (4, 2, true)]);
+    let query = ItemQuery { after: 2, limit: 1, all: true };
+    assert_eq!(told(db.store().items(&agent("a"), query).await.unwrap()), [(3, 2, true)]);
 }
 
 pub(crate) async fn a_new_text_makes_a_new_item(db: &dyn Backend) {
@@ -90,40 +70,19 @@ pub(crate) async fn a_new_text_makes_a_new_item(db: &dyn Backend) {
     update(db, "a", 9).await;
     let before = document(db).await;
     let edited = edit(db, 2, json!({"text": "Chose RS256", "importance": "decision"})).await;
-    assert_eq!(
-        (edited.version, edited.row.added_version, edited.row.shown),
-        (2, 2, true)
-    );
+    assert_eq!((edited.version, edited.row.added_version, edited.row.shown), (2, 2, true));
     let item = &edited.row.item;
-    assert_eq!(
-        (item.item, item.origin, item.importance),
-        (4, Origin::Edited, Importance::Decision)
-    );
+    assert_eq!((item.item, item.origin, item.importance), (4, Origin::Edited, Importance::Decision));
     let after = document(db).await;
     assert_eq!(after, before.replace("Text of exchange 2", "Chose RS256"));
     // The old number leads to the new one.
     let error = try_edit(db, "a", 2, json!({"gist": "x"})).await.unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "there is no item 2; item 4 covers its exchanges now"
-    );
+    assert_eq!(error.to_string(), "there is no item 2; item 4 covers its exchanges now");
     // Earlier versions keep the old text.
-    let request = RollbackRequest {
-        agent: agent("a"),
-        version: 1,
-        policy: SummaryPolicy::default(),
-        now: minute(101),
-    };
+    let request =
+        RollbackRequest { agent: agent("a"), version: 1, policy: SummaryPolicy::default(), now: minute(101) };
     let revised = db.store().roll_back(request).await.unwrap();
-    assert_eq!(
-        (
-            revised.restored,
-            revised.removed,
-            revised.edited,
-            revised.enqueued
-        ),
-        (1, 1, 1, None)
-    );
+    assert_eq!((revised.restored, revised.removed, revised.edited, revised.enqueued), (1, 1, 1, None));
     assert_eq!(document(db).await, before);
     clean(db, &agent("a")).await;
 }
@@ -135,11 +94,7 @@ pub(crate) async fn an_edited_item_is_never_condensed_again(db: &dyn Backend) {
     edit(db, 2, json!({"text": "Chose RS256"})).await;
     edit(db, 3, json!({"pinned": true})).await;
     let (lease, _) = claimed(db, "a", 9).await;
-    let material = db
-        .store()
-        .material(&lease, crate::support::conversation::ALL)
-        .await
-        .unwrap();
+    let material = db.store().material(&lease, crate::support::conversation::ALL).await.unwrap();
     assert_eq!(material.revisited, [1]);
 }
 
@@ -147,10 +102,7 @@ pub(crate) async fn a_pin_keeps_an_item_in_the_document(db: &dyn Backend) {
     with_pending(db, "a", 3).await;
     update(db, "a", 9).await;
     let pinned = edit(db, 2, json!({"pinned": true})).await;
-    assert_eq!(
-        (pinned.row.item.item, pinned.row.item.pinned, pinned.version),
-        (2, true, 2)
-    );
+    assert_eq!((pinned.row.item.item, pinned.row.item.pinned, pinned.version), (2, true, 2));
     // A month later the others are too old, and old items leave the document.
     let month_later = minute(40 * 24 * 60);
     let request = EditRequest {
@@ -179,24 +131,14 @@ pub(crate) async fn a_pin_keeps_an_item_in_the_document(db: &dyn Backend) {
     let gone = edit(db, 2, json!({"pinned": false})).await;
     assert_eq!((gone.row.item.item, gone.row.item.pinned), (2, false));
     // A child inherits pins.
-    db.store()
-        .fork(&agent("a"), &agent("b"), minute(50))
-        .await
-        .unwrap();
+    db.store().fork(&agent("a"), &agent("b"), minute(50)).await.unwrap();
     let sql = "SELECT count(*) FROM summary_items WHERE agent_id = 'b' AND pinned";
     assert_eq!(db.number(sql).await, Some(1));
-    try_edit(db, "b", 4, json!({"text": "Said otherwise in the child"}))
-        .await
-        .unwrap();
+    try_edit(db, "b", 4, json!({"text": "Said otherwise in the child"})).await.unwrap();
     clean(db, &agent("b")).await;
-    db.store()
-        .fork(&agent("b"), &agent("c"), minute(51))
-        .await
-        .unwrap();
+    db.store().fork(&agent("b"), &agent("c"), minute(51)).await.unwrap();
     clean(db, &agent("c")).await;
-    try_edit(db, "c", 5, json!({"text": "And in its child"}))
-        .await
-        .unwrap();
+    try_edit(db, "c", 5, json!({"text": "And in its child"})).await.unwrap();
     clean(db, &agent("c")).await;
 }
 
@@ -214,10 +156,7 @@ pub(crate) async fn impossible_edits_are_refused(db: &dyn Backend) {
     }
     let before = db.dump(&TABLES).await;
     let pin = || json!({"pinned": true});
-    assert!(matches!(
-        try_edit(db, "a", 1, pin()).await.unwrap_err(),
-        StoreError::ItemPinsFull
-    ));
+    assert!(matches!(try_edit(db, "a", 1, pin()).await.unwrap_err(), StoreError::ItemPinsFull));
     for (name, item) in [("a", 2), ("a", 0), ("a", -1)] {
         let error = try_edit(db, name, item, pin()).await.unwrap_err();
         assert_eq!(error.to_string(), format!("there is no item {item}"));

@@ -40,10 +40,7 @@ async fn update(db: &dyn Backend, name: &str, changes: FactChanges) {
 }
 
 fn adding(add: Vec<FactDraft>) -> FactChanges {
-    FactChanges {
-        add,
-        ..FactChanges::default()
-    }
+    FactChanges { add, ..FactChanges::default() }
 }
 
 /// Makes versions 1 and 2 of #1 to #4. Version 1 has the user's demand and two open questions; version 2 closes one of these and replaces
@@ -57,31 +54,21 @@ pub(super) async fn stated(db: &dyn Backend, name: &str) {
     update(db, name, adding(first)).await;
     let second = FactChanges {
         add: vec![added(FactKind::Decision, "Answer 3", 3)],
-        replace: vec![FactReplacement {
-            fact: 2,
-            text: "the tests pass on Linux".to_owned(),
-            exchange: 3,
-        }],
+        replace: vec![FactReplacement { fact: 2, text: "the tests pass on Linux".to_owned(), exchange: 3 }],
         close: vec![FactClosing { fact: 3, exchange: 4 }],
     };
     update(db, name, second).await;
 }
 
 async fn rows(db: &dyn Backend, name: &str, all: bool) -> Vec<FactRow> {
-    let query = FactQuery {
-        after: 0,
-        limit: 100,
-        all,
-    };
+    let query = FactQuery { after: 0, limit: 100, all };
     db.store().facts(&agent(name), query).await.unwrap()
 }
 
 /// Returns the numbers and texts of the facts that hold.
 async fn holding(db: &dyn Backend, name: &str) -> Vec<String> {
     let rows = rows(db, name, false).await;
-    rows.iter()
-        .map(|row| format!("{} {}", row.fact.fact, row.fact.text))
-        .collect()
+    rows.iter().map(|row| format!("{} {}", row.fact.fact, row.fact.text)).collect()
 }
 
 async fn document(db: &dyn Backend, name: &str) -> String {
@@ -125,15 +112,8 @@ pub(crate) async fn facts_come_and_go_with_an_update(db: &dyn Backend) {
     assert_eq!(all[0].fact, demand);
     assert_eq!(all[4].fact.voice, Some(Voice::Assistant));
     assert_eq!(all[3].fact.kind, FactKind::Open);
-    assert_eq!(
-        holding(db, "a").await,
-        ["1 Question 1", "4 the tests pass on Linux", "5 Answer 3"]
-    );
-    let page = FactQuery {
-        after: 1,
-        limit: 2,
-        all: true,
-    };
+    assert_eq!(holding(db, "a").await, ["1 Question 1", "4 the tests pass on Linux", "5 Answer 3"]);
+    let page = FactQuery { after: 1, limit: 2, all: true };
     assert_eq!(db.store().facts(&agent("a"), page).await.unwrap(), all[1..3]);
     let document = document(db, "a").await;
     assert!(
@@ -162,16 +142,10 @@ pub(crate) async fn a_rollback_restores_the_facts_that_held(db: &dyn Backend) {
     };
     let before = rows(db, "a", false).await;
     back(1).await;
-    assert_eq!(
-        holding(db, "a").await,
-        ["1 Question 1", "6 the tests fail", "7 who reviews it"]
-    );
+    assert_eq!(holding(db, "a").await, ["1 Question 1", "6 the tests fail", "7 who reviews it"]);
     assert!(document(db, "a").await.contains("who reviews it"));
     // The update about #3 is asked for again, and closes the copy.
-    let again = FactChanges {
-        close: vec![FactClosing { fact: 7, exchange: 4 }],
-        ..FactChanges::default()
-    };
+    let again = FactChanges { close: vec![FactClosing { fact: 7, exchange: 4 }], ..FactChanges::default() };
     update(db, "a", again).await;
     assert_eq!(holding(db, "a").await, ["1 Question 1", "6 the tests fail"]);
     back(2).await;
@@ -194,10 +168,7 @@ pub(crate) async fn a_rewind_withdraws_facts(db: &dyn Backend) {
     // The window begins where it began at the mark, so only #1 is covered.
     assert_eq!(holding(db, "a").await, ["1 Question 1"]);
     assert!(document(db, "a").await.contains("“Question 1”"));
-    db.store()
-        .append(append(&agent("a"), turns(10..=13)))
-        .await
-        .unwrap();
+    db.store().append(append(&agent("a"), turns(10..=13))).await.unwrap();
     let changes = FactChanges {
         close: vec![FactClosing { fact: 1, exchange: 2 }],
         ..adding(vec![added(FactKind::Open, "who reviews it", 2)])
@@ -229,10 +200,7 @@ pub(crate) async fn a_child_has_its_parents_facts(db: &dyn Backend) {
     with_pending(db, "a", 6).await;
     stated(db, "a").await;
     let fork = async |from, to| {
-        db.store()
-            .fork(&agent(from), &agent(to), minute(95))
-            .await
-            .unwrap();
+        db.store().fork(&agent(from), &agent(to), minute(95)).await.unwrap();
         clean(db, &agent(to)).await;
     };
     fork("a", "b").await;
@@ -244,17 +212,11 @@ pub(crate) async fn a_child_has_its_parents_facts(db: &dyn Backend) {
         ..adding(vec![added(FactKind::Goal, "Question 6", 6)])
     };
     update(db, "b", changes).await;
-    assert_eq!(
-        holding(db, "b").await,
-        ["4 the tests pass on Linux", "5 Answer 3", "6 Question 6"]
-    );
+    assert_eq!(holding(db, "b").await, ["4 the tests pass on Linux", "5 Answer 3", "6 Question 6"]);
     fork("b", "c").await;
     rebuild(db, "b").await;
     // Inherited facts stay, and those closed since are open again.
-    assert_eq!(
-        holding(db, "b").await,
-        ["4 the tests pass on Linux", "5 Answer 3", "7 Question 1"]
-    );
+    assert_eq!(holding(db, "b").await, ["4 the tests pass on Linux", "5 Answer 3", "7 Question 1"]);
     let sources = db
         .texts(
             "SELECT agent_id || fact || source_agent_id || coalesce(source_fact, 0) FROM summary_facts \
@@ -277,17 +239,10 @@ pub(crate) async fn forgetting_a_source_withdraws_its_facts(db: &dyn Backend) {
     clean(db, &agent("a")).await;
     assert_eq!(holding(db, "a").await, ["1 Question 1"]);
     let texts = "SELECT fact || ':' || text FROM summary_facts ORDER BY fact";
-    assert_eq!(
-        db.texts(texts, ", ").await,
-        "1:Question 1, 2:the tests fail, 3:who reviews it, 4:, 5:"
-    );
+    assert_eq!(db.texts(texts, ", ").await, "1:Question 1, 2:the tests fail, 3:who reviews it, 4:, 5:");
     // A rollback doesn't restore it.
-    let request = RollbackRequest {
-        agent: agent("a"),
-        version: 2,
-        policy: SummaryPolicy::default(),
-        now: minute(300),
-    };
+    let request =
+        RollbackRequest { agent: agent("a"), version: 2, policy: SummaryPolicy::default(), now: minute(300) };
     db.store().roll_back(request).await.unwrap();
     clean(db, &agent("a")).await;
     assert_eq!(holding(db, "a").await, ["1 Question 1"]);
@@ -323,34 +278,23 @@ pub(crate) async fn false_facts_are_found(db: &dyn Backend) {
         (set("closed_version", "1", 2), set("closed_version", "2", 2)),
         (set("closed_version", "3", 2), set("closed_version", "2", 2)),
         (set("replaced_by", "4", 1), set("replaced_by", "NULL", 1)),
-        (
-            "UPDATE agents SET last_fact = 4".to_owned(),
-            "UPDATE agents SET last_fact = 5".to_owned(),
-        ),
+        ("UPDATE agents SET last_fact = 4".to_owned(), "UPDATE agents SET last_fact = 5".to_owned()),
     ];
     let exchanges = [
         (set("exchange", "5", 1), set("exchange", "1", 1)),
         (set("exchange", "-1", 1), set("exchange", "1", 1)),
     ];
-    for (invariant, breaks) in [
-        (Invariant::ExactlyOnce, versions.as_slice()),
-        (Invariant::OneState, exchanges.as_slice()),
-    ] {
-        let breaks: Vec<(&str, &str)> = breaks
-            .iter()
-            .map(|(break_it, mend_it)| (break_it.as_str(), mend_it.as_str()))
-            .collect();
+    for (invariant, breaks) in
+        [(Invariant::ExactlyOnce, versions.as_slice()), (Invariant::OneState, exchanges.as_slice())]
+    {
+        let breaks: Vec<(&str, &str)> =
+            breaks.iter().map(|(break_it, mend_it)| (break_it.as_str(), mend_it.as_str())).collect();
         finds_in(db, invariant, &breaks).await;
     }
 }
 
 async fn by_hand(db: &dyn Backend, hand: FactChange) -> Result<FactEdited, FactFault> {
-    let request = FactRequest {
-        agent: agent("a"),
-        hand,
-        policy: SummaryPolicy::default(),
-        now: minute(100),
-    };
+    let request = FactRequest { agent: agent("a"), hand, policy: SummaryPolicy::default(), now: minute(100) };
     let changed = db.store().change_fact(request).await;
     clean(db, &agent("a")).await;
     changed.map_err(|error| match error {
@@ -362,68 +306,34 @@ async fn by_hand(db: &dyn Backend, hand: FactChange) -> Result<FactEdited, FactF
 pub(crate) async fn an_operator_changes_facts(db: &dyn Backend) {
     with_pending(db, "a", 6).await;
     stated(db, "a").await;
-    let add = |kind, text: &str| {
-        FactChange::Add(NewFact {
-            kind,
-            text: text.to_owned(),
-        })
-    };
-    let edit = |fact, change: serde_json::Value| FactChange::Edit {
-        fact,
-        edit: FactEdit::parse(&change).unwrap(),
-    };
-    let added = by_hand(db, add(FactKind::Demand, "You must always ask first"))
-        .await
-        .unwrap();
-    assert_eq!(
-        (added.version, added.row.fact.fact, added.row.fact.exchange),
-        (3, 6, 0)
-    );
+    let add = |kind, text: &str| FactChange::Add(NewFact { kind, text: text.to_owned() });
+    let edit =
+        |fact, change: serde_json::Value| FactChange::Edit { fact, edit: FactEdit::parse(&change).unwrap() };
+    let added = by_hand(db, add(FactKind::Demand, "You must always ask first")).await.unwrap();
+    assert_eq!((added.version, added.row.fact.fact, added.row.fact.exchange), (3, 6, 0));
     let line = "- Demand (by hand): “You must always ask first”\n";
     assert!(document(db, "a").await.contains(line));
-    let reworded = by_hand(
-        db,
-        edit(4, json!({"text": "the tests pass everywhere", "pinned": true})),
-    )
-    .await;
+    let reworded = by_hand(db, edit(4, json!({"text": "the tests pass everywhere", "pinned": true}))).await;
     let fact = reworded.unwrap().row.fact;
-    assert_eq!(
-        (fact.fact, fact.exchange, fact.voice, fact.pinned),
-        (7, 3, None, true)
-    );
+    assert_eq!((fact.fact, fact.exchange, fact.voice, fact.pinned), (7, 3, None, true));
     by_hand(db, edit(5, json!({"pinned": true}))).await.unwrap();
     let closed = by_hand(db, edit(1, json!({"closed": true}))).await.unwrap();
-    assert_eq!(
-        (closed.row.closed_version, closed.row.replaced_by),
-        (Some(6), None)
-    );
+    assert_eq!((closed.row.closed_version, closed.row.replaced_by), (Some(6), None));
     assert_eq!(
         holding(db, "a").await,
-        [
-            "5 Answer 3",
-            "6 You must always ask first",
-            "7 the tests pass everywhere"
-        ]
+        ["5 Answer 3", "6 You must always ask first", "7 the tests pass everywhere"]
     );
     for (hand, fault) in [
         (edit(1, json!({"pinned": true})), FactFault::Unknown(1)),
         (edit(99, json!({"text": "x"})), FactFault::Unknown(99)),
         (add(FactKind::Decision, "Answer 3"), FactFault::Duplicate(5)),
-        (
-            edit(7, json!({"text": "the tests pass everywhere"})),
-            FactFault::Duplicate(7),
-        ),
+        (edit(7, json!({"text": "the tests pass everywhere"})), FactFault::Duplicate(7)),
     ] {
         assert_eq!(by_hand(db, hand).await.unwrap_err(), fault);
     }
     // A model can't close a pinned fact.
     let (_, material) = ready(db, "a", 2).await;
-    let changes = FactChanges {
-        close: vec![FactClosing { fact: 5, exchange: 5 }],
-        ..FactChanges::default()
-    };
-    let refused = stating(&material, items(&material), &changes, minute(110))
-        .facts
-        .refused;
+    let changes = FactChanges { close: vec![FactClosing { fact: 5, exchange: 5 }], ..FactChanges::default() };
+    let refused = stating(&material, items(&material), &changes, minute(110)).facts.refused;
     assert_eq!(refused, [FactRefusal::Pinned]);
 }

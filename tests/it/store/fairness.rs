@@ -16,10 +16,7 @@ const SPACING_MS: i64 = 10 * SECOND_MS;
 
 async fn join(db: &dyn Backend, name: &str, project: Option<&str>) {
     let project = project.map(|name| name.parse().unwrap());
-    db.store()
-        .set_project(&agent(name), project.as_ref(), T0)
-        .await
-        .unwrap();
+    db.store().set_project(&agent(name), project.as_ref(), T0).await.unwrap();
 }
 
 /// Creates agents of a project, each with a row that is due.
@@ -58,11 +55,8 @@ pub(crate) async fn a_flood_of_one_project_holds_nobody_up(db: &dyn Backend) {
     crowd(db, "small", 1, Reason::Eviction, T0.plus_ms(SECOND_MS)).await;
     make(db, "lone").await;
     wake(db, "lone", Reason::Eviction, T0.plus_ms(SECOND_MS)).await;
-    let first: Vec<String> = claimed(db, 3, minute(1))
-        .await
-        .iter()
-        .map(|lease| lease.agent.to_string())
-        .collect();
+    let first: Vec<String> =
+        claimed(db, 3, minute(1)).await.iter().map(|lease| lease.agent.to_string()).collect();
     assert_eq!(first, ["flood-000", "lone", "small-000"]);
     // While nobody else has work, none of it has to wait.
     assert_eq!(claimed(db, 1_000, minute(1)).await.len(), 499);
@@ -73,17 +67,11 @@ pub(crate) async fn two_floods_share_the_claims(db: &dyn Backend) {
     crowd(db, "right", 60, Reason::Eviction, T0.plus_ms(SECOND_MS)).await;
     for step in 0..4 {
         let leases = claimed(db, 20, minute(1 + step)).await;
-        let left = leases
-            .iter()
-            .filter(|lease| lease.agent.as_str().starts_with("left"));
+        let left = leases.iter().filter(|lease| lease.agent.as_str().starts_with("left"));
         assert_eq!((left.count(), leases.len()), (10, 20));
         for lease in leases {
             // Done, as far as the queue is concerned.
-            db.raw(&format!(
-                "DELETE FROM summary_update_queue WHERE agent_id = '{}'",
-                lease.agent
-            ))
-            .await;
+            db.raw(&format!("DELETE FROM summary_update_queue WHERE agent_id = '{}'", lease.agent)).await;
         }
     }
 }
@@ -98,27 +86,14 @@ pub(crate) async fn a_low_row_of_a_project_is_not_starved(db: &dyn Backend) {
         join(db, &name, Some("p")).await;
         wake(db, &name, Reason::Manual, minute(minutes)).await;
         for lease in claimed(db, 1, minute(minutes)).await {
-            db.raw(&format!(
-                "DELETE FROM summary_update_queue WHERE agent_id = '{}'",
-                lease.agent
-            ))
-            .await;
+            db.raw(&format!("DELETE FROM summary_update_queue WHERE agent_id = '{}'", lease.agent)).await;
             served.push(lease.agent.to_string());
         }
     }
     let places: Vec<usize> = (0..3)
-        .map(|number| {
-            served
-                .iter()
-                .position(|name| *name == format!("p-{number:03}"))
-                .unwrap()
-        })
+        .map(|number| served.iter().position(|name| *name == format!("p-{number:03}")).unwrap())
         .collect();
-    assert_eq!(
-        places,
-        [10, 12, 13],
-        "after their slack of ten minutes: {served:?}"
-    );
+    assert_eq!(places, [10, 12, 13], "after their slack of ten minutes: {served:?}");
 }
 
 pub(crate) async fn a_row_keeps_its_place(db: &dyn Backend) {
@@ -150,41 +125,20 @@ pub(crate) async fn failures_and_waits_keep_the_place(db: &dyn Backend) {
     };
     place(MINUTE_MS).await;
     let lease = claimed(db, 2, minute(1)).await.pop().unwrap();
-    let postponement = Postponement {
-        until: minute(5),
-        limit: None,
-        why: rests(),
-        run: run(minute(1)),
-    };
+    let postponement = Postponement { until: minute(5), limit: None, why: rests(), run: run(minute(1)) };
     db.store().postpone(&lease, postponement).await.unwrap();
     place(MINUTE_MS).await;
     let lease = claimed(db, 2, minute(5)).await.pop().unwrap();
-    db.store()
-        .fail(&lease, failure(minute(5), MINUTE_MS, false))
-        .await
-        .unwrap();
+    db.store().fail(&lease, failure(minute(5), MINUTE_MS, false)).await.unwrap();
     place(10 * MINUTE_MS).await;
     let lease = claimed(db, 2, minute(6)).await.pop().unwrap();
-    db.store()
-        .fail(&lease, failure(minute(6), 0, true))
-        .await
-        .unwrap();
-    assert_eq!(
-        db.store().probe_parked(minute(7), 5, minute(60)).await.unwrap(),
-        1
-    );
+    db.store().fail(&lease, failure(minute(6), 0, true)).await.unwrap();
+    assert_eq!(db.store().probe_parked(minute(7), 5, minute(60)).await.unwrap(), 1);
     place(10 * MINUTE_MS).await;
     let lease = claimed(db, 1, minute(60)).await.pop().unwrap();
-    assert_eq!(
-        lease.agent,
-        agent("p-000"),
-        "its lease ran out, and it was due first"
-    );
+    assert_eq!(lease.agent, agent("p-000"), "its lease ran out, and it was due first");
     let lease = claimed(db, 1, minute(60)).await.pop().unwrap();
-    db.store()
-        .fail(&lease, failure(minute(60), 0, true))
-        .await
-        .unwrap();
+    db.store().fail(&lease, failure(minute(60), 0, true)).await.unwrap();
     wake(db, "p-001", Reason::Eviction, minute(61)).await;
     place(MINUTE_MS).await;
 }
@@ -216,18 +170,13 @@ pub(crate) async fn a_rearmed_row_stands_behind_the_others(db: &dyn Backend) {
 }
 
 pub(crate) async fn rows_made_together_stand_behind_each_other(db: &dyn Backend) {
-    for (name, project) in [
-        ("a", Some("p")),
-        ("b", None),
-        ("c", Some("p")),
-        ("d", Some("q")),
-        ("e", Some("p")),
-    ] {
+    for (name, project) in
+        [("a", Some("p")), ("b", None), ("c", Some("p")), ("d", Some("q")), ("e", Some("p"))]
+    {
         with_pending(db, name, 4).await;
         join(db, name, project).await;
     }
-    db.raw("DELETE FROM summary_update_queue WHERE agent_id <> 'c'")
-        .await;
+    db.raw("DELETE FROM summary_update_queue WHERE agent_id <> 'c'").await;
     assert_eq!(db.store().reconcile(minute(1), minute(9)).await.unwrap(), 4);
     let places = db
         .texts(
@@ -248,8 +197,7 @@ pub(crate) async fn a_crowd_delays_a_row_only_up_to_a_limit(db: &dyn Backend) {
     crowd(db, "p", 2, Reason::Eviction, T0).await;
     assert_eq!(behind_ms(db, "p-001").await, ROWS_AHEAD_MAX * SPACING_MS);
     // Parked rows are in nobody's way.
-    db.raw("UPDATE summary_update_queue SET parked_at = queued_at WHERE agent_id LIKE 'x%'")
-        .await;
+    db.raw("UPDATE summary_update_queue SET parked_at = queued_at WHERE agent_id LIKE 'x%'").await;
     crowd(db, "p", 3, Reason::Eviction, T0).await;
     assert_eq!(behind_ms(db, "p-002").await, 2 * SPACING_MS);
 }
@@ -263,8 +211,7 @@ pub(crate) async fn rows_that_do_not_compete_delay_no_others(db: &dyn Backend) {
         .raw("UPDATE summary_update_queue SET paused_until = visible_at, paused_for = 'calls_per_day' WHERE agent_id = 'p-001'")
         .await;
     assert_eq!(rows, 1);
-    db.raw("UPDATE summary_update_queue SET deferred_at = visible_at WHERE agent_id = 'p-002'")
-        .await;
+    db.raw("UPDATE summary_update_queue SET deferred_at = visible_at WHERE agent_id = 'p-002'").await;
     make(db, "p-new").await;
     join(db, "p-new", Some("p")).await;
     wake(db, "p-new", Reason::Eviction, now).await;

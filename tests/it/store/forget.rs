@@ -45,13 +45,7 @@ fn everything() -> Vec<&'static str> {
 }
 
 fn wish(name: &str, what: Forgettable) -> Forget {
-    Forget {
-        agent: agent(name),
-        what,
-        rules: rules(),
-        redactor: Redactor::standard(),
-        now: minute(200),
-    }
+    Forget { agent: agent(name), what, rules: rules(), redactor: Redactor::standard(), now: minute(200) }
 }
 
 pub(super) async fn forget(db: &dyn Backend, name: &str, numbers: &[i64]) -> Forgotten {
@@ -76,9 +70,7 @@ async fn cover(db: &dyn Backend, now: i64) {
         item.text = format!("{} {NEEDLE}", item.text);
     }
     let mut merged = items.remove(0);
-    merged
-        .ranges
-        .extend(items.iter().flat_map(|item| item.ranges.clone()));
+    merged.ranges.extend(items.iter().flat_map(|item| item.ranges.clone()));
     merged.source_tokens += items.iter().map(|item| item.source_tokens).sum::<i64>();
     merged.ended_at = items.last().map_or(merged.ended_at, |last| last.ended_at);
     let changes = FactChanges {
@@ -95,21 +87,14 @@ async fn cover(db: &dyn Backend, now: i64) {
 /// An agent of which one item covers #1 to #3, #4 is pending and #5 in the window, and two children of it; #2 contains the needle.
 async fn family(db: &dyn Backend) {
     for number in 1..=4 {
-        let text = if number == 2 {
-            format!("Keep {NEEDLE} secret")
-        } else {
-            format!("Question {number}")
-        };
+        let text = if number == 2 { format!("Keep {NEEDLE} secret") } else { format!("Question {number}") };
         say(db, "a", &text, number).await;
     }
     cover(db, 60).await;
     say(db, "a", "Question 5", 61).await;
     // By name, one of them comes before its parent.
     for child in ["Zoe", "child"] {
-        db.store()
-            .fork(&agent("a"), &agent(child), minute(70))
-            .await
-            .unwrap();
+        db.store().fork(&agent("a"), &agent(child), minute(70)).await.unwrap();
     }
     while db.store().index_messages(100).await.unwrap() > 0 {}
     assert_eq!(db.indexed(Some(NEEDLE_STEM)).await, 2);
@@ -124,11 +109,7 @@ async fn summary(db: &dyn Backend, name: &str) -> String {
 
 pub(crate) async fn forgotten_text_leaves_no_trace(db: &dyn Backend) {
     family(db).await;
-    let answer = JournalledAnswer {
-        answer: NEEDLE.to_owned(),
-        input_tokens: 1,
-        output_tokens: 1,
-    };
+    let answer = JournalledAnswer { answer: NEEDLE.to_owned(), input_tokens: 1, output_tokens: 1 };
     db.store().journal(&agent("a"), "key", &answer, T0).await.unwrap();
     assert!(summary(db, "a").await.contains(NEEDLE) && summary(db, "child").await.contains(NEEDLE));
     let forgotten = forget(db, "child", &[2]).await;
@@ -150,28 +131,16 @@ pub(crate) async fn forgotten_text_leaves_no_trace(db: &dyn Backend) {
     for name in ["a", "Zoe", "child"] {
         clean(db, &agent(name)).await;
         let document = summary(db, name).await;
-        assert!(
-            document.contains("(forgotten)") && document.contains("Question 1"),
-            "{document}"
-        );
+        assert!(document.contains("(forgotten)") && document.contains("Question 1"), "{document}");
         let shown = db.store().summary_of_step(&agent(name)).await.unwrap().unwrap();
         assert_eq!(shown.content, document);
     }
     // An answer to an earlier question isn't kept either; after a while answers are kept again.
-    db.store()
-        .journal(&agent("a"), "key", &answer, minute(201))
-        .await
-        .unwrap();
+    db.store().journal(&agent("a"), "key", &answer, minute(201)).await.unwrap();
     assert_eq!(db.store().journalled(&agent("a"), "key").await.unwrap(), None);
     let later = minute(201).plus_ms(HOUR_MS);
-    db.store()
-        .journal(&agent("a"), "key", &answer, later)
-        .await
-        .unwrap();
-    assert_eq!(
-        db.store().journalled(&agent("a"), "key").await.unwrap(),
-        Some(answer)
-    );
+    db.store().journal(&agent("a"), "key", &answer, later).await.unwrap();
+    assert_eq!(db.store().journalled(&agent("a"), "key").await.unwrap(), Some(answer));
 }
 
 pub(crate) async fn the_rest_is_summarised_again(db: &dyn Backend) {
@@ -184,10 +153,7 @@ pub(crate) async fn the_rest_is_summarised_again(db: &dyn Backend) {
     summarise(db, &agent("a")).await;
     assert_eq!(db.number(provisional).await, Some(0));
     let told = db
-        .texts(
-            "SELECT text FROM summary_items WHERE agent_id = 'a' AND removed_version IS NULL",
-            " ",
-        )
+        .texts("SELECT text FROM summary_items WHERE agent_id = 'a' AND removed_version IS NULL", " ")
         .await;
     for words in ["Text of exchange 1", "Text of exchange 3", "(forgotten)"] {
         assert!(told.contains(words), "{told}");
@@ -202,50 +168,26 @@ pub(crate) async fn a_tombstone_keeps_its_place_and_its_time(db: &dyn Backend) {
     let store = db.store();
     let reply = recall::expand(store.as_ref(), &agent("a"), 2, ExpandQuery::default()).await;
     let reply = reply.unwrap().unwrap();
-    assert_eq!(
-        (reply.tokens, reply.place, reply.started_at),
-        (0, ExchangePlace::Covered, minute(2))
-    );
+    assert_eq!((reply.tokens, reply.place, reply.started_at), (0, ExchangePlace::Covered, minute(2)));
     let brief: Vec<(i64, &str, bool, i64)> = reply
         .messages
         .iter()
-        .map(|message| {
-            (
-                message.seq,
-                message.kind.as_str(),
-                message.forgotten,
-                message.tokens,
-            )
-        })
+        .map(|message| (message.seq, message.kind.as_str(), message.forgotten, message.tokens))
         .collect();
     assert_eq!(brief, [(3, "user", true, 0), (4, "assistant", true, 0)]);
     let query = ArchiveSearch::new(Query::parse(NEEDLE).unwrap(), 10);
-    assert_eq!(
-        store.search(&agent("a"), &query).await.unwrap().unwrap().found,
-        []
-    );
+    assert_eq!(store.search(&agent("a"), &query).await.unwrap().unwrap().found, []);
 }
 
 pub(crate) async fn one_message_is_forgotten_by_itself(db: &dyn Backend) {
     family(db).await;
-    let forgotten = db
-        .store()
-        .forget(wish("a", Forgettable::Message(10)))
-        .await
-        .unwrap();
+    let forgotten = db.store().forget(wish("a", Forgettable::Message(10))).await.unwrap();
     assert_eq!((forgotten.messages, forgotten.exchanges), (1, vec![5]));
-    let left = db
-        .store()
-        .forget(wish("child", Forgettable::Message(3)))
-        .await
-        .unwrap();
+    let left = db.store().forget(wish("child", Forgettable::Message(3))).await.unwrap();
     assert_eq!((left.messages, left.exchanges), (1, vec![2]));
     let title = "SELECT headline FROM exchange_log WHERE agent_id = 'a' AND exchange = 5";
     let headline = db.text(title).await.unwrap();
-    assert!(
-        headline.contains("Question 5") && !headline.contains("Answer"),
-        "{headline}"
-    );
+    assert!(headline.contains("Question 5") && !headline.contains("Answer"), "{headline}");
     // The rest of an exchange is summarised again.
     let document = summary(db, "a").await;
     assert!(document.contains("Answer to Keep"), "{document}");
@@ -283,10 +225,7 @@ pub(crate) async fn forgetting_twice_is_forgetting_once(db: &dyn Backend) {
     // Steps stay, whatever else of their exchange goes.
     db.store().append(marked).await.unwrap();
     forget(db, "a", &[5]).await;
-    db.store()
-        .rewind(append(&agent("a"), vec![step(&Step::Rewind(None), 91)]))
-        .await
-        .unwrap();
+    db.store().rewind(append(&agent("a"), vec![step(&Step::Rewind(None), 91)])).await.unwrap();
     clean(db, &agent("a")).await;
 }
 
@@ -297,22 +236,13 @@ pub(crate) async fn labels_of_marks_are_forgotten(db: &dyn Backend) {
         append(&agent("a"), messages)
     };
     say(db, "a", "Question 1", 1).await;
-    db.store()
-        .append(steps(&[Step::Mark(plain.clone())], 2))
-        .await
-        .unwrap();
+    db.store().append(steps(&[Step::Mark(plain.clone())], 2)).await.unwrap();
     say(db, "a", "Question 2", 3).await;
     let marks = [Step::Mark(secret.clone()), Step::Mark(plain.clone())];
     db.store().append(steps(&marks, 4)).await.unwrap();
-    db.store()
-        .fork(&agent("a"), &agent("child"), minute(5))
-        .await
-        .unwrap();
+    db.store().fork(&agent("a"), &agent("child"), minute(5)).await.unwrap();
     say(db, "a", "Question 3", 6).await;
-    db.store()
-        .append(steps(&[Step::Rewind(secret)], 7))
-        .await
-        .unwrap();
+    db.store().append(steps(&[Step::Rewind(secret)], 7)).await.unwrap();
     assert!(db.dump(&everything()).await.contains(NEEDLE));
     forget(db, "child", &[2]).await;
     let left = db.dump(&everything()).await;
@@ -321,10 +251,7 @@ pub(crate) async fn labels_of_marks_are_forgotten(db: &dyn Backend) {
     let label = db.text("SELECT min(label) FROM marks WHERE agent_id = 'a' AND label LIKE 'forgotten-%'");
     let label = label.await.unwrap();
     say(db, "a", "Question 4", 8).await;
-    db.store()
-        .rewind(steps(&[Step::Rewind(Some(label))], 9))
-        .await
-        .unwrap();
+    db.store().rewind(steps(&[Step::Rewind(Some(label))], 9)).await.unwrap();
     for name in ["a", "child"] {
         clean(db, &agent(name)).await;
     }
@@ -366,15 +293,9 @@ pub(crate) async fn unknown_messages_cannot_be_forgotten(db: &dyn Backend) {
     let refused = store.forget(wish("nobody", Forgettable::Message(1))).await;
     assert!(matches!(refused, Err(StoreError::UnknownAgent(_))), "{refused:?}");
     let refused = store.forget(wish("a", Forgettable::Exchanges(vec![2, 9]))).await;
-    assert!(
-        matches!(refused, Err(StoreError::UnknownExchange(9))),
-        "{refused:?}"
-    );
+    assert!(matches!(refused, Err(StoreError::UnknownExchange(9))), "{refused:?}");
     let refused = store.forget(wish("a", Forgettable::Message(99))).await;
-    assert!(
-        matches!(refused, Err(StoreError::UnknownMessage(99))),
-        "{refused:?}"
-    );
+    assert!(matches!(refused, Err(StoreError::UnknownMessage(99))), "{refused:?}");
     assert_same(&before, &db.dump(&everything()).await, "refused");
 }
 
@@ -396,26 +317,14 @@ pub(crate) async fn no_operator_action_brings_forgotten_text_back(db: &dyn Backe
     family(db).await;
     let (policy, now) = (SummaryPolicy::default(), minute(150));
     // Readers get the old document until the new one covers as much.
-    let rebuild = RebuildRequest {
-        agent: agent("a"),
-        policy,
-        now,
-    };
+    let rebuild = RebuildRequest { agent: agent("a"), policy, now };
     db.store().rebuild(rebuild).await.unwrap();
     assert!(summary(db, "a").await.contains(NEEDLE));
     forget(db, "a", &[2]).await;
     assert!(!summary(db, "a").await.contains(NEEDLE));
     let purged = db.store().version(&agent("a"), 1).await.unwrap().unwrap();
-    assert_eq!(
-        (purged.content.as_str(), purged.figures.purged_at),
-        ("", Some(minute(200)))
-    );
-    let roll_back = RollbackRequest {
-        agent: agent("a"),
-        version: 1,
-        policy,
-        now: minute(210),
-    };
+    assert_eq!((purged.content.as_str(), purged.figures.purged_at), ("", Some(minute(200))));
+    let roll_back = RollbackRequest { agent: agent("a"), version: 1, policy, now: minute(210) };
     db.store().roll_back(roll_back).await.unwrap();
     let document = summary(db, "a").await;
     assert!(!document.contains(NEEDLE), "{document}");
@@ -450,16 +359,10 @@ pub(crate) async fn an_agent_is_deleted_with_all_that_is_known_of_it(db: &dyn Ba
     assert!(matches!(refused, Err(StoreError::UnknownAgent(_))), "{refused:?}");
     // Inherited exchanges stay with their parent.
     for child in ["Zoe", "child"] {
-        assert_eq!(
-            db.store().delete_agent(&agent(child), T0).await.unwrap().messages,
-            0
-        );
+        assert_eq!(db.store().delete_agent(&agent(child), T0).await.unwrap().messages, 0);
     }
     clean(db, &agent("a")).await;
-    assert_eq!(
-        db.store().delete_agent(&agent("a"), T0).await.unwrap().messages,
-        10
-    );
+    assert_eq!(db.store().delete_agent(&agent("a"), T0).await.unwrap().messages, 10);
     let left = db.dump(&everything()).await;
     let names = |line: &&str| line.contains("\"a\"") || line.contains("\"child\"") || line.contains(NEEDLE);
     assert_eq!(left.lines().filter(names).collect::<Vec<_>>(), Vec::<&str>::new());
@@ -516,10 +419,7 @@ pub(crate) async fn any_life_can_be_forgotten_in_parts(db: &dyn Backend) {
 
 pub(crate) async fn a_recount_in_progress_does_not_count_it(db: &dyn Backend) {
     use recapd_store::{NewCount, Recount};
-    db.store()
-        .append(append(&agent("a"), turns(1..=2)))
-        .await
-        .unwrap();
+    db.store().append(append(&agent("a"), turns(1..=2))).await.unwrap();
     db.store().begin_recount(&agent("a")).await.unwrap();
     let batch = db.store().recount_batch(&agent("a"), 100).await.unwrap().unwrap();
     forget(db, "a", &[2]).await;

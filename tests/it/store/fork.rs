@@ -29,11 +29,7 @@ async fn say(db: &dyn Backend, name: &str, messages: Vec<PreparedMessage>) {
 }
 
 async fn fork(db: &dyn Backend, parent: &str, child: &str) -> ForkOutcome {
-    let forked = db
-        .store()
-        .fork(&agent(parent), &agent(child), minute(50))
-        .await
-        .unwrap();
+    let forked = db.store().fork(&agent(parent), &agent(child), minute(50)).await.unwrap();
     clean(db, &agent(child)).await;
     forked
 }
@@ -44,12 +40,7 @@ async fn row(db: &dyn Backend, name: &str) -> AgentRow {
 
 /// Describes an agent's exchanges, message by message, and its document.
 async fn said_so_far(db: &dyn Backend, agent: &AgentId) -> String {
-    let query = ExchangeQuery {
-        from: 0,
-        through: i64::MAX,
-        limit: 1_000,
-        bytes_max: i64::MAX,
-    };
+    let query = ExchangeQuery { from: 0, through: i64::MAX, limit: 1_000, bytes_max: i64::MAX };
     let stored = db.store().exchanges(agent, query).await.unwrap();
     let summary = db.store().summary(agent).await.unwrap().unwrap();
     format!("{stored:#?} {} {}", summary.version, summary.content)
@@ -82,10 +73,7 @@ pub(crate) async fn a_child_begins_where_its_parent_stands(db: &dyn Backend) {
     say(db, "a", turns(5..=6)).await;
     let forked = fork(db, "a", "b").await;
     // 1 to 3 are covered, 4 and 5 are pending, and 6 is in the window with the preamble.
-    assert_eq!(
-        (forked.fork_exchange, forked.exchanges, forked.items),
-        (Some(6), 3, 3)
-    );
+    assert_eq!((forked.fork_exchange, forked.exchanges, forked.items), (Some(6), 3, 3));
     let (parent, child) = (row(db, "a").await, row(db, "b").await);
     assert_eq!(
         (child.ledger.first_exchange, child.ledger.summarized_through),
@@ -96,11 +84,7 @@ pub(crate) async fn a_child_begins_where_its_parent_stands(db: &dyn Backend) {
     let numbers = "SELECT exchange || ' ' || tokens_before || ' ' || source_agent_id FROM exchange_log \
                    WHERE agent_id = 'b' ORDER BY exchange";
     assert_eq!(db.texts(numbers, "; ").await, "0 0 a; 4 0 a; 5 100 a; 6 200 a");
-    assert_eq!(
-        db.number("SELECT count(*) FROM message_log WHERE agent_id = 'b'")
-            .await,
-        Some(0)
-    );
+    assert_eq!(db.number("SELECT count(*) FROM message_log WHERE agent_id = 'b'").await, Some(0));
     let content = async |name| db.store().summary(&agent(name)).await.unwrap().unwrap().content;
     assert_eq!(content("a").await, content("b").await);
     // The child continues on its own, in a new exchange with the next number.
@@ -123,55 +107,30 @@ pub(crate) async fn a_child_knows_of_earlier_evictions(db: &dyn Backend) {
         request.rules.budget = Budget::new(100 * TURN_TOKENS, 1.0);
         store.append(request).await.unwrap();
         fork(db, name, child).await;
-        assert_eq!(
-            row(db, child).await.ledger.first_exchange,
-            1,
-            "all is in the window"
-        );
-        assert_eq!(
-            store.has_evicted(&agent(child)).await.unwrap(),
-            has_evicted,
-            "{child}"
-        );
+        assert_eq!(row(db, child).await.ledger.first_exchange, 1, "all is in the window");
+        assert_eq!(store.has_evicted(&agent(child)).await.unwrap(), has_evicted, "{child}");
     }
     // Its own evictions continue the numbers.
     say(db, "b", turns(61..=63)).await;
     let numbers = "SELECT agent_id || ' ' || eviction FROM evictions ORDER BY agent_id, eviction";
     let told = db.texts(numbers, "; ").await;
-    let last = db
-        .number("SELECT last_eviction FROM agents WHERE agent_id = 'b'")
-        .await
-        .unwrap();
+    let last = db.number("SELECT last_eviction FROM agents WHERE agent_id = 'b'").await.unwrap();
     assert!(told.ends_with(&format!("; b {last}")), "{told}");
-    let of_parent = db
-        .number("SELECT last_eviction FROM agents WHERE agent_id = 'a'")
-        .await;
+    let of_parent = db.number("SELECT last_eviction FROM agents WHERE agent_id = 'a'").await;
     assert!(of_parent.unwrap() > 0 && Some(last) > of_parent, "{told}");
 }
 
 pub(crate) async fn a_fork_before_the_first_word_shares_nothing(db: &dyn Backend) {
     say(db, "a", Vec::new()).await;
     let forked = fork(db, "a", "b").await;
-    assert_eq!(
-        (forked.fork_exchange, forked.exchanges, forked.enqueued),
-        (None, 0, None)
-    );
+    assert_eq!((forked.fork_exchange, forked.exchanges, forked.enqueued), (None, 0, None));
     say(db, "a", turns(1..=5)).await;
-    assert_eq!(
-        row(db, "b").await.ledger,
-        recapd_core::domain::ledger::Ledger::default()
-    );
+    assert_eq!(row(db, "b").await.ledger, recapd_core::domain::ledger::Ledger::default());
     say(db, "b", turns(7..=7)).await;
     let report = clean(db, &agent("b")).await;
     assert_eq!((report.messages, report.exchanges), (2, 1));
     let line = db.store().ancestors(&agent("b")).await.unwrap();
-    assert_eq!(
-        line,
-        [Ancestor {
-            agent: agent("a"),
-            fork_exchange: None
-        }]
-    );
+    assert_eq!(line, [Ancestor { agent: agent("a"), fork_exchange: None }]);
 }
 
 pub(crate) async fn a_child_needs_a_parent_and_a_new_name(db: &dyn Backend) {
@@ -194,18 +153,11 @@ pub(crate) async fn parent_and_child_rewind_independently(db: &dyn Backend) {
     messages.extend(turns(3..=3));
     say(db, "a", messages).await;
     fork(db, "a", "b").await;
-    let (parent, child) = (
-        said_so_far(db, &agent("a")).await,
-        said_so_far(db, &agent("b")).await,
-    );
+    let (parent, child) = (said_so_far(db, &agent("a")).await, said_so_far(db, &agent("b")).await);
     let back = || append(&agent("b"), vec![step(&Step::Rewind(None), 9)]);
     let outcome = db.store().rewind(back()).await.unwrap();
     // The exchange of the rewind's own message is set aside, too, but it has no content.
-    let rewound = StepOutcome::Rewound {
-        exchange: 2,
-        set_aside: 1,
-        version: None,
-    };
+    let rewound = StepOutcome::Rewound { exchange: 2, set_aside: 1, version: None };
     assert_eq!(outcome.steps, [rewound]);
     clean(db, &agent("b")).await;
     assert_eq!(said_so_far(db, &agent("a")).await, parent);
@@ -236,20 +188,15 @@ pub(crate) async fn ancestors_are_walked_once(db: &dyn Backend) {
     say(db, "b", turns(3..=3)).await;
     fork(db, "b", "c").await;
     let line = async |name| db.store().ancestors(&agent(name)).await.unwrap();
-    let ancestor = |name, fork_exchange| Ancestor {
-        agent: agent(name),
-        fork_exchange: Some(fork_exchange),
-    };
+    let ancestor = |name, fork_exchange| Ancestor { agent: agent(name), fork_exchange: Some(fork_exchange) };
     assert_eq!(line("c").await, [ancestor("b", 3), ancestor("a", 2)]);
     assert_eq!(line("a").await, []);
     assert_eq!(
-        db.number("SELECT count(*) FROM exchange_log WHERE agent_id = 'c' AND source_agent_id = 'a'")
-            .await,
+        db.number("SELECT count(*) FROM exchange_log WHERE agent_id = 'c' AND source_agent_id = 'a'").await,
         Some(2)
     );
     // A cycle, which no fork creates.
-    db.raw("UPDATE agents SET parent_agent_id = 'c', fork_exchange = 3 WHERE agent_id = 'a'")
-        .await;
+    db.raw("UPDATE agents SET parent_agent_id = 'c', fork_exchange = 3 WHERE agent_id = 'a'").await;
     assert_eq!(line("c").await, [ancestor("b", 3), ancestor("a", 2)]);
     assert_eq!(line("a").await, [ancestor("c", 3), ancestor("b", 3)]);
 }
@@ -266,16 +213,10 @@ pub(crate) async fn nothing_later_in_the_parent_reaches_the_child(db: &dyn Backe
             db.store().fork(&parent, &child, T0).await.unwrap();
             let told = (said_so_far(db, &child).await, state(db, child.as_str()).await);
             live(db, &parent, &after, budget_tokens).await;
-            assert_eq!(
-                (said_so_far(db, &child).await, state(db, child.as_str()).await),
-                told
-            );
+            assert_eq!((said_so_far(db, &child).await, state(db, child.as_str()).await), told);
             let parent_told = (said_so_far(db, &parent).await, state(db, parent.as_str()).await);
             live(db, &child, &own, budget_tokens).await;
-            assert_eq!(
-                (said_so_far(db, &parent).await, state(db, parent.as_str()).await),
-                parent_told
-            );
+            assert_eq!((said_so_far(db, &parent).await, state(db, parent.as_str()).await), parent_told);
             summarise(db, &child).await;
             let report = db.store().verify(&child).await.unwrap();
             assert_eq!((report.breaches.as_slice(), report.pending), ([].as_slice(), 0));
@@ -313,10 +254,7 @@ pub(crate) async fn a_child_keeps_the_exchange_that_it_continues(db: &dyn Backen
     assert_eq!(row(db, "c").await.ledger.floor(), Some(2));
     clean(db, &agent("c")).await;
     say(db, "c", vec![said("user", "Next", 200, minute(6))]).await;
-    assert_eq!(
-        (window("c").await.1, row(db, "c").await.ledger.floor()),
-        (200, Some(5))
-    );
+    assert_eq!((window("c").await.1, row(db, "c").await.ledger.floor()), (200, Some(5)));
 }
 
 /// A rewind leaves the exchange that it goes back to complete.
@@ -346,12 +284,8 @@ pub(crate) async fn a_clear_in_the_child_hides_the_parent(db: &dyn Backend) {
     // The clear's own message can't join an inherited exchange, so it is in #3.
     assert_eq!((ledger.first_exchange, ledger.window_tokens()), (4, TURN_TOKENS));
     assert_eq!((ledger.preamble, ledger.session), (None, 2));
-    let window = ExchangeQuery {
-        from: ledger.first_exchange,
-        through: i64::MAX,
-        limit: 10,
-        bytes_max: i64::MAX,
-    };
+    let window =
+        ExchangeQuery { from: ledger.first_exchange, through: i64::MAX, limit: 10, bytes_max: i64::MAX };
     let window = db.store().exchanges(&agent("b"), window).await.unwrap();
     let texts: Vec<String> = window
         .iter()
@@ -376,20 +310,13 @@ pub(crate) async fn a_later_clear_or_rewind_of_the_parent_leaves_the_child_alone
     let child = (said_so_far(db, &agent("b")).await, state(db, "b").await);
     for step_taken in [Step::Rewind(None), Step::Clear] {
         say(db, "a", vec![step(&step_taken, 9)]).await;
-        assert_eq!(
-            (said_so_far(db, &agent("b")).await, state(db, "b").await),
-            child,
-            "{step_taken:?}"
-        );
+        assert_eq!((said_so_far(db, &agent("b")).await, state(db, "b").await), child, "{step_taken:?}");
     }
     // The child still has the mark, and can go back to it.
     let back = append(&agent("b"), vec![step(&Step::Rewind(None), 10)]);
     let outcome = db.store().rewind(back).await.unwrap();
     assert!(
-        matches!(
-            outcome.steps.as_slice(),
-            [StepOutcome::Rewound { exchange: 1, .. }]
-        ),
+        matches!(outcome.steps.as_slice(), [StepOutcome::Rewound { exchange: 1, .. }]),
         "{:?}",
         outcome.steps
     );

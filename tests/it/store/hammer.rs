@@ -118,22 +118,12 @@ async fn live_once(
         }
         15 => {
             let what = Forgettable::Exchanges(vec![random.i64(1..=6)]);
-            let wish = Forget {
-                agent: agent.clone(),
-                what,
-                rules: rules(),
-                redactor: Redactor::standard(),
-                now,
-            };
+            let wish =
+                Forget { agent: agent.clone(), what, rules: rules(), redactor: Redactor::standard(), now };
             drop(store.forget(wish).await?);
         }
         _ => {
-            let prune = Prune {
-                runs_before: now,
-                answers_before: now,
-                versions_keep: 1,
-                limit: 10,
-            };
+            let prune = Prune { runs_before: now, answers_before: now, versions_keep: 1, limit: 10 };
             store.prune(prune).await?;
         }
     }
@@ -150,9 +140,7 @@ async fn work(store: &SqlStore, now: Timestamp) -> Result<(), StoreError> {
             let (lo, hi) = (material.lo, material.hi);
             store.settle(lease, Settle { lo, hi, now }).await?;
         } else {
-            store
-                .complete(lease, patch(&material, items(&material), now))
-                .await?;
+            store.complete(lease, patch(&material, items(&material), now)).await?;
         }
     }
     Ok(())
@@ -160,10 +148,7 @@ async fn work(store: &SqlStore, now: Timestamp) -> Result<(), StoreError> {
 
 fn failure(park: bool, now: Timestamp) -> Failure {
     Failure {
-        error: AttemptError {
-            class: "x".to_owned(),
-            message: String::new(),
-        },
+        error: AttemptError { class: "x".to_owned(), message: String::new() },
         backoff_ms: 0,
         park,
         run: run(now),
@@ -213,11 +198,8 @@ async fn round(store: &SqlStore, now: Timestamp) -> Result<(), StoreError> {
     };
     store.move_batch(open.batch, step).await?;
     let lines = store.batch_lines(open.batch).await?;
-    let end = BatchEnd {
-        results: lines.into_iter().map(reply).collect(),
-        otherwise: "expired".to_owned(),
-        now,
-    };
+    let end =
+        BatchEnd { results: lines.into_iter().map(reply).collect(), otherwise: "expired".to_owned(), now };
     store.close_batch(open.batch, end).await?;
     Ok(())
 }

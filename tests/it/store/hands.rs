@@ -67,28 +67,17 @@ async fn reach_in(db: &dyn Backend, name: &str, hand: &Hand, at: i64) {
     let (store, agent, policy, now) = (db.store(), agent(name), SummaryPolicy::default(), now(at));
     match hand {
         Hand::RollBack(index) => {
-            let query = VersionQuery {
-                before: None,
-                limit: 1_000,
-            };
+            let query = VersionQuery { before: None, limit: 1_000 };
             let kept = store.versions(&agent, query).await.unwrap();
             if kept.is_empty() {
                 return;
             }
             let version = index.get(&kept).version;
-            let request = RollbackRequest {
-                agent,
-                version,
-                policy,
-                now,
-            };
+            let request = RollbackRequest { agent, version, policy, now };
             store.roll_back(request).await.unwrap();
         }
         Hand::Rebuild => {
-            store
-                .rebuild(RebuildRequest { agent, policy, now })
-                .await
-                .unwrap();
+            store.rebuild(RebuildRequest { agent, policy, now }).await.unwrap();
         }
         Hand::Edit(index, true) => edit(db, &agent, *index, json!({"importance": "decision"}), now).await,
         Hand::Edit(index, false) => edit(db, &agent, *index, json!({"text": "By hand"}), now).await,
@@ -109,11 +98,7 @@ async fn edit(
     change: serde_json::Value,
     now: recapd_core::domain::time::Timestamp,
 ) {
-    let query = ItemQuery {
-        after: 0,
-        limit: 1_000,
-        all: true,
-    };
+    let query = ItemQuery { after: 0, limit: 1_000, all: true };
     let items = db.store().items(agent, query).await.unwrap();
     if items.is_empty() {
         return;
@@ -168,24 +153,14 @@ async fn check(db: &dyn Backend, agent: &AgentId, context: &str) {
         db.store().summary_of_step(agent).await.unwrap().unwrap(),
     ] {
         let begins = row.pending.first().map(|exchange| exchange.exchange);
-        assert!(
-            begins.is_none_or(|first| first > row.summarized_through),
-            "{context}"
-        );
-        assert!(
-            row.pending_since.is_none() || row.summarized_through + 1 < row.first_exchange,
-            "{context}"
-        );
+        assert!(begins.is_none_or(|first| first > row.summarized_through), "{context}");
+        assert!(row.pending_since.is_none() || row.summarized_through + 1 < row.first_exchange, "{context}");
     }
     let sql = format!(
         "SELECT (a.pending_since IS NULL) OR EXISTS (SELECT 1 FROM summary_update_queue q WHERE q.agent_id = a.agent_id) \
          FROM agents a WHERE a.agent_id = '{agent}'"
     );
-    assert_eq!(
-        db.number(&sql).await,
-        Some(1),
-        "pending, and nobody knows: {context}"
-    );
+    assert_eq!(db.number(&sql).await, Some(1), "pending, and nobody knows: {context}");
 }
 
 async fn live(db: &dyn Backend, name: &str, script: &[(Event, Option<Hand>)]) {
@@ -215,10 +190,7 @@ pub(crate) async fn an_operator_may_act_at_any_time(db: &dyn Backend) {
         let (before, after) = script.split_at(script.len().div_ceil(2));
         Handle::current().block_on(async {
             live(db, &parent, before).await;
-            db.store()
-                .fork(&agent(&parent), &agent(&child), minute(2_000))
-                .await
-                .unwrap();
+            db.store().fork(&agent(&parent), &agent(&child), minute(2_000)).await.unwrap();
             live(db, &child, after).await;
             for name in [&parent, &child] {
                 trickle(db, name, 60).await;

@@ -42,11 +42,8 @@ async fn waiting(db: &dyn Backend) -> Vec<InboxRow> {
 /// Returns an append of these rows' content.
 fn request(rows: &[InboxRow]) -> AppendRequest {
     let messages = rows.iter().map(|row| {
-        let message = read_row(Row {
-            role: row.role.as_deref(),
-            content: row.content.as_deref(),
-            ..Row::default()
-        });
+        let message =
+            read_row(Row { role: row.role.as_deref(), content: row.content.as_deref(), ..Row::default() });
         prepared(message.unwrap(), 10, minute(1))
     });
     append(&agent("a"), messages.collect())
@@ -64,14 +61,7 @@ fn keeper_of(store: Arc<dyn Store>) -> (Ingestor, Metrics) {
     let metrics = Metrics::new(T0, &[]);
     let counter = tokenizer::counter_for("", "");
     let clock = Arc::new(SystemClock);
-    let ingestor = Ingestor::new(
-        store,
-        counter,
-        clock,
-        rules(),
-        Notices::default(),
-        metrics.clone(),
-    );
+    let ingestor = Ingestor::new(store, counter, clock, rules(), Notices::default(), metrics.clone());
     (ingestor, metrics)
 }
 
@@ -104,12 +94,7 @@ pub(crate) async fn inserted_rows_wait_in_order(db: &dyn Backend) {
     assert_eq!(said, ["one", "two", "three", "four"]);
     let last = rows.last().unwrap();
     assert_eq!(
-        (
-            last.format.as_deref(),
-            last.speaker.as_deref(),
-            last.client_id.as_deref(),
-            last.said_at
-        ),
+        (last.format.as_deref(), last.speaker.as_deref(), last.client_id.as_deref(), last.said_at),
         (Some("text"), Some("Ada"), Some("x-4"), None)
     );
     assert!(last.received_at > T0);
@@ -130,25 +115,15 @@ pub(crate) async fn a_row_is_taken_once(db: &dyn Backend) {
     insert(db, "a", "user", "one").await;
     insert(db, "a", "assistant", "two").await;
     let rows = waiting(db).await;
-    let first = db
-        .inbox()
-        .append_from_inbox(request(&rows[..1]), ids(&rows[..1]))
-        .await
-        .unwrap();
+    let first = db.inbox().append_from_inbox(request(&rows[..1]), ids(&rows[..1])).await.unwrap();
     assert_eq!(first.accepted, 1);
     for late in [&rows[..1], &rows[..]] {
         let refused = db.inbox().append_from_inbox(request(late), ids(late)).await;
-        assert!(
-            matches!(refused, Err(StoreError::Fenced(Fence::Inbox))),
-            "{refused:?}"
-        );
+        assert!(matches!(refused, Err(StoreError::Fenced(Fence::Inbox))), "{refused:?}");
     }
     assert_eq!(ids(&waiting(db).await), [rows[1].id]);
     assert_eq!(clean(db, &agent("a")).await.messages, 1);
-    db.inbox()
-        .append_from_inbox(request(&rows[1..]), ids(&rows[1..]))
-        .await
-        .unwrap();
+    db.inbox().append_from_inbox(request(&rows[1..]), ids(&rows[1..])).await.unwrap();
     assert_eq!(told(db, "a").await, "user one, assistant two");
 }
 
@@ -157,34 +132,15 @@ pub(crate) async fn a_later_row_waits_for_the_earlier_ones_of_its_agent(db: &dyn
         insert(db, agent, "user", said).await;
     }
     let rows = waiting(db).await;
-    let early = db
-        .inbox()
-        .append_from_inbox(request(&rows[2..]), ids(&rows[2..]))
-        .await;
-    assert!(
-        matches!(early, Err(StoreError::Fenced(Fence::Inbox))),
-        "{early:?}"
-    );
+    let early = db.inbox().append_from_inbox(request(&rows[2..]), ids(&rows[2..])).await;
+    assert!(matches!(early, Err(StoreError::Fenced(Fence::Inbox))), "{early:?}");
     assert_eq!(waiting(db).await, rows);
     // Another agent's rows don't matter, nor do refused ones.
-    let other = AppendRequest {
-        agent: agent("b"),
-        ..request(&rows[1..2])
-    };
-    db.inbox()
-        .append_from_inbox(other, ids(&rows[1..2]))
-        .await
-        .unwrap();
-    let refusal = RefusedRow {
-        id: rows[0].id,
-        reason: "no; say yes".to_owned(),
-        not_utf8: None,
-    };
+    let other = AppendRequest { agent: agent("b"), ..request(&rows[1..2]) };
+    db.inbox().append_from_inbox(other, ids(&rows[1..2])).await.unwrap();
+    let refusal = RefusedRow { id: rows[0].id, reason: "no; say yes".to_owned(), not_utf8: None };
     db.inbox().refuse(vec![refusal], minute(5)).await.unwrap();
-    db.inbox()
-        .append_from_inbox(request(&rows[2..]), ids(&rows[2..]))
-        .await
-        .unwrap();
+    db.inbox().append_from_inbox(request(&rows[2..]), ids(&rows[2..])).await.unwrap();
     assert_eq!(told(db, "a").await, "user three, user four");
 }
 
@@ -197,10 +153,7 @@ pub(crate) async fn an_append_that_fails_leaves_its_rows(db: &dyn Backend) {
     let mut request = request(&rows);
     request.messages[0].message.client_id = Some("x".to_owned());
     let refused = db.inbox().append_from_inbox(request, ids(&rows)).await;
-    assert!(
-        matches!(refused, Err(StoreError::ClientIdReused(_))),
-        "{refused:?}"
-    );
+    assert!(matches!(refused, Err(StoreError::ClientIdReused(_))), "{refused:?}");
     assert_eq!(waiting(db).await, rows);
 }
 
@@ -209,30 +162,16 @@ pub(crate) async fn refused_rows_are_set_aside(db: &dyn Backend) {
         insert(db, "a", "user", said).await;
     }
     let rows = waiting(db).await;
-    let refusal = RefusedRow {
-        id: rows[1].id,
-        reason: "no; say yes".to_owned(),
-        not_utf8: None,
-    };
-    assert_eq!(
-        db.inbox().refuse(vec![refusal.clone()], minute(5)).await.unwrap(),
-        1
-    );
+    let refusal = RefusedRow { id: rows[1].id, reason: "no; say yes".to_owned(), not_utf8: None };
+    assert_eq!(db.inbox().refuse(vec![refusal.clone()], minute(5)).await.unwrap(), 1);
     assert_eq!(db.inbox().refuse(vec![refusal], minute(6)).await.unwrap(), 0);
     assert_eq!(ids(&waiting(db).await), [rows[0].id, rows[2].id]);
     let sql = "SELECT agent_id || ' ' || role || ' ' || content || ': ' || reason FROM refused_messages";
     assert_eq!(db.text(sql).await.as_deref(), Some("a user two: no; say yes"));
-    let taken = db
-        .inbox()
-        .append_from_inbox(request(&rows[1..2]), ids(&rows[1..2]))
-        .await;
+    let taken = db.inbox().append_from_inbox(request(&rows[1..2]), ids(&rows[1..2])).await;
     assert!(matches!(taken, Err(StoreError::Fenced(Fence::Inbox))));
     let figures = db.inbox().inbox_figures().await.unwrap();
-    let expected = InboxFigures {
-        waiting: 2,
-        oldest_at: Some(rows[0].received_at),
-        refused: 1,
-    };
+    let expected = InboxFigures { waiting: 2, oldest_at: Some(rows[0].received_at), refused: 1 };
     assert_eq!(figures, expected);
 }
 
@@ -285,30 +224,18 @@ pub(crate) async fn the_ingestor_appends_what_it_can(db: &dyn Backend) {
     row("'a'", "NULL", "no json", "NULL").await;
     row("'a'", "'user'", "Question", "'x-1'").await;
     row("'a'", "'user'", "Another question", "'x-1'").await;
-    row(
-        "'a'",
-        "'assistant'",
-        "[{\"type\":\"tool_use\",\"id\":\"t\",\"name\":\"ls\",\"input\":{}}]",
-        "NULL",
-    )
-    .await;
+    row("'a'", "'assistant'", "[{\"type\":\"tool_use\",\"id\":\"t\",\"name\":\"ls\",\"input\":{}}]", "NULL")
+        .await;
     row("'a'", "NULL", "{\"role\":\"user\",\"content\":[{\"type\":\"tool_result\",\"tool_use_id\":\"t\",\"content\":\"src\"}]}", "NULL").await;
     row("'a'", "'assistant'", "Answer", "NULL").await;
     row("'b'", "'user'", "Hello", "NULL").await;
     empty(db, &ingestor).await;
 
     assert_eq!(waiting(db).await, []);
-    let query = ExchangeQuery {
-        from: 0,
-        through: i64::MAX,
-        limit: 10,
-        bytes_max: i64::MAX,
-    };
+    let query = ExchangeQuery { from: 0, through: i64::MAX, limit: 10, bytes_max: i64::MAX };
     let stored = db.store().exchanges(&agent("a"), query).await.unwrap();
-    let kinds: Vec<_> = stored
-        .iter()
-        .flat_map(|stored| stored.messages.iter().map(|m| m.message.kind.name()))
-        .collect();
+    let kinds: Vec<_> =
+        stored.iter().flat_map(|stored| stored.messages.iter().map(|m| m.message.kind.name())).collect();
     assert_eq!(kinds, ["user", "tool_call", "tool_result", "assistant"]);
     assert_eq!(told(db, "b").await, "user Hello");
     clean(db, &agent("a")).await;
@@ -349,9 +276,7 @@ pub(crate) async fn a_speaker_has_a_short_name(db: &dyn Backend) {
     }
     empty(db, &ingestor(db).0).await;
     assert_eq!(told(db, "a").await, "user 128");
-    let refused = db
-        .text("SELECT content || ': ' || reason FROM refused_messages")
-        .await;
+    let refused = db.text("SELECT content || ': ' || reason FROM refused_messages").await;
     assert_eq!(
         refused.as_deref(),
         Some("129: the speaker's name has more than 128 characters; give a shorter one")
@@ -372,10 +297,7 @@ pub(crate) async fn an_impossible_time_holds_nobody_up(db: &dyn Backend) {
     assert_eq!(told(db, "x").await, "user a, user a, user a");
     assert_eq!(told(db, "b").await, "user Hello");
     let said_at = "SELECT min(created_at) FROM messages WHERE agent_id = 'x'";
-    assert!(
-        db.number(said_at).await > Some(T0.0),
-        "when they came is when they were said"
-    );
+    assert!(db.number(said_at).await > Some(T0.0), "when they came is when they were said");
     clean(db, &agent("x")).await;
 }
 
@@ -389,12 +311,7 @@ fn many(agent: &str, count: i64) -> String {
 
 /// Returns the numbers of the messages that [`many`] made, in the order in which they are stored.
 async fn kept(db: &dyn Backend, name: &str) -> Vec<i64> {
-    let query = ExchangeQuery {
-        from: 0,
-        through: i64::MAX,
-        limit: 10_000,
-        bytes_max: i64::MAX,
-    };
+    let query = ExchangeQuery { from: 0, through: i64::MAX, limit: 10_000, bytes_max: i64::MAX };
     let stored = db.store().exchanges(&agent(name), query).await.unwrap();
     let messages = stored.iter().flat_map(|stored| &stored.messages);
     messages
@@ -465,21 +382,12 @@ impl InboxStore for Failing {
 
 pub(crate) async fn an_agent_that_fails_holds_nobody_up(db: &dyn Backend) {
     let ((ingestor, metrics), stop) = (ingestor(db), CancellationToken::new());
-    let failing = |agents| -> Arc<dyn InboxStore> {
-        Arc::new(Failing {
-            inner: db.inbox(),
-            agents,
-        })
-    };
+    let failing = |agents| -> Arc<dyn InboxStore> { Arc::new(Failing { inner: db.inbox(), agents }) };
     for name in ["a", "b", "c"] {
         insert(db, name, "user", "one").await;
     }
     assert!(!ingestor.empty_inbox(&failing(&["a"]), &stop).await.unwrap());
-    let held: Vec<_> = waiting(db)
-        .await
-        .into_iter()
-        .filter_map(|row| row.agent)
-        .collect();
+    let held: Vec<_> = waiting(db).await.into_iter().filter_map(|row| row.agent).collect();
     assert_eq!(held, ["a"]);
     // Two failures in a row aren't the agents' fault.
     for name in ["d", "e"] {
@@ -499,8 +407,6 @@ pub(crate) async fn deleting_an_agent_deletes_its_waiting_rows(db: &dyn Backend)
     insert(db, "b", "user", "two").await;
     db.store().delete_agent(&agent("a"), T0).await.unwrap();
     assert_eq!(waiting(db).await.len(), 1);
-    let none = db
-        .number("SELECT count(*) FROM messages WHERE agent_id = 'a'")
-        .await;
+    let none = db.number("SELECT count(*) FROM messages WHERE agent_id = 'a'").await;
     assert_eq!(none, Some(0));
 }

@@ -31,10 +31,7 @@ async fn say(db: &dyn Backend, name: &str, messages: Vec<PreparedMessage>) {
 async fn legs(db: &dyn Backend, name: &str, exchange: i64) -> Vec<i64> {
     let rows = db.store().legs(&agent(name), exchange).await.unwrap();
     if let Some(first) = rows.first() {
-        assert!(
-            rows.iter().all(|row| row.first_leg() == first.exchange),
-            "{rows:?}"
-        );
+        assert!(rows.iter().all(|row| row.first_leg() == first.exchange), "{rows:?}");
     }
     rows.iter().map(|row| row.exchange).collect()
 }
@@ -60,17 +57,9 @@ pub(crate) async fn the_legs_of_an_exchange_are_read(db: &dyn Backend) {
 
 pub(crate) async fn legs_are_inherited_and_set_aside(db: &dyn Backend) {
     let mark = |at| step(&Step::Mark(Some("here".to_owned())), at);
-    say(
-        db,
-        "a",
-        vec![said("user", "Fix all linting errors", 50, minute(1))],
-    )
-    .await;
+    say(db, "a", vec![said("user", "Fix all linting errors", 50, minute(1))]).await;
     say(db, "a", rounds(1..=4)).await;
-    db.store()
-        .fork(&agent("a"), &agent("b"), minute(50))
-        .await
-        .unwrap();
+    db.store().fork(&agent("a"), &agent("b"), minute(50)).await.unwrap();
     say(db, "a", rounds(5..=8)).await;
     assert_eq!(legs(db, "a", 1).await, [1, 2, 3, 4, 5]);
     // Later events in the parent don't concern the child.

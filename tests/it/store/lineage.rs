@@ -88,10 +88,7 @@ pub(crate) async fn a_clear_closes_the_session(db: &dyn Backend) {
     assert_eq!(outcome.steps, [StepOutcome::Cleared { session: 2 }]);
     assert_eq!((outcome.first_exchange, outcome.window_tokens), (3, 0));
     let [left] = outcome.evictions.try_into().unwrap();
-    assert_eq!(
-        (left.from_exchange, left.through_exchange, left.tokens),
-        (1, 2, 200)
-    );
+    assert_eq!((left.from_exchange, left.through_exchange, left.tokens), (1, 2, 200));
     // Cleared exchanges are urgent: they are in neither window nor summary.
     let lease = the_lease(db, minute(0)).await;
     assert_eq!(lease.trigger(), "session_end");
@@ -100,10 +97,7 @@ pub(crate) async fn a_clear_closes_the_session(db: &dyn Backend) {
     let report = clean(db, &agent("a")).await;
     assert_eq!((report.pending, report.in_window), (2, 0));
 
-    let mut messages = vec![
-        said("system", "Be loud", 7, minute(4)),
-        said("system", "Very", 1, minute(4)),
-    ];
+    let mut messages = vec![said("system", "Be loud", 7, minute(4)), said("system", "Very", 1, minute(4))];
     messages.extend(turns(5..=6));
     let outcome = say_within(db, 9, messages).await;
     assert_eq!((outcome.exchange, outcome.window_tokens), (5, 208));
@@ -122,11 +116,7 @@ pub(crate) async fn a_clear_closes_the_session(db: &dyn Backend) {
 /// The second preamble takes an exchange's number, but isn't one.
 pub(crate) async fn a_later_preamble_is_never_summarised(db: &dyn Backend) {
     say(db, turns(1..=1)).await;
-    say(
-        db,
-        vec![step(&Step::Clear, 2), said("system", "Be loud", 7, minute(3))],
-    )
-    .await;
+    say(db, vec![step(&Step::Clear, 2), said("system", "Be loud", 7, minute(3))]).await;
     let outcome = say(db, turns(4..=6)).await;
     assert_eq!((outcome.first_exchange, outcome.window_tokens), (5, 107));
     let lease = the_lease(db, minute(9)).await;
@@ -141,10 +131,7 @@ pub(crate) async fn a_later_preamble_is_never_summarised(db: &dyn Backend) {
 
 pub(crate) async fn a_clear_of_nothing_leaves_nothing(db: &dyn Backend) {
     let outcome = say(db, vec![step(&Step::Clear, 0), step(&Step::Clear, 1)]).await;
-    assert_eq!(
-        (outcome.evictions.as_slice(), outcome.enqueued),
-        ([].as_slice(), None)
-    );
+    assert_eq!((outcome.evictions.as_slice(), outcome.enqueued), ([].as_slice(), None));
     let outcome = say(db, turns(1..=1)).await;
     assert_eq!(outcome.window_tokens, 100);
     let report = clean(db, &agent("a")).await;
@@ -156,16 +143,9 @@ pub(crate) async fn a_rewind_sets_later_exchanges_aside(db: &dyn Backend) {
     say_within(db, 9, vec![mark("here", 3)]).await;
     say_within(db, 9, turns(4..=6)).await;
     let outcome = say_within(db, 9, vec![rewind("here", 7)]).await;
-    let rewound = StepOutcome::Rewound {
-        exchange: 2,
-        set_aside: 3,
-        version: None,
-    };
+    let rewound = StepOutcome::Rewound { exchange: 2, set_aside: 3, version: None };
     assert_eq!(outcome.steps, [rewound]);
-    assert_eq!(
-        (outcome.exchange, outcome.window_tokens, outcome.enqueued),
-        (2, 200, None)
-    );
+    assert_eq!((outcome.exchange, outcome.window_tokens, outcome.enqueued), (2, 200, None));
     // Numbers continue, totals count live exchanges, and nothing joins an exchange across set-aside ones.
     say_within(db, 9, vec![said("assistant", "Late", 5, minute(8))]).await;
     say_within(db, 9, turns(9..=9)).await;
@@ -176,23 +156,11 @@ pub(crate) async fn a_rewind_sets_later_exchanges_aside(db: &dyn Backend) {
     );
     let report = clean(db, &agent("a")).await;
     assert_eq!((report.messages, report.exchanges, report.set_aside), (15, 4, 3));
-    let count = async |from, through| {
-        db.store()
-            .count_exchanges(&agent("a"), from, through)
-            .await
-            .unwrap()
-    };
-    assert_eq!(
-        (count(0, i64::MAX).await, count(2, 6).await, count(3, 5).await),
-        (4, 2, 0)
-    );
+    let count = async |from, through| db.store().count_exchanges(&agent("a"), from, through).await.unwrap();
+    assert_eq!((count(0, i64::MAX).await, count(2, 6).await, count(3, 5).await), (4, 2, 0));
     // Going back again leads to the same place.
     let outcome = say_within(db, 9, vec![rewind("here", 10)]).await;
-    let rewound = StepOutcome::Rewound {
-        exchange: 2,
-        set_aside: 2,
-        version: None,
-    };
+    let rewound = StepOutcome::Rewound { exchange: 2, set_aside: 2, version: None };
     assert_eq!((outcome.steps, outcome.window_tokens), (vec![rewound], 200));
 }
 
@@ -206,19 +174,11 @@ pub(crate) async fn the_exchange_with_the_mark_stays_whole(db: &dyn Backend) {
     say_within(db, 9, turns(4..=4)).await;
     let outcome = say_within(db, 9, vec![rewind("inside", 5)]).await;
     assert_eq!(outcome.window_tokens, 100);
-    assert_eq!(
-        told(db).await,
-        "#1 exchange 1-3 after 0; (#2 exchange 4-6 after 100)"
-    );
+    assert_eq!(told(db).await, "#1 exchange 1-3 after 0; (#2 exchange 4-6 after 100)");
 }
 
 pub(crate) async fn a_mark_in_the_preamble_leads_to_the_beginning(db: &dyn Backend) {
-    say_within(
-        db,
-        9,
-        vec![said("system", "Be brief", 5, minute(0)), mark("start", 0)],
-    )
-    .await;
+    say_within(db, 9, vec![said("system", "Be brief", 5, minute(0)), mark("start", 0)]).await;
     say_within(db, 9, turns(1..=2)).await;
     let outcome = say_within(db, 9, vec![rewind("start", 3)]).await;
     assert_eq!((outcome.exchange, outcome.window_tokens), (0, 5));
@@ -236,13 +196,7 @@ pub(crate) async fn marks_are_found_by_name_or_the_newest(db: &dyn Backend) {
         say_within(db, 9, turn_and_mark(number, label)).await;
     }
     let at = async |message: PreparedMessage| say_within(db, 9, vec![message]).await.steps;
-    let rewound = |exchange, set_aside| {
-        [StepOutcome::Rewound {
-            exchange,
-            set_aside,
-            version: None,
-        }]
-    };
+    let rewound = |exchange, set_aside| [StepOutcome::Rewound { exchange, set_aside, version: None }];
     assert_eq!(at(rewind("\"quoted\\\"", 5)).await, rewound(4, 0));
     assert_eq!(at(step(&Step::Rewind(None), 5)).await, rewound(4, 0));
     // The newest with that label; later marks are gone.
@@ -251,16 +205,11 @@ pub(crate) async fn marks_are_found_by_name_or_the_newest(db: &dyn Backend) {
     // content.
     assert_eq!(at(rewind("y", 7)).await, rewound(2, 1));
     assert_eq!(at(rewind("x", 8)).await, rewound(1, 1));
-    let gone = [StepOutcome::Ignored {
-        label: Some("y".to_owned()),
-    }];
+    let gone = [StepOutcome::Ignored { label: Some("y".to_owned()) }];
     assert_eq!(at(rewind("y", 9)).await, gone);
     // A clear removes all marks.
     at(step(&Step::Clear, 10)).await;
-    assert_eq!(
-        at(step(&Step::Rewind(None), 11)).await,
-        [StepOutcome::Ignored { label: None }]
-    );
+    assert_eq!(at(step(&Step::Rewind(None), 11)).await, [StepOutcome::Ignored { label: None }]);
 }
 
 pub(crate) async fn an_unknown_mark_is_refused_when_it_must_be_there(db: &dyn Backend) {
@@ -272,10 +221,7 @@ pub(crate) async fn an_unknown_mark_is_refused_when_it_must_be_there(db: &dyn Ba
     assert_same(&before, &db.dump(&TABLES).await, "refused");
     say(db, vec![mark("here", 3)]).await;
     let outcome = db.store().rewind(request("here")).await.unwrap();
-    assert!(matches!(
-        outcome.steps.as_slice(),
-        [StepOutcome::Rewound { exchange: 2, .. }]
-    ));
+    assert!(matches!(outcome.steps.as_slice(), [StepOutcome::Rewound { exchange: 2, .. }]));
 }
 
 /// Turns 1 to 6 in a window of one, with a mark after the third; one item covers 1 to 5.
@@ -293,16 +239,9 @@ async fn summarised(db: &dyn Backend) -> Lease {
         brief: "All".to_owned(),
         gist: "All".to_owned(),
     };
-    let rows: Vec<_> = material
-        .exchanges
-        .iter()
-        .map(|stored| stored.exchange.clone())
-        .collect();
+    let rows: Vec<_> = material.exchanges.iter().map(|stored| stored.exchange.clone()).collect();
     let item = items_from(&[draft], &rows, Origin::Model).unwrap();
-    db.store()
-        .complete(&lease, patch(&material, item, minute(9)))
-        .await
-        .unwrap();
+    db.store().complete(&lease, patch(&material, item, minute(9))).await.unwrap();
     assert_eq!(watermarks(db).await, (6, 5));
     lease
 }
@@ -310,11 +249,7 @@ async fn summarised(db: &dyn Backend) -> Lease {
 pub(crate) async fn a_rewind_withdraws_items_about_set_aside_exchanges(db: &dyn Backend) {
     let lease = summarised(db).await;
     let outcome = say(db, vec![rewind("third", 10)]).await;
-    let rewound = StepOutcome::Rewound {
-        exchange: 3,
-        set_aside: 3,
-        version: Some(2),
-    };
+    let rewound = StepOutcome::Rewound { exchange: 3, set_aside: 3, version: Some(2) };
     let told = (outcome.steps, outcome.version, outcome.window_tokens);
     assert_eq!(told, (vec![rewound], 2, 100));
     // The window begins where it began at the mark; the first two exchanges are still covered, by digests for now.
@@ -325,9 +260,7 @@ pub(crate) async fn a_rewind_withdraws_items_about_set_aside_exchanges(db: &dyn 
     assert_eq!((summary.version, summary.pending_since), (2, None));
     let version = "SELECT covers_after || ' ' || covers_through || ' ' || exchanges FROM summary_versions WHERE version = 2";
     assert_eq!(db.text(version).await.as_deref(), Some("2 2 0"));
-    let token = db
-        .number("SELECT lease_token FROM summary_versions WHERE version = 2")
-        .await;
+    let token = db.number("SELECT lease_token FROM summary_versions WHERE version = 2").await;
     assert!(token > Some(lease.token), "{token:?} was used before");
     // The digests are condensed again, and later exchanges are summarised as usual.
     let lease = the_lease(db, minute(12)).await;
@@ -349,22 +282,11 @@ pub(crate) async fn a_rewind_withdraws_items_about_set_aside_exchanges(db: &dyn 
 pub(crate) async fn returned_exchanges_are_in_the_window_again(db: &dyn Backend) {
     summarised(db).await;
     say(db, vec![rewind("third", 10)]).await;
-    let query = recapd_store::ExchangeQuery {
-        from: 1,
-        through: i64::MAX,
-        limit: 100,
-        bytes_max: 0,
-    };
+    let query = recapd_store::ExchangeQuery { from: 1, through: i64::MAX, limit: 100, bytes_max: 0 };
     let stored = db.store().exchanges(&agent("a"), query).await.unwrap();
     let told: Vec<_> = stored
         .iter()
-        .map(|stored| {
-            (
-                stored.exchange.exchange,
-                stored.evicted_at.is_some(),
-                stored.summary_version,
-            )
-        })
+        .map(|stored| (stored.exchange.exchange, stored.evicted_at.is_some(), stored.summary_version))
         .collect();
     assert_eq!(told, [(1, true, Some(1)), (2, true, Some(1)), (3, false, None)]);
 }
@@ -384,10 +306,7 @@ pub(crate) async fn a_rewind_voids_the_lease(db: &dyn Backend) {
     let lease = the_lease(db, minute(12)).await;
     assert_eq!((lease.attempt, lease.crashes), (1, 0));
     let stale = db.store().complete(&lease, update).await;
-    assert!(
-        matches!(stale, Err(StoreError::Fenced(Fence::Watermark))),
-        "{stale:?}"
-    );
+    assert!(matches!(stale, Err(StoreError::Fenced(Fence::Watermark))), "{stale:?}");
     let material = db.store().material(&lease, ALL).await.unwrap();
     assert_eq!((material.lo, material.hi), (0, 2));
     let update = patch(&material, items(&material), minute(12));
@@ -415,17 +334,11 @@ pub(crate) async fn steps_in_a_batch_are_steps(db: &dyn Backend) {
     all.push(step(&Step::Clear, 7));
     all.push(said("system", "Anew", 5, minute(8)));
     all.extend(turns(9..=9));
-    let whole = AppendRequest {
-        replayed: true,
-        ..append(&agent("whole"), all.clone())
-    };
+    let whole = AppendRequest { replayed: true, ..append(&agent("whole"), all.clone()) };
     let outcome = db.store().append(whole).await.unwrap();
     assert_eq!(outcome.steps.len(), 3);
     for message in all {
-        db.store()
-            .append(append(&agent("single"), vec![message]))
-            .await
-            .unwrap();
+        db.store().append(append(&agent("single"), vec![message])).await.unwrap();
     }
     for name in ["whole", "single"] {
         clean(db, &agent(name)).await;

@@ -25,11 +25,7 @@ pub(super) enum Event {
 
 /// The step that writes a note, or deletes it.
 pub(super) fn note(name: &str, text: Option<String>) -> Step {
-    Step::Note(NoteChange {
-        name: name.parse().unwrap(),
-        text,
-        replaces: None,
-    })
+    Step::Note(NoteChange { name: name.parse().unwrap(), text, replaces: None })
 }
 
 /// Returns random events.
@@ -83,27 +79,15 @@ pub(super) async fn state(db: &dyn Backend, name: &str) -> String {
             "exchange, role, session, first_seq, last_seq, tokens, tokens_before, state, opened_at, last_at, headline, set_aside_at",
             "exchange",
         ),
-        (
-            "marks",
-            "mark, label, exchange, first_exchange, tokens_before_window",
-            "mark",
-        ),
-        (
-            "pins",
-            "seq, source_agent_id = agent_id, exchange, session, pinned, important",
-            "seq",
-        ),
+        ("marks", "mark, label, exchange, first_exchange, tokens_before_window", "mark"),
+        ("pins", "seq, source_agent_id = agent_id, exchange, session, pinned, important", "seq"),
         (
             "notes",
             "name, seq, source_agent_id = agent_id, exchange, written_at, bytes, title, deleted",
             "seq",
         ),
         ("sessions", "session, first_exchange, end_reason", "session"),
-        (
-            "evictions",
-            "eviction, from_exchange, through_exchange, tokens, evicted_at",
-            "eviction",
-        ),
+        ("evictions", "eviction, from_exchange, through_exchange, tokens, evicted_at", "eviction"),
     ] {
         let sql = format!(
             "SELECT CAST({}({columns}) AS text) FROM {table} WHERE agent_id = '{name}' ORDER BY {order}",
@@ -131,11 +115,7 @@ pub(crate) async fn summarise(db: &dyn Backend, agent: &AgentId) {
         }
         let update = stating(&material, items(&material), &facts(&material), now);
         let update = Patch {
-            exchanges: if material.revisited.is_empty() {
-                update.exchanges
-            } else {
-                0
-            },
+            exchanges: if material.revisited.is_empty() { update.exchanges } else { 0 },
             removed: material.revisited.clone(),
             ..update
         };
@@ -156,11 +136,7 @@ pub(super) async fn live(db: &dyn Backend, agent: &AgentId, events: &[Event], bu
     for (at, event) in (0..).zip(events) {
         match message(event, at) {
             Some(message) => {
-                let outcome = db
-                    .store()
-                    .append(request(agent, vec![message], budget_tokens))
-                    .await
-                    .unwrap();
+                let outcome = db.store().append(request(agent, vec![message], budget_tokens)).await.unwrap();
                 let is_rewind = matches!(event, Event::Stepped(Step::Rewind(_)));
                 assert!(is_rewind || outcome.first_exchange >= first_exchange);
                 first_exchange = outcome.first_exchange;
@@ -168,11 +144,7 @@ pub(super) async fn live(db: &dyn Backend, agent: &AgentId, events: &[Event], bu
             None => summarise(db, agent).await,
         }
         if db.store().agent(agent).await.unwrap().is_some() {
-            assert_eq!(
-                db.store().verify(agent).await.unwrap().breaches,
-                [],
-                "after event {at}, {event:?}"
-            );
+            assert_eq!(db.store().verify(agent).await.unwrap().breaches, [], "after event {at}, {event:?}");
         }
     }
 }
@@ -181,22 +153,15 @@ pub(crate) async fn a_replay_ends_where_living_ended(db: &dyn Backend) {
     let case = std::cell::Cell::new(0);
     let compare = |(events, budget_tokens): (Vec<Event>, i64)| {
         case.set(case.get() + 1);
-        let (lived, replayed) = (
-            format!("lived-{}", case.get()),
-            format!("replayed-{}", case.get()),
-        );
+        let (lived, replayed) = (format!("lived-{}", case.get()), format!("replayed-{}", case.get()));
         // The first message creates the agent; without one there is nothing to summarise.
         let events: Vec<Event> = std::iter::once(Event::Said("user", 10)).chain(events).collect();
-        let messages: Vec<PreparedMessage> = (0..)
-            .zip(&events)
-            .filter_map(|(at, event)| message(event, at))
-            .collect();
+        let messages: Vec<PreparedMessage> =
+            (0..).zip(&events).filter_map(|(at, event)| message(event, at)).collect();
         Handle::current().block_on(async {
             live(db, &agent(&lived), &events, budget_tokens).await;
-            let whole = AppendRequest {
-                replayed: true,
-                ..request(&agent(&replayed), messages, budget_tokens)
-            };
+            let whole =
+                AppendRequest { replayed: true, ..request(&agent(&replayed), messages, budget_tokens) };
             db.store().append(whole).await.unwrap();
             assert_eq!(state(db, &lived).await, state(db, &replayed).await);
             for name in [&lived, &replayed] {

@@ -25,12 +25,7 @@ fn rounds(numbers: std::ops::Range<i64>) -> Vec<PreparedMessage> {
     let round = |number| {
         [
             said("tool_call", "run", 10, minute(number)),
-            said(
-                "tool_result",
-                &format!("Result {number}"),
-                ROUND_TOKENS - 10,
-                minute(number),
-            ),
+            said("tool_result", &format!("Result {number}"), ROUND_TOKENS - 10, minute(number)),
         ]
     };
     numbers.flat_map(round).collect()
@@ -46,12 +41,7 @@ async fn say(db: &dyn Backend, name: &str, messages: Vec<PreparedMessage>, leg_t
 
 /// Returns the live exchanges and legs of an agent.
 async fn rows(db: &dyn Backend, name: &str) -> Vec<Exchange> {
-    let query = ExchangeQuery {
-        from: 1,
-        through: i64::MAX,
-        limit: 1_000,
-        bytes_max: 0,
-    };
+    let query = ExchangeQuery { from: 1, through: i64::MAX, limit: 1_000, bytes_max: 0 };
     let stored = db.store().exchanges(&agent(name), query).await.unwrap();
     stored.into_iter().map(|stored| stored.exchange).collect()
 }
@@ -64,20 +54,14 @@ async fn request_of(db: &dyn Backend, name: &str, exchange: i64) -> Option<Strin
 /// Updates at most this many pending legs, and returns each with the request that it works on, if read.
 async fn update(db: &dyn Backend, name: &str, exchanges_max: i64) -> Vec<(i64, Option<String>)> {
     let (store, agent) = (db.store(), agent(name));
-    store
-        .enqueue(&agent, Reason::Manual, 0, minute(900))
-        .await
-        .unwrap();
+    store.enqueue(&agent, Reason::Manual, 0, minute(900)).await.unwrap();
     let leases = store.claim(claim("daemon", 10, minute(900))).await.unwrap();
     let lease = leases.into_iter().find(|lease| lease.agent == agent).unwrap();
     let limits = MaterialLimits { exchanges_max, ..ALL };
     let material = store.material(&lease, limits).await.unwrap();
     let told = material.exchanges.iter().map(|stored| {
         let request = stored.request.as_ref();
-        (
-            stored.exchange.exchange,
-            request.map(|request| request.message.text()),
-        )
+        (stored.exchange.exchange, request.map(|request| request.message.text()))
     });
     let told = told.collect();
     let written = patch(&material, items(&material), minute(900));
@@ -96,23 +80,9 @@ pub(crate) async fn a_long_exchange_is_kept_in_legs(db: &dyn Backend) {
     let first: Vec<(i64, i64, Option<i64>, Option<i64>)> = rows
         .iter()
         .take(3)
-        .map(|row| {
-            (
-                row.exchange,
-                row.tokens,
-                row.headline.continues,
-                row.headline.leg_from,
-            )
-        })
+        .map(|row| (row.exchange, row.tokens, row.headline.continues, row.headline.leg_from))
         .collect();
-    assert_eq!(
-        first,
-        [
-            (1, 350, None, None),
-            (2, 300, Some(1), Some(2)),
-            (3, 300, Some(1), Some(3))
-        ]
-    );
+    assert_eq!(first, [(1, 350, None, None), (2, 300, Some(1), Some(2)), (3, 300, Some(1), Some(3))]);
     assert_eq!(rows.len(), 14);
     assert!(rows.iter().all(|row| row.session == 1 && row.first_leg() == 1));
     // All at once gives the same rows as one by one.
@@ -129,18 +99,11 @@ pub(crate) async fn an_update_has_the_request_of_a_leg(db: &dyn Backend) {
     let asked = || Some("Migrate all modules".to_owned());
     assert_eq!(request_of(db, "a", 1).await, asked());
     assert_eq!(request_of(db, "a", 2).await, None);
-    assert_eq!(
-        update(db, "a", 2).await,
-        [(1, None), (2, None)],
-        "it stands in the first leg"
-    );
+    assert_eq!(update(db, "a", 2).await, [(1, None), (2, None)], "it stands in the first leg");
     assert_eq!(update(db, "a", 2).await, [(3, asked()), (4, None)]);
     update(db, "a", 99).await;
     // The exchange continues and ends; the next one works on another request.
-    let last = [
-        said("assistant", "Done.", 20, minute(60)),
-        said("user", "And now?", 20, minute(61)),
-    ];
+    let last = [said("assistant", "Done.", 20, minute(60)), said("user", "And now?", 20, minute(61))];
     say(db, "a", last.to_vec(), LEG_TOKENS).await;
     let newest = rows(db, "a").await.pop().unwrap();
     assert_eq!(newest.first_leg(), newest.exchange);
@@ -163,9 +126,7 @@ pub(crate) async fn a_rewind_goes_back_into_a_leg(db: &dyn Backend) {
     let (one, other) = (rows(db, "a").await, rows(db, "b").await);
     assert_eq!(one, other);
     assert!(one.iter().all(|row| row.first_leg() == 1));
-    let back = one
-        .iter()
-        .position(|row| row.headline.continues.is_some() && !row.is_later_leg());
+    let back = one.iter().position(|row| row.headline.continues.is_some() && !row.is_later_leg());
     let back = one.get(back.unwrap()).unwrap();
     assert_eq!(back.leg_from(), 3, "the leg goes on in a row of its own");
 }
@@ -173,17 +134,10 @@ pub(crate) async fn a_rewind_goes_back_into_a_leg(db: &dyn Backend) {
 pub(crate) async fn a_fork_continues_within_a_leg(db: &dyn Backend) {
     say(db, "a", [vec![request()], rounds(0..40)].concat(), LEG_TOKENS).await;
     update(db, "a", 4).await;
-    db.store()
-        .fork(&agent("a"), &agent("b"), minute(41))
-        .await
-        .unwrap();
+    db.store().fork(&agent("a"), &agent("b"), minute(41)).await.unwrap();
     clean(db, &agent("b")).await;
     let asked = Some("Migrate all modules".to_owned());
-    assert_eq!(
-        request_of(db, "b", 1).await,
-        asked,
-        "its first leg is the parent's"
-    );
+    assert_eq!(request_of(db, "b", 1).await, asked, "its first leg is the parent's");
     say(db, "b", rounds(42..80), LEG_TOKENS).await;
     let rows = rows(db, "b").await;
     assert!(rows.iter().all(|row| row.first_leg() == 1 && row.exchange > 4));

@@ -40,17 +40,11 @@ pub(crate) async fn pending_exchanges_are_shown(db: &dyn Backend) {
     assert!(leases.is_empty());
     let document = "SELECT content FROM agent_summary WHERE agent_id = 'a'";
     assert_eq!(db.text(document).await.as_deref(), Some(""));
-    let expected = [
-        "1: Question 1 → Answer 1, 100",
-        "2: Question 2 → Answer 2, 100",
-        "3: Question 3 → Answer 3, 100",
-    ];
+    let expected =
+        ["1: Question 1 → Answer 1, 100", "2: Question 2 → Answer 2, 100", "3: Question 3 → Answer 3, 100"];
     assert_eq!(told(db, "a").await, expected);
     assert_eq!(shown(db, "a").await, expected);
-    for (column, at) in [
-        ("started_at", minute(2)),
-        ("ended_at", minute(2).plus_ms(SECOND_MS)),
-    ] {
+    for (column, at) in [("started_at", minute(2)), ("ended_at", minute(2).plus_ms(SECOND_MS))] {
         let sql = format!("SELECT {column} FROM agent_pending WHERE agent_id = 'a' AND exchange_id = 2");
         assert_eq!(db.number(&sql).await, Some(at.0), "{column}");
     }
@@ -67,12 +61,7 @@ pub(crate) async fn pending_exchanges_are_shown(db: &dyn Backend) {
 
 pub(crate) async fn a_digest_is_that_of_the_summary(db: &dyn Backend) {
     let messages = vec![
-        said(
-            "user",
-            "Find \"it\" in C:\\src, it's there\nsomewhere",
-            10,
-            minute(1),
-        ),
+        said("user", "Find \"it\" in C:\\src, it's there\nsomewhere", 10, minute(1)),
         said("tool_call", "grep", 10, minute(1)),
         said("tool_call", "cat", 10, minute(1)),
         said("tool_call", "grep", 10, minute(1)),
@@ -103,10 +92,7 @@ pub(crate) async fn a_digest_is_that_of_the_summary(db: &dyn Backend) {
     }
     // An unreadable exchange doesn't keep anybody from reading the others.
     for headline in ["none", "[]", "{}"] {
-        db.raw(&format!(
-            "UPDATE exchange_log SET headline = '{headline}' WHERE exchange = 1"
-        ))
-        .await;
+        db.raw(&format!("UPDATE exchange_log SET headline = '{headline}' WHERE exchange = 1")).await;
         let digests = "SELECT digest FROM agent_pending WHERE agent_id = 'a' ORDER BY exchange_id";
         let digests = db.column(digests).await;
         assert_eq!(digests[0].as_deref(), Some("(no text)"), "{headline}");
@@ -117,10 +103,8 @@ pub(crate) async fn a_digest_is_that_of_the_summary(db: &dyn Backend) {
 pub(crate) async fn only_pending_exchanges_are_shown(db: &dyn Backend) {
     with_pending(db, "a", 5).await;
     update(db, "a", 1).await;
-    db.raw("UPDATE exchange_log SET set_aside_at = opened_at WHERE exchange = 2")
-        .await;
-    db.raw("UPDATE exchange_log SET role = 'preamble' WHERE exchange = 4")
-        .await;
+    db.raw("UPDATE exchange_log SET set_aside_at = opened_at WHERE exchange = 2").await;
+    db.raw("UPDATE exchange_log SET role = 'preamble' WHERE exchange = 4").await;
     let expected = ["3: Question 3 → Answer 3, 100", "5: Question 5 → Answer 5, 100"];
     assert_eq!(told(db, "a").await, expected);
     assert_eq!(shown(db, "a").await, expected);

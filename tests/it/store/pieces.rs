@@ -25,13 +25,7 @@ const CASES: u32 = 6;
 const MANY: i64 = 2_100;
 
 fn wish(name: &str, what: Forgettable) -> Forget {
-    Forget {
-        agent: agent(name),
-        what,
-        rules: rules(),
-        redactor: Redactor::standard(),
-        now: minute(200_000),
-    }
+    Forget { agent: agent(name), what, rules: rules(), redactor: Redactor::standard(), now: minute(200_000) }
 }
 
 fn all_of(name: &str, numbers: impl Iterator<Item = i64>) -> Forget {
@@ -72,20 +66,14 @@ pub(crate) async fn a_failure_between_two_steps_leaves_nothing_undone(db: &dyn B
         assert_eq!((flaky.met(), flaky.calls("forget_some")), (1, 2));
         let left = db.store().forgettings_left(&a).await.unwrap();
         assert_eq!(left, if when == When::Before { 116 } else { 92 });
-        assert_eq!(
-            db.store().forgettings_due(10).await.unwrap(),
-            std::slice::from_ref(&a)
-        );
+        assert_eq!(db.store().forgettings_due(10).await.unwrap(), std::slice::from_ref(&a));
         // Everything forgotten so far is gone everywhere, and life goes on.
         db.store().append(append(&a, turn(151).to_vec())).await.unwrap();
         for agent in [&a, &child] {
             clean(db, agent).await;
         }
         let rest = db.store().forget(wish(&name, Forgettable::Begun)).await.unwrap();
-        assert_eq!(
-            (rest.messages, rest.agents),
-            (2 * left, vec![a.clone(), child.clone()])
-        );
+        assert_eq!((rest.messages, rest.agents), (2 * left, vec![a.clone(), child.clone()]));
         assert_eq!(db.store().forgettings_due(10).await.unwrap(), []);
         let unforgotten = format!(
             "SELECT count(*) FROM message_log WHERE agent_id = '{name}' AND forgotten_at IS NULL AND exchange <= 140"
@@ -107,22 +95,12 @@ pub(crate) async fn totals_follow_in_steps(db: &dyn Backend) {
     assert!(matches!(broken, Err(StoreError::Unavailable(_))), "{broken:?}");
     assert_eq!(db.store().totals_due(10).await.unwrap(), std::slice::from_ref(&a));
     let window = MANY * TURN_TOKENS;
-    assert_eq!(
-        tokens_before_window(db, &a).await,
-        (0, window),
-        "as it was before"
-    );
+    assert_eq!(tokens_before_window(db, &a).await, (0, window), "as it was before");
     clean(db, &a).await;
     db.store().append(append_wide(&a, MANY + 1)).await.unwrap();
     clean(db, &a).await;
     let mut steps = 0;
-    while db
-        .store()
-        .settle_totals(&a, &rules_without_ceiling(), T0)
-        .await
-        .unwrap()
-        .is_some()
-    {
+    while db.store().settle_totals(&a, &rules_without_ceiling(), T0).await.unwrap().is_some() {
         clean(db, &a).await;
         steps += 1;
     }
@@ -132,17 +110,11 @@ pub(crate) async fn totals_follow_in_steps(db: &dyn Backend) {
 }
 
 fn rules_without_ceiling() -> AppendRules {
-    AppendRules {
-        budget: Budget::unlimited(),
-        ..rules()
-    }
+    AppendRules { budget: Budget::unlimited(), ..rules() }
 }
 
 fn append_wide(agent: &AgentId, number: i64) -> AppendRequest {
-    AppendRequest {
-        rules: rules_without_ceiling(),
-        ..append(agent, turn(number).to_vec())
-    }
+    AppendRequest { rules: rules_without_ceiling(), ..append(agent, turn(number).to_vec()) }
 }
 
 pub(crate) async fn a_fork_inherits_outdated_totals(db: &dyn Backend) {
@@ -152,33 +124,18 @@ pub(crate) async fn a_fork_inherits_outdated_totals(db: &dyn Backend) {
     assert_eq!(db.store().forget_some(&request).await.unwrap().remaining, 0);
     let child = agent("child");
     db.store().fork(&a, &child, T0).await.unwrap();
-    assert_eq!(
-        db.store().totals_due(10).await.unwrap(),
-        [a.clone(), child.clone()]
-    );
+    assert_eq!(db.store().totals_due(10).await.unwrap(), [a.clone(), child.clone()]);
     for agent in [&a, &child] {
         clean(db, agent).await;
-        while db
-            .store()
-            .settle_totals(agent, &rules_without_ceiling(), T0)
-            .await
-            .unwrap()
-            .is_some()
-        {}
+        while db.store().settle_totals(agent, &rules_without_ceiling(), T0).await.unwrap().is_some() {}
         clean(db, agent).await;
     }
-    assert_eq!(
-        tokens_before_window(db, &a).await,
-        tokens_before_window(db, &child).await
-    );
+    assert_eq!(tokens_before_window(db, &a).await, tokens_before_window(db, &child).await);
 }
 
 pub(crate) async fn a_large_recount_ends_as_in_a_life_with_that_model(db: &dyn Backend) {
     let budget_tokens = MANY * TURN_TOKENS;
-    let rules = AppendRules {
-        budget: Budget::new(budget_tokens, 1.0),
-        ..rules()
-    };
+    let rules = AppendRules { budget: Budget::new(budget_tokens, 1.0), ..rules() };
     let a = with_budget(db, "a", MANY, rules.budget).await;
     let patch = SettingsPatch::parse(json!({"model": "another"})).unwrap();
     db.store().change_settings(&a, &patch, T0).await.unwrap();
@@ -234,16 +191,10 @@ pub(crate) async fn an_agent_being_deleted_is_hidden(db: &dyn Backend) {
     flaky.fail("delete_some", 5, When::Before);
     let broken = flaky.delete_agent(&a, minute(300)).await;
     assert!(matches!(broken, Err(StoreError::Unavailable(_))), "{broken:?}");
-    assert_eq!(
-        db.store().deletions_due(10).await.unwrap(),
-        std::slice::from_ref(&a)
-    );
+    assert_eq!(db.store().deletions_due(10).await.unwrap(), std::slice::from_ref(&a));
     assert_eq!(db.store().agent(&a).await.unwrap(), None);
     let agents = db.store().agents(None, 10).await.unwrap();
-    assert_eq!(
-        agents.iter().map(|row| row.agent.clone()).collect::<Vec<_>>(),
-        [agent("b")]
-    );
+    assert_eq!(agents.iter().map(|row| row.agent.clone()).collect::<Vec<_>>(), [agent("b")]);
     assert!(db.store().summary(&a).await.unwrap().is_none());
     // Its name isn't free yet, and nobody can fork it.
     let early = db.store().append(append(&a, turn(1).to_vec())).await;
@@ -268,10 +219,7 @@ pub(crate) async fn an_agent_being_deleted_is_hidden(db: &dyn Backend) {
 pub(crate) async fn many_earlier_texts_go_first(db: &dyn Backend) {
     let a = agent("a");
     for number in 1..=80 {
-        db.store()
-            .append(append(&a, turn(number).to_vec()))
-            .await
-            .unwrap();
+        db.store().append(append(&a, turn(number).to_vec())).await.unwrap();
         summarise(db, &a).await;
     }
     let request = all_of("a", std::iter::once(1));

@@ -52,10 +52,7 @@ pub(crate) async fn a_pin_outlives_its_exchange_and_a_clear(db: &dyn Backend) {
     say(db, "a", turns(4..=6)).await;
     assert_eq!(pins(db, "a").await, "2#1! 5#3!");
     let taken = steps(db, "a", &[Step::Unpin(2), Step::Unpin(2)]).await;
-    assert_eq!(
-        taken,
-        [StepOutcome::Unpinned { seq: 2 }, StepOutcome::NotThere { seq: 2 }]
-    );
+    assert_eq!(taken, [StepOutcome::Unpinned { seq: 2 }, StepOutcome::NotThere { seq: 2 }]);
     assert_eq!(pins(db, "a").await, "5#3!");
     let found = db.store().pins(&agent("a"), 1).await.unwrap();
     assert_eq!(found.pins[0].message.message.text(), "Question 3");
@@ -76,10 +73,7 @@ pub(crate) async fn important_messages_hold_for_their_session(db: &dyn Backend) 
     // Metadata can be neither important nor pinned.
     let metadata = important("usage", "much", 0, minute(91));
     say(db, "a", vec![metadata]).await;
-    assert_eq!(
-        steps(db, "a", &[Step::Pin(15)]).await,
-        [StepOutcome::NotThere { seq: 15 }]
-    );
+    assert_eq!(steps(db, "a", &[Step::Pin(15)]).await, [StepOutcome::NotThere { seq: 15 }]);
     assert_eq!(pins(db, "a").await, "1#1!");
 }
 
@@ -92,39 +86,23 @@ pub(crate) async fn a_rewind_to_before_a_message_withdraws_its_pin(db: &dyn Back
     assert_eq!(pins(db, "a").await, "1#1 3#2! 6#3! 8#4 10#5!");
     steps(db, "a", &[Step::Rewind(None)]).await;
     assert_eq!(pins(db, "a").await, "1#1 3#2!");
-    assert_eq!(
-        steps(db, "a", &[Step::Pin(6)]).await,
-        [StepOutcome::NotThere { seq: 6 }]
-    );
+    assert_eq!(steps(db, "a", &[Step::Pin(6)]).await, [StepOutcome::NotThere { seq: 6 }]);
 }
 
 pub(crate) async fn a_fork_inherits_pins_and_changes_only_its_own(db: &dyn Backend) {
     say(db, "a", turns_with(&[2, 5], 1..=6)).await;
     steps(db, "a", &[Step::Pin(1)]).await;
     super::lineage_scripts::summarise(db, &agent("a")).await;
-    db.store()
-        .fork(&agent("a"), &agent("b"), minute(99))
-        .await
-        .unwrap();
+    db.store().fork(&agent("a"), &agent("b"), minute(99)).await.unwrap();
     clean(db, &agent("b")).await;
     assert_eq!(pins(db, "b").await, "1#1! 3#2 9#5");
     // The child can pin messages in its rows, also its parent's, and unpins only for itself.
     let taken = steps(db, "b", &[Step::Pin(11), Step::Pin(2), Step::Unpin(1)]).await;
     let first = StepOutcome::Pinned { seq: 11, exchange: 6 };
-    assert_eq!(
-        taken,
-        [
-            first,
-            StepOutcome::NotThere { seq: 2 },
-            StepOutcome::Unpinned { seq: 1 }
-        ]
-    );
+    assert_eq!(taken, [first, StepOutcome::NotThere { seq: 2 }, StepOutcome::Unpinned { seq: 1 }]);
     assert_eq!(pins(db, "b").await, "3#2 9#5 11#6!");
     assert_eq!(pins(db, "a").await, "1#1! 3#2 9#5");
-    db.store()
-        .fork(&agent("b"), &agent("c"), minute(99))
-        .await
-        .unwrap();
+    db.store().fork(&agent("b"), &agent("c"), minute(99)).await.unwrap();
     steps(db, "a", &[Step::Clear]).await;
     say(db, "c", turns(7..=8)).await;
     assert_eq!(pins(db, "c").await, "3#2 9#5 11#6!");
@@ -159,14 +137,7 @@ pub(crate) async fn a_pin_that_does_not_fit_is_refused(db: &dyn Backend) {
     let before = db.dump(&TABLES).await;
     let refused = db.store().append(pin(&[2, 3])).await;
     assert!(
-        matches!(
-            refused,
-            Err(StoreError::PinsFull {
-                pinned: 2,
-                tokens: 140,
-                max_tokens: TURN_TOKENS
-            })
-        ),
+        matches!(refused, Err(StoreError::PinsFull { pinned: 2, tokens: 140, max_tokens: TURN_TOKENS })),
         "{refused:?}"
     );
     assert_same(&before, &db.dump(&TABLES).await, "refused");
@@ -177,15 +148,9 @@ pub(crate) async fn a_pin_that_does_not_fit_is_refused(db: &dyn Backend) {
     small.rules.context.pins_max_tokens = 10_000;
     small.rules.context.max_tokens = 500;
     let refused = db.store().append(small).await;
-    assert!(
-        matches!(refused, Err(StoreError::PinsFull { max_tokens: 125, .. })),
-        "{refused:?}"
-    );
+    assert!(matches!(refused, Err(StoreError::PinsFull { max_tokens: 125, .. })), "{refused:?}");
     // A replay accepts what was accepted once.
-    let replayed = AppendRequest {
-        replayed: true,
-        ..pin(&[3])
-    };
+    let replayed = AppendRequest { replayed: true, ..pin(&[3]) };
     db.store().append(replayed).await.unwrap();
     assert_eq!(pins(db, "a").await, "1#1! 2#1! 3#2!");
     clean(db, &agent("a")).await;
@@ -197,10 +162,7 @@ pub(crate) async fn unknown_messages_cannot_be_pinned(db: &dyn Backend) {
         let asked = append(&agent("a"), vec![step(&unknown, 90)]);
         let before = db.dump(&TABLES).await;
         let refused = db.store().rewind(asked).await;
-        assert!(
-            matches!(refused, Err(StoreError::UnknownMessage(_))),
-            "{refused:?}"
-        );
+        assert!(matches!(refused, Err(StoreError::UnknownMessage(_))), "{refused:?}");
         assert_same(&before, &db.dump(&TABLES).await, "refused");
     }
     // In a stream of messages it does nothing.

@@ -35,11 +35,7 @@ async fn objects_planted_in_a_file_are_named() {
             "DROP VIEW leak",
             "view leak isn't one of recapd's",
         ),
-        (
-            "CREATE TABLE loot (text)",
-            "DROP TABLE loot",
-            "table loot isn't one of recapd's",
-        ),
+        ("CREATE TABLE loot (text)", "DROP TABLE loot", "table loot isn't one of recapd's"),
         (
             "ALTER TABLE agents ADD COLUMN owner TEXT",
             "ALTER TABLE agents DROP COLUMN owner",
@@ -126,8 +122,5 @@ async fn the_list_of_what_the_migrations_make_is_up_to_date() {
     let (made, listed) = (lines(&made), lines(listed));
     let new: Vec<&String> = made.iter().filter(|line| !listed.contains(line)).collect();
     let gone: Vec<&String> = listed.iter().filter(|line| !made.contains(line)).collect();
-    assert!(
-        new.is_empty() && gone.is_empty(),
-        "new: {new:#?}\ngone: {gone:#?}"
-    );
+    assert!(new.is_empty() && gone.is_empty(), "new: {new:#?}\ngone: {gone:#?}");
 }

@@ -34,10 +34,7 @@ const STEPS_MAX: usize = 200;
 
 /// Opens a daemon's store with the server's clock.
 async fn daemon(database: &Database) -> Arc<SqlStore> {
-    let settings = PostgresSettings {
-        clock: Clock::Database,
-        ..postgres_settings(database.url())
-    };
+    let settings = PostgresSettings { clock: Clock::Database, ..postgres_settings(database.url()) };
     Arc::new(SqlStore::open(&settings.into()).await.unwrap())
 }
 
@@ -46,10 +43,7 @@ async fn member(store: &SqlStore, owner: &str) -> Member {
 }
 
 fn at(owner: &str, lease_ms: i64, now: Timestamp) -> ClaimRequest {
-    ClaimRequest {
-        lease_ms,
-        ..claim(owner, 10, now)
-    }
+    ClaimRequest { lease_ms, ..claim(owner, 10, now) }
 }
 
 async fn wake(store: &SqlStore, name: &str, now: Timestamp) {
@@ -97,20 +91,13 @@ async fn a_wrong_clock_neither_loses_nor_steals_a_lease() {
     assert_eq!((held.len(), held[0].attempt), (1, 1));
     let taken = claim_soon(&slow, at("slow", 60_000, early)).await;
     assert_eq!((taken[0].attempt, taken[0].crashes), (2, 1));
-    assert_eq!(
-        fast.renew(&held, late, 60_000).await.unwrap(),
-        [0; 0],
-        "it is lost"
-    );
+    assert_eq!(fast.renew(&held, late, 60_000).await.unwrap(), [0; 0], "it is lost");
 }
 
 #[tokio::test]
 async fn a_statement_that_takes_too_long_is_cancelled() {
     let database = Database::create().await;
-    let settings = PostgresSettings {
-        statement_timeout_ms: 100,
-        ..postgres_settings(database.url())
-    };
+    let settings = PostgresSettings { statement_timeout_ms: 100, ..postgres_settings(database.url()) };
     let store = SqlStore::open(&settings.into()).await.unwrap();
     let mut other = database.connect().await;
     execute(&mut other, "BEGIN; LOCK TABLE agents").await;
@@ -123,10 +110,7 @@ async fn a_statement_that_takes_too_long_is_cancelled() {
 #[tokio::test]
 async fn giving_up_while_a_transaction_begins_leaves_none_open() {
     let database = Database::create().await;
-    let settings = PostgresSettings {
-        connections: 1,
-        ..postgres_settings(database.url())
-    };
+    let settings = PostgresSettings { connections: 1, ..postgres_settings(database.url()) };
     let store = SqlStore::open(&settings.into()).await.unwrap();
     let a = agent("a");
     store.append(append(&a, turns(1..=1))).await.unwrap();
@@ -154,10 +138,7 @@ async fn only_one_daemon_holds_a_name() {
     let (one, other) = (daemon(&database).await, daemon(&database).await);
     let held = member(&one, "left").await;
     let refused = other.join("left").await.err().expect("it has the name");
-    assert_eq!(
-        refused.to_string(),
-        "the name `left` (queue.owner) is in use by another recapd"
-    );
+    assert_eq!(refused.to_string(), "the name `left` (queue.owner) is in use by another recapd");
     assert!(matches!(refused, StoreError::InUse(_)));
     drop(member(&other, "right").await);
     drop(held);
@@ -184,14 +165,8 @@ async fn daemons_hear_only_of_writes_that_concern_them() {
     let lease = claim_soon(&one, claim("one", 10, T0)).await.remove(0);
     assert_eq!(lease.agent, a);
     let material = one.material(&lease, ALL).await.unwrap();
-    one.complete(&lease, patch(&material, items(&material), minute(2)))
-        .await
-        .unwrap();
-    assert_eq!(
-        heard(&mut ears).await,
-        PeerMessage::Agent(a.clone()),
-        "once for all that one commit changes"
-    );
+    one.complete(&lease, patch(&material, items(&material), minute(2))).await.unwrap();
+    assert_eq!(heard(&mut ears).await, PeerMessage::Agent(a.clone()), "once for all that one commit changes");
     one.delete_agent(&a, T0).await.unwrap();
     assert_eq!(heard(&mut ears).await, PeerMessage::Agent(a));
 }
@@ -225,11 +200,7 @@ async fn a_lost_name_is_retried_until_it_is_free() {
     assert!(matches!(heard(&mut ears).await, PeerMessage::Lost(_)));
     assert_eq!(heard(&mut ears).await, PeerMessage::Back { has_name: false });
     wake(&store, "a", T0).await;
-    assert_eq!(
-        heard(&mut ears).await,
-        PeerMessage::Queue,
-        "it hears without it, too"
-    );
+    assert_eq!(heard(&mut ears).await, PeerMessage::Queue, "it hears without it, too");
     let free = "SELECT pg_advisory_unlock(hashtextextended('recapd left', 0))";
     execute(&mut past, free).await;
     assert_eq!(heard(&mut ears).await, PeerMessage::Named);
@@ -248,20 +219,14 @@ async fn concurrent_operations_do_not_deadlock() {
 #[tokio::test]
 async fn a_locked_row_does_not_block_the_heartbeat() {
     let database = Database::create().await;
-    let store = SqlStore::open(&postgres_settings(database.url()).into())
-        .await
-        .unwrap();
+    let store = SqlStore::open(&postgres_settings(database.url()).into()).await.unwrap();
     for name in ["a", "b", "c"] {
         wake(&store, name, T0).await;
     }
     let leases = store.claim(at("daemon", LEASE_MS, T0)).await.unwrap();
     let tokens: Vec<i64> = leases.iter().map(|lease| lease.token).collect();
     let mut past = database.connect().await;
-    execute(
-        &mut past,
-        "BEGIN; SELECT 1 FROM summary_update_queue WHERE agent_id = 'b' FOR UPDATE",
-    )
-    .await;
+    execute(&mut past, "BEGIN; SELECT 1 FROM summary_update_queue WHERE agent_id = 'b' FOR UPDATE").await;
     assert_eq!(store.renew(&leases, minute(1), LEASE_MS).await.unwrap(), tokens);
     // The others are extended; the locked one can't be claimed either.
     let later = minute(1).plus_ms(LEASE_MS - 1);
@@ -274,19 +239,14 @@ async fn a_locked_row_does_not_block_the_heartbeat() {
     execute(&mut past, lost).await;
     assert_eq!(store.renew(&leases, minute(2), LEASE_MS).await.unwrap(), tokens);
     execute(&mut past, "COMMIT").await;
-    assert_eq!(
-        store.renew(&leases, minute(2), LEASE_MS).await.unwrap(),
-        [tokens[0], tokens[2]]
-    );
+    assert_eq!(store.renew(&leases, minute(2), LEASE_MS).await.unwrap(), [tokens[0], tokens[2]]);
 }
 
 /// A deadlock: the store gives way, and tries again.
 #[tokio::test]
 async fn a_transaction_that_gave_way_is_retried() {
     let database = Database::create().await;
-    let store = SqlStore::open(&postgres_settings(database.url()).into())
-        .await
-        .unwrap();
+    let store = SqlStore::open(&postgres_settings(database.url()).into()).await.unwrap();
     let a = agent("a");
     store.append(append(&a, turns(1..=2))).await.unwrap();
     let (mut past, mut look) = (database.connect().await, database.connect().await);
@@ -312,11 +272,7 @@ async fn writes_of_locked_agents_hold_up_nothing_else() {
         wake(&store, name, T0).await;
     }
     let mut other = database.connect().await;
-    execute(
-        &mut other,
-        "BEGIN; SELECT 1 FROM agents WHERE agent_id LIKE 'held-%' FOR UPDATE",
-    )
-    .await;
+    execute(&mut other, "BEGIN; SELECT 1 FROM agents WHERE agent_id LIKE 'held-%' FOR UPDATE").await;
     let blocked = TaskTracker::new();
     let appends: Vec<_> = (0..24)
         .map(|number| {
@@ -328,21 +284,13 @@ async fn writes_of_locked_agents_hold_up_nothing_else() {
     for number in 1..=20 {
         let goes_on = async {
             store.ping().await.unwrap();
-            store
-                .append(append(&agent("free"), turns(number..=number)))
-                .await
-                .unwrap();
+            store.append(append(&agent("free"), turns(number..=number))).await.unwrap();
             store.summary(&agent("held-0")).await.unwrap();
             store.claim(at("daemon", LEASE_MS, T0)).await.unwrap()
         };
-        timeout(SOON, goes_on)
-            .await
-            .expect("who writes to another agent doesn't wait");
+        timeout(SOON, goes_on).await.expect("who writes to another agent doesn't wait");
     }
-    assert!(
-        appends.iter().all(|append| !append.is_finished()),
-        "they are held"
-    );
+    assert!(appends.iter().all(|append| !append.is_finished()), "they are held");
     execute(&mut other, "ROLLBACK").await;
     for append in appends {
         append.await.unwrap().unwrap();
@@ -374,14 +322,9 @@ async fn an_idle_transaction_is_ended_soon() {
             }
         }
     };
-    let stopped = timeout(PATIENCE, stopped)
-        .await
-        .expect("it stops in the midst of one");
+    let stopped = timeout(PATIENCE, stopped).await.expect("it stops in the midst of one");
     let other = daemon(&database).await;
-    other
-        .append(append(&a, turns(2..=2)))
-        .await
-        .expect("the server has ended it");
+    other.append(append(&a, turns(2..=2))).await.expect("the server has ended it");
     drop(stopped);
 }
 
@@ -396,20 +339,14 @@ async fn held(connection: &mut PgConnection) -> bool {
 #[tokio::test]
 async fn a_pooler_in_transaction_mode_is_named() {
     let database = Database::create().await;
-    let settings = PostgresSettings {
-        connections: 1,
-        ..postgres_settings(database.url())
-    };
+    let settings = PostgresSettings { connections: 1, ..postgres_settings(database.url()) };
     let store = SqlStore::open(&settings.into()).await.unwrap();
     store.append(append(&agent("a"), turns(1..=2))).await.unwrap();
     let forget = "CREATE FUNCTION forget() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN EXECUTE ''DEALLOCATE ALL''; RETURN NULL; END'; \
                   CREATE TRIGGER forget AFTER INSERT ON agents FOR EACH ROW EXECUTE FUNCTION forget()";
     execute(&mut database.connect().await, forget).await;
     let failed = store.append(append(&agent("b"), turns(1..=2))).await.unwrap_err();
-    assert!(
-        failed.to_string().contains("pooler in transaction mode"),
-        "{failed}"
-    );
+    assert!(failed.to_string().contains("pooler in transaction mode"), "{failed}");
 }
 
 /// A value that the server can't handle will never work: trying again is useless and would hold up others.
@@ -489,9 +426,7 @@ async fn an_agent_deleted_meanwhile_gets_no_queue_row() {
         one.enqueue(&a, Reason::Manual, 0, T0).await.unwrap();
         let lease = claim_soon(&one, claim("one", 10, T0)).await.remove(0);
         let material = one.material(&lease, ALL).await.unwrap();
-        one.complete(&lease, patch(&material, items(&material), minute(2)))
-            .await
-            .unwrap();
+        one.complete(&lease, patch(&material, items(&material), minute(2))).await.unwrap();
         execute(&mut past, "DELETE FROM summary_update_queue").await;
         execute(&mut past, "UPDATE summaries SET next_ageing_at = to_timestamp(0)").await;
         execute(&mut past, "UPDATE summary_items SET provisional = true").await;

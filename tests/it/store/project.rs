@@ -25,10 +25,7 @@ async fn summarised(db: &dyn Backend, name: &str, exchanges: i64) {
 
 async fn join(db: &dyn Backend, name: &str, to: Option<&str>) {
     let to = to.map(project);
-    db.store()
-        .set_project(&agent(name), to.as_ref(), minute(1))
-        .await
-        .unwrap();
+    db.store().set_project(&agent(name), to.as_ref(), minute(1)).await.unwrap();
 }
 
 /// Returns the agents that the document of `name` shows.
@@ -40,10 +37,7 @@ async fn members(db: &dyn Backend, name: &str) -> Vec<String> {
 
 pub(crate) async fn agents_join_and_leave_projects(db: &dyn Backend) {
     for name in ["c", "a", "b"] {
-        db.store()
-            .append(append(&agent(name), turn(1).to_vec()))
-            .await
-            .unwrap();
+        db.store().append(append(&agent(name), turn(1).to_vec())).await.unwrap();
         join(db, name, Some("ikigai")).await;
     }
     assert_eq!(members(db, "ikigai").await, ["a", "b", "c"]);
@@ -52,10 +46,8 @@ pub(crate) async fn agents_join_and_leave_projects(db: &dyn Backend) {
     assert_eq!(members(db, "ikigai").await, ["a"]);
     assert_eq!(members(db, "other").await, ["b"]);
     let listed = db.store().projects(None, 10).await.unwrap();
-    let listed: Vec<(&str, i64)> = listed
-        .iter()
-        .map(|figures| (figures.project.as_str(), figures.agents))
-        .collect();
+    let listed: Vec<(&str, i64)> =
+        listed.iter().map(|figures| (figures.project.as_str(), figures.agents)).collect();
     assert_eq!(listed, [("ikigai", 1), ("other", 1)]);
     let after = db.store().projects(Some(&project("ikigai")), 10).await.unwrap();
     assert_eq!(after.len(), 1);
@@ -74,21 +66,13 @@ pub(crate) async fn a_project_reads_the_items_of_its_agents(db: &dyn Backend) {
     join(db, "b", Some("ikigai")).await;
     let (stamp, row) = db.store().project(&project("ikigai")).await.unwrap().unwrap();
     assert_eq!((row.agents, stamp.agents), (2, 2));
-    assert_eq!(
-        Some(stamp),
-        db.store().project_stamp(&project("ikigai")).await.unwrap()
-    );
-    let [a, b] = &row.members[..] else {
-        panic!("two members")
-    };
+    assert_eq!(Some(stamp), db.store().project_stamp(&project("ikigai")).await.unwrap());
+    let [a, b] = &row.members[..] else { panic!("two members") };
     assert_eq!((a.version, a.covers_through, a.pending.len()), (1, 3, 0));
     assert!(!a.items.is_empty());
     assert_eq!((b.version, b.items.len(), b.pending.len()), (0, 0, 2));
     // A fork belongs to the same project.
-    db.store()
-        .fork(&agent("a"), &agent("child"), minute(2))
-        .await
-        .unwrap();
+    db.store().fork(&agent("a"), &agent("child"), minute(2)).await.unwrap();
     assert_eq!(members(db, "ikigai").await, ["a", "b", "child"]);
 }
 
@@ -97,10 +81,7 @@ pub(crate) async fn a_stamp_changes_with_every_change_of_a_project(db: &dyn Back
     with_pending(db, "a", 2).await;
     join(db, "a", Some("p")).await;
     let joined = stamp().await;
-    db.store()
-        .append(append(&agent("a"), turns(4..=5)))
-        .await
-        .unwrap();
+    db.store().append(append(&agent("a"), turns(4..=5))).await.unwrap();
     let appended = stamp().await;
     assert_ne!(joined, appended);
     summarised(db, "b", 1).await;
@@ -115,10 +96,7 @@ pub(crate) async fn a_project_of_many_agents_shows_the_last_active_ones(db: &dyn
         let mut request = append(&agent(&name), turn(1).to_vec());
         request.now = minute(number);
         db.store().append(request).await.unwrap();
-        db.store()
-            .set_project(&agent(&name), Some(&project("p")), minute(number))
-            .await
-            .unwrap();
+        db.store().set_project(&agent(&name), Some(&project("p")), minute(number)).await.unwrap();
     }
     let (_, row) = db.store().project(&project("p")).await.unwrap().unwrap();
     assert_eq!(row.agents, PROJECT_AGENTS_MAX + 3);

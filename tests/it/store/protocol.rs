@@ -37,13 +37,7 @@ async fn taken_over(db: &dyn Backend) -> Lease {
     assert_eq!((lease.attempt, lease.crashes), (2, 1));
     let material = db.store().material(&zombie, ALL).await.unwrap();
     assert_eq!((material.version, material.lo, material.hi), (0, 0, 5));
-    fenced(
-        db,
-        &zombie,
-        &patch(&material, items(&material), minute(1)),
-        Fence::Lease,
-    )
-    .await;
+    fenced(db, &zombie, &patch(&material, items(&material), minute(1)), Fence::Lease).await;
     lease
 }
 
@@ -53,31 +47,23 @@ async fn everything_wrong_is_fenced(db: &dyn Backend, lease: &Lease) {
     let whole = patch(&material, items(&material), minute(1));
     db.raw("UPDATE agents SET first_exchange = 5").await;
     fenced(db, lease, &whole, Fence::Watermark).await;
-    db.raw("UPDATE agents SET first_exchange = 6, summarized_through = 1")
-        .await;
+    db.raw("UPDATE agents SET first_exchange = 6, summarized_through = 1").await;
     fenced(db, lease, &whole, Fence::Watermark).await;
     db.raw("UPDATE agents SET summarized_through = 0").await;
-    db.raw("UPDATE exchange_log SET set_aside_at = opened_at WHERE exchange = 3")
-        .await;
+    db.raw("UPDATE exchange_log SET set_aside_at = opened_at WHERE exchange = 3").await;
     fenced(db, lease, &whole, Fence::Exchanges).await;
     db.raw("UPDATE exchange_log SET set_aside_at = NULL").await;
     db.raw("UPDATE summaries SET version = 7").await;
     fenced(db, lease, &whole, Fence::Version).await;
     db.raw("UPDATE summaries SET version = 0").await;
-    let too_long = Patch {
-        token_count: 10_001,
-        ..whole
-    };
+    let too_long = Patch { token_count: 10_001, ..whole };
     assert!(db.store().complete(lease, too_long).await.is_err());
 }
 
 /// A partial batch arms the row again; the same completion is fenced; the rest is done.
 async fn the_batches_follow_one_another(db: &dyn Backend, lease: &Lease) {
     let (store, now) = (db.store(), minute(1));
-    let limits = MaterialLimits {
-        exchanges_max: 2,
-        ..ALL
-    };
+    let limits = MaterialLimits { exchanges_max: 2, ..ALL };
     let part = store.material(lease, limits).await.unwrap();
     assert_eq!((part.lo, part.hi), (0, 2));
     let partial = patch(&part, items(&part), now);
@@ -87,10 +73,7 @@ async fn the_batches_follow_one_another(db: &dyn Backend, lease: &Lease) {
     let lease = the_lease(db, now).await;
     assert_eq!((lease.attempt, lease.crashes), (1, 0));
     let rest = store.material(&lease, ALL).await.unwrap();
-    let done = store
-        .complete(&lease, patch(&rest, items(&rest), now))
-        .await
-        .unwrap();
+    let done = store.complete(&lease, patch(&rest, items(&rest), now)).await.unwrap();
     assert_eq!((done.version, done.rearmed), (2, false));
     assert_eq!(store.claim(claim("daemon", 1, minute(1_000))).await.unwrap(), []);
 }
@@ -100,14 +83,8 @@ async fn ageing_covers_nothing_new(db: &dyn Backend) {
     store.enqueue(&agent("a"), Reason::Ageing, 0, now).await.unwrap();
     let lease = the_lease(db, now).await;
     let aged = store.material(&lease, ALL).await.unwrap();
-    assert_eq!(
-        (aged.lo, aged.hi, aged.exchanges.len(), aged.items.len()),
-        (5, 5, 0, 5)
-    );
-    let done = store
-        .complete(&lease, patch(&aged, Vec::new(), now))
-        .await
-        .unwrap();
+    assert_eq!((aged.lo, aged.hi, aged.exchanges.len(), aged.items.len()), (5, 5, 0, 5));
+    let done = store.complete(&lease, patch(&aged, Vec::new(), now)).await.unwrap();
     assert_eq!((done.version, done.rearmed), (3, false));
 }
 
@@ -121,8 +98,5 @@ async fn the_reconciler_finds_what_is_missing(db: &dyn Backend) {
     assert_eq!(store.reconcile(later, later).await.unwrap(), 0);
     let lease = the_lease(db, later.plus_ms(LEASE_MS)).await;
     let last = store.material(&lease, ALL).await.unwrap();
-    store
-        .complete(&lease, patch(&last, items(&last), minute(1)))
-        .await
-        .unwrap();
+    store.complete(&lease, patch(&last, items(&last), minute(1))).await.unwrap();
 }

@@ -18,10 +18,7 @@ use crate::support::{
 
 async fn wake(db: &dyn Backend, name: &str, reason: Reason, delay_ms: i64, now: Timestamp) -> EnqueueOutcome {
     make(db, name).await;
-    db.store()
-        .enqueue(&agent(name), reason, delay_ms, now)
-        .await
-        .unwrap()
+    db.store().enqueue(&agent(name), reason, delay_ms, now).await.unwrap()
 }
 
 async fn claimed(db: &dyn Backend, limit: i64, now: Timestamp) -> Vec<String> {
@@ -31,10 +28,7 @@ async fn claimed(db: &dyn Backend, limit: i64, now: Timestamp) -> Vec<String> {
 
 pub(super) fn failure(now: Timestamp, backoff_ms: i64, park: bool) -> Failure {
     Failure {
-        error: AttemptError {
-            class: "provider_timeout".to_owned(),
-            message: "no answer".to_owned(),
-        },
+        error: AttemptError { class: "provider_timeout".to_owned(), message: "no answer".to_owned() },
         backoff_ms,
         park,
         run: run(now),
@@ -42,33 +36,18 @@ pub(super) fn failure(now: Timestamp, backoff_ms: i64, park: bool) -> Failure {
 }
 
 async fn fail(db: &dyn Backend, lease: &Lease, now: Timestamp, backoff_ms: i64, park: bool) {
-    db.store()
-        .fail(lease, failure(now, backoff_ms, park))
-        .await
-        .unwrap();
+    db.store().fail(lease, failure(now, backoff_ms, park)).await.unwrap();
 }
 
 pub(crate) async fn an_enqueue_makes_one_row_and_counts_wakes(db: &dyn Backend) {
     let first = wake(db, "a", Reason::Eviction, 5_000, T0).await;
-    assert_eq!(
-        (first.is_new, first.revived, first.visible_at),
-        (true, false, T0.plus_ms(5_000))
-    );
+    assert_eq!((first.is_new, first.revived, first.visible_at), (true, false, T0.plus_ms(5_000)));
     let second = wake(db, "a", Reason::Manual, 9_000, T0).await;
-    assert_eq!(
-        (second.is_new, second.revived, second.visible_at),
-        (false, false, T0.plus_ms(5_000))
-    );
+    assert_eq!((second.is_new, second.revived, second.visible_at), (false, false, T0.plus_ms(5_000)));
     let third = wake(db, "a", Reason::Eviction, 1_000, T0).await;
     assert_eq!(third.visible_at, T0.plus_ms(1_000));
-    assert_eq!(
-        db.number("SELECT count(*) FROM summary_update_queue").await,
-        Some(1)
-    );
-    assert_eq!(
-        db.number("SELECT wake_seq FROM summary_update_queue").await,
-        Some(3)
-    );
+    assert_eq!(db.number("SELECT count(*) FROM summary_update_queue").await, Some(1));
+    assert_eq!(db.number("SELECT wake_seq FROM summary_update_queue").await, Some(3));
     let lease = the_lease(db, minute(1)).await;
     assert_eq!((lease.claimed_wake, lease.attempt, lease.crashes), (3, 1, 0));
     assert_eq!(lease.reasons, Reason::Eviction.bit() | Reason::Manual.bit());
@@ -110,13 +89,7 @@ pub(crate) async fn an_enqueue_never_shortens_a_lease(db: &dyn Backend) {
     let until = T0.plus_ms(LEASE_MS);
     assert_eq!(wake(db, "a", Reason::Manual, 0, T0).await.visible_at, until);
     assert_eq!(claimed(db, 1, until.plus_ms(-1)).await, [""; 0]);
-    assert_eq!(
-        db.store()
-            .renew(std::slice::from_ref(&lease), T0, LEASE_MS)
-            .await
-            .unwrap(),
-        [lease.token]
-    );
+    assert_eq!(db.store().renew(std::slice::from_ref(&lease), T0, LEASE_MS).await.unwrap(), [lease.token]);
 }
 
 pub(crate) async fn an_enqueue_only_raises_urgency(db: &dyn Backend) {
@@ -141,11 +114,7 @@ pub(crate) async fn claims_go_by_due_time(db: &dyn Backend) {
     assert_eq!(claimed(db, 3, minute(1)).await, ["high", "normal", "later"]);
     assert_eq!(claimed(db, 3, minute(1)).await, ["low"]);
     assert_eq!(claimed(db, 3, minute(1)).await, [""; 0]);
-    assert_eq!(
-        claimed(db, 1, minute(2)).await,
-        ["high"],
-        "its lease ran out, and it was due first"
-    );
+    assert_eq!(claimed(db, 1, minute(2)).await, ["high"], "its lease ran out, and it was due first");
 }
 
 pub(crate) async fn a_low_row_is_not_starved(db: &dyn Backend) {
@@ -154,18 +123,10 @@ pub(crate) async fn a_low_row_is_not_starved(db: &dyn Backend) {
     // Each minute one more urgent row comes in, and there is time for just one.
     for minutes in 0..15 {
         wake(db, &format!("high-{minutes}"), Reason::Manual, 0, minute(minutes)).await;
-        let leases = db
-            .store()
-            .claim(claim("daemon", 1, minute(minutes)))
-            .await
-            .unwrap();
+        let leases = db.store().claim(claim("daemon", 1, minute(minutes))).await.unwrap();
         for lease in leases {
             served.push(lease.agent.to_string());
-            db.raw(&format!(
-                "DELETE FROM summary_update_queue WHERE agent_id = '{}'",
-                lease.agent
-            ))
-            .await;
+            db.raw(&format!("DELETE FROM summary_update_queue WHERE agent_id = '{}'", lease.agent)).await;
         }
     }
     // It waits its slack of ten minutes behind newer ones, and no longer.
@@ -179,11 +140,7 @@ pub(crate) async fn each_row_is_claimed_once(db: &dyn Backend) {
     }
     let store = db.store();
     let claims = (0..12).map(|n| store.claim(claim(&format!("daemon-{n}"), 4, T0)));
-    let leases: Vec<Lease> = join_all(claims)
-        .await
-        .into_iter()
-        .flat_map(Result::unwrap)
-        .collect();
+    let leases: Vec<Lease> = join_all(claims).await.into_iter().flat_map(Result::unwrap).collect();
     let agents: BTreeSet<&AgentId> = leases.iter().map(|lease| &lease.agent).collect();
     let tokens: BTreeSet<i64> = leases.iter().map(|lease| lease.token).collect();
     assert_eq!((leases.len(), agents.len(), tokens.len()), (30, 30, 30));
@@ -218,25 +175,12 @@ pub(crate) async fn a_failure_is_recorded(db: &dyn Backend) {
     failure.run.model_calls = 2;
     failure.run.input_tokens = 300;
     db.store().fail(&lease, failure).await.unwrap();
-    let kept = db
-        .text("SELECT last_error FROM summary_update_queue")
-        .await
-        .unwrap();
+    let kept = db.text("SELECT last_error FROM summary_update_queue").await.unwrap();
     assert!(kept.starts_with("provider_timeout: üü") && kept.chars().count() == ERROR_CHARS_MAX);
     let run =
         "SELECT outcome || ' ' || trigger_reason || ' ' || error_class || ' ' || provider FROM update_runs";
-    assert_eq!(
-        db.text(run).await.as_deref(),
-        Some("failed manual provider_timeout openai")
-    );
-    assert_eq!(
-        db.text("SELECT error FROM update_runs")
-            .await
-            .unwrap()
-            .chars()
-            .count(),
-        ERROR_CHARS_MAX
-    );
+    assert_eq!(db.text(run).await.as_deref(), Some("failed manual provider_timeout openai"));
+    assert_eq!(db.text("SELECT error FROM update_runs").await.unwrap().chars().count(), ERROR_CHARS_MAX);
     let figures =
         "SELECT attempt * 100000 + model_calls * 10000 + input_tokens FROM update_runs WHERE version IS NULL";
     assert_eq!(db.number(figures).await, Some(120_300));
@@ -247,13 +191,7 @@ pub(crate) async fn a_parked_row_waits_for_an_operator(db: &dyn Backend) {
     let lease = the_lease(db, T0).await;
     fail(db, &lease, T0, 0, true).await;
     assert_eq!(claimed(db, 1, minute(10_000)).await, [""; 0]);
-    assert_eq!(
-        db.store()
-            .reconcile(minute(10_000), minute(10_000))
-            .await
-            .unwrap(),
-        0
-    );
+    assert_eq!(db.store().reconcile(minute(10_000), minute(10_000)).await.unwrap(), 0);
     // An operator revives it at once, as often as wanted.
     for minutes in [1, 2, 3] {
         let revived = wake(db, "a", Reason::Manual, 0, minute(minutes)).await;
@@ -287,15 +225,7 @@ pub(crate) async fn an_eviction_revives_at_most_once_in_ten_minutes(db: &dyn Bac
     assert_eq!((revived.revived, revived.visible_at), (true, minute(12)));
     park(12).await;
     // The end of a session counts like an operator's request.
-    assert!(
-        db.store()
-            .end_session(&a, minute(13))
-            .await
-            .unwrap()
-            .enqueued
-            .unwrap()
-            .revived
-    );
+    assert!(db.store().end_session(&a, minute(13)).await.unwrap().enqueued.unwrap().revived);
 }
 
 pub(crate) async fn after_a_third_crash_there_is_one_more_try(db: &dyn Backend) {
@@ -320,69 +250,37 @@ pub(crate) async fn the_reconciler_makes_missing_rows_once(db: &dyn Backend) {
     }
     let store = db.store();
     let after = T0.plus_ms(1);
-    assert_eq!(
-        store.reconcile(after, minute(5)).await.unwrap(),
-        0,
-        "every row is there"
-    );
+    assert_eq!(store.reconcile(after, minute(5)).await.unwrap(), 0, "every row is there");
     db.raw("DELETE FROM summary_update_queue").await;
-    assert_eq!(
-        store.reconcile(T0, minute(5)).await.unwrap(),
-        0,
-        "pending, but not for long enough"
-    );
+    assert_eq!(store.reconcile(T0, minute(5)).await.unwrap(), 0, "pending, but not for long enough");
     assert_eq!(store.reconcile(after, minute(5)).await.unwrap(), 2);
     assert_eq!(store.reconcile(after, minute(5)).await.unwrap(), 0);
     assert_eq!(claimed(db, 9, minute(5).plus_ms(-1)).await, [""; 0]);
     let leases = store.claim(claim("daemon", 9, minute(5))).await.unwrap();
     let told: Vec<(&str, &str)> = leases.iter().map(|l| (l.agent.as_str(), l.trigger())).collect();
     assert_eq!(told, [("a", "reconcile"), ("b", "reconcile")]);
-    assert_eq!(
-        store
-            .reconcile(after, minute(6).plus_ms(SECOND_MS))
-            .await
-            .unwrap(),
-        0,
-        "they are leased"
-    );
+    assert_eq!(store.reconcile(after, minute(6).plus_ms(SECOND_MS)).await.unwrap(), 0, "they are leased");
 }
 
 pub(crate) async fn an_enqueue_for_an_unknown_agent_is_refused(db: &dyn Backend) {
     let refused = db.store().enqueue(&agent("nobody"), Reason::Manual, 0, T0).await;
     assert!(matches!(refused, Err(StoreError::UnknownAgent(_))), "{refused:?}");
-    assert_eq!(
-        db.number("SELECT count(*) FROM summary_update_queue").await,
-        Some(0)
-    );
+    assert_eq!(db.number("SELECT count(*) FROM summary_update_queue").await, Some(0));
 }
 
 pub(crate) async fn a_parked_row_is_probed_after_a_while(db: &dyn Backend) {
     wake(db, "a", Reason::Manual, 0, T0).await;
     let lease = the_lease(db, T0).await;
     let failure = Failure {
-        error: AttemptError {
-            class: "internal".to_owned(),
-            message: "a defect".to_owned(),
-        },
+        error: AttemptError { class: "internal".to_owned(), message: "a defect".to_owned() },
         backoff_ms: 0,
         park: true,
         run: run(minute(1)),
     };
     db.store().fail(&lease, failure).await.unwrap();
-    assert_eq!(
-        db.store().probe_parked(minute(1), 5, minute(60)).await.unwrap(),
-        0,
-        "not for long enough"
-    );
-    assert_eq!(
-        db.store().probe_parked(minute(2), 5, minute(60)).await.unwrap(),
-        1
-    );
-    assert_eq!(
-        db.store().probe_parked(minute(2), 5, minute(60)).await.unwrap(),
-        0,
-        "it is no longer parked"
-    );
+    assert_eq!(db.store().probe_parked(minute(1), 5, minute(60)).await.unwrap(), 0, "not for long enough");
+    assert_eq!(db.store().probe_parked(minute(2), 5, minute(60)).await.unwrap(), 1);
+    assert_eq!(db.store().probe_parked(minute(2), 5, minute(60)).await.unwrap(), 0, "it is no longer parked");
     let again = the_lease(db, minute(60)).await;
     assert_eq!(again.attempt, 5, "the last of five");
 }
@@ -453,11 +351,7 @@ pub(crate) async fn an_expired_lease_of_a_live_holder_is_no_crash(db: &dyn Backe
     // That holder vanishes silently.
     let third = the_lease(db, minute(2)).await;
     assert_eq!(third.crashes, 1);
-    assert_eq!(
-        disclaim(&lost).await,
-        1,
-        "one crash at most is taken back for a lease"
-    );
+    assert_eq!(disclaim(&lost).await, 1, "one crash at most is taken back for a lease");
     assert_eq!(disclaim(&third).await, 1, "it is given back");
 }
 
@@ -465,10 +359,7 @@ pub(crate) async fn an_expired_lease_of_a_live_holder_is_no_crash(db: &dyn Backe
 pub(crate) async fn an_ended_lease_still_in_its_row_is_given_back(db: &dyn Backend) {
     wake(db, "a", Reason::Eviction, 0, T0).await;
     let ended = the_lease(db, T0).await;
-    assert_eq!(
-        db.store().disclaim(std::slice::from_ref(&ended)).await.unwrap(),
-        1
-    );
+    assert_eq!(db.store().disclaim(std::slice::from_ref(&ended)).await.unwrap(), 1);
     let until = T0.plus_ms(LEASE_MS);
     assert_eq!(claimed(db, 1, until.plus_ms(-1)).await, [""; 0]);
     let again = the_lease(db, until).await;

@@ -34,12 +34,7 @@ use crate::support::{
 };
 
 async fn read(db: &dyn Backend, from: i64, through: i64, limit: i64) -> Vec<StoredExchange> {
-    let query = ExchangeQuery {
-        from,
-        through,
-        limit,
-        bytes_max: i64::MAX,
-    };
+    let query = ExchangeQuery { from, through, limit, bytes_max: i64::MAX };
     db.store().exchanges(&agent("a"), query).await.unwrap()
 }
 
@@ -55,21 +50,11 @@ pub(crate) async fn an_agent_is_read_back(db: &dyn Backend) {
     db.store().append(request).await.unwrap();
     let row = db.store().agent(&agent("a")).await.unwrap().unwrap();
     assert_eq!((row.agent.as_str(), row.project, row.as_of), ("a", None, None));
-    assert_eq!(
-        (row.created_at, row.updated_at, row.pending_since),
-        (minute(9), minute(9), Some(minute(9)))
-    );
+    assert_eq!((row.created_at, row.updated_at, row.pending_since), (minute(9), minute(9), Some(minute(9))));
     assert_eq!((row.budget_tokens, row.version, row.summary_tokens), (100, 0, 0));
     let ledger = row.ledger;
     assert_eq!((ledger.last_seq, ledger.last_exchange, ledger.session), (7, 3, 1));
-    assert_eq!(
-        (
-            ledger.first_exchange,
-            ledger.tokens_before_window,
-            ledger.summarized_through
-        ),
-        (3, 200, 0)
-    );
+    assert_eq!((ledger.first_exchange, ledger.tokens_before_window, ledger.summarized_through), (3, 200, 0));
     assert_eq!((ledger.preamble_tokens(), ledger.window_tokens()), (7, 107));
     let newest = ledger.newest.unwrap();
     assert_eq!((newest.exchange, newest.first_seq, newest.last_seq), (3, 6, 7));
@@ -81,10 +66,7 @@ pub(crate) async fn an_agent_is_read_back(db: &dyn Backend) {
 
 pub(crate) async fn agents_come_in_pages(db: &dyn Backend) {
     for name in ["b", "a", "d", "c", "A"] {
-        db.store()
-            .append(append(&agent(name), turns(1..=1)))
-            .await
-            .unwrap();
+        db.store().append(append(&agent(name), turns(1..=1))).await.unwrap();
     }
     let page = async |after: Option<&str>, limit| {
         let after = after.map(agent);
@@ -100,25 +82,14 @@ pub(crate) async fn agents_come_in_pages(db: &dyn Backend) {
 pub(crate) async fn exchanges_are_found_along_the_history_by_tokens(db: &dyn Backend) {
     let a = with_pending(db, "a", 3).await;
     let all = read(db, 1, i64::MAX, 100).await;
-    let ledgers: Vec<(i64, i64)> = all
-        .iter()
-        .map(|stored| (stored.exchange.exchange, stored.exchange.tokens_before))
-        .collect();
+    let ledgers: Vec<(i64, i64)> =
+        all.iter().map(|stored| (stored.exchange.exchange, stored.exchange.tokens_before)).collect();
     let (_, middle) = ledgers[1];
     let found = db.store().landmarks(&a, &[0, middle, middle + 1]).await.unwrap();
-    let found: Vec<(i64, i64)> = found
-        .iter()
-        .map(|cut| (cut.exchange, cut.tokens_before))
-        .collect();
+    let found: Vec<(i64, i64)> = found.iter().map(|cut| (cut.exchange, cut.tokens_before)).collect();
     assert!(found.is_sorted() && found.len() >= 2, "{found:?}");
-    assert!(
-        found.iter().all(|cut| ledgers.contains(cut)),
-        "{found:?} {ledgers:?}"
-    );
-    assert!(
-        found.contains(&ledgers[0]) && found.contains(&ledgers[1]),
-        "{found:?}"
-    );
+    assert!(found.iter().all(|cut| ledgers.contains(cut)), "{found:?} {ledgers:?}");
+    assert!(found.contains(&ledgers[0]) && found.contains(&ledgers[1]), "{found:?}");
 }
 
 pub(crate) async fn exchanges_are_read_by_range(db: &dyn Backend) {
@@ -126,34 +97,18 @@ pub(crate) async fn exchanges_are_read_by_range(db: &dyn Backend) {
     messages.extend(turns(1..=6));
     db.store().append(append(&agent("a"), messages)).await.unwrap();
     let lease = the_lease(db, minute(10)).await;
-    let limits = recapd_store::MaterialLimits {
-        exchanges_max: 2,
-        ..ALL
-    };
+    let limits = recapd_store::MaterialLimits { exchanges_max: 2, ..ALL };
     let material = db.store().material(&lease, limits).await.unwrap();
-    db.store()
-        .complete(&lease, patch(&material, items(&material), minute(10)))
-        .await
-        .unwrap();
+    db.store().complete(&lease, patch(&material, items(&material), minute(10))).await.unwrap();
     assert_eq!(numbers(&read(db, 0, 99, 99).await), [0, 1, 2, 3, 4, 5, 6]);
     assert_eq!(numbers(&read(db, 2, 4, 99).await), [2, 3, 4]);
     assert_eq!(numbers(&read(db, 1, 5, 2).await), [4, 5], "the newest ones");
-    db.raw("UPDATE exchange_log SET set_aside_at = opened_at WHERE exchange = 3")
-        .await;
+    db.raw("UPDATE exchange_log SET set_aside_at = opened_at WHERE exchange = 3").await;
     let stored = read(db, 2, 5, 99).await;
     assert_eq!(numbers(&stored), [2, 4, 5], "live ones only");
-    let versions: Vec<_> = read(db, 1, 4, 9)
-        .await
-        .iter()
-        .map(|stored| stored.summary_version)
-        .collect();
+    let versions: Vec<_> = read(db, 1, 4, 9).await.iter().map(|stored| stored.summary_version).collect();
     assert_eq!(versions, [Some(1), Some(1), None]);
-    let query = ExchangeQuery {
-        from: 2,
-        through: 2,
-        limit: 1,
-        bytes_max: 0,
-    };
+    let query = ExchangeQuery { from: 2, through: 2, limit: 1, bytes_max: 0 };
     let bare = db.store().exchanges(&agent("a"), query).await.unwrap();
     assert_eq!((bare[0].exchange.exchange, bare[0].messages.len()), (2, 0));
     assert_eq!(db.store().exchanges(&agent("nobody"), query).await.unwrap(), []);
@@ -164,12 +119,7 @@ pub(crate) async fn no_more_bytes_are_read_than_asked_for(db: &dyn Backend) {
     messages.extend(turns(1..=3));
     db.store().append(append(&agent("a"), messages)).await.unwrap();
     let within = async |from: i64, bytes_max: i64| {
-        let query = ExchangeQuery {
-            from,
-            through: 99,
-            limit: 99,
-            bytes_max,
-        };
+        let query = ExchangeQuery { from, through: 99, limit: 99, bytes_max };
         let found = db.store().exchanges(&agent("a"), query).await.unwrap();
         let told = found.iter().map(|stored| {
             let bytes: usize = stored
@@ -187,40 +137,21 @@ pub(crate) async fn no_more_bytes_are_read_than_asked_for(db: &dyn Backend) {
     };
     assert!(preamble > 1_000 && one > 0);
     // The newest ones, each complete.
-    assert_eq!(
-        within(1, two + three).await,
-        [(0, Some(one)), (two, None), (three, None)]
-    );
-    assert_eq!(
-        within(1, two + three - 1).await,
-        [(0, Some(one)), (0, Some(two)), (three, None)]
-    );
+    assert_eq!(within(1, two + three).await, [(0, Some(one)), (two, None), (three, None)]);
+    assert_eq!(within(1, two + three - 1).await, [(0, Some(one)), (0, Some(two)), (three, None)]);
     assert_eq!(
         within(0, one + two + three).await,
         [(0, Some(preamble)), (one, None), (two, None), (three, None)]
     );
-    assert_eq!(
-        within(1, 1).await,
-        [(0, Some(one)), (0, Some(two)), (0, Some(three))]
-    );
-    assert_eq!(
-        within(1, 0).await,
-        [(0, None); 3],
-        "who doesn't ask isn't told of any"
-    );
+    assert_eq!(within(1, 1).await, [(0, Some(one)), (0, Some(two)), (0, Some(three))]);
+    assert_eq!(within(1, 0).await, [(0, None); 3], "who doesn't ask isn't told of any");
 }
 
 pub(crate) async fn the_preamble_of_a_later_session_is_read_by_its_place(db: &dyn Backend) {
-    db.store()
-        .append(append(&agent("a"), turns(1..=1)))
-        .await
-        .unwrap();
+    db.store().append(append(&agent("a"), turns(1..=1))).await.unwrap();
     let begin = vec![step(&Step::Clear, 2), said("system", "Be loud", 7, minute(3))];
     db.store().append(append(&agent("a"), begin)).await.unwrap();
-    db.store()
-        .append(append(&agent("a"), turns(4..=4)))
-        .await
-        .unwrap();
+    db.store().append(append(&agent("a"), turns(4..=4))).await.unwrap();
     let preamble = read(db, 0, 0, 1).await;
     assert_eq!(numbers(&preamble), [2]);
     assert_eq!(preamble[0].messages[0].message.text(), "Be loud");
@@ -237,12 +168,7 @@ pub(crate) async fn an_exchange_too_big_for_a_page_comes_in_parts(db: &dyn Backe
     messages.extend((0..calls).map(|_| said("tool_call", "bash", 0, minute(2))));
     messages.extend(turns(3..=3));
     db.store().append(append(&agent("a"), messages)).await.unwrap();
-    let mut query = ExchangeQuery {
-        from: 1,
-        through: i64::MAX,
-        limit: 9,
-        bytes_max: 500,
-    };
+    let mut query = ExchangeQuery { from: 1, through: i64::MAX, limit: 9, bytes_max: 500 };
     let mut told = Vec::new();
     while query.through > 0 {
         let page = page(db.store().as_ref(), &agent("a"), query).await.unwrap();
@@ -253,10 +179,7 @@ pub(crate) async fn an_exchange_too_big_for_a_page_comes_in_parts(db: &dyn Backe
     }
     // The second exchange begins with message 3.
     let part = usize::try_from(PART_MESSAGES_MAX).unwrap();
-    assert_eq!(
-        told,
-        [(3, 2, None), (2, part, Some(PART_MESSAGES_MAX + 2)), (1, 2, None)]
-    );
+    assert_eq!(told, [(3, 2, None), (2, part, Some(PART_MESSAGES_MAX + 2)), (1, 2, None)]);
     let behind = part_behind(PART_MESSAGES_MAX + 2);
     let rest = db.store().expand(&agent("a"), 2, behind).await.unwrap().unwrap();
     assert_eq!((rest.messages.len(), rest.has_more), (11, false));
@@ -299,27 +222,16 @@ pub(crate) async fn a_context_is_built_from_limited_bytes(db: &dyn Backend) {
     let reply = built(5_000).await.unwrap();
     let body = reply.body.to_string();
     assert_eq!((reply.left_out, reply.first_exchange), (vec![1], 1));
-    assert_eq!(
-        body.matches("characters left out of exchange #2 …]").count(),
-        reply.elided.len()
-    );
+    assert_eq!(body.matches("characters left out of exchange #2 …]").count(), reply.elided.len());
     assert_eq!(body.matches(&"x".repeat(2_000)).count(), 2, "{body}");
     let seqs: Vec<Option<i64>> = reply.elided.iter().map(|elision| elision.seq).collect();
     assert_eq!(seqs, [Some(5), Some(7), Some(9)]);
     for words in ["exchange #1 is left out here", "Read them all"] {
         assert!(body.contains(words), "{words}: {body}");
     }
-    let [unread, shortened] = &reply.notes[..] else {
-        panic!("{:?}", reply.notes)
-    };
-    assert!(
-        unread.starts_with("exchange #1 is left out because of size in bytes"),
-        "{unread}"
-    );
-    assert!(
-        shortened.contains("GET /v1/agents/a/exchanges/2 returns it"),
-        "{shortened}"
-    );
+    let [unread, shortened] = &reply.notes[..] else { panic!("{:?}", reply.notes) };
+    assert!(unread.starts_with("exchange #1 is left out because of size in bytes"), "{unread}");
+    assert!(shortened.contains("GET /v1/agents/a/exchanges/2 returns it"), "{shortened}");
     assert!(reply.tokens < whole.tokens);
     // If nothing can be shortened, there is nothing to build a context from.
     let refused = built(100).await;
@@ -328,10 +240,7 @@ pub(crate) async fn a_context_is_built_from_limited_bytes(db: &dyn Backend) {
 
 pub(crate) async fn messages_come_back_verbatim(db: &dyn Backend) {
     let payloads = [
-        (
-            Format::OpenAiChat,
-            r#"{"role":"user",  "content":"Grüße \u0041 – 🦀","name":"ann"}"#,
-        ),
+        (Format::OpenAiChat, r#"{"role":"user",  "content":"Grüße \u0041 – 🦀","name":"ann"}"#),
         (
             Format::Anthropic,
             r#"{"role":"assistant","content":[{"type":"tool_use","id":"t1","name":"ls","input":{"b":1,"a":2.50}}]}"#,
@@ -340,17 +249,11 @@ pub(crate) async fn messages_come_back_verbatim(db: &dyn Backend) {
             Format::Anthropic,
             r#"{"role":"user","content":[{"type":"tool_result","tool_use_id":"t1","content":"x"}]}"#,
         ),
-        (
-            Format::Native,
-            r#"{"kind":"mark","content":"here","extra":[1,2,{"x":null}]}"#,
-        ),
+        (Format::Native, r#"{"kind":"mark","content":"here","extra":[1,2,{"x":null}]}"#),
     ];
     let messages =
         payloads.map(|(format, payload)| prepared(formats::parse(format, payload).unwrap(), 3, T0));
-    db.store()
-        .append(append(&agent("a"), messages.to_vec()))
-        .await
-        .unwrap();
+    db.store().append(append(&agent("a"), messages.to_vec())).await.unwrap();
     let stored = read(db, 1, 1, 1).await;
     let read: Vec<_> = stored[0]
         .messages
@@ -358,13 +261,7 @@ pub(crate) async fn messages_come_back_verbatim(db: &dyn Backend) {
         .map(|stored| (stored.message.format, stored.message.payload.as_str()))
         .collect();
     assert_eq!(read, payloads);
-    assert!(
-        stored[0]
-            .messages
-            .iter()
-            .zip(&messages)
-            .all(|(read, given)| read.message == given.message)
-    );
+    assert!(stored[0].messages.iter().zip(&messages).all(|(read, given)| read.message == given.message));
     assert!(
         stored[0]
             .messages
@@ -377,12 +274,8 @@ pub(crate) async fn messages_come_back_verbatim(db: &dyn Backend) {
 }
 
 pub(crate) async fn an_unreadable_message_is_shown_without_content(db: &dyn Backend) {
-    db.store()
-        .append(append(&agent("a"), turns(1..=1)))
-        .await
-        .unwrap();
-    db.raw("UPDATE message_log SET payload = 'no JSON' WHERE seq = 2")
-        .await;
+    db.store().append(append(&agent("a"), turns(1..=1))).await.unwrap();
+    db.raw("UPDATE message_log SET payload = 'no JSON' WHERE seq = 2").await;
     let stored = read(db, 1, 1, 1).await;
     let message = &stored[0].messages[1].message;
     assert_eq!(
@@ -395,26 +288,15 @@ pub(crate) async fn a_summary_names_what_is_pending(db: &dyn Backend) {
     assert_eq!(db.store().summary(&agent("a")).await.unwrap(), None);
     with_pending(db, "a", 4).await;
     let summary = db.store().summary(&agent("a")).await.unwrap().unwrap();
-    assert_eq!(
-        (summary.version, summary.content.as_str(), summary.token_count),
-        (0, "", 0)
-    );
-    assert_eq!(
-        (
-            summary.summarized_through,
-            summary.first_exchange,
-            summary.pending_since
-        ),
-        (0, 5, Some(T0))
-    );
+    assert_eq!((summary.version, summary.content.as_str(), summary.token_count), (0, "", 0));
+    assert_eq!((summary.summarized_through, summary.first_exchange, summary.pending_since), (0, 5, Some(T0)));
     let named = |pending: &[recapd_core::domain::exchange::Exchange]| {
         pending.iter().map(|e| e.exchange).collect::<Vec<_>>()
     };
     assert_eq!(named(&summary.pending), [1, 2, 3, 4]);
     assert_eq!(summary.pending[1].headline.digest(), "Question 2 → Answer 2");
     assert_eq!(summary.pending_before, PendingBefore::default());
-    db.raw("UPDATE exchange_log SET set_aside_at = opened_at WHERE exchange = 2")
-        .await;
+    db.raw("UPDATE exchange_log SET set_aside_at = opened_at WHERE exchange = 2").await;
     db.raw("UPDATE agents SET summarized_through = 1").await;
     let summary = db.store().summary(&agent("a")).await.unwrap().unwrap();
     assert_eq!(named(&summary.pending), [3, 4]);
@@ -426,46 +308,29 @@ pub(crate) async fn pending_exchanges_too_many_to_list_are_counted(db: &dyn Back
     let summary = db.store().summary(&agent("a")).await.unwrap().unwrap();
     assert_eq!(i64::try_from(summary.pending.len()), Ok(PENDING_SHOWN_MAX));
     assert_eq!(
-        (
-            summary.pending[0].exchange,
-            summary.pending.last().unwrap().exchange
-        ),
+        (summary.pending[0].exchange, summary.pending.last().unwrap().exchange),
         (more + 1, PENDING_SHOWN_MAX + more)
     );
-    let before = PendingBefore {
-        exchanges: more,
-        tokens: more * 100,
-    };
+    let before = PendingBefore { exchanges: more, tokens: more * 100 };
     assert_eq!(summary.pending_before, before);
     assert_eq!(clean(db, &agent("a")).await.pending, PENDING_SHOWN_MAX + more);
 }
 
 pub(crate) async fn impossible_data_is_named(db: &dyn Backend) {
     with_pending(db, "a", 1).await;
-    db.raw("UPDATE exchange_log SET headline = 'gone' WHERE exchange = 2")
-        .await;
+    db.raw("UPDATE exchange_log SET headline = 'gone' WHERE exchange = 2").await;
     let error = db.store().agent(&agent("a")).await.unwrap_err();
     insta::allow_duplicates!(
         insta::assert_snapshot!(error, @"table exchange_log, exchange 2: column headline holds `gone`")
     );
-    db.raw("UPDATE exchange_log SET headline = '{\"title\":\"\",\"tools\":[],\"answer\":\"\"}'")
-        .await;
-    db.raw("UPDATE message_log SET format = 'telex' WHERE seq = 1")
-        .await;
-    let query = ExchangeQuery {
-        from: 1,
-        through: 1,
-        limit: 1,
-        bytes_max: i64::MAX,
-    };
+    db.raw("UPDATE exchange_log SET headline = '{\"title\":\"\",\"tools\":[],\"answer\":\"\"}'").await;
+    db.raw("UPDATE message_log SET format = 'telex' WHERE seq = 1").await;
+    let query = ExchangeQuery { from: 1, through: 1, limit: 1, bytes_max: i64::MAX };
     let error = db.store().exchanges(&agent("a"), query).await.unwrap_err();
     insta::allow_duplicates!(
         insta::assert_snapshot!(error, @"table message_log, seq 1: column format holds `telex`")
     );
-    let unknown = matches!(
-        db.store().verify(&agent("b")).await,
-        Err(StoreError::UnknownAgent(_))
-    );
+    let unknown = matches!(db.store().verify(&agent("b")).await, Err(StoreError::UnknownAgent(_)));
     assert!(unknown);
 }
 
@@ -503,16 +368,10 @@ pub(crate) async fn the_last_words_of_speakers_are_read(db: &dyn Backend) {
     messages.extend([by("assistant", "ada", "Three"), by("assistant", "bob", "Four")]);
     db.store().append(append(&agent("a"), messages)).await.unwrap();
     // Most of it has left the window, which makes no difference; no more is read than asked for.
-    assert_eq!(
-        words(9).await,
-        ["#3 ada: One", "#3 bob: Two", "#4 ada: Three", "#4 bob: Four"]
-    );
+    assert_eq!(words(9).await, ["#3 ada: One", "#3 bob: Two", "#4 ada: Three", "#4 bob: Four"]);
     assert_eq!(words(3).await, ["#3 bob: Two", "#4 ada: Three", "#4 bob: Four"]);
     // A child knows what was said before it; set-aside messages are left out.
-    db.store()
-        .fork(&agent("a"), &agent("b"), minute(5))
-        .await
-        .unwrap();
+    db.store().fork(&agent("a"), &agent("b"), minute(5)).await.unwrap();
     let back = append(&agent("a"), vec![step(&Step::Rewind(None), 6)]);
     db.store().rewind(back).await.unwrap();
     assert_eq!(words(9).await, ["#3 ada: One", "#3 bob: Two"]);
@@ -538,15 +397,10 @@ pub(crate) async fn synthetic_messages_are_never_stored(db: &dyn Backend) {
             let snapshot = snapshot::render(&row, 10_000, counter.as_ref(), &Redactor::standard());
             let viewer = |speaker: &str| Viewer {
                 speaker: speaker.to_owned(),
-                telling: PerspectiveStyle {
-                    mode: Mode::Meditation,
-                    ..PerspectiveStyle::default()
-                },
+                telling: PerspectiveStyle { mode: Mode::Meditation, ..PerspectiveStyle::default() },
             };
             for viewer in [None, Some(viewer("ada")), Some(viewer("bob"))] {
-                let material = context::load(db.store().as_ref(), &agent, &snapshot, viewer)
-                    .await
-                    .unwrap();
+                let material = context::load(db.store().as_ref(), &agent, &snapshot, viewer).await.unwrap();
                 for format in RequestFormat::ALL {
                     let query = ContextQuery {
                         format,

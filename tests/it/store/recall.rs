@@ -37,12 +37,7 @@ async fn recalled(db: &dyn Backend, name: &str, words: &str, limit: i64) -> Reca
 }
 
 pub(crate) async fn asked(db: &dyn Backend, name: &str, parameters: &[(&str, &str)]) -> RecallReply {
-    let of = |name: &str| {
-        parameters
-            .iter()
-            .find(|(other, _)| *other == name)
-            .map(|(_, text)| *text)
-    };
+    let of = |name: &str| parameters.iter().find(|(other, _)| *other == name).map(|(_, text)| *text);
     let question = ArchiveQuestion::read(of, minute(90)).unwrap();
     let (store, agent, redactor) = (db.store(), agent(name), Redactor::standard());
     let reply = recall::search(store.as_ref(), &agent, &question, &redactor, None).await;
@@ -52,11 +47,7 @@ pub(crate) async fn asked(db: &dyn Backend, name: &str, parameters: &[(&str, &st
 /// Returns the exchanges found, best first, with their places.
 async fn found(db: &dyn Backend, name: &str, words: &str) -> Vec<(i64, ExchangePlace)> {
     let reply = recalled(db, name, words, 50).await;
-    reply
-        .found
-        .iter()
-        .map(|found| (found.exchange, found.place))
-        .collect()
+    reply.found.iter().map(|found| (found.exchange, found.place)).collect()
 }
 
 async fn expand(db: &dyn Backend, name: &str, exchange: i64) -> Option<ExpandedExchange> {
@@ -64,10 +55,7 @@ async fn expand(db: &dyn Backend, name: &str, exchange: i64) -> Option<ExpandedE
 }
 
 async fn say(db: &dyn Backend, name: &str, text: &str, at: i64) {
-    let messages = vec![
-        said("user", text, 40, minute(at)),
-        said("assistant", "Done.", 60, minute(at)),
-    ];
+    let messages = vec![said("user", text, 40, minute(at)), said("assistant", "Done.", 60, minute(at))];
     db.store().append(append(&agent(name), messages)).await.unwrap();
 }
 
@@ -86,22 +74,12 @@ async fn three(db: &dyn Backend) {
 pub(crate) async fn messages_are_found_by_words(db: &dyn Backend) {
     three(db).await;
     assert_eq!(index(db).await, 8);
-    let (covered, pending, window) = (
-        ExchangePlace::Covered,
-        ExchangePlace::Pending,
-        ExchangePlace::Window,
-    );
+    let (covered, pending, window) = (ExchangePlace::Covered, ExchangePlace::Pending, ExchangePlace::Window);
     for (words, expected) in [
         ("jwt", &[(1, covered)][..]),
-        (
-            "authentication parser",
-            &[(3, window), (2, pending), (1, covered)],
-        ),
+        ("authentication parser", &[(3, window), (2, pending), (1, covered)]),
         ("AUTH fail", &[(3, window), (1, covered)]),
-        (
-            "Which parsers did we implement, and why?",
-            &[(1, covered), (3, window), (2, pending)],
-        ),
+        ("Which parsers did we implement, and why?", &[(1, covered), (3, window), (2, pending)]),
         ("cafe", &[(2, pending)]),
         ("src/parser.rs", &[(2, pending)]),
         ("\"the parser\"", &[(3, window)]),
@@ -134,13 +112,7 @@ pub(crate) async fn of_many_words_the_rarest_count(db: &dyn Backend) {
 }
 
 pub(crate) async fn unindexed_messages_are_found_too(db: &dyn Backend) {
-    say(
-        db,
-        "a",
-        "The token is ghp_0123456789abcdefghijABCDEFGHIJ012345 for deploy",
-        1,
-    )
-    .await;
+    say(db, "a", "The token is ghp_0123456789abcdefghijABCDEFGHIJ012345 for deploy", 1).await;
     index(db).await;
     say(db, "a", "Deploy again", 2).await;
     let reply = recalled(db, "a", "deploy token", 1).await;
@@ -149,25 +121,10 @@ pub(crate) async fn unindexed_messages_are_found_too(db: &dyn Backend) {
     assert!(reply.found[0].missing.is_empty());
     let excerpt = &reply.found[0].excerpts[0];
     assert_eq!((excerpt.seq, excerpt.kind.as_str()), (1, "user"));
-    assert!(
-        excerpt.text.contains("for deploy") && !excerpt.text.contains("0123456789"),
-        "{}",
-        excerpt.text
-    );
-    assert!(
-        !reply.found[0].title.contains("0123456789"),
-        "{}",
-        reply.found[0].title
-    );
+    assert!(excerpt.text.contains("for deploy") && !excerpt.text.contains("0123456789"), "{}", excerpt.text);
+    assert!(!reply.found[0].title.contains("0123456789"), "{}", reply.found[0].title);
     // Among equals, newer ones come first.
-    assert_eq!(
-        found(db, "a", "deploy")
-            .await
-            .iter()
-            .map(|(n, _)| *n)
-            .collect::<Vec<_>>(),
-        [2, 1]
-    );
+    assert_eq!(found(db, "a", "deploy").await.iter().map(|(n, _)| *n).collect::<Vec<_>>(), [2, 1]);
 }
 
 pub(crate) async fn a_search_is_filtered(db: &dyn Backend) {
@@ -224,10 +181,7 @@ pub(crate) async fn accents_make_no_difference(db: &dyn Backend) {
 }
 
 pub(crate) async fn each_message_is_indexed_once(db: &dyn Backend) {
-    db.store()
-        .append(append(&agent("a"), turns(1..=5)))
-        .await
-        .unwrap();
+    db.store().append(append(&agent("a"), turns(1..=5))).await.unwrap();
     let store = db.store();
     let (one, other) = tokio::join!(store.index_messages(4), store.index_messages(4));
     // The second one finds that the first is at work, or has finished.
@@ -249,10 +203,7 @@ pub(crate) async fn set_aside_messages_are_not_found(db: &dyn Backend) {
     db.store().append(append(&agent("a"), vec![back])).await.unwrap();
     assert_eq!(found(db, "a", "apple").await, [(1, ExchangePlace::Window)]);
     let expanded = expand(db, "a", 2).await.unwrap();
-    assert_eq!(
-        (expanded.placed.place, expanded.messages.len()),
-        (ExchangePlace::SetAside, 3)
-    );
+    assert_eq!((expanded.placed.place, expanded.messages.len()), (ExchangePlace::SetAside, 3));
 }
 
 pub(crate) async fn a_fork_finds_what_it_inherited_and_nothing_later(db: &dyn Backend) {
@@ -261,10 +212,7 @@ pub(crate) async fn a_fork_finds_what_it_inherited_and_nothing_later(db: &dyn Ba
     db.store().fork(&parent, &child, minute(70)).await.unwrap();
     say(db, "a", "JWT in the parent's later life", 80).await;
     say(db, "child", "JWT in the child", 81).await;
-    db.store()
-        .fork(&child, &agent("grandchild"), minute(90))
-        .await
-        .unwrap();
+    db.store().fork(&child, &agent("grandchild"), minute(90)).await.unwrap();
     for _ in 0..2 {
         let numbers = |found: Vec<(i64, ExchangePlace)>| {
             let mut numbers: Vec<i64> = found.iter().map(|(number, _)| *number).collect();
@@ -280,15 +228,9 @@ pub(crate) async fn a_fork_finds_what_it_inherited_and_nothing_later(db: &dyn Ba
     }
     // A covered exchange comes from the parent, its own rows from the child.
     let covered = expand(db, "grandchild", 1).await.unwrap();
-    assert_eq!(
-        (covered.placed.place, &covered.placed.source),
-        (ExchangePlace::Covered, &parent)
-    );
+    assert_eq!((covered.placed.place, &covered.placed.source), (ExchangePlace::Covered, &parent));
     let own = expand(db, "grandchild", 4).await.unwrap();
-    assert_eq!(
-        (&own.placed.source, own.messages[0].message.text()),
-        (&child, "JWT in the child".to_owned())
-    );
+    assert_eq!((&own.placed.source, own.messages[0].message.text()), (&child, "JWT in the child".to_owned()));
     assert_eq!(expand(db, "grandchild", 5).await, None);
     for name in ["a", "child", "grandchild"] {
         clean(db, &agent(name)).await;
@@ -298,17 +240,10 @@ pub(crate) async fn a_fork_finds_what_it_inherited_and_nothing_later(db: &dyn Ba
 pub(crate) async fn an_exchange_is_read_as_it_was(db: &dyn Backend) {
     let a = with_pending(db, "a", 2).await;
     let expanded = expand(db, "a", 2).await.unwrap();
-    assert_eq!(
-        (expanded.placed.place, expanded.has_more),
-        (ExchangePlace::Pending, false)
-    );
+    assert_eq!((expanded.placed.place, expanded.has_more), (ExchangePlace::Pending, false));
     assert_eq!(expanded.placed.source, a);
     assert!(expanded.placed.evicted_at > Some(T0));
-    let texts: Vec<String> = expanded
-        .messages
-        .iter()
-        .map(|stored| stored.message.text())
-        .collect();
+    let texts: Vec<String> = expanded.messages.iter().map(|stored| stored.message.text()).collect();
     assert_eq!(texts, ["Question 2", "Answer 2"]);
     assert_eq!(expand(db, "a", 4).await, None);
     assert_eq!(expand(db, "a", 0).await, None);
@@ -321,11 +256,7 @@ pub(crate) async fn a_long_exchange_is_read_in_parts(db: &dyn Backend) {
     db.store().append(append(&agent("a"), messages)).await.unwrap();
     let (mut after_seq, mut seqs) = (0, Vec::new());
     loop {
-        let range = MessageRange {
-            after_seq,
-            messages_max: 3,
-            ..WHOLE
-        };
+        let range = MessageRange { after_seq, messages_max: 3, ..WHOLE };
         let part = db.store().expand(&agent("a"), 1, range).await.unwrap().unwrap();
         seqs.extend(part.messages.iter().map(|stored| stored.seq));
         if !part.has_more {
@@ -334,37 +265,18 @@ pub(crate) async fn a_long_exchange_is_read_in_parts(db: &dyn Backend) {
         after_seq = *seqs.last().unwrap();
     }
     assert_eq!(seqs, [1, 2, 3, 4, 5, 6, 7]);
-    let range = MessageRange {
-        bytes_max: 1,
-        ..WHOLE
-    };
+    let range = MessageRange { bytes_max: 1, ..WHOLE };
     let part = db.store().expand(&agent("a"), 1, range).await.unwrap().unwrap();
     assert_eq!((part.messages.len(), part.has_more), (1, true));
 }
 
 pub(crate) async fn an_exchange_is_read_without_what_hosts_add(db: &dyn Backend) {
-    let kinds = [
-        "user",
-        "system",
-        "attachment",
-        "tool_call",
-        "usage",
-        "tool_result",
-        "assistant",
-    ];
+    let kinds = ["user", "system", "attachment", "tool_call", "usage", "tool_result", "assistant"];
     let messages = kinds.map(|kind| said(kind, kind, 1, Timestamp(0)));
-    db.store()
-        .append(append(&agent("a"), messages.to_vec()))
-        .await
-        .unwrap();
+    db.store().append(append(&agent("a"), messages.to_vec())).await.unwrap();
     let (mut after_seq, mut told) = (0, Vec::new());
     while told.len() < 4 {
-        let range = MessageRange {
-            after_seq,
-            messages_max: 2,
-            scope: MessageScope::Conversation,
-            ..WHOLE
-        };
+        let range = MessageRange { after_seq, messages_max: 2, scope: MessageScope::Conversation, ..WHOLE };
         let part = db.store().expand(&agent("a"), 1, range).await.unwrap().unwrap();
         let kinds = part.messages.iter().map(|stored| stored.message.kind.name());
         told.extend(kinds.map(str::to_owned));
@@ -375,10 +287,7 @@ pub(crate) async fn an_exchange_is_read_without_what_hosts_add(db: &dyn Backend)
 }
 
 pub(crate) async fn messages_too_many_to_search_are_counted(db: &dyn Backend) {
-    db.store()
-        .append(append(&agent("a"), turns(1..=2)))
-        .await
-        .unwrap();
+    db.store().append(append(&agent("a"), turns(1..=2))).await.unwrap();
     // As if thirty thousand messages lay between the first exchange and the second.
     for sql in [
         "UPDATE message_log SET seq = seq + 30000 WHERE seq > 2",
@@ -399,7 +308,6 @@ pub(crate) async fn messages_too_many_to_search_are_counted(db: &dyn Backend) {
     index(db).await;
     assert_eq!(searched("a").await, (2, 0));
     // It counts only up to a limit, to save time.
-    db.raw("UPDATE agents SET last_seq = last_seq + 1000000 WHERE agent_id = 'a'")
-        .await;
+    db.raw("UPDATE agents SET last_seq = last_seq + 1000000 WHERE agent_id = 'a'").await;
     assert_eq!(searched("a").await.1, 80_000);
 }

@@ -32,10 +32,7 @@ async fn concurrent_indexers_lose_and_repeat_nothing() {
         let store = db.store();
         async move {
             for number in 1..=15 {
-                store
-                    .append(append(&agent(name), turns(number..=number)))
-                    .await
-                    .unwrap();
+                store.append(append(&agent(name), turns(number..=number))).await.unwrap();
             }
         }
     });
@@ -45,10 +42,7 @@ async fn concurrent_indexers_lose_and_repeat_nothing() {
     };
     tokio::join!(appended, futures::future::join_all(indexers));
     while index().await > 0 {}
-    assert_eq!(
-        (indexed.load(Ordering::Relaxed), db.indexed(None).await),
-        (120, 120)
-    );
+    assert_eq!((indexed.load(Ordering::Relaxed), db.indexed(None).await), (120, 120));
     assert_eq!(db.number("SELECT count(*) FROM recall_pending").await, Some(0));
     let marks = "SELECT count(*) FROM recall_marks JOIN agents USING (agent_id) WHERE indexed_seq = last_seq";
     assert_eq!(db.number(marks).await, Some(4));
@@ -92,10 +86,7 @@ async fn a_family_forgets_concurrently_and_lives_on() {
             store.index_messages(10).await.unwrap();
         }
     });
-    let (forgotten, _) = tokio::join!(
-        futures::future::join_all(forgets),
-        futures::future::join_all(appends)
-    );
+    let (forgotten, _) = tokio::join!(futures::future::join_all(forgets), futures::future::join_all(appends));
     for forgotten in forgotten {
         assert_eq!(forgotten.unwrap().messages, 2);
     }
@@ -126,23 +117,13 @@ async fn both_databases_find_the_same_in_the_same_order() {
         for number in 0..others {
             let text = format!("{} {}", TEXTS[number % 3], "deploy lock parser");
             let message = said("user", &text, 9, minute(1));
-            db.store()
-                .append(append(&agent("other"), vec![message]))
-                .await
-                .unwrap();
+            db.store().append(append(&agent("other"), vec![message])).await.unwrap();
         }
         for (place, at) in (0..64_usize).zip(1..) {
-            let text = format!(
-                "{} {}",
-                TEXTS[place % 8],
-                TEXTS[(place * 5 + 3) % 8].split_at(20).0
-            );
+            let text = format!("{} {}", TEXTS[place % 8], TEXTS[(place * 5 + 3) % 8].split_at(20).0);
             let kind = if place % 3 == 0 { "assistant" } else { "user" };
             let message = said(kind, &text, 9, minute(at));
-            db.store()
-                .append(append(&agent("a"), vec![message]))
-                .await
-                .unwrap();
+            db.store().append(append(&agent("a"), vec![message])).await.unwrap();
             if place == 50 {
                 index(db).await;
             }
@@ -156,10 +137,7 @@ async fn both_databases_find_the_same_in_the_same_order() {
         "tests",
     ] {
         let parameters = [("q", question), ("limit", "50")];
-        let (one, other) = (
-            asked(&postgres, "a", &parameters).await,
-            asked(&sqlite, "a", &parameters).await,
-        );
+        let (one, other) = (asked(&postgres, "a", &parameters).await, asked(&sqlite, "a", &parameters).await);
         assert!(one.found.len() > 3, "{question}: {one:?}");
         assert_eq!(one, other, "{question}");
     }

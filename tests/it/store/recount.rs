@@ -76,10 +76,7 @@ fn double(_: i64, message: &Message) -> i64 {
 }
 
 fn window_of(budget_tokens: i64) -> AppendRules {
-    AppendRules {
-        budget: Budget::new(budget_tokens, 1.0),
-        ..rules()
-    }
+    AppendRules { budget: Budget::new(budget_tokens, 1.0), ..rules() }
 }
 
 async fn recount(db: &dyn Backend, recount: Recount) -> Option<RecountOutcome> {
@@ -114,20 +111,13 @@ async fn due(db: &dyn Backend) -> Vec<String> {
 
 /// Returns the live exchanges from `from` on; 0 adds the preamble.
 async fn live(db: &dyn Backend, agent: &AgentId, from: i64) -> Vec<StoredExchange> {
-    let query = ExchangeQuery {
-        from,
-        through: i64::MAX,
-        limit: 10_000,
-        bytes_max: i64::MAX,
-    };
+    let query = ExchangeQuery { from, through: i64::MAX, limit: 10_000, bytes_max: i64::MAX };
     db.store().exchanges(agent, query).await.unwrap()
 }
 
 async fn tokens(db: &dyn Backend, agent: &AgentId) -> Vec<(i64, i64)> {
     let live = live(db, agent, 0).await;
-    live.iter()
-        .map(|e| (e.exchange.exchange, e.exchange.tokens))
-        .collect()
+    live.iter().map(|e| (e.exchange.exchange, e.exchange.tokens)).collect()
 }
 
 async fn summarise(db: &dyn Backend, exchanges_max: i64) {
@@ -153,15 +143,7 @@ pub(crate) async fn a_change_of_model_recounts_what_is_not_covered(db: &dyn Back
     assert_eq!(steps, 2);
     // The window began at #6, and the newest stays even if it is now too big.
     assert_eq!(last.unwrap().window_tokens, 210);
-    let expected = [
-        (0, 10),
-        (1, 100),
-        (2, 100),
-        (3, 200),
-        (4, 200),
-        (5, 200),
-        (6, 200),
-    ];
+    let expected = [(0, 10), (1, 100), (2, 100), (3, 200), (4, 200), (5, 200), (6, 200)];
     assert_eq!(tokens(db, &agent).await, expected);
     assert_eq!(db.store().recounts_due(10).await.unwrap(), []);
     let methods = "SELECT count(*) FROM recounts WHERE count_method = 'another'";
@@ -179,10 +161,7 @@ pub(crate) async fn a_recount_enforces_the_budget(db: &dyn Backend) {
     another_model(db, &agent).await;
     let (last, _) = recount_all(db, &agent, &wide, 1_000, double).await;
     let last = last.unwrap();
-    let left = last
-        .evictions
-        .iter()
-        .map(|left| (left.from_exchange, left.through_exchange, left.tokens));
+    let left = last.evictions.iter().map(|left| (left.from_exchange, left.through_exchange, left.tokens));
     assert_eq!(left.collect::<Vec<_>>(), [(1, 2, 400)]);
     assert!(last.enqueued.unwrap().is_new);
     let row = db.store().agent(&agent).await.unwrap().unwrap();
@@ -211,9 +190,7 @@ pub(crate) async fn a_crash_between_two_steps_loses_nothing(db: &dyn Backend) {
     db.store().append(request).await.unwrap();
     another_model(db, &agent).await;
     let first = batch(db, &agent, 4).await.unwrap();
-    recount(db, counted(&agent, first, &window_of(0), double))
-        .await
-        .unwrap();
+    recount(db, counted(&agent, first, &window_of(0), double)).await.unwrap();
     let expected = [(1, 100), (2, 100), (3, 100), (4, 100), (5, 200), (6, 200)];
     assert_eq!(tokens(db, &agent).await, expected);
     // Life goes on, and the rest is counted later.
@@ -222,11 +199,7 @@ pub(crate) async fn a_crash_between_two_steps_loses_nothing(db: &dyn Backend) {
     assert_eq!(due(db).await, ["a"]);
     recount_all(db, &agent, &window_of(0), 1, double).await;
     let tokens = tokens(db, &agent).await;
-    assert!(
-        tokens
-            .iter()
-            .all(|&(number, tokens)| tokens == if number == 7 { 100 } else { 200 })
-    );
+    assert!(tokens.iter().all(|&(number, tokens)| tokens == if number == 7 { 100 } else { 200 }));
 }
 
 pub(crate) async fn changes_during_a_recount_are_respected(db: &dyn Backend) {
@@ -237,9 +210,7 @@ pub(crate) async fn changes_during_a_recount_are_respected(db: &dyn Backend) {
     summarise(db, 2).await;
     let late = vec![said("tool_result", "late", 7, minute(4))];
     db.store().append(append(&agent, late)).await.unwrap();
-    recount(db, counted(&agent, old.clone(), &rules(), double))
-        .await
-        .unwrap();
+    recount(db, counted(&agent, old.clone(), &rules(), double)).await.unwrap();
     let expected = [(1, 100), (2, 100), (3, 200), (4, 207)];
     assert_eq!(tokens(db, &agent).await, expected);
     // Another recount came first; and then the settings changed.
@@ -261,10 +232,7 @@ pub(crate) async fn an_update_in_progress_reads_again(db: &dyn Backend) {
     recount_all(db, &agent, &rules(), 100, double).await;
     let late = patch(&material, items(&material), minute(60));
     let refused = db.store().complete(&lease, late).await;
-    assert!(
-        matches!(refused, Err(StoreError::Fenced(Fence::Lease))),
-        "{refused:?}"
-    );
+    assert!(matches!(refused, Err(StoreError::Fenced(Fence::Lease))), "{refused:?}");
     summarise(db, 100).await;
     clean(db, &agent).await;
 }
@@ -289,21 +257,14 @@ pub(crate) async fn parent_and_child_count_independently(db: &dyn Backend) {
     // A pending recount is also pending in a child.
     set(db, &grandchild, json!({"model": "a third"})).await;
     db.store().fork(&grandchild, &agent("d"), T0).await.unwrap();
-    assert_eq!(
-        db.store().recounts_due(10).await.unwrap(),
-        [grandchild, agent("d")]
-    );
+    assert_eq!(db.store().recounts_due(10).await.unwrap(), [grandchild, agent("d")]);
     let nobody = db.store().begin_recount(&agent("nobody")).await;
     assert!(matches!(nobody, Err(StoreError::UnknownAgent(_))));
 }
 
 /// A token count unrelated to the previous one.
 fn other_count(seq: i64, message: &Message) -> i64 {
-    if message.kind.is_conversation() {
-        seq * 37 % 90
-    } else {
-        0
-    }
+    if message.kind.is_conversation() { seq * 37 % 90 } else { 0 }
 }
 
 /// Whatever happened before and happens after: the window is the same as in a life with the new model.
@@ -311,10 +272,7 @@ pub(crate) async fn after_a_recount_the_window_is_as_in_a_life_with_that_model(d
     let case = std::cell::Cell::new(0);
     let check = |(events, at, messages_max, budget): (Vec<Event>, usize, i64, i64)| {
         case.set(case.get() + 1);
-        let (id, lived) = (
-            agent(&format!("a{}", case.get())),
-            agent(&format!("b{}", case.get())),
-        );
+        let (id, lived) = (agent(&format!("a{}", case.get())), agent(&format!("b{}", case.get())));
         let (before, after) = events.split_at(at.min(events.len()));
         Handle::current().block_on(async {
             live_through(db, &id, before, 0, budget, |_, tokens| tokens).await;
@@ -334,10 +292,7 @@ pub(crate) async fn after_a_recount_the_window_is_as_in_a_life_with_that_model(d
         Ok(())
     };
     let lives = (events(), 0_usize..40, 1_i64..8, 60_i64..400);
-    let mut runner = TestRunner::new(Config {
-        max_shrink_iters: 40,
-        ..cases(CASES)
-    });
+    let mut runner = TestRunner::new(Config { max_shrink_iters: 40, ..cases(CASES) });
     tokio::task::block_in_place(|| runner.run(&lives, check)).unwrap();
 }
 
@@ -375,20 +330,9 @@ async fn assert_same_window(db: &dyn Backend, agent: &AgentId, lived: &AgentId) 
     };
     let first = row.ledger.first_exchange;
     let window = |exchanges: Vec<StoredExchange>| -> Vec<(i64, i64, i64)> {
-        let mut within = exchanges
-            .iter()
-            .filter(|e| e.exchange.exchange >= first)
-            .peekable();
+        let mut within = exchanges.iter().filter(|e| e.exchange.exchange >= first).peekable();
         let base = within.peek().map_or(0, |e| e.exchange.tokens_before);
-        within
-            .map(|e| {
-                (
-                    e.exchange.exchange,
-                    e.exchange.tokens,
-                    e.exchange.tokens_before - base,
-                )
-            })
-            .collect()
+        within.map(|e| (e.exchange.exchange, e.exchange.tokens, e.exchange.tokens_before - base)).collect()
     };
     let (own, twin) = (live(db, agent, 1).await, live(db, lived, 1).await);
     let tokens: i64 = window(own.clone()).iter().map(|(_, tokens, _)| tokens).sum();
@@ -399,54 +343,28 @@ async fn assert_same_window(db: &dyn Backend, agent: &AgentId, lived: &AgentId) 
 pub(crate) async fn calibrations_are_kept(db: &dyn Backend) {
     let kept = |model: &str, learned: u64, reported_tokens: i64| {
         let mut calibration = Calibration::default();
-        let sample = CalibrationSample {
-            estimated_tokens: 1_000,
-            reported_tokens,
-        };
+        let sample = CalibrationSample { estimated_tokens: 1_000, reported_tokens };
         for agent in 0..3 {
-            calibration.learn(ReportedSample {
-                reporter: Reporter(agent),
-                sample,
-            });
+            calibration.learn(ReportedSample { reporter: Reporter(agent), sample });
         }
-        KeptCalibration {
-            provider: "anthropic".to_owned(),
-            model: model.to_owned(),
-            learned,
-            calibration,
-        }
+        KeptCalibration { provider: "anthropic".to_owned(), model: model.to_owned(), learned, calibration }
     };
     let store = db.store();
     assert_eq!(store.calibrations().await.unwrap(), []);
-    store
-        .keep_calibrations(vec![kept("x", 2, 1_200), kept("y", 1, 900)], T0)
-        .await
-        .unwrap();
-    store
-        .keep_calibrations(vec![kept("y", 3, 950)], T0)
-        .await
-        .unwrap();
+    store.keep_calibrations(vec![kept("x", 2, 1_200), kept("y", 1, 900)], T0).await.unwrap();
+    store.keep_calibrations(vec![kept("y", 3, 950)], T0).await.unwrap();
     let expected = [kept("x", 2, 1_200), kept("y", 3, 950)];
     assert_eq!(store.calibrations().await.unwrap(), expected);
     let figures = store.sample(T0, 1).await.unwrap().calibrations;
-    let figures: Vec<(&str, i64, i64)> = figures
-        .iter()
-        .map(|one| (one.model.as_str(), one.guard_permille, one.average_permille))
-        .collect();
+    let figures: Vec<(&str, i64, i64)> =
+        figures.iter().map(|one| (one.model.as_str(), one.guard_permille, one.average_permille)).collect();
     assert_eq!(figures, [("x", 1_200, 1_200), ("y", 1_000, 950)]);
     // Many more models follow, and those that learned longest ago go.
     let many = (0..MODELS_MAX).map(|number| kept(&format!("model-{number}"), 10 + number as u64, 1_000));
     store.keep_calibrations(many.collect(), T0).await.unwrap();
     let all = store.calibrations().await.unwrap();
     assert_eq!((all.len(), all[0].model.as_str()), (MODELS_MAX, "model-0"));
-    db.raw("UPDATE calibrations SET samples = 'none' WHERE model = 'model-3'")
-        .await;
+    db.raw("UPDATE calibrations SET samples = 'none' WHERE model = 'model-3'").await;
     let broken = store.calibrations().await;
-    assert!(matches!(
-        broken,
-        Err(StoreError::Inconsistent {
-            column: "samples",
-            ..
-        })
-    ));
+    assert!(matches!(broken, Err(StoreError::Inconsistent { column: "samples", .. })));
 }

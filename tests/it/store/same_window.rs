@@ -107,17 +107,9 @@ fn in_memory(messages: &[PreparedMessage], settings: &AgentSettings) -> Vec<Told
             evicted_through = evicted.exchange.exchange;
         }
         let has_ended = pushed.session_ended.is_some();
-        let held = window
-            .exchanges()
-            .map(|held| (held.exchange.exchange, held.messages.len()));
+        let held = window.exchanges().map(|held| (held.exchange.exchange, held.messages.len()));
         let first_exchange = evicted_through + 1;
-        (
-            is_taken,
-            has_ended,
-            first_exchange,
-            window.tokens(),
-            held.collect(),
-        )
+        (is_taken, has_ended, first_exchange, window.tokens(), held.collect())
     });
     states.collect()
 }
@@ -130,10 +122,7 @@ async fn in_database(
 ) -> Vec<Told> {
     make(db, name).await;
     let patch = SettingsPatch::parse(json!(settings)).unwrap();
-    db.store()
-        .change_settings(&agent(name), &patch, T0)
-        .await
-        .unwrap();
+    db.store().change_settings(&agent(name), &patch, T0).await.unwrap();
     let mut states = Vec::new();
     for message in messages {
         let mut request = append(&agent(name), vec![message.clone()]);
@@ -153,9 +142,7 @@ async fn in_database(
             bytes_max: i64::MAX,
         };
         let stored = db.store().exchanges(&agent(name), query).await.unwrap();
-        let held = stored
-            .iter()
-            .map(|stored| (stored.exchange.exchange, stored.messages.len()));
+        let held = stored.iter().map(|stored| (stored.exchange.exchange, stored.messages.len()));
         states.push((
             outcome.is_some(),
             outcome.is_some_and(|outcome| outcome.session_ended.is_some()),
@@ -175,9 +162,7 @@ pub(crate) async fn memory_and_database_decide_the_same_boundary(db: &dyn Backen
         let messages = messages(&said);
         let stored = Handle::current().block_on(in_database(db, &name, &messages, &settings));
         prop_assert_eq!(in_memory(&messages, &settings), stored);
-        let report = Handle::current()
-            .block_on(db.store().verify(&agent(&name)))
-            .unwrap();
+        let report = Handle::current().block_on(db.store().verify(&agent(&name))).unwrap();
         prop_assert_eq!(report.breaches, []);
         Ok(())
     };

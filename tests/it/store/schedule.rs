@@ -18,17 +18,11 @@ use crate::support::{
 
 /// Covers everything pending with one update of `name`, at `now`.
 async fn updated(db: &dyn Backend, name: &str, now: Timestamp) {
-    db.store()
-        .enqueue(&agent(name), Reason::Manual, 0, now)
-        .await
-        .unwrap();
+    db.store().enqueue(&agent(name), Reason::Manual, 0, now).await.unwrap();
     let lease = the_lease(db, now).await;
     assert_eq!(lease.agent, agent(name));
     let material = db.store().material(&lease, ALL).await.unwrap();
-    db.store()
-        .complete(&lease, patch(&material, items(&material), now))
-        .await
-        .unwrap();
+    db.store().complete(&lease, patch(&material, items(&material), now)).await.unwrap();
 }
 
 /// Returns how many of eight simultaneous callers get a slot of the schedule `prune`.
@@ -84,10 +78,7 @@ pub(crate) async fn aged_documents_are_enqueued(db: &dyn Backend) {
     let operator = db.operator();
     assert_eq!(operator.ageing_due(due.plus_ms(-1), 9).await.unwrap(), []);
     let told = operator.ageing_due(due, 2).await.unwrap();
-    let told: Vec<_> = told
-        .iter()
-        .map(|told| (told.agent_id.as_str(), told.due_at))
-        .collect();
+    let told: Vec<_> = told.iter().map(|told| (told.agent_id.as_str(), told.due_at)).collect();
     assert_eq!(told, [("a", due), ("b", due)]);
     assert_eq!(store.enqueue_ageing(due, 2).await.unwrap(), 2);
     assert_eq!(
@@ -97,28 +88,15 @@ pub(crate) async fn aged_documents_are_enqueued(db: &dyn Backend) {
     );
     assert_eq!(operator.ageing_due(due, 9).await.unwrap(), []);
     assert_eq!(operator.age(due, 9).await.unwrap(), 0);
-    assert_eq!(
-        db.number("SELECT CAST(sum(wake_seq) AS bigint) FROM summary_update_queue")
-            .await,
-        Some(3)
-    );
+    assert_eq!(db.number("SELECT CAST(sum(wake_seq) AS bigint) FROM summary_update_queue").await, Some(3));
     let leases = store.claim(claim("daemon", 9, due)).await.unwrap();
-    let told: Vec<_> = leases
-        .iter()
-        .map(|lease| (lease.agent.as_str(), lease.trigger()))
-        .collect();
+    let told: Vec<_> = leases.iter().map(|lease| (lease.agent.as_str(), lease.trigger())).collect();
     assert_eq!(told, [("a", "aging"), ("b", "aging"), ("c", "aging")]);
     // A leased row stays leased, but counts the wake.
     assert_eq!(store.enqueue_ageing(due, 2).await.unwrap(), 2);
     assert_eq!(store.enqueue_ageing(due, 2).await.unwrap(), 1);
     assert_eq!(store.enqueue_ageing(due, 2).await.unwrap(), 0);
-    assert_eq!(
-        store
-            .claim(claim("daemon", 9, due.plus_ms(LEASE_MS - 1)))
-            .await
-            .unwrap(),
-        []
-    );
+    assert_eq!(store.claim(claim("daemon", 9, due.plus_ms(LEASE_MS - 1))).await.unwrap(), []);
 }
 
 /// Another zone has other days, so the document is checked again, and an update gets the agent's calendar.
@@ -134,10 +112,7 @@ pub(crate) async fn another_zone_ages_anew(db: &dyn Backend) {
     let time = store.material(&lease, ALL).await.unwrap().time;
     assert_eq!(time.zone, Zone::parse("Asia/Tokyo"));
     let session = time.session.unwrap();
-    assert_eq!(
-        (session.opened_at, session.last_at),
-        (minute(1), minute(3).plus_ms(SECOND_MS))
-    );
+    assert_eq!((session.opened_at, session.last_at), (minute(1), minute(3).plus_ms(SECOND_MS)));
     for row in [store.summary(&a).await, store.summary_of_step(&a).await] {
         assert_eq!(row.unwrap().unwrap().zone, time.zone);
     }
@@ -150,21 +125,9 @@ pub(crate) async fn ageing_follows_the_replay(db: &dyn Backend) {
     db.store().append(request).await.unwrap();
     updated(db, "a", minute(10)).await;
     // The clock is a month ahead, but the replayed conversation isn't.
-    assert_eq!(
-        db.store()
-            .enqueue_ageing(T0.plus_ms(30 * DAY_MS), 10)
-            .await
-            .unwrap(),
-        0
-    );
+    assert_eq!(db.store().enqueue_ageing(T0.plus_ms(30 * DAY_MS), 10).await.unwrap(), 0);
     db.store().append(append(&a, turns(3..=3))).await.unwrap();
-    assert_eq!(
-        db.store()
-            .enqueue_ageing(T0.plus_ms(30 * DAY_MS), 10)
-            .await
-            .unwrap(),
-        1
-    );
+    assert_eq!(db.store().enqueue_ageing(T0.plus_ms(30 * DAY_MS), 10).await.unwrap(), 1);
 }
 
 /// Documents of cancelled updates age, too; but no model is asked if an operator has stopped that.
@@ -174,19 +137,12 @@ pub(crate) async fn a_parked_row_ages_if_no_model_is_needed(db: &dyn Backend) {
         with_pending(db, name, 2).await;
         updated(db, name, minute(10)).await;
     }
-    store
-        .append(append(&agent("pending"), turns(4..=4)))
-        .await
-        .unwrap();
-    db.raw("UPDATE summary_items SET provisional = true WHERE agent_id = 'provisional'")
-        .await;
+    store.append(append(&agent("pending"), turns(4..=4))).await.unwrap();
+    db.raw("UPDATE summary_items SET provisional = true WHERE agent_id = 'provisional'").await;
     let due = minute(1).plus_ms(DAY_MS + 1_000);
     for name in ["idle", "pending", "provisional"] {
         let agent = agent(name);
-        store
-            .enqueue(&agent, Reason::Manual, 0, minute(11))
-            .await
-            .unwrap();
+        store.enqueue(&agent, Reason::Manual, 0, minute(11)).await.unwrap();
         operator.cancel(&agent, minute(12)).await.unwrap();
     }
     assert_eq!(operator.ageing_due(due, 9).await.unwrap().len(), 3);
@@ -196,10 +152,7 @@ pub(crate) async fn a_parked_row_ages_if_no_model_is_needed(db: &dyn Backend) {
     let lease = the_lease(db, due).await;
     assert_eq!(lease.agent, agent("idle"));
     let material = store.material(&lease, ALL).await.unwrap();
-    store
-        .complete(&lease, patch(&material, Vec::new(), due))
-        .await
-        .unwrap();
+    store.complete(&lease, patch(&material, Vec::new(), due)).await.unwrap();
     let parked = "SELECT count(*) FROM summary_update_queue WHERE parked_at IS NOT NULL";
     assert_eq!(db.number(parked).await, Some(2));
 }
@@ -214,10 +167,7 @@ pub(crate) async fn a_row_that_cannot_age_is_tried_once_in_ten_minutes(db: &dyn 
     let mut parked_at = due;
     for _ in 0..2 {
         let failure = Failure {
-            error: AttemptError {
-                class: "internal".to_owned(),
-                message: String::new(),
-            },
+            error: AttemptError { class: "internal".to_owned(), message: String::new() },
             backoff_ms: 0,
             park: true,
             run: run(parked_at),
@@ -237,12 +187,7 @@ pub(crate) async fn a_row_that_cannot_age_is_tried_once_in_ten_minutes(db: &dyn 
 }
 
 fn prune(limit: i64) -> Prune {
-    Prune {
-        runs_before: minute(60),
-        answers_before: minute(30),
-        versions_keep: 2,
-        limit,
-    }
+    Prune { runs_before: minute(60), answers_before: minute(30), versions_keep: 2, limit }
 }
 
 pub(crate) async fn old_rows_are_pruned(db: &dyn Backend) {
@@ -252,16 +197,9 @@ pub(crate) async fn old_rows_are_pruned(db: &dyn Backend) {
     }
     with_pending(db, "b", 1).await;
     updated(db, "b", minute(90)).await;
-    let answer = JournalledAnswer {
-        answer: "x".to_owned(),
-        input_tokens: 1,
-        output_tokens: 1,
-    };
+    let answer = JournalledAnswer { answer: "x".to_owned(), input_tokens: 1, output_tokens: 1 };
     for n in 0..4 {
-        db.store()
-            .journal(&agent("a"), &format!("k{n}"), &answer, minute(n * 12))
-            .await
-            .unwrap();
+        db.store().journal(&agent("a"), &format!("k{n}"), &answer, minute(n * 12)).await.unwrap();
     }
     // Deletes runs that ended before the hour, answers before the half hour, all versions but two of each agent.
     let counts = async || {
@@ -276,11 +214,7 @@ pub(crate) async fn old_rows_are_pruned(db: &dyn Backend) {
     assert_eq!(db.store().prune(prune(1)).await.unwrap(), 2 + 3 + 3);
     assert_eq!(counts().await, [4, 1, 3]);
     assert_eq!(db.store().prune(prune(100)).await.unwrap(), 0);
-    assert_eq!(
-        db.number("SELECT min(version) FROM summary_versions WHERE agent_id = 'a'")
-            .await,
-        Some(4)
-    );
+    assert_eq!(db.number("SELECT min(version) FROM summary_versions WHERE agent_id = 'a'").await, Some(4));
     clean(db, &agent("a")).await;
     clean(db, &agent("b")).await;
 }
@@ -337,13 +271,7 @@ pub(crate) async fn the_latest_slot_is_kept(db: &dyn Backend) {
 pub(crate) async fn a_sample_counts_everything(db: &dyn Backend) {
     let store = db.store();
     assert_eq!(store.sample(T0, HOUR_MS).await.unwrap(), Sample::default());
-    for (name, pending) in [
-        ("done", 2),
-        ("ready", 3),
-        ("waiting", 1),
-        ("leased", 4),
-        ("parked", 5),
-    ] {
+    for (name, pending) in [("done", 2), ("ready", 3), ("waiting", 1), ("leased", 4), ("parked", 5)] {
         with_pending(db, name, pending).await;
         match name {
             "done" => updated(db, name, minute(1)).await,
@@ -352,10 +280,7 @@ pub(crate) async fn a_sample_counts_everything(db: &dyn Backend) {
                 let leases = store.claim(claim("daemon", 1, T0.plus_ms(2_000))).await.unwrap();
                 if name == "parked" {
                     let failure = Failure {
-                        error: AttemptError {
-                            class: "x".to_owned(),
-                            message: String::new(),
-                        },
+                        error: AttemptError { class: "x".to_owned(), message: String::new() },
                         backoff_ms: 0,
                         park: true,
                         run: run(minute(1)),
@@ -372,10 +297,7 @@ pub(crate) async fn a_sample_counts_everything(db: &dyn Backend) {
     assert_eq!((held.ready, held.running), (1, 1));
     // The lease has expired by then: its holder is gone.
     let sample = store.sample(minute(1), HOUR_MS).await.unwrap();
-    let tokens = db
-        .number("SELECT token_count FROM summaries WHERE version = 1")
-        .await
-        .unwrap();
+    let tokens = db.number("SELECT token_count FROM summaries WHERE version = 1").await.unwrap();
     let expected = Sample {
         agents: 5,
         ready: 2,
@@ -400,10 +322,7 @@ pub(crate) async fn a_sample_counts_everything(db: &dyn Backend) {
     assert_eq!(sample, expected);
     // Events before the window of time no longer count.
     let later = store.sample(minute(10), 5 * MINUTE_MS).await.unwrap();
-    assert_eq!(
-        (later.completed, later.failed, later.model_calls, later.documents),
-        (0, 0, 0, 1)
-    );
+    assert_eq!((later.completed, later.failed, later.model_calls, later.documents), (0, 0, 0, 1));
     assert_eq!((later.ready, later.scheduled), (3, 0));
 }
 

@@ -99,16 +99,8 @@ async fn a_new_database_needs_everything(place: Place) {
     let before = schema::up(&settings).await.unwrap();
     assert!(before.is_missing());
     let after = schema::status(&settings).await.unwrap();
-    assert_eq!(
-        (after.pending(), after.version()),
-        (0, before.migrations.last().unwrap().version)
-    );
-    assert!(
-        after
-            .migrations
-            .iter()
-            .all(|one| one.state == MigrationState::Applied)
-    );
+    assert_eq!((after.pending(), after.version()), (0, before.migrations.last().unwrap().version));
+    assert!(after.migrations.iter().all(|one| one.state == MigrationState::Applied));
     // A second call does nothing.
     assert_eq!(schema::up(&settings).await.unwrap(), after);
     SqlStore::open(&settings).await.unwrap().close().await;
@@ -134,10 +126,7 @@ async fn a_newer_schema_is_refused(place: Place) {
         )
         .await;
     let status = schema::status(&settings).await.unwrap();
-    assert_eq!(
-        (status.version(), status.migrations.last().unwrap().state),
-        (999, MigrationState::Unknown)
-    );
+    assert_eq!((status.version(), status.migrations.last().unwrap().state), (999, MigrationState::Unknown));
     for opened in [
         SqlStore::open(&settings).await,
         SqlStore::open_as_is(&settings).await,
@@ -145,23 +134,16 @@ async fn a_newer_schema_is_refused(place: Place) {
         schema::up(&settings).await.map(|_| unreachable!()),
     ] {
         let refusal = refusal(opened);
-        assert!(
-            refusal.contains("version 999") && refusal.contains("newer recapd"),
-            "{refusal}"
-        );
+        assert!(refusal.contains("version 999") && refusal.contains("newer recapd"), "{refusal}");
     }
 }
 
 async fn a_schema_that_is_not_ours_is_refused(place: Place) {
     let settings = place.settings();
     schema::up(&settings).await.unwrap();
-    place
-        .raw("UPDATE _sqlx_migrations SET description = 'other', checksum = '00' WHERE version = 1")
-        .await;
+    place.raw("UPDATE _sqlx_migrations SET description = 'other', checksum = '00' WHERE version = 1").await;
     assert!(refusal(SqlStore::open(&settings).await).contains("isn't the one"));
-    place
-        .raw("UPDATE _sqlx_migrations SET success = false WHERE version = 1")
-        .await;
+    place.raw("UPDATE _sqlx_migrations SET success = false WHERE version = 1").await;
     assert!(refusal(SqlStore::open(&settings).await).contains("go back to a backup"));
 }
 
@@ -200,10 +182,7 @@ async fn a_database_of_annon_utf8_encoding_is_refused() {
     for encoding in ["SQL_ASCII", "LATIN1"] {
         let place = Place::Postgres(Box::new(Database::encoded(encoding).await));
         let refusal = refusal(SqlStore::open(&place.settings()).await);
-        assert!(
-            refusal.contains(encoding) && refusal.contains("ENCODING 'UTF8'"),
-            "{refusal}"
-        );
+        assert!(refusal.contains(encoding) && refusal.contains("ENCODING 'UTF8'"), "{refusal}");
         assert!(schema::status(&place.settings()).await.unwrap().is_missing());
     }
 }
@@ -241,10 +220,7 @@ async fn a_database_without_an_encoding_continues_with_a_warning() {
     let found = examine::non_utf8_encoding(&settings).await.unwrap();
     assert_eq!(found.as_deref(), Some("SQL_ASCII"));
     let others = Place::postgres().await;
-    assert_eq!(
-        examine::non_utf8_encoding(&others.settings()).await.unwrap(),
-        None
-    );
+    assert_eq!(examine::non_utf8_encoding(&others.settings()).await.unwrap(), None);
 }
 
 #[tokio::test]
@@ -294,12 +270,7 @@ async fn nobody_waits_long_behind_a_migration() {
         let waits = "SELECT count(*) FROM pg_locks WHERE NOT granted AND mode = 'AccessExclusiveLock' \
                      AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
         let end = Instant::now() + PATIENCE;
-        while sqlx::query_scalar::<_, i64>(waits)
-            .fetch_one(&mut look)
-            .await
-            .unwrap()
-            == 0
-        {
+        while sqlx::query_scalar::<_, i64>(waits).fetch_one(&mut look).await.unwrap() == 0 {
             assert!(Instant::now() < end, "the migration waits for nobody");
         }
         // It waits behind the migration, which waits behind the dump. After 15 s a lease would be lost.

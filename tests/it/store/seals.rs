@@ -22,16 +22,9 @@ const CASES: u32 = 6;
 /// Removes all seals, as if a recapd without seals had written the rows.
 async fn unseal(db: &dyn Backend) {
     db.raw("UPDATE message_log SET salt = NULL, seal = NULL").await;
-    db.raw("UPDATE agents SET chain = NULL, chained_through = fork_seq")
-        .await;
-    for table in [
-        "exchange_log",
-        "evictions",
-        "summary_items",
-        "summary_facts",
-        "summary_versions",
-        "forks",
-    ] {
+    db.raw("UPDATE agents SET chain = NULL, chained_through = fork_seq").await;
+    for table in ["exchange_log", "evictions", "summary_items", "summary_facts", "summary_versions", "forks"]
+    {
         db.raw(&format!("UPDATE {table} SET digest = NULL")).await;
     }
     db.raw("UPDATE summary_versions SET made_of = NULL").await;
@@ -56,35 +49,21 @@ pub(crate) async fn unsealed_rows_are_sealed_later(db: &dyn Backend) {
     unseal(db).await;
     assert_eq!(db.store().seal_rows(3).await.unwrap(), 3);
     // Until then nothing is verified, not even new messages.
-    db.store()
-        .append(append(&agent("a"), turns(5..=5)))
-        .await
-        .unwrap();
-    assert_eq!(
-        db.number("SELECT count(*) FROM message_log WHERE seal IS NULL")
-            .await,
-        Some(7)
-    );
+    db.store().append(append(&agent("a"), turns(5..=5))).await.unwrap();
+    assert_eq!(db.number("SELECT count(*) FROM message_log WHERE seal IS NULL").await, Some(7));
     assert!(unsealed(db, "a").await > 7);
     forget(db, "a", &[2]).await;
     seal(db, 3).await;
     assert_eq!(unsealed(db, "a").await, 0);
     // From then on each new message is sealed.
-    db.store()
-        .append(append(&agent("a"), turns(6..=6)))
-        .await
-        .unwrap();
+    db.store().append(append(&agent("a"), turns(6..=6))).await.unwrap();
     clean(db, &agent("a")).await;
     // A lost seal isn't made again.
-    db.raw("UPDATE message_log SET payload = 'a lie', seal = NULL WHERE seq = 1")
-        .await;
+    db.raw("UPDATE message_log SET payload = 'a lie', seal = NULL WHERE seq = 1").await;
     seal(db, 100).await;
     let report = db.store().verify(&agent("a")).await.unwrap();
     assert!(
-        report
-            .breaches
-            .iter()
-            .any(|breach| breach.found == "message 1 has lost its seal"),
+        report.breaches.iter().any(|breach| breach.found == "message 1 has lost its seal"),
         "{:?}",
         report.breaches
     );
@@ -135,52 +114,28 @@ fn counted(kind: &str, text: &str, at: i64) -> PreparedMessage {
 }
 
 pub(crate) async fn tokens_are_counted_again(db: &dyn Backend) {
-    let messages = vec![
-        counted("user", "How many tokens are these?", 1),
-        counted("assistant", "Some.", 2),
-    ];
+    let messages = vec![counted("user", "How many tokens are these?", 1), counted("assistant", "Some.", 2)];
     let mut request = append(&agent("a"), messages);
     "o200k".clone_into(&mut request.count_method);
     db.store().append(request).await.unwrap();
     let report = db.store().verify(&agent("a")).await.unwrap();
-    assert_eq!(
-        report
-            .unseen
-            .iter()
-            .map(|unseen| unseen.count)
-            .collect::<Vec<_>>(),
-        [2]
-    );
+    assert_eq!(report.unseen.iter().map(|unseen| unseen.count).collect::<Vec<_>>(), [2]);
     let report = db.store().verify_deep(&agent("a")).await.unwrap();
     assert_eq!((report.breaches.len(), report.unseen.len()), (0, 0));
     // All sums are right, so only a tokenizer can tell.
     for (table, rows) in [("message_log", "seq = 1"), ("exchange_log", "exchange = 1")] {
-        db.raw(&format!("UPDATE {table} SET tokens = tokens + 1 WHERE {rows}"))
-            .await;
+        db.raw(&format!("UPDATE {table} SET tokens = tokens + 1 WHERE {rows}")).await;
     }
     let report = db.store().verify_deep(&agent("a")).await.unwrap();
     assert!(
-        report
-            .breaches
-            .iter()
-            .any(|breach| breach.invariant == Invariant::WindowFits),
+        report.breaches.iter().any(|breach| breach.invariant == Invariant::WindowFits),
         "{:?}",
         report.breaches
     );
     // Counts of other counters aren't checked.
-    db.store()
-        .append(append(&agent("b"), turns(1..=1)))
-        .await
-        .unwrap();
+    db.store().append(append(&agent("b"), turns(1..=1))).await.unwrap();
     let report = db.store().verify_deep(&agent("b")).await.unwrap();
-    assert_eq!(
-        report
-            .unseen
-            .iter()
-            .map(|unseen| unseen.count)
-            .collect::<Vec<_>>(),
-        [2]
-    );
+    assert_eq!(report.unseen.iter().map(|unseen| unseen.count).collect::<Vec<_>>(), [2]);
 }
 
 pub(crate) async fn concurrent_writes_are_no_damage(db: &dyn Backend) {

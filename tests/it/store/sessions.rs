@@ -34,50 +34,27 @@ async fn told(db: &dyn Backend) -> Vec<String> {
         let row = format!("FROM sessions WHERE session = {session}");
         let first = db.number(&format!("SELECT first_exchange {row}")).await.unwrap();
         let why = db.text(&format!("SELECT end_reason {row}")).await;
-        let backwards = db
-            .number(&format!("SELECT count(*) {row} AND ended_at < opened_at"))
-            .await;
+        let backwards = db.number(&format!("SELECT count(*) {row} AND ended_at < opened_at")).await;
         assert_eq!(backwards, Some(0), "session {session} ends before it begins");
-        told.push(format!(
-            "{session} from #{first} {}",
-            why.as_deref().unwrap_or("runs")
-        ));
+        told.push(format!("{session} from #{first} {}", why.as_deref().unwrap_or("runs")));
     }
     told
 }
 
 pub(crate) async fn a_silence_begins_a_session(db: &dyn Backend) {
-    say(
-        db,
-        vec![user(T0), said("assistant", "Hi", 1, T0.plus_ms(MINUTE_MS))],
-    )
-    .await;
+    say(db, vec![user(T0), said("assistant", "Hi", 1, T0.plus_ms(MINUTE_MS))]).await;
     // The silence counts from the last message, and must be longer than the gap.
     say(db, vec![user(T0.plus_ms(MINUTE_MS + GAP_MS))]).await;
     assert_eq!(told(db).await, ["1 from #1 runs"]);
     // A message that joins an exchange begins no session, and times that go back are no silence.
-    say(
-        db,
-        vec![said("tool_call", "bash", 1, T0.plus_ms(5 * GAP_MS)), user(T0)],
-    )
-    .await;
+    say(db, vec![said("tool_call", "bash", 1, T0.plus_ms(5 * GAP_MS)), user(T0)]).await;
     assert_eq!(told(db).await, ["1 from #1 runs"]);
-    say(
-        db,
-        vec![user(T0.plus_ms(9 * GAP_MS)), user(T0.plus_ms(20 * GAP_MS))],
-    )
-    .await;
-    assert_eq!(
-        told(db).await,
-        ["1 from #1 idle", "2 from #4 idle", "3 from #5 runs"]
-    );
+    say(db, vec![user(T0.plus_ms(9 * GAP_MS)), user(T0.plus_ms(20 * GAP_MS))]).await;
+    assert_eq!(told(db).await, ["1 from #1 idle", "2 from #4 idle", "3 from #5 runs"]);
     let ended = "SELECT count(*) FROM sessions s JOIN exchange_log e ON e.exchange = 4 WHERE s.session = 2 AND s.ended_at = e.last_at";
     assert_eq!(db.number(ended).await, Some(1));
     // Without a gap, no silence is too long.
-    db.store()
-        .append(append(&agent("a"), vec![user(T0.plus_ms(99 * GAP_MS))]))
-        .await
-        .unwrap();
+    db.store().append(append(&agent("a"), vec![user(T0.plus_ms(99 * GAP_MS))])).await.unwrap();
     assert_eq!(db.number("SELECT max(session) FROM exchange_log").await, Some(3));
 }
 
@@ -90,21 +67,10 @@ pub(crate) async fn an_end_begins_a_session(db: &dyn Backend) {
     end(minute(2)).await;
     assert_eq!(told(db).await, ["1 from #1 end", "2 from #2 runs"]);
     say(db, vec![said("assistant", "Late", 1, minute(3)), user(minute(4))]).await;
-    assert_eq!(
-        db.number("SELECT session FROM exchange_log WHERE exchange = 1")
-            .await,
-        Some(1)
-    );
-    assert_eq!(
-        db.number("SELECT session FROM exchange_log WHERE exchange = 2")
-            .await,
-        Some(2)
-    );
+    assert_eq!(db.number("SELECT session FROM exchange_log WHERE exchange = 1").await, Some(1));
+    assert_eq!(db.number("SELECT session FROM exchange_log WHERE exchange = 2").await, Some(2));
     assert_eq!(end(minute(5)).await.session, 2);
-    assert_eq!(
-        told(db).await,
-        ["1 from #1 end", "2 from #2 end", "3 from #3 runs"]
-    );
+    assert_eq!(told(db).await, ["1 from #1 end", "2 from #2 end", "3 from #3 runs"]);
     let unknown = db.store().end_session(&agent("nobody"), T0).await;
     assert!(matches!(unknown, Err(StoreError::UnknownAgent(name)) if name == agent("nobody")));
 }
@@ -142,12 +108,8 @@ pub(crate) async fn a_session_starts_with_its_first_live_exchange(db: &dyn Backe
     say(db, turns(5..=7)).await;
     assert_eq!((start("a", 1).await, start("a", 2).await), (Some(1), Some(4)));
     // A child only has the row of the running session, but exchanges of both.
-    db.store()
-        .fork(&agent("a"), &agent("b"), minute(8))
-        .await
-        .unwrap();
-    db.raw("UPDATE exchange_log SET set_aside_at = opened_at WHERE exchange IN (1, 4)")
-        .await;
+    db.store().fork(&agent("a"), &agent("b"), minute(8)).await.unwrap();
+    db.raw("UPDATE exchange_log SET set_aside_at = opened_at WHERE exchange IN (1, 4)").await;
     for name in ["a", "b"] {
         let starts = (start(name, 1).await, start(name, 2).await, start(name, 3).await);
         assert_eq!(starts, (Some(2), Some(5), None), "{name}");
@@ -156,11 +118,7 @@ pub(crate) async fn a_session_starts_with_its_first_live_exchange(db: &dyn Backe
 
 pub(crate) async fn a_cleared_session_starts_behind_its_preamble(db: &dyn Backend) {
     say(db, turns(1..=1)).await;
-    say(
-        db,
-        vec![step(&Step::Clear, 2), said("system", "Be loud", 7, minute(3))],
-    )
-    .await;
+    say(db, vec![step(&Step::Clear, 2), said("system", "Be loud", 7, minute(3))]).await;
     let start = async || db.store().session_start(&agent("a"), 2).await.unwrap();
     assert_eq!(start().await, None);
     say(db, turns(4..=4)).await;

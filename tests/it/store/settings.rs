@@ -40,11 +40,7 @@ async fn set(db: &dyn Backend, agent: &AgentId, patch: Value) -> AgentSettings {
 
 /// Appends the turn of this number, and verifies the agent.
 async fn next_turn(db: &dyn Backend, agent: &AgentId, number: i64) -> AppendOutcome {
-    let outcome = db
-        .store()
-        .append(append(agent, turn(number).to_vec()))
-        .await
-        .unwrap();
+    let outcome = db.store().append(append(agent, turn(number).to_vec())).await.unwrap();
     clean(db, agent).await;
     outcome
 }
@@ -73,23 +69,13 @@ pub(crate) async fn a_patch_changes_what_it_names(db: &dyn Backend) {
     let (one, other) = (with_pending(db, "a", 0).await, with_pending(db, "b", 0).await);
     set(db, &one, json!({"budget_tokens": 500, "model": "gpt-5"})).await;
     let settings = set(db, &one, json!({"model": null, "on_overflow": "end"})).await;
-    assert_eq!(
-        json!(settings),
-        json!({"budget_tokens": 500, "on_overflow": "end"})
-    );
+    assert_eq!(json!(settings), json!({"budget_tokens": 500, "on_overflow": "end"}));
     let row = |agent| async move { db.store().agent(agent).await.unwrap().unwrap() };
     assert_eq!(row(&one).await.settings, settings);
     assert_eq!(row(&other).await.settings, AgentSettings::default());
-    db.raw("UPDATE agents SET settings = '{\"budget\":1}' WHERE agent_id = 'b'")
-        .await;
+    db.raw("UPDATE agents SET settings = '{\"budget\":1}' WHERE agent_id = 'b'").await;
     let broken = db.store().agent(&other).await;
-    assert!(matches!(
-        broken,
-        Err(StoreError::Inconsistent {
-            column: "settings",
-            ..
-        })
-    ));
+    assert!(matches!(broken, Err(StoreError::Inconsistent { column: "settings", .. })));
 }
 
 pub(crate) async fn settings_override_the_rules_of_an_append(db: &dyn Backend) {
@@ -114,33 +100,14 @@ pub(crate) async fn a_raised_budget_brings_pending_exchanges_back(db: &dyn Backe
     summarise(db, 2).await;
     set(db, &agent, json!({"budget_tokens": 0})).await;
     // Not before the next message, and a known message doesn't count.
-    assert_eq!(
-        db.store()
-            .append(append(&agent, Vec::new()))
-            .await
-            .unwrap()
-            .returned,
-        None
-    );
+    assert_eq!(db.store().append(append(&agent, Vec::new())).await.unwrap().returned, None);
     let outcome = next_turn(db, &agent, 7).await;
-    let returned = Return {
-        from_exchange: 3,
-        through_exchange: 5,
-        tokens: 3 * TURN_TOKENS,
-    };
+    let returned = Return { from_exchange: 3, through_exchange: 5, tokens: 3 * TURN_TOKENS };
     assert_eq!((outcome.returned, outcome.first_exchange), (Some(returned), 3));
-    assert_eq!(
-        (outcome.summarized_through, outcome.window_tokens),
-        (2, 5 * TURN_TOKENS)
-    );
+    assert_eq!((outcome.summarized_through, outcome.window_tokens), (2, 5 * TURN_TOKENS));
     let row = db.store().agent(&agent).await.unwrap().unwrap();
     assert_eq!(row.pending_since, None);
-    let query = ExchangeQuery {
-        from: 1,
-        through: 7,
-        limit: 10,
-        bytes_max: 0,
-    };
+    let query = ExchangeQuery { from: 1, through: 7, limit: 10, bytes_max: 0 };
     let exchanges = db.store().exchanges(&agent, query).await.unwrap();
     let evicted: Vec<i64> = exchanges
         .iter()
@@ -162,12 +129,7 @@ pub(crate) async fn returned_exchanges_leave_at_a_later_time(db: &dyn Backend) {
     let outcome = next_turn(db, &agent, 13).await;
     let [left] = outcome.evictions.try_into().unwrap();
     assert_eq!((left.from_exchange, left.through_exchange), (1, 12));
-    let query = ExchangeQuery {
-        from: 1,
-        through: 13,
-        limit: 20,
-        bytes_max: 0,
-    };
+    let query = ExchangeQuery { from: 1, through: 13, limit: 20, bytes_max: 0 };
     let mut told = [Some(left.at); 13];
     told[12] = None;
     let stored = db.store().exchanges(&agent, query).await.unwrap();
@@ -208,34 +170,16 @@ pub(crate) async fn returned_exchanges_are_not_summarised(db: &dyn Backend) {
     let agent = with_pending(db, "a", 4).await;
     let lease = the_lease(db, minute(1)).await;
     let material = db.store().material(&lease, ALL).await.unwrap();
-    set(
-        db,
-        &agent,
-        json!({"budget_tokens": 10 * TURN_TOKENS, "low_water": 1}),
-    )
-    .await;
+    set(db, &agent, json!({"budget_tokens": 10 * TURN_TOKENS, "low_water": 1})).await;
     assert_eq!(next_turn(db, &agent, 6).await.first_exchange, 1);
-    let late = db
-        .store()
-        .complete(&lease, patch(&material, items(&material), minute(1)))
-        .await;
-    assert!(
-        matches!(late, Err(StoreError::Fenced(Fence::Watermark))),
-        "{late:?}"
-    );
+    let late = db.store().complete(&lease, patch(&material, items(&material), minute(1))).await;
+    assert!(matches!(late, Err(StoreError::Fenced(Fence::Watermark))), "{late:?}");
     // The row still exists, and finds nothing to do.
     let material = db.store().material(&lease, ALL).await.unwrap();
     assert_eq!((material.lo, material.hi, material.exchanges.len()), (0, 0, 0));
-    let settle = Settle {
-        lo: material.lo,
-        hi: material.hi,
-        now: minute(1),
-    };
+    let settle = Settle { lo: material.lo, hi: material.hi, now: minute(1) };
     db.store().settle(&lease, settle).await.unwrap();
-    assert_eq!(
-        db.number("SELECT count(*) FROM summary_update_queue").await,
-        Some(0)
-    );
+    assert_eq!(db.number("SELECT count(*) FROM summary_update_queue").await, Some(0));
     assert_eq!(clean(db, &agent).await.in_window, 6);
 }
 
@@ -251,11 +195,7 @@ pub(crate) async fn cleared_exchanges_do_not_come_back(db: &dyn Backend) {
     db.store().fork(&parent, &child, minute(10)).await.unwrap();
     let grandchild = agent("c");
     db.store().fork(&child, &grandchild, minute(10)).await.unwrap();
-    let returned = Return {
-        from_exchange: 7,
-        through_exchange: 8,
-        tokens: 2 * TURN_TOKENS,
-    };
+    let returned = Return { from_exchange: 7, through_exchange: 8, tokens: 2 * TURN_TOKENS };
     for agent in [parent, child, grandchild] {
         set(db, &agent, json!({"budget_tokens": 0})).await;
         let outcome = next_turn(db, &agent, 11).await;
@@ -274,10 +214,7 @@ pub(crate) async fn a_child_brings_back_only_exchanges_that_it_has(db: &dyn Back
     let row = db.store().agent(&child).await.unwrap().unwrap();
     assert_eq!(row.settings, settings);
     let outcome = next_turn(db, &child, 7).await;
-    assert_eq!(
-        (outcome.first_exchange, outcome.window_tokens),
-        (3, 5 * TURN_TOKENS)
-    );
+    assert_eq!((outcome.first_exchange, outcome.window_tokens), (3, 5 * TURN_TOKENS));
     assert_eq!(clean(db, &child).await.in_window, 5);
 }
 
@@ -291,10 +228,7 @@ pub(crate) async fn a_rewind_keeps_returned_exchanges(db: &dyn Backend) {
     assert_eq!(next_turn(db, &agent, 6).await.first_exchange, 1);
     let back = append(&agent, vec![step(&Step::Rewind(None), 7)]);
     let outcome = db.store().rewind(back).await.unwrap();
-    assert_eq!(
-        (outcome.first_exchange, outcome.window_tokens),
-        (1, 3 * TURN_TOKENS)
-    );
+    assert_eq!((outcome.first_exchange, outcome.window_tokens), (1, 3 * TURN_TOKENS));
     assert_eq!(clean(db, &agent).await.in_window, 3);
     set(db, &agent, json!({"budget_tokens": TURN_TOKENS})).await;
     let outcome = next_turn(db, &agent, 8).await;
@@ -302,29 +236,17 @@ pub(crate) async fn a_rewind_keeps_returned_exchanges(db: &dyn Backend) {
     assert!(outcome.enqueued.is_some());
     set(db, &agent, json!({"budget_tokens": 0})).await;
     let outcome = next_turn(db, &agent, 9).await;
-    assert_eq!(
-        (outcome.first_exchange, outcome.window_tokens),
-        (1, 5 * TURN_TOKENS)
-    );
+    assert_eq!((outcome.first_exchange, outcome.window_tokens), (1, 5 * TURN_TOKENS));
 }
 
 pub(crate) async fn an_overflow_is_refused_whole(db: &dyn Backend) {
     let agent = with_pending(db, "a", 2).await;
     set(db, &agent, json!({"on_overflow": "refuse"})).await;
     let before = db.dump(&TABLES).await;
-    let big = [
-        said("user", "Much", 60, minute(9)),
-        said("assistant", "More", 41, minute(9)),
-    ];
+    let big = [said("user", "Much", 60, minute(9)), said("assistant", "More", 41, minute(9))];
     let refused = db.store().append(append(&agent, big.to_vec())).await;
-    let expected = TooBig {
-        tokens: TURN_TOKENS + 1,
-        budget_tokens: TURN_TOKENS,
-    };
-    assert!(
-        matches!(refused, Err(StoreError::WouldOverflow(found)) if found == expected),
-        "{refused:?}"
-    );
+    let expected = TooBig { tokens: TURN_TOKENS + 1, budget_tokens: TURN_TOKENS };
+    assert!(matches!(refused, Err(StoreError::WouldOverflow(found)) if found == expected), "{refused:?}");
     assert_same(&before, &db.dump(&TABLES).await, "refused");
     // A message that fits once the others have left is accepted, and so is a known one.
     assert_eq!(next_turn(db, &agent, 4).await.window_tokens, TURN_TOKENS);
@@ -342,17 +264,8 @@ pub(crate) async fn an_overflow_ends_the_session_once(db: &dyn Backend) {
     let outcome = db.store().append(say("user", 10)).await.unwrap();
     assert_eq!((outcome.exchange, outcome.session_ended), (5, None));
     assert_eq!(db.number("SELECT count(*) FROM sessions").await, Some(2));
-    assert_eq!(
-        db.text("SELECT end_reason FROM sessions WHERE session = 1")
-            .await
-            .as_deref(),
-        Some("end")
-    );
-    assert_eq!(
-        db.number("SELECT session FROM exchange_log WHERE exchange = 5")
-            .await,
-        Some(2)
-    );
+    assert_eq!(db.text("SELECT end_reason FROM sessions WHERE session = 1").await.as_deref(), Some("end"));
+    assert_eq!(db.number("SELECT session FROM exchange_log WHERE exchange = 5").await, Some(2));
     clean(db, &agent).await;
 }
 
@@ -362,21 +275,12 @@ pub(crate) async fn a_refused_append_takes_no_step(db: &dyn Backend) {
     set(db, &agent, json!({"on_overflow": "refuse"})).await;
     let big = || said("user", "Much", TURN_TOKENS + 1, minute(9));
     let before = db.dump(&TABLES).await;
-    let refused = db
-        .store()
-        .append(append(&agent, vec![step(&Step::Clear, 8), big()]))
-        .await;
-    assert!(
-        matches!(refused, Err(StoreError::WouldOverflow { .. })),
-        "{refused:?}"
-    );
+    let refused = db.store().append(append(&agent, vec![step(&Step::Clear, 8), big()])).await;
+    assert!(matches!(refused, Err(StoreError::WouldOverflow { .. })), "{refused:?}");
     assert_same(&before, &db.dump(&TABLES).await, "refused");
     let cleared = vec![big(), step(&Step::Clear, 10)];
     let refused = db.store().append(append(&agent, cleared)).await;
-    assert!(
-        matches!(refused, Err(StoreError::WouldOverflow(_))),
-        "{refused:?}"
-    );
+    assert!(matches!(refused, Err(StoreError::WouldOverflow(_))), "{refused:?}");
     assert_same(&before, &db.dump(&TABLES).await, "refused");
     clean(db, &agent).await;
 }
@@ -395,10 +299,7 @@ pub(crate) async fn an_overflow_is_judged_message_by_message(db: &dyn Backend) {
     let mut states = Vec::new();
     for (name, parts) in [
         ("together", vec![messages()]),
-        (
-            "apart",
-            messages().into_iter().map(|message| vec![message]).collect(),
-        ),
+        ("apart", messages().into_iter().map(|message| vec![message]).collect()),
     ] {
         let agent = with_pending(db, name, 2).await;
         set(db, &agent, json!({"on_overflow": "end"})).await;
@@ -417,33 +318,17 @@ pub(crate) async fn an_overflow_is_judged_message_by_message(db: &dyn Backend) {
     set(db, &agent, json!({"on_overflow": "refuse"})).await;
     let before = db.dump(&TABLES).await;
     let refused = db.store().append(append(&agent, messages())).await;
-    assert!(
-        matches!(refused, Err(StoreError::WouldOverflow(_))),
-        "{refused:?}"
-    );
+    assert!(matches!(refused, Err(StoreError::WouldOverflow(_))), "{refused:?}");
     assert_same(&before, &db.dump(&TABLES).await, "refused");
 }
 
 /// The configuration's rules apply to an agent without settings, and its preset is expanded with their values.
 pub(crate) async fn a_preset_decides_what_is_not_set(db: &dyn Backend) {
     let agent = with_pending(db, "a", 2).await;
-    set(
-        db,
-        &agent,
-        json!({"preset": "chat", "max_messages": 4, "budget_tokens": 0}),
-    )
-    .await;
+    set(db, &agent, json!({"preset": "chat", "max_messages": 4, "budget_tokens": 0})).await;
     let outcome = next_turn(db, &agent, 4).await;
-    assert_eq!(
-        (outcome.first_exchange, outcome.window_tokens),
-        (3, 2 * TURN_TOKENS)
-    );
-    set(
-        db,
-        &agent,
-        json!({"preset": "request-limit", "max_messages": null, "budget_tokens": null}),
-    )
-    .await;
+    assert_eq!((outcome.first_exchange, outcome.window_tokens), (3, 2 * TURN_TOKENS));
+    set(db, &agent, json!({"preset": "request-limit", "max_messages": null, "budget_tokens": null})).await;
     let outcome = next_turn(db, &agent, 5).await;
     assert_eq!(outcome.budget, Budget::new(86_000, 1.0).with_leg_tokens(0));
     set(db, &agent, json!({"preset": null})).await;
@@ -468,21 +353,14 @@ pub(crate) async fn a_ceiling_in_messages_is_kept(db: &dyn Backend) {
     let outcome = db.store().append(append(&agent, metadata)).await.unwrap();
     assert_eq!(outcome.first_exchange, 4);
     let long = (0..9).map(|_| said("tool_call", "bash", 1, minute(8)));
-    let long: Vec<PreparedMessage> = std::iter::once(said("user", "Long", 1, minute(8)))
-        .chain(long)
-        .collect();
+    let long: Vec<PreparedMessage> =
+        std::iter::once(said("user", "Long", 1, minute(8))).chain(long).collect();
     let outcome = db.store().append(append(&agent, long)).await.unwrap();
     assert_eq!((outcome.first_exchange, outcome.exchange), (7, 7));
     assert_eq!(clean(db, &agent).await.pending, 6);
     set(db, &agent, json!({"max_messages": 13})).await;
     let outcome = next_turn(db, &agent, 9).await;
-    assert_eq!(
-        (
-            outcome.first_exchange,
-            outcome.returned.map(|back| back.from_exchange)
-        ),
-        (7, Some(6))
-    );
+    assert_eq!((outcome.first_exchange, outcome.returned.map(|back| back.from_exchange)), (7, Some(6)));
     set(db, &agent, json!({"max_messages": 0})).await;
     let outcome = next_turn(db, &agent, 10).await;
     assert_eq!(outcome.first_exchange, 1);
@@ -502,18 +380,11 @@ pub(crate) async fn a_child_inherits_all_settings(db: &dyn Backend) {
     db.store().fork(&parent, &agent("b"), minute(10)).await.unwrap();
     let row = db.store().agent(&agent("b")).await.unwrap().unwrap();
     assert_eq!(row.settings, settings);
-    let options = settings
-        .expanded(&Basis::default())
-        .context_options(ContextOptions::default());
+    let options = settings.expanded(&Basis::default()).context_options(ContextOptions::default());
     assert_eq!(options.limit_tokens(), Some(6_000));
     assert_eq!((options.anchor, options.alternation), (false, Alternation::Keep));
     let outcome = next_turn(db, &agent("b"), 7).await;
-    assert_eq!(
-        outcome.budget,
-        Budget::new(TURN_TOKENS, 1.0)
-            .with_max_messages(4)
-            .with_leg_tokens(0)
-    );
+    assert_eq!(outcome.budget, Budget::new(TURN_TOKENS, 1.0).with_max_messages(4).with_leg_tokens(0));
     clean(db, &agent("b")).await;
 }
 
@@ -542,10 +413,8 @@ pub(crate) async fn budgets_may_change_in_any_life(db: &dyn Backend) {
     let case = Cell::new(0);
     let check = |(events, budgets): (Vec<Event>, Vec<Option<i64>>)| {
         case.set(case.get() + 1);
-        let (parent, child) = (
-            agent(&format!("parent-{}", case.get())),
-            agent(&format!("child-{}", case.get())),
-        );
+        let (parent, child) =
+            (agent(&format!("parent-{}", case.get())), agent(&format!("child-{}", case.get())));
         let events: Vec<Event> = std::iter::once(Event::Said("user", 10)).chain(events).collect();
         let (before, after) = events.split_at(events.len().div_ceil(2));
         let mut budgets = budgets.into_iter();
@@ -591,10 +460,7 @@ async fn live_with_budgets(
         let sql = "SELECT CASE WHEN pending_since IS NULL THEN 0 ELSE 1 END + (SELECT count(*) FROM summary_update_queue q \
                    WHERE q.agent_id = a.agent_id) FROM agents a WHERE agent_id = ";
         let signs = db.number(&format!("{sql}'{agent}'")).await;
-        assert!(
-            pending == 0 || signs == Some(2),
-            "pending, and nobody knows, {context}"
-        );
+        assert!(pending == 0 || signs == Some(2), "pending, and nobody knows, {context}");
     }
     floor
 }

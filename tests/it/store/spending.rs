@@ -35,12 +35,7 @@ fn paid(finished_at: Timestamp, model_calls: i64, cost_microusd: Option<i64>) ->
 }
 
 fn postponement(until: Timestamp, limit: Option<SpendLimit>, run: RunRecord) -> Postponement {
-    Postponement {
-        until,
-        limit,
-        why: rests(),
-        run,
-    }
+    Postponement { until, limit, why: rests(), run }
 }
 
 async fn leased(db: &dyn Backend, name: &str, now: Timestamp) -> Lease {
@@ -62,23 +57,13 @@ pub(crate) async fn a_postponed_update_counts_no_attempt(db: &dyn Backend) {
         assert_eq!(store.paused(&agent("a")).await.unwrap(), None);
         let lost = store.postpone(&lease, waits).await;
         assert!(matches!(lost, Err(StoreError::Fenced(Fence::Lease))), "{lost:?}");
-        assert_eq!(
-            store.claim(claim("other", 9, until.plus_ms(-1))).await.unwrap(),
-            []
-        );
+        assert_eq!(store.claim(claim("other", 9, until.plus_ms(-1))).await.unwrap(), []);
         now = until;
         lease = the_lease(db, now).await;
     }
     let runs = "SELECT count(*) FROM update_runs";
-    assert_eq!(
-        db.number(runs).await,
-        Some(0),
-        "nothing was asked, so nothing ran"
-    );
-    store
-        .postpone(&lease, postponement(now, None, paid(now, 2, Some(7))))
-        .await
-        .unwrap();
+    assert_eq!(db.number(runs).await, Some(0), "nothing was asked, so nothing ran");
+    store.postpone(&lease, postponement(now, None, paid(now, 2, Some(7)))).await.unwrap();
     let superseded = "SELECT CAST(sum(model_calls) AS bigint) FROM update_runs WHERE outcome = 'superseded' AND cost_microusd = 7";
     assert_eq!(db.number(superseded).await, Some(2), "what it cost is kept");
 }
@@ -86,10 +71,7 @@ pub(crate) async fn a_postponed_update_counts_no_attempt(db: &dyn Backend) {
 pub(crate) async fn a_paused_update_says_why_until_it_is_claimed(db: &dyn Backend) {
     let store = db.store();
     let until = minute(60);
-    let paused = Some(SpendPause {
-        limit: SpendLimit::AgentUsd,
-        until,
-    });
+    let paused = Some(SpendPause { limit: SpendLimit::AgentUsd, until });
     for name in ["a", "b"] {
         let lease = leased(db, name, T0).await;
         let waits = postponement(until, Some(SpendLimit::AgentUsd), run(T0));
@@ -97,35 +79,15 @@ pub(crate) async fn a_paused_update_says_why_until_it_is_claimed(db: &dyn Backen
         assert_eq!(store.paused(&agent(name)).await.unwrap(), paused);
     }
     let sample = store.sample(minute(1), 60_000).await.unwrap();
-    assert_eq!(
-        (
-            sample.paused,
-            sample.paused_until,
-            sample.scheduled,
-            sample.parked
-        ),
-        (2, Some(until), 2, 0)
-    );
-    assert_eq!(
-        store.claim(claim("other", 9, until.plus_ms(-1))).await.unwrap(),
-        []
-    );
+    assert_eq!((sample.paused, sample.paused_until, sample.scheduled, sample.parked), (2, Some(until), 2, 0));
+    assert_eq!(store.claim(claim("other", 9, until.plus_ms(-1))).await.unwrap(), []);
     // Later requests wait, too.
-    store
-        .enqueue(&agent("a"), Reason::Manual, 0, minute(1))
-        .await
-        .unwrap();
-    assert_eq!(
-        store.claim(claim("other", 9, until.plus_ms(-1))).await.unwrap(),
-        []
-    );
+    store.enqueue(&agent("a"), Reason::Manual, 0, minute(1)).await.unwrap();
+    assert_eq!(store.claim(claim("other", 9, until.plus_ms(-1))).await.unwrap(), []);
 
     // Other settings may set other limits.
     let patch = SettingsPatch::parse(json!({"usd_per_day": 9})).unwrap();
-    store
-        .change_settings(&agent("a"), &patch, minute(2))
-        .await
-        .unwrap();
+    store.change_settings(&agent("a"), &patch, minute(2)).await.unwrap();
     assert_eq!(the_lease(db, minute(2)).await.agent, agent("a"));
     assert_eq!(store.paused(&agent("a")).await.unwrap(), None);
     // So may another configuration.
@@ -135,25 +97,12 @@ pub(crate) async fn a_paused_update_says_why_until_it_is_claimed(db: &dyn Backen
     let sample = store.sample(minute(3), 60_000).await.unwrap();
     assert_eq!((sample.paused, sample.paused_until), (0, None));
 
-    let lease = leases
-        .into_iter()
-        .find(|lease| lease.agent == agent("b"))
-        .unwrap();
+    let lease = leases.into_iter().find(|lease| lease.agent == agent("b")).unwrap();
     let waits = postponement(until, Some(SpendLimit::Calls), run(minute(3)));
     store.postpone(&lease, waits).await.unwrap();
-    db.raw("UPDATE summary_update_queue SET paused_for = 'nonsense' WHERE agent_id = 'b'")
-        .await;
+    db.raw("UPDATE summary_update_queue SET paused_for = 'nonsense' WHERE agent_id = 'b'").await;
     let unknown = store.paused(&agent("b")).await;
-    assert!(
-        matches!(
-            unknown,
-            Err(StoreError::Inconsistent {
-                column: "paused_for",
-                ..
-            })
-        ),
-        "{unknown:?}"
-    );
+    assert!(matches!(unknown, Err(StoreError::Inconsistent { column: "paused_for", .. })), "{unknown:?}");
 }
 
 /// Another provider or key may be used now.
@@ -176,23 +125,12 @@ pub(crate) async fn an_update_waiting_for_a_provider_is_resumed(db: &dyn Backend
 /// The key may have changed. Rows that failed for other reasons, or that an operator stopped, are left alone.
 pub(crate) async fn a_refused_update_is_resumed_with_another_key(db: &dyn Backend) {
     let store = db.store();
-    let attempts = [
-        ("a", "provider_auth", true),
-        ("b", "provider_server", true),
-        ("f", "provider_auth", false),
-    ];
+    let attempts =
+        [("a", "provider_auth", true), ("b", "provider_server", true), ("f", "provider_auth", false)];
     for (name, class, park) in attempts {
         let lease = leased(db, name, T0).await;
-        let error = AttemptError {
-            class: class.to_owned(),
-            message: "status 401".to_owned(),
-        };
-        let failure = Failure {
-            error,
-            backoff_ms: 60 * 60_000,
-            park,
-            run: run(T0),
-        };
+        let error = AttemptError { class: class.to_owned(), message: "status 401".to_owned() };
+        let failure = Failure { error, backoff_ms: 60 * 60_000, park, run: run(T0) };
         assert_eq!(store.fail(&lease, failure).await.unwrap(), park);
     }
     for name in ["c", "d"] {
@@ -207,9 +145,7 @@ pub(crate) async fn a_refused_update_is_resumed_with_another_key(db: &dyn Backen
     assert_eq!(store.resume(Resume::Refused, minute(9)).await.unwrap(), 0);
     let mut leases = store.claim(claim("daemon", 10, minute(9))).await.unwrap();
     leases.sort_by(|one, other| one.agent.cmp(&other.agent));
-    let claimed = leases
-        .into_iter()
-        .map(|lease| (lease.agent, lease.attempt, lease.ready_at));
+    let claimed = leases.into_iter().map(|lease| (lease.agent, lease.attempt, lease.ready_at));
     assert_eq!(
         claimed.collect::<Vec<_>>(),
         [(agent("a"), 1, minute(9)), (agent("f"), 2, minute(9))],
@@ -233,33 +169,16 @@ pub(crate) async fn every_cost_counts_as_spent(db: &dyn Backend) {
     update.run = paid(minute(1), 1, Some(500));
     store.complete(&lease, update).await.unwrap();
     // It is recorded already, even if the caller doesn't know.
-    store
-        .record_run(&lease, paid(minute(1), 1, Some(500)))
-        .await
-        .unwrap();
+    store.record_run(&lease, paid(minute(1), 1, Some(500))).await.unwrap();
 
     let lease = leased(db, "b", minute(1)).await;
-    let error = AttemptError {
-        class: "provider_timeout".to_owned(),
-        message: String::new(),
-    };
-    let failure = Failure {
-        error,
-        backoff_ms: 0,
-        park: false,
-        run: paid(minute(2), 2, None),
-    };
+    let error = AttemptError { class: "provider_timeout".to_owned(), message: String::new() };
+    let failure = Failure { error, backoff_ms: 0, park: false, run: paid(minute(2), 2, None) };
     store.fail(&lease, failure).await.unwrap();
     let lease = the_lease(db, minute(2)).await;
-    store
-        .record_run(&lease, paid(minute(3), 4, Some(2_000)))
-        .await
-        .unwrap();
+    store.record_run(&lease, paid(minute(3), 4, Some(2_000))).await.unwrap();
     // No model was asked.
-    store
-        .record_run(&leased(db, "c", minute(2)).await, run(minute(3)))
-        .await
-        .unwrap();
+    store.record_run(&leased(db, "c", minute(2)).await, run(minute(3))).await.unwrap();
 
     let spent = |calls, cost_microusd, unpriced_calls| SpendTotal {
         calls,
@@ -268,11 +187,7 @@ pub(crate) async fn every_cost_counts_as_spent(db: &dyn Backend) {
         unpriced_calls,
     };
     let spending = async |name, since| store.spending(&agent(name), since).await.unwrap();
-    let expected = Spending {
-        agent: spent(1, 500, 0),
-        all: spent(7, 2_500, 2),
-        ..Spending::default()
-    };
+    let expected = Spending { agent: spent(1, 500, 0), all: spent(7, 2_500, 2), ..Spending::default() };
     assert_eq!(spending("a", minute(1)).await, expected);
     assert_eq!(spending("b", minute(1)).await.agent, spent(6, 2_000, 2));
     assert_eq!(spending("c", minute(1)).await.agent, SpendTotal::default());
@@ -305,21 +220,13 @@ async fn spent_by(db: &dyn Backend, agent: &AgentId) -> [SpendTotal; 2] {
 }
 
 const fn of_calls(calls: i64, tokens: i64, cost_microusd: i64) -> SpendTotal {
-    SpendTotal {
-        calls,
-        tokens,
-        cost_microusd,
-        unpriced_calls: 0,
-    }
+    SpendTotal { calls, tokens, cost_microusd, unpriced_calls: 0 }
 }
 
 /// A question's expected cost counts until there is an answer; then the billed cost counts, once.
 pub(crate) async fn questions_in_batches_count_as_spent(db: &dyn Backend) {
     let nothing = SpendTotal::default();
-    let (a, b) = (
-        deferred(db, "a", minute(1)).await,
-        deferred(db, "b", minute(1)).await,
-    );
+    let (a, b) = (deferred(db, "a", minute(1)).await, deferred(db, "b", minute(1)).await);
     let of_others = [nothing, of_calls(1, 1_000, 50)];
     assert_eq!(spent_by(db, &a).await, of_others, "its own can be taken back");
     let out = [of_calls(1, 1_000, 50), of_calls(2, 2_000, 100)];
@@ -327,18 +234,11 @@ pub(crate) async fn questions_in_batches_count_as_spent(db: &dyn Backend) {
     assert_eq!(spent_by(db, &a).await, out, "they are on their way");
 
     let results = vec![reply("key-a-0", Ok("{}")), reply("key-b-0", Err("bad_output"))];
-    let closed = db
-        .batches()
-        .close_batch(batch.batch, end(results, minute(3)))
-        .await;
+    let closed = db.batches().close_batch(batch.batch, end(results, minute(3))).await;
     closed.unwrap();
     let (one, two) = (of_calls(1, 110, 7), of_calls(2, 220, 14));
     assert_eq!(spent_by(db, &b).await, [one, two], "as billed");
-    assert_eq!(
-        spent_by(db, &a).await,
-        [nothing, one],
-        "its update tells the rest"
-    );
+    assert_eq!(spent_by(db, &a).await, [nothing, one], "its update tells the rest");
 
     let leases = db.store().claim(claim("d", 9, minute(3))).await.unwrap();
     let lease = leases.iter().find(|lease| lease.agent == a).unwrap();
@@ -361,12 +261,8 @@ pub(crate) async fn questions_in_batches_count_as_spent(db: &dyn Backend) {
 pub(crate) async fn a_question_of_an_earlier_version_is_a_call(db: &dyn Backend) {
     let agent = deferred(db, "a", minute(1)).await;
     gathered(db, minute(2)).await;
-    db.raw("UPDATE batch_requests SET tokens = NULL, cost_microusd = NULL")
-        .await;
-    let call = SpendTotal {
-        unpriced_calls: 1,
-        ..of_calls(1, 0, 0)
-    };
+    db.raw("UPDATE batch_requests SET tokens = NULL, cost_microusd = NULL").await;
+    let call = SpendTotal { unpriced_calls: 1, ..of_calls(1, 0, 0) };
     assert_eq!(spent_by(db, &agent).await, [call, call]);
 }
 
@@ -400,10 +296,7 @@ pub(crate) async fn provisional_items_are_woken_once(db: &dyn Backend) {
     let store = db.store();
     for name in ["a", "b", "c", "d"] {
         with_pending(db, name, 2).await;
-        store
-            .enqueue(&agent(name), Reason::Manual, 0, minute(1))
-            .await
-            .unwrap();
+        store.enqueue(&agent(name), Reason::Manual, 0, minute(1)).await.unwrap();
         let lease = the_lease(db, minute(1)).await;
         let material = store.material(&lease, ALL).await.unwrap();
         let mut added = items(&material);
@@ -420,11 +313,7 @@ pub(crate) async fn provisional_items_are_woken_once(db: &dyn Backend) {
     }
     assert_eq!(store.enqueue_revisits(minute(2), 1).await.unwrap(), 1);
     assert_eq!(store.enqueue_revisits(minute(2), 9).await.unwrap(), 1);
-    assert_eq!(
-        store.enqueue_revisits(minute(2), 9).await.unwrap(),
-        0,
-        "they have rows"
-    );
+    assert_eq!(store.enqueue_revisits(minute(2), 9).await.unwrap(), 0, "they have rows");
     let leases = store.claim(claim("daemon", 9, minute(2))).await.unwrap();
     let names: Vec<&str> = leases.iter().map(|lease| lease.agent.as_str()).collect();
     assert_eq!(names, ["a", "b"]);

@@ -35,10 +35,7 @@ async fn one_daemon_holds_a_database() {
     let folder = TempDir::new().unwrap();
     let settings = sqlite_settings(&folder);
     let first = SqlStore::open(&settings.clone().into()).await.unwrap();
-    assert!(matches!(
-        refusal(SqlStore::open(&settings.clone().into()).await),
-        StoreError::InUse(_)
-    ));
+    assert!(matches!(refusal(SqlStore::open(&settings.clone().into()).await), StoreError::InUse(_)));
     first.append(append(&agent("a"), turns(1..=3))).await.unwrap();
     // Others may read meanwhile, and write as far as SQLite lets them.
     let looker = SqlStore::look(&settings.clone().into()).await.unwrap();
@@ -56,10 +53,7 @@ async fn one_daemon_holds_a_database() {
 async fn one_daemon_holds_a_file_whatever_its_names() {
     let folder = TempDir::new().unwrap();
     let settings = sqlite_settings(&folder);
-    let at = |name: &str| SqliteSettings {
-        url: url_of(&folder.path().join(name)),
-        ..settings.clone()
-    };
+    let at = |name: &str| SqliteSettings { url: url_of(&folder.path().join(name)), ..settings.clone() };
     let file = file_of(&settings.url).unwrap();
     let first = SqlStore::open(&settings.clone().into()).await.unwrap();
     first.append(append(&agent("a"), turns(1..=3))).await.unwrap();
@@ -67,10 +61,8 @@ async fn one_daemon_holds_a_file_whatever_its_names() {
     let held = refusal(SqlStore::open(&at("link.db").into()).await);
     assert!(matches!(held, StoreError::InUse(_)), "{held}");
     std::fs::hard_link(&file, folder.path().join("other.db")).unwrap();
-    for opened in [
-        SqlStore::open(&at("other.db").into()).await,
-        SqlStore::look(&at("other.db").into()).await,
-    ] {
+    for opened in [SqlStore::open(&at("other.db").into()).await, SqlStore::look(&at("other.db").into()).await]
+    {
         let refused = refusal(opened);
         assert!(refused.to_string().contains("has another name"), "{refused}");
     }
@@ -80,9 +72,7 @@ async fn one_daemon_holds_a_file_whatever_its_names() {
     std::fs::remove_file(folder.path().join("other.db")).unwrap();
     first.append(append(&agent("a"), turns(4..=4))).await.unwrap();
     // The content of the log would be lost.
-    let log = folder
-        .path()
-        .join(format!("{}-wal", file.file_name().unwrap().display()));
+    let log = folder.path().join(format!("{}-wal", file.file_name().unwrap().display()));
     std::fs::rename(&log, folder.path().join("log")).unwrap();
     let refused = first.append(append(&agent("a"), turns(5..=5))).await.unwrap_err();
     assert!(refused.to_string().contains("isn't there any more"), "{refused}");
@@ -132,15 +122,8 @@ async fn an_open_database_is_its_owners_or_its_groups() {
         let folder = TempDir::new().unwrap();
         std::fs::set_permissions(folder.path(), Permissions::from_mode(folder_mode)).unwrap();
         let store = SqlStore::open(&sqlite_settings(&folder).into()).await.unwrap();
-        let files: Vec<_> = std::fs::read_dir(folder.path())
-            .unwrap()
-            .map(Result::unwrap)
-            .collect();
-        assert_eq!(
-            files.len(),
-            4,
-            "the database, its log, the log's index, the lock: {files:?}"
-        );
+        let files: Vec<_> = std::fs::read_dir(folder.path()).unwrap().map(Result::unwrap).collect();
+        assert_eq!(files.len(), 4, "the database, its log, the log's index, the lock: {files:?}");
         for file in files {
             let mode = file.metadata().unwrap().permissions().mode() & 0o777;
             assert_eq!(mode, expected, "{file:?}");
@@ -153,36 +136,20 @@ async fn an_open_database_is_its_owners_or_its_groups() {
 async fn a_missing_database_is_not_opened_for_reading() {
     let folder = TempDir::new().unwrap();
     let settings = sqlite_settings(&folder);
-    assert!(matches!(
-        refusal(SqlStore::look(&settings.clone().into()).await),
-        StoreError::Unavailable(_)
-    ));
-    let nowhere = SqliteSettings {
-        url: "sqlite:/nowhere/at/all.db".to_owned(),
-        ..settings
-    };
-    assert!(matches!(
-        refusal(SqlStore::open(&nowhere.into()).await),
-        StoreError::Unavailable(_)
-    ));
+    assert!(matches!(refusal(SqlStore::look(&settings.clone().into()).await), StoreError::Unavailable(_)));
+    let nowhere = SqliteSettings { url: "sqlite:/nowhere/at/all.db".to_owned(), ..settings };
+    assert!(matches!(refusal(SqlStore::open(&nowhere.into()).await), StoreError::Unavailable(_)));
 }
 
 #[tokio::test]
 async fn a_newer_schema_is_refused() {
     let folder = TempDir::new().unwrap();
     let settings = sqlite_settings(&folder);
-    SqlStore::open(&settings.clone().into())
-        .await
-        .unwrap()
-        .close()
-        .await;
+    SqlStore::open(&settings.clone().into()).await.unwrap().close().await;
     let mut connection = SqliteConnection::connect(&settings.url).await.unwrap();
     let newer = "INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time) VALUES (999, 'x', 1, x'00', 0)";
     sqlx::query(newer).execute(&mut connection).await.unwrap();
-    assert!(matches!(
-        refusal(SqlStore::open(&settings.clone().into()).await),
-        StoreError::Schema(_)
-    ));
+    assert!(matches!(refusal(SqlStore::open(&settings.clone().into()).await), StoreError::Schema(_)));
 }
 
 #[tokio::test]
@@ -191,11 +158,7 @@ async fn seeds_views_show_the_documents() {
     super::with_pending(&db, "a", 1).await;
     let summary = "SELECT agent_id || ' ' || version || ' ' || covers_through || ' ' || first_exchange FROM agent_summary";
     assert_eq!(db.text(summary).await.as_deref(), Some("a 0 0 2"));
-    assert_eq!(
-        db.number("SELECT count(*) FROM summary_documents WHERE content = ''")
-            .await,
-        Some(1)
-    );
+    assert_eq!(db.number("SELECT count(*) FROM summary_documents WHERE content = ''").await, Some(1));
     let processing = "SELECT processing FROM summary_update_queue";
     assert_eq!(db.number(processing).await, Some(0));
     super::the_lease(&db, minute(10)).await;
@@ -206,10 +169,7 @@ async fn seeds_views_show_the_documents() {
 #[tokio::test]
 async fn a_locked_database_recovers() {
     let folder = TempDir::new().unwrap();
-    let settings = SqliteSettings {
-        busy_timeout_ms: 0,
-        ..sqlite_settings(&folder)
-    };
+    let settings = SqliteSettings { busy_timeout_ms: 0, ..sqlite_settings(&folder) };
     let store = SqlStore::open(&settings.clone().into()).await.unwrap();
     store.append(append(&agent("a"), turns(1..=2))).await.unwrap();
     let mut other = SqliteConnection::connect(&settings.url).await.unwrap();
@@ -254,18 +214,11 @@ async fn other_agents_messages_do_not_affect_a_search() {
         let searched = db.store().search(&agent("a"), &query).await.unwrap().unwrap();
         (searched.found.len(), searched.unsearched)
     };
-    db.store()
-        .append(append(&agent("a"), turns(1..=2)))
-        .await
-        .unwrap();
-    db.store()
-        .append(append(&agent("b"), turns(1..=2)))
-        .await
-        .unwrap();
+    db.store().append(append(&agent("a"), turns(1..=2))).await.unwrap();
+    db.store().append(append(&agent("b"), turns(1..=2))).await.unwrap();
     assert_eq!(searched().await, (2, 0));
     // As if others had written thirty thousand messages since, none of them indexed.
-    db.raw("UPDATE message_log SET id = id + 30000 WHERE agent_id = 'b'")
-        .await;
+    db.raw("UPDATE message_log SET id = id + 30000 WHERE agent_id = 'b'").await;
     assert_eq!(searched().await, (2, 0));
     assert_eq!(db.store().index_messages(3).await.unwrap(), 3);
     assert_eq!(searched().await, (2, 0));
@@ -293,10 +246,7 @@ async fn a_text_with_invalid_utf8_holds_nobody_up() {
         "CAST(x'61ff' AS TEXT), 'user', 'Hi'",
         "'b', 'user', 'Hello'",
     ] {
-        db.raw(&format!(
-            "INSERT INTO messages (agent_id, role, content) VALUES ({row})"
-        ))
-        .await;
+        db.raw(&format!("INSERT INTO messages (agent_id, role, content) VALUES ({row})")).await;
     }
     super::inbox::empty(&db, &super::inbox::ingestor(&db).0).await;
     assert_eq!(super::inbox::told(&db, "b").await, "user Hello");
@@ -306,10 +256,7 @@ async fn a_text_with_invalid_utf8_holds_nobody_up() {
         db.text(&sql).await.unwrap_or_default()
     };
     let content = refused("a").await;
-    assert!(
-        content.starts_with("68C3A9FF20E4: content is no UTF-8"),
-        "{content}"
-    );
+    assert!(content.starts_with("68C3A9FF20E4: content is no UTF-8"), "{content}");
     let name = refused("61FF").await;
     assert!(name.starts_with("4869: agent id ``"), "{name}");
 }
@@ -318,11 +265,7 @@ async fn a_text_with_invalid_utf8_holds_nobody_up() {
 fn holds(folder: &TempDir, words: &str) -> bool {
     let files = std::fs::read_dir(folder.path()).unwrap();
     let mut contents = files.map(|file| std::fs::read(file.unwrap().path()).unwrap());
-    contents.any(|bytes| {
-        bytes
-            .windows(words.len())
-            .any(|window| window == words.as_bytes())
-    })
+    contents.any(|bytes| bytes.windows(words.len()).any(|window| window == words.as_bytes()))
 }
 
 #[tokio::test]
@@ -331,10 +274,7 @@ async fn forgotten_text_is_gone_from_the_files() {
     let store = SqlStore::open(&sqlite_settings(&folder).into()).await.unwrap();
     // Long texts are on pages of their own; the index stores words without common prefixes.
     let text = format!("qxylocopa {}", "zygomorph ".repeat(2_000));
-    let messages = vec![
-        said("user", &text, 40, minute(1)),
-        said("assistant", "Yes", 60, minute(1)),
-    ];
+    let messages = vec![said("user", &text, 40, minute(1)), said("assistant", "Yes", 60, minute(1))];
     store.append(append(&agent("a"), messages)).await.unwrap();
     store.append(append(&agent("a"), turns(2..=40))).await.unwrap();
     while store.index_messages(10).await.unwrap() > 0 {}

@@ -22,10 +22,7 @@ async fn say(db: &dyn Backend, messages: Vec<PreparedMessage>) {
 
 /// Updates at most this many pending exchanges.
 async fn update(db: &dyn Backend, agent: &AgentId, exchanges_max: i64) {
-    db.store()
-        .enqueue(agent, Reason::Manual, 0, minute(60))
-        .await
-        .unwrap();
+    db.store().enqueue(agent, Reason::Manual, 0, minute(60)).await.unwrap();
     let leases = db.store().claim(claim("daemon", 10, minute(60))).await.unwrap();
     let lease = leases.into_iter().find(|lease| lease.agent == *agent).unwrap();
     let limits = MaterialLimits { exchanges_max, ..ALL };
@@ -54,23 +51,11 @@ pub(crate) async fn a_step_changes_its_summary_once(db: &dyn Backend) {
     say(db, turns(5..=5)).await;
     assert_eq!(shown(db, "a").await, (0, 0, vec![1, 2, 3]));
     update(db, &agent("a"), 1).await;
-    assert_eq!(
-        shown(db, "a").await,
-        (0, 0, vec![1, 2, 3]),
-        "a part of the step changes nothing"
-    );
+    assert_eq!(shown(db, "a").await, (0, 0, vec![1, 2, 3]), "a part of the step changes nothing");
     update(db, &agent("a"), 9).await;
-    assert_eq!(
-        shown(db, "a").await,
-        (2, 3, vec![]),
-        "the first version that covers it"
-    );
+    assert_eq!(shown(db, "a").await, (2, 3, vec![]), "the first version that covers it");
     update(db, &agent("a"), 9).await;
-    assert_eq!(
-        shown(db, "a").await,
-        (2, 3, vec![]),
-        "ageing waits for the next step"
-    );
+    assert_eq!(shown(db, "a").await, (2, 3, vec![]), "ageing waits for the next step");
     say(db, turns(6..=8)).await;
     assert_eq!(
         shown(db, "a").await,
@@ -107,10 +92,7 @@ pub(crate) async fn a_step_drops_withdrawn_items_at_once(db: &dyn Backend) {
 pub(crate) async fn a_fork_shows_the_document_it_began_with(db: &dyn Backend) {
     say(db, turns(1..=5)).await;
     update(db, &agent("a"), 1).await;
-    db.store()
-        .fork(&agent("a"), &agent("b"), minute(50))
-        .await
-        .unwrap();
+    db.store().fork(&agent("a"), &agent("b"), minute(50)).await.unwrap();
     assert_eq!(shown(db, "b").await, (1, 1, vec![2, 3]));
     update(db, &agent("a"), 9).await;
     assert_eq!(shown(db, "b").await, (1, 1, vec![2, 3]));

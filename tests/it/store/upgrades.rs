@@ -33,15 +33,9 @@ const LEG_TOKENS: i64 = 300;
 
 /// Returns the schemas before `legs`, each as its migrations.
 fn earlier(all: &Migrator, legs: i64) -> Vec<(i64, Migrator)> {
-    let before: Vec<_> = all
-        .iter()
-        .filter(|migration| migration.version < legs)
-        .cloned()
-        .collect();
+    let before: Vec<_> = all.iter().filter(|migration| migration.version < legs).cloned().collect();
     let schemas = (1..=before.len()).map(|known| before[..known].to_vec());
-    schemas
-        .map(|known| (known.last().unwrap().version, Migrator::with_migrations(known)))
-        .collect()
+    schemas.map(|known| (known.last().unwrap().version, Migrator::with_migrations(known))).collect()
 }
 
 /// Returns the statements that a version without legs used to write the exchange. `now` is a time in the database's form.
@@ -81,19 +75,15 @@ async fn an_open_exchange_of_any_earlier_file_is_cut_from_its_next_round() {
     let all = Migrator::new(folder).await.unwrap();
     for (version, schema) in earlier(&all, SQLITE_LEGS) {
         let folder = TempDir::new().unwrap();
-        let options = SqliteConnectOptions::new()
-            .filename(folder.path().join("recapd.db"))
-            .create_if_missing(true);
+        let options =
+            SqliteConnectOptions::new().filename(folder.path().join("recapd.db")).create_if_missing(true);
         let mut connection = SqliteConnection::connect_with(&options).await.unwrap();
         schema.run(&mut connection).await.unwrap();
         let mut sql = lived("1795000000000");
         if version >= SQLITE_COUNTS {
             sql.push_str(&counted());
         }
-        sqlx::raw_sql(AssertSqlSafe(sql))
-            .execute(&mut connection)
-            .await
-            .unwrap();
+        sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut connection).await.unwrap();
         connection.close().await.unwrap();
         is_cut(&SqliteBackend::over(folder).await, version).await;
     }
@@ -116,12 +106,7 @@ async fn an_open_exchange_of_any_earlier_server_is_cut_from_its_next_round() {
 async fn next_round(db: &dyn Backend, number: i64) -> AppendOutcome {
     let round = vec![
         said("tool_call", "run", CALL_TOKENS, minute(number)),
-        said(
-            "tool_result",
-            &format!("Result {number}"),
-            RESULT_TOKENS,
-            minute(number),
-        ),
+        said("tool_result", &format!("Result {number}"), RESULT_TOKENS, minute(number)),
     ];
     let mut request = append(&agent("a"), round);
     request.rules.budget = BUDGET.with_leg_tokens(LEG_TOKENS);
@@ -132,11 +117,7 @@ async fn next_round(db: &dyn Backend, number: i64) -> AppendOutcome {
 async fn is_cut(db: &dyn Backend, version: i64) {
     while db.store().seal_rows(100).await.unwrap() > 0 {}
     let report = clean(db, &agent("a")).await;
-    assert_eq!(
-        (report.messages, report.exchanges),
-        (2 * ROUNDS + 1, 1),
-        "{version}"
-    );
+    assert_eq!((report.messages, report.exchanges), (2 * ROUNDS + 1, 1), "{version}");
     // The first call may belong to an answer that began before the upgrade.
     let joined = next_round(db, ROUNDS + 1).await;
     assert_eq!((joined.exchange, joined.first_exchange), (1, 1), "{version}");
@@ -146,21 +127,14 @@ async fn is_cut(db: &dyn Backend, version: i64) {
     assert_eq!((cut.exchange, cut.first_exchange), (2, 2), "{version}");
     for number in ROUNDS + 3..ROUNDS + 40 {
         let outcome = next_round(db, number).await;
-        assert!(
-            outcome.window_tokens <= BUDGET.budget_tokens(),
-            "{version}: {outcome:?}"
-        );
+        assert!(outcome.window_tokens <= BUDGET.budget_tokens(), "{version}: {outcome:?}");
     }
     clean(db, &agent("a")).await;
     let legs = db.store().legs(&agent("a"), 1).await.unwrap();
     let tokens: Vec<i64> = legs.iter().map(|leg| leg.tokens).collect();
     let round = CALL_TOKENS + RESULT_TOKENS;
     let giant = REQUEST_TOKENS + (ROUNDS + 1) * round;
-    assert_eq!(
-        tokens,
-        [&[giant][..], &[3 * round; 12], &[2 * round]].concat(),
-        "{version}"
-    );
+    assert_eq!(tokens, [&[giant][..], &[3 * round; 12], &[2 * round]].concat(), "{version}");
     let request = db.store().request_of(&agent("a"), 1).await.unwrap().unwrap();
     assert_eq!(request.message.text(), REQUEST, "{version}");
 }

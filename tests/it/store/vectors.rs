@@ -19,31 +19,19 @@ use crate::support::{
 const EVERYTHING: &str = "SELECT count(*) FROM recall_vectors";
 
 fn model(name: &str) -> EmbeddingModel {
-    EmbeddingModel {
-        name: name.to_owned(),
-        dimensions: 3,
-    }
+    EmbeddingModel { name: name.to_owned(), dimensions: 3 }
 }
 
 /// A direction per topic: cats, money, and the rest.
 fn embedding(text: &str) -> Embedding {
     let is_about = |words: [&str; 2]| {
-        if words.iter().any(|word| text.contains(word)) {
-            1.0
-        } else {
-            0.0
-        }
+        if words.iter().any(|word| text.contains(word)) { 1.0 } else { 0.0 }
     };
     Embedding::of(&[is_about(["cat", "feline"]), is_about(["invoice", "bill"]), 0.1]).unwrap()
 }
 
 async fn claimed(db: &dyn Backend, name: &str, at: Timestamp) -> Option<EmbeddingBatch> {
-    let claim = EmbeddingClaim {
-        model: model(name),
-        messages_max: 3,
-        now: at,
-        until: at.plus_ms(1_000),
-    };
+    let claim = EmbeddingClaim { model: model(name), messages_max: 3, now: at, until: at.plus_ms(1_000) };
     db.target().claim_unembedded(claim).await.unwrap()
 }
 
@@ -75,10 +63,7 @@ async fn embed(db: &dyn Backend, name: &str) -> u64 {
 
 fn search(words: &str) -> ArchiveSearch {
     ArchiveSearch {
-        meaning: Some(QuestionEmbedding {
-            model: "m".to_owned(),
-            embedding: embedding(words),
-        }),
+        meaning: Some(QuestionEmbedding { model: "m".to_owned(), embedding: embedding(words) }),
         ..ArchiveSearch::new(Query::parse(words).unwrap(), 50)
     }
 }
@@ -86,10 +71,7 @@ fn search(words: &str) -> ArchiveSearch {
 /// Returns the exchanges found, best first.
 async fn found(db: &dyn Backend, name: &str, search: &ArchiveSearch) -> Vec<i64> {
     let hits = db.store().search(&agent(name), search).await.unwrap().unwrap();
-    hits.found
-        .iter()
-        .map(|found| found.placed.exchange.exchange)
-        .collect()
+    hits.found.iter().map(|found| found.placed.exchange.exchange).collect()
 }
 
 async fn say(db: &dyn Backend, name: &str, text: &str, at: i64) {
@@ -111,23 +93,11 @@ async fn three(db: &dyn Backend) {
 pub(crate) async fn exchanges_are_found_by_their_embeddings(db: &dyn Backend) {
     three(db).await;
     let cat = search("cat");
-    let without = found(
-        db,
-        "a",
-        &ArchiveSearch {
-            meaning: None,
-            ..cat.clone()
-        },
-    )
-    .await;
+    let without = found(db, "a", &ArchiveSearch { meaning: None, ..cat.clone() }).await;
     assert_eq!(found(db, "a", &cat).await, without, "nothing is embedded yet");
     assert_eq!(embed(db, "m").await, 6, "users' and the model's messages");
     let hits = db.store().search(&agent("a"), &cat).await.unwrap().unwrap();
-    let nearest = hits
-        .found
-        .iter()
-        .find(|found| found.placed.exchange.exchange == 1)
-        .unwrap();
+    let nearest = hits.found.iter().find(|found| found.placed.exchange.exchange == 1).unwrap();
     assert_eq!((nearest.hits.first().unwrap().seq, nearest.missing.len()), (1, 1));
     assert_eq!(found(db, "a", &search("bills")).await.first(), Some(&2));
     // What both lists have comes first.
@@ -149,15 +119,9 @@ pub(crate) async fn a_claim_is_one_daemons(db: &dyn Backend) {
     let later = T0.plus_ms(1_000);
     let second = claimed(db, "m", later).await.unwrap();
     assert_eq!(second.after_seq, first.after_seq);
-    assert_eq!(
-        db.target().keep_embeddings(outcome(&first, "m")).await.unwrap(),
-        0
-    );
-    let returned = EmbeddingOutcome {
-        embeddings: Vec::new(),
-        through_seq: second.after_seq,
-        ..outcome(&second, "m")
-    };
+    assert_eq!(db.target().keep_embeddings(outcome(&first, "m")).await.unwrap(), 0);
+    let returned =
+        EmbeddingOutcome { embeddings: Vec::new(), through_seq: second.after_seq, ..outcome(&second, "m") };
     assert_eq!(db.target().keep_embeddings(returned).await.unwrap(), 0);
     assert_eq!(embed(db, "m").await, 6, "what was given back is claimed again");
     assert_eq!(db.number(EVERYTHING).await, Some(6));
@@ -166,21 +130,11 @@ pub(crate) async fn a_claim_is_one_daemons(db: &dyn Backend) {
 pub(crate) async fn another_model_begins_anew(db: &dyn Backend) {
     three(db).await;
     embed(db, "old").await;
-    let without = ArchiveSearch {
-        meaning: None,
-        ..search("cat")
-    };
+    let without = ArchiveSearch { meaning: None, ..search("cat") };
     let found_by_words = found(db, "a", &without).await;
-    assert_eq!(
-        found(db, "a", &search("cat")).await,
-        found_by_words,
-        "another model's don't count"
-    );
+    assert_eq!(found(db, "a", &search("cat")).await, found_by_words, "another model's don't count");
     assert_eq!(db.target().unembedded(&model("m")).await.unwrap(), 9);
-    let longer = EmbeddingModel {
-        dimensions: 4,
-        ..model("old")
-    };
+    let longer = EmbeddingModel { dimensions: 4, ..model("old") };
     assert_eq!(db.target().unembedded(&longer).await.unwrap(), 9);
     assert_eq!(embed(db, "m").await, 6);
     assert!(found(db, "a", &search("cat")).await.contains(&2));
@@ -196,21 +150,9 @@ pub(crate) async fn a_fork_finds_inherited_embeddings_and_nothing_later(db: &dyn
     assert_eq!(embed(db, "m").await, 10);
     let of_child = found(db, "child", &search("cat")).await;
     assert!(of_child.contains(&1) && of_child.contains(&4), "{of_child:?}");
-    let own = db
-        .store()
-        .search(&agent("child"), &search("cat"))
-        .await
-        .unwrap()
-        .unwrap();
-    let sources = own
-        .found
-        .iter()
-        .filter(|found| found.placed.exchange.exchange == 4);
-    assert!(
-        sources
-            .into_iter()
-            .all(|found| found.placed.source == agent("child"))
-    );
+    let own = db.store().search(&agent("child"), &search("cat")).await.unwrap().unwrap();
+    let sources = own.found.iter().filter(|found| found.placed.exchange.exchange == 4);
+    assert!(sources.into_iter().all(|found| found.placed.source == agent("child")));
 }
 
 pub(crate) async fn set_aside_exchanges_are_not_found_by_embeddings(db: &dyn Backend) {
@@ -241,9 +183,6 @@ pub(crate) async fn forgotten_messages_have_no_embedding(db: &dyn Backend) {
     assert!(!found(db, "a", &search("cat")).await.contains(&1));
     db.store().delete_agent(&agent("a"), T0).await.unwrap();
     assert_eq!(db.number(EVERYTHING).await, Some(0));
-    assert_eq!(
-        db.number("SELECT count(*) FROM recall_vector_marks").await,
-        Some(0)
-    );
+    assert_eq!(db.number("SELECT count(*) FROM recall_vector_marks").await, Some(0));
     assert_eq!(db.target().unembedded(&model("m")).await.unwrap(), 0);
 }

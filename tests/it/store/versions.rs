@@ -34,16 +34,9 @@ pub(super) async fn claimed(db: &dyn Backend, name: &str, exchanges_max: i64) ->
 /// Claims the agent, and reads the material of such an update.
 pub(super) async fn ready(db: &dyn Backend, name: &str, exchanges_max: i64) -> (Lease, Material) {
     let manual = recapd_core::domain::work::Reason::Manual;
-    db.store()
-        .enqueue(&agent(name), manual, 0, minute(60))
-        .await
-        .unwrap();
+    db.store().enqueue(&agent(name), manual, 0, minute(60)).await.unwrap();
     // Later than anything else in these tests, so that nothing has to wait.
-    let leases = db
-        .store()
-        .claim(claim("daemon", 100, minute(200_000)))
-        .await
-        .unwrap();
+    let leases = db.store().claim(claim("daemon", 100, minute(200_000))).await.unwrap();
     let is_of = |lease: &Lease| lease.agent == agent(name);
     let (mut own, others): (Vec<Lease>, Vec<Lease>) = leases.into_iter().partition(is_of);
     db.store().release(&others, minute(200_000)).await.unwrap();
@@ -54,12 +47,8 @@ pub(super) async fn ready(db: &dyn Backend, name: &str, exchanges_max: i64) -> (
 }
 
 async fn roll_back(db: &dyn Backend, name: &str, version: i64) -> RevisionOutcome {
-    let request = RollbackRequest {
-        agent: agent(name),
-        version,
-        policy: SummaryPolicy::default(),
-        now: minute(100),
-    };
+    let request =
+        RollbackRequest { agent: agent(name), version, policy: SummaryPolicy::default(), now: minute(100) };
     let revised = db.store().roll_back(request).await.unwrap();
     written(db, name).await;
     revised
@@ -73,11 +62,7 @@ async fn written(db: &dyn Backend, name: &str) {
 }
 
 fn rebuild_request(name: &str) -> RebuildRequest {
-    RebuildRequest {
-        agent: agent(name),
-        policy: SummaryPolicy::default(),
-        now: minute(100),
-    }
+    RebuildRequest { agent: agent(name), policy: SummaryPolicy::default(), now: minute(100) }
 }
 
 pub(super) async fn rebuild(db: &dyn Backend, name: &str) -> RevisionOutcome {
@@ -87,10 +72,7 @@ pub(super) async fn rebuild(db: &dyn Backend, name: &str) -> RevisionOutcome {
 }
 
 async fn versions(db: &dyn Backend, name: &str) -> Vec<VersionFigures> {
-    let query = VersionQuery {
-        before: None,
-        limit: 100,
-    };
+    let query = VersionQuery { before: None, limit: 100 };
     db.store().versions(&agent(name), query).await.unwrap()
 }
 
@@ -121,10 +103,8 @@ pub(crate) async fn versions_are_listed_and_read(db: &dyn Backend) {
         update(db, "a", 2).await;
     }
     let all = versions(db, "a").await;
-    let told: Vec<(i64, VersionKind, i64, i64, i64)> = all
-        .iter()
-        .map(|v| (v.version, v.kind, v.covers_after, v.covers_through, v.exchanges))
-        .collect();
+    let told: Vec<(i64, VersionKind, i64, i64, i64)> =
+        all.iter().map(|v| (v.version, v.kind, v.covers_after, v.covers_through, v.exchanges)).collect();
     assert_eq!(
         told,
         [
@@ -133,17 +113,11 @@ pub(crate) async fn versions_are_listed_and_read(db: &dyn Backend) {
             (1, VersionKind::Update, 0, 2, 2)
         ]
     );
-    let query = VersionQuery {
-        before: Some(3),
-        limit: 1,
-    };
+    let query = VersionQuery { before: Some(3), limit: 1 };
     let page = db.store().versions(&agent("a"), query).await.unwrap();
     assert_eq!(page, [all[1].clone()]);
     let newest = db.store().version(&agent("a"), 3).await.unwrap().unwrap();
-    assert_eq!(
-        (&newest.figures, newest.content),
-        (&all[0], read(db, "a").await.2)
-    );
+    assert_eq!((&newest.figures, newest.content), (&all[0], read(db, "a").await.2));
     assert_eq!(db.store().version(&agent("a"), 4).await.unwrap(), None);
     assert_eq!(versions(db, "nobody").await, []);
 }
@@ -153,15 +127,9 @@ pub(crate) async fn a_rollback_restores_the_earlier_document(db: &dyn Backend) {
     update(db, "a", 4).await;
     update(db, "a", 9).await;
     let revised = roll_back(db, "a", 1).await;
-    assert_eq!(
-        (revised.version, revised.covers_through, revised.uncovered),
-        (3, 4, 2)
-    );
+    assert_eq!((revised.version, revised.covers_through, revised.uncovered), (3, 4, 2));
     assert_eq!((revised.restored, revised.removed, revised.edited), (0, 2, 0));
-    assert!(
-        revised.enqueued.is_some(),
-        "what is pending again is summarised again"
-    );
+    assert!(revised.enqueued.is_some(), "what is pending again is summarised again");
     assert_eq!(content(db, "a", 3).await, content(db, "a", 1).await);
     let row = db.store().summary(&agent("a")).await.unwrap().unwrap();
     assert_eq!((row.version, row.content), (3, content(db, "a", 1).await));
@@ -171,10 +139,7 @@ pub(crate) async fn a_rollback_restores_the_earlier_document(db: &dyn Backend) {
     let shown = db.store().summary_of_step(&agent("a")).await.unwrap().unwrap();
     assert_eq!(shown.version, 3);
     update(db, "a", 9).await;
-    assert_eq!(
-        covered(db, "a").await.as_deref(),
-        Some("1:1-1 2:2-2 3:3-3 4:4-4 7:5-5 8:6-6")
-    );
+    assert_eq!(covered(db, "a").await.as_deref(), Some("1:1-1 2:2-2 3:3-3 4:4-4 7:5-5 8:6-6"));
     assert_eq!(versions(db, "a").await[1].kind, VersionKind::Rollback);
 }
 
@@ -184,17 +149,10 @@ pub(crate) async fn a_rollback_brings_back_replaced_and_dropped_items(db: &dyn B
     // One item for two exchanges, and one that leaves the document.
     let (lease, plain) = claimed(db, "a", 9).await;
     let material = db.store().material(&lease, ALL).await.unwrap();
-    let mut merged = Item {
-        ended_at: material.items[1].ended_at,
-        source_tokens: 200,
-        ..material.items[0].clone()
-    };
+    let mut merged =
+        Item { ended_at: material.items[1].ended_at, source_tokens: 200, ..material.items[0].clone() };
     merged.ranges[0].last = 2;
-    let mut update = Patch {
-        removed: vec![1, 2],
-        dropped: vec![3],
-        ..plain
-    };
+    let mut update = Patch { removed: vec![1, 2], dropped: vec![3], ..plain };
     update.added.push((merged, false));
     db.store().complete(&lease, update).await.unwrap();
     clean(db, &agent("a")).await;
@@ -207,10 +165,7 @@ pub(crate) async fn a_rollback_brings_back_replaced_and_dropped_items(db: &dyn B
     let revised = roll_back(db, "a", 2).await;
     assert_eq!((revised.covers_through, revised.uncovered), (5, 0));
     assert!(content(db, "a", 4).await.contains("#1–#2)"));
-    assert_eq!(
-        covered(db, "a").await.as_deref(),
-        Some("11:1-2 12:3-3 4:4-4 10:5-5")
-    );
+    assert_eq!(covered(db, "a").await.as_deref(), Some("11:1-2 12:3-3 4:4-4 10:5-5"));
     let hidden = "SELECT count(*) FROM summary_items WHERE item = 12 AND dropped_version = 4";
     assert_eq!(db.number(hidden).await, Some(1), "what was dropped stays so");
 }
@@ -218,10 +173,7 @@ pub(crate) async fn a_rollback_brings_back_replaced_and_dropped_items(db: &dyn B
 pub(crate) async fn a_rollback_omits_set_aside_exchanges(db: &dyn Backend) {
     let a = agent("a");
     db.store().append(append(&a, turns(1..=2))).await.unwrap();
-    db.store()
-        .append(append(&a, vec![step(&Step::Mark(None), 2)]))
-        .await
-        .unwrap();
+    db.store().append(append(&a, vec![step(&Step::Mark(None), 2)])).await.unwrap();
     db.store().append(append(&a, turns(3..=5))).await.unwrap();
     // One item for the mark's exchange and the one after it.
     let (lease, plain) = claimed(db, "a", 9).await;
@@ -232,10 +184,7 @@ pub(crate) async fn a_rollback_omits_set_aside_exchanges(db: &dyn Backend) {
     (second.ended_at, second.source_tokens) = (third.ended_at, 200);
     db.store().complete(&lease, update).await.unwrap();
     clean(db, &a).await;
-    db.store()
-        .append(append(&a, vec![step(&Step::Rewind(None), 6)]))
-        .await
-        .unwrap();
+    db.store().append(append(&a, vec![step(&Step::Rewind(None), 6)])).await.unwrap();
     db.store().append(append(&a, turns(7..=8))).await.unwrap();
     self::update(db, "a", 9).await;
     let revised = roll_back(db, "a", 1).await;
@@ -272,26 +221,14 @@ pub(crate) async fn a_rollback_to_an_unknown_version_changes_nothing(db: &dyn Ba
         now: minute(100),
     };
     let error = db.store().roll_back(request("a", 1)).await.unwrap_err();
-    assert!(
-        matches!(
-            error,
-            StoreError::UnknownVersion {
-                version: 1,
-                kept: None
-            }
-        ),
-        "{error}"
-    );
+    assert!(matches!(error, StoreError::UnknownVersion { version: 1, kept: None }), "{error}");
     update(db, "a", 1).await;
     update(db, "a", 1).await;
     db.raw("DELETE FROM summary_versions WHERE version = 1").await;
     let before = db.dump(&TABLES).await;
     for version in [-1, 0, 1, 3] {
         let error = db.store().roll_back(request("a", version)).await.unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            format!("there is no version {version}: 2 to 2 are kept")
-        );
+        assert_eq!(error.to_string(), format!("there is no version {version}: 2 to 2 are kept"));
     }
     let error = db.store().roll_back(request("nobody", 1)).await.unwrap_err();
     assert!(matches!(error, StoreError::UnknownAgent(_)), "{error}");
@@ -329,10 +266,7 @@ pub(crate) async fn a_rebuild_makes_everything_again(db: &dyn Backend) {
     update(db, "a", 6).await;
     let old = read(db, "a").await;
     let revised = rebuild(db, "a").await;
-    assert_eq!(
-        (revised.version, revised.covers_through, revised.uncovered),
-        (2, 0, 6)
-    );
+    assert_eq!((revised.version, revised.covers_through, revised.uncovered), (2, 0, 6));
     assert_eq!((revised.restored, revised.removed), (0, 6));
     // Readers get the old document, without pending exchanges, until the new one covers as much.
     for exchanges in [2, 2] {
@@ -345,10 +279,7 @@ pub(crate) async fn a_rebuild_makes_everything_again(db: &dyn Backend) {
     }
     let project = "garden".parse().unwrap();
     let store = db.store();
-    store
-        .set_project(&agent("a"), Some(&project), minute(100))
-        .await
-        .unwrap();
+    store.set_project(&agent("a"), Some(&project), minute(100)).await.unwrap();
     let (_, row) = store.project(&project).await.unwrap().unwrap();
     let [member] = row.members.try_into().unwrap();
     assert_eq!(
@@ -380,10 +311,7 @@ pub(crate) async fn a_rebuild_can_be_asked_for_twice_and_given_up(db: &dyn Backe
     rebuild(db, "a").await;
     assert_eq!(read(db, "a").await, old);
     let revised = roll_back(db, "a", 1).await;
-    assert_eq!(
-        (revised.covers_through, revised.uncovered, revised.enqueued),
-        (4, 0, None)
-    );
+    assert_eq!((revised.covers_through, revised.uncovered, revised.enqueued), (4, 0, None));
     assert_eq!(read(db, "a").await, (5, 4, old.2));
     let version = "SELECT covers_after || ' ' || covers_through || ' ' || exchanges FROM summary_versions WHERE version = 5";
     assert_eq!(db.text(version).await.as_deref(), Some("0 4 4"));
@@ -391,12 +319,7 @@ pub(crate) async fn a_rebuild_can_be_asked_for_twice_and_given_up(db: &dyn Backe
 
 pub(crate) async fn a_rebuild_mends_emptied_tables(db: &dyn Backend) {
     with_pending(db, "a", 4).await;
-    for table in [
-        "summary_item_ranges",
-        "summary_items",
-        "summary_versions",
-        "summaries",
-    ] {
+    for table in ["summary_item_ranges", "summary_items", "summary_versions", "summaries"] {
         update(db, "a", 9).await;
         db.raw(&format!("DELETE FROM {table}")).await;
         rebuild(db, "a").await;
@@ -404,26 +327,12 @@ pub(crate) async fn a_rebuild_mends_emptied_tables(db: &dyn Backend) {
         let report = clean(db, &agent("a")).await;
         assert_eq!((report.covered, report.pending), (4, 0), "{table}");
     }
-    for table in [
-        "summary_item_ranges",
-        "summary_items",
-        "summary_versions",
-        "summaries",
-    ] {
+    for table in ["summary_item_ranges", "summary_items", "summary_versions", "summaries"] {
         db.raw(&format!("DELETE FROM {table}")).await;
     }
     let revised = rebuild(db, "a").await;
     assert_eq!((revised.version, revised.uncovered), (1, 4));
-    assert_eq!(
-        db.store()
-            .summary(&agent("a"))
-            .await
-            .unwrap()
-            .unwrap()
-            .pending
-            .len(),
-        4
-    );
+    assert_eq!(db.store().summary(&agent("a")).await.unwrap().unwrap().pending.len(), 4);
     update(db, "a", 9).await;
     assert_eq!(clean(db, &agent("a")).await.covered, 4);
 }
@@ -431,10 +340,7 @@ pub(crate) async fn a_rebuild_mends_emptied_tables(db: &dyn Backend) {
 pub(crate) async fn a_rebuild_of_nothing_needs_no_work(db: &dyn Backend) {
     make(db, "a").await;
     let revised = rebuild(db, "a").await;
-    assert_eq!(
-        (revised.version, revised.uncovered, revised.enqueued),
-        (1, 0, None)
-    );
+    assert_eq!((revised.version, revised.uncovered, revised.enqueued), (1, 0, None));
     let error = db.store().rebuild(rebuild_request("nobody")).await.unwrap_err();
     assert!(matches!(error, StoreError::UnknownAgent(_)), "{error}");
 }
@@ -443,24 +349,13 @@ pub(crate) async fn a_rebuild_of_nothing_needs_no_work(db: &dyn Backend) {
 pub(crate) async fn a_rebuild_keeps_inherited_items(db: &dyn Backend) {
     with_pending(db, "a", 4).await;
     update(db, "a", 3).await;
-    db.store()
-        .fork(&agent("a"), &agent("b"), minute(50))
-        .await
-        .unwrap();
+    db.store().fork(&agent("a"), &agent("b"), minute(50)).await.unwrap();
     update(db, "b", 9).await;
     assert_eq!(covered(db, "b").await.as_deref(), Some("1:1-1 2:2-2 3:3-3 4:4-4"));
     let revised = rebuild(db, "b").await;
-    assert_eq!(
-        (revised.covers_through, revised.uncovered, revised.removed),
-        (3, 1, 1)
-    );
+    assert_eq!((revised.covers_through, revised.uncovered, revised.removed), (3, 1, 1));
     assert_eq!(covered(db, "b").await.as_deref(), Some("1:1-1 2:2-2 3:3-3"));
-    for table in [
-        "summary_item_ranges",
-        "summary_items",
-        "summary_versions",
-        "summaries",
-    ] {
+    for table in ["summary_item_ranges", "summary_items", "summary_versions", "summaries"] {
         db.raw(&format!("DELETE FROM {table} WHERE agent_id = 'b'")).await;
     }
     let revised = rebuild(db, "b").await;
@@ -468,32 +363,19 @@ pub(crate) async fn a_rebuild_keeps_inherited_items(db: &dyn Backend) {
     update(db, "b", 9).await;
     assert_eq!(covered(db, "b").await.as_deref(), Some("5:1-1 6:2-2 7:3-3 8:4-4"));
     // A child of that child has them, too.
-    db.store()
-        .fork(&agent("b"), &agent("c"), minute(50))
-        .await
-        .unwrap();
+    db.store().fork(&agent("b"), &agent("c"), minute(50)).await.unwrap();
     clean(db, &agent("c")).await;
 }
 
 pub(crate) async fn a_rewind_during_a_rebuild_ends_the_hold(db: &dyn Backend) {
     let a = agent("a");
     db.store().append(append(&a, turns(1..=2))).await.unwrap();
-    db.store()
-        .append(append(&a, vec![step(&Step::Mark(None), 2)]))
-        .await
-        .unwrap();
+    db.store().append(append(&a, vec![step(&Step::Mark(None), 2)])).await.unwrap();
     db.store().append(append(&a, turns(3..=5))).await.unwrap();
     update(db, "a", 9).await;
     rebuild(db, "a").await;
-    db.store()
-        .append(append(&a, vec![step(&Step::Rewind(None), 6)]))
-        .await
-        .unwrap();
+    db.store().append(append(&a, vec![step(&Step::Rewind(None), 6)])).await.unwrap();
     clean(db, &a).await;
     let (version, through, text) = read(db, "a").await;
-    assert_eq!(
-        (version, through, text.as_str()),
-        (2, 0, ""),
-        "nothing that was set aside is told"
-    );
+    assert_eq!((version, through, text.as_str()), (2, 0, ""), "nothing that was set aside is told");
 }

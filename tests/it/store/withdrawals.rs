@@ -33,12 +33,7 @@ impl Change {
         let (agent, policy, now) = (agent.clone(), SummaryPolicy::default(), minute(2_000));
         let made = match self {
             Self::RollBack(version) => {
-                let request = RollbackRequest {
-                    agent,
-                    version,
-                    policy,
-                    now,
-                };
+                let request = RollbackRequest { agent, version, policy, now };
                 store.roll_back(request).await
             }
             Self::Rebuild => store.rebuild(RebuildRequest { agent, policy, now }).await,
@@ -67,11 +62,7 @@ pub(crate) async fn with_two_versions(db: &dyn Backend, name: &str, added: [i64;
 
 /// Returns the exchanges that each item in force covers, and whether it is in the document.
 async fn in_force(db: &dyn Backend, agent: &AgentId) -> Vec<(i64, i64, bool)> {
-    let query = ItemQuery {
-        after: 0,
-        limit: 10_000,
-        all: true,
-    };
+    let query = ItemQuery { after: 0, limit: 10_000, all: true };
     let rows = db.store().items(agent, query).await.unwrap();
     let covered = rows.iter().flat_map(|row| {
         let ranges = row.item.ranges.iter();
@@ -99,10 +90,7 @@ pub(crate) async fn items_count_no_more_before_their_rows_say_so(db: &dyn Backen
             assert_eq!(i64::try_from(after.len()).unwrap(), left);
             assert!(rows_in_force(db, &a).await > 600, "the rows follow");
             clean(db, &a).await;
-            assert_eq!(
-                db.store().withdrawals_due(10).await.unwrap(),
-                std::slice::from_ref(&a)
-            );
+            assert_eq!(db.store().withdrawals_due(10).await.unwrap(), std::slice::from_ref(&a));
             let flaky = FlakyStore::new(db.store());
             flaky.fail("withdraw_some", 2, when);
             assert!(flaky.withdraw_some(&a).await.unwrap());
@@ -161,18 +149,12 @@ pub(crate) async fn whoever_changes_items_writes_those_rows_first(db: &dyn Backe
     let edit = EditRequest {
         agent: a.clone(),
         item: 1,
-        edit: ItemEdit {
-            pinned: Some(true),
-            ..ItemEdit::default()
-        },
+        edit: ItemEdit { pinned: Some(true), ..ItemEdit::default() },
         policy: SummaryPolicy::default(),
         now: minute(2_001),
     };
     let refused = store.edit_item(edit).await;
-    assert!(
-        matches!(refused, Err(StoreError::UnknownItem { item: 1, .. })),
-        "{refused:?}"
-    );
+    assert!(matches!(refused, Err(StoreError::UnknownItem { item: 1, .. })), "{refused:?}");
     clean(db, &a).await;
 }
 
@@ -185,10 +167,7 @@ pub(crate) async fn a_plan_overtaken_by_appends_is_made_again(db: &dyn Backend) 
         }
     };
     let (changed, ()) = tokio::join!(Change::RollBack(1).make(store.as_ref(), &a), appends);
-    assert_eq!(
-        (changed.version, changed.covers_through, changed.uncovered),
-        (3, 40, 600)
-    );
+    assert_eq!((changed.version, changed.covers_through, changed.uncovered), (3, 40, 600));
     clean(db, &a).await;
     assert_eq!(in_force(db, &a).await.len(), 40);
 }

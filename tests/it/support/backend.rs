@@ -138,9 +138,7 @@ pub(crate) trait Backend: Send + Sync {
             || "SELECT sum(messages) FROM recall_blocks".to_owned(),
             |stem| format!("SELECT sum(messages) FROM recall_words WHERE stem = '{stem}'"),
         );
-        self.number(&format!("SELECT CAST(coalesce(({sql}), 0) AS bigint)"))
-            .await
-            .unwrap()
+        self.number(&format!("SELECT CAST(coalesce(({sql}), 0) AS bigint)")).await.unwrap()
     }
 
     /// The contents of tables as text: equal texts are equal states.
@@ -192,11 +190,7 @@ impl SqliteBackend {
         let options: SqliteConnectOptions = settings.url.parse().unwrap();
         let options = options.foreign_keys(false).busy_timeout(PATIENCE);
         let past = SqliteConnection::connect_with(&options).await.unwrap();
-        Self {
-            store,
-            past: Mutex::new(past),
-            folder,
-        }
+        Self { store, past: Mutex::new(past), folder }
     }
 
     /// Closes the database and returns its folder.
@@ -217,12 +211,8 @@ pub(crate) async fn write_sqlite(folder: &TempDir) {
         SqlStore::open(&settings.into()).await.unwrap().close().await;
         std::fs::read(database_path(&folder)).unwrap()
     });
-    let mut file = OpenOptions::new()
-        .create_new(true)
-        .write(true)
-        .mode(0o600)
-        .open(database_path(folder))
-        .unwrap();
+    let mut file =
+        OpenOptions::new().create_new(true).write(true).mode(0o600).open(database_path(folder)).unwrap();
     file.write_all(template.await).unwrap();
 }
 
@@ -267,11 +257,7 @@ impl PostgresBackend {
         let mut past = database.connect().await;
         // Without foreign keys, since tests break the data on purpose.
         postgres::execute(&mut past, "SET session_replication_role = replica").await;
-        Self {
-            store,
-            past: Mutex::new(past),
-            database,
-        }
+        Self { store, past: Mutex::new(past), database }
     }
 
     /// Closes the database's connections and returns it.
@@ -312,9 +298,7 @@ fn as_number(row: &PgRow) -> Option<i64> {
         "INT8" => row.get(0),
         "INT4" => row.get::<Option<i32>, _>(0).map(i64::from),
         "BOOL" => row.get::<Option<bool>, _>(0).map(i64::from),
-        "TIMESTAMPTZ" => row
-            .get::<Option<DateTime<Utc>>, _>(0)
-            .map(|at| at.timestamp_millis()),
+        "TIMESTAMPTZ" => row.get::<Option<DateTime<Utc>>, _>(0).map(|at| at.timestamp_millis()),
         other => panic!("no test compares numbers with {other}"),
     }
 }
@@ -328,8 +312,7 @@ impl Backend for PostgresBackend {
     async fn speak(&self, sql: &str) -> Result<u64, String> {
         let mut connection = self.database.connect().await;
         let done = sqlx::query(AssertSqlSafe(sql)).execute(&mut connection).await;
-        done.map(|done| done.rows_affected())
-            .map_err(|error| error.to_string())
+        done.map(|done| done.rows_affected()).map_err(|error| error.to_string())
     }
 
     // With this connection's rights, where neither triggers nor foreign keys interfere.
@@ -380,8 +363,7 @@ impl Backend for SqliteBackend {
     async fn speak(&self, sql: &str) -> Result<u64, String> {
         let mut past = self.past.lock().await;
         let done = sqlx::query(AssertSqlSafe(sql)).execute(&mut *past).await;
-        done.map(|done| done.rows_affected())
-            .map_err(|error| error.to_string())
+        done.map(|done| done.rows_affected()).map_err(|error| error.to_string())
     }
 
     async fn number(&self, sql: &str) -> Option<i64> {

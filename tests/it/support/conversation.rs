@@ -35,10 +35,7 @@ pub(crate) const T0: Timestamp = Timestamp(1_795_000_000_000);
 pub(crate) const TURN_TOKENS: i64 = 100;
 pub(crate) const LEASE_MS: i64 = 15_000;
 /// No limits: everything that is pending.
-pub(crate) const ALL: MaterialLimits = MaterialLimits {
-    exchanges_max: 1_000,
-    tokens_max: 1_000_000,
-};
+pub(crate) const ALL: MaterialLimits = MaterialLimits { exchanges_max: 1_000, tokens_max: 1_000_000 };
 
 /// A window of one turn: each turn leaves when the next one begins.
 pub(crate) fn rules() -> AppendRules {
@@ -97,12 +94,7 @@ pub(crate) fn prepared(message: Message, tokens: i64, at: Timestamp) -> Prepared
 pub(crate) fn turn(number: i64) -> [PreparedMessage; 2] {
     [
         said("user", &format!("Question {number}"), 40, minute(number)),
-        said(
-            "assistant",
-            &format!("Answer {number}"),
-            60,
-            minute(number).plus_ms(SECOND_MS),
-        ),
+        said("assistant", &format!("Answer {number}"), 60, minute(number).plus_ms(SECOND_MS)),
     ]
 }
 
@@ -124,12 +116,7 @@ pub(crate) fn append(agent: &AgentId, messages: Vec<PreparedMessage>) -> AppendR
 }
 
 pub(crate) fn claim(owner: &str, limit: i64, now: Timestamp) -> ClaimRequest {
-    ClaimRequest {
-        owner: owner.to_owned(),
-        limit,
-        lease_ms: LEASE_MS,
-        now,
-    }
+    ClaimRequest { owner: owner.to_owned(), limit, lease_ms: LEASE_MS, now }
 }
 
 pub(crate) fn numbers(material: &Material) -> Vec<i64> {
@@ -139,21 +126,14 @@ pub(crate) fn numbers(material: &Material) -> Vec<i64> {
 
 /// An item for each exchange of `material`, as a model would write it.
 pub(crate) fn items(material: &Material) -> Vec<Item> {
-    let rows: Vec<Exchange> = material
-        .exchanges
-        .iter()
-        .map(|stored| stored.exchange.clone())
-        .collect();
+    let rows: Vec<Exchange> = material.exchanges.iter().map(|stored| stored.exchange.clone()).collect();
     let drafts: Vec<ItemDraft> = rows.iter().map(|row| draft(row.exchange)).collect();
     items_from(&drafts, &rows, Origin::Model).unwrap()
 }
 
 fn draft(exchange: i64) -> ItemDraft {
     ItemDraft {
-        exchanges: ExchangeRange {
-            first: exchange,
-            last: exchange,
-        },
+        exchanges: ExchangeRange { first: exchange, last: exchange },
         importance: Importance::Feature,
         text: format!("Text of exchange {exchange}"),
         brief: format!("Brief of exchange {exchange}"),
@@ -172,13 +152,8 @@ pub(crate) fn stating(material: &Material, added: Vec<Item>, changes: &FactChang
     let counter = tokenizer::ceiling_counter();
     let transcripts: Vec<Transcript> = material.exchanges.iter().map(transcript).collect();
     let facts = state::apply(&material.facts, std::slice::from_ref(changes), &transcripts);
-    let composed = compose_with(
-        &facts.holding(&material.facts),
-        &all,
-        now,
-        &SummaryPolicy::default(),
-        counter.as_ref(),
-    );
+    let composed =
+        compose_with(&facts.holding(&material.facts), &all, now, &SummaryPolicy::default(), counter.as_ref());
     Patch {
         version: material.version,
         lo: material.lo,
@@ -206,21 +181,14 @@ fn transcript(stored: &StoredExchange) -> Transcript {
     let messages: Vec<Message> = stored
         .messages
         .iter()
-        .map(|stored| Message {
-            at: Some(stored.said_at),
-            ..stored.message.clone()
-        })
+        .map(|stored| Message { at: Some(stored.said_at), ..stored.message.clone() })
         .collect();
     let limits = TranscriptLimits::default();
     Transcript::new(&stored.exchange, &messages, limits, &Redactor::standard())
 }
 
 pub(crate) fn added(kind: FactKind, text: &str, exchange: i64) -> FactDraft {
-    FactDraft {
-        kind,
-        text: text.to_owned(),
-        exchange,
-    }
+    FactDraft { kind, text: text.to_owned(), exchange }
 }
 
 /// A new fact for each exchange of `material`; the newest exchange closes the oldest fact.
@@ -234,29 +202,19 @@ pub(crate) fn facts(material: &Material) -> FactChanges {
             .collect(),
         replace: Vec::new(),
         close: oldest
-            .map(|(fact, &exchange)| FactClosing {
-                fact: fact.fact,
-                exchange,
-            })
+            .map(|(fact, &exchange)| FactClosing { fact: fact.fact, exchange })
             .into_iter()
             .collect(),
     }
 }
 
 pub(crate) fn run(finished_at: Timestamp) -> RunRecord {
-    RunRecord {
-        started_at: finished_at.plus_ms(-SECOND_MS),
-        finished_at,
-        ..RunRecord::default()
-    }
+    RunRecord { started_at: finished_at.plus_ms(-SECOND_MS), finished_at, ..RunRecord::default() }
 }
 
 /// An error for which an update waits for a provider.
 pub(crate) fn rests() -> AttemptError {
-    AttemptError {
-        class: "provider_network".to_owned(),
-        message: "connection reset".to_owned(),
-    }
+    AttemptError { class: "provider_network".to_owned(), message: "connection reset".to_owned() }
 }
 
 /// Makes an agent without messages, unless it exists.

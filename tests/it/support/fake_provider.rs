@@ -123,9 +123,7 @@ impl Recorded {
     pub(crate) fn exchanges(&self) -> Vec<i64> {
         let (_, material) = self.shape.prompt(&self.body);
         let headings = material.lines().filter_map(|line| line.strip_prefix("== "));
-        headings
-            .filter_map(|line| line.split(' ').next()?.parse().ok())
-            .collect()
+        headings.filter_map(|line| line.split(' ').next()?.parse().ok()).collect()
     }
 }
 
@@ -166,12 +164,7 @@ impl FakeProvider {
             let (shared, stop) = (Arc::clone(&shared), stop.clone());
             std::thread::spawn(move || serve(listener, shared, &stop))
         };
-        Self {
-            address,
-            shared,
-            stop,
-            thread: Some(thread),
-        }
+        Self { address, shared, stop, thread: Some(thread) }
     }
 
     /// The base URL to configure.
@@ -227,16 +220,10 @@ impl Drop for FakeProvider {
 }
 
 fn serve(listener: TcpListener, shared: Arc<Shared>, stop: &CancellationToken) {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let listener = tokio::net::TcpListener::from_std(listener).unwrap();
-        let router = Router::new()
-            .fallback(dispatch)
-            .layer(DefaultBodyLimit::disable())
-            .with_state(shared);
+        let router = Router::new().fallback(dispatch).layer(DefaultBodyLimit::disable()).with_state(shared);
         tokio::select! {
             () = stop.cancelled() => {}
             served = axum::serve(listener, router) => served.unwrap(),
@@ -252,10 +239,7 @@ async fn dispatch(
     body: Bytes,
 ) -> Response {
     let query = uri.query().unwrap_or_default();
-    if let Some(response) = shared
-        .batches
-        .respond(&method, uri.path(), query, &headers, &body)
-    {
+    if let Some(response) = shared.batches.respond(&method, uri.path(), query, &headers, &body) {
         return response;
     }
     match serde_json::from_slice(&body) {
@@ -270,13 +254,7 @@ async fn respond(shared: &Shared, uri: &Uri, headers: HeaderMap, body: Value) ->
         return StatusCode::NOT_FOUND.into_response();
     };
     let faults = faults::of(shape, &headers, &body);
-    let request = Recorded {
-        shape,
-        path: uri.path().to_owned(),
-        headers,
-        body,
-        faults,
-    };
+    let request = Recorded { shape, path: uri.path().to_owned(), headers, body, faults };
     shared.requests.lock().unwrap().push(request.clone());
     let planned = if request.faults.is_empty() {
         let next = shared.script.lock().unwrap().pop_front();

@@ -53,10 +53,7 @@ struct Plan {
 
 impl FlakyStore {
     pub(crate) fn new(inner: Arc<dyn Store>) -> Self {
-        Self {
-            inner,
-            plan: Mutex::default(),
-        }
+        Self { inner, plan: Mutex::default() }
     }
 
     /// Makes the `nth` call of `method` from now on fail.
@@ -89,10 +86,7 @@ impl FlakyStore {
         let calls = plan.calls.entry(method).or_default();
         *calls += 1;
         let call = *calls;
-        let planned = plan
-            .faults
-            .iter()
-            .position(|(name, nth, _)| *name == method && *nth == call)?;
+        let planned = plan.faults.iter().position(|(name, nth, _)| *name == method && *nth == call)?;
         plan.met += 1;
         Some(plan.faults.remove(planned).2)
     }

@@ -27,11 +27,7 @@ impl Line {
                 passing.spawn(pass_on(near, server.clone(), until.clone()));
             }
         });
-        Self {
-            port,
-            silence,
-            _connections: connections,
-        }
+        Self { port, silence, _connections: connections }
     }
 
     /// Returns `url` with the proxy's address.

@@ -40,11 +40,7 @@ impl Database {
     pub(crate) async fn encoded(encoding: &str) -> Self {
         let provider = "SELECT CASE WHEN current_setting('server_version_num')::integer >= 150000 \
                         THEN 'LOCALE_PROVIDER libc' ELSE '' END";
-        let provider: String = sqlx::query(provider)
-            .fetch_one(&mut connect().await)
-            .await
-            .unwrap()
-            .get(0);
+        let provider: String = sqlx::query(provider).fetch_one(&mut connect().await).await.unwrap().get(0);
         let options = format!("template0 ENCODING '{encoding}' LOCALE 'C' {provider}");
         Self::from(&options).await
     }
@@ -53,11 +49,7 @@ impl Database {
         let server = server();
         let name = format!("recapd_test_{:016x}", fastrand::u64(..));
         let mut connection = server.connect().await.unwrap();
-        execute(
-            &mut connection,
-            format!("CREATE DATABASE {name} TEMPLATE {template}"),
-        )
-        .await;
+        execute(&mut connection, format!("CREATE DATABASE {name} TEMPLATE {template}")).await;
         connection.close().await.unwrap();
         let database = Self { name, server };
         // The default since PostgreSQL 15.
@@ -88,11 +80,7 @@ impl Database {
     /// Disconnects everyone, and refuses connections until [`Self::back`].
     pub(crate) async fn away(&self) {
         let mut server = connect().await;
-        execute(
-            &mut server,
-            format!("ALTER DATABASE {} WITH ALLOW_CONNECTIONS false", self.name),
-        )
-        .await;
+        execute(&mut server, format!("ALTER DATABASE {} WITH ALLOW_CONNECTIONS false", self.name)).await;
         self.cut("").await;
     }
 
@@ -143,9 +131,8 @@ fn server() -> PgConnectOptions {
     let url = std::env::var(SERVER).unwrap_or_else(|_| {
         panic!("{SERVER} is not set: run `scripts/test`, or `scripts/with-postgres cargo test …`")
     });
-    let options: PgConnectOptions = url
-        .parse()
-        .unwrap_or_else(|error| panic!("{SERVER} is no URL of a PostgreSQL database: {error}"));
+    let options: PgConnectOptions =
+        url.parse().unwrap_or_else(|error| panic!("{SERVER} is no URL of a PostgreSQL database: {error}"));
     options.disable_statement_logging()
 }
 
@@ -170,11 +157,7 @@ async fn template() -> String {
     }
     let name = format!("recapd_template_{:016x}", hash.finish());
     let mut server = connect().await;
-    sqlx::query("SELECT pg_advisory_lock($1)")
-        .bind(TEMPLATE_LOCK)
-        .execute(&mut server)
-        .await
-        .unwrap();
+    sqlx::query("SELECT pg_advisory_lock($1)").bind(TEMPLATE_LOCK).execute(&mut server).await.unwrap();
     if !exists(&mut server, &name).await {
         make_template(&mut server, &name, &migrations).await;
     }
@@ -192,29 +175,17 @@ async fn make_template(server: &mut PgConnection, name: &str, migrations: &Migra
     migrations.run(&mut connection).await.unwrap();
     connection.close().await.unwrap();
     // A database with connections can't be copied.
-    execute(
-        server,
-        format!("ALTER DATABASE {draft} WITH ALLOW_CONNECTIONS false"),
-    )
-    .await;
+    execute(server, format!("ALTER DATABASE {draft} WITH ALLOW_CONNECTIONS false")).await;
     execute(server, format!("ALTER DATABASE {draft} RENAME TO {name}")).await;
 }
 
 pub(crate) async fn exists(server: &mut PgConnection, name: &str) -> bool {
     let sql = "SELECT count(*) FROM pg_database WHERE datname = $1";
-    let count: i64 = sqlx::query(sql)
-        .bind(name)
-        .fetch_one(server)
-        .await
-        .unwrap()
-        .get(0);
+    let count: i64 = sqlx::query(sql).bind(name).fetch_one(server).await.unwrap().get(0);
     count > 0
 }
 
 /// Runs statements without parameters.
 pub(crate) async fn execute(connection: &mut PgConnection, sql: impl Into<String>) {
-    sqlx::raw_sql(AssertSqlSafe(sql.into()))
-        .execute(connection)
-        .await
-        .unwrap();
+    sqlx::raw_sql(AssertSqlSafe(sql.into())).execute(connection).await.unwrap();
 }

@@ -57,14 +57,7 @@ impl Rig {
         let asked = ask(Arc::<ScriptedModel>::clone(&model), Arc::clone(&time));
         let prices = config.spend.prices().unwrap();
         let parts = Parts::new((config, prices), store, asked, time, "daemon", 7);
-        Self {
-            db,
-            flaky,
-            model,
-            clock,
-            parts,
-            agent: agent("a"),
-        }
+        Self { db, flaky, model, clock, parts, agent: agent("a") }
     }
 
     /// Appends this many turns of three or five messages.
@@ -72,10 +65,7 @@ impl Rig {
         for turn in 0..turns {
             let mut messages = vec![native("user", "Please fix the next of the failing tests")];
             if turn % 2 == 0 {
-                messages.extend([
-                    native("tool_call", "bash"),
-                    native("tool_result", "test result: ok"),
-                ]);
+                messages.extend([native("tool_call", "bash"), native("tool_result", "test result: ok")]);
             }
             messages.push(native("assistant", "Fixed, and it was an off-by-one error."));
             self.append(messages).await;
@@ -147,12 +137,6 @@ impl Rig {
     }
 
     pub(crate) async fn content(&self) -> String {
-        self.db
-            .store()
-            .summary(&self.agent)
-            .await
-            .unwrap()
-            .unwrap()
-            .content
+        self.db.store().summary(&self.agent).await.unwrap().unwrap().content
     }
 }

@@ -189,16 +189,9 @@ impl ChatModel for ScriptedModel {
     }
 
     async fn answer(&self, request: &ModelRequest) -> Result<ModelAnswer, LlmError> {
-        let exchanges: Vec<i64> = request
-            .transcripts
-            .iter()
-            .map(|transcript| transcript.exchange)
-            .collect();
+        let exchanges: Vec<i64> = request.transcripts.iter().map(|transcript| transcript.exchange).collect();
         let reply = self.next(&exchanges);
-        self.questions
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(exchanges.clone());
+        self.questions.lock().unwrap_or_else(PoisonError::into_inner).push(exchanges.clone());
         self.calls.send_modify(|calls| *calls += 1);
         assert!(self.calls() <= CALLS_MAX, "the model is asked without end");
         assert!(reply != Reply::Panic, "a planned panic");
@@ -214,22 +207,14 @@ impl ChatModel for ScriptedModel {
         } else {
             text(reply, &exchanges)?
         };
-        Ok(ModelAnswer {
-            text,
-            input_tokens: 1_000,
-            output_tokens: 100,
-            ..ModelAnswer::default()
-        })
+        Ok(ModelAnswer { text, input_tokens: 1_000, output_tokens: 100, ..ModelAnswer::default() })
     }
 }
 
 fn text(reply: Reply, exchanges: &[i64]) -> Result<String, LlmError> {
     let (first, last) = (exchanges.first().unwrap(), exchanges.last().unwrap());
     let each = |words: usize| {
-        let items: Vec<_> = exchanges
-            .iter()
-            .map(|&exchange| item(exchange, exchange, words))
-            .collect();
+        let items: Vec<_> = exchanges.iter().map(|&exchange| item(exchange, exchange, words)).collect();
         answer(&items)
     };
     Ok(match reply {
@@ -252,12 +237,8 @@ fn text(reply: Reply, exchanges: &[i64]) -> Result<String, LlmError> {
 fn stating(request: &ModelRequest, exchanges: &[i64]) -> String {
     let (first, last) = (exchanges.first().unwrap(), exchanges.last().unwrap());
     let items: Vec<_> = exchanges.iter().map(|&one| item(one, one, 8)).collect();
-    let close: Vec<_> = request
-        .facts
-        .first()
-        .map(|fact| json!({"fact": fact.fact, "exchange": last}))
-        .into_iter()
-        .collect();
+    let close: Vec<_> =
+        request.facts.first().map(|fact| json!({"fact": fact.fact, "exchange": last})).into_iter().collect();
     let add = json!([
         {"kind": "demand", "text": "fix the next of the failing tests", "exchange": first},
         {"kind": "demand", "text": "test result: ok", "exchange": first},
@@ -304,10 +285,7 @@ fn middling(first: i64, last: i64) -> String {
 fn sloppy(first: i64, last: i64) -> String {
     let text = format!("Worked on exchange {first}");
     let item = |exchanges: serde_json::Value| json!({"exchanges": exchanges, "text": text, "brief": text, "gist": text});
-    let items = json!([
-        item(json!(format!("{first}-{last}"))),
-        item(json!([last.to_string(), last]))
-    ]);
+    let items = json!([item(json!(format!("{first}-{last}"))), item(json!([last.to_string(), last]))]);
     format!("Here are the items:\n```json\n{items}\n```")
 }
 
@@ -332,19 +310,12 @@ fn fault(reply: Reply) -> LlmError {
             message: "too many requests".to_owned(),
         },
         Reply::Auth => LlmError::Auth("no such key".to_owned()),
-        Reply::Refusal => LlmError::Refused {
-            message: "I can't help with that".to_owned(),
-            usage: None,
-        },
+        Reply::Refusal => LlmError::Refused { message: "I can't help with that".to_owned(), usage: None },
         Reply::Overflow => LlmError::ContextOverflow("too long".to_owned()),
         Reply::Truncated => LlmError::Truncated { usage: None },
         Reply::Late => LlmError::Transient(TransientFailure::new(Cause::Timeout, "operation timed out")),
         Reply::Broken => LlmError::Transient(TransientFailure {
-            usage: Some(Usage {
-                input: 1_000,
-                output: 100,
-                ..Usage::default()
-            }),
+            usage: Some(Usage { input: 1_000, output: 100, ..Usage::default() }),
             ..TransientFailure::new(Cause::Server, "the answer broke off")
         }),
         _ => LlmError::Transient(TransientFailure::new(Cause::Network, "connection reset")),

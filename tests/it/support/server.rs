@@ -115,11 +115,7 @@ impl Server {
         .with_embeddings(&config, Arc::clone(&inner) as _, None)
         .unwrap();
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
-        let access = Access::new(
-            Arc::clone(&inner) as _,
-            Arc::clone(&clock) as _,
-            config.http.require_token,
-        );
+        let access = Access::new(Arc::clone(&inner) as _, Arc::clone(&clock) as _, config.http.require_token);
         let access = Arc::new(access);
         let mut state = HttpState::over(&parts, Arc::clone(&inner), Arc::clone(&access), stop.clone());
         let (audit, recording) = Audit::with_writer(parts.metrics.clone(), config.http.audit_rows_max);
@@ -157,9 +153,7 @@ impl Server {
     }
 
     pub(crate) fn request(&self, method: Method, path: &str) -> RequestBuilder {
-        self.client
-            .request(method, format!("http://{}{path}", self.address))
-            .header("x-request-id", "test")
+        self.client.request(method, format!("http://{}{path}", self.address)).header("x-request-id", "test")
     }
 
     /// Builds a request with the token `rcp_TOKEN`, or without one.
@@ -210,9 +204,7 @@ impl Server {
     }
 
     pub(crate) async fn post_as(&self, path: &str, content_type: &str, body: impl Into<String>) -> Reply {
-        let request = self
-            .request(Method::POST, path)
-            .header("content-type", content_type);
+        let request = self.request(Method::POST, path).header("content-type", content_type);
         Reply::of(request.body(body.into())).await
     }
 
@@ -224,9 +216,7 @@ impl Server {
                 { "role": "user", "content": format!("Fix bug {number} in parser.rs\n{}", "please ".repeat(30)) },
                 { "role": "assistant", "content": format!("Fixed bug {number}: the loop ended too early.") },
             ]);
-            let reply = self
-                .post(&format!("/v1/agents/{agent}/messages"), body.to_string())
-                .await;
+            let reply = self.post(&format!("/v1/agents/{agent}/messages"), body.to_string()).await;
             assert_eq!(reply.status, 200, "{}", reply.body);
             last = Some(reply);
         }
@@ -285,17 +275,13 @@ impl Server {
                 }
             }
         };
-        tokio::time::timeout(PATIENCE, asking)
-            .await
-            .expect("it comes soon")
+        tokio::time::timeout(PATIENCE, asking).await.expect("it comes soon")
     }
 
     /// Ends the server and waits for that.
     pub(crate) async fn end(&self) {
         self.stop.cancel();
-        tokio::time::timeout(PATIENCE, self.tasks.wait())
-            .await
-            .expect("it ends");
+        tokio::time::timeout(PATIENCE, self.tasks.wait()).await.expect("it ends");
     }
 }
 
@@ -308,16 +294,8 @@ pub(crate) struct Reply {
 
 impl Reply {
     pub(crate) async fn of(request: RequestBuilder) -> Self {
-        let HttpReply {
-            status,
-            headers,
-            body,
-        } = send(request).await.unwrap();
-        Self {
-            status: status.as_u16(),
-            body: String::from_utf8(body).unwrap(),
-            headers,
-        }
+        let HttpReply { status, headers, body } = send(request).await.unwrap();
+        Self { status: status.as_u16(), body: String::from_utf8(body).unwrap(), headers }
     }
 
     /// A header's value; empty if it is missing.
@@ -327,9 +305,7 @@ impl Reply {
 
     /// All headers in the order of arrival.
     pub(crate) fn headers(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.headers
-            .iter()
-            .map(|(name, value)| (name.as_str(), value.to_str().unwrap()))
+        self.headers.iter().map(|(name, value)| (name.as_str(), value.to_str().unwrap()))
     }
 
     pub(crate) fn json(&self) -> Value {
@@ -352,10 +328,7 @@ impl Reply {
         assert_eq!(problem["code"], code, "{problem}");
         assert_eq!(problem["status"], status, "{problem}");
         assert_eq!(problem["type"], format!("urn:recapd:problem:{code}"));
-        assert_eq!(
-            problem["instance"],
-            format!("urn:recapd:request:{}", self.header("x-request-id"))
-        );
+        assert_eq!(problem["instance"], format!("urn:recapd:request:{}", self.header("x-request-id")));
         for member in ["title", "detail"] {
             assert_ne!(problem[member].as_str().unwrap_or_default(), "", "{problem}");
         }

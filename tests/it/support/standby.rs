@@ -75,21 +75,13 @@ impl Servers {
     /// Starts both servers, with an empty database.
     pub(crate) async fn start() -> Self {
         let programs = newest_programs();
-        let folder = tempfile::Builder::new()
-            .prefix("recapd-standby.")
-            .tempdir()
-            .unwrap();
+        let folder = tempfile::Builder::new().prefix("recapd-standby.").tempdir().unwrap();
         let owner = is_root(folder.path()).then(owner);
         if let Some((user, group)) = owner {
             chown(folder.path(), Some(user), Some(group)).unwrap();
         }
         let guard = guard(programs.as_deref(), owner, folder.path());
-        let servers = Self {
-            programs,
-            owner,
-            folder,
-            guard,
-        };
+        let servers = Self { programs, owner, folder, guard };
         servers.make_primary().await;
         servers.make_standby();
         servers
@@ -115,12 +107,7 @@ impl Servers {
         let text = fs::read_to_string(&conf).unwrap();
         fs::write(&conf, text + SETTINGS + &sockets).unwrap();
         self.start_one(Server::Primary);
-        let mut connection = self
-            .options(Server::Primary)
-            .database("postgres")
-            .connect()
-            .await
-            .unwrap();
+        let mut connection = self.options(Server::Primary).database("postgres").connect().await.unwrap();
         execute(&mut connection, PREPARE).await;
         execute(&mut connection, format!("CREATE DATABASE {DATABASE}")).await;
     }
@@ -159,25 +146,16 @@ impl Servers {
         let port = format!("-p {}", server.port());
         let log = format!("{}.log", server.name());
         let options = ["--pgdata", server.name(), "--log", &log, "--options", &port];
-        self.run(
-            "pg_ctl",
-            &[&options[..], &["--wait", "--silent", "start"]].concat(),
-        );
+        self.run("pg_ctl", &[&options[..], &["--wait", "--silent", "start"]].concat());
     }
 
     pub(crate) fn stop(&self, server: Server) {
-        self.run(
-            "pg_ctl",
-            &["--pgdata", server.name(), "--mode=immediate", "--silent", "stop"],
-        );
+        self.run("pg_ctl", &["--pgdata", server.name(), "--mode=immediate", "--silent", "stop"]);
     }
 
     /// Promotes the standby to a server that can be written.
     pub(crate) fn promote(&self) {
-        self.run(
-            "pg_ctl",
-            &["--pgdata", "standby", "--wait", "--silent", "promote"],
-        );
+        self.run("pg_ctl", &["--pgdata", "standby", "--wait", "--silent", "promote"]);
     }
 
     fn show_log(&self, server: Server) {
@@ -211,11 +189,7 @@ impl Servers {
             Err(error) if error.kind() == ErrorKind::NotFound => panic!("{program}: {error}. {CURE}"),
             other => other.unwrap(),
         };
-        assert!(
-            status.success(),
-            "{program} {arguments:?}: {}",
-            fs::read_to_string(&told).unwrap()
-        );
+        assert!(status.success(), "{program} {arguments:?}: {}", fs::read_to_string(&told).unwrap());
     }
 }
 
@@ -289,9 +263,7 @@ fn is_broken_off(error: &sqlx::Error) -> bool {
     if let sqlx::Error::Io(error) = error {
         return [BrokenPipe, ConnectionReset, UnexpectedEof].contains(&error.kind());
     }
-    let code = error
-        .as_database_error()
-        .and_then(sqlx::error::DatabaseError::code);
+    let code = error.as_database_error().and_then(sqlx::error::DatabaseError::code);
     code.as_deref() == Some("40001")
 }
 

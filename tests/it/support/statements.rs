@@ -31,14 +31,9 @@ pub(crate) fn note_statements() {
     ONCE.call_once(|| {
         #[expect(clippy::disallowed_methods, reason = "a test's setting")]
         if let Some(folder) = std::env::var_os(FOLDER) {
-            let labels = Labels {
-                folder: folder.into(),
-                noted: Mutex::default(),
-            };
+            let labels = Labels { folder: folder.into(), noted: Mutex::default() };
             let filter = EnvFilter::new(FILTER);
-            tracing_subscriber::registry()
-                .with(labels.with_filter(filter))
-                .init();
+            tracing_subscriber::registry().with(labels.with_filter(filter)).init();
         }
     });
 }
@@ -55,17 +50,12 @@ impl<S: Subscriber> Layer<S> for Labels {
         event.record(&mut statement);
         // sqlx calls SQLite on threads with that name.
         let is_sqlite = event.metadata().target() != "sqlx::query"
-            || thread::current()
-                .name()
-                .is_some_and(|name| name.starts_with("sqlx-sqlite"));
+            || thread::current().name().is_some_and(|name| name.starts_with("sqlx-sqlite"));
         let database = if is_sqlite { "sqlite" } else { "postgres" };
         let mut noted = self.noted.lock().unwrap();
         for label in labels(&statement.0) {
             if noted.insert((database, label.to_owned())) {
-                let file = OpenOptions::new()
-                    .create(true)
-                    .append(true)
-                    .open(self.folder.join(database));
+                let file = OpenOptions::new().create(true).append(true).open(self.folder.join(database));
                 file.unwrap().write_all(format!("{label}\n").as_bytes()).unwrap();
             }
         }
@@ -86,11 +76,10 @@ impl Visit for Statement {
 }
 
 fn labels(text: &str) -> impl Iterator<Item = &str> {
-    text.split("-- ")
-        .skip(1)
-        .filter(|rest| LABELS.iter().any(|prefix| rest.starts_with(prefix)))
-        .map(|rest| {
+    text.split("-- ").skip(1).filter(|rest| LABELS.iter().any(|prefix| rest.starts_with(prefix))).map(
+        |rest| {
             let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && !['.', '_', '/'].contains(&c));
             rest.split_at(end.unwrap_or(rest.len())).0
-        })
+        },
+    )
 }

@@ -49,10 +49,7 @@ pub(crate) struct TroubledStore {
 
 impl TroubledStore {
     pub(crate) fn new(inner: Arc<dyn Store>) -> Self {
-        Self {
-            inner,
-            troubles: Mutex::default(),
-        }
+        Self { inner, troubles: Mutex::default() }
     }
 
     /// Puts `operation` into trouble from now on.
@@ -92,10 +89,7 @@ impl Store for TroubledStore {
     }
 
     async fn known_payloads(&self, agent: &AgentId, ids: &[&str]) -> StoreResult<HashMap<String, String>> {
-        self.enter("known_payloads")
-            .await?
-            .known_payloads(agent, ids)
-            .await
+        self.enter("known_payloads").await?.known_payloads(agent, ids).await
     }
 
     async fn rewind(&self, request: AppendRequest) -> StoreResult<AppendOutcome> {
@@ -127,10 +121,7 @@ impl Store for TroubledStore {
     }
 
     async fn recount_batch(&self, agent: &AgentId, messages_max: i64) -> StoreResult<Option<RecountBatch>> {
-        self.enter("recount_batch")
-            .await?
-            .recount_batch(agent, messages_max)
-            .await
+        self.enter("recount_batch").await?.recount_batch(agent, messages_max).await
     }
 
     async fn recount(&self, recount: Recount) -> StoreResult<Option<RecountOutcome>> {
@@ -142,10 +133,7 @@ impl Store for TroubledStore {
     }
 
     async fn keep_calibrations(&self, kept: Vec<KeptCalibration>, now: Timestamp) -> StoreResult<()> {
-        self.enter("keep_calibrations")
-            .await?
-            .keep_calibrations(kept, now)
-            .await
+        self.enter("keep_calibrations").await?.keep_calibrations(kept, now).await
     }
 
     async fn change_settings(
@@ -154,10 +142,7 @@ impl Store for TroubledStore {
         patch: &SettingsPatch,
         now: Timestamp,
     ) -> StoreResult<AgentSettings> {
-        self.enter("change_settings")
-            .await?
-            .change_settings(agent, patch, now)
-            .await
+        self.enter("change_settings").await?.change_settings(agent, patch, now).await
     }
 
     async fn end_session(&self, agent: &AgentId, now: Timestamp) -> StoreResult<SessionEnded> {
@@ -187,10 +172,7 @@ impl Store for TroubledStore {
     }
 
     async fn session_start(&self, agent: &AgentId, session: i64) -> StoreResult<Option<i64>> {
-        self.enter("session_start")
-            .await?
-            .session_start(agent, session)
-            .await
+        self.enter("session_start").await?.session_start(agent, session).await
     }
 
     async fn has_evicted(&self, agent: &AgentId) -> StoreResult<bool> {
@@ -223,10 +205,7 @@ impl Store for TroubledStore {
     }
 
     async fn index_messages(&self, messages_max: i64) -> StoreResult<i64> {
-        self.enter("index_messages")
-            .await?
-            .index_messages(messages_max)
-            .await
+        self.enter("index_messages").await?.index_messages(messages_max).await
     }
 
     async fn seal_rows(&self, rows_max: i64) -> StoreResult<i64> {
@@ -246,10 +225,7 @@ impl Store for TroubledStore {
     }
 
     async fn forgettings_left(&self, agent: &AgentId) -> StoreResult<i64> {
-        self.enter("forgettings_left")
-            .await?
-            .forgettings_left(agent)
-            .await
+        self.enter("forgettings_left").await?.forgettings_left(agent).await
     }
 
     async fn settle_totals(
@@ -258,10 +234,7 @@ impl Store for TroubledStore {
         rules: &AppendRules,
         now: Timestamp,
     ) -> StoreResult<Option<RecountOutcome>> {
-        self.enter("settle_totals")
-            .await?
-            .settle_totals(agent, rules, now)
-            .await
+        self.enter("settle_totals").await?.settle_totals(agent, rules, now).await
     }
 
     async fn totals_due(&self, limit: i64) -> StoreResult<Vec<AgentId>> {
@@ -294,10 +267,7 @@ impl Store for TroubledStore {
         project: Option<&ProjectId>,
         now: Timestamp,
     ) -> StoreResult<()> {
-        self.enter("set_project")
-            .await?
-            .set_project(agent, project, now)
-            .await
+        self.enter("set_project").await?.set_project(agent, project, now).await
     }
 
     async fn projects(&self, after: Option<&ProjectId>, limit: i64) -> StoreResult<Vec<ProjectFigures>> {
@@ -384,10 +354,7 @@ impl Store for TroubledStore {
     }
 
     async fn journalled_among(&self, agent: &AgentId, keys: &[String]) -> StoreResult<Vec<String>> {
-        self.enter("journalled_among")
-            .await?
-            .journalled_among(agent, keys)
-            .await
+        self.enter("journalled_among").await?.journalled_among(agent, keys).await
     }
 
     async fn journal(
@@ -397,10 +364,7 @@ impl Store for TroubledStore {
         answer: &JournalledAnswer,
         now: Timestamp,
     ) -> StoreResult<()> {
-        self.enter("journal")
-            .await?
-            .journal(agent, key, answer, now)
-            .await
+        self.enter("journal").await?.journal(agent, key, answer, now).await
     }
 
     async fn complete(&self, lease: &Lease, patch: Patch) -> StoreResult<Completion> {
@@ -445,10 +409,7 @@ impl Store for TroubledStore {
     }
 
     async fn enqueue_revisits(&self, now: Timestamp, limit: i64) -> StoreResult<u64> {
-        self.enter("enqueue_revisits")
-            .await?
-            .enqueue_revisits(now, limit)
-            .await
+        self.enter("enqueue_revisits").await?.enqueue_revisits(now, limit).await
     }
 
     async fn next_due_ms(&self, now: Timestamp) -> StoreResult<Option<i64>> {
@@ -468,10 +429,7 @@ impl Store for TroubledStore {
     }
 
     async fn reconcile(&self, pending_before: Timestamp, now: Timestamp) -> StoreResult<u64> {
-        self.enter("reconcile")
-            .await?
-            .reconcile(pending_before, now)
-            .await
+        self.enter("reconcile").await?.reconcile(pending_before, now).await
     }
 
     async fn probe_parked(
@@ -480,17 +438,11 @@ impl Store for TroubledStore {
         attempts_max: i64,
         now: Timestamp,
     ) -> StoreResult<u64> {
-        self.enter("probe_parked")
-            .await?
-            .probe_parked(parked_before, attempts_max, now)
-            .await
+        self.enter("probe_parked").await?.probe_parked(parked_before, attempts_max, now).await
     }
 
     async fn enqueue_ageing(&self, now: Timestamp, limit: i64) -> StoreResult<u64> {
-        self.enter("enqueue_ageing")
-            .await?
-            .enqueue_ageing(now, limit)
-            .await
+        self.enter("enqueue_ageing").await?.enqueue_ageing(now, limit).await
     }
 
     async fn take_slot(&self, name: &str, slot: Timestamp, now: Timestamp) -> StoreResult<Slot> {
@@ -498,10 +450,7 @@ impl Store for TroubledStore {
     }
 
     async fn finish_slot(&self, name: &str, slot: Timestamp, now: Timestamp) -> StoreResult<()> {
-        self.enter("finish_slot")
-            .await?
-            .finish_slot(name, slot, now)
-            .await
+        self.enter("finish_slot").await?.finish_slot(name, slot, now).await
     }
 
     async fn prune(&self, prune: Prune) -> StoreResult<u64> {

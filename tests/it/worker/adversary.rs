@@ -41,11 +41,7 @@ impl ChatModel for Worst {
     }
 
     async fn answer(&self, request: &ModelRequest) -> Result<ModelAnswer, LlmError> {
-        let exchanges: Vec<i64> = request
-            .transcripts
-            .iter()
-            .map(|transcript| transcript.exchange)
-            .collect();
+        let exchanges: Vec<i64> = request.transcripts.iter().map(|transcript| transcript.exchange).collect();
         let text = self.with(|worst| {
             if request.prompt.schema == OPERATIONS {
                 worst.operations(i64::try_from(request.prompt.user.lines().count()).unwrap())
@@ -53,10 +49,7 @@ impl ChatModel for Worst {
                 worst.items(&exchanges)
             }
         });
-        Ok(ModelAnswer {
-            text,
-            ..ModelAnswer::default()
-        })
+        Ok(ModelAnswer { text, ..ModelAnswer::default() })
     }
 }
 

@@ -49,10 +49,7 @@ async fn a_document_ages_while_its_model_is_away() {
     assert_eq!(rig.drain().await, [Retried]);
     let content = rig.content().await;
     assert!(content.contains("Yesterday") && !content.contains("Previously in This Session"));
-    assert_eq!(
-        (rig.row().await.version, rig.verify().await.pending),
-        (2, pending)
-    );
+    assert_eq!((rig.row().await.version, rig.verify().await.pending), (2, pending));
     let attempts = "SELECT attempts FROM summary_update_queue WHERE lease_token IS NULL";
     assert_eq!(rig.db.number(attempts).await, Some(1), "it is the same row");
 
@@ -177,8 +174,7 @@ async fn no_item_covers_several_sections() {
         rig.say(6).await;
         let through = rig.verify().await.pending;
         let [old, new] = [1..=6, 7..=through].map(Vec::from_iter);
-        rig.model
-            .plan([Reply::Good].into_iter().chain(vec![Reply::Transient; faults]));
+        rig.model.plan([Reply::Good].into_iter().chain(vec![Reply::Transient; faults]));
         if faults > 0 {
             assert_eq!(rig.drain().await, [Retried]);
             // Fewer exchanges are asked about at once, but no answered one again.
@@ -223,9 +219,7 @@ async fn a_row_woken_during_each_attempt_waits_longer_each_time() {
         let rig = Rig::asking(&config(), |_, _| Arc::<Waking>::clone(&model)).await;
         assert!(model.0.set(rig.db.store()).is_ok());
         rig.say(6).await;
-        rig.db
-            .raw(&format!("UPDATE summary_update_queue SET attempts = {attempts}"))
-            .await;
+        rig.db.raw(&format!("UPDATE summary_update_queue SET attempts = {attempts}")).await;
         let again_at = rig.clock.now().plus_ms(wait_minutes * MINUTE_MS);
         assert_eq!(rig.drain().await, [StoodIn]);
         let due = "SELECT visible_at FROM summary_update_queue WHERE parked_at IS NULL";

@@ -76,18 +76,10 @@ impl BatchRig {
 
     async fn with(config: Config, fake: FakeProvider) -> Self {
         let mut rig = Rig::new(&config).await;
-        let store = Arc::new(FlakyBatches {
-            inner: rig.db.batches(),
-            plan: Arc::clone(&rig.flaky),
-        });
+        let store = Arc::new(FlakyBatches { inner: rig.db.batches(), plan: Arc::clone(&rig.flaky) });
         rig.parts = rig.parts.with_batches(&config, store, model(&config));
         let batch_poller = rig.parts.worker.batch_poller().unwrap();
-        Self {
-            rig,
-            fake,
-            batch_poller,
-            config,
-        }
+        Self { rig, fake, batch_poller, config }
     }
 
     /// Sends enough messages for an update, and has it deferred.
@@ -136,10 +128,7 @@ impl BatchRig {
     }
 
     async fn questions(&self, state: &str) -> i64 {
-        self.number(&format!(
-            "SELECT count(*) FROM batch_requests WHERE state = '{state}'"
-        ))
-        .await
+        self.number(&format!("SELECT count(*) FROM batch_requests WHERE state = '{state}'")).await
     }
 }
 
@@ -153,15 +142,8 @@ async fn batched_questions_are_answered_and_applied_once() {
         assert_eq!(one.figures().await.waiting, 1);
         one.look().await;
         let figures = one.figures().await;
-        assert_eq!(
-            (figures.intents, figures.submitted, figures.out),
-            (0, 1, 1),
-            "{shape:?}"
-        );
-        assert_eq!(
-            one.number("SELECT sum(length(body)) FROM batch_requests").await,
-            0
-        );
+        assert_eq!((figures.intents, figures.submitted, figures.out), (0, 1, 1), "{shape:?}");
+        assert_eq!(one.number("SELECT sum(length(body)) FROM batch_requests").await, 0);
         one.look().await;
         assert_eq!(one.rig.drain().await, [], "it isn't there yet");
         one.fake.batches().end(&[Fate::Good]);
@@ -185,10 +167,7 @@ async fn many_agents_share_a_batch_and_get_their_own_answers() {
         for who in &agents {
             for _ in 0..6 {
                 let turn = vec![
-                    native(
-                        "user",
-                        &format!("Please help {who}, and do it thoroughly this time"),
-                    ),
+                    native("user", &format!("Please help {who}, and do it thoroughly this time")),
                     native("assistant", "It is done, and it was an off-by-one error."),
                 ];
                 one.rig.parts.ingestor.append(who, turn).await.unwrap();
@@ -211,13 +190,7 @@ async fn many_agents_share_a_batch_and_get_their_own_answers() {
 #[tokio::test]
 async fn a_question_without_an_answer_is_asked_directly() {
     for shape in SHAPES {
-        for fate in [
-            Fate::Garbage,
-            Fate::Errored,
-            Fate::Expired,
-            Fate::Canceled,
-            Fate::Missing,
-        ] {
+        for fate in [Fate::Garbage, Fate::Errored, Fate::Expired, Fate::Canceled, Fate::Missing] {
             let one = BatchRig::sent(shape).await;
             one.fake.batches().end(&[fate]);
             one.look().await;
@@ -236,12 +209,7 @@ async fn urgent_work_does_not_wait_and_the_late_answer_is_dropped() {
     for shape in SHAPES {
         let one = BatchRig::sent(shape).await;
         let now = one.rig.clock.now();
-        one.rig
-            .parts
-            .store
-            .end_session(&one.rig.agent, now)
-            .await
-            .unwrap();
+        one.rig.parts.store.end_session(&one.rig.agent, now).await.unwrap();
         assert_eq!(one.rig.drain().await, [Outcome::Completed]);
         assert_eq!((one.rig.verify().await.pending, one.rig.model.calls()), (0, 1));
         let before = one.rig.content().await;
@@ -250,18 +218,11 @@ async fn urgent_work_does_not_wait_and_the_late_answer_is_dropped() {
         assert_eq!(one.questions("late").await, 1, "{shape:?}");
         assert_eq!(one.rig.drain().await, []);
         assert_eq!(one.rig.content().await, before);
-        assert_eq!(
-            one.number("SELECT count(*) FROM model_answers WHERE answer LIKE '%served%'")
-                .await,
-            0
-        );
+        assert_eq!(one.number("SELECT count(*) FROM model_answers WHERE answer LIKE '%served%'").await, 0);
         let paid = "SELECT count(*) FROM update_runs WHERE outcome = 'superseded' AND batched = 1 AND input_tokens > 0";
         assert_eq!(one.number(paid).await, 1, "what was paid is told");
         let (_, metrics) = one.rig.parts.metrics.encode(None);
-        assert!(
-            metrics.contains("recapd_batch_questions_total{outcome=\"late\"} 1"),
-            "{metrics}"
-        );
+        assert!(metrics.contains("recapd_batch_questions_total{outcome=\"late\"} 1"), "{metrics}");
     }
 }
 
@@ -312,13 +273,7 @@ async fn answers_from_batches_let_the_portion_grow() {
 async fn an_unsent_question_is_withdrawn() {
     let one = BatchRig::deferred(Shape::Anthropic).await;
     let now = one.rig.clock.now();
-    let manual = one
-        .rig
-        .parts
-        .store
-        .enqueue(&one.rig.agent, Reason::Manual, 0, now)
-        .await
-        .unwrap();
+    let manual = one.rig.parts.store.enqueue(&one.rig.agent, Reason::Manual, 0, now).await.unwrap();
     assert!(!manual.is_new);
     assert_eq!(one.rig.drain().await, [Outcome::Completed]);
     assert_eq!((one.questions("withdrawn").await, one.rig.model.calls()), (1, 1));
@@ -356,10 +311,7 @@ async fn revisits_may_wait_for_a_batch_too() {
         one.rig.model.plan([Reply::Auth]);
         assert_eq!(one.rig.drain().await, [Outcome::Parked]);
         assert_eq!(store.probe_parked(now.plus_ms(HOUR_MS), 1, now).await.unwrap(), 1);
-        one.rig
-            .db
-            .raw("UPDATE summary_update_queue SET priority = 0, attempts = 0, crashes = 0")
-            .await;
+        one.rig.db.raw("UPDATE summary_update_queue SET priority = 0, attempts = 0, crashes = 0").await;
         assert_eq!(one.rig.drain().await, [Outcome::Deferred]);
         one.look().await;
         one.rig.say(turns_meanwhile).await;
@@ -378,10 +330,7 @@ async fn revisits_may_wait_for_a_batch_too() {
 #[tokio::test]
 async fn request_forms_learned_directly_are_used_in_batches() {
     for (shape, complaint) in [
-        (
-            Shape::Anthropic,
-            "output_config.format: Extra inputs are not permitted",
-        ),
+        (Shape::Anthropic, "output_config.format: Extra inputs are not permitted"),
         (Shape::OpenAi, "This response_format type is unavailable now"),
         (
             Shape::Responses,
@@ -394,10 +343,7 @@ async fn request_forms_learned_directly_are_used_in_batches() {
     ] {
         let fake = FakeProvider::start();
         let models = models(&config(shape, &fake));
-        fake.plan([Planned::Trouble(
-            Trouble::Because(complaint.to_owned()),
-            Wait::Unsaid,
-        )]);
+        fake.plan([Planned::Trouble(Trouble::Because(complaint.to_owned()), Wait::Unsaid)]);
         let request = llm::request();
         models.model.answer(&request).await.unwrap();
         let asked = fake.requests().pop().unwrap();
@@ -471,11 +417,7 @@ async fn batches_have_limits() {
     }
     assert_eq!(one.rig.drain().await, [Outcome::Deferred; 5]);
     one.batch_poller.step().await.unwrap();
-    assert_eq!(
-        one.fake.batches().sizes(),
-        [2, 2],
-        "full ones go at once, two at a time"
-    );
+    assert_eq!(one.fake.batches().sizes(), [2, 2], "full ones go at once, two at a time");
     one.fake.batches().end(&[Fate::Good]);
     one.look().await;
     one.look().await;

@@ -49,10 +49,7 @@ async fn items_are_merged_and_still_cover_their_exchanges() {
     let before = rig.verify().await;
     assert_eq!(rig.drain().await, [Outcome::Completed]);
     let report = rig.verify().await;
-    assert_eq!(
-        (report.pending, report.covered),
-        (0, before.covered + before.pending)
-    );
+    assert_eq!((report.pending, report.covered), (0, before.covered + before.pending));
     let [replaced, merged, compacted, calls] = numbers(&rig, [REPLACED, MERGED, COMPACTED, CALLS]).await;
     assert!(replaced >= 2 && merged >= 2, "{replaced} {merged}");
     assert_eq!((compacted, calls), (1, 2));
@@ -102,10 +99,7 @@ async fn no_answer_loses_coverage() {
         rig.model.plan([Reply::Good, reply]);
         assert_eq!(rig.drain().await, [Outcome::Completed], "{reply:?}");
         let report = rig.verify().await;
-        assert_eq!(
-            (report.pending, report.covered + report.in_window),
-            (0, report.exchanges)
-        );
+        assert_eq!((report.pending, report.covered + report.in_window), (0, report.exchanges));
         assert!(rig.content().await.contains("Previously in This Session"));
     }
 }
@@ -134,11 +128,7 @@ async fn a_crash_pays_for_one_call_at_most() {
         let outcomes = rig.drain_on(3).await;
         assert_eq!(outcomes.last(), Some(&Outcome::Completed), "{method}");
         assert_eq!(rig.verify().await.pending, 0);
-        assert_eq!(
-            rig.db_errors(),
-            rig.flaky.met(),
-            "{method} {nth}: each is counted"
-        );
+        assert_eq!(rig.db_errors(), rig.flaky.met(), "{method} {nth}: each is counted");
         assert!(rig.model.calls() - before <= calls, "{method} {nth}");
         assert_eq!(rig.row().await.version, 2, "{method} {nth}");
     }

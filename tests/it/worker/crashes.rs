@@ -19,15 +19,8 @@ async fn with_pending() -> Rig {
 async fn after_the_third_crash_no_model_is_asked() {
     let rig = with_pending().await;
     for _ in 0..3 {
-        let leases = rig
-            .db
-            .store()
-            .claim(claim(
-                "doomed",
-                1,
-                recapd_platform::clock::Clock::now(&*rig.clock),
-            ))
-            .await;
+        let leases =
+            rig.db.store().claim(claim("doomed", 1, recapd_platform::clock::Clock::now(&*rig.clock))).await;
         assert_eq!(leases.unwrap().len(), 1);
         rig.clock.advance_ms(MINUTE_MS);
     }

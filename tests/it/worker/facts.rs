@@ -12,11 +12,7 @@ use crate::support::{
 };
 
 async fn facts(rig: &Rig) -> Vec<String> {
-    let query = FactQuery {
-        after: 0,
-        limit: 100,
-        all: false,
-    };
+    let query = FactQuery { after: 0, limit: 100, all: false };
     let rows = rig.db.store().facts(&rig.agent, query).await.unwrap();
     rows.iter().map(|row| row.fact.text.clone()).collect()
 }
@@ -51,10 +47,7 @@ async fn facts_come_with_the_items_of_an_answer() {
     rig.verify().await;
     let shown = rig.model.facts();
     let shown: Vec<(FactKind, Option<Voice>)> = shown.iter().map(|fact| (fact.kind, fact.voice)).collect();
-    assert_eq!(
-        shown,
-        [(FactKind::Demand, Some(Voice::User)), (FactKind::Open, None)]
-    );
+    assert_eq!(shown, [(FactKind::Demand, Some(Voice::User)), (FactKind::Open, None)]);
     let told = facts(&rig).await;
     assert_eq!(told.len(), 3, "{told:?}");
 }

@@ -23,10 +23,7 @@ const REST_MS: i64 = 30_000;
 
 /// A daemon with pending exchanges, a circuit breaker that opens after two failures, and these fallbacks.
 async fn with_fallbacks(others: Vec<Arc<dyn ChatModel>>) -> Rig {
-    let settings = BreakerSettings {
-        failures: 2,
-        rest_ms: REST_MS,
-    };
+    let settings = BreakerSettings { failures: 2, rest_ms: REST_MS };
     let rig = Rig::asking(&config(), |model, clock| {
         Arc::new(Chain::new(Arc::new(Breaker::new(model, settings, clock)), others))
     })
@@ -44,10 +41,7 @@ async fn items(rig: &Rig, origin: &str, provisional: i64) -> i64 {
 }
 
 async fn rows(rig: &Rig) -> i64 {
-    rig.db
-        .number("SELECT count(*) FROM summary_update_queue")
-        .await
-        .unwrap()
+    rig.db.number("SELECT count(*) FROM summary_update_queue").await.unwrap()
 }
 
 fn offline() -> Vec<Arc<dyn ChatModel>> {
@@ -92,35 +86,21 @@ async fn without_fallbacks_updates_wait_for_the_provider() {
     assert_eq!(rig.drain_later().await, [Completed]);
     assert_eq!((rig.verify().await.pending, rows(&rig).await), (0, 0));
     let metrics = rig.parts.metrics.encode(None).1;
-    assert!(
-        metrics.contains("recapd_provider_circuit_open{provider=\"scripted\"} 0"),
-        "{metrics}"
-    );
+    assert!(metrics.contains("recapd_provider_circuit_open{provider=\"scripted\"} 0"), "{metrics}");
 }
 
 #[tokio::test]
 async fn the_built_in_summariser_stands_in_until_the_provider_is_back() {
     let rig = with_fallbacks(offline()).await;
-    assert_eq!(
-        until_it_rests(&rig).await,
-        [Retried, Completed],
-        "in the same attempt"
-    );
+    assert_eq!(until_it_rests(&rig).await, [Retried, Completed], "in the same attempt");
     let covered = rig.verify().await.covered;
-    assert!(
-        items(&rig, "offline", 1).await > 0,
-        "marked, to be condensed again"
-    );
+    assert!(items(&rig, "offline", 1).await > 0, "marked, to be condensed again");
     assert_eq!((rig.verify().await.pending, rig.model.calls()), (0, 2));
     assert_eq!(rows(&rig).await, 0, "nobody asks in vain");
 
     // The provider still rests: the update waits, and no item is replaced by the same.
     assert_eq!(
-        rig.db
-            .store()
-            .enqueue_revisits(recapd_platform::clock::Clock::now(&*rig.clock), 9)
-            .await
-            .unwrap(),
+        rig.db.store().enqueue_revisits(recapd_platform::clock::Clock::now(&*rig.clock), 9).await.unwrap(),
         1
     );
     let version = rig.row().await.version;
@@ -133,14 +113,8 @@ async fn the_built_in_summariser_stands_in_until_the_provider_is_back() {
     rig.say(6).await;
     let mut outcomes = rig.drain().await;
     outcomes.extend(rig.drain_later().await);
-    assert!(
-        outcomes.iter().all(|outcome| *outcome == Completed),
-        "{outcomes:?}"
-    );
-    assert_eq!(
-        (items(&rig, "offline", 1).await, items(&rig, "offline", 0).await),
-        (0, 0)
-    );
+    assert!(outcomes.iter().all(|outcome| *outcome == Completed), "{outcomes:?}");
+    assert_eq!((items(&rig, "offline", 1).await, items(&rig, "offline", 0).await), (0, 0));
     let report = rig.verify().await;
     assert!(report.covered > covered && report.pending == 0);
     assert_eq!(items(&rig, "model", 0).await, report.covered);
@@ -150,22 +124,14 @@ async fn the_built_in_summariser_stands_in_until_the_provider_is_back() {
 async fn other_agents_items_are_woken_when_the_provider_is_back() {
     let rig = with_fallbacks(offline()).await;
     rig.model.plan([Reply::Auth]);
-    assert_eq!(
-        rig.drain().await,
-        [Completed],
-        "a refused key is passed over at once"
-    );
+    assert_eq!(rig.drain().await, [Completed], "a refused key is passed over at once");
     assert!(items(&rig, "offline", 1).await > 0);
     rig.clock.advance_ms(REST_MS);
     let other = crate::support::conversation::agent("other");
     for _ in 0..6 {
         let messages =
             ["user", "assistant"].map(|kind| crate::support::conversation::native(kind, &"word ".repeat(20)));
-        rig.parts
-            .ingestor
-            .append(&other, messages.to_vec())
-            .await
-            .unwrap();
+        rig.parts.ingestor.append(&other, messages.to_vec()).await.unwrap();
     }
     rig.drain().await;
     assert_eq!(items(&rig, "offline", 1).await, 0);
@@ -182,10 +148,7 @@ async fn a_second_model_is_asked_before_the_built_in_one() {
     let told = usize::try_from(rig.verify().await.covered).unwrap();
     assert!((1..=told).contains(&second.calls()), "{}", second.calls());
     assert_eq!(items(&rig, "model", 1).await + items(&rig, "offline", 1).await, 0);
-    assert!(
-        items(&rig, "model", 0).await > 0,
-        "a model's items are there to stay"
-    );
+    assert!(items(&rig, "model", 0).await > 0, "a model's items are there to stay");
 
     // Both decline, and would again, so the built-in summariser's items stay.
     rig.say(6).await;
@@ -196,11 +159,7 @@ async fn a_second_model_is_asked_before_the_built_in_one() {
     assert!(items(&rig, "offline", 0).await > 0);
     assert_eq!(items(&rig, "offline", 1).await, 0);
     assert_eq!(
-        rig.db
-            .store()
-            .enqueue_revisits(recapd_platform::clock::Clock::now(&*rig.clock), 9)
-            .await
-            .unwrap(),
+        rig.db.store().enqueue_revisits(recapd_platform::clock::Clock::now(&*rig.clock), 9).await.unwrap(),
         0
     );
 
@@ -209,10 +168,7 @@ async fn a_second_model_is_asked_before_the_built_in_one() {
     rig.model.plan_then([], Reply::Garbage);
     let outcomes = rig.drain_on(4).await;
     assert_eq!(outcomes, [Retried, Retried, Retried, Retried, Completed]);
-    assert_eq!(
-        (rig.verify().await.pending, items(&rig, "offline", 1).await),
-        (0, 0)
-    );
+    assert_eq!((rig.verify().await.pending, items(&rig, "offline", 1).await), (0, 0));
 }
 
 /// The second model is asked only about the exchange that is too much for the first.
@@ -223,17 +179,11 @@ async fn the_next_model_answers_what_is_always_cut_off() {
     let rig = with_fallbacks(others).await;
     rig.model.always(1, Reply::Truncated);
     let outcomes = rig.drain().await;
-    assert!(
-        outcomes.iter().all(|outcome| *outcome == Completed),
-        "{outcomes:?}"
-    );
+    assert!(outcomes.iter().all(|outcome| *outcome == Completed), "{outcomes:?}");
     assert_eq!(rig.model.asked_about(&[1]), 2);
     assert_eq!((second.calls(), second.asked_about(&[1])), (1, 1));
     let report = rig.verify().await;
-    assert_eq!(
-        (report.pending, items(&rig, "model", 0).await),
-        (0, report.covered)
-    );
+    assert_eq!((report.pending, items(&rig, "model", 0).await), (0, report.covered));
 
     // It is too much for both: the built-in summariser writes its item, and no model is asked again.
     rig.say(6).await;
@@ -242,10 +192,7 @@ async fn the_next_model_answers_what_is_always_cut_off() {
     second.plan_then([], Reply::Truncated);
     drop(rig.drain().await);
     assert_eq!(rig.verify().await.pending, 0);
-    assert_eq!(
-        (items(&rig, "offline", 0).await, items(&rig, "offline", 1).await),
-        (pending, 0)
-    );
+    assert_eq!((items(&rig, "offline", 0).await, items(&rig, "offline", 1).await), (pending, 0));
     let calls = (rig.model.calls(), second.calls());
     let now = recapd_platform::clock::Clock::now(&*rig.clock);
     assert_eq!(rig.db.store().enqueue_revisits(now, 9).await.unwrap(), 0);
@@ -271,10 +218,7 @@ async fn a_quarantined_exchange_is_not_asked_again_while_the_next_model_is_away(
         drop(rig.drain_later().await);
     }
     let report = rig.verify().await;
-    assert_eq!(
-        (report.pending, items(&rig, "model", 0).await),
-        (0, report.covered)
-    );
+    assert_eq!((report.pending, items(&rig, "model", 0).await), (0, report.covered));
     assert_eq!(rig.model.asked_about(&[1]), 2);
 }
 
@@ -290,15 +234,8 @@ async fn a_question_that_keeps_failing_alone_uses_up_its_attempts() {
     }
     let waited = outcomes.iter().filter(|outcome| **outcome == Postponed).count();
     assert!(waited >= 20, "it may be an outage of hours: {outcomes:?}");
-    assert!(
-        rig.model.asked_about(&[1]) >= 20,
-        "in smaller and smaller questions"
-    );
-    assert_eq!(
-        rig.verify().await.pending,
-        0,
-        "what waits behind it is to be seen"
-    );
+    assert!(rig.model.asked_about(&[1]) >= 20, "in smaller and smaller questions");
+    assert_eq!(rig.verify().await.pending, 0, "what waits behind it is to be seen");
     let calls = rig.model.calls();
     for _ in 0..5 {
         assert_eq!(rig.drain_later().await, []);
@@ -312,10 +249,7 @@ async fn a_question_that_keeps_failing_alone_uses_up_its_attempts() {
         drop(rig.drain_later().await);
     }
     let covered = rig.verify().await.covered;
-    assert_eq!(
-        (items(&rig, "digest", 1).await, items(&rig, "model", 0).await),
-        (0, covered)
-    );
+    assert_eq!((items(&rig, "digest", 1).await, items(&rig, "model", 0).await), (0, covered));
 }
 
 /// The exchange is to blame, so it keeps its digest, and the others don't wait for it.
@@ -331,19 +265,13 @@ async fn an_exchange_that_fails_while_others_are_answered_is_given_up() {
     }
     let report = rig.verify().await;
     assert_eq!(report.pending, 0);
-    assert_eq!(
-        (items(&rig, "digest", 1).await, items(&rig, "digest", 0).await),
-        (0, 1)
-    );
+    assert_eq!((items(&rig, "digest", 1).await, items(&rig, "digest", 0).await), (0, 1));
     assert_eq!(items(&rig, "model", 0).await, report.covered - 1);
     let calls = rig.model.asked_about(&[2]);
     assert!(calls <= 20, "{calls} calls");
     rig.say(6).await;
     drop(rig.drain_later().await);
-    assert_eq!(
-        (rig.verify().await.pending, rig.model.asked_about(&[2])),
-        (0, calls)
-    );
+    assert_eq!((rig.verify().await.pending, rig.model.asked_about(&[2])), (0, calls));
 }
 
 #[tokio::test]
@@ -395,11 +323,7 @@ async fn a_model_that_declines_everything_is_halved_once() {
     rig.model.always(rig.verify().await.covered + 2, Reply::Refusal);
     rig.say(6).await;
     drop(rig.drain().await);
-    assert_eq!(
-        items(&rig, "offline", 0).await,
-        before + 1,
-        "it is looked for one exchange again"
-    );
+    assert_eq!(items(&rig, "offline", 0).await, before + 1, "it is looked for one exchange again");
 }
 
 /// The same holds for a model that becomes useless after good answers: a fallback summarises everything at once.
@@ -415,18 +339,12 @@ async fn a_model_that_became_useless_is_asked_about_everything_at_once() {
     assert_eq!(rig.verify().await.pending, 0);
     assert!(items(&rig, "offline", 1).await > 0);
     let calls = rig.model.calls() - calls;
-    assert!(
-        calls <= 20,
-        "{calls}: in halves in the first attempt, and twice in each of the others"
-    );
+    assert!(calls <= 20, "{calls}: in halves in the first attempt, and twice in each of the others");
 }
 
 #[tokio::test]
 async fn a_long_wait_for_the_rate_gives_the_work_back() {
-    let limits = MinuteLimits {
-        requests: 1,
-        tokens: 0,
-    };
+    let limits = MinuteLimits { requests: 1, tokens: 0 };
     let rig = Rig::asking(&config(), |model, clock| {
         let limited = LimitedModel::new(model, 9, limits, clock);
         Arc::new(Chain::new(Arc::new(limited), offline()))
@@ -435,11 +353,7 @@ async fn a_long_wait_for_the_rate_gives_the_work_back() {
     rig.say(6).await;
     assert_eq!(rig.drain().await, [Completed]);
     rig.say(6).await;
-    assert_eq!(
-        rig.drain().await,
-        [Postponed],
-        "not the built-in one: a minute can be waited for"
-    );
+    assert_eq!(rig.drain().await, [Postponed], "not the built-in one: a minute can be waited for");
     let leased = "SELECT count(*) FROM summary_update_queue WHERE lease_token IS NOT NULL";
     assert_eq!(rig.db.number(leased).await, Some(0));
     assert_eq!(rig.drain().await, []);
@@ -447,20 +361,15 @@ async fn a_long_wait_for_the_rate_gives_the_work_back() {
     assert_eq!(rig.drain().await, [Completed]);
     assert_eq!((rig.verify().await.pending, rig.model.calls()), (0, 2));
     let metrics = rig.parts.metrics.encode(None).1;
-    assert!(
-        metrics.contains("recapd_updates_postponed_total{reason=\"rate\"} 1"),
-        "{metrics}"
-    );
+    assert!(metrics.contains("recapd_updates_postponed_total{reason=\"rate\"} 1"), "{metrics}");
 }
 
 /// Whatever the database does while work is given back, the work is done later, and once.
 #[tokio::test]
 async fn giving_work_back_may_fail() {
-    for (method, when, calls) in [
-        ("postpone", When::Before, 4),
-        ("postpone", When::After, 4),
-        ("spending", When::Before, 3),
-    ] {
+    for (method, when, calls) in
+        [("postpone", When::Before, 4), ("postpone", When::After, 4), ("spending", When::Before, 3)]
+    {
         let rig = with_fallbacks(Vec::new()).await;
         until_it_rests(&rig).await;
         rig.clock.advance_ms(2 * REST_MS);
@@ -473,10 +382,6 @@ async fn giving_work_back_may_fail() {
         }
         let report = rig.verify().await;
         assert_eq!((report.pending, rows(&rig).await), (0, 0), "{method} {when:?}");
-        assert_eq!(
-            (rig.row().await.version, rig.model.calls()),
-            (1, calls),
-            "{method} {when:?}"
-        );
+        assert_eq!((rig.row().await.version, rig.model.calls()), (1, calls), "{method} {when:?}");
     }
 }

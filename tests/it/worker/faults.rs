@@ -36,32 +36,14 @@ async fn update_with(method: &'static str, when: When, replies: &[Reply]) -> (Ve
     let outcomes = work_off(&rig).await;
     assert_eq!(rig.flaky.met(), 1, "{method} was never called");
     // A failed look at the queue is counted elsewhere.
-    assert_eq!(
-        rig.db_errors(),
-        usize::from(method != "claim"),
-        "{method} {when:?}"
-    );
+    assert_eq!(rig.db_errors(), usize::from(method != "claim"), "{method} {when:?}");
     let report = rig.verify().await;
-    assert_eq!(
-        (report.covered, report.pending),
-        (pending, 0),
-        "{method} {when:?}"
-    );
+    assert_eq!((report.covered, report.pending), (pending, 0), "{method} {when:?}");
     assert_eq!(rig.row().await.version, 1, "{method} {when:?}: applied once");
     let rows = rig.db.number("SELECT count(*) FROM summary_items").await;
-    let models = rig
-        .db
-        .number("SELECT count(*) FROM summary_items WHERE origin = 'model'")
-        .await;
-    assert_eq!(
-        (rows, models),
-        (Some(pending), Some(pending)),
-        "{method} {when:?}"
-    );
-    assert_eq!(
-        rig.db.number("SELECT count(*) FROM summary_update_queue").await,
-        Some(0)
-    );
+    let models = rig.db.number("SELECT count(*) FROM summary_items WHERE origin = 'model'").await;
+    assert_eq!((rows, models), (Some(pending), Some(pending)), "{method} {when:?}");
+    assert_eq!(rig.db.number("SELECT count(*) FROM summary_update_queue").await, Some(0));
     (outcomes, rig.model.calls())
 }
 
@@ -99,10 +81,9 @@ async fn an_unrecorded_failure_is_retried_when_the_lease_runs_out() {
 
 #[tokio::test]
 async fn a_settlement_may_fail() {
-    for (when, outcomes) in [
-        (Before, vec![Outcome::Retried, Outcome::Settled]),
-        (After, vec![Outcome::Superseded]),
-    ] {
+    for (when, outcomes) in
+        [(Before, vec![Outcome::Retried, Outcome::Settled]), (After, vec![Outcome::Superseded])]
+    {
         let rig = Rig::new(&config()).await;
         rig.say(1).await;
         rig.db
@@ -112,10 +93,7 @@ async fn a_settlement_may_fail() {
             .unwrap();
         rig.flaky.fail("settle", 1, when);
         assert_eq!(work_off(&rig).await, outcomes);
-        assert_eq!(
-            rig.db.number("SELECT count(*) FROM summary_update_queue").await,
-            Some(0)
-        );
+        assert_eq!(rig.db.number("SELECT count(*) FROM summary_update_queue").await, Some(0));
     }
 }
 
@@ -156,11 +134,7 @@ async fn an_answer_is_used_even_if_more_is_pending_by_then() {
     let pending = rig.verify().await.pending;
     assert_eq!(work_off(&rig).await, [Outcome::Completed, Outcome::Completed]);
     let [first, rest] = [1..=told, told + 1..=pending].map(Vec::from_iter);
-    assert_eq!(
-        (rig.model.asked_about(&first), rig.model.asked_about(&rest)),
-        (1, 1),
-        "{told} of {pending}"
-    );
+    assert_eq!((rig.model.asked_about(&first), rig.model.asked_about(&rest)), (1, 1), "{told} of {pending}");
     assert_eq!((rig.model.calls(), rig.verify().await.pending), (2, 0));
 }
 
@@ -176,22 +150,14 @@ async fn a_partial_answer_is_not_taken_for_a_full_one() {
     rig.flaky.fail("complete", 1, Before);
     rig.db
         .store()
-        .enqueue(
-            &rig.agent,
-            Reason::Manual,
-            0,
-            recapd_platform::clock::Clock::now(&*rig.clock),
-        )
+        .enqueue(&rig.agent, Reason::Manual, 0, recapd_platform::clock::Clock::now(&*rig.clock))
         .await
         .unwrap();
     let outcomes = work_off(&rig).await;
     assert_eq!(outcomes, [Outcome::Retried, Outcome::Completed]);
     assert_eq!(rig.model.calls(), 4, "the key, what is too much, and two parts");
     let left = "SELECT count(*) FROM summary_items WHERE origin = 'digest' AND removed_version IS NULL";
-    assert_eq!(
-        (rig.db.number(left).await, rig.verify().await.pending),
-        (Some(0), 0)
-    );
+    assert_eq!((rig.db.number(left).await, rig.verify().await.pending), (Some(0), 0));
 }
 
 /// A watermark that moved fences the update; giving the lease back may fail, too.
@@ -258,15 +224,9 @@ async fn two_faults_in_one_update() {
             rig.model.plan([Reply::Transient]);
             work_off(&rig).await;
             let report = rig.verify().await;
+            assert_eq!((report.pending, rig.row().await.version), (0, 1), "{first}, {second}");
             assert_eq!(
-                (report.pending, rig.row().await.version),
-                (0, 1),
-                "{first}, {second}"
-            );
-            assert_eq!(
-                rig.db
-                    .number("SELECT count(*) FROM summary_items WHERE origin = 'digest'")
-                    .await,
+                rig.db.number("SELECT count(*) FROM summary_items WHERE origin = 'digest'").await,
                 Some(0)
             );
             assert!(rig.model.calls() <= 3, "{first}, {second}");

@@ -20,11 +20,7 @@ async fn with_gap() -> (Rig, i64, usize) {
     assert_eq!((rig.model.calls(), rig.model.asked_about(&[gap])), (2, 1));
     assert_eq!((rig.digests().await, rig.lasting_digests().await), (1, 0));
     let queued = "SELECT count(*) FROM summary_update_queue";
-    assert_eq!(
-        rig.db.number(queued).await,
-        Some(0),
-        "it isn't asked about at once"
-    );
+    assert_eq!(rig.db.number(queued).await, Some(0), "it isn't asked about at once");
     (rig, gap, 2)
 }
 
@@ -63,11 +59,7 @@ async fn a_gap_left_out_again_is_not_asked_about_any_more() {
         rig.say(6).await;
         assert_eq!(rig.drain().await, [Outcome::Completed; 2], "{reply:?}");
         assert_eq!((rig.digests().await, rig.lasting_digests().await), (0, 1));
-        assert_eq!(
-            rig.model.asked_about(&[gap]),
-            3,
-            "{reply:?}: alone, and twice when it is revisited"
-        );
+        assert_eq!(rig.model.asked_about(&[gap]), 3, "{reply:?}: alone, and twice when it is revisited");
         for _ in 0..3 {
             rig.say(6).await;
             rig.drain_later().await;
@@ -84,8 +76,7 @@ async fn a_gap_left_out_again_is_not_asked_about_any_more() {
 async fn gaps_of_several_updates_end_too() {
     let (rig, gap, calls) = with_gap().await;
     rig.say(6).await;
-    rig.model
-        .plan_then([Reply::Partial, Reply::WrongExchanges], Reply::Garbage);
+    rig.model.plan_then([Reply::Partial, Reply::WrongExchanges], Reply::Garbage);
     assert_eq!(rig.drain().await, [Outcome::Completed; 2]);
     let both = [gap, rig.verify().await.covered];
     assert_eq!(
@@ -93,10 +84,6 @@ async fn gaps_of_several_updates_end_too() {
         (4, 2),
         "the batch, its gap, and both twice"
     );
-    assert_eq!(
-        (rig.digests().await, rig.lasting_digests().await),
-        (0, 1),
-        "one item for both"
-    );
+    assert_eq!((rig.digests().await, rig.lasting_digests().await), (0, 1), "one item for both");
     assert_eq!(rig.drain_on(3).await, []);
 }

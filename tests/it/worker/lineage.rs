@@ -14,25 +14,14 @@ async fn the_worker_goes_on_after_rewind_fork_and_clear() {
     let mark = || Some("here".to_owned());
     rig.say(6).await;
     rig.drain_later().await;
-    rig.parts
-        .ingestor
-        .step(&rig.agent, &Step::Mark(mark()))
-        .await
-        .unwrap();
+    rig.parts.ingestor.step(&rig.agent, &Step::Mark(mark())).await.unwrap();
     rig.say(6).await;
     rig.drain_later().await;
     let before = rig.verify().await;
     assert!(before.covered > 6, "{before:?}");
-    rig.parts
-        .ingestor
-        .step(&rig.agent, &Step::Rewind(mark()))
-        .await
-        .unwrap();
+    rig.parts.ingestor.step(&rig.agent, &Step::Rewind(mark())).await.unwrap();
     let rewound = rig.verify().await;
-    assert!(
-        rewound.set_aside >= 6 && rewound.covered < before.covered,
-        "{rewound:?}"
-    );
+    assert!(rewound.set_aside >= 6 && rewound.covered < before.covered, "{rewound:?}");
     let child = agent("child");
     rig.parts.ingestor.fork(&rig.agent, &child).await.unwrap();
     rig.parts.ingestor.step(&child, &Step::Clear).await.unwrap();
@@ -45,8 +34,5 @@ async fn the_worker_goes_on_after_rewind_fork_and_clear() {
     }
     let provisional = "SELECT count(*) FROM summary_items WHERE provisional = 1 AND removed_version IS NULL";
     assert_eq!(rig.db.number(provisional).await, Some(0));
-    assert_eq!(
-        rig.db.number("SELECT count(*) FROM summary_update_queue").await,
-        Some(0)
-    );
+    assert_eq!(rig.db.number("SELECT count(*) FROM summary_update_queue").await, Some(0));
 }

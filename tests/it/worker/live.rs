@@ -35,10 +35,7 @@ impl Talk {
     async fn with(reply: Reply) -> Self {
         let rig = Rig::new(&live_config()).await;
         rig.model.plan_then([], reply);
-        let mut talk = Self {
-            rig,
-            outcomes: Vec::new(),
-        };
+        let mut talk = Self { rig, outcomes: Vec::new() };
         for _ in 0..TURNS {
             talk.turn().await;
         }
@@ -75,9 +72,7 @@ impl Talk {
     /// How often each covered exchange was asked about, oldest first.
     async fn asked(&self) -> Vec<usize> {
         let covered = self.rig.row().await.ledger.summarized_through;
-        (1..=covered)
-            .map(|exchange| self.rig.model.asked_with(exchange))
-            .collect()
+        (1..=covered).map(|exchange| self.rig.model.asked_with(exchange)).collect()
     }
 }
 
@@ -85,11 +80,7 @@ impl Talk {
 async fn talk_of_one_call_an_update(reply: Reply) -> usize {
     let talk = Talk::with(reply).await;
     let updates = talk.completed();
-    assert_eq!(
-        (updates, talk.rig.model.calls()),
-        (talk.outcomes.len(), updates),
-        "{reply:?}"
-    );
+    assert_eq!((updates, talk.rig.model.calls()), (talk.outcomes.len(), updates), "{reply:?}");
     assert!(talk.asked().await.iter().all(|asked| *asked == 1), "{reply:?}");
     talk.assert_whole().await;
     assert_eq!(talk.rig.lasting_digests().await, 0);
@@ -106,12 +97,7 @@ async fn a_good_answer_costs_one_call() {
 
 #[tokio::test]
 async fn plain_answers_cost_one_call() {
-    for reply in [
-        Reply::Sloppy,
-        Reply::Overlapping,
-        Reply::Oversize,
-        Reply::Claiming("Never ask twice."),
-    ] {
+    for reply in [Reply::Sloppy, Reply::Overlapping, Reply::Oversize, Reply::Claiming("Never ask twice.")] {
         talk_of_one_call_an_update(reply).await;
     }
 }
@@ -125,9 +111,7 @@ async fn only_gaps_are_asked_about_twice() {
     let asked = talk.asked().await;
     assert_eq!(asked.iter().filter(|asked| **asked == 2).count(), updates);
     assert!(asked.iter().all(|asked| (1..=2).contains(asked)), "{asked:?}");
-    let alone = (1..)
-        .zip(&asked)
-        .filter(|(exchange, _)| model.asked_about(&[*exchange]) == 1);
+    let alone = (1..).zip(&asked).filter(|(exchange, _)| model.asked_about(&[*exchange]) == 1);
     assert!(alone.clone().all(|(_, asked)| *asked == 2));
     assert_eq!(alone.count(), updates);
     talk.assert_whole().await;
@@ -155,11 +139,7 @@ async fn a_hostile_model_costs_a_bounded_number_of_calls() {
         // Two calls per attempt, and five attempts until the row is parked, which is revived every ten minutes.
         let minutes = (TURNS / 2 + 20).div_ceil(10);
         assert!(calls <= minutes * 2 * 5, "{reply:?}: {calls}");
-        assert!(
-            talk.outcomes.contains(&Outcome::Parked),
-            "{reply:?}: {:?}",
-            talk.outcomes
-        );
+        assert!(talk.outcomes.contains(&Outcome::Parked), "{reply:?}: {:?}", talk.outcomes);
         // The next turn revives the row, and by then the model is good.
         talk.rig.model.plan([]);
         talk.turn().await;

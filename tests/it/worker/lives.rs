@@ -116,17 +116,10 @@ impl Life {
             }
             Step::Zombie => {
                 if let Some((lease, material)) = self.stalled.take() {
-                    let rows: Vec<_> = material
-                        .exchanges
-                        .iter()
-                        .map(|stored| stored.exchange.clone())
-                        .collect();
+                    let rows: Vec<_> =
+                        material.exchanges.iter().map(|stored| stored.exchange.clone()).collect();
                     // Either it still holds the lease, or it is fenced off.
-                    drop(
-                        store
-                            .complete(&lease, patch(&material, digest_items(&rows), now))
-                            .await,
-                    );
+                    drop(store.complete(&lease, patch(&material, digest_items(&rows), now)).await);
                 }
             }
             Step::Ask => drop(store.enqueue(&rig.agent, Reason::Manual, 0, now).await.unwrap()),
@@ -169,10 +162,7 @@ impl Life {
             };
             let unheard = outcomes.iter().filter(is_unheard).count();
             let versions = usize::try_from(after.version - before.version).unwrap();
-            assert!(
-                (applied..=applied + unheard).contains(&versions),
-                "{outcomes:?}: {versions} versions"
-            );
+            assert!((applied..=applied + unheard).contains(&versions), "{outcomes:?}: {versions} versions");
         }
     }
 
@@ -185,29 +175,15 @@ impl Life {
         for _ in 0..12 {
             rig.clock.advance_ms(20 * MINUTE_MS);
             let now = rig.clock.now();
-            rig.db
-                .store()
-                .enqueue(&rig.agent, Reason::Manual, 0, now)
-                .await
-                .unwrap();
+            rig.db.store().enqueue(&rig.agent, Reason::Manual, 0, now).await.unwrap();
             rig.drain().await;
         }
         let report = rig.verify().await;
-        assert_eq!(
-            (report.pending, report.covered + report.in_window),
-            (0, report.exchanges)
-        );
-        assert_eq!(
-            rig.db.number("SELECT count(*) FROM summary_update_queue").await,
-            Some(0)
-        );
+        assert_eq!((report.pending, report.covered + report.in_window), (0, report.exchanges));
+        assert_eq!(rig.db.number("SELECT count(*) FROM summary_update_queue").await, Some(0));
         let standing_in = "SELECT count(*) FROM summary_items WHERE provisional = 1 AND removed_version IS NULL \
                            AND dropped_version IS NULL";
-        assert_eq!(
-            rig.db.number(standing_in).await,
-            Some(0),
-            "a model has told of everything"
-        );
+        assert_eq!(rig.db.number(standing_in).await, Some(0), "a model has told of everything");
     }
 }
 
@@ -217,15 +193,9 @@ async fn rig(config: &Config, is_guarded: bool) -> Rig {
         if !is_guarded {
             return model;
         }
-        let limits = MinuteLimits {
-            requests: 6,
-            tokens: 0,
-        };
+        let limits = MinuteLimits { requests: 6, tokens: 0 };
         let limited = LimitedModel::new(model, 2, limits, Arc::clone(&clock));
-        let settings = BreakerSettings {
-            failures: 2,
-            rest_ms: 30_000,
-        };
+        let settings = BreakerSettings { failures: 2, rest_ms: 30_000 };
         let breaker = Breaker::new(Arc::new(limited), settings, clock);
         Arc::new(Chain::new(Arc::new(breaker), vec![Arc::new(OfflineModel)]))
     })
@@ -235,10 +205,7 @@ async fn rig(config: &Config, is_guarded: bool) -> Rig {
 async fn live(is_guarded: bool, steps: &[Step], max_tokens: i64) {
     let mut config = config();
     config.summary.max_tokens = max_tokens;
-    let mut life = Life {
-        rig: rig(&config, is_guarded).await,
-        stalled: None,
-    };
+    let mut life = Life { rig: rig(&config, is_guarded).await, stalled: None };
     life.rig.say(1).await;
     let mut last_version = 0;
     for step in steps {
@@ -258,18 +225,12 @@ async fn live(is_guarded: bool, steps: &[Step], max_tokens: i64) {
 #[test]
 fn each_exchange_is_covered_once_in_any_life() {
     let mut runner = TestRunner::new(cases(CASES));
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     // With little room a model is asked to compact the document again and again.
     let room = prop_oneof![Just(10_000_i64), 150_i64..500];
-    let lived = runner.run(
-        &(any::<bool>(), steps(), room),
-        |(is_guarded, steps, max_tokens)| {
-            runtime.block_on(live(is_guarded, &steps, max_tokens));
-            Ok(())
-        },
-    );
+    let lived = runner.run(&(any::<bool>(), steps(), room), |(is_guarded, steps, max_tokens)| {
+        runtime.block_on(live(is_guarded, &steps, max_tokens));
+        Ok(())
+    });
     lived.unwrap();
 }

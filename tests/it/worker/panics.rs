@@ -45,10 +45,7 @@ async fn an_update_that_panics_each_time_is_parked_with_digests() {
     let retried = [Outcome::Retried; 4];
     assert_eq!(outcomes, [&retried[..], &[Outcome::Parked]].concat());
     assert_eq!((rig.verify().await.pending, rig.model.calls()), (0, 5));
-    assert_eq!(
-        (rig.db.number(FAILED).await, rig.db.number(PARKED).await),
-        (Some(5), Some(1))
-    );
+    assert_eq!((rig.db.number(FAILED).await, rig.db.number(PARKED).await), (Some(5), Some(1)));
 }
 
 #[tokio::test]
@@ -65,15 +62,9 @@ async fn if_digests_panic_too_the_row_is_parked_without_them() {
         "updates_total{outcome=\"failed\"} 1",
         "retries_exhausted_total 1",
     ] {
-        assert!(
-            metrics.contains(&format!("\nrecapd_{counted}\n")),
-            "{counted}: {metrics}"
-        );
+        assert!(metrics.contains(&format!("\nrecapd_{counted}\n")), "{counted}: {metrics}");
     }
-    assert_eq!(
-        (rig.row().await.version, rig.verify().await.pending),
-        (0, pending)
-    );
+    assert_eq!((rig.row().await.version, rig.verify().await.pending), (0, pending));
     assert_eq!(rig.db.number(PARKED).await, Some(1));
     assert_eq!(rig.drain_later().await, []);
     // The next eviction revives it.

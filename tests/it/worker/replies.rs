@@ -26,11 +26,7 @@ async fn with_pending() -> Rig {
 /// Requests an update as an operator.
 async fn ask_by_hand(rig: &Rig) {
     let now = recapd_platform::clock::Clock::now(&*rig.clock);
-    rig.db
-        .store()
-        .enqueue(&rig.agent, Reason::Manual, 0, now)
-        .await
-        .unwrap();
+    rig.db.store().enqueue(&rig.agent, Reason::Manual, 0, now).await.unwrap();
 }
 
 #[tokio::test]
@@ -48,20 +44,12 @@ async fn good_answers_become_the_summary() {
         assert_eq!(rig.drain().await, [Outcome::Completed], "{reply:?}");
         let report = rig.verify().await;
         assert_eq!(
-            (
-                report.pending,
-                rig.model.calls(),
-                rig.digests().await,
-                rig.lasting_digests().await
-            ),
+            (report.pending, rig.model.calls(), rig.digests().await, rig.lasting_digests().await),
             (0, calls, 0, 0),
             "{reply:?}"
         );
         assert!(rig.content().await.contains("Worked on exchange 1"));
-        assert_eq!(
-            rig.db.number("SELECT count(*) FROM summary_update_queue").await,
-            Some(0)
-        );
+        assert_eq!(rig.db.number("SELECT count(*) FROM summary_update_queue").await, Some(0));
     }
 }
 
@@ -89,11 +77,7 @@ async fn only_the_user_demands() {
         let content = rig.content().await;
         assert!(content.contains(mark), "{content}");
         let is_the_users = claim.starts_with("Always use pnpm");
-        assert_eq!(
-            content.contains("The user demanded: “"),
-            is_the_users,
-            "{content}"
-        );
+        assert_eq!(content.contains("The user demanded: “"), is_the_users, "{content}");
     }
 }
 
@@ -102,11 +86,8 @@ async fn only_the_user_demands() {
 async fn no_model_is_asked_about_forgotten_exchanges() {
     let rig = with_pending().await;
     let pending = rig.verify().await.pending;
-    let forget = |exchanges: Vec<i64>| {
-        rig.parts
-            .ingestor
-            .forget(&rig.agent, Forgettable::Exchanges(exchanges))
-    };
+    let forget =
+        |exchanges: Vec<i64>| rig.parts.ingestor.forget(&rig.agent, Forgettable::Exchanges(exchanges));
     forget(vec![2]).await.unwrap();
     drop(rig.drain().await);
     let report = rig.verify().await;
@@ -151,10 +132,7 @@ async fn revisits_that_are_too_much_are_divided() {
     rig.model.plan([Reply::Auth]);
     assert_eq!(rig.drain().await, [Outcome::Parked]);
     let exchanges = rig.verify().await.covered;
-    assert!(
-        rig.digests().await < exchanges,
-        "an item stands for several exchanges"
-    );
+    assert!(rig.digests().await < exchanges, "an item stands for several exchanges");
     rig.model.plan_then([], Reply::Overflow);
     let before = rig.flaky.calls("journalled_among");
     ask_by_hand(&rig).await;
@@ -163,10 +141,7 @@ async fn revisits_that_are_too_much_are_divided() {
     let items = "SELECT count(*) FROM summary_items WHERE origin = 'model' AND removed_version IS NULL";
     assert_eq!(rig.db.number(items).await, Some(exchanges));
     let looks = i64::try_from(rig.flaky.calls("journalled_among") - before).unwrap();
-    assert!(
-        (1..exchanges).contains(&looks),
-        "{looks}: one for each piece that can be divided"
-    );
+    assert!((1..exchanges).contains(&looks), "{looks}: one for each piece that can be divided");
 }
 
 /// The portion shrinks after a failure and grows after answers: answers about parts of an item are still used.
@@ -262,11 +237,7 @@ async fn answers_are_paid_for_once_after_a_forgetting() {
             drop(rig.drain_later().await);
         }
         assert_eq!((rig.verify().await.covered, rig.digests().await), (covered, 0));
-        assert_eq!(
-            rig.model.asked_with(oldest),
-            3,
-            "{turns}: refused, too much and answered"
-        );
+        assert_eq!(rig.model.asked_with(oldest), 3, "{turns}: refused, too much and answered");
     }
 }
 
@@ -313,14 +284,7 @@ async fn if_every_answer_is_cut_off_no_exchange_is_given_up() {
     for _ in 0..4 {
         drop(rig.drain_later().await);
     }
-    assert_eq!(
-        (
-            rig.verify().await.pending,
-            rig.digests().await,
-            rig.lasting_digests().await
-        ),
-        (0, 0, 0)
-    );
+    assert_eq!((rig.verify().await.pending, rig.digests().await, rig.lasting_digests().await), (0, 0, 0));
 }
 
 /// A repeated answer may be cut off once, too, before the exchange is given up.
@@ -356,11 +320,9 @@ async fn a_revisited_exchange_that_is_always_cut_off_is_given_up() {
 /// An exchange about which a model answers only nonsense spoils none of the others, and isn't asked about for ever.
 #[tokio::test]
 async fn an_exchange_with_only_nonsense_answers_is_given_up() {
-    for (reply, is_revisited) in [
-        (Reply::Garbage, false),
-        (Reply::WrongExchanges, false),
-        (Reply::Garbage, true),
-    ] {
+    for (reply, is_revisited) in
+        [(Reply::Garbage, false), (Reply::WrongExchanges, false), (Reply::Garbage, true)]
+    {
         let rig = with_pending().await;
         assert_eq!(rig.drain().await, [Outcome::Completed]);
         let poisoned = rig.verify().await.covered + 2;
@@ -371,25 +333,15 @@ async fn an_exchange_with_only_nonsense_answers_is_given_up() {
             ask_by_hand(&rig).await;
         }
         rig.model.always(poisoned, reply);
-        assert_eq!(
-            rig.drain().await,
-            [Outcome::Completed],
-            "{reply:?} {is_revisited}"
-        );
+        assert_eq!(rig.drain().await, [Outcome::Completed], "{reply:?} {is_revisited}");
         assert_eq!((rig.digests().await, rig.lasting_digests().await), (0, 1));
         let told = "SELECT count(*) FROM summary_items WHERE origin = 'model' AND removed_version IS NULL";
         assert_eq!(rig.db.number(told).await, Some(rig.verify().await.covered - 1));
         let asked = rig.model.asked_with(poisoned);
-        assert!(
-            asked <= 12,
-            "{asked}: twice with each half, and twice as often alone"
-        );
+        assert!(asked <= 12, "{asked}: twice with each half, and twice as often alone");
         rig.say(6).await;
         drop(rig.drain().await);
-        assert_eq!(
-            (rig.verify().await.pending, rig.model.asked_with(poisoned)),
-            (0, asked)
-        );
+        assert_eq!((rig.verify().await.pending, rig.model.asked_with(poisoned)), (0, asked));
     }
 }
 
@@ -456,10 +408,7 @@ async fn final_failures_park_with_digests_at_once() {
         let calls = if reply == Reply::Auth { 1..=1 } else { 2..=4 };
         assert!(calls.contains(&rig.model.calls()), "{reply:?}");
         assert!(rig.digests().await > 0);
-        assert!(
-            rig.content().await.contains("Please fix the next"),
-            "a digest quotes the question"
-        );
+        assert!(rig.content().await.contains("Please fix the next"), "a digest quotes the question");
         let parked = "SELECT count(*) FROM summary_update_queue WHERE parked_at IS NOT NULL AND last_error IS NOT NULL";
         assert_eq!(rig.db.number(parked).await, Some(1));
         assert_eq!(rig.drain_later().await, []);
@@ -492,15 +441,11 @@ async fn ageing_needs_no_model_and_ends() {
     rig.drain().await;
     let calls = rig.model.calls();
     for (days, heading) in [(2, "Yesterday"), (8, "This Week"), (15, "Earlier")] {
-        rig.clock
-            .set(crate::support::conversation::T0.plus_ms(days * 24 * 60 * MINUTE_MS));
+        rig.clock.set(crate::support::conversation::T0.plus_ms(days * 24 * 60 * MINUTE_MS));
         assert_eq!(rig.parts.schedule.age().await.unwrap(), 1, "after {days} days");
         assert_eq!(rig.drain().await, [Outcome::Completed]);
         assert_eq!(rig.parts.schedule.age().await.unwrap(), 0);
-        assert!(
-            rig.content().await.contains(&format!("## {heading} (")),
-            "{heading}"
-        );
+        assert!(rig.content().await.contains(&format!("## {heading} (")), "{heading}");
         rig.verify().await;
     }
     assert_eq!(rig.model.calls(), calls);
@@ -510,11 +455,7 @@ async fn ageing_needs_no_model_and_ends() {
 /// fits.
 #[tokio::test]
 async fn catching_up_gives_the_same_as_daily_looks() {
-    for (ageing, max_tokens) in [
-        (Ageing::Age, 10_000),
-        (Ageing::Calendar, 10_000),
-        (Ageing::Calendar, 300),
-    ] {
+    for (ageing, max_tokens) in [(Ageing::Age, 10_000), (Ageing::Calendar, 10_000), (Ageing::Calendar, 300)] {
         let mut config = config();
         (config.summary.ageing, config.summary.max_tokens) = (ageing, max_tokens);
         config.summary.compact_by_model = false;
@@ -537,11 +478,7 @@ async fn catching_up_gives_the_same_as_daily_looks() {
             ends.push(rig.content().await);
         }
         assert!(ends[0].contains("This Week"), "{}", ends[0]);
-        assert_eq!(
-            (&ends[1], &ends[2]),
-            (&ends[0], &ends[0]),
-            "{ageing:?} {max_tokens}"
-        );
+        assert_eq!((&ends[1], &ends[2]), (&ends[0], &ends[0]), "{ageing:?} {max_tokens}");
     }
 }
 

@@ -32,10 +32,7 @@ fn with_prices(set: &str) -> (Config, tempfile::TempDir) {
     std::fs::write(&path, PRICES).unwrap();
     let loader = Loader::new().set(format!("spend.prices_file={}", path.display()));
     let spend = loader.set(format!("spend.{set}")).load().unwrap().config.spend;
-    let config = Config {
-        spend,
-        ..rig::config()
-    };
+    let config = Config { spend, ..rig::config() };
     (config, folder)
 }
 
@@ -61,32 +58,19 @@ async fn each_limit_pauses_until_the_next_day() {
         assert_eq!(rig.drain().await, [Postponed], "{limit:?}");
         let until = next_day(T0);
         let store = rig.db.store();
-        assert_eq!(
-            store.paused(&rig.agent).await.unwrap(),
-            Some(SpendPause { limit, until })
-        );
+        assert_eq!(store.paused(&rig.agent).await.unwrap(), Some(SpendPause { limit, until }));
         let sample = store.sample(rig.clock.now(), DAY_MS).await.unwrap();
-        assert_eq!(
-            (sample.paused, sample.parked, sample.today.cost_microusd),
-            (1, 0, 2 * CALL)
-        );
+        assert_eq!((sample.paused, sample.parked, sample.today.cost_microusd), (1, 0, 2 * CALL));
         assert_eq!((sample.today.calls, sample.today.tokens), (2, 2 * CALL));
 
         // Pending exchanges are shown, and more may come.
         rig.say(2).await;
         drop(rig.drain().await);
         let summary = rig.db.store().summary(&rig.agent).await.unwrap().unwrap();
-        assert!(
-            summary.version == version && summary.pending.len() >= 3,
-            "{limit:?}"
-        );
+        assert!(summary.version == version && summary.pending.len() >= 3, "{limit:?}");
         rig.clock.set(until.plus_ms(-1));
         drop(rig.drain().await);
-        assert_eq!(
-            (rig.model.calls(), rig.row().await.version),
-            (2, version),
-            "{limit:?}"
-        );
+        assert_eq!((rig.model.calls(), rig.row().await.version), (2, version), "{limit:?}");
 
         rig.clock.set(until);
         assert_eq!(rig.drain().await, [Completed], "{limit:?}");
@@ -106,11 +90,7 @@ async fn a_raised_limit_resumes_at_once_and_an_agent_may_have_its_own() {
     assert_eq!(rig.drain().await, [Postponed]);
     let patch = SettingsPatch::parse(json!({"calls_per_day": 2})).unwrap();
     let now = rig.clock.now();
-    rig.db
-        .store()
-        .change_settings(&rig.agent, &patch, now)
-        .await
-        .unwrap();
+    rig.db.store().change_settings(&rig.agent, &patch, now).await.unwrap();
     assert_eq!(rig.drain().await, [Completed]);
     rig.say(6).await;
     assert_eq!(rig.drain().await, [Postponed]);
@@ -154,10 +134,7 @@ async fn after_a_reload_waiting_updates_are_resumed_despite_failures() {
     resumption.step().await;
     assert!(waits().await);
     resumption.step().await;
-    assert!(
-        !waits().await && woken.as_mut().enable(),
-        "the worker looks at once"
-    );
+    assert!(!waits().await && woken.as_mut().enable(), "the worker looks at once");
     assert_eq!(rig.drain().await, [Postponed], "by the limit of before");
     resumption.step().await;
     assert!(!waits().await);
@@ -178,10 +155,7 @@ async fn without_prices_a_limit_in_dollars_allows_no_call() {
     set(json!(1.5)).await;
     assert_eq!(rig.drain().await, [Postponed]);
     let (limit, until) = (SpendLimit::Price, next_day(T0));
-    assert_eq!(
-        rig.db.store().paused(&rig.agent).await.unwrap(),
-        Some(SpendPause { limit, until })
-    );
+    assert_eq!(rig.db.store().paused(&rig.agent).await.unwrap(), Some(SpendPause { limit, until }));
     assert_eq!(rig.model.calls(), 0);
     set(json!(null)).await;
     assert_eq!(rig.drain().await, [Completed]);
@@ -194,23 +168,15 @@ async fn the_cost_of_updates_is_recorded() {
     let (config, _folder) = with_prices("calls_per_day=0");
     let rig = Rig::new(&config).await;
     rig.say(6).await;
-    rig.model
-        .plan([Reply::Garbage, Reply::Garbage, Reply::Transient, Reply::Good]);
+    rig.model.plan([Reply::Garbage, Reply::Garbage, Reply::Transient, Reply::Good]);
     drop(rig.drain().await);
     for _ in 0..3 {
         drop(rig.drain_later().await);
     }
     let costs = rig.db.rows("update_runs").await.len();
     assert_eq!(costs, 3, "two failed attempts and one that didn't");
-    let sum = async |column: &str| {
-        rig.db
-            .number(&format!("SELECT sum({column}) FROM update_runs"))
-            .await
-    };
-    assert_eq!(
-        (sum("model_calls").await, sum("cost_microusd").await),
-        (Some(4), Some(3 * CALL))
-    );
+    let sum = async |column: &str| rig.db.number(&format!("SELECT sum({column}) FROM update_runs")).await;
+    assert_eq!((sum("model_calls").await, sum("cost_microusd").await), (Some(4), Some(3 * CALL)));
     let metrics = rig.parts.metrics.encode(None).1;
     assert!(
         metrics.contains("recapd_provider_cost_usd_total{provider=\"scripted\",model=\"script\"} 0.0033"),
@@ -230,17 +196,8 @@ async fn the_cost_of_updates_is_recorded() {
     assert_eq!(cost, None, "no figure, and never 0");
     let metrics = unpriced.parts.metrics.encode(None).1;
     assert!(!metrics.contains("recapd_provider_cost_usd_total{"), "{metrics}");
-    let today = unpriced
-        .db
-        .store()
-        .sample(unpriced.clock.now(), DAY_MS)
-        .await
-        .unwrap()
-        .today;
-    assert_eq!(
-        (today.calls, today.unpriced_calls, today.cost_microusd),
-        (1, 1, 0)
-    );
+    let today = unpriced.db.store().sample(unpriced.clock.now(), DAY_MS).await.unwrap().today;
+    assert_eq!((today.calls, today.unpriced_calls, today.cost_microusd), (1, 1, 0));
 }
 
 /// The provider bills what it worked on, whether or not the answer was useful.

@@ -27,9 +27,7 @@ use crate::support::{
 };
 
 async fn soon<T>(future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(PATIENCE, future)
-        .await
-        .expect("it never happens")
+    tokio::time::timeout(PATIENCE, future).await.expect("it never happens")
 }
 
 async fn with_pending() -> Rig {
@@ -47,11 +45,7 @@ async fn with_pending() -> Rig {
 /// Another agent, `b`, with exchanges to summarise.
 async fn another_speaks(rig: &Rig) {
     let messages = (0..12).map(|n| native(["user", "assistant"][n % 2], "One of many messages that go by"));
-    rig.parts
-        .ingestor
-        .append(&agent("b"), messages.collect())
-        .await
-        .unwrap();
+    rig.parts.ingestor.append(&agent("b"), messages.collect()).await.unwrap();
 }
 
 #[tokio::test]
@@ -59,11 +53,7 @@ async fn a_heartbeat_keeps_the_lease() {
     let rig = with_pending().await;
     let slow = async {
         rig.model.asked(1).await;
-        let lease_ends = rig
-            .db
-            .number("SELECT visible_at FROM summary_update_queue")
-            .await
-            .unwrap();
+        let lease_ends = rig.db.number("SELECT visible_at FROM summary_update_queue").await.unwrap();
         // Long past the first lease's end, but beat by beat.
         let mut renewed = lease_ends;
         for _ in 0..5 {
@@ -77,10 +67,7 @@ async fn a_heartbeat_keeps_the_lease() {
     };
     let (outcomes, ()) = soon(async { tokio::join!(rig.drain(), slow) }).await;
     assert_eq!(outcomes, [Outcome::Completed]);
-    assert_eq!(
-        rig.db.number("SELECT max(attempt) FROM update_runs").await,
-        Some(1)
-    );
+    assert_eq!(rig.db.number("SELECT max(attempt) FROM update_runs").await, Some(1));
     rig.verify().await;
 }
 
@@ -102,18 +89,10 @@ async fn a_lost_lease_stops_the_update() {
         assert_eq!(outcomes, [Outcome::Superseded], "{lose}");
         assert_eq!(rig.row().await.version, 0);
         let billed = "SELECT count(*) FROM update_runs WHERE model = 'script' AND model_calls = 1 AND input_tokens > 500";
-        assert_eq!(
-            rig.db.number(billed).await,
-            Some(1),
-            "what was sent is billed: {lose}"
-        );
+        assert_eq!(rig.db.number(billed).await, Some(1), "what was sent is billed: {lose}");
         let other =
             "SELECT count(*) FROM summary_update_queue WHERE lease_owner = 'other' AND lease_token IS NULL";
-        assert_eq!(
-            rig.db.number(other).await,
-            Some(0),
-            "the new holder keeps his lease"
-        );
+        assert_eq!(rig.db.number(other).await, Some(0), "the new holder keeps his lease");
         // With the row back, the work is done.
         let now = recapd_platform::clock::Clock::now(&*rig.clock);
         rig.db.store().reconcile(now, now).await.unwrap();
@@ -178,16 +157,9 @@ struct Running {
 }
 
 fn run(rig: &Rig) -> Running {
-    let running = Running {
-        soft: CancellationToken::new(),
-        hard: CancellationToken::new(),
-        tasks: TaskTracker::new(),
-    };
-    let (worker, soft, hard) = (
-        rig.parts.worker.clone(),
-        running.soft.clone(),
-        running.hard.clone(),
-    );
+    let running =
+        Running { soft: CancellationToken::new(), hard: CancellationToken::new(), tasks: TaskTracker::new() };
+    let (worker, soft, hard) = (rig.parts.worker.clone(), running.soft.clone(), running.hard.clone());
     running.tasks.spawn(async move { worker.run(soft, hard).await });
     running.tasks.close();
     running
@@ -256,11 +228,7 @@ async fn an_idle_worker_rests() {
     let begun = Instant::now();
     looks(2).await;
     looks(5).await;
-    assert!(
-        begun.elapsed() > Duration::from_millis(3 * 200),
-        "{:?}",
-        begun.elapsed()
-    );
+    assert!(begun.elapsed() > Duration::from_millis(3 * 200), "{:?}", begun.elapsed());
     // Work that falls due meanwhile is done without another wake-up.
     let (store, now) = (rig.db.store(), rig.clock.now());
     store.enqueue(&agent("a"), Reason::Manual, 50, now).await.unwrap();
@@ -287,10 +255,7 @@ async fn a_clock_set_back_delays_nothing() {
     rig.clock.advance_ms(HOUR_MS);
     let wake = async |delay_ms| {
         let (agent, now) = (agent("a"), rig.clock.now());
-        store
-            .enqueue(&agent, Reason::Manual, delay_ms, now)
-            .await
-            .unwrap();
+        store.enqueue(&agent, Reason::Manual, delay_ms, now).await.unwrap();
     };
     wake(0).await;
     let running = run(&rig);

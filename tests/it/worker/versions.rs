@@ -82,18 +82,10 @@ async fn an_operators_change_voids_the_update_under_way() {
             rig.model.let_go();
             version
         });
-        assert_eq!(
-            (outcomes.first(), version),
-            (Some(&Outcome::Superseded), 3),
-            "{hand:?}"
-        );
+        assert_eq!((outcomes.first(), version), (Some(&Outcome::Superseded), 3), "{hand:?}");
         settled(&rig).await;
         let failed = "SELECT count(*) FROM update_runs WHERE outcome = 'failed'";
-        assert_eq!(
-            rig.db.number(failed).await,
-            Some(0),
-            "to come too late is no failure"
-        );
+        assert_eq!(rig.db.number(failed).await, Some(0), "to come too late is no failure");
     }
 }
 
@@ -107,11 +99,7 @@ async fn an_operators_change_is_atomic() {
             rig.verify().await;
             // Readers may still get the version before.
             let version = rig.db.number("SELECT version FROM summaries").await;
-            assert_eq!(
-                version,
-                Some(if when == Before { 2 } else { 3 }),
-                "{hand:?} {when:?}"
-            );
+            assert_eq!(version, Some(if when == Before { 2 } else { 3 }), "{hand:?} {when:?}");
             // A client that doesn't know the result repeats the request.
             hand.act(&rig).await.unwrap();
             rig.verify().await;
@@ -138,11 +126,7 @@ async fn a_rebuild_survives_a_failure_of_each_step() {
         for _ in 0..12 {
             let pending = rig.verify().await.pending;
             if pending > 0 {
-                assert_eq!(
-                    rig.content().await,
-                    old,
-                    "{method} {when:?}: the old document until then"
-                );
+                assert_eq!(rig.content().await, old, "{method} {when:?}: the old document until then");
             }
             // A failed claim ends a drain; the next poll tries again.
             rig.parts.worker.drain().await.unwrap_or_default();
@@ -171,17 +155,8 @@ async fn edited_items_stay_as_they_are() {
     let edit = ItemEdit::parse(
         &json!({"text": "Chose to keep the parser; token ghp_0123456789abcdefghijABCDEFGHIJ012345"}),
     );
-    let edited = rig
-        .parts
-        .ingestor
-        .edit_item(&rig.agent, 2, edit.unwrap())
-        .await
-        .unwrap();
-    assert!(
-        !edited.item.item.text.contains("ghp_"),
-        "{}",
-        edited.item.item.text
-    );
+    let edited = rig.parts.ingestor.edit_item(&rig.agent, 2, edit.unwrap()).await.unwrap();
+    assert!(!edited.item.item.text.contains("ghp_"), "{}", edited.item.item.text);
     for _ in 0..3 {
         rig.say(4).await;
         rig.drain_later().await;

@@ -57,20 +57,13 @@ pub struct AuditWriter {
 impl Audit {
     /// Creates an audit that only logs.
     pub fn of_log(metrics: Metrics) -> Self {
-        Self {
-            sender: None,
-            metrics,
-        }
+        Self { sender: None, metrics }
     }
 
     /// Creates an audit whose writer keeps the newest `rows_max` events of each kind. With 0 it only logs.
     pub fn with_writer(metrics: Metrics, rows_max: i64) -> (Self, AuditWriter) {
         let (sender, receiver) = channel(WAITING_MAX);
-        let writer = AuditWriter {
-            receiver,
-            metrics: metrics.clone(),
-            rows_max,
-        };
+        let writer = AuditWriter { receiver, metrics: metrics.clone(), rows_max };
         let sender = (rows_max > 0).then_some(sender);
         (Self { sender, metrics }, writer)
     }
@@ -244,9 +237,7 @@ mod tests {
 
     fn dropped(metrics: &Metrics) -> String {
         let (_, text) = metrics.encode(None);
-        let line = text
-            .lines()
-            .find(|line| line.starts_with("recapd_audit_dropped_total "));
+        let line = text.lines().find(|line| line.starts_with("recapd_audit_dropped_total "));
         line.unwrap().to_owned()
     }
 

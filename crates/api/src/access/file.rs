@@ -63,31 +63,19 @@ pub enum FileError {
 /// # Errors
 /// [`FileError`].
 pub fn read(path: &Path) -> Result<Vec<Token>, FileError> {
-    let unreadable = |source| FileError::Unreadable {
-        path: path.to_owned(),
-        source,
-    };
+    let unreadable = |source| FileError::Unreadable { path: path.to_owned(), source };
     let mut text = String::new();
     let file = fs::File::open(path).map_err(unreadable)?;
     let metadata = file.metadata().map_err(unreadable)?;
     let mode = metadata.permissions().mode() & 0o777;
     if metadata.is_file() && mode & WRITTEN_BY_OTHERS != 0 {
-        return Err(FileError::Writable {
-            path: path.to_owned(),
-            mode,
-        });
+        return Err(FileError::Writable { path: path.to_owned(), mode });
     }
     let bytes = file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text);
     if bytes.map_err(unreadable)? as u64 > FILE_BYTES_MAX {
-        return Err(FileError::TooLong {
-            path: path.to_owned(),
-        });
+        return Err(FileError::TooLong { path: path.to_owned() });
     }
-    tokens(&text).map_err(|(line, what)| FileError::Malformed {
-        path: path.to_owned(),
-        line,
-        what,
-    })
+    tokens(&text).map_err(|(line, what)| FileError::Malformed { path: path.to_owned(), line, what })
 }
 
 fn tokens(text: &str) -> Result<Vec<Token>, (usize, &'static str)> {
@@ -113,30 +101,24 @@ fn tokens(text: &str) -> Result<Vec<Token>, (usize, &'static str)> {
 fn token(line: &str) -> Result<Token, &'static str> {
     let mut words = line.split_ascii_whitespace();
     let mut word = || words.next().unwrap_or_default();
-    let name = word()
-        .parse()
-        .map_err(|_| "the line must begin with a name: letters, digits and . _ : -")?;
+    let name = word().parse().map_err(|_| "the line must begin with a name: letters, digits and . _ : -")?;
     let scope =
         Scope::from_name(word()).ok_or("after the name, the scope must be `read`, `write` or `admin`")?;
-    let digest = word()
-        .strip_prefix(DIGEST_PREFIX)
-        .filter(|digest| is_digest(digest));
+    let digest = word().strip_prefix(DIGEST_PREFIX).filter(|digest| is_digest(digest));
     let digest = digest
         .ok_or("after the scope, the digest must be `sha256:` and 64 hexadecimal digits (lower case)")?;
     let (mut reach_names, mut expires_at) = (AccessNames::default(), None);
     for word in words {
         match word.split_once('=') {
             Some(("agent", id)) => {
-                reach_names.agents.insert(
-                    id.parse()
-                        .map_err(|_| "the text after agent= isn't a valid agent id")?,
-                );
+                reach_names
+                    .agents
+                    .insert(id.parse().map_err(|_| "the text after agent= isn't a valid agent id")?);
             }
             Some(("project", id)) => {
-                reach_names.projects.insert(
-                    id.parse()
-                        .map_err(|_| "the text after project= isn't a valid project id")?,
-                );
+                reach_names
+                    .projects
+                    .insert(id.parse().map_err(|_| "the text after project= isn't a valid project id")?);
             }
             Some(("expires", at)) => {
                 let at = Timestamp::parse(at);
@@ -151,11 +133,7 @@ fn token(line: &str) -> Result<Token, &'static str> {
         name,
         digest: digest.to_owned(),
         scope,
-        reach: if is_for_all {
-            Reach::All
-        } else {
-            Reach::Only(reach_names)
-        },
+        reach: if is_for_all { Reach::All } else { Reach::Only(reach_names) },
         created_at: Timestamp(0),
         expires_at,
         revoked_at: None,
@@ -170,12 +148,7 @@ fn is_digest(text: &str) -> bool {
 
 /// Writes the line of a token file for `token`.
 pub fn line(token: &NewToken) -> String {
-    let mut line = format!(
-        "{} {} {DIGEST_PREFIX}{}",
-        token.name,
-        token.scope.name(),
-        token.digest
-    );
+    let mut line = format!("{} {} {DIGEST_PREFIX}{}", token.name, token.scope.name(), token.digest);
     if let Some(AccessNames { agents, projects }) = token.reach.names() {
         append(&mut line, "agent", agents);
         append(&mut line, "project", projects);
@@ -212,21 +185,14 @@ mod tests {
             agents: ["a", "b"].map(|id| id.parse().unwrap()).into(),
             projects: ["web".parse().unwrap()].into(),
         };
-        for token in [
-            made(Reach::All, None),
-            made(Reach::Only(named), Timestamp::parse("2027-01-01T00:00:00Z")),
-        ] {
+        for token in
+            [made(Reach::All, None), made(Reach::Only(named), Timestamp::parse("2027-01-01T00:00:00Z"))]
+        {
             let text = format!("# tokens\n\n  {}  \n", line(&token));
             let read = tokens(&text).unwrap().pop().unwrap();
             assert_eq!(
                 (read.name, read.digest, read.scope, read.reach, read.expires_at),
-                (
-                    token.name,
-                    token.digest,
-                    token.scope,
-                    token.reach,
-                    token.expires_at
-                )
+                (token.name, token.digest, token.scope, token.reach, token.expires_at)
             );
         }
     }
@@ -254,20 +220,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("tokens");
         fs::write(&path, line(&made(Reach::All, None))).unwrap();
-        for (mode, is_refused) in [
-            (0o600, false),
-            (0o640, false),
-            (0o644, false),
-            (0o660, true),
-            (0o602, true),
-        ] {
+        for (mode, is_refused) in
+            [(0o600, false), (0o640, false), (0o644, false), (0o660, true), (0o602, true)]
+        {
             fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
             let found = read(&path);
-            assert_eq!(
-                matches!(found, Err(FileError::Writable { .. })),
-                is_refused,
-                "{mode:o}"
-            );
+            assert_eq!(matches!(found, Err(FileError::Writable { .. })), is_refused, "{mode:o}");
             assert!(is_refused || found.is_ok());
         }
     }
@@ -279,18 +237,12 @@ mod tests {
             ("rcp_0123 read".to_owned(), "sha256:"),
             ("! read".to_owned(), "name"),
             ("coder everything".to_owned(), "admin"),
-            (
-                format!("coder read sha256:{}", digest.to_uppercase()),
-                "lower case",
-            ),
+            (format!("coder read sha256:{}", digest.to_uppercase()), "lower case"),
             (format!("coder read sha256:{digest} agent=!"), "agent="),
             (format!("coder read sha256:{digest} project="), "project="),
             (format!("coder read sha256:{digest} expires=soon"), "2027"),
             (format!("coder read sha256:{digest} rcp_0123"), "expires=TIME"),
-            (
-                format!("coder read sha256:{digest}\ncoder read sha256:{digest}"),
-                "same name",
-            ),
+            (format!("coder read sha256:{digest}\ncoder read sha256:{digest}"), "same name"),
         ] {
             let (line, what) = tokens(&format!("# first\n{bad}")).unwrap_err();
             assert_eq!(line, 1 + bad.lines().count(), "{bad}");

@@ -51,11 +51,7 @@ pub struct Quota {
 impl Quota {
     /// Creates a pool of `total`. One holder gets at most half of it, rounded up.
     pub fn new(total: usize) -> Arc<Self> {
-        Arc::new(Self {
-            total,
-            share: total.div_ceil(SHARE_OF),
-            used: Mutex::default(),
-        })
+        Arc::new(Self { total, share: total.div_ceil(SHARE_OF), used: Mutex::default() })
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Holder, usize>> {
@@ -67,11 +63,7 @@ impl Quota {
     /// # Errors
     /// [`Lack`].
     pub fn take(self: &Arc<Self>, holder: &Holder, amount: usize) -> Result<QuotaShare, Lack> {
-        let mut share = QuotaShare {
-            quota: Arc::clone(self),
-            holder: holder.clone(),
-            amount: 0,
-        };
+        let mut share = QuotaShare { quota: Arc::clone(self), holder: holder.clone(), amount: 0 };
         share.grow(amount)?;
         Ok(share)
     }

@@ -71,11 +71,7 @@ impl Sessions {
         if sessions.len() >= SESSIONS_MAX {
             end_oldest(&mut sessions, |_| true);
         }
-        let session = Session {
-            token,
-            began_at: now,
-            used_at: now,
-        };
+        let session = Session { token, began_at: now, used_at: now };
         sessions.insert(key, session);
     }
 
@@ -136,11 +132,7 @@ mod tests {
         let mut at = 0;
         while at + IDLE_MS / 2 < LIFE_MS {
             at += IDLE_MS / 2;
-            assert_eq!(
-                sessions.token(&key(2), Timestamp(at)).as_deref(),
-                Some("t"),
-                "{at}"
-            );
+            assert_eq!(sessions.token(&key(2), Timestamp(at)).as_deref(), Some("t"), "{at}");
         }
         assert_eq!(sessions.token(&key(2), Timestamp(LIFE_MS)), None);
     }

@@ -112,10 +112,7 @@ async fn a_database_that_hangs_delays_requests_only_briefly() {
     let mut waits = Vec::new();
     for _ in 0..10 {
         let asked = Instant::now();
-        assert!(
-            access.identify(Some(TEXT)).await.is_ok(),
-            "the tokens known so far stay in force"
-        );
+        assert!(access.identify(Some(TEXT)).await.is_ok(), "the tokens known so far stay in force");
         waits.push(asked.elapsed());
         sleep(Duration::from_secs(1)).await;
     }

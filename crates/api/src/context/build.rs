@@ -34,10 +34,7 @@ impl ContextMaterial {
     ) -> ContextReply {
         let counter: &dyn TokenCounter = &caching(counter);
         let options = query.options(defaults);
-        let room = summary_room(&options)
-            .into_iter()
-            .chain(query.summary_max_tokens)
-            .min();
+        let room = summary_room(&options).into_iter().chain(query.summary_max_tokens).min();
         let shortened = room.and_then(|room| self.shortened_summary(room, counter));
         let markdown = shortened.as_ref().unwrap_or(&self.markdown);
         let built = build(&self.input(markdown), &options, counter);
@@ -72,10 +69,7 @@ impl ContextMaterial {
         ContextReply {
             agent_id: self.agent.clone(),
             format: query.format,
-            speaker: self
-                .perspective
-                .as_ref()
-                .map(|perspective| perspective.speaker().to_owned()),
+            speaker: self.perspective.as_ref().map(|perspective| perspective.speaker().to_owned()),
             body,
             tokens: context.tokens,
             limit_tokens: context.limit_tokens,
@@ -135,30 +129,17 @@ impl ContextMaterial {
         let built = build(&self.input(&self.markdown), options, counter);
         let lines = self.lines_of(&built.left_out);
         let document_tokens = counter.count(&self.markdown);
-        let with_lines = with_left_out(
-            &self.markdown,
-            &lines,
-            document_tokens + lines_tokens_max,
-            counter,
-        );
+        let with_lines = with_left_out(&self.markdown, &lines, document_tokens + lines_tokens_max, counter);
         let lines_tokens = counter.count(&with_lines) - document_tokens;
-        let options = ContextOptions {
-            max_tokens: options.max_tokens + lines_tokens,
-            ..*options
-        };
+        let options = ContextOptions { max_tokens: options.max_tokens + lines_tokens, ..*options };
         build(&self.input(&with_lines), &options, counter)
     }
 
     fn lines_of(&self, numbers: &[i64]) -> Vec<PendingLine> {
         let numbers: HashSet<i64> = numbers.iter().copied().collect();
-        let exchanges = self
-            .left_out
-            .iter()
-            .chain(&self.window)
-            .map(|stored| &stored.exchange);
-        let lines = exchanges
-            .filter(|exchange| numbers.contains(&exchange.exchange))
-            .map(|exchange| PendingLine {
+        let exchanges = self.left_out.iter().chain(&self.window).map(|stored| &stored.exchange);
+        let lines =
+            exchanges.filter(|exchange| numbers.contains(&exchange.exchange)).map(|exchange| PendingLine {
                 exchange: exchange.exchange,
                 at: self.zone.wall(exchange.opened_at),
                 tokens: exchange.tokens,
@@ -189,10 +170,8 @@ impl ContextMaterial {
         } else {
             format!("exchanges #{first} to #{last}")
         };
-        let (results, verb) = (
-            count(elided.len(), "tool result"),
-            if elided.len() == 1 { "is" } else { "are" },
-        );
+        let (results, verb) =
+            (count(elided.len(), "tool result"), if elided.len() == 1 { "is" } else { "are" });
         let agent = &self.agent;
         Some(format!(
             "{results} of {exchanges} {verb} shortened: recapd's own answers once the window has moved past them, and others to \
@@ -203,11 +182,7 @@ impl ContextMaterial {
 
     /// Writes a note about the exchanges that are left out because of their bytes.
     fn unread_note(&self) -> Option<String> {
-        let unread: Vec<i64> = self
-            .left_out
-            .iter()
-            .map(|stored| stored.exchange.exchange)
-            .collect();
+        let unread: Vec<i64> = self.left_out.iter().map(|stored| stored.exchange.exchange).collect();
         let exchanges_are = exchanges_are(&unread)?;
         Some(format!(
             "{exchanges_are} left out because of size in bytes, not tokens: the window's images and long results are more than \
@@ -231,31 +206,23 @@ impl ContextMaterial {
         let reader = self.perspective.as_ref().map(Perspective::speaker);
         let source = |message| self.source_of_window(message);
         let are_open = are_open(self.window.iter().map(|stored| &stored.exchange));
-        let exchanges = self
-            .window
-            .iter()
-            .zip(are_open)
-            .map(|(stored, is_open)| SourceExchange {
-                exchange: stored.exchange.exchange,
-                first_leg: stored.exchange.first_leg(),
-                is_open,
-                messages: stored.messages.iter().map(source).collect(),
-            });
+        let exchanges = self.window.iter().zip(are_open).map(|(stored, is_open)| SourceExchange {
+            exchange: stored.exchange.exchange,
+            first_leg: stored.exchange.first_leg(),
+            is_open,
+            messages: stored.messages.iter().map(source).collect(),
+        });
         ContextInput {
             preamble: self.preamble.iter().map(StoredMessage::source).collect(),
             anchor: self.anchor.as_ref().map(StoredMessage::source),
             summary: has_summary.then(|| fence(&self.agent, self.version, markdown, reader)),
             copies: self.pins.pins.iter().map(copy).collect(),
-            request: self.request.as_ref().map(|(exchange, message)| SourceRequest {
-                exchange: *exchange,
-                message: message.source(),
-            }),
+            request: self
+                .request
+                .as_ref()
+                .map(|(exchange, message)| SourceRequest { exchange: *exchange, message: message.source() }),
             exchanges: exchanges.collect(),
-            left_out: self
-                .left_out
-                .iter()
-                .map(|stored| stored.exchange.exchange)
-                .collect(),
+            left_out: self.left_out.iter().map(|stored| stored.exchange.exchange).collect(),
             // Thinking is bound to the exact messages before it. Shortened messages are no longer exact.
             evicted: self.has_evicted || self.shortened.through_seq > 0,
             passed_before: self.passed_before,
@@ -266,10 +233,7 @@ impl ContextMaterial {
     /// Returns a message of the window. A shortened message has no token count, so that it is counted again.
     fn source_of_window<'m>(&self, stored: &'m StoredMessage) -> SourceMessage<'m> {
         let is_counted = stored.seq > self.shortened.through_seq;
-        SourceMessage {
-            tokens: is_counted.then_some(stored.tokens),
-            ..stored.source()
-        }
+        SourceMessage { tokens: is_counted.then_some(stored.tokens), ..stored.source() }
     }
 }
 
@@ -308,10 +272,7 @@ fn left_note(left_copies: &[LeftCopy], has_more: bool) -> Option<String> {
         })
         .collect();
     let more = has_more || left_copies.len() > NAMED_MAX;
-    let names: Vec<String> = names
-        .into_iter()
-        .chain(more.then(|| "older ones".to_owned()))
-        .collect();
+    let names: Vec<String> = names.into_iter().chain(more.then(|| "older ones".to_owned())).collect();
     (!names.is_empty()).then(|| {
         format!(
             "no room for copies of {}: context.pins_max_tokens, or a quarter of this budget, is used up",
@@ -321,11 +282,7 @@ fn left_note(left_copies: &[LeftCopy], has_more: bool) -> Option<String> {
 }
 
 fn copy(pin: &Pin) -> SourceCopy<'_> {
-    SourceCopy {
-        exchange: pin.exchange,
-        pinned: pin.pinned,
-        message: pin.message.source(),
-    }
+    SourceCopy { exchange: pin.exchange, pinned: pin.pinned, message: pin.message.source() }
 }
 
 /// Adds up the pieces of a context by kind. The markup around messages is a part, too, so the parts add up to the

@@ -105,14 +105,10 @@ impl ContextMaterial {
         let mut before: Vec<Turn<'_>> = context.turns.into_iter().filter(is_before).collect();
         // The lines say what was left out.
         for turn in &mut before {
-            turn.pieces
-                .retain(|piece| piece.origin != PieceOrigin::Synthetic(Reason::LeftOut));
+            turn.pieces.retain(|piece| piece.origin != PieceOrigin::Synthetic(Reason::LeftOut));
         }
         let text = format!("{}\n{}", plain(&before).trim(), look_up(&self.agent));
-        CompactReply {
-            first_exchange,
-            ..self.reply(text, context.left_out.len(), counter)
-        }
+        CompactReply { first_exchange, ..self.reply(text, context.left_out.len(), counter) }
     }
 
     /// Writes the text that replaces the whole conversation. It quotes the newest part, as far as there is room.
@@ -138,11 +134,7 @@ impl ContextMaterial {
         let room = max_tokens - counter.count(&head) - counter.count(&look_up(&self.agent));
         let document = counter.count(&self.markdown).min(room * DOCUMENT_TENTHS / 10);
         let lines = room / 10;
-        let mut sizes = PartSizes {
-            document,
-            lines,
-            quoted: room - document - lines,
-        };
+        let mut sizes = PartSizes { document, lines, quoted: room - document - lines };
         let mut reply = self.write_reply(&head, sizes, defaults, counter);
         for _ in 0..SHRINKS_MAX {
             let surplus = reply.tokens - max_tokens;
@@ -213,11 +205,8 @@ impl ContextMaterial {
     fn files(&self) -> RecentFiles {
         let mut files = RecentFiles::default();
         for stored in self.window.iter().rev() {
-            let messages: Vec<Message> = stored
-                .messages
-                .iter()
-                .map(|stored| stored.message.clone())
-                .collect();
+            let messages: Vec<Message> =
+                stored.messages.iter().map(|stored| stored.message.clone()).collect();
             let effects = Effects::of(&messages);
             add_some(&mut files.changed, effects.files);
             add_some(&mut files.read, effects.looked_at);

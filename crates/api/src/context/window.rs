@@ -41,12 +41,8 @@ pub(super) async fn read(
     first_exchange: i64,
     bytes_max: i64,
 ) -> Result<WindowContent, ContextError> {
-    let query = ExchangeQuery {
-        from: first_exchange,
-        through: i64::MAX,
-        limit: WINDOW_EXCHANGES_MAX,
-        bytes_max,
-    };
+    let query =
+        ExchangeQuery { from: first_exchange, through: i64::MAX, limit: WINDOW_EXCHANGES_MAX, bytes_max };
     let mut found = store.exchanges(agent, query).await?;
     let newest = found.last_mut().filter(|newest| newest.unread_bytes.is_some());
     let shortened = match newest {
@@ -55,11 +51,7 @@ pub(super) async fn read(
     };
     let unread = found.iter().rposition(|stored| stored.unread_bytes.is_some());
     let exchanges = found.split_off(unread.map_or(0, |last| last + 1));
-    Ok(WindowContent {
-        exchanges,
-        left_out: found,
-        shortened,
-    })
+    Ok(WindowContent { exchanges, left_out: found, shortened })
 }
 
 /// Reads an exchange that is too large, part by part, and shortens its older messages.
@@ -135,11 +127,7 @@ impl Reader {
     fn shorten(&mut self, mut stored: StoredMessage) -> Result<(), ContextError> {
         let chars = shorten_results(&mut stored.message, self.keep, self.exchange);
         if chars > 0 {
-            self.results.push(Elision {
-                exchange: self.exchange,
-                seq: Some(stored.seq),
-                chars,
-            });
+            self.results.push(Elision { exchange: self.exchange, seq: Some(stored.seq), chars });
         }
         stored.message.payload = String::new();
         self.shortened_bytes += bytes(&stored.message);
@@ -153,10 +141,7 @@ impl Reader {
     fn finish(mut self) -> (Vec<StoredMessage>, ShortenedMessages) {
         let through_seq = self.shortened_messages.last().map_or(0, |last| last.seq);
         self.shortened_messages.extend(self.whole_messages);
-        let shortened = ShortenedMessages {
-            through_seq,
-            results: self.results,
-        };
+        let shortened = ShortenedMessages { through_seq, results: self.results };
         (self.shortened_messages, shortened)
     }
 }
@@ -218,10 +203,7 @@ mod tests {
         for seq in 1..=4 {
             reader.take(stored(seq, &call)).unwrap();
         }
-        assert_eq!(
-            (reader.shortened_messages.len(), reader.whole_messages.len()),
-            (2, 2)
-        );
+        assert_eq!((reader.shortened_messages.len(), reader.whole_messages.len()), (2, 2));
         let refused = reader.take(stored(5, &call));
         assert!(matches!(refused, Err(ContextError::TooLarge(7))), "{refused:?}");
     }

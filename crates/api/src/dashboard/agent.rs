@@ -86,10 +86,8 @@ fn actions(frame: &Frame, screen: &AgentScreen) -> Markup {
 fn status(frame: &Frame, screen: &AgentScreen) -> Markup {
     let (row, ledger) = (&screen.row, &screen.row.ledger);
     let provider = Some(provider(None, &screen.circuits, frame.now)).filter(HealthStatus::is_fault);
-    let stuck = screen
-        .queued
-        .as_ref()
-        .filter(|row| row.last_error.is_some() || row.state == QueueState::Paused);
+    let stuck =
+        screen.queued.as_ref().filter(|row| row.last_error.is_some() || row.state == QueueState::Paused);
     let is_over = row.kept_budget().is_exceeded_by(ledger.window_tokens());
     html! {
         @if let Some(provider) = &provider { (banner(provider)) }
@@ -128,10 +126,7 @@ fn summary(screen: &AgentScreen) -> Markup {
             "None yet: the first update will summarise " (count(row.pending_exchanges, "exchange"))
         } @else { "None yet: the first update comes when exchanges leave the window" }
     };
-    let content = screen
-        .summary
-        .as_ref()
-        .map_or("", |summary| summary.content.as_str());
+    let content = screen.summary.as_ref().map_or("", |summary| summary.content.as_str());
     html! {
         (column_head("Summary", "covered", through.map(|through| numbers(1, through)), &size, &note))
         div.scroll { @if row.version > 0 { (document(&row.agent, content, Placement::Section)) } }

@@ -89,14 +89,8 @@ fn line(frame: &Frame, list: &AgentList, agent_line: &AgentLine) -> Markup {
 fn spent(agent_line: &AgentLine) -> Markup {
     let (spent, limits) = (agent_line.spent, agent_line.limits);
     let limited = [
-        (
-            limits.cost_microusd,
-            spent.cost_microusd,
-            dollars as fn(i64) -> String,
-        ),
-        (limits.tokens, spent.tokens, |number| {
-            format!("{} tokens", tokens(number))
-        }),
+        (limits.cost_microusd, spent.cost_microusd, dollars as fn(i64) -> String),
+        (limits.tokens, spent.tokens, |number| format!("{} tokens", tokens(number))),
         (limits.calls, spent.calls, |number| count(number, "call")),
     ];
     let limited = limited.into_iter().find(|(limit, ..)| *limit > 0);
@@ -112,11 +106,7 @@ fn spent(agent_line: &AgentLine) -> Markup {
 
 /// Draws a small bar with the numbers beside it.
 fn gauge(used: i64, limit: i64, class: &str) -> Markup {
-    let thousandths = if limit > 0 {
-        (used.saturating_mul(1_000) / limit).clamp(0, 1_000)
-    } else {
-        0
-    };
+    let thousandths = if limit > 0 { (used.saturating_mul(1_000) / limit).clamp(0, 1_000) } else { 0 };
     html! {
         div.gauge {
             @if limit > 0 {

@@ -24,10 +24,8 @@ pub struct Archive {
 pub fn archive_page(frame: &Frame, archive: &Archive) -> String {
     let (agent, ledger) = (&archive.row.agent, &archive.row.ledger);
     let oldest = archive.exchanges.first().filter(|_| archive.has_more);
-    let heading = archive.before.map_or_else(
-        || "Exchanges".to_owned(),
-        |before| format!("Exchanges before #{before}"),
-    );
+    let heading =
+        archive.before.map_or_else(|| "Exchanges".to_owned(), |before| format!("Exchanges before #{before}"));
     let content = html! {
         (agent_head(agent, &heading, &html! {}))
         (agent_tabs(frame, agent, "Exchanges"))
@@ -61,12 +59,7 @@ pub fn archive_page(frame: &Frame, archive: &Archive) -> String {
         }))
         (next_page(oldest.map(|oldest| format!("{}/exchanges?before={}", agent_path(agent), oldest.exchange.exchange)), "Older exchanges"))
     };
-    page(
-        frame,
-        DashboardArea::Agents,
-        &format!("Exchanges of {agent}"),
-        &content,
-    )
+    page(frame, DashboardArea::Agents, &format!("Exchanges of {agent}"), &content)
 }
 
 /// Returns the CSS class of a place's dot.

@@ -47,16 +47,11 @@ pub(super) struct Chart<'c> {
 impl Chart<'_> {
     fn heights(&self) -> Vec<i64> {
         let count = self.points.len().min(POINTS_MAX);
-        let values_at = |point: usize| {
-            self.series
-                .iter()
-                .filter_map(move |series| series.values.get(point).copied())
-        };
+        let values_at =
+            |point: usize| self.series.iter().filter_map(move |series| series.values.get(point).copied());
         match self.bars {
             Bars::Stacked => (0..count).map(|point| values_at(point).sum()).collect(),
-            Bars::InFront => (0..count)
-                .map(|point| values_at(point).max().unwrap_or(0))
-                .collect(),
+            Bars::InFront => (0..count).map(|point| values_at(point).max().unwrap_or(0)).collect(),
         }
     }
 
@@ -131,11 +126,7 @@ impl Chart<'_> {
 
     fn hours(&self) -> Markup {
         let last = self.points.len().saturating_sub(1);
-        let marks = [
-            (0, "start", 0),
-            (last / 2, "middle", WIDTH / 2),
-            (last, "end", WIDTH),
-        ];
+        let marks = [(0, "start", 0), (last / 2, "middle", WIDTH / 2), (last, "end", WIDTH)];
         html! {
             @for (point, anchor, x) in marks {
                 @if let Some(name) = self.points.get(point) { text.hour x=(x) y=(HEIGHT + FOOT - 3) text-anchor=(anchor) { (name) } }

@@ -93,10 +93,7 @@ pub(super) fn document_line(agent: &AgentId, line: &DocumentLine) -> Markup {
 
 /// Formats ranges for the `data-x` attribute, which the script reads: `12-14 20-20`.
 fn spans(ranges: &[ExchangeRange]) -> String {
-    let spans: Vec<String> = ranges
-        .iter()
-        .map(|range| format!("{}-{}", range.first, range.last))
-        .collect();
+    let spans: Vec<String> = ranges.iter().map(|range| format!("{}-{}", range.first, range.last)).collect();
     spans.join(" ")
 }
 

@@ -52,12 +52,7 @@ pub fn exchange_page(frame: &Frame, view: &ExchangePage) -> String {
         (next_page(last.map(|last| format!("{path}?after={}", last.seq)), "More messages"))
         (neighbours(agent, number))
     };
-    page(
-        frame,
-        DashboardArea::Agents,
-        &format!("#{number} of {agent}"),
-        &content,
-    )
+    page(frame, DashboardArea::Agents, &format!("#{number} of {agent}"), &content)
 }
 
 /// Shows which exchange a leg continues. Links to the other legs.

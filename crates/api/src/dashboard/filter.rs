@@ -53,10 +53,8 @@ impl Filter {
         if text.len() > BYTES_MAX {
             return Err(FilterError::TooLong);
         }
-        let mut filter = Self {
-            text: text.split_whitespace().collect::<Vec<_>>().join(" "),
-            ..Self::default()
-        };
+        let mut filter =
+            Self { text: text.split_whitespace().collect::<Vec<_>>().join(" "), ..Self::default() };
         for word in text.split_whitespace() {
             let unknown = || FilterError::Unknown(word.to_owned());
             let (name, value) = word.split_once(':').ok_or_else(unknown)?;
@@ -94,10 +92,7 @@ impl Filter {
     }
 
     pub fn matches_row(&self, row: &QueueRow) -> bool {
-        let class = row
-            .last_error
-            .as_deref()
-            .and_then(|error| error.split(':').next());
+        let class = row.last_error.as_deref().and_then(|error| error.split(':').next());
         let has_failed = row.last_error.is_some()
             && matches!(row.state, QueueState::Parked | QueueState::Scheduled)
             && row.attempts > 0;
@@ -177,11 +172,7 @@ mod tests {
 
     #[test]
     fn a_row_must_match_every_qualifier() {
-        let parked = row(
-            "build-7",
-            QueueState::Parked,
-            Some("rate_limited: come back later"),
-        );
+        let parked = row("build-7", QueueState::Parked, Some("rate_limited: come back later"));
         let ready = row("coder", QueueState::Ready, None);
         for (text, of_parked, of_ready) in [
             ("", true, true),
@@ -208,23 +199,11 @@ mod tests {
     #[test]
     fn an_error_names_the_wrong_word() {
         for (text, told) in [
-            (
-                "parked",
-                "`parked` isn't a qualifier; use state:…, agent:… or reason:…",
-            ),
-            (
-                "owner:me",
-                "`owner:me` isn't a qualifier; use state:…, agent:… or reason:…",
-            ),
-            (
-                "state:",
-                "`state:` isn't a qualifier; use state:…, agent:… or reason:…",
-            ),
+            ("parked", "`parked` isn't a qualifier; use state:…, agent:… or reason:…"),
+            ("owner:me", "`owner:me` isn't a qualifier; use state:…, agent:… or reason:…"),
+            ("state:", "`state:` isn't a qualifier; use state:…, agent:… or reason:…"),
             ("state:ready state:parked", "`state:` occurs twice"),
-            (
-                "state:gone",
-                "state:gone is unknown; the states are completed, failed, superseded, postponed",
-            ),
+            ("state:gone", "state:gone is unknown; the states are completed, failed, superseded, postponed"),
             (
                 "agent:-x",
                 "agent:-x isn't the name of an agent; name* matches all names that begin with `name`",
@@ -234,16 +213,9 @@ mod tests {
                 "agent:<b>* isn't the name of an agent; name* matches all names that begin with `name`",
             ),
         ] {
-            let states = if text.contains("ready") {
-                &QUEUE_STATES[..]
-            } else {
-                &RUN_STATES
-            };
+            let states = if text.contains("ready") { &QUEUE_STATES[..] } else { &RUN_STATES };
             assert_eq!(Filter::parse(text, states).unwrap_err().to_string(), told);
         }
-        assert_eq!(
-            Filter::parse(&"a".repeat(401), &RUN_STATES),
-            Err(FilterError::TooLong)
-        );
+        assert_eq!(Filter::parse(&"a".repeat(401), &RUN_STATES), Err(FilterError::TooLong));
     }
 }

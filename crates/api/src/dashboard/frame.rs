@@ -150,9 +150,7 @@ const NAV_ENTRIES: [NavEntry; 5] = [
 ];
 
 fn bar(viewer: &Viewer, part: DashboardArea) -> Markup {
-    let entries = NAV_ENTRIES
-        .iter()
-        .filter(|entry| viewer.sees_all || !entry.needs_all_agents);
+    let entries = NAV_ENTRIES.iter().filter(|entry| viewer.sees_all || !entry.needs_all_agents);
     html! {
         header.bar {
             a.brand href="/ui/" { (mark()) "recapd" }
@@ -177,12 +175,8 @@ fn bar(viewer: &Viewer, part: DashboardArea) -> Markup {
 
 /// Lists the keyboard shortcuts. The script opens this list. Users can switch single keys off in it.
 fn key_map() -> Markup {
-    let other_keys = [
-        ("/", "Search, or filter"),
-        ("r", "Refresh"),
-        ("?", "This list"),
-        ("Esc", "Close a confirmation"),
-    ];
+    let other_keys =
+        [("/", "Search, or filter"), ("r", "Refresh"), ("?", "This list"), ("Esc", "Close a confirmation")];
     let entries = NAV_ENTRIES.iter().map(|entry| (entry.key, entry.name));
     html! {
         dialog #keys aria-labelledby="keys-title" {

@@ -72,21 +72,12 @@ pub struct HealthFacts<'f> {
 }
 
 pub fn statuses(facts: &HealthFacts<'_>) -> [HealthStatus; 4] {
-    [
-        queue(facts),
-        provider(facts.sample, facts.circuits, facts.now),
-        database(facts),
-        freshness(facts),
-    ]
+    [queue(facts), provider(facts.sample, facts.circuits, facts.now), database(facts), freshness(facts)]
 }
 
 /// Returns a status that lists `faults`. If there are none, it is good and says `well`.
 fn status(name: &'static str, faults: Vec<(Level, String)>, well: String) -> HealthStatus {
-    let level = faults
-        .iter()
-        .map(|(level, _)| *level)
-        .max()
-        .unwrap_or(Level::Good);
+    let level = faults.iter().map(|(level, _)| *level).max().unwrap_or(Level::Good);
     let mut why: Vec<String> = faults.into_iter().map(|(_, why)| why).collect();
     if why.is_empty() {
         why.push(well);
@@ -95,11 +86,7 @@ fn status(name: &'static str, faults: Vec<(Level, String)>, well: String) -> Hea
 }
 
 fn unknown(name: &'static str) -> HealthStatus {
-    status(
-        name,
-        vec![(Level::Bad, "unknown: the database doesn't answer".to_owned())],
-        String::new(),
-    )
+    status(name, vec![(Level::Bad, "unknown: the database doesn't answer".to_owned())], String::new())
 }
 
 fn queue(facts: &HealthFacts<'_>) -> HealthStatus {
@@ -108,41 +95,26 @@ fn queue(facts: &HealthFacts<'_>) -> HealthStatus {
     };
     let mut faults = Vec::new();
     if let Some(since) = facts.paused_since {
-        faults.push((
-            Level::Warn,
-            format!("all updates are paused, for {}", span(facts.now.since_ms(since))),
-        ));
+        faults
+            .push((Level::Warn, format!("all updates are paused, for {}", span(facts.now.since_ms(since)))));
     }
     let busy = sample.ready + sample.running;
     if busy > DEPTH_MAX {
-        faults.push((
-            Level::Bad,
-            format!(
-                "{} ready or running, more than {DEPTH_MAX}",
-                count(busy, "update")
-            ),
-        ));
+        faults
+            .push((Level::Bad, format!("{} ready or running, more than {DEPTH_MAX}", count(busy, "update"))));
     }
     let waited_ms = sample.oldest_ready_at.map_or(0, |at| facts.now.since_ms(at));
     if waited_ms > READY_MS_MAX && facts.paused_since.is_none() {
-        faults.push((
-            Level::Bad,
-            format!("no worker has taken the oldest update for {}", span(waited_ms)),
-        ));
+        faults.push((Level::Bad, format!("no worker has taken the oldest update for {}", span(waited_ms))));
     }
     if sample.parked > 0 {
-        faults.push((
-            Level::Warn,
-            format!("{} parked after the last attempt", count(sample.parked, "update")),
-        ));
+        faults
+            .push((Level::Warn, format!("{} parked after the last attempt", count(sample.parked, "update"))));
     }
     if sample.paused > 0 {
         faults.push((
             Level::Warn,
-            format!(
-                "{} paused by a spending limit or by an operator",
-                count(sample.paused, "update")
-            ),
+            format!("{} paused by a spending limit or by an operator", count(sample.paused, "update")),
         ));
     }
     let well = format!(
@@ -157,10 +129,7 @@ pub(super) fn provider(sample: Option<&Sample>, circuits: &[Circuit], now: Times
     for circuit in circuits {
         if let Some(until) = circuit.open_until {
             let remaining = span(until.since_ms(now));
-            let reason = circuit
-                .why
-                .as_ref()
-                .map_or_else(String::new, |why| format!("{why}; "));
+            let reason = circuit.why.as_ref().map_or_else(String::new, |why| format!("{why}; "));
             faults.push((
                 Level::Bad,
                 format!(
@@ -176,19 +145,13 @@ pub(super) fn provider(sample: Option<&Sample>, circuits: &[Circuit], now: Times
         if sample.failed >= FAILURES_MIN && too_many {
             faults.push((
                 Level::Bad,
-                format!(
-                    "{} of the attempts of the last day failed",
-                    percent(sample.failed, ended)
-                ),
+                format!("{} of the attempts of the last day failed", percent(sample.failed, ended)),
             ));
         }
         if sample.mean_duration_ms > DURATION_MS_MAX {
             faults.push((
                 Level::Warn,
-                format!(
-                    "updates take {} on average, more than 30s",
-                    duration(sample.mean_duration_ms)
-                ),
+                format!("updates take {} on average, more than 30s", duration(sample.mean_duration_ms)),
             ));
         }
     }
@@ -213,17 +176,11 @@ fn freshness(facts: &HealthFacts<'_>) -> HealthStatus {
     let mut faults = Vec::new();
     let waits_ms = sample.oldest_pending_at.map_or(0, |at| facts.now.since_ms(at));
     if waits_ms > PENDING_MS_MAX + facts.batch_wait_ms {
-        faults.push((
-            Level::Bad,
-            format!("exchanges have waited for a summary for {}", span(waits_ms)),
-        ));
+        faults.push((Level::Bad, format!("exchanges have waited for a summary for {}", span(waits_ms))));
     }
     if sample.mean_document_tokens > DOCUMENT_TOKENS_MAX {
         let mean = tokens(sample.mean_document_tokens);
-        faults.push((
-            Level::Warn,
-            format!("documents have {mean} tokens on average, near their ceiling"),
-        ));
+        faults.push((Level::Warn, format!("documents have {mean} tokens on average, near their ceiling")));
     }
     if sample.truncated > 0 {
         let lost = count(sample.truncated, "update");
@@ -247,17 +204,9 @@ mod tests {
     const NOW: Timestamp = Timestamp(1_795_000_000_000);
 
     fn levels(sample: Option<&Sample>, circuits: &[Circuit], database: Option<&str>) -> Vec<(Level, String)> {
-        let facts = HealthFacts {
-            sample,
-            circuits,
-            paused_since: None,
-            database,
-            batch_wait_ms: 0,
-            now: NOW,
-        };
-        let told = statuses(&facts)
-            .into_iter()
-            .map(|status| (status.level, status.why.join("; ")));
+        let facts =
+            HealthFacts { sample, circuits, paused_since: None, database, batch_wait_ms: 0, now: NOW };
+        let told = statuses(&facts).into_iter().map(|status| (status.level, status.why.join("; ")));
         told.collect()
     }
 
@@ -271,20 +220,13 @@ mod tests {
             mean_document_tokens: 9_000,
             ..Sample::default()
         };
-        assert!(
-            levels(Some(&sample), &[], None)
-                .iter()
-                .all(|(level, _)| *level == Level::Good)
-        );
+        assert!(levels(Some(&sample), &[], None).iter().all(|(level, _)| *level == Level::Good));
     }
 
     #[test]
     fn exchanges_that_wait_for_a_batch_are_fresh() {
         let level = |waits_ms: i64, batch_wait_ms: i64| {
-            let sample = Sample {
-                oldest_pending_at: Some(NOW.plus_ms(-waits_ms)),
-                ..Sample::default()
-            };
+            let sample = Sample { oldest_pending_at: Some(NOW.plus_ms(-waits_ms)), ..Sample::default() };
             let facts = HealthFacts {
                 sample: Some(&sample),
                 circuits: &[],

@@ -29,10 +29,7 @@ struct Segment {
 /// Divides the history at the landmarks.
 fn segments(row: &AgentRow, landmarks: &[CutPoint]) -> Vec<Segment> {
     let ledger = &row.ledger;
-    let nexts = landmarks
-        .iter()
-        .skip(1)
-        .map(|next| (next.exchange, next.tokens_before));
+    let nexts = landmarks.iter().skip(1).map(|next| (next.exchange, next.tokens_before));
     let end = (ledger.last_exchange + 1, ledger.tokens_through());
     let found = landmarks.iter().zip(nexts.chain([end]));
     let segments = found.map(|(cut, (next, ends))| Segment {
@@ -57,10 +54,7 @@ impl HistoryTokens {
         let first_after = |exchange: i64| landmarks.iter().find(|cut| cut.exchange > exchange);
         let covered = first_after(ledger.summarized_through).map_or(total_tokens, |cut| cut.tokens_before);
         let evicted = ledger.tokens_before_window.max(covered);
-        Self {
-            covered,
-            pending: evicted - covered,
-        }
+        Self { covered, pending: evicted - covered }
     }
 }
 
@@ -68,10 +62,7 @@ impl HistoryTokens {
 pub(super) fn map(agent: &AgentId, row: &AgentRow, landmarks: &[CutPoint]) -> Markup {
     let total_tokens = row.ledger.tokens_through().max(1);
     let x = |tokens: i64| tokens.saturating_mul(WIDTH) / total_tokens;
-    let label = format!(
-        "The history by tokens, oldest first: {} tokens",
-        tokens(total_tokens)
-    );
+    let label = format!("The history by tokens, oldest first: {} tokens", tokens(total_tokens));
     html! {
         svg.map viewBox=(format!("0 0 {WIDTH} 10")) preserveAspectRatio="none" role="group" aria-label=(label) {
             rect.m-covered x="0" y="0" width=(WIDTH) height="10" {}
@@ -92,11 +83,7 @@ fn name(segment: &Segment) -> String {
 
 /// Formats a range of exchanges: `#12`, `#12–#14`.
 pub(super) fn numbers(first: i64, last: i64) -> String {
-    if first >= last {
-        format!("#{first}")
-    } else {
-        format!("#{first}–#{last}")
-    }
+    if first >= last { format!("#{first}") } else { format!("#{first}–#{last}") }
 }
 
 fn place_class(place: ExchangePlace) -> &'static str {

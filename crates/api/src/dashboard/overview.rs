@@ -110,40 +110,21 @@ impl<'o> Hours<'o> {
         let newest = now.0.div_euclid(HOUR_MS);
         let numbers: Vec<i64> = (newest - HOURS + 1..=newest).collect();
         let name = |hour: &i64| Timestamp(hour * HOUR_MS).format("%H:00");
-        Self {
-            names: numbers.iter().map(name).collect(),
-            numbers,
-            overview,
-        }
+        Self { names: numbers.iter().map(name).collect(), numbers, overview }
     }
 
     fn run_series(&self, name: &'static str, class: &'static str, value: impl Fn(&RunHour) -> i64) -> Series {
         let runs = &self.overview.hours;
         let found = |hour: &i64| runs.iter().find(|run| run.began_at == Timestamp(hour * HOUR_MS));
         let values = self.numbers.iter().map(|hour| found(hour).map_or(0, &value));
-        Series {
-            name,
-            class,
-            values: values.collect(),
-        }
+        Series { name, class, values: values.collect() }
     }
 
     fn depth_series(&self) -> Series {
         let depths = &self.overview.depths;
-        let found = |hour: &i64| {
-            depths
-                .iter()
-                .find(|depth| depth.began_at == Timestamp(hour * HOUR_MS))
-        };
-        let values = self
-            .numbers
-            .iter()
-            .map(|hour| found(hour).map_or(0, |depth| depth.rows));
-        Series {
-            name: "At most",
-            class: "s-main",
-            values: values.collect(),
-        }
+        let found = |hour: &i64| depths.iter().find(|depth| depth.began_at == Timestamp(hour * HOUR_MS));
+        let values = self.numbers.iter().map(|hour| found(hour).map_or(0, |depth| depth.rows));
+        Series { name: "At most", class: "s-main", values: values.collect() }
     }
 
     fn chart<'c>(
@@ -154,15 +135,7 @@ impl<'o> Hours<'o> {
         limits: &'c [(i64, &'c str)],
         format: fn(i64) -> String,
     ) -> Chart<'c> {
-        Chart {
-            title,
-            id,
-            points: &self.names,
-            series,
-            bars: Bars::Stacked,
-            limits,
-            format,
-        }
+        Chart { title, id, points: &self.names, series, bars: Bars::Stacked, limits, format }
     }
 }
 
@@ -182,19 +155,10 @@ fn charts(frame: &Frame, overview: &Overview, sample: &Sample) -> Markup {
     let cost = vec![hours.run_series("Dollars", "s-main", |hour| hour.cost_microusd)];
     let full = DOCUMENT_TOKENS_FULL.min(overview.summary_tokens_max);
     let names = [overview.summary_tokens_max, full].map(tokens);
-    let sizes = [
-        (overview.summary_tokens_max, names[0].as_str()),
-        (full, names[1].as_str()),
-    ];
+    let sizes = [(overview.summary_tokens_max, names[0].as_str()), (full, names[1].as_str())];
     let duration = Chart {
         bars: Bars::InFront,
-        ..hours.chart(
-            "Duration",
-            "c-duration",
-            durations,
-            &[(DURATION_MS_MAX, "30 s")],
-            duration,
-        )
+        ..hours.chart("Duration", "c-duration", durations, &[(DURATION_MS_MAX, "30 s")], duration)
     };
     html! {
         div.charts {
@@ -227,18 +191,10 @@ fn stale(frame: &Frame, stale: &[Stale]) -> Markup {
 fn spent(overview: &Overview, sample: &Sample) -> Markup {
     let (today, limits) = (&sample.today, &overview.spend);
     let limit = |limit: i64, format: fn(i64) -> String| {
-        if limit > 0 {
-            format(limit)
-        } else {
-            "no limit".to_owned()
-        }
+        if limit > 0 { format(limit) } else { "no limit".to_owned() }
     };
     let rows = [
-        (
-            "Dollars",
-            dollars(today.cost_microusd),
-            limit(limits.cost_microusd, dollars),
-        ),
+        ("Dollars", dollars(today.cost_microusd), limit(limits.cost_microusd, dollars)),
         ("Tokens", tokens(today.tokens), limit(limits.tokens, tokens)),
         ("Calls", grouped(today.calls), limit(limits.calls, grouped)),
     ];

@@ -17,12 +17,7 @@ pub fn proxy_page(frame: &Frame, agent: &AgentId, totals: &ProxyTotals) -> Strin
             (live(frame, "traffic", "", &html! { (times(frame, first, last)) (figures(&totals.traffic)) }))
         } @else { p.empty { "None of this agent's requests went through the proxy" } }
     };
-    page(
-        frame,
-        DashboardArea::Agents,
-        &format!("Proxy of {agent}"),
-        &content,
-    )
+    page(frame, DashboardArea::Agents, &format!("Proxy of {agent}"), &content)
 }
 
 fn times(frame: &Frame, first: Timestamp, last: Timestamp) -> Markup {

@@ -51,11 +51,7 @@ fn rows(frame: &Frame, list: &QueueList, filter: &Filter) -> Markup {
         let parameter = (!filter.is_empty()).then(|| format!("q={}&", value(filter.text())));
         format!("/ui/queue?{}cursor={next}", parameter.unwrap_or_default())
     });
-    let more = if list.rows.is_empty() {
-        "Continue searching"
-    } else {
-        "Next page"
-    };
+    let more = if list.rows.is_empty() { "Continue searching" } else { "Next page" };
     html! {
         (live(frame, "list", "wide", &html! {
             @if !list.rows.is_empty() { (table(frame, &list.rows)) }
@@ -91,16 +87,8 @@ fn retry_matching(frame: &Frame, list: &QueueList) -> Markup {
     };
     let is_all = matching < RETRIED_MAX;
     let row_count = grouped(matching);
-    let name = if is_all {
-        format!("Retry all {row_count}")
-    } else {
-        format!("Retry {row_count}")
-    };
-    let limit_note = if is_all {
-        ""
-    } else {
-        " If more rows match, repeat this for them."
-    };
+    let name = if is_all { format!("Retry all {row_count}") } else { format!("Retry {row_count}") };
+    let limit_note = if is_all { "" } else { " If more rows match, repeat this for them." };
     let effect = format!(
         "Makes the {row_count} rows due now that match {}, with a new series of attempts. Running rows stay unchanged.{limit_note}",
         filter.text()

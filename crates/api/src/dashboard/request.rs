@@ -39,12 +39,7 @@ pub fn request_page(frame: &Frame, request: &ContextReply) -> String {
         h2 { "Body" }
         (body(request))
     };
-    page(
-        frame,
-        DashboardArea::Agents,
-        &format!("Request of {agent}"),
-        &content,
-    )
+    page(frame, DashboardArea::Agents, &format!("Request of {agent}"), &content)
 }
 
 fn parts(request: &ContextReply) -> Markup {

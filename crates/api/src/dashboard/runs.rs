@@ -44,11 +44,7 @@ fn runs(frame: &Frame, list: &RunList, filter: &Filter) -> Markup {
         let parameter = (!filter.is_empty()).then(|| format!("q={}&", value(filter.text())));
         format!("/ui/runs?{}cursor={next}", parameter.unwrap_or_default())
     });
-    let more = if list.runs.is_empty() {
-        "Continue searching"
-    } else {
-        "Older runs"
-    };
+    let more = if list.runs.is_empty() { "Continue searching" } else { "Older runs" };
     html! {
         (live(frame, "list", "wide", &html! {
             @if !list.runs.is_empty() { (table(frame, &list.runs)) }

@@ -30,12 +30,7 @@ pub fn search_page(frame: &Frame, search: &Search) -> String {
         }
         (answer(frame, search))
     };
-    page(
-        frame,
-        DashboardArea::Agents,
-        &format!("Search in {agent}"),
-        &content,
-    )
+    page(frame, DashboardArea::Agents, &format!("Search in {agent}"), &content)
 }
 
 fn answer(frame: &Frame, search: &Search) -> Markup {

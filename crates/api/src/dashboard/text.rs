@@ -43,11 +43,7 @@ fn is_hidden(c: char) -> bool {
 /// Returns the text as one line; a placeholder if the text is empty.
 pub(super) fn line(text: &str) -> String {
     let text = one_line(text);
-    if text.is_empty() {
-        "(no title)".to_owned()
-    } else {
-        text
-    }
+    if text.is_empty() { "(no title)".to_owned() } else { text }
 }
 
 /// Shows how long ago a moment is. The tooltip has the exact time.
@@ -109,16 +105,8 @@ pub(super) fn dollars(microusd: i64) -> String {
 /// Returns what percentage of `whole` `part` is. Below ten it has a decimal: `0.2%`, `18%`.
 #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
 pub(super) fn percent(part: i64, total: i64) -> String {
-    let share = if total == 0 {
-        0.0
-    } else {
-        part as f64 * 100.0 / total as f64
-    };
-    if share > 0.0 && share < 9.95 {
-        format!("{share:.1}%")
-    } else {
-        format!("{share:.0}%")
-    }
+    let share = if total == 0 { 0.0 } else { part as f64 * 100.0 / total as f64 };
+    if share > 0.0 && share < 9.95 { format!("{share:.1}%") } else { format!("{share:.0}%") }
 }
 
 /// Percent-encodes `text` for a URL.
@@ -184,25 +172,15 @@ mod tests {
     #[test]
     fn figures_are_formatted_for_people() {
         assert_eq!(percent(3, 1_250), "0.2%");
-        assert_eq!(
-            (percent(0, 0), percent(9, 50)),
-            ("0%".to_owned(), "18%".to_owned())
-        );
-        for (microusd, told) in [
-            (0, "$0.00"),
-            (3_400, "$0.0034"),
-            (1_920_000, "$1.92"),
-            (1_234_560_000, "$1,234.56"),
-        ] {
+        assert_eq!((percent(0, 0), percent(9, 50)), ("0%".to_owned(), "18%".to_owned()));
+        for (microusd, told) in
+            [(0, "$0.00"), (3_400, "$0.0034"), (1_920_000, "$1.92"), (1_234_560_000, "$1,234.56")]
+        {
             assert_eq!(dollars(microusd), told);
         }
-        for (span_ms, told) in [
-            (400, "400ms"),
-            (8_240, "8.2s"),
-            (200_000, "3m 20s"),
-            (7_200_000, "2h"),
-            (187_200_000, "2d 4h"),
-        ] {
+        for (span_ms, told) in
+            [(400, "400ms"), (8_240, "8.2s"), (200_000, "3m 20s"), (7_200_000, "2h"), (187_200_000, "2d 4h")]
+        {
             assert_eq!(duration(span_ms), told);
         }
     }
@@ -224,10 +202,7 @@ mod tests {
 
     #[test]
     fn a_value_is_safe_in_an_address() {
-        assert_eq!(
-            value("agent:a-* reason:x&y=<ü>"),
-            "agent:a-*%20reason:x%26y%3D%3C%C3%BC%3E"
-        );
+        assert_eq!(value("agent:a-* reason:x&y=<ü>"), "agent:a-*%20reason:x%26y%3D%3C%C3%BC%3E");
     }
 
     #[test]

@@ -48,12 +48,7 @@ pub fn versions_page(frame: &Frame, list: &VersionList) -> String {
         }
         (next_page(list.next.map(|next| format!("{}/versions?cursor={next}", agent_path(agent))), "Older versions"))
     };
-    page(
-        frame,
-        DashboardArea::Agents,
-        &format!("Versions of {agent}"),
-        &content,
-    )
+    page(frame, DashboardArea::Agents, &format!("Versions of {agent}"), &content)
 }
 
 fn table(frame: &Frame, list: &VersionList) -> Markup {
@@ -91,10 +86,9 @@ fn line(frame: &Frame, list: &VersionList, index: usize, version: &VersionFigure
 pub fn diff_page(frame: &Frame, comparison: &Diff) -> String {
     let (agent, after) = (&comparison.agent, &comparison.after.figures);
     let (title, content) = match &comparison.before {
-        Some(before) => (
-            format!("Version {} to {}", before.figures.version, after.version),
-            changes(comparison, before),
-        ),
+        Some(before) => {
+            (format!("Version {} to {}", before.figures.version, after.version), changes(comparison, before))
+        }
         None => (format!("Version {}", after.version), whole_version(comparison)),
     };
     let content = html! {
@@ -107,12 +101,7 @@ pub fn diff_page(frame: &Frame, comparison: &Diff) -> String {
         (content)
         (steps(comparison))
     };
-    page(
-        frame,
-        DashboardArea::Agents,
-        &format!("{title} of {agent}"),
-        &content,
-    )
+    page(frame, DashboardArea::Agents, &format!("{title} of {agent}"), &content)
 }
 
 /// Renders a button that copies the whole text of a version. Only a single version has this button.
@@ -127,11 +116,7 @@ fn restore(frame: &Frame, comparison: &Diff) -> Markup {
     let (name, through) = (version.version, version.covers_through);
     let is_open = frame.viewer.may(Scope::Write) && name != comparison.current && version.purged_at.is_none();
     let effect_note = if through < comparison.summarized_through {
-        format!(
-            "#{} to #{} are summarised again.",
-            through + 1,
-            comparison.summarized_through
-        )
+        format!("#{} to #{} are summarised again.", through + 1, comparison.summarized_through)
     } else {
         "Nothing has to be summarised again.".to_owned()
     };
@@ -220,11 +205,8 @@ fn change_block(agent: &AgentId, change: &DiffHunk) -> Markup {
 }
 
 fn section_change(change: &DiffHunk) -> Markup {
-    let section = |lines: &[DocumentLine]| {
-        lines
-            .first()
-            .map_or_else(String::new, |line| line.section.clone())
-    };
+    let section =
+        |lines: &[DocumentLine]| lines.first().map_or_else(String::new, |line| line.section.clone());
     html! { span.note { (section(&change.before)) " → " (section(&change.after)) } }
 }
 

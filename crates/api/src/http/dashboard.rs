@@ -49,14 +49,8 @@ pub(super) fn mount(routes: Router<SharedApp>) -> Router<SharedApp> {
         .route("/", get(to_overview))
         .route("/ui", get(to_overview))
         .route("/ui/", get(overview::show))
-        .route(
-            "/ui/style.css",
-            get(|| async { asset("text/css; charset=utf-8", STYLE) }),
-        )
-        .route(
-            "/ui/live.js",
-            get(|| async { asset("text/javascript; charset=utf-8", SCRIPT) }),
-        )
+        .route("/ui/style.css", get(|| async { asset("text/css; charset=utf-8", STYLE) }))
+        .route("/ui/live.js", get(|| async { asset("text/javascript; charset=utf-8", SCRIPT) }))
         .route("/ui/icon.svg", get(|| async { asset("image/svg+xml", ICON) }))
         .route("/ui/events", get(events::of_all))
         .route("/ui/agents/{id}/events", get(events::of_agent))
@@ -90,10 +84,7 @@ pub(super) fn mount(routes: Router<SharedApp>) -> Router<SharedApp> {
 }
 
 fn asset(kind: &'static str, content: &'static str) -> Response {
-    let headers = [
-        (CONTENT_TYPE, HeaderValue::from_static(kind)),
-        (CACHE_CONTROL, FOREVER),
-    ];
+    let headers = [(CONTENT_TYPE, HeaderValue::from_static(kind)), (CACHE_CONTROL, FOREVER)];
     (headers, content).into_response()
 }
 
@@ -109,10 +100,7 @@ impl FromRequestParts<SharedApp> for FramedPage {
         let asking = CallerExtension::from_request_parts(parts, app).await;
         let Extension(caller) = asking.map_err(|_| Problem::internal())?;
         let address = parts.uri.path_and_query().map_or("/ui/", |path| path.as_str());
-        let known_parts = parts
-            .headers
-            .get(KNOWN_PARTS)
-            .and_then(|known_parts| known_parts.to_str().ok());
+        let known_parts = parts.headers.get(KNOWN_PARTS).and_then(|known_parts| known_parts.to_str().ok());
         Ok(Self(Frame {
             viewer: Viewer {
                 form_key: session::form_key(app, &parts.uri, &parts.headers),
@@ -153,10 +141,7 @@ fn agent_of(path: &str) -> Option<&str> {
 
 /// Returns the URL of the events for a page: those of its agent, or those of all agents that the caller may see.
 fn events_of(path: &str) -> String {
-    agent_of(path).map_or_else(
-        || "/ui/events".to_owned(),
-        |agent| format!("/ui/agents/{agent}/events"),
-    )
+    agent_of(path).map_or_else(|| "/ui/events".to_owned(), |agent| format!("/ui/agents/{agent}/events"))
 }
 
 /// Rewrites `response` for a browser: turns problems into pages, and shows the sign-in page if a token is missing.
@@ -168,13 +153,7 @@ pub(super) fn write_out(mut response: Response, uri: &Uri, request_id: &str) -> 
             let (title, detail, hint) = problem.texts();
             let caller = response.extensions().get::<Arc<Caller>>();
             let viewer = caller.map(|caller| viewer(caller));
-            fault_page(&Fault {
-                title,
-                detail,
-                hint,
-                request_id,
-                viewer: viewer.as_ref(),
-            })
+            fault_page(&Fault { title, detail, hint, request_id, viewer: viewer.as_ref() })
         };
         let headers = response.headers_mut();
         headers.remove(CONTENT_LENGTH);
@@ -188,10 +167,7 @@ pub(super) fn write_out(mut response: Response, uri: &Uri, request_id: &str) -> 
     headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
     headers.insert(REFERRER_POLICY, HeaderValue::from_static("same-origin"));
     headers.insert(OPENER_POLICY, HeaderValue::from_static("same-origin"));
-    headers.insert(
-        PERMISSIONS_POLICY,
-        HeaderValue::from_static("camera=(), microphone=(), geolocation=()"),
-    );
+    headers.insert(PERMISSIONS_POLICY, HeaderValue::from_static("camera=(), microphone=(), geolocation=()"));
     response
 }
 

@@ -28,10 +28,7 @@ pub struct Interface {
 
 impl Interface {
     pub(super) fn new(app: SharedApp, router: Router) -> Self {
-        Self {
-            app,
-            router: TowerToHyperService::new(router),
-        }
+        Self { app, router: TowerToHyperService::new(router) }
     }
 
     /// Answers a request from this process, without a connection. Returns the status and the body.

@@ -37,9 +37,7 @@ impl Desk for DaemonDesk {
         requests: &[NoteRequest],
     ) -> Result<WrittenNotesReply, SourceError> {
         let (ingestor, agent, requests) = (self.0.parts.ingestor.clone(), agent.clone(), requests.to_vec());
-        let written = self
-            .0
-            .see_through(async move { ingestor.write_notes(&agent, &requests).await });
+        let written = self.0.see_through(async move { ingestor.write_notes(&agent, &requests).await });
         written.await.map_err(|problem| source_error(&problem))
     }
 
@@ -76,14 +74,9 @@ pub(super) fn mount(routes: Router<SharedApp>, app: &SharedApp) -> Router<Shared
         scope: None,
         desk: Arc::new(DaemonDesk(Arc::clone(app))),
     };
-    let way = Way::DaemonParts(DaemonParts {
-        local,
-        access: Arc::clone(&parts.access),
-    });
+    let way = Way::DaemonParts(DaemonParts { local, access: Arc::clone(&parts.access) });
     let state = ServerState::new(way, AgentHints::default(), Vec::new(), parts.stop.clone());
-    let endpoint_settings = EndpointSettings {
-        allowed_hosts: settings.allowed_hosts.clone(),
-    };
+    let endpoint_settings = EndpointSettings { allowed_hosts: settings.allowed_hosts.clone() };
     let endpoint = Arc::new(Endpoint::new(&state, &endpoint_settings, &parts.stop));
     let answer = move |State(app): State<SharedApp>, request: Request| {
         let endpoint = Arc::clone(&endpoint);

@@ -35,14 +35,8 @@ has an `x-request-id`: the client's own, if it sent one. Every error is answered
 whose `code` is for programs and whose `hint` says what to do.";
 
 const TAGS: [(&str, &str); 10] = [
-    (
-        "messages",
-        "Appends messages, and returns what to send to a model.",
-    ),
-    (
-        "summary",
-        "The document that represents everything that has left the window.",
-    ),
+    ("messages", "Appends messages, and returns what to send to a model."),
+    ("summary", "The document that represents everything that has left the window."),
     ("agents", "Agents and their settings."),
     ("history", "The whole history, however old."),
     ("lineage", "Marks, rewinds, forks, pins, sessions."),
@@ -66,17 +60,9 @@ pub(super) fn frame() -> OpenApi {
                 .build(),
         ))
         .build();
-    let tags = TAGS.map(|(name, description)| {
-        TagBuilder::new()
-            .name(name)
-            .description(Some(description))
-            .build()
-    });
-    OpenApiBuilder::new()
-        .info(info)
-        .tags(Some(tags))
-        .components(Some(values::named_elsewhere()))
-        .build()
+    let tags =
+        TAGS.map(|(name, description)| TagBuilder::new().name(name).description(Some(description)).build());
+    OpenApiBuilder::new().info(info).tags(Some(tags)).components(Some(values::named_elsewhere())).build()
 }
 
 /// Adds to `api` what all operations have in common.
@@ -130,9 +116,7 @@ fn remove_null(parameter: &mut Value) {
     let Some(kind) = parameter.pointer_mut("/schema/type") else {
         return;
     };
-    let type_name = kind
-        .as_array()
-        .and_then(|kinds| kinds.iter().find(|kind| *kind != "null"));
+    let type_name = kind.as_array().and_then(|kinds| kinds.iter().find(|kind| *kind != "null"));
     if let Some(type_name) = type_name.cloned() {
         *kind = type_name;
     }

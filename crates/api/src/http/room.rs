@@ -30,10 +30,7 @@ pub(crate) struct Room {
 impl Room {
     pub(crate) fn of(bytes_max: usize) -> Self {
         let bytes_max = bytes_max.min(Semaphore::MAX_PERMITS);
-        Self {
-            remaining: Arc::new(Semaphore::new(bytes_max)),
-            bytes_max,
-        }
+        Self { remaining: Arc::new(Semaphore::new(bytes_max)), bytes_max }
     }
 
     /// Waits for room of `bytes` bytes; if the limit is lower, for all the room there is.

@@ -36,10 +36,9 @@ impl Arguments {
         let mut arguments = arguments.unwrap_or_default();
         arguments.retain(|_, value| !value.is_null());
         match arguments.keys().find(|name| !names.contains(&name.as_str())) {
-            Some(unknown) => Err(ArgumentError(format!(
-                "`{unknown}` is unknown; known arguments: {}",
-                names.join(", ")
-            ))),
+            Some(unknown) => {
+                Err(ArgumentError(format!("`{unknown}` is unknown; known arguments: {}", names.join(", "))))
+            }
             None => Ok(Self(arguments)),
         }
     }
@@ -86,11 +85,7 @@ impl Arguments {
         match self.0.get(name) {
             None => Ok(false),
             Some(Value::Bool(flag)) => Ok(*flag),
-            Some(value) => Err(ArgumentError::new(
-                name,
-                &format!("can't be {value}"),
-                "give true or false",
-            )),
+            Some(value) => Err(ArgumentError::new(name, &format!("can't be {value}"), "give true or false")),
         }
     }
 
@@ -118,11 +113,7 @@ impl Arguments {
             value => as_text(value).split(',').map(str::to_owned).collect(),
         };
         let mut numbers = Vec::new();
-        for piece in pieces
-            .iter()
-            .map(|piece| piece.trim())
-            .filter(|piece| !piece.is_empty())
-        {
+        for piece in pieces.iter().map(|piece| piece.trim()).filter(|piece| !piece.is_empty()) {
             let range = Range::read(piece).map_err(|error| ArgumentError::new(name, &error, cure))?;
             numbers.extend(range.numbers());
         }
@@ -172,14 +163,7 @@ mod tests {
             let given = arguments(&json!({ "exchanges": given }));
             assert_eq!(given.exchanges("exchanges", 10), Ok(numbers));
         }
-        for given in [
-            json!("first"),
-            json!([]),
-            json!("1-11"),
-            json!({}),
-            json!(-1),
-            json!(1.5),
-        ] {
+        for given in [json!("first"), json!([]), json!("1-11"), json!({}), json!(-1), json!(1.5)] {
             let given = arguments(&json!({ "exchanges": given }));
             let ArgumentError(text) = given.exchanges("exchanges", 10).unwrap_err();
             assert!(text.starts_with("`exchanges` "), "{text}");
@@ -193,16 +177,12 @@ mod tests {
         assert!(text.starts_with("`agent` can't be used"), "{text}");
         assert_eq!(
             given.integer("limit", 1..=20),
-            Err(ArgumentError(
-                "`limit` can't be 0: give an integer from 1 to 20".to_owned()
-            ))
+            Err(ArgumentError("`limit` can't be 0: give an integer from 1 to 20".to_owned()))
         );
         let given = json!({ "agnt": "x" });
         assert_eq!(
             Arguments::read(given.as_object().cloned(), &["agent"]).err(),
-            Some(ArgumentError(
-                "`agnt` is unknown; known arguments: agent".to_owned()
-            ))
+            Some(ArgumentError("`agnt` is unknown; known arguments: agent".to_owned()))
         );
         let given = arguments(&json!({ "agent": null, "limit": "7" }));
         assert_eq!(given.agent_if_any(), Ok(None));

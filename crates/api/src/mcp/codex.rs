@@ -68,18 +68,11 @@ impl ToolCall<'_> {
     ) -> Result<String, ToolRefusal> {
         let answer = match name {
             "history_list_windows" => {
-                self.list_windows(&read(arguments, &["limit", "agent_name", "recent_first"])?)
-                    .await
+                self.list_windows(&read(arguments, &["limit", "agent_name", "recent_first"])?).await
             }
             "history_list_items" => self.list_items(&read(arguments, &ITEM_ARGUMENTS)?).await,
             "history_read_item" => {
-                let names = [
-                    "agent_name",
-                    "item_id",
-                    "offset_chars",
-                    "limit_chars",
-                    "window_id",
-                ];
+                let names = ["agent_name", "item_id", "offset_chars", "limit_chars", "window_id"];
                 self.read_item(&read(arguments, &names)?).await
             }
             "history_search_contents" => {
@@ -92,27 +85,17 @@ impl ToolCall<'_> {
                 self.list_files(&read(arguments, &names)?).await
             }
             "notes_read_file" => {
-                self.read_file(&read(arguments, &["path", "start_line", "stop_line"])?)
-                    .await
+                self.read_file(&read(arguments, &["path", "start_line", "stop_line"])?).await
             }
             "notes_search_contents" => {
-                let names = [
-                    "max_matches_per_file",
-                    "query",
-                    "recent_file_first",
-                    "max_files",
-                    "path_prefix",
-                ];
+                let names =
+                    ["max_matches_per_file", "query", "recent_file_first", "max_files", "path_prefix"];
                 self.search_files(&read(arguments, &names)?).await
             }
             "notes_append_to_file" => {
-                self.write_file(&read_with_empty(arguments, &["text", "path"])?, true)
-                    .await
+                self.write_file(&read_with_empty(arguments, &["text", "path"])?, true).await
             }
-            _ => {
-                self.write_file(&read_with_empty(arguments, &["text", "path"])?, false)
-                    .await
-            }
+            _ => self.write_file(&read_with_empty(arguments, &["text", "path"])?, false).await,
         };
         answer.map(|answer| answer.to_string())
     }
@@ -152,13 +135,9 @@ impl ToolCall<'_> {
             namespace: arguments.text("tool_namespace")?,
             query: arguments.text("query")?,
         };
-        let chars = arguments
-            .integer("max_chars_per_item", 1..=i64::MAX)?
-            .unwrap_or(ITEM_CHARS);
-        let (limit, chars) = (
-            usize_or_max(limit(arguments, "limit")?),
-            usize_or_max(chars.min(ITEM_CHARS_MAX)),
-        );
+        let chars = arguments.integer("max_chars_per_item", 1..=i64::MAX)?.unwrap_or(ITEM_CHARS);
+        let (limit, chars) =
+            (usize_or_max(limit(arguments, "limit")?), usize_or_max(chars.min(ITEM_CHARS_MAX)));
         let agent = self.agent_named(arguments).await?;
         let recent_first = arguments.flag("recent_first")?;
         let mut previews: Vec<Value> = Vec::new();
@@ -199,11 +178,7 @@ impl ToolCall<'_> {
         if let Some(query) = arguments.text("query")? {
             let phrase = format!("\"{}\"", query.replace('"', " "));
             // A query without words causes an error here. Then only the first windows are searched.
-            if let Ok(found) = self
-                .source
-                .recall(agent, &[("q", &phrase), ("limit", "20")])
-                .await
-            {
+            if let Ok(found) = self.source.recall(agent, &[("q", &phrase), ("limit", "20")]).await {
                 numbers.extend(found.found.iter().map(|found| found.exchange));
             }
             numbers.sort_unstable();
@@ -219,9 +194,7 @@ impl ToolCall<'_> {
         let agent = self.agent_named(arguments).await?;
         let (window, id) = (required(arguments, "window_id")?, required(arguments, "item_id")?);
         let offset = usize_or_max(arguments.integer("offset_chars", 0..=i64::MAX)?.unwrap_or(0));
-        let limit = arguments
-            .integer("limit_chars", 1..=i64::MAX)?
-            .unwrap_or(ITEM_CHARS_MAX);
+        let limit = arguments.integer("limit_chars", 1..=i64::MAX)?.unwrap_or(ITEM_CHARS_MAX);
         let chars_max = usize_or_max(limit).min(self.bytes_max / 2);
         let items = match window_number(window) {
             Some(number) => items(self.source, &agent, number).await?,
@@ -253,11 +226,7 @@ impl ToolCall<'_> {
             notes.reverse();
         }
         let files_max = usize_or_max(limit(arguments, "max_results")?);
-        let files: Vec<Value> = notes
-            .iter()
-            .take(files_max)
-            .map(|note| file(&agent, note))
-            .collect();
+        let files: Vec<Value> = notes.iter().take(files_max).map(|note| file(&agent, note)).collect();
         Ok(json!({ "files": files }))
     }
 
@@ -268,23 +237,17 @@ impl ToolCall<'_> {
             return Ok(json!({ "file": null }));
         };
         let lines: Vec<&str> = note.text.split('\n').collect();
-        let first = line_number(
-            arguments.integer("start_line", i64::MIN..=i64::MAX)?.unwrap_or(1),
-            lines.len(),
-        );
-        let last = line_number(
-            arguments.integer("stop_line", i64::MIN..=i64::MAX)?.unwrap_or(-1),
-            lines.len(),
-        );
+        let first =
+            line_number(arguments.integer("start_line", i64::MIN..=i64::MAX)?.unwrap_or(1), lines.len());
+        let last =
+            line_number(arguments.integer("stop_line", i64::MIN..=i64::MAX)?.unwrap_or(-1), lines.len());
         let mut result = file(&agent, note);
         let (mut stop, mut bytes) = (first, 0);
         while stop <= last && bytes <= self.bytes_max / 2 {
             bytes += lines.get(stop - 1).map_or(0, |line| line.len());
             stop += 1;
         }
-        let content = lines
-            .get(first - 1..(stop - 1).max(first - 1))
-            .unwrap_or_default();
+        let content = lines.get(first - 1..(stop - 1).max(first - 1)).unwrap_or_default();
         result["content"] = content.join("\n").into();
         result["start_line"] = first.into();
         result["stop_line"] = (stop - 1).max(first).into();
@@ -372,14 +335,8 @@ impl NotePath {
             is_folder.then(|| Some((agent.parse().ok()?, name.trim_start_matches('/').to_owned())))?
         });
         match agent_and_name {
-            Some((agent, name)) => Self {
-                agent: Some(agent),
-                name,
-            },
-            None => Self {
-                agent: None,
-                name: path.to_owned(),
-            },
+            Some((agent, name)) => Self { agent: Some(agent), name },
+            None => Self { agent: None, name: path.to_owned() },
         }
     }
 }
@@ -388,8 +345,7 @@ impl HistoryFilter<'_> {
     fn matches(&self, item: &HistoryItem) -> bool {
         let is_in_namespace = |namespace: &str, tool: &str| {
             let name = tool.strip_prefix("mcp__").unwrap_or(tool);
-            name.strip_prefix(namespace)
-                .is_some_and(|rest| rest.starts_with("__") || rest.starts_with('.'))
+            name.strip_prefix(namespace).is_some_and(|rest| rest.starts_with("__") || rest.starts_with('.'))
         };
         let tool = item.tool.as_deref();
         self.role.is_none_or(|role| role == item.role)
@@ -411,13 +367,7 @@ impl HistoryItem {
             Kind::ToolResult => "tool",
             Kind::Metadata(_) => return None,
         };
-        Some(Self {
-            window,
-            seq: message.seq,
-            role,
-            tool: tool_name(message),
-            content: content(message),
-        })
+        Some(Self { window, seq: message.seq, role, tool: tool_name(message), content: content(message) })
     }
 
     fn metadata(&self) -> Value {
@@ -454,27 +404,15 @@ fn tool_name(message: &ShownMessage) -> Option<String> {
 /// Returns the numbers of an agent's exchanges in ascending order.
 async fn numbers(source: &dyn Source, agent: &AgentId) -> Result<Vec<i64>, ToolRefusal> {
     let view = source.window(agent, true).await?;
-    let exchanges = view["exchanges"]
-        .as_array()
-        .map(Vec::as_slice)
-        .unwrap_or_default();
-    let live = exchanges
-        .iter()
-        .filter(|exchange| exchange["state"] != "set_aside");
+    let exchanges = view["exchanges"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let live = exchanges.iter().filter(|exchange| exchange["state"] != "set_aside");
     Ok(live.filter_map(|exchange| exchange["n"].as_i64()).collect())
 }
 
 async fn items(source: &dyn Source, agent: &AgentId, number: i64) -> Result<Vec<HistoryItem>, ToolRefusal> {
-    let query = ExpandQuery {
-        limit: MESSAGES_READ_MAX,
-        ..ExpandQuery::default()
-    };
+    let query = ExpandQuery { limit: MESSAGES_READ_MAX, ..ExpandQuery::default() };
     let expanded = source.expand(agent, number, query).await?;
-    Ok(expanded
-        .messages
-        .iter()
-        .filter_map(|message| HistoryItem::from_message(number, message))
-        .collect())
+    Ok(expanded.messages.iter().filter_map(|message| HistoryItem::from_message(number, message)).collect())
 }
 
 fn window_id(number: i64) -> String {

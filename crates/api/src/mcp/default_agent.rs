@@ -65,9 +65,7 @@ impl AgentHints {
         let mut agents = page.agents;
         agents.sort_by_key(|line| std::cmp::Reverse(line.updated_at));
         let in_session = agents.iter().find(|line| self.is_in_session(line));
-        let sole = agents
-            .first()
-            .filter(|_| self.sees_only_some || (agents.len() == 1 && !has_more));
+        let sole = agents.first().filter(|_| self.sees_only_some || (agents.len() == 1 && !has_more));
         match in_session.or(sole) {
             Some(line) => Ok(line.agent_id.clone()),
             None => Err(undecided_error(&agents)),
@@ -103,10 +101,7 @@ async fn newest_in(source: &dyn Source, project: &str) -> Result<Option<AgentId>
     let mut after: Option<AgentId> = None;
     for _ in 0..PAGES_MAX {
         let page = source.agents(after.as_ref(), PAGE).await?;
-        let members = page
-            .agents
-            .into_iter()
-            .filter(|line| line.project_id.as_deref() == Some(project));
+        let members = page.agents.into_iter().filter(|line| line.project_id.as_deref() == Some(project));
         newest = members.chain(newest).max_by_key(|line| line.updated_at);
         after = page.next_cursor;
         if after.is_none() {
@@ -117,11 +112,7 @@ async fn newest_in(source: &dyn Source, project: &str) -> Result<Option<AgentId>
 }
 
 fn undecided_error(agents: &[AgentLine]) -> SourceError {
-    let ids: Vec<&str> = agents
-        .iter()
-        .take(NAMED_MAX)
-        .map(|line| line.agent_id.as_str())
-        .collect();
+    let ids: Vec<&str> = agents.iter().take(NAMED_MAX).map(|line| line.agent_id.as_str()).collect();
     SourceError::Refused(match ids.as_slice() {
         [] => "there are no agents yet: one is made by its first message".to_owned(),
         ids => format!(

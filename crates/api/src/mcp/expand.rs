@@ -75,11 +75,7 @@ pub(super) async fn answer(
         match page.add(source, request.agent, exchange, from).await {
             Ok(None) => {}
             Ok(Some(next)) => {
-                more = format!(
-                    "(more follows: expand \"{}\"{})\n",
-                    numbers(remaining),
-                    after_hint(next)
-                );
+                more = format!("(more follows: expand \"{}\"{})\n", numbers(remaining), after_hint(next));
                 break;
             }
             Err(SourceError::UnknownExchange { .. }) => unknown.push(exchange),
@@ -124,10 +120,7 @@ struct ExpandAnswer {
 
 impl ExpandAnswer {
     fn new(bytes_max: usize) -> Self {
-        Self {
-            text: String::new(),
-            bytes_max,
-        }
+        Self { text: String::new(), bytes_max }
     }
 
     fn room(&self) -> usize {
@@ -159,10 +152,7 @@ impl ExpandAnswer {
                 if let Some(chars) = self.add_message(message, &mut labels, from.chars) {
                     return Ok(Some(ReadPosition { chars, ..from }));
                 }
-                from = ReadPosition {
-                    after_seq: message.seq,
-                    chars: 0,
-                };
+                from = ReadPosition { after_seq: message.seq, chars: 0 };
             }
             if part.next_after.is_none() {
                 return Ok(None);

@@ -86,12 +86,7 @@ impl Local {
     async fn rows(&self, after: Option<&AgentId>, limit: i64) -> Result<Vec<AgentRow>, SourceError> {
         let store = self.store.as_ref();
         let rows = match &self.scope {
-            Some(scope) => {
-                scope
-                    .access
-                    .visible_agent_rows(store, &scope.caller, after, limit)
-                    .await
-            }
+            Some(scope) => scope.access.visible_agent_rows(store, &scope.caller, after, limit).await,
             None => store.agents(after, limit).await,
         };
         Ok(rows?)
@@ -108,10 +103,11 @@ impl Local {
         self.check(agent).await?;
         let reading = match &self.followed {
             Some(_) => self.snapshots.get(agent).await?,
-            None => self.snapshots.from_database(agent).await?.map(|snapshot| Lookup {
-                snapshot: Arc::new(snapshot),
-                stale_since: None,
-            }),
+            None => self
+                .snapshots
+                .from_database(agent)
+                .await?
+                .map(|snapshot| Lookup { snapshot: Arc::new(snapshot), stale_since: None }),
         };
         reading.ok_or_else(|| SourceError::UnknownAgent(agent.clone()))
     }
@@ -145,9 +141,7 @@ impl Source for Local {
             Some(stop) => {
                 let deadline = Instant::now() + Duration::from_secs(WAIT_SECONDS);
                 let is_known = |tag: &str| known_tag == Some(tag);
-                self.snapshots
-                    .get_changed(agent, is_known, deadline, stop)
-                    .await?
+                self.snapshots.get_changed(agent, is_known, deadline, stop).await?
             }
             None => match self.reading(agent).await {
                 Err(SourceError::UnknownAgent(_)) => None,
@@ -163,39 +157,20 @@ impl Source for Local {
     }
 
     async fn window(&self, agent: &AgentId, all: bool) -> Result<Value, SourceError> {
-        let window_only = HistoryQuery {
-            archived: 0,
-            ..self.history
-        };
-        let without_lines = HistoryQuery {
-            lines: false,
-            ..self.history.all()
-        };
-        let view = self
-            .view(agent, if all { without_lines } else { window_only })
-            .await?;
+        let window_only = HistoryQuery { archived: 0, ..self.history };
+        let without_lines = HistoryQuery { lines: false, ..self.history.all() };
+        let view = self.view(agent, if all { without_lines } else { window_only }).await?;
         serde_json::to_value(&view).map_err(|error| SourceError::Unavailable(error.to_string()))
     }
 
     async fn recall(&self, agent: &AgentId, parameters: &[(&str, &str)]) -> Result<RecallReply, SourceError> {
         self.check(agent).await?;
-        let parameter = |name: &str| {
-            parameters
-                .iter()
-                .find(|(key, _)| *key == name)
-                .map(|(_, text)| *text)
-        };
+        let parameter = |name: &str| parameters.iter().find(|(key, _)| *key == name).map(|(_, text)| *text);
         let question = ArchiveQuestion::read(parameter, self.clock.now())
             .map_err(|error| SourceError::Refused(error.to_string()))?;
         let redactor = self.snapshots.redactor();
-        let found = recall::search(
-            self.store.as_ref(),
-            agent,
-            &question,
-            redactor,
-            self.embedder.as_deref(),
-        )
-        .await?;
+        let found =
+            recall::search(self.store.as_ref(), agent, &question, redactor, self.embedder.as_deref()).await?;
         found.ok_or_else(|| SourceError::UnknownAgent(agent.clone()))
     }
 
@@ -228,11 +203,7 @@ impl Source for Local {
         requests: &[NoteRequest],
     ) -> Result<WrittenNotesReply, SourceError> {
         self.check(agent).await?;
-        if self
-            .scope
-            .as_ref()
-            .is_some_and(|scope| scope.caller.scope < Scope::Write)
-        {
+        if self.scope.as_ref().is_some_and(|scope| scope.caller.scope < Scope::Write) {
             return Err(SourceError::Refused("this token may only read".to_owned()));
         }
         self.desk.write_notes(agent, requests).await

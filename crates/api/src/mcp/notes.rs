@@ -33,10 +33,7 @@ impl ToolCall<'_> {
                 let agent = self.agent(&Arguments::read(arguments, &["agent"])?).await?;
                 Ok(note_list(&self.source.notes(&agent).await?))
             }
-            "notes_read" => {
-                self.read_note(&Arguments::read(arguments, &["agent", "name", "after"])?)
-                    .await
-            }
+            "notes_read" => self.read_note(&Arguments::read(arguments, &["agent", "name", "after"])?).await,
             "notes_write" => {
                 let arguments =
                     Arguments::read_with_empty(arguments, &["agent", "name", "text", "replaces"])?;
@@ -49,19 +46,11 @@ impl ToolCall<'_> {
             "notes_delete" => {
                 let arguments = Arguments::read(arguments, &["agent", "name"])?;
                 let (agent, name) = (self.agent(&arguments).await?, note_name(&arguments, "name")?);
-                let request = NoteRequest {
-                    name: name.clone(),
-                    text: None,
-                    append: false,
-                    replaces: None,
-                };
+                let request = NoteRequest { name: name.clone(), text: None, append: false, replaces: None };
                 self.source.write_notes(&agent, &[request]).await?;
                 Ok(format!("deleted {name}"))
             }
-            _ => {
-                self.search_notes(&Arguments::read(arguments, &["agent", "query"])?)
-                    .await
-            }
+            _ => self.search_notes(&Arguments::read(arguments, &["agent", "query"])?).await,
         }
     }
 
@@ -72,11 +61,7 @@ impl ToolCall<'_> {
         let notes = self.source.notes(&agent).await?;
         let note = notes.iter().find(|note| note.name == name);
         let note = note.ok_or_else(|| {
-            ArgumentError::new(
-                "name",
-                &format!("names no note (`{name}`)"),
-                "notes_list shows the names",
-            )
+            ArgumentError::new("name", &format!("names no note (`{name}`)"), "notes_list shows the names")
         })?;
         let start = floor_cut(&note.text, after).len();
         let rest = note.text.get(start..).unwrap_or_default();
@@ -85,9 +70,7 @@ impl ToolCall<'_> {
             return Ok(format!("{part}\n(version {})", note.version));
         }
         let after = start + part.len();
-        Ok(format!(
-            "{part}\n(more follows: notes_read \"{name}\" after {after})"
-        ))
+        Ok(format!("{part}\n(more follows: notes_read \"{name}\" after {after})"))
     }
 
     async fn write_note(&self, arguments: &Arguments, append: bool) -> Result<String, ToolRefusal> {
@@ -99,12 +82,10 @@ impl ToolCall<'_> {
         };
         let agent = self.agent(arguments).await?;
         let written = self.source.write_notes(&agent, &[request]).await?;
-        let lines = written.notes.iter().map(|note| {
-            format!(
-                "wrote {}: version {}, {} bytes",
-                note.name, note.version, note.bytes
-            )
-        });
+        let lines = written
+            .notes
+            .iter()
+            .map(|note| format!("wrote {}: version {}, {} bytes", note.name, note.version, note.bytes));
         Ok(lines.collect::<Vec<_>>().join("\n"))
     }
 
@@ -122,11 +103,7 @@ impl ToolCall<'_> {
                 text.push_str(&line_text);
             }
         }
-        Ok(if text.is_empty() {
-            "(nothing found)".to_owned()
-        } else {
-            text
-        })
+        Ok(if text.is_empty() { "(nothing found)".to_owned() } else { text })
     }
 
     /// Answers a call of Anthropic's memory tool.
@@ -156,12 +133,8 @@ impl ToolCall<'_> {
         if part.len() == answer.text.len() {
             return Ok(answer.text);
         }
-        let whole_lines = part
-            .rfind('\n')
-            .map_or(part, |end| part.get(..end).unwrap_or(part));
-        Ok(format!(
-            "{whole_lines}\n(more follows: view it with a later view_range)"
-        ))
+        let whole_lines = part.rfind('\n').map_or(part, |end| part.get(..end).unwrap_or(part));
+        Ok(format!("{whole_lines}\n(more follows: view it with a later view_range)"))
     }
 
     async fn change_notes(&self, agent: &AgentId, changes: Vec<NoteChange>) -> Result<(), ToolRefusal> {

@@ -46,14 +46,10 @@ impl Remote {
     /// # Errors
     /// [`SourceError::Refused`] if `base` isn't an address.
     pub fn new(base: &str) -> Result<Self, SourceError> {
-        let endpoint: DaemonEndpoint = base
-            .parse()
-            .map_err(|error: EndpointError| SourceError::Refused(error.to_string()))?;
-        let settings = HttpSettings {
-            timeout_ms: TIMEOUT_MS,
-            connect_timeout_ms: CONNECT_TIMEOUT_MS,
-            proxy_url: None,
-        };
+        let endpoint: DaemonEndpoint =
+            base.parse().map_err(|error: EndpointError| SourceError::Refused(error.to_string()))?;
+        let settings =
+            HttpSettings { timeout_ms: TIMEOUT_MS, connect_timeout_ms: CONNECT_TIMEOUT_MS, proxy_url: None };
         let transport = Transport::new(&endpoint, &settings);
         let transport = transport.map_err(|error| SourceError::Refused(error.to_string()))?;
         Ok(Self { transport })
@@ -61,9 +57,7 @@ impl Remote {
 
     #[must_use]
     pub fn with_credentials(self, credentials: Credentials) -> Self {
-        Self {
-            transport: self.transport.with_credentials(credentials),
-        }
+        Self { transport: self.transport.with_credentials(credentials) }
     }
 
     fn get(&self, url: Url) -> RequestBuilder {
@@ -150,16 +144,10 @@ struct RequestSubject<'a> {
 }
 
 impl<'a> RequestSubject<'a> {
-    const ALL: Self = Self {
-        agent: None,
-        exchange: 0,
-    };
+    const ALL: Self = Self { agent: None, exchange: 0 };
 
     fn of(agent: &'a AgentId) -> Self {
-        Self {
-            agent: Some(agent),
-            exchange: 0,
-        }
+        Self { agent: Some(agent), exchange: 0 }
     }
 
     fn error(self, reply: &HttpReply) -> SourceError {
@@ -167,19 +155,16 @@ impl<'a> RequestSubject<'a> {
         let member = |name: &str| problem.get(name).and_then(Value::as_str).unwrap_or_default();
         match (self.agent.cloned(), member("code")) {
             (Some(agent), "unknown_agent") => SourceError::UnknownAgent(agent),
-            (Some(agent), "unknown_exchange") => SourceError::UnknownExchange {
-                agent,
-                exchange: self.exchange,
-            },
+            (Some(agent), "unknown_exchange") => {
+                SourceError::UnknownExchange { agent, exchange: self.exchange }
+            }
             (_, "note_changed") => SourceError::NoteChanged(member("detail").to_owned()),
             _ if reply.status.is_client_error() => {
                 SourceError::Refused(format!("{}; {}", member("detail"), member("hint")))
             }
-            _ => SourceError::Unavailable(format!(
-                "the daemon answers {}: {}",
-                reply.status,
-                member("detail")
-            )),
+            _ => {
+                SourceError::Unavailable(format!("the daemon answers {}: {}", reply.status, member("detail")))
+            }
         }
     }
 }
@@ -191,16 +176,11 @@ impl Source for Remote {
         let mut query = vec![("limit", limit.as_str())];
         let cursor = after.map(|after| Cursor::after(PagedList::Agents, after).to_string());
         query.extend(cursor.as_deref().map(|cursor| ("cursor", cursor)));
-        self.json(self.url(&["v1", "agents"], &query), RequestSubject::ALL)
-            .await
+        self.json(self.url(&["v1", "agents"], &query), RequestSubject::ALL).await
     }
 
     async fn summary(&self, agent: &AgentId) -> Result<Summary, SourceError> {
-        self.json(
-            self.agent_url(agent, &["summary"], &[]),
-            RequestSubject::of(agent),
-        )
-        .await
+        self.json(self.agent_url(agent, &["summary"], &[]), RequestSubject::of(agent)).await
     }
 
     async fn tag(&self, agent: &AgentId, known_tag: Option<&str>) -> Result<Option<String>, SourceError> {
@@ -227,11 +207,7 @@ impl Source for Remote {
 
     async fn window(&self, agent: &AgentId, all: bool) -> Result<Value, SourceError> {
         let which = if all { ("all", "1") } else { ("archived", "0") };
-        self.json(
-            self.agent_url(agent, &["history"], &[which]),
-            RequestSubject::of(agent),
-        )
-        .await
+        self.json(self.agent_url(agent, &["history"], &[which]), RequestSubject::of(agent)).await
     }
 
     async fn recall(&self, agent: &AgentId, parameters: &[(&str, &str)]) -> Result<RecallReply, SourceError> {
@@ -245,24 +221,14 @@ impl Source for Remote {
         exchange: i64,
         query: ExpandQuery,
     ) -> Result<ExpandReply, SourceError> {
-        let (number, after, limit) = (
-            exchange.to_string(),
-            query.after_seq.to_string(),
-            query.limit.to_string(),
-        );
+        let (number, after, limit) =
+            (exchange.to_string(), query.after_seq.to_string(), query.limit.to_string());
         let mut parameters = vec![("after", after.as_str()), ("limit", limit.as_str())];
         let scope = recall::SCOPES.iter().find(|(_, scope)| *scope == query.scope);
         parameters.extend(scope.map(|(name, _)| ("scope", *name)));
         parameters.extend(query.format.map(|format| ("format", format.name())));
-        let subject = RequestSubject {
-            agent: Some(agent),
-            exchange,
-        };
-        self.json(
-            self.agent_url(agent, &["exchanges", &number], &parameters),
-            subject,
-        )
-        .await
+        let subject = RequestSubject { agent: Some(agent), exchange };
+        self.json(self.agent_url(agent, &["exchanges", &number], &parameters), subject).await
     }
 
     async fn notes(&self, agent: &AgentId) -> Result<Vec<Note>, SourceError> {
@@ -278,10 +244,7 @@ impl Source for Remote {
     ) -> Result<WrittenNotesReply, SourceError> {
         let url = self.agent_url(agent, &["notes"], &[]);
         let body = json!({ "changes": requests }).to_string();
-        let request = self
-            .transport
-            .request(Method::POST, url)
-            .header(CONTENT_TYPE, JSON);
+        let request = self.transport.request(Method::POST, url).header(CONTENT_TYPE, JSON);
         self.read(request.body(body), RequestSubject::of(agent)).await
     }
 
@@ -294,7 +257,6 @@ impl Source for Remote {
     }
 
     async fn sample(&self) -> Result<Sample, SourceError> {
-        self.json(self.url(&["v1", "status"], &[]), RequestSubject::ALL)
-            .await
+        self.json(self.url(&["v1", "status"], &[]), RequestSubject::ALL).await
     }
 }

@@ -32,10 +32,7 @@ pub(super) async fn list(
         })?),
         None => None,
     };
-    let page = source
-        .agents(after.as_ref(), AGENTS_SHOWN)
-        .await
-        .map_err(error_data)?;
+    let page = source.agents(after.as_ref(), AGENTS_SHOWN).await.map_err(error_data)?;
     let resources: Vec<Resource> = page.agents.iter().map(resource).collect();
     let mut result = ListResourcesResult::with_all_items(resources)
         .with_ttl_ms(TTL_MS)
@@ -50,30 +47,22 @@ fn resource(line: &AgentLine) -> Resource {
     let described = match line.version {
         0 => "no summary yet: nothing has left the window, or it waits to be summarised".to_owned(),
         version if line.summary_tokens == 0 => {
-            format!(
-                "version {version}, all archived, covers through #{}",
-                line.covers_through
-            )
+            format!("version {version}, all archived, covers through #{}", line.covers_through)
         }
         version => format!(
             "version {version}, {} tokens, covers through #{}",
             line.summary_tokens, line.covers_through
         ),
     };
-    Resource::new(
-        uri::of(agent.as_str(), ResourceKind::Summary),
-        format!("{agent}/summary.md"),
-    )
-    .with_title(format!("Summary of {agent}"))
-    .with_description(described)
-    .with_mime_type(ResourceKind::Summary.mime_type())
-    .with_annotations(annotations(SUMMARY_PRIORITY, Some(line.updated_at)))
+    Resource::new(uri::of(agent.as_str(), ResourceKind::Summary), format!("{agent}/summary.md"))
+        .with_title(format!("Summary of {agent}"))
+        .with_description(described)
+        .with_mime_type(ResourceKind::Summary.mime_type())
+        .with_annotations(annotations(SUMMARY_PRIORITY, Some(line.updated_at)))
 }
 
 fn annotations(priority: f32, updated_at: Option<Timestamp>) -> Annotations {
-    let mut annotations = Annotations::default()
-        .with_audience(vec![Role::Assistant])
-        .with_priority(priority);
+    let mut annotations = Annotations::default().with_audience(vec![Role::Assistant]).with_priority(priority);
     annotations.last_modified = updated_at.map(|at| at.to_string());
     annotations
 }
@@ -81,11 +70,7 @@ fn annotations(priority: f32, updated_at: Option<Timestamp>) -> Annotations {
 /// Returns the templates of all resources. The alias comes last.
 pub(super) fn templates() -> ListResourceTemplatesResult {
     let template = |uri: String, kind: ResourceKind, title: &str, description: &str| {
-        let priority = if kind == ResourceKind::Summary {
-            SUMMARY_PRIORITY
-        } else {
-            OTHER_PRIORITY
-        };
+        let priority = if kind == ResourceKind::Summary { SUMMARY_PRIORITY } else { OTHER_PRIORITY };
         ResourceTemplate::new(uri, kind.file())
             .with_title(title)
             .with_description(description)
@@ -94,12 +79,7 @@ pub(super) fn templates() -> ListResourceTemplatesResult {
     };
     let summary = "What left an agent's context window, at most 10,000 tokens";
     ListResourceTemplatesResult::with_all_items(vec![
-        template(
-            uri::template(ResourceKind::Summary),
-            ResourceKind::Summary,
-            "Summary",
-            summary,
-        ),
+        template(uri::template(ResourceKind::Summary), ResourceKind::Summary, "Summary", summary),
         template(
             uri::template(ResourceKind::History),
             ResourceKind::History,
@@ -112,12 +92,7 @@ pub(super) fn templates() -> ListResourceTemplatesResult {
             "Window",
             "What an agent's model sees: budget, boundary and the exchanges in the window",
         ),
-        template(
-            uri::ALIAS.to_owned(),
-            ResourceKind::Summary,
-            "Summary (alias)",
-            summary,
-        ),
+        template(uri::ALIAS.to_owned(), ResourceKind::Summary, "Summary (alias)", summary),
     ])
     .with_ttl_ms(TTL_MS)
     .with_cache_scope(CacheScope::Private)
@@ -127,16 +102,10 @@ pub(super) async fn read(source: &dyn Source, uri: &str) -> Result<ReadResourceR
     let name = parse_uri(uri)?;
     let agent = &name.agent;
     let text = match name.kind {
-        ResourceKind::Summary => source
-            .summary(agent)
-            .await
-            .map(|document| match document.stale_since {
-                Some(at) => format!(
-                    "> The database is away: this is the copy of {at}.\n\n{}",
-                    document.content
-                ),
-                None => document.content,
-            }),
+        ResourceKind::Summary => source.summary(agent).await.map(|document| match document.stale_since {
+            Some(at) => format!("> The database is away: this is the copy of {at}.\n\n{}", document.content),
+            None => document.content,
+        }),
         // The drawing needs a fixed-width font. None of its lines begins with tildes.
         ResourceKind::History => source
             .history(agent)
@@ -146,9 +115,7 @@ pub(super) async fn read(source: &dyn Source, uri: &str) -> Result<ReadResourceR
     };
     let text = text.map_err(error_data)?;
     let contents = ResourceContents::text(text, uri).with_mime_type(name.kind.mime_type());
-    Ok(ReadResourceResult::new(vec![contents])
-        .with_ttl_ms(TTL_MS)
-        .with_cache_scope(CacheScope::Private))
+    Ok(ReadResourceResult::new(vec![contents]).with_ttl_ms(TTL_MS).with_cache_scope(CacheScope::Private))
 }
 
 pub(super) fn parse_uri(uri: &str) -> Result<ResourceName, ErrorData> {
@@ -191,10 +158,9 @@ pub(super) async fn complete(source: &dyn Source, prefix: &str) -> Result<Comple
 
 pub(super) fn error_data(error: SourceError) -> ErrorData {
     match error {
-        SourceError::UnknownAgent(_) | SourceError::UnknownExchange { .. } => ErrorData::resource_not_found(
-            format!("{error}; resources/list names those that are known"),
-            None,
-        ),
+        SourceError::UnknownAgent(_) | SourceError::UnknownExchange { .. } => {
+            ErrorData::resource_not_found(format!("{error}; resources/list names those that are known"), None)
+        }
         SourceError::Refused(text) | SourceError::NoteChanged(text) => ErrorData::invalid_params(text, None),
         SourceError::Unavailable(text) => ErrorData::internal_error(text, None),
     }

@@ -116,19 +116,12 @@ pub struct Server {
 
 impl Server {
     pub fn new(state: &Arc<ServerState>) -> Self {
-        Self {
-            state: Arc::clone(state),
-            has_session: true,
-            watches: Mutex::default(),
-        }
+        Self { state: Arc::clone(state), has_session: true, watches: Mutex::default() }
     }
 
     /// Returns a server for a single request. Its client gets no notices after the answer.
     pub fn without_session(state: &Arc<ServerState>) -> Self {
-        Self {
-            has_session: false,
-            ..Self::new(state)
-        }
+        Self { has_session: false, ..Self::new(state) }
     }
 
     async fn source(&self, context: &RequestContext<RoleServer>) -> Result<Arc<dyn Source>, ErrorData> {
@@ -140,26 +133,17 @@ impl Server {
         let is_limited = |caller: Arc<Caller>| caller.reach.names().is_some();
         let mut hints = self.state.hints.clone().with_call(&context.meta.0.0);
         hints.sees_only_some |= caller(context).is_some_and(is_limited);
-        let is_claude_code = context
-            .client_info()
-            .is_some_and(|client| client.name == CLAUDE_CODE);
+        let is_claude_code = context.client_info().is_some_and(|client| client.name == CLAUDE_CODE);
         ToolCall {
             source,
             hints,
-            bytes_max: if is_claude_code {
-                CLAUDE_CODE_BYTES_MAX
-            } else {
-                ANSWER_BYTES_MAX
-            },
+            bytes_max: if is_claude_code { CLAUDE_CODE_BYTES_MAX } else { ANSWER_BYTES_MAX },
         }
     }
 
     /// Returns the sets of tools that the command line or the address asks for, as in `/mcp?tools=notes`.
     fn tool_sets(&self, context: &RequestContext<RoleServer>) -> Result<Vec<ToolSet>, ErrorData> {
-        let query = context
-            .extensions
-            .get::<Parts>()
-            .and_then(|parts| parts.uri.query());
+        let query = context.extensions.get::<Parts>().and_then(|parts| parts.uri.query());
         let parameters = query.into_iter().flat_map(|query| query.split('&'));
         let lists = parameters.filter_map(|member| member.strip_prefix("tools="));
         let mut sets = self.state.tools.clone();
@@ -213,9 +197,7 @@ impl ServerHandler for Server {
             .enable_completions()
             .build();
         let name = Implementation::new("recapd", env!("CARGO_PKG_VERSION")).with_title("recapd");
-        ServerConfig::new(capabilities)
-            .with_server_info(name)
-            .with_instructions(INSTRUCTIONS)
+        ServerConfig::new(capabilities).with_server_info(name).with_instructions(INSTRUCTIONS)
     }
 
     async fn list_tools(
@@ -230,9 +212,7 @@ impl ServerHandler for Server {
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
-        listing::list(&ALL_SETS)
-            .into_iter()
-            .find(|tool| tool.name == name)
+        listing::list(&ALL_SETS).into_iter().find(|tool| tool.name == name)
     }
 
     async fn call_tool(
@@ -247,18 +227,11 @@ impl ServerHandler for Server {
             Err(error) => return Ok(failure(error.to_string())),
         };
         let call = self.tool_call(source.as_ref(), &context);
-        match call
-            .answer(&request.name, request.arguments)
-            .await
-            .map_err(ToolRefusal::into_text)
-        {
+        match call.answer(&request.name, request.arguments).await.map_err(ToolRefusal::into_text) {
             Ok(result) => Ok(result.into()),
             Err(Some(text)) => Ok(failure(text)),
             Err(None) => Err(ErrorData::invalid_params(
-                format!(
-                    "`name`: there is no tool `{}`; tools/list names them",
-                    request.name
-                ),
+                format!("`name`: there is no tool `{}`; tools/list names them", request.name),
                 None,
             )),
         }
@@ -357,9 +330,7 @@ impl ServerHandler for Server {
             None => fence(&agent, document.version, &document.content, None),
         };
         let message = PromptMessage::new_text(Role::User, notes);
-        Ok(GetPromptResult::new(vec![message])
-            .with_description(format!("Summary of {agent}"))
-            .into())
+        Ok(GetPromptResult::new(vec![message]).with_description(format!("Summary of {agent}")).into())
     }
 
     /// Serves clients of the earlier era, as does `unsubscribe`.
@@ -382,13 +353,8 @@ impl ServerHandler for Server {
         let caller = caller(&context);
         let peer = context.peer;
         // Reads the current state before the answer, so that every later change is noticed.
-        let watcher = Watcher {
-            way: &self.state.way,
-            caller: caller.as_ref(),
-        };
-        let tag = watch::current_tag(watcher, &name.agent)
-            .await
-            .map_err(error_data)?;
+        let watcher = Watcher { way: &self.state.way, caller: caller.as_ref() };
+        let tag = watch::current_tag(watcher, &name.agent).await.map_err(error_data)?;
         if tag.is_none() {
             return Err(error_data(super::SourceError::UnknownAgent(name.agent)));
         }
@@ -400,21 +366,14 @@ impl ServerHandler for Server {
                 let sent = peer.notify_resource_updated(notice);
                 async { sent.await.is_ok() }
             };
-            let watcher = Watcher {
-                way: &state.way,
-                caller: caller.as_ref(),
-            };
+            let watcher = Watcher { way: &state.way, caller: caller.as_ref() };
             tokio::select! {
                 () = watch::follow(watcher, &name.agent, tag, tell) => {}
                 () = state.stop.cancelled() => {}
             }
         };
         let watch = AbortOnDropHandle::new(self.state.watching.spawn(follow));
-        if self.watch(uri, watch) {
-            Ok(())
-        } else {
-            Err(too_many_watches())
-        }
+        if self.watch(uri, watch) { Ok(()) } else { Err(too_many_watches()) }
     }
 
     async fn unsubscribe(
@@ -430,33 +389,16 @@ impl ServerHandler for Server {
     /// Returns the requested subscriptions whose URIs name a resource.
     fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
         let uris = requested.resource_subscriptions.iter().flatten();
-        let resource_uris = uris
-            .filter(|uri| ResourceName::read(uri).is_some())
-            .take(WATCHES_MAX);
-        Some(
-            SubscriptionFilter::builder()
-                .resource_subscriptions(resource_uris)
-                .build(),
-        )
+        let resource_uris = uris.filter(|uri| ResourceName::read(uri).is_some()).take(WATCHES_MAX);
+        Some(SubscriptionFilter::builder().resource_subscriptions(resource_uris).build())
     }
 
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
-        let uris = context
-            .accepted()
-            .resource_subscriptions
-            .clone()
-            .unwrap_or_default();
-        let _slots = self
-            .state
-            .take_slots(context.request_context(), uris.len().max(1))?;
+        let uris = context.accepted().resource_subscriptions.clone().unwrap_or_default();
+        let _slots = self.state.take_slots(context.request_context(), uris.len().max(1))?;
         let caller = caller(context.request_context());
-        let watcher = Watcher {
-            way: &self.state.way,
-            caller: caller.as_ref(),
-        };
-        let resources = uris
-            .iter()
-            .filter_map(|uri| Some((uri, ResourceName::read(uri)?)));
+        let watcher = Watcher { way: &self.state.way, caller: caller.as_ref() };
+        let resources = uris.iter().filter_map(|uri| Some((uri, ResourceName::read(uri)?)));
         let following = resources.map(|(uri, name)| {
             let sink = context.sink();
             async move {

@@ -41,12 +41,8 @@ pub struct UnknownToolSet {
 }
 
 impl ToolSet {
-    const NAMES: [(&'static str, Self); 4] = [
-        ("notes", Self::Notes),
-        ("memory", Self::Memory),
-        ("codex", Self::Codex),
-        ("client", Self::Client),
-    ];
+    const NAMES: [(&'static str, Self); 4] =
+        [("notes", Self::Notes), ("memory", Self::Memory), ("codex", Self::Codex), ("client", Self::Client)];
 
     /// Parses a list such as `notes,memory`.
     ///
@@ -66,9 +62,7 @@ impl ToolSet {
         } else {
             Self::Notes
         };
-        let mut sets: Vec<Self> = sets
-            .map(|set| if set == Self::Client { fitting } else { set })
-            .collect();
+        let mut sets: Vec<Self> = sets.map(|set| if set == Self::Client { fitting } else { set }).collect();
         sets.sort_unstable();
         sets.dedup();
         sets
@@ -80,9 +74,7 @@ impl FromStr for ToolSet {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let found = Self::NAMES.into_iter().find(|(name, _)| *name == text);
-        found.map(|(_, set)| set).ok_or_else(|| UnknownToolSet {
-            name: text.to_owned(),
-        })
+        found.map(|(_, set)| set).ok_or_else(|| UnknownToolSet { name: text.to_owned() })
     }
 }
 
@@ -106,10 +98,7 @@ mod tests {
         assert_eq!(sets("cursor"), [ToolSet::Notes]);
         assert_eq!(ToolSet::list(""), Ok(Vec::new()));
         let unknown = ToolSet::list("notes,files").unwrap_err().to_string();
-        assert_eq!(
-            unknown,
-            "there is no set of tools `files`; the sets are notes, memory, codex, client"
-        );
+        assert_eq!(unknown, "there is no set of tools `files`; the sets are notes, memory, codex, client");
         assert_eq!(ToolSet::Codex.to_string(), "codex");
     }
 }

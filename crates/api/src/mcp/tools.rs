@@ -108,26 +108,17 @@ impl ToolCall<'_> {
         arguments: Option<JsonObject>,
     ) -> Result<CallToolResult, ToolRefusal> {
         let text = match name {
-            "summary_get" => {
-                self.summary(&Arguments::read(arguments, &["agent", "max_tokens"])?)
-                    .await
-            }
+            "summary_get" => self.summary(&Arguments::read(arguments, &["agent", "max_tokens"])?).await,
             "recall" => {
                 let names = [&["agent", "query", "limit", "session"][..], &RECALL_FILTERS].concat();
                 self.search(&Arguments::read(arguments, &names)?).await
             }
-            "expand" => {
-                self.expand(&Arguments::read(arguments, &["agent", "exchanges", "after"])?)
-                    .await
-            }
+            "expand" => self.expand(&Arguments::read(arguments, &["agent", "exchanges", "after"])?).await,
             "status" => match Arguments::read(arguments, &["agent"])?.agent_if_any()? {
                 Some(agent) => self.status_of(&agent).await,
                 None => self.status().await,
             },
-            "handoff" => {
-                self.handoff(&Arguments::read(arguments, &["agent", "max_tokens"])?)
-                    .await
-            }
+            "handoff" => self.handoff(&Arguments::read(arguments, &["agent", "max_tokens"])?).await,
             "memory" => self.memory(arguments).await,
             name if is_codex_tool(name) => self.codex(&name.replacen('.', "_", 1), arguments).await,
             "notes_list" | "notes_read" | "notes_search" | "notes_write" | "notes_append"
@@ -156,11 +147,7 @@ impl ToolCall<'_> {
         let summary = self.source.summary(&agent).await?;
         let max_tokens = requested_tokens.min(fitting_tokens(&summary, self.bytes_max));
         let is_shortened = summary.tokens > max_tokens;
-        let excerpt = if is_shortened {
-            shorten(summary, max_tokens).await?
-        } else {
-            summary
-        };
+        let excerpt = if is_shortened { shorten(summary, max_tokens).await? } else { summary };
         let mut text = match excerpt.content.trim_end() {
             "" if is_shortened => "(no room: ask with a larger max_tokens)".to_owned(),
             "" => self.hint(&agent).await?,
@@ -172,11 +159,7 @@ impl ToolCall<'_> {
         }
         if is_shortened {
             let uri = uri::of(agent.as_str(), ResourceKind::Summary);
-            text.extend([
-                "\n\n(shortened: a larger max_tokens shows more; the whole is ",
-                &uri,
-                ")",
-            ]);
+            text.extend(["\n\n(shortened: a larger max_tokens shows more; the whole is ", &uri, ")"]);
         }
         if arguments.agent_if_any()?.is_none() {
             text.extend(["\n\n(agent ", agent.as_str(), ")"]);
@@ -196,16 +179,10 @@ impl ToolCall<'_> {
 
     async fn search(&self, arguments: &Arguments) -> Result<String, ToolRefusal> {
         let cure = "give the words to look for, and phrases in quotation marks";
-        let words = arguments
-            .text("query")?
-            .ok_or_else(|| ArgumentError::new("query", "is missing", cure))?;
-        let limit = arguments
-            .integer("limit", 1..=FOUND_MAX)?
-            .unwrap_or(FOUND_SHOWN)
-            .to_string();
-        let session = arguments
-            .integer("session", 1..=i64::MAX)?
-            .map(|session| session.to_string());
+        let words =
+            arguments.text("query")?.ok_or_else(|| ArgumentError::new("query", "is missing", cure))?;
+        let limit = arguments.integer("limit", 1..=FOUND_MAX)?.unwrap_or(FOUND_SHOWN).to_string();
+        let session = arguments.integer("session", 1..=i64::MAX)?.map(|session| session.to_string());
         let mut parameters = vec![("q", words), ("limit", limit.as_str())];
         parameters.extend(session.as_deref().map(|session| ("session", session)));
         for name in RECALL_FILTERS {
@@ -230,11 +207,7 @@ impl ToolCall<'_> {
         let exchanges = arguments.exchanges("exchanges", EXPANDED_MAX)?;
         let from = arguments.position("after")?;
         let agent = self.agent(arguments).await?;
-        let request = ExpandRequest {
-            agent: &agent,
-            exchanges: &exchanges,
-            from,
-        };
+        let request = ExpandRequest { agent: &agent, exchanges: &exchanges, from };
         Ok(expand::answer(self.source, &request, self.bytes_max).await?)
     }
 
@@ -264,9 +237,7 @@ impl ToolCall<'_> {
                 )
             ),
             count(document.pending_exchanges, "exchange"),
-            document
-                .pending_since
-                .map_or_else(String::new, |since| format!(" since {since}")),
+            document.pending_since.map_or_else(String::new, |since| format!(" since {since}")),
         ))
     }
 
@@ -320,11 +291,7 @@ async fn shorten(summary: Summary, tokens_max: i64) -> Result<Summary, ToolRefus
     let cut = threads::computed("cutting an excerpt", move || {
         let counter = tokenizer::ceiling_counter();
         let (content, tokens) = with_pending(&summary.content, &[], tokens_max, counter.as_ref());
-        Summary {
-            content,
-            tokens,
-            ..summary
-        }
+        Summary { content, tokens, ..summary }
     });
     cut.await.map_err(|panicked| {
         tracing::error!(error = %panicked, "mcp.panicked");

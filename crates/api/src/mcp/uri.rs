@@ -45,17 +45,11 @@ impl ResourceName {
             (rest.strip_suffix(".md")?, ResourceKind::Summary)
         } else {
             let (agent, file) = uri.strip_prefix("recapd://agents/")?.split_once('/')?;
-            (
-                agent,
-                ResourceKind::ALL.into_iter().find(|kind| kind.file() == file)?,
-            )
+            (agent, ResourceKind::ALL.into_iter().find(|kind| kind.file() == file)?)
         };
         // Clients that expand the template escape only this character of an id.
         let agent = agent.replace("%3A", ":").replace("%3a", ":");
-        Some(Self {
-            agent: agent.parse().ok()?,
-            kind,
-        })
+        Some(Self { agent: agent.parse().ok()?, kind })
     }
 }
 
@@ -78,15 +72,9 @@ mod tests {
             let name = ResourceName::read(&of("team:coder.1", kind)).unwrap();
             assert_eq!((name.agent.as_str(), name.kind), ("team:coder.1", kind));
         }
-        for uri in [
-            "ikigai:///summaries/team:coder.1.md",
-            "recapd://agents/team%3Acoder.1/summary.md",
-        ] {
+        for uri in ["ikigai:///summaries/team:coder.1.md", "recapd://agents/team%3Acoder.1/summary.md"] {
             let name = ResourceName::read(uri).unwrap();
-            assert_eq!(
-                (name.agent.as_str(), name.kind),
-                ("team:coder.1", ResourceKind::Summary)
-            );
+            assert_eq!((name.agent.as_str(), name.kind), ("team:coder.1", ResourceKind::Summary));
         }
     }
 

@@ -95,14 +95,8 @@ impl DaemonParts {
         let Some(caller) = caller else {
             return Err(SourceError::Refused("the request has no known caller".to_owned()));
         };
-        let scope = CallerScope {
-            access: Arc::clone(&self.access),
-            caller: Arc::clone(caller),
-        };
-        Ok(Arc::new(Local {
-            scope: Some(scope),
-            ..self.local.clone()
-        }))
+        let scope = CallerScope { access: Arc::clone(&self.access), caller: Arc::clone(caller) };
+        Ok(Arc::new(Local { scope: Some(scope), ..self.local.clone() }))
     }
 }
 
@@ -114,10 +108,7 @@ impl Nearest {
             let opened = self.database.get_or_try_init(|| (self.open)()).await?;
             Arc::clone(opened)
         };
-        let cached = CachedSource {
-            source: Arc::clone(&source),
-            at: Instant::now(),
-        };
+        let cached = CachedSource { source: Arc::clone(&source), at: Instant::now() };
         *self.cached.lock().unwrap_or_else(PoisonError::into_inner) = Some(cached);
         Ok(source)
     }

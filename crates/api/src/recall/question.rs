@@ -23,11 +23,7 @@ pub struct QuestionError {
 
 impl QuestionError {
     fn new(name: &'static str, what: impl Into<String>, cure: impl Into<String>) -> Self {
-        Self {
-            name,
-            what: what.into(),
-            cure: cure.into(),
-        }
+        Self { name, what: what.into(), cure: cure.into() }
     }
 }
 
@@ -59,9 +55,8 @@ pub struct ArchiveQuestion {
 
 impl ArchiveQuestion {
     /// The names of the parameters.
-    pub const PARAMETERS: [&str; 9] = [
-        "q", "limit", "role", "tool", "since", "until", "session", "order", "as_of",
-    ];
+    pub const PARAMETERS: [&str; 9] =
+        ["q", "limit", "role", "tool", "since", "until", "session", "order", "as_of"];
 
     /// Parses the parameters. `text` returns a parameter by its name. `now` is the default of `as_of`.
     ///
@@ -74,25 +69,15 @@ impl ArchiveQuestion {
         let question = Self {
             words: words.to_owned(),
             limit: integer("limit", text("limit"), FOUND_MAX)?.unwrap_or(FOUND_SHOWN),
-            role: parameter(
-                "role",
-                text("role"),
-                Role::from_name,
-                "give user, assistant, tool or system",
-            )?,
+            role: parameter("role", text("role"), Role::from_name, "give user, assistant, tool or system")?,
             tool: text("tool").map(tool).transpose()?,
             since: text("since").map(str::to_owned),
             until: text("until").map(str::to_owned),
             session: integer("session", text("session"), i64::MAX)?,
             order: parameter("order", text("order"), Order::from_name, "give best or recent")?
                 .unwrap_or_default(),
-            as_of: parameter(
-                "as_of",
-                text("as_of"),
-                moment,
-                "give a time such as 2026-03-05T08:00:00Z",
-            )?
-            .unwrap_or(now),
+            as_of: parameter("as_of", text("as_of"), moment, "give a time such as 2026-03-05T08:00:00Z")?
+                .unwrap_or(now),
         };
         question.filter(Zone::UTC)?;
         Ok(question)
@@ -116,20 +101,14 @@ impl ArchiveQuestion {
     pub fn search(&self, zone: Zone) -> Result<(ArchiveSearch, Option<QuestionTime>), QuestionError> {
         let mut filter = self.filter(zone)?;
         let named_time = named_span(&self.words, self.as_of, zone);
-        let rest = named_time
-            .as_ref()
-            .map_or(self.words.as_str(), |named_time| named_time.rest.as_str());
-        let query = Query::parse(rest)
-            .ok()
-            .filter(|query| named_time.is_none() || !query.has_only_stop_words());
+        let rest = named_time.as_ref().map_or(self.words.as_str(), |named_time| named_time.rest.as_str());
+        let query =
+            Query::parse(rest).ok().filter(|query| named_time.is_none() || !query.has_only_stop_words());
         let mut order = self.order;
         if let (None, Some(named_time)) = (&query, &named_time) {
             filter.since = filter.since.max(Some(named_time.span.since));
-            filter.until = Some(
-                filter
-                    .until
-                    .map_or(named_time.span.until, |until| until.min(named_time.span.until)),
-            );
+            filter.until =
+                Some(filter.until.map_or(named_time.span.until, |until| until.min(named_time.span.until)));
             order = Order::Recent;
         }
         let search = ArchiveSearch {
@@ -160,11 +139,7 @@ impl ArchiveQuestion {
 }
 
 fn time(named_time: NamedSpan) -> QuestionTime {
-    QuestionTime {
-        words: named_time.words,
-        since: named_time.span.since,
-        until: named_time.span.until,
-    }
+    QuestionTime { words: named_time.words, since: named_time.span.since, until: named_time.span.until }
 }
 
 fn moment(text: &str) -> Option<Timestamp> {
@@ -178,9 +153,7 @@ fn parameter<T>(
     cure: &str,
 ) -> Result<Option<T>, QuestionError> {
     let Some(text) = text else { return Ok(None) };
-    read(text)
-        .map(Some)
-        .ok_or_else(|| QuestionError::new(name, format!("can't be `{text}`"), cure))
+    read(text).map(Some).ok_or_else(|| QuestionError::new(name, format!("can't be `{text}`"), cure))
 }
 
 fn integer(name: &'static str, text: Option<&str>, max: i64) -> Result<Option<i64>, QuestionError> {
@@ -206,29 +179,18 @@ mod tests {
     fn read(given: &[(&str, &'static str)]) -> Result<ArchiveQuestion, QuestionError> {
         let now = Timestamp::parse("2023-05-08T13:56:00Z").unwrap();
         ArchiveQuestion::read(
-            |name| {
-                given
-                    .iter()
-                    .find(|(other, _)| *other == name)
-                    .map(|(_, text)| *text)
-            },
+            |name| given.iter().find(|(other, _)| *other == name).map(|(_, text)| *text),
             now,
         )
     }
 
     #[test]
     fn a_question_of_nothing_but_a_time_asks_for_that_time() {
-        let (search, time) = read(&[("q", "What did we do yesterday?")])
-            .unwrap()
-            .search(Zone::UTC)
-            .unwrap();
+        let (search, time) = read(&[("q", "What did we do yesterday?")]).unwrap().search(Zone::UTC).unwrap();
         assert!(search.has_no_terms() && search.order == Order::Recent);
         assert_eq!(search.filter.since.unwrap().to_string(), "2023-05-07T00:00:00Z");
         assert_eq!(time.unwrap().words, "yesterday");
-        let (search, _) = read(&[("q", "What broke yesterday?")])
-            .unwrap()
-            .search(Zone::UTC)
-            .unwrap();
+        let (search, _) = read(&[("q", "What broke yesterday?")]).unwrap().search(Zone::UTC).unwrap();
         assert_eq!(search.query, Query::parse("broke").unwrap());
         assert!(search.preferred.is_some() && search.filter == Filter::default());
     }

@@ -72,12 +72,7 @@ pub async fn window(
         return Ok(None);
     };
     let first_exchange = row.ledger.first_exchange.max(1);
-    let query = |from, through, limit| ExchangeQuery {
-        from,
-        through,
-        limit,
-        bytes_max: PAGE_BYTES_MAX,
-    };
+    let query = |from, through, limit| ExchangeQuery { from, through, limit, bytes_max: PAGE_BYTES_MAX };
     let through = before.map_or(i64::MAX, |before| before - 1);
     let mut found = page(store, agent, query(first_exchange, through, limit)).await?;
     let last = found.last().map(|paged| paged.stored.exchange.exchange);
@@ -85,10 +80,7 @@ pub async fn window(
         Some(last) => store.legs(agent, last).await?,
         None => Vec::new(),
     };
-    settle(
-        found.iter_mut().map(|paged| &mut paged.stored.exchange),
-        rows.last(),
-    );
+    settle(found.iter_mut().map(|paged| &mut paged.stored.exchange), rows.last());
     let preamble = match before {
         None => page(store, agent, query(PREAMBLE, PREAMBLE, 1)).await?,
         Some(_) => Vec::new(),

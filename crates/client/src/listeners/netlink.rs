@@ -44,12 +44,7 @@ pub(super) fn listening() -> Result<Vec<ListeningSocket>, Errno> {
 
 fn collect(family: AddressFamily, sockets: &mut Vec<ListeningSocket>) -> Result<(), Errno> {
     let protocol = Some(netlink::SOCK_DIAG);
-    let socket = socket_with(
-        AddressFamily::NETLINK,
-        SocketType::DGRAM,
-        SocketFlags::CLOEXEC,
-        protocol,
-    )?;
+    let socket = socket_with(AddressFamily::NETLINK, SocketType::DGRAM, SocketFlags::CLOEXEC, protocol)?;
     send(&socket, &request(family), SendFlags::empty())?;
     let mut buffer = vec![0; MESSAGE_BYTES];
     for _ in 0..MESSAGES_MAX {
@@ -123,12 +118,7 @@ mod tests {
             assert_eq!(found.iter().find(is_it), lists.iter().find(is_it), "{place}");
             assert!(found.iter().any(|socket| socket.address == address));
             drop(one);
-            assert!(
-                !listening()
-                    .unwrap()
-                    .iter()
-                    .any(|socket| socket.address == address)
-            );
+            assert!(!listening().unwrap().iter().any(|socket| socket.address == address));
         }
     }
 

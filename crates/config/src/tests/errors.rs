@@ -10,34 +10,16 @@ const FILE_ERRORS: &[(&str, &str)] = &[
         "[window]\nbudget_token = 1",
         "recapd.toml:2: unknown key window.budget_token: did you mean window.budget_tokens?",
     ),
-    (
-        "budget_tokens = 1",
-        "recapd.toml:1: unknown key budget_tokens: did you mean window.budget_tokens?",
-    ),
+    ("budget_tokens = 1", "recapd.toml:1: unknown key budget_tokens: did you mean window.budget_tokens?"),
     (
         "[queue]\nconcurrency = 1",
         "recapd.toml:2: unknown key queue.concurrency: did you mean worker.concurrency?",
     ),
-    (
-        "[queue]\nzebra = 1",
-        "recapd.toml:2: unknown key queue.zebra: `recapd config show` lists all keys",
-    ),
-    (
-        "\n[windw]\nbudget_tokens = 1",
-        "recapd.toml:2: unknown section [windw]: did you mean [window]?",
-    ),
-    (
-        "[zebra]",
-        "recapd.toml:1: unknown section [zebra]: `recapd config show` lists all keys",
-    ),
-    (
-        "window.budget_tokens = \"many\"",
-        "recapd.toml:1: window.budget_tokens must be an integer, not `many`",
-    ),
-    (
-        "window.budget_tokens = 1.5",
-        "recapd.toml:1: window.budget_tokens must be an integer, not 1.5",
-    ),
+    ("[queue]\nzebra = 1", "recapd.toml:2: unknown key queue.zebra: `recapd config show` lists all keys"),
+    ("\n[windw]\nbudget_tokens = 1", "recapd.toml:2: unknown section [windw]: did you mean [window]?"),
+    ("[zebra]", "recapd.toml:1: unknown section [zebra]: `recapd config show` lists all keys"),
+    ("window.budget_tokens = \"many\"", "recapd.toml:1: window.budget_tokens must be an integer, not `many`"),
+    ("window.budget_tokens = 1.5", "recapd.toml:1: window.budget_tokens must be an integer, not 1.5"),
     (
         "window.budget_tokens = [1]",
         "recapd.toml:1: window.budget_tokens must be an integer, not a list with other values",
@@ -55,34 +37,13 @@ const FILE_ERRORS: &[(&str, &str)] = &[
         "summary.redact_patterns = ['ok', '(']",
         "recapd.toml:1: summary.redact_patterns: pattern 2 is not a regular expression: unclosed group",
     ),
-    (
-        "window.low_water = true",
-        "recapd.toml:1: window.low_water must be a number, not true",
-    ),
-    (
-        "window.model = 5",
-        "recapd.toml:1: window.model must be a text, not 5",
-    ),
-    (
-        "window.low_water = nan",
-        "recapd.toml:1: window.low_water must be above 0 and at most 1, not NaN",
-    ),
-    (
-        "[window]\nlow_water = 0",
-        "recapd.toml:2: window.low_water must be above 0 and at most 1, not 0",
-    ),
-    (
-        "window.budget_tokens = -1",
-        "recapd.toml:1: window.budget_tokens must be from 0 to 100000000, not -1",
-    ),
-    (
-        "queue.poll_ms = -1",
-        "recapd.toml:1: queue.poll_ms must be from 10 to 60000, not -1",
-    ),
-    (
-        "summary.max_tokens = 10001",
-        "recapd.toml:1: summary.max_tokens must be from 100 to 10000, not 10001",
-    ),
+    ("window.low_water = true", "recapd.toml:1: window.low_water must be a number, not true"),
+    ("window.model = 5", "recapd.toml:1: window.model must be a text, not 5"),
+    ("window.low_water = nan", "recapd.toml:1: window.low_water must be above 0 and at most 1, not NaN"),
+    ("[window]\nlow_water = 0", "recapd.toml:2: window.low_water must be above 0 and at most 1, not 0"),
+    ("window.budget_tokens = -1", "recapd.toml:1: window.budget_tokens must be from 0 to 100000000, not -1"),
+    ("queue.poll_ms = -1", "recapd.toml:1: queue.poll_ms must be from 10 to 60000, not -1"),
+    ("summary.max_tokens = 10001", "recapd.toml:1: summary.max_tokens must be from 100 to 10000, not 10001"),
     (
         "[database]\nsynchronous = \"fast\"",
         "recapd.toml:2: database.synchronous: unknown variant `fast`, expected one of `full`, `normal`, `off`",
@@ -205,10 +166,7 @@ const FILE_ERRORS: &[(&str, &str)] = &[
         "[model]\napi_key = geheim",
         "recapd.toml:2: not TOML: string values must be quoted, expected literal string",
     ),
-    (
-        "[model]\nmodel = \"a\"\nmodel = \"b\"",
-        "recapd.toml:3: not TOML: duplicate key",
-    ),
+    ("[model]\nmodel = \"a\"\nmodel = \"b\"", "recapd.toml:3: not TOML: duplicate key"),
 ];
 
 #[test]
@@ -252,10 +210,7 @@ fn plain_http_to_another_host_needs_explicit_consent() {
         assert!(!is_refused(far, &["model.allow_http=true"]), "{far}");
         assert!(!is_refused(far, &["model.proxy=unix:/run/egress.sock"]), "{far}");
         assert!(is_refused(far, &["model.proxy=http://127.0.0.1:3128"]), "{far}");
-        assert!(
-            !is_refused(far, &["model.mode=offline"]),
-            "no request goes to {far}"
-        );
+        assert!(!is_refused(far, &["model.mode=offline"]), "no request goes to {far}");
     }
 }
 
@@ -288,10 +243,7 @@ fn problems_can_be_shown_without_values() {
             panic!("{key} may be {value}");
         };
         let texts: Vec<String> = problems.iter().map(ConfigProblem::without_values).collect();
-        assert!(
-            texts[0].starts_with(key) && !texts.concat().contains("geheim"),
-            "{texts:?}"
-        );
+        assert!(texts[0].starts_with(key) && !texts.concat().contains("geheim"), "{texts:?}");
     }
 }
 
@@ -324,11 +276,7 @@ fn errors_in_the_environment_and_in_flags_use_their_spelling() {
             &["window.budget_tokens"],
             "--set: expected section.key=value, such as window.budget_tokens=50000",
         ),
-        (
-            &[],
-            &["queue.lease_ms=999"],
-            "--set: queue.lease_ms must be from 1000 to 3600000, not 999",
-        ),
+        (&[], &["queue.lease_ms=999"], "--set: queue.lease_ms must be from 1000 to 3600000, not 999"),
         (
             &[("RECAPD__SUMMARY__APPEND_BELOW", "0.97")],
             &[],
@@ -392,25 +340,14 @@ fn limits_in_dollars_need_known_prices() {
     let unpriced = "--set: spend.usd_per_day can't be kept, since the price of `qwen3` isn't known: put it into a file \
                     that spend.prices_file names, or limit tokens or calls instead";
     for (sets, text) in [
-        (
-            &["spend.usd_per_day=-1"][..],
-            "--set: spend.usd_per_day must be from 0 to 1000000, not -1",
-        ),
+        (&["spend.usd_per_day=-1"][..], "--set: spend.usd_per_day must be from 0 to 1000000, not -1"),
         (
             &["spend.agent_usd_per_day=1e9"],
             "--set: spend.agent_usd_per_day must be from 0 to 1000000, not 1000000000",
         ),
+        (&["model.mode=ollama", "model.model=qwen3", "spend.usd_per_day=5"], unpriced),
         (
-            &["model.mode=ollama", "model.model=qwen3", "spend.usd_per_day=5"],
-            unpriced,
-        ),
-        (
-            &[
-                "model.mode=gemini",
-                "fallback.mode=ollama",
-                "fallback.model=qwen3",
-                "spend.usd_per_day=5",
-            ],
+            &["model.mode=gemini", "fallback.mode=ollama", "fallback.model=qwen3", "spend.usd_per_day=5"],
             unpriced,
         ),
         (
@@ -430,11 +367,7 @@ fn limits_in_dollars_need_known_prices() {
         "{missing}"
     );
     for sets in [
-        &[
-            "model.mode=gemini",
-            "fallback.mode=anthropic",
-            "spend.usd_per_day=5",
-        ][..],
+        &["model.mode=gemini", "fallback.mode=anthropic", "spend.usd_per_day=5"][..],
         &["model.mode=ollama", "model.model=qwen3", "spend.tokens_per_day=5"],
         &["spend.usd_per_day=5"],
     ] {
@@ -476,11 +409,7 @@ fn a_configuration_built_in_code_is_checked_like_a_loaded_one() {
     let mut config = Config::default();
     config.queue.lease_ms = 0;
     config.window.low_water = 0.0;
-    let texts: Vec<String> = config
-        .validate()
-        .into_iter()
-        .map(|violation| violation.text)
-        .collect();
+    let texts: Vec<String> = config.validate().into_iter().map(|violation| violation.text).collect();
     assert_eq!(
         texts,
         [
@@ -496,11 +425,7 @@ fn an_invalid_configuration_still_gives_the_log_format() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("recapd.toml");
     for (text, variable, expected) in [
-        (
-            "[log]\nformat = \"json\"\nlevl = \"info\"\n[worker]\nconcurrency = 0",
-            "",
-            LogFormat::Json,
-        ),
+        ("[log]\nformat = \"json\"\nlevl = \"info\"\n[worker]\nconcurrency = 0", "", LogFormat::Json),
         ("[log]\nformat = \"json\"", "text", LogFormat::Text),
         ("[log]\nformat = \"json\"", "xml", LogFormat::Json),
         ("no TOML", "json", LogFormat::Json),

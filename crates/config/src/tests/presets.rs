@@ -5,26 +5,18 @@ use super::*;
 /// The values that a preset changes, and the source of each.
 fn under(preset: &str, sets: &[&str]) -> String {
     let preset = format!("window.preset={preset}");
-    let sets: Vec<&str> = std::iter::once(preset.as_str())
-        .chain(sets.iter().copied())
-        .collect();
+    let sets: Vec<&str> = std::iter::once(preset.as_str()).chain(sets.iter().copied()).collect();
     let entries = load(None, &[], &sets).unwrap().entries();
-    let set = entries
-        .iter()
-        .filter(|entry| entry.origin != ConfigSource::Default);
-    let lines: Vec<String> = set
-        .map(|entry| format!("{} = {} ({})", entry.key, entry.value, entry.origin))
-        .collect();
+    let set = entries.iter().filter(|entry| entry.origin != ConfigSource::Default);
+    let lines: Vec<String> =
+        set.map(|entry| format!("{} = {} ({})", entry.key, entry.value, entry.origin)).collect();
     lines.join("\n")
 }
 
 #[test]
 fn a_preset_works_in_a_commented_file() {
     let text = commented().replace("#preset = \"none\"", "preset = \"ikigai\"");
-    let (written, set) = (
-        load(Some(&text), &[], &[]),
-        load(None, &[], &["window.preset=request-limit"]),
-    );
+    let (written, set) = (load(Some(&text), &[], &[]), load(None, &[], &["window.preset=request-limit"]));
     assert_eq!(written.unwrap().config, set.unwrap().config);
 }
 

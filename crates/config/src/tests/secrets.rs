@@ -28,29 +28,17 @@ fn every_provider_has_its_own_places_for_a_key() {
     let directory = tempfile::tempdir().unwrap();
     let credentials = directory.path().display().to_string();
     for (mode, credential, variables) in [
-        (
-            ModelMode::Anthropic,
-            "anthropic_api_key",
-            &["ANTHROPIC_API_KEY"][..],
-        ),
+        (ModelMode::Anthropic, "anthropic_api_key", &["ANTHROPIC_API_KEY"][..]),
         (ModelMode::OpenAi, "openai_api_key", &["OPENAI_API_KEY"]),
         (ModelMode::OpenAiResponses, "openai_api_key", &["OPENAI_API_KEY"]),
-        (
-            ModelMode::Gemini,
-            "gemini_api_key",
-            &["GEMINI_API_KEY", "GOOGLE_API_KEY"],
-        ),
+        (ModelMode::Gemini, "gemini_api_key", &["GEMINI_API_KEY", "GOOGLE_API_KEY"]),
         (ModelMode::Ollama, "ollama_api_key", &["OLLAMA_API_KEY"]),
     ] {
         let mut model = Config::default().model;
         model.mode = mode;
         let key = |pairs: &[(&str, &str)]| {
             let environment: Environment = pairs.iter().copied().collect();
-            api_key(&model, &environment)
-                .unwrap()
-                .unwrap()
-                .expose_secret()
-                .to_owned()
+            api_key(&model, &environment).unwrap().unwrap().expose_secret().to_owned()
         };
         for (index, variable) in variables.iter().enumerate() {
             let pairs: Vec<_> = variables.iter().skip(index).map(|name| (*name, *name)).collect();
@@ -86,21 +74,14 @@ fn the_fallback_uses_its_own_key_or_that_of_the_same_provider() {
     let mut config = Config::default();
     config.model.mode = ModelMode::OpenAi;
     let key = |config: &Config, pairs: &[(&str, &str)]| {
-        let all = pairs
-            .iter()
-            .copied()
-            .chain([("CREDENTIALS_DIRECTORY", credentials.as_str())]);
+        let all = pairs.iter().copied().chain([("CREDENTIALS_DIRECTORY", credentials.as_str())]);
         let environment: Environment = all.collect();
         fallback_api_key(&config.fallback, &config.model, &environment)
             .map(|key| key.map(|key| key.expose_secret().to_owned()))
             .map_err(|error| error.to_string())
     };
     let own = ("ANTHROPIC_API_KEY", "sk-second");
-    assert_eq!(
-        key(&config, &[own]),
-        Ok(None),
-        "the built-in summariser needs no key"
-    );
+    assert_eq!(key(&config, &[own]), Ok(None), "the built-in summariser needs no key");
     config.fallback.mode = FallbackMode::Anthropic;
     assert_eq!(key(&config, &[own]), Ok(Some("sk-second".to_owned())));
     let missing = key(&config, &[]).unwrap_err();
@@ -109,18 +90,11 @@ fn the_fallback_uses_its_own_key_or_that_of_the_same_provider() {
         "{missing}"
     );
     "http://127.0.0.1:8080".clone_into(&mut config.fallback.base_url);
-    assert_eq!(
-        key(&config, &[]),
-        Ok(None),
-        "a server at another URL may need no key"
-    );
+    assert_eq!(key(&config, &[]), Ok(None), "a server at another URL may need no key");
     config.fallback.base_url.clear();
     config.fallback.mode = FallbackMode::OpenAi;
     assert_eq!(key(&config, &[]), Ok(Some("sk-first".to_owned())));
-    assert_eq!(
-        key(&config, &[("OPENAI_API_KEY", "sk-own")]),
-        Ok(Some("sk-own".to_owned()))
-    );
+    assert_eq!(key(&config, &[("OPENAI_API_KEY", "sk-own")]), Ok(Some("sk-own".to_owned())));
 }
 
 #[test]
@@ -154,16 +128,12 @@ fn the_key_comes_from_credential_then_file_then_variable() {
     let file = directory.path().join("key");
     write(&file, "sk-file\n");
     let mut model = model();
-    let environment: Environment = [
-        ("CREDENTIALS_DIRECTORY", credentials.as_str()),
-        ("OPENAI_API_KEY", "sk-variable"),
-    ]
-    .into_iter()
-    .collect();
+    let environment: Environment =
+        [("CREDENTIALS_DIRECTORY", credentials.as_str()), ("OPENAI_API_KEY", "sk-variable")]
+            .into_iter()
+            .collect();
     let key = |model: &ModelConfig, environment: &Environment| {
-        api_key(model, environment)
-            .unwrap()
-            .map(|key| key.expose_secret().to_owned())
+        api_key(model, environment).unwrap().map(|key| key.expose_secret().to_owned())
     };
 
     assert_eq!(key(&model, &Environment::default()), None);
@@ -189,19 +159,13 @@ fn a_bad_key_is_refused_without_showing_it() {
     for text in ["", "\n", "geheim geheim", "geheim\ngeheim", "gehéim"] {
         assert_eq!(
             refusal(text),
-            format!(
-                "{} holds no key: expected one line of printable ASCII without blanks",
-                file.display()
-            )
+            format!("{} holds no key: expected one line of printable ASCII without blanks", file.display())
         );
     }
     assert!(refusal(&"x".repeat(16_385)).ends_with("larger than 16384 bytes"));
     fs::remove_file(&file).unwrap();
     let error = api_key(&model, &Environment::default()).unwrap_err().to_string();
-    assert!(
-        error.starts_with("the key file ") && error.contains("can't be read"),
-        "{error}"
-    );
+    assert!(error.starts_with("the key file ") && error.contains("can't be read"), "{error}");
 }
 
 /// A systemd credential is private, whatever its mode.

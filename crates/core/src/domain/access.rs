@@ -129,10 +129,8 @@ mod tests {
         assert!(Reach::All.includes_new(&coder) && Reach::All.includes_project(&web));
         let none = Reach::Only(AccessNames::default());
         assert!(!none.includes_new(&coder) && !none.includes_project(&web));
-        let one = Reach::Only(AccessNames {
-            agents: BTreeSet::from([coder.clone()]),
-            projects: BTreeSet::new(),
-        });
+        let one =
+            Reach::Only(AccessNames { agents: BTreeSet::from([coder.clone()]), projects: BTreeSet::new() });
         assert!(one.includes_new(&coder) && !one.includes_project(&web));
         for reach in [Reach::All, none, one] {
             let text = serde_json::to_string(&reach).unwrap();

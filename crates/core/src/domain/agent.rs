@@ -25,13 +25,7 @@ impl AgentId {
     pub fn slug(text: &str) -> Self {
         let mut slug: String = text
             .chars()
-            .map(|c| {
-                if c.is_ascii_alphanumeric() || "._:-".contains(c) {
-                    c
-                } else {
-                    '-'
-                }
-            })
+            .map(|c| if c.is_ascii_alphanumeric() || "._:-".contains(c) { c } else { '-' })
             .skip_while(|c| !c.is_ascii_alphanumeric())
             .take(AGENT_ID_CHARS_MAX)
             .collect();
@@ -46,9 +40,7 @@ impl AgentId {
 pub(super) fn is_id(text: &str) -> bool {
     text.len() <= AGENT_ID_CHARS_MAX
         && text.starts_with(|c: char| c.is_ascii_alphanumeric())
-        && text
-            .chars()
-            .all(|c| c.is_ascii_alphanumeric() || "._:-".contains(c))
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || "._:-".contains(c))
 }
 
 impl FromStr for AgentId {
@@ -71,13 +63,9 @@ mod tests {
 
     #[test]
     fn accepts_names_and_uuids_and_refuses_the_rest() {
-        for good in [
-            "a",
-            "ikigai-main",
-            "6185de7a-bb20-563d-9f03-bb2c4abe2e75",
-            "team:coder.1_x",
-            &"a".repeat(128),
-        ] {
+        for good in
+            ["a", "ikigai-main", "6185de7a-bb20-563d-9f03-bb2c4abe2e75", "team:coder.1_x", &"a".repeat(128)]
+        {
             assert!(good.parse::<AgentId>().is_ok(), "{good}");
         }
         for bad in ["", "-a", ".hidden", "a b", "a/b", "ä", &"a".repeat(129)] {

@@ -76,10 +76,7 @@ fn png_size(bytes: &[u8]) -> Option<ImageSize> {
     let header = bytes.strip_prefix(b"\x89PNG\r\n\x1a\n")?;
     let side = |start: usize| Some(u32::from_be_bytes(header.get(start..start + 4)?.try_into().ok()?));
     (header.get(4..8)? == b"IHDR").then_some(())?;
-    Some(ImageSize {
-        width: side(8)?,
-        height: side(12)?,
-    })
+    Some(ImageSize { width: side(8)?, height: side(12)? })
 }
 
 fn jpeg_size(bytes: &[u8]) -> Option<ImageSize> {
@@ -91,14 +88,9 @@ fn jpeg_size(bytes: &[u8]) -> Option<ImageSize> {
         let is_frame = matches!(marker, 0xc0..=0xcf) && !matches!(marker, 0xc4 | 0xc8 | 0xcc);
         if is_frame {
             let side = |start: usize| {
-                Some(u32::from(u16::from_be_bytes(
-                    body.get(start..start + 2)?.try_into().ok()?,
-                )))
+                Some(u32::from(u16::from_be_bytes(body.get(start..start + 2)?.try_into().ok()?)))
             };
-            return Some(ImageSize {
-                height: side(1)?,
-                width: side(3)?,
-            });
+            return Some(ImageSize { height: side(1)?, width: side(3)? });
         }
         // The length includes its own two bytes.
         rest = body.get(usize::from(u16::from_be_bytes([high, low])).checked_sub(2)?..)?;
@@ -186,10 +178,7 @@ mod tests {
         for (base64, extent) in cases {
             assert_eq!(Extent::of(base64), extent, "{base64}");
         }
-        assert_eq!(
-            Extent::of_url(&format!("data:image/png;base64,{PNG}")),
-            pixels(1_000, 500)
-        );
+        assert_eq!(Extent::of_url(&format!("data:image/png;base64,{PNG}")), pixels(1_000, 500));
         assert_eq!(Extent::of_url("https://x.example/a.png"), Extent::Unknown);
         assert_eq!(data_url("data:image/png;charset=x;base64,AAAA"), Some("AAAA"));
         assert_eq!(data_url("data:,AAAA"), None);

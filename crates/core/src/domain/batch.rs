@@ -132,17 +132,11 @@ pub fn step(state: BatchState, observation: BatchObservation, polls: i64, age_ms
         | (BatchState::Intent, BatchObservation::Refused)
         | (BatchState::Submitted, BatchObservation::Gone | BatchObservation::Read) => BatchStep::Close,
         _ if age_ms > LIFE_MAX_MS => BatchStep::Close,
-        (BatchState::Intent, BatchObservation::Accepted) => BatchStep::Submit {
-            wait_ms: poll_wait_ms(0),
-        },
+        (BatchState::Intent, BatchObservation::Accepted) => BatchStep::Submit { wait_ms: poll_wait_ms(0) },
         (BatchState::Intent, BatchObservation::Unlisted) if polls < SENDS_MAX => BatchStep::Send,
         (BatchState::Intent, BatchObservation::Unlisted) => BatchStep::Close,
-        (BatchState::Intent, _) => BatchStep::Wait {
-            wait_ms: UNSURE_WAIT_MS,
-        },
-        (BatchState::Submitted, _) => BatchStep::Wait {
-            wait_ms: poll_wait_ms(polls),
-        },
+        (BatchState::Intent, _) => BatchStep::Wait { wait_ms: UNSURE_WAIT_MS },
+        (BatchState::Submitted, _) => BatchStep::Wait { wait_ms: poll_wait_ms(polls) },
     }
 }
 
@@ -188,9 +182,7 @@ impl BatchIdentity {
 
     /// Returns true if `listed` is too old to be this batch. All entries after `listed` are even older: lists begin with the newest.
     pub fn is_newer_than(&self, listed: &ListedBatch) -> bool {
-        listed
-            .created_at
-            .is_some_and(|at| at.plus_ms(CLOCK_SKEW_MS) < self.created_at)
+        listed.created_at.is_some_and(|at| at.plus_ms(CLOCK_SKEW_MS) < self.created_at)
     }
 }
 
@@ -205,13 +197,7 @@ mod tests {
         use BatchState::{Closed, Intent, Submitted};
         let wait = |wait_ms| BatchStep::Wait { wait_ms };
         let cases = [
-            (
-                Intent,
-                BatchObservation::Accepted,
-                0,
-                0,
-                BatchStep::Submit { wait_ms: 30_000 },
-            ),
+            (Intent, BatchObservation::Accepted, 0, 0, BatchStep::Submit { wait_ms: 30_000 }),
             (Intent, BatchObservation::Refused, 0, 0, BatchStep::Close),
             (Intent, BatchObservation::Unsure, 0, 0, wait(60_000)),
             (Intent, BatchObservation::Unsure, 99, DAY, wait(60_000)),
@@ -224,13 +210,7 @@ mod tests {
             (Submitted, BatchObservation::Running, 1, 0, wait(60_000)),
             (Submitted, BatchObservation::Running, 2, 0, wait(120_000)),
             (Submitted, BatchObservation::Running, 200, DAY, wait(600_000)),
-            (
-                Submitted,
-                BatchObservation::Running,
-                200,
-                3 * DAY,
-                BatchStep::Close,
-            ),
+            (Submitted, BatchObservation::Running, 200, 3 * DAY, BatchStep::Close),
             (Submitted, BatchObservation::Unsure, 2, 0, wait(120_000)),
             (Submitted, BatchObservation::Gone, 2, 0, BatchStep::Close),
             (Submitted, BatchObservation::Read, 2, 0, BatchStep::Close),
@@ -260,11 +240,7 @@ mod tests {
 
     #[test]
     fn a_batch_is_known_by_its_name_or_by_time_and_size() {
-        let wanted = BatchIdentity {
-            name: "recapd-1".to_owned(),
-            requests: 3,
-            created_at: Timestamp(DAY),
-        };
+        let wanted = BatchIdentity { name: "recapd-1".to_owned(), requests: 3, created_at: Timestamp(DAY) };
         let listed = |name: Option<&str>, requests, at: i64| ListedBatch {
             id: "b".to_owned(),
             name: name.map(str::to_owned),

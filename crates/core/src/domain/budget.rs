@@ -36,10 +36,7 @@ impl Budget {
     /// case 1).
     #[must_use]
     pub fn with_max_messages(self, max_messages: i64) -> Self {
-        Self {
-            max_messages: max_messages.max(0),
-            ..self
-        }
+        Self { max_messages: max_messages.max(0), ..self }
     }
 
     /// Sets the size of legs: once the newest leg has `leg_tokens`, the next round begins a new leg. 0 never cuts an exchange (seeds 000

@@ -53,10 +53,7 @@ pub struct CalibrationSample {
 impl CalibrationSample {
     /// Returns true if the sample is large enough and the report is probably about the same text.
     pub fn is_plausible(self) -> bool {
-        let Self {
-            estimated_tokens: estimated,
-            reported_tokens: reported,
-        } = self;
+        let Self { estimated_tokens: estimated, reported_tokens: reported } = self;
         estimated >= SAMPLE_TOKENS_MIN
             && reported >= SAMPLE_TOKENS_MIN
             && reported <= estimated.saturating_mul(RATIO_MAX)
@@ -162,15 +159,8 @@ impl Calibration {
 
     fn shared_permille(&self, except: Option<Reporter>) -> i64 {
         let mut by_agent: BTreeMap<Reporter, Vec<i64>> = BTreeMap::new();
-        for stored in self
-            .samples
-            .iter()
-            .filter(|stored| Some(stored.reporter) != except)
-        {
-            by_agent
-                .entry(stored.reporter)
-                .or_default()
-                .push(stored.sample.permille());
+        for stored in self.samples.iter().filter(|stored| Some(stored.reporter) != except) {
+            by_agent.entry(stored.reporter).or_default().push(stored.sample.permille());
         }
         let mut guards: Vec<i64> = by_agent.into_values().filter_map(guard_of).collect();
         guards.sort_unstable();
@@ -213,11 +203,7 @@ fn guard_of(mut permilles: Vec<i64>) -> Option<i64> {
     permilles.sort_unstable();
     let index = (permilles.len() * GUARD_PERCENT).div_ceil(100).saturating_sub(1);
     let quantile = permilles.get(index).copied()?;
-    Some(if permilles.len() < SAMPLES_MIN {
-        quantile.max(1_000)
-    } else {
-        quantile
-    })
+    Some(if permilles.len() < SAMPLES_MIN { quantile.max(1_000) } else { quantile })
 }
 
 fn scale(tokens: i64, permille: i64) -> i64 {
@@ -296,9 +282,7 @@ impl Calibrations {
 
     fn drop_least_recent(&mut self) {
         let all = self.models.iter().flat_map(|(provider, models)| {
-            models
-                .iter()
-                .map(move |(model, entry)| (entry.at, provider.clone(), model.clone()))
+            models.iter().map(move |(model, entry)| (entry.at, provider.clone(), model.clone()))
         });
         let Some((_, provider, model)) = all.min() else {
             return;

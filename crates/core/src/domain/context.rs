@@ -150,18 +150,13 @@ impl Alternation {
 
     /// Parses a mode's name.
     pub fn from_name(name: &str) -> Option<Self> {
-        [Self::Ack, Self::Merge, Self::Keep]
-            .into_iter()
-            .find(|mode| mode.name() == name)
+        [Self::Ack, Self::Merge, Self::Keep].into_iter().find(|mode| mode.name() == name)
     }
 }
 
 /// Settings for building a context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "switches that have nothing to do with each other"
-)]
+#[expect(clippy::struct_excessive_bools, reason = "switches that have nothing to do with each other")]
 pub struct ContextOptions {
     /// Limits the whole request, output included, to this many tokens; 0 means no limit.
     pub max_tokens: i64,
@@ -235,11 +230,7 @@ pub struct SourceMessage<'a> {
 impl<'a> SourceMessage<'a> {
     /// Wraps a message whose tokens aren't counted.
     pub fn uncounted(seq: i64, message: &'a Message) -> Self {
-        Self {
-            seq,
-            message,
-            tokens: None,
-        }
+        Self { seq, message, tokens: None }
     }
 }
 
@@ -297,9 +288,7 @@ impl ContextInput<'_> {
         let window = self.exchanges.iter().flat_map(|exchange| &exchange.messages);
         let messages = self.preamble.iter().chain(window).map(|source| source.message);
         let is_intact = |message: &&Message| !(message.is_forgotten() && message.kind.is_conversation());
-        messages
-            .skip_while(is_intact)
-            .any(|message| message.parts.iter().any(is_thinking))
+        messages.skip_while(is_intact).any(|message| message.parts.iter().any(is_thinking))
     }
 }
 
@@ -349,11 +338,7 @@ pub fn build_with<'a>(
     counter: &dyn TokenCounter,
     passes: Passes,
 ) -> Context<'a> {
-    let limited = if options.keep_open_thinking {
-        Thinking::Open
-    } else {
-        Thinking::None
-    };
+    let limited = if options.keep_open_thinking { Thinking::Open } else { Thinking::None };
     // Thinking is valid only after everything that the model saw before it (provider documentation, "Preserved thinking"). So all of it
     // is sent only if nothing was removed or moved.
     if !input.evicted && !input.forgets_before_thinking() {
@@ -423,21 +408,14 @@ impl Piece<'_> {
 
 impl<'a> Turn<'a> {
     fn new(role: Role, exchange: i64, pieces: Vec<Piece<'a>>) -> Self {
-        Self {
-            role,
-            exchange,
-            pieces,
-        }
+        Self { role, exchange, pieces }
     }
 
     /// Returns the speaker if all pieces have the same one.
     fn speaker(&self) -> Option<&'a str> {
         let mut speakers = self.pieces.iter().map(|piece| piece.speaker);
         let first = speakers.next()?;
-        speakers
-            .all(|speaker| speaker == first)
-            .then_some(first)
-            .flatten()
+        speakers.all(|speaker| speaker == first).then_some(first).flatten()
     }
 
     /// Returns the content in order.

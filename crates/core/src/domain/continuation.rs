@@ -117,17 +117,9 @@ impl StoredConversation {
     /// Adds the next stored message: its step, if it is one, its units, and its exchange.
     pub fn push(&mut self, step: Option<&Step>, units: &[ContentUnit], exchange: i64) {
         match step {
-            Some(Step::Clear) => {
-                *self = Self {
-                    lines: self.lines + 1,
-                    ..Self::default()
-                }
-            }
+            Some(Step::Clear) => *self = Self { lines: self.lines + 1, ..Self::default() },
             Some(Step::Mark(label)) => {
-                self.marks.push(ConversationMark {
-                    label: label.clone(),
-                    exchange,
-                });
+                self.marks.push(ConversationMark { label: label.clone(), exchange });
                 self.open_mark.clone_from(label);
             }
             Some(Step::Rewind(label)) => self.rewind(label.as_deref()),
@@ -136,11 +128,7 @@ impl StoredConversation {
         for &unit in units {
             let label = mark_label(self.units.len(), unit);
             let is_marked = self.open_mark.take().is_some_and(|mark| mark == label);
-            self.units.push(StoredUnit {
-                unit,
-                exchange,
-                is_marked,
-            });
+            self.units.push(StoredUnit { unit, exchange, is_marked });
         }
     }
 
@@ -209,9 +197,7 @@ impl StoredConversation {
             return Ok(self.append(sent, 0, self.last_request()));
         }
         let pairs = self.units.iter().zip(sent);
-        let same_units = pairs
-            .take_while(|(stored, sent)| stored.unit.hash == sent.hash)
-            .count();
+        let same_units = pairs.take_while(|(stored, sent)| stored.unit.hash == sent.hash).count();
         if same_units == 0 && !self.units.is_empty() && !sent.is_empty() {
             return match sent[0].kind {
                 UnitKind::Summary => Ok(self.begin_anew(sent)),
@@ -228,10 +214,7 @@ impl StoredConversation {
         };
         let mut plan = self.append(sent, same_units, same_units);
         if self.units[request].is_marked {
-            let before_request = Self {
-                units: self.units[..request].to_vec(),
-                ..Self::default()
-            };
+            let before_request = Self { units: self.units[..request].to_vec(), ..Self::default() };
             plan = before_request.append(sent, same_units, same_units);
             plan.step = Some(Step::Rewind(Some(mark_label(request, self.units[request].unit))));
         }
@@ -249,11 +232,8 @@ impl StoredConversation {
             }
             found.is_some()
         };
-        let is_new: Vec<bool> = sent
-            .iter()
-            .enumerate()
-            .map(|(index, unit)| index >= from && !is_stored(unit))
-            .collect();
+        let is_new: Vec<bool> =
+            sent.iter().enumerate().map(|(index, unit)| index >= from && !is_stored(unit)).collect();
         let mut position = self.units.len();
         let marks = sent.iter().zip(&is_new).map(|(&unit, &is_new)| {
             let index = position;
@@ -261,35 +241,21 @@ impl StoredConversation {
             let is_marked = is_new && index > 0 && unit.kind == UnitKind::Request;
             is_marked.then(|| mark_label(index, unit))
         });
-        ContinuationPlan {
-            step: None,
-            marks: marks.collect(),
-            copies: Vec::new(),
-            is_new,
-        }
+        ContinuationPlan { step: None, marks: marks.collect(), copies: Vec::new(), is_new }
     }
 
     /// Begins a new session with a host's summary. Hosts may copy the newest messages after it.
     fn begin_anew(&self, sent: &[ContentUnit]) -> ContinuationPlan {
         let after_summary = &sent[1..];
         let is_copied = |count: &usize| {
-            let end = self.units[self.units.len() - count..]
-                .iter()
-                .map(|stored| stored.unit.hash);
+            let end = self.units[self.units.len() - count..].iter().map(|stored| stored.unit.hash);
             after_summary[..*count].iter().map(|unit| unit.hash).eq(end)
         };
-        let count = (0..=after_summary.len().min(self.units.len()))
-            .rev()
-            .find(is_copied)
-            .unwrap_or(0);
+        let count = (0..=after_summary.len().min(self.units.len())).rev().find(is_copied).unwrap_or(0);
         let mut plan = Self::default().append(sent, 0, 0);
         plan.is_new[1..=count].fill(false);
         plan.marks[..=count].fill(None);
-        ContinuationPlan {
-            step: Some(Step::Clear),
-            copies: after_summary[..count].to_vec(),
-            ..plan
-        }
+        ContinuationPlan { step: Some(Step::Clear), copies: after_summary[..count].to_vec(), ..plan }
     }
 
     fn last_request(&self) -> usize {
@@ -307,9 +273,7 @@ const STARTS_MAX: usize = 64;
 pub fn find_repeated(stored: &[u64], lines: &[Vec<u64>]) -> Vec<bool> {
     let starts = (0..lines.len()).flat_map(|line| {
         let first = lines[line].first();
-        let same_units = (0..stored.len())
-            .rev()
-            .filter(move |unit| first == Some(&stored[*unit]));
+        let same_units = (0..stored.len()).rev().filter(move |unit| first == Some(&stored[*unit]));
         same_units.map(move |unit| (line, unit))
     });
     let repeated = starts.take(STARTS_MAX).find_map(|(line, unit)| {

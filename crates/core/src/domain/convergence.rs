@@ -73,13 +73,7 @@ impl Profile {
     pub const STRICT: Self = Self::of([0.50, 0.25, 0.15, 0.05, 0.05]);
 
     const fn of([content, structure, sentences, length, punctuation]: [f64; 5]) -> Self {
-        Self(Components {
-            content,
-            structure,
-            sentences,
-            length,
-            punctuation,
-        })
+        Self(Components { content, structure, sentences, length, punctuation })
     }
 
     /// Makes a profile with custom weights.
@@ -90,9 +84,7 @@ impl Profile {
         let sum: f64 = weights.all().iter().sum();
         let is_valid =
             weights.all().iter().all(|weight| *weight >= 0.0) && (sum - 1.0).abs() <= WEIGHTS_TOLERANCE;
-        is_valid
-            .then_some(Self(weights))
-            .ok_or(InvalidWeights::Sum { sum })
+        is_valid.then_some(Self(weights)).ok_or(InvalidWeights::Sum { sum })
     }
 
     /// Parses weights such as `content=0.4 structure=0.15 sentences=0.2 length=0.15 punctuation=0.1`, in any order.
@@ -112,35 +104,17 @@ impl Profile {
                 _ => return Err(InvalidWeights::Names),
             }
         }
-        let [
-            Some(content),
-            Some(structure),
-            Some(sentences),
-            Some(length),
-            Some(punctuation),
-        ] = weights
+        let [Some(content), Some(structure), Some(sentences), Some(length), Some(punctuation)] = weights
         else {
             return Err(InvalidWeights::Names);
         };
-        Self::custom(Components {
-            content,
-            structure,
-            sentences,
-            length,
-            punctuation,
-        })
+        Self::custom(Components { content, structure, sentences, length, punctuation })
     }
 }
 
 impl Components {
     fn all(&self) -> [f64; 5] {
-        [
-            self.content,
-            self.structure,
-            self.sentences,
-            self.length,
-            self.punctuation,
-        ]
+        [self.content, self.structure, self.sentences, self.length, self.punctuation]
     }
 
     fn score(&self, profile: &Profile) -> f64 {
@@ -149,10 +123,7 @@ impl Components {
         }
         let pairs = self.all().into_iter().zip(profile.0.all());
         // The weights' sum may be slightly above 1.
-        pairs
-            .map(|(likeness, weight)| likeness * weight)
-            .sum::<f64>()
-            .min(1.0)
+        pairs.map(|(likeness, weight)| likeness * weight).sum::<f64>().min(1.0)
     }
 }
 
@@ -168,10 +139,7 @@ pub struct Thresholds {
 impl Default for Thresholds {
     /// Pidgin's constants and documentation warn at 0.80; its command line stops at 0.95.
     fn default() -> Self {
-        Self {
-            warn_at: Some(0.80),
-            stop_at: Some(0.95),
-        }
+        Self { warn_at: Some(0.80), stop_at: Some(0.95) }
     }
 }
 
@@ -308,20 +276,11 @@ pub fn compare_last_speakers(
     rules: &Rules,
 ) -> Option<ConvergenceScore> {
     let first = messages.first()?.exchange;
-    let start = messages
-        .iter()
-        .position(|message| is_complete || message.exchange != first);
+    let start = messages.iter().position(|message| is_complete || message.exchange != first);
     let messages = messages.get(start.unwrap_or(0)..)?;
     let last = &messages.last()?.speaker;
-    let other = messages
-        .iter()
-        .rev()
-        .map(|message| &message.speaker)
-        .find(|name| *name != last)?;
-    let opener = messages
-        .iter()
-        .map(|message| &message.speaker)
-        .find(|name| [last, other].contains(name))?;
+    let other = messages.iter().rev().map(|message| &message.speaker).find(|name| *name != last)?;
+    let opener = messages.iter().map(|message| &message.speaker).find(|name| [last, other].contains(name))?;
     let second = if opener == last { other } else { last };
     let mut talk = Convergence::new([opener, second], rules.profile, rules.window_messages)
         .with_thresholds(rules.thresholds);
@@ -423,29 +382,14 @@ impl Convergence {
 
     /// Compares equally many messages of both speakers; `None` if the window has no message of one of them.
     fn compare(&self) -> Option<Components> {
-        let messages_of = |side| {
-            self.messages
-                .iter()
-                .rev()
-                .filter(move |(speaker, _)| *speaker == side)
-        };
+        let messages_of = |side| self.messages.iter().rev().filter(move |(speaker, _)| *speaker == side);
         let count = messages_of(0).count().min(messages_of(1).count());
         if count == 0 {
             return None;
         }
-        let sum = |side| {
-            messages_of(side)
-                .take(count)
-                .map(|(_, features)| *features)
-                .sum::<Features>()
-        };
+        let sum = |side| messages_of(side).take(count).map(|(_, features)| *features).sum::<Features>();
         let [one, other] = &self.last_texts;
-        Some(Features::likeness(
-            &sum(0),
-            &sum(1),
-            count,
-            content_likeness(one, other),
-        ))
+        Some(Features::likeness(&sum(0), &sum(1), count, content_likeness(one, other)))
     }
 }
 

@@ -109,11 +109,7 @@ impl Cursor {
         let (letter, stored_check, entry) = parts(text)?;
         if letter != list.letter() || stored_check != check(list, &entry) {
             let is_list = "aqpruwifv".contains(letter);
-            return Err(if is_list {
-                NoCursor::OtherList
-            } else {
-                NoCursor::Unknown
-            });
+            return Err(if is_list { NoCursor::OtherList } else { NoCursor::Unknown });
         }
         entry.parse().map_err(|_| NoCursor::Unknown)
     }
@@ -223,14 +219,8 @@ mod tests {
         }
         let by_name = Cursor::after(PagedList::Queue, &coder).to_string();
         assert_eq!(Cursor::read(PagedList::Queue, &by_name), Ok(coder.clone()));
-        assert_eq!(
-            Cursor::read::<AgentId>(PagedList::Agents, &by_name),
-            Err(NoCursor::OtherList)
-        );
-        assert_eq!(
-            serde_json::from_value(serde_json::json!(by_name)).ok(),
-            Some(Cursor(by_name.clone()))
-        );
+        assert_eq!(Cursor::read::<AgentId>(PagedList::Agents, &by_name), Err(NoCursor::OtherList));
+        assert_eq!(serde_json::from_value(serde_json::json!(by_name)).ok(), Some(Cursor(by_name.clone())));
         assert_eq!(Cursor(by_name).entry(), Some(coder));
     }
 
@@ -252,10 +242,7 @@ mod tests {
             assert_eq!(read, Err(NoCursor::Unknown), "{text}");
         }
         let long = "0".repeat(10_000);
-        assert_eq!(
-            Cursor::read::<String>(PagedList::Queue, &long),
-            Err(NoCursor::Unknown)
-        );
+        assert_eq!(Cursor::read::<String>(PagedList::Queue, &long), Err(NoCursor::Unknown));
     }
 
     proptest! {

@@ -44,15 +44,10 @@ impl UserWords {
     /// Collects the user's words in `transcripts`.
     pub fn of(transcripts: &[Transcript]) -> Self {
         let passages = transcripts.iter().flat_map(|transcript| {
-            let request = transcript
-                .continues
-                .iter()
-                .map(|continued| continued.request.as_str());
+            let request = transcript.continues.iter().map(|continued| continued.request.as_str());
             let lines = transcript.lines.iter().filter(|line| line.voice == Voice::User);
             let lines = lines.map(|line: &Line| line.text.as_str());
-            request
-                .chain(lines)
-                .map(|text| (transcript.exchange, Passage::of(text)))
+            request.chain(lines).map(|text| (transcript.exchange, Passage::of(text)))
         });
         Self(WordSource::Said(passages.collect()))
     }
@@ -113,22 +108,16 @@ fn split_demand(line: &str) -> Option<DemandLine<'_>> {
         return None;
     }
     let text = text.trim_start();
-    let quotation = ['“', '"', '„', '«']
-        .into_iter()
-        .find_map(|open| text.strip_prefix(open));
+    let quotation = ['“', '"', '„', '«'].into_iter().find_map(|open| text.strip_prefix(open));
     let Some(quotation) = quotation else {
-        return Some(DemandLine {
-            quotation: text,
-            rest: "",
-        });
+        return Some(DemandLine { quotation: text, rest: "" });
     };
     let (quotation, rest) = quotation.split_once(['”', '"', '»']).unwrap_or((quotation, ""));
     Some(DemandLine { quotation, rest })
 }
 
 fn has_mark(text: &str) -> bool {
-    text.to_lowercase()
-        .contains(DEMAND_MARK.trim_end().to_lowercase().as_str())
+    text.to_lowercase().contains(DEMAND_MARK.trim_end().to_lowercase().as_str())
 }
 
 /// Replaces quotation marks that would end the quotation.
@@ -166,10 +155,7 @@ mod tests {
         ] {
             assert_eq!(said.attribute(line, 200), marked);
             assert_eq!(said.attribute(marked, 200), marked, "twice");
-            assert_eq!(
-                UserWords::none().attribute(line, 200).find("It was said: “"),
-                Some(0)
-            );
+            assert_eq!(UserWords::none().attribute(line, 200).find("It was said: “"), Some(0));
             assert_eq!(UserWords::checked_later().attribute(line, 200), marked);
         }
     }

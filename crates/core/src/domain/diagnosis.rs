@@ -46,12 +46,7 @@ pub struct Check {
 
 impl Check {
     fn new(name: &'static str, verdict: Verdict, detail: impl Into<String>) -> Self {
-        Self {
-            name,
-            verdict,
-            detail: detail.into(),
-            fix: None,
-        }
+        Self { name, verdict, detail: detail.into(), fix: None }
     }
 
     /// Makes a check without a problem.
@@ -75,9 +70,6 @@ impl Check {
     }
 
     fn with_fix(self, fix: impl Into<String>) -> Self {
-        Self {
-            fix: Some(fix.into()),
-            ..self
-        }
+        Self { fix: Some(fix.into()), ..self }
     }
 }

@@ -55,10 +55,7 @@ pub struct Effects {
 impl Effects {
     /// Reads the effects of an exchange from its messages, which must be in order.
     pub fn of(messages: &[Message]) -> Self {
-        let mut effects = Self {
-            undoes: messages.iter().any(is_undo),
-            ..Self::default()
-        };
+        let mut effects = Self { undoes: messages.iter().any(is_undo), ..Self::default() };
         let calls = pairs::of(messages);
         let root = files::working_directory(&calls);
         for call in &calls {
@@ -164,12 +161,7 @@ fn is_undo(message: &Message) -> bool {
 }
 
 /// Commands that create a pull request or an issue.
-const MAKE_LINKS: [&str; 4] = [
-    "gh pr create",
-    "gh issue create",
-    "glab mr create",
-    "glab issue create",
-];
+const MAKE_LINKS: [&str; 4] = ["gh pr create", "gh issue create", "glab mr create", "glab issue create"];
 
 /// Adds the addresses in the result of `command`, if it creates a pull request or an issue.
 fn add_links(links: &mut Vec<String>, command: &str, result: &str) {
@@ -179,11 +171,7 @@ fn add_links(links: &mut Vec<String>, command: &str, result: &str) {
     let addresses = result
         .split_whitespace()
         .filter(|word| word.starts_with("https://"))
-        .filter(|word| {
-            ["/pull/", "/issues/", "/merge_requests/"]
-                .iter()
-                .any(|path| word.contains(path))
-        });
+        .filter(|word| ["/pull/", "/issues/", "/merge_requests/"].iter().any(|path| word.contains(path)));
     for address in addresses {
         push_new(links, address.trim_end_matches(['.', ',', ')', '"']).to_owned());
     }

@@ -56,9 +56,7 @@ impl ExchangeState {
 
     /// Parses a state's name.
     pub fn from_name(name: &str) -> Option<Self> {
-        [Self::Open, Self::Closed, Self::Interrupted]
-            .into_iter()
-            .find(|state| state.name() == name)
+        [Self::Open, Self::Closed, Self::Interrupted].into_iter().find(|state| state.name() == name)
     }
 
     /// Returns the state once no more messages are expected.
@@ -162,13 +160,8 @@ impl LedgerEntry {
             is_request: own_words.is_request,
             tokens,
             at,
-            line: first_line_by(&text, HEADLINE_CHARS_MAX, |line| {
-                redactor.redact(line).into_owned()
-            }),
-            tools: message
-                .tool_names()
-                .map(|name| first_line(name, HEADLINE_CHARS_MAX))
-                .collect(),
+            line: first_line_by(&text, HEADLINE_CHARS_MAX, |line| redactor.redact(line).into_owned()),
+            tools: message.tool_names().map(|name| first_line(name, HEADLINE_CHARS_MAX)).collect(),
             failures: message.parts.iter().map(|part| u32::from(part.is_failed())).sum(),
             speaker: named_speaker(message.speaker.as_deref())
                 .map(|name| first_line(name, HEADLINE_CHARS_MAX)),
@@ -403,10 +396,7 @@ impl Headline {
 
     /// Returns true if another speaker has spoken after `speaker`.
     fn has_later_speaker(&self, speaker: Option<&str>) -> bool {
-        let index = self
-            .speakers
-            .iter()
-            .position(|name| Some(name.as_str()) == speaker);
+        let index = self.speakers.iter().position(|name| Some(name.as_str()) == speaker);
         index.is_some_and(|index| index + 1 < self.speakers.len())
     }
 
@@ -415,13 +405,7 @@ impl Headline {
         let tools: Vec<String> = self
             .tools
             .iter()
-            .map(|(name, calls)| {
-                if *calls == 1 {
-                    name.clone()
-                } else {
-                    format!("{name} ×{calls}")
-                }
-            })
+            .map(|(name, calls)| if *calls == 1 { name.clone() } else { format!("{name} ×{calls}") })
             .collect();
         let failed = match self.failures {
             0 => String::new(),
@@ -430,11 +414,7 @@ impl Headline {
         let done = tools.join(", ") + &failed;
         let parts = [self.title.as_str(), done.trim_start(), &self.answer];
         let texts: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
-        if texts.is_empty() {
-            "(no text)".to_owned()
-        } else {
-            texts.join(" → ")
-        }
+        if texts.is_empty() { "(no text)".to_owned() } else { texts.join(" → ") }
     }
 }
 
@@ -489,17 +469,9 @@ mod tests {
             let parts = if kind == Kind::User {
                 vec![Part::Text(text.to_owned())]
             } else {
-                vec![Part::ToolResult {
-                    call_id: None,
-                    name: None,
-                    text: text.to_owned(),
-                    is_error: false,
-                }]
+                vec![Part::ToolResult { call_id: None, name: None, text: text.to_owned(), is_error: false }]
             };
-            let message = Message {
-                format: Format::ClaudeCode,
-                ..Message::new(kind, parts)
-            };
+            let message = Message { format: Format::ClaudeCode, ..Message::new(kind, parts) };
             LedgerEntry::new(&message, 1, Timestamp(0), &Redactor::standard())
         };
         let asked = said(Kind::User, "<ide_selection>fn f()</ide_selection>\nSort it.");
@@ -509,10 +481,7 @@ mod tests {
         exchange.add(4, &said(Kind::ToolResult, "[1, 2]"));
         assert_eq!(exchange.headline.digest(), "Sort it. → sort ×2 (1 failed)");
         let stored = serde_json::to_string(&exchange.headline).unwrap();
-        assert_eq!(
-            serde_json::from_str::<Headline>(&stored).unwrap(),
-            exchange.headline
-        );
+        assert_eq!(serde_json::from_str::<Headline>(&stored).unwrap(), exchange.headline);
         assert!(stored.contains("failures") && !stored.contains("speakers"));
     }
 
@@ -524,10 +493,7 @@ mod tests {
         exchange.add(3, &entry(Kind::Metadata(Metadata::Interrupted), "", &[]));
         assert_eq!(exchange.digest(), "(interrupted) Deploy the shop → deploy");
         exchange.headline.continues = Some(14);
-        assert_eq!(
-            exchange.digest(),
-            "(interrupted) (continues #14) Deploy the shop → deploy"
-        );
+        assert_eq!(exchange.digest(), "(interrupted) (continues #14) Deploy the shop → deploy");
         assert_eq!(without_marks(&exchange.digest()), "Deploy the shop → deploy");
         assert_eq!(without_marks("(continues to hold) it"), "(continues to hold) it");
     }

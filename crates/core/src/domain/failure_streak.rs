@@ -23,11 +23,7 @@ impl FailureStreak {
     /// entry.
     pub fn failed(&mut self, now_ms: i64) -> Option<u64> {
         let Some(failing) = &mut self.failing else {
-            self.failing = Some(Streak {
-                since_ms: now_ms,
-                logged_ms: now_ms,
-                unlogged: 0,
-            });
+            self.failing = Some(Streak { since_ms: now_ms, logged_ms: now_ms, unlogged: 0 });
             return Some(0);
         };
         // A clock that was set back doesn't stop the log.
@@ -54,9 +50,7 @@ mod tests {
     fn a_streak_is_logged_at_its_start_each_minute_and_at_its_end() {
         let mut streak = FailureStreak::default();
         assert_eq!(streak.worked(0), None);
-        let unlogged: Vec<u64> = (0..150)
-            .filter_map(|second| streak.failed(second * 1_000))
-            .collect();
+        let unlogged: Vec<u64> = (0..150).filter_map(|second| streak.failed(second * 1_000)).collect();
         assert_eq!(unlogged, [0, 59, 59]);
         assert_eq!(streak.worked(150_000), Some(150_000));
         assert_eq!(streak.worked(151_000), None);

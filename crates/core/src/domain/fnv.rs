@@ -4,9 +4,7 @@ use std::hash::Hasher;
 
 /// Computes the 32-bit hash.
 pub fn fnv32(bytes: impl IntoIterator<Item = u8>) -> u32 {
-    bytes.into_iter().fold(0x811c_9dc5, |hash, byte| {
-        (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
-    })
+    bytes.into_iter().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
 
 /// A hasher for the 64-bit hash.
@@ -37,10 +35,7 @@ mod tests {
     #[test]
     fn the_hash_is_the_published_one() {
         let hash = |text: &str| fnv32(text.bytes());
-        assert_eq!(
-            (hash(""), hash("a"), hash("foobar")),
-            (0x811c_9dc5, 0xe40c_292c, 0xbf9c_f968)
-        );
+        assert_eq!((hash(""), hash("a"), hash("foobar")), (0x811c_9dc5, 0xe40c_292c, 0xbf9c_f968));
         let hash = |text: &str| {
             let mut hasher = Fnv64::default();
             hasher.write(text.as_bytes());
@@ -48,11 +43,7 @@ mod tests {
         };
         assert_eq!(
             (hash(""), hash("a"), hash("foobar")),
-            (
-                0xcbf2_9ce4_8422_2325,
-                0xaf63_dc4c_8601_ec8c,
-                0x8594_4171_f739_67e8
-            )
+            (0xcbf2_9ce4_8422_2325, 0xaf63_dc4c_8601_ec8c, 0x8594_4171_f739_67e8)
         );
     }
 }

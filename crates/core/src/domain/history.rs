@@ -165,10 +165,7 @@ impl Serialize for HistoryView {
             agent_id: &self.agent,
             budget_tokens: self.budget.budget_tokens(),
             summary: self.summary,
-            window: WireWindow {
-                tokens: self.window_tokens,
-                fill_ratio: self.fill_ratio(),
-            },
+            window: WireWindow { tokens: self.window_tokens, fill_ratio: self.fill_ratio() },
             boundary: WireBoundary {
                 first_exchange: self.first_exchange,
                 after_exchange: self.after_exchange(),
@@ -277,11 +274,7 @@ struct WireLine<'a> {
 
 impl<'a> WireLine<'a> {
     fn new(line: &'a HistoryLine) -> Self {
-        Self {
-            voice: voice_name(line.voice),
-            text: &line.text,
-            tokens: line.tokens,
-        }
+        Self { voice: voice_name(line.voice), text: &line.text, tokens: line.tokens }
     }
 }
 

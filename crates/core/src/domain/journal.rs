@@ -220,10 +220,7 @@ pub fn add_recorded(
 ) -> Result<Option<Exchange>, JournalError> {
     let (seq, exchange) = (record.seq, record.exchange);
     if seq != ledger.last_seq + 1 {
-        return Err(JournalError::Gap {
-            expected: ledger.last_seq + 1,
-            found: seq,
-        });
+        return Err(JournalError::Gap { expected: ledger.last_seq + 1, found: seq });
     }
     let may_open_preamble = ledger.newest.is_none()
         && ledger.preamble.is_none()

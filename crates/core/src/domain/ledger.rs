@@ -101,10 +101,7 @@ pub struct CutPoint {
 impl CutPoint {
     /// Returns the cut that makes `exchange` the first one of the window.
     pub fn before(exchange: &Exchange) -> Self {
-        Self {
-            exchange: exchange.exchange,
-            tokens_before: exchange.tokens_before,
-        }
+        Self { exchange: exchange.exchange, tokens_before: exchange.tokens_before }
     }
 }
 
@@ -119,10 +116,7 @@ pub struct WindowExchange {
 
 impl From<&Exchange> for WindowExchange {
     fn from(exchange: &Exchange) -> Self {
-        Self {
-            cut: CutPoint::before(exchange),
-            messages: exchange.messages,
-        }
+        Self { cut: CutPoint::before(exchange), messages: exchange.messages }
     }
 }
 
@@ -182,10 +176,7 @@ impl Ledger {
     /// Returns the number of the exchange that the newest row continues; `None` if the newest row begins an exchange or was set aside.
     pub fn continues(&self) -> Option<i64> {
         let newest = self.newest.as_ref()?;
-        newest
-            .headline
-            .continues
-            .filter(|_| newest.exchange == self.last_exchange)
+        newest.headline.continues.filter(|_| newest.exchange == self.last_exchange)
     }
 
     /// Decides where the next message goes (DESIGN 4.2; seed 000, "Boundary Detection"; seed 004, "a user message that is not a tool
@@ -247,10 +238,7 @@ impl Ledger {
                 }
                 AppendEffect {
                     seq,
-                    exchange: self
-                        .preamble
-                        .as_ref()
-                        .map_or(PREAMBLE, |preamble| preamble.exchange),
+                    exchange: self.preamble.as_ref().map_or(PREAMBLE, |preamble| preamble.exchange),
                     completed: None,
                     begins_leg: false,
                     new_session: false,
@@ -260,9 +248,8 @@ impl Ledger {
             Placement::Continues(leg) => self.open(seq, entry, Some(leg), rules),
             Placement::Joins => {
                 // `place` returns `Joins` only if there is an exchange to join.
-                let newest = self
-                    .newest
-                    .get_or_insert_with(|| Exchange::open(FIRST_EXCHANGE, 1, 0, seq, entry));
+                let newest =
+                    self.newest.get_or_insert_with(|| Exchange::open(FIRST_EXCHANGE, 1, 0, seq, entry));
                 newest.add(seq, entry);
                 AppendEffect {
                     seq,
@@ -332,10 +319,7 @@ impl Ledger {
             return None;
         }
         let target = budget.low_water_tokens() - self.preamble_tokens();
-        Some(Overflow {
-            tokens_before_min: self.tokens_through() - target,
-            floor,
-        })
+        Some(Overflow { tokens_before_min: self.tokens_through() - target, floor })
     }
 
     /// Returns where to cut if the window has too many messages. The newest leg always stays. `exchanges` are the window's exchanges,
@@ -398,10 +382,8 @@ impl Ledger {
             0 => 0,
             _ => newest.tokens_through() - target,
         };
-        (tokens_before_min < self.tokens_before_window).then_some(Overflow {
-            tokens_before_min,
-            floor: newest.exchange,
-        })
+        (tokens_before_min < self.tokens_before_window)
+            .then_some(Overflow { tokens_before_min, floor: newest.exchange })
     }
 
     /// Moves the boundary back to `cut`, over pending exchanges only. Returns the exchanges that come back, if any.
@@ -458,10 +440,7 @@ impl Ledger {
         }
         let is_running = newest.is_some_and(|newest| newest.session == self.session);
         match on_overflow {
-            OnOverflow::Refuse => Err(TooBig {
-                tokens,
-                budget_tokens: budget.budget_tokens(),
-            }),
+            OnOverflow::Refuse => Err(TooBig { tokens, budget_tokens: budget.budget_tokens() }),
             OnOverflow::End if is_running => {
                 self.session += 1;
                 Ok(Some(self.session - 1))

@@ -30,21 +30,13 @@ pub struct LegNumber {
 impl LegNumber {
     /// Makes a number if only the continued exchange is known.
     pub fn new(exchange: i64, continues: Option<i64>) -> Self {
-        Self {
-            exchange,
-            first_leg: continues.unwrap_or(exchange),
-            leg_from: exchange,
-        }
+        Self { exchange, first_leg: continues.unwrap_or(exchange), leg_from: exchange }
     }
 }
 
 impl From<&Exchange> for LegNumber {
     fn from(row: &Exchange) -> Self {
-        Self {
-            exchange: row.exchange,
-            first_leg: row.first_leg(),
-            leg_from: row.leg_from(),
-        }
+        Self { exchange: row.exchange, first_leg: row.first_leg(), leg_from: row.leg_from() }
     }
 }
 
@@ -116,8 +108,7 @@ pub fn continues(exchange: i64) -> String {
 
 /// Counts the legs in `rows`, which are in order and of one exchange. A fork or a rewind splits a leg into several rows.
 fn count_legs(rows: &[LegNumber]) -> i64 {
-    rows.chunk_by(|one, next| one.leg_from == next.leg_from)
-        .fold(0, |legs, _| legs + 1)
+    rows.chunk_by(|one, next| one.leg_from == next.leg_from).fold(0, |legs, _| legs + 1)
 }
 
 /// Writes ascending `numbers` as ranges of at most `count_max` numbers: `#14–#16`, `#18`.
@@ -151,9 +142,7 @@ struct States {
 
 impl States {
     fn from(last: Option<&Exchange>) -> Self {
-        Self {
-            last: last.map(|last| (last.first_leg(), last.state)),
-        }
+        Self { last: last.map(|last| (last.first_leg(), last.state)) }
     }
 
     /// Returns the state of the exchange of `row`. Call it for each row, the last one first.
@@ -182,10 +171,7 @@ pub fn settle<'e>(rows: impl DoubleEndedIterator<Item = &'e mut Exchange>, last:
 /// Returns for each of `rows` whether its exchange is open. The rows are in order and end with the last leg of an exchange.
 pub fn are_open<'e>(rows: impl DoubleEndedIterator<Item = &'e Exchange>) -> Vec<bool> {
     let mut states = States::default();
-    let mut are_open: Vec<bool> = rows
-        .rev()
-        .map(|row| states.of(row) == ExchangeState::Open)
-        .collect();
+    let mut are_open: Vec<bool> = rows.rev().map(|row| states.of(row) == ExchangeState::Open).collect();
     are_open.reverse();
     are_open
 }
@@ -219,15 +205,8 @@ impl Legs {
             first,
             last,
             count: count_legs(&leg_numbers),
-            previous: leg_numbers
-                .iter()
-                .rev()
-                .map(|row| row.exchange)
-                .find(|row| *row < requested),
-            next: leg_numbers
-                .iter()
-                .map(|row| row.exchange)
-                .find(|row| *row > requested),
+            previous: leg_numbers.iter().rev().map(|row| row.exchange).find(|row| *row < requested),
+            next: leg_numbers.iter().map(|row| row.exchange).find(|row| *row > requested),
         })
     }
 
@@ -284,10 +263,7 @@ impl RunningExchange {
             request => format!(": \"{request}\""),
         };
         let time = self.since.format("%H:%M");
-        format!(
-            "Running: exchange #{} since {day}{time}{leg}{request}",
-            self.exchange
-        )
+        format!("Running: exchange #{} since {day}{time}{leg}{request}", self.exchange)
     }
 }
 
@@ -311,11 +287,7 @@ mod tests {
         let mut rows = vec![Exchange::open(14, 1, 0, 1, &asked)];
         for number in 15..14 + count {
             let called = entry(Kind::ToolCall, "I look further.", BEGIN + number * 60_000);
-            let leg = if parts.contains(&number) {
-                Leg::Same
-            } else {
-                Leg::Next
-            };
+            let leg = if parts.contains(&number) { Leg::Same } else { Leg::Next };
             let row = Exchange::open(number, 1, 0, number, &called).continuing(&rows[rows.len() - 1], leg);
             rows.push(row);
         }
@@ -338,23 +310,14 @@ mod tests {
         assert_eq!(heading(&rows(13, &[]), true), "#14–#26  one exchange in 13 legs");
         // A leg that a fork or a rewind split still counts as one.
         assert_eq!(heading(&rows(2, &[15]), true), "#14–#15  one exchange");
-        assert_eq!(
-            heading(&rows(4, &[16]), true),
-            "#14–#17  one exchange in three legs"
-        );
-        assert_eq!(
-            heading(&rows(4, &[16])[1..3], true),
-            "#15–#16  one leg of exchange #14"
-        );
+        assert_eq!(heading(&rows(4, &[16]), true), "#14–#17  one exchange in three legs");
+        assert_eq!(heading(&rows(4, &[16])[1..3], true), "#15–#16  one leg of exchange #14");
         assert_eq!(LegRun::of(&[], true), None);
     }
 
     #[test]
     fn neighbouring_numbers_form_a_range() {
-        assert_eq!(
-            ranges(&[14, 15, 16, 18, 20, 21], 100),
-            ["#14–#16", "#18", "#20–#21"]
-        );
+        assert_eq!(ranges(&[14, 15, 16, 18, 20, 21], 100), ["#14–#16", "#18", "#20–#21"]);
         assert_eq!(ranges(&[1, 2, 3, 4, 5], 2), ["#1–#2", "#3–#4", "#5"]);
         assert_eq!(ranges(&[], 2), Vec::<String>::new());
     }
@@ -408,16 +371,10 @@ mod tests {
         assert_eq!(states(Open, 1), [Open]);
         // An exchange that was never answered stays open, whatever state the next exchange has.
         let mut two = rows(2, &[]);
-        two.push(Exchange {
-            exchange: 16,
-            ..rows(1, &[]).remove(0)
-        });
+        two.push(Exchange { exchange: 16, ..rows(1, &[]).remove(0) });
         two[2].state = Closed;
         settle(two.iter_mut(), None);
-        assert_eq!(
-            two.iter().map(|row| row.state).collect::<Vec<_>>(),
-            [Open, Open, Closed]
-        );
+        assert_eq!(two.iter().map(|row| row.state).collect::<Vec<_>>(), [Open, Open, Closed]);
     }
 
     #[test]

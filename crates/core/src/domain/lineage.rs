@@ -183,10 +183,7 @@ mod tests {
             (r#"{"kind":"clear"}"#, Some(Step::Clear)),
             (r#"{"kind":"mark"}"#, Some(Step::Mark(None))),
             (r#"{"kind":"mark","label":" a "}"#, Some(Step::Mark(label("a")))),
-            (
-                r#"{"kind":"mark","data":{"label":"b"},"label":"a"}"#,
-                Some(Step::Mark(label("b"))),
-            ),
+            (r#"{"kind":"mark","data":{"label":"b"},"label":"a"}"#, Some(Step::Mark(label("b")))),
             (r#"{"kind":"mark","label":"  "}"#, Some(Step::Mark(None))),
             (r#"{"kind":"mark","label":7}"#, Some(Step::Mark(None))),
             (

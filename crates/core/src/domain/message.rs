@@ -313,10 +313,7 @@ pub fn tombstone(kind: &Kind) -> String {
 
 /// Returns the payload that replaces a forgotten mark or rewind. `label` replaces the forgotten label.
 pub fn step_tombstone(kind: &Kind, label: &str) -> String {
-    let (kind, data) = (
-        serde_json::json!(kind.name()),
-        serde_json::json!({ "label": label }),
-    );
+    let (kind, data) = (serde_json::json!(kind.name()), serde_json::json!({ "label": label }));
     format!("{TOMBSTONE}\"kind\":{kind},\"data\":{data}}}")
 }
 
@@ -353,13 +350,7 @@ impl Message {
         let texts: Vec<&str> = self
             .parts
             .iter()
-            .filter_map(|part| {
-                if let Part::Text(text) = part {
-                    Some(text.as_str())
-                } else {
-                    None
-                }
-            })
+            .filter_map(|part| if let Part::Text(text) = part { Some(text.as_str()) } else { None })
             .collect();
         texts.join("\n")
     }
@@ -367,11 +358,7 @@ impl Message {
     /// Returns the names of the called tools, in order.
     pub fn tool_names(&self) -> impl Iterator<Item = &str> {
         self.parts.iter().filter_map(|part| {
-            if let Part::ToolCall { name, .. } = part {
-                Some(name.as_str())
-            } else {
-                None
-            }
+            if let Part::ToolCall { name, .. } = part { Some(name.as_str()) } else { None }
         })
     }
 }

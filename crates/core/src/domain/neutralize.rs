@@ -37,12 +37,7 @@ pub fn quoted(line: &str, chars_max: usize) -> String {
 
 /// Like [`quoted`], for a text that was checked to be the user's demand ([`super::demand`]).
 pub fn quoted_after_check(line: &str, chars_max: usize) -> String {
-    quotation(
-        line,
-        chars_max,
-        &[DEMAND_MARK, QUOTE_MARK],
-        orders::poses_as_instruction,
-    )
+    quotation(line, chars_max, &[DEMAND_MARK, QUOTE_MARK], orders::poses_as_instruction)
 }
 
 /// Neutralises each line of a document of another program. The mark that begins a heading or a list item stays. A document that is
@@ -72,11 +67,7 @@ fn quotation(line: &str, chars_max: usize, marks: &[&str], poses: impl Fn(&str) 
     });
     // The cut may have removed the closing mark.
     let is_open = marked.is_some_and(|(mark, rest)| {
-        let is_closed = if mark == DEMAND_MARK {
-            rest.contains('”')
-        } else {
-            rest.ends_with('”')
-        };
+        let is_closed = if mark == DEMAND_MARK { rest.contains('”') } else { rest.ends_with('”') };
         !is_closed
     });
     // The cut part may pose as an instruction, and a cut may open a quotation.
@@ -86,10 +77,7 @@ fn quotation(line: &str, chars_max: usize, marks: &[&str], poses: impl Fn(&str) 
     }
     // An instruction next to the user's demand isn't the user's.
     let mark = marked.map_or(QUOTE_MARK, |(mark, _)| if poses { QUOTE_MARK } else { mark });
-    let text = marked.map_or(
-        line.as_str(),
-        |(found, rest)| if found == mark { rest } else { line.as_str() },
-    );
+    let text = marked.map_or(line.as_str(), |(found, rest)| if found == mark { rest } else { line.as_str() });
     let room_for_mark = chars_max >= mark.chars().count() + MARKED_CHARS_MIN;
     in_quotation_marks(if room_for_mark { mark } else { "" }, text, chars_max)
 }

@@ -152,11 +152,7 @@ pub fn listing(notes: &[Note], rewrite: impl Fn(&str) -> String) -> String {
         }
         line.extend([if index == 0 { "" } else { "; " }, &entry]);
     }
-    if line.is_empty() {
-        line
-    } else {
-        format!("Notes of the agent: {line}")
-    }
+    if line.is_empty() { line } else { format!("Notes of the agent: {line}") }
 }
 
 /// Puts the [`listing`] above a document. Neutralises everything in it that could be taken for an order or a tag.
@@ -200,9 +196,8 @@ mod tests {
             assert_eq!(good.parse::<NoteName>().unwrap().as_str(), good);
         }
         let long = "x".repeat(257);
-        for bad in [
-            "", "/a", "a/", "a//b", ".", "..", "a/../b", "a/./b", "a\\b", "a\nb", " a", "a /b", &long,
-        ] {
+        for bad in ["", "/a", "a/", "a//b", ".", "..", "a/../b", "a/./b", "a\\b", "a\nb", " a", "a /b", &long]
+        {
             let error = bad.parse::<NoteName>().unwrap_err().to_string();
             assert!(error.starts_with("note name `"), "{error}");
         }
@@ -223,29 +218,17 @@ mod tests {
         };
         assert_eq!(listing(&[], str::to_owned), "");
         let two = [note(1, "Plan"), note(2, "")];
-        assert_eq!(
-            listing(&two, str::to_uppercase),
-            "Notes of the agent: N2; N1: PLAN"
-        );
-        let many: Vec<Note> = (1..=200)
-            .map(|version| note(version, &"long ".repeat(20)))
-            .collect();
+        assert_eq!(listing(&two, str::to_uppercase), "Notes of the agent: N2; N1: PLAN");
+        let many: Vec<Note> = (1..=200).map(|version| note(version, &"long ".repeat(20))).collect();
         let line = listing(&many, str::to_owned);
-        assert!(
-            line.len() < LISTING_BYTES_MAX + 50 && line.contains(" more"),
-            "{line}"
-        );
+        assert!(line.len() < LISTING_BYTES_MAX + 50 && line.contains(" more"), "{line}");
     }
 
     #[test]
     fn a_change_is_read_back_from_its_message() {
         let name: NoteName = "plan".parse().unwrap();
         for (text, replaces) in [(Some("one\ntwo"), None), (Some(""), Some(0)), (None, Some(7))] {
-            let change = NoteChange {
-                name: name.clone(),
-                text: text.map(str::to_owned),
-                replaces,
-            };
+            let change = NoteChange { name: name.clone(), text: text.map(str::to_owned), replaces };
             let message = change.message(Timestamp(1_795_000_000_123));
             assert_eq!(
                 crate::formats::parse(crate::domain::message::Format::Native, &message.payload).unwrap(),
@@ -253,11 +236,7 @@ mod tests {
             );
             assert_eq!(NoteChange::of(&message), Some(change));
         }
-        let long = NoteChange {
-            name,
-            text: Some("x".repeat(NOTE_BYTES_MAX + 1)),
-            replaces: None,
-        };
+        let long = NoteChange { name, text: Some("x".repeat(NOTE_BYTES_MAX + 1)), replaces: None };
         assert_eq!(NoteChange::of(&long.message(Timestamp(0))), None);
         for payload in [
             r#"{"kind":"note","content":"x"}"#,

@@ -21,11 +21,7 @@ pub fn grouped(number: impl TryInto<i64>) -> String {
         }
         grouped.push(digit);
     }
-    if number < 0 {
-        format!("-{grouped}")
-    } else {
-        grouped
-    }
+    if number < 0 { format!("-{grouped}") } else { grouped }
 }
 
 /// Writes a number with its noun in singular or plural: `1 exchange`, `2,000 summaries`.
@@ -39,9 +35,8 @@ pub fn count(number: impl TryInto<i64>, noun: &str) -> String {
     format!("{} {noun}", grouped(number))
 }
 
-const CARDINALS: [&str; 12] = [
-    "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
-];
+const CARDINALS: [&str; 12] =
+    ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"];
 const ORDINALS: [&str; 12] = [
     "first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth",
     "eleventh", "twelfth",
@@ -75,15 +70,10 @@ mod tests {
 
     #[test]
     fn small_numbers_are_words() {
-        assert_eq!(
-            [1, 6, 12, 13, 0, 1_200].map(in_words),
-            ["one", "six", "twelve", "13", "0", "1,200"]
-        );
+        assert_eq!([1, 6, 12, 13, 0, 1_200].map(in_words), ["one", "six", "twelve", "13", "0", "1,200"]);
         assert_eq!(
             [1, 6, 12, 13, 21, 22, 103, 111].map(ordinal),
-            [
-                "first", "sixth", "twelfth", "13th", "21st", "22nd", "103rd", "111th"
-            ]
+            ["first", "sixth", "twelfth", "13th", "21st", "22nd", "103rd", "111th"]
         );
     }
 

@@ -12,13 +12,7 @@ const SUCCESS_FLAGS: [&str; 2] = ["success", "ok"];
 /// Fields that are true if the call failed.
 const FAILURE_FLAGS: [&str; 2] = ["isError", "is_error"];
 /// Fields with a command's exit code. Codex has them in `metadata`.
-const EXIT_CODES: [&str; 5] = [
-    "exit_code",
-    "exitCode",
-    "returncode",
-    "return_code",
-    "exit_status",
-];
+const EXIT_CODES: [&str; 5] = ["exit_code", "exitCode", "returncode", "return_code", "exit_status"];
 const STATUSES: [&str; 3] = ["statusCode", "status_code", "status"];
 /// The HTTP status codes of errors.
 const STATUS_ERRORS: std::ops::Range<f64> = 400.0..600.0;
@@ -26,17 +20,10 @@ const STATUS_ERRORS: std::ops::Range<f64> = 400.0..600.0;
 const NO_ERROR: [&str; 6] = ["null", "false", "0", "\"\"", "[]", "{}"];
 /// The only other fields of a result whose `status` is `failed`. With any further field, it may be the status of an object that the tool
 /// looked up.
-const STATUS_FIELDS: [&str; 8] = [
-    "status", "message", "msg", "reason", "detail", "details", "code", "data",
-];
+const STATUS_FIELDS: [&str; 8] = ["status", "message", "msg", "reason", "detail", "details", "code", "data"];
 const REASONS: [&str; 7] = ["error", "message", "msg", "reason", "detail", "details", "stderr"];
 /// Phrases before an exit code.
-const EXITS: [&str; 4] = [
-    "exit code",
-    "exit status",
-    "exited with code",
-    "exited with status",
-];
+const EXITS: [&str; 4] = ["exit code", "exit status", "exited with code", "exited with status"];
 /// At most this many words stand before such a phrase: `error Command failed with exit code 1.`
 const EXIT_WORDS_MAX: usize = 4;
 /// Searches this many lines for the exit code, before the command's output begins.
@@ -49,12 +36,9 @@ type OutcomeFields<'a> = BTreeMap<String, &'a RawValue>;
 pub fn is_failure(result: &str) -> bool {
     match fields(result) {
         Some(fields) => is_failed(&fields),
-        None => result
-            .trim_start()
-            .lines()
-            .take(HEADER_LINES)
-            .find_map(exit_code)
-            .is_some_and(|code| code != 0),
+        None => {
+            result.trim_start().lines().take(HEADER_LINES).find_map(exit_code).is_some_and(|code| code != 0)
+        }
     }
 }
 
@@ -75,10 +59,7 @@ pub fn exit_code(line: &str) -> Option<i64> {
 
 fn fields(result: &str) -> Option<OutcomeFields<'_>> {
     let result = result.trim();
-    result
-        .starts_with('{')
-        .then(|| serde_json::from_str(result).ok())
-        .flatten()
+    result.starts_with('{').then(|| serde_json::from_str(result).ok()).flatten()
 }
 
 /// Returns true if the fields report a failure. Fields that report success or failure explicitly come before hints.
@@ -99,9 +80,7 @@ fn exit_field(fields: &OutcomeFields<'_>) -> Option<i64> {
 }
 
 fn names_error(fields: &OutcomeFields<'_>) -> bool {
-    fields
-        .get("error")
-        .is_some_and(|error| !NO_ERROR.contains(&error.get()))
+    fields.get("error").is_some_and(|error| !NO_ERROR.contains(&error.get()))
 }
 
 fn has_bad_status(fields: &OutcomeFields<'_>) -> bool {
@@ -117,9 +96,7 @@ fn has_bad_status(fields: &OutcomeFields<'_>) -> bool {
 /// Returns a string, or the `message` of an object.
 fn text_of(raw: &RawValue) -> Option<String> {
     let nested = || read::<String>(fields(raw.get())?.get("message")?);
-    read::<String>(raw)
-        .or_else(nested)
-        .filter(|text| text.contains(char::is_alphanumeric))
+    read::<String>(raw).or_else(nested).filter(|text| text.contains(char::is_alphanumeric))
 }
 
 fn read<'a, T: serde::Deserialize<'a>>(raw: &'a RawValue) -> Option<T> {

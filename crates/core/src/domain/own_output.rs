@@ -29,10 +29,7 @@ pub fn is_tool(name: &str) -> bool {
         return false;
     };
     let server = server.rsplit(SEPARATOR).next().unwrap_or(server);
-    server == SERVER
-        || server
-            .strip_suffix(SERVER)
-            .is_some_and(|head| head.ends_with('_'))
+    server == SERVER || server.strip_suffix(SERVER).is_some_and(|head| head.ends_with('_'))
 }
 
 /// Returns true if `text` is an answer of one of recapd's tools: an exchange, the results of a search, or a document.
@@ -42,10 +39,7 @@ pub fn is_answer(text: &str) -> bool {
     let heading = head.strip_prefix("## ").unwrap_or_default();
     let headings = Section::ALL.map(Section::heading).into_iter().chain([HEADING]);
     let is_document = || {
-        headings
-            .into_iter()
-            .any(|known_heading| heading.starts_with(known_heading))
-            && text.contains("(#")
+        headings.into_iter().any(|known_heading| heading.starts_with(known_heading)) && text.contains("(#")
     };
     opens_fence(text)
         || text.lines().take(NOTE_LINES).any(|line| line == EXPANDED_NOTE)
@@ -94,22 +88,10 @@ mod tests {
 
     #[test]
     fn recapds_tools_are_known_by_their_server() {
-        for name in [
-            "mcp__recapd__expand",
-            "mcp__plugin_recapd_recapd__recall",
-            "recapd__summary_get",
-        ] {
+        for name in ["mcp__recapd__expand", "mcp__plugin_recapd_recapd__recall", "recapd__summary_get"] {
             assert!(is_tool(name), "{name}");
         }
-        for name in [
-            "recapd",
-            "expand",
-            "mcp__github__recapd",
-            "mcp__myrecapd__x",
-            "Bash",
-            "__",
-            "",
-        ] {
+        for name in ["recapd", "expand", "mcp__github__recapd", "mcp__myrecapd__x", "Bash", "__", ""] {
             assert!(!is_tool(name), "{name}");
         }
     }
@@ -128,13 +110,8 @@ mod tests {
             assert_eq!(without_fences(&format!("before {fenced} after")), "before  after");
             assert_eq!(without_fences(&fenced.replace("</summary>", "")), "");
         }
-        for text in [
-            "<summary>mine</summary>",
-            "<summary agent=\"x\">",
-            "no fence",
-            "",
-            "<summary agent=\"ä",
-        ] {
+        for text in ["<summary>mine</summary>", "<summary agent=\"x\">", "no fence", "", "<summary agent=\"ä"]
+        {
             assert_eq!(without_fences(text), text);
         }
     }
@@ -153,13 +130,7 @@ mod tests {
         ] {
             assert!(is_answer(text), "{text}");
         }
-        for text in [
-            "## Yesterday\nI slept",
-            "#3 is done",
-            "fn f() {}",
-            &format!("see: {FOUND_HINT}"),
-            "",
-        ] {
+        for text in ["## Yesterday\nI slept", "#3 is done", "fn f() {}", &format!("see: {FOUND_HINT}"), ""] {
             assert!(!is_answer(text), "{text}");
         }
     }

@@ -34,15 +34,9 @@ const CHOOSE_NAMES: &str = "Please choose a short name";
 /// Instructions are written for the first speaker. For the other speaker, these phrases are replaced.
 const SPEAKER_PHRASES: [(&str, &str); 4] = [
     ("You are Agent A", "You are Agent B"),
-    (
-        "Your conversation partner (Agent B)",
-        "Your conversation partner (Agent A)",
-    ),
+    ("Your conversation partner (Agent B)", "Your conversation partner (Agent A)"),
     ("You are Sonnet-1", "You are Sonnet-2"),
-    (
-        "Your conversation partner (Sonnet-2)",
-        "Your conversation partner (Sonnet-1)",
-    ),
+    ("Your conversation partner (Sonnet-2)", "Your conversation partner (Sonnet-1)"),
 ];
 
 /// The kind of a shared conversation.
@@ -73,11 +67,7 @@ pub struct PerspectiveStyle {
 
 impl Default for PerspectiveStyle {
     fn default() -> Self {
-        Self {
-            participants: Vec::new(),
-            human_tag: HUMAN_TAG.to_owned(),
-            mode: Mode::default(),
-        }
+        Self { participants: Vec::new(), human_tag: HUMAN_TAG.to_owned(), mode: Mode::default() }
     }
 }
 
@@ -174,24 +164,11 @@ impl Perspective {
         style: PerspectiveStyle,
         speakers: Vec<String>,
     ) -> Result<Self, UnknownSpeaker> {
-        let participants = if style.participants.is_empty() {
-            speakers
-        } else {
-            style.participants
-        };
+        let participants = if style.participants.is_empty() { speakers } else { style.participants };
         if !participants.iter().any(|name| name == speaker) {
-            return Err(UnknownSpeaker {
-                speaker: speaker.to_owned(),
-                participants,
-            });
+            return Err(UnknownSpeaker { speaker: speaker.to_owned(), participants });
         }
-        Ok(Self {
-            speaker: speaker.to_owned(),
-            style: PerspectiveStyle {
-                participants,
-                ..style
-            },
-        })
+        Ok(Self { speaker: speaker.to_owned(), style: PerspectiveStyle { participants, ..style } })
     }
 
     /// Returns the speaker's name.
@@ -292,9 +269,7 @@ pub fn untagged<'a>(text: &'a str, human_tag: &str) -> &'a str {
 }
 
 fn adapt_to_other(text: &str) -> String {
-    SPEAKER_PHRASES
-        .iter()
-        .fold(text.to_owned(), |text, (first, other)| text.replace(first, other))
+    SPEAKER_PHRASES.iter().fold(text.to_owned(), |text, (first, other)| text.replace(first, other))
 }
 
 /// Reads the fields that decide who sees the message. Returns the default if the payload can't be read.

@@ -74,13 +74,7 @@ pub fn provider_limit_tokens(provider: &str) -> i64 {
 
 impl Preset {
     /// All presets, in the order in which they are shown.
-    pub const ALL: [Self; 5] = [
-        Self::None,
-        Self::RequestLimit,
-        Self::LongMemory,
-        Self::Dialogue,
-        Self::Chat,
-    ];
+    pub const ALL: [Self; 5] = [Self::None, Self::RequestLimit, Self::LongMemory, Self::Dialogue, Self::Chat];
 
     /// Returns the name used in the configuration and in settings.
     pub fn name(self) -> &'static str {

@@ -56,10 +56,7 @@ pub struct Usage {
 impl Price {
     /// Returns the cost of a call in micro-dollars, rounded up.
     pub fn cost_microusd(&self, usage: Usage) -> i64 {
-        let prompt = usage
-            .input
-            .saturating_add(usage.cached_input)
-            .saturating_add(usage.cache_write);
+        let prompt = usage.input.saturating_add(usage.cached_input).saturating_add(usage.cache_write);
         let long = self.long.filter(|long| prompt > long.above_tokens);
         let (input, output) = long.map_or((self.input, self.output), |long| (long.input, long.output));
         let in_proportion = |price: i64| match self.input {
@@ -72,10 +69,7 @@ impl Price {
             (usage.cache_write, in_proportion(self.cache_write)),
             (usage.output, i128::from(output)),
         ];
-        let sum: i128 = parts
-            .iter()
-            .map(|(tokens, price)| i128::from((*tokens).max(0)) * price)
-            .sum();
+        let sum: i128 = parts.iter().map(|(tokens, price)| i128::from((*tokens).max(0)) * price).sum();
         i64_or_max((sum + PER_TOKENS - 1) / PER_TOKENS)
     }
 }
@@ -116,11 +110,7 @@ fn undated(model: &str) -> Option<&str> {
     ["-dddd-dd-dd", "-dddddddd"].into_iter().find_map(|shape| {
         let (name, end) = model.split_at_checked(model.len().checked_sub(shape.len())?)?;
         let fits = |(c, shape): (char, char)| {
-            if shape == 'd' {
-                c.is_ascii_digit()
-            } else {
-                c == shape
-            }
+            if shape == 'd' { c.is_ascii_digit() } else { c == shape }
         };
         end.chars().zip(shape.chars()).all(fits).then_some(name)
     })
@@ -135,20 +125,11 @@ mod tests {
         cached_input: 10_000,
         cache_write: 125_000,
         output: 500_000,
-        long: Some(LongPrice {
-            above_tokens: 100_000,
-            input: 500_000,
-            output: 2_500_000,
-        }),
+        long: Some(LongPrice { above_tokens: 100_000, input: 500_000, output: 2_500_000 }),
     };
 
     fn usage(input: i64, cached_input: i64, cache_write: i64, output: i64) -> Usage {
-        Usage {
-            input,
-            cached_input,
-            cache_write,
-            output,
-        }
+        Usage { input, cached_input, cache_write, output }
     }
 
     /// A dollar is a million micro-dollars, and prices are per million tokens. Tests the units with whole dollars.
@@ -210,16 +191,8 @@ mod tests {
 
     #[test]
     fn other_prices_override() {
-        let shipped: Prices = [("a".to_owned(), HAIKU), ("b".to_owned(), HAIKU)]
-            .into_iter()
-            .collect();
-        let free = Price {
-            input: 0,
-            cached_input: 0,
-            cache_write: 0,
-            output: 0,
-            long: None,
-        };
+        let shipped: Prices = [("a".to_owned(), HAIKU), ("b".to_owned(), HAIKU)].into_iter().collect();
+        let free = Price { input: 0, cached_input: 0, cache_write: 0, output: 0, long: None };
         let prices = shipped.overridden([("a".to_owned(), free)].into_iter().collect());
         assert_eq!((prices.of("a"), prices.of("b")), (Some(&free), Some(&HAIKU)));
         assert_eq!(free.cost_microusd(usage(9, 9, 9, 9)), 0);

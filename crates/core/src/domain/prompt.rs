@@ -66,10 +66,7 @@ pub struct PromptMaterial<'a> {
 impl<'a> PromptMaterial<'a> {
     /// Returns material without earlier facts and items.
     pub fn of(transcripts: &'a [Transcript]) -> Self {
-        Self {
-            transcripts,
-            ..Self::default()
-        }
+        Self { transcripts, ..Self::default() }
     }
 }
 
@@ -84,10 +81,7 @@ pub struct PromptLimits {
 
 impl Default for PromptLimits {
     fn default() -> Self {
-        Self {
-            material_chars_max: 120_000,
-            items_max: usize::MAX,
-        }
+        Self { material_chars_max: 120_000, items_max: usize::MAX }
     }
 }
 
@@ -96,9 +90,7 @@ impl Prompt {
     pub fn new(material: PromptMaterial<'_>, nonce: &str, limits: PromptLimits) -> Self {
         let nonce = clean_nonce(nonce);
         let transcripts = material.transcripts;
-        let zone = transcripts
-            .first()
-            .map_or("UTC", |transcript| transcript.zone.name());
+        let zone = transcripts.first().map_or("UTC", |transcript| transcript.zone.name());
         let numbers: Vec<i64> = transcripts.iter().map(|transcript| transcript.exchange).collect();
         Self {
             system: instructions::for_items(),
@@ -156,28 +148,17 @@ impl Prompt {
     /// [`ReplyError`] contains nothing of the answer but numbers.
     #[must_use]
     pub fn again(&self, fault: &ReplyError) -> Self {
-        Self {
-            user: format!("{}\nYour last answer was refused: {fault}.", self.user),
-            ..self.clone()
-        }
+        Self { user: format!("{}\nYour last answer was refused: {fault}.", self.user), ..self.clone() }
     }
 }
 
 /// Writes the limit on items if there are more exchanges than that; nothing otherwise.
 fn at_most(items_max: usize, exchanges: usize) -> String {
-    if exchanges > items_max {
-        format!(", at most {items_max} items")
-    } else {
-        String::new()
-    }
+    if exchanges > items_max { format!(", at most {items_max} items") } else { String::new() }
 }
 
 fn clean_nonce(nonce: &str) -> String {
-    nonce
-        .chars()
-        .filter(char::is_ascii_alphanumeric)
-        .take(NONCE_CHARS_MAX)
-        .collect()
+    nonce.chars().filter(char::is_ascii_alphanumeric).take(NONCE_CHARS_MAX).collect()
 }
 
 /// Returns the length to ask for: a seventh less than what fits, because models exceed the lengths that they are asked for.
@@ -200,24 +181,13 @@ fn state(facts: &[Fact]) -> String {
 /// Writes one fact: `  f3 demand (#4): “use pnpm”`.
 fn fact_line(fact: &Fact) -> String {
     let text = cut(&plain(&fact.text), FACT_CHARS_MAX);
-    let text = if fact.voice == Some(Voice::User) {
-        format!("“{text}”")
-    } else {
-        text
-    };
-    format!(
-        "{INDENT}f{} {} (#{}): {text}",
-        fact.fact,
-        fact.kind.name(),
-        fact.exchange
-    )
+    let text = if fact.voice == Some(Voice::User) { format!("“{text}”") } else { text };
+    format!("{INDENT}f{} {} (#{}): {text}", fact.fact, fact.kind.name(), fact.exchange)
 }
 
 /// Writes the last items, oldest first; nothing if there are none.
 fn last_items(items: &[&Item]) -> String {
-    let last = items
-        .get(items.len().saturating_sub(LAST_ITEMS_MAX)..)
-        .unwrap_or_default();
+    let last = items.get(items.len().saturating_sub(LAST_ITEMS_MAX)..).unwrap_or_default();
     let line = |item: &&Item| {
         let text = cut_at_sentence(&plain(&item.text), LAST_ITEM_CHARS_MAX);
         format!("{INDENT}{}: {text}", spans(&item.ranges))
@@ -227,11 +197,7 @@ fn last_items(items: &[&Item]) -> String {
 
 fn headed(heading: &str, lines: impl Iterator<Item = String>) -> String {
     let lines: String = lines.map(|line| line + "\n").collect();
-    if lines.is_empty() {
-        lines
-    } else {
-        format!("{heading}\n{lines}")
-    }
+    if lines.is_empty() { lines } else { format!("{heading}\n{lines}") }
 }
 
 /// Returns the text on one line, without the fence's word.
@@ -243,12 +209,7 @@ fn plain(text: &str) -> String {
 fn runs(numbers: &[i64]) -> Vec<ExchangeRange> {
     numbers
         .chunk_by(|one, next| one.checked_add(1) == Some(*next))
-        .filter_map(|run| {
-            Some(ExchangeRange {
-                first: *run.first()?,
-                last: *run.last()?,
-            })
-        })
+        .filter_map(|run| Some(ExchangeRange { first: *run.first()?, last: *run.last()? }))
         .collect()
 }
 

@@ -104,10 +104,7 @@ mod tests {
     use super::*;
 
     fn report(name: &str) -> ProxyReport {
-        ProxyReport {
-            report: name.to_owned(),
-            traffic: ProxyTraffic::default(),
-        }
+        ProxyReport { report: name.to_owned(), traffic: ProxyTraffic::default() }
     }
 
     #[test]
@@ -117,11 +114,7 @@ mod tests {
         sum.add(&ProxyTraffic::from_counts(counts));
         assert_eq!(sum.counts(), counts.map(|count| count * 2));
         assert_eq!((sum.request_bytes, sum.unstored), (2, 18));
-        sum.add(&ProxyTraffic {
-            requests: i64::MAX,
-            unstored: i64::MAX,
-            ..ProxyTraffic::default()
-        });
+        sum.add(&ProxyTraffic { requests: i64::MAX, unstored: i64::MAX, ..ProxyTraffic::default() });
         assert_eq!((sum.requests, sum.unstored), (i64::MAX, i64::MAX));
     }
 

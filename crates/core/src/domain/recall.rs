@@ -46,9 +46,8 @@ pub fn searchable(message: &Message) -> String {
         match part {
             Part::Text(own_text) => push(&mut text, &without_fences(own_text)),
             Part::ToolCall { name, .. } if is_tool(name) => {}
-            Part::ToolResult {
-                name, text: result, ..
-            } if name.as_deref().is_some_and(is_tool) || is_answer(result) => {}
+            Part::ToolResult { name, text: result, .. }
+                if name.as_deref().is_some_and(is_tool) || is_answer(result) => {}
             Part::ToolCall { name, arguments, .. } => {
                 push(&mut text, name);
                 push(&mut text, arguments);

@@ -87,10 +87,7 @@ struct SecretMatch {
 impl Redactor {
     /// Makes a redactor with the built-in rules.
     pub fn standard() -> Self {
-        Self {
-            has_built_in: true,
-            ..Self::default()
-        }
+        Self { has_built_in: true, ..Self::default() }
     }
 
     /// Makes a redactor without rules: every text stays unchanged.
@@ -114,19 +111,13 @@ impl Redactor {
                 compile_custom(pattern.as_ref()).map_err(|fault| PatternError::Unusable { number, fault })
             })
             .collect();
-        Ok(Self {
-            custom_patterns: compiled?.into(),
-            ..self
-        })
+        Ok(Self { custom_patterns: compiled?.into(), ..self })
     }
 
     /// Sets the function to call for each redacted secret.
     #[must_use]
     pub fn with_listener(self, listener: RedactionListener) -> Self {
-        Self {
-            listener: Some(listener),
-            ..self
-        }
+        Self { listener: Some(listener), ..self }
     }
 
     /// Returns the names of all rules, as marks and metrics show them.
@@ -203,10 +194,10 @@ impl Redactor {
         // Styled letters and invisible characters could hide a shape.
         if let Some(plain) = Plain::of(text) {
             let plain_matches = self.all_matches(plain.text()).into_iter();
-            found.extend(plain_matches.map(|SecretMatch { span, rule }| SecretMatch {
-                span: plain.original(&span),
-                rule,
-            }));
+            found.extend(
+                plain_matches
+                    .map(|SecretMatch { span, rule }| SecretMatch { span: plain.original(&span), rule }),
+            );
         }
         if found.is_empty() {
             return found;
@@ -298,13 +289,7 @@ impl BuiltInRules {
 fn matches_of_rule(rule: &SecretRule, pattern: &Regex, text: &str, part: &Range<usize>) -> Vec<SecretMatch> {
     matches(pattern, text.get(part.clone()).unwrap_or_default())
         .map(|span| span.start + part.start..span.end + part.start)
-        .map(|span| {
-            span.start..if span.end == part.end {
-                token_end(text, span.end)
-            } else {
-                span.end
-            }
-        })
+        .map(|span| span.start..if span.end == part.end { token_end(text, span.end) } else { span.end })
         .filter(|span| (rule.is_secret)(text, span))
         .map(|span| SecretMatch {
             span: word_start(text, span.start)..word_end(text, (rule.reach)(text, span.end)),
@@ -319,12 +304,7 @@ fn matches<'a>(pattern: &'a Regex, text: &'a str) -> impl Iterator<Item = Range<
     let has_groups = pattern.captures_len() > 1;
     let group_spans = has_groups.then(|| {
         pattern.captures_iter(text.as_bytes()).filter_map(|captures| {
-            let group = captures
-                .iter()
-                .skip(1)
-                .flatten()
-                .next()
-                .or_else(|| captures.get(0));
+            let group = captures.iter().skip(1).flatten().next().or_else(|| captures.get(0));
             group.map(|group| group.range())
         })
     });
@@ -370,10 +350,7 @@ fn word_end(text: &str, end: usize) -> usize {
 /// Returns where a token ends that extends beyond the searched part of the text.
 fn token_end(text: &str, end: usize) -> usize {
     let rest = text.as_bytes().get(end..).unwrap_or_default();
-    end + rest
-        .iter()
-        .take_while(|byte| is_word(**byte) || b".~+/=-".contains(*byte))
-        .count()
+    end + rest.iter().take_while(|byte| is_word(**byte) || b".~+/=-".contains(*byte)).count()
 }
 
 fn is_word(byte: u8) -> bool {
@@ -386,10 +363,8 @@ fn marks(text: &str) -> Vec<Range<usize>> {
         .filter_map(|(start, _)| {
             let name_start = start + MARK_OPENING.len();
             let rest = text.get(name_start..)?;
-            let is_named = |name: &&str| {
-                rest.strip_prefix(*name)
-                    .is_some_and(|rest| rest.starts_with(MARK_CLOSING))
-            };
+            let is_named =
+                |name: &&str| rest.strip_prefix(*name).is_some_and(|rest| rest.starts_with(MARK_CLOSING));
             let mut names = RULES.iter().map(|rule| rule.name).chain([OWN_PATTERN]);
             let name = names.find(is_named)?;
             Some(start..name_start + name.len() + MARK_CLOSING.len_utf8())
@@ -405,10 +380,7 @@ fn overlaps(spans: &[Range<usize>], span: &Range<usize>) -> bool {
 
 fn compile_custom(pattern: &str) -> Result<Regex, String> {
     if pattern.len() > PATTERN_BYTES_MAX {
-        return Err(format!(
-            "has {} bytes, at most {PATTERN_BYTES_MAX} are allowed",
-            pattern.len()
-        ));
+        return Err(format!("has {} bytes, at most {PATTERN_BYTES_MAX} are allowed", pattern.len()));
     }
     let regex = compile(pattern).map_err(|error| match error {
         regex::Error::CompiledTooBig(_) => "is too big once compiled: use smaller repetitions".to_owned(),
@@ -427,8 +399,5 @@ fn last_line(text: &str) -> String {
 }
 
 fn compile(pattern: &str) -> Result<Regex, regex::Error> {
-    RegexBuilder::new(pattern)
-        .unicode(false)
-        .size_limit(PATTERN_COMPILED_BYTES_MAX)
-        .build()
+    RegexBuilder::new(pattern).unicode(false).size_limit(PATTERN_COMPILED_BYTES_MAX).build()
 }

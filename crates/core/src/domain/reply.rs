@@ -63,10 +63,7 @@ pub struct CheckedReply {
 
 impl From<CheckedReply> for Answer {
     fn from(checked: CheckedReply) -> Self {
-        Self {
-            items: checked.drafts,
-            facts: checked.facts,
-        }
+        Self { items: checked.drafts, facts: checked.facts }
     }
 }
 
@@ -77,10 +74,7 @@ impl CheckedReply {
         for draft in more.drafts {
             // One range may span exchanges that this answer covers.
             for exchanges in runs(draft.exchanges, &self.missing) {
-                self.drafts.push(ItemDraft {
-                    exchanges,
-                    ..draft.clone()
-                });
+                self.drafts.push(ItemDraft { exchanges, ..draft.clone() });
             }
         }
         self.drafts.sort_by_key(|draft| draft.exchanges);
@@ -161,11 +155,7 @@ pub fn parse_with_words(
         return Err(fault);
     }
     let CoveredExchanges { drafts, missing } = coverage::clip_and_sort(drafts, exchanges)?;
-    Ok(CheckedReply {
-        drafts,
-        missing,
-        facts: facts::changes(parts.facts.as_ref(), exchanges, &checks),
-    })
+    Ok(CheckedReply { drafts, missing, facts: facts::changes(parts.facts.as_ref(), exchanges, &checks) })
 }
 
 struct Checks<'a> {
@@ -190,12 +180,7 @@ impl Checks<'_> {
             .unwrap_or_else(|_| shorten(&text, LONG_BRIEF_CHARS_MAX));
         let gist = clean(first_point(&draft.gist), GIST_CHARS_MAX);
         let gist = gist.unwrap_or_else(|_| shorten(first_point(&brief), GIST_CHARS_MAX));
-        Ok(ItemDraft {
-            text,
-            brief,
-            gist,
-            ..draft
-        })
+        Ok(ItemDraft { text, brief, gist, ..draft })
     }
 
     /// Cleans a text for a summary, or returns what is wrong with it.

@@ -26,10 +26,7 @@ impl ResponsePart {
     /// Reads the answer's id from `message`, and whether the answer may continue.
     pub fn of(message: &Message) -> Self {
         Self {
-            id: message
-                .response_id
-                .clone()
-                .filter(|id| id.len() <= RESPONSE_ID_BYTES_MAX),
+            id: message.response_id.clone().filter(|id| id.len() <= RESPONSE_ID_BYTES_MAX),
             may_continue: !is_whole_answer(message.format) || is_unfinished(&message.parts),
         }
     }
@@ -152,13 +149,7 @@ mod tests {
         let call = r#"{"type":"function_call","call_id":"a","name":"run","arguments":"{}"}"#;
         let output = r#"{"type":"function_call_output","call_id":"a","output":"ok"}"#;
         let said = r#"{"type":"message","role":"assistant","content":"Look."}"#;
-        assert_eq!(
-            begins(
-                Format::OpenAiResponses,
-                &[said, call, call, output, output, call, said]
-            ),
-            [0, 5]
-        );
+        assert_eq!(begins(Format::OpenAiResponses, &[said, call, call, output, output, call, said]), [0, 5]);
         let said = r#"{"role":"assistant","content":"Look."}"#;
         let asked = r#"{"role":"user","content":"Go on."}"#;
         assert_eq!(begins(Format::OpenAiChat, &[asked, said, said]), [1, 2]);

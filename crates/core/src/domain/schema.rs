@@ -31,10 +31,7 @@ fn id(description: &str, example: &str) -> RefOr<Schema> {
 
 impl PartialSchema for AgentId {
     fn schema() -> RefOr<Schema> {
-        id(
-            "The id of an agent. Its first message creates the agent, and so do settings.",
-            "coder",
-        )
+        id("The id of an agent. Its first message creates the agent, and so do settings.", "coder")
     }
 }
 
@@ -42,10 +39,7 @@ impl ToSchema for AgentId {}
 
 impl PartialSchema for ProjectId {
     fn schema() -> RefOr<Schema> {
-        id(
-            "The id of a project. Its first agent creates the project.",
-            "website",
-        )
+        id("The id of a project. Its first agent creates the project.", "website")
     }
 }
 
@@ -57,9 +51,7 @@ impl PartialSchema for NoteName {
             .schema_type(Type::String)
             .min_length(Some(1))
             .max_length(Some(NOTE_NAME_BYTES_MAX))
-            .description(Some(
-                "The name of a note: parts between slashes, none of them empty, `.` or `..`.",
-            ))
+            .description(Some("The name of a note: parts between slashes, none of them empty, `.` or `..`."))
             .examples(["repository/build.md"]);
         RefOr::T(text.into())
     }

@@ -136,12 +136,8 @@ impl AgentSettings {
     pub fn context_options(&self, default: ContextOptions) -> ContextOptions {
         ContextOptions {
             max_tokens: self.context_max_tokens.unwrap_or(default.max_tokens),
-            output_reserve_tokens: self
-                .output_reserve_tokens
-                .unwrap_or(default.output_reserve_tokens),
-            system_reserve_tokens: self
-                .system_reserve_tokens
-                .unwrap_or(default.system_reserve_tokens),
+            output_reserve_tokens: self.output_reserve_tokens.unwrap_or(default.output_reserve_tokens),
+            system_reserve_tokens: self.system_reserve_tokens.unwrap_or(default.system_reserve_tokens),
             anchor: self.anchor.unwrap_or(default.anchor),
             alternation: self.alternation.unwrap_or(default.alternation),
             ..default
@@ -150,10 +146,7 @@ impl AgentSettings {
 
     /// Returns the provider and the model of the tokenizer. `provider` and `model` are those of the configuration.
     pub fn tokenizer<'a>(&'a self, provider: &'a str, model: &'a str) -> (&'a str, &'a str) {
-        (
-            self.provider.as_deref().unwrap_or(provider),
-            self.model.as_deref().unwrap_or(model),
-        )
+        (self.provider.as_deref().unwrap_or(provider), self.model.as_deref().unwrap_or(model))
     }
 
     /// Returns how the conversation is shown to its speakers. Missing values come from `default`.

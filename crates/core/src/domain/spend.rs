@@ -145,12 +145,8 @@ impl SpendLimits {
     }
 
     fn used_up(self, spent: SpendTotal) -> [bool; 3] {
-        [
-            (self.calls, spent.calls),
-            (self.tokens, spent.tokens),
-            (self.cost_microusd, spent.cost_microusd),
-        ]
-        .map(|(limit, spent)| 0 < limit && limit <= spent)
+        [(self.calls, spent.calls), (self.tokens, spent.tokens), (self.cost_microusd, spent.cost_microusd)]
+            .map(|(limit, spent)| 0 < limit && limit <= spent)
     }
 }
 
@@ -177,10 +173,7 @@ impl DailyLimits {
 }
 
 /// Converts dollars to micro-dollars, rounded to the nearest.
-#[expect(
-    clippy::cast_possible_truncation,
-    reason = "limits are far below 2^53 micro-dollars"
-)]
+#[expect(clippy::cast_possible_truncation, reason = "limits are far below 2^53 micro-dollars")]
 pub fn microusd(usd: f64) -> i64 {
     (usd * 1e6).round() as i64
 }
@@ -200,27 +193,14 @@ mod tests {
     use super::*;
 
     fn spent(calls: i64, tokens: i64, cost_microusd: i64) -> SpendTotal {
-        SpendTotal {
-            calls,
-            tokens,
-            cost_microusd,
-            unpriced_calls: 0,
-        }
+        SpendTotal { calls, tokens, cost_microusd, unpriced_calls: 0 }
     }
 
     #[test]
     fn a_limit_is_used_up_once_reached() {
         let limits = DailyLimits {
-            all: SpendLimits {
-                calls: 10,
-                tokens: 1_000,
-                cost_microusd: 5_000_000,
-            },
-            agent: SpendLimits {
-                calls: 2,
-                tokens: 0,
-                cost_microusd: 1_000_000,
-            },
+            all: SpendLimits { calls: 10, tokens: 1_000, cost_microusd: 5_000_000 },
+            agent: SpendLimits { calls: 2, tokens: 0, cost_microusd: 1_000_000 },
         };
         let none = SpendTotal::default();
         let own = AgentSettings::default();
@@ -256,32 +236,12 @@ mod tests {
     fn days_are_utc_days() {
         let at = |text| Timestamp::parse(text).unwrap();
         for (now, start, next) in [
-            (
-                "2026-11-20T00:00:00Z",
-                "2026-11-20T00:00:00Z",
-                "2026-11-21T00:00:00Z",
-            ),
-            (
-                "2026-11-20T23:59:59.999Z",
-                "2026-11-20T00:00:00Z",
-                "2026-11-21T00:00:00Z",
-            ),
-            (
-                "2026-12-31T23:00:00-02:00",
-                "2027-01-01T00:00:00Z",
-                "2027-01-02T00:00:00Z",
-            ),
-            (
-                "1969-12-31T12:00:00Z",
-                "1969-12-31T00:00:00Z",
-                "1970-01-01T00:00:00Z",
-            ),
+            ("2026-11-20T00:00:00Z", "2026-11-20T00:00:00Z", "2026-11-21T00:00:00Z"),
+            ("2026-11-20T23:59:59.999Z", "2026-11-20T00:00:00Z", "2026-11-21T00:00:00Z"),
+            ("2026-12-31T23:00:00-02:00", "2027-01-01T00:00:00Z", "2027-01-02T00:00:00Z"),
+            ("1969-12-31T12:00:00Z", "1969-12-31T00:00:00Z", "1970-01-01T00:00:00Z"),
         ] {
-            assert_eq!(
-                (day_start(at(now)), next_day(at(now))),
-                (at(start), at(next)),
-                "{now}"
-            );
+            assert_eq!((day_start(at(now)), next_day(at(now))), (at(start), at(next)), "{now}");
         }
     }
 
@@ -291,13 +251,8 @@ mod tests {
             assert_eq!(SpendLimit::from_name(limit.name()), Some(limit));
             assert!(limit.key().contains(limit.name()), "{limit:?}");
         }
-        for (usd, expected) in [
-            (0.0, 0),
-            (5.0, 5_000_000),
-            (0.1, 100_000),
-            (1.92, 1_920_000),
-            (0.000_001, 1),
-        ] {
+        for (usd, expected) in [(0.0, 0), (5.0, 5_000_000), (0.1, 100_000), (1.92, 1_920_000), (0.000_001, 1)]
+        {
             assert_eq!(microusd(usd), expected);
         }
     }

@@ -127,10 +127,7 @@ pub fn first_line_by(text: &str, chars_max: usize, change: impl Fn(&str) -> Stri
 /// Writes bytes as hexadecimal digits, two for each.
 pub fn hexadecimal(bytes: &[u8]) -> String {
     let digit = |nibble: u8| char::from_digit(u32::from(nibble), 16).unwrap_or_default();
-    bytes
-        .iter()
-        .flat_map(|byte| [digit(byte >> 4), digit(byte & 0xf)])
-        .collect()
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 0xf)]).collect()
 }
 
 /// Returns true if a line begins with a day such as `3. Juni`, which only looks like a list item.
@@ -139,10 +136,7 @@ pub fn begins_with_day(line: &str) -> bool {
         return false;
     };
     let is_day = matches!(day.len(), 1 | 2) && day.bytes().all(|byte| byte.is_ascii_digit());
-    let word = rest
-        .split(|c: char| !c.is_alphabetic())
-        .next()
-        .unwrap_or_default();
+    let word = rest.split(|c: char| !c.is_alphabetic()).next().unwrap_or_default();
     is_day && DOTTED_MONTHS.contains(&word.to_lowercase().as_str())
 }
 
@@ -172,10 +166,7 @@ pub fn visible_json(json: &str) -> Cow<'_, str> {
             '\r' => safe.push(' '),
             c if is_hidden(c) => {
                 let mut units = [0; 2];
-                let escapes = c
-                    .encode_utf16(&mut units)
-                    .iter()
-                    .map(|unit| format!("\\u{unit:04x}"));
+                let escapes = c.encode_utf16(&mut units).iter().map(|unit| format!("\\u{unit:04x}"));
                 safe.extend(escapes);
             }
             c => safe.push(c),
@@ -261,19 +252,12 @@ mod tests {
 
     #[test]
     fn json_for_a_terminal_hides_nothing_and_keeps_its_meaning() {
-        for text in [
-            "\u{9b}2J",
-            "\u{7f}\u{202e}txt.exe",
-            "\u{e0041}\u{200b}",
-            "\u{1b}[2J",
-            "plain ä 👩\u{200d}🚀",
-        ] {
+        for text in
+            ["\u{9b}2J", "\u{7f}\u{202e}txt.exe", "\u{e0041}\u{200b}", "\u{1b}[2J", "plain ä 👩\u{200d}🚀"]
+        {
             let json = serde_json::to_string_pretty(&serde_json::json!({ "a": [text] })).unwrap();
             let shown = visible_json(&json);
-            assert!(
-                !shown.contains(|c: char| is_unprintable(c) && c != '\n'),
-                "{shown}"
-            );
+            assert!(!shown.contains(|c: char| is_unprintable(c) && c != '\n'), "{shown}");
             let [original, read] =
                 [json.as_str(), &shown].map(|json| serde_json::from_str::<serde_json::Value>(json).unwrap());
             assert_eq!(read, original);
@@ -306,29 +290,20 @@ mod tests {
     #[test]
     fn keeps_head_and_tail() {
         assert_eq!(head_tail("abcdef", 3, 3), "abcdef");
-        assert_eq!(
-            head_tail("abcdefghij", 2, 3),
-            "ab\n[… 5 characters left out …]\nhij"
-        );
+        assert_eq!(head_tail("abcdefghij", 2, 3), "ab\n[… 5 characters left out …]\nhij");
         assert_eq!(head_tail("ääää", 2, 2), "ääää");
     }
 
     #[test]
     fn a_line_has_no_escapes_and_no_control_characters() {
-        assert_eq!(
-            one_line("\u{1b}[31mred\u{1b}[0m\r\n  and\u{0} more\u{202e}"),
-            "red and more"
-        );
+        assert_eq!(one_line("\u{1b}[31mred\u{1b}[0m\r\n  and\u{0} more\u{202e}"), "red and more");
         let hidden = "\u{1b}]8;;https://x.example\u{1b}\\link\u{1b}]8;;\u{7} i\u{200d}g\u{200c}n\u{ad}ore\u{e0069}\u{e0067}\u{fe01} \u{9b}31mx";
         assert_eq!(one_line(hidden), "link ignore x");
         for shaped in ["👩‍👩‍👧", "می‌خواهم", "❤️"] {
             assert_eq!(one_line(shaped), shaped);
         }
         assert_eq!(first_line("\n   \n# \n  Fix the bug  \nmore", 80), "Fix the bug");
-        assert_eq!(
-            first_line(&"a".repeat(1_000_000), 10),
-            format!("{}…", "a".repeat(9))
-        );
+        assert_eq!(first_line(&"a".repeat(1_000_000), 10), format!("{}…", "a".repeat(9)));
     }
 
     #[test]

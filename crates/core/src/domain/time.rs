@@ -6,15 +6,8 @@ use chrono::{DateTime, NaiveDateTime, SecondsFormat, Utc};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
 /// The English names of the weekdays. Monday comes first, so an index is the number of days after a Monday.
-pub const WEEKDAYS: [&str; 7] = [
-    "monday",
-    "tuesday",
-    "wednesday",
-    "thursday",
-    "friday",
-    "saturday",
-    "sunday",
-];
+pub const WEEKDAYS: [&str; 7] =
+    ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"];
 
 /// Milliseconds in a second, a minute, an hour and a day.
 pub const SECOND_MS: i64 = 1_000;
@@ -25,13 +18,8 @@ pub const HOUR_MS: i64 = 60 * MINUTE_MS;
 /// See [`SECOND_MS`].
 pub const DAY_MS: i64 = 24 * HOUR_MS;
 /// The units of a duration as text, from the largest to the smallest.
-const UNITS: [(&str, i64); 5] = [
-    ("d", DAY_MS),
-    ("h", HOUR_MS),
-    ("m", MINUTE_MS),
-    ("s", SECOND_MS),
-    ("ms", 1),
-];
+const UNITS: [(&str, i64); 5] =
+    [("d", DAY_MS), ("h", HOUR_MS), ("m", MINUTE_MS), ("s", SECOND_MS), ("ms", 1)];
 /// A clock that goes back by less than this isn't counted as set back, since clocks are adjusted all the time.
 pub const CLOCK_JUMP_MS_MIN: i64 = 1_000;
 
@@ -87,11 +75,7 @@ impl Timestamp {
 
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let precision = if self.0 % SECOND_MS == 0 {
-            SecondsFormat::Secs
-        } else {
-            SecondsFormat::Millis
-        };
+        let precision = if self.0 % SECOND_MS == 0 { SecondsFormat::Secs } else { SecondsFormat::Millis };
         f.write_str(&self.utc().to_rfc3339_opts(precision, true))
     }
 }
@@ -169,11 +153,7 @@ mod tests {
             ("2026-01-05 08:00:07", "2026-01-05T08:00:07Z"),
         ];
         for (text, shown) in cases {
-            assert_eq!(
-                Timestamp::parse(text).map(|t| t.to_string()).as_deref(),
-                Some(shown),
-                "{text}"
-            );
+            assert_eq!(Timestamp::parse(text).map(|t| t.to_string()).as_deref(), Some(shown), "{text}");
         }
         assert_eq!(Timestamp::parse("1:56 pm on 8 May, 2023"), None);
     }

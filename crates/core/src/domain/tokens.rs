@@ -59,12 +59,7 @@ pub fn count_message(counter: &dyn TokenCounter, message: &Message) -> i64 {
     if let Kind::Metadata(_) = message.kind {
         return 0;
     }
-    message
-        .parts
-        .iter()
-        .map(|part| count_part(counter, part))
-        .sum::<i64>()
-        + MESSAGE_OVERHEAD_TOKENS
+    message.parts.iter().map(|part| count_part(counter, part)).sum::<i64>() + MESSAGE_OVERHEAD_TOKENS
 }
 
 /// Counts the tokens of one part of a message.
@@ -175,23 +170,15 @@ mod tests {
     #[test]
     fn a_thought_costs_its_text_or_its_seal() {
         let thought = |text: &str, sealer: Sealer, tokens: usize| {
-            let wrapped = |wrapping, per_10_tokens| Seal {
-                sealer,
-                chars: wrapping + tokens * per_10_tokens / 10,
-            };
+            let wrapped =
+                |wrapping, per_10_tokens| Seal { sealer, chars: wrapping + tokens * per_10_tokens / 10 };
             let seal = match sealer {
                 Sealer::OpenAi => wrapped(920, 64),
                 Sealer::Anthropic => wrapped(200, 35),
                 Sealer::Other => wrapped(0, 50),
             };
             let text = text.to_owned();
-            count_thought(
-                &Characters,
-                &Thought {
-                    text,
-                    seal: Some(seal),
-                },
-            )
+            count_thought(&Characters, &Thought { text, seal: Some(seal) })
         };
         assert_eq!(count_thought(&Characters, &"ten chars.".to_owned().into()), 10);
         // A summary next to the sealed whole, and the whole next to its seal.

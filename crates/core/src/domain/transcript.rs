@@ -39,14 +39,8 @@ pub enum Voice {
 
 impl Voice {
     /// Every voice.
-    pub const ALL: [Self; 6] = [
-        Self::User,
-        Self::Assistant,
-        Self::Program,
-        Self::Call,
-        Self::Result,
-        Self::FailedResult,
-    ];
+    pub const ALL: [Self; 6] =
+        [Self::User, Self::Assistant, Self::Program, Self::Call, Self::Result, Self::FailedResult];
 
     /// Returns the name used in the database.
     pub fn name(self) -> &'static str {
@@ -126,12 +120,7 @@ impl Transcript {
                     .iter()
                     .map(|&(voice, label, text)| LinkedLine {
                         id: None,
-                        line: Line {
-                            voice,
-                            label: label.to_owned(),
-                            text: text.to_owned(),
-                            at: started_at,
-                        },
+                        line: Line { voice, label: label.to_owned(), text: text.to_owned(), at: started_at },
                     })
                     .collect(),
             ),
@@ -150,10 +139,7 @@ pub struct TranscriptLimits {
 
 impl Default for TranscriptLimits {
     fn default() -> Self {
-        Self {
-            said_chars_max: 6_000,
-            tool_chars_max: 1_200,
-        }
+        Self { said_chars_max: 6_000, tool_chars_max: 1_200 }
     }
 }
 
@@ -167,10 +153,10 @@ impl Transcript {
     ) -> Self {
         Self {
             exchange: exchange.exchange,
-            continues: exchange.headline.continues.map(|exchange| Continuation {
-                exchange,
-                request: String::new(),
-            }),
+            continues: exchange
+                .headline
+                .continues
+                .map(|exchange| Continuation { exchange, request: String::new() }),
             started_at: exchange.opened_at,
             zone: Zone::UTC,
             tokens: exchange.tokens,
@@ -206,10 +192,7 @@ impl Transcript {
 
     /// Returns the bytes of all texts and labels.
     pub fn bytes(&self) -> usize {
-        self.lines
-            .iter()
-            .map(|line| line.text.len() + line.label.len())
-            .sum()
+        self.lines.iter().map(|line| line.text.len() + line.label.len()).sum()
     }
 }
 
@@ -269,11 +252,8 @@ fn line(
     opened_at: Timestamp,
 ) -> Option<Line> {
     let at = message.at.unwrap_or(opened_at);
-    let speaker = if matches!(message.kind, Kind::User | Kind::ToolResult) {
-        Voice::User
-    } else {
-        Voice::Assistant
-    };
+    let speaker =
+        if matches!(message.kind, Kind::User | Kind::ToolResult) { Voice::User } else { Voice::Assistant };
     let (voice, label, text, chars_max) = match part {
         Part::Text(text) => match own_text.unwrap_or(text) {
             own_text if own_text.trim().is_empty() && !text.trim().is_empty() => {
@@ -281,40 +261,21 @@ fn line(
             }
             own_text => (speaker, message.speaker.clone(), own_text, limits.said_chars_max),
         },
-        Part::ToolCall { name, arguments, .. } => (
-            Voice::Call,
-            Some(name.clone()),
-            arguments.as_str(),
-            limits.tool_chars_max,
-        ),
+        Part::ToolCall { name, arguments, .. } => {
+            (Voice::Call, Some(name.clone()), arguments.as_str(), limits.tool_chars_max)
+        }
         Part::ToolResult { name, text, .. } => {
-            let voice = if part.is_failed() {
-                Voice::FailedResult
-            } else {
-                Voice::Result
-            };
+            let voice = if part.is_failed() { Voice::FailedResult } else { Voice::Result };
             // The user's answer to a tool gets the same room as other words of the user.
-            let chars_max = if user_text::has_user_words(text) {
-                limits.said_chars_max
-            } else {
-                limits.tool_chars_max
-            };
+            let chars_max =
+                if user_text::has_user_words(text) { limits.said_chars_max } else { limits.tool_chars_max };
             (voice, name.clone(), text.as_str(), chars_max)
         }
         Part::Attachment { media: name, .. } | Part::Opaque { kind: name, .. } => {
-            let kind = if matches!(part, Part::Opaque { .. }) {
-                "block"
-            } else {
-                "attachment"
-            };
+            let kind = if matches!(part, Part::Opaque { .. }) { "block" } else { "attachment" };
             let text = format!("[{kind}: {}]", cut(&one_line(name), MEDIA_CHARS_MAX));
             let label = one_line(&redactor.redact(&message.speaker.clone().unwrap_or_default()));
-            return Some(Line {
-                voice: speaker,
-                label,
-                text,
-                at,
-            });
+            return Some(Line { voice: speaker, label, text, at });
         }
         Part::Thinking(_) => return None,
     };
@@ -354,32 +315,17 @@ mod tests {
     };
 
     fn result(text: String) -> Part {
-        Part::ToolResult {
-            call_id: None,
-            name: Some("bash".to_owned()),
-            text,
-            is_error: false,
-        }
+        Part::ToolResult { call_id: None, name: Some("bash".to_owned()), text, is_error: false }
     }
 
     fn failed(text: String) -> Part {
-        Part::ToolResult {
-            call_id: None,
-            name: None,
-            text,
-            is_error: true,
-        }
+        Part::ToolResult { call_id: None, name: None, text, is_error: true }
     }
 
     fn transcript(messages: &[Message]) -> Transcript {
         let redactor = Redactor::standard();
         let entry = LedgerEntry::new(&messages[0], 1, Timestamp(0), &redactor);
-        Transcript::new(
-            &Exchange::open(1, 1, 0, 1, &entry),
-            messages,
-            TranscriptLimits::default(),
-            &redactor,
-        )
+        Transcript::new(&Exchange::open(1, 1, 0, 1, &entry), messages, TranscriptLimits::default(), &redactor)
     }
 
     #[test]
@@ -398,30 +344,17 @@ mod tests {
             )
         };
         let lines = transcript(std::slice::from_ref(&message)).lines;
-        let spoken: Vec<(Voice, &str)> = lines
-            .iter()
-            .map(|line| (line.voice, line.text.as_str()))
-            .collect();
+        let spoken: Vec<(Voice, &str)> = lines.iter().map(|line| (line.voice, line.text.as_str())).collect();
         assert_eq!(
             spoken,
-            [
-                (Voice::Program, "[read_file for 'a.rs'] Result:\nfn f()"),
-                (Voice::User, "Sort it.")
-            ]
+            [(Voice::Program, "[read_file for 'a.rs'] Result:\nfn f()"), (Voice::User, "Sort it.")]
         );
     }
 
     #[test]
     fn has_lines_agrees_with_the_rendered_transcript() {
-        let call = Part::ToolCall {
-            id: None,
-            name: "bash".to_owned(),
-            arguments: "{}".to_owned(),
-        };
-        let image = Part::Attachment {
-            media: "image/png".to_owned(),
-            extent: Extent::Unknown,
-        };
+        let call = Part::ToolCall { id: None, name: "bash".to_owned(), arguments: "{}".to_owned() };
+        let image = Part::Attachment { media: "image/png".to_owned(), extent: Extent::Unknown };
         for (kind, part) in [
             (Kind::User, Part::Text(" \n".to_owned())),
             (Kind::User, Part::Text("Look".to_owned())),
@@ -452,12 +385,7 @@ mod tests {
         let voices = transcript(&[Message::new(Kind::ToolResult, said.to_vec())]).lines;
         assert_eq!(
             voices.iter().map(|line| line.voice).collect::<Vec<_>>(),
-            [
-                Voice::FailedResult,
-                Voice::Result,
-                Voice::FailedResult,
-                Voice::FailedResult
-            ]
+            [Voice::FailedResult, Voice::Result, Voice::FailedResult, Voice::FailedResult]
         );
     }
 
@@ -488,10 +416,7 @@ mod tests {
                 Kind::User,
                 vec![
                     Part::Text("Look".to_owned()),
-                    Part::Attachment {
-                        media: "image/png".to_owned(),
-                        extent: Extent::Unknown,
-                    },
+                    Part::Attachment { media: "image/png".to_owned(), extent: Extent::Unknown },
                 ],
             ),
             Message::new(
@@ -508,20 +433,8 @@ mod tests {
         ];
         let transcript = transcript(&said);
         let texts: Vec<&str> = transcript.lines.iter().map(|line| line.text.as_str()).collect();
-        assert_eq!(
-            texts,
-            [
-                "Look",
-                "[attachment: image/png]",
-                "[block: web_search_tool_result]",
-                "A cat."
-            ]
-        );
-        let prompt = Prompt::new(
-            PromptMaterial::of(&[transcript]),
-            "k3v9x2m7",
-            PromptLimits::default(),
-        );
+        assert_eq!(texts, ["Look", "[attachment: image/png]", "[block: web_search_tool_result]", "A cat."]);
+        let prompt = Prompt::new(PromptMaterial::of(&[transcript]), "k3v9x2m7", PromptLimits::default());
         assert!(!prompt.user.contains("SECRET-"));
     }
 
@@ -558,15 +471,9 @@ mod tests {
             Message::new(Kind::ToolResult, vec![result("5 MB of output, ".repeat(350_000))]),
             answer(),
         ];
-        let many_lines = vec![
-            user(),
-            Message::new(Kind::User, vec![Part::Text("a line\n".repeat(10_000))]),
-            answer(),
-        ];
-        let limits = PromptLimits {
-            material_chars_max: 20_000,
-            ..PromptLimits::default()
-        };
+        let many_lines =
+            vec![user(), Message::new(Kind::User, vec![Part::Text("a line\n".repeat(10_000))]), answer()];
+        let limits = PromptLimits { material_chars_max: 20_000, ..PromptLimits::default() };
         for messages in [many_calls, big_result, many_lines] {
             let prompt = Prompt::new(PromptMaterial::of(&[transcript(&messages)]), "k3v9x2m7", limits).user;
             assert!(prompt.chars().count() < 23_000, "{}", prompt.len());

@@ -30,10 +30,7 @@ impl<'a> OwnWords<'a> {
     pub fn of(message: &'a Message) -> Self {
         let texts = texts(&message.parts);
         if !matches!(message.kind, Kind::User | Kind::ToolResult) {
-            return Self {
-                texts: texts.into_iter().map(Cow::Borrowed).collect(),
-                is_request: false,
-            };
+            return Self { texts: texts.into_iter().map(Cow::Borrowed).collect(), is_request: false };
         }
         let mut remaining = without_programs(&message.parts, message.format);
         let is_blank = remaining.texts.iter().all(|text| text.trim().is_empty());
@@ -49,10 +46,7 @@ impl<'a> OwnWords<'a> {
             }
             None => !remaining.is_blank,
         };
-        Self {
-            texts: remaining.texts,
-            is_request: is_request && message.kind == Kind::User,
-        }
+        Self { texts: remaining.texts, is_request: is_request && message.kind == Kind::User }
     }
 
     /// Returns all texts that aren't blank, joined by line feeds.
@@ -83,19 +77,10 @@ fn without_programs(parts: &[Part], format: Format) -> RemainingMessage<'_> {
         remaining = rest.texts;
         is_reply |= rest.is_reply;
     }
-    let is_unchanged = remaining
-        .iter()
-        .zip(&texts)
-        .all(|(remaining, text)| remaining == text);
+    let is_unchanged = remaining.iter().zip(&texts).all(|(remaining, text)| remaining == text);
     let is_silent = remaining.iter().all(|text| text.trim().is_empty());
-    let has_more = !is_reply
-        && parts
-            .iter()
-            .any(|part| !matches!(part, Part::Text(_) | Part::Thinking(_)));
-    RemainingMessage {
-        texts: remaining,
-        is_blank: !is_unchanged && is_silent && !has_more,
-    }
+    let has_more = !is_reply && parts.iter().any(|part| !matches!(part, Part::Text(_) | Part::Thinking(_)));
+    RemainingMessage { texts: remaining, is_blank: !is_unchanged && is_silent && !has_more }
 }
 
 fn texts(parts: &[Part]) -> Vec<&str> {

@@ -72,10 +72,7 @@ pub struct PushOutcome<M = Message> {
 
 impl<M> Default for PushOutcome<M> {
     fn default() -> Self {
-        Self {
-            evicted: Vec::new(),
-            session_ended: None,
-        }
+        Self { evicted: Vec::new(), session_ended: None }
     }
 }
 
@@ -135,20 +132,12 @@ impl<M: Borrow<Message>> Window<M> {
             trial.check_overflow(&entry, self.budget, self.on_overflow)?;
         }
         let outcome = self.append(message, &entry);
-        let session_ended = self
-            .ledger
-            .check_overflow(&entry, self.budget, self.on_overflow)?;
-        Ok(PushOutcome {
-            session_ended,
-            ..outcome
-        })
+        let session_ended = self.ledger.check_overflow(&entry, self.budget, self.on_overflow)?;
+        Ok(PushOutcome { session_ended, ..outcome })
     }
 
     fn segmentation(&self) -> Segmentation {
-        Segmentation {
-            idle_gap_ms: 0,
-            leg_tokens: self.budget.leg_tokens(),
-        }
+        Segmentation { idle_gap_ms: 0, leg_tokens: self.budget.leg_tokens() }
     }
 
     fn entry(&self, message: &Message, tokens: i64, now: Timestamp) -> LedgerEntry {
@@ -168,10 +157,7 @@ impl<M: Borrow<Message>> Window<M> {
         } else {
             self.evict(entry.at)
         };
-        PushOutcome {
-            evicted,
-            session_ended: None,
-        }
+        PushOutcome { evicted, session_ended: None }
     }
 
     fn store(&mut self, exchange: i64, message: M, tokens: i64) {
@@ -181,18 +167,11 @@ impl<M: Borrow<Message>> Window<M> {
             return;
         }
         let Some(newest) = &self.ledger.newest else { return };
-        self.request = self
-            .request
-            .take()
-            .filter(|request| request.exchange == newest.first_leg());
+        self.request = self.request.take().filter(|request| request.exchange == newest.first_leg());
         if self.request.is_none() && newest.is_later_leg() {
             self.request = self.find_request(newest.first_leg());
         }
-        match self
-            .exchanges
-            .back_mut()
-            .filter(|row| row.exchange.exchange == exchange)
-        {
+        match self.exchanges.back_mut().filter(|row| row.exchange.exchange == exchange) {
             Some(row) => {
                 row.exchange.clone_from(newest);
                 row.messages.push(message);
@@ -208,19 +187,11 @@ impl<M: Borrow<Message>> Window<M> {
 
     /// Finds the request of the exchange that begins with this leg, if the leg is still in the window.
     fn find_request(&self, exchange: i64) -> Option<HeldRequest> {
-        let row = self
-            .exchanges
-            .iter()
-            .find(|row| row.exchange.exchange == exchange)?;
+        let row = self.exchanges.iter().find(|row| row.exchange.exchange == exchange)?;
         let mut messages = (row.exchange.first_seq..).zip(row.messages.iter().zip(&row.tokens));
         let (seq, (message, tokens)) =
             messages.find(|(_, (message, _))| is_safe_boundary((*message).borrow()))?;
-        Some(HeldRequest {
-            exchange,
-            seq,
-            message: message.borrow().clone(),
-            tokens: *tokens,
-        })
+        Some(HeldRequest { exchange, seq, message: message.borrow().clone(), tokens: *tokens })
     }
 
     fn evict(&mut self, at: Timestamp) -> Vec<HeldExchange<M>> {
@@ -231,9 +202,7 @@ impl<M: Borrow<Message>> Window<M> {
         });
         let by_messages = self.ledger.message_overflow(
             self.budget,
-            self.exchanges
-                .iter()
-                .map(|row| WindowExchange::from(&row.exchange)),
+            self.exchanges.iter().map(|row| WindowExchange::from(&row.exchange)),
         );
         let Some(cut) = self.ledger.later_cut(by_tokens, by_messages) else {
             return Vec::new();
@@ -274,11 +243,7 @@ impl<M: Borrow<Message>> Window<M> {
             }
         });
         let preamble = self.preamble.iter().map(|(message, tokens)| (message, *tokens));
-        let first_seq = self
-            .ledger
-            .preamble
-            .as_ref()
-            .map_or(1, |preamble| preamble.first_seq);
+        let first_seq = self.ledger.preamble.as_ref().map_or(1, |preamble| preamble.first_seq);
         ContextInput {
             preamble: sources(first_seq, preamble),
             request: self.request.as_ref().map(|request| SourceRequest {

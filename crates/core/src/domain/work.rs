@@ -38,14 +38,8 @@ pub enum Reason {
 
 impl Reason {
     /// All reasons.
-    pub const ALL: [Self; 6] = [
-        Self::Eviction,
-        Self::SessionEnd,
-        Self::Ageing,
-        Self::Manual,
-        Self::Reconcile,
-        Self::SessionPause,
-    ];
+    pub const ALL: [Self; 6] =
+        [Self::Eviction, Self::SessionEnd, Self::Ageing, Self::Manual, Self::Reconcile, Self::SessionPause];
 
     /// Returns the label used in metrics and in the table of runs.
     pub fn name(self) -> &'static str {
@@ -74,10 +68,7 @@ impl Reason {
             Self::Reconcile,
             Self::Ageing,
         ];
-        by_weight
-            .into_iter()
-            .find(|reason| bits & reason.bit() != 0)
-            .unwrap_or(Self::Eviction)
+        by_weight.into_iter().find(|reason| bits & reason.bit() != 0).unwrap_or(Self::Eviction)
     }
 
     /// Returns the priority of work for this reason.
@@ -193,10 +184,7 @@ impl RetryPolicy {
     )]
     pub fn backoff_ms(&self, attempt: i64, jitter: f64) -> i64 {
         let exponent = u32::try_from(attempt.clamp(0, 20)).unwrap_or(20);
-        let range = self
-            .backoff_base_ms
-            .saturating_mul(1 << exponent)
-            .min(self.backoff_max_ms);
+        let range = self.backoff_base_ms.saturating_mul(1 << exponent).min(self.backoff_max_ms);
         (range as f64 * jitter.clamp(0.0, 1.0)) as i64
     }
 
@@ -244,18 +232,12 @@ mod tests {
         };
         let suspect_and_poison =
             [0, 1, 2, 3].map(|crashes| (policy.is_suspect(&of(crashes)), policy.is_poison(&of(crashes))));
-        assert_eq!(
-            suspect_and_poison,
-            [(false, false), (false, false), (true, false), (false, true)]
-        );
+        assert_eq!(suspect_and_poison, [(false, false), (false, false), (true, false), (false, true)]);
     }
 
     #[test]
     fn the_most_informative_reason_labels_a_run() {
-        assert_eq!(
-            Reason::first_of(Reason::Ageing.bit() | Reason::Eviction.bit()),
-            Reason::Eviction
-        );
+        assert_eq!(Reason::first_of(Reason::Ageing.bit() | Reason::Eviction.bit()), Reason::Eviction);
         assert_eq!(Reason::first_of(0), Reason::Eviction);
     }
 }

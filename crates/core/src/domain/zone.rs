@@ -46,11 +46,7 @@ impl Zone {
     pub fn day(self, at: Timestamp) -> i64 {
         let day = self.wall(at).0.div_euclid(DAY_MS);
         // If a clock is set back over midnight, the day before doesn't come back.
-        if self.begin_of(day + 1) <= at {
-            day + 1
-        } else {
-            day
-        }
+        if self.begin_of(day + 1) <= at { day + 1 } else { day }
     }
 
     /// Returns the first moment of that day.
@@ -129,12 +125,7 @@ mod tests {
 
     #[test]
     fn only_iana_names_are_zones() {
-        for name in [
-            "Europe/Berlin",
-            "America/Argentina/Buenos_Aires",
-            "UTC",
-            "Asia/Tokyo",
-        ] {
+        for name in ["Europe/Berlin", "America/Argentina/Buenos_Aires", "UTC", "Asia/Tokyo"] {
             assert_eq!(Zone::parse(name).map(Zone::name), Some(name));
         }
         for name in ["", "Berlin", "europe/berlin", "+02:00", "../etc/passwd"] {

@@ -12,10 +12,8 @@ const FOREIGN: [&str; 4] = ["toolUse", "toolResult", "tool-call", "tool-result"]
 
 /// Refuses a message if a model would see no part of it. Doesn't check lines of transcripts.
 pub(super) fn check(message: &Message, fields: &Fields<'_>) -> Result<(), FormatError> {
-    let is_checked = matches!(
-        message.format,
-        Format::OpenAiChat | Format::OpenAiResponses | Format::Anthropic
-    );
+    let is_checked =
+        matches!(message.format, Format::OpenAiChat | Format::OpenAiResponses | Format::Anthropic);
     if !is_checked || !message.kind.is_conversation() {
         return Ok(());
     }
@@ -51,10 +49,7 @@ fn foreign_result(fields: &Fields<'_>) -> Option<String> {
 
 fn refusal(kind: &str) -> FormatError {
     FormatError::new(
-        format!(
-            "block `{}` is unknown, and no model would see it",
-            kind.escape_debug()
-        ),
+        format!("block `{}` is unknown, and no model would see it", kind.escape_debug()),
         "give its content in a block of OpenAI, Anthropic or Gemini, or name the message's format",
     )
 }

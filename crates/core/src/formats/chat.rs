@@ -50,10 +50,7 @@ fn no_role(fields: &Fields<'_>) -> FormatError {
         Some(kind) => {
             let kind = cut(&kind, NAME_CHARS_MAX);
             FormatError::new(
-                format!(
-                    "kind `{}` is unknown, and the message has no `content`",
-                    kind.escape_debug()
-                ),
+                format!("kind `{}` is unknown, and the message has no `content`", kind.escape_debug()),
                 "give a kind of recapd's own format, or a `role` with `content`",
             )
         }
@@ -90,9 +87,7 @@ fn content_parts(fields: &Fields<'_>) -> Vec<Part> {
         .or_else(|| fields.text("reasoning"))
         .map(|text| Part::Thinking(text.into()));
     let calls = spelling::calls(fields).unwrap_or_default();
-    let calls = calls
-        .into_iter()
-        .filter_map(|raw| Fields::of(raw).map(|call| self::call(&call)));
+    let calls = calls.into_iter().filter_map(|raw| Fields::of(raw).map(|call| self::call(&call)));
     let legacy_call = fields.object("function_call").map(|call| self::call(&call));
     thinking
         .into_iter()
@@ -138,10 +133,5 @@ fn result(fields: &Fields<'_>) -> Vec<Part> {
             is_error: is_error.unwrap_or(false),
         }];
     }
-    tool_result(
-        call_id,
-        fields.text("name"),
-        fields.raw("content"),
-        is_error.unwrap_or(false),
-    )
+    tool_result(call_id, fields.text("name"), fields.raw("content"), is_error.unwrap_or(false))
 }

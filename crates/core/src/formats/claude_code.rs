@@ -36,14 +36,8 @@ const USER: &str = "human";
 const USERS: [&str; 4] = [USER, "composer", "bridge", "sdk"];
 /// The origins of lines from another agent or person, or of lines that the user scheduled. All other origins are programs: ended tasks,
 /// turns that continue by themselves.
-const AGENTS: [&str; 6] = [
-    "peer",
-    "peer-send-message",
-    "teammate",
-    "coordinator",
-    "channel",
-    "scheduled-trigger",
-];
+const AGENTS: [&str; 6] =
+    ["peer", "peer-send-message", "teammate", "coordinator", "channel", "scheduled-trigger"];
 /// The type of an attachment with a prompt that the user typed while the model was working.
 const QUEUED: &str = "queued_command";
 
@@ -158,11 +152,7 @@ pub fn is_copied_line(one: &str, other: &str) -> bool {
 /// Returns the kind of a line. The role alone doesn't determine the kind, since Claude Code writes much in the user's name.
 fn kind(line: &Fields<'_>, read: &Message, author: Option<Author>) -> Kind {
     let is = |name| line.flag(name).unwrap_or(false);
-    let text = if read.kind == Kind::User {
-        read.text()
-    } else {
-        String::new()
-    };
+    let text = if read.kind == Kind::User { read.text() } else { String::new() };
     let is_from_program = || user_text::are_programs(&read.parts, Format::ClaudeCode);
     let begins = |starts: &[&str]| starts.iter().any(|start| text.trim_start().starts_with(start));
     match read.kind {

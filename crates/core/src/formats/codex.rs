@@ -94,10 +94,7 @@ fn item(line: &Fields<'_>, item: &Fields<'_>) -> Result<Message, FormatError> {
         Kind::User if is_from_program => Kind::System,
         kind => kind,
     };
-    Ok(Message {
-        interrupts,
-        ..message(Format::Codex, line, kind, read.parts)
-    })
+    Ok(Message { interrupts, ..message(Format::Codex, line, kind, read.parts) })
 }
 
 /// Reads an event. Ignores its text, since an item repeats the text.

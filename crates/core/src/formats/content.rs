@@ -41,12 +41,7 @@ pub(super) fn tool_result(
     is_error: bool,
 ) -> Vec<Part> {
     let (text, attachments) = result_text(content);
-    let result = Part::ToolResult {
-        call_id,
-        name,
-        text,
-        is_error,
-    };
+    let result = Part::ToolResult { call_id, name, text, is_error };
     std::iter::once(result).chain(attachments).collect()
 }
 
@@ -73,11 +68,7 @@ fn block(raw: &RawValue) -> Vec<Part> {
             let is_error = block.flag("is_error").unwrap_or(false);
             return tool_result(block.text("tool_use_id"), None, block.raw("content"), is_error);
         }
-        "tool_use" => Some(tool_call(
-            block.text("id"),
-            block.text("name"),
-            block.raw("input"),
-        )),
+        "tool_use" => Some(tool_call(block.text("id"), block.text("name"), block.raw("input"))),
         // Kept even without a text, since its signature belongs to the blocks around it.
         "thinking" => Some(thinking(&block, "signature")),
         // The provider sealed the text, but bills it like other thinking.
@@ -89,11 +80,7 @@ fn block(raw: &RawValue) -> Vec<Part> {
             // The Assistants API has the words of a text and its notes on sources in an object.
             let inner = || block.object("text")?.text("value");
             let text = || block.text("text").or_else(inner).and_then(text_part);
-            if is_text {
-                text()
-            } else {
-                Some(opaque(raw, &block))
-            }
+            if is_text { text() } else { Some(opaque(raw, &block)) }
         }),
     };
     part.into_iter().collect()
@@ -119,10 +106,7 @@ fn search_result(block: &Fields<'_>) -> Option<Part> {
 /// Makes an opaque part from a block. Its kind is the block's type or, without one, the name of its only field.
 pub(super) fn opaque(raw: &RawValue, block: &Fields<'_>) -> Part {
     let sole = || Some(Fields::of(raw)?.sole()?.0);
-    let kind = block
-        .text("type")
-        .or_else(|| block.text("block_type"))
-        .or_else(sole);
+    let kind = block.text("type").or_else(|| block.text("block_type")).or_else(sole);
     Part::Opaque {
         kind: cut(kind.as_deref().unwrap_or(UNNAMED_BLOCK), NAME_CHARS_MAX),
         json: json::as_text(raw),
@@ -151,10 +135,7 @@ fn attachment(block: &Fields<'_>) -> Option<Part> {
 
 /// Makes an attachment whose media type alone is known.
 pub(super) fn unmeasured(media: impl Into<String>) -> Part {
-    Part::Attachment {
-        media: media.into(),
-        extent: Extent::Unknown,
-    }
+    Part::Attachment { media: media.into(), extent: Extent::Unknown }
 }
 
 /// Makes an attachment, and measures its data, if present. Measures the raw JSON without copying it, since base64 needs no escapes; only
@@ -165,10 +146,7 @@ pub(super) fn measured(media: impl Into<String>, data: Option<&RawValue>) -> Par
         let plain = is_escaped.then(|| json::string(data)).flatten();
         Extent::of(plain.as_deref().unwrap_or(data.get().trim_matches('"')))
     };
-    Part::Attachment {
-        media: media.into(),
-        extent: data.map_or(Extent::Unknown, extent),
-    }
+    Part::Attachment { media: media.into(), extent: data.map_or(Extent::Unknown, extent) }
 }
 
 /// Makes an attachment from a block with a `source`, as Anthropic's images and documents have.
@@ -177,19 +155,13 @@ fn attachment_from_source(block: &Fields<'_>, default_media: &str) -> Part {
         return unmeasured(default_media);
     };
     let media = source.text("media_type");
-    measured(
-        media.unwrap_or_else(|| default_media.to_owned()),
-        source.raw("data"),
-    )
+    measured(media.unwrap_or_else(|| default_media.to_owned()), source.raw("data"))
 }
 
 /// Makes an attachment from a URL, which may be a `data:` URL with the data in it.
 pub(super) fn attachment_from_url(url: Option<String>, default_media: &str) -> Part {
     let url = url.unwrap_or_default();
-    Part::Attachment {
-        media: data_url_media(&url, default_media),
-        extent: Extent::of_url(&url),
-    }
+    Part::Attachment { media: data_url_media(&url, default_media), extent: Extent::of_url(&url) }
 }
 
 fn document_text(block: &Fields<'_>) -> Option<String> {
@@ -241,10 +213,7 @@ fn result_text(content: Option<&RawValue>) -> (String, Vec<Part>) {
     for raw in blocks {
         let block = Fields::of(raw);
         let sealed = block.as_ref().filter(|block| is_sealed(block));
-        match sealed
-            .map(|block| opaque(raw, block))
-            .or_else(|| attachment(block.as_ref()?))
-        {
+        match sealed.map(|block| opaque(raw, block)).or_else(|| attachment(block.as_ref()?)) {
             Some(Part::Text(text)) => texts.push(text),
             Some(part) => attachments.push(part),
             None => texts.push(block_text(raw, block.as_ref())),

@@ -51,10 +51,7 @@ fn is_conversation(message: &Message) -> bool {
         Kind::System => false,
         Kind::Metadata(Metadata::Interrupted | Metadata::TurnEnd) => true,
         kind @ Kind::Metadata(_) => {
-            message.interrupts
-                || [COMPACT_SUMMARY, CODEX_COMPACTED]
-                    .map(unknown_kind)
-                    .contains(kind)
+            message.interrupts || [COMPACT_SUMMARY, CODEX_COMPACTED].map(unknown_kind).contains(kind)
         }
         _ => !is_wordless_prompt(message) && message.parts.iter().any(is_readable),
     }
@@ -74,10 +71,7 @@ fn claude_code(line: &Fields<'_>) -> Option<String> {
         fields.insert(CLAUDE_SUMMARY.to_owned(), raw(&true)?);
     }
     if let Some(attachment) = line.object("attachment") {
-        fields.insert(
-            "attachment".to_owned(),
-            raw(&members(&attachment, &CLAUDE_QUEUED))?,
-        );
+        fields.insert("attachment".to_owned(), raw(&members(&attachment, &CLAUDE_QUEUED))?);
     }
     if let Some(message) = line.object("message") {
         let mut inner = members(&message, &CLAUDE_MESSAGE);
@@ -98,10 +92,7 @@ fn content(message: &Fields<'_>) -> Option<Box<RawValue>> {
 
 fn block(block: &RawValue) -> Option<Box<RawValue>> {
     let fields = Fields::of(block);
-    match fields
-        .as_ref()
-        .and_then(|fields| Some((fields.text("type")?, fields)))
-    {
+    match fields.as_ref().and_then(|fields| Some((fields.text("type")?, fields))) {
         Some((kind, _)) if kind == "redacted_thinking" => None,
         Some((kind, fields)) if kind == "thinking" => {
             fields.text("thinking")?;
@@ -134,9 +125,7 @@ fn without_sealed(item: &Fields<'_>) -> Members {
 
 fn members(fields: &Fields<'_>, names: &[&str]) -> Members {
     let present = names.iter().filter_map(|name| Some((*name, fields.raw(name)?)));
-    present
-        .map(|(name, value)| (name.to_owned(), value.to_owned()))
-        .collect()
+    present.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
 }
 
 fn raw(value: &impl Serialize) -> Option<Box<RawValue>> {
@@ -158,23 +147,12 @@ mod tests {
         let line_of_conversation = conversation_line(&whole).unwrap();
         let read = parse(format, &line_of_conversation).unwrap();
         let without_thinking = |message: &Message| {
-            let parts = message
-                .parts
-                .iter()
-                .filter(|part| !matches!(part, Part::Thinking(_)));
+            let parts = message.parts.iter().filter(|part| !matches!(part, Part::Thinking(_)));
             let parts: Vec<Part> = parts.cloned().collect();
-            Message {
-                parts,
-                payload: String::new(),
-                ..message.clone()
-            }
+            Message { parts, payload: String::new(), ..message.clone() }
         };
         assert_eq!(without_thinking(&read), without_thinking(&whole), "{line}");
-        assert_eq!(
-            conversation_line(&read).as_ref(),
-            Some(&line_of_conversation),
-            "{line}"
-        );
+        assert_eq!(conversation_line(&read).as_ref(), Some(&line_of_conversation), "{line}");
         line_of_conversation
     }
 

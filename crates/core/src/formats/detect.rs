@@ -94,9 +94,7 @@ fn is_gemini_user(fields: &Fields<'_>) -> bool {
 fn has_gemini_parts(fields: &Fields<'_>) -> bool {
     let parts = fields.list("parts");
     parts.is_some_and(|parts| {
-        parts
-            .into_iter()
-            .all(|raw| Fields::of(raw).is_some_and(|part| !part.has("type")))
+        parts.into_iter().all(|raw| Fields::of(raw).is_some_and(|part| !part.has("type")))
     })
 }
 
@@ -138,11 +136,7 @@ fn is_claude_code(fields: &Fields<'_>) -> bool {
 }
 
 fn certain_if(is_certain: bool, format: Format) -> MessageShape {
-    if is_certain {
-        MessageShape::Certain(format)
-    } else {
-        MessageShape::Unknown
-    }
+    if is_certain { MessageShape::Certain(format) } else { MessageShape::Unknown }
 }
 
 fn is_of_type(fields: &Fields<'_>, name: &str) -> bool {
@@ -177,9 +171,7 @@ fn blocks_format(fields: &Fields<'_>) -> Option<Format> {
         if ANTHROPIC_BLOCKS.contains(&kind.as_str()) || kind.ends_with(ANTHROPIC_RESULT) {
             Some(Format::Anthropic)
         } else {
-            OPENAI_BLOCKS
-                .contains(&kind.as_str())
-                .then_some(Format::OpenAiChat)
+            OPENAI_BLOCKS.contains(&kind.as_str()).then_some(Format::OpenAiChat)
         }
     })
 }

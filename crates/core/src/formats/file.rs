@@ -160,11 +160,7 @@ struct FileSource {
 impl FileSource {
     fn of(path: &Path) -> Self {
         let name = path.display().to_string();
-        Self {
-            stem: stem(&name),
-            name,
-            reads_foreign: false,
-        }
+        Self { stem: stem(&name), name, reads_foreign: false }
     }
 }
 
@@ -204,18 +200,11 @@ impl FileReader {
             ..source
         };
         let file = Self::open_source(path, source, format)?;
-        Ok(Self {
-            undone: undone_lines(path, file.format),
-            skips_wordless: true,
-            ..file
-        })
+        Ok(Self { undone: undone_lines(path, file.format), skips_wordless: true, ..file })
     }
 
     fn open_source(path: &Path, source: FileSource, format: Option<Format>) -> Result<Self, ReadError> {
-        let io_error = |error| ReadError::Io {
-            name: source.name.clone(),
-            error,
-        };
+        let io_error = |error| ReadError::Io { name: source.name.clone(), error };
         let file = File::open(path).map_err(io_error)?;
         let meta = file.metadata().map_err(io_error)?;
         let mut reader = Self::make(file, source, format)?;
@@ -241,10 +230,7 @@ impl FileReader {
         format: Option<Format>,
     ) -> Result<Self, ReadError> {
         let bytes_read = Arc::new(AtomicU64::new(0));
-        let counting = CountingReader {
-            reader,
-            bytes_read: bytes_read.clone(),
-        };
+        let counting = CountingReader { reader, bytes_read: bytes_read.clone() };
         let mut file = Self {
             stem: source.stem,
             forced: format,
@@ -272,10 +258,7 @@ impl FileReader {
     /// Refuses unknown roles and blocks, like [`parse_strict`](super::parse_strict). For new messages, not for transcripts.
     #[must_use]
     pub fn refusing_unknown_roles(self) -> Self {
-        Self {
-            refuses_unknown_roles: true,
-            ..self
-        }
+        Self { refuses_unknown_roles: true, ..self }
     }
 
     /// Returns the file's format, as requested or detected. A message that is certainly of another format is read in that format.
@@ -324,11 +307,7 @@ impl FileReader {
             return self.next_pending();
         }
         while let Some(pending) = self.next_pending() {
-            let fields = pending
-                .text
-                .as_ref()
-                .ok()
-                .and_then(|text| Fields::parse(text).ok());
+            let fields = pending.text.as_ref().ok().and_then(|text| Fields::parse(text).ok());
             let is = |what: fn(&Fields<'_>) -> bool| fields.as_ref().is_some_and(what);
             let has_delayed = self.delayed.is_some();
             if !has_delayed && is(pidgin::opens) {
@@ -346,11 +325,8 @@ impl FileReader {
     /// Parses a piece into a message. Returns `None` if the piece has several messages, which are then pending one by one.
     fn take(&mut self, pending: PendingPiece) -> Option<Result<Record, SkippedEntry>> {
         let line = pending.line;
-        let read = pending
-            .text
-            .and_then(|text| self.record(line, pending.conversation, text));
-        read.map_err(|FormatError { reason, cure }| SkippedEntry { line, reason, cure })
-            .transpose()
+        let read = pending.text.and_then(|text| self.record(line, pending.conversation, text));
+        read.map_err(|FormatError { reason, cure }| SkippedEntry { line, reason, cure }).transpose()
     }
 
     /// Refuses unknown roles and blocks in new messages. A transcript may have a few unknown roles. If it has more, recapd doesn't
@@ -396,10 +372,7 @@ impl FileReader {
             agent_id: fields.text("agent_id").filter(|_| format != Format::Pidgin),
             is_sidechain: is_sidechain(format, &fields),
             is_time_unread: has_unreadable_time(&message, &fields),
-            message: Message {
-                payload: text,
-                ..message
-            },
+            message: Message { payload: text, ..message },
         }))
     }
 
@@ -445,8 +418,7 @@ impl Iterator for FileReader {
 /// Returns the name for a conversation without one: the file's name without folder and extension.
 fn stem(name: &str) -> String {
     let stem = Path::new(name).file_stem().map(|stem| stem.to_string_lossy());
-    stem.filter(|stem| !stem.is_empty())
-        .map_or_else(|| "messages".to_owned(), Into::into)
+    stem.filter(|stem| !stem.is_empty()).map_or_else(|| "messages".to_owned(), Into::into)
 }
 
 /// Returns the format in which to read a message of the format `certain` in a file of the format `file`. The lines of Codex and aider look
@@ -460,11 +432,7 @@ fn format_within(file: Format, certain: Format) -> Format {
 
 impl From<FileLine> for PendingPiece {
     fn from(line: FileLine) -> Self {
-        Self {
-            line: line.number,
-            conversation: None,
-            text: line.text,
-        }
+        Self { line: line.number, conversation: None, text: line.text }
     }
 }
 

@@ -97,12 +97,8 @@ pub(super) fn read(entries: &[&RawValue]) -> Option<Transcription> {
         EntryDepth::Top => (format.read)(entries, &mut transcription),
         EntryDepth::Within => {
             let is_one = entries.len() == 1;
-            let name = |entry: &Fields<'_>| {
-                NAMES
-                    .iter()
-                    .find_map(|name| entry.label(name))
-                    .filter(|_| !is_one)
-            };
+            let name =
+                |entry: &Fields<'_>| NAMES.iter().find_map(|name| entry.label(name)).filter(|_| !is_one);
             for raw in entries {
                 transcription.begin(Fields::of(raw).as_ref().and_then(name));
                 read_within(raw, format, &mut transcription);
@@ -123,10 +119,7 @@ fn find(entries: &[&RawValue]) -> Option<(&'static ForeignFormat, EntryDepth)> {
         looked_at.find_map(|raw| format_of(raw))
     };
     let nested = || {
-        let mut lists = entries
-            .iter()
-            .take(ENTRIES_LOOKED_AT)
-            .filter_map(|raw| list_within(raw));
+        let mut lists = entries.iter().take(ENTRIES_LOOKED_AT).filter_map(|raw| list_within(raw));
         lists.find_map(|list| format_among(&list))
     };
     let top = format_among(entries).map(|format| (format, EntryDepth::Top));

@@ -32,11 +32,7 @@ pub(super) fn read(fields: &Fields<'_>) -> Result<Message, FormatError> {
         )
     })?;
     let role = fields.text("role").unwrap_or_else(|| "user".to_owned());
-    let parts: Vec<Part> = list
-        .into_iter()
-        .filter_map(Fields::of)
-        .flat_map(|part| parts(&part))
-        .collect();
+    let parts: Vec<Part> = list.into_iter().filter_map(Fields::of).flat_map(|part| parts(&part)).collect();
     Ok(message(Format::Gemini, fields, kind(&role, &parts), parts))
 }
 
@@ -63,29 +59,16 @@ fn parts(part: &Fields<'_>) -> Vec<Part> {
         return self::response(&response);
     }
     if let Some(result) = either(part, "codeExecutionResult", "code_execution_result") {
-        let is_error = result
-            .text("outcome")
-            .is_some_and(|outcome| outcome != OUTCOME_OK);
-        return tool_result(
-            None,
-            Some(CODE_EXECUTION.to_owned()),
-            result.raw("output"),
-            is_error,
-        );
+        let is_error = result.text("outcome").is_some_and(|outcome| outcome != OUTCOME_OK);
+        return tool_result(None, Some(CODE_EXECUTION.to_owned()), result.raw("output"), is_error);
     }
-    text_or_thinking(part)
-        .or_else(|| call(part))
-        .or_else(|| attachment(part))
-        .into_iter()
-        .collect()
+    text_or_thinking(part).or_else(|| call(part)).or_else(|| attachment(part)).into_iter().collect()
 }
 
 fn text_or_thinking(part: &Fields<'_>) -> Option<Part> {
     let text = part.text("text")?;
     if part.flag("thought") == Some(true) {
-        let signature = part
-            .text("thoughtSignature")
-            .or_else(|| part.text("thought_signature"));
+        let signature = part.text("thoughtSignature").or_else(|| part.text("thought_signature"));
         let seal = Seal::of(Sealer::Other, &signature.unwrap_or_default());
         Some(Part::Thinking(Thought { text, seal }))
     } else {
@@ -125,18 +108,13 @@ fn unwrap_result(response: Option<&RawValue>) -> (Option<&RawValue>, bool) {
 
 /// Returns the tool's name. Google's own tools have a type in place of it.
 fn tool_name(tool: &Fields<'_>) -> Option<String> {
-    tool.text("name")
-        .or_else(|| tool.text("toolType"))
-        .or_else(|| tool.text("tool_type"))
+    tool.text("name").or_else(|| tool.text("toolType")).or_else(|| tool.text("tool_type"))
 }
 
 fn attachment(part: &Fields<'_>) -> Option<Part> {
     let data = either(part, "inlineData", "inline_data").or_else(|| either(part, "fileData", "file_data"))?;
     let media = data.text("mimeType").or_else(|| data.text("mime_type"));
-    Some(measured(
-        media.unwrap_or_else(|| DEFAULT_MEDIA.to_owned()),
-        data.raw("data"),
-    ))
+    Some(measured(media.unwrap_or_else(|| DEFAULT_MEDIA.to_owned()), data.raw("data")))
 }
 
 /// Returns the object in a field of either spelling.

@@ -15,9 +15,7 @@ pub(super) struct Fields<'a>(BTreeMap<String, &'a RawValue>);
 
 impl<'a> Fields<'a> {
     pub(super) fn parse(json: &'a str) -> Result<Self, FormatError> {
-        serde_json::from_str(json)
-            .map(Self)
-            .map_err(|error| refusal(json, &error))
+        serde_json::from_str(json).map(Self).map_err(|error| refusal(json, &error))
     }
 
     pub(super) fn of(raw: &'a RawValue) -> Option<Self> {
@@ -159,8 +157,6 @@ fn kind_name(raw: &RawValue) -> &'static str {
 /// Describes a JSON error. Most messages are one line, so the description has only the column.
 pub(super) fn broken(error: &serde_json::Error) -> String {
     let text = error.to_string();
-    let what = text
-        .rsplit_once(" at line ")
-        .map_or(text.as_str(), |(what, _)| what);
+    let what = text.rsplit_once(" at line ").map_or(text.as_str(), |(what, _)| what);
     format!("broken JSON at column {}: {what}", error.column())
 }

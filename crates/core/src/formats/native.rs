@@ -82,14 +82,7 @@ impl<'f, 'a> Details<'f, 'a> {
     fn result(&self) -> Vec<Part> {
         let output = self.raw(&["output"]).or_else(|| self.fields.raw("content"));
         let success = self.find(&["success"], Fields::flag);
-        let is_error = success
-            .map(|success| !success)
-            .or_else(|| self.find(&["is_error"], Fields::flag));
-        tool_result(
-            self.text("tool_call_id"),
-            self.text("name"),
-            output,
-            is_error.unwrap_or(false),
-        )
+        let is_error = success.map(|success| !success).or_else(|| self.find(&["is_error"], Fields::flag));
+        tool_result(self.text("tool_call_id"), self.text("name"), output, is_error.unwrap_or(false))
     }
 }

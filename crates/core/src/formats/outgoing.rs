@@ -48,12 +48,7 @@ pub enum RequestFormat {
 
 impl RequestFormat {
     /// All request formats.
-    pub const ALL: [Self; 4] = [
-        Self::Anthropic,
-        Self::OpenAiChat,
-        Self::OpenAiResponses,
-        Self::Gemini,
-    ];
+    pub const ALL: [Self; 4] = [Self::Anthropic, Self::OpenAiChat, Self::OpenAiResponses, Self::Gemini];
 
     /// The name on the command line and in HTTP queries.
     pub fn name(self) -> &'static str {
@@ -154,10 +149,7 @@ fn with_calls<'t, 'a>(
     turns: &'t [Turn<'a>],
     names: &'t [Vec<Names>],
 ) -> impl Iterator<Item = (&'t Turn<'a>, TurnCalls<'t>)> {
-    turns
-        .iter()
-        .zip(names)
-        .map(|(turn, names)| (turn, TurnCalls::new(names)))
+    turns.iter().zip(names).map(|(turn, names)| (turn, TurnCalls::new(names)))
 }
 
 /// Returns the texts of a turn, without its calls and results. Attachments are named.
@@ -185,11 +177,7 @@ fn unmarked_text<'t>(text: &'t str, is_error: bool, notes: &mut Notes) -> &'t st
     if is_error {
         notes.failed_result();
     }
-    if is_error && text.trim().is_empty() {
-        FAILED
-    } else {
-        text
-    }
+    if is_error && text.trim().is_empty() { FAILED } else { text }
 }
 
 /// Returns a call's arguments as an object, as Anthropic and Gemini require.

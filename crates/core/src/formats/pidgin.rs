@@ -51,17 +51,12 @@ pub(super) fn read(event: &Fields<'_>) -> Result<Message, FormatError> {
     })?;
     let data = event.object("data");
     let text = read_event(&name, data.as_ref().unwrap_or(event))?;
-    Ok(Message {
-        speaker: text.speaker,
-        ..message(Format::Pidgin, event, text.kind, text.parts)
-    })
+    Ok(Message { speaker: text.speaker, ..message(Format::Pidgin, event, text.kind, text.parts) })
 }
 
 pub(super) fn is_event(event: &Fields<'_>) -> bool {
     event.text("event_type").is_some_and(|name| name.ends_with(EVENT))
-        && ["conversation_id", "experiment_id", "data"]
-            .iter()
-            .any(|name| event.has(name))
+        && ["conversation_id", "experiment_id", "data"].iter().any(|name| event.has(name))
 }
 
 /// Returns true if an event begins a conversation. The event may have the person's first words, but precedes the agents' system
@@ -93,16 +88,12 @@ fn read_event(name: &str, event: &Fields<'_>) -> Result<EventText, FormatError> 
                 "give the message with its `content` and `agent_id`",
             ));
         }
-        SYSTEM_PROMPT => EventText {
-            kind: Kind::System,
-            speaker: event.text("agent_id"),
-            parts: text("prompt"),
-        },
-        START if event.text("initial_prompt").is_some() => EventText {
-            kind: Kind::User,
-            speaker: Some(HUMAN.to_owned()),
-            parts: text("initial_prompt"),
-        },
+        SYSTEM_PROMPT => {
+            EventText { kind: Kind::System, speaker: event.text("agent_id"), parts: text("prompt") }
+        }
+        START if event.text("initial_prompt").is_some() => {
+            EventText { kind: Kind::User, speaker: Some(HUMAN.to_owned()), parts: text("initial_prompt") }
+        }
         TURN_COMPLETE => EventText::metadata(Kind::Metadata(Metadata::TurnEnd)),
         THINKING => EventText {
             speaker: event.text("agent_id"),
@@ -119,11 +110,7 @@ fn read_event(name: &str, event: &Fields<'_>) -> Result<EventText, FormatError> 
 
 impl EventText {
     fn metadata(kind: Kind) -> Self {
-        Self {
-            kind,
-            speaker: None,
-            parts: Vec::new(),
-        }
+        Self { kind, speaker: None, parts: Vec::new() }
     }
 }
 

@@ -95,14 +95,12 @@ impl RequestOrigin {
     /// the host's additions.
     fn read(self, role: &str, json: &str) -> Result<Message, FormatError> {
         match self.host {
-            Some(Format::ClaudeCode) => parse(
-                Format::ClaudeCode,
-                &format!(r#"{{"type":{},"message":{json}}}"#, Value::from(role)),
-            ),
-            Some(Format::Codex) => parse(
-                Format::Codex,
-                &format!(r#"{{"type":"response_item","payload":{json}}}"#),
-            ),
+            Some(Format::ClaudeCode) => {
+                parse(Format::ClaudeCode, &format!(r#"{{"type":{},"message":{json}}}"#, Value::from(role)))
+            }
+            Some(Format::Codex) => {
+                parse(Format::Codex, &format!(r#"{{"type":"response_item","payload":{json}}}"#))
+            }
             _ => parse(self.format, json),
         }
     }
@@ -177,10 +175,7 @@ fn owned(raws: Vec<&RawValue>) -> Vec<String> {
 fn input(raw: &RawValue) -> Vec<String> {
     match serde_json::from_str::<Vec<&RawValue>>(raw.get()) {
         Ok(items) => owned(items),
-        Err(_) => vec![format!(
-            r#"{{"type":"message","role":"user","content":{}}}"#,
-            raw.get()
-        )],
+        Err(_) => vec![format!(r#"{{"type":"message","role":"user","content":{}}}"#, raw.get())],
     }
 }
 
@@ -204,19 +199,9 @@ impl SentMessage {
         let blocks = blocks.and_then(|raw| serde_json::from_str::<Vec<&RawValue>>(raw.get()).ok());
         let role = head.role.unwrap_or_else(|| "user".to_owned());
         let list = blocks.is_some().then_some(list);
-        let mut message = Self {
-            role,
-            list,
-            origin,
-            blocks: Vec::new(),
-            author: None,
-            pairs: Vec::new(),
-            index: 0,
-        };
-        let raws = blocks.map_or_else(
-            || vec![raw],
-            |blocks| blocks.into_iter().map(RawValue::get).collect(),
-        );
+        let mut message =
+            Self { role, list, origin, blocks: Vec::new(), author: None, pairs: Vec::new(), index: 0 };
+        let raws = blocks.map_or_else(|| vec![raw], |blocks| blocks.into_iter().map(RawValue::get).collect());
         for raw in raws {
             let json = without_cache_breakpoints(raw);
             if !is_reminder(origin.format, &json) {
@@ -291,9 +276,7 @@ impl SentMessage {
         if new_blocks.is_empty() {
             return Ok(None);
         }
-        self.origin
-            .read(&self.role, &self.wrap(&new_blocks.join(",")))
-            .map(Some)
+        self.origin.read(&self.role, &self.wrap(&new_blocks.join(","))).map(Some)
     }
 
     /// Returns the JSON of a message with `blocks`.
@@ -301,10 +284,7 @@ impl SentMessage {
         let Some(list) = self.list else {
             return blocks.to_owned();
         };
-        format!(
-            r#"{{"role":{},"{list}":[{blocks}]}}"#,
-            Value::from(self.role.as_str())
-        )
+        format!(r#"{{"role":{},"{list}":[{blocks}]}}"#, Value::from(self.role.as_str()))
     }
 }
 
@@ -313,10 +293,7 @@ fn summary(block: &str, copies: &[ContentUnit]) -> Message {
     let copies: Vec<String> = copies.iter().map(|unit| format!("{:016x}", unit.hash)).collect();
     let payload = serde_json::json!({"kind": COMPACT_SUMMARY, "content": text_of(block), COPIES: copies});
     let kind = Kind::Metadata(Metadata::Other(COMPACT_SUMMARY.to_owned()));
-    Message {
-        payload: payload.to_string(),
-        ..Message::new(kind, Vec::new())
-    }
+    Message { payload: payload.to_string(), ..Message::new(kind, Vec::new()) }
 }
 
 /// Returns the units of a stored summary: its own, and those that the host repeated after it.
@@ -324,10 +301,7 @@ fn summary_units(payload: &str) -> Vec<ContentUnit> {
     let value: Value = serde_json::from_str(payload).unwrap_or_default();
     let copies = value[COPIES].as_array().into_iter().flatten().filter_map(|copy| {
         let hash = u64::from_str_radix(copy.as_str()?, 16).ok()?;
-        Some(ContentUnit {
-            hash,
-            kind: UnitKind::Other,
-        })
+        Some(ContentUnit { hash, kind: UnitKind::Other })
     });
     std::iter::once(summary_unit(payload)).chain(copies).collect()
 }
@@ -336,11 +310,7 @@ fn summary_units(payload: &str) -> Vec<ContentUnit> {
 pub fn units_of(message: &Message) -> Vec<ContentUnit> {
     if let Kind::Metadata(Metadata::Other(kind)) = &message.kind {
         let is_summary = kind == COMPACT_SUMMARY || is_compaction_item(&message.payload);
-        return if is_summary {
-            summary_units(&message.payload)
-        } else {
-            Vec::new()
-        };
+        return if is_summary { summary_units(&message.payload) } else { Vec::new() };
     }
     let Some(speaker) = speaker(&message.kind) else {
         return Vec::new();
@@ -349,11 +319,7 @@ pub fn units_of(message: &Message) -> Vec<ContentUnit> {
         return vec![summary_unit(&message.payload)];
     }
     let is_request = OwnWords::of(message).is_request;
-    let other = if speaker == 'a' {
-        UnitKind::Answer
-    } else {
-        UnitKind::Other
-    };
+    let other = if speaker == 'a' { UnitKind::Answer } else { UnitKind::Other };
     let mut kind = if is_request { UnitKind::Request } else { other };
     let mut units = Vec::new();
     for part in &message.parts {
@@ -411,17 +377,9 @@ fn hash_of(speaker: char, part: &Part) -> Option<u64> {
             (!text.trim().is_empty()).then(|| hash("text", &[text.trim()]))
         }
         Part::ToolCall { id: Some(id), .. } => Some(hash("call", &[id])),
-        Part::ToolCall {
-            id: None,
-            name,
-            arguments,
-        } => Some(hash("call", &[name, arguments])),
-        Part::ToolResult {
-            call_id: Some(id), ..
-        } => Some(hash("result", &[id])),
-        Part::ToolResult {
-            call_id: None, text, ..
-        } => Some(hash("result", &[text])),
+        Part::ToolCall { id: None, name, arguments } => Some(hash("call", &[name, arguments])),
+        Part::ToolResult { call_id: Some(id), .. } => Some(hash("result", &[id])),
+        Part::ToolResult { call_id: None, text, .. } => Some(hash("result", &[text])),
         Part::Thinking(_) => None,
         Part::Attachment { media, extent } => Some(hash("file", &[media, &format!("{extent:?}")])),
         Part::Opaque { kind, json } => Some(hash("opaque", &[kind, json])),
@@ -432,10 +390,7 @@ fn hash_of(speaker: char, part: &Part) -> Option<u64> {
 fn summary_unit(payload: &str) -> ContentUnit {
     let mut hasher = Fnv64::default();
     hasher.write(text_of(payload).trim().as_bytes());
-    ContentUnit {
-        hash: hasher.finish(),
-        kind: UnitKind::Summary,
-    }
+    ContentUnit { hash: hasher.finish(), kind: UnitKind::Summary }
 }
 
 /// Returns the text of a message, or of a summary in any of the forms in which it is sent or stored.
@@ -447,15 +402,9 @@ fn text_of(json: &str) -> String {
         }
     }
     let first = |name: &str| value[name].as_array().and_then(|list| list.first()).cloned();
-    let block = first("content")
-        .or_else(|| first("parts"))
-        .unwrap_or_else(|| value.clone());
+    let block = first("content").or_else(|| first("parts")).unwrap_or_else(|| value.clone());
     let texts = [&block["text"], &block["encrypted_content"], &value["content"]];
-    texts
-        .into_iter()
-        .find_map(Value::as_str)
-        .unwrap_or_default()
-        .to_owned()
+    texts.into_iter().find_map(Value::as_str).unwrap_or_default().to_owned()
 }
 
 /// Returns true if `payload` is an item that replaces compacted messages, alone or in a line of a rollout.
@@ -491,9 +440,7 @@ fn is_reminder(format: Format, block: &str) -> bool {
         return false;
     }
     let value: Value = serde_json::from_str(block).unwrap_or_default();
-    value["text"]
-        .as_str()
-        .is_some_and(|text| without_reminders(text).trim().is_empty())
+    value["text"].as_str().is_some_and(|text| without_reminders(text).trim().is_empty())
 }
 
 /// Removes the reminders that Claude Code adds to a text.
@@ -533,12 +480,7 @@ fn remove_cache_breakpoints(value: &mut Value) {
     }
     let lists = ["content", "parts"];
     for list in lists {
-        for block in value
-            .get_mut(list)
-            .and_then(Value::as_array_mut)
-            .into_iter()
-            .flatten()
-        {
+        for block in value.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
             remove_cache_breakpoints(block);
         }
     }

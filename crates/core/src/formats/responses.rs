@@ -24,24 +24,11 @@ const OUTPUT: &str = "_output";
 /// The only type of a call that ends differently: code that the model wrote to call tools.
 const PROGRAM: &str = "program";
 /// Calls that OpenAI runs itself. Such a call contains its result.
-const HOSTED: [&str; 5] = [
-    "web_search_call",
-    "file_search_call",
-    "code_interpreter_call",
-    "image_generation_call",
-    "mcp_call",
-];
+const HOSTED: [&str; 5] =
+    ["web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call", "mcp_call"];
 /// The fields that may have a call's arguments.
-const ARGUMENTS: [&str; 8] = [
-    "arguments",
-    "input",
-    "action",
-    "actions",
-    "operation",
-    "code",
-    "queries",
-    "revised_prompt",
-];
+const ARGUMENTS: [&str; 8] =
+    ["arguments", "input", "action", "actions", "operation", "code", "queries", "revised_prompt"];
 /// The fields that may have results.
 const RESULTS: [&str; 6] = ["output", "outputs", "results", "result", "tools", "error"];
 
@@ -78,10 +65,7 @@ pub(super) fn is_output(name: &str) -> bool {
 
 fn read_message(item: &Fields<'_>) -> Result<(Kind, Vec<Part>), FormatError> {
     let role = item.text("role").ok_or_else(|| {
-        FormatError::new(
-            "message item has no `role`",
-            "give its role: user, assistant, system or developer",
-        )
+        FormatError::new("message item has no `role`", "give its role: user, assistant, system or developer")
     })?;
     let parts = parts(item.raw("content"));
     Ok((chat::kind(&role, &parts), parts))
@@ -90,9 +74,7 @@ fn read_message(item: &Fields<'_>) -> Result<(Kind, Vec<Part>), FormatError> {
 /// Returns the summary and the text of reasoning, one part for each block. Encrypted reasoning is one part, since its seal covers all
 /// blocks.
 fn thinking(item: &Fields<'_>) -> Vec<Part> {
-    let blocks = ["summary", "content"]
-        .into_iter()
-        .filter_map(|name| item.list(name));
+    let blocks = ["summary", "content"].into_iter().filter_map(|name| item.list(name));
     let texts = blocks.flatten().filter_map(|raw| Fields::of(raw)?.text("text"));
     let sealed = item.text("encrypted_content");
     match Seal::of(Sealer::OpenAi, &sealed.unwrap_or_default()) {
@@ -105,9 +87,7 @@ fn thinking(item: &Fields<'_>) -> Vec<Part> {
 }
 
 fn call(name: &str, item: &Fields<'_>) -> Vec<Part> {
-    let tool = item
-        .text("name")
-        .unwrap_or_else(|| name.strip_suffix(CALL).unwrap_or(name).to_owned());
+    let tool = item.text("name").unwrap_or_else(|| name.strip_suffix(CALL).unwrap_or(name).to_owned());
     let id = call_id(item);
     let mut parts = vec![tool_call(id.clone(), Some(tool.clone()), first(item, &ARGUMENTS))];
     if HOSTED.contains(&name) {
@@ -157,8 +137,7 @@ fn has_failed_command(content: &RawValue) -> bool {
 }
 
 fn is_failed(item: &Fields<'_>) -> bool {
-    item.text("status")
-        .is_some_and(|status| status == "failed" || status == "incomplete")
+    item.text("status").is_some_and(|status| status == "failed" || status == "incomplete")
 }
 
 fn call_id(item: &Fields<'_>) -> Option<String> {

@@ -42,9 +42,7 @@ pub(super) fn unknown_role(role: &str, valid_roles: &[&str], cure: &str) -> Form
 
 fn check_role(message: &Message, fields: &Fields<'_>, valid_roles: &[&str]) -> Result<(), FormatError> {
     let cure = "give a message that no model should see a `kind` of recapd's own format in place of the role";
-    fields.text("role").map_or(Ok(()), |role| {
-        refuse_unknown(&message.kind, &role, valid_roles, cure)
-    })
+    fields.text("role").map_or(Ok(()), |role| refuse_unknown(&message.kind, &role, valid_roles, cure))
 }
 
 /// Refuses a message of a request if its provider doesn't know its role. `kind` is the kind that the message was read as.
@@ -53,12 +51,7 @@ pub(super) fn check_sent(format: Format, kind: &Kind, role: &str) -> Result<(), 
         Format::Gemini => &gemini::ROLES,
         _ => &chat::ROLES,
     };
-    refuse_unknown(
-        kind,
-        role,
-        valid_roles,
-        "leave out messages that no model should see",
-    )
+    refuse_unknown(kind, role, valid_roles, "leave out messages that no model should see")
 }
 
 /// Refuses a role that isn't one of `valid_roles`, if it made the message metadata. `advice` ends the error.
@@ -75,9 +68,7 @@ fn refuse_unknown(kind: &Kind, role: &str, valid_roles: &[&str], advice: &str) -
 /// Refuses a kind that is one letter off a kind that models see. Accepts other unknown kinds, since agents may have kinds of their own.
 fn check_kind(name: &str) -> Result<(), FormatError> {
     let lower = name.to_lowercase();
-    let suggestion = SENT_KINDS
-        .into_iter()
-        .find(|kind| strsim::osa_distance(kind, &lower) <= 1);
+    let suggestion = SENT_KINDS.into_iter().find(|kind| strsim::osa_distance(kind, &lower) <= 1);
     suggestion.map_or(Ok(()), |kind| {
         let reason = format!("kind `{}` is unknown", name.escape_debug());
         Err(FormatError::new(reason, did_you_mean(kind)))

@@ -37,20 +37,13 @@ pub struct Row<'a> {
 /// long.
 pub fn read_row(row: Row<'_>) -> Result<Message, FormatError> {
     // Truncating the name, as is done in a provider's message, could make two names equal.
-    if row
-        .speaker
-        .is_some_and(|name| name.chars().nth(NAME_CHARS_MAX).is_some())
-    {
+    if row.speaker.is_some_and(|name| name.chars().nth(NAME_CHARS_MAX).is_some()) {
         return Err(FormatError::new(
             format!("the speaker's name has more than {NAME_CHARS_MAX} characters"),
             "give a shorter one",
         ));
     }
-    let format = row
-        .format
-        .filter(|name| *name != TEXT)
-        .map(format_named)
-        .transpose()?;
+    let format = row.format.filter(|name| *name != TEXT).map(format_named).transpose()?;
     let content = row.content.unwrap_or_default();
     let Some(role) = row.role.filter(|role| !role.is_empty()) else {
         return read_json(content, format, row.speaker);
@@ -63,14 +56,9 @@ pub fn read_row(row: Row<'_>) -> Result<Message, FormatError> {
         return read_json(content, format, row.speaker);
     }
     if is_blocks(content, format) {
-        let speaker = row
-            .speaker
-            .map(|name| format!("\"speaker\":{},", Value::from(name)));
+        let speaker = row.speaker.map(|name| format!("\"speaker\":{},", Value::from(name)));
         let speaker = speaker.unwrap_or_default();
-        let json = format!(
-            "{{\"role\":{},{speaker}\"content\":{content}}}",
-            Value::from(role)
-        );
+        let json = format!("{{\"role\":{},{speaker}\"content\":{content}}}", Value::from(role));
         return read_json(&json, format, None);
     }
     match format {
@@ -149,9 +137,7 @@ fn has_role(content: &str, role: &str) -> bool {
     let Ok(fields) = Fields::parse(content) else {
         return false;
     };
-    let is_message = ["content", "parts", "tool_calls", "data"]
-        .iter()
-        .any(|name| fields.has(name));
+    let is_message = ["content", "parts", "tool_calls", "data"].iter().any(|name| fields.has(name));
     let json_role = fields.text("role").or_else(|| fields.text("kind"));
     let is_same = json_role.is_some_and(|name| name == role || (name == "model" && role == "assistant"));
     is_message && is_same
@@ -168,16 +154,12 @@ fn is_blocks(content: &str, format: Option<Format>) -> bool {
     let has = |raw: &&RawValue, wanted: fn(&Fields<'_>) -> bool| {
         Fields::of(raw).is_some_and(|block| wanted(&block))
     };
-    let is_typed = !blocks.is_empty()
-        && blocks
-            .iter()
-            .all(|raw| has(raw, |block| block.text("type").is_some()));
+    let is_typed =
+        !blocks.is_empty() && blocks.iter().all(|raw| has(raw, |block| block.text("type").is_some()));
     let are_texts = || {
-        blocks.iter().all(|raw| {
-            has(raw, |block| {
-                block.text("type").as_deref() == Some("text") && block.has("text")
-            })
-        })
+        blocks
+            .iter()
+            .all(|raw| has(raw, |block| block.text("type").as_deref() == Some("text") && block.has("text")))
     };
     let message = || format!("{{\"role\":\"user\",\"content\":{content}}}");
     is_typed && (format.is_some() || are_texts() || detect(&message()).is_some())
@@ -190,11 +172,7 @@ mod tests {
     use super::*;
 
     fn row<'a>(role: Option<&'a str>, content: &'a str) -> Row<'a> {
-        Row {
-            role,
-            content: Some(content),
-            ..Row::default()
-        }
+        Row { role, content: Some(content), ..Row::default() }
     }
 
     fn read(role: &str, content: &str) -> (String, String, String) {
@@ -214,26 +192,14 @@ mod tests {
             ("clear", "clear"),
         ] {
             let payload = format!("{{\"content\":\"Hello\",\"kind\":\"{kind}\"}}");
-            assert_eq!(
-                read(role, "Hello"),
-                (kind.to_owned(), "native".to_owned(), payload)
-            );
+            assert_eq!(read(role, "Hello"), (kind.to_owned(), "native".to_owned(), payload));
         }
-        let blocks = Row {
-            speaker: Some("Ada"),
-            ..row(Some("user"), r#"[{"type":"text","text":"Hello"}]"#)
-        };
+        let blocks = Row { speaker: Some("Ada"), ..row(Some("user"), r#"[{"type":"text","text":"Hello"}]"#) };
         assert_eq!(read_row(blocks).unwrap().speaker.as_deref(), Some("Ada"));
-        let spoken = Row {
-            speaker: Some("Ada"),
-            ..row(Some("user"), "Hello")
-        };
+        let spoken = Row { speaker: Some("Ada"), ..row(Some("user"), "Hello") };
         assert_eq!(read_row(spoken).unwrap().speaker.as_deref(), Some("Ada"));
         let longest = "ä".repeat(128);
-        let spoken = Row {
-            speaker: Some(&longest),
-            ..row(Some("user"), "Hello")
-        };
+        let spoken = Row { speaker: Some(&longest), ..row(Some("user"), "Hello") };
         assert_eq!(read_row(spoken).unwrap().speaker, Some(longest));
     }
 
@@ -244,12 +210,7 @@ mod tests {
         for (role, content, kind, format) in [
             ("assistant", call, "tool_call", "anthropic"),
             ("", call, "tool_call", "anthropic"),
-            (
-                "user",
-                r#"{"role": "user", "content": "Hello"}"#,
-                "user",
-                "openai",
-            ),
+            ("user", r#"{"role": "user", "content": "Hello"}"#, "user", "openai"),
             ("", r#"{"kind":"user","content":"Hello"}"#, "user", "native"),
             ("assistant", gemini, "assistant", "gemini"),
         ] {
@@ -280,67 +241,34 @@ mod tests {
         ] {
             assert_eq!(read("assistant", text).1, "native", "{text}");
         }
-        let forced = Row {
-            format: Some("text"),
-            ..row(Some("user"), r#"{"role":"user","content":"x"}"#)
-        };
+        let forced = Row { format: Some("text"), ..row(Some("user"), r#"{"role":"user","content":"x"}"#) };
         assert_eq!(read_row(forced).unwrap().format, Format::Native);
     }
 
     #[test]
     fn an_invalid_row_is_refused_with_a_cure() {
         let refused = |row: Row<'_>| read_row(row).unwrap_err().to_string();
-        let formed = |format, content| Row {
-            format: Some(format),
-            ..row(Some("user"), content)
-        };
+        let formed = |format, content| Row { format: Some(format), ..row(Some("user"), content) };
         for (row, words) in [
-            (
-                row(Some("wizard"), "Hello"),
-                "role `wizard` is unknown; give user",
-            ),
-            (
-                row(Some("asistant"), "Hello"),
-                "role `asistant` is unknown; did you mean `assistant`?",
-            ),
+            (row(Some("wizard"), "Hello"), "role `wizard` is unknown; give user"),
+            (row(Some("asistant"), "Hello"), "role `asistant` is unknown; did you mean `assistant`?"),
             (
                 row(None, r#"{"role":"asistant","content":"Hello"}"#),
                 "role `asistant` is unknown; did you mean `assistant`?",
             ),
-            (
-                row(None, "Hello"),
-                "there is no role, and the content isn't a message in JSON",
-            ),
+            (row(None, "Hello"), "there is no role, and the content isn't a message in JSON"),
             (row(None, r#"{"role":"#), "broken JSON"),
-            (
-                Row {
-                    role: Some("user"),
-                    ..Row::default()
-                },
-                "there is no content; give what was said",
-            ),
+            (Row { role: Some("user"), ..Row::default() }, "there is no content; give what was said"),
             (Row::default(), "there is no role"),
             (
-                Row {
-                    speaker: Some("Ada"),
-                    ..row(None, r#"{"role":"user","content":"x"}"#)
-                },
+                Row { speaker: Some("Ada"), ..row(None, r#"{"role":"user","content":"x"}"#) },
                 "its message in JSON doesn't name that speaker",
             ),
-            (
-                formed("latin", "x"),
-                "format `latin` is unknown; give one of text, native, openai",
-            ),
-            (
-                formed("anthropic", "Hello"),
-                "the content isn't JSON of format `anthropic`",
-            ),
+            (formed("latin", "x"), "format `latin` is unknown; give one of text, native, openai"),
+            (formed("anthropic", "Hello"), "the content isn't JSON of format `anthropic`"),
             (row(Some("tool_call"), "ls"), "tool_call has no `name`"),
             (
-                Row {
-                    speaker: Some(&"ä".repeat(129)),
-                    ..row(Some("user"), "Hello")
-                },
+                Row { speaker: Some(&"ä".repeat(129)), ..row(Some("user"), "Hello") },
                 "name has more than 128 characters; give a shorter one",
             ),
         ] {

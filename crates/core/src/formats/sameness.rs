@@ -92,16 +92,7 @@ mod tests {
     }
 
     fn trees() -> impl Strategy<Value = Tree> {
-        let words = vec![
-            "1",
-            "1.0",
-            "10",
-            "1e1",
-            "-0",
-            "true",
-            "null",
-            "12345678901234567890123",
-        ];
+        let words = vec!["1", "1.0", "10", "1e1", "-0", "true", "null", "12345678901234567890123"];
         let leaf = prop_oneof![
             prop::sample::select(words).prop_map(Tree::Word),
             "[a-cé😀\"\\\\/\n]{0,4}".prop_map(Tree::Text),
@@ -162,12 +153,7 @@ mod tests {
                     .iter()
                     .map(|(name, value)| {
                         let name = quoted(name, chance);
-                        format!(
-                            "{}{name}{}:{}",
-                            blank(chance),
-                            blank(chance),
-                            spell(value, chance)
-                        )
+                        format!("{}{name}{}:{}", blank(chance), blank(chance), spell(value, chance))
                     })
                     .collect();
                 let first = chance.below(members.len().max(1));

@@ -48,11 +48,7 @@ pub(super) fn is_pydantic(fields: &Fields<'_>) -> bool {
 pub(super) fn is_openai(fields: &Fields<'_>, role: &str) -> bool {
     let has_value = |raw: &RawValue| Fields::of(raw).is_some_and(|block| block.object("text").is_some());
     let has_calls = || role == "assistant" && fields.list(CALLS).is_some();
-    let has_texts = || {
-        fields
-            .list("content")
-            .is_some_and(|blocks| blocks.into_iter().any(has_value))
-    };
+    let has_texts = || fields.list("content").is_some_and(|blocks| blocks.into_iter().any(has_value));
     has_calls() || has_texts() || typed_blocks(fields).is_some()
 }
 
@@ -113,11 +109,9 @@ fn block(raw: &RawValue) -> Option<Part> {
     match block.text(BLOCK_TYPE)?.as_str() {
         "text" => block.text("text").and_then(text_part),
         "thinking" => Some(Part::Thinking(block.text("content")?.into())),
-        "tool_call" => Some(tool_call(
-            block.text("tool_call_id"),
-            block.text("tool_name"),
-            block.raw("tool_kwargs"),
-        )),
+        "tool_call" => {
+            Some(tool_call(block.text("tool_call_id"), block.text("tool_name"), block.raw("tool_kwargs")))
+        }
         "image" => Some(attachment_from_url(block.text("url"), IMAGE)),
         _ => Some(opaque(raw, &block)),
     }

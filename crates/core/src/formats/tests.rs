@@ -33,10 +33,7 @@ fn brief_part(part: &Part) -> String {
     match part {
         Part::Text(text) => format!("{text:?}"),
         Part::Thinking(Thought { text, seal: None }) => format!("thinking({text})"),
-        Part::Thinking(Thought {
-            text,
-            seal: Some(seal),
-        }) => {
+        Part::Thinking(Thought { text, seal: Some(seal) }) => {
             format!("thinking({text:?} {:?} {})", seal.sealer, seal.chars)
         }
         Part::Attachment { media, .. } => format!("attachment({media})"),
@@ -44,12 +41,7 @@ fn brief_part(part: &Part) -> String {
         Part::ToolCall { id, name, arguments } => {
             format!("call({} {name} {arguments})", id.as_deref().unwrap_or("-"))
         }
-        Part::ToolResult {
-            call_id,
-            name,
-            text,
-            is_error,
-        } => {
+        Part::ToolResult { call_id, name, text, is_error } => {
             let (id, name) = (call_id.as_deref().unwrap_or("-"), name.as_deref().unwrap_or("-"));
             let failed = if *is_error { " failed" } else { "" };
             format!("result({id} {name}{failed} {text:?})")
@@ -81,10 +73,7 @@ fn every_format_refuses_a_value_that_is_no_object() {
             ("null", "message is a JSON null, not an object"),
             ("true", "message is a JSON boolean, not an object"),
             ("", "broken JSON at column 0: EOF while parsing a value"),
-            (
-                "{\"role\":\"user\"",
-                "broken JSON at column 14: EOF while parsing an object",
-            ),
+            ("{\"role\":\"user\"", "broken JSON at column 14: EOF while parsing an object"),
             ("{} {}", "broken JSON at column 4: trailing characters"),
             (
                 "{\"a\":\"\u{1}\"}",
@@ -109,17 +98,10 @@ fn times_and_ids_are_found_where_each_format_has_them() {
         (Format::OpenAiResponses, r#""role":"user""#, "c"),
         (Format::Codex, r#""role":"user""#, "c"),
         (Format::Aider, r#""kind":"user""#, "i"),
-        (
-            Format::ClaudeCode,
-            r#""type":"user","message":{"content":"x"}"#,
-            "u",
-        ),
+        (Format::ClaudeCode, r#""type":"user","message":{"content":"x"}"#, "u"),
     ] {
         let message = parse(format, &format!("{{{head},{extras}}}")).unwrap();
-        assert_eq!(
-            brief(&message),
-            format!(r#"user of Ada: "x" id={expected} at=2026-01-05T08:00:07Z"#)
-        );
+        assert_eq!(brief(&message), format!(r#"user of Ada: "x" id={expected} at=2026-01-05T08:00:07Z"#));
     }
 }
 
@@ -130,12 +112,8 @@ fn a_message_is_known_by_its_own_id() {
     let rows: Vec<serde_json::Value> = serde_json::from_str(rows).unwrap();
     for row in rows {
         let (json, known_by) = (row["message"].to_string(), row["known_by"].as_str());
-        let named_format = row["format"]
-            .as_str()
-            .map(|name| Format::from_name(name).unwrap());
-        let format = named_format
-            .or_else(|| detect(&json))
-            .unwrap_or(Format::OpenAiChat);
+        let named_format = row["format"].as_str().map(|name| Format::from_name(name).unwrap());
+        let format = named_format.or_else(|| detect(&json)).unwrap_or(Format::OpenAiChat);
         let read = parse_strict(format, &json).unwrap();
         assert_eq!(read.client_id.as_deref(), known_by, "{row}");
         if named_format.is_none() {
@@ -155,25 +133,13 @@ fn the_documentation_lists_every_format() {
 #[test]
 fn times_are_read_as_text_and_as_numbers() {
     for (field, expected) in [
-        (
-            r#""at":"2026-01-05T08:00:07.250Z""#,
-            Some("2026-01-05T08:00:07.250Z"),
-        ),
-        (
-            r#""created_at":"2026-01-05T08:00:07""#,
-            Some("2026-01-05T08:00:07Z"),
-        ),
-        (
-            r#""timestamp":"2026-01-05T09:00:07+01:00""#,
-            Some("2026-01-05T08:00:07Z"),
-        ),
+        (r#""at":"2026-01-05T08:00:07.250Z""#, Some("2026-01-05T08:00:07.250Z")),
+        (r#""created_at":"2026-01-05T08:00:07""#, Some("2026-01-05T08:00:07Z")),
+        (r#""timestamp":"2026-01-05T09:00:07+01:00""#, Some("2026-01-05T08:00:07Z")),
         (r#""timestamp":1767600007"#, Some("2026-01-05T08:00:07Z")),
         (r#""timestamp":1767600007.25"#, Some("2026-01-05T08:00:07.250Z")),
         (r#""timestamp":1767600007250"#, Some("2026-01-05T08:00:07.250Z")),
-        (
-            r#""at":null,"timestamp":"2026-01-05T08:00:07Z""#,
-            Some("2026-01-05T08:00:07Z"),
-        ),
+        (r#""at":null,"timestamp":"2026-01-05T08:00:07Z""#, Some("2026-01-05T08:00:07Z")),
         (r#""at":"1:56 pm on 8 May, 2023""#, None),
         (r#""at":1e999"#, None),
         // These times are outside of the years 1 to 9999.
@@ -181,18 +147,11 @@ fn times_are_read_as_text_and_as_numbers() {
         (r#""at":1e300"#, None),
         (r#""at":"-29700-01-01T00:00:00""#, None),
         (r#""at":-62135596800"#, Some("0001-01-01T00:00:00Z")),
-        (
-            r#""at":-1e12,"timestamp":1767600007"#,
-            Some("2026-01-05T08:00:07Z"),
-        ),
+        (r#""at":-1e12,"timestamp":1767600007"#, Some("2026-01-05T08:00:07Z")),
         (r#""at":{}"#, None),
     ] {
         let message = parse(Format::OpenAiChat, &format!(r#"{{"role":"user",{field}}}"#)).unwrap();
-        assert_eq!(
-            message.at.map(|at| at.to_string()).as_deref(),
-            expected,
-            "{field}"
-        );
+        assert_eq!(message.at.map(|at| at.to_string()).as_deref(), expected, "{field}");
     }
 }
 
@@ -200,21 +159,10 @@ fn times_are_read_as_text_and_as_numbers() {
 fn names_and_ids_have_a_limit() {
     let long = "x".repeat(10_000);
     let message = |head: &str| {
-        parse(
-            Format::Native,
-            &format!(r#"{{{head},"id":"{long}","speaker":"{long}"}}"#),
-        )
-        .unwrap()
+        parse(Format::Native, &format!(r#"{{{head},"id":"{long}","speaker":"{long}"}}"#)).unwrap()
     };
     let user = message(r#""kind":"user""#);
     assert_eq!(user.client_id, None);
     assert_eq!(user.speaker.unwrap().chars().count(), NAME_CHARS_MAX);
-    assert_eq!(
-        message(&format!(r#""kind":"{long}""#))
-            .kind
-            .name()
-            .chars()
-            .count(),
-        NAME_CHARS_MAX
-    );
+    assert_eq!(message(&format!(r#""kind":"{long}""#)).kind.name().chars().count(), NAME_CHARS_MAX);
 }

@@ -13,11 +13,7 @@ pub fn reported_usage(message: &Message) -> Option<ReportedUsage> {
     let payload = Fields::parse(&message.payload).ok()?;
     let inner = payload.object("message");
     let data = payload.object("data");
-    let objects = || {
-        [Some(&payload), inner.as_ref(), data.as_ref()]
-            .into_iter()
-            .flatten()
-    };
+    let objects = || [Some(&payload), inner.as_ref(), data.as_ref()].into_iter().flatten();
     let usage =
         objects().find_map(|object| object.object("usage").or_else(|| object.object("usageMetadata")));
     let usage = match &usage {
@@ -38,10 +34,7 @@ pub fn reported_usage(message: &Message) -> Option<ReportedUsage> {
 /// Reads a usage report that isn't part of a message: a provider's `usage` object, which may name its `model`.
 pub fn read_usage(json: &str) -> Option<ReportedUsage> {
     let usage = Fields::parse(json).ok()?;
-    Some(ReportedUsage {
-        model: usage.text("model"),
-        ..tokens(&usage)?
-    })
+    Some(ReportedUsage { model: usage.text("model"), ..tokens(&usage)? })
 }
 
 /// Returns the tokens of a request and of its answer from a provider's `usage` object. Providers count them differently:
@@ -66,10 +59,7 @@ fn tokens(usage: &Fields<'_>) -> Option<ReportedUsage> {
     Some(ReportedUsage {
         prompt_tokens: cached.fold(prompt, i64::saturating_add),
         output_tokens: output.or(without_thinking),
-        thinking_tokens: details
-            .as_ref()
-            .and_then(thinking)
-            .or(without_thinking.map(|_| 0)),
+        thinking_tokens: details.as_ref().and_then(thinking).or(without_thinking.map(|_| 0)),
         ..ReportedUsage::default()
     })
 }
@@ -89,11 +79,7 @@ mod tests {
     fn reported(format: Format, payload: &Value) -> Option<(String, i64, Option<i64>)> {
         let message = formats::parse(format, &payload.to_string()).unwrap();
         let usage = reported_usage(&message)?;
-        Some((
-            usage.model.unwrap_or_default(),
-            usage.prompt_tokens,
-            usage.output_tokens,
-        ))
+        Some((usage.model.unwrap_or_default(), usage.prompt_tokens, usage.output_tokens))
     }
 
     #[test]
@@ -130,18 +116,10 @@ mod tests {
                 json!({"kind": "usage", "data": {"model": "gpt-5", "input_tokens": 5}}),
                 ("gpt-5", 5, None),
             ),
-            (
-                Format::Native,
-                json!({"kind": "usage", "prompt_tokens": 6}),
-                ("", 6, None),
-            ),
+            (Format::Native, json!({"kind": "usage", "prompt_tokens": 6}), ("", 6, None)),
         ];
         for (format, payload, (model, prompt, output)) in cases {
-            assert_eq!(
-                reported(format, &payload),
-                Some((model.to_owned(), prompt, output)),
-                "{payload}"
-            );
+            assert_eq!(reported(format, &payload), Some((model.to_owned(), prompt, output)), "{payload}");
         }
     }
 
@@ -156,19 +134,12 @@ mod tests {
                 json!({"prompt_tokens": 1, "completion_tokens": 9, "completion_tokens_details": {"reasoning_tokens": 0}}),
                 Some(0),
             ),
-            (
-                json!({"promptTokenCount": 1, "candidatesTokenCount": 9, "thoughtsTokenCount": 70}),
-                Some(0),
-            ),
+            (json!({"promptTokenCount": 1, "candidatesTokenCount": 9, "thoughtsTokenCount": 70}), Some(0)),
             (json!({"input_tokens": 1, "output_tokens": 90}), None),
         ];
         for (usage, thinking) in cases {
             let read = read_usage(&usage.to_string()).unwrap();
-            assert_eq!(
-                (read.prompt_tokens, read.thinking_tokens),
-                (1, thinking),
-                "{usage}"
-            );
+            assert_eq!((read.prompt_tokens, read.thinking_tokens), (1, thinking), "{usage}");
             assert!(read.output_tokens.is_some());
         }
     }
@@ -177,10 +148,7 @@ mod tests {
     fn a_usage_object_alone_may_name_its_model() {
         assert_eq!(read_usage("[1]"), None);
         assert_eq!(
-            read_usage(r#"{"input_tokens":1,"model":"gpt-5"}"#)
-                .unwrap()
-                .model
-                .as_deref(),
+            read_usage(r#"{"input_tokens":1,"model":"gpt-5"}"#).unwrap().model.as_deref(),
             Some("gpt-5")
         );
     }
@@ -190,10 +158,7 @@ mod tests {
         let line = json!({"type": "assistant", "uuid": "line", "message": {"id": "msg_1", "role": "assistant",
             "content": [], "usage": {"input_tokens": 1}}});
         let message = formats::parse(Format::ClaudeCode, &line.to_string()).unwrap();
-        assert_eq!(
-            reported_usage(&message).unwrap().response_id.as_deref(),
-            Some("msg_1")
-        );
+        assert_eq!(reported_usage(&message).unwrap().response_id.as_deref(), Some("msg_1"));
     }
 
     #[test]

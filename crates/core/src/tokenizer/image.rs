@@ -33,11 +33,7 @@ pub(super) fn attachment(vendor: Vendor, model: &str, media: &str, extent: Exten
 }
 
 fn page_tokens(vendor: Vendor) -> i64 {
-    if vendor == Vendor::Google {
-        GEMINI_TILE_TOKENS
-    } else {
-        PAGE_TOKENS
-    }
+    if vendor == Vendor::Google { GEMINI_TILE_TOKENS } else { PAGE_TOKENS }
 }
 
 /// Returns the tokens of an image of `size`; `None` stands for the largest one. `low_detail` is OpenAI's `detail: low`.
@@ -91,9 +87,7 @@ fn patch_percent(model: &str) -> Option<i64> {
         return None;
     }
     let sizes = [("-nano", 246), ("-mini", 162)];
-    sizes
-        .into_iter()
-        .find_map(|(size, percent)| model.contains(size).then_some(percent))
+    sizes.into_iter().find_map(|(size, percent)| model.contains(size).then_some(percent))
 }
 
 /// Returns the tokens of any image, and those of each of its tiles.
@@ -117,10 +111,7 @@ fn scale(size: ImageSize, numerator: u32, denominator: u32) -> ImageSize {
         let scaled = (u64::from(pixels) * u64::from(numerator)).div_ceil(u64::from(denominator.max(1)));
         u32::try_from(scaled).unwrap_or(u32::MAX)
     };
-    ImageSize {
-        width: scaled(size.width),
-        height: scaled(size.height),
-    }
+    ImageSize { width: scaled(size.width), height: scaled(size.height) }
 }
 
 #[cfg(test)]
@@ -172,21 +163,12 @@ mod tests {
 
     #[test]
     fn extreme_image_sizes_do_not_panic() {
-        let vendors = [
-            Vendor::Google,
-            Vendor::OpenAi { is_cl100k: false },
-            Vendor::Anthropic { is_newer: true },
-        ];
+        let vendors =
+            [Vendor::Google, Vendor::OpenAi { is_cl100k: false }, Vendor::Anthropic { is_newer: true }];
         for vendor in vendors {
             for side in [0, 1, u32::MAX] {
-                let size = Some(ImageSize {
-                    width: side,
-                    height: side,
-                });
-                assert!(
-                    tokens(vendor, "gpt-4o", size, false) <= 4_784,
-                    "{vendor:?} {side}"
-                );
+                let size = Some(ImageSize { width: side, height: side });
+                assert!(tokens(vendor, "gpt-4o", size, false) <= 4_784, "{vendor:?} {side}");
             }
         }
     }

@@ -72,10 +72,7 @@ impl Memo {
         if text.len() < TEXT_BYTES_MIN {
             return counter.count(text);
         }
-        let key = self
-            .hashers
-            .each_ref()
-            .map(|hasher| hasher.hash_one((counter.method(), text)));
+        let key = self.hashers.each_ref().map(|hasher| hasher.hash_one((counter.method(), text)));
         if let Some(tokens) = self.counts().get(&key).copied() {
             return tokens;
         }

@@ -53,22 +53,14 @@ const ANTHROPIC_BUILT_IN: [(&str, i64); 3] = [("bash_", 325), ("text_editor_", 7
 
 /// Returns the tokens of Anthropic's hidden instructions in a request with tools.
 pub(super) fn anthropic_tool_prompt(model: &str, choice: Option<&str>) -> i64 {
-    let listed = ANTHROPIC_TOOL_PROMPTS
-        .iter()
-        .find(|(prefix, ..)| bare(model).starts_with(prefix));
+    let listed = ANTHROPIC_TOOL_PROMPTS.iter().find(|(prefix, ..)| bare(model).starts_with(prefix));
     let (free, forced) = listed.map_or(ANTHROPIC_TOOL_PROMPT_MAX, |&(_, free, forced)| (free, forced));
-    if matches!(choice, Some("any" | "tool")) {
-        forced
-    } else {
-        free
-    }
+    if matches!(choice, Some("any" | "tool")) { forced } else { free }
 }
 
 /// Returns the tokens of Anthropic's own tool of type `kind`; `None` if the tool isn't Anthropic's.
 pub(super) fn anthropic_built_in(kind: &str) -> Option<i64> {
-    let tool = ANTHROPIC_BUILT_IN
-        .iter()
-        .find(|(prefix, _)| kind.starts_with(prefix));
+    let tool = ANTHROPIC_BUILT_IN.iter().find(|(prefix, _)| kind.starts_with(prefix));
     tool.map(|&(_, tokens)| tokens)
 }
 
@@ -77,10 +69,7 @@ pub(super) fn functions(counter: &dyn TokenCounter, functions: &[&Map<String, Va
     if functions.is_empty() {
         return 0;
     }
-    let declared: i64 = functions
-        .iter()
-        .map(|function| declaration(counter, function))
-        .sum();
+    let declared: i64 = functions.iter().map(|function| declaration(counter, function)).sum();
     declared + FUNCTIONS_END_TOKENS
 }
 
@@ -88,9 +77,7 @@ pub(super) fn functions(counter: &dyn TokenCounter, functions: &[&Map<String, Va
 fn declaration(counter: &dyn TokenCounter, function: &Map<String, Value>) -> i64 {
     let text = |name| function.get(name).and_then(Value::as_str).unwrap_or_default();
     let head = format!("{}:{}", text("name"), text("description"));
-    let parameters = function
-        .get("parameters")
-        .map_or(0, |schema| properties(counter, schema));
+    let parameters = function.get("parameters").map_or(0, |schema| properties(counter, schema));
     FUNCTION_TOKENS + counter.count(&head) + parameters
 }
 

@@ -50,10 +50,7 @@ pub struct RequestParts {
 
 impl RequestParts {
     fn total(&self) -> i64 {
-        self.system
-            .saturating_add(self.tools)
-            .saturating_add(self.messages)
-            .saturating_add(self.overhead)
+        self.system.saturating_add(self.tools).saturating_add(self.messages).saturating_add(self.overhead)
     }
 }
 
@@ -74,10 +71,7 @@ fn by_bytes(body: &[u8]) -> RequestCount {
     RequestCount {
         tokens: messages,
         method: BytesCounter.method().to_owned(),
-        parts: RequestParts {
-            messages,
-            ..RequestParts::default()
-        },
+        parts: RequestParts { messages, ..RequestParts::default() },
     }
 }
 
@@ -100,13 +94,11 @@ impl RequestShape {
         }
         request.get("messages")?.as_array()?;
         let is_claude = matches!(vendor, Vendor::Anthropic { .. });
-        Some(
-            if anthropic::is_anthropic(request) || is_claude && !chat::is_chat(request) {
-                Self::Anthropic
-            } else {
-                Self::Chat
-            },
-        )
+        Some(if anthropic::is_anthropic(request) || is_claude && !chat::is_chat(request) {
+            Self::Anthropic
+        } else {
+            Self::Chat
+        })
     }
 
     fn count(self, tally: &mut Tally<'_>, request: &Map<String, Value>) {
@@ -147,12 +139,7 @@ struct Tally<'a> {
 
 impl<'a> Tally<'a> {
     fn new(vendor: Vendor, provider: &str, model: &'a str) -> Self {
-        Self {
-            counter: counter_for(provider, model),
-            vendor,
-            model,
-            parts: RequestParts::default(),
-        }
+        Self { counter: counter_for(provider, model), vendor, model, parts: RequestParts::default() }
     }
 
     fn into_count(self) -> RequestCount {
@@ -223,14 +210,8 @@ impl<'a> Tally<'a> {
 
     /// Counts thinking by its text and its signature.
     fn thought(&mut self, text: &str, sealer: Sealer, base64: &str) {
-        let thought = Thought {
-            text: text.to_owned(),
-            seal: Seal::of(sealer, base64),
-        };
-        self.add(
-            Speaker::Conversation,
-            count_thought(self.counter.as_ref(), &thought),
-        );
+        let thought = Thought { text: text.to_owned(), seal: Seal::of(sealer, base64) };
+        self.add(Speaker::Conversation, count_thought(self.counter.as_ref(), &thought));
     }
 
     /// Counts a block that only its provider can read, in the same way as a window counts it.
@@ -245,10 +226,7 @@ impl<'a> Tally<'a> {
 }
 
 fn list<'v>(object: &'v Map<String, Value>, name: &str) -> &'v [Value] {
-    object
-        .get(name)
-        .and_then(Value::as_array)
-        .map_or(&[], Vec::as_slice)
+    object.get(name).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
 fn text<'v>(object: &'v Map<String, Value>, name: &str) -> &'v str {

@@ -63,11 +63,7 @@ fn a_counter_is_chosen_by_provider_and_model() {
         } else {
             method.replace("cl100k", "estimate").replace("o200k", "estimate")
         };
-        assert_eq!(
-            counter_for(provider, model).method(),
-            method,
-            "{provider} {model}"
-        );
+        assert_eq!(counter_for(provider, model).method(), method, "{provider} {model}");
     }
 }
 
@@ -102,10 +98,7 @@ mod against_o200k {
         let exact = ceiling_counter();
         for unit in ["a", " ", "\t", "0", "🚀", "字", "\u{301}", "'ſ"] {
             let units = 1_000_000 / unit.len();
-            let (once, twice) = (
-                exact.count(&unit.repeat(units)),
-                exact.count(&unit.repeat(units * 2)),
-            );
+            let (once, twice) = (exact.count(&unit.repeat(units)), exact.count(&unit.repeat(units * 2)));
             assert!(once > 0 && once <= 1_000_000, "{unit:?}: {once}");
             assert!((twice - 2 * once).abs() <= 2, "{unit:?}: {once}, doubled {twice}");
         }
@@ -130,10 +123,7 @@ fn counts_of_hostile_texts_grow_in_proportion() {
         let count = |times: usize| counter.count(&unit.repeat(repeats * times));
         let (once, twice) = (count(1), count(2));
         assert!(once > 0, "{unit:?} {model}");
-        assert!(
-            (twice - 2 * once).abs() <= 3,
-            "{unit:?} {model}: {once}, doubled {twice}"
-        );
+        assert!((twice - 2 * once).abs() <= 3, "{unit:?} {model}: {once}, doubled {twice}");
     }
 }
 
@@ -163,11 +153,7 @@ fn only_published_openai_encodings_are_exact() {
     ];
     for (provider, model, is_exact) in cases {
         let expected = is_exact && cfg!(feature = "tokenizer");
-        assert_eq!(
-            counter_for(provider, model).is_exact(),
-            expected,
-            "{provider} {model}"
-        );
+        assert_eq!(counter_for(provider, model).is_exact(), expected, "{provider} {model}");
     }
 }
 

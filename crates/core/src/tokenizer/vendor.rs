@@ -47,12 +47,8 @@ impl Vendor {
     pub(super) fn of(provider: &str, model: &str) -> Option<Self> {
         let model = bare(model);
         Some(match provider {
-            "openai" => Self::OpenAi {
-                is_cl100k: is_cl100k(model),
-            },
-            "anthropic" => Self::Anthropic {
-                is_newer: !is_older_claude(model),
-            },
+            "openai" => Self::OpenAi { is_cl100k: is_cl100k(model) },
+            "anthropic" => Self::Anthropic { is_newer: !is_older_claude(model) },
             "google" | "gemini" => Self::Google,
             "local" | "ollama" | "llama.cpp" | "vllm" => Self::Local,
             _ => return None,
@@ -69,12 +65,7 @@ impl Vendor {
     ///
     /// Calibration corrects the factors from what providers report.
     pub(super) fn factors(self) -> Factors {
-        let factors = |prose, dense, cjk, other_script| Factors {
-            prose,
-            dense,
-            cjk,
-            other_script,
-        };
+        let factors = |prose, dense, cjk, other_script| Factors { prose, dense, cjk, other_script };
         match self {
             Self::OpenAi { .. } => factors(100, 100, 100, 100),
             Self::Anthropic { is_newer: false } => factors(125, 125, 125, 125),
@@ -117,9 +108,7 @@ pub(super) fn bare(model: &str) -> &str {
 /// Returns true if the model's encoding is known. A model behind an API like OpenAI's may be another vendor's, whose encoding isn't.
 #[cfg(feature = "tokenizer")]
 pub(super) fn has_known_encoding(model: &str) -> bool {
-    const KNOWN: [&str; 9] = [
-        "gpt-3.5", "gpt-4", "gpt-5", "gpt-oss", "chatgpt-", "codex-", "o1", "o3", "o4",
-    ];
+    const KNOWN: [&str; 9] = ["gpt-3.5", "gpt-4", "gpt-5", "gpt-oss", "chatgpt-", "codex-", "o1", "o3", "o4"];
     KNOWN.iter().any(|prefix| bare(model).starts_with(prefix))
 }
 

@@ -17,10 +17,7 @@ pub(super) struct Findings {
 impl Findings {
     /// Creates a collection without violations. `messages_pointer` is the JSON pointer to the array of messages.
     pub(super) fn new(messages_pointer: String) -> Self {
-        Self {
-            messages_pointer,
-            violations: Vec::new(),
-        }
+        Self { messages_pointer, violations: Vec::new() }
     }
 
     /// Reports that the request breaks `rule` at `pointer`, a pointer below the array of messages (`/3/content/0`).

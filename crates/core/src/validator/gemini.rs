@@ -71,9 +71,8 @@ pub(super) fn check(request: &RequestToCheck<'_>, findings: &mut Findings) {
         return findings.add_to_messages(&CONTENTS_MISSING, text);
     }
     let read = contents.iter().enumerate();
-    let turns: Vec<ContentTurn<'_>> = read
-        .filter_map(|(index, content)| ContentTurn::read(index, content, findings))
-        .collect();
+    let turns: Vec<ContentTurn<'_>> =
+        read.filter_map(|(index, content)| ContentTurn::read(index, content, findings)).collect();
     for turn in &turns {
         content::check(turn, turns.len(), findings);
     }

@@ -14,9 +14,7 @@ const VERSION_DIGITS_MAX: usize = 2;
 impl Model {
     /// Reads a model's name. An empty name stands for an unknown model.
     pub(super) fn from_name(name: &str) -> Self {
-        Self {
-            name: name.to_lowercase(),
-        }
+        Self { name: name.to_lowercase() }
     }
 
     /// Returns true if `family` is one of the name's parts.

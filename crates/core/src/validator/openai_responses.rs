@@ -132,12 +132,7 @@ impl<'a> InputItem<'a> {
 }
 
 pub(super) fn check(request: &RequestToCheck<'_>, findings: &mut Findings) {
-    let has = |key: &str| {
-        request
-            .body()
-            .and_then(|body| body.get(key))
-            .is_some_and(|value| !value.is_null())
-    };
+    let has = |key: &str| request.body().and_then(|body| body.get(key)).is_some_and(|value| !value.is_null());
     let is_continued = STORED_BY_PROVIDER.into_iter().any(has);
     let values = match request.messages_value() {
         Some(Value::String(_)) => return,
@@ -154,9 +149,8 @@ pub(super) fn check(request: &RequestToCheck<'_>, findings: &mut Findings) {
         return findings.add_to_messages(&INPUT_MISSING, text);
     }
     let read = values.iter().enumerate();
-    let items: Vec<InputItem<'_>> = read
-        .filter_map(|(index, value)| InputItem::read(index, value, findings))
-        .collect();
+    let items: Vec<InputItem<'_>> =
+        read.filter_map(|(index, value)| InputItem::read(index, value, findings)).collect();
     for item in &items {
         item::check(item, findings);
     }

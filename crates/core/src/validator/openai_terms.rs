@@ -34,10 +34,7 @@ pub(super) fn wrong_value(value: &str, supported: &[&str]) -> String {
         Some((last, rest)) if !rest.is_empty() => format!("{}, and {last}", rest.join(", ")),
         _ => supported.concat(),
     };
-    format!(
-        "Invalid value: '{}'. Supported values are: {list}.",
-        shorten(value)
-    )
+    format!("Invalid value: '{}'. Supported values are: {list}.", shorten(value))
 }
 
 pub(super) fn empty_array(parameter: &str) -> String {
@@ -70,8 +67,5 @@ pub(super) fn not_a_string(object: &Object, key: &str, parameter: &str) -> Optio
 
 /// Returns true for a valid function name: `^[a-zA-Z0-9_-]+$`.
 pub(super) fn is_function_name(name: &str) -> bool {
-    !name.is_empty()
-        && name
-            .chars()
-            .all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-')
+    !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-')
 }

@@ -21,20 +21,12 @@ impl<'a> RequestToCheck<'a> {
     /// `value` is a body with its messages under `messages_key`, or only the array of messages. `model` overrides the model of the body.
     pub(super) fn new(value: &'a Value, messages_key: &'static str, model: Option<&str>) -> Self {
         let body_model = value.get("model").and_then(Value::as_str);
-        Self {
-            value,
-            messages_key,
-            model: Model::from_name(model.or(body_model).unwrap_or_default()),
-        }
+        Self { value, messages_key, model: Model::from_name(model.or(body_model).unwrap_or_default()) }
     }
 
     /// Returns the JSON pointer to the array of messages; empty if the request is only that array.
     pub(super) fn messages_pointer(&self) -> String {
-        if self.value.is_array() {
-            String::new()
-        } else {
-            format!("/{}", self.messages_key)
-        }
+        if self.value.is_array() { String::new() } else { format!("/{}", self.messages_key) }
     }
 
     /// Returns the body; `None` if only the array of messages is known.
@@ -54,11 +46,7 @@ impl<'a> RequestToCheck<'a> {
 
     /// Returns the value that should be the array of messages, whatever its type is.
     pub(super) fn messages_value(&self) -> Option<&'a Value> {
-        if self.value.is_array() {
-            Some(self.value)
-        } else {
-            self.value.get(self.messages_key)
-        }
+        if self.value.is_array() { Some(self.value) } else { self.value.get(self.messages_key) }
     }
 
     /// Returns the messages; `None` if they are missing or aren't an array.

@@ -39,20 +39,14 @@ pub struct Models {
 
 impl Models {
     fn direct(model: impl ChatModel + 'static) -> Self {
-        Self {
-            model: Arc::new(model),
-            batch: None,
-        }
+        Self { model: Arc::new(model), batch: None }
     }
 
     /// Uses one model for direct calls and for batches: after direct calls it knows which fields the server refuses. A batch
     /// itself would show that only hours later.
     fn direct_and_batched<M: ChatModel + BatchModel + 'static>(model: M) -> Self {
         let model = Arc::new(model);
-        Self {
-            model: Arc::<M>::clone(&model),
-            batch: Some(model),
-        }
+        Self { model: Arc::<M>::clone(&model), batch: Some(model) }
     }
 }
 
@@ -110,15 +104,8 @@ fn with_fallbacks(
     }
     let mut fallbacks = Vec::new();
     if let Some(second) = config.fallback.model(&config.model) {
-        let config = Config {
-            model: second,
-            ..config.clone()
-        };
-        fallbacks.push(with_limits_and_breaker(
-            &config,
-            model(&config, second_key)?,
-            clock,
-        ));
+        let config = Config { model: second, ..config.clone() };
+        fallbacks.push(with_limits_and_breaker(&config, model(&config, second_key)?, clock));
     }
     fallbacks.push(Arc::new(OfflineModel));
     Ok(Arc::new(Chain::new(first, fallbacks)))
@@ -134,15 +121,9 @@ fn with_limits_and_breaker(
     if settings.mode == ModelMode::Offline {
         return model;
     }
-    let limits = MinuteLimits {
-        requests: settings.requests_per_minute,
-        tokens: settings.tokens_per_minute,
-    };
+    let limits = MinuteLimits { requests: settings.requests_per_minute, tokens: settings.tokens_per_minute };
     let limited = LimitedModel::new(model, settings.concurrency, limits, Arc::clone(clock));
-    let breaker = BreakerSettings {
-        failures: settings.breaker_failures,
-        rest_ms: settings.breaker_rest_ms,
-    };
+    let breaker = BreakerSettings { failures: settings.breaker_failures, rest_ms: settings.breaker_rest_ms };
     Arc::new(Breaker::new(Arc::new(limited), breaker, Arc::clone(clock)))
 }
 
@@ -226,10 +207,7 @@ pub fn embeddings(
     let proxy_url = Some(config.embeddings_proxy.clone()).filter(|proxy| !proxy.is_empty());
     let settings = RemoteSettings {
         api_key,
-        http: HttpSettings {
-            proxy_url,
-            ..HttpSettings::default()
-        },
+        http: HttpSettings { proxy_url, ..HttpSettings::default() },
         ..RemoteSettings::new(config.embeddings.as_str(), config.embeddings_model.as_str())
     };
     RemoteEmbeddings::new(settings, usize_or_max(config.embeddings_dimensions))
@@ -243,13 +221,9 @@ fn num_ctx(config: &Config) -> i64 {
         return model.num_ctx;
     }
     let material = worker.input_tokens_max.saturating_mul(5) / 4;
-    let tokens = [
-        model.output_tokens_max,
-        model.thinking_reserve_tokens,
-        INSTRUCTIONS_TOKENS,
-    ]
-    .into_iter()
-    .fold(material, i64::saturating_add);
+    let tokens = [model.output_tokens_max, model.thinking_reserve_tokens, INSTRUCTIONS_TOKENS]
+        .into_iter()
+        .fold(material, i64::saturating_add);
     let steps = tokens.saturating_add(CONTEXT_STEP_TOKENS - 1) / CONTEXT_STEP_TOKENS;
     steps.saturating_mul(CONTEXT_STEP_TOKENS)
 }
@@ -284,9 +258,7 @@ mod tests {
         let wait_ms = |config: &Config| {
             let model = model(config, Some("key".into())).unwrap();
             let prices = config::shipped_prices();
-            metrics(config, &prices, &model, Timestamp(0))
-                .batches
-                .wait_limit_ms()
+            metrics(config, &prices, &model, Timestamp(0)).batches.wait_limit_ms()
         };
         let mut config = Config::default();
         config.model.mode = ModelMode::Anthropic;

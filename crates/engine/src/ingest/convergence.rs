@@ -21,12 +21,8 @@ pub async fn convergence(
     rules: &Rules,
 ) -> StoreResult<Option<ConvergenceScore>> {
     let messages_needed = rules.messages_needed();
-    let messages: Vec<SpeakerMessage> = store
-        .last_said(agent, messages_needed)
-        .await?
-        .into_iter()
-        .map(speaker_message)
-        .collect();
+    let messages: Vec<SpeakerMessage> =
+        store.last_said(agent, messages_needed).await?.into_iter().map(speaker_message).collect();
     // Fewer messages than were asked for are the whole conversation.
     let is_whole = i64::try_from(messages.len()).is_ok_and(|count| count < messages_needed);
     Ok(compare_last_speakers(&messages, is_whole, rules))

@@ -38,13 +38,7 @@ struct PerAgentCounters {
 
 impl Counters {
     pub(super) fn one(counter: Arc<dyn TokenCounter>) -> Self {
-        Self {
-            default: AgentCounter {
-                provider_model: None,
-                plain: counter,
-            },
-            per_agent: None,
-        }
+        Self { default: AgentCounter { provider_model: None, plain: counter }, per_agent: None }
     }
 
     /// Uses a counter for each provider and model; `default` is the configured pair.

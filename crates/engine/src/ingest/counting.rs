@@ -44,16 +44,9 @@ impl Ingestor {
     ) -> StoreResult<CountResult> {
         let now = self.clock.now();
         let counting = self.counting_of(agent).await?;
-        let counter = if replayed {
-            Arc::clone(&counting.plain)
-        } else {
-            self.learning.guarded(agent, &counting)
-        };
-        let since = if replayed {
-            self.time_of_undated(agent, &messages, now).await?
-        } else {
-            now
-        };
+        let counter =
+            if replayed { Arc::clone(&counting.plain) } else { self.learning.guarded(agent, &counting) };
+        let since = if replayed { self.time_of_undated(agent, &messages, now).await? } else { now };
         let dated = with_times(messages, since, now);
         let prepared = self.prepare(&counter, counting.model(), dated).await;
         let prepared =
@@ -68,21 +61,14 @@ impl Ingestor {
             replayed,
             now,
         };
-        Ok(CountResult {
-            request,
-            counting,
-            observations,
-        })
+        Ok(CountResult { request, counting, observations })
     }
 
     /// Returns true if all these messages are stored already. Doesn't check short requests, or those with a message without a
     /// client id, and returns false for them: the transaction finds their duplicates.
     pub(super) async fn is_known(&self, agent: &AgentId, messages: &[Message]) -> StoreResult<bool> {
         let bytes: usize = messages.iter().map(|message| message.payload.len()).sum();
-        let ids: Vec<&str> = messages
-            .iter()
-            .filter_map(|message| message.client_id.as_deref())
-            .collect();
+        let ids: Vec<&str> = messages.iter().filter_map(|message| message.client_id.as_deref()).collect();
         if bytes <= COMPARED_BYTES_MIN || ids.len() < messages.len() {
             return Ok(false);
         }

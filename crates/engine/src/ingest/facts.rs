@@ -82,10 +82,7 @@ pub struct FactEditedReply {
 
 impl From<FactEdited> for FactEditedReply {
     fn from(edited: FactEdited) -> Self {
-        Self {
-            version: edited.version,
-            fact: edited.row.into(),
-        }
+        Self { version: edited.version, fact: edited.row.into() }
     }
 }
 

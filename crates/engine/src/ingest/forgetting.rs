@@ -83,19 +83,9 @@ impl Ingestor {
             self.notices.agent_changed(changed);
         }
         self.notices.wake_queue();
-        let legs_left = if are_exchanges {
-            self.legs_left(agent, &forgotten.exchanges).await
-        } else {
-            Vec::new()
-        };
-        let Forgotten {
-            messages,
-            exchanges,
-            agents,
-            items,
-            versions,
-            is_scrubbed,
-        } = forgotten;
+        let legs_left =
+            if are_exchanges { self.legs_left(agent, &forgotten.exchanges).await } else { Vec::new() };
+        let Forgotten { messages, exchanges, agents, items, versions, is_scrubbed } = forgotten;
         Ok(ForgetReply {
             messages,
             exchanges,
@@ -126,15 +116,10 @@ impl Ingestor {
             };
             visited.extend(rows.iter().map(|row| row.exchange));
             let remaining = rows.iter().filter(|row| !row.headline.is_forgotten());
-            let legs: Vec<i64> = remaining
-                .map(|row| row.exchange)
-                .filter(|leg| !forgotten.contains(leg))
-                .collect();
+            let legs: Vec<i64> =
+                remaining.map(|row| row.exchange).filter(|leg| !forgotten.contains(leg)).collect();
             if let Some(first) = rows.first().filter(|_| !legs.is_empty()) {
-                legs_left.push(LegsLeft {
-                    exchange: first.first_leg(),
-                    legs,
-                });
+                legs_left.push(LegsLeft { exchange: first.first_leg(), legs });
             }
         }
         legs_left
@@ -151,19 +136,11 @@ impl Ingestor {
             (Some(journal), Ok(_) | Err(StoreError::UnknownAgent(_))) => journal.remove(agent).await.is_ok(),
             _ => true,
         };
-        let Deletion {
-            messages,
-            is_scrubbed,
-        } = deleted?;
+        let Deletion { messages, is_scrubbed } = deleted?;
         info!(agent_id = %agent, messages, "forget.agent_deleted");
         self.counters.learn(agent, &AgentSettings::default());
         self.notices.agent_changed(agent);
-        Ok(DeleteReply {
-            agent_id: agent.clone(),
-            messages,
-            scrubbed: is_scrubbed,
-            journal_removed,
-        })
+        Ok(DeleteReply { agent_id: agent.clone(), messages, scrubbed: is_scrubbed, journal_removed })
     }
 
     /// Finishes what a crash or a failure interrupted: forgettings, deletions, running totals, rollbacks, rebuilds. May safely

@@ -48,11 +48,7 @@ impl Ingestor {
                 Ok(false) => {}
                 Err(error) => warn!(%error, "inbox.not_taken"),
             }
-            let interval = if listener.is_some() {
-                LISTENER_POLL_INTERVAL
-            } else {
-                POLL_INTERVAL
-            };
+            let interval = if listener.is_some() { LISTENER_POLL_INTERVAL } else { POLL_INTERVAL };
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = tokio::time::sleep(interval) => {}
@@ -112,16 +108,8 @@ impl Ingestor {
     }
 
     async fn sample_inbox(&self, inbox: &Arc<dyn InboxStore>) -> StoreResult<()> {
-        let InboxFigures {
-            waiting,
-            oldest_at,
-            refused,
-        } = inbox.inbox_figures().await?;
-        let sample = InboxSample {
-            waiting,
-            oldest_at,
-            refused,
-        };
+        let InboxFigures { waiting, oldest_at, refused } = inbox.inbox_figures().await?;
+        let sample = InboxSample { waiting, oldest_at, refused };
         self.metrics.inbox.sampled(&sample);
         Ok(())
     }
@@ -173,11 +161,7 @@ impl Ingestor {
                 let Some(reason) = refusal(&error) else {
                     return Err(error);
                 };
-                let refused = RefusedRow {
-                    id,
-                    reason: error.to_string(),
-                    not_utf8: None,
-                };
+                let refused = RefusedRow { id, reason: error.to_string(), not_utf8: None };
                 self.move_aside(inbox, reason, vec![refused]).await?;
             }
         }
@@ -234,11 +218,9 @@ fn listener_or_warn(listener: StoreResult<Box<dyn ChangeListener>>) -> Option<Bo
 async fn wait_for_insert(listener: &mut Option<Box<dyn ChangeListener>>) -> bool {
     match listener {
         None => std::future::pending().await,
-        Some(listener) => listener
-            .wait_for_change()
-            .await
-            .inspect_err(|error| warn!(%error, "inbox.bell_lost"))
-            .is_err(),
+        Some(listener) => {
+            listener.wait_for_change().await.inspect_err(|error| warn!(%error, "inbox.bell_lost")).is_err()
+        }
     }
 }
 
@@ -258,24 +240,14 @@ fn group_by_agent(rows: Vec<InboxRow>) -> Vec<(String, Vec<InboxRow>)> {
 }
 
 fn refused_row(row: &InboxRow, reason: String) -> RefusedRow {
-    RefusedRow {
-        id: row.id,
-        reason,
-        not_utf8: row.not_utf8,
-    }
+    RefusedRow { id: row.id, reason, not_utf8: row.not_utf8 }
 }
 
 fn message(row: &InboxRow) -> Result<Message, String> {
     if let Some(column) = row.not_utf8 {
-        return Err(format!(
-            "{column} is no UTF-8; insert it anew as UTF-8 (kept here in hexadecimal)"
-        ));
+        return Err(format!("{column} is no UTF-8; insert it anew as UTF-8 (kept here in hexadecimal)"));
     }
-    if row
-        .client_id
-        .as_ref()
-        .is_some_and(|id| id.is_empty() || id.len() > CLIENT_ID_BYTES_MAX)
-    {
+    if row.client_id.as_ref().is_some_and(|id| id.is_empty() || id.len() > CLIENT_ID_BYTES_MAX) {
         return Err(format!(
             "client_id must have 1 to {CLIENT_ID_BYTES_MAX} bytes; shorten it, or give none"
         ));
@@ -333,10 +305,7 @@ mod tests {
                 io::sink()
             }
         };
-        let subscriber = tracing_subscriber::fmt()
-            .with_max_level(Level::WARN)
-            .with_writer(writer)
-            .finish();
+        let subscriber = tracing_subscriber::fmt().with_max_level(Level::WARN).with_writer(writer).finish();
         tracing::subscriber::with_default(subscriber, || log_waiting_rows("coder", error));
         is_logged.load(Ordering::SeqCst)
     }

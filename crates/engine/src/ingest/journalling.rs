@@ -76,13 +76,7 @@ impl Ingestor {
 }
 
 pub(super) fn records(request: AppendRequest, outcome: &AppendOutcome) -> Vec<MessageRecord> {
-    let AppendRequest {
-        agent,
-        mut messages,
-        count_method,
-        now,
-        ..
-    } = request;
+    let AppendRequest { agent, mut messages, count_method, now, .. } = request;
     let record = |stored: &StoredAt| {
         let PreparedMessage { message, entry } = messages.get_mut(stored.index)?;
         Some(MessageRecord {

@@ -108,14 +108,8 @@ impl Learner {
         let observer = state.observers.0.entry(agent.clone());
         let observer = observer.or_insert_with(Observer::default);
         for sample in observer.samples_of(&stored, window, !outcome.steps.is_empty()) {
-            let reported = ReportedSample {
-                reporter: reporter(agent),
-                sample,
-            };
-            if state
-                .calibrations
-                .learn(&provider_model.0, &provider_model.1, reported)
-            {
+            let reported = ReportedSample { reporter: reporter(agent), sample };
+            if state.calibrations.learn(&provider_model.0, &provider_model.1, reported) {
                 metrics.window.token_count_compared(&provider_model.0, sample);
                 state.unsaved.insert(Arc::clone(provider_model));
                 state.samples_unsaved += 1;
@@ -137,12 +131,8 @@ impl Learner {
         state.is_loaded = true;
         for one in saved {
             if state.is_older_than(&one) {
-                let KeptCalibration {
-                    learned, calibration, ..
-                } = one;
-                state
-                    .calibrations
-                    .put(&one.provider, &one.model, learned, calibration);
+                let KeptCalibration { learned, calibration, .. } = one;
+                state.calibrations.put(&one.provider, &one.model, learned, calibration);
             }
         }
     }
@@ -169,9 +159,8 @@ impl Learner {
 
     /// Marks calibrations as unsaved again, because the save failed.
     pub(super) fn give_back(&self, unsaved: Vec<KeptCalibration>) {
-        let models = unsaved
-            .into_iter()
-            .map(|calibration| Arc::new((calibration.provider, calibration.model)));
+        let models =
+            unsaved.into_iter().map(|calibration| Arc::new((calibration.provider, calibration.model)));
         self.state().unsaved.extend(models);
     }
 
@@ -196,15 +185,9 @@ pub(super) fn observe(
 ) -> Observation {
     let is_metadata = !message.kind.is_conversation();
     let is_answer = matches!(message.kind, Kind::Assistant | Kind::ToolCall);
-    let is_opaque = |part: &Part| {
-        matches!(
-            part,
-            Part::Thinking(_) | Part::Attachment { .. } | Part::Opaque { .. }
-        )
-    };
-    let usage = (is_answer || is_metadata)
-        .then(|| reported_usage(message))
-        .flatten();
+    let is_opaque =
+        |part: &Part| matches!(part, Part::Thinking(_) | Part::Attachment { .. } | Part::Opaque { .. });
+    let usage = (is_answer || is_metadata).then(|| reported_usage(message)).flatten();
     Observation {
         tokens: counter.without_guard(tokens),
         is_answer,

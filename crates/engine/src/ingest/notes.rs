@@ -81,12 +81,7 @@ impl From<NoteEntry> for Note {
 
 impl From<NoteChange> for NoteRequest {
     fn from(change: NoteChange) -> Self {
-        Self {
-            name: change.name,
-            text: change.text,
-            append: false,
-            replaces: change.replaces,
-        }
+        Self { name: change.name, text: change.text, append: false, replaces: change.replaces }
     }
 }
 
@@ -139,17 +134,11 @@ pub struct WrittenNotesReply {
 /// [`StoreError::UnknownAgent`], or another error of the store.
 pub async fn notes(store: &dyn Store, agent: &AgentId, texts: bool) -> StoreResult<NotesReply> {
     check_agent(store, agent).await?;
-    let query = NoteQuery {
-        texts,
-        ..NoteQuery::default()
-    };
+    let query = NoteQuery { texts, ..NoteQuery::default() };
     let notes = store.notes(agent, &query).await?;
     Ok(NotesReply {
         agent_id: agent.clone(),
-        notes: notes
-            .into_iter()
-            .map(|note| NoteEntry::new(note, texts))
-            .collect(),
+        notes: notes.into_iter().map(|note| NoteEntry::new(note, texts)).collect(),
         notes_max: NOTES_MAX,
     })
 }
@@ -198,9 +187,7 @@ impl Ingestor {
             changes.push(edit.change(&request.name, current.as_ref(), request.replaces)?);
         }
         let now = self.clock.now();
-        let messages = changes
-            .iter()
-            .map(|change| Step::Note(change.clone()).message(now));
+        let messages = changes.iter().map(|change| Step::Note(change.clone()).message(now));
         let request = self.count_request(agent, messages.collect(), false).await?;
         let outcome = self.append_counted(request, AppendSource::Steps).await?;
         let versions = outcome.steps.iter().filter_map(|step| match step {
@@ -215,24 +202,15 @@ impl Ingestor {
 
     /// Returns a note with its text; `None` if it doesn't exist.
     async fn current_note(&self, agent: &AgentId, name: &NoteName) -> StoreResult<Option<Note>> {
-        let query = NoteQuery {
-            versions_of: Some(name.clone()),
-            latest: true,
-            texts: true,
-            ..NoteQuery::default()
-        };
+        let query =
+            NoteQuery { versions_of: Some(name.clone()), latest: true, texts: true, ..NoteQuery::default() };
         let latest = self.store.notes(agent, &query).await?.pop();
         Ok(latest.filter(|note| !note.deleted))
     }
 }
 
 fn written_note((change, version): (&NoteChange, i64)) -> WrittenNote {
-    WrittenNote {
-        name: change.name.clone(),
-        version,
-        bytes: change.bytes(),
-        deleted: change.text.is_none(),
-    }
+    WrittenNote { name: change.name.clone(), version, bytes: change.bytes(), deleted: change.text.is_none() }
 }
 
 /// Returns true if all requests for the note add to it, whatever its version.

@@ -55,11 +55,7 @@ pub struct Operator {
 
 impl Operator {
     pub fn new(store: Arc<dyn OperatorStore>, clock: Arc<dyn Clock>, notices: Notices) -> Self {
-        Self {
-            store,
-            clock,
-            notices,
-        }
+        Self { store, clock, notices }
     }
 
     /// Subscribes to changes in this process: of agents' states and of queue rows.
@@ -174,12 +170,7 @@ impl Operator {
             let limit = usize_or_max(AGEING_SHOWN_MAX);
             let has_more = due.len() > limit;
             due.truncate(limit);
-            return Ok(AgedReply {
-                dry_run,
-                queued: 0,
-                due,
-                has_more,
-            });
+            return Ok(AgedReply { dry_run, queued: 0, due, has_more });
         }
         let mut queued = 0;
         loop {
@@ -188,12 +179,7 @@ impl Operator {
             self.notices.wake_queue();
             if step < STEP_ROWS_MAX.unsigned_abs() {
                 info!(rows = queued, "ageing.asked_for");
-                return Ok(AgedReply {
-                    dry_run,
-                    queued,
-                    due: Vec::new(),
-                    has_more: false,
-                });
+                return Ok(AgedReply { dry_run, queued, due: Vec::new(), has_more: false });
             }
         }
     }
@@ -252,9 +238,7 @@ impl Operator {
         agent: &AgentId,
         report: &ProxyReport,
     ) -> StoreResult<ProxyTotals> {
-        self.store
-            .count_proxy_traffic(agent, report, self.clock.now())
-            .await
+        self.store.count_proxy_traffic(agent, report, self.clock.now()).await
     }
 
     /// Returns what the proxies did for an agent.

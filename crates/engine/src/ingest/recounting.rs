@@ -90,10 +90,7 @@ impl Ingestor {
         if unsaved.is_empty() {
             return Ok(());
         }
-        let result = self
-            .store
-            .keep_calibrations(unsaved.clone(), self.clock.now())
-            .await;
+        let result = self.store.keep_calibrations(unsaved.clone(), self.clock.now()).await;
         if result.is_err() {
             self.learning.give_back(unsaved);
         }
@@ -151,11 +148,7 @@ impl Ingestor {
 
     /// Recomputes an agent's running totals, some at a time.
     pub(super) async fn settle(&self, agent: &AgentId) -> StoreResult<()> {
-        while let Some(settled) = self
-            .store
-            .settle_totals(agent, &self.rules, self.clock.now())
-            .await?
-        {
+        while let Some(settled) = self.store.settle_totals(agent, &self.rules, self.clock.now()).await? {
             self.report_recount(agent, &settled);
         }
         Ok(())
@@ -165,13 +158,7 @@ impl Ingestor {
         let counting = self.counters.learn(agent, &batch.settings);
         let counter = self.learning.guarded(agent, &counting);
         let count_method = counter.method().to_owned();
-        let RecountBatch {
-            settings,
-            from,
-            before,
-            is_last,
-            messages,
-        } = batch;
+        let RecountBatch { settings, from, before, is_last, messages } = batch;
         let counting = threads::computed(COUNTING, move || {
             let counts = messages.iter().map(|(exchange, stored)| NewCount {
                 exchange: *exchange,

@@ -15,19 +15,12 @@ impl Ingestor {
             }
         }
         for eviction in &outcome.evictions {
-            self.metrics.window.evicted(
-                eviction.through_exchange - eviction.from_exchange + 1,
-                eviction.tokens,
-            );
+            self.metrics
+                .window
+                .evicted(eviction.through_exchange - eviction.from_exchange + 1, eviction.tokens);
         }
-        self.metrics
-            .window
-            .record_fill(outcome.window_tokens, outcome.budget);
-        let reason = if outcome.session_ended.is_some() {
-            Reason::SessionEnd
-        } else {
-            Reason::Eviction
-        };
+        self.metrics.window.record_fill(outcome.window_tokens, outcome.budget);
+        let reason = if outcome.session_ended.is_some() { Reason::SessionEnd } else { Reason::Eviction };
         self.report_wake(outcome.enqueued, reason);
         if outcome.accepted > 0 {
             self.unindexed.notify_one();
@@ -66,7 +59,5 @@ impl Ingestor {
 
 pub(super) fn role_tokens(request: &AppendRequest) -> Vec<(Role, i64)> {
     let messages = request.messages.iter();
-    messages
-        .map(|prepared| (Role::from(&prepared.message.kind), prepared.entry.tokens))
-        .collect()
+    messages.map(|prepared| (Role::from(&prepared.message.kind), prepared.entry.tokens)).collect()
 }

@@ -48,11 +48,7 @@ impl Operator {
     ) -> StoreResult<SearchReport<Run, i64>> {
         let mut search = Search::new(query.before, usize::try_from(query.limit).unwrap_or(0));
         while search.is_unfinished() {
-            let query = RunQuery {
-                before: search.at,
-                limit: PAGE_ROWS,
-                ..query.clone()
-            };
+            let query = RunQuery { before: search.at, limit: PAGE_ROWS, ..query.clone() };
             search.examine(self.runs(query).await?, |run| run.run, &matches);
         }
         Ok(search.into_report())
@@ -73,14 +69,7 @@ struct Search<Row, Cursor> {
 
 impl<Row, Cursor> Search<Row, Cursor> {
     fn new(at: Option<Cursor>, limit: usize) -> Self {
-        Self {
-            found: Vec::new(),
-            limit,
-            at,
-            rows_read: 0,
-            is_through: false,
-            full_at: None,
-        }
+        Self { found: Vec::new(), limit, at, rows_read: 0, is_through: false, full_at: None }
     }
 
     fn is_unfinished(&self) -> bool {
@@ -104,10 +93,7 @@ impl<Row, Cursor> Search<Row, Cursor> {
 
     fn into_report(self) -> SearchReport<Row, Cursor> {
         let unseen = self.at.filter(|_| !self.is_through);
-        SearchReport {
-            found: self.found,
-            next: self.full_at.or(unseen),
-        }
+        SearchReport { found: self.found, next: self.full_at.or(unseen) }
     }
 }
 
@@ -138,11 +124,7 @@ mod tests {
             (2_500, 900, 5, vec![900, 1_800], None),
             (cap + 5, cap + 5, 5, vec![], Some(cap)),
         ] {
-            assert_eq!(
-                multiples(count, of, limit),
-                SearchReport { found, next },
-                "{count} {of} {limit}"
-            );
+            assert_eq!(multiples(count, of, limit), SearchReport { found, next }, "{count} {of} {limit}");
         }
     }
 }

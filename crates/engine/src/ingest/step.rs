@@ -44,37 +44,21 @@ struct SteppedFigures {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 enum StepFigures {
-    Cleared {
-        session: i64,
-    },
-    Marked {
-        label: Option<String>,
-        marked_exchange: i64,
-    },
-    Rewound {
-        marked_exchange: i64,
-        set_aside: i64,
-        version: Option<i64>,
-    },
+    Cleared { session: i64 },
+    Marked { label: Option<String>, marked_exchange: i64 },
+    Rewound { marked_exchange: i64, set_aside: i64, version: Option<i64> },
 }
 
 impl From<AppendOutcome> for StepReply {
     fn from(outcome: AppendOutcome) -> Self {
         let figures = outcome.steps.into_iter().find_map(|step| match step {
             StepOutcome::Cleared { session } => Some(StepFigures::Cleared { session }),
-            StepOutcome::Marked { label, exchange } => Some(StepFigures::Marked {
-                label,
-                marked_exchange: exchange,
-            }),
-            StepOutcome::Rewound {
-                exchange,
-                set_aside,
-                version,
-            } => Some(StepFigures::Rewound {
-                marked_exchange: exchange,
-                set_aside,
-                version,
-            }),
+            StepOutcome::Marked { label, exchange } => {
+                Some(StepFigures::Marked { label, marked_exchange: exchange })
+            }
+            StepOutcome::Rewound { exchange, set_aside, version } => {
+                Some(StepFigures::Rewound { marked_exchange: exchange, set_aside, version })
+            }
             // The store refuses an unknown mark, message or note with an error; pins and notes have replies of their own.
             StepOutcome::Ignored { .. }
             | StepOutcome::NotThere { .. }

@@ -93,10 +93,7 @@ pub async fn listed(store: &dyn Store, agent: &AgentId, rows: Vec<ItemRow>) -> S
             }
             legs_of = legs_between(&legs, first, last);
         }
-        items.push(ItemReply {
-            legs_of,
-            ..row.into()
-        });
+        items.push(ItemReply { legs_of, ..row.into() });
     }
     Ok(items)
 }
@@ -121,10 +118,7 @@ pub struct EditedReply {
 
 impl From<EditOutcome> for EditedReply {
     fn from(edited: EditOutcome) -> Self {
-        Self {
-            version: edited.version,
-            item: edited.row.into(),
-        }
+        Self { version: edited.version, item: edited.row.into() }
     }
 }
 
@@ -151,11 +145,8 @@ impl Ingestor {
     /// # Errors
     /// [`recapd_store::StoreError::UnknownAgent`], or another error of the store.
     pub async fn rebuild(&self, agent: &AgentId) -> StoreResult<RevisedReply> {
-        let request = RebuildRequest {
-            agent: agent.clone(),
-            policy: self.rules.policy,
-            now: self.clock.now(),
-        };
+        let request =
+            RebuildRequest { agent: agent.clone(), policy: self.rules.policy, now: self.clock.now() };
         let revised = self.store.rebuild(request).await?;
         info!(agent_id = %agent, ?revised, "summary.rebuilding");
         Ok(self.after_revision(agent, revised).await)

@@ -105,10 +105,7 @@ struct AgentSection {
 impl Import {
     /// Makes an import into `target`. `redactor` redacts secrets in headlines.
     pub fn new(target: Arc<dyn ImportTarget>, clock: Arc<dyn Clock>, redactor: Redactor) -> Self {
-        Self {
-            is_dry: false,
-            ..Self::dry(Some(target), clock, redactor)
-        }
+        Self { is_dry: false, ..Self::dry(Some(target), clock, redactor) }
     }
 
     /// Makes a dry run, which only checks whether everything fits into `target`; `None` stands for an empty database.
@@ -183,11 +180,7 @@ impl Import {
 
     async fn take_message(&mut self, record: MessageRecord) -> Result<Result<(), LineRefusal>, ImportError> {
         let mut ended = Ok(());
-        if self
-            .section
-            .as_ref()
-            .is_none_or(|section| section.agent != record.agent_id)
-        {
+        if self.section.as_ref().is_none_or(|section| section.agent != record.agent_id) {
             ended = self.end_section().await?;
             self.begin(record.agent_id.clone(), None);
         }
@@ -206,13 +199,9 @@ impl Import {
     /// Returns true if the head takes effect after the last message read. A live journal continues after that message; then the
     /// agent is no longer in the head's state.
     fn is_at_head(&self, section: &AgentSection) -> bool {
-        let head = self
-            .memories
-            .get(&section.agent)
-            .and_then(|memory| memory.head.as_ref());
+        let head = self.memories.get(&section.agent).and_then(|memory| memory.head.as_ref());
         let last = section.records.last();
-        head.zip(last)
-            .is_some_and(|(head, last)| head.last_seq == last.record.seq)
+        head.zip(last).is_some_and(|(head, last)| head.last_seq == last.record.seq)
     }
 
     fn begin(&mut self, agent: AgentId, head: Option<Head>) {
@@ -280,11 +269,7 @@ impl Import {
         };
         let outcome = match &self.target {
             Some(target) if !self.is_dry => target.restore(restore).await,
-            target => {
-                section
-                    .rehearse(target.as_deref(), &self.memories, &restore)
-                    .await
-            }
+            target => section.rehearse(target.as_deref(), &self.memories, &restore).await,
         };
         match outcome {
             Ok(restored) => {
@@ -310,20 +295,14 @@ impl AgentSection {
         target: Option<&dyn ImportTarget>,
         memories: &HashMap<AgentId, ImportMemory>,
     ) -> Result<DryRunAgent, ArchiveError> {
-        if let Some(rehearsed) = memories
-            .get(&self.agent)
-            .and_then(|memory| memory.rehearsed.as_ref())
-        {
+        if let Some(rehearsed) = memories.get(&self.agent).and_then(|memory| memory.rehearsed.as_ref()) {
             return Ok(rehearsed.clone());
         }
         let fork = self.origin.as_ref().and_then(|origin| origin.fork.as_deref());
         if let Some(target) = target
             && let Some(row) = target.agent(&self.agent).await?
         {
-            return Ok(DryRunAgent {
-                stored_through: row.ledger.last_seq,
-                ledger: row.ledger,
-            });
+            return Ok(DryRunAgent { stored_through: row.ledger.last_seq, ledger: row.ledger });
         }
         for shared in fork.iter().flat_map(|fork| &fork.exchanges) {
             let is_there = match target {
@@ -335,10 +314,7 @@ impl AgentSection {
                 return Err(JournalError::NoParent { from }.into());
             }
         }
-        Ok(DryRunAgent {
-            ledger: fork.map(ForkRecord::ledger).unwrap_or_default(),
-            stored_through: 0,
-        })
+        Ok(DryRunAgent { ledger: fork.map(ForkRecord::ledger).unwrap_or_default(), stored_through: 0 })
     }
 
     fn is_full(&self) -> bool {
@@ -355,23 +331,15 @@ impl AgentSection {
         if self.rehearsed.is_none() {
             self.rehearsed = Some(self.begin(target, memories).await?);
         }
-        let DryRunAgent {
-            ledger,
-            stored_through,
-        } = self.rehearsed.get_or_insert_default();
-        let known_count = restore
-            .records
-            .partition_point(|recorded| recorded.record.seq <= ledger.last_seq);
+        let DryRunAgent { ledger, stored_through } = self.rehearsed.get_or_insert_default();
+        let known_count = restore.records.partition_point(|recorded| recorded.record.seq <= ledger.last_seq);
         let (known_records, fresh) = restore.records.split_at(known_count);
         if let Some(target) = target {
             // Only stored messages can be compared, because messages of the dry run aren't kept.
             let stored = known_records.partition_point(|recorded| recorded.record.seq <= *stored_through);
             compare(target, &self.agent, known_records.split_at(stored).0).await?;
         }
-        for ReadRecord {
-            record, entry, step, ..
-        } in fresh
-        {
+        for ReadRecord { record, entry, step, .. } in fresh {
             add_recorded(ledger, record, entry)?;
             // A message after a rewind opens an exchange anyway.
             if *step == Some(Step::Clear) {

@@ -96,11 +96,7 @@ impl Journal {
     pub async fn lane(&self, agent: &AgentId) -> MutexGuard<'_, ()> {
         // A remainder below 64 fits any number, and there are as many lanes.
         let lane = usize::try_from(hash(agent) % LANES as u128).unwrap_or_default();
-        self.lanes
-            .get(lane)
-            .expect("a remainder is below its divisor")
-            .lock()
-            .await
+        self.lanes.get(lane).expect("a remainder is below its divisor").lock().await
     }
 
     /// Appends stored messages of an agent created at `since`. Returns how many lines it wrote. If earlier messages are missing,
@@ -218,10 +214,7 @@ impl Journal {
         if last.is_before(since) {
             return Ok((!self.set_aside(agent, last).await?).then_some(0));
         }
-        Ok(Some(
-            self.write_lines(agent, WritePosition::Behind(last), records)
-                .await?,
-        ))
+        Ok(Some(self.write_lines(agent, WritePosition::Behind(last), records).await?))
     }
 
     /// Copies a chunk of what is stored after the `last` message of an agent's file. Returns `None` if that message isn't stored:
@@ -231,10 +224,7 @@ impl Journal {
             return Ok(None);
         }
         let missing = self.read_stored(agent, chunk(last.seq, i64::MAX)).await?;
-        Ok(Some(
-            self.write_lines(agent, WritePosition::Behind(last), &missing)
-                .await?,
-        ))
+        Ok(Some(self.write_lines(agent, WritePosition::Behind(last), &missing).await?))
     }
 
     /// Moves an agent's file aside if it still ends with `last`. Returns whether it did.
@@ -300,11 +290,7 @@ impl Journal {
             if is_whole { draft.finish(&path) } else { Ok(()) }
         };
         self.on_disk(copying).await?;
-        Ok(if is_whole {
-            DraftState::Whole(lines)
-        } else {
-            DraftState::Part(lines)
-        })
+        Ok(if is_whole { DraftState::Whole(lines) } else { DraftState::Part(lines) })
     }
 
     /// Deletes an agent's draft. Returns whether the file itself exists.
@@ -354,11 +340,7 @@ impl Journal {
         records: &Arc<[MessageRecord]>,
     ) -> io::Result<usize> {
         let outcome = self.write(agent, position, records).await?;
-        Ok(if outcome == WriteOutcome::All {
-            records.len()
-        } else {
-            0
-        })
+        Ok(if outcome == WriteOutcome::All { records.len() } else { 0 })
     }
 
     async fn write(
@@ -415,10 +397,7 @@ pub type LiveJournal = Option<Arc<Journal>>;
 /// Hashes the id. Half of SHA-256 is enough to distinguish agents.
 fn hash(agent: &AgentId) -> u128 {
     let digest: [u8; 32] = Sha256::digest(agent.as_str().as_bytes()).into();
-    digest
-        .iter()
-        .take(16)
-        .fold(0, |hash, &byte| hash << 8 | u128::from(byte))
+    digest.iter().take(16).fold(0, |hash, &byte| hash << 8 | u128::from(byte))
 }
 
 #[cfg(test)]

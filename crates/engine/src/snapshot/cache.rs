@@ -24,17 +24,11 @@ pub(super) struct CachedSnapshot {
 
 impl CachedSnapshot {
     pub(super) fn new(copy: TimedCopy<Snapshot>) -> Self {
-        Self {
-            copy,
-            used_at: AtomicU64::new(0),
-        }
+        Self { copy, used_at: AtomicU64::new(0) }
     }
 
     fn outdated(&self) -> Self {
-        Self {
-            copy: self.copy.outdated(),
-            used_at: AtomicU64::new(self.used_at.load(Ordering::Relaxed)),
-        }
+        Self { copy: self.copy.outdated(), used_at: AtomicU64::new(self.used_at.load(Ordering::Relaxed)) }
     }
 
     /// Records a use of the copy. Writes only a changed value, so that readers on many cores don't contend for the cache line.
@@ -163,9 +157,7 @@ impl SnapshotCache {
 
     fn note_shrinking(&self, bytes: usize) {
         let less = |sum: usize| Some(sum.saturating_sub(bytes));
-        let shrunk = self
-            .bytes
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+        let shrunk = self.bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
         debug_assert!(shrunk.is_ok());
     }
 
@@ -213,10 +205,7 @@ mod tests {
     use recapd_core::domain::time::Timestamp;
 
     fn entry(bytes: usize) -> CachedSnapshot {
-        let snapshot = Snapshot {
-            markdown: "x".repeat(bytes),
-            ..Snapshot::default()
-        };
+        let snapshot = Snapshot { markdown: "x".repeat(bytes), ..Snapshot::default() };
         CachedSnapshot::new(TimedCopy::new(Arc::new(snapshot), Timestamp(0), false))
     }
 
@@ -299,9 +288,7 @@ mod tests {
         for number in 0..3 {
             hold(&cache, number, COPY_BYTES);
         }
-        let last = cache
-            .use_copy(&agent(2), |entry| Arc::clone(&entry.copy.snapshot))
-            .unwrap();
+        let last = cache.use_copy(&agent(2), |entry| Arc::clone(&entry.copy.snapshot)).unwrap();
         cache.note_growth(&last, 4 * COPY_BYTES);
         assert_eq!(cache.len(), 3);
         cache.note_growth(&last, COPY_BYTES);

@@ -94,19 +94,11 @@ struct CachedProject {
 
 impl CachedProject {
     fn new(copy: TimedCopy<ProjectSnapshot>, stamp: ProjectStamp) -> Arc<Self> {
-        Arc::new(Self {
-            copy,
-            stamp,
-            awaits_reader: false,
-        })
+        Arc::new(Self { copy, stamp, awaits_reader: false })
     }
 
     fn outdated(&self, awaits_reader: bool) -> Arc<Self> {
-        Arc::new(Self {
-            copy: self.copy.outdated(),
-            stamp: self.stamp,
-            awaits_reader,
-        })
+        Arc::new(Self { copy: self.copy.outdated(), stamp: self.stamp, awaits_reader })
     }
 }
 
@@ -161,10 +153,7 @@ impl ProjectSnapshots {
     /// Lets a reader without a copy wait this long, because nobody waits for the reader.
     #[must_use]
     pub fn with_first_timeout(self, first_timeout: Duration) -> Self {
-        Self {
-            first_timeout,
-            ..self
-        }
+        Self { first_timeout, ..self }
     }
 
     /// Returns the summary of `project`; `None` if no agent belongs to it. If there is a copy, a reader waits at most a fraction
@@ -182,13 +171,8 @@ impl ProjectSnapshots {
         };
         let load = || self.load_of(project, due.clone());
         let read = self.loads.read(project, load, || self.cached_of(project));
-        let read = ReadTimeout::of(entry.is_some(), self.first_timeout)
-            .wait(read)
-            .await;
-        let copy = self
-            .lock()
-            .peek(project)
-            .map(|entry| entry.copy.snapshot_and_time());
+        let read = ReadTimeout::of(entry.is_some(), self.first_timeout).wait(read).await;
+        let copy = self.lock().peek(project).map(|entry| entry.copy.snapshot_and_time());
         Lookup::or_copy(read, copy)
     }
 
@@ -297,20 +281,14 @@ impl ProjectSnapshots {
                 () = tokio::time::sleep(SETTLE) => {}
                 () = stop.cancelled() => return,
             }
-            while !matches!(
-                changes.try_recv(),
-                Err(TryRecvError::Empty | TryRecvError::Closed)
-            ) {}
+            while !matches!(changes.try_recv(), Err(TryRecvError::Empty | TryRecvError::Closed)) {}
             self.refresh().await;
         }
     }
 
     async fn refresh(&self) {
-        let entries: Vec<(ProjectId, Arc<CachedProject>)> = self
-            .lock()
-            .iter()
-            .map(|(project, entry)| (project.clone(), Arc::clone(entry)))
-            .collect();
+        let entries: Vec<(ProjectId, Arc<CachedProject>)> =
+            self.lock().iter().map(|(project, entry)| (project.clone(), Arc::clone(entry))).collect();
         for (project, entry) in entries {
             if entry.awaits_reader {
                 continue;
@@ -337,18 +315,12 @@ pub fn render(
     // Live agents age by the clock. A project of replayed agents uses the latest of their times.
     let times = row.members.iter().map(|member| member.as_of.unwrap_or(now));
     let as_of = times.max().unwrap_or(now);
-    let (members, items): (Vec<MemberFigures>, Vec<Vec<Item>>) = row
-        .members
-        .into_iter()
-        .map(|member| (member_figures(&member), items(member, redactor)))
-        .unzip();
+    let (members, items): (Vec<MemberFigures>, Vec<Vec<Item>>) =
+        row.members.into_iter().map(|member| (member_figures(&member), items(member, redactor))).unzip();
     let contributions: Vec<Contribution<'_>> = members
         .iter()
         .zip(&items)
-        .map(|(member, items)| Contribution {
-            agent: &member.agent_id,
-            items,
-        })
+        .map(|(member, items)| Contribution { agent: &member.agent_id, items })
         .collect();
     let mut shared = compose_shared(&contributions, as_of, policy, counter);
     if members.iter().any(|member| member.covers_through > 0) {
@@ -361,11 +333,7 @@ pub fn render(
         markdown: shared.document,
         tokens: shared.tokens,
         agents: row.agents,
-        updated_at: members
-            .iter()
-            .map(|member| member.updated_at)
-            .max()
-            .unwrap_or_default(),
+        updated_at: members.iter().map(|member| member.updated_at).max().unwrap_or_default(),
         members: members
             .into_iter()
             .map(|member| MemberFigures {
@@ -399,16 +367,10 @@ fn items(member: ProjectMember, redactor: &Redactor) -> Vec<Item> {
         exchange.headline = std::mem::take(&mut exchange.headline).redacted(redactor);
     }
     if let Some(first) = pending.first().filter(|_| member.pending_before.exchanges > 0) {
-        let text = format!(
-            "{} exchanges wait to be summarised",
-            member.pending_before.exchanges
-        );
+        let text = format!("{} exchanges wait to be summarised", member.pending_before.exchanges);
         items.push(Item {
             item: 0,
-            ranges: vec![ExchangeRange {
-                first: member.covers_through + 1,
-                last: first.exchange - 1,
-            }],
+            ranges: vec![ExchangeRange { first: member.covers_through + 1, last: first.exchange - 1 }],
             started_at: first.opened_at,
             ended_at: first.opened_at,
             source_tokens: member.pending_before.tokens,

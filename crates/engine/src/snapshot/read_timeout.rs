@@ -32,9 +32,7 @@ impl ReadTimeout {
             Self::Short => COPY_TIMEOUT,
             Self::First(limit) => limit,
         };
-        timeout(limit, read)
-            .await
-            .unwrap_or_else(|_| Err(timeout_error()))
+        timeout(limit, read).await.unwrap_or_else(|_| Err(timeout_error()))
     }
 }
 

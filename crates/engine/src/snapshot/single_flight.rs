@@ -43,11 +43,7 @@ pub(super) struct SingleFlight<K, T> {
 
 impl<K, T> Default for SingleFlight<K, T> {
     fn default() -> Self {
-        Self {
-            all: Arc::default(),
-            turns: Arc::new(Semaphore::new(LOADS_MAX)),
-            tasks: TaskTracker::new(),
-        }
+        Self { all: Arc::default(), turns: Arc::new(Semaphore::new(LOADS_MAX)), tasks: TaskTracker::new() }
     }
 }
 
@@ -127,10 +123,7 @@ where
         F: Future<Output = StoreResult<Option<T>>> + Send + 'static,
     {
         let turns = Arc::clone(&self.turns);
-        let guard = LoadGuard {
-            key,
-            all: Arc::clone(&self.all),
-        };
+        let guard = LoadGuard { key, all: Arc::clone(&self.all) };
         let task = self.tasks.spawn(async move {
             let result = timeout(LOAD_TIME_MAX, async {
                 let _turn = turns.acquire().await;
@@ -168,17 +161,9 @@ fn shared_error(error: &StoreError) -> StoreError {
         StoreError::Unavailable(outage) => StoreError::Unavailable(outage.clone()),
         StoreError::Contended(reason) => StoreError::Contended(reason.clone()),
         StoreError::Schema(reason) => StoreError::Schema(reason.clone()),
-        StoreError::Inconsistent {
-            table,
-            row,
-            column,
-            value,
-        } => StoreError::Inconsistent {
-            table,
-            row: row.clone(),
-            column,
-            value: value.clone(),
-        },
+        StoreError::Inconsistent { table, row, column, value } => {
+            StoreError::Inconsistent { table, row: row.clone(), column, value: value.clone() }
+        }
         // A load only reads, so it fails with none of the other errors.
         other => StoreError::Refused(other.to_string()),
     }

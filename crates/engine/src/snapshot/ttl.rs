@@ -36,13 +36,7 @@ pub(super) enum CachedRead<S> {
 
 impl<S> TimedCopy<S> {
     pub(super) fn new(snapshot: Arc<S>, read_at: Timestamp, outdated: bool) -> Self {
-        Self {
-            snapshot,
-            read_at,
-            outdated,
-            since: Instant::now(),
-            checked_ms: AtomicU64::new(0),
-        }
+        Self { snapshot, read_at, outdated, since: Instant::now(), checked_ms: AtomicU64::new(0) }
     }
 
     /// Returns what a reader gets from the copy without waiting. While notices of changes are lost (since `lost_since`), this is
@@ -63,16 +57,9 @@ impl<S> TimedCopy<S> {
 
     fn lookup(&self, lost_since: Option<Timestamp>) -> Lookup<S> {
         let known_until = |at: Timestamp| {
-            if self.outdated {
-                self.read_at
-            } else {
-                at.max(self.read_at)
-            }
+            if self.outdated { self.read_at } else { at.max(self.read_at) }
         };
-        Lookup {
-            snapshot: Arc::clone(&self.snapshot),
-            stale_since: lost_since.map(known_until),
-        }
+        Lookup { snapshot: Arc::clone(&self.snapshot), stale_since: lost_since.map(known_until) }
     }
 
     /// If a check is due, returns the time of the last check and the copy's age, in milliseconds after `since`.
@@ -85,9 +72,7 @@ impl<S> TimedCopy<S> {
     /// Returns true for the first reader that finds a check due; this reader makes the check. Other readers use the copy for
     /// another period.
     fn is_first(&self, (checked_ms, age_ms): (u64, u64)) -> bool {
-        self.checked_ms
-            .compare_exchange(checked_ms, age_ms, Ordering::Relaxed, Ordering::Relaxed)
-            .is_ok()
+        self.checked_ms.compare_exchange(checked_ms, age_ms, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
     pub(super) fn outdated(&self) -> Self {

@@ -25,32 +25,17 @@ impl Worker {
             return;
         }
         let as_of = as_of(&material, run);
-        let material = Material {
-            hi: material.lo,
-            exchanges: Vec::new(),
-            revisited: Vec::new(),
-            ..material
-        };
+        let material = Material { hi: material.lo, exchanges: Vec::new(), revisited: Vec::new(), ..material };
         let draft = Draft::aged(&material);
         let counter = self.parts.counter.as_ref();
-        let composed = compose_with(
-            &material.facts,
-            &draft.items,
-            as_of,
-            &self.policy(&material),
-            counter,
-        );
+        let composed = compose_with(&material.facts, &draft.items, as_of, &self.policy(&material), counter);
         // The attempt has its own run record, with its cost.
         let run = RunRecord {
             started_at: run.started_at,
             finished_at: self.parts.clock.now(),
             ..RunRecord::default()
         };
-        let contents = Contents {
-            draft,
-            composition: &composed,
-            as_of,
-        };
+        let contents = Contents { draft, composition: &composed, as_of };
         let patch = self.patch(&material, contents, None, &run);
         let dropped = patch.dropped.len();
         match self.parts.store.age_document(lease, patch).await {

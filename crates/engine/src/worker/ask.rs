@@ -45,12 +45,7 @@ pub(super) struct Question<'a> {
 
 impl Question<'_> {
     fn subject(&self) -> Subject<'_> {
-        Subject {
-            exchanges: self.exchanges,
-            zone: self.zone,
-            items: self.items,
-            facts: self.facts,
-        }
+        Subject { exchanges: self.exchanges, zone: self.zone, items: self.items, facts: self.facts }
     }
 
     /// Returns true if the question is about a single exchange and so can't be divided.
@@ -86,12 +81,7 @@ pub(super) struct AskAnswer {
 impl AskAnswer {
     /// Returns an answer without items: the digests are final.
     pub(super) fn nothing() -> Self {
-        Self {
-            answer: Answer::default(),
-            origin: Origin::Digest,
-            stands_in: false,
-            is_by_first: false,
-        }
+        Self { answer: Answer::default(), origin: Origin::Digest, stands_in: false, is_by_first: false }
     }
 }
 
@@ -110,15 +100,10 @@ impl Worker {
         // answer of its fallback is final.
         let mut may_be_back = false;
         loop {
-            let quarantined = self
-                .failure_memory
-                .quarantined(&guard.lease.agent, question.numbers, position);
+            let quarantined = self.failure_memory.quarantined(&guard.lease.agent, question.numbers, position);
             // If no other model can be asked, this one is asked about a quarantined exchange, too. There are few attempts.
-            let quarantined = quarantined.filter(|_| {
-                fallbacks
-                    .clone()
-                    .any(|next| question.may_go_to(next.as_ref(), true))
-            });
+            let quarantined =
+                quarantined.filter(|_| fallbacks.clone().any(|next| question.may_go_to(next.as_ref(), true)));
             let is_quarantined = quarantined.is_some();
             let answer = match quarantined {
                 Some(error) => Err(error.into()),
@@ -126,14 +111,9 @@ impl Worker {
             };
             let failed = match answer {
                 Ok(answer) => {
-                    let answer = self
-                        .record_answer(model, answer, may_be_back, guard, question)
-                        .await;
+                    let answer = self.record_answer(model, answer, may_be_back, guard, question).await;
                     let is_by_first = position == FIRST;
-                    return Ok(AskAnswer {
-                        is_by_first,
-                        ..answer
-                    });
+                    return Ok(AskAnswer { is_by_first, ..answer });
                 }
                 Err(failed) => failed,
             };
@@ -181,15 +161,9 @@ impl Worker {
         let stands_in = origin == Origin::Offline && may_be_back;
         self.note_answer(origin, stands_in).await;
         if !stands_in {
-            self.failure_memory
-                .was_settled(&guard.lease.agent, question.numbers);
+            self.failure_memory.was_settled(&guard.lease.agent, question.numbers);
         }
-        AskAnswer {
-            answer,
-            origin,
-            stands_in,
-            ..AskAnswer::nothing()
-        }
+        AskAnswer { answer, origin, stands_in, ..AskAnswer::nothing() }
     }
 
     /// Quarantines an exchange that no model can summarise: it keeps its digest for good, as after an answer that left it out.
@@ -200,8 +174,7 @@ impl Worker {
         failed: &CondenseError,
     ) -> AskAnswer {
         self.parts.metrics.updates.failed(reason(failed.class()));
-        self.failure_memory
-            .was_settled(&guard.lease.agent, question.numbers);
+        self.failure_memory.was_settled(&guard.lease.agent, question.numbers);
         warn!(
             agent_id = %guard.lease.agent, exchanges = ?question.numbers, error_class = failed.class(), error = %failed,
             "update.exchange_given_up"
@@ -231,8 +204,7 @@ impl Worker {
             && is_to_blame
             && !failed.is_overflow()
         {
-            self.failure_memory
-                .quarantine(agent, exchanges, position, error.clone());
+            self.failure_memory.quarantine(agent, exchanges, position, error.clone());
         }
         is_to_blame
     }
@@ -264,9 +236,7 @@ impl Worker {
         let (agent, exchanges) = (&guard.lease.agent, question.numbers);
         match failed {
             CondenseError::Llm(LlmError::Transient(fault)) if fault.may_be_due_to_request() => {
-                let is_outage = self
-                    .failure_memory
-                    .failed(agent, exchanges, fault.outage.is_some());
+                let is_outage = self.failure_memory.failed(agent, exchanges, fault.outage.is_some());
                 let outage = fault.outage.filter(|_| is_outage);
                 LlmError::Transient(TransientFailure { outage, ..fault }).into()
             }
@@ -326,13 +296,10 @@ impl Worker {
             }
             checked => checked?,
         };
-        let checked = self
-            .ask_about_left_out(model, guard, question, (checked, &mut answer), run)
-            .await?;
+        let checked = self.ask_about_left_out(model, guard, question, (checked, &mut answer), run).await?;
         let parsed = Answer::from(checked);
         if origin(model) == Origin::Model {
-            self.failure_memory
-                .was_answered(&guard.lease.agent, question.numbers, position);
+            self.failure_memory.was_answered(&guard.lease.agent, question.numbers, position);
             self.keep(guard, question.key, &parsed, answer).await?;
         }
         Ok(parsed)
@@ -378,8 +345,7 @@ impl Worker {
             Ok(more) => checked.completed_by(more),
             Err(_) => checked,
         };
-        self.failure_memory
-            .were_left_out(&guard.lease.agent, &completed.missing);
+        self.failure_memory.were_left_out(&guard.lease.agent, &completed.missing);
         Ok(completed)
     }
 
@@ -408,19 +374,12 @@ impl Worker {
             }
             limits.material_chars_max = half_length(user, limits.material_chars_max);
             debug!(agent_id = %agent, chars = limits.material_chars_max, "update.material_halved");
-            *wording = Wording {
-                cut_off,
-                ..self.wording(agent, question, limits)
-            };
+            *wording = Wording { cut_off, ..self.wording(agent, question, limits) };
         }
     }
 
     fn wording(&self, agent: &AgentId, question: &Question<'_>, limits: PromptLimits) -> Wording {
-        Wording {
-            request: self.request(agent, question.subject(), limits),
-            limits,
-            cut_off: 0,
-        }
+        Wording { request: self.request(agent, question.subject(), limits), limits, cut_off: 0 }
     }
 
     /// Journals the parsed and redacted answer instead of the model's text, so that a secret that a model repeats isn't stored.
@@ -448,11 +407,7 @@ fn half_length(user: &str, chars_max: usize) -> usize {
 }
 
 pub(super) fn origin(model: &dyn ChatModel) -> Origin {
-    if model.provider() == OFFLINE {
-        Origin::Offline
-    } else {
-        Origin::Model
-    }
+    if model.provider() == OFFLINE { Origin::Offline } else { Origin::Model }
 }
 
 pub(super) fn wait_label(why: Wait) -> PostponeReason {

@@ -70,8 +70,7 @@ impl Worker {
         if let Some(answer) = answer
             && let Some((part, condensed)) = self.fitting_answer(lease, &answer, &material).await?
         {
-            self.failure_memory
-                .was_answered_in_batch(&lease.agent, &answer.exchanges, FIRST);
+            self.failure_memory.was_answered_in_batch(&lease.agent, &answer.exchanges, FIRST);
             if !answer.is_accounted {
                 account(answer, run);
             }
@@ -109,14 +108,11 @@ impl Worker {
         } else {
             None
         };
-        let part = self
-            .material_of_answer(lease, batched, full_material.as_ref().unwrap_or(material))
-            .await?;
+        let part =
+            self.material_of_answer(lease, batched, full_material.as_ref().unwrap_or(material)).await?;
         Ok(part.and_then(|part| {
             let user_words = UserWords::of(&self.transcripts(&part.exchanges, Zone::UTC));
-            let checked = self
-                .parse_answer(&batched.answer.answer, &batched.exchanges, &user_words)
-                .ok()?;
+            let checked = self.parse_answer(&batched.answer.answer, &batched.exchanges, &user_words).ok()?;
             self.failure_memory.were_left_out(&lease.agent, &checked.missing);
             let gaps = Gaps::of(&part);
             let condensed = Condensation::of(checked.into(), &part.exchanges, Origin::Model, gaps).ok()?;
@@ -138,12 +134,7 @@ impl Worker {
         if batched.revisited.is_empty() || !material.revisited.is_empty() {
             return Ok(part_of_answer(batched, material, &material.exchanges));
         }
-        let query = ExchangeQuery {
-            from: *from,
-            through: *through,
-            limit: through - from + 1,
-            bytes_max: 0,
-        };
+        let query = ExchangeQuery { from: *from, through: *through, limit: through - from + 1, bytes_max: 0 };
         let exchanges = self.parts.store.exchanges(&lease.agent, query).await?;
         let exchanges: Vec<StoredExchange> = exchanges
             .into_iter()
@@ -162,10 +153,7 @@ impl Worker {
         as_of: Timestamp,
     ) -> StoreResult<bool> {
         let now = self.parts.clock.now();
-        let until = material
-            .pending_since
-            .unwrap_or(now)
-            .plus_ms(batching.settings.max_wait_ms);
+        let until = material.pending_since.unwrap_or(now).plus_ms(batching.settings.max_wait_ms);
         if lease.attempt > 1 || lease.crashes > 0 || until <= now {
             return Ok(false);
         }
@@ -202,12 +190,7 @@ impl Worker {
         if self.are_past(material, section, as_of) {
             return None;
         }
-        let subject = Subject {
-            exchanges: section,
-            zone,
-            items: &material.items,
-            facts: &material.facts,
-        };
+        let subject = Subject { exchanges: section, zone, items: &material.items, facts: &material.facts };
         let request = self.request(&lease.agent, subject, self.settings.prompt);
         if request.transcripts.is_empty() {
             return None;
@@ -220,10 +203,7 @@ impl Worker {
         if i64::try_from(body.len()).is_ok_and(|bytes| bytes > batching.settings.bytes_max) {
             return None;
         }
-        let exchanges = section
-            .iter()
-            .map(|stored| stored.exchange.exchange)
-            .collect::<Vec<i64>>();
+        let exchanges = section.iter().map(|stored| stored.exchange.exchange).collect::<Vec<i64>>();
         let expected = self.expected_usage(&request);
         let price = self.settings.prices.of(batching.model.model());
         Some(BatchQuestion {
@@ -319,11 +299,7 @@ mod tests {
             revisited: Vec::new(),
             provider: "p".to_owned(),
             model: "m".to_owned(),
-            answer: JournalledAnswer {
-                answer: String::new(),
-                input_tokens: 10,
-                output_tokens: 2,
-            },
+            answer: JournalledAnswer { answer: String::new(), input_tokens: 10, output_tokens: 2 },
             cost_microusd: None,
             is_accounted: false,
         }
@@ -331,10 +307,7 @@ mod tests {
 
     #[test]
     fn an_answer_fits_only_the_version_and_exchanges_of_its_question() {
-        assert_eq!(
-            part_of_answer(&answer(&[]), &material(3, 5), &[]).map(|part| part.hi),
-            Some(7)
-        );
+        assert_eq!(part_of_answer(&answer(&[]), &material(3, 5), &[]).map(|part| part.hi), Some(7));
         for (version, lo) in [(4, 5), (3, 6)] {
             assert!(part_of_answer(&answer(&[]), &material(version, lo), &[]).is_none());
         }
@@ -346,15 +319,9 @@ mod tests {
 
     #[test]
     fn a_run_records_the_cost_of_its_answer() {
-        let started = || RunRecord {
-            cost_microusd: Some(0),
-            ..RunRecord::default()
-        };
+        let started = || RunRecord { cost_microusd: Some(0), ..RunRecord::default() };
         let (mut run, mut unpriced) = (started(), started());
-        let priced = BatchedAnswer {
-            cost_microusd: Some(7),
-            ..answer(&[])
-        };
+        let priced = BatchedAnswer { cost_microusd: Some(7), ..answer(&[]) };
         account(priced, &mut run);
         assert_eq!((run.model_calls, run.input_tokens, run.output_tokens), (1, 10, 2));
         account(answer(&[]), &mut unpriced);

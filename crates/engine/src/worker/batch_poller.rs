@@ -108,11 +108,7 @@ impl BatchPoller {
 
     async fn poll_due(&self) -> StoreResult<()> {
         let now = self.now();
-        let due = self
-            .batching
-            .store
-            .due_batches(now, now.plus_ms(LOOK_MS), BATCHES_POLLED_MAX)
-            .await?;
+        let due = self.batching.store.due_batches(now, now.plus_ms(LOOK_MS), BATCHES_POLLED_MAX).await?;
         for batch in due {
             match (batch.state, batch.provider_id.clone()) {
                 // The configuration now names another provider, which doesn't know this batch.
@@ -154,10 +150,7 @@ impl BatchPoller {
     /// Sends a batch that the provider doesn't have.
     async fn send(&self, batch: &OpenBatch) -> StoreResult<()> {
         let lines = self.batching.store.batch_lines(batch.batch).await?;
-        let call = |line: BatchLine| BatchCall {
-            key: line.key,
-            body: line.body,
-        };
+        let call = |line: BatchLine| BatchCall { key: line.key, body: line.body };
         let calls: Vec<BatchCall> = lines.into_iter().map(call).collect();
         match self.batching.model.submit(&batch.identity.name, &calls).await {
             Ok(id) => self.record_submission(batch, id).await,
@@ -179,9 +172,7 @@ impl BatchPoller {
             Ok(listed) => listed,
             Err(error) => {
                 warn!(batch = batch.identity.name, class = error.class(), %error, "batch.list_failed");
-                return self
-                    .apply_step(batch, BatchObservation::Unsure, Some(&error))
-                    .await;
+                return self.apply_step(batch, BatchObservation::Unsure, Some(&error)).await;
             }
         };
         let provider = self.batching.model.provider();
@@ -230,8 +221,7 @@ impl BatchPoller {
             Ok((results, otherwise)) => self.close(batch, results, otherwise).await,
             Err(error) => {
                 warn!(batch = batch.identity.name, class = error.class(), %error, "batch.unreachable");
-                self.apply_step(batch, BatchObservation::Unsure, Some(&error))
-                    .await
+                self.apply_step(batch, BatchObservation::Unsure, Some(&error)).await
             }
         }
     }
@@ -264,25 +254,17 @@ impl BatchPoller {
         if step == BatchStep::Send {
             Box::pin(self.send(&reserved)).await
         } else {
-            self.give_up(&reserved, error.map_or("gone", LlmError::class))
-                .await
+            self.give_up(&reserved, error.map_or("gone", LlmError::class)).await
         }
     }
 
     /// Reserves a batch for this daemon for `wait_ms`. Returns `None` if another daemon has it.
     async fn reserve(&self, batch: &OpenBatch, wait_ms: i64) -> StoreResult<Option<OpenBatch>> {
         let until = self.now().plus_ms(wait_ms);
-        let step = BatchMove {
-            from: batch.state,
-            held_until: batch.held_until,
-            submitted_as: None,
-            next_at: until,
-        };
+        let step =
+            BatchMove { from: batch.state, held_until: batch.held_until, submitted_as: None, next_at: until };
         let is_held = self.batching.store.move_batch(batch.batch, step).await?;
-        Ok(is_held.then(|| OpenBatch {
-            held_until: until,
-            ..batch.clone()
-        }))
+        Ok(is_held.then(|| OpenBatch { held_until: until, ..batch.clone() }))
     }
 
     fn next_step(&self, batch: &OpenBatch, observation: BatchObservation) -> BatchStep {
@@ -294,21 +276,15 @@ impl BatchPoller {
     /// `otherwise`.
     async fn close(&self, batch: &OpenBatch, results: Vec<BatchResult>, otherwise: &str) -> StoreResult<()> {
         let lines = self.batching.store.batch_lines(batch.batch).await?;
-        let questions: HashMap<&str, &[i64]> = lines
-            .iter()
-            .map(|line| (line.key.as_str(), line.exchanges.as_slice()))
-            .collect();
+        let questions: HashMap<&str, &[i64]> =
+            lines.iter().map(|line| (line.key.as_str(), line.exchanges.as_slice())).collect();
         // A result with an unknown key doesn't answer any of these questions.
         let ours = results.into_iter().filter_map(|result| {
             let exchanges = questions.get(result.key.as_str())?;
             Some((self.reply(&result, exchanges, &batch.model), result.billed))
         });
         let (replies, billed): (Vec<BatchReply>, Vec<ModelAnswer>) = ours.unzip();
-        let end = BatchEnd {
-            results: replies,
-            otherwise: otherwise.to_owned(),
-            now: self.now(),
-        };
+        let end = BatchEnd { results: replies, otherwise: otherwise.to_owned(), now: self.now() };
         let closed = self.batching.store.close_batch(batch.batch, end).await;
         // The batch may have been closed although the call failed. No later step handles a closed batch, so the resumption is owed
         // now.
@@ -373,17 +349,13 @@ impl BatchPoller {
     /// Returns the cost of an answer in a batch; `None` if the model's price is unknown.
     fn cost_microusd(&self, model: &str, answer: &ModelAnswer) -> Option<i64> {
         let price = self.prices.of(model)?;
-        Some(cost_in_batch_microusd(
-            price.cost_microusd(usage_of(tokens_of(answer))),
-        ))
+        Some(cost_in_batch_microusd(price.cost_microusd(usage_of(tokens_of(answer)))))
     }
 
     /// Returns a name that no other batch of any daemon has.
     fn name(&self) -> String {
         let mut random = self.random.lock().unwrap_or_else(PoisonError::into_inner);
-        let letters: String = std::iter::repeat_with(|| random.alphanumeric())
-            .take(NAME_CHARS)
-            .collect();
+        let letters: String = std::iter::repeat_with(|| random.alphanumeric()).take(NAME_CHARS).collect();
         format!("recapd-{}-{letters}", self.now().0)
     }
 

@@ -40,11 +40,7 @@ impl Worker {
             }
         }
         let asked_at = self.parts.clock.now();
-        let traced = if is_model {
-            trace::call(model, request)
-        } else {
-            Span::none()
-        };
+        let traced = if is_model { trace::call(model, request) } else { Span::none() };
         // Answers of the built-in summariser cost nothing and aren't counted as calls.
         run.model_calls += i64::from(is_model);
         let asking = model.answer(request).instrument(traced.clone());
@@ -87,8 +83,7 @@ impl Worker {
             self.bill(model, tokens, run);
             // Only the cost of this call is noted. The run's totals may contain a batch's answer, too, whose cost the store counts
             // until the run is recorded.
-            self.heartbeat
-                .note_spent(&guard.lease, cost_of_call(before, spent_by(run)));
+            self.heartbeat.note_spent(&guard.lease, cost_of_call(before, spent_by(run)));
         }
         Ok(answer?)
     }
@@ -136,10 +131,7 @@ impl Worker {
         let limit = limits
             .used_up(&spending.settings, agent_total, total)
             .or_else(|| self.lacks_price(agent, limits.has_dollar_limit(&spending.settings)));
-        Ok(limit.map(|limit| SpendPause {
-            limit,
-            until: next_day(now),
-        }))
+        Ok(limit.map(|limit| SpendPause { limit, until: next_day(now) }))
     }
 
     /// Returns [`SpendLimit::Price`] if there is a limit in dollars and the price of a model is unknown, so that the limit can't
@@ -173,15 +165,8 @@ impl Worker {
         run.input_tokens += tokens.input + tokens.cache_read + tokens.cache_write;
         run.output_tokens += tokens.output;
         let (provider, name) = (model.provider(), model.model());
-        let cost = self
-            .settings
-            .prices
-            .of(name)
-            .map(|price| price.cost_microusd(usage));
-        run.cost_microusd = run
-            .cost_microusd
-            .zip(cost)
-            .map(|(sum, cost)| sum.saturating_add(cost));
+        let cost = self.settings.prices.of(name).map(|price| price.cost_microusd(usage));
+        run.cost_microusd = run.cost_microusd.zip(cost).map(|(sum, cost)| sum.saturating_add(cost));
         match cost {
             Some(cost) => self.parts.metrics.provider.cost(provider, name, cost),
             None if self.is_first_unpriced(name) => {
@@ -287,8 +272,5 @@ fn tokens(
 
 fn prompt_tokens(request: &ModelRequest) -> ProviderTokens {
     let bytes = request.prompt.system.len() + request.prompt.user.len();
-    ProviderTokens {
-        input: i64_or_max(bytes / PROMPT_BYTES_PER_TOKEN),
-        ..ProviderTokens::default()
-    }
+    ProviderTokens { input: i64_or_max(bytes / PROMPT_BYTES_PER_TOKEN), ..ProviderTokens::default() }
 }

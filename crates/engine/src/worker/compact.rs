@@ -62,10 +62,7 @@ pub(super) struct Contents<'a> {
 impl Draft {
     /// Returns a draft of the shown items, with `added` in place of the revisited ones.
     pub(super) fn new(material: &Material, added: Vec<Item>) -> Self {
-        let kept_items = material
-            .items
-            .iter()
-            .filter(|item| !material.revisited.contains(&item.item));
+        let kept_items = material.items.iter().filter(|item| !material.revisited.contains(&item.item));
         Self {
             items: kept_items.cloned().chain(added).collect(),
             dropped: Vec::new(),
@@ -79,23 +76,13 @@ impl Draft {
     }
 
     pub(super) fn aged(material: &Material) -> Self {
-        Self {
-            only_ages: true,
-            ..Self::new(material, Vec::new())
-        }
+        Self { only_ages: true, ..Self::new(material, Vec::new()) }
     }
 
     /// Returns a draft of the shown items in which the revisited ones become final, so that no model is asked about them again.
     pub(super) fn lasting(material: &Material) -> Self {
-        let revisited = material
-            .items
-            .iter()
-            .filter(|item| material.revisited.contains(&item.item));
-        let lasting = revisited.map(|item| Item {
-            item: 0,
-            provisional: false,
-            ..item.clone()
-        });
+        let revisited = material.items.iter().filter(|item| material.revisited.contains(&item.item));
+        let lasting = revisited.map(|item| Item { item: 0, provisional: false, ..item.clone() });
         Self::new(material, lasting.collect())
     }
 
@@ -153,10 +140,7 @@ impl Worker {
     /// Returns a draft of the shown items without the revisited ones, together with what was condensed.
     pub(super) fn draft(&self, material: &Material, condensed: Condensation) -> Draft {
         let facts = self.supported_facts(material, &condensed.facts);
-        Draft {
-            facts,
-            ..Draft::new(material, condensed.items)
-        }
+        Draft { facts, ..Draft::new(material, condensed.items) }
     }
 
     /// Makes a model compact `draft`, if the document is too big with the items as they are.
@@ -268,10 +252,7 @@ impl Worker {
             input_tokens: answer.input_tokens,
             output_tokens: answer.output_tokens,
         };
-        self.parts
-            .store
-            .journal(&guard.lease.agent, key, &journalled, self.parts.clock.now())
-            .await?;
+        self.parts.store.journal(&guard.lease.agent, key, &journalled, self.parts.clock.now()).await?;
         Ok(operations)
     }
 }

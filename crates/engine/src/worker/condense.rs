@@ -56,11 +56,7 @@ fn revisiting(material: Material, numbers: &[i64]) -> Material {
         .into_iter()
         .filter(|stored| items.iter().any(|item| item.covers(stored.exchange.exchange)))
         .collect();
-    Material {
-        exchanges,
-        revisited,
-        ..material
-    }
+    Material { exchanges, revisited, ..material }
 }
 
 impl Worker {
@@ -79,14 +75,8 @@ impl Worker {
 
     /// Makes final digests of the exchanges.
     pub(super) fn without_model(&self, material: &Material) -> Condensation {
-        let items = self.digests(material).into_iter().map(|item| Item {
-            provisional: false,
-            ..item
-        });
-        Condensation {
-            items: items.collect(),
-            facts: Vec::new(),
-        }
+        let items = self.digests(material).into_iter().map(|item| Item { provisional: false, ..item });
+        Condensation { items: items.collect(), facts: Vec::new() }
     }
 
     /// Asks the model about the exchanges of `material`. If it gives no useful answer, or revisited items are too much for it,
@@ -99,14 +89,11 @@ impl Worker {
         run: &mut RunRecord,
     ) -> Result<Condensation, CondenseError> {
         let mut pieces = Bisection::of(&material.exchanges);
-        let condensed = self
-            .condense_pieces(guard, material, limits, &mut pieces, run)
-            .await;
+        let condensed = self.condense_pieces(guard, material, limits, &mut pieces, run).await;
         let failed = condensed.as_ref().err();
         if pieces.has_searched_in_vain() && failed.is_none_or(CondenseError::may_be_due_to_one_exchange) {
             let exchanges = numbers(&material.exchanges);
-            self.failure_memory
-                .was_divided_in_vain(&guard.lease.agent, &exchanges);
+            self.failure_memory.was_divided_in_vain(&guard.lease.agent, &exchanges);
         }
         condensed
     }
@@ -122,17 +109,12 @@ impl Worker {
         let mut condensed = Condensation::default();
         let portion = usize_or_max(limits.exchanges_max).max(1);
         while let Some(rest) = pieces.take() {
-            let at_once = self
-                .count_at_once(&guard.lease, material, (rest, portion), as_of(material, run))
-                .await?;
+            let at_once =
+                self.count_at_once(&guard.lease, material, (rest, portion), as_of(material, run)).await?;
             let (piece, rest) = rest.split_at(at_once);
             pieces.put_back(rest);
             let may_search = pieces.may_search(piece) && self.failure_memory.may_divide();
-            let asking = if may_search {
-                AskReason::Divisible
-            } else {
-                AskReason::Whole
-            };
+            let asking = if may_search { AskReason::Divisible } else { AskReason::Whole };
             let fault = match self.condense_piece(guard, material, (piece, asking), run).await {
                 Ok((condensation, is_by_first)) => {
                     pieces.record_answer(is_by_first);
@@ -161,9 +143,7 @@ impl Worker {
         }
         let suspects = self.condense_suspects(guard, material, pieces, run).await?;
         condensed.add(suspects);
-        condensed
-            .items
-            .sort_by_key(|item| item.ranges.first().map(|range| range.first));
+        condensed.items.sort_by_key(|item| item.ranges.first().map(|range| range.first));
         Ok(condensed)
     }
 
@@ -225,24 +205,17 @@ impl Worker {
             return Ok(material);
         }
         if limits == all {
-            let answered_count = self
-                .count_answered(lease, &material, as_of(&material, run))
-                .await?;
+            let answered_count = self.count_answered(lease, &material, as_of(&material, run)).await?;
             return Ok(up_to(material, answered_count));
         }
         let full_material = self.parts.store.material(lease, all).await?;
-        Ok(
-            match self
-                .count_answered(lease, &full_material, as_of(&full_material, run))
-                .await?
-            {
-                // If nothing is pending any more, `full_material` consists of revisited exchanges, which have other answers.
-                answered_count @ Some(_) if full_material.revisited.is_empty() => {
-                    up_to(full_material, answered_count)
-                }
-                _ => material,
-            },
-        )
+        Ok(match self.count_answered(lease, &full_material, as_of(&full_material, run)).await? {
+            // If nothing is pending any more, `full_material` consists of revisited exchanges, which have other answers.
+            answered_count @ Some(_) if full_material.revisited.is_empty() => {
+                up_to(full_material, answered_count)
+            }
+            _ => material,
+        })
     }
 
     /// Returns how many of the material's first exchanges the longest answer in the journal covers. Counts exchanges before it
@@ -271,25 +244,20 @@ impl Worker {
         let full_material = self.parts.store.material(lease, all).await?;
         let mut answered_numbers = numbers(&full_material.exchanges);
         let mut count = 0;
-        while let Some(more) = self
-            .longest_answered(lease, &full_material, answered_numbers.split_at(count).1)
-            .await?
+        while let Some(more) =
+            self.longest_answered(lease, &full_material, answered_numbers.split_at(count).1).await?
         {
             count += more;
         }
         answered_numbers.truncate(count);
         let numbers_to_ask = numbers(&material.exchanges);
-        if answered_numbers
-            .iter()
-            .all(|exchange| numbers_to_ask.contains(exchange))
-        {
+        if answered_numbers.iter().all(|exchange| numbers_to_ask.contains(exchange)) {
             return Ok(material);
         }
         let answered_material = revisiting(full_material, &answered_numbers);
         // It isn't used if it contains an exchange that failed alone, because this exchange would delay the others, answered or not.
-        let fails = self
-            .failure_memory
-            .has_failed_alone(&lease.agent, &numbers(&answered_material.exchanges));
+        let fails =
+            self.failure_memory.has_failed_alone(&lease.agent, &numbers(&answered_material.exchanges));
         // If exchanges have become pending, the material has no revisited items.
         let is_better = !fails && !answered_material.revisited.is_empty();
         Ok(if is_better { answered_material } else { material })
@@ -325,9 +293,8 @@ impl Worker {
     ) -> StoreResult<Option<usize>> {
         // One query for all keys, because there may be a thousand.
         let beginnings = (1..=exchanges.len()).map(|count| exchanges.split_at(count).0);
-        let keys: Vec<String> = beginnings
-            .map(|beginning| self.piece_key(lease, material, beginning))
-            .collect();
+        let keys: Vec<String> =
+            beginnings.map(|beginning| self.piece_key(lease, material, beginning)).collect();
         let journalled = self.parts.store.journalled_among(&lease.agent, &keys).await?;
         let longest = keys.iter().rposition(|key| journalled.contains(key));
         Ok(longest.map(|index| index + 1))
@@ -348,12 +315,7 @@ impl Worker {
         let answer = if numbers.is_empty() || self.are_past(material, exchanges, as_of(material, run)) {
             AskAnswer::nothing()
         } else if let Some(answer) = self.journalled(lease, &key, exchanges).await? {
-            AskAnswer {
-                answer,
-                origin: Origin::Model,
-                stands_in: false,
-                is_by_first: true,
-            }
+            AskAnswer { answer, origin: Origin::Model, stands_in: false, is_by_first: true }
         } else {
             let question = Question {
                 exchanges,
@@ -369,10 +331,7 @@ impl Worker {
         };
         let mut condensed = Condensation::of(answer.answer, exchanges, answer.origin, Gaps::of(material))?;
         if answer.stands_in {
-            condensed
-                .items
-                .iter_mut()
-                .for_each(|item| item.provisional = true);
+            condensed.items.iter_mut().for_each(|item| item.provisional = true);
         }
         Ok((condensed, answer.is_by_first))
     }

@@ -28,11 +28,7 @@ impl Gaps {
     /// Returns the gaps of an answer about `material`. Revisited exchanges that are left out again would always be left out, so
     /// their digests are final.
     pub(super) fn of(material: &Material) -> Self {
-        if material.revisited.is_empty() {
-            Self::AskedLater
-        } else {
-            Self::Lasting
-        }
+        if material.revisited.is_empty() { Self::AskedLater } else { Self::Lasting }
     }
 }
 
@@ -60,10 +56,7 @@ impl Condensation {
                 item.origin == Origin::Digest && numbers.iter().any(|exchange| item.covers(*exchange));
             item.provisional = is_gap && is_asked_later;
         }
-        Ok(Self {
-            items,
-            facts: vec![answer.facts],
-        })
+        Ok(Self { items, facts: vec![answer.facts] })
     }
 
     pub(super) fn add(&mut self, other: Self) {

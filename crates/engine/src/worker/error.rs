@@ -41,18 +41,12 @@ impl CondenseError {
 
     /// Returns the error in the form that the table of runs stores.
     pub(super) fn run_error(&self) -> AttemptError {
-        AttemptError {
-            class: self.class().to_owned(),
-            message: self.to_string(),
-        }
+        AttemptError { class: self.class().to_owned(), message: self.to_string() }
     }
 
     /// Returns true if asking again is useless until somebody changes something.
     pub(super) fn is_final(&self) -> bool {
-        matches!(
-            self,
-            Self::Llm(LlmError::Auth(_) | LlmError::Permanent(_) | LlmError::Refused { .. })
-        )
+        matches!(self, Self::Llm(LlmError::Auth(_) | LlmError::Permanent(_) | LlmError::Refused { .. }))
     }
 
     /// Returns true if the next model should be asked. `is_last` is true at the last attempt.
@@ -66,10 +60,7 @@ impl CondenseError {
 
     /// Returns true if a question about fewer exchanges may succeed.
     pub(super) fn is_too_much(&self) -> bool {
-        matches!(
-            self,
-            Self::Llm(LlmError::ContextOverflow(_) | LlmError::Truncated { .. })
-        )
+        matches!(self, Self::Llm(LlmError::ContextOverflow(_) | LlmError::Truncated { .. }))
     }
 
     /// Returns true if one of several exchanges may have caused the failure: a refusal, or an invalid request or answer.

@@ -93,20 +93,14 @@ impl FailureMemory {
     /// Returns true if the exchange of a question that just failed, and whose failure isn't recorded yet, is the cause.
     pub(super) fn is_to_blame(&self, agent: &AgentId, exchanges: &[i64]) -> bool {
         let state = self.lock();
-        let single_failure = state
-            .agents
-            .peek(agent)
-            .and_then(|agent_memory| agent_memory.single_failure);
+        let single_failure = state.agents.peek(agent).and_then(|agent_memory| agent_memory.single_failure);
         single_failure.is_some_and(|single_failure| single_failure.is_to_blame(exchanges, state.answers))
     }
 
     /// Returns true if one of the exchanges is the one that failed alone.
     pub(super) fn has_failed_alone(&self, agent: &AgentId, exchanges: &[i64]) -> bool {
-        let single_failure = self
-            .lock()
-            .agents
-            .peek(agent)
-            .and_then(|agent_memory| agent_memory.single_failure);
+        let single_failure =
+            self.lock().agents.peek(agent).and_then(|agent_memory| agent_memory.single_failure);
         single_failure.is_some_and(|single_failure| single_failure.is_among(exchanges))
     }
 
@@ -192,9 +186,8 @@ impl FailureMemory {
         state.quarantine.was_answered(position);
         state.quarantine.settle(agent, exchanges);
         if let Some(agent_memory) = state.agents.get_mut(agent) {
-            agent_memory.single_failure = agent_memory
-                .single_failure
-                .filter(|single_failure| !single_failure.is_among(exchanges));
+            agent_memory.single_failure =
+                agent_memory.single_failure.filter(|single_failure| !single_failure.is_among(exchanges));
             agent_memory.size.grow(exchanges);
         }
     }
@@ -221,10 +214,7 @@ mod tests {
     #[test]
     fn a_failed_search_blames_the_model_unless_it_answers_others() {
         let (failure_memory, agent) = (FailureMemory::default(), "coder".parse().unwrap());
-        let all = MaterialLimits {
-            exchanges_max: 200,
-            tokens_max: 50_000,
-        };
+        let all = MaterialLimits { exchanges_max: 200, tokens_max: 50_000 };
         let search = |asked: &[i64]| {
             failure_memory.failed(&agent, asked, false);
             for one in asked {

@@ -34,11 +34,7 @@ pub(super) struct Heartbeat {
 
 impl Heartbeat {
     pub(super) fn new(lease_ms: i64) -> Self {
-        Self {
-            lease_ms,
-            leases: Mutex::default(),
-            added: Notify::new(),
-        }
+        Self { lease_ms, leases: Mutex::default(), added: Notify::new() }
     }
 
     /// Keeps a lease alive. The returned token is cancelled when the lease is lost.
@@ -69,9 +65,7 @@ impl Heartbeat {
     /// update records its cost, so no cost counts twice.
     pub(super) fn spent_by_others(&self, agent: &AgentId) -> SpendTotal {
         let leases = self.lock();
-        let others = leases
-            .values()
-            .filter(|in_flight| in_flight.lease.agent != *agent);
+        let others = leases.values().filter(|in_flight| in_flight.lease.agent != *agent);
         others.fold(SpendTotal::default(), |sum, in_flight| sum.plus(in_flight.spent))
     }
 
@@ -95,11 +89,7 @@ impl Heartbeat {
     }
 
     pub(super) async fn beat(&self, parts: &WorkerParts) {
-        let leases: Vec<Lease> = self
-            .lock()
-            .values()
-            .map(|in_flight| in_flight.lease.clone())
-            .collect();
+        let leases: Vec<Lease> = self.lock().values().map(|in_flight| in_flight.lease.clone()).collect();
         if leases.is_empty() {
             return;
         }
@@ -120,10 +110,7 @@ impl Heartbeat {
             .iter()
             .filter(|lease| !renewed.contains(&lease.token))
             .filter_map(|lease| in_flight.remove(&lease.token));
-        for LeaseInFlight {
-            lease, lost_token, ..
-        } in lost_leases
-        {
+        for LeaseInFlight { lease, lost_token, .. } in lost_leases {
             warn!(agent_id = %lease.agent, lease_token = lease.token, "lease.lost");
             lost_token.cancel();
             parts.metrics.queue.renewed(RenewalResult::Lost);

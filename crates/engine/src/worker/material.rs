@@ -10,9 +10,7 @@ pub(super) fn as_of(material: &Material, run: &RunRecord) -> Timestamp {
 
 /// Returns true if ageing now changes the document.
 pub(super) fn is_due(material: &Material, run: &RunRecord) -> bool {
-    material
-        .next_ageing_at
-        .is_some_and(|at| at <= as_of(material, run))
+    material.next_ageing_at.is_some_and(|at| at <= as_of(material, run))
 }
 
 pub(super) fn rows(exchanges: &[StoredExchange]) -> Vec<Exchange> {
@@ -26,9 +24,7 @@ pub(super) fn numbers(exchanges: &[StoredExchange]) -> Vec<i64> {
 /// Returns the numbers of the exchanges that are worth asking a model about. The others keep their digests.
 pub(super) fn worth_asking(exchanges: &[StoredExchange]) -> Vec<i64> {
     let exchanges_worth_asking = exchanges.iter().filter(|stored| has_lines(stored));
-    exchanges_worth_asking
-        .map(|stored| stored.exchange.exchange)
-        .collect()
+    exchanges_worth_asking.map(|stored| stored.exchange.exchange).collect()
 }
 
 pub(super) fn has_lines(stored: &StoredExchange) -> bool {

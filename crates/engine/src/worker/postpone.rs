@@ -42,12 +42,7 @@ impl Worker {
         }
         self.parts.metrics.updates.postponed(reason);
         self.heartbeat.remove(lease);
-        let postponement = Postponement {
-            until,
-            limit,
-            why,
-            run,
-        };
+        let postponement = Postponement { until, limit, why, run };
         match self.parts.store.postpone(lease, postponement).await {
             Ok(()) => Outcome::Postponed,
             Err(StoreError::Fenced(_)) => {
@@ -66,11 +61,8 @@ impl Worker {
 
     /// Returns the end of a wait, with jitter, so that updates that wait for the same thing don't all continue at once.
     fn wait_end(&self, now: Timestamp, wait: Duration) -> Timestamp {
-        let wait_ms = i64::try_from(wait.as_millis())
-            .unwrap_or(i64::MAX)
-            .max(WAIT_MS_MIN);
-        now.plus_ms(wait_ms)
-            .plus_ms(self.draw(|random| random.i64(0..=wait_ms / 4)))
+        let wait_ms = i64::try_from(wait.as_millis()).unwrap_or(i64::MAX).max(WAIT_MS_MIN);
+        now.plus_ms(wait_ms).plus_ms(self.draw(|random| random.i64(0..=wait_ms / 4)))
     }
 
     /// Ends an update that another one overtook. Records only its cost.

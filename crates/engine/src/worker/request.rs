@@ -64,10 +64,10 @@ impl Worker {
 
     fn transcript(&self, stored: &StoredExchange, zone: Zone) -> Transcript {
         let (limits, redactor) = (TranscriptLimits::default(), &self.parts.redactor);
-        let messages = stored.messages.iter().map(|stored| Message {
-            at: Some(stored.said_at),
-            ..stored.message.clone()
-        });
+        let messages = stored
+            .messages
+            .iter()
+            .map(|stored| Message { at: Some(stored.said_at), ..stored.message.clone() });
         let messages: Vec<Message> = messages.collect();
         let transcript = Transcript::new(&stored.exchange, &messages, limits, redactor);
         let transcript = match &stored.request {
@@ -79,20 +79,14 @@ impl Worker {
 
     /// Returns a random text that marks the fence of one prompt.
     pub(super) fn nonce(&self) -> String {
-        self.draw(|random| {
-            std::iter::repeat_with(|| random.alphanumeric())
-                .take(NONCE_CHARS)
-                .collect()
-        })
+        self.draw(|random| std::iter::repeat_with(|| random.alphanumeric()).take(NONCE_CHARS).collect())
     }
 }
 
 /// Returns the last items before the exchange, oldest first. Leaves out provisional items.
 fn items_before(items: &[Item], exchange: i64) -> Vec<&Item> {
     let end = |item: &Item| item.ranges.last().map_or(i64::MIN, |range| range.last);
-    let before = items
-        .iter()
-        .filter(|item| end(item) < exchange && !item.provisional);
+    let before = items.iter().filter(|item| end(item) < exchange && !item.provisional);
     let mut before: Vec<&Item> = before.collect();
     before.sort_by_key(|item| end(item));
     before.split_off(before.len().saturating_sub(LAST_ITEMS_MAX))
@@ -105,9 +99,7 @@ mod tests {
 
     #[test]
     fn the_last_items_before_an_exchange_are_shown() {
-        let mut items: Vec<Item> = [4, 9, 1, 3, 2, 6]
-            .map(|number| item(number, Timestamp(0)))
-            .to_vec();
+        let mut items: Vec<Item> = [4, 9, 1, 3, 2, 6].map(|number| item(number, Timestamp(0))).to_vec();
         items[3].provisional = true;
         let shown = items_before(&items, 6);
         let numbers: Vec<i64> = shown.iter().map(|item| item.item).collect();

@@ -28,11 +28,7 @@ pub struct Resumption {
 
 impl Resumption {
     pub(super) fn new(parts: WorkerParts, which: Resume) -> Self {
-        Self {
-            parts,
-            which,
-            owed: AtomicU8::default(),
-        }
+        Self { parts, which, owed: AtomicU8::default() }
     }
 
     /// Requests resumptions from now on.

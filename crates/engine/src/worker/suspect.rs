@@ -68,16 +68,8 @@ impl Worker {
         if given_back.is_empty() {
             return turn;
         }
-        debug!(
-            leases = given_back.len(),
-            is_idle, "queue.suspect_has_to_be_alone"
-        );
-        if let Err(error) = self
-            .parts
-            .store
-            .release(&given_back, self.parts.clock.now())
-            .await
-        {
+        debug!(leases = given_back.len(), is_idle, "queue.suspect_has_to_be_alone");
+        if let Err(error) = self.parts.store.release(&given_back, self.parts.clock.now()).await {
             self.parts.metrics.service.db_failed(error.class());
             warn!(%error, leases = given_back.len(), "lease.release_failed");
             for lease in &given_back {
@@ -140,19 +132,10 @@ mod tests {
             };
             (turn, tokens(&given_back))
         };
-        assert_eq!(
-            named_turn(&[0, 1, 3], false),
-            (("together", vec![0, 1, 2]), vec![])
-        );
+        assert_eq!(named_turn(&[0, 1, 3], false), (("together", vec![0, 1, 2]), vec![]));
         assert_eq!(named_turn(&[], true), (("together", vec![]), vec![]));
-        assert_eq!(
-            named_turn(&[0, 2, 1, 2], false),
-            (("then idle", vec![0, 2]), vec![1, 3])
-        );
-        assert_eq!(
-            named_turn(&[0, 2, 1, 2], true),
-            (("alone", vec![1]), vec![3, 0, 2])
-        );
+        assert_eq!(named_turn(&[0, 2, 1, 2], false), (("then idle", vec![0, 2]), vec![1, 3]));
+        assert_eq!(named_turn(&[0, 2, 1, 2], true), (("alone", vec![1]), vec![3, 0, 2]));
         assert_eq!(named_turn(&[2], true), (("alone", vec![0]), vec![]));
     }
 }

@@ -37,17 +37,11 @@ impl Worker {
     /// workers repeatedly, isn't tried again: digests replace its exchanges, and the row is parked.
     pub(super) async fn update(&self, guard: &LeaseGuard) -> Outcome {
         let lease = &guard.lease;
-        let mut run = RunRecord {
-            started_at: self.parts.clock.now(),
-            cost_microusd: Some(0),
-            ..RunRecord::default()
-        };
+        let mut run =
+            RunRecord { started_at: self.parts.clock.now(), cost_microusd: Some(0), ..RunRecord::default() };
         let attempt = if self.settings.retry.is_poison(lease) {
             let message = format!("this row has crashed {} workers", lease.crashes);
-            Err(Trouble::Final(AttemptError {
-                class: CRASHED.to_owned(),
-                message,
-            }))
+            Err(Trouble::Final(AttemptError { class: CRASHED.to_owned(), message }))
         } else {
             let attempt = catch_panic(lease, self.attempt(guard, &mut run)).await;
             attempt.unwrap_or_else(|panicked| Err(Trouble::Passing(panicked, 0)))
@@ -72,16 +66,7 @@ impl Worker {
                 self.complete_with_digests(lease, error, run).await
             }
             Err(Trouble::Passing(error, retry_after_ms)) => {
-                self.fail(
-                    lease,
-                    error,
-                    Retry {
-                        after_ms: retry_after_ms,
-                        park: false,
-                    },
-                    run,
-                )
-                .await
+                self.fail(lease, error, Retry { after_ms: retry_after_ms, park: false }, run).await
             }
         }
     }
@@ -130,10 +115,7 @@ impl Worker {
                         return Err(trouble);
                     };
                     debug!(agent_id = %lease.agent, exchanges = half, "update.batch_halved");
-                    limits = MaterialLimits {
-                        exchanges_max: half,
-                        ..limits
-                    };
+                    limits = MaterialLimits { exchanges_max: half, ..limits };
                 }
             }
         }
@@ -142,11 +124,7 @@ impl Worker {
     /// Returns true for a session that ended after a few words, like each call of a host in a loop. A model's answer would be
     /// longer than the session.
     fn is_slight(&self, lease: &Lease, material: &Material) -> bool {
-        let tokens: i64 = material
-            .exchanges
-            .iter()
-            .map(|stored| stored.exchange.tokens)
-            .sum();
+        let tokens: i64 = material.exchanges.iter().map(|stored| stored.exchange.tokens).sum();
         let has_paused = lease.reasons == Reason::SessionPause.bit() && material.revisited.is_empty();
         has_paused && !self.is_offline() && tokens < self.settings.batch_tokens_min
     }
@@ -159,15 +137,9 @@ impl Worker {
         run: &mut RunRecord,
     ) -> Result<Outcome, Trouble> {
         if material.lo == material.hi && is_due(material, run) {
-            return Ok(self
-                .apply(lease, material, Draft::aged(material), None, run)
-                .await?);
+            return Ok(self.apply(lease, material, Draft::aged(material), None, run).await?);
         }
-        let settle = Settle {
-            lo: material.lo,
-            hi: material.hi,
-            now: self.parts.clock.now(),
-        };
+        let settle = Settle { lo: material.lo, hi: material.hi, now: self.parts.clock.now() };
         self.heartbeat.remove(lease);
         self.parts.store.settle(lease, settle).await?;
         self.parts.notices.agent_changed(&lease.agent);
@@ -197,16 +169,7 @@ impl Worker {
         let (merged, condensed) = (draft.merged, draft.condensed);
         run.truncated = composed.truncated;
         run.finished_at = self.parts.clock.now();
-        let mut patch = self.patch(
-            material,
-            Contents {
-                draft,
-                composition: &composed,
-                as_of,
-            },
-            park,
-            run,
-        );
+        let mut patch = self.patch(material, Contents { draft, composition: &composed, as_of }, park, run);
         if is_given_up {
             // A row that is woken during each attempt, for example by an ageing job that runs every minute, isn't parked. So its
             // wait grows with each attempt, by the backoff.
@@ -229,10 +192,7 @@ impl Worker {
             .record("recapd.path", composed.path.name())
             .record("recapd.exchanges", i64_or_max(material.exchanges.len()));
         let label = UpdatePath::from_name(composed.path.name()).unwrap_or(UpdatePath::None);
-        self.parts
-            .metrics
-            .updates
-            .finished(ended, label, i64_or_max(material.exchanges.len()), took);
+        self.parts.metrics.updates.finished(ended, label, i64_or_max(material.exchanges.len()), took);
         self.parts.metrics.documents.stored(composed.tokens);
         let documents = &self.parts.metrics.documents;
         documents.facts_refused(&refused);
@@ -250,20 +210,10 @@ impl Worker {
         park: Option<AttemptError>,
         run: &RunRecord,
     ) -> Patch {
-        let Contents {
-            draft,
-            composition,
-            as_of,
-        } = contents;
-        let leaving = if draft.only_ages {
-            &composition.aged
-        } else {
-            &composition.dropped
-        };
+        let Contents { draft, composition, as_of } = contents;
+        let leaving = if draft.only_ages { &composition.aged } else { &composition.dropped };
         let is_dropped = |index: usize| leaving.binary_search(&index).is_ok();
-        let composed = (0..)
-            .zip(draft.items)
-            .map(|(index, item)| (item, is_dropped(index)));
+        let composed = (0..).zip(draft.items).map(|(index, item)| (item, is_dropped(index)));
         let (items, dropped) = (composed.collect::<Vec<_>>(), draft.dropped.into_iter());
         // Provisional items of this update don't make the row due at once. Items of the built-in summariser wait until a model
         // works, and exchanges that an answer left out would be left out again right now.
@@ -275,10 +225,7 @@ impl Worker {
         let all = items.into_iter().chain(dropped.map(|item| (item, true)));
         let (added, old): (Vec<_>, Vec<_>) = all.partition(|(item, _)| item.item == 0);
         let dropped_items = old.into_iter().filter(|(_, dropped)| *dropped);
-        let pending = material
-            .exchanges
-            .iter()
-            .filter(|stored| stored.exchange.exchange > material.lo);
+        let pending = material.exchanges.iter().filter(|stored| stored.exchange.exchange > material.lo);
         Patch {
             version: material.version,
             lo: material.lo,
@@ -296,11 +243,7 @@ impl Worker {
             next_ageing_at: composition.next_change,
             park,
             // Exchanges that found no room in this update have waited already, so they don't wait for more.
-            rearm_wait_ms: if material.takes_all {
-                self.settings.max_wait_ms
-            } else {
-                0
-            },
+            rearm_wait_ms: if material.takes_all { self.settings.max_wait_ms } else { 0 },
             batch_exchanges: self.settings.batch_exchanges,
             batch_tokens_min: self.settings.batch_tokens_min,
             run: run.clone(),
@@ -365,10 +308,7 @@ impl Worker {
         };
         match catch_panic(lease, outcome).await {
             Ok(Ok(None)) => {
-                let retry = Retry {
-                    after_ms: WOKEN_RETRY_MS_MIN,
-                    park: true,
-                };
+                let retry = Retry { after_ms: WOKEN_RETRY_MS_MIN, park: true };
                 self.fail(lease, cause, retry, run).await
             }
             Ok(Ok(Some(outcome))) => {
@@ -387,10 +327,7 @@ impl Worker {
             Ok(Err(error)) => self.after_store_error(lease, error, run).await,
             // Nothing is left to try, so the row waits for the next eviction, or for an operator.
             Err(panicked) => {
-                let retry = Retry {
-                    after_ms: 0,
-                    park: true,
-                };
+                let retry = Retry { after_ms: 0, park: true };
                 self.fail(lease, panicked, retry, run).await
             }
         }
@@ -398,11 +335,7 @@ impl Worker {
 
     async fn fail(&self, lease: &Lease, fault: AttemptError, retry: Retry, mut run: RunRecord) -> Outcome {
         let jitter = self.draw(fastrand::Rng::f64);
-        let backoff_ms = self
-            .settings
-            .retry
-            .backoff_ms(lease.attempt, jitter)
-            .max(retry.after_ms);
+        let backoff_ms = self.settings.retry.backoff_ms(lease.attempt, jitter).max(retry.after_ms);
         self.parts.metrics.updates.failed(reason(&fault.class));
         warn!(
             agent_id = %lease.agent, attempt = lease.attempt, error_class = %fault.class, error = %fault.message,
@@ -410,12 +343,7 @@ impl Worker {
         );
         run.finished_at = self.parts.clock.now();
         let spent = run.clone();
-        let failure = Failure {
-            error: fault.clone(),
-            backoff_ms,
-            park: retry.park,
-            run,
-        };
+        let failure = Failure { error: fault.clone(), backoff_ms, park: retry.park, run };
         self.heartbeat.remove(lease);
         match self.parts.store.fail(lease, failure).await {
             Ok(true) => {
@@ -474,10 +402,7 @@ impl Worker {
                 // An unavailable database comes back. Any other error is a bug, and isn't retried forever.
                 let is_unavailable = matches!(error, StoreError::Unavailable(_));
                 let class = if is_unavailable { "db" } else { "internal" };
-                let fault = AttemptError {
-                    class: class.to_owned(),
-                    message: error.to_string(),
-                };
+                let fault = AttemptError { class: class.to_owned(), message: error.to_string() };
                 let park = !is_unavailable && self.settings.retry.is_last(lease);
                 self.fail(lease, fault, Retry { after_ms: 0, park }, run).await
             }
@@ -494,8 +419,5 @@ struct Retry {
 }
 
 fn pending(exchanges: Vec<StoredExchange>, lo: i64) -> Vec<StoredExchange> {
-    exchanges
-        .into_iter()
-        .filter(|stored| stored.exchange.exchange > lo)
-        .collect()
+    exchanges.into_iter().filter(|stored| stored.exchange.exchange > lo).collect()
 }

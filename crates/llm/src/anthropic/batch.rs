@@ -35,13 +35,9 @@ impl BatchProtocol for Anthropic {
             RawValue::from_string(call.body.clone())
         };
         let bodies: Vec<Box<RawValue>> = calls.iter().map(request).collect::<Result<_, _>>()?;
-        let requests = calls.iter().zip(&bodies).map(|(call, body)| BatchEntry {
-            custom_id: &call.key,
-            params: body,
-        });
-        let create = CreateBatch {
-            requests: requests.collect(),
-        };
+        let requests =
+            calls.iter().zip(&bodies).map(|(call, body)| BatchEntry { custom_id: &call.key, params: body });
+        let create = CreateBatch { requests: requests.collect() };
         Ok((BATCHES.to_owned(), serde_json::to_vec(&create)?))
     }
 
@@ -108,10 +104,7 @@ mod tests {
 
     #[test]
     fn questions_carry_their_keys() {
-        let call = BatchCall {
-            key: "k".to_owned(),
-            body: r#"{"model":"m","max_tokens":1}"#.to_owned(),
-        };
+        let call = BatchCall { key: "k".to_owned(), body: r#"{"model":"m","max_tokens":1}"#.to_owned() };
         let (path, body) = Anthropic.create("m", "n", &[call], None).unwrap();
         assert_eq!(path, "/messages/batches");
         assert_eq!(

@@ -77,10 +77,7 @@ impl<'a> MessagesRequest<'a> {
                 text: &request.prompt.system,
                 cache_control: CacheControl { r#type: "ephemeral" },
             }],
-            messages: [UserMessage {
-                role: "user",
-                content: &request.prompt.user,
-            }],
+            messages: [UserMessage { role: "user", content: &request.prompt.user }],
             output_config: is_configured.then_some(OutputConfig { effort, format }),
         })
     }
@@ -148,10 +145,7 @@ impl MessageAnswer {
 
     fn answer(self) -> ModelAnswer {
         let texts = self.content.into_iter().filter(|block| block.r#type == "text");
-        ModelAnswer {
-            text: texts.filter_map(|block| block.text).collect(),
-            ..self.usage.answer()
-        }
+        ModelAnswer { text: texts.filter_map(|block| block.text).collect(), ..self.usage.answer() }
     }
 }
 
@@ -177,9 +171,5 @@ impl MessageUsage {
 fn refusal(details: Option<StopDetails>) -> String {
     let details = details.map(|details| [details.category, details.explanation]);
     let reasons: Vec<String> = details.into_iter().flatten().flatten().collect();
-    if reasons.is_empty() {
-        "no reason is given".to_owned()
-    } else {
-        reasons.join(": ")
-    }
+    if reasons.is_empty() { "no reason is given".to_owned() } else { reasons.join(": ") }
 }

@@ -62,13 +62,7 @@ pub(super) struct Circuit {
 
 impl Circuit {
     pub(super) fn new(settings: BreakerSettings) -> Self {
-        Self {
-            settings,
-            state: CircuitState::Closed,
-            failures: 0,
-            rest_ms: settings.rest_ms,
-            resting_ms: 0,
-        }
+        Self { settings, state: CircuitState::Closed, failures: 0, rest_ms: settings.rest_ms, resting_ms: 0 }
     }
 
     pub(super) fn state(&self) -> CircuitState {
@@ -143,10 +137,7 @@ mod tests {
     const FAILED: CallVerdict = CallVerdict::Failed { rest_ms: 0 };
 
     fn circuit() -> Circuit {
-        Circuit::new(BreakerSettings {
-            failures: 3,
-            rest_ms: 30_000,
-        })
+        Circuit::new(BreakerSettings { failures: 3, rest_ms: 30_000 })
     }
 
     /// Makes a call at `at_ms` and returns the new state; `None` if no call may be made.
@@ -192,10 +183,7 @@ mod tests {
             Some(open(91_000)),
             "nothing was learned"
         );
-        assert_eq!(
-            call(&mut circuit, 91_000, CallVerdict::Answered),
-            Some(CircuitState::Closed)
-        );
+        assert_eq!(call(&mut circuit, 91_000, CallVerdict::Answered), Some(CircuitState::Closed));
         // The failed probes are forgotten.
         assert_eq!(call(&mut circuit, 91_000, FAILED), Some(CircuitState::Closed));
     }
@@ -220,10 +208,7 @@ mod tests {
         let mut circuit = circuit();
         call(&mut circuit, 0, FAILED);
         call(&mut circuit, 0, FAILED);
-        assert_eq!(
-            call(&mut circuit, 0, CallVerdict::Failed { rest_ms: 90_000 }),
-            Some(open(90_000))
-        );
+        assert_eq!(call(&mut circuit, 0, CallVerdict::Failed { rest_ms: 90_000 }), Some(open(90_000)));
     }
 
     #[test]
@@ -245,10 +230,7 @@ mod tests {
 
     #[test]
     fn the_breaker_can_be_switched_off_and_a_clock_set_back_ends_the_rest() {
-        let mut off = Circuit::new(BreakerSettings {
-            failures: 0,
-            rest_ms: 30_000,
-        });
+        let mut off = Circuit::new(BreakerSettings { failures: 0, rest_ms: 30_000 });
         for verdict in [FAILED; 20].into_iter().chain([CallVerdict::Refused]) {
             assert_eq!(call(&mut off, 0, verdict), Some(CircuitState::Closed));
         }

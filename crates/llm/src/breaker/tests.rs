@@ -10,10 +10,7 @@ use recapd_core::domain::{prompt::Prompt, reply};
 use recapd_platform::clock::ManualClock;
 
 fn down() -> CannedAnswer {
-    Err(LlmError::Transient(TransientFailure::new(
-        Cause::Network,
-        "connection reset",
-    )))
+    Err(LlmError::Transient(TransientFailure::new(Cause::Network, "connection reset")))
 }
 
 /// The same failure, after which the circuit is open.
@@ -31,10 +28,7 @@ async fn a_failing_provider_is_left_alone_and_asked_again() {
     let heard = Arc::new(Mutex::new(Vec::new()));
     let breaker = Breaker::new(
         Arc::new(CannedModel(Mutex::new(answers))),
-        BreakerSettings {
-            failures: 2,
-            rest_ms: 30_000,
-        },
+        BreakerSettings { failures: 2, rest_ms: 30_000 },
         clock.clone(),
     );
     let listener: BreakerListener = Arc::new({
@@ -43,11 +37,7 @@ async fn a_failing_provider_is_left_alone_and_asked_again() {
     });
     breaker.watch(&listener);
     let request = ModelRequest {
-        prompt: Prompt {
-            system: String::new(),
-            user: String::new(),
-            schema: reply::ITEMS,
-        },
+        prompt: Prompt { system: String::new(), user: String::new(), schema: reply::ITEMS },
         transcripts: Vec::new(),
         facts: Vec::new(),
         output_tokens_max: 1,
@@ -55,10 +45,7 @@ async fn a_failing_provider_is_left_alone_and_asked_again() {
         limit_wait: LimitWait::default(),
     };
     let ask = async || breaker.answer(&request).await;
-    let rests = |wait_s| LlmError::Waiting {
-        wait: Duration::from_secs(wait_s),
-        why: Wait::Circuit,
-    };
+    let rests = |wait_s| LlmError::Waiting { wait: Duration::from_secs(wait_s), why: Wait::Circuit };
     assert_eq!(ask().await, down());
     assert_eq!(ask().await, outage(30));
     assert_eq!(ask().await, Err(rests(30)));
@@ -68,9 +55,7 @@ async fn a_failing_provider_is_left_alone_and_asked_again() {
     clock.advance_ms(60_000);
     assert_eq!(ask().await, Ok(ModelAnswer::default()));
 
-    let open = |until_ms| CircuitState::Open {
-        until: Timestamp(until_ms),
-    };
+    let open = |until_ms| CircuitState::Open { until: Timestamp(until_ms) };
     let states = [
         CircuitState::Closed,
         open(30_000),
@@ -89,22 +74,10 @@ fn answers_show_whether_the_provider_works() {
         (Ok(ModelAnswer::default()), CallVerdict::Answered),
         (down(), CallVerdict::Failed { rest_ms: 0 }),
         (Err(LlmError::Auth(words())), CallVerdict::Refused),
-        (
-            Err(LlmError::Refused {
-                message: words(),
-                usage: None,
-            }),
-            CallVerdict::Answered,
-        ),
+        (Err(LlmError::Refused { message: words(), usage: None }), CallVerdict::Answered),
         (Err(LlmError::Permanent(words())), CallVerdict::Answered),
         (Err(LlmError::Truncated { usage: None }), CallVerdict::Answered),
-        (
-            Err(LlmError::RateLimited {
-                retry_after: None,
-                message: words(),
-            }),
-            CallVerdict::Answered,
-        ),
+        (Err(LlmError::RateLimited { retry_after: None, message: words() }), CallVerdict::Answered),
     ] {
         assert_eq!(verdict(&answer), expected, "{answer:?}");
     }
@@ -116,18 +89,11 @@ async fn a_dropped_probe_allows_the_next() {
     let clock = Arc::new(ManualClock::new(Timestamp(0)));
     let breaker = Breaker::new(
         Arc::new(CannedModel(Mutex::new(vec![Err(LlmError::Auth(String::new()))]))),
-        BreakerSettings {
-            failures: 2,
-            rest_ms: 30_000,
-        },
+        BreakerSettings { failures: 2, rest_ms: 30_000 },
         clock.clone(),
     );
     let request = ModelRequest {
-        prompt: Prompt {
-            system: String::new(),
-            user: String::new(),
-            schema: reply::ITEMS,
-        },
+        prompt: Prompt { system: String::new(), user: String::new(), schema: reply::ITEMS },
         transcripts: Vec::new(),
         facts: Vec::new(),
         output_tokens_max: 1,

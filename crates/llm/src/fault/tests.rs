@@ -19,11 +19,7 @@ fn reply(status: u16, body: &str, headers: &[(&'static str, &'static str)]) -> H
 }
 
 fn class(status: u16, body: &str) -> &'static str {
-    let discreet = Discreet {
-        provider: "openai",
-        key: None,
-        material: "",
-    };
+    let discreet = Discreet { provider: "openai", key: None, material: "" };
     error_of_refusal(&reply(status, body, &[]), status, discreet).class()
 }
 
@@ -83,11 +79,7 @@ const CASES: &[(u16, &str, &str)] = &[
         r#"{"error":{"code":504,"message":"Deadline expired","status":"DEADLINE_EXCEEDED"}}"#,
         "provider_timeout",
     ),
-    (
-        400,
-        r#"{"error":"the input length exceeds the context length"}"#,
-        "provider_context_length",
-    ),
+    (400, r#"{"error":"the input length exceeds the context length"}"#, "provider_context_length"),
     (
         400,
         r#"{"error":{"code":400,"message":"request (4011 tokens) exceeds the available context size (2048 tokens), try increasing it","type":"exceed_context_size_error","n_prompt_tokens":4011,"n_ctx":2048}}"#,
@@ -113,11 +105,7 @@ const CASES: &[(u16, &str, &str)] = &[
         r#"{"error":{"message":"You exceeded your current quota","type":"insufficient_quota","code":"insufficient_quota"}}"#,
         "provider_auth",
     ),
-    (
-        429,
-        r#"{"error":{"message":"Balance is spent","code":"credit_balance_exhausted"}}"#,
-        "provider_auth",
-    ),
+    (429, r#"{"error":{"message":"Balance is spent","code":"credit_balance_exhausted"}}"#, "provider_auth"),
     (
         400,
         r#"{"error":{"message":"Budget has been exceeded! Current cost: 10.2, Max budget: 10.0","type":"budget_exceeded","param":null,"code":"400"}}"#,
@@ -149,11 +137,7 @@ const CASES: &[(u16, &str, &str)] = &[
         "provider_auth",
     ),
     (401, "", "provider_auth"),
-    (
-        402,
-        r#"{"error":{"code":402,"message":"Insufficient credits"}}"#,
-        "provider_auth",
-    ),
+    (402, r#"{"error":{"code":402,"message":"Insufficient credits"}}"#, "provider_auth"),
     (403, "<html>Forbidden</html>", "provider_auth"),
     (
         403,
@@ -190,11 +174,7 @@ const CASES: &[(u16, &str, &str)] = &[
         r#"{"error":"Cannot truncate prompt with n_keep (15028) >= n_ctx (7424)"}"#,
         "provider_context_length",
     ),
-    (
-        400,
-        r#"{"error":"Context size has been exceeded."}"#,
-        "provider_context_length",
-    ),
+    (400, r#"{"error":"Context size has been exceeded."}"#, "provider_context_length"),
     (
         400,
         r#"{"error":"Trying to keep the first 15857 tokens when context the overflows. However, the model is loaded with context length of only 4096 tokens, which is not enough."}"#,
@@ -210,17 +190,9 @@ const CASES: &[(u16, &str, &str)] = &[
         r#"{"code":"Client specified an invalid argument","error":"This model's maximum prompt length is 131072 but the request contains 136973 tokens."}"#,
         "provider_context_length",
     ),
-    (
-        400,
-        r#"{"message":"Input is too long for requested model."}"#,
-        "provider_context_length",
-    ),
+    (400, r#"{"message":"Input is too long for requested model."}"#, "provider_context_length"),
     (413, "Payload Too Large", "provider_context_length"),
-    (
-        400,
-        r#"{"error":{"message":"The response was filtered","code":"content_filter"}}"#,
-        "provider_refusal",
-    ),
+    (400, r#"{"error":{"message":"The response was filtered","code":"content_filter"}}"#, "provider_refusal"),
     (
         400,
         r#"{"error":{"message":"flagged","type":"invalid_request_error","code":"invalid_prompt"}}"#,
@@ -231,26 +203,14 @@ const CASES: &[(u16, &str, &str)] = &[
         r#"{"error":{"message":"you must provide a model parameter","type":"invalid_request_error","code":null}}"#,
         "provider_invalid_request",
     ),
-    (
-        404,
-        r#"{"error":"model 'x' not found"}"#,
-        "provider_invalid_request",
-    ),
+    (404, r#"{"error":"model 'x' not found"}"#, "provider_invalid_request"),
     (302, "", "provider_invalid_request"),
     (408, "", "provider_timeout"),
     (504, "<html>Gateway Time-out</html>", "provider_timeout"),
     (409, r#"{"error":{"message":"conflict"}}"#, "provider_server"),
-    (
-        500,
-        r#"{"error":{"message":"The server had an error","type":"server_error"}}"#,
-        "provider_server",
-    ),
+    (500, r#"{"error":{"message":"The server had an error","type":"server_error"}}"#, "provider_server"),
     (502, "<html>Bad gateway</html>", "provider_server"),
-    (
-        503,
-        r#"{"error":{"message":"m","code":"server_is_overloaded"}}"#,
-        "provider_overloaded",
-    ),
+    (503, r#"{"error":{"message":"m","code":"server_is_overloaded"}}"#, "provider_overloaded"),
     (
         529,
         r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#,
@@ -267,11 +227,7 @@ fn every_error_has_its_class() {
 
 #[test]
 fn the_servers_waits_and_retry_hints_are_obeyed() {
-    let discreet = Discreet {
-        provider: "openai",
-        key: None,
-        material: "",
-    };
+    let discreet = Discreet { provider: "openai", key: None, material: "" };
     // A wait for an outage is limited to an hour.
     for (status, retry_after, wait_s) in [
         (429, "7", 7),
@@ -283,11 +239,7 @@ fn the_servers_waits_and_retry_hints_are_obeyed() {
     ] {
         let reply = reply(status, "{}", &[("retry-after", retry_after)]);
         let error = error_of_refusal(&reply, status, discreet);
-        assert_eq!(
-            error.retry_after().map(|wait| wait.as_secs()),
-            Some(wait_s),
-            "{status} {retry_after}"
-        );
+        assert_eq!(error.retry_after().map(|wait| wait.as_secs()), Some(wait_s), "{status} {retry_after}");
     }
     let again = reply(400, "{}", &[("x-should-retry", "true")]);
     assert_eq!(error_of_refusal(&again, 400, discreet).class(), "provider_server");
@@ -295,11 +247,8 @@ fn the_servers_waits_and_retry_hints_are_obeyed() {
 
 #[test]
 fn messages_are_short_and_name_the_request() {
-    let discreet = Discreet {
-        provider: "openai",
-        key: Some("sk-1234"),
-        material: "USER: the quick brown fox jumps",
-    };
+    let discreet =
+        Discreet { provider: "openai", key: Some("sk-1234"), material: "USER: the quick brown fox jumps" };
     let said = |body: &str| {
         error_of_refusal(&reply(400, body, &[("x-request-id", "req_1")]), 400, discreet).to_string()
     };
@@ -330,34 +279,19 @@ fn a_daily_quota_waits_longer_than_google_says() {
             {{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"{wait}"}}]}}}}"#
         )
     };
-    let discreet = Discreet {
-        provider: "openai",
-        key: None,
-        material: "",
-    };
+    let discreet = Discreet { provider: "openai", key: None, material: "" };
     for (delay, wait_s) in [("46s", 3_600), ("7200s", 7_200)] {
         let error = error_of_refusal(&reply(429, &body(delay), &[]), 429, discreet);
         assert_eq!(error.class(), "provider_rate_limited");
-        assert_eq!(
-            error.retry_after().map(|wait| wait.as_secs()),
-            Some(wait_s),
-            "{delay}"
-        );
+        assert_eq!(error.retry_after().map(|wait| wait.as_secs()), Some(wait_s), "{delay}");
     }
 }
 
 #[test]
 fn a_success_that_holds_an_error_means_that_error() {
-    let discreet = Discreet {
-        provider: "openai",
-        key: None,
-        material: "",
-    };
+    let discreet = Discreet { provider: "openai", key: None, material: "" };
     for (body, class) in [
-        (
-            r#"{"type":"error","error":{"type":"overloaded_error","message":"m"}}"#,
-            "provider_overloaded",
-        ),
+        (r#"{"type":"error","error":{"type":"overloaded_error","message":"m"}}"#, "provider_overloaded"),
         (
             r#"{"status":"failed","output":[],"error":{"code":"server_error","message":"m"}}"#,
             "provider_server",

@@ -52,19 +52,14 @@ impl BatchProtocol for Gemini {
         _: Option<&str>,
     ) -> serde_json::Result<(String, Vec<u8>)> {
         let request = |call: &'_ BatchCall| RawValue::from_string(call.body.clone());
-        let requests = calls.iter().map(|call| {
-            Ok(BatchEntry {
-                request: request(call)?,
-                metadata: Metadata { key: &call.key },
-            })
-        });
+        let requests = calls
+            .iter()
+            .map(|call| Ok(BatchEntry { request: request(call)?, metadata: Metadata { key: &call.key } }));
         let create = CreateBatch {
             batch: GeminiBatch {
                 display_name: name,
                 input_config: InputConfig {
-                    requests: Requests {
-                        requests: requests.collect::<serde_json::Result<_>>()?,
-                    },
+                    requests: Requests { requests: requests.collect::<serde_json::Result<_>>()? },
                 },
             },
         };
@@ -105,9 +100,7 @@ impl BatchProtocol for Gemini {
 
     fn read_batch(&self, _: &str, operation: &Value) -> Option<BatchStatus> {
         let state = operation["metadata"]["state"].as_str().unwrap_or_default();
-        let state = state
-            .strip_prefix("BATCH_STATE_")
-            .or(state.strip_prefix("JOB_STATE_"));
+        let state = state.strip_prefix("BATCH_STATE_").or(state.strip_prefix("JOB_STATE_"));
         let otherwise = match state {
             Some("SUCCEEDED" | "PARTIALLY_SUCCEEDED") => "missing",
             Some("FAILED") => "provider_server",
@@ -118,14 +111,10 @@ impl BatchProtocol for Gemini {
             _ => return None,
         };
         let outputs = [&operation["metadata"]["output"], &operation["response"]];
-        let results = outputs
-            .into_iter()
-            .find_map(|output| output["inlinedResponses"]["inlinedResponses"].as_array());
+        let results =
+            outputs.into_iter().find_map(|output| output["inlinedResponses"]["inlinedResponses"].as_array());
         Some(BatchStatus::Ended(FinishedBatch {
-            results: results
-                .map(|lines| Results::Here(lines.clone()))
-                .into_iter()
-                .collect(),
+            results: results.map(|lines| Results::Here(lines.clone())).into_iter().collect(),
             otherwise,
         }))
     }
@@ -168,10 +157,7 @@ mod tests {
 
     #[test]
     fn questions_carry_their_keys() {
-        let call = BatchCall {
-            key: "k".to_owned(),
-            body: r#"{"contents":[]}"#.to_owned(),
-        };
+        let call = BatchCall { key: "k".to_owned(), body: r#"{"contents":[]}"#.to_owned() };
         let (path, body) = Gemini.create("models/m", "recapd-1", &[call], None).unwrap();
         assert_eq!(path, "/models/m:batchGenerateContent");
         assert_eq!(
@@ -191,28 +177,17 @@ mod tests {
             let Some(BatchStatus::Ended(ended)) = Gemini.read_batch("batches/1", &operation) else {
                 unreachable!("it ended")
             };
-            let [Results::Here(lines)] = &ended.results[..] else {
-                unreachable!("they are here")
-            };
-            assert_eq!(
-                Gemini.read_result(&lines[0]),
-                Some(("k".to_owned(), Outcome::Body(json!({}))))
-            );
+            let [Results::Here(lines)] = &ended.results[..] else { unreachable!("they are here") };
+            assert_eq!(Gemini.read_result(&lines[0]), Some(("k".to_owned(), Outcome::Body(json!({})))));
         }
         let expired =
             json!({"name": "batches/1", "done": true, "metadata": {"state": "BATCH_STATE_EXPIRED"}});
         assert_eq!(
             Gemini.read_batch("batches/1", &expired),
-            Some(BatchStatus::Ended(FinishedBatch {
-                results: Vec::new(),
-                otherwise: "expired"
-            }))
+            Some(BatchStatus::Ended(FinishedBatch { results: Vec::new(), otherwise: "expired" }))
         );
         let running = json!({"name": "batches/1", "metadata": {"state": "BATCH_STATE_RUNNING"}});
-        assert_eq!(
-            Gemini.read_batch("batches/1", &running),
-            Some(BatchStatus::Running)
-        );
+        assert_eq!(Gemini.read_batch("batches/1", &running), Some(BatchStatus::Running));
         assert_eq!(Gemini.read_batch("batches/1", &json!({})), None);
     }
 }

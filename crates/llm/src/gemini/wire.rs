@@ -142,10 +142,7 @@ pub(super) struct UsageMetadata {
 impl GenerateAnswer {
     pub(super) fn read(body: &[u8]) -> Result<ModelAnswer, NoAnswer> {
         let mut generated: Self = serde_json::from_slice(body).map_err(|_| NoAnswer::Unknown)?;
-        let blocked = generated
-            .prompt_feedback
-            .take()
-            .and_then(|feedback| feedback.block_reason);
+        let blocked = generated.prompt_feedback.take().and_then(|feedback| feedback.block_reason);
         let mut candidates = std::mem::take(&mut generated.candidates).into_iter();
         let Some(candidate) = candidates.next() else {
             let blocked =
@@ -169,10 +166,7 @@ impl GenerateAnswer {
     /// Returns the answer without the parts that are thoughts.
     fn answer(self, content: CandidateContent) -> ModelAnswer {
         let parts = content.parts.into_iter().filter(|part| !part.thought);
-        ModelAnswer {
-            text: parts.filter_map(|part| part.text).collect(),
-            ..self.usage_metadata.answer()
-        }
+        ModelAnswer { text: parts.filter_map(|part| part.text).collect(), ..self.usage_metadata.answer() }
     }
 }
 

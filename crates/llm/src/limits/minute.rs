@@ -139,23 +139,14 @@ impl Minute {
     /// Removes calls older than a minute, and turns whose agents didn't return in time. Removes all calls and turns if the clock
     /// was set back, because then their times can't be compared.
     fn forget(&mut self, now: Timestamp, wait_ms_max: i64) {
-        if self
-            .calls
-            .back()
-            .is_some_and(|call| call.at.since_ms(now) > wait_ms_max)
-        {
+        if self.calls.back().is_some_and(|call| call.at.since_ms(now) > wait_ms_max) {
             self.calls.clear();
         }
-        while self
-            .calls
-            .front()
-            .is_some_and(|call| now.since_ms(call.at) >= MINUTE_MS)
-        {
+        while self.calls.front().is_some_and(|call| now.since_ms(call.at) >= MINUTE_MS) {
             self.calls.pop_front();
         }
         self.forget_rest(now);
-        self.turns
-            .retain(|turn| turn.asked_at <= now && now <= turn.until);
+        self.turns.retain(|turn| turn.asked_at <= now && now <= turn.until);
     }
 
     fn keep_turn(
@@ -168,12 +159,7 @@ impl Minute {
         let Some(agent) = agent.filter(|_| self.turns.len() < TURNS_MAX) else {
             return;
         };
-        let turn = DelayedCall {
-            agent: agent.clone(),
-            tokens,
-            asked_at,
-            until: at.plus_ms(TURN_KEPT_MS),
-        };
+        let turn = DelayedCall { agent: agent.clone(), tokens, asked_at, until: at.plus_ms(TURN_KEPT_MS) };
         self.turns.insert(index, turn);
     }
 
@@ -186,11 +172,7 @@ impl Minute {
         let after = self.earliest(&calls, now, tokens);
         calls.clone_from(&self.calls);
         calls.push_back(MinuteCall { id: 0, at, tokens });
-        if self.plan(&mut calls, now, ahead) == planned {
-            (at, true)
-        } else {
-            (after, false)
-        }
+        if self.plan(&mut calls, now, ahead) == planned { (at, true) } else { (after, false) }
     }
 
     /// Adds the first `count` turns to `calls`, each as early as possible. Returns their times.
@@ -208,9 +190,7 @@ impl Minute {
         let newest = calls.back().map_or(now, |call| call.at);
         let mut at = now.max(newest).max(self.not_before);
         let mut requests = i64_or_max(calls.len());
-        let mut used = calls
-            .iter()
-            .fold(0_i64, |sum, call| sum.saturating_add(call.tokens));
+        let mut used = calls.iter().fold(0_i64, |sum, call| sum.saturating_add(call.tokens));
         for call in calls {
             let is_gone = at.since_ms(call.at) >= MINUTE_MS;
             if !is_gone && self.fits(requests, used, tokens) {
@@ -224,10 +204,7 @@ impl Minute {
     }
 
     fn fits(&self, requests: i64, used: i64, tokens: i64) -> bool {
-        let MinuteLimits {
-            requests: requests_max,
-            tokens: tokens_max,
-        } = self.limits;
+        let MinuteLimits { requests: requests_max, tokens: tokens_max } = self.limits;
         (requests_max == 0 || requests < requests_max)
             && (tokens_max == 0 || used.saturating_add(tokens) <= tokens_max)
     }
@@ -261,17 +238,9 @@ mod tests {
         let mut calls = minute(2, 0);
         assert_eq!(wait(&mut calls, 0, 1), Ok(0));
         assert_eq!(wait(&mut calls, 1_000, 1), Ok(0));
-        assert_eq!(
-            wait(&mut calls, 2_000, 1),
-            Err(58_000),
-            "a longer wait reserves nothing"
-        );
+        assert_eq!(wait(&mut calls, 2_000, 1), Err(58_000), "a longer wait reserves nothing");
         assert_eq!(wait(&mut calls, 59_000, 1), Ok(1_000));
-        assert_eq!(
-            wait(&mut calls, 59_000, 1),
-            Ok(2_000),
-            "after the call that waits"
-        );
+        assert_eq!(wait(&mut calls, 59_000, 1), Ok(2_000), "after the call that waits");
 
         let mut tokens = minute(0, 1_000);
         assert_eq!(wait(&mut tokens, 0, 600), Ok(0));
@@ -310,19 +279,11 @@ mod tests {
         let mut calls = minute(0, 0);
         calls.rest(Timestamp(90_000), 30_000);
         assert_eq!(wait(&mut calls, 90_000, 1), Err(30_000));
-        assert_eq!(
-            wait(&mut calls, 89_000, 1),
-            Ok(0),
-            "after a clock set back the wait would be too long"
-        );
+        assert_eq!(wait(&mut calls, 89_000, 1), Ok(0), "after a clock set back the wait would be too long");
 
         let mut calls = minute(1, 0);
         assert_eq!(wait(&mut calls, 60 * MINUTE_MS, 1), Ok(0));
-        assert_eq!(
-            wait(&mut calls, 0, 1),
-            Ok(0),
-            "calls with times by the old clock are forgotten"
-        );
+        assert_eq!(wait(&mut calls, 0, 1), Ok(0), "calls with times by the old clock are forgotten");
     }
 
     /// Small calls every ten seconds, of 150 tokens each, never leave room for a big one by themselves.
@@ -333,16 +294,8 @@ mod tests {
             assert_eq!(wait(&mut calls, at_s * 10_000, 150), Ok(0));
         }
         assert_eq!(wait_of(&mut calls, "big", 55_000, 900), Err(55_000));
-        assert_eq!(
-            wait_of(&mut calls, "small", 60_000, 150),
-            Err(110_000),
-            "after the big call"
-        );
-        assert_eq!(
-            wait_of(&mut calls, "smaller", 60_000, 50),
-            Ok(0),
-            "it delays no waiting call"
-        );
+        assert_eq!(wait_of(&mut calls, "small", 60_000, 150), Err(110_000), "after the big call");
+        assert_eq!(wait_of(&mut calls, "smaller", 60_000, 50), Ok(0), "it delays no waiting call");
         assert_eq!(wait_of(&mut calls, "big", 110_000, 900), Ok(0));
         assert_eq!(wait_of(&mut calls, "small", 110_001, 150), Err(59_999));
         assert_eq!(wait_of(&mut calls, "small", 170_000, 150), Ok(0));
@@ -362,11 +315,7 @@ mod tests {
             wait_of(&mut calls, &agent.to_string(), 130_000, 1).unwrap_err();
         }
         assert_eq!(calls.turns.len(), TURNS_MAX);
-        assert_eq!(
-            wait(&mut calls, 0, 1),
-            Ok(0),
-            "a clock turned back ends all turns"
-        );
+        assert_eq!(wait(&mut calls, 0, 1), Ok(0), "a clock turned back ends all turns");
     }
 
     proptest! {

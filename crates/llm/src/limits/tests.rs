@@ -13,11 +13,7 @@ const LESS_THAN_THE_WAIT: Duration = Duration::from_secs(3);
 
 fn request() -> ModelRequest {
     ModelRequest {
-        prompt: Prompt {
-            system: "s".repeat(400),
-            user: "u".repeat(400),
-            schema: reply::ITEMS,
-        },
+        prompt: Prompt { system: "s".repeat(400), user: "u".repeat(400), schema: reply::ITEMS },
         transcripts: Vec::new(),
         facts: Vec::new(),
         output_tokens_max: 300,
@@ -27,18 +23,11 @@ fn request() -> ModelRequest {
 }
 
 fn took(input_tokens: i64, rest: Option<Duration>) -> ModelAnswer {
-    ModelAnswer {
-        input_tokens,
-        rest,
-        ..ModelAnswer::default()
-    }
+    ModelAnswer { input_tokens, rest, ..ModelAnswer::default() }
 }
 
 fn refused(retry_after: Option<Duration>) -> LlmError {
-    LlmError::RateLimited {
-        retry_after,
-        message: "slow down".to_owned(),
-    }
+    LlmError::RateLimited { retry_after, message: "slow down".to_owned() }
 }
 
 fn overloaded(retry_after: Option<Duration>) -> LlmError {
@@ -68,10 +57,7 @@ async fn wait_s(model: &LimitedModel) -> Option<u64> {
 
 #[tokio::test]
 async fn actual_tokens_replace_the_estimate() {
-    let limits = MinuteLimits {
-        requests: 0,
-        tokens: 1_000,
-    };
+    let limits = MinuteLimits { requests: 0, tokens: 1_000 };
     // Each call reserves 500 tokens.
     let answers = vec![Ok(took(900, None)), Ok(took(100, None)), Ok(took(1, None))];
     let (model, clock) = limited(answers, 9, limits);
@@ -79,11 +65,7 @@ async fn actual_tokens_replace_the_estimate() {
     assert_eq!(wait_s(&model).await, Some(60));
     clock.advance_ms(60_000);
     assert_eq!(wait_s(&model).await, None);
-    assert_eq!(
-        wait_s(&model).await,
-        None,
-        "the call before took fewer tokens than were reserved"
-    );
+    assert_eq!(wait_s(&model).await, None, "the call before took fewer tokens than were reserved");
 }
 
 #[tokio::test]
@@ -120,10 +102,7 @@ async fn each_refusal_without_a_time_doubles_the_backoff() {
     let (model, clock) = limited(answers, 9, MinuteLimits::default());
     let mut backoffs_s = Vec::new();
     for _ in 0..10 {
-        let wait = model
-            .answer(&request())
-            .await
-            .map_or_else(|error| error.retry_after(), |_| None);
+        let wait = model.answer(&request()).await.map_or_else(|error| error.retry_after(), |_| None);
         let wait_s = wait.map_or(0, |wait| wait.as_secs());
         clock.advance_ms(i64::try_from(wait_s).unwrap() * 1_000);
         backoffs_s.push(wait_s);
@@ -133,10 +112,7 @@ async fn each_refusal_without_a_time_doubles_the_backoff() {
 
 #[tokio::test(start_paused = true)]
 async fn a_short_wait_is_waited_out() {
-    let limits = MinuteLimits {
-        requests: 1,
-        tokens: 0,
-    };
+    let limits = MinuteLimits { requests: 1, tokens: 0 };
     let (model, clock) = limited(vec![Ok(took(1, None)), Ok(took(1, None))], 9, limits);
     assert_eq!(wait_s(&model).await, None);
     clock.advance_ms(56_000);
@@ -147,10 +123,7 @@ async fn a_short_wait_is_waited_out() {
 
 #[tokio::test(start_paused = true)]
 async fn a_request_is_held_until_it_may_be_sent() {
-    let limits = MinuteLimits {
-        requests: 1,
-        tokens: 0,
-    };
+    let limits = MinuteLimits { requests: 1, tokens: 0 };
     let (model, clock) = limited(vec![Ok(took(1, None))], 9, limits);
     assert_eq!(wait_s(&model).await, None);
     clock.advance_ms(56_000);
@@ -159,10 +132,7 @@ async fn a_request_is_held_until_it_may_be_sent() {
     let waited = tokio::time::timeout(LESS_THAN_THE_WAIT, &mut asking).await;
     assert!(waited.is_err() && request.limit_wait.is_waiting());
     let asked = tokio::time::timeout(LESS_THAN_THE_WAIT, &mut asking).await;
-    assert!(
-        asked.is_err() && !request.limit_wait.is_waiting(),
-        "no answer ever comes"
-    );
+    assert!(asked.is_err() && !request.limit_wait.is_waiting(), "no answer ever comes");
 }
 
 /// A call that wasn't sent uses nothing of the minute.

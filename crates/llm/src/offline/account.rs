@@ -50,28 +50,14 @@ pub(super) fn texts(run: &[Transcript]) -> Texts {
     for index in 1..courses.len() {
         let (previous, current) = courses.split_at_mut(index);
         if let (Some(previous), Some(current)) = (previous.last(), current.first_mut()) {
-            current.undone = previous
-                .request
-                .iter()
-                .flatten()
-                .next()
-                .cloned()
-                .unwrap_or_default();
+            current.undone = previous.request.iter().flatten().next().cloned().unwrap_or_default();
         }
     }
-    let parts: Vec<AccountPart> = (0..)
-        .zip(&courses)
-        .flat_map(|(exchange, course)| part::of(exchange, course))
-        .collect();
-    let tokens = run
-        .iter()
-        .fold(0_i64, |sum, transcript| sum.saturating_add(transcript.tokens));
+    let parts: Vec<AccountPart> =
+        (0..).zip(&courses).flat_map(|(exchange, course)| part::of(exchange, course)).collect();
+    let tokens = run.iter().fold(0_i64, |sum, transcript| sum.saturating_add(transcript.tokens));
     let write = |chars_max: usize| points::text(&choose(&parts, chars_max));
-    Texts {
-        text: write(text_chars_max(tokens)),
-        brief: write(brief_chars_max(tokens)),
-        gist: gist(&courses),
-    }
+    Texts { text: write(text_chars_max(tokens)), brief: write(brief_chars_max(tokens)), gist: gist(&courses) }
 }
 
 /// Removes sentences of requests that repeat an earlier request of the run, for example when a prompt is sent again.

@@ -37,8 +37,7 @@ impl Call {
             blank.into_iter().chain(c.to_lowercase())
         });
         let name: String = spaced.collect();
-        name.split(|c: char| !c.is_alphanumeric())
-            .any(|word| READERS.contains(&word))
+        name.split(|c: char| !c.is_alphanumeric()).any(|word| READERS.contains(&word))
             || self.values.iter().any(|value| value.shows_files)
     }
 }
@@ -127,11 +126,7 @@ mod tests {
         let profiles = Profiles::read(&[transcript(&[
             (Voice::Call, "order_lookup", r#"{"id": "AB12CD"}"#),
             (Voice::Result, "order_lookup", record),
-            (
-                Voice::Call,
-                "ponder",
-                r#"{"thought": "It may be changed, because the class allows it."}"#,
-            ),
+            (Voice::Call, "ponder", r#"{"thought": "It may be changed, because the class allows it."}"#),
             (Voice::Call, "order_void", r#"{"id": "AB12CD"}"#),
             (Voice::Result, "order_void", record),
         ])]);

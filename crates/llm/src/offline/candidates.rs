@@ -62,10 +62,7 @@ pub(super) fn of(batch: &Corpus, run: &[ExchangeReading], style: CallStyle) -> V
         };
         let mut worths: Vec<f64> = candidates.iter().map(worth).collect();
         worths.sort_unstable_by(f64::total_cmp);
-        let worth_min = worths
-            .get(worths.len() - CANDIDATES_MAX)
-            .copied()
-            .unwrap_or_default();
+        let worth_min = worths.get(worths.len() - CANDIDATES_MAX).copied().unwrap_or_default();
         candidates.retain(|candidate| worth(candidate) >= worth_min);
         candidates.truncate(CANDIDATES_MAX);
     }
@@ -81,11 +78,7 @@ fn candidate_of_clause(reading: &ExchangeReading, index: usize, clause: &Clause)
         ClauseSource::Model => PieceVoice::Model,
     };
     Candidate {
-        base_value: if clause.source == ClauseSource::Failure {
-            FAILURE_GAIN
-        } else {
-            0.0
-        },
+        base_value: if clause.source == ClauseSource::Failure { FAILURE_GAIN } else { 0.0 },
         terms: clause.terms.clone(),
         covers: Vec::new(),
         is_change: false,
@@ -107,11 +100,7 @@ fn fold_calls(batch: &Corpus, run: &[ExchangeReading], style: CallStyle) -> Vec<
     for reading in run {
         for call in &reading.calls {
             let turn = reading.turn(call.line);
-            let key = (
-                (!style.spans_turns).then_some(turn),
-                call.name.as_str(),
-                call.failed,
-            );
+            let key = ((!style.spans_turns).then_some(turn), call.name.as_str(), call.failed);
             let index = *indices.entry(key).or_insert(folded.len());
             if index == folded.len() {
                 folded.push(FoldedCalls::new(call, (reading.index, call.line, 0), turn));
@@ -123,10 +112,8 @@ fn fold_calls(batch: &Corpus, run: &[ExchangeReading], style: CallStyle) -> Vec<
             }
         }
     }
-    let mut calls: Vec<Candidate> = folded
-        .into_iter()
-        .map(|tool| tool.candidate(batch, style.values_max))
-        .collect();
+    let mut calls: Vec<Candidate> =
+        folded.into_iter().map(|tool| tool.candidate(batch, style.values_max)).collect();
     calls.sort_by(|a, b| b.base_value.total_cmp(&a.base_value));
     calls.truncate(TOOLS_MAX);
     calls
@@ -161,16 +148,9 @@ impl<'a> FoldedCalls<'a> {
         let is_change = !self.failed && influence >= INFLUENCE_TELLING;
         let values_max = if is_change { values_max } else { values_max / 2 };
         let shown_values = most_informative(&self.values, values_max);
-        let times = if self.calls > 1 {
-            format!(" ×{}", self.calls)
-        } else {
-            String::new()
-        };
-        let values = if shown_values.is_empty() {
-            String::new()
-        } else {
-            format!("({})", shown_values.join(", "))
-        };
+        let times = if self.calls > 1 { format!(" ×{}", self.calls) } else { String::new() };
+        let values =
+            if shown_values.is_empty() { String::new() } else { format!("({})", shown_values.join(", ")) };
         Candidate {
             is_change,
             base_value: if self.failed {
@@ -190,11 +170,7 @@ impl<'a> FoldedCalls<'a> {
                 turn: self.turn,
                 voice: PieceVoice::Call,
                 name: String::new(),
-                text: format!(
-                    "{}{times}{values}{}",
-                    self.name,
-                    if self.failed { FAILED_CALL } else { "" }
-                ),
+                text: format!("{}{times}{values}{}", self.name, if self.failed { FAILED_CALL } else { "" }),
             },
         }
     }
@@ -203,12 +179,8 @@ impl<'a> FoldedCalls<'a> {
 /// Returns the most informative of `values`, each once, in order.
 fn most_informative<'a>(values: &[&'a ShownValue], values_max: usize) -> Vec<&'a str> {
     let mut texts = HashSet::new();
-    let mut distinct: Vec<(usize, &ShownValue)> = values
-        .iter()
-        .copied()
-        .enumerate()
-        .filter(|(_, value)| texts.insert(value.text.as_str()))
-        .collect();
+    let mut distinct: Vec<(usize, &ShownValue)> =
+        values.iter().copied().enumerate().filter(|(_, value)| texts.insert(value.text.as_str())).collect();
     // Next to an id or a path, prose and code are noise.
     if distinct.iter().any(|(_, value)| values::is_identifier(value)) {
         distinct.retain(|(_, value)| value.score >= WORD_SCORE);
@@ -216,8 +188,5 @@ fn most_informative<'a>(values: &[&'a ShownValue], values_max: usize) -> Vec<&'a
     distinct.sort_by(|(_, a), (_, b)| b.score.total_cmp(&a.score));
     distinct.truncate(values_max);
     distinct.sort_by_key(|(index, _)| *index);
-    distinct
-        .into_iter()
-        .map(|(_, value)| value.text.as_str())
-        .collect()
+    distinct.into_iter().map(|(_, value)| value.text.as_str()).collect()
 }

@@ -69,9 +69,7 @@ pub(super) fn rated_sentences(text: &str, role: TextRole, continues_code: bool) 
         .enumerate()
         .flat_map(|(index, sentences)| sentences.into_iter().map(move |sentence| (index, sentence)))
         .flat_map(|(index, sentence)| {
-            parts(sentence, role)
-                .into_iter()
-                .map(move |sentence| (index, sentence))
+            parts(sentence, role).into_iter().map(move |sentence| (index, sentence))
         })
         .enumerate()
         .map(|(index, (paragraph, sentence))| {
@@ -94,14 +92,8 @@ fn parts(sentence: Sentence, role: TextRole) -> Vec<Sentence> {
     if role != TextRole::Talk {
         return vec![sentence];
     }
-    let part = |text: &str| Sentence {
-        text: text.to_owned(),
-        ..sentence
-    };
-    coordinate::clauses(&sentence.text)
-        .into_iter()
-        .map(part)
-        .collect()
+    let part = |text: &str| Sentence { text: text.to_owned(), ..sentence };
+    coordinate::clauses(&sentence.text).into_iter().map(part).collect()
 }
 
 fn position_factor(role: TextRole, index: usize, is_last_paragraph: bool) -> f64 {
@@ -191,11 +183,7 @@ fn is_fragment(text: &str) -> bool {
 /// Rates a sentence of talk. People tell facts about themselves in the first person.
 fn person_factor(text: &str) -> f64 {
     let mut words = text.split(|c: char| !c.is_alphanumeric()).map(str::to_lowercase);
-    if words
-        .by_ref()
-        .take(PERSON_WORDS)
-        .any(|word| FIRST_PERSON.contains(&word.as_str()))
-    {
+    if words.by_ref().take(PERSON_WORDS).any(|word| FIRST_PERSON.contains(&word.as_str())) {
         1.25
     } else {
         1.0
@@ -215,10 +203,7 @@ fn reports_fault(text: &str) -> bool {
 /// Returns true for code, a patch or a log: many symbols and few words, mostly tokens that aren't words, or mostly lines and
 /// bars.
 pub(super) fn is_code(text: &str) -> bool {
-    let signs = text
-        .chars()
-        .filter(|c| "()[]{}=<>;\"'\\|_+^~".contains(*c))
-        .count();
+    let signs = text.chars().filter(|c| "()[]{}=<>;\"'\\|_+^~".contains(*c)).count();
     let visible = text.chars().filter(|c| !c.is_whitespace()).count();
     let all = text.split_whitespace().count();
     let words = text.split_whitespace().filter(|word| is_word(word)).count();
@@ -245,17 +230,9 @@ fn is_rule_or_table(text: &str, visible: usize) -> bool {
 /// Removes the polite opening of a sentence, and the formula of a request: `Sure, I'd like to leave` becomes `leave`.
 fn without_opening(text: String, role: TextRole) -> String {
     let rest = without_courtesy(&text);
-    let rest = if role == TextRole::Request {
-        without_formula(rest)
-    } else {
-        rest
-    };
+    let rest = if role == TextRole::Request { without_formula(rest) } else { rest };
     let has_content = rest.chars().filter(|c| c.is_alphanumeric()).count() >= OPENING_REST_CHARS_MIN;
-    if has_content && rest.len() < text.len() {
-        rest.to_owned()
-    } else {
-        text
-    }
+    if has_content && rest.len() < text.len() { rest.to_owned() } else { text }
 }
 
 fn without_courtesy(text: &str) -> &str {
@@ -276,26 +253,15 @@ fn is_courtesy(opening: &str) -> bool {
         || words.clone().all(WordShape::is_empty_talk) && words.clone().any(|word| COURTESY.contains(word));
     ANSWERS.contains(lower.trim())
         || ((greets(opening) || is_polite())
-            && !words
-                .clone()
-                .any(|word| CONDITIONS.contains(word) || negates(word)))
+            && !words.clone().any(|word| CONDITIONS.contains(word) || negates(word)))
 }
 
 fn without_formula(text: &str) -> &str {
     let head = floor_cut(text, 32).to_lowercase().replace('’', "'");
-    let is_prefix = |formula: &&&str| {
-        head.strip_prefix(**formula)
-            .is_some_and(|rest| rest.starts_with(' '))
-    };
+    let is_prefix = |formula: &&&str| head.strip_prefix(**formula).is_some_and(|rest| rest.starts_with(' '));
     // Counts characters, because a curly apostrophe has more bytes than a straight one.
-    let chars = REQUEST_FORMULAS
-        .iter()
-        .find(is_prefix)
-        .map_or(0, |formula| formula.chars().count() + 1);
-    text.char_indices()
-        .nth(chars)
-        .and_then(|(index, _)| text.get(index..))
-        .unwrap_or(text)
+    let chars = REQUEST_FORMULAS.iter().find(is_prefix).map_or(0, |formula| formula.chars().count() + 1);
+    text.char_indices().nth(chars).and_then(|(index, _)| text.get(index..)).unwrap_or(text)
 }
 
 pub(super) fn greets(text: &str) -> bool {
@@ -342,30 +308,12 @@ mod tests {
             ("Yes, delete the branch.", "delete the branch."),
             ("Thank you so much, the branch is gone.", "the branch is gone."),
             ("Hi if all is good, delete it.", "Hi if all is good, delete it."),
-            (
-                "I don't know, the port may be free.",
-                "I don't know, the port may be free.",
-            ),
-            (
-                "If not, delete the staging database.",
-                "If not, delete the staging database.",
-            ),
-            (
-                "If all is good, delete it at nine.",
-                "If all is good, delete it at nine.",
-            ),
-            (
-                "Other than this, all tests pass.",
-                "Other than this, all tests pass.",
-            ),
-            (
-                "Wenn nicht, bitte alles löschen.",
-                "Wenn nicht, bitte alles löschen.",
-            ),
-            (
-                "Anna, the flight leaves at nine.",
-                "Anna, the flight leaves at nine.",
-            ),
+            ("I don't know, the port may be free.", "I don't know, the port may be free."),
+            ("If not, delete the staging database.", "If not, delete the staging database."),
+            ("If all is good, delete it at nine.", "If all is good, delete it at nine."),
+            ("Other than this, all tests pass.", "Other than this, all tests pass."),
+            ("Wenn nicht, bitte alles löschen.", "Wenn nicht, bitte alles löschen."),
+            ("Anna, the flight leaves at nine.", "Anna, the flight leaves at nine."),
         ];
         for (text, expected) in cases {
             assert_eq!(without_opening(text.to_owned(), TextRole::Request), expected);
@@ -378,25 +326,13 @@ mod tests {
             let sentences = rated_sentences("> I deleted the tables.\nWho was that?", role, false);
             sentences.into_iter().map(|(text, _)| text).collect()
         };
-        assert_eq!(
-            texts(TextRole::Request),
-            ["‘I deleted the tables.’", "Who was that?"]
-        );
-        assert_eq!(
-            texts(TextRole::Answer),
-            ["I deleted the tables.", "Who was that?"]
-        );
+        assert_eq!(texts(TextRole::Request), ["‘I deleted the tables.’", "Who was that?"]);
+        assert_eq!(texts(TextRole::Answer), ["I deleted the tables.", "Who was that?"]);
     }
 
     #[test]
     fn greetings_open_in_many_languages() {
-        for text in [
-            "Hi! I need help",
-            "Hello",
-            "Guten Tag, ich",
-            "你好，我",
-            "  hey Nate",
-        ] {
+        for text in ["Hi! I need help", "Hello", "Guten Tag, ich", "你好，我", "  hey Nate"] {
             assert!(greets(text), "{text}");
         }
         for text in ["history of Rome", "Highway", "", "I said hi"] {

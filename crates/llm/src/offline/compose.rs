@@ -10,18 +10,9 @@ use super::{
 };
 use recapd_core::domain::summary::item::{BRIEF_CHARS_MAX, GIST_CHARS_MAX, TEXT_CHARS_MAX};
 
-const TEXT_CALLS: CallStyle = CallStyle {
-    values_max: 6,
-    spans_turns: false,
-};
-const BRIEF_CALLS: CallStyle = CallStyle {
-    values_max: 4,
-    spans_turns: false,
-};
-const GIST_CALLS: CallStyle = CallStyle {
-    values_max: 4,
-    spans_turns: true,
-};
+const TEXT_CALLS: CallStyle = CallStyle { values_max: 6, spans_turns: false };
+const BRIEF_CALLS: CallStyle = CallStyle { values_max: 4, spans_turns: false };
+const GIST_CALLS: CallStyle = CallStyle { values_max: 4, spans_turns: true };
 /// How many characters one more piece takes for its joint.
 const JOINT_CHARS: usize = 4;
 const PIECE_CHARS_MAX: usize = 260;
@@ -60,29 +51,19 @@ impl Texts {
             Some(rest) if !quotation.is_empty() => format!("“{quotation}”{rest}"),
             _ => text,
         };
-        Self {
-            text: quoted(self.text),
-            brief: quoted(self.brief),
-            gist: quoted(self.gist),
-        }
+        Self { text: quoted(self.text), brief: quoted(self.brief), gist: quoted(self.gist) }
     }
 }
 
 /// Writes the detailed text of a long run: a point for each exchange, as long as its share of the words.
 pub(super) fn long_text(batch: &Corpus, run: &[ExchangeReading], chars_max: usize) -> String {
-    let total_bytes = run
-        .iter()
-        .fold(0_usize, |sum, reading| sum.saturating_add(reading.text_bytes))
-        .max(1);
+    let total_bytes = run.iter().fold(0_usize, |sum, reading| sum.saturating_add(reading.text_bytes)).max(1);
     let points = run.iter().map(|reading| {
         let share = (chars_max.saturating_mul(reading.text_bytes) / total_bytes)
             .clamp(POINT_CHARS_MIN, TEXT_CHARS_MAX);
         write_text(batch, std::slice::from_ref(reading), (share, TEXT_CALLS))
     });
-    points
-        .filter(|point| point != NO_TEXT)
-        .collect::<Vec<_>>()
-        .join("\n")
+    points.filter(|point| point != NO_TEXT).collect::<Vec<_>>().join("\n")
 }
 
 pub(super) fn texts(batch: &Corpus, run: &[ExchangeReading]) -> Texts {
@@ -124,27 +105,16 @@ fn choose(batch: &Corpus, candidates: &[Candidate], chars_max: usize) -> Vec<Tex
 /// Returns the pieces that come first, each with its limit in characters. In a task these are the greatest change (so that the
 /// aim leaves room for it), the aim, further changes, the last outcome. In talk there are none.
 fn anchors(batch: &Corpus, candidates: &[Candidate], chars_max: usize) -> Vec<(usize, usize)> {
-    let mut anchors: Vec<(usize, usize)> = changes(candidates)
-        .into_iter()
-        .map(|index| (index, chars_max / 2))
-        .collect();
+    let mut anchors: Vec<(usize, usize)> =
+        changes(candidates).into_iter().map(|index| (index, chars_max / 2)).collect();
     let second = anchors.len().min(1);
-    anchors.splice(
-        second..second,
-        aim(batch, candidates).map(|index| (index, chars_max)),
-    );
+    anchors.splice(second..second, aim(batch, candidates).map(|index| (index, chars_max)));
     anchors.extend(outcome(batch, candidates).map(|index| (index, chars_max)));
-    anchors
-        .into_iter()
-        .map(|(index, share)| (index, share.min(PIECE_CHARS_MAX)))
-        .collect()
+    anchors.into_iter().map(|(index, share)| (index, share.min(PIECE_CHARS_MAX))).collect()
 }
 
 fn with_voice(candidates: &[Candidate], voice: PieceVoice) -> impl Iterator<Item = (usize, &Candidate)> {
-    candidates
-        .iter()
-        .enumerate()
-        .filter(move |(_, candidate)| candidate.piece.voice == voice)
+    candidates.iter().enumerate().filter(move |(_, candidate)| candidate.piece.voice == voice)
 }
 
 fn worth(batch: &Corpus, candidate: &Candidate) -> f64 {
@@ -164,14 +134,12 @@ fn aim(batch: &Corpus, candidates: &[Candidate]) -> Option<usize> {
 
 /// Returns the greatest changes, in descending order.
 fn changes(candidates: &[Candidate]) -> Vec<usize> {
-    let mut changes: Vec<(usize, &Candidate)> = with_voice(candidates, PieceVoice::Call)
-        .filter(|(_, candidate)| candidate.is_change)
-        .collect();
+    let mut changes: Vec<(usize, &Candidate)> =
+        with_voice(candidates, PieceVoice::Call).filter(|(_, candidate)| candidate.is_change).collect();
     changes.sort_by(|(_, a), (_, b)| b.base_value.total_cmp(&a.base_value));
     // Next to a great change, a small one is more likely a look-up.
-    let base_value_min = changes
-        .first()
-        .map_or(0.0, |(_, candidate)| candidate.base_value * CHANGE_SHARE_MIN);
+    let base_value_min =
+        changes.first().map_or(0.0, |(_, candidate)| candidate.base_value * CHANGE_SHARE_MIN);
     changes
         .into_iter()
         .filter(|(_, candidate)| candidate.base_value >= base_value_min)
@@ -183,9 +151,7 @@ fn changes(candidates: &[Candidate]) -> Vec<usize> {
 /// Returns the most informative sentence of the model in the last exchange in which it speaks.
 fn outcome(batch: &Corpus, candidates: &[Candidate]) -> Option<usize> {
     let exchange = |candidate: &Candidate| candidate.piece.position.0;
-    let last = with_voice(candidates, PieceVoice::Model)
-        .map(|(_, candidate)| exchange(candidate))
-        .max()?;
+    let last = with_voice(candidates, PieceVoice::Model).map(|(_, candidate)| exchange(candidate)).max()?;
     with_voice(candidates, PieceVoice::Model)
         .filter(|(_, candidate)| exchange(candidate) == last && worth(batch, candidate) >= OUTCOME_WORTH_MIN)
         .max_by(|(_, a), (_, b)| worth(batch, a).total_cmp(&worth(batch, b)))

@@ -36,20 +36,10 @@ const SUPPOSITIONS: [&str; 27] = [
     "a menos que",
 ];
 /// Words that make the clause after them conditional.
-const OCCASIONS: [&str; 8] = [
-    "when",
-    "whenever",
-    "until",
-    "till",
-    "as soon as",
-    "sobald",
-    "cuando",
-    "quando",
-];
+const OCCASIONS: [&str; 8] =
+    ["when", "whenever", "until", "till", "as soon as", "sobald", "cuando", "quando"];
 /// Words like [`OCCASIONS`], but only at the beginning of a clause. Elsewhere they mean something else.
-const OCCASIONS_FIRST: [&str; 9] = [
-    "once", "should", "had", "were", "si", "se", "quand", "bis", "solange",
-];
+const OCCASIONS_FIRST: [&str; 9] = ["once", "should", "had", "were", "si", "se", "quand", "bis", "solange"];
 /// Words of intention or belief, which a following `but` contradicts.
 const INTENTIONS: [&str; 31] = [
     "would",
@@ -100,11 +90,7 @@ pub(super) fn clauses(sentence: &str) -> Vec<&str> {
     let (mut from, mut length, mut position) = (0, 0, 0);
     for (index, word) in words.iter().enumerate() {
         let next = words.get(index + 1).copied().unwrap_or_default();
-        let joint_words = boundary(
-            words.get(index.wrapping_sub(1)).copied().unwrap_or_default(),
-            word,
-            next,
-        );
+        let joint_words = boundary(words.get(index.wrapping_sub(1)).copied().unwrap_or_default(), word, next);
         let remaining = words.len() - index;
         if let Some(joint_words) = joint_words
             && length >= WORDS_MIN
@@ -155,9 +141,7 @@ fn is_subject(word: &str) -> bool {
 }
 
 fn trimmed(clause: &str) -> &str {
-    clause
-        .trim_end_matches([',', ';', '-', '–', '—', ' '])
-        .trim_start()
+    clause.trim_end_matches([',', ';', '-', '–', '—', ' ']).trim_start()
 }
 
 #[cfg(test)]
@@ -167,28 +151,13 @@ mod tests {
     #[test]
     fn only_main_clauses_are_split() {
         let cases: [(&str, &[&str]); 8] = [
-            (
-                "I went running, and my knee hurt.",
-                &["I went running", "my knee hurt."],
-            ),
-            (
-                "We sold the car but I'm keeping the bike",
-                &["We sold the car", "I'm keeping the bike"],
-            ),
-            (
-                "The trip was great - we saw two whales!",
-                &["The trip was great", "we saw two whales!"],
-            ),
-            (
-                "After the war, they moved to Oslo.",
-                &["After the war", "they moved to Oslo."],
-            ),
+            ("I went running, and my knee hurt.", &["I went running", "my knee hurt."]),
+            ("We sold the car but I'm keeping the bike", &["We sold the car", "I'm keeping the bike"]),
+            ("The trip was great - we saw two whales!", &["The trip was great", "we saw two whales!"]),
+            ("After the war, they moved to Oslo.", &["After the war", "they moved to Oslo."]),
             ("Ida and I went home", &["Ida and I went home"]),
             ("bread and butter and cheese", &["bread and butter and cheese"]),
-            (
-                "Ich koche gern, aber ich esse wenig.",
-                &["Ich koche gern", "ich esse wenig."],
-            ),
+            ("Ich koche gern, aber ich esse wenig.", &["Ich koche gern", "ich esse wenig."]),
             ("", &[""]),
         ];
         for (said, expected) in cases {
@@ -233,9 +202,6 @@ mod tests {
             clauses("I moved to Oslo, and I was happy when I saw it."),
             ["I moved to Oslo", "I was happy when I saw it."]
         );
-        assert_eq!(
-            clauses("I might be late, so I took a taxi."),
-            ["I might be late", "I took a taxi."]
-        );
+        assert_eq!(clauses("I might be late, so I took a taxi."), ["I might be late", "I took a taxi."]);
     }
 }

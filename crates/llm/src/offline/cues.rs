@@ -40,9 +40,7 @@ pub(super) fn says(text: &str, cues: &[&str]) -> bool {
 
 /// Returns true if `text` contains one of `cues` as whole words and doesn't negate it.
 pub(super) fn holds(text: &str, cues: &[&str]) -> bool {
-    occurrences(&text.to_lowercase(), cues)
-        .filter(is_affirmed)
-        .any(stands_alone)
+    occurrences(&text.to_lowercase(), cues).filter(is_affirmed).any(stands_alone)
 }
 
 /// Returns true if `text` contains one of `cues`, even within a word, and doesn't negate it.
@@ -83,9 +81,7 @@ pub(super) fn is_zero_count(rest: &str) -> bool {
         let count = count.trim_start();
         let after_zeros = count.trim_start_matches('0');
         after_zeros.len() < count.len()
-            && !after_zeros
-                .trim_start_matches('.')
-                .starts_with(char::is_alphanumeric)
+            && !after_zeros.trim_start_matches('.').starts_with(char::is_alphanumeric)
     };
     let labelled = rest.split_once([':', '=']);
     // A number isn't a label: 12:00 is a time of day.

@@ -75,28 +75,17 @@ pub(super) fn fit_bytes(text: &str, bytes_max: usize) -> Cow<'_, str> {
 /// Ends a text that was cut off after `head`: removes the last word, which may be incomplete, and a negation before it, and adds
 /// an ellipsis.
 pub(super) fn broken_off(head: &str) -> String {
-    let back = head
-        .chars()
-        .rev()
-        .take(WORD_CHARS_MAX)
-        .position(char::is_whitespace);
+    let back = head.chars().rev().take(WORD_CHARS_MAX).position(char::is_whitespace);
     let whole_words = back.map_or(head, |back| {
         let end = head.char_indices().rev().nth(back).map_or(0, |(index, _)| index);
         head.get(..end).unwrap_or_default()
     });
     let whole_words = without_negation(without_end(whole_words));
-    if whole_words.is_empty() {
-        String::new()
-    } else {
-        format!("{whole_words}{ELLIPSIS}")
-    }
+    if whole_words.is_empty() { String::new() } else { format!("{whole_words}{ELLIPSIS}") }
 }
 
 pub(super) fn negates(word: &str) -> bool {
-    let lower = word
-        .trim_matches(|c: char| !c.is_alphanumeric())
-        .to_lowercase()
-        .replace('’', "'");
+    let lower = word.trim_matches(|c: char| !c.is_alphanumeric()).to_lowercase().replace('’', "'");
     lower.ends_with("n't") || NEGATIONS.contains(&lower.as_str())
 }
 

@@ -56,9 +56,7 @@ const OWNERS: [&str; 16] = [
     "s", "at",
 ];
 /// Number words, from one on.
-const NUMBERS: [&str; 10] = [
-    "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten",
-];
+const NUMBERS: [&str; 10] = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"];
 
 #[derive(Clone, Copy)]
 enum Unit {
@@ -182,9 +180,7 @@ fn begins(words: &[DateWord], phrase: &str) -> bool {
 
 /// Returns true if `word` is a length of time or a part of a day.
 fn is_span(word: &str) -> bool {
-    const SPANS: [&str; 8] = [
-        "day", "night", "morning", "evening", "weekend", "week", "month", "year",
-    ];
+    const SPANS: [&str; 8] = ["day", "night", "morning", "evening", "weekend", "week", "month", "year"];
     SPANS.contains(&word.strip_suffix('s').unwrap_or(word))
 }
 
@@ -246,11 +242,7 @@ fn date_after(at: Timestamp, unit: Unit, count: i64) -> String {
     let months = match unit {
         Unit::Day => {
             let then = at.plus_ms(count * DAY_MS);
-            return then.format(if read(then, "%Y") == read(at, "%Y") {
-                "%-d %B"
-            } else {
-                "%-d %B %Y"
-            });
+            return then.format(if read(then, "%Y") == read(at, "%Y") { "%-d %B" } else { "%-d %B %Y" });
         }
         Unit::Year => return (read(at, "%Y") + count).to_string(),
         Unit::Month => count,
@@ -262,11 +254,7 @@ fn date_after(at: Timestamp, unit: Unit, count: i64) -> String {
         let days = if months < 0 { -day } else { 33 - day };
         then = then.plus_ms(days * DAY_MS);
     }
-    then.format(if read(then, "%Y") == read(at, "%Y") {
-        "%B"
-    } else {
-        "%B %Y"
-    })
+    then.format(if read(then, "%Y") == read(at, "%Y") { "%B" } else { "%B %Y" })
 }
 
 #[cfg(test)]
@@ -278,10 +266,7 @@ mod tests {
         // A Monday.
         let at = Timestamp::parse("2023-05-08T13:56:00Z").unwrap();
         let cases = [
-            (
-                "I went there yesterday and it was good",
-                "I went there yesterday (7 May) and it was good",
-            ),
+            ("I went there yesterday and it was good", "I went there yesterday (7 May) and it was good"),
             ("Last night, I slept.", "Last night (7 May), I slept."),
             ("We met last Friday.", "We met last Friday (5 May)."),
             ("See you next monday!", "See you next monday (15 May)!"),
@@ -296,31 +281,19 @@ mod tests {
             ("at last she saw the year", "at last she saw the year"),
             ("999 years ago", "999 years ago"),
             ("", ""),
-            (
-                "See you the day after tomorrow.",
-                "See you the day after tomorrow (10 May).",
-            ),
-            (
-                "It broke the day before yesterday",
-                "It broke the day before yesterday (6 May)",
-            ),
+            ("See you the day after tomorrow.", "See you the day after tomorrow (10 May)."),
+            ("It broke the day before yesterday", "It broke the day before yesterday (6 May)"),
             ("Depois de amanhã eu viajo", "Depois de amanhã (10 May) eu viajo"),
             ("L'altro ieri pioveva", "L'altro ieri (6 May) pioveva"),
             ("Vorgestern kam sie", "Vorgestern (6 May) kam sie"),
-            (
-                "this Friday or last Tuesday",
-                "this Friday (12 May) or last Tuesday (2 May)",
-            ),
+            ("this Friday or last Tuesday", "this Friday (12 May) or last Tuesday (2 May)"),
             ("this time last year", "this time last year (2022)"),
         ];
         for (said, expected) in cases {
             assert_eq!(with_dates(said, at, at), expected);
         }
         let january = Timestamp::parse("2026-01-01T00:00:00Z").unwrap();
-        assert_eq!(
-            with_dates("yesterday", january, january),
-            "yesterday (31 December 2025)"
-        );
+        assert_eq!(with_dates("yesterday", january, january), "yesterday (31 December 2025)");
         let end = Timestamp::parse("2026-01-31T00:00:00Z").unwrap();
         assert_eq!(with_dates("next month", end, end), "next month (February)");
     }
@@ -331,10 +304,7 @@ mod tests {
         let at = Timestamp::parse("2023-05-08T00:10:00Z").unwrap();
         let said = "It broke this morning, I fix it today.";
         assert_eq!(with_dates(said, begin, begin), said);
-        assert_eq!(
-            with_dates(said, at, begin),
-            "It broke this morning (8 May), I fix it today (8 May)."
-        );
+        assert_eq!(with_dates(said, at, begin), "It broke this morning (8 May), I fix it today (8 May).");
     }
 
     #[test]

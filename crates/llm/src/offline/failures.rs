@@ -58,9 +58,7 @@ pub(super) fn description(result: &str) -> Option<String> {
     // An exit code alone says nothing.
     let is_code = |line: &&str| outcome::exit_code(line).is_some();
     let ending = || verdict(result).filter(|line| !begins_badly(result) && !is_code(line));
-    let line = trace(result)
-        .or_else(ending)
-        .map_or_else(|| opening(result), str::to_owned);
+    let line = trace(result).or_else(ending).map_or_else(|| opening(result), str::to_owned);
     let line = first_line(&line, FAILURE_CHARS_MAX);
     (!line.is_empty()).then_some(line)
 }
@@ -73,13 +71,9 @@ fn opening(result: &str) -> String {
         .map(|line| first_line(line, FAILURE_CHARS_MAX))
         .filter(|line| !line.is_empty());
     let first = lines.next().unwrap_or_default();
-    let more = Some(&first)
-        .filter(|first| first.chars().count() < FAILURE_CHARS_MIN)
-        .and_then(|_| lines.next());
-    cut(
-        &one_line(&format!("{first} {}", more.unwrap_or_default())),
-        FAILURE_CHARS_MAX,
-    )
+    let more =
+        Some(&first).filter(|first| first.chars().count() < FAILURE_CHARS_MIN).and_then(|_| lines.next());
+    cut(&one_line(&format!("{first} {}", more.unwrap_or_default())), FAILURE_CHARS_MAX)
 }
 
 /// Returns the error that a Python traceback names: the first line that isn't indented, or the last line if the traceback was
@@ -106,8 +100,7 @@ fn begins_badly(result: &str) -> bool {
 }
 
 fn begins_with(lower: &str, cues: &[&str]) -> bool {
-    cues.iter()
-        .any(|cue| lower.strip_prefix(cue).is_some_and(|rest| follows(cue, rest)))
+    cues.iter().any(|cue| lower.strip_prefix(cue).is_some_and(|rest| follows(cue, rest)))
 }
 
 /// Returns true if a failure word isn't part of a longer word or file name and no zero count follows.
@@ -131,9 +124,7 @@ fn is_unknown_command(lower: &str) -> bool {
 
 /// Returns true for lines like `HTTP/1.1 500 Internal Server Error`.
 fn is_bad_response(lower: &str) -> bool {
-    let status = lower
-        .strip_prefix("http/")
-        .and_then(|response| response.split_whitespace().nth(1));
+    let status = lower.strip_prefix("http/").and_then(|response| response.split_whitespace().nth(1));
     status.is_some_and(|status| status.len() == 3 && status.starts_with(['4', '5']))
 }
 
@@ -155,17 +146,13 @@ fn verdict(result: &str) -> Option<&str> {
     let is_end_of_trace = |line: &&&str| names_error(line) && result.contains(TRACEBACK);
     let last = lines.first().filter(|line| is_end_of_trace(line));
     let last = last.or_else(|| lines.iter().rev().find(|line| is_verdict(line)));
-    last.or_else(|| lines.iter().take(LAST_LINES).find(is_last_word))
-        .copied()
+    last.or_else(|| lines.iter().take(LAST_LINES).find(is_last_word)).copied()
 }
 
 fn is_verdict(line: &str) -> bool {
     let bare = line.trim_start_matches(|c: char| !c.is_alphanumeric());
     let lower = bare.to_lowercase();
-    let word = bare
-        .split(|c: char| !c.is_alphanumeric())
-        .next()
-        .unwrap_or_default();
+    let word = bare.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default();
     let rest = bare.get(word.len()..).unwrap_or_default();
     begins_with(&lower, &VERDICTS) || (FAIL.contains(&word) && follows(word, rest)) || counts_failures(&lower)
 }
@@ -201,10 +188,7 @@ fn counts_failures(lower: &str) -> bool {
 }
 
 fn is_some(count: &str) -> bool {
-    count
-        .trim_end_matches('.')
-        .parse::<u64>()
-        .is_ok_and(|count| count > 0)
+    count.trim_end_matches('.').parse::<u64>().is_ok_and(|count| count > 0)
 }
 
 #[cfg(test)]
@@ -270,10 +254,7 @@ mod tests {
         for result in ["error: gone\n2 failed", "fatal: x", "FAIL", "ValueError: x"] {
             assert!(!reports_failure(result, true), "{result}");
         }
-        assert!(reports_failure(
-            "Exit code: 1\nOutput:\ngrep: x: No such file",
-            true
-        ));
+        assert!(reports_failure("Exit code: 1\nOutput:\ngrep: x: No such file", true));
     }
 
     #[test]
@@ -282,38 +263,23 @@ mod tests {
         let cases = [
             ("exit 1\nmore", Some("exit 1 more")),
             ("", None),
-            (
-                "Error: amount does not add up\nmore",
-                Some("Error: amount does not add up"),
-            ),
-            (
-                "Traceback (most recent call last):\n  File x\nKeyError: 'a'\nbye",
-                Some("KeyError: 'a'"),
-            ),
+            ("Error: amount does not add up\nmore", Some("Error: amount does not add up")),
+            ("Traceback (most recent call last):\n  File x\nKeyError: 'a'\nbye", Some("KeyError: 'a'")),
             (
                 r#"{"exit_code":1,"stderr":"Traceback (most recent call last):\n  File x\nKeyError: 'a'"}"#,
                 Some("KeyError: 'a'"),
             ),
-            (
-                r#"{"success":false,"error":"no such order"}"#,
-                Some("no such order"),
-            ),
+            (r#"{"success":false,"error":"no such order"}"#, Some("no such order")),
             (
                 "running 2 tests\ntest result: FAILED. 1 passed; 1 failed",
                 Some("test result: FAILED. 1 passed; 1 failed"),
             ),
-            (
-                "Exit code: 1\nWall time: 1 s\nOutput:\nno such shelf",
-                Some("Exit code: 1 no such shelf"),
-            ),
+            ("Exit code: 1\nWall time: 1 s\nOutput:\nno such shelf", Some("Exit code: 1 no such shelf")),
         ];
         for (result, expected) in cases {
             assert_eq!(description(result).as_deref(), expected, "{result}");
         }
         let line = description(&long).unwrap();
-        assert!(
-            line.ends_with('…') && line.chars().count() <= FAILURE_CHARS_MAX,
-            "{line}"
-        );
+        assert!(line.ends_with('…') && line.chars().count() <= FAILURE_CHARS_MAX, "{line}");
     }
 }

@@ -35,11 +35,7 @@ fn user_sentences(run: &[ExchangeReading]) -> impl Iterator<Item = (bool, &str)>
         let is_user_sentence = |clause: &&Clause| {
             clause.source == ClauseSource::User && clause.text.len() <= CUE_SENTENCE_BYTES_MAX
         };
-        reading
-            .clauses
-            .iter()
-            .filter(is_user_sentence)
-            .map(|clause| (reading.is_talk, clause.text.as_str()))
+        reading.clauses.iter().filter(is_user_sentence).map(|clause| (reading.is_talk, clause.text.as_str()))
     })
 }
 
@@ -49,11 +45,7 @@ fn is_trivial(batch: &Corpus, run: &[ExchangeReading]) -> bool {
         .iter()
         .flat_map(|reading| &reading.clauses)
         .map(|clause| {
-            let share = if clause.source == ClauseSource::User {
-                1.0
-            } else {
-                0.5
-            };
+            let share = if clause.source == ClauseSource::User { 1.0 } else { 0.5 };
             share * clause.prior.min(1.0) * batch.vocabulary.weight_of(&clause.terms)
         })
         .sum();
@@ -96,10 +88,7 @@ mod tests {
         use Importance::{Constraint, Decision, Feature, Fix, Trivial};
         let cases = [
             ("Never commit to the release branch without a review.", Constraint),
-            (
-                "Bitte immer deutsche Variablennamen im Modul verwenden.",
-                Constraint,
-            ),
+            ("Bitte immer deutsche Variablennamen im Modul verwenden.", Constraint),
             ("The export must keep the column order of the ledger.", Constraint),
             ("必须保留原始文件的顺序和格式。", Constraint),
             ("Let's use PostgreSQL for the archive tables then.", Decision),
@@ -138,16 +127,8 @@ mod tests {
     #[test]
     fn two_people_who_talk_demand_nothing() {
         let lines = [
-            (
-                Voice::User,
-                "Ida",
-                "You must see the glass museum in Bergen, never miss it.",
-            ),
-            (
-                Voice::Assistant,
-                "Omar",
-                "I will go there on Sunday with my brother.",
-            ),
+            (Voice::User, "Ida", "You must see the glass museum in Bergen, never miss it."),
+            (Voice::Assistant, "Omar", "I will go there on Sunday with my brother."),
         ];
         assert_eq!(importance_of(&lines), Importance::Feature);
     }

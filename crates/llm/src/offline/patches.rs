@@ -63,15 +63,8 @@ impl Hunk {
     fn of_header(line: &str) -> Option<Self> {
         let (old, new) = line.strip_prefix("@@ -")?.split_once(" +")?;
         let (new, _) = new.split_once(" @@")?;
-        let count = |range: &str| {
-            range
-                .split_once(',')
-                .map_or(Some(1), |(_, count)| count.parse().ok())
-        };
-        Some(Self {
-            old: count(old)?,
-            new: count(new)?,
-        })
+        let count = |range: &str| range.split_once(',').map_or(Some(1), |(_, count)| count.parse().ok());
+        Some(Self { old: count(old)?, new: count(new)? })
     }
 
     fn accepts(&mut self, line: &str) -> bool {

@@ -68,11 +68,7 @@ impl Corpus {
             .collect();
         discount_repetitions(&mut exchanges);
         forget_lone_names(&mut exchanges);
-        Self {
-            exchanges,
-            vocabulary,
-            profiles: Profiles::read(transcripts),
-        }
+        Self { exchanges, vocabulary, profiles: Profiles::read(transcripts) }
     }
 }
 
@@ -110,11 +106,8 @@ impl ExchangeReading {
                 Voice::Program => called = None,
                 Voice::User | Voice::Assistant => {
                     called = None;
-                    let source = if line.voice == Voice::User {
-                        ClauseSource::User
-                    } else {
-                        ClauseSource::Model
-                    };
+                    let source =
+                        if line.voice == Voice::User { ClauseSource::User } else { ClauseSource::Model };
                     let continues = open_code == Some(line.voice);
                     open_code = (leaves_code_open(&line.text) != continues).then_some(line.voice);
                     clauses.extend(
@@ -126,10 +119,7 @@ impl ExchangeReading {
                 }
             }
         }
-        let mut terms: Vec<Term> = clauses
-            .iter()
-            .flat_map(|clause| clause.terms.iter().copied())
-            .collect();
+        let mut terms: Vec<Term> = clauses.iter().flat_map(|clause| clause.terms.iter().copied()).collect();
         terms.sort_unstable();
         terms.dedup();
         Self {
@@ -170,9 +160,7 @@ fn run_begin(transcripts: &[Transcript]) -> Timestamp {
 /// Returns the lines at which the user begins to speak, or speaks again after others.
 fn user_begins(lines: &[Line]) -> Vec<usize> {
     let is_user = |index: usize| lines.get(index).is_some_and(|line| line.voice == Voice::User);
-    (0..lines.len())
-        .filter(|&index| is_user(index) && !index.checked_sub(1).is_some_and(is_user))
-        .collect()
+    (0..lines.len()).filter(|&index| is_user(index) && !index.checked_sub(1).is_some_and(is_user)).collect()
 }
 
 /// Returns the user's name if only one user speaks; empty otherwise.
@@ -180,20 +168,11 @@ fn lone_user(lines: &[Line]) -> &str {
     let user_lines = lines.iter().filter(|line| line.voice == Voice::User);
     let mut names = user_lines.map(|line| line.label.as_str());
     let first = names.next().unwrap_or_default();
-    if names.all(|name| name == first) {
-        first
-    } else {
-        ""
-    }
+    if names.all(|name| name == first) { first } else { "" }
 }
 
 fn call(line: &Line, index: usize) -> Call {
-    Call {
-        name: line.label.clone(),
-        values: values::of(&line.text),
-        line: index,
-        failed: false,
-    }
+    Call { name: line.label.clone(), values: values::of(&line.text), line: index, failed: false }
 }
 
 /// Returns the user's words in a result, otherwise its description of a failure. Sets the call's `failed`.
@@ -207,15 +186,9 @@ fn read_result(line: &Line, call: Option<&mut Call>) -> Vec<(ClauseSource, (Stri
     }
     if user_texts.is_empty() {
         let failure = failed.then(|| failures::description(&line.text)).flatten();
-        return failure
-            .map(|text| (ClauseSource::Failure, (text, 1.0)))
-            .into_iter()
-            .collect();
+        return failure.map(|text| (ClauseSource::Failure, (text, 1.0))).into_iter().collect();
     }
-    user_texts
-        .into_iter()
-        .map(|text| (ClauseSource::User, text))
-        .collect()
+    user_texts.into_iter().map(|text| (ClauseSource::User, text)).collect()
 }
 
 /// Returns the user's reason for refusing a call, or the user's answer to a tool's question. Results of other tools may quote
@@ -242,11 +215,7 @@ fn user_texts_in(line: &Line, call: Option<&Call>) -> Vec<(String, f64)> {
 
 /// Returns true if all lines are speech with a speaker's name: people talk, without tools.
 pub(super) fn is_talk(lines: &[Line]) -> bool {
-    let has_names = |voice| {
-        lines
-            .iter()
-            .any(|line| line.voice == voice && !line.label.is_empty())
-    };
+    let has_names = |voice| lines.iter().any(|line| line.voice == voice && !line.label.is_empty());
     let is_all_speech = lines
         .iter()
         .all(|line| matches!(line.voice, Voice::User | Voice::Assistant) && !line.label.is_empty());
@@ -276,11 +245,7 @@ fn discount_repetitions(exchanges: &mut [ExchangeReading]) {
     let counts: Vec<f64> = exchanges
         .iter()
         .flat_map(|reading| &reading.clauses)
-        .map(|clause| {
-            repetitions
-                .get(clause.text.as_str())
-                .map_or(1.0, |(count, _)| number(*count))
-        })
+        .map(|clause| repetitions.get(clause.text.as_str()).map_or(1.0, |(count, _)| number(*count)))
         .collect();
     let clauses = exchanges.iter_mut().flat_map(|reading| &mut reading.clauses);
     for (clause, count) in clauses.zip(counts) {

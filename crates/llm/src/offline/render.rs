@@ -46,11 +46,7 @@ impl TextPiece {
             PieceVoice::Failure => FAILED.len(),
             PieceVoice::Speaker | PieceVoice::Model | PieceVoice::Call => 0,
         };
-        let name_chars = if self.name.is_empty() {
-            0
-        } else {
-            self.name.chars().count() + 2
-        };
+        let name_chars = if self.name.is_empty() { 0 } else { self.name.chars().count() + 2 };
         self.text.chars().count() + marks_chars + name_chars
     }
 
@@ -69,10 +65,7 @@ impl TextPiece {
     /// left.
     pub(super) fn fitted(&self, chars_max: usize) -> Self {
         let marks_chars = self.chars() - self.text.chars().count();
-        let call_text = self
-            .text
-            .strip_suffix(FAILED_CALL)
-            .filter(|_| self.voice == PieceVoice::Call);
+        let call_text = self.text.strip_suffix(FAILED_CALL).filter(|_| self.voice == PieceVoice::Call);
         // A failed call keeps its suffix, without which it would read as a successful one.
         let (text, end) = call_text.map_or((self.text.as_str(), ""), |text| (text, FAILED_CALL));
         let mut text = fit(text, chars_max.saturating_sub(marks_chars + end.len()));
@@ -93,13 +86,7 @@ pub(super) fn line(pieces: &[TextPiece], chars_max: usize) -> String {
         append(&mut line, previous, piece);
         previous = Some(piece);
     }
-    if matches!(
-        previous,
-        Some(TextPiece {
-            voice: PieceVoice::User,
-            ..
-        })
-    ) {
+    if matches!(previous, Some(TextPiece { voice: PieceVoice::User, .. })) {
         line.push('”');
     }
     let line = one_line(&line);
@@ -160,10 +147,7 @@ mod tests {
     }
 
     fn named(line: usize, name: &str, voice: PieceVoice, text: &str) -> TextPiece {
-        TextPiece {
-            name: name.to_owned(),
-            ..piece(line, voice, text)
-        }
+        TextPiece { name: name.to_owned(), ..piece(line, voice, text) }
     }
 
     #[test]
@@ -182,10 +166,7 @@ mod tests {
             named(3, "Omar", PieceVoice::Speaker, "# so far away"),
         ];
         insta::assert_snapshot!(line(&people, 200), @"Ida: I moved to Bergen. In May; Omar: # so far away");
-        assert_eq!(
-            line(&[piece(0, PieceVoice::Model, "## Heading\u{1b}[1m!\n")], 200),
-            "Heading!"
-        );
+        assert_eq!(line(&[piece(0, PieceVoice::Model, "## Heading\u{1b}[1m!\n")], 200), "Heading!");
         assert_eq!(line(&[], 200), "");
     }
 
@@ -197,15 +178,9 @@ mod tests {
             piece(11, PieceVoice::Model, "The host is db-7."),
         ];
         assert_eq!(line(&asked, 200), "“Which port is it?”; The host is db-7.");
-        let spanning = TextPiece {
-            turn: None,
-            ..piece(1, PieceVoice::Call, "edit ×2(a.rs, b.rs)")
-        };
-        let done = [
-            piece(0, PieceVoice::User, "Fix a.rs"),
-            spanning,
-            piece(2, PieceVoice::Model, "It is fixed."),
-        ];
+        let spanning = TextPiece { turn: None, ..piece(1, PieceVoice::Call, "edit ×2(a.rs, b.rs)") };
+        let done =
+            [piece(0, PieceVoice::User, "Fix a.rs"), spanning, piece(2, PieceVoice::Model, "It is fixed.")];
         assert_eq!(line(&done, 200), "“Fix a.rs”; edit ×2(a.rs, b.rs); It is fixed.");
     }
 

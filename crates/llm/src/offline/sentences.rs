@@ -25,9 +25,8 @@ const FULL_BYTES_MIN: usize = 60;
 const FULL_BYTES_MAX: usize = 160;
 const COMMAND_BYTES_MAX: usize = 120;
 /// Abbreviations whose full stop ends no sentence, even before a capital.
-const ABBREVIATIONS: [&str; 15] = [
-    "Mr", "Mrs", "Ms", "Dr", "St", "No", "Nr", "Jr", "Prof", "Sra", "Mme", "vs", "e.g", "i.e", "z.B",
-];
+const ABBREVIATIONS: [&str; 15] =
+    ["Mr", "Mrs", "Ms", "Dr", "St", "No", "Nr", "Jr", "Prof", "Sra", "Mme", "vs", "e.g", "i.e", "z.B"];
 /// Openings of a sentence that restricts the previous one. Without the restriction, the previous sentence isn't true.
 const RESTRICTIONS: [&str; 10] = [
     "unless",
@@ -80,9 +79,7 @@ pub(super) fn paragraphs(text: &str, continues_code: bool) -> Vec<Vec<Sentence>>
 
 /// Removes the marks of a heading, a quotation or a table row.
 fn without_marks(line: &str) -> &str {
-    let content = line
-        .trim_start_matches(['#', '>', '|', ' '])
-        .trim_end_matches('#');
+    let content = line.trim_start_matches(['#', '>', '|', ' ']).trim_end_matches('#');
     if content.starts_with('=') && line.starts_with('>') {
         return line;
     }
@@ -114,11 +111,7 @@ fn prose_lines(text: &str, continues_code: bool) -> Vec<Cow<'_, str>> {
                 *last = Cow::Owned(broken_off(last));
             }
         } else if !in_code && !patch.accepts(line) {
-            lines.push(Cow::Borrowed(if is_after_cut {
-                without_first_sentence(line)
-            } else {
-                line
-            }));
+            lines.push(Cow::Borrowed(if is_after_cut { without_first_sentence(line) } else { line }));
         } else if in_code && wants_command && !line.trim().is_empty() {
             lines.push(fit_bytes(line, COMMAND_BYTES_MAX));
             wants_command = false;
@@ -132,11 +125,7 @@ fn prose_lines(text: &str, continues_code: bool) -> Vec<Cow<'_, str>> {
 fn without_first_sentence(line: &str) -> &str {
     let head = floor_cut(line, PIECE_BYTES_MAX);
     let first = head.split_sentence_bounds().next().map_or(0, str::len);
-    if first == head.len() {
-        ""
-    } else {
-        line.get(first..).unwrap_or_default()
-    }
+    if first == head.len() { "" } else { line.get(first..).unwrap_or_default() }
 }
 
 /// Joins lines that were wrapped. For example, `never` at the end of a line forbids what the next line says.
@@ -176,11 +165,7 @@ impl Layout {
         // A single line may be indented below the first one for another reason.
         let margin = indentations.iter().min().filter(|_| indentations.len() > 1);
         Self {
-            width: lines
-                .iter()
-                .map(|line| line.trim_end().len())
-                .max()
-                .unwrap_or_default(),
+            width: lines.iter().map(|line| line.trim_end().len()).max().unwrap_or_default(),
             margin: margin.copied().unwrap_or_default(),
         }
     }
@@ -283,18 +268,14 @@ fn push(sentences: &mut Vec<String>, bound: &str) {
 
 fn restricts(sentence: &str) -> bool {
     let head = floor_cut(sentence, 16).to_lowercase();
-    RESTRICTIONS.iter().any(|cue| {
-        head.strip_prefix(cue)
-            .is_some_and(|rest| !rest.starts_with(char::is_alphanumeric))
-    })
+    RESTRICTIONS
+        .iter()
+        .any(|cue| head.strip_prefix(cue).is_some_and(|rest| !rest.starts_with(char::is_alphanumeric)))
 }
 
 /// Returns true after `Dr.`, `e.g.` or `J.`, where the sentence rules would end a sentence before a capital.
 fn ends_in_abbreviation(sentence: &str) -> bool {
-    let Some(word) = sentence
-        .strip_suffix('.')
-        .and_then(|text| text.rsplit(' ').next())
-    else {
+    let Some(word) = sentence.strip_suffix('.').and_then(|text| text.rsplit(' ').next()) else {
         return false;
     };
     let is_initial = word.len() == 1 && word.starts_with(|c: char| c.is_ascii_uppercase());
@@ -351,18 +332,12 @@ struct Link<'a> {
 impl<'a> Link<'a> {
     /// Returns the link with which `text` begins.
     fn at(text: &'a str) -> Option<Self> {
-        let (label, rest) = floor_cut(text, SENTENCE_BYTES_MAX)
-            .strip_prefix('[')?
-            .split_once("](")?;
+        let (label, rest) = floor_cut(text, SENTENCE_BYTES_MAX).strip_prefix('[')?.split_once("](")?;
         let (target, _) = rest.split_once(')')?;
         let is_link =
             !label.is_empty() && !label.contains(['[', ']']) && !target.contains(char::is_whitespace);
         let end = "[](".len() + label.len() + target.len() + ")".len();
-        is_link.then_some(Self {
-            label,
-            target,
-            rest: text.get(end..).unwrap_or_default(),
-        })
+        is_link.then_some(Self { label, target, rest: text.get(end..).unwrap_or_default() })
     }
 
     /// Writes the label, with the target if that is the address of a page which the label doesn't name.
@@ -379,11 +354,7 @@ impl<'a> Link<'a> {
 /// Removes emphasis that has a beginning and an end. Keeps `2**16`, `src/**/*.rs` and `f(**options)`.
 fn after_stars<'a>(mark: &'a str, clean: &mut String, is_strong: &mut bool) -> &'a str {
     let rest = mark.trim_start_matches('*');
-    let is_mark = if *is_strong {
-        closes(clean, rest)
-    } else {
-        opens(clean, rest) && has_closing(rest)
-    };
+    let is_mark = if *is_strong { closes(clean, rest) } else { opens(clean, rest) && has_closing(rest) };
     if is_mark {
         *is_strong = !*is_strong;
     } else {
@@ -431,9 +402,7 @@ fn tag_bytes(text: &str) -> Option<usize> {
     let (name, _) = inner.split_once('>')?;
     let bare = name.trim_matches('/');
     let is_tag = bare.starts_with(|c: char| c.is_ascii_alphabetic())
-        && bare
-            .chars()
-            .all(|c| c.is_ascii_alphanumeric() || "-_:".contains(c));
+        && bare.chars().all(|c| c.is_ascii_alphanumeric() || "-_:".contains(c));
     is_tag.then(|| name.len() + 2)
 }
 
@@ -449,9 +418,7 @@ fn without_bullet(line: &str) -> (&str, bool) {
     }
     let digits = line.bytes().take_while(u8::is_ascii_digit).count();
     let after_digits = line.get(digits..).unwrap_or_default();
-    let rest = after_digits
-        .strip_prefix(". ")
-        .or_else(|| after_digits.strip_prefix(") "));
+    let rest = after_digits.strip_prefix(". ").or_else(|| after_digits.strip_prefix(") "));
     match rest {
         Some(rest) if (1..=3).contains(&digits) => (rest, true),
         _ => (line, false),
@@ -460,9 +427,7 @@ fn without_bullet(line: &str) -> (&str, bool) {
 
 /// Removes the box of a ticked point. Keeps the box of an open point, because `[ ] Tests pass` isn't true yet.
 fn without_box(line: &str) -> &str {
-    line.strip_prefix("[x] ")
-        .or_else(|| line.strip_prefix("[X] "))
-        .unwrap_or(line)
+    line.strip_prefix("[x] ").or_else(|| line.strip_prefix("[X] ")).unwrap_or(line)
 }
 
 #[cfg(test)]
@@ -470,45 +435,26 @@ mod tests {
     use super::*;
 
     fn all(text: &str) -> Vec<String> {
-        paragraphs(text, false)
-            .concat()
-            .into_iter()
-            .map(|said| said.text)
-            .collect()
+        paragraphs(text, false).concat().into_iter().map(|said| said.text).collect()
     }
 
     #[test]
     fn sentences_are_clean() {
         let cases: [(&str, &[&str]); 20] = [
             ("Hi! I am Ann. You?", &["Hi!", "I am Ann.", "You?"]),
-            (
-                "# Title\n- **one** two\n2. `three`",
-                &["Title", "one two", "three"],
-            ),
-            (
-                "Ask Dr. Meier at 5 p.m. today.",
-                &["Ask Dr. Meier at 5 p.m. today."],
-            ),
+            ("# Title\n- **one** two\n2. `three`", &["Title", "one two", "three"]),
+            ("Ask Dr. Meier at 5 p.m. today.", &["Ask Dr. Meier at 5 p.m. today."]),
             ("Am 3. Juni geht es los.", &["Am 3. Juni geht es los."]),
             ("今天很好。明天见。", &["今天很好。", "明天见。"]),
             ("<name>/clear</name> x < y", &["/clear x < y"]),
-            (
-                "src/a.rs\n```rust\nfn main() {}\n```\nDone.",
-                &["src/a.rs", "Done."],
-            ),
+            ("src/a.rs\n```rust\nfn main() {}\n```\nDone.", &["src/a.rs", "Done."]),
             ("```\n\nIt replaces the spinner.", &["It replaces the spinner."]),
             ("Run:\n```bash\ncargo test\nls\n```", &["Run:", "cargo test"]),
-            (
-                "Deploy it. Unless it fails. Then call me.",
-                &["Deploy it. Unless it fails.", "Then call me."],
-            ),
+            ("Deploy it. Unless it fails. Then call me.", &["Deploy it. Unless it fails.", "Then call me."]),
             ("- [x] Built\n- [ ] Tested", &["Built", "[ ] Tested"]),
             ("\u{1b}[1m---\u{1b}[0m\n***", &[]),
             ("At most 2**16 rows.", &["At most 2**16 rows."]),
-            (
-                "See src/**/a.rs, tests/**/b.rs.",
-                &["See src/**/a.rs, tests/**/b.rs."],
-            ),
+            ("See src/**/a.rs, tests/**/b.rs.", &["See src/**/a.rs, tests/**/b.rs."]),
             ("Call f(**a) and g(**b) then.", &["Call f(**a) and g(**b) then."]),
             ("Take Vec<String> here.", &["Take Vec<String> here."]),
             (
@@ -517,10 +463,7 @@ mod tests {
             ),
             ("这是**重点**内容。", &["这是重点内容。"]),
             ("**Note:** use ***this*** one.", &["Note: use this one."]),
-            (
-                ">= 3.10 is needed\n3. Juni: Abgabe",
-                &[">= 3.10 is needed", "3. Juni: Abgabe"],
-            ),
+            (">= 3.10 is needed\n3. Juni: Abgabe", &[">= 3.10 is needed", "3. Juni: Abgabe"]),
         ];
         for (text, expected) in cases {
             assert_eq!(all(text), expected, "{text}");
@@ -531,10 +474,7 @@ mod tests {
     fn a_block_that_a_message_leaves_open_is_closed_in_the_next_one() {
         assert!(leaves_code_open("Here:\n```rust\nfn f() {"));
         let next = paragraphs("    g();\n}\n```\nIt calls g now.", true).concat();
-        assert_eq!(
-            next.iter().map(|said| said.text.as_str()).collect::<Vec<_>>(),
-            ["It calls g now."]
-        );
+        assert_eq!(next.iter().map(|said| said.text.as_str()).collect::<Vec<_>>(), ["It calls g now."]);
         assert_eq!(paragraphs("All prose.", true).len(), 1);
     }
 
@@ -554,10 +494,7 @@ mod tests {
 
     #[test]
     fn a_cut_sentence_is_marked_or_dropped_whole() {
-        let long = format!(
-            "Deploy on Friday {}unless it fails. Then call.",
-            "and wait ".repeat(300)
-        );
+        let long = format!("Deploy on Friday {}unless it fails. Then call.", "and wait ".repeat(300));
         let told = all(&long);
         assert_eq!(told.len(), 2, "{told:?}");
         assert!(told[0].starts_with("Deploy") && told[0].ends_with('…'));

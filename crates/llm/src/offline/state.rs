@@ -31,11 +31,7 @@ const COMMITS_MAX: usize = 4;
 
 /// Returns the changes that `transcripts` make to `earlier_facts`.
 pub(super) fn changes(transcripts: &[Transcript], earlier_facts: &[Fact]) -> FactChanges {
-    let mut state = StateDraft {
-        earlier_facts,
-        changes: FactChanges::default(),
-        subjects: Vec::new(),
-    };
+    let mut state = StateDraft { earlier_facts, changes: FactChanges::default(), subjects: Vec::new() };
     let mut last_request = String::new();
     for transcript in transcripts.iter().filter(|transcript| !is_talk(transcript)) {
         state.follow(transcript, &Course::of(transcript), &mut last_request);
@@ -61,16 +57,8 @@ impl StateDraft<'_> {
         let exchange = transcript.exchange;
         let request: Vec<&String> = course.request.iter().flatten().collect();
         if course.effects.undoes {
-            let undone = if last_request.is_empty() {
-                "the change before it"
-            } else {
-                last_request.as_str()
-            };
-            self.add(
-                FactKind::DeadEnd,
-                exchange,
-                &format!("Taken back by the user (/undo): {undone}"),
-            );
+            let undone = if last_request.is_empty() { "the change before it" } else { last_request.as_str() };
+            self.add(FactKind::DeadEnd, exchange, &format!("Taken back by the user (/undo): {undone}"));
         }
         if let Some(first) = request.first() {
             // The user has continued, so the question was answered or dropped.
@@ -87,9 +75,8 @@ impl StateDraft<'_> {
         let effects = &course.effects;
         self.set_files(exchange, &effects.files);
         let commits = effects.commits.iter().rev().take(COMMITS_MAX).rev();
-        let commits: Vec<String> = commits
-            .map(|commit| format!("{} {}", commit.hash, commit.subject).trim().to_owned())
-            .collect();
+        let commits: Vec<String> =
+            commits.map(|commit| format!("{} {}", commit.hash, commit.subject).trim().to_owned()).collect();
         if !commits.is_empty() {
             self.set(Subject::Commits, exchange, commits.join("; "));
         }
@@ -147,9 +134,7 @@ impl StateDraft<'_> {
         let newest = newest.map(|(_, draft)| draft.text.as_str());
         let text = newest.or_else(|| self.earlier_fact(subject).map(|fact| fact.text.as_str()));
         let label = subject.label();
-        text.and_then(|text| text.strip_prefix(label.as_str()))
-            .unwrap_or_default()
-            .to_owned()
+        text.and_then(|text| text.strip_prefix(label.as_str())).unwrap_or_default().to_owned()
     }
 
     /// Returns the fact of that subject that held before the exchanges.
@@ -174,15 +159,8 @@ impl StateDraft<'_> {
 
     fn add(&mut self, kind: FactKind, exchange: i64, text: &str) {
         let text = fit(text, FACT_CHARS_MAX);
-        let is_repeated = self
-            .earlier_facts
-            .iter()
-            .any(|fact| fact.kind == kind && fact.text == text)
-            || self
-                .changes
-                .add
-                .iter()
-                .any(|draft| draft.kind == kind && draft.text == text);
+        let is_repeated = self.earlier_facts.iter().any(|fact| fact.kind == kind && fact.text == text)
+            || self.changes.add.iter().any(|draft| draft.kind == kind && draft.text == text);
         if !is_repeated && !text.is_empty() {
             self.changes.add.push(FactDraft { kind, text, exchange });
         }
@@ -190,15 +168,12 @@ impl StateDraft<'_> {
 
     fn end(mut self) -> FactChanges {
         for (subject, draft) in std::mem::take(&mut self.subjects) {
-            let earlier_fact = self
-                .earlier_fact(&subject)
-                .map(|fact| (fact.fact, fact.text == draft.text));
+            let earlier_fact = self.earlier_fact(&subject).map(|fact| (fact.fact, fact.text == draft.text));
             let FactDraft { text, exchange, .. } = &draft;
             match earlier_fact {
-                Some((fact, _)) if text.is_empty() => self.changes.close.push(FactClosing {
-                    fact,
-                    exchange: *exchange,
-                }),
+                Some((fact, _)) if text.is_empty() => {
+                    self.changes.close.push(FactClosing { fact, exchange: *exchange })
+                }
                 Some((_, true)) => {}
                 Some((fact, false)) => self.changes.replace.push(FactReplacement {
                     fact,
@@ -228,8 +203,5 @@ fn kind(sentence: &str) -> Option<FactKind> {
 
 /// Splits a sentence where an order may begin.
 fn clauses(sentence: &str) -> impl Iterator<Item = &str> {
-    sentence
-        .split([':', ';', '–', '—', ','])
-        .flat_map(|part| part.split(" and "))
-        .map(str::trim)
+    sentence.split([':', ';', '–', '—', ',']).flat_map(|part| part.split(" and ")).map(str::trim)
 }

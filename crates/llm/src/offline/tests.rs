@@ -72,16 +72,8 @@ fn library_desk() -> Vec<Transcript> {
             2,
             &[
                 (Voice::User, "", "Yes, please."),
-                (
-                    Voice::Call,
-                    "loan_renew",
-                    r#"{"loan": "LN-4821", "until": "2031-04-01"}"#,
-                ),
-                (
-                    Voice::Result,
-                    "loan_renew",
-                    r#"{"loan": "LN-4821", "due": "2031-04-01"}"#,
-                ),
+                (Voice::Call, "loan_renew", r#"{"loan": "LN-4821", "until": "2031-04-01"}"#),
+                (Voice::Result, "loan_renew", r#"{"loan": "LN-4821", "due": "2031-04-01"}"#),
                 (
                     Voice::Assistant,
                     "",
@@ -89,14 +81,7 @@ fn library_desk() -> Vec<Transcript> {
                 ),
             ],
         ),
-        transcript(
-            4,
-            3,
-            &[
-                (Voice::User, "", "No, thanks!"),
-                (Voice::Assistant, "", "You're welcome!"),
-            ],
-        ),
+        transcript(4, 3, &[(Voice::User, "", "No, thanks!"), (Voice::Assistant, "", "You're welcome!")]),
     ]
 }
 
@@ -118,11 +103,7 @@ fn coding_keeps_paths_errors_and_the_interruption() {
         &[
             (Voice::User, "", "Never touch the files in vendor/, please."),
             (Voice::Call, "shell", r#"{"command": "cargo test ledger::"}"#),
-            (
-                Voice::FailedResult,
-                "shell",
-                "error[E0308]: mismatched types in src/ledger/sum.rs:41",
-            ),
+            (Voice::FailedResult, "shell", "error[E0308]: mismatched types in src/ledger/sum.rs:41"),
         ],
     );
     second.interrupted = true;
@@ -130,11 +111,7 @@ fn coding_keeps_paths_errors_and_the_interruption() {
         1,
         0,
         &[
-            (
-                Voice::User,
-                "",
-                "The ledger sums are off by one cent. Fix the rounding in src/ledger/sum.rs.",
-            ),
+            (Voice::User, "", "The ledger sums are off by one cent. Fix the rounding in src/ledger/sum.rs."),
             (Voice::Call, "read", r#"{"path": "src/ledger/sum.rs"}"#),
             (
                 Voice::Result,
@@ -173,11 +150,7 @@ fn finished_and_interrupted_work_are_separate_items() {
     deploy.interrupted = true;
     let lines = [
         (Voice::User, "", "Fix the login bug in auth.rs instead"),
-        (
-            Voice::Assistant,
-            "",
-            "Fixed the login bug in auth.rs; all tests pass.",
-        ),
+        (Voice::Assistant, "", "Fixed the login bug in auth.rs; all tests pass."),
     ];
     let items = summarise(&[deploy, transcript(2, 1, &lines)]);
     let told: Vec<&str> = items.iter().map(|item| item.text.as_str()).collect();
@@ -185,10 +158,7 @@ fn finished_and_interrupted_work_are_separate_items() {
         panic!("{told:?}");
     };
     assert_eq!(broken_off, "“Deploy the shop to production” (interrupted)");
-    assert!(
-        done.contains("Fixed the login bug in auth.rs") && !done.contains("interrupted"),
-        "{told:?}"
-    );
+    assert!(done.contains("Fixed the login bug in auth.rs") && !done.contains("interrupted"), "{told:?}");
 }
 
 /// The user's reason for refusing a call, and the answer to a question, arrive as a tool's result.
@@ -200,29 +170,13 @@ fn the_users_words_in_results_are_quoted_as_theirs() {
         1,
         0,
         &[
-            (
-                Voice::Program,
-                "",
-                "<ide_opened_file>The user opened src/secret.rs.</ide_opened_file>",
-            ),
+            (Voice::Program, "", "<ide_opened_file>The user opened src/secret.rs.</ide_opened_file>"),
             (Voice::User, "", "Make the zlib build smaller."),
-            (
-                Voice::Call,
-                "Edit",
-                r#"{"file_path": "vendor/zlib/deflate.c", "new_string": "x"}"#,
-            ),
+            (Voice::Call, "Edit", r#"{"file_path": "vendor/zlib/deflate.c", "new_string": "x"}"#),
             (Voice::FailedResult, "Edit", refused),
-            (
-                Voice::Call,
-                "AskUserQuestion",
-                r#"{"questions": [{"question": "Which compression level?"}]}"#,
-            ),
+            (Voice::Call, "AskUserQuestion", r#"{"questions": [{"question": "Which compression level?"}]}"#),
             (Voice::Result, "AskUserQuestion", answered),
-            (
-                Voice::Call,
-                "fetch_page",
-                r#"{"url": "https://example.org/zlib"}"#,
-            ),
+            (Voice::Call, "fetch_page", r#"{"url": "https://example.org/zlib"}"#),
             (
                 Voice::Result,
                 "fetch_page",
@@ -298,11 +252,7 @@ fn talk_keeps_facts_of_both_speakers_with_their_names() {
                     "Ida",
                     "Wow, that's awesome! My sister Runa visits Bergen on 12 May for the marathon.",
                 ),
-                (
-                    Voice::Assistant,
-                    "Omar",
-                    "Cool! She can stay with us, we have two spare beds.",
-                ),
+                (Voice::Assistant, "Omar", "Cool! She can stay with us, we have two spare beds."),
             ],
         ),
     ];
@@ -341,10 +291,9 @@ fn calls_stay_next_to_the_words_they_answer() {
         ),
     ]);
     let texts: String = items.iter().map(|item| item.text.as_str()).collect();
-    for told in [
-        "edit(src/ledger/sum.rs) → Rounding is exact",
-        "edit(src/ledger/print.rs) → Headers are printed",
-    ] {
+    for told in
+        ["edit(src/ledger/sum.rs) → Rounding is exact", "edit(src/ledger/print.rs) → Headers are printed"]
+    {
         assert!(texts.contains(told), "{texts}");
     }
 }
@@ -361,10 +310,7 @@ fn several_users_keep_their_names() {
         ],
     )]);
     let text = &items[0].text;
-    assert!(
-        text.contains("Ann: “The archive stays") && text.contains("Bob: “Our boxes"),
-        "{text}"
-    );
+    assert!(text.contains("Ann: “The archive stays") && text.contains("Bob: “Our boxes"), "{text}");
 }
 
 #[test]
@@ -372,10 +318,7 @@ fn yesterday_is_computed_in_the_agents_zone() {
     let at = Timestamp::parse("2023-05-07T22:30:00Z").unwrap();
     let lines = [(Voice::User, "", "We moved the archive to Bergen yesterday.")];
     for (zone, day) in [("UTC", "6 May"), ("Europe/Berlin", "7 May")] {
-        let said = Transcript {
-            zone: Zone::parse(zone).unwrap(),
-            ..Transcript::of_lines(1, at, &lines)
-        };
+        let said = Transcript { zone: Zone::parse(zone).unwrap(), ..Transcript::of_lines(1, at, &lines) };
         let items = summarise(&[said]);
         assert!(items[0].text.contains(&format!("yesterday ({day})")), "{items:?}");
     }
@@ -387,16 +330,8 @@ fn items_speak_the_language_of_the_conversation() {
         1,
         0,
         &[
-            (
-                Voice::User,
-                "",
-                "Guten Tag, ich möchte den Termin am 3. Juni in der Werkstatt absagen.",
-            ),
-            (
-                Voice::Assistant,
-                "",
-                "Der Termin W-77 am 3. Juni ist abgesagt. Kann ich sonst noch etwas tun?",
-            ),
+            (Voice::User, "", "Guten Tag, ich möchte den Termin am 3. Juni in der Werkstatt absagen."),
+            (Voice::Assistant, "", "Der Termin W-77 am 3. Juni ist abgesagt. Kann ich sonst noch etwas tun?"),
         ],
     )];
     insta::assert_snapshot!(shown(&summarise(&said)), @r"
@@ -427,20 +362,14 @@ fn an_exchange_with_nothing_to_summarise_is_quoted() {
         transcript(2, 0, &[(Voice::User, "", "/tokens")]),
     ]);
     assert_eq!(items.len(), 1);
-    assert!(
-        items[0].text.contains("/tokens") && items[0].gist.contains("/tokens"),
-        "{items:?}"
-    );
+    assert!(items[0].text.contains("/tokens") && items[0].gist.contains("/tokens"), "{items:?}");
 }
 
 #[test]
 fn the_mark_of_a_cut_is_not_quoted() {
     let cut = "The migration of the ledger failed on staging.\n[… 21161 characters left out …]\nWe restored it from the snapshot of Monday.";
-    let items = summarise(&[transcript(
-        1,
-        0,
-        &[(Voice::User, "", "What happened?"), (Voice::Assistant, "", cut)],
-    )]);
+    let items =
+        summarise(&[transcript(1, 0, &[(Voice::User, "", "What happened?"), (Voice::Assistant, "", cut)])]);
     assert!(!shown(&items).contains("left out"), "{}", shown(&items));
 }
 
@@ -462,32 +391,22 @@ async fn the_model_answers_with_the_json_of_its_items_and_costs_nothing() {
     assert_eq!((answer.input_tokens, answer.output_tokens), (0, 0));
     let read: Answer = serde_json::from_str(&answer.text).unwrap();
     assert_eq!(read.items, summarise(&request.transcripts));
-    assert_eq!(
-        (OfflineModel.provider(), OfflineModel.model()),
-        ("offline", "extractive")
-    );
+    assert_eq!((OfflineModel.provider(), OfflineModel.model()), ("offline", "extractive"));
 }
 
 fn check(transcripts: &[Transcript]) {
     let items = summarise(transcripts);
     assert_eq!(items, summarise(transcripts));
-    let covered: Vec<i64> = items
-        .iter()
-        .flat_map(|item| item.exchanges.first..=item.exchanges.last)
-        .collect();
+    let covered: Vec<i64> =
+        items.iter().flat_map(|item| item.exchanges.first..=item.exchanges.last).collect();
     let given: Vec<i64> = transcripts.iter().map(|transcript| transcript.exchange).collect();
     assert_eq!(covered, given);
     for item in &items {
-        for (text, chars_max) in [
-            (&item.text, TEXT_CHARS_MAX),
-            (&item.brief, BRIEF_CHARS_MAX),
-            (&item.gist, GIST_CHARS_MAX),
-        ] {
+        for (text, chars_max) in
+            [(&item.text, TEXT_CHARS_MAX), (&item.brief, BRIEF_CHARS_MAX), (&item.gist, GIST_CHARS_MAX)]
+        {
             assert!(!text.is_empty() && text.chars().count() <= chars_max, "{text:?}");
-            assert!(
-                !text.chars().any(char::is_control) && !text.starts_with(['#', '-', '>']),
-                "{text:?}"
-            );
+            assert!(!text.chars().any(char::is_control) && !text.starts_with(['#', '-', '>']), "{text:?}");
             assert_eq!(text.trim(), text);
         }
     }
@@ -511,13 +430,7 @@ fn hostile_texts_do_no_harm() {
         format!("[{}", "[".repeat(100_000)),
     ];
     for text in &long {
-        for voice in [
-            Voice::User,
-            Voice::Assistant,
-            Voice::Call,
-            Voice::Result,
-            Voice::FailedResult,
-        ] {
+        for voice in [Voice::User, Voice::Assistant, Voice::Call, Voice::Result, Voice::FailedResult] {
             check(&[transcript(1, 0, &[(voice, "name", text.as_str())])]);
         }
     }
@@ -548,12 +461,7 @@ fn transcripts() -> impl Strategy<Value = Vec<Transcript>> {
         text,
         at: Timestamp(0),
     });
-    let exchange = (
-        0..30 * HOUR_MS,
-        any::<bool>(),
-        1..3i64,
-        prop::collection::vec(line, 0..6),
-    );
+    let exchange = (0..30 * HOUR_MS, any::<bool>(), 1..3i64, prop::collection::vec(line, 0..6));
     prop::collection::vec(exchange, 0..24).prop_map(|exchanges| {
         let mut number = 0;
         let mut at = 0;

@@ -30,11 +30,7 @@ pub(super) fn runs(batch: &Corpus) -> Vec<Range<usize>> {
 /// Returns how strongly each exchange is linked to the previous one; `None` if they must not be joined.
 fn links(batch: &Corpus) -> Vec<Option<f64>> {
     let pace_ms = pace_ms(&batch.exchanges);
-    let tiny: Vec<bool> = batch
-        .exchanges
-        .iter()
-        .map(|reading| is_tiny(reading, &batch.vocabulary))
-        .collect();
+    let tiny: Vec<bool> = batch.exchanges.iter().map(|reading| is_tiny(reading, &batch.vocabulary)).collect();
     let mut links = vec![None];
     for index in 1..batch.exchanges.len() {
         let (Some(before), Some(after)) = (batch.exchanges.get(index - 1), batch.exchanges.get(index)) else {
@@ -105,19 +101,13 @@ fn is_tiny(reading: &ExchangeReading, vocabulary: &Vocabulary) -> bool {
 /// share.
 fn likeness(batch: &Corpus, index: usize) -> f64 {
     const CHANCE: f64 = 0.09;
-    let before = batch
-        .exchanges
-        .get(index.saturating_sub(BLOCK_EXCHANGES)..index)
-        .unwrap_or_default();
+    let before = batch.exchanges.get(index.saturating_sub(BLOCK_EXCHANGES)..index).unwrap_or_default();
     let after_end = (index + BLOCK_EXCHANGES - 1).min(batch.exchanges.len());
     let after = batch.exchanges.get(index..after_end).unwrap_or_default();
     let (left, right) = (block(batch, before), block(batch, after));
     let shared: f64 = right
         .iter()
-        .filter(|(term, _)| {
-            left.binary_search_by_key(term, |(left_term, _)| *left_term)
-                .is_ok()
-        })
+        .filter(|(term, _)| left.binary_search_by_key(term, |(left_term, _)| *left_term).is_ok())
         .map(|(_, weight)| weight)
         .sum();
     let sum = |side: &[(Term, f64)]| side.iter().map(|(_, weight)| weight).sum::<f64>();
@@ -127,27 +117,17 @@ fn likeness(batch: &Corpus, index: usize) -> f64 {
 
 /// Returns the words of some exchanges with their topical weights, sorted, without repetitions.
 fn block(batch: &Corpus, exchanges: &[ExchangeReading]) -> Vec<(Term, f64)> {
-    let mut terms: Vec<Term> = exchanges
-        .iter()
-        .flat_map(|reading| reading.terms.iter().copied())
-        .collect();
+    let mut terms: Vec<Term> = exchanges.iter().flat_map(|reading| reading.terms.iter().copied()).collect();
     terms.sort_unstable();
     terms.dedup();
     let count = batch.exchanges.len();
-    terms
-        .into_iter()
-        .map(|term| (term, topical_weight(&batch.vocabulary, term, count)))
-        .collect()
+    terms.into_iter().map(|term| (term, topical_weight(&batch.vocabulary, term, count))).collect()
 }
 
 /// Rates how typical a word is for a topic: high if few exchanges contain it, 0 if all do.
 fn topical_weight(vocabulary: &Vocabulary, term: Term, exchanges: usize) -> f64 {
     let spread = number(vocabulary.exchanges_with(term)) / number(exchanges.max(1));
-    let shape_factor = if vocabulary.shape(term) == WordShape::Identifier {
-        2.0
-    } else {
-        1.0
-    };
+    let shape_factor = if vocabulary.shape(term) == WordShape::Identifier { 2.0 } else { 1.0 };
     vocabulary.weight(term) * shape_factor * (1.0 - spread).max(0.0)
 }
 
@@ -224,11 +204,7 @@ mod tests {
     fn transcripts(said: &[RunText<'_>]) -> Vec<Transcript> {
         said.iter()
             .map(|&(exchange, seconds, text)| {
-                Transcript::of_lines(
-                    exchange,
-                    Timestamp(seconds * SECOND_MS),
-                    &[(Voice::User, "", text)],
-                )
+                Transcript::of_lines(exchange, Timestamp(seconds * SECOND_MS), &[(Voice::User, "", text)])
             })
             .collect()
     }
@@ -247,25 +223,11 @@ mod tests {
         let parser = "Make the config parser in src/config.rs accept comments";
         let engine = "The steam engine exhibition needs forty posters printed";
         let cases: [Case<'_>; 7] = [
-            (
-                "same topic",
-                &[
-                    (1, 0, parser),
-                    (2, 60, "now let src/config.rs parser accept tabs"),
-                ],
-                &[(1, 2)],
-            ),
-            (
-                "tiny",
-                &[(1, 0, parser), (2, 60, "yes"), (3, 90, "/undo")],
-                &[(1, 3)],
-            ),
+            ("same topic", &[(1, 0, parser), (2, 60, "now let src/config.rs parser accept tabs")], &[(1, 2)]),
+            ("tiny", &[(1, 0, parser), (2, 60, "yes"), (3, 90, "/undo")], &[(1, 3)]),
             (
                 "greeting",
-                &[
-                    (1, 0, parser),
-                    (2, 60, "Hello! The steam engine exhibition needs posters"),
-                ],
+                &[(1, 0, parser), (2, 60, "Hello! The steam engine exhibition needs posters")],
                 &[(1, 1), (2, 2)],
             ),
             (
@@ -273,21 +235,9 @@ mod tests {
                 &[(1, 0, parser), (2, 60, "Hi"), (3, 70, engine)],
                 &[(1, 1), (2, 3)],
             ),
-            (
-                "long pause, other topic",
-                &[(1, 0, parser), (2, 20_000, engine)],
-                &[(1, 1), (2, 2)],
-            ),
-            (
-                "over a day",
-                &[(1, 0, parser), (2, day + 1, parser)],
-                &[(1, 1), (2, 2)],
-            ),
-            (
-                "numbers with a gap",
-                &[(1, 0, parser), (5, 60, parser)],
-                &[(1, 1), (5, 5)],
-            ),
+            ("long pause, other topic", &[(1, 0, parser), (2, 20_000, engine)], &[(1, 1), (2, 2)]),
+            ("over a day", &[(1, 0, parser), (2, day + 1, parser)], &[(1, 1), (2, 2)]),
+            ("numbers with a gap", &[(1, 0, parser), (5, 60, parser)], &[(1, 1), (5, 5)]),
         ];
         for (name, said, expected) in cases {
             assert_eq!(runs_of(&transcripts(said)), expected, "{name}");
@@ -307,9 +257,7 @@ mod tests {
 
     #[test]
     fn a_long_run_is_divided_at_its_limit() {
-        let said: Vec<RunText<'_>> = (1..=30)
-            .map(|n| (n, n * 10, "more of the same parser work"))
-            .collect();
+        let said: Vec<RunText<'_>> = (1..=30).map(|n| (n, n * 10, "more of the same parser work")).collect();
         let runs = runs_of(&transcripts(&said));
         assert!(runs.iter().all(|(first, last)| last - first < 12), "{runs:?}");
         assert_eq!(runs.len(), 3);

@@ -101,11 +101,7 @@ impl<'de> Visitor<'de> for &mut Leaves {
 
     fn visit_f64<E: Error>(self, number: f64) -> Result<(), E> {
         // A longer number was rounded.
-        if number.abs() < EXACT_MAX {
-            self.visit_str(&number.to_string())
-        } else {
-            Ok(())
-        }
+        if number.abs() < EXACT_MAX { self.visit_str(&number.to_string()) } else { Ok(()) }
     }
 
     fn visit_bool<E: Error>(self, _: bool) -> Result<(), E> {
@@ -141,11 +137,7 @@ fn push(values: &mut Vec<ShownValue>, text: &str) {
         text.push('…');
     }
     if !text.is_empty() && values.iter().all(|value| value.text != text) {
-        values.push(ShownValue {
-            text,
-            score,
-            shows_files,
-        });
+        values.push(ShownValue { text, score, shows_files });
     }
 }
 
@@ -164,14 +156,8 @@ fn path_tail(text: &str) -> &str {
     if bytes_over == 0 || text.len() > PATH_BYTES_LONGEST || text.contains(char::is_whitespace) {
         return text;
     }
-    let slash = text
-        .match_indices('/')
-        .map(|(index, _)| index)
-        .find(|index| *index >= bytes_over);
-    slash
-        .and_then(|index| text.get(index + 1..))
-        .filter(|tail| !tail.is_empty())
-        .unwrap_or(text)
+    let slash = text.match_indices('/').map(|(index, _)| index).find(|index| *index >= bytes_over);
+    slash.and_then(|index| text.get(index + 1..)).filter(|tail| !tail.is_empty()).unwrap_or(text)
 }
 
 fn score(text: &str) -> f64 {
@@ -180,17 +166,10 @@ fn score(text: &str) -> f64 {
     let digits = has(|c| c.is_ascii_digit());
     let letters = has(char::is_alphabetic);
     if text.contains(char::is_whitespace) {
-        return if text.contains('\n') || text.len() > VALUE_CHARS_MAX {
-            0.3
-        } else {
-            0.8
-        };
+        return if text.contains('\n') || text.len() > VALUE_CHARS_MAX { 0.3 } else { 0.8 };
     }
     // Code, patterns and formulas: the text around them describes them.
-    if !text
-        .chars()
-        .all(|c| c.is_alphanumeric() || "_./\\@:~+-#$%".contains(c))
-    {
+    if !text.chars().all(|c| c.is_alphanumeric() || "_./\\@:~+-#$%".contains(c)) {
         return 0.6;
     }
     let is_word = text.chars().all(|c| c.is_lowercase() || c == '_');
@@ -217,16 +196,10 @@ mod tests {
     #[test]
     fn values_come_without_their_keys() {
         let cases: [(&str, &[&str]); 9] = [
-            (
-                "{\"n\": 7, \"amount\": 12\n[… 30 characters left out …]\n50}",
-                &["7"],
-            ),
+            ("{\"n\": 7, \"amount\": 12\n[… 30 characters left out …]\n50}", &["7"]),
             (r#"{"tracking": 12345678901234567890123, "n": 2.5}"#, &["2.5"]),
             (r#"{"reservation_id": "NQNU5R"}"#, &["NQNU5R"]),
-            (
-                r#"{"z": [{"id": "X1", "n": 3}, {"id": "X1"}], "b": true, "a": -2.5}"#,
-                &["X1", "3", "-2.5"],
-            ),
+            (r#"{"z": [{"id": "X1", "n": 3}, {"id": "X1"}], "b": true, "a": -2.5}"#, &["X1", "3", "-2.5"]),
             (r#"{"path": "src/a.rs", "new": "fn [… left"#, &["src/a.rs"]),
             ("cargo test\nmore", &["cargo test…"]),
             ("", &[]),
@@ -244,15 +217,11 @@ mod tests {
 
     #[test]
     fn ids_and_paths_tell_more_than_words_and_prose() {
-        let scores: Vec<f64> = [
-            "NQNU5R",
-            "src/a.rs",
-            "order it",
-            "a long story about a flight that goes on and on and on…",
-        ]
-        .iter()
-        .map(|text| score(text))
-        .collect();
+        let scores: Vec<f64> =
+            ["NQNU5R", "src/a.rs", "order it", "a long story about a flight that goes on and on and on…"]
+                .iter()
+                .map(|text| score(text))
+                .collect();
         assert!(scores.windows(2).all(|pair| pair[0] >= pair[1]), "{scores:?}");
         assert!(scores[1] > scores[2]);
     }

@@ -177,11 +177,7 @@ impl Vocabulary {
         };
         let rarity = 1.0 - ratio_of_logs(entry.clauses, self.clauses + 1);
         // An identifier stays informative even if it occurs often.
-        let rarity = if entry.shape() >= WordShape::Number {
-            rarity.max(0.5)
-        } else {
-            rarity
-        };
+        let rarity = if entry.shape() >= WordShape::Number { rarity.max(0.5) } else { rarity };
         entry.shape().weight() * rarity
     }
 
@@ -195,10 +191,7 @@ impl Vocabulary {
 
     /// Counts the ordinary words in `terms`, without names, numbers and courtesy.
     pub(super) fn plain_words(&self, terms: &[Term]) -> usize {
-        terms
-            .iter()
-            .filter(|&&term| self.shape(term) == WordShape::Plain)
-            .count()
+        terms.iter().filter(|&&term| self.shape(term) == WordShape::Plain).count()
     }
 
     pub(super) fn exchanges_with(&self, term: Term) -> usize {
@@ -206,9 +199,7 @@ impl Vocabulary {
     }
 
     pub(super) fn shape(&self, term: Term) -> WordShape {
-        self.entries
-            .get(term)
-            .map_or(WordShape::Function, VocabularyEntry::shape)
+        self.entries.get(term).map_or(WordShape::Function, VocabularyEntry::shape)
     }
 
     pub(super) fn weight_of(&self, terms: &[Term]) -> f64 {
@@ -218,11 +209,7 @@ impl Vocabulary {
 
 /// ln(a) / ln(b), between 0 and 1.
 fn ratio_of_logs(a: usize, b: usize) -> f64 {
-    if b <= 1 {
-        0.0
-    } else {
-        (number(a.max(1)).ln() / number(b).ln()).min(1.0)
-    }
+    if b <= 1 { 0.0 } else { (number(a.max(1)).ln() / number(b).ln()).min(1.0) }
 }
 
 /// Converts a count to a float. Counts above `u32::MAX` become `u32::MAX`.
@@ -248,15 +235,8 @@ fn words(clause: &str) -> Vec<&str> {
 
 /// Removes the marks of possession and plural, so that forms of one word are equal.
 fn stem(lower: &str) -> &str {
-    let lower = lower
-        .strip_suffix("'s")
-        .or_else(|| lower.strip_suffix("’s"))
-        .unwrap_or(lower);
-    if lower.len() > 4 && !lower.ends_with("ss") {
-        lower.strip_suffix('s').unwrap_or(lower)
-    } else {
-        lower
-    }
+    let lower = lower.strip_suffix("'s").or_else(|| lower.strip_suffix("’s")).unwrap_or(lower);
+    if lower.len() > 4 && !lower.ends_with("ss") { lower.strip_suffix('s').unwrap_or(lower) } else { lower }
 }
 
 #[cfg(test)]
@@ -280,27 +260,19 @@ mod tests {
             ("sendChat", false, WordShape::Identifier),
         ];
         for (word, opens, expected) in cases {
-            assert_eq!(
-                WordShape::of(word, &word.to_lowercase(), opens),
-                expected,
-                "{word}"
-            );
+            assert_eq!(WordShape::of(word, &word.to_lowercase(), opens), expected, "{word}");
         }
     }
 
     #[test]
     fn rare_words_weigh_more_than_common_ones_and_identifiers_most() {
         let mut vocabulary = Vocabulary::default();
-        let read: Vec<Vec<Term>> = [
-            "book a flight",
-            "cancel a flight",
-            "the flight K1NW8N",
-            "a flight to Boston",
-        ]
-        .iter()
-        .enumerate()
-        .map(|(exchange, clause)| vocabulary.read(clause, exchange))
-        .collect();
+        let read: Vec<Vec<Term>> =
+            ["book a flight", "cancel a flight", "the flight K1NW8N", "a flight to Boston"]
+                .iter()
+                .enumerate()
+                .map(|(exchange, clause)| vocabulary.read(clause, exchange))
+                .collect();
         let weights: Vec<f64> = read.iter().map(|terms| vocabulary.weight_of(terms)).collect();
         assert!(weights[2] > weights[1], "{weights:?}");
         assert_eq!(vocabulary.exchanges_with(read[0][1]), 4);

@@ -62,10 +62,7 @@ impl<'a> OllamaRequest<'a> {
         };
         Ok(Self {
             model: &settings.model,
-            messages: [
-                message("system", &request.prompt.system),
-                message("user", &request.prompt.user),
-            ],
+            messages: [message("system", &request.prompt.system), message("user", &request.prompt.user)],
             stream: false,
             truncate: false,
             shift: false,

@@ -92,23 +92,18 @@ fn read_batch(batch: &Value) -> Option<BatchStatus> {
     let files = ["output_file_id", "error_file_id"].map(|file| batch[file].as_str());
     let files = files.into_iter().flatten().filter(|id| is_plain(id));
     Some(BatchStatus::Ended(FinishedBatch {
-        results: files
-            .map(|id| Results::At(format!("{FILES}/{id}/content")))
-            .collect(),
+        results: files.map(|id| Results::At(format!("{FILES}/{id}/content"))).collect(),
         otherwise,
     }))
 }
 
 fn is_plain(id: &str) -> bool {
-    id.chars()
-        .all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_')
+    id.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_')
 }
 
 fn read_result(line: &Value) -> Option<(String, Outcome)> {
     let (response, error) = (&line["response"], &line["error"]);
-    let status = response["status_code"]
-        .as_u64()
-        .and_then(|status| u16::try_from(status).ok());
+    let status = response["status_code"].as_u64().and_then(|status| u16::try_from(status).ok());
     let outcome = if error["code"] == "batch_expired" {
         Outcome::None("expired")
     } else if error["code"] == "batch_cancelled" {
@@ -176,10 +171,8 @@ mod tests {
 
     #[test]
     fn questions_are_lines_of_a_file() {
-        let calls = ["a", "b"].map(|key| BatchCall {
-            key: key.to_owned(),
-            body: r#"{"model":"m"}"#.to_owned(),
-        });
+        let calls =
+            ["a", "b"].map(|key| BatchCall { key: key.to_owned(), body: r#"{"model":"m"}"#.to_owned() });
         let (path, lines) = Responses.upload(&calls).unwrap().unwrap();
         assert_eq!(path, "/files");
         assert_eq!(
@@ -193,9 +186,7 @@ mod tests {
     #[test]
     fn an_expired_batch_keeps_results_done_in_time() {
         let batch = json!({"status": "expired", "output_file_id": "file-1", "error_file_id": null});
-        let Some(BatchStatus::Ended(ended)) = read_batch(&batch) else {
-            unreachable!("it ended")
-        };
+        let Some(BatchStatus::Ended(ended)) = read_batch(&batch) else { unreachable!("it ended") };
         assert_eq!(ended.results, [Results::At("/files/file-1/content".to_owned())]);
         assert_eq!(ended.otherwise, "expired");
         for status in ["validating", "in_progress", "finalizing", "cancelling"] {

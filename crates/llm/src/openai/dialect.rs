@@ -58,11 +58,7 @@ impl ChatDialect {
             },
             limit_is_fixed: field != OutputLimitField::Auto,
             room: ThinkingRoom::NotNeeded,
-            effort: if is_reasoning {
-                settings.effort
-            } else {
-                Effort::Default
-            },
+            effort: if is_reasoning { settings.effort } else { Effort::Default },
             is_openrouter: address.host_str() == Some("openrouter.ai"),
         }
     }
@@ -80,21 +76,13 @@ impl Dialect for ChatDialect {
             "grammar",
             "guided",
         ];
-        const LIMIT_WORDS: [&str; 4] = [
-            "max_tokens",
-            "max_new_tokens",
-            "output tokens",
-            "completion tokens",
-        ];
+        const LIMIT_WORDS: [&str; 4] = ["max_tokens", "max_new_tokens", "output tokens", "completion tokens"];
         if self.room == ThinkingRoom::Reserved && any_of(complaint, &LIMIT_WORDS) {
             let room = ThinkingRoom::Refused;
             return Some(Self { room, ..self });
         }
         if !self.limit_is_fixed && complaint.contains(self.limit_field()) && is_unknown(complaint) {
-            return Some(Self {
-                limits_completion: !self.limits_completion,
-                ..self
-            });
+            return Some(Self { limits_completion: !self.limits_completion, ..self });
         }
         if self.effort != Effort::Default && complaint.contains("reasoning") && is_unknown(complaint) {
             let effort = Effort::Default;
@@ -106,17 +94,11 @@ impl Dialect for ChatDialect {
 
     fn after_cut_off(self, body: &Value) -> Option<Self> {
         let can_have_room = self.room == ThinkingRoom::NotNeeded && !self.limits_completion;
-        (can_have_room && has_thought(body)).then_some(Self {
-            room: ThinkingRoom::Reserved,
-            ..self
-        })
+        (can_have_room && has_thought(body)).then_some(Self { room: ThinkingRoom::Reserved, ..self })
     }
 
     fn after_overflow(self) -> Option<Self> {
-        (self.room == ThinkingRoom::Reserved).then_some(Self {
-            room: ThinkingRoom::Refused,
-            ..self
-        })
+        (self.room == ThinkingRoom::Reserved).then_some(Self { room: ThinkingRoom::Refused, ..self })
     }
 }
 
@@ -127,24 +109,16 @@ fn has_thought(body: &Value) -> bool {
     let has = |field: &str| message[field].as_str().is_some_and(|text| !text.is_empty());
     let content = &message["content"];
     let parts = content.as_array().map(Vec::as_slice).unwrap_or_default();
-    body["usage"]["completion_tokens_details"]["reasoning_tokens"]
-        .as_i64()
-        .is_some_and(|tokens| tokens > 0)
+    body["usage"]["completion_tokens_details"]["reasoning_tokens"].as_i64().is_some_and(|tokens| tokens > 0)
         || has("reasoning_content")
         || has("reasoning")
         || parts.iter().any(|part| part["type"] == "thinking")
-        || content
-            .as_str()
-            .is_some_and(|text| text.trim_start().starts_with("<think>"))
+        || content.as_str().is_some_and(|text| text.trim_start().starts_with("<think>"))
 }
 
 impl ChatDialect {
     fn limit_field(self) -> &'static str {
-        if self.limits_completion {
-            "max_completion_tokens"
-        } else {
-            "max_tokens"
-        }
+        if self.limits_completion { "max_completion_tokens" } else { "max_tokens" }
     }
 }
 
@@ -181,63 +155,15 @@ mod tests {
     fn the_limit_has_the_field_that_the_server_expects() {
         use OutputLimitField::{Auto, MaxCompletionTokens, MaxTokens};
         for (base_url, model, field, limits_completion, effort) in [
-            (
-                "https://api.openai.com/v1",
-                "gpt-4o-mini",
-                Auto,
-                true,
-                Effort::Default,
-            ),
-            (
-                "https://api.openai.com/v1",
-                "gpt-4o-mini",
-                MaxTokens,
-                false,
-                Effort::Default,
-            ),
-            (
-                "https://openrouter.ai/api/v1",
-                "openai/gpt-5-mini",
-                Auto,
-                true,
-                Effort::Low,
-            ),
-            (
-                "https://openrouter.ai/api/v1",
-                "openai/o4-mini",
-                Auto,
-                true,
-                Effort::Low,
-            ),
-            (
-                "https://openrouter.ai/api/v1",
-                "openai/gpt-4.1",
-                Auto,
-                false,
-                Effort::Default,
-            ),
-            (
-                "https://openrouter.ai/api/v1",
-                "openai/gpt-oss-20b",
-                Auto,
-                false,
-                Effort::Default,
-            ),
-            (
-                "http://127.0.0.1:11434/v1",
-                "llama3.2",
-                Auto,
-                false,
-                Effort::Default,
-            ),
+            ("https://api.openai.com/v1", "gpt-4o-mini", Auto, true, Effort::Default),
+            ("https://api.openai.com/v1", "gpt-4o-mini", MaxTokens, false, Effort::Default),
+            ("https://openrouter.ai/api/v1", "openai/gpt-5-mini", Auto, true, Effort::Low),
+            ("https://openrouter.ai/api/v1", "openai/o4-mini", Auto, true, Effort::Low),
+            ("https://openrouter.ai/api/v1", "openai/gpt-4.1", Auto, false, Effort::Default),
+            ("https://openrouter.ai/api/v1", "openai/gpt-oss-20b", Auto, false, Effort::Default),
+            ("http://127.0.0.1:11434/v1", "llama3.2", Auto, false, Effort::Default),
             ("http://127.0.0.1:11434/v1", "olmo2", Auto, false, Effort::Default),
-            (
-                "http://127.0.0.1:11434/v1",
-                "llama3.2",
-                MaxCompletionTokens,
-                true,
-                Effort::Default,
-            ),
+            ("http://127.0.0.1:11434/v1", "llama3.2", MaxCompletionTokens, true, Effort::Default),
         ] {
             let settings = RemoteSettings::new(base_url, model);
             let first = ChatDialect::first(field, &settings, &base_url.parse().unwrap());
@@ -270,49 +196,28 @@ mod tests {
             let body = cut_off(message, reasoning_tokens);
             assert_eq!(plain.after_cut_off(&body), Some(reserved), "{body}");
             let others = [reserved, refused, dialect(AnswerFormat::Schema, true)];
-            assert_eq!(
-                others.map(|other| other.after_cut_off(&body)),
-                [None; 3],
-                "{body}"
-            );
+            assert_eq!(others.map(|other| other.after_cut_off(&body)), [None; 3], "{body}");
         }
         for body in [cut_off(json!({"content": "{\"items\""}), 0), json!({})] {
             assert_eq!(plain.after_cut_off(&body), None, "{body}");
         }
-        assert_eq!(
-            reserved.after_complaint("max_tokens is too large: 8000"),
-            Some(refused)
-        );
+        assert_eq!(reserved.after_complaint("max_tokens is too large: 8000"), Some(refused));
         assert_eq!(refused.after_complaint("max_tokens is too large: 8000"), None);
-        assert_eq!(
-            [plain, reserved, refused].map(ChatDialect::after_overflow),
-            [None, Some(refused), None]
-        );
+        assert_eq!([plain, reserved, refused].map(ChatDialect::after_overflow), [None, Some(refused), None]);
     }
 
     #[test]
     fn complaints_change_only_what_they_are_about() {
         use AnswerFormat::{Free, Object, Schema};
-        let thinking = ChatDialect {
-            effort: Effort::Low,
-            ..dialect(Schema, true)
-        };
+        let thinking = ChatDialect { effort: Effort::Low, ..dialect(Schema, true) };
         let cases = [
             (
                 "this response_format type is unavailable now",
                 dialect(Schema, true),
                 Some(dialect(Object, true)),
             ),
-            (
-                "'response_format.type' must be 'text'",
-                dialect(Object, true),
-                Some(dialect(Free, true)),
-            ),
-            (
-                "failed to parse grammar",
-                dialect(Schema, false),
-                Some(dialect(Object, false)),
-            ),
+            ("'response_format.type' must be 'text'", dialect(Object, true), Some(dialect(Free, true))),
+            ("failed to parse grammar", dialect(Schema, false), Some(dialect(Object, false))),
             ("response_format", dialect(Free, true), None),
             (
                 "unsupported parameter: 'max_tokens' is not supported with this model. use 'max_completion_tokens' instead.",
@@ -335,10 +240,7 @@ mod tests {
         for (words, from, to) in cases {
             assert_eq!(from.after_complaint(words), to, "{words}");
         }
-        let fixed = ChatDialect {
-            limit_is_fixed: true,
-            ..dialect(Free, false)
-        };
+        let fixed = ChatDialect { limit_is_fixed: true, ..dialect(Free, false) };
         assert_eq!(fixed.after_complaint("unsupported: max_tokens"), None);
     }
 }

@@ -60,10 +60,7 @@ impl<'a> ChatRequest<'a> {
         let limits_completion = dialect.limits_completion;
         Ok(Self {
             model: &settings.model,
-            messages: [
-                message("system", &request.prompt.system),
-                message("user", &request.prompt.user),
-            ],
+            messages: [message("system", &request.prompt.system), message("user", &request.prompt.user)],
             max_tokens: (!limits_completion).then(|| match dialect.room {
                 ThinkingRoom::Reserved => settings.limit_with_thinking(request),
                 ThinkingRoom::NotNeeded | ThinkingRoom::Refused => request.output_tokens_max,
@@ -177,9 +174,9 @@ impl Choice {
         }
         match self.finish_reason.as_deref() {
             Some("length" | "max_tokens") => Err(NoAnswer::Truncated),
-            Some("content_filter") => Err(NoAnswer::Refused(
-                "a content filter stopped the answer".to_owned(),
-            )),
+            Some("content_filter") => {
+                Err(NoAnswer::Refused("a content filter stopped the answer".to_owned()))
+            }
             Some("error") => Err(NoAnswer::Broken("the answer broke off with an error".to_owned())),
             _ => Ok(text(message.content)),
         }
@@ -190,10 +187,7 @@ impl Choice {
 fn text(content: Value) -> String {
     match content {
         Value::String(text) => text,
-        Value::Array(parts) => parts
-            .iter()
-            .filter_map(|part| part.get("text")?.as_str())
-            .collect(),
+        Value::Array(parts) => parts.iter().filter_map(|part| part.get("text")?.as_str()).collect(),
         _ => String::new(),
     }
 }

@@ -50,26 +50,10 @@ mod tests {
     #[test]
     fn calls_go_below_the_address() {
         for (base_url, path, expected) in [
-            (
-                "https://api.openai.com/v1",
-                "",
-                "https://api.openai.com/v1/responses",
-            ),
-            (
-                " http://127.0.0.1:8080/v1/ ",
-                "/v1",
-                "http://127.0.0.1:8080/v1/responses",
-            ),
-            (
-                "https://api.anthropic.com",
-                "/v1",
-                "https://api.anthropic.com/v1/responses",
-            ),
-            (
-                "https://gate.example/openai/",
-                "/v1",
-                "https://gate.example/openai/responses",
-            ),
+            ("https://api.openai.com/v1", "", "https://api.openai.com/v1/responses"),
+            (" http://127.0.0.1:8080/v1/ ", "/v1", "http://127.0.0.1:8080/v1/responses"),
+            ("https://api.anthropic.com", "/v1", "https://api.anthropic.com/v1/responses"),
+            ("https://gate.example/openai/", "/v1", "https://gate.example/openai/responses"),
             ("http://127.0.0.1:11434", "", "http://127.0.0.1:11434/responses"),
         ] {
             let address = parse(base_url, path).unwrap();
@@ -82,12 +66,7 @@ mod tests {
         for model in ["", " ", "a model", "x?key=1", "../models/x", "x#y", "x%2f"] {
             assert!(check_name(model).is_err(), "{model}");
         }
-        for model in [
-            "gpt-5.4-mini",
-            "qwen3:8b",
-            "models/gemini-3.8-flash",
-            "openai/gpt-5",
-        ] {
+        for model in ["gpt-5.4-mini", "qwen3:8b", "models/gemini-3.8-flash", "openai/gpt-5"] {
             assert!(check_name(model).is_ok(), "{model}");
         }
     }

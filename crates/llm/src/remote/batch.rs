@@ -82,10 +82,8 @@ impl<P: BatchProtocol> BatchModel for RemoteModel<P> {
     }
 
     fn body(&self, request: &ModelRequest) -> Result<String, LlmError> {
-        let body = self
-            .protocol
-            .body(&self.settings, request, self.dialect())
-            .map_err(|error| permanent(&error))?;
+        let body =
+            self.protocol.body(&self.settings, request, self.dialect()).map_err(|error| permanent(&error))?;
         let body = String::from_utf8(body).map_err(|error| LlmError::Permanent(error.to_string()))?;
         // JSON escapes line breaks in texts, so the remaining ones are between tokens, in the schema.
         Ok(body.replace(['\n', '\r'], ""))
@@ -125,9 +123,7 @@ impl<P: BatchProtocol> BatchModel for RemoteModel<P> {
             return Ok(BatchStatus::Gone);
         }
         let batch = json(&self.success_or_error(reply)?)?;
-        self.protocol
-            .read_batch(id, &batch)
-            .ok_or_else(|| unexpected_reply("the answer is no batch"))
+        self.protocol.read_batch(id, &batch).ok_or_else(|| unexpected_reply("the answer is no batch"))
     }
 
     async fn results(&self, ended: &FinishedBatch) -> Result<Vec<BatchResult>, LlmError> {
@@ -189,17 +185,13 @@ impl<P: BatchProtocol> RemoteModel<P> {
             return Ok(reply);
         }
         let error = fault::error_of_refusal(&reply, reply.status.as_u16(), self.discreet(""));
-        Err(without_quotation(
-            error,
-            &format!("status {}", reply.status.as_u16()),
-        ))
+        Err(without_quotation(error, &format!("status {}", reply.status.as_u16())))
     }
 
     fn id_of(&self, reply: &HttpReply) -> Result<String, LlmError> {
         let id = self.protocol.read_id(&json(reply)?);
         let is_plain = |id: &String| id.chars().all(|c| c.is_ascii_alphanumeric() || "-_/".contains(c));
-        id.filter(is_plain)
-            .ok_or_else(|| unexpected_reply("the answer has no id"))
+        id.filter(is_plain).ok_or_else(|| unexpected_reply("the answer has no id"))
     }
 
     fn result(&self, line: &Value) -> Option<BatchResult> {
@@ -224,8 +216,7 @@ impl<P: BatchProtocol> RemoteModel<P> {
             Outcome::None(why) => return Err(why.to_owned()),
         };
         let read = self.read(&reply(status, &body), self.discreet(""));
-        read.map(|answer| answer.text)
-            .map_err(|error| error.class().to_owned())
+        read.map(|answer| answer.text).map_err(|error| error.class().to_owned())
     }
 }
 

@@ -35,10 +35,7 @@ impl EmbeddingError {
 
     /// Returns true if another text may succeed, because the provider can't or won't read this one.
     pub fn is_about_the_text(&self) -> bool {
-        matches!(
-            self,
-            Self::Provider(LlmError::ContextOverflow(_) | LlmError::Refused { .. })
-        )
+        matches!(self, Self::Provider(LlmError::ContextOverflow(_) | LlmError::Refused { .. }))
     }
 }
 
@@ -88,11 +85,7 @@ impl RemoteEmbeddings {
 
     /// Returns one embedding per text, in the order of the texts.
     pub async fn embed(&self, texts: &[String]) -> Result<Vec<Embedding>, EmbeddingError> {
-        let request = EmbeddingRequest {
-            model: &self.model,
-            input: texts,
-            encoding_format: "float",
-        };
+        let request = EmbeddingRequest { model: &self.model, input: texts, encoding_format: "float" };
         let body = serde_json::to_vec(&request).map_err(|error| LlmError::Permanent(error.to_string()))?;
         let call = self.client.post(self.address.clone());
         let reply = http::send(call.headers(self.headers.clone()).body(body)).await?;

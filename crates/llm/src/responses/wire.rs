@@ -138,15 +138,13 @@ impl Response {
     pub(super) fn read(body: &[u8]) -> Result<ModelAnswer, NoAnswer> {
         let response: Self = serde_json::from_slice(body).map_err(|_| NoAnswer::Unknown)?;
         let why = response.incomplete_details.as_ref();
-        let why = why
-            .and_then(|details| details.reason.as_deref())
-            .unwrap_or_default();
+        let why = why.and_then(|details| details.reason.as_deref()).unwrap_or_default();
         match response.status.as_deref() {
             Some("failed") => Err(NoAnswer::Unknown),
             Some("incomplete") if why == "max_output_tokens" => Err(NoAnswer::Truncated),
-            Some("incomplete") if why == "content_filter" => Err(NoAnswer::Refused(
-                "a content filter stopped the answer".to_owned(),
-            )),
+            Some("incomplete") if why == "content_filter" => {
+                Err(NoAnswer::Refused("a content filter stopped the answer".to_owned()))
+            }
             Some(status @ ("incomplete" | "in_progress" | "queued" | "cancelled")) => {
                 Err(NoAnswer::Broken(format!("the response is {status} {why}")))
             }
@@ -164,10 +162,7 @@ impl Response {
                 _ => {}
             }
         }
-        Ok(ModelAnswer {
-            text,
-            ..self.usage.unwrap_or_default().answer()
-        })
+        Ok(ModelAnswer { text, ..self.usage.unwrap_or_default().answer() })
     }
 }
 

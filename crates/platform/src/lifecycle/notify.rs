@@ -156,10 +156,7 @@ mod tests {
     fn an_abstract_socket_is_known_by_its_at_sign() {
         let name = format!("recapd-test-{}", std::process::id());
         let manager = UnixDatagram::bind_addr(&abstract_address(&name).unwrap()).unwrap();
-        let variables = ServiceManager {
-            socket: Some(format!("@{name}")),
-            ..ServiceManager::default()
-        };
+        let variables = ServiceManager { socket: Some(format!("@{name}")), ..ServiceManager::default() };
         Notify::new(&variables).unwrap().stopping();
         let mut bytes = [0; 64];
         let length = manager.recv(&mut bytes).unwrap();
@@ -171,10 +168,8 @@ mod tests {
         let notify = Notify::new(&ServiceManager::default()).unwrap();
         assert!(!notify.is_heard());
         notify.ready();
-        let variables = ServiceManager {
-            socket: Some("/nowhere/notify".to_owned()),
-            ..ServiceManager::default()
-        };
+        let variables =
+            ServiceManager { socket: Some("/nowhere/notify".to_owned()), ..ServiceManager::default() };
         assert!(Notify::new(&variables).is_err());
     }
 

@@ -22,11 +22,7 @@ struct Life {
 impl Life {
     fn new() -> Self {
         let (sender, signals) = unbounded();
-        Self {
-            lifecycle: Lifecycle::new(),
-            sender,
-            signals,
-        }
+        Self { lifecycle: Lifecycle::new(), sender, signals }
     }
 
     fn signal_after(&self, wait: Duration) {
@@ -46,10 +42,7 @@ impl Life {
 }
 
 fn clean(manner: Manner) -> Shutdown {
-    Shutdown {
-        manner,
-        is_failure: false,
-    }
+    Shutdown { manner, is_failure: false }
 }
 
 #[tokio::test(start_paused = true)]
@@ -92,10 +85,7 @@ async fn readers_are_served_until_the_work_has_ended() {
     assert_eq!(served, (seconds(15), clean(Manner::Drained), seconds(16)));
     let given_up = seconds(10) + DRAIN;
     let served = served_while_it_works(3_600).await;
-    assert_eq!(
-        served,
-        (given_up, clean(Manner::HurriedOut), given_up + seconds(1))
-    );
+    assert_eq!(served, (given_up, clean(Manner::HurriedOut), given_up + seconds(1)));
 }
 
 #[tokio::test(start_paused = true)]
@@ -122,8 +112,7 @@ async fn a_second_signal_cancels_running_work() {
 async fn the_end_of_the_drain_time_cancels_running_work() {
     let life = Life::new();
     let hard = life.lifecycle.hard().clone();
-    life.lifecycle
-        .spawn("worker", async move { hard.cancelled().await });
+    life.lifecycle.spawn("worker", async move { hard.cancelled().await });
     life.signal_after(seconds(10));
     assert_eq!(life.run().await, (clean(Manner::HurriedOut), seconds(10) + DRAIN));
 }
@@ -157,12 +146,8 @@ async fn the_early_end_of_a_vital_task_ends_the_daemon() {
             assert!(!panics, "on purpose");
         });
         let soft = life.lifecycle.soft().clone();
-        life.lifecycle
-            .spawn("worker", async move { soft.cancelled().await });
-        let failure = Shutdown {
-            manner: Manner::Drained,
-            is_failure: true,
-        };
+        life.lifecycle.spawn("worker", async move { soft.cancelled().await });
+        let failure = Shutdown { manner: Manner::Drained, is_failure: true };
         assert_eq!(life.run().await, (failure, seconds(5)));
     }
 }
@@ -171,8 +156,7 @@ async fn the_early_end_of_a_vital_task_ends_the_daemon() {
 async fn a_vital_task_may_end_when_asked() {
     let life = Life::new();
     let soft = life.lifecycle.soft().clone();
-    life.lifecycle
-        .spawn_vital("listener", async move { soft.cancelled().await });
+    life.lifecycle.spawn_vital("listener", async move { soft.cancelled().await });
     life.signal_after(seconds(1));
     assert_eq!(life.run().await, (clean(Manner::Drained), seconds(1)));
 }
@@ -182,13 +166,9 @@ async fn a_panic_stops_no_other_task_and_is_a_failure() {
     let life = Life::new();
     life.lifecycle.spawn("worker", async { panic!("on purpose") });
     let soft = life.lifecycle.soft().clone();
-    life.lifecycle
-        .spawn("other", async move { soft.cancelled().await });
+    life.lifecycle.spawn("other", async move { soft.cancelled().await });
     life.signal_after(seconds(7));
-    let failure = Shutdown {
-        manner: Manner::Drained,
-        is_failure: true,
-    };
+    let failure = Shutdown { manner: Manner::Drained, is_failure: true };
     assert_eq!(life.run().await, (failure, seconds(7)));
 }
 
@@ -208,11 +188,7 @@ async fn tasks_may_start_tasks_until_the_end() {
 async fn the_lifecycle_can_be_stopped_without_a_signal() {
     let life = Life::new();
     life.lifecycle.stop();
-    let Life {
-        lifecycle,
-        sender,
-        signals,
-    } = life;
+    let Life { lifecycle, sender, signals } = life;
     // A closed channel is no signal.
     drop(sender);
     assert_eq!(lifecycle.run(signals, DRAIN).await, clean(Manner::Drained));
@@ -222,10 +198,7 @@ async fn the_lifecycle_can_be_stopped_without_a_signal() {
 async fn real_signals_arrive() {
     let mut signals = pin!(signals().unwrap());
     // The process signals itself: a child process would hold the locks of other tests while it starts.
-    for (signal, expected) in [
-        (Signal::TERM, StopSignal::Terminate),
-        (Signal::INT, StopSignal::Interrupt),
-    ] {
+    for (signal, expected) in [(Signal::TERM, StopSignal::Terminate), (Signal::INT, StopSignal::Interrupt)] {
         kill_process(getpid(), signal).unwrap();
         assert_eq!(signals.next().await, Some(expected));
     }

@@ -32,23 +32,15 @@ pub(super) fn conversation(class: RequestClass, body: &[u8]) -> Option<Bytes> {
 /// Returns the last text of the user's message.
 fn text(message: &Value) -> Option<String> {
     let content = &message["content"];
-    let last = || {
-        content
-            .as_array()?
-            .iter()
-            .rev()
-            .find_map(|block| block["text"].as_str())
-    };
+    let last = || content.as_array()?.iter().rev().find_map(|block| block["text"].as_str());
     (message["role"] == "user").then(|| content.as_str().or_else(last).unwrap_or_default().to_owned())
 }
 
 /// Returns the answer, as a stream if the request asks for one.
 pub(super) fn answer(text: &CompactReply, body: &[u8]) -> Option<CompactionAnswer> {
     let request: Value = serde_json::from_slice(body).ok()?;
-    let summary = format!(
-        "<analysis>From recapd's archive.</analysis>\n<summary>\n{}\n</summary>",
-        text.text.trim()
-    );
+    let summary =
+        format!("<analysis>From recapd's archive.</analysis>\n<summary>\n{}\n</summary>", text.text.trim());
     let usage = json!({"input_tokens": 0, "output_tokens": text.tokens, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0});
     let message = |content: Value, stop: Value| {
         json!({
@@ -65,10 +57,7 @@ pub(super) fn answer(text: &CompactReply, body: &[u8]) -> Option<CompactionAnswe
         });
     }
     let events = [
-        (
-            "message_start",
-            json!({"type": "message_start", "message": message(json!([]), Value::Null)}),
-        ),
+        ("message_start", json!({"type": "message_start", "message": message(json!([]), Value::Null)})),
         (
             "content_block_start",
             json!({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}),
@@ -77,22 +66,13 @@ pub(super) fn answer(text: &CompactReply, body: &[u8]) -> Option<CompactionAnswe
             "content_block_delta",
             json!({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": summary}}),
         ),
-        (
-            "content_block_stop",
-            json!({"type": "content_block_stop", "index": 0}),
-        ),
+        ("content_block_stop", json!({"type": "content_block_stop", "index": 0})),
         (
             "message_delta",
             json!({"type": "message_delta", "delta": {"stop_reason": "end_turn", "stop_sequence": null}, "usage": {"output_tokens": text.tokens}}),
         ),
         ("message_stop", json!({"type": "message_stop"})),
     ];
-    let body = events
-        .map(|(name, data)| format!("event: {name}\ndata: {data}\n\n"))
-        .concat();
-    Some(CompactionAnswer {
-        content_type: "text/event-stream",
-        body,
-        version: text.summary_version,
-    })
+    let body = events.map(|(name, data)| format!("event: {name}\ndata: {data}\n\n")).concat();
+    Some(CompactionAnswer { content_type: "text/event-stream", body, version: text.summary_version })
 }

@@ -41,26 +41,14 @@ pub(super) fn answer(
     };
     if request["stream"] != true {
         let body = response("completed", json!([item])).to_string();
-        return Some(CompactionAnswer {
-            content_type: "application/json",
-            body,
-            version,
-        });
+        return Some(CompactionAnswer { content_type: "application/json", body, version });
     }
     let events = [
         json!({"type": "response.created", "sequence_number": 0, "response": response("in_progress", json!([]))}),
         json!({"type": "response.output_item.done", "sequence_number": 1, "output_index": 0, "item": item}),
         json!({"type": "response.completed", "sequence_number": 2, "response": response("completed", json!([item]))}),
     ];
-    let events = events.map(|event| {
-        format!(
-            "event: {}\ndata: {event}\n\n",
-            event["type"].as_str().unwrap_or_default()
-        )
-    });
-    Some(CompactionAnswer {
-        content_type: "text/event-stream",
-        body: events.concat(),
-        version,
-    })
+    let events = events
+        .map(|event| format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap_or_default()));
+    Some(CompactionAnswer { content_type: "text/event-stream", body: events.concat(), version })
 }

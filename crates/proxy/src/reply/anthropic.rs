@@ -29,9 +29,7 @@ pub(super) fn message(events: &[Value]) -> Option<Value> {
 
 impl Assembly {
     fn add(&mut self, event: &Value) {
-        let index = event["index"]
-            .as_u64()
-            .and_then(|index| usize::try_from(index).ok());
+        let index = event["index"].as_u64().and_then(|index| usize::try_from(index).ok());
         match event["type"].as_str() {
             Some("content_block_start") => {
                 self.blocks.push(event["content_block"].clone());
@@ -60,18 +58,13 @@ impl Assembly {
 
     /// Returns the complete blocks.
     fn finish(self) -> Vec<Value> {
-        let blocks = self
-            .blocks
-            .into_iter()
-            .zip(self.inputs)
-            .filter_map(|(mut block, input)| {
-                if !input.is_empty() {
-                    block["input"] = serde_json::from_str(&input).ok()?;
-                }
-                let is_blank =
-                    block["type"] == "text" && block["text"].as_str().unwrap_or_default().is_empty();
-                (!is_blank).then_some(block)
-            });
+        let blocks = self.blocks.into_iter().zip(self.inputs).filter_map(|(mut block, input)| {
+            if !input.is_empty() {
+                block["input"] = serde_json::from_str(&input).ok()?;
+            }
+            let is_blank = block["type"] == "text" && block["text"].as_str().unwrap_or_default().is_empty();
+            (!is_blank).then_some(block)
+        });
         blocks.collect()
     }
 }

@@ -33,10 +33,7 @@ pub(super) fn message(events: &[Value]) -> Option<Value> {
 
 /// Adds a piece of a call to the call with the same index.
 fn add_call(calls: &mut Vec<Value>, part: &Value) {
-    let index = part["index"]
-        .as_u64()
-        .and_then(|index| usize::try_from(index).ok())
-        .unwrap_or(calls.len());
+    let index = part["index"].as_u64().and_then(|index| usize::try_from(index).ok()).unwrap_or(calls.len());
     if index >= calls.len() {
         calls.push(json!({"id": "", "type": "function", "function": {"name": "", "arguments": ""}}));
     }
@@ -45,9 +42,5 @@ fn add_call(calls: &mut Vec<Value>, part: &Value) {
         calls[index]["id"] = id.into();
     }
     append(&mut calls[index]["function"], "name", &part["function"]["name"]);
-    append(
-        &mut calls[index]["function"],
-        "arguments",
-        &part["function"]["arguments"],
-    );
+    append(&mut calls[index]["function"], "arguments", &part["function"]["arguments"]);
 }

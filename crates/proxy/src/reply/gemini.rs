@@ -7,12 +7,10 @@ use super::append;
 /// Joins the parts of all chunks. Neighbouring texts become one.
 pub(super) fn content(events: &[Value]) -> Option<Value> {
     let mut parts: Vec<Value> = Vec::new();
-    for part in events.iter().flat_map(|event| {
-        event["candidates"][0]["content"]["parts"]
-            .as_array()
-            .into_iter()
-            .flatten()
-    }) {
+    for part in events
+        .iter()
+        .flat_map(|event| event["candidates"][0]["content"]["parts"].as_array().into_iter().flatten())
+    {
         match parts.last_mut() {
             Some(last) if is_plain_text(last) && is_plain_text(part) => append(last, "text", &part["text"]),
             _ => parts.push(part.clone()),
@@ -23,6 +21,5 @@ pub(super) fn content(events: &[Value]) -> Option<Value> {
 }
 
 fn is_plain_text(part: &Value) -> bool {
-    part.as_object()
-        .is_some_and(|part| part.len() == 1 && part.contains_key("text"))
+    part.as_object().is_some_and(|part| part.len() == 1 && part.contains_key("text"))
 }

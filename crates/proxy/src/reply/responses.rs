@@ -9,9 +9,7 @@ pub(super) fn items(events: &[Value]) -> Option<Value> {
     {
         return Some(answer["output"].clone());
     }
-    let done = events
-        .iter()
-        .filter(|event| event["type"] == "response.output_item.done");
+    let done = events.iter().filter(|event| event["type"] == "response.output_item.done");
     let items: Vec<&Value> = done.map(|event| &event["item"]).collect();
     (!items.is_empty()).then(|| json!(items))
 }

@@ -35,14 +35,7 @@ fn anthropics_stream_is_assembled() {
     assert_eq!(read(Dialect::Anthropic, &events[..9]), Some(cut));
     assert_eq!(read(Dialect::Anthropic, &events[..1]), None);
     let answer = json!({"type": "message", "role": "assistant", "content": whole["messages"][0]["content"]});
-    assert_eq!(
-        messages(
-            Dialect::Anthropic,
-            "application/json",
-            answer.to_string().as_bytes()
-        ),
-        Some(whole)
-    );
+    assert_eq!(messages(Dialect::Anthropic, "application/json", answer.to_string().as_bytes()), Some(whole));
 }
 
 #[test]
@@ -59,10 +52,7 @@ fn openais_streams_are_assembled() {
     ];
     let message = json!({"role": "assistant", "content": "Yes.", "tool_calls": [
         {"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}]});
-    assert_eq!(
-        read(Dialect::OpenAiChat, &chat),
-        Some(json!({"messages": [message]}))
-    );
+    assert_eq!(read(Dialect::OpenAiChat, &chat), Some(json!({"messages": [message]})));
     let answer = json!({"choices": [{"message": message}]}).to_string();
     assert_eq!(
         messages(Dialect::OpenAiChat, "application/json", answer.as_bytes()),
@@ -76,10 +66,7 @@ fn openais_streams_are_assembled() {
         json!({"type": "response.output_item.done", "item": item}),
         json!({"type": "response.completed", "response": {"output": [item]}}),
     ];
-    assert_eq!(
-        read(Dialect::OpenAiResponses, &responses),
-        Some(json!({"input": [item]}))
-    );
+    assert_eq!(read(Dialect::OpenAiResponses, &responses), Some(json!({"input": [item]})));
     let answer = json!({"output": [item]}).to_string();
     assert_eq!(
         messages(Dialect::OpenAiResponses, "application/json", answer.as_bytes()),
@@ -98,30 +85,18 @@ fn geminis_chunks_are_joined() {
     let content = json!({"contents": [{"role": "model", "parts": [{"text": "Yes."}, {"functionCall": {"name": "look", "args": {}}}]}]});
     assert_eq!(read(Dialect::Gemini, &chunks), Some(content.clone()));
     let array = Value::from(chunks.to_vec()).to_string();
-    assert_eq!(
-        messages(Dialect::Gemini, "application/json", array.as_bytes()),
-        Some(content)
-    );
+    assert_eq!(messages(Dialect::Gemini, "application/json", array.as_bytes()), Some(content));
 }
 
 #[test]
 fn bodies_without_an_answer_give_none() {
-    for dialect in [
-        Dialect::Anthropic,
-        Dialect::OpenAiChat,
-        Dialect::OpenAiResponses,
-        Dialect::Gemini,
-    ] {
+    for dialect in [Dialect::Anthropic, Dialect::OpenAiChat, Dialect::OpenAiResponses, Dialect::Gemini] {
         for (content_type, body) in [
             ("text/event-stream", "data: [DONE]\n\n"),
             ("application/json", "{\"error\":{}}"),
             ("text/html", "<html>"),
         ] {
-            assert_eq!(
-                messages(dialect, content_type, body.as_bytes()),
-                None,
-                "{dialect:?} {body}"
-            );
+            assert_eq!(messages(dialect, content_type, body.as_bytes()), None, "{dialect:?} {body}");
         }
     }
 }

@@ -13,10 +13,7 @@ struct PlannedDaemon {
 
 impl PlannedDaemon {
     fn planning(planned: impl IntoIterator<Item = Result<StatusCode, String>>) -> Arc<Self> {
-        Arc::new(Self {
-            planned: Mutex::new(planned.into_iter().collect()),
-            ..Self::default()
-        })
+        Arc::new(Self { planned: Mutex::new(planned.into_iter().collect()), ..Self::default() })
     }
 
     fn got(&self) -> Vec<(String, ProxyReport)> {
@@ -30,10 +27,7 @@ impl ProxyDaemon for PlannedDaemon {
         let report = serde_json::from_slice(&body).unwrap();
         self.got.lock().unwrap().push((path.to_owned(), report));
         let planned = self.planned.lock().unwrap().pop_front();
-        planned.unwrap_or(Ok(StatusCode::OK)).map(|status| DaemonAnswer {
-            status,
-            body: Bytes::new(),
-        })
+        planned.unwrap_or(Ok(StatusCode::OK)).map(|status| DaemonAnswer { status, body: Bytes::new() })
     }
 }
 
@@ -62,16 +56,9 @@ async fn the_counts_of_a_session_are_one_report() {
     tally.count(Some(&coder), |counts| counts.unstored += 1);
     tally.count(None, |counts| counts.requests += 1);
     tokio::time::sleep(INTERVAL * 2).await;
-    let expected = ProxyTraffic {
-        requests: 2,
-        unstored: 1,
-        ..ProxyTraffic::default()
-    };
+    let expected = ProxyTraffic { requests: 2, unstored: 1, ..ProxyTraffic::default() };
     let (path, report) = daemon.got().remove(0);
-    assert_eq!(
-        (path.as_str(), report.traffic),
-        ("/v1/agents/coder/proxy", expected)
-    );
+    assert_eq!((path.as_str(), report.traffic), ("/v1/agents/coder/proxy", expected));
     assert!(report.is_named());
     // The last counts are reported when the proxy ends.
     tally.count(Some(&coder), |counts| counts.failed_open += 1);

@@ -87,10 +87,7 @@ pub(crate) struct OutlineMemory {
 
 impl Default for OutlineMemory {
     fn default() -> Self {
-        Self {
-            hasher: DefaultHashBuilder::default(),
-            cache: Mutex::new(LruCache::new(REMEMBERED_MAX)),
-        }
+        Self { hasher: DefaultHashBuilder::default(), cache: Mutex::new(LruCache::new(REMEMBERED_MAX)) }
     }
 }
 
@@ -164,9 +161,7 @@ impl Outline {
         }
         let raws = fields.list(dialect)?;
         let mut messages = memory.outlines(writer, raws)?;
-        let files: Vec<usize> = (0..raws.len())
-            .filter(|&index| shows_files(raws[index].get()))
-            .collect();
+        let files: Vec<usize> = (0..raws.len()).filter(|&index| shows_files(raws[index].get())).collect();
         for index in files.iter().flat_map(|&index| [index, index + 1]) {
             if let Some(message) = messages.get_mut(index) {
                 *message = Arc::default();
@@ -210,9 +205,7 @@ impl Outline {
     pub(crate) fn message(&self, index: usize) -> &str {
         // Checks only the bytes of the message as UTF-8, because checking the whole body each time would be slow.
         let bytes = self.body.get(self.ranges[index].clone());
-        bytes
-            .and_then(|bytes| std::str::from_utf8(bytes).ok())
-            .unwrap_or_default()
+        bytes.and_then(|bytes| std::str::from_utf8(bytes).ok()).unwrap_or_default()
     }
 
     /// Returns the units of the conversation.
@@ -256,29 +249,21 @@ impl Outline {
 
     /// True if the model's own message comes last, so that the model is to continue it.
     pub(crate) fn is_open(&self) -> bool {
-        let mut messages = self
-            .messages
-            .iter()
-            .rev()
-            .filter(|message| message.author.is_some());
+        let mut messages = self.messages.iter().rev().filter(|message| message.author.is_some());
         messages.next().is_none_or(|last| is_from_model(last))
     }
 
     /// True if the conversation ends with a request of the user.
     pub(crate) fn begins_turn(&self) -> bool {
         let is_request = |unit: &ContentUnit| unit.kind == UnitKind::Request;
-        self.messages
-            .last()
-            .is_some_and(|last| last.units.iter().any(is_request))
+        self.messages.last().is_some_and(|last| last.units.iter().any(is_request))
     }
 
     /// Returns the index of the model's newest message. If several follow each other, the index of the first.
     pub(crate) fn newest_answer(&self) -> usize {
         let is_answer = |index: usize| is_from_model(&self.messages[index]);
         let last = (0..self.len()).rfind(|&index| is_answer(index)).unwrap_or(0);
-        (0..last)
-            .rfind(|&index| !is_answer(index))
-            .map_or(0, |index| index + 1)
+        (0..last).rfind(|&index| !is_answer(index)).map_or(0, |index| index + 1)
     }
 }
 

@@ -70,10 +70,7 @@ impl Rewrite<'_> {
         let outer_markers = Markers::in_texts([before, after]);
         let marker = (markers.count + outer_markers.count < MARKERS_MAX).then(|| {
             // A marker with a longer cache time must come before markers without it.
-            let lives_long = outline
-                .cache_control
-                .as_ref()
-                .is_some_and(|marker| marker.contains(LONG_LIFE));
+            let lives_long = outline.cache_control.as_ref().is_some_and(|marker| marker.contains(LONG_LIFE));
             if markers.lives_long || lives_long {
                 json!({"type": "ephemeral", "ttl": "1h"})
             } else {
@@ -95,10 +92,8 @@ impl Rewrite<'_> {
     /// stay unchanged. For Anthropic all are quoted, because it accepts instructions only in a few positions, and these
     /// are gone.
     fn instructions(self, outline: &Outline) -> (String, Vec<&str>) {
-        let messages: Vec<&str> = outline
-            .instructions(self.cut)
-            .map(|index| outline.message(index))
-            .collect();
+        let messages: Vec<&str> =
+            outline.instructions(self.cut).map(|index| outline.message(index)).collect();
         if outline.dialect != Dialect::Anthropic || messages.is_empty() {
             return (String::new(), messages);
         }
@@ -111,11 +106,7 @@ impl Rewrite<'_> {
         let kept_messages = (self.cut..outline.len()).filter_map(|index| {
             let message = outline.message(index);
             let is_bound = outline.dialect == Dialect::Anthropic && index < self.thinks_from;
-            if is_bound {
-                without_thinking(message)
-            } else {
-                Some(Cow::Borrowed(message))
-            }
+            if is_bound { without_thinking(message) } else { Some(Cow::Borrowed(message)) }
         });
         kept_messages.collect()
     }
@@ -123,17 +114,12 @@ impl Rewrite<'_> {
 
 /// Returns the texts of a message in Anthropic's format.
 fn texts(message: &str) -> Vec<String> {
-    let content = serde_json::from_str::<MessageFields<'_>>(message)
-        .ok()
-        .and_then(|fields| fields.content);
+    let content = serde_json::from_str::<MessageFields<'_>>(message).ok().and_then(|fields| fields.content);
     let Some(content) = content.map(RawValue::get) else {
         return Vec::new();
     };
     match serde_json::from_str::<Vec<BlockFields<'_>>>(content) {
-        Ok(blocks) => blocks
-            .into_iter()
-            .filter_map(|block| block.text.map(Cow::into_owned))
-            .collect(),
+        Ok(blocks) => blocks.into_iter().filter_map(|block| block.text.map(Cow::into_owned)).collect(),
         Err(_) => serde_json::from_str(content).into_iter().collect(),
     }
 }
@@ -152,10 +138,7 @@ impl Markers {
         for text in texts {
             for index in memmem::find_iter(text.as_bytes(), MARKER) {
                 found.count += 1;
-                let value = slice(text, index..text.len())
-                    .split('}')
-                    .next()
-                    .unwrap_or_default();
+                let value = slice(text, index..text.len()).split('}').next().unwrap_or_default();
                 found.lives_long |= value.contains(LONG_LIFE);
             }
         }
@@ -215,10 +198,7 @@ fn join_blocks(blocks: &[&str], last: &str) -> String {
 fn with_content(message: &str, content: &RawValue, new_content: &str) -> String {
     let range = range_of(message, content);
     let before = slice(message, 0..range.start);
-    format!(
-        "{before}{new_content}{}",
-        slice(message, range.end..message.len())
-    )
+    format!("{before}{new_content}{}", slice(message, range.end..message.len()))
 }
 
 /// Returns a message without its thinking; `None` if nothing is left.
@@ -227,11 +207,7 @@ fn without_thinking(message: &str) -> Option<Cow<'_, str>> {
     if memmem::find(message.as_bytes(), b"thinking").is_none() {
         return unchanged;
     }
-    let Ok(MessageFields {
-        content: Some(content),
-        ..
-    }) = serde_json::from_str(message)
-    else {
+    let Ok(MessageFields { content: Some(content), .. }) = serde_json::from_str(message) else {
         return unchanged;
     };
     let Ok(blocks) = serde_json::from_str::<Vec<&RawValue>>(content.get()) else {
@@ -242,11 +218,8 @@ fn without_thinking(message: &str) -> Option<Cow<'_, str>> {
         fields.is_ok_and(|block| block.kind.is_some_and(|kind| THINKING.contains(&kind.as_ref())))
     };
     let count = blocks.len();
-    let remaining: Vec<&str> = blocks
-        .into_iter()
-        .filter(|block| !is_thinking(block))
-        .map(RawValue::get)
-        .collect();
+    let remaining: Vec<&str> =
+        blocks.into_iter().filter(|block| !is_thinking(block)).map(RawValue::get).collect();
     if remaining.len() == count {
         return unchanged;
     }

@@ -50,10 +50,7 @@ impl ReplacementReply {
     pub(super) fn replacement(self) -> Option<Replacement> {
         let number = |digits: &str| u64::from_str_radix(digits, 16).ok();
         Some(Replacement {
-            replaced: Beginning {
-                units: self.units,
-                hash: number(&self.hash)?,
-            },
+            replaced: Beginning { units: self.units, hash: number(&self.hash)? },
             agent: self.agent_id,
             tag: self.tag,
             version: self.summary_version,
@@ -112,9 +109,8 @@ impl WindowSession {
     pub(super) fn step(&mut self, outline: &Outline, now: Instant) -> Option<(WindowStep, usize)> {
         let current = self.step.clone();
         let current_cut = current.as_ref().and_then(|step| step.replacement.cut(outline));
-        let is_cold = self
-            .last_request_at
-            .is_none_or(|last_request_at| now - last_request_at > outline.cache_life());
+        let is_cold =
+            self.last_request_at.is_none_or(|last_request_at| now - last_request_at > outline.cache_life());
         if let Some(offer) = self.offer.clone().filter(|_| !outline.is_open()) {
             let is_due = match current.as_ref().filter(|_| current_cut.is_some()) {
                 None => true,
@@ -144,10 +140,6 @@ impl WindowSession {
     /// messages that are gone.
     fn thinks_from(&self, outline: &Outline) -> usize {
         let is_binding = BINDING_MODELS.iter().any(|model| outline.model.contains(model));
-        if self.is_bound || is_binding {
-            outline.len()
-        } else {
-            outline.newest_answer()
-        }
+        if self.is_bound || is_binding { outline.len() } else { outline.newest_answer() }
     }
 }

@@ -47,22 +47,14 @@ impl StoringDaemon {
             };
             let units = units_of(&message);
             self.window.push(message, Timestamp(0));
-            let exchange = self
-                .window
-                .exchanges()
-                .last()
-                .map_or(0, |newest| newest.exchange.exchange);
+            let exchange = self.window.exchanges().last().map_or(0, |newest| newest.exchange.exchange);
             self.stored.push(None, &units, exchange);
         }
         self.through = self.through.max(messages.len());
     }
 
     fn replacement(&self, anchor: Option<u64>) -> Replacement {
-        let first_exchange = self
-            .window
-            .exchanges()
-            .next()
-            .map_or(1, |first| first.exchange.exchange);
+        let first_exchange = self.window.exchanges().next().map_or(1, |first| first.exchange.exchange);
         Replacement {
             agent: AgentId::slug("it"),
             tag: first_exchange.to_string(),
@@ -140,13 +132,7 @@ fn refusals(dialect: Dialect, model: &str, body: &str) -> Vec<validator::Violati
 }
 
 fn read(writer: RequestWriter, body: &str) -> Outline {
-    Outline::read(
-        writer,
-        &Bytes::copy_from_slice(body.as_bytes()),
-        None,
-        &OutlineMemory::default(),
-    )
-    .unwrap()
+    Outline::read(writer, &Bytes::copy_from_slice(body.as_bytes()), None, &OutlineMemory::default()).unwrap()
 }
 
 /// One conversation through the proxy, with what it sent for the request before.
@@ -162,10 +148,7 @@ struct ProxyCourse {
 impl ProxyCourse {
     fn new(dialect: Dialect, model: &'static str) -> Self {
         Self {
-            writer: RequestWriter {
-                dialect,
-                client: "it",
-            },
+            writer: RequestWriter { dialect, client: "it" },
             model,
             session: WindowSession::default(),
             now: Instant::now(),
@@ -182,23 +165,11 @@ impl ProxyCourse {
         self.now += SECOND;
         let found = self.session.step(&outline, self.now);
         self.session.last_request_at = Some(self.now);
-        let Some((
-            WindowStep {
-                replacement,
-                thinks_from,
-                ..
-            },
-            cut,
-        )) = found
-        else {
+        let Some((WindowStep { replacement, thinks_from, .. }, cut)) = found else {
             self.before = None;
             return Ok(());
         };
-        let rewrite = Rewrite {
-            replacement: &replacement,
-            cut,
-            thinks_from,
-        };
+        let rewrite = Rewrite { replacement: &replacement, cut, thinks_from };
         let sent = rewrite.body(&outline).unwrap();
         let sent = std::str::from_utf8(&sent).unwrap();
         prop_assert_eq!(refusals(dialect, self.model, sent), [], "{}", sent);
@@ -213,11 +184,7 @@ impl ProxyCourse {
         if let Some((tag, before)) = &self.before
             && *tag == replacement.tag
         {
-            prop_assert_eq!(
-                &bare[..before.len()],
-                before.as_slice(),
-                "the prefix changed within a step"
-            );
+            prop_assert_eq!(&bare[..before.len()], before.as_slice(), "the prefix changed within a step");
         } else {
             self.steps += 1;
         }
@@ -284,10 +251,7 @@ proptest! {
     }
 }
 
-const CHAT: RequestWriter = RequestWriter {
-    dialect: Dialect::OpenAiChat,
-    client: "it",
-};
+const CHAT: RequestWriter = RequestWriter { dialect: Dialect::OpenAiChat, client: "it" };
 
 /// What stands for the first `units` of a conversation.
 fn offered(outline: &Outline, units: usize, tag: &str) -> Arc<Replacement> {
@@ -343,10 +307,7 @@ fn only_an_eviction_or_a_users_request_takes_a_step_while_the_cache_is_warm() {
         assert_eq!(step.replacement.tag, expected, "{tag}");
     }
     // The step isn't applied to another conversation.
-    let other = read(
-        CHAT,
-        &body(CHAT.dialect, "m", &[user("Other"), call, user("Two")]),
-    );
+    let other = read(CHAT, &body(CHAT.dialect, "m", &[user("Other"), call, user("Two")]));
     assert!(session.step(&other, now).is_none());
 }
 
@@ -368,10 +329,7 @@ fn cut_after(writer: RequestWriter, messages: &[Value], units: usize) -> Vec<Val
 fn instructions_and_files_that_the_host_shows_stay() {
     let said = |role: &str, text: &str| json!({"role": role, "content": text});
     let files = [
-        said(
-            "user",
-            "I have *added these files to the chat* so you can go ahead and edit them.\n\nmain.rs",
-        ),
+        said("user", "I have *added these files to the chat* so you can go ahead and edit them.\n\nmain.rs"),
         said("assistant", "Ok, any changes I propose will be to those files."),
     ];
     let turn = |words: &str| [said("user", words), said("assistant", "Done.")];
@@ -384,30 +342,16 @@ fn instructions_and_files_that_the_host_shows_stay() {
         vec![last.clone()],
     ];
     let sent = cut_after(CHAT, &talk.concat(), 4);
-    let expected = [
-        vec![system],
-        files.to_vec(),
-        vec![said("user", "<summary>"), last.clone()],
-    ];
+    let expected = [vec![system], files.to_vec(), vec![said("user", "<summary>"), last.clone()]];
     assert_eq!(sent, expected.concat());
 
-    let anthropic = RequestWriter {
-        dialect: Dialect::Anthropic,
-        client: "it",
-    };
+    let anthropic = RequestWriter { dialect: Dialect::Anthropic, client: "it" };
     let blocks = json!([{"type": "text", "text": "Speak German."}, {"type": "text", "text": "Be kind."}]);
-    let talk = [
-        said("user", "One"),
-        json!({"role": "system", "content": blocks}),
-        said("assistant", "Eins."),
-        last,
-    ];
+    let talk =
+        [said("user", "One"), json!({"role": "system", "content": blocks}), said("assistant", "Eins."), last];
     let sent = cut_after(anthropic, &talk, 2);
     let text = sent[0]["content"].as_str().unwrap();
-    assert!(
-        text.ends_with("instructions in it:\n\nSpeak German.\n\nBe kind.\n\n<summary>"),
-        "{text}"
-    );
+    assert!(text.ends_with("instructions in it:\n\nSpeak German.\n\nBe kind.\n\n<summary>"), "{text}");
     assert_eq!(sent.len(), 2);
 }
 
@@ -420,10 +364,7 @@ fn a_conversation_that_is_not_sent_whole_cannot_be_cut() {
         r#"{"messages": []}"#,
         "{",
     ] {
-        let writer = RequestWriter {
-            dialect: Dialect::OpenAiResponses,
-            client: "it",
-        };
+        let writer = RequestWriter { dialect: Dialect::OpenAiResponses, client: "it" };
         let found = Outline::read(writer, &body.into(), None, &OutlineMemory::default());
         assert!(found.is_none(), "{body}");
     }

@@ -95,19 +95,13 @@ impl FaultsTest {
 
     fn faults(&self) -> Result<Faults, CommandFailure> {
         let database = Database::from(self.database);
-        let asked = if self.only.is_empty() {
-            Kind::ALL.to_vec()
-        } else {
-            self.only.clone()
-        };
+        let asked = if self.only.is_empty() { Kind::ALL.to_vec() } else { self.only.clone() };
         let kinds: Vec<Kind> = asked.into_iter().filter(|kind| kind.is_of(database)).collect();
         if kinds.is_empty() {
             let error = anyhow::anyhow!("none of these kinds happens over {}; see --only", database.name());
             return Err(CommandFailure::Usage(error));
         }
-        let minutes = self
-            .minutes
-            .map(|minutes| Duration::from_secs(minutes.saturating_mul(60)));
+        let minutes = self.minutes.map(|minutes| Duration::from_secs(minutes.saturating_mul(60)));
         Ok(Faults {
             program: match &self.program {
                 Some(program) => std::path::absolute(program)?,
@@ -150,12 +144,7 @@ fn text(found: &FaultFindings, faults: &Faults, settings: &[String]) -> String {
     lines.extend(breaches(found));
     lines.extend(spans(found));
     lines.push(format!("  set up with {}", settings.join(" ")));
-    lines.extend(
-        found
-            .left_out
-            .iter()
-            .map(|(kind, why)| format!("  left out: {} ({why})", kind.name())),
-    );
+    lines.extend(found.left_out.iter().map(|(kind, why)| format!("  left out: {} ({why})", kind.name())));
     lines.extend(found.told.iter().map(|told| format!("    {told}")));
     lines.join("\n")
 }
@@ -169,10 +158,7 @@ fn happened(found: &FaultFindings) -> [String; 5] {
     let named =
         |all: &BTreeMap<String, u64>| counts(&mut all.iter().map(|(name, count)| (name.as_str(), *count)));
     [
-        format!(
-            "  {}",
-            counts(&mut found.faults.iter().map(|(kind, count)| (kind.name(), *count)))
-        ),
+        format!("  {}", counts(&mut found.faults.iter().map(|(kind, count)| (kind.name(), *count)))),
         format!("  model calls: {}", named(&found.calls)),
         format!("  steps: {}", named(&found.steps)),
         format!(
@@ -188,10 +174,7 @@ fn happened(found: &FaultFindings) -> [String; 5] {
 
 fn breaches(found: &FaultFindings) -> [String; 7] {
     [
-        format!(
-            "  daemons ended by themselves      {} (and were started again)",
-            found.ended_alone
-        ),
+        format!("  daemons ended by themselves      {} (and were started again)", found.ended_alone),
         format!("  lost                             {}", found.lost),
         format!("  stored or applied twice          {}", found.twice),
         format!("  stuck                            {}", found.stuck),
@@ -211,23 +194,12 @@ fn spans(found: &FaultFindings) -> [String; 7] {
         format!("  asked again {what:<21} {said}")
     };
     [
-        times(
-            "reads of known summaries",
-            &found.known_reads,
-            KNOWN_MS_MAX,
-            "all",
-        ),
+        times("reads of known summaries", &found.known_reads, KNOWN_MS_MAX, "all"),
         times("reads of others", &found.other_reads, UNKNOWN_MS_MAX, "all"),
         times("appends elsewhere", &found.appends, APPEND_P99_MS_MAX, "99 %"),
-        format!(
-            "  not judged                       {} (the machine was busy)",
-            found.unjudged
-        ),
+        format!("  not judged                       {} (the machine was busy)", found.unjudged),
         recovery("by the same daemon", &found.restarted_ms),
         recovery("by another daemon", &found.taken_over_ms),
-        format!(
-            "  not asked again in time          {} (parked, or too slow)",
-            found.not_resumed
-        ),
+        format!("  not asked again in time          {} (parked, or too slow)", found.not_resumed),
     ]
 }

@@ -49,20 +49,13 @@ pub(super) struct Daemon {
 
 impl Daemon {
     pub(super) fn new(launch: DaemonLaunch) -> Self {
-        Self {
-            launch,
-            child: None,
-            state: State::Away(Instant::now()),
-        }
+        Self { launch, child: None, state: State::Away(Instant::now()) }
     }
 
     /// Starts it on a free port. Returns its address and process id.
     pub(super) fn start(&mut self) -> io::Result<Whereabouts> {
         let address = TcpListener::bind((self.launch.host, 0))?.local_addr()?;
-        let log = OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(self.file("log"))?;
+        let log = OpenOptions::new().create(true).append(true).open(self.file("log"))?;
         let child = Command::new(&self.launch.program)
             .env_clear()
             .env("OPENAI_API_KEY", "selftest")
@@ -144,10 +137,7 @@ impl Daemon {
     }
 
     fn signal(&self, signal: Signal) {
-        let pid = self
-            .child
-            .as_ref()
-            .and_then(|child| Pid::from_raw(i32::try_from(child.id()).ok()?));
+        let pid = self.child.as_ref().and_then(|child| Pid::from_raw(i32::try_from(child.id()).ok()?));
         if let Some(pid) = pid {
             // A process that has ended ignores signals.
             kill_process(pid, signal).ok();
@@ -155,9 +145,7 @@ impl Daemon {
     }
 
     fn file(&self, kind: &str) -> PathBuf {
-        self.launch
-            .folder
-            .join(format!("daemon-{}.{kind}", self.launch.number))
+        self.launch.folder.join(format!("daemon-{}.{kind}", self.launch.number))
     }
 }
 
@@ -169,9 +157,7 @@ impl Drop for Daemon {
 
 /// Creates a folder for a run, or for files that runs share.
 pub(super) fn run_folder(parent: &Path) -> io::Result<TempDir> {
-    let folder = tempfile::Builder::new()
-        .prefix("recapd-faults-")
-        .tempdir_in(parent)?;
+    let folder = tempfile::Builder::new().prefix("recapd-faults-").tempdir_in(parent)?;
     // The server's user must be able to reach its own folder in it.
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o711))?;
     Ok(folder)

@@ -18,20 +18,12 @@ impl Disk {
     /// Mounts one, which only root may do.
     pub(super) fn mount(folder: &Path, bytes: u64) -> Result<Self, String> {
         let mounted = Command::new("mount")
-            .args([
-                "-t",
-                "tmpfs",
-                "-o",
-                &format!("size={bytes},mode=0711"),
-                "recapd-selftest",
-            ])
+            .args(["-t", "tmpfs", "-o", &format!("size={bytes},mode=0711"), "recapd-selftest"])
             .arg(folder)
             .stdin(Stdio::null())
             .output();
         match mounted {
-            Ok(output) if output.status.success() => Ok(Self {
-                folder: folder.to_owned(),
-            }),
+            Ok(output) if output.status.success() => Ok(Self { folder: folder.to_owned() }),
             Ok(output) => Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()),
             Err(error) => Err(format!("mount: {error}")),
         }

@@ -88,14 +88,7 @@ impl FaultFindings {
 
     /// Returns true if no promise was broken.
     pub fn is_clean(&self) -> bool {
-        let breaches = [
-            self.lost,
-            self.twice,
-            self.stuck,
-            self.over_ceiling,
-            self.unavailable,
-            self.broken,
-        ];
+        let breaches = [self.lost, self.twice, self.stuck, self.over_ceiling, self.unavailable, self.broken];
         breaches == [0; 6]
     }
 

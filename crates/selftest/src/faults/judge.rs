@@ -75,10 +75,7 @@ fn forgettings(
                 continue;
             };
             let exchanges = all.get(agent).map(|stored| stored.exchanges.iter());
-            let exchange = exchanges
-                .into_iter()
-                .flatten()
-                .find(|exchange| exchange.number == number);
+            let exchange = exchanges.into_iter().flatten().find(|exchange| exchange.number == number);
             let Some(exchange) = exchange else { continue };
             let of_source = forgettings.entry(exchange.source.clone()).or_default();
             match asked.fate {
@@ -95,22 +92,15 @@ fn judge_forgotten(place: &Place, forgotten: &[String]) -> Vec<Breach> {
     let content = match place.content() {
         Ok(content) => content,
         Err(error) => {
-            return vec![(
-                Promise::Other,
-                format!("what is stored can't be searched: {error}"),
-            )];
+            return vec![(Promise::Other, format!("what is stored can't be searched: {error}"))];
         }
     };
     let found: HashSet<&[u8]> = markers(&content).collect();
-    let left: Vec<&String> = forgotten
-        .iter()
-        .filter(|marker| found.contains(marker.as_bytes()))
-        .collect();
+    let left: Vec<&String> = forgotten.iter().filter(|marker| found.contains(marker.as_bytes())).collect();
     match left.first() {
-        Some(first) => vec![(
-            Promise::Other,
-            format!("{} forgotten messages can still be found: {first} …", left.len()),
-        )],
+        Some(first) => {
+            vec![(Promise::Other, format!("{} forgotten messages can still be found: {first} …", left.len()))]
+        }
         None => Vec::new(),
     }
 }
@@ -123,10 +113,7 @@ fn markers(text: &[u8]) -> impl Iterator<Item = &[u8]> {
             rest = rest.get(start..)?;
             if rest.starts_with(MARKER.as_bytes()) {
                 let is_of_marker = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'-';
-                let length = rest
-                    .iter()
-                    .position(|byte| !is_of_marker(byte))
-                    .unwrap_or(rest.len());
+                let length = rest.iter().position(|byte| !is_of_marker(byte)).unwrap_or(rest.len());
                 let (marker, after) = rest.split_at(length);
                 rest = after;
                 return Some(marker);
@@ -179,10 +166,8 @@ async fn judge_document(
     };
     found.versions += u64::try_from(summary.version).unwrap_or_default();
     if summary.token_count > ceiling_tokens {
-        let breach = format!(
-            "{id}: a document of {} tokens, its ceiling is {ceiling_tokens}",
-            summary.token_count
-        );
+        let breach =
+            format!("{id}: a document of {} tokens, its ceiling is {ceiling_tokens}", summary.token_count);
         found.break_promise(Promise::Ceiling, 1, breach);
     }
     Ok(())
@@ -207,11 +192,7 @@ mod tests {
         let found: Vec<&[u8]> = markers(text).collect();
         assert_eq!(
             found,
-            [
-                &b"m-agent-0-ids-3-user"[..],
-                b"m-agent-1-f1-key-7-call",
-                b"m-agent-9-sql-1-answer"
-            ]
+            [&b"m-agent-0-ids-3-user"[..], b"m-agent-1-f1-key-7-call", b"m-agent-9-sql-1-answer"]
         );
     }
 }

@@ -60,9 +60,9 @@ impl Voice {
         let agent = &self.agent;
         let short = agent.strip_prefix("agent-").unwrap_or(agent);
         let name = |part: &str| format!("{MARKER}{short}-{}-{turn}-{part}", self.door.name());
-        let seed = agent.bytes().fold(turn << 8 | self.door as u64, |seed, byte| {
-            seed.rotate_left(7) ^ u64::from(byte)
-        });
+        let seed = agent
+            .bytes()
+            .fold(turn << 8 | self.door as u64, |seed, byte| seed.rotate_left(7) ^ u64::from(byte));
         let mut random = Rng::with_seed(seed);
         let said = |kind: &str, part: &str, with: &mut dyn FnMut(&str, &mut Value)| {
             let marker = name(part);
@@ -76,15 +76,10 @@ impl Voice {
         };
         // Some agents get few requests, and work on each for many turns.
         let asks = !agent.ends_with(['1', '3', '5']) || turn.is_multiple_of(TURNS_OF_REQUEST);
-        let user = said(
-            if asks { "user" } else { "assistant" },
-            "user",
-            &mut |marker, message| {
-                message["content"] = json!(format!(
-                    "For {agent}: please look at src/module_{turn}.rs, ticket {marker}."
-                ));
-            },
-        );
+        let user = said(if asks { "user" } else { "assistant" }, "user", &mut |marker, message| {
+            message["content"] =
+                json!(format!("For {agent}: please look at src/module_{turn}.rs, ticket {marker}."));
+        });
         let answer = said("assistant", "answer", &mut |marker, message| {
             let done = format!("handler_{turn} is in src/module_{turn}.rs; {marker} is solved. ");
             message["content"] = json!(done.repeat(random.usize(1..4)));
@@ -234,10 +229,7 @@ mod tests {
         let mut markers = HashSet::new();
         for agent in ["agent-1", "agent-1-f1"] {
             for door in [Door::Ids, Door::Key, Door::Sql] {
-                let voice = Voice {
-                    agent: agent.to_owned(),
-                    door,
-                };
+                let voice = Voice { agent: agent.to_owned(), door };
                 for said in (0..30).flat_map(|turn| voice.turn(turn)) {
                     assert!(said.payload.to_string().contains(&said.marker), "{said:?}");
                     assert_eq!(said.id.is_none(), door == Door::Key);
@@ -245,11 +237,7 @@ mod tests {
                 }
             }
         }
-        let is_part = |marker: &String| {
-            markers
-                .iter()
-                .any(|other| other != marker && other.contains(marker))
-        };
+        let is_part = |marker: &String| markers.iter().any(|other| other != marker && other.contains(marker));
         assert!(!markers.iter().any(is_part), "none is part of another one");
     }
 }

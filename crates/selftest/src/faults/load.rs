@@ -75,11 +75,7 @@ pub(super) struct Load {
 
 impl Load {
     pub(super) fn new(roster: Arc<Roster>, place: Place) -> Result<Self, LlmError> {
-        let settings = HttpSettings {
-            timeout_ms: ANSWER_MS_MAX,
-            connect_timeout_ms: 1_000,
-            proxy_url: None,
-        };
+        let settings = HttpSettings { timeout_ms: ANSWER_MS_MAX, connect_timeout_ms: 1_000, proxy_url: None };
         Ok(Self {
             client: http::client(&settings)?,
             roster,
@@ -138,9 +134,7 @@ impl Load {
             match self.try_turn(voice, number, random).await {
                 Answer::Done(_) => break RequestFate::Acknowledged,
                 Answer::Refused(status, said) => {
-                    self.complain(format!(
-                        "turn {number} of {voice:?} was refused with {status}: {said}"
-                    ));
+                    self.complain(format!("turn {number} of {voice:?} was refused with {status}: {said}"));
                     break RequestFate::Refused;
                 }
                 Answer::Nothing if random.u8(..GIVES_UP) == 0 => break RequestFate::Ambiguous,
@@ -148,12 +142,7 @@ impl Load {
             }
         };
         let ended = self.ledger.tick();
-        self.ledger.turn(Turn {
-            voice: voice.clone(),
-            number,
-            fate,
-            span: Span { begun, ended },
-        });
+        self.ledger.turn(Turn { voice: voice.clone(), number, fate, span: Span { begun, ended } });
     }
 
     async fn try_turn(&self, voice: &Voice, number: u64, random: &mut Rng) -> Answer {
@@ -191,11 +180,7 @@ impl Load {
         };
         let url = format!("http://{address}/v1/agents/{path}");
         let request = self.client.request(Method::POST, url);
-        let request = with(
-            request
-                .header("content-type", "application/json")
-                .body(body.to_string()),
-        );
+        let request = with(request.header("content-type", "application/json").body(body.to_string()));
         let response = match request.send().await {
             Ok(response) => response,
             Err(error) if error.is_connect() => return Answer::Absent,

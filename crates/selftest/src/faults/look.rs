@@ -89,18 +89,10 @@ fn insertion(agent: &str, said: &[Utterance]) -> String {
         .iter()
         .map(|said| {
             let text = |name: &str| said.payload[name].as_str().unwrap_or_default();
-            format!(
-                "('{agent}', '{}', '{}', '{}')",
-                text("kind"),
-                text("content"),
-                text("id")
-            )
+            format!("('{agent}', '{}', '{}', '{}')", text("kind"), text("content"), text("id"))
         })
         .collect();
-    format!(
-        "INSERT INTO messages (agent_id, role, content, client_id) VALUES {}",
-        rows.join(", ")
-    )
+    format!("INSERT INTO messages (agent_id, role, content, client_id) VALUES {}", rows.join(", "))
 }
 
 fn open(file: &Path) -> rusqlite::Result<Connection> {
@@ -126,9 +118,5 @@ fn read_file(file: &Path, sql: &str) -> Result<Vec<String>, Refusal> {
 
 fn read_server(server: &Server, sql: &str) -> Result<Vec<String>, Refusal> {
     let rows = server.told(sql)?;
-    Ok(rows
-        .lines()
-        .filter(|line| !line.is_empty())
-        .map(str::to_owned)
-        .collect())
+    Ok(rows.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect())
 }

@@ -122,10 +122,7 @@ impl Model {
             batches: Vec::new(),
             told: ModelLog::default(),
         };
-        Self {
-            state: Arc::new(Mutex::new(inner)),
-            moved: Arc::default(),
-        }
+        Self { state: Arc::new(Mutex::new(inner)), moved: Arc::default() }
     }
 
     /// Listens on a free port. The returned future serves it.
@@ -161,12 +158,8 @@ impl Model {
         loop {
             let mut moved = Box::pin(self.moved.notified());
             moved.as_mut().enable();
-            let found = self
-                .state()
-                .open
-                .values()
-                .map(|(daemon, _)| *daemon)
-                .find(|daemon| daemons.contains(daemon));
+            let found =
+                self.state().open.values().map(|(daemon, _)| *daemon).find(|daemon| daemons.contains(daemon));
             match found {
                 Some(daemon) => return daemon,
                 None => moved.await,
@@ -177,9 +170,7 @@ impl Model {
     pub(super) fn asked_by(&self, daemon: usize) -> Vec<u64> {
         let state = self.state();
         let calls = state.open.values();
-        calls
-            .filter_map(|&(of, agent)| (of == daemon).then_some(agent))
-            .collect()
+        calls.filter_map(|&(of, agent)| (of == daemon).then_some(agent)).collect()
     }
 
     /// Notes that `daemon` was killed during calls about `agents`.
@@ -223,11 +214,7 @@ impl Model {
                 state.told.taken_over_ms.push(span_ms);
             }
         }
-        let fate = if state.is_calm {
-            CallFate::Good
-        } else {
-            draw(&mut state.random)
-        };
+        let fate = if state.is_calm { CallFate::Good } else { draw(&mut state.random) };
         *state.told.calls.entry(fate.name().to_owned()).or_default() += 1;
         let wait_ms = match fate {
             CallFate::Slow => state.random.u64(300..1_300),
@@ -236,10 +223,7 @@ impl Model {
         };
         drop(state);
         self.moved.notify_waiters();
-        let open = Open {
-            model: self.clone(),
-            call,
-        };
+        let open = Open { model: self.clone(), call };
         (open, fate, Duration::from_millis(wait_ms))
     }
 
@@ -341,11 +325,10 @@ async fn answer(model: &Model, daemon: usize, asked: &str, form: fn(&str) -> Val
             let overloaded = StatusCode::from_u16(529).unwrap_or(StatusCode::SERVICE_UNAVAILABLE);
             (overloaded, "overloaded").into_response()
         }
-        CallFate::Cut => Body::from_stream(stream::iter([
-            Ok("{\"choices\": ["),
-            Err(io::Error::other("the line is cut")),
-        ]))
-        .into_response(),
+        CallFate::Cut => {
+            Body::from_stream(stream::iter([Ok("{\"choices\": ["), Err(io::Error::other("the line is cut"))]))
+                .into_response()
+        }
         // After the repair, no call may wait for an answer that never comes.
         CallFate::Silent => {
             model.until_calm().await;
@@ -356,11 +339,7 @@ async fn answer(model: &Model, daemon: usize, asked: &str, form: fn(&str) -> Val
 
 fn nonsense(adversary: &mut Adversary, asked: &str) -> String {
     let exchanges = exchanges(asked);
-    if exchanges.is_empty() {
-        adversary.operations(8)
-    } else {
-        adversary.items(&exchanges)
-    }
+    if exchanges.is_empty() { adversary.operations(8) } else { adversary.items(&exchanges) }
 }
 
 /// The exchanges in the question; none if it is about operations.
@@ -408,10 +387,7 @@ mod tests {
 
     #[test]
     fn a_question_says_which_exchanges_of_which_agent() {
-        let voice = ledger::Voice {
-            agent: "agent-3".to_owned(),
-            door: Door::Ids,
-        };
+        let voice = ledger::Voice { agent: "agent-3".to_owned(), door: Door::Ids };
         let user = voice.turn(17).remove(0);
         let said = user.payload["content"].as_str().unwrap();
         let transcript = |exchange| Transcript::of_lines(exchange, Timestamp(0), &[(Voice::User, "", said)]);

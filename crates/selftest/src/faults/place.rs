@@ -55,10 +55,7 @@ impl Place {
         let disk = match Disk::mount(&folder, bytes) {
             Ok(disk) => Some(Arc::new(disk)),
             Err(error) => {
-                left_out = Some((
-                    Kind::DiskFull,
-                    format!("a small file system can't be mounted: {error}"),
-                ));
+                left_out = Some((Kind::DiskFull, format!("a small file system can't be mounted: {error}")));
                 None
             }
         };
@@ -67,19 +64,10 @@ impl Place {
             Database::Postgres => {
                 let of_server = folder.join("server");
                 fs::create_dir(&of_server).map_err(|error| error.to_string())?;
-                Some(Arc::new(Server::create(
-                    &of_server,
-                    &faults.template,
-                    &faults.folder,
-                )?))
+                Some(Arc::new(Server::create(&of_server, &faults.template, &faults.folder)?))
             }
         };
-        let place = Self {
-            server,
-            disk,
-            folder,
-            gate: Arc::default(),
-        };
+        let place = Self { server, disk, folder, gate: Arc::default() };
         Ok((place, left_out))
     }
 
@@ -190,11 +178,7 @@ impl Place {
 
     /// Copies all of the data, for later inspection.
     pub(super) fn keep_in(&self, folder: &Path) {
-        let copied = Command::new("cp")
-            .arg("-a")
-            .arg(&self.folder)
-            .arg(folder)
-            .status();
+        let copied = Command::new("cp").arg("-a").arg(&self.folder).arg(folder).status();
         // If the copy fails, it is missing in the folder.
         drop(copied);
     }

@@ -80,12 +80,9 @@ impl Power {
             .stdin(Stdio::null())
             .output();
         match compiled {
-            Ok(output) if output.status.success() => Ok(Self {
-                library,
-                log: folder.join("power.log"),
-                database,
-                before: Mutex::default(),
-            }),
+            Ok(output) if output.status.success() => {
+                Ok(Self { library, log: folder.join("power.log"), database, before: Mutex::default() })
+            }
             Ok(output) => Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()),
             Err(error) => Err(format!("a C compiler is needed: cc: {error}")),
         }
@@ -238,22 +235,13 @@ mod tests {
             let images = left(log, rest);
             assert!(images[&b'd'].starts_with(b"n"), "{rest:?}: {images:?}");
         }
-        assert_eq!(
-            left(log, Rest::Kept),
-            Images::from([(b'd', b"n".to_vec()), (b'w', b"logs".to_vec())])
-        );
-        assert_eq!(
-            left(log, Rest::Lost),
-            Images::from([(b'd', b"new".to_vec()), (b'w', Vec::new())])
-        );
+        assert_eq!(left(log, Rest::Kept), Images::from([(b'd', b"n".to_vec()), (b'w', b"logs".to_vec())]));
+        assert_eq!(left(log, Rest::Lost), Images::from([(b'd', b"new".to_vec()), (b'w', Vec::new())]));
     }
 
     #[test]
     fn a_truncated_record_is_ignored() {
-        assert_eq!(
-            left(b"Wd 0 3\nnewSd 0 0\nWd 0 9\nbroke", Rest::Kept)[&b'd'],
-            b"new"
-        );
+        assert_eq!(left(b"Wd 0 3\nnewSd 0 0\nWd 0 9\nbroke", Rest::Kept)[&b'd'], b"new");
         assert!(left(b"Ud 0 0\n", Rest::Lost).is_empty());
     }
 
@@ -262,19 +250,11 @@ mod tests {
         let mut log = b"Wd 0 5120\n".to_vec();
         log.extend([b'x'; 5120]);
         let torn = &left(&log, Rest::Torn)[&b'd'];
-        let sectors: Vec<bool> = torn
-            .chunks(SECTOR_BYTES)
-            .map(|sector| sector.ends_with(b"x"))
-            .collect();
+        let sectors: Vec<bool> = torn.chunks(SECTOR_BYTES).map(|sector| sector.ends_with(b"x")).collect();
         assert!(sectors.contains(&true) && sectors.contains(&false), "{sectors:?}");
-        let log: Vec<u8> = (0..20)
-            .flat_map(|at| format!("Wd {at} 1\nx").into_bytes())
-            .collect();
+        let log: Vec<u8> = (0..20).flat_map(|at| format!("Wd {at} 1\nx").into_bytes()).collect();
         let scattered = &left(&log, Rest::Scattered)[&b'd'];
-        assert!(
-            scattered.windows(2).any(|pair| pair == [0, b'x']),
-            "{scattered:?}"
-        );
+        assert!(scattered.windows(2).any(|pair| pair == [0, b'x']), "{scattered:?}");
     }
 
     /// The recorder logs a program's writes, and files can be rebuilt from the log.
@@ -299,9 +279,7 @@ mod tests {
         assert!(!killed.success());
         power.cut(&mut Rng::with_seed(1)).unwrap();
         let connection = rusqlite::Connection::open(&database).unwrap();
-        let rows: i64 = connection
-            .query_row("SELECT count(*) FROM t", (), |row| row.get(0))
-            .unwrap();
+        let rows: i64 = connection.query_row("SELECT count(*) FROM t", (), |row| row.get(0)).unwrap();
         assert_eq!(rows, 200);
     }
 }

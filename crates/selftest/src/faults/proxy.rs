@@ -111,9 +111,7 @@ impl Proxy {
 
     /// Returns true if a commit met its fate. Later commits are answered.
     pub(super) fn spare_commits(&self) -> bool {
-        self.next_commit
-            .swap(CommitFate::Answered as u8, Ordering::SeqCst)
-            == CommitFate::Answered as u8
+        self.next_commit.swap(CommitFate::Answered as u8, Ordering::SeqCst) == CommitFate::Answered as u8
     }
 
     async fn connect(&self, near: TcpStream, far: Far) -> io::Result<()> {
@@ -163,9 +161,7 @@ impl Proxy {
 
     /// Applies the pending fate to a commit.
     fn meet(&self, doomed: &AtomicU8) -> io::Result<()> {
-        let fate = self
-            .next_commit
-            .swap(CommitFate::Answered as u8, Ordering::SeqCst);
+        let fate = self.next_commit.swap(CommitFate::Answered as u8, Ordering::SeqCst);
         if fate == CommitFate::Unasked as u8 {
             return Err(lost());
         }

@@ -41,9 +41,7 @@ pub(super) struct DaemonMoment {
 
 impl Roster {
     pub(super) fn of(daemons: usize) -> Self {
-        Self {
-            daemons: (0..daemons).map(|_| DaemonEntry::default()).collect(),
-        }
+        Self { daemons: (0..daemons).map(|_| DaemonEntry::default()).collect() }
     }
 
     pub(super) fn daemons(&self) -> usize {

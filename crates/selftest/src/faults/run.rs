@@ -49,10 +49,7 @@ const SETTLE_MS: u64 = 2_000;
 const BEGIN_MS_MAX: u64 = 60_000;
 
 pub(super) fn run(faults: &Faults, piece: usize) -> FaultFindings {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let found = runtime.and_then(|runtime| runtime.block_on(in_folder(faults, piece)));
     found.unwrap_or_else(|error| {
         let mut found = FaultFindings::default();
@@ -149,21 +146,13 @@ impl Run {
         let (mut lines, mut daemons) = (Vec::new(), Vec::new());
         for number in 0..faults.database.daemons() {
             let ways = Proxies::lay(&place, address, &mut tasks).await?;
-            let own = Own {
-                url: &ways.url(&place),
-                model: ways.model.address,
-                daemon: number,
-                model_use,
-            };
+            let own = Own { url: &ways.url(&place), model: ways.model.address, daemon: number, model_use };
             daemons.push(Daemon::new(DaemonLaunch {
                 program: faults.program.clone(),
                 number,
                 host: host(faults.database, piece, number),
                 settings: [faults.settings(), own.settings()].concat(),
-                environment: power
-                    .as_ref()
-                    .map(|power| power.environment())
-                    .unwrap_or_default(),
+                environment: power.as_ref().map(|power| power.environment()).unwrap_or_default(),
                 folder: folder.to_owned(),
             }));
             lines.push(ways);
@@ -228,10 +217,7 @@ impl Run {
                     continue;
                 }
                 let (load, seed) = (Arc::clone(&self.load), self.random.u64(..));
-                let voice = Voice {
-                    agent: agent.clone(),
-                    door,
-                };
+                let voice = Voice { agent: agent.clone(), door };
                 clients.spawn(async move { load.push(&voice, seed).await });
             }
             let stepper = Stepper::new(Arc::clone(&self.load), agent, self.random.u64(..));
@@ -296,9 +282,7 @@ impl Run {
 
     fn up(&self) -> Vec<usize> {
         let daemons = self.daemons.iter().enumerate();
-        daemons
-            .filter_map(|(number, daemon)| (daemon.state == State::Up).then_some(number))
-            .collect()
+        daemons.filter_map(|(number, daemon)| (daemon.state == State::Up).then_some(number)).collect()
     }
 
     fn with(&mut self, number: usize, what: impl FnOnce(&mut Daemon)) {

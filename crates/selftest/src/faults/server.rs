@@ -70,32 +70,16 @@ impl Server {
     pub(super) fn create(folder: &Path, template: &Template, templates: &Path) -> Result<Self, String> {
         let template = template.folder(templates)?;
         let server = Self::of(folder)?;
-        said(
-            Command::new("cp")
-                .arg("-a")
-                .arg(template)
-                .arg(server.data())
-                .output(),
-        )?;
+        said(Command::new("cp").arg("-a").arg(template).arg(server.data()).output())?;
         server.set_up()?;
         Ok(server)
     }
 
     fn make(folder: &Path) -> Result<(), String> {
         let server = Self::of(folder)?;
-        let options = [
-            "--auth=trust",
-            "--encoding=UTF8",
-            "--no-sync",
-            "--wal-segsize=1",
-            "--locale=C.UTF-8",
-        ];
+        let options = ["--auth=trust", "--encoding=UTF8", "--no-sync", "--wal-segsize=1", "--locale=C.UTF-8"];
         let initdb = server.run("initdb", |initdb| {
-            initdb
-                .args(options)
-                .args(["--username", USER])
-                .arg("--pgdata")
-                .arg(server.data())
+            initdb.args(options).args(["--username", USER]).arg("--pgdata").arg(server.data())
         });
         said(initdb)?;
         server.set_up()?;
@@ -134,10 +118,7 @@ impl Server {
     }
 
     fn url_of(&self, database: &str) -> String {
-        format!(
-            "postgres:///{database}?host={}&user={USER}",
-            self.folder.display()
-        )
+        format!("postgres:///{database}?host={}&user={USER}", self.folder.display())
     }
 
     /// Starts it, unless it is running.
@@ -164,8 +145,7 @@ impl Server {
              WHERE datname = '{DATABASE}' AND random() * 100 < {percent}"
         );
         let cut = self.query("postgres", &sql).ok();
-        cut.and_then(|output| String::from_utf8_lossy(&output.stdout).trim().parse().ok())
-            .unwrap_or_default()
+        cut.and_then(|output| String::from_utf8_lossy(&output.stdout).trim().parse().ok()).unwrap_or_default()
     }
 
     /// The output of `sql`, one line per row.
@@ -207,10 +187,7 @@ impl Server {
     /// If `pg_dump` reports an error.
     pub(super) fn dump(&self) -> Result<Vec<u8>, String> {
         let dump = self.run("pg_dump", |pg_dump| {
-            pg_dump
-                .arg("--host")
-                .arg(&self.folder)
-                .args(["--username", USER, "--data-only", DATABASE])
+            pg_dump.arg("--host").arg(&self.folder).args(["--username", USER, "--data-only", DATABASE])
         });
         printed(dump)
     }
@@ -220,19 +197,13 @@ impl Server {
     }
 
     fn is_running(&self) -> bool {
-        self.pg_ctl(&["status"])
-            .is_ok_and(|output| output.status.success())
+        self.pg_ctl(&["status"]).is_ok_and(|output| output.status.success())
     }
 
     fn pg_ctl(&self, arguments: &[&str]) -> io::Result<Output> {
         let log = self.folder.join("log");
         self.run("pg_ctl", |pg_ctl| {
-            pg_ctl
-                .arg("--pgdata")
-                .arg(self.data())
-                .arg("--log")
-                .arg(log)
-                .args(arguments)
+            pg_ctl.arg("--pgdata").arg(self.data()).arg("--log").arg(log).args(arguments)
         })
     }
 
@@ -257,32 +228,19 @@ impl Server {
     }
 
     fn run(&self, name: &str, with: impl FnOnce(&mut Command) -> &mut Command) -> io::Result<Output> {
-        let program = self
-            .programs
-            .as_ref()
-            .map_or_else(|| PathBuf::from(name), |folder| folder.join(name));
+        let program = self.programs.as_ref().map_or_else(|| PathBuf::from(name), |folder| folder.join(name));
         let mut command = Command::new(program);
         if let Some((user, group)) = self.owner {
             command.uid(user).gid(group);
         }
-        with(&mut command)
-            .current_dir(&self.folder)
-            .process_group(0)
-            .stdin(Stdio::null());
+        with(&mut command).current_dir(&self.folder).process_group(0).stdin(Stdio::null());
         if matches!(name, "psql" | "pg_dump") {
             return command.output();
         }
         // The server outlives the program that starts it, and would keep a pipe open.
         let (out, err) = (self.said(name, "out"), self.said(name, "err"));
-        let status = command
-            .stdout(fs::File::create(&out)?)
-            .stderr(fs::File::create(&err)?)
-            .status()?;
-        Ok(Output {
-            status,
-            stdout: fs::read(&out)?,
-            stderr: fs::read(&err)?,
-        })
+        let status = command.stdout(fs::File::create(&out)?).stderr(fs::File::create(&err)?).status()?;
+        Ok(Output { status, stdout: fs::read(&out)?, stderr: fs::read(&err)? })
     }
 
     fn said(&self, name: &str, kind: &str) -> PathBuf {

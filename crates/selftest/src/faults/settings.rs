@@ -28,10 +28,7 @@ pub(super) fn common(lease_ms: i64) -> Vec<String> {
         ("model.breaker_rest_ms", "50".into()),
         ("log.level", "info".into()),
     ];
-    settings
-        .into_iter()
-        .map(|(key, value)| format!("{key}={value}"))
-        .collect()
+    settings.into_iter().map(|(key, value)| format!("{key}={value}")).collect()
 }
 
 pub(super) struct Own<'a> {
@@ -52,17 +49,9 @@ pub(super) struct ModelUse {
 
 impl Own<'_> {
     pub(super) fn settings(&self) -> Vec<String> {
-        let fallback = if self.model_use.falls_back {
-            "offline"
-        } else {
-            "none"
-        };
+        let fallback = if self.model_use.falls_back { "offline" } else { "none" };
         let base_url = format!("model.base_url=http://{}/{}/v1", self.model, self.daemon);
-        let mode = if self.model_use.batches {
-            "anthropic"
-        } else {
-            "openai"
-        };
+        let mode = if self.model_use.batches { "anthropic" } else { "openai" };
         let mut settings = vec![
             format!("database.url={}", self.url),
             format!("fallback.mode={fallback}"),

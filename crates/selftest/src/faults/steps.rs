@@ -36,14 +36,7 @@ struct Mark {
 
 impl Stepper {
     pub(super) fn new(load: Arc<Load>, agent: String, seed: u64) -> Self {
-        Self {
-            load,
-            agent,
-            random: Rng::with_seed(seed),
-            marks: Vec::new(),
-            forks: 0,
-            newest: 0,
-        }
+        Self { load, agent, random: Rng::with_seed(seed), marks: Vec::new(), forks: 0, newest: 0 }
     }
 
     pub(super) async fn run(mut self) {
@@ -78,8 +71,7 @@ impl Stepper {
 
     async fn rewind(&mut self) {
         if let Some(mark) = self.marks.pop() {
-            self.ask(Step::Rewind(mark.exchange), "rewind", json!({"to": mark.label}))
-                .await;
+            self.ask(Step::Rewind(mark.exchange), "rewind", json!({"to": mark.label})).await;
         }
     }
 
@@ -95,10 +87,7 @@ impl Stepper {
         let answer = self.ask(step, "fork", json!({"child": child})).await;
         // Appending to a missing agent creates it, and the fork may still arrive: that would be another history.
         if matches!(answer, Answer::Done(_)) {
-            let voice = Voice {
-                agent: child,
-                door: Door::Ids,
-            };
+            let voice = Voice { agent: child, door: Door::Ids };
             for turn in 0..TURNS_OF_FORK {
                 self.load.push_turn(&voice, turn, &mut self.random).await;
             }
@@ -108,15 +97,13 @@ impl Stepper {
     async fn forget(&mut self) {
         let exchange = self.newest - FORGET_BEHIND - self.random.i64(0..40);
         if exchange > 0 {
-            self.ask(Step::Forget(exchange), "forget", json!({"exchanges": [exchange]}))
-                .await;
+            self.ask(Step::Forget(exchange), "forget", json!({"exchanges": [exchange]})).await;
         }
     }
 
     async fn rollback(&mut self) {
         let version = self.random.i64(1..6);
-        self.ask(Step::Rollback(version), "rollback", json!({"version": version}))
-            .await;
+        self.ask(Step::Rollback(version), "rollback", json!({"version": version})).await;
     }
 
     async fn ask(&mut self, step: Step, what: &str, body: Value) -> Answer {
@@ -133,10 +120,7 @@ impl Stepper {
             Answer::Refused(404 | 409, _) => RequestFate::Refused,
             Answer::Refused(status, said) => {
                 let step = step.name();
-                self.load.complain(format!(
-                    "{step} of {} was refused with {status}: {said}",
-                    self.agent
-                ));
+                self.load.complain(format!("{step} of {} was refused with {status}: {said}", self.agent));
                 RequestFate::Refused
             }
         };

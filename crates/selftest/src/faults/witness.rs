@@ -65,11 +65,8 @@ pub(super) struct Witness {
 
 impl Witness {
     pub(super) fn new(load: Arc<Load>, agents: u64) -> Result<Self, LlmError> {
-        let settings = HttpSettings {
-            timeout_ms: PATIENCE_MS,
-            connect_timeout_ms: PATIENCE_MS,
-            proxy_url: None,
-        };
+        let settings =
+            HttpSettings { timeout_ms: PATIENCE_MS, connect_timeout_ms: PATIENCE_MS, proxy_url: None };
         Ok(Self {
             client: http::client(&settings)?,
             load,
@@ -135,11 +132,7 @@ impl Witness {
     }
 
     fn judge(&self, read: &Sample, watch: &CpuWait) {
-        let max_ms = if read.is_known {
-            KNOWN_MS_MAX
-        } else {
-            UNKNOWN_MS_MAX
-        };
+        let max_ms = if read.is_known { KNOWN_MS_MAX } else { UNKNOWN_MS_MAX };
         // The daemon isn't listening yet, or has ended, which the caller notices in a moment.
         if read.status.is_none() && read.took_ms <= max_ms {
             return;
@@ -150,11 +143,7 @@ impl Witness {
             return;
         }
         let mut seen = self.seen();
-        let spans = if read.is_known {
-            &mut seen.known
-        } else {
-            &mut seen.unknown
-        };
+        let spans = if read.is_known { &mut seen.known } else { &mut seen.unknown };
         spans.push(read.took_ms);
         if is_late || !read.is_answered() {
             seen.breaches.push(read.told());
@@ -163,10 +152,7 @@ impl Witness {
 
     /// Writes for an agent of its own at one daemon, whose window never overflows. The turns are in the ledger.
     pub(super) async fn write(&self, daemon: usize) {
-        let voice = Voice {
-            agent: format!("bystander-{daemon}"),
-            door: Door::Ids,
-        };
+        let voice = Voice { agent: format!("bystander-{daemon}"), door: Door::Ids };
         // A daemon's first append loads the tokenizer.
         let (mut number, mut is_roomy, mut warm) = (0, false, 0);
         while !self.load.is_over() {
@@ -182,25 +168,15 @@ impl Witness {
                 before.whereabouts.address, voice.agent
             );
             let request = self.client.post(url).header("content-type", "application/json");
-            let status = request
-                .body(json!(messages).to_string())
-                .send()
-                .await
-                .map(|response| response.status());
+            let status =
+                request.body(json!(messages).to_string()).send().await.map(|response| response.status());
             let took_ms = watch.took_ms();
             let is_done = status.is_ok_and(|status| status.is_success());
             self.load.ledger.turn(Turn {
                 voice: voice.clone(),
                 number,
-                fate: if is_done {
-                    RequestFate::Acknowledged
-                } else {
-                    RequestFate::Ambiguous
-                },
-                span: Span {
-                    begun,
-                    ended: self.load.ledger.tick(),
-                },
+                fate: if is_done { RequestFate::Acknowledged } else { RequestFate::Ambiguous },
+                span: Span { begun, ended: self.load.ledger.tick() },
             });
             number += 1;
             if is_done && !is_roomy {
@@ -259,13 +235,8 @@ impl Sample {
 
     fn told(&self) -> String {
         let known = if self.is_known { "a known" } else { "another" };
-        let status = self
-            .status
-            .map_or_else(|| "nothing".to_owned(), |status| status.to_string());
-        format!(
-            "{}: a read of {known} summary got {status} after {} ms",
-            self.what, self.took_ms
-        )
+        let status = self.status.map_or_else(|| "nothing".to_owned(), |status| status.to_string());
+        format!("{}: a read of {known} summary got {status} after {} ms", self.what, self.took_ms)
     }
 }
 
@@ -278,11 +249,7 @@ struct CpuWait {
 
 impl CpuWait {
     fn begin(pid: u32) -> Self {
-        Self {
-            pid,
-            before: waits_ns(pid),
-            began: Instant::now(),
-        }
+        Self { pid, before: waits_ns(pid), began: Instant::now() }
     }
 
     fn took_ms(&self) -> u64 {
@@ -302,10 +269,7 @@ impl CpuWait {
 /// How long each thread of a process has waited for a processor so far, in nanoseconds; empty if the operating system
 /// doesn't tell.
 fn waits_ns(pid: u32) -> BTreeMap<String, u64> {
-    let threads = fs::read_dir(format!("/proc/{pid}/task"))
-        .into_iter()
-        .flatten()
-        .flatten();
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let wait = |thread: fs::DirEntry| {
         let figures = fs::read_to_string(thread.path().join("schedstat")).ok()?;
         let ns = figures.split_whitespace().nth(1)?.parse().ok()?;

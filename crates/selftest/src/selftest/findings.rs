@@ -66,11 +66,7 @@ impl TrialFindings {
         let place = self.told.len();
         if place < TOLD_MAX {
             let breach = breach();
-            self.told.push(BreachReport {
-                piece: 0,
-                place,
-                breach,
-            });
+            self.told.push(BreachReport { piece: 0, place, breach });
         }
     }
 }

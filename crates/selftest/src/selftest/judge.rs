@@ -41,18 +41,11 @@ pub(super) fn judge(
     let mut broken =
         |promise, what: Option<String>| breaches.extend(what.map(|what| RequestBreach { promise, what }));
     let evicted = input.evicted || !context.left_out.is_empty();
-    broken(
-        WindowPromise::Accepted,
-        stands_alone(format, &body, options.alternation, evicted),
-    );
+    broken(WindowPromise::Accepted, stands_alone(format, &body, options.alternation, evicted));
     broken(WindowPromise::Accepted, refusal(format, body));
     let (left_out, kept) = parted(input, context);
     broken(WindowPromise::Whole, lost_message(kept, context));
-    broken(
-        WindowPromise::Newest,
-        kept.is_empty()
-            .then(|| "the newest exchange is left out".to_owned()),
-    );
+    broken(WindowPromise::Newest, kept.is_empty().then(|| "the newest exchange is left out".to_owned()));
     broken(WindowPromise::Fits, overflow(left_out, kept, context, counter));
     breaches
 }
@@ -60,22 +53,16 @@ pub(super) fn judge(
 fn refusal(format: RequestFormat, body: Value) -> Option<String> {
     let (target, request) = request(format, body);
     let violations = validate(target, &request, None);
-    let refused = violations
-        .iter()
-        .find(|violation| violation.severity == Severity::Refused)?;
-    Some(format!(
-        "{} at {}: {}",
-        refused.rule, refused.path, refused.message
-    ))
+    let refused = violations.iter().find(|violation| violation.severity == Severity::Refused)?;
+    Some(format!("{} at {}: {}", refused.rule, refused.path, refused.message))
 }
 
 /// The body with the other fields that every request needs.
 fn request(format: RequestFormat, mut body: Value) -> (Target, Value) {
     let (target, extra) = match format {
-        RequestFormat::Anthropic => (
-            Target::Anthropic,
-            json!({"model": "claude-sonnet-4-5", "max_tokens": 1_024}),
-        ),
+        RequestFormat::Anthropic => {
+            (Target::Anthropic, json!({"model": "claude-sonnet-4-5", "max_tokens": 1_024}))
+        }
         RequestFormat::OpenAiChat => (Target::OpenAiChat, json!({"model": "gpt-5"})),
         RequestFormat::OpenAiResponses => (Target::OpenAiResponses, json!({"model": "gpt-5"})),
         RequestFormat::Gemini => (Target::Gemini, json!({})),
@@ -137,9 +124,7 @@ fn parted<'i, 'a>(
     input: &'i ContextInput<'a>,
     context: &Context<'_>,
 ) -> (&'i [SourceExchange<'a>], &'i [SourceExchange<'a>]) {
-    input
-        .exchanges
-        .split_at(context.left_out.len().min(input.exchanges.len()))
+    input.exchanges.split_at(context.left_out.len().min(input.exchanges.len()))
 }
 
 /// A message of a sent exchange that isn't in the request. A late result leaves with its call.

@@ -21,11 +21,7 @@ pub(super) struct KnownCounts {
 
 impl KnownCounts {
     pub(super) fn of(counter: Arc<dyn TokenCounter>) -> Arc<dyn TokenCounter> {
-        Arc::new(Self {
-            counter,
-            hashing: RandomState::new(),
-            known: Mutex::default(),
-        })
+        Arc::new(Self { counter, hashing: RandomState::new(), known: Mutex::default() })
     }
 }
 

@@ -97,12 +97,7 @@ impl Plan {
             .iter()
             .enumerate()
             .flat_map(|(number, conversation)| pieces(number, conversation.messages.len(), extent.budgets));
-        Self {
-            pieces: pieces.collect(),
-            conversations,
-            extent,
-            counter,
-        }
+        Self { pieces: pieces.collect(), conversations, extent, counter }
     }
 
     pub fn windows(&self) -> u64 {
@@ -142,10 +137,7 @@ impl Plan {
         hash.update(window.to_le_bytes());
         hash.update(name.as_bytes());
         let digest: [u8; 32] = hash.finalize().into();
-        digest
-            .iter()
-            .take(8)
-            .fold(0, |seed, &byte| seed << 8 | u64::from(byte))
+        digest.iter().take(8).fold(0, |seed, &byte| seed << 8 | u64::from(byte))
     }
 }
 
@@ -159,9 +151,7 @@ fn leg_tokens(random: &mut fastrand::Rng) -> i64 {
 }
 
 fn pieces(conversation: usize, messages: usize, budgets: u32) -> impl Iterator<Item = PlanPiece> {
-    let windows = u32::try_from(PIECE_MESSAGES / messages)
-        .unwrap_or(u32::MAX)
-        .max(1);
+    let windows = u32::try_from(PIECE_MESSAGES / messages).unwrap_or(u32::MAX).max(1);
     let starts = (0..budgets).step_by(usize_or_max(windows));
     starts.map(move |start| PlanPiece {
         conversation,
@@ -170,11 +160,7 @@ fn pieces(conversation: usize, messages: usize, budgets: u32) -> impl Iterator<I
 }
 
 /// Logarithmically uniform budgets, from tiny to larger than the conversation.
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_precision_loss,
-    reason = "far below 2^52 tokens"
-)]
+#[expect(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "far below 2^52 tokens")]
 fn budget_tokens(random: &mut fastrand::Rng, conversation_tokens: i64) -> i64 {
     let largest = (conversation_tokens as f64 * BUDGET_SHARE_MAX).max(2.0 * BUDGET_TOKENS_MIN);
     (BUDGET_TOKENS_MIN.ln() + random.f64() * (largest / BUDGET_TOKENS_MIN).ln()).exp() as i64

@@ -38,10 +38,7 @@ fn with_words() -> Message {
 }
 
 fn redacted() -> Message {
-    let thought = Thought {
-        text: String::new(),
-        seal: Seal::of(Sealer::Anthropic, "router.reasoning:eyJ0"),
-    };
+    let thought = Thought { text: String::new(), seal: Seal::of(Sealer::Anthropic, "router.reasoning:eyJ0") };
     said(vec![Part::Thinking(thought)], REDACTED)
 }
 
@@ -50,11 +47,7 @@ fn thought() -> Part {
 }
 
 fn said(parts: Vec<Part>, payload: &str) -> Message {
-    Message {
-        format: Format::Anthropic,
-        payload: payload.to_owned(),
-        ..Message::new(Kind::Assistant, parts)
-    }
+    Message { format: Format::Anthropic, payload: payload.to_owned(), ..Message::new(Kind::Assistant, parts) }
 }
 
 #[cfg(test)]
@@ -68,10 +61,7 @@ mod tests {
         let planted = plant_unsigned_thinking(vec![user.clone(), user.clone(), user]);
         assert_eq!(planted.len(), 6);
         for message in &planted {
-            assert_eq!(
-                *message,
-                formats::parse(Format::Anthropic, &message.payload).unwrap()
-            );
+            assert_eq!(*message, formats::parse(Format::Anthropic, &message.payload).unwrap());
         }
         assert_ne!(planted[1], planted[3]);
     }

@@ -37,12 +37,7 @@ pub enum ProgressError {
 impl<F: WorkFindings> TrialProgress<F> {
     /// Begins `work` without saving progress.
     pub fn begin<W: Work<Findings = F>>(work: &W) -> Self {
-        Self {
-            plan: work.fingerprint(),
-            done: Vec::new(),
-            findings: work.beginning(),
-            file: None,
-        }
+        Self { plan: work.fingerprint(), done: Vec::new(), findings: work.beginning(), file: None }
     }
 
     /// Resumes `work` from `file`, or begins it if there is no such file yet. Saves progress there from now on.
@@ -53,10 +48,8 @@ impl<F: WorkFindings> TrialProgress<F> {
         let path = file.to_owned();
         let begun = Self::begin(work);
         let mut progress: Self = match std::fs::read(file) {
-            Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| ProgressError::Unreadable {
-                path: path.clone(),
-                error,
-            })?,
+            Ok(bytes) => serde_json::from_slice(&bytes)
+                .map_err(|error| ProgressError::Unreadable { path: path.clone(), error })?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => begun.clone(),
             Err(error) => return Err(ProgressError::Io { path, error }),
         };
@@ -83,10 +76,7 @@ impl<F: WorkFindings> TrialProgress<F> {
         self.done.push(piece);
         self.findings.add(found.of_piece(piece));
         match &self.file {
-            Some(path) => self.save(path).map_err(|error| ProgressError::Io {
-                path: path.clone(),
-                error,
-            }),
+            Some(path) => self.save(path).map_err(|error| ProgressError::Io { path: path.clone(), error }),
             None => Ok(()),
         }
     }

@@ -24,9 +24,7 @@ pub fn run<W: Work>(
     threads: usize,
     done: &(dyn Fn(u64) + Sync),
 ) -> Result<W::Findings, ProgressError> {
-    let left: Vec<usize> = (0..work.pieces())
-        .filter(|&piece| !progress.is_done(piece))
-        .collect();
+    let left: Vec<usize> = (0..work.pieces()).filter(|&piece| !progress.is_done(piece)).collect();
     let progress = Mutex::new(progress);
     let (next, has_failed) = (AtomicUsize::new(0), AtomicBool::new(false));
     let on_a_thread = || {
@@ -36,9 +34,7 @@ pub fn run<W: Work>(
             };
             let found = work.try_piece(piece);
             let mut progress = progress.lock().unwrap_or_else(PoisonError::into_inner);
-            progress
-                .finish(piece, found)
-                .inspect_err(|_| has_failed.store(true, Ordering::Relaxed))?;
+            progress.finish(piece, found).inspect_err(|_| has_failed.store(true, Ordering::Relaxed))?;
             done(work.size(piece));
         }
         Ok(())

@@ -47,16 +47,8 @@ fn conversation(name: &str, script: &str) -> Conversation {
 
 /// For each repair, a conversation that needs it, and the judge's finding without it.
 const IRREGULAR: [(Pass, &str, &str); 7] = [
-    (
-        Pass::MissingResults,
-        "u Read it. | c 1 | u Well? | a Not yet. | u And now?",
-        "call_unanswered",
-    ),
-    (
-        Pass::OrphanResults,
-        "u Hello. | r 9 what nobody asked for | a Hm. | u Go on.",
-        "result_orphan",
-    ),
+    (Pass::MissingResults, "u Read it. | c 1 | u Well? | a Not yet. | u And now?", "call_unanswered"),
+    (Pass::OrphanResults, "u Hello. | r 9 what nobody asked for | a Hm. | u Go on.", "result_orphan"),
     (
         Pass::ResultOrder,
         "u Read both. | c 1 | c 2 | r 2 two | u Well? | r 1 one | a Both read. | u Good.",
@@ -67,11 +59,7 @@ const IRREGULAR: [(Pass, &str, &str); 7] = [
         "a Hello, how can I help? | u Tell me a story. | a Once upon a time. | u And then?",
         "it doesn't begin with the user",
     ),
-    (
-        Pass::Alternation,
-        "u Hello. | u Are you there? | a Yes. | u Good.",
-        "of the same role",
-    ),
+    (Pass::Alternation, "u Hello. | u Are you there? | a Yes. | u Good.", "of the same role"),
     (
         Pass::Thinking,
         "u First. | t a long thought about it | u Second. | t another thought, as long | u Third.",
@@ -84,11 +72,7 @@ const IRREGULAR: [(Pass, &str, &str); 7] = [
     ),
 ];
 
-const EXTENT: TrialSize = TrialSize {
-    budgets: 12,
-    looks: 4,
-    seed: 7,
-};
+const EXTENT: TrialSize = TrialSize { budgets: 12, looks: 4, seed: 7 };
 
 fn plan(extent: TrialSize) -> Plan {
     let conversations = IRREGULAR.map(|(pass, script, _)| conversation(&format!("{pass:?}"), script));
@@ -113,20 +97,14 @@ fn without_any_one_repair_the_judge_finds_a_breach() {
         assert!(whole.is_clean() && whole.requests > 100, "{pass:?}: {whole:#?}");
         let broken = found(script, Passes::without(pass));
         let mut told = broken.told.iter();
-        assert!(
-            told.any(|told| told.breach.contains(says)),
-            "{pass:?}: {broken:#?}"
-        );
+        assert!(told.any(|told| told.breach.contains(says)), "{pass:?}: {broken:#?}");
         assert!(!broken.is_clean());
     }
 }
 
 #[test]
 fn unsigned_thinking_is_in_no_request() {
-    let said = conversation(
-        "it",
-        "u First. | a Yes. | u Second. | c 1 | r 1 done | a Done. | u Third.",
-    );
+    let said = conversation("it", "u First. | a Yes. | u Second. | c 1 | r 1 done | a Done. | u Third.");
     let planted = plant_unsigned_thinking(said.messages);
     assert_eq!(planted.len(), 7 + 3);
     let conversation = Conversation::new("it".to_owned(), planted, &Characters);
@@ -151,33 +129,20 @@ fn a_window_that_loses_exchanges_is_found() {
         (WindowPromise::Accepted, (1, 1, 1, 1)),
     ] {
         findings.break_promise(promise, || "broken".to_owned());
-        let TrialFindings {
-            refused,
-            split,
-            over_budget,
-            newest_lost,
-            ..
-        } = findings;
+        let TrialFindings { refused, split, over_budget, newest_lost, .. } = findings;
         assert_eq!((refused, split, over_budget, newest_lost), count);
         assert!(!findings.is_clean());
     }
 }
 
 /// A size for which each conversation is several pieces of work.
-const PIECES: TrialSize = TrialSize {
-    budgets: 60_000,
-    looks: 0,
-    seed: 3,
-};
+const PIECES: TrialSize = TrialSize { budgets: 60_000, looks: 0, seed: 3 };
 
 #[test]
 fn the_work_can_be_stopped_and_resumed() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("progress.json");
-    let extent = TrialSize {
-        budgets: 30,
-        ..EXTENT
-    };
+    let extent = TrialSize { budgets: 30, ..EXTENT };
     let whole = run(&plan(extent), TrialProgress::begin(&plan(extent)), 1, &|_| ()).unwrap();
     // Some pieces, the last ones first, then the rest on two threads.
     let plan = plan(extent);
@@ -186,12 +151,7 @@ fn the_work_can_be_stopped_and_resumed() {
         let mut findings = TrialFindings::default();
         let conversation = &plan.conversations[plan.pieces[piece].conversation];
         for window in plan.pieces[piece].windows.clone() {
-            fill(
-                conversation,
-                &plan.trial(conversation, window),
-                &plan.counter,
-                &mut findings,
-            );
+            fill(conversation, &plan.trial(conversation, window), &plan.counter, &mut findings);
         }
         begun.finish(piece, findings).unwrap();
     }
@@ -226,10 +186,7 @@ fn described_breaches_do_not_depend_on_their_order() {
         sum
     };
     assert_eq!(sum([0, 1, 2, 3]), sum([3, 1, 0, 2]));
-    assert_eq!(
-        (sum([3, 2, 1, 0]).refused, sum([3, 2, 1, 0]).told.len()),
-        (36, 20)
-    );
+    assert_eq!((sum([3, 2, 1, 0]).refused, sum([3, 2, 1, 0]).told.len()), (36, 20));
 }
 
 #[test]
@@ -240,33 +197,18 @@ fn progress_of_another_plan_is_refused_and_kept() {
     progress.finish(0, TrialFindings::default()).unwrap();
     let before = std::fs::read(&file).unwrap();
     let other = plan(TrialSize { seed: 8, ..EXTENT });
-    assert!(matches!(
-        TrialProgress::resume(&other, &file),
-        Err(ProgressError::OtherPlan { .. })
-    ));
+    assert!(matches!(TrialProgress::resume(&other, &file), Err(ProgressError::OtherPlan { .. })));
     assert_eq!(std::fs::read(&file).unwrap(), before);
     std::fs::write(&file, "{}").unwrap();
-    assert!(matches!(
-        TrialProgress::resume(&other, &file),
-        Err(ProgressError::Unreadable { .. })
-    ));
+    assert!(matches!(TrialProgress::resume(&other, &file), Err(ProgressError::Unreadable { .. })));
     let nowhere = folder.path().join("none/progress.json");
     let mut nowhere = TrialProgress::resume(&other, &nowhere).unwrap();
-    assert!(matches!(
-        nowhere.finish(0, TrialFindings::default()),
-        Err(ProgressError::Io { .. })
-    ));
+    assert!(matches!(nowhere.finish(0, TrialFindings::default()), Err(ProgressError::Io { .. })));
 }
 
 #[test]
 fn windows_don_t_depend_on_each_other_and_budgets_are_of_every_size() {
-    let (small, large) = (
-        plan(EXTENT),
-        plan(TrialSize {
-            budgets: 500,
-            ..EXTENT
-        }),
-    );
+    let (small, large) = (plan(EXTENT), plan(TrialSize { budgets: 500, ..EXTENT }));
     let (of_small, of_large) = (&small.conversations[2], &large.conversations[2]);
     assert_eq!(small.trial(of_small, 40), large.trial(of_large, 40));
     assert_ne!(small.trial(of_small, 40), small.trial(of_small, 41));

@@ -167,11 +167,7 @@ impl<'c> WindowFill<'c> {
 
     /// Builds the input as the daemon does: whole exchanges, and after an eviction the anchor and a summary.
     fn input(&self) -> ContextInput<'_> {
-        ContextInput {
-            anchor: self.anchor(),
-            summary: self.summary(),
-            ..self.window.context_input()
-        }
+        ContextInput { anchor: self.anchor(), summary: self.summary(), ..self.window.context_input() }
     }
 
     fn anchor(&self) -> Option<SourceMessage<'_>> {
@@ -208,10 +204,7 @@ impl Work for Plan {
     }
 
     fn beginning(&self) -> TrialFindings {
-        TrialFindings {
-            conversations: self.conversations.len() as u64,
-            ..TrialFindings::default()
-        }
+        TrialFindings { conversations: self.conversations.len() as u64, ..TrialFindings::default() }
     }
 
     fn pieces(&self) -> usize {

@@ -38,12 +38,7 @@ impl Record {
                 }
             })
         };
-        pair.columns
-            .iter()
-            .enumerate()
-            .map(value)
-            .collect::<Result<_, _>>()
-            .map(Self)
+        pair.columns.iter().enumerate().map(value).collect::<Result<_, _>>().map(Self)
     }
 
     /// Changes values that the target can't hold. Returns how many texts it changed.
@@ -137,11 +132,7 @@ pub(super) struct RowBatch<'p> {
 
 impl<'p> RowBatch<'p> {
     pub(super) fn new(pair: &'p Pair) -> Self {
-        Self {
-            pair,
-            records: Vec::new(),
-            bytes: 0,
-        }
+        Self { pair, records: Vec::new(), bytes: 0 }
     }
 
     pub(super) fn push(&mut self, record: Record) {
@@ -196,25 +187,15 @@ mod tests {
     }
 
     fn texts(texts: [&str; 2]) -> Record {
-        Record(
-            texts
-                .map(|text| Value::Text(Some(text.to_owned().into())))
-                .to_vec(),
-        )
+        Record(texts.map(|text| Value::Text(Some(text.to_owned().into()))).to_vec())
     }
 
     #[test]
     fn a_checksum_depends_on_the_rows_and_not_on_their_order() {
         let (one, other) = (texts(["a", "bc"]), texts(["d", ""]));
-        assert_eq!(
-            sum(&[one.clone(), other.clone()]),
-            sum(&[other.clone(), one.clone()])
-        );
+        assert_eq!(sum(&[one.clone(), other.clone()]), sum(&[other.clone(), one.clone()]));
         assert_ne!(sum(std::slice::from_ref(&one)), sum(&[texts(["ab", "c"])]));
-        assert_ne!(
-            sum(&[one.clone(), one.clone()]),
-            sum(&[one.clone(), other.clone()])
-        );
+        assert_ne!(sum(&[one.clone(), one.clone()]), sum(&[one.clone(), other.clone()]));
         let nothing = Record(vec![Value::Text(None), Value::Text(None)]);
         assert_ne!(sum(&[nothing]), sum(&[texts(["", ""])]));
     }

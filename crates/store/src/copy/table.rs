@@ -45,29 +45,17 @@ impl Pair {
             _ => format!("\"{name}\""),
         };
         let columns: Vec<String> = self.columns.iter().map(column).collect();
-        format!(
-            "-- sql/copy.read\nSELECT {} FROM \"{}\"",
-            columns.join(", "),
-            self.name
-        )
+        format!("-- sql/copy.read\nSELECT {} FROM \"{}\"", columns.join(", "), self.name)
     }
 
     /// Returns the beginning of an `INSERT` that also sets numbers which the target would otherwise assign itself.
     pub(super) fn insert(&self, dialect: SqlDialect) -> String {
-        let columns: Vec<String> = self
-            .columns
-            .iter()
-            .map(|(name, _)| format!("\"{name}\""))
-            .collect();
+        let columns: Vec<String> = self.columns.iter().map(|(name, _)| format!("\"{name}\"")).collect();
         let keep = match dialect {
             SqlDialect::Sqlite => "",
             SqlDialect::Postgres => "OVERRIDING SYSTEM VALUE",
         };
-        format!(
-            "-- sql/copy.write\nINSERT INTO \"{}\" ({}) {keep}",
-            self.name,
-            columns.join(", ")
-        )
+        format!("-- sql/copy.write\nINSERT INTO \"{}\" ({}) {keep}", self.name, columns.join(", "))
     }
 
     pub(super) async fn count(&self, connection: &mut Connection) -> StoreResult<u64> {
@@ -116,11 +104,7 @@ struct Column {
 
 fn pair(name: &str, from: Vec<Column>, mut to: Vec<Column>) -> Result<Pair, CopyError> {
     let is_own = |column: &Column| OWN_COLUMNS.contains(&(name, column.name.as_str()));
-    let mut pair = Pair {
-        name: name.to_owned(),
-        columns: Vec::new(),
-        numbered: None,
-    };
+    let mut pair = Pair { name: name.to_owned(), columns: Vec::new(), numbered: None };
     for column in from {
         if is_own(&column) {
             continue;
@@ -131,10 +115,7 @@ fn pair(name: &str, from: Vec<Column>, mut to: Vec<Column>) -> Result<Pair, Copy
         };
         let other = to.swap_remove(index);
         let kind = shared_kind(&column.type_name, &other.type_name).ok_or_else(|| {
-            mismatch(
-                &format!("{full_name} ({}, {})", column.type_name, other.type_name),
-                "column",
-            )
+            mismatch(&format!("{full_name} ({}, {})", column.type_name, other.type_name), "column")
         })?;
         if other.is_numbered {
             pair.numbered = Some(column.name.clone());
@@ -212,9 +193,7 @@ async fn references(connection: &mut Connection) -> StoreResult<Vec<(String, Str
                    WHERE k.contype = 'f'",
     );
     let rows = query(sql).fetch_all(connection).await?;
-    rows.iter()
-        .map(|row| Ok((row.try_get(0)?, row.try_get(1)?)))
-        .collect()
+    rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
 }
 
 /// Puts referenced tables first. Tables in a cycle keep their order; their references must be deferrable.
@@ -240,10 +219,7 @@ mod tests {
     fn postgresql_types_decide_the_kind_of_a_number() {
         assert_eq!(shared_kind("INTEGER", "bigint"), Some(ColumnKind::Int));
         assert_eq!(shared_kind("INTEGER", "boolean"), Some(ColumnKind::Flag));
-        assert_eq!(
-            shared_kind("timestamp with time zone", "INTEGER"),
-            Some(ColumnKind::Time)
-        );
+        assert_eq!(shared_kind("timestamp with time zone", "INTEGER"), Some(ColumnKind::Time));
         assert_eq!(shared_kind("TEXT", "json"), Some(ColumnKind::Json));
         assert_eq!(shared_kind("TEXT", "bigint"), None);
         assert_eq!(shared_kind("BLOB", "bytea"), None);
@@ -251,11 +227,7 @@ mod tests {
 
     #[test]
     fn referenced_tables_come_first() {
-        let pair = |name: &str| Pair {
-            name: name.to_owned(),
-            columns: Vec::new(),
-            numbered: None,
-        };
+        let pair = |name: &str| Pair { name: name.to_owned(), columns: Vec::new(), numbered: None };
         let refers = |table: &str, parent: &str| (table.to_owned(), parent.to_owned());
         let references = [refers("a", "c"), refers("b", "a"), refers("c", "c")];
         let ordered = in_order(["a", "b", "c", "d"].map(pair).to_vec(), &references);

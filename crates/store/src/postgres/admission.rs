@@ -80,29 +80,21 @@ impl Admission {
             .await
             .map_err(|_| too_late())?
             .map_err(|_| too_late())?;
-        Ok(Some(WriteTurn {
-            _permit: permit,
-            _slot: slot,
-        }))
+        Ok(Some(WriteTurn { _permit: permit, _slot: slot }))
     }
 
     /// Counts one more write for `key`. Returns its slot, which ends the count, and the gate.
     fn line_up(&self, key: Key) -> StoreResult<(LineSlot, Arc<Semaphore>)> {
         let mut all = locked(&self.0);
-        let turns = all.entry(key.clone()).or_insert_with(|| Turns {
-            gate: Arc::new(Semaphore::new(1)),
-            writes: 0,
-        });
+        let turns =
+            all.entry(key.clone()).or_insert_with(|| Turns { gate: Arc::new(Semaphore::new(1)), writes: 0 });
         if turns.writes >= WRITES_MAX {
             let reason = format!("{WRITES_MAX} writes of the same agent wait already");
             return Err(StoreError::Contended(reason));
         }
         turns.writes += 1;
         let gate = Arc::clone(&turns.gate);
-        let slot = LineSlot {
-            key,
-            all: Arc::clone(&self.0),
-        };
+        let slot = LineSlot { key, all: Arc::clone(&self.0) };
         Ok((slot, gate))
     }
 }
@@ -161,9 +153,7 @@ mod tests {
         let late = admission.turn(&write("a"), soon()).await.unwrap_err();
         assert!(matches!(late, StoreError::Contended(_)), "{late}");
         let lock = write("a");
-        let mut waiting: Vec<_> = (1..WRITES_MAX)
-            .map(|_| Box::pin(admission.turn(&lock, soon())))
-            .collect();
+        let mut waiting: Vec<_> = (1..WRITES_MAX).map(|_| Box::pin(admission.turn(&lock, soon()))).collect();
         for wait in &mut waiting {
             assert!(wait.as_mut().now_or_never().is_none());
         }

@@ -113,10 +113,7 @@ impl ReplicaState {
              CAST(extract(epoch FROM clock_timestamp() - pg_last_xact_replay_timestamp()) * 1000 AS bigint) END"
         );
         let row = query(sql).fetch_one(tx).await?;
-        Ok(Self {
-            follows: row.try_get(0)?,
-            lag_ms: row.try_get(1)?,
-        })
+        Ok(Self { follows: row.try_get(0)?, lag_ms: row.try_get(1)? })
     }
 
     fn judge(self, lag_ms_max: u64) -> Result<(), Unfit> {
@@ -124,9 +121,7 @@ impl ReplicaState {
             return Err(Unfit::OnItsOwn);
         }
         // The clocks of two servers may differ, so a recent write may seem to be in the future.
-        let lag_ms = self
-            .lag_ms
-            .map(|lag_ms| u64::try_from(lag_ms).unwrap_or_default());
+        let lag_ms = self.lag_ms.map(|lag_ms| u64::try_from(lag_ms).unwrap_or_default());
         match lag_ms {
             Some(lag_ms) if lag_ms <= lag_ms_max => Ok(()),
             _ => Err(Unfit::Late(lag_ms)),
@@ -213,16 +208,8 @@ mod tests {
         assert_eq!(judge(true, Some(1_000)), Ok(()));
         assert_eq!(judge(true, Some(-50)), Ok(()));
         for (follows, lag_ms, reason) in [
-            (
-                false,
-                Some(0),
-                "it is no standby, or receives nothing from the other server",
-            ),
-            (
-                true,
-                Some(1_001),
-                "it is 1001 ms behind (database.read_lag_ms_max)",
-            ),
+            (false, Some(0), "it is no standby, or receives nothing from the other server"),
+            (true, Some(1_001), "it is 1001 ms behind (database.read_lag_ms_max)"),
             (true, None, "it has replayed nothing of what it received"),
         ] {
             assert_eq!(judge(follows, lag_ms), Err(reason.to_owned()));

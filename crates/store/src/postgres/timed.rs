@@ -77,10 +77,7 @@ struct Watch {
 impl Watch {
     /// Returns the watch for statements that the server ends after this time.
     fn over(statement_ms_max: u64) -> Self {
-        Self {
-            patience: Duration::from_millis(statement_ms_max) + MARGIN,
-            is_lost: false,
-        }
+        Self { patience: Duration::from_millis(statement_ms_max) + MARGIN, is_lost: false }
     }
 
     /// Waits for an answer. If the answer doesn't come in time, or if the connection fails, marks the connection as lost.
@@ -101,11 +98,7 @@ impl TimedConnection {
     }
 
     fn over(source: ConnectionSource, statement_ms_max: u64) -> Self {
-        Self {
-            source: Some(source),
-            watch: Watch::over(statement_ms_max),
-            in_transaction: false,
-        }
+        Self { source: Some(source), watch: Watch::over(statement_ms_max), in_transaction: false }
     }
 
     /// Returns the connection and its watch. Fails for a lost connection, because the outcome of its last statement is unknown.

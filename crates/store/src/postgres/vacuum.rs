@@ -34,10 +34,7 @@ pub(super) async fn vacuum(connection: &mut Connection) -> StoreResult<bool> {
     let is_unread = wait_for_readers(connection).await?;
     // The names come from the schema. TRUNCATE is off because it waits up to five seconds for an exclusive lock on each table,
     // and readers would queue behind that lock.
-    let sql = format!(
-        "-- postgres/vacuum.vacuum\nVACUUM (TRUNCATE false) {}",
-        tables.join(", ")
-    );
+    let sql = format!("-- postgres/vacuum.vacuum\nVACUUM (TRUNCATE false) {}", tables.join(", "));
     if let Err(error) = query_made(sql).execute(connection).await {
         warn!(%error, "postgres.not_vacuumed");
         return Ok(false);
@@ -64,10 +61,7 @@ async fn wait_for_readers(connection: &mut Connection) -> StoreResult<bool> {
                UNION ALL SELECT age(xmin) FROM pg_replication_slots) AS held"
     );
     for _ in 0..CHECKS_MAX {
-        let row = query(read)
-            .bind(next.as_str())
-            .fetch_one(&mut *connection)
-            .await?;
+        let row = query(read).bind(next.as_str()).fetch_one(&mut *connection).await?;
         if !row.try_get::<bool>(0)? {
             return Ok(true);
         }

@@ -111,15 +111,13 @@ fn differences(expected: &Catalogue, found: &Catalogue) -> Vec<SchemaFault> {
     };
     let missing = expected.keys().filter(|key| !found.contains_key(*key));
     let missing = missing.map(|key| fault(key, SchemaDifference::Missing));
-    let differences = found
-        .iter()
-        .filter_map(|(key, definition)| match expected.get(key) {
-            None => Some(fault(key, SchemaDifference::Planted)),
-            Some(expected) if expected != definition && definition != INCOMPARABLE => {
-                Some(fault(key, SchemaDifference::Changed))
-            }
-            Some(_) => None,
-        });
+    let differences = found.iter().filter_map(|(key, definition)| match expected.get(key) {
+        None => Some(fault(key, SchemaDifference::Planted)),
+        Some(expected) if expected != definition && definition != INCOMPARABLE => {
+            Some(fault(key, SchemaDifference::Changed))
+        }
+        Some(_) => None,
+    });
     let mut faults: Vec<SchemaFault> = missing.chain(differences).collect();
     faults.sort_unstable();
     faults
@@ -230,29 +228,17 @@ mod tests {
             };
             objects.iter().map(object).collect()
         };
-        let made = of(&[
-            ("table", "a", "x"),
-            ("table", "b", "x"),
-            ("view", "v", "x"),
-            ("view", "w", "x"),
-        ]);
+        let made = of(&[("table", "a", "x"), ("table", "b", "x"), ("view", "v", "x"), ("view", "w", "x")]);
         let found = of(&[
             ("table", "a", "y"),
             ("view", "v", INCOMPARABLE),
             ("view", "w", "x"),
             ("trigger", "a.t", "z"),
         ]);
-        let texts: Vec<String> = differences(&made, &found)
-            .iter()
-            .map(ToString::to_string)
-            .collect();
+        let texts: Vec<String> = differences(&made, &found).iter().map(ToString::to_string).collect();
         assert_eq!(
             texts,
-            [
-                "table a isn't as recapd made it",
-                "table b is missing",
-                "trigger a.t isn't one of recapd's",
-            ]
+            ["table a isn't as recapd made it", "table b is missing", "trigger a.t isn't one of recapd's",]
         );
         assert_eq!(differences(&made, &made), []);
     }
@@ -278,10 +264,7 @@ mod tests {
             ("column", "message_log.payload"),
             ("function", "recapd_take_message()"),
         ] {
-            assert!(
-                listed.contains_key(&(kind.to_owned(), name.to_owned())),
-                "{kind} {name}"
-            );
+            assert!(listed.contains_key(&(kind.to_owned(), name.to_owned())), "{kind} {name}");
         }
         assert!(listed.keys().any(|(kind, _)| kind == "trigger"));
     }

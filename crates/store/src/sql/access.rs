@@ -23,10 +23,7 @@ use recapd_core::domain::{
 #[async_trait]
 impl AccessStore for SqlStore {
     async fn keep_token(&self, token: NewToken, now: Timestamp) -> StoreResult<TokenOutcome> {
-        self.write(Lock::Nothing, move |tx| {
-            Box::pin(async move { keep(tx, &token, now).await })
-        })
-        .await
+        self.write(Lock::Nothing, move |tx| Box::pin(async move { keep(tx, &token, now).await })).await
     }
 
     async fn tokens(&self) -> StoreResult<Vec<Token>> {
@@ -81,18 +78,13 @@ impl AccessStore for SqlStore {
     async fn project_of(&self, agent: &AgentId) -> StoreResult<Option<ProjectId>> {
         let sql = sql!("-- sql/access.project_of\nSELECT project_id FROM agents WHERE agent_id = $1");
         let mut reader = self.reader().await?;
-        let found = query(sql)
-            .bind(agent.as_str())
-            .fetch_optional(&mut reader)
-            .await?;
+        let found = query(sql).bind(agent.as_str()).fetch_optional(&mut reader).await?;
         let Some(row) = found else {
             return Ok(None);
         };
         let project: Option<String> = row.try_get(0)?;
         let wrong = |text: &str| row::inconsistent("agents", format!("agent {agent}"), "project_id", text);
-        project
-            .map(|text| text.parse().map_err(|_| wrong(&text)))
-            .transpose()
+        project.map(|text| text.parse().map_err(|_| wrong(&text))).transpose()
     }
 
     async fn named_agents(
@@ -120,11 +112,7 @@ impl AccessStore for SqlStore {
 
 async fn keep(tx: &mut Connection, token: &NewToken, now: Timestamp) -> StoreResult<TokenOutcome> {
     let sql = sql!("-- sql/access.count\nSELECT count(*) FROM access_tokens WHERE name <> $1");
-    let count: i64 = query(sql)
-        .bind(token.name.as_str())
-        .fetch_one(&mut *tx)
-        .await?
-        .try_get(0)?;
+    let count: i64 = query(sql).bind(token.name.as_str()).fetch_one(&mut *tx).await?.try_get(0)?;
     if count >= TOKENS_MAX {
         return Ok(TokenOutcome::TooMany);
     }
@@ -144,11 +132,7 @@ async fn keep(tx: &mut Connection, token: &NewToken, now: Timestamp) -> StoreRes
         .bind(token.expires_at)
         .execute(tx)
         .await?;
-    Ok(if row_count == 1 {
-        TokenOutcome::Done
-    } else {
-        TokenOutcome::NameTaken
-    })
+    Ok(if row_count == 1 { TokenOutcome::Done } else { TokenOutcome::NameTaken })
 }
 
 fn token(row: &Row) -> StoreResult<Token> {

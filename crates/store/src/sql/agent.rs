@@ -81,21 +81,14 @@ pub(super) async fn load_counted(
     connection: &mut Connection,
     agent: &AgentId,
 ) -> StoreResult<Option<AgentRow>> {
-    let sql = agent_select!(
-        counted,
-        "-- sql/agent.counted",
-        "WHERE a.agent_id = $1 AND a.deleted_at IS NULL"
-    );
+    let sql =
+        agent_select!(counted, "-- sql/agent.counted", "WHERE a.agent_id = $1 AND a.deleted_at IS NULL");
     one(connection, sql, agent).await
 }
 
 /// Loads an agent for changes, with an upper bound of the pending exchanges.
 pub(super) async fn load(connection: &mut Connection, agent: &AgentId) -> StoreResult<Option<AgentRow>> {
-    let sql = agent_select!(
-        bounded,
-        "-- sql/agent.load",
-        "WHERE a.agent_id = $1 AND a.deleted_at IS NULL"
-    );
+    let sql = agent_select!(bounded, "-- sql/agent.load", "WHERE a.agent_id = $1 AND a.deleted_at IS NULL");
     one(connection, sql, agent).await
 }
 
@@ -140,13 +133,7 @@ pub(crate) async fn create(tx: &mut Connection, agent: &AgentId, now: Timestamp)
     );
     let summary =
         sql!("-- sql/agent.create_summary\nINSERT INTO summaries (agent_id, updated_at) VALUES ($1, $2)");
-    if query(row)
-        .bind(agent.as_str())
-        .bind(now)
-        .execute(&mut *tx)
-        .await?
-        == 0
-    {
+    if query(row).bind(agent.as_str()).bind(now).execute(&mut *tx).await? == 0 {
         return Ok(false);
     }
     query(summary).bind(agent.as_str()).bind(now).execute(tx).await?;

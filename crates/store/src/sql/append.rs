@@ -61,12 +61,7 @@ impl NewSession {
         opened_at: Timestamp,
         previous_end: Option<(Timestamp, &'static str)>,
     ) -> Self {
-        Self {
-            session: ledger.session,
-            first_exchange: ledger.last_exchange + 1,
-            opened_at,
-            previous_end,
-        }
+        Self { session: ledger.session, first_exchange: ledger.last_exchange + 1, opened_at, previous_end }
     }
 }
 
@@ -78,14 +73,7 @@ pub(super) async fn append(
 ) -> StoreResult<AppendOutcome> {
     let row = agent::load_or_create(tx, &request.agent, request.now).await?;
     let budget_before = row.kept_budget();
-    let AgentRow {
-        created_at,
-        version,
-        mut chain,
-        mut ledger,
-        settings,
-        ..
-    } = row;
+    let AgentRow { created_at, version, mut chain, mut ledger, settings, .. } = row;
     if let Some(key) = &request.key {
         store_key(tx, &request.agent, key, request.now).await?;
     }
@@ -178,11 +166,7 @@ async fn store_key(
         .fetch_one(tx)
         .await?
         .try_get(0)?;
-    if digest == key.digest {
-        Ok(())
-    } else {
-        Err(StoreError::KeyReused(key.key.clone()))
-    }
+    if digest == key.digest { Ok(()) } else { Err(StoreError::KeyReused(key.key.clone())) }
 }
 
 fn step_at(request: &AppendRequest, index: usize) -> Option<Step> {
@@ -245,9 +229,7 @@ fn close_session(rows: &mut AppendRows, ledger: &mut Ledger, at: Timestamp) {
 /// sent twice is stored once (idempotent). Returns the positions of the new messages, each with whether it keeps its client id.
 async fn without_duplicates(tx: &mut Connection, request: &AppendRequest) -> StoreResult<Vec<(usize, bool)>> {
     let messages = request.messages.iter();
-    let ids: Vec<&str> = messages
-        .filter_map(|prepared| prepared.message.client_id.as_deref())
-        .collect();
+    let ids: Vec<&str> = messages.filter_map(|prepared| prepared.message.client_id.as_deref()).collect();
     let mut payloads = stored_payloads(tx, &request.agent, &ids).await?;
     let mut fresh = Vec::with_capacity(request.messages.len());
     for (index, PreparedMessage { message, .. }) in request.messages.iter().enumerate() {
@@ -294,9 +276,7 @@ async fn without_stored_replacements(
     let stored = stored_payloads(tx, &request.agent, &ids).await?;
     let mut used_ids: HashSet<String> = payloads.into_keys().chain(stored.into_keys()).collect();
     let is_new = |&(index, _): &(usize, bool)| {
-        replacement_ids
-            .get(&index)
-            .is_none_or(|id| used_ids.insert(id.clone()))
+        replacement_ids.get(&index).is_none_or(|id| used_ids.insert(id.clone()))
     };
     Ok(fresh.into_iter().filter(is_new).collect())
 }
@@ -314,15 +294,9 @@ pub(super) async fn stored_payloads(
         "-- sql/append.known_payloads\nSELECT client_id, payload FROM message_log \
                WHERE agent_id = $1 AND client_id IN (SELECT value FROM {each_text}($2{::jsonb}))"
     );
-    let found = query(sql)
-        .bind(agent.as_str())
-        .bind(serde_json::json!(ids).to_string())
-        .fetch_all(tx)
-        .await?;
-    Ok(found
-        .iter()
-        .map(|row| Ok((row.try_get(0)?, row.try_get(1)?)))
-        .collect::<Result<_, sqlx::Error>>()?)
+    let found =
+        query(sql).bind(agent.as_str()).bind(serde_json::json!(ids).to_string()).fetch_all(tx).await?;
+    Ok(found.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect::<Result<_, sqlx::Error>>()?)
 }
 
 /// Assigns the messages to exchanges, and evicts what is over budget, in the ledger only. Returns what is to be written.
@@ -347,9 +321,7 @@ async fn place_all(
             index,
             seq: appended.seq,
             exchange: appended.exchange,
-            session: preamble
-                .or(ledger.newest.as_ref())
-                .map_or(ledger.session, |exchange| exchange.session),
+            session: preamble.or(ledger.newest.as_ref()).map_or(ledger.session, |exchange| exchange.session),
             begins_leg: appended.begins_leg,
             keeps_id,
         });
@@ -399,21 +371,14 @@ pub(super) async fn wake(
     has_closed: bool,
 ) -> StoreResult<Option<super::EnqueueOutcome>> {
     let rules = &request.rules;
-    let has_rewritten = steps
-        .iter()
-        .any(|step| matches!(step, StepOutcome::Rewound { version: Some(_), .. }));
+    let has_rewritten =
+        steps.iter().any(|step| matches!(step, StepOutcome::Rewound { version: Some(_), .. }));
     let is_urgent = has_closed && ledger.pending_numbers() > 0;
     if evictions.is_empty() && !is_urgent && !has_rewritten {
         return Ok(None);
     }
     let is_full = ledger.pending_numbers() >= rules.batch_exchanges
-        && pending::has_tokens(
-            tx,
-            &request.agent,
-            ledger.summarized_through,
-            rules.batch_tokens_min,
-        )
-        .await?;
+        && pending::has_tokens(tx, &request.agent, ledger.summarized_through, rules.batch_tokens_min).await?;
     let mut messages = request.messages.iter().map(|prepared| &prepared.message);
     let is_resumable = messages.any(steps::is_resumable);
     let wake = queue::Wake {

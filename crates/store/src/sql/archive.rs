@@ -41,10 +41,8 @@ impl Archive for SqlStore {
             None => Lock::Agent(request.agent.clone()),
         };
         // A rewind among the restored messages may set aside everything that an agent has.
-        self.write_sized(lock, WriteSize::Unbounded, move |tx| {
-            Box::pin(restore::restore(tx, request))
-        })
-        .await?
+        self.write_sized(lock, WriteSize::Unbounded, move |tx| Box::pin(restore::restore(tx, request)))
+            .await?
     }
 }
 
@@ -176,9 +174,7 @@ fn record(agent: &AgentId, row: &Row) -> StoreResult<MessageRecord> {
     let exchange: i64 = row.try_get(1)?;
     // Set only for the first message of an exchange.
     let headline: Option<String> = row.try_get(11)?;
-    let headline = headline
-        .map(|headline| row::headline(exchange, &headline))
-        .transpose()?;
+    let headline = headline.map(|headline| row::headline(exchange, &headline)).transpose()?;
     Ok(MessageRecord {
         agent_id: agent.clone(),
         seq,

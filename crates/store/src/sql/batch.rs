@@ -41,10 +41,7 @@ impl BatchStore for SqlStore {
 
     async fn withdraw_question(&self, agent: &AgentId, now: Timestamp) -> StoreResult<bool> {
         let agent = agent.clone();
-        self.write(Lock::Agent(agent.clone()), move |tx| {
-            Box::pin(withdraw(tx, agent, now))
-        })
-        .await
+        self.write(Lock::Agent(agent.clone()), move |tx| Box::pin(withdraw(tx, agent, now))).await
     }
 
     async fn batched_answer(&self, agent: &AgentId) -> StoreResult<Option<BatchedAnswer>> {
@@ -56,13 +53,11 @@ impl BatchStore for SqlStore {
     }
 
     async fn withdraw_outdated(&self, now: Timestamp) -> StoreResult<u64> {
-        self.write(Lock::Batches, move |tx| Box::pin(round::clear_outdated(tx, now)))
-            .await
+        self.write(Lock::Batches, move |tx| Box::pin(round::clear_outdated(tx, now))).await
     }
 
     async fn gather(&self, gather: Gather) -> StoreResult<Option<OpenBatch>> {
-        self.write(Lock::Batches, move |tx| Box::pin(round::gather(tx, gather)))
-            .await
+        self.write(Lock::Batches, move |tx| Box::pin(round::gather(tx, gather))).await
     }
 
     async fn due_batches(
@@ -74,10 +69,7 @@ impl BatchStore for SqlStore {
         if !round::is_any_due(&mut self.reader().await?, now).await? {
             return Ok(Vec::new());
         }
-        self.write(Lock::Batches, move |tx| {
-            Box::pin(round::take_due(tx, now, next_at, limit))
-        })
-        .await
+        self.write(Lock::Batches, move |tx| Box::pin(round::take_due(tx, now, next_at, limit))).await
     }
 
     async fn batch_lines(&self, batch: i64) -> StoreResult<Vec<BatchLine>> {
@@ -85,13 +77,11 @@ impl BatchStore for SqlStore {
     }
 
     async fn move_batch(&self, batch: i64, step: BatchMove) -> StoreResult<bool> {
-        self.write(Lock::Batches, move |tx| Box::pin(round::move_on(tx, batch, step)))
-            .await
+        self.write(Lock::Batches, move |tx| Box::pin(round::move_on(tx, batch, step))).await
     }
 
     async fn close_batch(&self, batch: i64, end: BatchEnd) -> StoreResult<BatchClosed> {
-        self.write(Lock::Batches, move |tx| Box::pin(round::close(tx, batch, end)))
-            .await
+        self.write(Lock::Batches, move |tx| Box::pin(round::close(tx, batch, end))).await
     }
 
     async fn known_batches(&self, provider: &str, limit: i64) -> StoreResult<Vec<String>> {
@@ -115,11 +105,7 @@ async fn defer(
         "-- sql/batch.priority\nSELECT priority FROM summary_update_queue \
                WHERE agent_id = $1 AND lease_token = $2 {for_update}"
     );
-    let found = query(sql)
-        .bind(lease.agent.as_str())
-        .bind(lease.token)
-        .fetch_optional(&mut *tx)
-        .await?;
+    let found = query(sql).bind(lease.agent.as_str()).bind(lease.token).fetch_optional(&mut *tx).await?;
     let level: i64 = found.ok_or(StoreError::Fenced(Fence::Lease))?.try_get(0)?;
     if level >= Priority::High.level() || !write(tx, &lease.agent, &question, now).await? {
         return Ok(false);
@@ -198,11 +184,7 @@ pub(super) async fn forget(tx: &mut Connection, agent: &AgentId, now: Timestamp)
                      body = '' WHERE agent_id = $1 AND (state = 'waiting' OR state = 'out' AND batch IN \
                      (SELECT batch FROM provider_batches WHERE state = 'intent'))"
     );
-    query(questions)
-        .bind(agent.as_str())
-        .bind(now)
-        .execute(&mut *tx)
-        .await?;
+    query(questions).bind(agent.as_str()).bind(now).execute(&mut *tx).await?;
     end_batch_wait(tx, agent, now).await
 }
 
@@ -256,11 +238,6 @@ pub(super) async fn account(tx: &mut Connection, agent: &AgentId, run: &RunRecor
         "-- sql/batch.account\nUPDATE batch_requests SET accounted_at = $3 \
                WHERE agent_id = $1 AND journal_key = $2 AND accounted_at IS NULL"
     );
-    query(sql)
-        .bind(agent.as_str())
-        .bind(key.as_str())
-        .bind(run.finished_at)
-        .execute(tx)
-        .await?;
+    query(sql).bind(agent.as_str()).bind(key.as_str()).bind(run.finished_at).execute(tx).await?;
     Ok(())
 }

@@ -29,13 +29,7 @@ impl From<KeptSample> for ReportedSample {
             KeptSample::OfAgent(estimated, reported, agent) => (estimated, reported, agent),
             KeptSample::OfAnyone(estimated, reported) => (estimated, reported, 0),
         };
-        Self {
-            reporter: Reporter(agent),
-            sample: CalibrationSample {
-                estimated_tokens,
-                reported_tokens,
-            },
-        }
+        Self { reporter: Reporter(agent), sample: CalibrationSample { estimated_tokens, reported_tokens } }
     }
 }
 

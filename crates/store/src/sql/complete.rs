@@ -40,17 +40,10 @@ pub(super) async fn complete(tx: &mut Connection, lease: Lease, patch: Patch) ->
     record(tx, &lease, &patch).await?;
     let now = tx.now(patch.run.finished_at).await?;
     let (rearmed, parked) = match &patch.park {
-        Some(error) => (
-            true,
-            park(tx, &lease, &patch, queue::error_text(error), now).await?,
-        ),
+        Some(error) => (true, park(tx, &lease, &patch, queue::error_text(error), now).await?),
         None => (finish(tx, &lease, boundary, &patch, now).await?, false),
     };
-    Ok(Completion {
-        version: patch.version + 1,
-        rearmed,
-        parked,
-    })
+    Ok(Completion { version: patch.version + 1, rearmed, parked })
 }
 
 /// See [`crate::Store::age_document`].
@@ -83,11 +76,7 @@ async fn guard_lease(tx: &mut Connection, lease: &Lease) -> StoreResult<()> {
     let sql = sql!(
         "-- sql/complete.guard_lease\nSELECT 1 FROM summary_update_queue WHERE agent_id = $1 AND lease_token = $2 {for_update}"
     );
-    let found = query(sql)
-        .bind(lease.agent.as_str())
-        .bind(lease.token)
-        .fetch_optional(tx)
-        .await?;
+    let found = query(sql).bind(lease.agent.as_str()).bind(lease.token).fetch_optional(tx).await?;
     found.map(drop).ok_or(StoreError::Fenced(Fence::Lease))
 }
 
@@ -109,11 +98,7 @@ pub(super) async fn write_document(tx: &mut Connection, lease: &Lease, patch: &P
         .bind(patch.next_ageing_at)
         .execute(tx)
         .await?;
-    if row_count == 1 {
-        Ok(())
-    } else {
-        Err(StoreError::Fenced(Fence::Version))
-    }
+    if row_count == 1 { Ok(()) } else { Err(StoreError::Fenced(Fence::Version)) }
 }
 
 /// Moves the watermark from `lo` to `hi`. Fails if the watermark or the boundary has moved in the meantime. Returns the boundary.
@@ -129,23 +114,13 @@ async fn move_watermark(
                pending_since = CASE WHEN first_exchange = $3 + 1 THEN NULL WHEN $3 > $2 THEN $4 ELSE pending_since END \
                WHERE agent_id = $1 AND summarized_through = $2 AND first_exchange > $3 RETURNING first_exchange"
     );
-    let found = query(sql)
-        .bind(agent.as_str())
-        .bind(lo)
-        .bind(hi)
-        .bind(now)
-        .fetch_optional(tx)
-        .await?;
+    let found = query(sql).bind(agent.as_str()).bind(lo).bind(hi).bind(now).fetch_optional(tx).await?;
     Ok(found.ok_or(StoreError::Fenced(Fence::Watermark))?.try_get(0)?)
 }
 
 async fn guard_exchanges(tx: &mut Connection, agent: &AgentId, patch: &Patch) -> StoreResult<()> {
     let live = count_live(tx, agent, patch.lo, patch.hi).await?;
-    if live == patch.exchanges {
-        Ok(())
-    } else {
-        Err(StoreError::Fenced(Fence::Exchanges))
-    }
+    if live == patch.exchanges { Ok(()) } else { Err(StoreError::Fenced(Fence::Exchanges)) }
 }
 
 async fn count_live(tx: &mut Connection, agent: &AgentId, lo: i64, hi: i64) -> StoreResult<i64> {
@@ -153,13 +128,7 @@ async fn count_live(tx: &mut Connection, agent: &AgentId, lo: i64, hi: i64) -> S
         "-- sql/complete.count_live\nSELECT count(*) FROM exchange_log \
                WHERE agent_id = $1 AND exchange > $2 AND exchange <= $3 AND set_aside_at IS NULL AND role = 'exchange'"
     );
-    Ok(query(sql)
-        .bind(agent.as_str())
-        .bind(lo)
-        .bind(hi)
-        .fetch_one(tx)
-        .await?
-        .try_get(0)?)
+    Ok(query(sql).bind(agent.as_str()).bind(lo).bind(hi).fetch_one(tx).await?.try_get(0)?)
 }
 
 /// Writes the version. Its items and facts must be written already.
@@ -220,10 +189,6 @@ async fn record(tx: &mut Connection, lease: &Lease, patch: &Patch) -> StoreResul
         document_tokens: Some(patch.token_count),
         error: patch.park.as_ref(),
     };
-    let outcome = if patch.park.is_some() {
-        "failed"
-    } else {
-        "completed"
-    };
+    let outcome = if patch.park.is_some() { "failed" } else { "completed" };
     queue::record_run(tx, lease, outcome, &patch.run, details).await
 }

@@ -96,10 +96,8 @@ impl Connection {
         if let Some(now) = self.now {
             return Ok(now);
         }
-        let now = query(sql!("-- postgres/connection.now\nSELECT now()"))
-            .fetch_one(self)
-            .await?
-            .try_get(0)?;
+        let now =
+            query(sql!("-- postgres/connection.now\nSELECT now()")).fetch_one(self).await?.try_get(0)?;
         self.now = Some(now);
         Ok(now)
     }

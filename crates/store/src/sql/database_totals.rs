@@ -31,10 +31,7 @@ pub(super) async fn totals(tx: &mut Connection) -> StoreResult<DatabaseTotals> {
         SqlDialect::Sqlite => first_rows(tx).await?,
         SqlDialect::Postgres => some_pages(tx).await?,
     };
-    Ok(DatabaseTotals {
-        oldest_pending_at,
-        ..totals
-    })
+    Ok(DatabaseTotals { oldest_pending_at, ..totals })
 }
 
 async fn first_rows(tx: &mut Connection) -> StoreResult<DatabaseTotals> {
@@ -44,10 +41,7 @@ async fn first_rows(tx: &mut Connection) -> StoreResult<DatabaseTotals> {
     );
     let row = query(sql).bind(ROWS_MAX + 1).fetch_one(tx).await?;
     let totals = read_totals(&row)?;
-    Ok(DatabaseTotals {
-        is_estimated: totals.agents > ROWS_MAX,
-        ..totals
-    })
+    Ok(DatabaseTotals { is_estimated: totals.agents > ROWS_MAX, ..totals })
 }
 
 async fn some_pages(tx: &mut Connection) -> StoreResult<DatabaseTotals> {
@@ -63,11 +57,7 @@ async fn some_pages(tx: &mut Connection) -> StoreResult<DatabaseTotals> {
          coalesce(CAST(sum(token_count) AS bigint), 0) \
          FROM summaries TABLESAMPLE SYSTEM (CAST($2 AS bigint) / 10000.0) REPEATABLE (0) WHERE version > 0"
     );
-    let row = query(sql)
-        .bind(agents_ppm)
-        .bind(summaries_ppm)
-        .fetch_one(tx)
-        .await?;
+    let row = query(sql).bind(agents_ppm).bind(summaries_ppm).fetch_one(tx).await?;
     let totals = read_totals(&row)?;
     Ok(DatabaseTotals {
         agents: extrapolate(totals.agents, agents_ppm),
@@ -104,12 +94,9 @@ mod tests {
 
     #[test]
     fn a_partial_count_is_extrapolated() {
-        for (pages, share) in [
-            (0, WHOLE_PPM),
-            (PAGES_MAX, WHOLE_PPM),
-            (PAGES_MAX * 4, WHOLE_PPM / 4),
-            (i64::MAX, 1),
-        ] {
+        for (pages, share) in
+            [(0, WHOLE_PPM), (PAGES_MAX, WHOLE_PPM), (PAGES_MAX * 4, WHOLE_PPM / 4), (i64::MAX, 1)]
+        {
             assert_eq!(share_ppm(pages), share);
         }
         assert_eq!(extrapolate(10, WHOLE_PPM), 10);

@@ -83,10 +83,9 @@ pub(crate) fn failure(error: rusqlite::Error) -> sqlx::Error {
             code: failed.extended_code,
             message: message.unwrap_or_else(|| failed.to_string()),
         })),
-        rusqlite::Error::Utf8Error(column, source) => sqlx::Error::ColumnDecode {
-            index: column.to_string(),
-            source: Box::new(source),
-        },
+        rusqlite::Error::Utf8Error(column, source) => {
+            sqlx::Error::ColumnDecode { index: column.to_string(), source: Box::new(source) }
+        }
         other => sqlx::Error::Protocol(other.to_string()),
     }
 }
@@ -153,37 +152,18 @@ mod tests {
 
     #[test]
     fn each_parameter_gets_its_own_value_wherever_it_stands() {
-        let values: [Value<'_>; 5] = [
-            1.into(),
-            "two".into(),
-            true.into(),
-            Timestamp(4).into(),
-            None::<f64>.into(),
-        ];
-        let ran = run(
-            &mut memory(),
-            "SELECT $5, $4, $3, $2, $1, $2",
-            &values,
-            usize::MAX,
-        )
-        .unwrap();
-        let [row] = &ran.rows[..] else {
-            panic!("{} rows", ran.rows.len())
-        };
+        let values: [Value<'_>; 5] =
+            [1.into(), "two".into(), true.into(), Timestamp(4).into(), None::<f64>.into()];
+        let ran = run(&mut memory(), "SELECT $5, $4, $3, $2, $1, $2", &values, usize::MAX).unwrap();
+        let [row] = &ran.rows[..] else { panic!("{} rows", ran.rows.len()) };
         assert_eq!(row.try_get::<Option<f64>>(0).unwrap(), None);
         assert_eq!(row.try_get::<i64>(1).unwrap(), 4);
         assert!(row.try_get::<bool>(2).unwrap());
         assert_eq!(row.try_get::<String>(3).unwrap(), "two");
         assert_eq!(row.try_get::<i64>(4).unwrap(), 1);
         assert_eq!(row.try_get::<String>(5).unwrap(), "two");
-        assert!(matches!(
-            row.try_get::<i64>(3),
-            Err(sqlx::Error::ColumnDecode { .. })
-        ));
-        assert!(matches!(
-            row.try_get::<i64>(6),
-            Err(sqlx::Error::ColumnIndexOutOfBounds { .. })
-        ));
+        assert!(matches!(row.try_get::<i64>(3), Err(sqlx::Error::ColumnDecode { .. })));
+        assert!(matches!(row.try_get::<i64>(6), Err(sqlx::Error::ColumnIndexOutOfBounds { .. })));
     }
 
     #[test]
@@ -210,21 +190,12 @@ mod tests {
             other => panic!("{other:?}"),
         };
         let code = |code: &str| Some(code.to_owned());
-        assert_eq!(
-            kind_of("INSERT INTO one VALUES (1, NULL)"),
-            (ErrorKind::NotNullViolation, code("1299"))
-        );
-        assert_eq!(
-            kind_of("INSERT INTO one VALUES (9, 'a')"),
-            (ErrorKind::CheckViolation, code("275"))
-        );
+        assert_eq!(kind_of("INSERT INTO one VALUES (1, NULL)"), (ErrorKind::NotNullViolation, code("1299")));
+        assert_eq!(kind_of("INSERT INTO one VALUES (9, 'a')"), (ErrorKind::CheckViolation, code("275")));
         assert_eq!(
             kind_of("INSERT INTO one VALUES (2, 'a'), (2, 'b')"),
             (ErrorKind::UniqueViolation, code("1555"))
         );
-        assert_eq!(
-            kind_of("INSERT INTO two VALUES (1)"),
-            (ErrorKind::Other, code("1"))
-        );
+        assert_eq!(kind_of("INSERT INTO two VALUES (1)"), (ErrorKind::Other, code("1")));
     }
 }

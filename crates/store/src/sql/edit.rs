@@ -48,13 +48,7 @@ pub(super) async fn list(
 }
 
 pub(super) async fn edit(tx: &mut Connection, request: EditRequest) -> StoreResult<EditOutcome> {
-    let EditRequest {
-        agent,
-        item,
-        edit,
-        policy,
-        now,
-    } = request;
+    let EditRequest { agent, item, edit, policy, now } = request;
     let row = agent::load_known(tx, &agent).await?;
     withdrawals::write_rest(tx, &agent).await?;
     let Some(found) = load(tx, &agent, item).await? else {
@@ -94,10 +88,7 @@ pub(super) async fn edit(tx: &mut Connection, request: EditRequest) -> StoreResu
     let row = load(tx, &agent, number).await?;
     Ok(EditOutcome {
         version: new_version.version,
-        row: row.ok_or(StoreError::UnknownItem {
-            item: number,
-            now: None,
-        })?,
+        row: row.ok_or(StoreError::UnknownItem { item: number, now: None })?,
     })
 }
 
@@ -107,11 +98,7 @@ async fn load(tx: &mut Connection, agent: &AgentId, item: i64) -> StoreResult<Op
         item_columns!(),
         " FROM summary_items i WHERE i.agent_id = $1 AND i.item = $2 AND i.removed_version IS NULL"
     );
-    let found = query(sql)
-        .bind(agent.as_str())
-        .bind(item)
-        .fetch_optional(tx)
-        .await?;
+    let found = query(sql).bind(agent.as_str()).bind(item).fetch_optional(tx).await?;
     found.as_ref().map(read).transpose()
 }
 
@@ -123,11 +110,7 @@ async fn successor(tx: &mut Connection, agent: &AgentId, item: i64) -> StoreResu
                AND (SELECT min(o.first_exchange) FROM summary_item_ranges o WHERE o.agent_id = $1 AND o.item = $2) \
                BETWEEN r.first_exchange AND r.last_exchange LIMIT 1"
     );
-    let found = query(sql)
-        .bind(agent.as_str())
-        .bind(item)
-        .fetch_optional(tx)
-        .await?;
+    let found = query(sql).bind(agent.as_str()).bind(item).fetch_optional(tx).await?;
     Ok(found.map(|row| row.try_get(0)).transpose()?)
 }
 
@@ -146,19 +129,10 @@ async fn pin(tx: &mut Connection, agent: &AgentId, item: i64, pinned: bool) -> S
         "-- sql/edit.pin\nUPDATE summary_items SET pinned = $3, \
                provisional = CASE WHEN $3 THEN {false} ELSE provisional END WHERE agent_id = $1 AND item = $2"
     );
-    query(sql)
-        .bind(agent.as_str())
-        .bind(item)
-        .bind(pinned)
-        .execute(tx)
-        .await?;
+    query(sql).bind(agent.as_str()).bind(item).bind(pinned).execute(tx).await?;
     Ok(())
 }
 
 fn read(found: &Row) -> StoreResult<ItemRow> {
-    Ok(ItemRow {
-        item: row::item(found)?,
-        added_version: found.try_get(12)?,
-        shown: found.try_get(13)?,
-    })
+    Ok(ItemRow { item: row::item(found)?, added_version: found.try_get(12)?, shown: found.try_get(13)? })
 }

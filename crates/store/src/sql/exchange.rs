@@ -23,11 +23,7 @@ pub(super) async fn load(
     agent: &AgentId,
     wanted: ExchangeQuery,
 ) -> StoreResult<Vec<StoredExchange>> {
-    let preamble = if wanted.from == PREAMBLE {
-        preamble(tx, agent).await?
-    } else {
-        None
-    };
+    let preamble = if wanted.from == PREAMBLE { preamble(tx, agent).await? } else { None };
     let sql = sql!(
         "-- sql/exchange.load\nSELECT ",
         exchange_columns!("e"),
@@ -157,14 +153,8 @@ async fn add_messages(
     let mut exchanges = exchanges.iter_mut().peekable();
     for row in &found {
         let number: i64 = row.try_get(6)?;
-        while exchanges
-            .next_if(|stored| stored.exchange.exchange < number)
-            .is_some()
-        {}
-        if let Some(stored) = exchanges
-            .peek_mut()
-            .filter(|stored| stored.exchange.exchange == number)
-        {
+        while exchanges.next_if(|stored| stored.exchange.exchange < number).is_some() {}
+        if let Some(stored) = exchanges.peek_mut().filter(|stored| stored.exchange.exchange == number) {
             stored.messages.push(row::message(row)?);
         }
     }
@@ -225,12 +215,8 @@ pub(super) async fn landmarks(
         .bind(serde_json::json!(token_offsets).to_string())
         .fetch_all(connection)
         .await?;
-    let landmarks = found.iter().map(|row| {
-        Ok(CutPoint {
-            exchange: row.try_get(0)?,
-            tokens_before: row.try_get(1)?,
-        })
-    });
+    let landmarks =
+        found.iter().map(|row| Ok(CutPoint { exchange: row.try_get(0)?, tokens_before: row.try_get(1)? }));
     landmarks.collect()
 }
 
@@ -278,11 +264,7 @@ pub(super) async fn messages(
                LEFT JOIN recounts r ON r.agent_id = e.agent_id AND r.seq = m.seq \
                WHERE e.agent_id = $1 AND e.exchange = $2 ORDER BY m.seq"
     );
-    let found = query(sql)
-        .bind(agent.as_str())
-        .bind(exchange.exchange)
-        .fetch_all(tx)
-        .await?;
+    let found = query(sql).bind(agent.as_str()).bind(exchange.exchange).fetch_all(tx).await?;
     found.iter().map(row::message).collect()
 }
 
@@ -308,11 +290,9 @@ pub(super) async fn last_said(
         .bind(serde_json::json!(HUMANS).to_string())
         .fetch_all(connection)
         .await?;
-    let messages = found.iter().rev().map(|row| {
-        Ok(SaidMessage {
-            exchange: row.try_get(6)?,
-            stored: row::message(row)?,
-        })
-    });
+    let messages = found
+        .iter()
+        .rev()
+        .map(|row| Ok(SaidMessage { exchange: row.try_get(6)?, stored: row::message(row)? }));
     messages.collect()
 }

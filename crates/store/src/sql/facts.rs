@@ -91,9 +91,7 @@ pub(super) async fn write(
     let first = reserve(tx, agent, i64_or_max(update.added.len())).await?;
     let numbered: Vec<(i64, &Fact)> = (first..).zip(&update.added).collect();
     for run in runs(&numbered) {
-        let rows = run
-            .iter()
-            .map(|&(number, fact)| fact_row(agent, number, fact, version));
+        let rows = run.iter().map(|&(number, fact)| fact_row(agent, number, fact, version));
         let head = sql!(
             "-- sql/facts.write\nINSERT INTO summary_facts (agent_id, fact, added_version, kind, text, voice, speaker, \
                    since, exchange, pinned, digest)"
@@ -150,12 +148,7 @@ async fn note_copy(tx: &mut Connection, agent: &AgentId, from: i64, to: i64) -> 
                WHERE agent_id = $1 AND fact = $2"
     );
     for sql in [source, reopened] {
-        query(sql)
-            .bind(agent.as_str())
-            .bind(from)
-            .bind(to)
-            .execute(&mut *tx)
-            .await?;
+        query(sql).bind(agent.as_str()).bind(from).bind(to).execute(&mut *tx).await?;
     }
     Ok(())
 }
@@ -184,12 +177,7 @@ async fn close(
     }
     // The version fence holds, so no other transaction can have closed this fact: a miss is a bug.
     let fact = format!("fact {} of {agent}", closure.fact);
-    Err(row::inconsistent(
-        "summary_facts",
-        fact,
-        "closed_version",
-        "not open".to_owned(),
-    ))
+    Err(row::inconsistent("summary_facts", fact, "closed_version", "not open".to_owned()))
 }
 
 pub(super) fn fact(row: &Row) -> StoreResult<Fact> {
@@ -198,9 +186,7 @@ pub(super) fn fact(row: &Row) -> StoreResult<Fact> {
     let voice: Option<String> = row.try_get(3)?;
     let wrong =
         |column, value: &str| row::inconsistent("summary_facts", format!("fact {number}"), column, value);
-    let voice = voice
-        .map(|name| Voice::from_name(&name).ok_or_else(|| wrong("voice", &name)))
-        .transpose()?;
+    let voice = voice.map(|name| Voice::from_name(&name).ok_or_else(|| wrong("voice", &name))).transpose()?;
     Ok(Fact {
         fact: number,
         kind: FactKind::from_name(&kind).ok_or_else(|| wrong("kind", &kind))?,

@@ -129,11 +129,7 @@ async fn choose(tx: &mut Connection, agent: &AgentId) -> StoreResult<NextExchang
         let is_too_many = next.tombstones.len() + found.len() > MESSAGES_MAX;
         // The recall index is rewritten block by block. To rewrite only one, all messages must be in the same block.
         let is_elsewhere = |first: &ForgettingRow| block_of(first.first_seq) != block_of(entry.first_seq);
-        if next
-            .entries
-            .first()
-            .is_some_and(|first| is_too_many || is_elsewhere(first))
-        {
+        if next.entries.first().is_some_and(|first| is_too_many || is_elsewhere(first)) {
             break;
         }
         if let Some(first) = found.first() {
@@ -148,10 +144,7 @@ async fn choose(tx: &mut Connection, agent: &AgentId) -> StoreResult<NextExchang
         let labels = labels::find(tx, &entry).await?;
         if !labels.is_empty() {
             for agent in agents_sharing(tx, &entry.source, entry.first_seq).await? {
-                next.labels
-                    .entry(agent)
-                    .or_default()
-                    .extend(labels.iter().cloned());
+                next.labels.entry(agent).or_default().extend(labels.iter().cloned());
             }
         }
         next.tombstones.extend(found);
@@ -202,10 +195,7 @@ async fn write_tombstones(
     for message in tombstones {
         let kind = (&message.source, message.kind.as_str());
         seqs_by_kind.entry(kind).or_default().push(message.seq);
-        seqs_by_source
-            .entry(&message.source)
-            .or_default()
-            .push(message.seq);
+        seqs_by_source.entry(&message.source).or_default().push(message.seq);
     }
     for ((source, kind), seqs) in seqs_by_kind {
         query(sql)

@@ -43,12 +43,7 @@ pub(super) async fn fork(
     copy_session(tx, &parent, &child).await?;
     let items = copy_document(tx, &from, &child, now).await?;
     record::write_new(tx, &child).await?;
-    Ok(ForkOutcome {
-        fork_exchange,
-        exchanges,
-        items,
-        enqueued: wake(tx, &from, &child, now).await?,
-    })
+    Ok(ForkOutcome { fork_exchange, exchanges, items, enqueued: wake(tx, &from, &child, now).await? })
 }
 
 /// Returns the tokens of the parent's live exchanges for which the child gets no rows.
@@ -57,11 +52,8 @@ async fn tokens_before(tx: &mut Connection, from: &AgentRow) -> StoreResult<i64>
         "-- sql/fork.tokens_before\nSELECT tokens_before FROM exchange_log WHERE agent_id = $1 AND exchange > $2 \
                AND set_aside_at IS NULL AND role = 'exchange' ORDER BY exchange LIMIT 1"
     );
-    let row = query(sql)
-        .bind(from.agent.as_str())
-        .bind(from.ledger.summarized_through)
-        .fetch_optional(tx)
-        .await?;
+    let row =
+        query(sql).bind(from.agent.as_str()).bind(from.ledger.summarized_through).fetch_optional(tx).await?;
     // Without such an exchange, all live exchanges are before the window.
     let first = row.map(|row| row.try_get(0)).transpose()?;
     Ok(first.unwrap_or(from.ledger.tokens_before_window))
@@ -135,11 +127,7 @@ async fn copy_recounts(tx: &mut Connection, parent: &AgentId, child: &AgentId) -
                SELECT DISTINCT $2, r.seq, r.tokens, r.count_method FROM exchange_log e JOIN recounts r ON r.agent_id = $1 \
                AND r.seq BETWEEN e.first_seq AND e.last_seq WHERE e.agent_id = $2"
     );
-    query(sql)
-        .bind(parent.as_str())
-        .bind(child.as_str())
-        .execute(tx)
-        .await?;
+    query(sql).bind(parent.as_str()).bind(child.as_str()).execute(tx).await?;
     Ok(())
 }
 
@@ -170,11 +158,7 @@ async fn copy_session(tx: &mut Connection, parent: &AgentId, child: &AgentId) ->
                JOIN agents a ON a.agent_id = s.agent_id WHERE s.agent_id = $1 AND s.session >= \
                coalesce((SELECT max(c.session) FROM sessions c WHERE c.agent_id = $1 AND c.end_reason = 'clear'), a.session)"
     );
-    query(sql)
-        .bind(parent.as_str())
-        .bind(child.as_str())
-        .execute(tx)
-        .await?;
+    query(sql).bind(parent.as_str()).bind(child.as_str()).execute(tx).await?;
     Ok(())
 }
 
@@ -224,12 +208,7 @@ async fn copy_document(
     if from.version > 0 {
         let token = queue::next_token(tx).await?;
         let covered = from.ledger.summarized_through;
-        copy(version)
-            .bind(token)
-            .bind(covered)
-            .bind(now)
-            .execute(&mut *tx)
-            .await?;
+        copy(version).bind(token).bind(covered).bind(now).execute(&mut *tx).await?;
     }
     let copied = copy(items).execute(&mut *tx).await?;
     copy(ranges).execute(&mut *tx).await?;
@@ -259,10 +238,7 @@ pub(super) async fn ancestors(connection: &mut Connection, agent: &AgentId) -> S
     let mut line: Vec<Ancestor> = Vec::new();
     let mut next = agent.clone();
     for _ in 0..GENERATIONS_MAX {
-        let found = query(sql)
-            .bind(next.as_str())
-            .fetch_optional(&mut *connection)
-            .await?;
+        let found = query(sql).bind(next.as_str()).fetch_optional(&mut *connection).await?;
         let Some(row) = found else { break };
         let Some(parent) = row.try_get::<Option<String>>(0)? else {
             break;
@@ -273,10 +249,7 @@ pub(super) async fn ancestors(connection: &mut Connection, agent: &AgentId) -> S
         if parent == *agent || line.iter().any(|member| member.agent == parent) {
             break;
         }
-        line.push(Ancestor {
-            agent: parent.clone(),
-            fork_exchange: row.try_get(1)?,
-        });
+        line.push(Ancestor { agent: parent.clone(), fork_exchange: row.try_get(1)? });
         next = parent;
     }
     Ok(line)

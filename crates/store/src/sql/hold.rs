@@ -44,11 +44,6 @@ pub(super) async fn release(
                WHERE a.agent_id = $1 AND summaries.agent_id = $1 AND summaries.held_version IS NOT NULL \
                AND (summaries.held_through <= $2 OR $3)"
     );
-    query(sql)
-        .bind(agent.as_str())
-        .bind(through)
-        .bind(ends)
-        .execute(tx)
-        .await?;
+    query(sql).bind(agent.as_str()).bind(through).bind(ends).execute(tx).await?;
     Ok(())
 }

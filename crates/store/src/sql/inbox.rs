@@ -35,8 +35,7 @@ impl InboxStore for SqlStore {
     }
 
     async fn refuse(&self, rows: Vec<RefusedRow>, now: Timestamp) -> StoreResult<u64> {
-        self.write(Lock::Nothing, move |tx| Box::pin(refuse(tx, rows, now)))
-            .await
+        self.write(Lock::Nothing, move |tx| Box::pin(refuse(tx, rows, now))).await
     }
 
     async fn inbox_figures(&self) -> StoreResult<InboxFigures> {
@@ -63,12 +62,7 @@ async fn waiting(
            FROM message_inbox m WHERE refused_at IS NULL AND id > $1 ORDER BY id LIMIT $2) i) s \
          WHERE bytes <= $3 OR bytes = own ORDER BY id"
     );
-    let found = query(sql)
-        .bind(after)
-        .bind(rows_max)
-        .bind(bytes_max)
-        .fetch_all(connection)
-        .await?;
+    let found = query(sql).bind(after).bind(rows_max).bind(bytes_max).fetch_all(connection).await?;
     found.iter().map(row).collect()
 }
 
@@ -119,11 +113,7 @@ async fn take(tx: &mut Connection, agent: &AgentId, rows: &[i64]) -> StoreResult
         .bind(first)
         .execute(tx)
         .await?;
-    if row_count == rows.len() as u64 {
-        Ok(())
-    } else {
-        Err(StoreError::Fenced(Fence::Inbox))
-    }
+    if row_count == rows.len() as u64 { Ok(()) } else { Err(StoreError::Fenced(Fence::Inbox)) }
 }
 
 async fn refuse(tx: &mut Connection, rows: Vec<RefusedRow>, now: Timestamp) -> StoreResult<u64> {
@@ -164,9 +154,5 @@ async fn figures(connection: &mut Connection) -> StoreResult<InboxFigures> {
          (SELECT count(*) FROM message_inbox WHERE refused_at IS NOT NULL)"
     );
     let found = query(sql).fetch_one(connection).await?;
-    Ok(InboxFigures {
-        waiting: found.try_get(0)?,
-        oldest_at: time(&found, 1)?,
-        refused: found.try_get(2)?,
-    })
+    Ok(InboxFigures { waiting: found.try_get(0)?, oldest_at: time(&found, 1)?, refused: found.try_get(2)? })
 }

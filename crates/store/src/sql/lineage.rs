@@ -18,9 +18,7 @@ use recapd_core::domain::{
 /// Applies a clear: deletes the marks, because a rewind can't go back past a clear.
 pub(super) async fn clear(tx: &mut Connection, agent: &AgentId, ledger: &Ledger) -> StoreResult<StepOutcome> {
     forget_marks(tx, agent, 0).await?;
-    Ok(StepOutcome::Cleared {
-        session: ledger.session,
-    })
+    Ok(StepOutcome::Cleared { session: ledger.session })
 }
 
 pub(super) async fn mark(
@@ -70,11 +68,7 @@ pub(super) async fn rewind(
         None
     };
     void_lease(tx, agent, request.now).await?;
-    Ok(StepOutcome::Rewound {
-        exchange,
-        set_aside,
-        version,
-    })
+    Ok(StepOutcome::Rewound { exchange, set_aside, version })
 }
 
 /// Goes back to the newest mark, or to the newest one with that label, and sets the later exchanges aside. Doesn't change the
@@ -128,11 +122,7 @@ async fn find_mark(
 /// Deletes the marks after number `last_mark`.
 async fn forget_marks(tx: &mut Connection, agent: &AgentId, last_mark: i64) -> StoreResult<()> {
     let sql = sql!("-- sql/lineage.forget_marks\nDELETE FROM marks WHERE agent_id = $1 AND mark > $2");
-    query(sql)
-        .bind(agent.as_str())
-        .bind(last_mark)
-        .execute(tx)
-        .await?;
+    query(sql).bind(agent.as_str()).bind(last_mark).execute(tx).await?;
     Ok(())
 }
 
@@ -160,11 +150,7 @@ async fn load_exchange(tx: &mut Connection, agent: &AgentId, exchange: i64) -> S
         exchange_columns!("e"),
         " FROM exchange_log e WHERE e.agent_id = $1 AND e.exchange = $2 AND e.role = 'exchange'"
     );
-    let found = query(sql)
-        .bind(agent.as_str())
-        .bind(exchange)
-        .fetch_optional(tx)
-        .await?;
+    let found = query(sql).bind(agent.as_str()).bind(exchange).fetch_optional(tx).await?;
     found.map(|row| row::exchange(&row, 0)).transpose()
 }
 

@@ -96,13 +96,11 @@ impl OperatorStore for SqlStore {
     }
 
     async fn pause_queue(&self, now: Timestamp) -> StoreResult<Timestamp> {
-        self.write(Lock::Nothing, move |tx| Box::pin(operator::pause_queue(tx, now)))
-            .await
+        self.write(Lock::Nothing, move |tx| Box::pin(operator::pause_queue(tx, now))).await
     }
 
     async fn resume_queue(&self) -> StoreResult<bool> {
-        self.write(Lock::Nothing, move |tx| Box::pin(operator::resume_queue(tx)))
-            .await
+        self.write(Lock::Nothing, move |tx| Box::pin(operator::resume_queue(tx))).await
     }
 
     async fn queue_paused_since(&self) -> StoreResult<Option<Timestamp>> {
@@ -130,18 +128,15 @@ impl OperatorStore for SqlStore {
     }
 
     async fn run(&self, run: i64) -> StoreResult<Option<Run>> {
-        self.past_found(|mut tx| async move { runs::load(&mut tx, run).await })
-            .await
+        self.past_found(|mut tx| async move { runs::load(&mut tx, run).await }).await
     }
 
     async fn run_figures(&self, since: Timestamp) -> StoreResult<RunFigures> {
-        self.past(|mut tx| async move { runs::figures(&mut tx, since).await })
-            .await
+        self.past(|mut tx| async move { runs::figures(&mut tx, since).await }).await
     }
 
     async fn run_hours(&self, since: Timestamp) -> StoreResult<Vec<RunHour>> {
-        self.past(|mut tx| async move { runs::hours(&mut tx, since).await })
-            .await
+        self.past(|mut tx| async move { runs::hours(&mut tx, since).await }).await
     }
 
     async fn spent(&self, agents: &[AgentId], since: Timestamp) -> StoreResult<Vec<SpendTotal>> {
@@ -167,8 +162,7 @@ impl OperatorStore for SqlStore {
     }
 
     async fn stalest(&self, limit: i64) -> StoreResult<Vec<(AgentId, Timestamp, i64)>> {
-        self.past(|mut tx| async move { runs::stalest(&mut tx, limit).await })
-            .await
+        self.past(|mut tx| async move { runs::stalest(&mut tx, limit).await }).await
     }
 
     async fn count_proxy_traffic(
@@ -207,10 +201,7 @@ async fn rows(
     now: Timestamp,
 ) -> StoreResult<Vec<QueueRow>> {
     let now = connection.now(now).await?;
-    let sql = row_select!(
-        "-- sql/operate.rows",
-        "WHERE agent_id > $1 ORDER BY agent_id LIMIT $2"
-    );
+    let sql = row_select!("-- sql/operate.rows", "WHERE agent_id > $1 ORDER BY agent_id LIMIT $2");
     let after = after.map_or("", AgentId::as_str);
     let found = query(sql).bind(after).bind(limit).fetch_all(connection).await?;
     found.iter().map(|row| read(row, now)).collect()
@@ -273,6 +264,5 @@ fn read(row: &Row, now: Timestamp) -> StoreResult<QueueRow> {
 fn agent(row: &Row, column: usize) -> StoreResult<AgentId> {
     let text: String = row.try_get(column)?;
     let tables = "summary_update_queue or update_runs";
-    text.parse()
-        .map_err(|_| row::inconsistent(tables, text.clone(), "agent_id", text))
+    text.parse().map_err(|_| row::inconsistent(tables, text.clone(), "agent_id", text))
 }

@@ -30,11 +30,7 @@ pub(super) async fn set(
     // From now on the queue's row counts as one of the new project. Its place stays.
     let sql =
         sql!("-- sql/project.set_row\nUPDATE summary_update_queue SET project_id = $2 WHERE agent_id = $1");
-    query(sql)
-        .bind(agent.as_str())
-        .bind(project.as_ref().map(ProjectId::as_str))
-        .execute(tx)
-        .await?;
+    query(sql).bind(agent.as_str()).bind(project.as_ref().map(ProjectId::as_str)).execute(tx).await?;
     Ok(())
 }
 
@@ -53,19 +49,14 @@ pub(super) async fn list(
         .fetch_all(connection)
         .await?;
     let read = |row: &Row| {
-        Ok(ProjectFigures {
-            project: name(row, 0)?,
-            agents: row.try_get(1)?,
-            updated_at: row.try_get(2)?,
-        })
+        Ok(ProjectFigures { project: name(row, 0)?, agents: row.try_get(1)?, updated_at: row.try_get(2)? })
     };
     found.iter().map(read).collect()
 }
 
 fn name(row: &Row, column: usize) -> StoreResult<ProjectId> {
     let text: String = row.try_get(column)?;
-    text.parse()
-        .map_err(|_| row::inconsistent("agents", "of a project", "project_id", text))
+    text.parse().map_err(|_| row::inconsistent("agents", "of a project", "project_id", text))
 }
 
 pub(super) async fn stamp(
@@ -101,20 +92,13 @@ pub(super) async fn load(
         "-- sql/project.members\nSELECT agent_id, as_of, updated_at FROM agents WHERE project_id = $1 \
                ORDER BY updated_at DESC, agent_id LIMIT $2"
     );
-    let found = query(sql)
-        .bind(project.as_str())
-        .bind(PROJECT_AGENTS_MAX)
-        .fetch_all(&mut *tx)
-        .await?;
+    let found = query(sql).bind(project.as_str()).bind(PROJECT_AGENTS_MAX).fetch_all(&mut *tx).await?;
     let mut members = Vec::with_capacity(found.len());
     for row in &found {
         members.extend(member(tx, row).await?);
     }
     members.sort_by(|a, b| a.agent.cmp(&b.agent));
-    let row = ProjectRow {
-        agents: stamp.agents,
-        members,
-    };
+    let row = ProjectRow { agents: stamp.agents, members };
     Ok(Some((stamp, row)))
 }
 

@@ -16,9 +16,7 @@ pub(super) async fn prune(store: &SqlStore, prune: Prune) -> StoreResult<u64> {
     let limit = prune.limit.max(1);
     let mut deleted = 0;
     let runs_before = prune.runs_before;
-    store
-        .write(Lock::Nothing, move |tx| Box::pin(note(tx, runs_before)))
-        .await?;
+    store.write(Lock::Nothing, move |tx| Box::pin(note(tx, runs_before))).await?;
     for (sql, before) in age_limits(&prune) {
         deleted += all_before(store, sql, before, limit).await?;
     }
@@ -88,11 +86,8 @@ async fn all_before(
 ) -> StoreResult<u64> {
     let mut deleted = 0;
     loop {
-        let step = store
-            .write(Lock::Nothing, move |tx| {
-                Box::pin(some_before(tx, sql, before, limit))
-            })
-            .await?;
+        let step =
+            store.write(Lock::Nothing, move |tx| Box::pin(some_before(tx, sql, before, limit))).await?;
         deleted += step;
         if step < limit.unsigned_abs() {
             return Ok(deleted);
@@ -116,11 +111,8 @@ async fn versions(store: &SqlStore, keep: i64, limit: i64) -> StoreResult<u64> {
     let (mut deleted, mut after) = (0, String::new());
     loop {
         let from = after.clone();
-        let (step, last) = store
-            .write(Lock::Nothing, move |tx| {
-                Box::pin(some_versions(tx, from, keep, limit))
-            })
-            .await?;
+        let (step, last) =
+            store.write(Lock::Nothing, move |tx| Box::pin(some_versions(tx, from, keep, limit))).await?;
         deleted += step;
         match last {
             None => return Ok(deleted),
@@ -142,11 +134,7 @@ async fn some_versions(
         "-- sql/prune.last_agent\nSELECT max(agent_id) FROM \
                (SELECT agent_id FROM summaries WHERE agent_id > $1 ORDER BY agent_id LIMIT $2) AS agents"
     );
-    let row = query(sql)
-        .bind(after.as_str())
-        .bind(AGENTS_MAX)
-        .fetch_one(&mut *tx)
-        .await?;
+    let row = query(sql).bind(after.as_str()).bind(AGENTS_MAX).fetch_one(&mut *tx).await?;
     let Some(last) = row.try_get::<Option<String>>(0)? else {
         return Ok((0, None));
     };
@@ -155,12 +143,6 @@ async fn some_versions(
                (SELECT v.agent_id, v.version FROM summaries s {join} summary_versions v ON v.agent_id = s.agent_id \
                 WHERE s.agent_id > $1 AND s.agent_id <= $2 AND v.version <= s.version - $3 LIMIT $4 {v_skip_locked})"
     );
-    let deleted = query(sql)
-        .bind(after)
-        .bind(last.as_str())
-        .bind(keep)
-        .bind(limit)
-        .execute(tx)
-        .await?;
+    let deleted = query(sql).bind(after).bind(last.as_str()).bind(keep).bind(limit).execute(tx).await?;
     Ok((deleted, Some(last)))
 }

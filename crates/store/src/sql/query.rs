@@ -28,18 +28,12 @@ enum SqlText {
 }
 
 pub(crate) fn query<'q>(statement: &'static Statement) -> Query<'q> {
-    Query {
-        text: SqlText::Fixed(statement),
-        values: Vec::new(),
-    }
+    Query { text: SqlText::Fixed(statement), values: Vec::new() }
 }
 
 /// Returns a statement whose text is composed at run time. It may contain only names from the schema.
 pub(crate) fn query_made<'q>(sql: String) -> Query<'q> {
-    Query {
-        text: SqlText::Made(sql),
-        values: Vec::new(),
-    }
+    Query { text: SqlText::Made(sql), values: Vec::new() }
 }
 
 /// Returns an `INSERT` of several rows. `head` is the text before the rows, `tail` the text after them.
@@ -52,18 +46,12 @@ pub(crate) fn insert<'q>(
     let tuples: Vec<String> = rows
         .iter()
         .map(|row| {
-            let placeholders: Vec<String> = next
-                .by_ref()
-                .take(row.len())
-                .map(|number| format!("${number}"))
-                .collect();
+            let placeholders: Vec<String> =
+                next.by_ref().take(row.len()).map(|number| format!("${number}")).collect();
             format!("({})", placeholders.join(", "))
         })
         .collect();
-    Query {
-        text: SqlText::Rows(head, tuples.join(", "), tail),
-        values: rows.into_iter().flatten().collect(),
-    }
+    Query { text: SqlText::Rows(head, tuples.join(", "), tail), values: rows.into_iter().flatten().collect() }
 }
 
 impl<'q> Query<'q> {
@@ -86,9 +74,7 @@ impl<'q> Query<'q> {
 
     fn for_sqlite(&self) -> Result<sqlx::query::Query<'static, sqlx::Sqlite, SqliteArguments>, sqlx::Error> {
         let mut arguments = SqliteArguments::default();
-        self.values
-            .iter()
-            .try_for_each(|value| value.add_to_sqlite(&mut arguments))?;
+        self.values.iter().try_for_each(|value| value.add_to_sqlite(&mut arguments))?;
         Ok(sqlx::query_with(self.text(SqlDialect::Sqlite), arguments))
     }
 
@@ -97,19 +83,12 @@ impl<'q> Query<'q> {
         connection: &mut rusqlite::Connection,
         rows_max: usize,
     ) -> Result<direct::StatementResult, sqlx::Error> {
-        direct::run(
-            connection,
-            self.text(SqlDialect::Sqlite).as_str(),
-            &self.values,
-            rows_max,
-        )
+        direct::run(connection, self.text(SqlDialect::Sqlite).as_str(), &self.values, rows_max)
     }
 
     fn for_postgres(&self) -> Result<PgQuery, sqlx::Error> {
         let mut arguments = PgArguments::default();
-        self.values
-            .iter()
-            .try_for_each(|value| value.add_to_postgres(&mut arguments))?;
+        self.values.iter().try_for_each(|value| value.add_to_postgres(&mut arguments))?;
         Ok(sqlx::query_with(self.text(SqlDialect::Postgres), arguments))
     }
 
@@ -141,9 +120,7 @@ impl<'q> Query<'q> {
 
     /// Returns the first row. Fails if there is none.
     pub(crate) async fn fetch_one(self, connection: &mut Connection) -> Result<Row, sqlx::Error> {
-        self.fetch_optional(connection)
-            .await?
-            .ok_or(sqlx::Error::RowNotFound)
+        self.fetch_optional(connection).await?.ok_or(sqlx::Error::RowNotFound)
     }
 
     pub(crate) async fn fetch_all(self, connection: &mut Connection) -> Result<Vec<Row>, sqlx::Error> {
@@ -170,10 +147,9 @@ impl<'q> Query<'q> {
                 stream::iter(rows.into_iter().map(|row| Ok(Row::Direct(row)))).boxed()
             }
             DriverConnection::Sqlite(sqlite) => sqlite.fetch(self.for_sqlite()?).map_ok(Row::Sqlite).boxed(),
-            DriverConnection::Postgres(postgres) => postgres
-                .fetch(self.for_postgres()?)?
-                .map_ok(Row::Postgres)
-                .boxed(),
+            DriverConnection::Postgres(postgres) => {
+                postgres.fetch(self.for_postgres()?)?.map_ok(Row::Postgres).boxed()
+            }
         })
     }
 }

@@ -38,12 +38,7 @@ pub(super) struct Wake {
 impl Wake {
     /// Returns a wake that makes the row due at once.
     pub(super) fn at_once(reason: Reason, now: Timestamp) -> Self {
-        Self {
-            reason,
-            delay_ms: 0,
-            revive_after_ms: 0,
-            now,
-        }
+        Self { reason, delay_ms: 0, revive_after_ms: 0, now }
     }
 }
 
@@ -52,12 +47,7 @@ impl Wake {
 /// waiting rows of its project. An existing row keeps its place, unless it becomes more urgent: then it gets the place of a new
 /// row.
 pub(super) async fn enqueue(tx: &mut Connection, agent: &AgentId, wake: Wake) -> StoreResult<EnqueueOutcome> {
-    let Wake {
-        reason,
-        delay_ms,
-        revive_after_ms,
-        now,
-    } = wake;
+    let Wake { reason, delay_ms, revive_after_ms, now } = wake;
     let now = tx.now(now).await?;
     let level = reason.priority().level();
     let visible_at = now.plus_ms(delay_ms);
@@ -94,11 +84,7 @@ pub(super) async fn enqueue(tx: &mut Connection, agent: &AgentId, wake: Wake) ->
     let visible_at = row.try_get(1)?;
     let is_parked = row.try_get::<Option<Timestamp>>(2)?.is_some();
     let revived = is_parked && revive(tx, agent, level, revive_after_ms, now).await?;
-    Ok(EnqueueOutcome {
-        is_new,
-        revived,
-        visible_at: if revived { now } else { visible_at },
-    })
+    Ok(EnqueueOutcome { is_new, revived, visible_at: if revived { now } else { visible_at } })
 }
 
 /// Gives a parked row a new series of attempts. After a third crash it gets only one more attempt.

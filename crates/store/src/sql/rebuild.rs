@@ -91,12 +91,8 @@ async fn lost_items(
     let mut lost = Vec::new();
     for item in record.into_iter().flat_map(|record| record.items) {
         let first = item.ranges.first().map(|range| range.first);
-        let covering = query(sql)
-            .bind(agent.as_str())
-            .bind(first)
-            .bind(through)
-            .fetch_optional(&mut *tx)
-            .await?;
+        let covering =
+            query(sql).bind(agent.as_str()).bind(first).bind(through).fetch_optional(&mut *tx).await?;
         if covering.is_none() {
             lost.push(item);
         }
@@ -127,11 +123,7 @@ pub(super) async fn seal_removed(tx: &mut Connection, agent: &AgentId, version: 
     let sql = sql!(
         "-- sql/rebuild.seal_removed\nUPDATE summary_items SET digest = NULL WHERE agent_id = $1 AND removed_version = $2"
     );
-    query(sql)
-        .bind(agent.as_str())
-        .bind(version)
-        .execute(&mut *tx)
-        .await?;
+    query(sql).bind(agent.as_str()).bind(version).execute(&mut *tx).await?;
     fill::items(tx, agent, i64::MAX).await.map(drop)
 }
 

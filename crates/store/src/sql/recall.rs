@@ -62,11 +62,7 @@ pub(super) async fn expand(
         return Ok(None);
     };
     let (messages, has_more) = messages(tx, agent, &placed, range).await?;
-    Ok(Some(ExpandedExchange {
-        placed,
-        messages,
-        has_more,
-    }))
+    Ok(Some(ExpandedExchange { placed, messages, has_more }))
 }
 
 /// Limits how many of an exchange's first user messages are read to find its request.
@@ -97,9 +93,7 @@ pub(super) async fn request_of(
         .fetch_all(tx)
         .await?;
     let found: StoreResult<Vec<StoredMessage>> = found.iter().map(row::message).collect();
-    Ok(found?
-        .into_iter()
-        .find(|stored| is_safe_boundary(&stored.message)))
+    Ok(found?.into_iter().find(|stored| is_safe_boundary(&stored.message)))
 }
 
 /// SQL that is true if message `m` belongs to the scope of parameter 7 (see [`all_kinds_flag`]).

@@ -92,13 +92,7 @@ pub(super) async fn batch(
     if let (Some(preamble), true) = (&row.ledger.preamble, is_last) {
         messages.extend(messages_of(tx, agent, preamble).await?);
     }
-    Ok(Some(RecountBatch {
-        settings: row.settings,
-        from,
-        before,
-        is_last,
-        messages,
-    }))
+    Ok(Some(RecountBatch { settings: row.settings, from, before, is_last, messages }))
 }
 
 async fn messages_of(
@@ -131,11 +125,7 @@ pub(super) async fn recount(tx: &mut Connection, request: Recount) -> StoreResul
     let from = request.from.max(covered_through + 1);
     let preamble = row.ledger.preamble.as_ref().map(|preamble| preamble.exchange);
     let preamble = preamble.filter(|_| request.is_last);
-    let range = Range {
-        from,
-        before,
-        preamble,
-    };
+    let range = Range { from, before, preamble };
     write_counts(tx, &request, range).await?;
     sum_exchanges(tx, agent, range).await?;
     let is_settled = totals::handle_change(tx, agent, from).await?;
@@ -147,17 +137,8 @@ pub(super) async fn recount(tx: &mut Connection, request: Recount) -> StoreResul
     let sql = sql!(
         "-- sql/recount.step\nUPDATE agents SET recount_before = $2, updated_at = $3 WHERE agent_id = $1"
     );
-    query(sql)
-        .bind(agent.as_str())
-        .bind(recount_before)
-        .bind(request.now)
-        .execute(&mut *tx)
-        .await?;
-    let budgeted = BudgetedAgent {
-        agent,
-        rules: &request.rules,
-        now: request.now,
-    };
+    query(sql).bind(agent.as_str()).bind(recount_before).bind(request.now).execute(&mut *tx).await?;
+    let budgeted = BudgetedAgent { agent, rules: &request.rules, now: request.now };
     Ok(Some(budgeted.fit_budget(tx, is_settled).await?))
 }
 
@@ -177,15 +158,8 @@ struct Range {
 /// Stores the counts of messages that aren't forgotten and whose exchange is live and not covered.
 async fn write_counts(tx: &mut Connection, request: &Recount, range: Range) -> StoreResult<()> {
     let counts = request.counts.iter();
-    let counts: Vec<[i64; 3]> = counts
-        .map(
-            |&NewCount {
-                 exchange,
-                 seq,
-                 tokens,
-             }| [exchange, seq, tokens],
-        )
-        .collect();
+    let counts: Vec<[i64; 3]> =
+        counts.map(|&NewCount { exchange, seq, tokens }| [exchange, seq, tokens]).collect();
     let sql = sql!(
         "-- sql/recount.counts\nINSERT INTO recounts (agent_id, seq, tokens, count_method) \
                SELECT $1, CAST(c.value ->> 1 AS bigint), CAST(c.value ->> 2 AS bigint), $2 FROM {each}($3{::jsonb}) c \

@@ -77,10 +77,7 @@ impl Revision {
     /// Returns the revision with the agent's own ageing.
     async fn for_agent(self, tx: &mut Connection) -> StoreResult<Self> {
         let time = summary::agent_time(tx, &self.agent).await?;
-        Ok(Self {
-            policy: self.policy.for_agent(time),
-            ..self
-        })
+        Ok(Self { policy: self.policy.for_agent(time), ..self })
     }
 }
 
@@ -107,13 +104,7 @@ impl RevisionDraft {
 
     /// Composes the document. A full one takes about a tenth of a second.
     pub(super) fn compose(self) -> ComposedVersion {
-        let Self {
-            revision,
-            items,
-            old,
-            facts,
-            version,
-        } = self;
+        let Self { revision, items, old, facts, version } = self;
         let counter = tokenizer::ceiling_counter();
         let composition = compose_with(&facts, &items, revision.as_of, &revision.policy, counter.as_ref());
         let patch = patch(&revision, version, &items[..], old, composition);
@@ -132,13 +123,7 @@ pub(super) async fn write(
     let (version, _) = current(tx, &revision.agent).await?;
     match composed.filter(|composed| composed.is_of(&revision, version)) {
         Some(composed) => composed.write(tx).await,
-        None => {
-            RevisionDraft::read_parts(tx, revision)
-                .await?
-                .compose()
-                .write(tx)
-                .await
-        }
+        None => RevisionDraft::read_parts(tx, revision).await?.compose().write(tx).await,
     }
 }
 
@@ -178,11 +163,7 @@ impl ComposedVersion {
         let version = patch.version + 1;
         let first_fact = facts::write(tx, agent, version, &patch.facts).await?;
         complete::write_version(tx, &lease, patch, self.revision.kind).await?;
-        Ok(WrittenVersion {
-            version,
-            first_item,
-            first_fact,
-        })
+        Ok(WrittenVersion { version, first_item, first_fact })
     }
 }
 
@@ -209,12 +190,7 @@ pub(super) async fn move_watermark(
                pending_since = CASE WHEN first_exchange > $2 + 1 THEN coalesce(pending_since, $3) END \
                WHERE agent_id = $1 RETURNING first_exchange"
     );
-    let row = query(sql)
-        .bind(agent.as_str())
-        .bind(through)
-        .bind(now)
-        .fetch_one(tx)
-        .await?;
+    let row = query(sql).bind(agent.as_str()).bind(through).bind(now).fetch_one(tx).await?;
     Ok(row.try_get(0)?)
 }
 
@@ -232,10 +208,7 @@ fn patch(revision: &Revision, version: i64, items: &[Item], old: usize, composit
         hi: revision.through,
         exchanges,
         added: added.chain(hidden).collect(),
-        dropped: existing
-            .filter(|(index, _)| is_dropped(*index))
-            .map(|(_, item)| item.item)
-            .collect(),
+        dropped: existing.filter(|(index, _)| is_dropped(*index)).map(|(_, item)| item.item).collect(),
         removed: revision.removed.clone(),
         facts: revision.facts.clone(),
         content: composition.document,
@@ -248,11 +221,7 @@ fn patch(revision: &Revision, version: i64, items: &[Item], old: usize, composit
         rearm_wait_ms: 0,
         batch_exchanges: 0,
         batch_tokens_min: 0,
-        run: RunRecord {
-            started_at: revision.now,
-            finished_at: revision.now,
-            ..RunRecord::default()
-        },
+        run: RunRecord { started_at: revision.now, finished_at: revision.now, ..RunRecord::default() },
     }
 }
 
@@ -264,11 +233,6 @@ async fn note_source(tx: &mut Connection, agent: &AgentId, from: i64, to: i64) -
                WHERE summary_items.agent_id = $1 AND summary_items.item = $3 \
                AND o.agent_id = $1 AND o.item = $2 AND o.source_agent_id IS NOT NULL"
     );
-    query(sql)
-        .bind(agent.as_str())
-        .bind(from)
-        .bind(to)
-        .execute(tx)
-        .await?;
+    query(sql).bind(agent.as_str()).bind(from).bind(to).execute(tx).await?;
     Ok(())
 }

@@ -154,9 +154,7 @@ impl RevisionPlan {
         }
         let draft = RevisionDraft::read(&mut snapshot, self.revision()).await?;
         drop(snapshot);
-        Ok(Some(
-            threads::computed("composing a version", || draft.compose()).await?,
-        ))
+        Ok(Some(threads::computed("composing a version", || draft.compose()).await?))
     }
 
     /// Returns `None`, and changes nothing, if the agent has changed since.

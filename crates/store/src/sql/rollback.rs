@@ -45,26 +45,16 @@ pub(super) async fn plan(
 ) -> StoreResult<RevisionPlan> {
     let (agent, ledger) = (&request.agent, &basis.row.ledger);
     let covered = ledger.summarized_through;
-    let through = covers_through(tx, agent, request.version)
-        .await?
-        .min(ledger.first_exchange - 1);
+    let through = covers_through(tx, agent, request.version).await?.min(ledger.first_exchange - 1);
     let former = former_items(tx, agent, request.version, through).await?;
-    let stands: BTreeSet<i64> = former
-        .iter()
-        .filter(|former| former.stands)
-        .map(|former| former.item.item)
-        .collect();
+    let stands: BTreeSet<i64> =
+        former.iter().filter(|former| former.stands).map(|former| former.item.item).collect();
     let removed = RemovedItems::of(tx, agent, |item, _| stands.contains(&item)).await?;
     let orphans = orphans(tx, agent, &former, through).await?;
     let (mut added, mut hidden) = (Vec::new(), Vec::new());
     for former in former.into_iter().filter(|former| !former.stands) {
         let item = as_of_today(tx, agent, former.item).await?;
-        if former.was_hidden {
-            &mut hidden
-        } else {
-            &mut added
-        }
-        .push(item);
+        if former.was_hidden { &mut hidden } else { &mut added }.push(item);
     }
     let restored = i64_or_max(added.len() + hidden.len());
     added.extend(digest_items(&orphans));
@@ -89,10 +79,7 @@ pub(super) async fn plan(
 async fn covers_through(tx: &mut Connection, agent: &AgentId, version: i64) -> StoreResult<i64> {
     match version::load(tx, agent, version).await? {
         Some(found) => Ok(found.figures.covers_through),
-        None => Err(StoreError::UnknownVersion {
-            version,
-            kept: version::kept_range(tx, agent).await?,
-        }),
+        None => Err(StoreError::UnknownVersion { version, kept: version::kept_range(tx, agent).await? }),
     }
 }
 
@@ -121,18 +108,9 @@ async fn former_items(
                AND m.forgotten_at IS NOT NULL))))) \
                ORDER BY i.item"
     );
-    let found = query(sql)
-        .bind(agent.as_str())
-        .bind(version)
-        .bind(through)
-        .fetch_all(tx)
-        .await?;
+    let found = query(sql).bind(agent.as_str()).bind(version).bind(through).fetch_all(tx).await?;
     let read = |found: &Row| -> StoreResult<FormerItem> {
-        Ok(FormerItem {
-            item: row::item(found)?,
-            was_hidden: found.try_get(12)?,
-            stands: found.try_get(13)?,
-        })
+        Ok(FormerItem { item: row::item(found)?, was_hidden: found.try_get(12)?, stands: found.try_get(13)? })
     };
     found.iter().map(read).collect()
 }
@@ -144,9 +122,7 @@ async fn orphans(
     former: &[FormerItem],
     through: i64,
 ) -> StoreResult<Vec<Exchange>> {
-    let ranges = former
-        .iter()
-        .flat_map(|former| former.item.ranges.iter().copied());
+    let ranges = former.iter().flat_map(|former| former.item.ranges.iter().copied());
     let sql = sql!(
         "-- sql/rollback.orphans\nSELECT ",
         exchange_columns!("e"),
@@ -154,11 +130,8 @@ async fn orphans(
         "BETWEEN CAST(g.value ->> 0 AS bigint) AND CAST(g.value ->> 1 AS bigint) ",
         "WHERE e.set_aside_at IS NULL AND e.role = 'exchange' ORDER BY e.exchange"
     );
-    let found = query(sql)
-        .bind(agent.as_str())
-        .bind(pairs(&gaps(ranges.collect(), through)))
-        .fetch_all(tx)
-        .await?;
+    let found =
+        query(sql).bind(agent.as_str()).bind(pairs(&gaps(ranges.collect(), through))).fetch_all(tx).await?;
     found.iter().map(|row| row::exchange(row, 0)).collect()
 }
 
@@ -171,11 +144,7 @@ async fn as_of_today(tx: &mut Connection, agent: &AgentId, item: Item) -> StoreR
                BETWEEN CAST(g.value ->> 0 AS bigint) AND CAST(g.value ->> 1 AS bigint) \
                WHERE e.set_aside_at IS NULL AND e.role = 'exchange'"
     );
-    let row = query(sql)
-        .bind(agent.as_str())
-        .bind(pairs(&item.ranges))
-        .fetch_one(tx)
-        .await?;
+    let row = query(sql).bind(agent.as_str()).bind(pairs(&item.ranges)).fetch_one(tx).await?;
     Ok(Item {
         started_at: row::time(&row, 0)?.unwrap_or(item.started_at),
         ended_at: row::time(&row, 1)?.unwrap_or(item.ended_at),

@@ -126,12 +126,7 @@ pub(super) fn inconsistent(
     column: &'static str,
     value: impl Into<String>,
 ) -> StoreError {
-    StoreError::Inconsistent {
-        table,
-        row: row.into(),
-        column,
-        value: value.into(),
-    }
+    StoreError::Inconsistent { table, row: row.into(), column, value: value.into() }
 }
 
 pub(super) fn time(row: &Row, column: usize) -> StoreResult<Option<Timestamp>> {
@@ -145,15 +140,13 @@ pub(super) fn settings(row: &Row, column: usize, name: &str) -> StoreResult<Agen
 
 pub(super) fn agent_id(row: &Row, column: usize) -> StoreResult<AgentId> {
     let name: String = row.try_get(column)?;
-    name.parse()
-        .map_err(|_| inconsistent("agents", name.clone(), "agent_id", name))
+    name.parse().map_err(|_| inconsistent("agents", name.clone(), "agent_id", name))
 }
 
 /// Reads an agent's id from a row that belongs to agent `of`.
 pub(super) fn agent_id_of(row: &Row, column: usize, of: &str) -> StoreResult<AgentId> {
     let name: String = row.try_get(column)?;
-    name.parse()
-        .map_err(|_| inconsistent("agents", of, "agent_id", name))
+    name.parse().map_err(|_| inconsistent("agents", of, "agent_id", name))
 }
 
 /// The number of columns of `exchange_columns!`.
@@ -179,10 +172,7 @@ pub(super) fn agent(row: &Row) -> StoreResult<AgentRow> {
         settings: settings(row, 15, agent.as_str())?,
         max_messages: row.try_get(16)?,
         pending_exchanges: row.try_get(17)?,
-        chain: Chain {
-            link: row.try_get(18)?,
-            through: row.try_get(19)?,
-        },
+        chain: Chain { link: row.try_get(18)?, through: row.try_get(19)? },
         version: row.try_get(6)?,
         summary_tokens: row.try_get(7)?,
         ledger: Ledger {
@@ -213,12 +203,7 @@ pub(super) fn message(row: &Row) -> StoreResult<StoredMessage> {
         payload,
         ..Message::new(Kind::from_name(&kind), Vec::new())
     });
-    Ok(StoredMessage {
-        seq,
-        message,
-        tokens: row.try_get(3)?,
-        said_at: row.try_get(4)?,
-    })
+    Ok(StoredMessage { seq, message, tokens: row.try_get(3)?, said_at: row.try_get(4)? })
 }
 
 /// Reads `item, importance, origin, provisional, started_at, ended_at, source_tokens, text, brief, gist, ranges, pinned`, where `ranges`
@@ -233,10 +218,7 @@ pub(super) fn item(row: &Row) -> StoreResult<Item> {
     pairs.sort_unstable();
     Ok(Item {
         item: number,
-        ranges: pairs
-            .into_iter()
-            .map(|(first, last)| ExchangeRange { first, last })
-            .collect(),
+        ranges: pairs.into_iter().map(|(first, last)| ExchangeRange { first, last }).collect(),
         started_at: row.try_get(4)?,
         ended_at: row.try_get(5)?,
         source_tokens: row.try_get(6)?,

@@ -60,13 +60,8 @@ pub(super) async fn enqueue_ageing(tx: &mut Connection, now: Timestamp, limit: i
             ") THEN NULL ELSE q.parked_at END"
         ]
     ));
-    let newcomers = Newcomers {
-        by: now,
-        reason: Reason::Ageing,
-        priority: Reason::Ageing.priority(),
-        now,
-        limit,
-    };
+    let newcomers =
+        Newcomers { by: now, reason: Reason::Ageing, priority: Reason::Ageing.priority(), now, limit };
     newcomers.enqueue(tx, sql).await
 }
 
@@ -81,18 +76,10 @@ pub(super) async fn ageing_due(
         outgrown!("$2", "$1"),
         " ORDER BY s.next_ageing_at, s.agent_id LIMIT $3"
     );
-    let rows = query(sql)
-        .bind(now)
-        .bind(Reason::Ageing.bit())
-        .bind(limit)
-        .fetch_all(tx)
-        .await?;
+    let rows = query(sql).bind(now).bind(Reason::Ageing.bit()).bind(limit).fetch_all(tx).await?;
     rows.iter()
         .map(|found| {
-            Ok(AgeingDue {
-                agent_id: row::agent_id(found, 0)?,
-                due_at: row::time(found, 1)?.unwrap_or(now),
-            })
+            Ok(AgeingDue { agent_id: row::agent_id(found, 0)?, due_at: row::time(found, 1)?.unwrap_or(now) })
         })
         .collect()
 }
@@ -126,11 +113,7 @@ pub(super) async fn take_slot(
     );
     let found = query(sql).bind(name).bind(slot).fetch_optional(tx).await?;
     let is_done = found.map(|row| row.try_get::<bool>(0)).transpose()?;
-    Ok(if is_done == Some(true) {
-        Slot::Done
-    } else {
-        Slot::Busy
-    })
+    Ok(if is_done == Some(true) { Slot::Done } else { Slot::Busy })
 }
 
 pub(super) async fn finish_slot(
@@ -198,10 +181,7 @@ pub(super) async fn sample(tx: &mut Connection, now: Timestamp, window_ms: i64) 
         sqlite: sample_runs!("avg(finished_at - started_at)"),
         postgres: sample_runs!("extract(epoch FROM avg(finished_at - started_at)) * 1000")
     );
-    let runs = query(runs)
-        .bind(now.plus_ms(-window_ms))
-        .fetch_one(&mut *tx)
-        .await?;
+    let runs = query(runs).bind(now.plus_ms(-window_ms)).fetch_one(&mut *tx).await?;
     let today = spending::total_spending(&mut *tx, day_start(now)).await?;
     let (paused, paused_until) = spending::paused(&mut *tx).await?;
     let last_run = spending::last_run(&mut *tx).await?;

@@ -28,17 +28,10 @@ pub(super) fn seal_next(chain: &mut Chain, row: &MessageRow<'_>) -> StoreResult<
 }
 
 fn seal_message(row: &MessageRow<'_>) -> StoreResult<Seal> {
-    let salt = randomness::bytes::<SALT_BYTES>().map_err(|none| {
-        StoreError::Unavailable(Outage {
-            kind: OutageKind::Io,
-            reason: none.to_string(),
-        })
-    })?;
+    let salt = randomness::bytes::<SALT_BYTES>()
+        .map_err(|none| StoreError::Unavailable(Outage { kind: OutageKind::Io, reason: none.to_string() }))?;
     let salt = hexadecimal(&salt);
-    Ok(Seal {
-        seal: row.seal(&salt),
-        salt,
-    })
+    Ok(Seal { seal: row.seal(&salt), salt })
 }
 
 /// A stored message, with the fields of its seal.
@@ -125,11 +118,7 @@ pub(super) async fn seal_rows(store: &SqlStore, rows_max: i64) -> StoreResult<i6
         // Reads and hashes here, so that the writer only writes.
         let late = load_unsealed(&mut store.snapshot().await?, agent, rows_max).await?;
         let lock = Lock::Agent(late.agent.clone());
-        return store
-            .write(lock, move |tx| {
-                Box::pin(async move { write_late(tx, late).await })
-            })
-            .await;
+        return store.write(lock, move |tx| Box::pin(async move { write_late(tx, late).await })).await;
     }
     let Some((part, agent)) = fill::due(&mut store.reader().await?).await? else {
         return Ok(0);
@@ -155,10 +144,7 @@ async fn load_unsealed(tx: &mut Connection, agent: AgentId, rows_max: i64) -> St
     let sql = sql!("-- sql/seal.chain\nSELECT chain, chained_through FROM agents WHERE agent_id = $1");
     let found = query(sql).bind(agent.as_str()).fetch_optional(&mut *tx).await?;
     let found = found.ok_or_else(|| StoreError::UnknownAgent(agent.clone()))?;
-    let mut chain = Chain {
-        link: found.try_get(0)?,
-        through: found.try_get(1)?,
-    };
+    let mut chain = Chain { link: found.try_get(0)?, through: found.try_get(1)? };
     let before = chain.through;
     let sql = sql!(
         "-- sql/seal.late\nSELECT ",
@@ -181,13 +167,7 @@ async fn load_unsealed(tx: &mut Connection, agent: AgentId, rows_max: i64) -> St
         (first, last) = (first.min(stored.exchange), last.max(stored.exchange));
     }
     drop(found);
-    Ok(UnsealedMessages {
-        agent,
-        before,
-        chain,
-        seals,
-        exchanges: (first, last),
-    })
+    Ok(UnsealedMessages { agent, before, chain, seals, exchanges: (first, last) })
 }
 
 /// Writes the seals, unless another caller has extended the chain meanwhile. A message that was forgotten meanwhile gets no salt.

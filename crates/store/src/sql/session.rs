@@ -20,13 +20,7 @@ pub(super) async fn open(
         "-- sql/session.open_session\nINSERT INTO sessions (agent_id, session, first_exchange, opened_at) \
                VALUES ($1, $2, $3, $4)"
     );
-    query(sql)
-        .bind(agent.as_str())
-        .bind(session)
-        .bind(first_exchange)
-        .bind(opened_at)
-        .execute(tx)
-        .await?;
+    query(sql).bind(agent.as_str()).bind(session).bind(first_exchange).bind(opened_at).execute(tx).await?;
     Ok(())
 }
 
@@ -42,13 +36,7 @@ pub(super) async fn end(
         "-- sql/session.end_session\nUPDATE sessions SET ended_at = $3, end_reason = $4 \
                WHERE agent_id = $1 AND session = $2 AND ended_at IS NULL"
     );
-    query(sql)
-        .bind(agent.as_str())
-        .bind(session)
-        .bind(ended_at)
-        .bind(reason)
-        .execute(tx)
-        .await?;
+    query(sql).bind(agent.as_str()).bind(session).bind(ended_at).bind(reason).execute(tx).await?;
     Ok(())
 }
 
@@ -66,12 +54,7 @@ pub(super) async fn end_session(
         let sql = sql!(
             "-- sql/session.next_session\nUPDATE agents SET session = $2, updated_at = $3 WHERE agent_id = $1"
         );
-        query(sql)
-            .bind(agent.as_str())
-            .bind(session + 1)
-            .bind(now)
-            .execute(&mut *tx)
-            .await?;
+        query(sql).bind(agent.as_str()).bind(session + 1).bind(now).execute(&mut *tx).await?;
     }
     let enqueued = if row.ledger.pending_numbers() > 0 {
         let wake = queue::Wake::at_once(Reason::SessionEnd, now);
@@ -94,8 +77,5 @@ async fn is_session_empty(tx: &mut Connection, row: &AgentRow) -> StoreResult<bo
         .bind(row.ledger.last_exchange)
         .fetch_optional(tx)
         .await?;
-    Ok(found
-        .map(|row| row.try_get::<bool>(0))
-        .transpose()?
-        .unwrap_or(false))
+    Ok(found.map(|row| row.try_get::<bool>(0)).transpose()?.unwrap_or(false))
 }

@@ -42,12 +42,7 @@ pub(super) async fn postpone(
     lease: Lease,
     postponement: Postponement,
 ) -> StoreResult<()> {
-    let Postponement {
-        until,
-        limit,
-        why,
-        run,
-    } = postponement;
+    let Postponement { until, limit, why, run } = postponement;
     let until = to_database_clock(until, run.finished_at, tx.now(run.finished_at).await?);
     let sql = sql!(
         "-- sql/spending.postpone\nUPDATE summary_update_queue SET lease_token = NULL, lease_owner = NULL, \
@@ -97,10 +92,7 @@ async fn record_run_once(
     if query.fetch_optional(&mut *tx).await?.is_some() {
         return Ok(());
     }
-    let details = RunOutcome {
-        error,
-        ..RunOutcome::default()
-    };
+    let details = RunOutcome { error, ..RunOutcome::default() };
     queue::record_run(tx, lease, "superseded", run, details).await
 }
 
@@ -125,10 +117,9 @@ macro_rules! resume {
 /// See [`super::super::Store::resume`]. Uses one statement, so that rows are always locked in the same order.
 pub(super) async fn resume(tx: &mut Connection, kind: Resume, now: Timestamp) -> StoreResult<u64> {
     let sql = match kind {
-        Resume::Paused => resume!(
-            "-- sql/spending.resume_paused",
-            "paused_until IS NOT NULL AND paused_for <> 'hand'"
-        ),
+        Resume::Paused => {
+            resume!("-- sql/spending.resume_paused", "paused_until IS NOT NULL AND paused_for <> 'hand'")
+        }
         Resume::Waiting => resume!("-- sql/spending.resume_waiting", "paused_for <> 'hand'"),
         Resume::Refused => resume!(
             "-- sql/spending.resume_refused",
@@ -184,11 +175,7 @@ async fn cost_in_batches(
                FROM batch_requests WHERE accounted_at IS NULL AND state IN ('waiting', 'out', 'answered') \
                AND (state = 'out' OR agent_id <> $1) AND queued_at > $2 GROUP BY 5"
     );
-    let found = query(sql)
-        .bind(agent.as_str())
-        .bind(since.plus_ms(-LIFE_MAX_MS))
-        .fetch_all(tx)
-        .await?;
+    let found = query(sql).bind(agent.as_str()).bind(since.plus_ms(-LIFE_MAX_MS)).fetch_all(tx).await?;
     let (mut agent_cost, mut total_cost) = (SpendTotal::default(), SpendTotal::default());
     for row in found {
         let cost = read_total(&row)?;
@@ -289,13 +276,7 @@ pub(super) async fn enqueue_revisits(tx: &mut Connection, now: Timestamp, limit:
         ],
         ["DO NOTHING"]
     ));
-    let newcomers = Newcomers {
-        by: now,
-        reason: Reason::Reconcile,
-        priority: Priority::Low,
-        now,
-        limit,
-    };
+    let newcomers = Newcomers { by: now, reason: Reason::Reconcile, priority: Priority::Low, now, limit };
     newcomers.enqueue(tx, sql).await
 }
 

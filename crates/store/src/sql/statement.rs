@@ -62,11 +62,7 @@ impl Statement {
     }
 
     pub(crate) const fn different(sqlite: &'static str, postgres: &'static str) -> Self {
-        Self {
-            sqlite,
-            postgres,
-            texts: [const { OnceLock::new() }; 2],
-        }
+        Self { sqlite, postgres, texts: [const { OnceLock::new() }; 2] }
     }
 
     pub(crate) fn text(&'static self, dialect: SqlDialect) -> &'static str {

@@ -119,13 +119,8 @@ async fn newest_pending(
         " FROM exchange_log e WHERE e.agent_id = $1 AND e.exchange > $2 AND e.exchange < $3 ",
         "AND e.set_aside_at IS NULL AND e.role = 'exchange' ORDER BY e.exchange DESC LIMIT $4"
     );
-    let found = query(sql)
-        .bind(agent.as_str())
-        .bind(lo)
-        .bind(boundary)
-        .bind(PENDING_SHOWN_MAX)
-        .fetch_all(tx)
-        .await?;
+    let found =
+        query(sql).bind(agent.as_str()).bind(lo).bind(boundary).bind(PENDING_SHOWN_MAX).fetch_all(tx).await?;
     found.iter().rev().map(|row| row::exchange(row, 0)).collect()
 }
 
@@ -140,16 +135,8 @@ async fn count_pending(
         "-- sql/summary.count_pending\nSELECT count(*), coalesce(CAST(sum(tokens) AS bigint), 0) FROM exchange_log \
                WHERE agent_id = $1 AND exchange > $2 AND exchange < $3 AND set_aside_at IS NULL AND role = 'exchange'"
     );
-    let row = query(sql)
-        .bind(agent.as_str())
-        .bind(lo)
-        .bind(listed_from)
-        .fetch_one(tx)
-        .await?;
-    Ok(PendingBefore {
-        exchanges: row.try_get(0)?,
-        tokens: row.try_get(1)?,
-    })
+    let row = query(sql).bind(agent.as_str()).bind(lo).bind(listed_from).fetch_one(tx).await?;
+    Ok(PendingBefore { exchanges: row.try_get(0)?, tokens: row.try_get(1)? })
 }
 
 /// Reads the input of an update in one consistent read: version, watermarks, items and the next pending exchanges.
@@ -172,17 +159,9 @@ pub(super) async fn material(
     let boundary: i64 = row.try_get(2)?;
     let (mut batch, takes_all) = next_pending(tx, agent, lo, boundary, limits).await?;
     // If all pending exchanges are taken, the range includes gaps at its end.
-    let hi = if takes_all {
-        boundary - 1
-    } else {
-        batch.last().map_or(lo, |last| last.exchange)
-    };
+    let hi = if takes_all { boundary - 1 } else { batch.last().map_or(lo, |last| last.exchange) };
     let (items, fixed) = items_and_fixed(tx, agent).await?;
-    let revisited = if batch.is_empty() && hi == lo {
-        items_to_revisit(&items, limits)
-    } else {
-        Vec::new()
-    };
+    let revisited = if batch.is_empty() && hi == lo { items_to_revisit(&items, limits) } else { Vec::new() };
     for item in items.iter().filter(|item| revisited.contains(&item.item)) {
         batch.extend(load_covered(tx, agent, item).await?);
     }
@@ -244,10 +223,7 @@ async fn next_pending(
         .bind(limits.exchanges_max + 1)
         .fetch_all(tx)
         .await?;
-    let pending: Vec<Exchange> = found
-        .iter()
-        .map(|row| row::exchange(row, 0))
-        .collect::<Result<_, _>>()?;
+    let pending: Vec<Exchange> = found.iter().map(|row| row::exchange(row, 0)).collect::<Result<_, _>>()?;
     let mut tokens = 0;
     let fits = |exchange: &&Exchange| {
         tokens += exchange.tokens;
@@ -320,11 +296,7 @@ pub(super) async fn load_journalled(
         "-- sql/summary.journalled\nSELECT answer, input_tokens, output_tokens FROM model_answers \
                WHERE agent_id = $1 AND journal_key = $2"
     );
-    let found = query(sql)
-        .bind(agent.as_str())
-        .bind(key)
-        .fetch_optional(connection)
-        .await?;
+    let found = query(sql).bind(agent.as_str()).bind(key).fetch_optional(connection).await?;
     let Some(row) = found else { return Ok(None) };
     Ok(Some(JournalledAnswer {
         answer: row.try_get(0)?,
@@ -400,11 +372,7 @@ fn items_to_revisit(items: &[Item], limits: MaterialLimits) -> Vec<i64> {
     let provisional = items.iter().filter(|item| item.provisional);
     let fitting = provisional.enumerate().take_while(|(index, item)| {
         tokens += item.source_tokens;
-        exchanges += item
-            .ranges
-            .iter()
-            .map(|range| range.last - range.first + 1)
-            .sum::<i64>();
+        exchanges += item.ranges.iter().map(|range| range.last - range.first + 1).sum::<i64>();
         *index == 0 || (tokens <= limits.tokens_max && exchanges <= limits.exchanges_max)
     });
     fitting.map(|(_, item)| item.item).collect()

@@ -78,12 +78,7 @@ async fn recalculate(tx: &mut Connection, agent: &AgentId, from: i64, end: Optio
                   WHERE exchange_log.agent_id = $1 AND exchange_log.exchange = n.exchange \
                   AND exchange_log.tokens_before <> n.total"
     );
-    query(totals)
-        .bind(agent.as_str())
-        .bind(from)
-        .bind(end.unwrap_or(i64::MAX))
-        .execute(&mut *tx)
-        .await?;
+    query(totals).bind(agent.as_str()).bind(from).bind(end.unwrap_or(i64::MAX)).execute(&mut *tx).await?;
     let window = sql!(
         "-- sql/totals.window\nUPDATE agents SET tokens_before_window = coalesce(\
                   (SELECT e.tokens_before FROM exchange_log e WHERE e.agent_id = $1 AND e.exchange >= first_exchange \
@@ -101,11 +96,7 @@ async fn recalculate(tx: &mut Connection, agent: &AgentId, from: i64, end: Optio
                  tokens_before_window) WHERE agent_id = $1 AND first_exchange > $2"
     );
     for sql in [window, marks] {
-        query(sql)
-            .bind(agent.as_str())
-            .bind(from)
-            .execute(&mut *tx)
-            .await?;
+        query(sql).bind(agent.as_str()).bind(from).execute(&mut *tx).await?;
     }
     Ok(())
 }

@@ -55,11 +55,7 @@ impl Value<'_> {
 
 /// Replaces U+0000, which a text in PostgreSQL can't hold, with U+FFFD.
 pub(crate) fn without_nul(text: &str) -> Cow<'_, str> {
-    if text.contains('\0') {
-        Cow::Owned(text.replace('\0', "\u{fffd}"))
-    } else {
-        Cow::Borrowed(text)
-    }
+    if text.contains('\0') { Cow::Owned(text.replace('\0', "\u{fffd}")) } else { Cow::Borrowed(text) }
 }
 
 /// PostgreSQL's earliest time: 24 November 4714 BC.
@@ -113,19 +109,13 @@ impl DirectRow {
         let value = self
             .0
             .get(column)
-            .ok_or_else(|| sqlx::Error::ColumnIndexOutOfBounds {
-                index: column,
-                len: self.0.len(),
-            })?;
+            .ok_or_else(|| sqlx::Error::ColumnIndexOutOfBounds { index: column, len: self.0.len() })?;
         T::column_result(ValueRef::from(value)).map_err(|source| decode_error(column, source))
     }
 }
 
 fn decode_error(column: usize, source: FromSqlError) -> sqlx::Error {
-    sqlx::Error::ColumnDecode {
-        index: column.to_string(),
-        source: Box::new(source),
-    }
+    sqlx::Error::ColumnDecode { index: column.to_string(), source: Box::new(source) }
 }
 
 #[derive(Debug)]
@@ -158,17 +148,7 @@ macro_rules! columns {
         }
     )+};
 }
-columns!(
-    i64,
-    Option<i64>,
-    f64,
-    Option<f64>,
-    String,
-    Option<String>,
-    bool,
-    Option<bool>,
-    Vec<u8>
-);
+columns!(i64, Option<i64>, f64, Option<f64>, String, Option<String>, bool, Option<bool>, Vec<u8>);
 
 impl Column for Option<Timestamp> {
     fn get(row: &Row, column: usize) -> Result<Self, sqlx::Error> {
@@ -187,9 +167,9 @@ impl Column for Timestamp {
         match row {
             Row::Sqlite(row) => row.try_get(column).map(Timestamp),
             Row::Direct(row) => row.try_get(column).map(Timestamp),
-            Row::Postgres(row) => row
-                .try_get::<DateTime<Utc>, _>(column)
-                .map(|at| Timestamp(at.timestamp_millis())),
+            Row::Postgres(row) => {
+                row.try_get::<DateTime<Utc>, _>(column).map(|at| Timestamp(at.timestamp_millis()))
+            }
         }
     }
 }

@@ -186,10 +186,7 @@ async fn confirm_copies(tx: &mut Connection, agent: &AgentId, items: &mut [ItemD
     let Some(record) = fork::record::load_if_recorded(tx, agent).await? else {
         return Ok(());
     };
-    for item in items
-        .iter_mut()
-        .filter(|item| item.equals_original == Some(false))
-    {
+    for item in items.iter_mut().filter(|item| item.equals_original == Some(false)) {
         let is_as_recorded = record.items.iter().any(|recorded| {
             (recorded.item == item.item || recorded.item == item.original)
                 && (recorded.started_at, recorded.ended_at, recorded.source_tokens)
@@ -259,9 +256,5 @@ async fn document(
     let Some(row) = query(sql).bind(agent.as_str()).fetch_optional(tx).await? else {
         return Ok((0, 0, 0));
     };
-    Ok((
-        row.try_get(0)?,
-        row.try_get(1)?,
-        counter.count(&row.try_get::<String>(2)?),
-    ))
+    Ok((row.try_get(0)?, row.try_get(1)?, counter.count(&row.try_get::<String>(2)?)))
 }

@@ -44,16 +44,9 @@ pub(super) async fn load(
         version_columns!(),
         ", content FROM summary_versions WHERE agent_id = $1 AND version = $2"
     );
-    let found = query(sql)
-        .bind(agent.as_str())
-        .bind(version)
-        .fetch_optional(connection)
-        .await?;
+    let found = query(sql).bind(agent.as_str()).bind(version).fetch_optional(connection).await?;
     let read = |row: Row| -> StoreResult<Version> {
-        Ok(Version {
-            figures: figures(&row)?,
-            content: row.try_get(10)?,
-        })
+        Ok(Version { figures: figures(&row)?, content: row.try_get(10)? })
     };
     found.map(read).transpose()
 }

@@ -83,17 +83,9 @@ pub(super) async fn note(
     );
     for run in runs(hidden) {
         let row = |&(first, last): &(i64, i64)| -> Vec<Value<'_>> {
-            vec![
-                agent.as_str().into(),
-                first.into(),
-                last.into(),
-                version.into(),
-                reseals.into(),
-            ]
+            vec![agent.as_str().into(), first.into(), last.into(), version.into(), reseals.into()]
         };
-        insert(head, run.iter().map(row).collect(), sql!(""))
-            .execute(&mut *tx)
-            .await?;
+        insert(head, run.iter().map(row).collect(), sql!("")).execute(&mut *tx).await?;
     }
     Ok(())
 }
@@ -111,9 +103,7 @@ pub(super) async fn write_some(store: &SqlStore, agent: &AgentId) -> StoreResult
     }
     let agent = agent.clone();
     store
-        .write(Lock::Agent(agent.clone()), move |tx| {
-            Box::pin(async move { write_rows(tx, &agent).await })
-        })
+        .write(Lock::Agent(agent.clone()), move |tx| Box::pin(async move { write_rows(tx, &agent).await }))
         .await
 }
 
@@ -126,9 +116,7 @@ pub(super) async fn recorded(
         "-- sql/withdrawals.recorded\nSELECT version, reseals FROM withdrawals WHERE agent_id = $1 LIMIT 1"
     );
     let found = query(sql).bind(agent.as_str()).fetch_optional(connection).await?;
-    found
-        .map(|row| Ok((row.try_get(0)?, row.try_get(1)?)))
-        .transpose()
+    found.map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).transpose()
 }
 
 /// Marks the next rows. Returns true if any may be left.
@@ -142,11 +130,7 @@ async fn write_rows(tx: &mut Connection, agent: &AgentId) -> StoreResult<bool> {
                ON i.agent_id = w.agent_id AND i.item BETWEEN w.first_item AND w.last_item WHERE w.agent_id = $1 \
                AND i.removed_version IS NULL ORDER BY i.item LIMIT $4) RETURNING item"
     );
-    let query = query(sql)
-        .bind(agent.as_str())
-        .bind(version)
-        .bind(reseals)
-        .bind(ITEMS_MAX);
+    let query = query(sql).bind(agent.as_str()).bind(version).bind(reseals).bind(ITEMS_MAX);
     let items: Vec<i64> = query.fetch_column(&mut *tx).await?;
     if reseals {
         fill::items(tx, agent, ITEMS_MAX).await?;
@@ -165,11 +149,7 @@ async fn strike_off(tx: &mut Connection, agent: &AgentId, next: i64) -> StoreRes
         "-- sql/withdrawals.shorten\nUPDATE withdrawals SET first_item = $2 WHERE agent_id = $1 AND first_item < $2"
     );
     for sql in [delete_sql, shorten_sql] {
-        query(sql)
-            .bind(agent.as_str())
-            .bind(next)
-            .execute(&mut *tx)
-            .await?;
+        query(sql).bind(agent.as_str()).bind(next).execute(&mut *tx).await?;
     }
     Ok(())
 }

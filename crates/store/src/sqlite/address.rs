@@ -28,9 +28,7 @@ fn real(file: &Path) -> PathBuf {
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
     let folder = || folder.unwrap_or(Path::new(".")).canonicalize();
     let in_folder = |name| folder().map(|folder| folder.join(name));
-    let found = file
-        .canonicalize()
-        .or_else(|error| file.file_name().map_or(Err(error), in_folder));
+    let found = file.canonicalize().or_else(|error| file.file_name().map_or(Err(error), in_folder));
     found.unwrap_or_else(|_| file.to_owned())
 }
 

@@ -52,13 +52,7 @@ impl DataVersion {
             .inspect_err(|error| warn!(%error, "inbox.polled: the kernel doesn't tell of writes"))
             .ok();
         let seen_version = data_version(&mut connection).await?;
-        Ok(Self {
-            connection,
-            seen_version,
-            log,
-            recheck: None,
-            signalled_at: Instant::now(),
-        })
+        Ok(Self { connection, seen_version, log, recheck: None, signalled_at: Instant::now() })
     }
 
     /// Waits until a check may find a commit.

@@ -183,9 +183,7 @@ impl Checkpoint {
                 break;
             }
         }
-        let row = self
-            .run("-- sqlite/checkpoint.all\nPRAGMA wal_checkpoint(TRUNCATE)")
-            .await?;
+        let row = self.run("-- sqlite/checkpoint.all\nPRAGMA wal_checkpoint(TRUNCATE)").await?;
         Ok(row.try_get::<i64, _>(0)? == 0)
     }
 
@@ -236,11 +234,8 @@ mod tests {
         // The files as a killed process leaves them.
         let left = folder.path().join("left.db");
         for end in ["", "-wal"] {
-            fs::copy(
-                folder.path().join(format!("log.db{end}")),
-                folder.path().join(format!("left.db{end}")),
-            )
-            .unwrap();
+            fs::copy(folder.path().join(format!("log.db{end}")), folder.path().join(format!("left.db{end}")))
+                .unwrap();
         }
         let mut still_open = Vec::new();
         for (is_alone, is_checkpointed) in [(false, false), (true, true)] {
@@ -280,9 +275,7 @@ mod tests {
         let (commits, _checkpointing) = Checkpoint::new(options).start(false);
         for (table, is_rest_due) in [("first", true), ("second", false)] {
             let before = size(&file);
-            others
-                .execute_batch(&format!("CREATE TABLE {table} (id INTEGER)"))
-                .unwrap();
+            others.execute_batch(&format!("CREATE TABLE {table} (id INTEGER)")).unwrap();
             assert_eq!(size(&file), before, "it is in the log");
             commits.is_rest_due.store(is_rest_due, Ordering::Relaxed);
             commits.finish(&mut writer).await;

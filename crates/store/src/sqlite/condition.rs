@@ -33,10 +33,8 @@ impl Condition {
     /// Records the files of a database that was just opened.
     pub(super) fn of(name: &Path) -> StoreResult<Self> {
         let condition = Self {
-            opened: ["", "-wal", ".lock"].map(|end| OpenFile {
-                name: name_beside(name, end),
-                file: OnceLock::new(),
-            }),
+            opened: ["", "-wal", ".lock"]
+                .map(|end| OpenFile { name: name_beside(name, end), file: OnceLock::new() }),
             fault: Mutex::default(),
         };
         condition.check_place().map_err(StoreError::Unavailable)?;

@@ -24,9 +24,8 @@ const FOR_GROUP: u32 = 0o2020;
 
 /// Returns the mode of a new file next to `file`.
 pub(crate) fn mode_beside(file: &Path) -> u32 {
-    let is_for_group = folder_of(file)
-        .metadata()
-        .is_ok_and(|folder| folder.permissions().mode() & FOR_GROUP == FOR_GROUP);
+    let is_for_group =
+        folder_of(file).metadata().is_ok_and(|folder| folder.permissions().mode() & FOR_GROUP == FOR_GROUP);
     if is_for_group { GROUP_MODE } else { OWN_MODE }
 }
 
@@ -88,13 +87,9 @@ mod tests {
 
     #[test]
     fn a_new_file_is_for_its_owner_and_in_a_group_folder_for_the_group() {
-        for (folder_mode, expected) in [
-            (0o755, 0o600),
-            (0o775, 0o600),
-            (0o2755, 0o600),
-            (0o2770, 0o660),
-            (0o2775, 0o660),
-        ] {
+        for (folder_mode, expected) in
+            [(0o755, 0o600), (0o775, 0o600), (0o2755, 0o600), (0o2770, 0o660), (0o2775, 0o660)]
+        {
             let folder = tempfile::tempdir().unwrap();
             fs::set_permissions(folder.path(), Permissions::from_mode(folder_mode)).unwrap();
             let file = folder.path().join("one.db");

@@ -112,9 +112,7 @@ where
                 return false;
             };
             // The savepoint undoes this operation's changes; other operations continue.
-            let result = AssertUnwindSafe(async { work(connection).await })
-                .catch_unwind()
-                .await;
+            let result = AssertUnwindSafe(async { work(connection).await }).catch_unwind().await;
             let outcome = result.unwrap_or_else(|_| Err(panic_error()));
             let succeeded = outcome.is_ok();
             self.outcome = Some(outcome);
@@ -170,12 +168,7 @@ impl Writer {
             gone
         };
         let (reply, answer) = oneshot::channel();
-        let job = Operation {
-            size,
-            work: Some(work),
-            outcome: None,
-            reply,
-        };
+        let job = Operation { size, work: Some(work), outcome: None, reply };
         self.jobs.send(Box::new(job)).await.map_err(|_| gone())?;
         answer.await.map_err(|_| gone())?
     }
@@ -269,9 +262,7 @@ async fn write_group(connection: &mut Connection, group: &mut [Box<dyn Job>]) ->
         let done = sql!("-- sqlite/writer.done\nRELEASE job");
         query(done).execute(&mut *connection).await?;
     }
-    query(sql!("-- sqlite/writer.commit\nCOMMIT"))
-        .execute(connection)
-        .await?;
+    query(sql!("-- sqlite/writer.commit\nCOMMIT")).execute(connection).await?;
     Ok(())
 }
 
@@ -292,16 +283,8 @@ mod tests {
         let condition = Condition::of(file.path()).unwrap();
         let (reply, answer) = oneshot::channel::<StoreResult<()>>();
         drop(answer);
-        let job = Operation {
-            size: WriteSize::Bounded,
-            work: Some(nothing),
-            outcome: None,
-            reply,
-        };
-        let full = Outage {
-            kind: OutageKind::Full,
-            reason: "a test".to_owned(),
-        };
+        let job = Operation { size: WriteSize::Bounded, work: Some(nothing), outcome: None, reply };
+        let full = Outage { kind: OutageKind::Full, reason: "a test".to_owned() };
         Box::new(job).finish(&Err(full), &condition);
         assert_eq!(condition.check().unwrap_err().class(), Some("full"));
     }
@@ -311,11 +294,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("some.db");
         drop(rusqlite::Connection::open(&file).unwrap());
-        for (synchronous, expected) in [
-            (Synchronous::Full, 2),
-            (Synchronous::Normal, 1),
-            (Synchronous::Off, 0),
-        ] {
+        for (synchronous, expected) in
+            [(Synchronous::Full, 2), (Synchronous::Normal, 1), (Synchronous::Off, 0)]
+        {
             let settings = SqliteSettings {
                 url: format!("sqlite:{}", file.display()),
                 readers: 1,
@@ -325,9 +306,7 @@ mod tests {
                 missing_folder: MissingFolder::Refuse,
             };
             let mut connection = connect(&file, &settings).unwrap();
-            let DriverConnection::Direct(direct) = connection.driver() else {
-                panic!("not the writer's")
-            };
+            let DriverConnection::Direct(direct) = connection.driver() else { panic!("not the writer's") };
             let found = [
                 "synchronous",
                 "foreign_keys",
@@ -337,11 +316,7 @@ mod tests {
                 "cache_size",
                 "temp_store",
             ]
-            .map(|name| {
-                direct
-                    .pragma_query_value(None, name, |row| row.get::<_, i64>(0))
-                    .unwrap()
-            });
+            .map(|name| direct.pragma_query_value(None, name, |row| row.get::<_, i64>(0)).unwrap());
             assert_eq!(found, [expected, 1, 1, 7, PAGES_MAX, CACHE_KIB, 2]);
         }
     }

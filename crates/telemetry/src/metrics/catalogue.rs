@@ -6,9 +6,7 @@ use super::{Metrics, labels::Method};
 use recapd_core::domain::time::Timestamp;
 
 /// Labels whose values aren't a closed set: names from the configuration, routes, codes, versions.
-const OPEN: [&str; 7] = [
-    "provider", "model", "route", "code", "version", "revision", "rustc",
-];
+const OPEN: [&str; 7] = ["provider", "model", "route", "code", "version", "revision", "rustc"];
 /// The name of the model and of the route in this list.
 const ANY: &str = "any";
 
@@ -58,11 +56,7 @@ fn read(scrape: &str) -> Vec<MetricDescription> {
             });
         } else if let Some(last) = all.last_mut() {
             match line.strip_prefix("# TYPE ") {
-                Some(kind) => kind
-                    .rsplit(' ')
-                    .next()
-                    .unwrap_or_default()
-                    .clone_into(&mut last.kind),
+                Some(kind) => kind.rsplit(' ').next().unwrap_or_default().clone_into(&mut last.kind),
                 None => last.sample(line),
             }
         }
@@ -91,10 +85,7 @@ impl MetricDescription {
         }
         let index = self.labels.iter().position(|label| label.name == name);
         let index = index.unwrap_or_else(|| {
-            self.labels.push(Label {
-                name: name.to_owned(),
-                values: Vec::new(),
-            });
+            self.labels.push(Label { name: name.to_owned(), values: Vec::new() });
             self.labels.len() - 1
         });
         let values = &mut self.labels[index].values;
@@ -118,38 +109,23 @@ mod tests {
             name: name.to_owned(),
             values: values.iter().map(|&value| value.to_owned()).collect(),
         };
-        assert_eq!(
-            (all[0].name.as_str(), all[0].kind.as_str()),
-            ("a_total", "counter")
-        );
+        assert_eq!((all[0].name.as_str(), all[0].kind.as_str()), ("a_total", "counter"));
         assert_eq!(all[0].help, "Things");
         assert_eq!(all[0].labels, [label("way", &["a", "b"]), label("model", &[])]);
-        assert_eq!(
-            (all[1].kind.as_str(), all[1].buckets.as_slice()),
-            ("histogram", &["0.5".to_owned()][..])
-        );
+        assert_eq!((all[1].kind.as_str(), all[1].buckets.as_slice()), ("histogram", &["0.5".to_owned()][..]));
         assert!(all[1].labels.is_empty());
     }
 
     #[test]
     fn labels_are_bounded_and_name_no_agent() {
         for metric in catalogue() {
-            let values: usize = metric
-                .labels
-                .iter()
-                .map(|label| label.values.len().max(1))
-                .product();
+            let values: usize = metric.labels.iter().map(|label| label.values.len().max(1)).product();
             assert!(values <= 100, "{} has {values} series", metric.name);
             for label in &metric.labels {
                 assert!(!label.name.contains("agent"), "{}", metric.name);
                 // Reasons and rules are closed sets of recapd's own, and longer than others.
                 let is_long = ["reason", "class", "rule"].contains(&label.name.as_str());
-                assert!(
-                    is_long || label.values.len() <= 10,
-                    "{} {}",
-                    metric.name,
-                    label.name
-                );
+                assert!(is_long || label.values.len() <= 10, "{} {}", metric.name, label.name);
             }
         }
     }
@@ -158,10 +134,7 @@ mod tests {
     fn every_series_of_a_daemon_is_in_the_list() {
         let names: Vec<String> = catalogue().into_iter().map(|metric| metric.name).collect();
         let scrape = Metrics::new(Timestamp(0), &[]).encode(None).1;
-        for name in scrape
-            .lines()
-            .filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next())
-        {
+        for name in scrape.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()) {
             assert!(names.iter().any(|known| known == name), "{name}");
         }
         assert!(names.iter().any(|name| name == "recapd_provider_cost_usd_total"));

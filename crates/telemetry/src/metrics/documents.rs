@@ -63,9 +63,7 @@ impl Documents {
             facts_refused: to.counters(
                 "facts_refused",
                 "Changes of facts in models' answers that weren't believed, by reason",
-                FactRefusal::ALL.iter().map(|refusal| RefusalLabels {
-                    reason: refusal.name(),
-                }),
+                FactRefusal::ALL.iter().map(|refusal| RefusalLabels { reason: refusal.name() }),
             ),
             truncations: to.counter(
                 "emergency_truncations",
@@ -78,11 +76,9 @@ impl Documents {
             reads: to.counters(
                 "document_reads",
                 "Reads of summaries",
-                ReadVia::ALL.iter().flat_map(|&via| {
-                    ReadResult::ALL
-                        .iter()
-                        .map(move |&result| ReadLabels { via, result })
-                }),
+                ReadVia::ALL
+                    .iter()
+                    .flat_map(|&via| ReadResult::ALL.iter().map(move |&result| ReadLabels { via, result })),
             ),
             read_duration: to.histogram(
                 "document_read_duration_seconds",

@@ -70,8 +70,6 @@ impl Embeddings {
     pub fn failed(&self, purpose: EmbeddingPurpose, class: &str) {
         let class = class.strip_prefix("provider_").unwrap_or(class);
         let class = ProviderErrorClass::from_name(class).unwrap_or(ProviderErrorClass::BadOutput);
-        self.errors
-            .get_or_create(&EmbeddingErrorLabels { purpose, class })
-            .inc();
+        self.errors.get_or_create(&EmbeddingErrorLabels { purpose, class }).inc();
     }
 }

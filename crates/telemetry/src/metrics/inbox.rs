@@ -25,18 +25,13 @@ pub struct InboxSample {
 impl Inbox {
     pub(super) fn register(to: &mut Register<'_>) -> Self {
         Self {
-            waiting: to.gauge(
-                "inbox_waiting",
-                "Messages inserted by SQL that wait to be taken in",
-            ),
+            waiting: to.gauge("inbox_waiting", "Messages inserted by SQL that wait to be taken in"),
             oldest_at: to.seconds(
                 "inbox_oldest_timestamp_seconds",
                 "When the oldest waiting message was inserted by SQL; 0 if none waits",
             ),
-            refused_kept: to.gauge(
-                "inbox_refused_rows",
-                "Messages inserted by SQL that were refused and are kept",
-            ),
+            refused_kept: to
+                .gauge("inbox_refused_rows", "Messages inserted by SQL that were refused and are kept"),
             taken: to.counter("inbox_taken", "Messages inserted by SQL that were taken in"),
             refused: to.counters(
                 "inbox_refused",

@@ -33,28 +33,12 @@ impl Collector for Process {
             gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)
         };
         let start_seconds = Some(unix_seconds(Some(self.started_at)));
-        gauge(
-            "process_start_time_seconds",
-            "When the process started",
-            start_seconds,
-        )?;
+        gauge("process_start_time_seconds", "When the process started", start_seconds)?;
         let status = read("/proc/self/status").unwrap_or_default();
-        gauge(
-            "process_resident_memory_bytes",
-            "Memory in use",
-            resident_bytes(&status),
-        )?;
-        gauge(
-            "process_open_fds",
-            "Files and connections that are open",
-            open_files(),
-        )?;
+        gauge("process_resident_memory_bytes", "Memory in use", resident_bytes(&status))?;
+        gauge("process_open_fds", "Files and connections that are open", open_files())?;
         let limits = read("/proc/self/limits").unwrap_or_default();
-        gauge(
-            "process_max_fds",
-            "The most files and connections that may be open",
-            files_max(&limits),
-        )?;
+        gauge("process_max_fds", "The most files and connections that may be open", files_max(&limits))?;
         gauge("process_threads", "Threads", number(&status, "Threads:"))?;
         if let Some(seconds) = read("/proc/self/stat").and_then(|stat| cpu_seconds(&stat)) {
             let cpu = ConstCounter::new(seconds);

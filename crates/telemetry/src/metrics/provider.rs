@@ -95,26 +95,15 @@ pub struct ProviderTokens {
 
 impl ModelLabels {
     fn request(&self, outcome: RequestOutcome) -> RequestLabels {
-        RequestLabels {
-            provider: self.provider.clone(),
-            model: self.model.clone(),
-            outcome,
-        }
+        RequestLabels { provider: self.provider.clone(), model: self.model.clone(), outcome }
     }
 
     fn error(&self, class: ProviderErrorClass) -> ErrorLabels {
-        ErrorLabels {
-            provider: self.provider.clone(),
-            class,
-        }
+        ErrorLabels { provider: self.provider.clone(), class }
     }
 
     fn tokens(&self, r#type: TokenType) -> TokenLabels {
-        TokenLabels {
-            provider: self.provider.clone(),
-            model: self.model.clone(),
-            r#type,
-        }
+        TokenLabels { provider: self.provider.clone(), model: self.model.clone(), r#type }
     }
 }
 
@@ -193,9 +182,7 @@ impl Provider {
             (TokenType::CacheWrite, tokens.cache_write),
             (TokenType::Output, tokens.output),
         ] {
-            self.tokens
-                .get_or_create(&model.tokens(r#type))
-                .inc_by(increase(count));
+            self.tokens.get_or_create(&model.tokens(r#type)).inc_by(increase(count));
         }
     }
 
@@ -213,8 +200,7 @@ impl Provider {
     }
 
     pub fn limit(&self, limits: SpendLimits) {
-        self.cost_limit
-            .set(float(limits.cost_microusd) / float(MICROUSD_PER_USD));
+        self.cost_limit.set(float(limits.cost_microusd) / float(MICROUSD_PER_USD));
         *self.limits.lock().unwrap_or_else(PoisonError::into_inner) = limits;
     }
 
@@ -239,9 +225,7 @@ impl Provider {
             }),
         }
         let provider_circuits = circuits.iter().filter(|circuit| circuit.provider == provider);
-        let open = provider_circuits
-            .filter(|circuit| circuit.open_until.is_some())
-            .count();
+        let open = provider_circuits.filter(|circuit| circuit.open_until.is_some()).count();
         let provider = self.model(provider, model).provider;
         let gauge = self.circuits_open.get_or_create(&ProviderLabels { provider });
         gauge.set(i64_or_max(open));
@@ -274,10 +258,7 @@ impl Provider {
         let all = self.models.lock().unwrap_or_else(PoisonError::into_inner);
         let is_of_provider = |labels: &&ModelLabels| labels.provider == provider;
         let is_exact = |labels: &&ModelLabels| is_of_provider(labels) && labels.model == model;
-        match (
-            all.iter().find(is_exact),
-            all.iter().any(|labels| is_of_provider(&labels)),
-        ) {
+        match (all.iter().find(is_exact), all.iter().any(|labels| is_of_provider(&labels))) {
             (Some(labels), _) => labels.clone(),
             (None, true) => labels(provider, OTHER),
             (None, false) => labels(OTHER, OTHER),
@@ -286,8 +267,5 @@ impl Provider {
 }
 
 fn labels(provider: &str, model: &str) -> ModelLabels {
-    ModelLabels {
-        provider: provider.to_owned(),
-        model: model.to_owned(),
-    }
+    ModelLabels { provider: provider.to_owned(), model: model.to_owned() }
 }

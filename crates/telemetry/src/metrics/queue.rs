@@ -83,14 +83,8 @@ impl Queue {
                 "oldest_unsummarized_timestamp_seconds",
                 "When the oldest exchange that is in no summary was evicted (sampled); 0 is none",
             ),
-            documents: to.gauge(
-                "documents",
-                "Summaries (sampled; beyond some thousands an estimate)",
-            ),
-            documents_tokens: to.gauge(
-                "documents_tokens",
-                "Tokens of all summaries (sampled; as documents)",
-            ),
+            documents: to.gauge("documents", "Summaries (sampled; beyond some thousands an estimate)"),
+            documents_tokens: to.gauge("documents_tokens", "Tokens of all summaries (sampled; as documents)"),
             agents: to.gauges(
                 "agents",
                 "Agents (sampled; beyond some thousands an estimate)",
@@ -100,10 +94,8 @@ impl Queue {
                 "sampler_last_success_timestamp_seconds",
                 "When the sampled gauges were last read; 0 is never",
             ),
-            sampler_duration: to.seconds(
-                "sampler_duration_seconds",
-                "How long reading the sampled gauges took",
-            ),
+            sampler_duration: to
+                .seconds("sampler_duration_seconds", "How long reading the sampled gauges took"),
             depths: Mutex::default(),
         }
     }
@@ -133,10 +125,7 @@ impl Queue {
     pub fn line(&self, now: Timestamp) -> String {
         let depth = |state| self.depth.get_or_create(&state).get();
         let (ready, running) = (depth(QueueState::Ready), depth(QueueState::Running));
-        let mut line = format!(
-            "ready {ready} · running {running} · parked {}",
-            depth(QueueState::Parked)
-        );
+        let mut line = format!("ready {ready} · running {running} · parked {}", depth(QueueState::Parked));
         let oldest = self.oldest_ready.get();
         if ready > 0 && oldest > 0.0 {
             let waited = (unix_seconds(Some(now)) - oldest).max(0.0);
@@ -180,8 +169,7 @@ impl Queue {
         let busy = [QueueState::Ready, QueueState::Running].map(|state| listed(&sample.depth, state));
         self.record_depth(busy.iter().sum(), at);
         self.oldest_ready.set(unix_seconds(sample.oldest_ready_at));
-        self.oldest_unsummarized
-            .set(unix_seconds(sample.oldest_unsummarized_at));
+        self.oldest_unsummarized.set(unix_seconds(sample.oldest_unsummarized_at));
         self.documents.set(sample.documents);
         self.documents_tokens.set(sample.documents_tokens);
         self.sampled_at.set(unix_seconds(Some(at)));
@@ -190,7 +178,5 @@ impl Queue {
 }
 
 fn listed<S: Copy + PartialEq>(list: &[(S, i64)], state: S) -> i64 {
-    list.iter()
-        .find(|(listed, _)| *listed == state)
-        .map_or(0, |(_, count)| *count)
+    list.iter().find(|(listed, _)| *listed == state).map_or(0, |(_, count)| *count)
 }

@@ -14,9 +14,8 @@ use super::{
 };
 use recapd_core::domain::time::Timestamp;
 
-const REQUEST_SECONDS: [f64; 12] = [
-    0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 30.0,
-];
+const REQUEST_SECONDS: [f64; 12] =
+    [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 30.0];
 
 #[derive(Debug)]
 pub struct Service {
@@ -81,9 +80,7 @@ const fn or_unknown(name: Option<&'static str>) -> &'static str {
 
 impl Service {
     pub(super) fn register(to: &mut Register<'_>) -> Self {
-        to.gauges("build_info", "The build of this program; always 1", [BUILD])
-            .get_or_create(&BUILD)
-            .set(1);
+        to.gauges("build_info", "The build of this program; always 1", [BUILD]).get_or_create(&BUILD).set(1);
         Self {
             db_errors: to.counters(
                 "db_errors",
@@ -179,8 +176,7 @@ impl Service {
     }
 
     pub fn audit_dropped(&self, count: usize) {
-        self.audit_dropped
-            .inc_by(u64::try_from(count).unwrap_or(u64::MAX));
+        self.audit_dropped.inc_by(u64::try_from(count).unwrap_or(u64::MAX));
     }
 
     pub fn spans(&self, outcome: SpanOutcome, count: usize) {
@@ -201,23 +197,14 @@ impl Service {
     /// Counts an answered request. `route` is the template, because a path names an agent.
     pub fn answered(&self, route: &str, method: Method, code: u16, took: Duration) {
         self.requests.get_or_create(&request(route, method, code)).inc();
-        self.request_duration
-            .get_or_create(&labels(route, method))
-            .observe(took.as_secs_f64());
+        self.request_duration.get_or_create(&labels(route, method)).observe(took.as_secs_f64());
     }
 }
 
 fn labels(route: &str, method: Method) -> RouteLabels {
-    RouteLabels {
-        route: route.to_owned(),
-        method,
-    }
+    RouteLabels { route: route.to_owned(), method }
 }
 
 fn request(route: &str, method: Method, code: u16) -> RequestLabels {
-    RequestLabels {
-        route: route.to_owned(),
-        method,
-        code,
-    }
+    RequestLabels { route: route.to_owned(), method, code }
 }

@@ -19,10 +19,7 @@ use recapd_core::domain::{
 const OPENMETRICS: Option<&str> = Some("application/openmetrics-text;version=1.0.0,text/plain;q=0.5");
 
 fn metrics() -> Metrics {
-    Metrics::new(
-        Timestamp(1_500),
-        &[("offline", "offline"), ("openai", "gpt-5.4-mini")],
-    )
+    Metrics::new(Timestamp(1_500), &[("offline", "offline"), ("openai", "gpt-5.4-mini")])
 }
 
 /// All samples except the process metrics: series and value.
@@ -55,16 +52,9 @@ fn changes(act: impl FnOnce(&Metrics)) -> String {
 fn contract(text: &str) -> String {
     let described = |line: &str| {
         let (name, kind) = line.strip_prefix("# TYPE ")?.split_once(' ')?;
-        let sample = if kind == "histogram" {
-            format!("{name}_count")
-        } else {
-            name.to_owned()
-        };
+        let sample = if kind == "histogram" { format!("{name}_count") } else { name.to_owned() };
         let is_sample = |line: &&str| line.split(['{', ' ']).next() == Some(&sample);
-        Some(format!(
-            "{name} {kind} {}",
-            text.lines().filter(is_sample).count()
-        ))
+        Some(format!("{name} {kind} {}", text.lines().filter(is_sample).count()))
     };
     let names: Vec<String> = text.lines().filter_map(described).collect();
     names.join("\n")
@@ -195,9 +185,7 @@ fn every_description_is_complete() {
     let (_, text) = metrics().encode(None);
     let of = |keyword: &str| -> Vec<String> {
         let prefix = format!("# {keyword} ");
-        let names = text
-            .lines()
-            .filter_map(|line| line.strip_prefix(&prefix)?.split(' ').next());
+        let names = text.lines().filter_map(|line| line.strip_prefix(&prefix)?.split(' ').next());
         names.map(str::to_owned).collect()
     };
     assert_eq!(of("HELP"), of("TYPE"));
@@ -210,11 +198,7 @@ fn every_description_is_complete() {
 #[test]
 fn everything_starts_at_zero() {
     for (series, value) in samples(&metrics()) {
-        let expected = if series.starts_with("recapd_build_info{") {
-            1.0
-        } else {
-            0.0
-        };
+        let expected = if series.starts_with("recapd_build_info{") { 1.0 } else { 0.0 };
         assert!((value - expected).abs() < f64::EPSILON, "{series} {value}");
     }
 }
@@ -224,10 +208,7 @@ fn both_formats_say_the_same() {
     let metrics = metrics();
     metrics.documents.stored(10_000);
     let (content_type, open) = metrics.encode(OPENMETRICS);
-    assert_eq!(
-        content_type,
-        "application/openmetrics-text; version=1.0.0; charset=utf-8"
-    );
+    assert_eq!(content_type, "application/openmetrics-text; version=1.0.0; charset=utf-8");
     assert!(open.ends_with("# EOF\n"));
     assert!(open.contains("# TYPE recapd_updates counter\n"));
     assert!(open.contains("recapd_document_tokens_bucket{le=\"10000.0\"} 1\n"));
@@ -250,10 +231,7 @@ fn process_metrics_are_present() {
     let (_, text) = metrics().encode(None);
     let value = |name: &str| -> f64 {
         let line = text.lines().find(|line| line.starts_with(&format!("{name} ")));
-        line.and_then(|line| line.rsplit(' ').next())
-            .unwrap()
-            .parse()
-            .unwrap()
+        line.and_then(|line| line.rsplit(' ').next()).unwrap().parse().unwrap()
     };
     assert!((value("process_start_time_seconds") - 1.5).abs() < f64::EPSILON);
     assert!(value("process_resident_memory_bytes") > 1_000_000.0);
@@ -269,12 +247,7 @@ fn an_update_is_counted_from_the_queue_to_its_end() {
         updates.queued(Reason::Eviction);
         updates.coalesced();
         let ended = updates.start();
-        updates.finished(
-            UpdateOutcome::Completed,
-            UpdatePath::Merge,
-            3,
-            Duration::from_secs(30),
-        );
+        updates.finished(UpdateOutcome::Completed, UpdatePath::Merge, 3, Duration::from_secs(30));
         drop(ended);
         let running = updates.start();
         updates.failed(FailureReason::ProviderTimeout);
@@ -311,11 +284,7 @@ fn a_document_is_counted_when_stored_read_cut_and_aged() {
         documents.items(ItemAction::Added, 4);
         documents.items(ItemAction::Dropped, 0);
         documents.truncated(250);
-        documents.read(
-            ReadVia::Http,
-            ReadResult::NotModified,
-            Some(Duration::from_millis(1)),
-        );
+        documents.read(ReadVia::Http, ReadResult::NotModified, Some(Duration::from_millis(1)));
         documents.aged(RunOutcome::Completed);
         documents.aged(RunOutcome::Failed);
         documents.last_aged(Some(Timestamp(2_000)));
@@ -432,22 +401,11 @@ fn a_crossed_threshold_is_counted_once() {
 #[test]
 fn unknown_models_share_the_label_other() {
     let text = changes(|metrics| {
-        let tokens = ProviderTokens {
-            input: 100,
-            cache_read: 900,
-            cache_write: 0,
-            output: 50,
-        };
+        let tokens = ProviderTokens { input: 100, cache_read: 900, cache_write: 0, output: 50 };
         let second = Duration::from_secs(1);
-        metrics
-            .provider
-            .answered("openai", "gpt-5.4-mini", tokens, second);
-        metrics
-            .provider
-            .failed("openai", "gpt-9", ProviderErrorClass::Auth, second);
-        metrics
-            .provider
-            .failed("nobody", "gpt-5.4-mini", ProviderErrorClass::Server, second);
+        metrics.provider.answered("openai", "gpt-5.4-mini", tokens, second);
+        metrics.provider.failed("openai", "gpt-9", ProviderErrorClass::Auth, second);
+        metrics.provider.failed("nobody", "gpt-5.4-mini", ProviderErrorClass::Server, second);
     });
     insta::assert_snapshot!(text, @r#"
     provider_errors_total{provider="openai",class="auth"} 1
@@ -469,9 +427,7 @@ fn requests_and_database_errors_are_counted() {
     let text = changes(|metrics| {
         let route = "/v1/agents/{id}/summary";
         metrics.service.route(route, Method::Get);
-        metrics
-            .service
-            .answered(route, Method::Get, 404, Duration::from_millis(2));
+        metrics.service.answered(route, Method::Get, 404, Duration::from_millis(2));
         metrics.service.db_failed(Some("busy"));
         metrics.service.db_failed(Some("a new word"));
         metrics.service.db_failed(None);
@@ -501,14 +457,9 @@ fn requests_and_database_errors_are_counted() {
 
 #[test]
 fn reasons_and_error_classes_agree() {
-    let classes = FailureReason::ALL
-        .iter()
-        .filter_map(|&reason| ProviderErrorClass::from_reason(reason));
+    let classes = FailureReason::ALL.iter().filter_map(|&reason| ProviderErrorClass::from_reason(reason));
     assert_eq!(classes.count(), ProviderErrorClass::ALL.len());
-    assert_eq!(
-        FailureReason::from_name("provider_refusal"),
-        Some(FailureReason::ProviderRefusal)
-    );
+    assert_eq!(FailureReason::from_name("provider_refusal"), Some(FailureReason::ProviderRefusal));
     assert_eq!(ProviderErrorClass::from_reason(FailureReason::Db), None);
     // The class of each error of a model is the name of a reason.
     let errors = [
@@ -516,15 +467,9 @@ fn reasons_and_error_classes_agree() {
         recapd_llm::LlmError::Truncated { usage: None },
         recapd_llm::LlmError::Auth(String::new()),
         recapd_llm::LlmError::ContextOverflow(String::new()),
-        recapd_llm::LlmError::Refused {
-            message: String::new(),
-            usage: None,
-        },
+        recapd_llm::LlmError::Refused { message: String::new(), usage: None },
         recapd_llm::LlmError::Permanent(String::new()),
-        recapd_llm::LlmError::RateLimited {
-            retry_after: None,
-            message: String::new(),
-        },
+        recapd_llm::LlmError::RateLimited { retry_after: None, message: String::new() },
     ];
     for error in errors {
         assert!(FailureReason::from_name(error.class()).is_some(), "{error}");

@@ -14,9 +14,8 @@ use super::{
 use recapd_core::domain::{number::i64_or_max, work::Reason};
 
 /// Contains 30 s, the alert's threshold for slow updates.
-const DURATION_SECONDS: [f64; 13] = [
-    0.05, 0.25, 1.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 45.0, 60.0, 120.0, 300.0,
-];
+const DURATION_SECONDS: [f64; 13] =
+    [0.05, 0.25, 1.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 45.0, 60.0, 120.0, 300.0];
 const BATCH_EXCHANGES: [f64; 9] = [1.0, 2.0, 3.0, 4.0, 5.0, 8.0, 12.0, 20.0, 50.0];
 
 #[derive(Debug)]
@@ -64,16 +63,10 @@ impl Updates {
                 "From claim to commit",
                 || Histogram::new(DURATION_SECONDS),
                 UpdateOutcome::ALL.iter().flat_map(|&outcome| {
-                    UpdatePath::ALL
-                        .iter()
-                        .map(move |&path| DurationLabels { outcome, path })
+                    UpdatePath::ALL.iter().map(move |&path| DurationLabels { outcome, path })
                 }),
             ),
-            batch: to.histogram(
-                "update_batch_exchanges",
-                "Exchanges in an update",
-                &BATCH_EXCHANGES,
-            ),
+            batch: to.histogram("update_batch_exchanges", "Exchanges in an update", &BATCH_EXCHANGES),
             exhausted: to.counter("retries_exhausted", "Queue rows parked after the last attempt"),
             postponed: to.counters(
                 "updates_postponed",
@@ -112,9 +105,7 @@ impl Updates {
     /// Counts an update of `exchanges` exchanges that ended `took` after its claim.
     pub fn finished(&self, outcome: UpdateOutcome, path: UpdatePath, exchanges: i64, took: Duration) {
         self.finished.get_or_create(&outcome).inc();
-        self.duration
-            .get_or_create(&DurationLabels { outcome, path })
-            .observe(took.as_secs_f64());
+        self.duration.get_or_create(&DurationLabels { outcome, path }).observe(took.as_secs_f64());
         if 0 < exchanges {
             self.batch.observe(float(exchanges));
         }

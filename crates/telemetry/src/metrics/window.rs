@@ -54,11 +54,7 @@ impl WindowMetrics {
                 "journal_failed_messages",
                 "Messages stored, but not written to the journal when they arrived",
             ),
-            tokens: to.histogram(
-                "window_tokens",
-                "Tokens of a window, after each append",
-                &TOKEN_BUCKETS,
-            ),
+            tokens: to.histogram("window_tokens", "Tokens of a window, after each append", &TOKEN_BUCKETS),
             fill: to.histogram(
                 "window_fill_ratio",
                 "Tokens of a window divided by its budget, after each append",

@@ -147,9 +147,9 @@ impl Exporter {
         let status = reply.status.as_u16();
         match status {
             200..=299 => Ok(()),
-            _ if RETRYABLE.contains(&status) => Err(ExportRefusal::Retryable(format!(
-                "the collector answers {status}"
-            ))),
+            _ if RETRYABLE.contains(&status) => {
+                Err(ExportRefusal::Retryable(format!("the collector answers {status}")))
+            }
             _ => Err(ExportRefusal::Final(format!("the collector answers {status}"))),
         }
     }

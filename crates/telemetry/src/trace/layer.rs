@@ -83,12 +83,7 @@ impl Spans {
         sample: f64,
         seed: u64,
     ) -> Self {
-        Self {
-            queue,
-            lost_count,
-            sample,
-            random: Mutex::new(fastrand::Rng::with_seed(seed)),
-        }
+        Self { queue, lost_count, sample, random: Mutex::new(fastrand::Rng::with_seed(seed)) }
     }
 
     /// Opens a span below `parent`. Without a parent, opens it below the client's span, if there is one, otherwise as the root
@@ -116,9 +111,7 @@ impl Spans {
             parent: caller.map(|caller| caller.span),
             is_sampled: caller.map_or_else(|| random.f64() < self.sample, |caller| caller.is_sampled),
             began: now,
-            start_ns: u64::try_from(SystemClock.now().0)
-                .unwrap_or(0)
-                .saturating_mul(NANOS_PER_MS),
+            start_ns: u64::try_from(SystemClock.now().0).unwrap_or(0).saturating_mul(NANOS_PER_MS),
             fields,
         }
     }
@@ -127,10 +120,8 @@ impl Spans {
 impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Spans {
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
         let Some(span) = context.span(id) else { return };
-        let mut fields = SpanFields {
-            name: attributes.metadata().name().to_owned(),
-            ..SpanFields::default()
-        };
+        let mut fields =
+            SpanFields { name: attributes.metadata().name().to_owned(), ..SpanFields::default() };
         attributes.record(&mut fields);
         let open_span = match span.parent() {
             Some(parent) => self.open(parent.extensions().get::<OpenSpan>(), fields),
@@ -149,10 +140,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Spans {
     fn on_close(&self, id: Id, context: Context<'_, S>) {
         let Some(span) = context.span(&id) else { return };
         let open_span = span.extensions_mut().remove::<OpenSpan>();
-        let Some(finished) = open_span
-            .filter(|open_span| open_span.is_sampled)
-            .map(OpenSpan::end)
-        else {
+        let Some(finished) = open_span.filter(|open_span| open_span.is_sampled).map(OpenSpan::end) else {
             return;
         };
         if self.queue.try_send(finished).is_err() {
@@ -196,11 +184,7 @@ struct SpanFields {
 impl SpanFields {
     fn set(&mut self, field: &Field, value: Value) {
         let name = field.name();
-        match self
-            .attributes
-            .iter_mut()
-            .find(|(attribute, _)| *attribute == name)
-        {
+        match self.attributes.iter_mut().find(|(attribute, _)| *attribute == name) {
             Some((_, existing)) => *existing = value,
             None => self.attributes.push((name, value)),
         }
@@ -270,18 +254,12 @@ mod tests {
     #[test]
     fn a_child_span_belongs_to_its_parent() {
         let (spans, lost_count) = recorded(1.0, 9, || {
-            let whole = info_span!(
-                "whole",
-                "otel.name" = "GET /x",
-                "otel.kind" = "server",
-                "http.status" = Empty
-            );
+            let whole =
+                info_span!("whole", "otel.name" = "GET /x", "otel.kind" = "server", "http.status" = Empty);
             whole.in_scope(|| info_span!("part", tokens = 5, "error.type" = "timeout").in_scope(|| ()));
             whole.record("http.status", 200);
         });
-        let [part, whole] = spans.as_slice() else {
-            panic!("{spans:?}")
-        };
+        let [part, whole] = spans.as_slice() else { panic!("{spans:?}") };
         assert_eq!((part.trace, part.parent), (whole.trace, Some(whole.span)));
         assert_eq!((part.name.as_str(), part.kind), ("part", SpanKind::Internal));
         assert_eq!((whole.name.as_str(), whole.kind), ("GET /x", SpanKind::Server));
@@ -305,10 +283,7 @@ mod tests {
         let spans = with_flags("01", 0.0);
         assert_eq!(
             (spans[0].trace, spans[0].parent),
-            (
-                0x4bf9_2f35_77b3_4da6_a3ce_929d_0e0e_4736,
-                Some(0x00f0_67aa_0ba9_02b7)
-            )
+            (0x4bf9_2f35_77b3_4da6_a3ce_929d_0e0e_4736, Some(0x00f0_67aa_0ba9_02b7))
         );
         assert!(recorded(0.0, 9, || drop(info_span!("whole"))).0.is_empty());
     }
@@ -328,9 +303,7 @@ mod tests {
         let (spans, _) = recorded(1.0, 9, || {
             drop(info_span!("whole", said = "é".repeat(1_000).as_str()));
         });
-        let Value::Text(text) = &spans[0].attributes[0].1 else {
-            panic!("{spans:?}")
-        };
+        let Value::Text(text) = &spans[0].attributes[0].1 else { panic!("{spans:?}") };
         assert_eq!(text.len(), TEXT_BYTES_MAX);
     }
 }

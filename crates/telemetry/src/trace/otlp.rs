@@ -12,10 +12,8 @@ const STATUS_ERROR: u8 = 2;
 
 /// Returns the attributes of this process.
 pub(super) fn resource(settings: &TraceSettings) -> Json {
-    let service = [
-        ("service.name", settings.service.as_str()),
-        ("service.version", env!("CARGO_PKG_VERSION")),
-    ];
+    let service =
+        [("service.name", settings.service.as_str()), ("service.version", env!("CARGO_PKG_VERSION"))];
     let configured = settings.resource.iter();
     let configured = configured.map(|(name, value)| (name.as_str(), value.as_str()));
     // The service's own name takes precedence, as OpenTelemetry requires.

@@ -34,16 +34,10 @@ const HINTS: [(&str, &str); 8] = [
     ("unknown_exchange", "`recapd history AGENT --all` lists them"),
     ("unknown_message", "`recapd window AGENT` shows their numbers"),
     ("unknown_mark", "`recapd mark AGENT NAME` sets one"),
-    (
-        "unknown_item",
-        "`recapd items list AGENT --past --all` lists them",
-    ),
+    ("unknown_item", "`recapd items list AGENT --past --all` lists them"),
     ("unknown_fact", "`recapd facts AGENT --past --all` lists them"),
     ("unknown_run", "`recapd runs` lists them"),
-    (
-        "agent_exists",
-        "choose another id; `recapd agents` lists the existing agents",
-    ),
+    ("agent_exists", "choose another id; `recapd agents` lists the existing agents"),
 ];
 
 fn hint(problem: &Value) -> String {
@@ -67,10 +61,7 @@ fn detail(problem: &Value) -> Option<String> {
 
 /// Returns the errors in the request, and the problem's hint.
 fn findings(problem: &Value) -> String {
-    let findings = problem["errors"]
-        .as_array()
-        .map(Vec::as_slice)
-        .unwrap_or_default();
+    let findings = problem["errors"].as_array().map(Vec::as_slice).unwrap_or_default();
     let mut lines: Vec<String> = findings.iter().take(FINDINGS_SHOWN_MAX).map(finding).collect();
     if findings.len() > FINDINGS_SHOWN_MAX {
         lines.push(format!("\n  … and {} more", findings.len() - FINDINGS_SHOWN_MAX));
@@ -83,13 +74,11 @@ fn findings(problem: &Value) -> String {
 
 fn finding(finding: &Value) -> String {
     let detail = finding["detail"].as_str().unwrap_or_default();
-    let location = ["pointer", "line", "parameter"]
-        .iter()
-        .find_map(|name| match &finding[*name] {
-            Value::Null => None,
-            Value::String(location) => Some(format!("{name} {location}")),
-            location => Some(format!("{name} {location}")),
-        });
+    let location = ["pointer", "line", "parameter"].iter().find_map(|name| match &finding[*name] {
+        Value::Null => None,
+        Value::String(location) => Some(format!("{name} {location}")),
+        location => Some(format!("{name} {location}")),
+    });
     format!("\n  {}: {detail}", location.unwrap_or_default())
 }
 
@@ -101,14 +90,8 @@ mod tests {
     fn a_problem_names_the_field_and_the_cure() {
         let problem = r#"{"detail":"1 of 2 messages can't be read","hint":"mend it","errors":[{"pointer":"/1","detail":"no role"}]}"#;
         let failed = command_failure(StatusCode::UNPROCESSABLE_ENTITY, problem);
-        assert_eq!(
-            failed.text(),
-            "1 of 2 messages can't be read\n  pointer /1: no role; mend it"
-        );
-        assert_eq!(
-            command_failure(StatusCode::BAD_GATEWAY, "proxy").text(),
-            "502 Bad Gateway: proxy"
-        );
+        assert_eq!(failed.text(), "1 of 2 messages can't be read\n  pointer /1: no role; mend it");
+        assert_eq!(command_failure(StatusCode::BAD_GATEWAY, "proxy").text(), "502 Bad Gateway: proxy");
     }
 
     #[test]

@@ -43,9 +43,7 @@ pub(crate) fn find(
 /// True if a daemon runs and accepts the credentials. Fails if a slow daemon doesn't answer in time: the command must not
 /// open the database instead, because the daemon may use another database, and its configuration wouldn't apply.
 async fn accepts_us(daemon: &Api) -> Result<bool, CommandFailure> {
-    let request = daemon
-        .request(Method::GET, "/version")
-        .header(ACCEPT, "application/json");
+    let request = daemon.request(Method::GET, "/version").header(ACCEPT, "application/json");
     match daemon.reply(request).await {
         Ok((status, text)) => Ok(match answerer(status, text.as_bytes()) {
             Answerer::Daemon => true,
@@ -76,10 +74,7 @@ pub(crate) async fn answers(
     config: &HttpConfig,
     path: &str,
 ) -> Result<(), NotReady> {
-    let configured = || DaemonTarget {
-        base: base(config),
-        credentials: Credentials::default(),
-    };
+    let configured = || DaemonTarget { base: base(config), credentials: Credentials::default() };
     let server = server.cloned().unwrap_or_else(configured);
     let daemon = Api::new(&server).map_err(|failure| NotReady::Says(failure.text()))?;
     match daemon.reply(daemon.request(Method::GET, path)).await {

@@ -158,14 +158,7 @@ fn lines(in_force: &[Value]) -> String {
         (format!("{} = {}", text("name"), value["value"]), from)
     };
     let cells: Vec<(String, String)> = in_force.iter().map(cells).collect();
-    let width = cells
-        .iter()
-        .map(|(value, _)| value.chars().count())
-        .max()
-        .unwrap_or(0);
-    let lines: Vec<String> = cells
-        .iter()
-        .map(|(value, from)| format!("{value:width$}  ({from})"))
-        .collect();
+    let width = cells.iter().map(|(value, _)| value.chars().count()).max().unwrap_or(0);
+    let lines: Vec<String> = cells.iter().map(|(value, from)| format!("{value:width$}  ({from})")).collect();
     lines.join("\n")
 }

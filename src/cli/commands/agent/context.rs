@@ -101,17 +101,10 @@ impl ContextCommand {
 
     async fn reply(&self, api: &Api) -> Result<serde_json::Value, CommandFailure> {
         let budget = self.budget.map(|budget| format!("&budget={budget}"));
-        let summary = self
-            .summary_max_tokens
-            .map(|tokens| format!("&summary_max_tokens={tokens}"));
-        let mode = self
-            .alternation
-            .map(|mode| format!("&alternation={}", mode.name()));
+        let summary = self.summary_max_tokens.map(|tokens| format!("&summary_max_tokens={tokens}"));
+        let mode = self.alternation.map(|mode| format!("&alternation={}", mode.name()));
         let thinking = self.thinking.map(|ThinkingChoice::Open| "&thinking=open");
-        let speaker = self
-            .speaker
-            .as_deref()
-            .map(|speaker| format!("&as={}", escape(speaker)));
+        let speaker = self.speaker.as_deref().map(|speaker| format!("&as={}", escape(speaker)));
         let path = format!(
             "/v1/agents/{}/context?format={}{}{}{}{}{}",
             self.agent,

@@ -86,12 +86,9 @@ impl Facts {
         match (self.action, self.agent) {
             (Some(action), _) => action.run(config, options),
             (None, Some(agent)) => {
-                let facts = PagedPath::new(
-                    PagedList::Facts(&agent),
-                    format!("/v1/agents/{agent}/facts"),
-                    "facts",
-                )
-                .with_filters(format!("&all={}", i64::from(self.past)));
+                let facts =
+                    PagedPath::new(PagedList::Facts(&agent), format!("/v1/agents/{agent}/facts"), "facts")
+                        .with_filters(format!("&all={}", i64::from(self.past)));
                 let page: ListPage<Value> = open::block_on(async {
                     let api = Api::reading(config, options).await?;
                     self.page.read(&api, &facts).await
@@ -126,10 +123,7 @@ fn add(
     NewFact::parse(fact).map_err(|error| refusal(&error))?;
     let reply = lineage::post(config, options, agent, ("facts", fact.clone()))?;
     lineage::print(options, &reply, &|reply| {
-        format!(
-            "added fact {} to {agent}: version {}",
-            reply["fact"], reply["version"]
-        )
+        format!("added fact {} to {agent}: version {}", reply["fact"], reply["version"])
     })
 }
 
@@ -147,20 +141,14 @@ fn edit(
             Some(now) if now != *fact => format!(", now fact {now}"),
             _ => String::new(),
         };
-        format!(
-            "changed fact {fact} of {agent}{now}: version {}",
-            reply["version"]
-        )
+        format!("changed fact {fact} of {agent}{now}: version {}", reply["version"])
     })
 }
 
 fn refusal(error: &FactEditError) -> CommandFailure {
     CommandFailure::usage(match error {
         FactEditError::Invalid { name: "kind", .. } => {
-            format!(
-                "a kind is one of {}",
-                FactKind::ALL.map(FactKind::name).join(", ")
-            )
+            format!("a kind is one of {}", FactKind::ALL.map(FactKind::name).join(", "))
         }
         error => error.to_string(),
     })

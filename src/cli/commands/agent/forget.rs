@@ -78,9 +78,7 @@ impl Forget {
                 (Forgettable::Exchanges(numbers), body)
             }
             (None, 0) => {
-                return Err(CommandFailure::usage(
-                    "name exchanges, --message SEQ or --all".to_owned(),
-                ));
+                return Err(CommandFailure::usage("name exchanges, --message SEQ or --all".to_owned()));
             }
             (None, count) => {
                 let text = format!(
@@ -145,11 +143,7 @@ impl Forget {
             output::text(&text)?;
         }
         forget_in_hooks(environment, agent, ForgetScope::Agent)?;
-        Ok(if reply.scrubbed && reply.journal_removed {
-            ExitCode::SUCCESS
-        } else {
-            ExitCode::FAILURE
-        })
+        Ok(if reply.scrubbed && reply.journal_removed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 }
 
@@ -193,11 +187,7 @@ async fn ingestor(config: &Config, agent: &AgentId) -> Result<(Ingestor, Arc<Sql
 
 /// Waits for `forgetting`, and shows how many exchanges are left.
 async fn with_progress<T>(store: &dyn Store, agent: &AgentId, forgetting: impl Future<Output = T>) -> T {
-    let bar = if output::shows_progress() {
-        ProgressBar::new_spinner()
-    } else {
-        ProgressBar::hidden()
-    };
+    let bar = if output::shows_progress() { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
     let ticker = Ticker::new(&bar);
     let mut look = tokio::time::interval(LOOK_EVERY);
     let mut forgetting = std::pin::pin!(forgetting);
@@ -223,11 +213,7 @@ fn report(agent: &AgentId, reply: &ForgetReply) -> String {
     if reply.messages == 0 {
         return "there was nothing to forget".to_owned();
     }
-    let numbers: Vec<String> = reply
-        .exchanges
-        .iter()
-        .map(|number| format!("#{number}"))
-        .collect();
+    let numbers: Vec<String> = reply.exchanges.iter().map(|number| format!("#{number}")).collect();
     let agents: Vec<&str> = reply.agents.iter().map(AgentId::as_str).collect();
     let mut text = format!(
         "forgot {} of {} in {}: also removed {} of summaries and {}",
@@ -239,20 +225,11 @@ fn report(agent: &AgentId, reply: &ForgetReply) -> String {
     );
     if !reply.journals_left.is_empty() {
         let remaining: Vec<&str> = reply.journals_left.iter().map(AgentId::as_str).collect();
-        text = format!(
-            "{text}; the live journals of {} couldn't be rewritten",
-            remaining.join(", ")
-        );
+        text = format!("{text}; the live journals of {} couldn't be rewritten", remaining.join(", "));
     }
     text.push_str(disk_note(reply.scrubbed));
-    let remaining = reply
-        .legs_left
-        .iter()
-        .map(|remaining| report_remaining(agent, remaining));
-    std::iter::once(text)
-        .chain(remaining)
-        .collect::<Vec<_>>()
-        .join("\n")
+    let remaining = reply.legs_left.iter().map(|remaining| report_remaining(agent, remaining));
+    std::iter::once(text).chain(remaining).collect::<Vec<_>>().join("\n")
 }
 
 /// Formats which legs of an exchange remain, and how to forget them.

@@ -79,11 +79,7 @@ impl History {
             self.tokens.then(|| "tokens=1".to_owned()),
         ];
         let parameters: Vec<String> = parameters.into_iter().flatten().collect();
-        if parameters.is_empty() {
-            String::new()
-        } else {
-            format!("?{}", parameters.join("&"))
-        }
+        if parameters.is_empty() { String::new() } else { format!("?{}", parameters.join("&")) }
     }
 
     async fn ask(&self, daemon: &Api, json: bool) -> Result<String, CommandFailure> {
@@ -141,9 +137,5 @@ fn views_text(views: &[HistoryView], json: bool) -> Result<String, CommandFailur
 }
 
 fn colour_text(text: &str, json: bool) -> String {
-    if !json && output::has_colour() {
-        colour::colour_text(text)
-    } else {
-        text.to_owned()
-    }
+    if !json && output::has_colour() { colour::colour_text(text) } else { text.to_owned() }
 }

@@ -218,30 +218,18 @@ fn drain_in_background(options: &GlobalOptions, server: &str, pause: Duration) -
     let mut drain = process::Command::new(std::env::current_exe()?);
     let pause_ms = pause.as_millis().to_string();
     drain.args(["hook", "drain", "--after-hook-ms", &pause_ms, "--server", server]);
-    for (option, file) in [
-        ("--config", &options.config),
-        ("--token-file", &options.token_file),
-    ] {
+    for (option, file) in [("--config", &options.config), ("--token-file", &options.token_file)] {
         if let Some(file) = file {
             drain.arg(option).arg(file);
         }
     }
-    drain
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .process_group(0)
-        .spawn()
-        .map(drop)
+    drain.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0).spawn().map(drop)
 }
 
 /// Reads the host's input; `None` if it can't be parsed.
 fn input() -> io::Result<Option<Input>> {
     let mut text = String::new();
-    io::stdin()
-        .lock()
-        .take(INPUT_BYTES_MAX)
-        .read_to_string(&mut text)?;
+    io::stdin().lock().take(INPUT_BYTES_MAX).read_to_string(&mut text)?;
     Ok(Input::read(&text))
 }
 
@@ -262,15 +250,11 @@ impl Test {
                 "stdin doesn't hold a hook's input; send a JSON object with a session_id".to_owned(),
             )
         })?;
-        let call = self
-            .arguments
-            .call(self.event, config, options, environment, Instant::now());
+        let call = self.arguments.call(self.event, config, options, environment, Instant::now());
         let (host, owner) = (call.host(&input), call.owner(&input));
         let agent = owner.agent;
         let project = owner.project.map(|project| project.id);
-        let injection = (self.event == Event::SessionStart)
-            .then(|| call.preview(&input))
-            .flatten();
+        let injection = (self.event == Event::SessionStart).then(|| call.preview(&input)).flatten();
         let text = injection.map(|injection| injection.text).unwrap_or_default();
         let (chars, tokens) = (text.chars().count(), tokenizer::ceiling_counter().count(&text));
         if options.json {

@@ -80,12 +80,9 @@ impl Items {
     pub(crate) fn run(self, config: &Config, options: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         match self.action {
             ItemsAction::List { agent, past, page } => {
-                let items = PagedPath::new(
-                    PagedList::Items(&agent),
-                    format!("/v1/agents/{agent}/items"),
-                    "items",
-                )
-                .with_filters(format!("&all={}", i64::from(past)));
+                let items =
+                    PagedPath::new(PagedList::Items(&agent), format!("/v1/agents/{agent}/items"), "items")
+                        .with_filters(format!("&all={}", i64::from(past)));
                 let page: ListPage<Value> = open::block_on(async {
                     let api = Api::reading(config, options).await?;
                     page.read(&api, &items).await
@@ -96,28 +93,11 @@ impl Items {
             ItemsAction::Unpin(item_number) => {
                 change(config, options, &item_number, &json!({"pinned": false}))
             }
-            ItemsAction::Edit {
-                item_number,
-                text,
-                brief,
-                gist,
-                importance,
-            } => {
-                let fields = [
-                    ("text", text),
-                    ("brief", brief),
-                    ("gist", gist),
-                    ("importance", importance),
-                ];
-                let fields = fields
-                    .into_iter()
-                    .filter_map(|(name, value)| Some((name.to_owned(), json!(value?))));
-                change(
-                    config,
-                    options,
-                    &item_number,
-                    &Value::Object(fields.collect::<Map<_, _>>()),
-                )
+            ItemsAction::Edit { item_number, text, brief, gist, importance } => {
+                let fields = [("text", text), ("brief", brief), ("gist", gist), ("importance", importance)];
+                let fields =
+                    fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), json!(value?))));
+                change(config, options, &item_number, &Value::Object(fields.collect::<Map<_, _>>()))
             }
         }
     }
@@ -173,15 +153,8 @@ fn change(
             Some(now) if now != *item => format!(", now item {now}"),
             _ => String::new(),
         };
-        let room = if reply["shown"] == false {
-            "; the document has no room for it"
-        } else {
-            ""
-        };
-        format!(
-            "changed item {item} of {agent}{now}: version {}{room}",
-            reply["version"]
-        )
+        let room = if reply["shown"] == false { "; the document has no room for it" } else { "" };
+        format!("changed item {item} of {agent}{now}: version {}{room}", reply["version"])
     })
 }
 

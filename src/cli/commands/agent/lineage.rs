@@ -61,26 +61,14 @@ pub(crate) struct Fork {
 impl MarkCommand {
     pub(crate) fn run(self, config: &Config, options: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         let body = json!({ "label": self.label });
-        step(
-            config,
-            options,
-            &self.agent,
-            &Step::Mark(self.label),
-            ("mark", body),
-        )
+        step(config, options, &self.agent, &Step::Mark(self.label), ("mark", body))
     }
 }
 
 impl Rewind {
     pub(crate) fn run(self, config: &Config, options: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         let body = json!({ "to": self.label });
-        step(
-            config,
-            options,
-            &self.agent,
-            &Step::Rewind(self.label),
-            ("rewind", body),
-        )
+        step(config, options, &self.agent, &Step::Rewind(self.label), ("rewind", body))
     }
 }
 
@@ -148,24 +136,16 @@ pub(super) fn print(
 
 /// Formats in one line what a step did.
 fn line(agent: &AgentId, step: &Step, reply: &Value) -> String {
-    let name = |label: &Option<String>| {
-        label
-            .as_ref()
-            .map_or_else(String::new, |label| format!(" `{label}`"))
-    };
+    let name =
+        |label: &Option<String>| label.as_ref().map_or_else(String::new, |label| format!(" `{label}`"));
     match step {
         Step::Pin(seq) => format!("pinned message {seq} of {agent}"),
         Step::Unpin(seq) => format!("unpinned message {seq} of {agent}"),
         Step::Note(change) => format!("wrote {} of {agent}", change.name),
-        Step::Clear => format!(
-            "cleared {agent}: session {} begins with an empty window",
-            reply["session"]
-        ),
-        Step::Mark(label) => format!(
-            "marked {agent}{} at {}",
-            name(label),
-            number(&reply["marked_exchange"])
-        ),
+        Step::Clear => format!("cleared {agent}: session {} begins with an empty window", reply["session"]),
+        Step::Mark(label) => {
+            format!("marked {agent}{} at {}", name(label), number(&reply["marked_exchange"]))
+        }
         Step::Rewind(label) => format!(
             "rewound {agent} to the mark{} at {}: {} set aside, the window begins with {}",
             name(label),

@@ -63,9 +63,7 @@ impl Mcp {
         let hints = AgentHints {
             agent: self.agent,
             lookup: Some(Arc::new(move || hook::current_session(&own_environment))),
-            project: current_dir()
-                .ok()
-                .map(|folder| hook::project_id(&folder, environment)),
+            project: current_dir().ok().map(|folder| hook::project_id(&folder, environment)),
             ..AgentHints::default()
         };
         open::block_on(async {
@@ -75,11 +73,7 @@ impl Mcp {
             let transport =
                 AsyncRwTransport::new_server(input, output).with_max_line_length(MESSAGE_BYTES_MAX);
             let running = mcp::Server::new(&state).serve(transport).await;
-            running
-                .map_err(anyhow::Error::new)?
-                .waiting()
-                .await
-                .map_err(anyhow::Error::new)?;
+            running.map_err(anyhow::Error::new)?.waiting().await.map_err(anyhow::Error::new)?;
             Ok(ExitCode::SUCCESS)
         })
     }
@@ -90,9 +84,7 @@ impl Mcp {
 async fn way(config: &Config, options: &GlobalOptions) -> Result<Way, CommandFailure> {
     let usage = |error: SourceError| CommandFailure::usage(error.to_string());
     if let Some(server) = &options.server {
-        let daemon = Remote::new(&server.base)
-            .map_err(usage)?
-            .with_credentials(options.credentials.clone());
+        let daemon = Remote::new(&server.base).map_err(usage)?.with_credentials(options.credentials.clone());
         return Ok(Way::Fixed(Arc::new(daemon)));
     }
     if options.db.is_some() {
@@ -136,9 +128,7 @@ impl CommandDesk {
             runtime.shutdown_background();
             outcome
         });
-        let outcome = run
-            .await
-            .map_err(|panicked| SourceError::Unavailable(panicked.to_string()))?;
+        let outcome = run.await.map_err(|panicked| SourceError::Unavailable(panicked.to_string()))?;
         outcome.map_err(|failure: CommandFailure| SourceError::Refused(failure.text()))
     }
 }

@@ -152,15 +152,9 @@ fn read(
     version: Option<i64>,
 ) -> Result<ExitCode, CommandFailure> {
     let version = version.map_or_else(String::new, |version| format!("?version={version}"));
-    let path = format!(
-        "/v1/agents/{}/notes/{}{version}",
-        note.agent,
-        escape(note.name.as_str())
-    );
+    let path = format!("/v1/agents/{}/notes/{}{version}", note.agent, escape(note.name.as_str()));
     let reply: Value = open::block_on(async { Api::reading(config, options).await?.read(&path).await })?;
-    lineage::print(options, &reply, &|reply| {
-        reply["text"].as_str().unwrap_or_default().to_owned()
-    })
+    lineage::print(options, &reply, &|reply| reply["text"].as_str().unwrap_or_default().to_owned())
 }
 
 fn write(
@@ -178,9 +172,7 @@ fn write(
 /// Reads a text for a note. Reads a little more than a note can have, so that a longer text is refused.
 fn standard_input() -> Result<String, CommandFailure> {
     if stdin().is_terminal() {
-        return Err(CommandFailure::usage(
-            "write the text as an argument, or to standard input".to_owned(),
-        ));
+        return Err(CommandFailure::usage("write the text as an argument, or to standard input".to_owned()));
     }
     let mut text = String::new();
     let bytes_max = u64::try_from(2 * NOTE_BYTES_MAX).unwrap_or(u64::MAX);

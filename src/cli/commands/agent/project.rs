@@ -74,18 +74,11 @@ fn text(projects: &[Value]) -> String {
     if projects.is_empty() {
         return "(no projects yet: `recapd project join PROJECT AGENT` creates one)".to_owned();
     }
-    let mut table = Table::new([
-        ("PROJECT", Align::Left),
-        ("AGENTS", Align::Right),
-        ("CHANGED", Align::Left),
-    ]);
+    let mut table =
+        Table::new([("PROJECT", Align::Left), ("AGENTS", Align::Right), ("CHANGED", Align::Left)]);
     for project in projects {
         let text = |name: &str| project[name].as_str().unwrap_or_default().to_owned();
-        table.row([
-            text("project_id"),
-            project["agents"].to_string(),
-            text("updated_at"),
-        ]);
+        table.row([text("project_id"), project["agents"].to_string(), text("updated_at")]);
     }
     table.text()
 }
@@ -122,10 +115,8 @@ fn change(
     })?;
     let belongs = joins.then_some(project);
     if options.json {
-        let memberships: Vec<Value> = agents
-            .iter()
-            .map(|agent| json!({ "agent_id": agent, "project_id": belongs }))
-            .collect();
+        let memberships: Vec<Value> =
+            agents.iter().map(|agent| json!({ "agent_id": agent, "project_id": belongs })).collect();
         output::json(&json!(memberships))?;
     } else {
         let names: Vec<&str> = agents.iter().map(AgentId::as_str).collect();

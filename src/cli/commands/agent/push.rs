@@ -113,10 +113,7 @@ impl Push {
         } else {
             output::text(&pushed.line())?;
             // A few such messages may be intended: a program may push notes of its own, one at a time.
-            if let Some(report) = unshown
-                .report()
-                .filter(|_| unshown.is_much() && unshown.are_nearly_all())
-            {
+            if let Some(report) = unshown.report().filter(|_| unshown.is_much() && unshown.are_nearly_all()) {
                 output::text(&report)?;
             }
         }
@@ -125,11 +122,7 @@ impl Push {
 
     fn read(&self, may_ask: bool) -> Result<Vec<Message>, CommandFailure> {
         let default = [PathBuf::from(STDIN)];
-        let files = if self.files.is_empty() {
-            &default[..]
-        } else {
-            &self.files
-        };
+        let files = if self.files.is_empty() { &default[..] } else { &self.files };
         let mut reading = PushInput::default();
         for file in files {
             self.read_file(file, may_ask, &mut reading)?;
@@ -226,9 +219,8 @@ impl Push {
         let dyn_store: Arc<dyn Store> = Arc::clone(&store) as _;
         let journal = assembly::live_journal(&config.journal, Arc::clone(&store) as _)
             .with_context(|| format!("making {}; see journal.dir", config.journal.dir))?;
-        let ingestor = assembly::ingestor_alone(config, dyn_store, Arc::new(SystemClock))
-            .await?
-            .with_journal(journal);
+        let ingestor =
+            assembly::ingestor_alone(config, dyn_store, Arc::new(SystemClock)).await?.with_journal(journal);
         let mut pushed = PushReport::default();
         for chunk in chunks(&messages) {
             let outcome = append(&ingestor, &self.agent, chunk).await;
@@ -242,11 +234,7 @@ impl Push {
 }
 
 fn name_of(file: &Path) -> String {
-    if file.as_os_str() == STDIN {
-        "standard input".to_owned()
-    } else {
-        file.display().to_string()
-    }
+    if file.as_os_str() == STDIN { "standard input".to_owned() } else { file.display().to_string() }
 }
 
 async fn append(
@@ -264,9 +252,7 @@ fn chunks(messages: &[Message]) -> Vec<&[Message]> {
     let (mut chunks, mut begin, mut bytes) = (Vec::new(), 0, 0);
     for (index, message) in messages.iter().enumerate() {
         let size = message.payload.len();
-        let is_other = messages
-            .get(begin)
-            .is_some_and(|first| first.format != message.format);
+        let is_other = messages.get(begin).is_some_and(|first| first.format != message.format);
         if index > begin
             && (is_other || index - begin >= CHUNK_MESSAGES_MAX || bytes + size > CHUNK_BYTES_MAX)
         {
@@ -281,10 +267,7 @@ fn chunks(messages: &[Message]) -> Vec<&[Message]> {
 
 impl PushReport {
     fn with_agent(self, agent: &AgentId) -> Self {
-        Self {
-            agent_id: agent.to_string(),
-            ..self
-        }
+        Self { agent_id: agent.to_string(), ..self }
     }
 
     /// Adds the counts of the next chunk. The state after it replaces the earlier state.
@@ -316,10 +299,7 @@ impl PushReport {
         };
         let evicted = match (self.evicted.first(), self.evicted.last()) {
             (Some(first), Some(last)) => {
-                format!(
-                    ", #{} to #{} left the window",
-                    first.from_exchange, last.through_exchange
-                )
+                format!(", #{} to #{} left the window", first.from_exchange, last.through_exchange)
             }
             _ => String::new(),
         };

@@ -104,10 +104,7 @@ impl Recall {
 impl Recall {
     fn path(&self) -> Result<String, CommandFailure> {
         let words = words(&self.words);
-        let (limit, session) = (
-            self.limit.to_string(),
-            self.session.map(|session| session.to_string()),
-        );
+        let (limit, session) = (self.limit.to_string(), self.session.map(|session| session.to_string()));
         let parameters = [
             ("q", Some(words.as_str())),
             ("limit", Some(limit.as_str())),
@@ -119,17 +116,10 @@ impl Recall {
             ("order", self.order.as_deref()),
             ("as_of", self.as_of.as_deref()),
         ];
-        let value = |name: &str| {
-            parameters
-                .iter()
-                .find(|(key, _)| *key == name)
-                .and_then(|(_, text)| *text)
-        };
+        let value = |name: &str| parameters.iter().find(|(key, _)| *key == name).and_then(|(_, text)| *text);
         ArchiveQuestion::read(value, Timestamp::default())
             .map_err(|error| CommandFailure::usage(error.to_string()))?;
-        let pairs = parameters
-            .iter()
-            .filter_map(|(name, text)| Some(format!("{name}={}", escape((*text)?))));
+        let pairs = parameters.iter().filter_map(|(name, text)| Some(format!("{name}={}", escape((*text)?))));
         let query: Vec<String> = pairs.collect();
         Ok(format!("/v1/agents/{}/recall?{}", self.agent, query.join("&")))
     }
@@ -169,9 +159,7 @@ impl Expand {
         let mut replies = Vec::new();
         let scope = if self.events { "all" } else { "conversation" };
         for number in self.numbers() {
-            let format = self
-                .format
-                .map_or_else(String::new, |format| format!("&format={}", format.name()));
+            let format = self.format.map_or_else(String::new, |format| format!("&format={}", format.name()));
             let path = format!(
                 "/v1/agents/{}/exchanges/{number}?after={}&limit={}&scope={scope}{format}",
                 self.agent, self.cursor, self.limit
@@ -188,11 +176,7 @@ mod tests {
 
     #[test]
     fn an_argument_with_blanks_is_a_phrase() {
-        let arguments = [
-            "jwt".to_owned(),
-            "connection refused".to_owned(),
-            "say \"so\" now".to_owned(),
-        ];
+        let arguments = ["jwt".to_owned(), "connection refused".to_owned(), "say \"so\" now".to_owned()];
         assert_eq!(words(&arguments), "jwt \"connection refused\" say \"so\" now");
     }
 }

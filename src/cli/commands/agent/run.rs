@@ -48,12 +48,7 @@ pub(crate) struct RunCommand {
     #[arg(long)]
     gemini: bool,
     /// The program and its arguments
-    #[arg(
-        required = true,
-        trailing_var_arg = true,
-        allow_hyphen_values = true,
-        value_name = "PROGRAM"
-    )]
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
     program: Vec<String>,
 }
 
@@ -77,20 +72,10 @@ impl RunCommand {
         let Some((program, arguments)) = self.program.split_first() else {
             return Err(CommandFailure::usage("name a program".to_owned()));
         };
-        let error = Command::new(program)
-            .args(launch.arguments)
-            .args(arguments)
-            .envs(launch.variables)
-            .exec();
-        let cure = if error.kind() == io::ErrorKind::NotFound {
-            "; is it on PATH?"
-        } else {
-            ""
-        };
-        Err(CommandFailure::new(
-            UNAVAILABLE,
-            anyhow::anyhow!("starting {program}: {error}{cure}"),
-        ))
+        let error =
+            Command::new(program).args(launch.arguments).args(arguments).envs(launch.variables).exec();
+        let cure = if error.kind() == io::ErrorKind::NotFound { "; is it on PATH?" } else { "" };
+        Err(CommandFailure::new(UNAVAILABLE, anyhow::anyhow!("starting {program}: {error}{cure}")))
     }
 
     /// Returns the proxy's address, or the reason why the program can't use the proxy.
@@ -102,15 +87,10 @@ impl RunCommand {
         let base = Listen::Address(address).base();
         let reachable = Listen::Address(address).reachable().unwrap_or(address);
         if TcpStream::connect_timeout(&reachable, CONNECT_PATIENCE).is_err() {
-            return Err(format!(
-                "no proxy listens at {base}; start it with `recapd proxy`"
-            ));
+            return Err(format!("no proxy listens at {base}; start it with `recapd proxy`"));
         }
         for name in self.variables() {
-            if let Some(value) = environment
-                .get(name)
-                .filter(|value| value.trim_end_matches('/') != base)
-            {
+            if let Some(value) = environment.get(name).filter(|value| value.trim_end_matches('/') != base) {
                 return Err(format!(
                     "{name} is {value}: name that address in proxy.anthropic_url, proxy.openai_url or proxy.gemini_url, and unset it"
                 ));
@@ -119,10 +99,7 @@ impl RunCommand {
         if self.starts("claude")
             && let Some(file) = overriding_settings(environment)
         {
-            output::note(&format!(
-                "{} sets {ANTHROPIC_URL}, which overrides this command",
-                file.display()
-            ));
+            output::note(&format!("{} sets {ANTHROPIC_URL}, which overrides this command", file.display()));
         }
         Ok(base)
     }
@@ -139,20 +116,13 @@ impl RunCommand {
             (self.openai, OPENAI_URL),
             (self.gemini, GEMINI_URL),
         ];
-        variables
-            .into_iter()
-            .filter_map(|(is_read, name)| is_read.then_some(name))
-            .collect()
+        variables.into_iter().filter_map(|(is_read, name)| is_read.then_some(name)).collect()
     }
 
     fn launch(&self, base: &str) -> Result<Launch, CommandFailure> {
         let mut launch = Launch::default();
         for name in self.variables() {
-            let url = if name == OPENAI_URL {
-                format!("{base}/v1")
-            } else {
-                base.to_owned()
-            };
+            let url = if name == OPENAI_URL { format!("{base}/v1") } else { base.to_owned() };
             launch.variables.push((name, url));
         }
         if self.anthropic || self.starts("claude") {
@@ -174,9 +144,7 @@ impl RunCommand {
 
 /// Returns the first settings file of Claude Code that itself sets the address.
 fn overriding_settings(environment: &Environment) -> Option<PathBuf> {
-    let home = environment
-        .get("HOME")
-        .map(|home| PathBuf::from(home).join(".claude"));
+    let home = environment.get("HOME").map(|home| PathBuf::from(home).join(".claude"));
     let folders = home.into_iter().chain([PathBuf::from(".claude")]);
     let files = folders.flat_map(|folder| [folder.join("settings.json"), folder.join("settings.local.json")]);
     files.into_iter().find(|file| {
@@ -192,39 +160,19 @@ mod tests {
 
     fn launch(words: &[&str], openai: bool) -> Result<Launch, CommandFailure> {
         let program = words.iter().map(|&word| word.to_owned()).collect();
-        RunCommand {
-            anthropic: false,
-            openai,
-            gemini: false,
-            program,
-        }
-        .launch("http://127.0.0.1:7412")
+        RunCommand { anthropic: false, openai, gemini: false, program }.launch("http://127.0.0.1:7412")
     }
 
     #[test]
     fn each_program_gets_the_address_in_the_way_it_reads_it() {
         let claude = launch(&["/usr/bin/claude", "-p", "hi"], false).unwrap();
-        assert_eq!(
-            claude.variables[0],
-            (ANTHROPIC_URL, "http://127.0.0.1:7412".to_owned())
-        );
+        assert_eq!(claude.variables[0], (ANTHROPIC_URL, "http://127.0.0.1:7412".to_owned()));
         assert_eq!(claude.variables.len(), 3);
         let codex = launch(&["codex"], false).unwrap();
-        assert_eq!(
-            codex.arguments,
-            ["-c", "openai_base_url=\"http://127.0.0.1:7412/v1\""]
-        );
+        assert_eq!(codex.arguments, ["-c", "openai_base_url=\"http://127.0.0.1:7412/v1\""]);
         assert!(codex.variables.is_empty());
         let own = launch(&["python", "agent.py"], true).unwrap();
-        assert_eq!(
-            own.variables,
-            [(OPENAI_URL, "http://127.0.0.1:7412/v1".to_owned())]
-        );
-        assert!(
-            launch(&["python"], false)
-                .unwrap_err()
-                .text()
-                .contains("--openai")
-        );
+        assert_eq!(own.variables, [(OPENAI_URL, "http://127.0.0.1:7412/v1".to_owned())]);
+        assert!(launch(&["python"], false).unwrap_err().text().contains("--openai"));
     }
 }

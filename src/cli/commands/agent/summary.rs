@@ -112,9 +112,7 @@ fn why_empty(document: &Value) -> String {
 
 /// True if anything has left the agent's window.
 fn has_past(figures: &Value) -> bool {
-    ["covers_through", "pending_exchanges"]
-        .iter()
-        .any(|name| figures[*name].as_i64() > Some(0))
+    ["covers_through", "pending_exchanges"].iter().any(|name| figures[*name].as_i64() > Some(0))
 }
 
 /// If a daemon or a database server was asked and the summary is unavailable, prints the text that a prompt can have in
@@ -132,9 +130,7 @@ fn print_placeholder(
 }
 
 fn print_raw(documents: &[Value]) -> std::io::Result<()> {
-    let texts = documents
-        .iter()
-        .filter_map(|document| document["content"].as_str());
+    let texts = documents.iter().filter_map(|document| document["content"].as_str());
     let text: String = texts.collect();
     if text.is_empty() {
         return Ok(());
@@ -193,11 +189,7 @@ impl SummaryCommand {
         let max_tokens = self.max_tokens.map(|tokens| format!("max_tokens={tokens}"));
         let view = self.brief.then(|| "view=brief".to_owned());
         let parameters: Vec<String> = view.into_iter().chain(max_tokens).collect();
-        if parameters.is_empty() {
-            String::new()
-        } else {
-            format!("?{}", parameters.join("&"))
-        }
+        if parameters.is_empty() { String::new() } else { format!("?{}", parameters.join("&")) }
     }
 
     async fn newest(&self, api: &Api) -> Result<Vec<Value>, CommandFailure> {

@@ -106,10 +106,7 @@ impl Update {
             if Instant::now() >= deadline {
                 let waited = format!("{} isn't updated yet after {} s", self.agent, self.timeout);
                 let cure = format!("`recapd queue show {}` says what it waits for", self.agent);
-                return Err(CommandFailure::new(
-                    RETRY_LATER,
-                    anyhow::anyhow!("{waited}; {cure}"),
-                ));
+                return Err(CommandFailure::new(RETRY_LATER, anyhow::anyhow!("{waited}; {cure}")));
             }
             tokio::time::sleep(LOOK_EVERY).await;
         };
@@ -118,11 +115,9 @@ impl Update {
                 let text = format!("{} was up to date", self.agent);
                 answer::print(options, &json!({ "agent_id": self.agent, "run": null }), &text)
             }
-            UpdateResult::Done(Some(run)) => answer::print(
-                options,
-                &json!({ "agent_id": self.agent, "run": run }),
-                &line(&run),
-            ),
+            UpdateResult::Done(Some(run)) => {
+                answer::print(options, &json!({ "agent_id": self.agent, "run": run }), &line(&run))
+            }
             UpdateResult::Failed(why) => Err(anyhow::anyhow!("{}: {why}", self.agent).into()),
         }
     }
@@ -141,23 +136,12 @@ impl Update {
         row: Option<&QueueRow>,
         earlier_run: i64,
     ) -> Result<Option<UpdateResult>, CommandFailure> {
-        let last = api
-            .last_run(&self.agent)
-            .await?
-            .filter(|run| run.run > earlier_run);
-        let is_written = last
-            .as_ref()
-            .is_some_and(|run| run.outcome == RunOutcome::Completed);
+        let last = api.last_run(&self.agent).await?.filter(|run| run.run > earlier_run);
+        let is_written = last.as_ref().is_some_and(|run| run.outcome == RunOutcome::Completed);
         let Some(row) = row else {
-            return Ok(Some(UpdateResult::Done(
-                last.filter(|_| is_written).map(Box::new),
-            )));
+            return Ok(Some(UpdateResult::Done(last.filter(|_| is_written).map(Box::new))));
         };
-        let error = || {
-            row.last_error
-                .clone()
-                .unwrap_or_else(|| "the update was stopped".to_owned())
-        };
+        let error = || row.last_error.clone().unwrap_or_else(|| "the update was stopped".to_owned());
         Ok(match row.state {
             QueueState::Parked => Some(UpdateResult::Failed(format!("{}; the update is parked", error()))),
             QueueState::Paused => {

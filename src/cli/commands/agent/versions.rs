@@ -129,9 +129,7 @@ impl VersionRow {
 
 /// Returns the number of the newest version; 0 if there is none.
 async fn newest(api: &Api, agent: &AgentId) -> Result<i64, CommandFailure> {
-    let page: Value = api
-        .read(&format!("/v1/agents/{agent}/summary/versions?limit=1"))
-        .await?;
+    let page: Value = api.read(&format!("/v1/agents/{agent}/summary/versions?limit=1")).await?;
     Ok(page["versions"][0]["version"].as_i64().unwrap_or_default())
 }
 
@@ -139,8 +137,7 @@ async fn read_version(api: &Api, agent: &AgentId, version: i64) -> Result<Versio
     if version == 0 {
         return Ok(VersionRow::empty());
     }
-    api.read(&format!("/v1/agents/{agent}/summary/versions/{version}"))
-        .await
+    api.read(&format!("/v1/agents/{agent}/summary/versions/{version}")).await
 }
 
 /// Returns a version as JSON. Without `--json`, fails if its text was removed.
@@ -212,11 +209,7 @@ fn covers(version: &VersionRow) -> String {
         0 => String::new(),
         exchanges => format!(" (+{exchanges})"),
     };
-    let gone = if version.purged_at.is_some() {
-        ", text forgotten"
-    } else {
-        ""
-    };
+    let gone = if version.purged_at.is_some() { ", text forgotten" } else { "" };
     format!("{through}{more}{gone}")
 }
 
@@ -263,16 +256,8 @@ fn report(agent: &AgentId, from: &VersionRow, to: &VersionRow, changes: &[DiffHu
         });
         let is_moved = change.kind == ChangeKind::Moved;
         let line = |mark: &str, line: &DocumentLine| {
-            let section = if is_moved {
-                format!("[{}] ", line.section)
-            } else {
-                String::new()
-            };
-            let points: Vec<String> = line
-                .points
-                .iter()
-                .map(|point| format!("\n      - {point}"))
-                .collect();
+            let section = if is_moved { format!("[{}] ", line.section) } else { String::new() };
+            let points: Vec<String> = line.points.iter().map(|point| format!("\n      - {point}")).collect();
             format!("  {mark} {section}{}{}", line.text, points.concat())
         };
         lines.extend(change.before.iter().map(|changed| line("-", changed)));
@@ -286,16 +271,8 @@ fn report(agent: &AgentId, from: &VersionRow, to: &VersionRow, changes: &[DiffHu
 
 impl Rollback {
     pub(crate) fn run(self, config: &Config, options: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
-        let Self {
-            agent,
-            number: version,
-        } = self;
-        let reply = lineage::post(
-            config,
-            options,
-            &agent,
-            ("rollback", json!({ "version": version })),
-        )?;
+        let Self { agent, number: version } = self;
+        let reply = lineage::post(config, options, &agent, ("rollback", json!({ "version": version })))?;
         lineage::print(options, &reply, &|reply| {
             let uncovered = reply["uncovered_exchanges"].as_i64().unwrap_or_default();
             let remaining_note = if uncovered > 0 {

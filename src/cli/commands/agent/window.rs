@@ -95,15 +95,10 @@ impl WindowCommand {
             format!("/v1/agents/{}/window", self.agent),
             "exchanges",
         );
-        let text = api
-            .get(&window.page(self.page.rows_max(), cursor), "application/json")
-            .await?;
+        let text = api.get(&window.page(self.page.rows_max(), cursor), "application/json").await?;
         let read = || -> serde_json::Result<WindowPage> {
             let PagingFields { next_cursor } = serde_json::from_str(&text)?;
-            Ok(WindowPage {
-                window: serde_json::from_str(&text)?,
-                next_cursor,
-            })
+            Ok(WindowPage { window: serde_json::from_str(&text)?, next_cursor })
         };
         Ok(read().map_err(anyhow::Error::new)?)
     }
@@ -123,17 +118,11 @@ fn text(page: &WindowPage, is_newest: bool) -> String {
     );
     let more = reply.preamble_next_after.map(|_| MORE_PREAMBLE.to_owned());
     let preamble = message_texts(&reply.preamble).into_iter().chain(more);
-    let runs = reply
-        .exchanges
-        .chunk_by(|one, next| leg_number(one).first_leg == leg_number(next).first_leg);
+    let runs = reply.exchanges.chunk_by(|one, next| leg_number(one).first_leg == leg_number(next).first_leg);
     let exchanges = runs.flat_map(|run| run_texts(reply, run, is_newest));
     let nothing = "\n(nothing is in the window)\n".to_owned();
     let is_empty = reply.preamble.is_empty() && reply.exchanges.is_empty();
-    std::iter::once(head)
-        .chain(preamble)
-        .chain(exchanges)
-        .chain(is_empty.then_some(nothing))
-        .collect()
+    std::iter::once(head).chain(preamble).chain(exchanges).chain(is_empty.then_some(nothing)).collect()
 }
 
 fn leg_number(exchange: &WindowExchange) -> LegNumber {
@@ -146,13 +135,9 @@ fn run_texts(reply: &WindowReply, run: &[WindowExchange], is_newest: bool) -> Ve
     let is_last = run.last().map(|last| last.exchange) == reply.exchanges.last().map(|last| last.exchange);
     let rows: Vec<LegNumber> = run.iter().map(leg_number).collect();
     let legs = LegRun::of(&rows, is_newest || !is_last);
-    let heading = legs
-        .filter(LegRun::is_several)
-        .map(|run| format!("\n{}\n", run.heading()));
+    let heading = legs.filter(LegRun::is_several).map(|run| format!("\n{}\n", run.heading()));
     let is_alone = heading.is_none();
-    let exchanges = run
-        .iter()
-        .flat_map(|exchange| exchange_texts(reply, exchange, is_alone));
+    let exchanges = run.iter().flat_map(|exchange| exchange_texts(reply, exchange, is_alone));
     heading.into_iter().chain(exchanges).collect()
 }
 
@@ -162,9 +147,7 @@ fn exchange_texts(reply: &WindowReply, exchange: &WindowExchange, is_alone: bool
     let (number, tokens) = (exchange.exchange, thousands(exchange.tokens));
     let head = format!("\n#{number}{continued}  {tokens} tokens\n");
     let messages = message_texts(&exchange.messages);
-    let more = exchange
-        .next_after
-        .map(|after| more_text(&reply.agent_id, number, after));
+    let more = exchange.next_after.map(|after| more_text(&reply.agent_id, number, after));
     std::iter::once(head).chain(messages).chain(more).collect()
 }
 

@@ -76,18 +76,12 @@ impl CheckRequest {
         let name = self.file.display();
         let mut bytes = Vec::new();
         let read = if self.file.as_os_str() == "-" {
-            std::io::stdin()
-                .lock()
-                .take(FILE_BYTES_MAX + 1)
-                .read_to_end(&mut bytes)
+            std::io::stdin().lock().take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)
         } else {
             fs::File::open(&self.file).and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes))
         };
         read.with_context(|| format!("can't read {name}"))?;
-        anyhow::ensure!(
-            bytes.len() as u64 <= FILE_BYTES_MAX,
-            "{name} is larger than 256 MB"
-        );
+        anyhow::ensure!(bytes.len() as u64 <= FILE_BYTES_MAX, "{name} is larger than 256 MB");
         let request: Value = serde_json::from_slice(&bytes).with_context(|| format!("{name} isn't JSON"))?;
         anyhow::ensure!(
             request.is_object() || request.is_array(),
@@ -102,27 +96,14 @@ fn text(violations: &[Violation]) -> String {
     if violations.is_empty() {
         return "no problems found".to_owned();
     }
-    let count = |severity| {
-        violations
-            .iter()
-            .filter(|violation| violation.severity == severity)
-            .count()
-    };
+    let count = |severity| violations.iter().filter(|violation| violation.severity == severity).count();
     let mut lines: Vec<String> = violations.iter().map(paragraph).collect();
-    lines.push(format!(
-        "{} refused, {} risky",
-        count(Severity::Refused),
-        count(Severity::Risky)
-    ));
+    lines.push(format!("{} refused, {} risky", count(Severity::Refused), count(Severity::Risky)));
     lines.join("\n")
 }
 
 fn paragraph(violation: &Violation) -> String {
-    let path = if violation.path.is_empty() {
-        "(the whole request)"
-    } else {
-        &violation.path
-    };
+    let path = if violation.path.is_empty() { "(the whole request)" } else { &violation.path };
     let severity = match violation.severity {
         Severity::Refused => "refused",
         Severity::Risky => "risky",
@@ -133,11 +114,7 @@ fn paragraph(violation: &Violation) -> String {
         Evidence::Reported => "reported",
         Evidence::Unverified => "unverified",
     };
-    format!(
-        "{path}  {severity}: {} ({evidence})\n    {}",
-        violation.rule,
-        one_line(&violation.message)
-    )
+    format!("{path}  {severity}: {} ({evidence})\n    {}", violation.rule, one_line(&violation.message))
 }
 
 #[cfg(test)]

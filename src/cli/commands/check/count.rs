@@ -104,22 +104,16 @@ async fn calibrated_count(
     tokens: i64,
 ) -> Result<Option<CalibratedCount>, CommandFailure> {
     let calibrations = open::look(config).await?.calibrations().await?;
-    let mut model_calibrations = calibrations
-        .iter()
-        .filter(|stored| stored.provider == provider && stored.model == model);
-    Ok(model_calibrations
-        .next()
-        .map(|stored| CalibratedCount::new(tokens, stored)))
+    let mut model_calibrations =
+        calibrations.iter().filter(|stored| stored.provider == provider && stored.model == model);
+    Ok(model_calibrations.next().map(|stored| CalibratedCount::new(tokens, stored)))
 }
 
 fn body(file: &Path) -> Result<Vec<u8>, CommandFailure> {
     let unreadable = |error: std::io::Error| {
         CommandFailure::new(
             USAGE,
-            anyhow::anyhow!(
-                "can't read {}: {error}; check the path and its permissions",
-                file.display()
-            ),
+            anyhow::anyhow!("can't read {}: {error}; check the path and its permissions", file.display()),
         )
     };
     let mut bytes = Vec::new();
@@ -128,10 +122,7 @@ fn body(file: &Path) -> Result<Vec<u8>, CommandFailure> {
     } else {
         Box::new(File::open(file).map_err(unreadable)?)
     };
-    source
-        .take(BODY_BYTES_MAX + 1)
-        .read_to_end(&mut bytes)
-        .map_err(unreadable)?;
+    source.take(BODY_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(unreadable)?;
     if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > BODY_BYTES_MAX {
         let error = anyhow::anyhow!(
             "{}: longer than {BODY_BYTES_MAX} bytes; no provider accepts that",
@@ -143,11 +134,7 @@ fn body(file: &Path) -> Result<Vec<u8>, CommandFailure> {
 }
 
 fn table(view: &CountView) -> String {
-    let RequestCount {
-        tokens,
-        method,
-        parts,
-    } = &view.count;
+    let RequestCount { tokens, method, parts } = &view.count;
     let rows = [
         ("system", parts.system),
         ("tools", parts.tools),
@@ -160,12 +147,7 @@ fn table(view: &CountView) -> String {
 }
 
 fn line(calibrated: &CalibratedCount) -> String {
-    let CalibratedCount {
-        average_tokens,
-        guard_tokens,
-        samples,
-        ..
-    } = calibrated;
+    let CalibratedCount { average_tokens, guard_tokens, samples, .. } = calibrated;
     let factor = output::factor;
     format!(
         "corrected by {}: about {average_tokens} tokens (×{}), at most {guard_tokens} (×{})\n",

@@ -64,11 +64,7 @@ pub(crate) struct Replay {
 }
 
 fn tokens(text: &str) -> Result<i64, String> {
-    let tokens = text
-        .replace('_', "")
-        .parse::<i64>()
-        .ok()
-        .filter(|tokens| *tokens >= 0);
+    let tokens = text.replace('_', "").parse::<i64>().ok().filter(|tokens| *tokens >= 0);
     tokens.ok_or_else(|| "expected a whole number of tokens, such as 8000; 0 evicts nothing".to_owned())
 }
 

@@ -54,9 +54,5 @@ impl Selftest {
 /// Returns the program in the folder of this one, otherwise the first one on the `PATH`.
 fn program() -> io::Result<PathBuf> {
     let sibling = std::env::current_exe()?.with_file_name(PROGRAM);
-    Ok(if sibling.is_file() {
-        sibling
-    } else {
-        PROGRAM.into()
-    })
+    Ok(if sibling.is_file() { sibling } else { PROGRAM.into() })
 }

@@ -98,11 +98,7 @@ async fn refuse_other_schemas(from: &str, part: &PartialCopy) -> Result<(), Comm
     if faults.is_empty() {
         return Ok(());
     }
-    let first_faults: Vec<String> = faults
-        .iter()
-        .take(FAULTS_SHOWN)
-        .map(ToString::to_string)
-        .collect();
+    let first_faults: Vec<String> = faults.iter().take(FAULTS_SHOWN).map(ToString::to_string).collect();
     let more = match faults.len().saturating_sub(FAULTS_SHOWN) {
         0 => String::new(),
         more => format!("; and {more} more"),
@@ -140,11 +136,7 @@ async fn finish(
     } else {
         output::text(&format!("{from} → {to}, {bytes} bytes\n{}", report.text()))?;
     }
-    Ok(if is_clean {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    Ok(if is_clean { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Adds the database's name to an error.

@@ -46,10 +46,7 @@ impl Copy {
         let from = database_at(&config.database, "FROM", &self.from)?;
         let to = database_at(&config.database, "TO", &self.to)?;
         if from.url == to.url {
-            return Err(CommandFailure::usage(format!(
-                "{} can't be copied into itself",
-                from.url
-            )));
+            return Err(CommandFailure::usage(format!("{} can't be copied into itself", from.url)));
         }
         open::block_on(async {
             let (copied, report) = copy_and_verify(&from, &to).await?;
@@ -64,11 +61,7 @@ impl Copy {
             } else {
                 output::text(&text(&copied, &report))?;
             }
-            Ok(if report.is_clean() {
-                ExitCode::SUCCESS
-            } else {
-                ExitCode::FAILURE
-            })
+            Ok(if report.is_clean() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         })
     }
 }
@@ -126,10 +119,7 @@ fn copy_failure(from: &str, to: &str, error: CopyError) -> CommandFailure {
 fn text(copied: &CopyReport, report: &Report) -> String {
     let mut lines = Vec::new();
     for table in copied.tables.iter().filter(|table| table.rows > 0) {
-        lines.push(format!(
-            "  {:<22} {:>12} rows  {}",
-            table.table, table.rows, table.checksum
-        ));
+        lines.push(format!("  {:<22} {:>12} rows  {}", table.table, table.rows, table.checksum));
     }
     lines.push(format!(
         "{} of {} copied, read back and identical",

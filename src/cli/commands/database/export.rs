@@ -59,11 +59,7 @@ impl Export {
             if let Some(path) = file {
                 exported.report(path, options)?;
             }
-            Ok(if exported.refused == 0 {
-                ExitCode::SUCCESS
-            } else {
-                ExitCode::FAILURE
-            })
+            Ok(if exported.refused == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         })
     }
 
@@ -114,22 +110,15 @@ impl Export {
     ) -> Result<ExportReport, Stop> {
         let (mut exported, mut exported_ids) = (ExportReport::default(), HashSet::new());
         for agent in &self.agents {
-            exported
-                .add_family(store, agent, &mut exported_ids, out, bar)
-                .await?;
+            exported.add_family(store, agent, &mut exported_ids, out, bar).await?;
         }
         let mut after: Option<AgentId> = None;
         while self.agents.is_empty() {
-            let page = store
-                .agents(after.as_ref(), PAGE)
-                .await
-                .map_err(CommandFailure::from)?;
+            let page = store.agents(after.as_ref(), PAGE).await.map_err(CommandFailure::from)?;
             let Some(last) = page.last() else { break };
             after = Some(last.agent.clone());
             for row in &page {
-                exported
-                    .add_family(store, &row.agent, &mut exported_ids, out, bar)
-                    .await?;
+                exported.add_family(store, &row.agent, &mut exported_ids, out, bar).await?;
             }
         }
         Ok(exported)
@@ -189,9 +178,7 @@ async fn family(
 ) -> Result<Vec<AgentId>, CommandFailure> {
     let ancestors = store.ancestors(agent).await?.into_iter().rev();
     let family = ancestors.map(|ancestor| ancestor.agent).chain([agent.clone()]);
-    Ok(family
-        .filter(|agent| exported_ids.insert(agent.clone()))
-        .collect())
+    Ok(family.filter(|agent| exported_ids.insert(agent.clone())).collect())
 }
 
 async fn write_agent(

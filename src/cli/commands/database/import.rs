@@ -202,10 +202,7 @@ impl Import {
             grouped(duplicates),
             grouped(refused)
         ))?;
-        from_transcripts
-            .unshown
-            .report()
-            .map_or(Ok(()), |report| output::text(&report))
+        from_transcripts.unshown.report().map_or(Ok(()), |report| output::text(&report))
     }
 }
 
@@ -245,17 +242,11 @@ async fn read(
         let refusal_count = refusals.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         progress.skipped();
         if refusal_count < REFUSALS_SHOWN_MAX {
-            let location = if line == 0 {
-                "at its end".to_owned()
-            } else {
-                format!("line {line}")
-            };
+            let location = if line == 0 { "at its end".to_owned() } else { format!("line {line}") };
             progress.note(&format!("skipped {name}, {location}: {refusal}"));
         }
     };
-    let read = import
-        .read(&mut journal, &refused, &|bytes| progress.read(bytes))
-        .await;
+    let read = import.read(&mut journal, &refused, &|bytes| progress.read(bytes)).await;
     read.map_err(|error| match error {
         ImportError::Archive(ArchiveError::Store(error)) => error.into(),
         error => anyhow::Error::new(error).into(),

@@ -55,9 +55,7 @@ async fn status(
     url: &str,
     options: &GlobalOptions,
 ) -> Result<ExitCode, CommandFailure> {
-    let schema = schema::status(settings)
-        .await
-        .map_err(|error| open::failure(url, error))?;
+    let schema = schema::status(settings).await.map_err(|error| open::failure(url, error))?;
     if options.json {
         output::json(&json!({
             "database": url,
@@ -69,11 +67,7 @@ async fn status(
         output::text(&schema_text(&schema))?;
     }
     schema.can_go_on().map_err(|error| open::failure(url, error))?;
-    Ok(if schema.pending() == 0 {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    Ok(if schema.pending() == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 async fn up(
@@ -81,12 +75,8 @@ async fn up(
     url: &str,
     options: &GlobalOptions,
 ) -> Result<ExitCode, CommandFailure> {
-    let old_status = schema::up(settings)
-        .await
-        .map_err(|error| open::failure(url, error))?;
-    let new_status = schema::status(settings)
-        .await
-        .map_err(|error| open::failure(url, error))?;
+    let old_status = schema::up(settings).await.map_err(|error| open::failure(url, error))?;
+    let new_status = schema::status(settings).await.map_err(|error| open::failure(url, error))?;
     let applied = missing(&old_status);
     if options.json {
         output::json(
@@ -109,9 +99,7 @@ async fn plan(
     url: &str,
     options: &GlobalOptions,
 ) -> Result<ExitCode, CommandFailure> {
-    let status = schema::before_up(settings)
-        .await
-        .map_err(|error| open::failure(url, error))?;
+    let status = schema::before_up(settings).await.map_err(|error| open::failure(url, error))?;
     status.can_go_on().map_err(|error| open::failure(url, error))?;
     let planned = missing(&status);
     if options.json {

@@ -31,11 +31,7 @@ const BREACHES_SHOWN: usize = 10;
 const PROVEN_BY_TESTS: [(u8, &str, &str); 3] = [
     (6, "readers never wait", "tests/it/http"),
     (8, "failure never destroys", "tests/it/worker"),
-    (
-        10,
-        "evicted text is data",
-        "tests/it/injection.rs, domain::redaction",
-    ),
+    (10, "evicted text is data", "tests/it/injection.rs, domain::redaction"),
 ];
 
 #[derive(Debug, Args)]
@@ -94,11 +90,7 @@ impl Verify {
             } else {
                 output::text(&report.text())?;
             }
-            Ok(if report.is_clean() {
-                ExitCode::SUCCESS
-            } else {
-                ExitCode::FAILURE
-            })
+            Ok(if report.is_clean() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         })
     }
 }
@@ -117,11 +109,7 @@ impl Report {
     }
 
     async fn check_all(store: &dyn Store, depth: Depth) -> Result<Self, CommandFailure> {
-        let bar = if output::shows_progress() {
-            ProgressBar::new_spinner()
-        } else {
-            ProgressBar::hidden()
-        };
+        let bar = if output::shows_progress() { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
         // One agent may take longer than a tick, so the spinner turns by itself.
         bar.enable_steady_tick(TICK);
         let ticker = Ticker::new(&bar);
@@ -155,12 +143,7 @@ impl Report {
         self.pending += agent.pending;
         self.in_window += agent.in_window;
         self.set_aside += agent.set_aside;
-        self.breaches.extend(
-            agent
-                .breaches
-                .into_iter()
-                .map(|breach| (agent.agent_id.clone(), breach)),
-        );
+        self.breaches.extend(agent.breaches.into_iter().map(|breach| (agent.agent_id.clone(), breach)));
         for unseen in agent.unseen {
             let same = |existing: &&mut Unseen| {
                 (existing.invariant, existing.what) == (unseen.invariant, unseen.what)
@@ -190,25 +173,17 @@ impl Report {
             format!("BROKEN, {}", count(faults.len(), "time"))
         };
         let first_faults = faults.iter().take(BREACHES_SHOWN);
-        std::iter::once(format!(
-            "      {:<42} {verdict}",
-            "schema: as the migrations make it"
-        ))
-        .chain(first_faults.map(|fault| format!("        {fault}")))
-        .collect()
+        std::iter::once(format!("      {:<42} {verdict}", "schema: as the migrations make it"))
+            .chain(first_faults.map(|fault| format!("        {fault}")))
+            .collect()
     }
 
     /// Returns the verdict on an invariant without breaches: "ok", and the data that couldn't be checked.
     fn ok_except_unseen(&self, invariant: Invariant) -> String {
         let unseen = self.unseen.iter().filter(|unseen| unseen.invariant == invariant);
-        let unseen: Vec<String> = unseen
-            .map(|unseen| format!("{} {}", grouped(unseen.count), unseen.what))
-            .collect();
-        if unseen.is_empty() {
-            "ok".to_owned()
-        } else {
-            format!("ok except for {}", unseen.join(", "))
-        }
+        let unseen: Vec<String> =
+            unseen.map(|unseen| format!("{} {}", grouped(unseen.count), unseen.what)).collect();
+        if unseen.is_empty() { "ok".to_owned() } else { format!("ok except for {}", unseen.join(", ")) }
     }
 
     pub(crate) fn text(&self) -> String {
@@ -223,11 +198,8 @@ impl Report {
             grouped(self.set_aside)
         )];
         for invariant in Invariant::ALL {
-            let found: Vec<_> = self
-                .breaches
-                .iter()
-                .filter(|(_, breach)| breach.invariant == invariant)
-                .collect();
+            let found: Vec<_> =
+                self.breaches.iter().filter(|(_, breach)| breach.invariant == invariant).collect();
             let (number, title) = invariant.title();
             let verdict = if found.is_empty() {
                 self.ok_except_unseen(invariant)
@@ -244,9 +216,7 @@ impl Report {
         }
         lines.extend(self.schema_lines());
         for (number, title, tests) in PROVEN_BY_TESTS {
-            lines.push(format!(
-                "  {number:>2}. {title:<42} can't be checked on data; proven by {tests}"
-            ));
+            lines.push(format!("  {number:>2}. {title:<42} can't be checked on data; proven by {tests}"));
         }
         lines.join("\n")
     }

@@ -48,10 +48,7 @@ fn text(reply: &AgedReply, now: Timestamp) -> String {
     if reply.due.is_empty() {
         return "(no line is too old for its section)".to_owned();
     }
-    let lines = reply
-        .due
-        .iter()
-        .map(|due| format!("{}  due {}", due.agent_id, ago(due.due_at, now)));
+    let lines = reply.due.iter().map(|due| format!("{}  due {}", due.agent_id, ago(due.due_at, now)));
     let more = reply.has_more.then(|| "(and more)".to_owned());
     lines.chain(more).collect::<Vec<_>>().join("\n")
 }

@@ -68,10 +68,7 @@ fn rules(text: &str) -> Vec<BTreeMap<&str, &str>> {
 fn pairs<'t>(key: &'t str, value: &'t str) -> Vec<(&'t str, &'t str)> {
     let inner = |opening: char, closing: char| value.strip_prefix(opening)?.strip_suffix(closing);
     match (inner('{', '}'), inner('"', '"')) {
-        (Some(labels), _) => labels
-            .split(", ")
-            .filter_map(|label| label.split_once(": "))
-            .collect(),
+        (Some(labels), _) => labels.split(", ").filter_map(|label| label.split_once(": ")).collect(),
         (None, quoted) => vec![(key, quoted.unwrap_or(value))],
     }
 }

@@ -51,11 +51,7 @@ fn line(check: &Check) -> String {
         Verdict::Skip => ("-", DIM),
     };
     let word = paint(style, &format!("{word:<5}"));
-    let fix = check
-        .fix
-        .as_ref()
-        .map(|fix| format!("\n{:17}fix: {fix}", ""))
-        .unwrap_or_default();
+    let fix = check.fix.as_ref().map(|fix| format!("\n{:17}fix: {fix}", "")).unwrap_or_default();
     format!("{word}{:<12}{}{fix}", check.name, check.detail)
 }
 
@@ -104,10 +100,7 @@ pub(super) async fn without_configuration(options: &GlobalOptions, environment: 
 /// Returns the checks of a daemon that `--server` names. It may run on another host.
 async fn elsewhere(config: &Config, options: &GlobalOptions) -> Vec<Check> {
     let hint = "run `recapd doctor` on the daemon's host to check database, disk, clock and provider, or see its page System";
-    vec![
-        surroundings::daemon(config, options).await,
-        Check::skip("its host", hint),
-    ]
+    vec![surroundings::daemon(config, options).await, Check::skip("its host", hint)]
 }
 
 impl Doctor {
@@ -123,10 +116,7 @@ impl Doctor {
                 None => self.checks(config, options, environment).await,
             })
         })?;
-        let failing = checks
-            .iter()
-            .filter(|check| check.verdict == Verdict::Fail)
-            .count();
+        let failing = checks.iter().filter(|check| check.verdict == Verdict::Fail).count();
         if options.json {
             output::json(&json!({ "ok": failing == 0, "checks": checks }))?;
         } else {
@@ -137,11 +127,7 @@ impl Doctor {
                 failing => output::error(&format!("{failing} of {} checks fail", checks.len())),
             }
         }
-        Ok(if failing == 0 {
-            ExitCode::SUCCESS
-        } else {
-            ExitCode::FAILURE
-        })
+        Ok(if failing == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
     async fn checks(

@@ -35,11 +35,7 @@ pub(crate) struct Health {
 
 impl Health {
     pub(crate) fn run(self, config: &Config, options: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
-        let (path, word) = if self.live {
-            ("/livez", "live")
-        } else {
-            ("/readyz", "ready")
-        };
+        let (path, word) = if self.live { ("/livez", "live") } else { ("/readyz", "ready") };
         if let Some(server) = &options.server {
             // Fails for a malformed address, which says nothing about the daemon.
             Api::new(server)?;
@@ -62,10 +58,7 @@ impl Health {
                 ));
             }
             Err(NotReady::Says(why)) => {
-                return Err(CommandFailure::new(
-                    UNHEALTHY,
-                    anyhow::anyhow!("not {word}: {why}"),
-                ));
+                return Err(CommandFailure::new(UNHEALTHY, anyhow::anyhow!("not {word}: {why}")));
             }
         }
         Ok(ExitCode::SUCCESS)

@@ -74,12 +74,7 @@ fn page(metrics: &[MetricDescription]) -> String {
     let mut text = format!("{HEAD}| metric | type | labels | meaning |\n|---|---|---|---|\n");
     for metric in metrics {
         let labels = labels(metric).join("; ");
-        writeln!(
-            text,
-            "| `{}` | {} | {labels} | {} |",
-            metric.name, metric.kind, metric.help
-        )
-        .ok();
+        writeln!(text, "| `{}` | {} | {labels} | {} |", metric.name, metric.kind, metric.help).ok();
     }
     text
 }

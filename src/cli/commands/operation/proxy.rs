@@ -157,14 +157,10 @@ fn transport(config: &Config, options: &GlobalOptions) -> Result<Transport, Comm
         Some(server) => server.base.clone(),
         None => target::base(&config.http),
     };
-    let endpoint: DaemonEndpoint = base
-        .parse()
-        .map_err(|error: EndpointError| CommandFailure::usage(format!("--server: {error}")))?;
-    let settings = HttpSettings {
-        timeout_ms: CALL_TIMEOUT_MS,
-        connect_timeout_ms: CONNECT_TIMEOUT_MS,
-        proxy_url: None,
-    };
+    let endpoint: DaemonEndpoint =
+        base.parse().map_err(|error: EndpointError| CommandFailure::usage(format!("--server: {error}")))?;
+    let settings =
+        HttpSettings { timeout_ms: CALL_TIMEOUT_MS, connect_timeout_ms: CONNECT_TIMEOUT_MS, proxy_url: None };
     let transport = Transport::new(&endpoint, &settings).map_err(anyhow::Error::new)?;
     Ok(transport.with_credentials(options.credentials.clone()))
 }

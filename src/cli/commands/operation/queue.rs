@@ -86,9 +86,7 @@ impl Queue {
 
 async fn change(action: QueueAction, api: &Api, options: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
     match action {
-        QueueAction::Retry {
-            agent: Some(agent), ..
-        } => {
+        QueueAction::Retry { agent: Some(agent), .. } => {
             let row = api.retry(&agent).await?;
             answer::print(options, &row, &after_retry(&row))
         }
@@ -208,24 +206,16 @@ fn details(row: &QueueRow, now: Timestamp) -> String {
     let lines = [
         ("agent", Some(row.agent_id.to_string())),
         ("state", Some(state(row))),
-        (
-            "reason",
-            Some(format!("{}, priority {}", row.reason, row.priority)),
-        ),
+        ("reason", Some(format!("{}, priority {}", row.reason, row.priority))),
         ("queued", Some(time(row.queued_at))),
         ("next", row.next_at.map(time)),
-        (
-            "attempts",
-            Some(format!("{}, of which {} crashed", row.attempts, row.crashes)),
-        ),
+        ("attempts", Some(format!("{}, of which {} crashed", row.attempts, row.crashes))),
         ("owner", row.owner.clone()),
         ("leased", row.leased_at.map(time)),
         ("parked", row.parked_at.map(time)),
         ("paused for", row.paused_for.clone()),
         ("last error", row.last_error.as_deref().map(one_line)),
     ];
-    let lines = lines
-        .into_iter()
-        .filter_map(|(name, value)| Some(format!("{name:<11} {}", value?)));
+    let lines = lines.into_iter().filter_map(|(name, value)| Some(format!("{name:<11} {}", value?)));
     lines.collect::<Vec<_>>().join("\n")
 }

@@ -157,22 +157,11 @@ fn details(run: &Run) -> String {
         format!("{provider} {model}: {}{batched}", count(run.model_calls, "call"))
     });
     let tokens = format!("{} in, {} out", run.input_tokens, run.output_tokens);
-    let truncated = if run.truncated {
-        ", decisions or constraints were dropped to fit the ceiling"
-    } else {
-        ""
-    };
-    let document = run
-        .document_tokens
-        .map(|tokens| format!("{tokens} tokens{truncated}"));
+    let truncated =
+        if run.truncated { ", decisions or constraints were dropped to fit the ceiling" } else { "" };
+    let document = run.document_tokens.map(|tokens| format!("{tokens} tokens{truncated}"));
     let lines = [
-        (
-            "run",
-            Some(format!(
-                "{} of {}, attempt {}",
-                run.run, run.agent_id, run.attempt
-            )),
-        ),
+        ("run", Some(format!("{} of {}, attempt {}", run.run, run.agent_id, run.attempt))),
         ("reason", Some(run.reason.clone())),
         ("outcome", Some(outcome(run))),
         ("error", run.error.as_deref().map(one_line)),
@@ -182,24 +171,17 @@ fn details(run: &Run) -> String {
         ("version", run.version.map(|version| version.to_string())),
         (
             "exchanges",
-            Some(covers(run).map_or(run.exchanges.to_string(), |covers| {
-                format!("{} ({covers})", run.exchanges)
-            })),
+            Some(
+                covers(run)
+                    .map_or(run.exchanges.to_string(), |covers| format!("{} ({covers})", run.exchanges)),
+            ),
         ),
-        (
-            "items",
-            Some(format!(
-                "{} added, {} dropped",
-                run.items_added, run.items_dropped
-            )),
-        ),
+        ("items", Some(format!("{} added, {} dropped", run.items_added, run.items_dropped))),
         ("document", document),
         ("model", model),
         ("tokens", Some(tokens)),
         ("cost", run.cost_microusd.map(dollars)),
     ];
-    let lines = lines
-        .into_iter()
-        .filter_map(|(name, value)| Some(format!("{name:<10} {}", value?)));
+    let lines = lines.into_iter().filter_map(|(name, value)| Some(format!("{name:<10} {}", value?)));
     lines.collect::<Vec<_>>().join("\n")
 }

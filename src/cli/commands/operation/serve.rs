@@ -85,8 +85,7 @@ impl Serve {
             None => loader,
         };
         let demo = if self.demo { demo::settings() } else { Vec::new() };
-        demo.into_iter()
-            .fold(loader, |loader, setting| loader.option("--demo", setting))
+        demo.into_iter().fold(loader, |loader, setting| loader.option("--demo", setting))
     }
 
     fn clock(&self) -> Arc<dyn Clock> {
@@ -110,9 +109,7 @@ impl Serve {
             warn!(reason, "trace.off");
         }
         let entries = loaded.entries();
-        let overrides = entries
-            .iter()
-            .filter(|entry| entry.origin != config::ConfigSource::Default);
+        let overrides = entries.iter().filter(|entry| entry.origin != config::ConfigSource::Default);
         for entry in overrides {
             info!(key = %entry.key, value = %entry.value, origin = %entry.origin, "config.set");
         }
@@ -129,14 +126,9 @@ impl Serve {
             return open::block_on(serve(&loaded.config, loaded.prices.clone(), start, exporter));
         }
         let origin = loaded.origin("database.url");
-        if matches!(
-            origin,
-            config::ConfigSource::Set | config::ConfigSource::CommandOption(_)
-        ) {
+        if matches!(origin, config::ConfigSource::Set | config::ConfigSource::CommandOption(_)) {
             let cure = "leave out --db or --demo";
-            return Err(CommandFailure::usage(format!(
-                "a demonstration has a database of its own: {cure}"
-            )));
+            return Err(CommandFailure::usage(format!("a demonstration has a database of its own: {cure}")));
         }
         let folder = tempfile::Builder::new().prefix("recapd-demo-").tempdir()?;
         let mut config = loaded.config.clone();
@@ -187,16 +179,7 @@ async fn serve(
         ground = prepare(config, prices, &start, &owner) => ground?,
         Some(signal) = signals.next() => return Ok(end_early(&start.notify, signal)),
     };
-    let Ground {
-        store,
-        access,
-        member,
-        listener,
-        parts,
-        keys,
-        model,
-        reclaimed,
-    } = ground;
+    let Ground { store, access, member, listener, parts, keys, model, reclaimed } = ground;
     let (notify, is_demo) = (start.notify.clone(), start.is_demo);
     let lifecycle = Lifecycle::new();
     lifecycle.spawn_serving("access", {
@@ -248,11 +231,7 @@ fn greet(listen: &Listen, is_demo: bool) {
     if is_demo {
         note(&demo::next(listen));
     } else if io::stderr().is_terminal() {
-        note(&format!(
-            "recapd is ready at {}{}",
-            listen.base(),
-            dashboard(listen)
-        ));
+        note(&format!("recapd is ready at {}{}", listen.base(), dashboard(listen)));
     }
 }
 
@@ -305,16 +284,7 @@ async fn prepare(
     if start.is_demo {
         demo::store_conversation(&parts).await?;
     }
-    Ok(Ground {
-        store,
-        access,
-        member,
-        listener,
-        parts,
-        keys,
-        model,
-        reclaimed,
-    })
+    Ok(Ground { store, access, member, listener, parts, keys, model, reclaimed })
 }
 
 /// Ends a start that a signal interrupts. No task has begun yet, so there is none to wait for.
@@ -328,9 +298,7 @@ fn end_early(notify: &Notify, signal: StopSignal) -> ExitCode {
 async fn listen(config: &HttpConfig) -> anyhow::Result<http::Listener> {
     let listening: io::Result<http::Listener> = match &config.listen {
         Listen::Address(address) => TcpListener::bind(address).await.map(Into::into),
-        Listen::Socket(path) => http::Socket::listen(path, config.socket_mode.0)
-            .await
-            .map(Into::into),
+        Listen::Socket(path) => http::Socket::listen(path, config.socket_mode.0).await.map(Into::into),
     };
     let listener = listening.map_err(|error| cannot_listen(&config.listen, &error))?;
     let Some(path) = &config.sockets.daemon_path else {
@@ -407,9 +375,7 @@ async fn access(
     let access = Access::new(store, Arc::clone(clock), config.http.require_token || !is_near);
     let access = match config.http.tokens_file.as_str() {
         "" => access,
-        path => access
-            .with_file(path.into())
-            .map_err(|error| CommandFailure::tokens_file(&error))?,
+        path => access.with_file(path.into()).map_err(|error| CommandFailure::tokens_file(&error))?,
     };
     patiently(&config.database, || access.refresh()).await?;
     if is_near || access.has_tokens() {

@@ -170,12 +170,7 @@ async fn figures(api: &Api, window_hours: i64) -> Result<StatusFigures, CommandF
     let paused_since = api.paused_since().await?;
     let span: StatusSpan = api.read(&format!("/v1/stats?window={window_hours}h")).await?;
     let figures = api.read("/v1/status").await?;
-    Ok(StatusFigures {
-        window_hours,
-        updates: span.updates,
-        paused_since,
-        ..figures
-    })
+    Ok(StatusFigures { window_hours, updates: span.updates, paused_since, ..figures })
 }
 
 /// Returns why the daemon isn't ready. Asks at `/readyz`, because a daemon that can't write isn't ready, but still serves
@@ -195,10 +190,7 @@ fn hours(text: &str) -> Result<i64, String> {
         Some(days) => (days, 24),
         None => (text.strip_suffix('h').unwrap_or_default(), 1),
     };
-    let hours = digits
-        .parse::<i64>()
-        .ok()
-        .and_then(|number| number.checked_mul(factor));
+    let hours = digits.parse::<i64>().ok().and_then(|number| number.checked_mul(factor));
     let hours = hours.filter(|hours| (1..=WINDOW_HOURS_MAX).contains(hours));
     hours.ok_or_else(|| format!("expected hours or days, such as 24h or 7d, at most {WINDOW_HOURS_MAX}h"))
 }
@@ -226,11 +218,7 @@ struct AgentStatus<'a> {
 
 impl<'a> From<&'a AgentFound> for AgentStatus<'a> {
     fn from(found: &'a AgentFound) -> Self {
-        let AgentFound {
-            figures,
-            paused,
-            proxy,
-        } = found;
+        let AgentFound { figures, paused, proxy } = found;
         Self {
             agent_id: &figures.agent_id,
             messages: figures.messages,
@@ -251,17 +239,12 @@ impl<'a> From<&'a AgentFound> for AgentStatus<'a> {
 }
 
 fn line(found: &AgentFound, now: Timestamp) -> String {
-    let AgentFound {
-        figures,
-        paused,
-        proxy,
-    } = found;
+    let AgentFound { figures, paused, proxy } = found;
     let pending = match figures.pending_exchanges {
         0 => "nothing pending".to_owned(),
-        pending => format!(
-            "{pending} pending for {}",
-            span(now.since_ms(figures.pending_since.unwrap_or(now)))
-        ),
+        pending => {
+            format!("{pending} pending for {}", span(now.since_ms(figures.pending_since.unwrap_or(now))))
+        }
     };
     let paused = paused.map_or(String::new(), |paused| {
         let (key, until) = (paused.limit.key(), paused.until);

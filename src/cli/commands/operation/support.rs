@@ -198,10 +198,9 @@ fn each_text(value: Value, change: &dyn Fn(&str) -> String) -> Value {
     match value {
         Value::String(text) => Value::String(change(&text)),
         Value::Array(values) => values.into_iter().map(|value| each_text(value, change)).collect(),
-        Value::Object(members) => members
-            .into_iter()
-            .map(|(name, value)| (name, each_text(value, change)))
-            .collect(),
+        Value::Object(members) => {
+            members.into_iter().map(|(name, value)| (name, each_text(value, change))).collect()
+        }
         other => other,
     }
 }

@@ -166,7 +166,7 @@ impl CreateToken {
             TokenOutcome::TooMany => {
                 let cure = "`recapd token list` shows them; the name of a revoked token can be used again";
                 return Err(
-                    anyhow::anyhow!("there are {TOKENS_MAX} tokens, which is the limit: {cure}").into(),
+                    anyhow::anyhow!("there are {TOKENS_MAX} tokens, which is the limit: {cure}").into()
                 );
             }
         }
@@ -279,9 +279,7 @@ async fn revoke(
     if options.json {
         output::json(&json!({ "name": name.as_str(), "state": "revoked" }))?;
     } else {
-        output::text(&format!(
-            "{name} is revoked; daemons refuse it within a few seconds"
-        ))?;
+        output::text(&format!("{name} is revoked; daemons refuse it within a few seconds"))?;
     }
     Ok(())
 }

@@ -109,17 +109,11 @@ fn find_secrets(config: &Config, environment: &Environment) -> Result<(), Comman
 
 fn check(loaded: &LoadedConfig, options: &GlobalOptions) -> std::io::Result<()> {
     let entries = loaded.entries();
-    let changed = entries
-        .iter()
-        .filter(|entry| entry.origin != ConfigSource::Default)
-        .count();
+    let changed = entries.iter().filter(|entry| entry.origin != ConfigSource::Default).count();
     if options.json {
         return output::json(&json!({ "ok": true, "keys": entries.len(), "changed": changed }));
     }
-    output::text(&format!(
-        "the configuration is fine: {} keys, {changed} of them changed",
-        entries.len()
-    ))
+    output::text(&format!("the configuration is fine: {} keys, {changed} of them changed", entries.len()))
 }
 
 fn entry_json(entry: &ConfigEntry) -> Value {

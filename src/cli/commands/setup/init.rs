@@ -33,11 +33,7 @@ pub(crate) struct Init {
 
 impl Init {
     pub(crate) fn run(self, options: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
-        let text = if self.all {
-            config::commented()
-        } else {
-            config::starting()
-        };
+        let text = if self.all { config::commented() } else { config::starting() };
         if self.file.as_os_str() == "-" {
             output::text(&text)?;
             return Ok(ExitCode::SUCCESS);
@@ -62,21 +58,17 @@ impl Init {
 }
 
 fn write(file: &Path, text: &str) -> Result<(), CommandFailure> {
-    let mut new_file = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .open(file)
-        .map_err(|error| {
-            let name = file.display();
-            if error.kind() == ErrorKind::AlreadyExists {
-                CommandFailure::from(anyhow::anyhow!(
-                    "{name} already exists and isn't overwritten; name another file"
-                ))
-            } else {
-                CommandFailure::usage(format!(
-                    "{name} can't be written: {error}; create its folder first, or name another file"
-                ))
-            }
-        })?;
+    let mut new_file = OpenOptions::new().write(true).create_new(true).open(file).map_err(|error| {
+        let name = file.display();
+        if error.kind() == ErrorKind::AlreadyExists {
+            CommandFailure::from(anyhow::anyhow!(
+                "{name} already exists and isn't overwritten; name another file"
+            ))
+        } else {
+            CommandFailure::usage(format!(
+                "{name} can't be written: {error}; create its folder first, or name another file"
+            ))
+        }
+    })?;
     Ok(new_file.write_all(text.as_bytes())?)
 }

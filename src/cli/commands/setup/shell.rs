@@ -67,12 +67,7 @@ fn page() -> std::io::Result<Vec<u8>> {
 impl Completions {
     pub(crate) fn run(self) -> Result<ExitCode, CommandFailure> {
         let mut script = Vec::new();
-        clap_complete::generate(
-            self.shell,
-            &mut Cli::command(),
-            env!("CARGO_PKG_NAME"),
-            &mut script,
-        );
+        clap_complete::generate(self.shell, &mut Cli::command(), env!("CARGO_PKG_NAME"), &mut script);
         output::text(&String::from_utf8_lossy(&script))?;
         Ok(ExitCode::SUCCESS)
     }

@@ -130,10 +130,7 @@ pub(super) fn among(root: &Command) -> impl Iterator<Item = &Command> {
 }
 
 pub(super) fn text(topic: &Command) -> String {
-    topic
-        .get_after_help()
-        .map(ToString::to_string)
-        .unwrap_or_default()
+    topic.get_after_help().map(ToString::to_string).unwrap_or_default()
 }
 
 impl Topic {
@@ -159,21 +156,14 @@ mod tests {
     /// Names of variables without a `_`.
     const SHORT: [&str; 3] = ["HOME", "LANG", "TERM"];
     /// Variables that a constant of another module names, or a library reads.
-    const READ_ELSEWHERE: [&str; 4] = [
-        "RECAPD_SERVER_USER",
-        "RECAPD_TOKEN",
-        "SSL_CERT_FILE",
-        "SSL_CERT_DIR",
-    ];
+    const READ_ELSEWHERE: [&str; 4] = ["RECAPD_SERVER_USER", "RECAPD_TOKEN", "SSL_CERT_FILE", "SSL_CERT_DIR"];
     /// The variable that only tests set, so the topic doesn't list it.
     const TEST_VARIABLE: &str = "RECAPD_HOOK_PATIENCE";
 
     /// True for the name of a variable that isn't a key of the configuration.
     fn is_variable(word: &str) -> bool {
         let is_name = word.starts_with(|c: char| c.is_ascii_uppercase())
-            && word
-                .bytes()
-                .all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_');
+            && word.bytes().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_');
         is_name && (word.contains('_') || SHORT.contains(&word)) && !word.starts_with("RECAPD__")
     }
 
@@ -198,17 +188,10 @@ mod tests {
     #[test]
     fn the_topic_lists_exactly_the_variables_that_are_read() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let sources = ["src", "crates"]
-            .map(|folder| sources(&root.join(folder)))
-            .concat();
+        let sources = ["src", "crates"].map(|folder| sources(&root.join(folder))).concat();
         let mut read = BTreeSet::from(READ_ELSEWHERE);
         for text in sources.iter().filter(|text| text.contains("Environment")) {
-            read.extend(
-                text.split('"')
-                    .skip(1)
-                    .step_by(2)
-                    .filter(|word| is_variable(word)),
-            );
+            read.extend(text.split('"').skip(1).step_by(2).filter(|word| is_variable(word)));
         }
         assert!(read.remove(TEST_VARIABLE), "the sources weren't searched");
         let words = ENVIRONMENT.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));

@@ -26,10 +26,6 @@ pub(crate) fn facts() -> Value {
 impl VersionCommand {
     pub(crate) fn run(self, options: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         let Self {} = self;
-        answer::print(
-            options,
-            &facts(),
-            concat!(env!("CARGO_PKG_NAME"), " ", env!("CARGO_PKG_VERSION")),
-        )
+        answer::print(options, &facts(), concat!(env!("CARGO_PKG_NAME"), " ", env!("CARGO_PKG_VERSION")))
     }
 }

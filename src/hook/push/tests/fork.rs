@@ -7,10 +7,7 @@ const BEFORE: &str = "2026-07-13T10:00:00.000Z";
 const LATER: &str = "2026-07-14T10:00:00.000Z";
 
 fn codex() -> Hooks {
-    Hooks {
-        host: Host::Codex,
-        ..Hooks::new()
-    }
+    Hooks { host: Host::Codex, ..Hooks::new() }
 }
 
 fn envelope(at: &str, kind: &str, payload: &str) -> String {
@@ -33,11 +30,7 @@ fn turn(name: &str, asked: &str, at: &str, more: &str) -> String {
         envelope(at, "turn_context", &format!(r#"{{"turn_id":"{name}"}}"#)),
         said("user", "input_text", asked),
         said("assistant", "output_text", &format!("{name} is done")),
-        envelope(
-            at,
-            "event_msg",
-            &format!(r#"{{"type":"task_complete","turn_id":"{name}"}}"#),
-        ),
+        envelope(at, "event_msg", &format!(r#"{{"type":"task_complete","turn_id":"{name}"}}"#)),
     ]
     .concat()
 }
@@ -71,10 +64,7 @@ impl Hooks {
     fn asked(&self) -> Vec<String> {
         let messages = self.stored().into_iter();
         let messages = messages.map(|line| formats::parse(Format::Codex, &line).unwrap());
-        messages
-            .filter(|message| message.kind == Kind::User)
-            .map(|message| message.text())
-            .collect()
+        messages.filter(|message| message.kind == Kind::User).map(|message| message.text()).collect()
     }
 }
 

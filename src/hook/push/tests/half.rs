@@ -15,9 +15,7 @@ impl Hooks {
 fn transcripts_with_an_incomplete_last_line_do_not_block_others() {
     let hooks = Hooks::new();
     let late = format!("{}\n", line(1_000, "late"));
-    let halves: Vec<String> = (0..4 * STRAGGLERS_MAX)
-        .map(|number| format!("half {number}"))
-        .collect();
+    let halves: Vec<String> = (0..4 * STRAGGLERS_MAX).map(|number| format!("half {number}")).collect();
     for half in &halves {
         fs::write(hooks.transcript(half), &late.as_bytes()[..late.len() / 2]).unwrap();
         hooks.gather(half, None);
@@ -59,9 +57,7 @@ fn an_incomplete_line_is_read_again_after_it_has_grown() {
 fn a_message_directly_after_an_incomplete_line_is_not_lost() {
     let messages = [5, 10, 11].map(|number| line(number, "ä {\\\"type\\\":1}"));
     let more = r#""usage":{"input_tokens":1,"cache":{}},"list":[{"a":1},{}]"#;
-    let lines = messages
-        .each_ref()
-        .map(|line| line.replacen('{', &format!("{{{more},"), 1) + "\n");
+    let lines = messages.each_ref().map(|line| line.replacen('{', &format!("{{{more},"), 1) + "\n");
     let half = line(0, "lost ä").into_bytes();
     let cuts = (1..half.len()).map(|at| half[..at].to_vec());
     // After a power cut a file may contain bytes that were never written.

@@ -12,13 +12,8 @@ fn messages_for_which_a_hook_had_no_time_are_sent_afterwards() {
     let bytes = transcript(&(0..500).map(long).collect::<Vec<_>>());
     fs::write(hooks.transcript("s"), &bytes).unwrap();
     let (folder, owner, input) = (hooks.files(), hooks.owner(), hooks.input("s"));
-    let gathering = Gatherer {
-        folder: &folder,
-        owner: &owner,
-        former: None,
-        host: hooks.host,
-        deadline: Instant::now(),
-    };
+    let gathering =
+        Gatherer { folder: &folder, owner: &owner, former: None, host: hooks.host, deadline: Instant::now() };
     gathering.gather(&input, Some(SessionMark::Clear)).unwrap();
     let (all, waiting) = (input.transcript_bytes(), Spool::new(folder.spool()).segments());
     assert!(gathering.is_short_of(all, &input) && waiting.len() == 1);
@@ -31,20 +26,11 @@ fn messages_for_which_a_hook_had_no_time_are_sent_afterwards() {
     for requests in [1, usize::MAX] {
         hooks.daemon.has_time_for.set(Some(requests));
         let deadline = Instant::now() + Duration::from_mins(1);
-        gather_and_drain(
-            &[hooks.files()],
-            &hooks.daemon,
-            hooks.host,
-            deadline,
-            Timestamp(0),
-        );
+        gather_and_drain(&[hooks.files()], &hooks.daemon, hooks.host, deadline, Timestamp(0));
     }
     assert_eq!(hooks.stored(), at_once(&bytes));
     assert!(!gathering.is_short_of(all, &input));
-    assert_eq!(
-        (send(), Spool::new(folder.spool()).counts()),
-        (DrainEnd::Sent, (0, 0))
-    );
+    assert_eq!((send(), Spool::new(folder.spool()).counts()), (DrainEnd::Sent, (0, 0)));
     let _other = folder.lock(SEND_LOCK, Instant::now()).unwrap();
     assert_eq!(send(), DrainEnd::Busy);
 }

@@ -42,11 +42,7 @@ fn an_invalid_segment_is_set_aside_and_reported_and_the_rest_is_sent() {
     hooks.daemon.is_away.set(false);
     hooks.drain();
     assert_eq!(hooks.stored(), [first, last]);
-    assert!(
-        hooks.last_error().contains("moved aside"),
-        "{}",
-        hooks.last_error()
-    );
+    assert!(hooks.last_error().contains("moved aside"), "{}", hooks.last_error());
     assert_eq!(hooks.aside(), [1]);
     let aside = &files(&hooks.files().spool())[0];
     assert_eq!(fs::read(aside).unwrap(), damaged);
@@ -69,11 +65,7 @@ fn zeros_and_truncated_lines_do_not_block_other_messages() {
         hooks.spool(1, damaged);
         hooks.spool(2, spool_line(Format::ClaudeCode, after).as_bytes());
         hooks.drain();
-        assert!(
-            hooks.last_error().contains("moved aside"),
-            "{}",
-            hooks.last_error()
-        );
+        assert!(hooks.last_error().contains("moved aside"), "{}", hooks.last_error());
     }
     assert_eq!((hooks.aside(), hooks.stored()), (vec![1, 1, 1], after.to_vec()));
 }
@@ -111,11 +103,7 @@ fn a_temporarily_unreadable_segment_is_sent_later() {
     std::os::unix::fs::symlink(&target, &segment).unwrap();
     hooks.drain();
     assert_eq!(hooks.aside(), [0_usize; 0]);
-    assert!(
-        hooks.last_error().contains("can't be read"),
-        "{}",
-        hooks.last_error()
-    );
+    assert!(hooks.last_error().contains("can't be read"), "{}", hooks.last_error());
     let late = line(0, "late");
     fs::write(&target, spool_line(Format::ClaudeCode, &late)).unwrap();
     hooks.drain();

@@ -25,11 +25,7 @@ fn only_events_that_the_host_knows_are_written() {
     let run = |path: &str, args: &[&str]| {
         let mut command = recapd();
         let command = command.arg("hook").args(args).current_dir(home.path());
-        let output = command
-            .env("HOME", home.path())
-            .env("PATH", path)
-            .output()
-            .unwrap();
+        let output = command.env("HOME", home.path()).env("PATH", path).output().unwrap();
         (code(&output), stdout(&output), stderr(&output))
     };
     let install = ["install", "claude-code", "--user", "--yes"];
@@ -40,38 +36,20 @@ fn only_events_that_the_host_knows_are_written() {
     let [new, old, older] = ["2.1.332", "2.1.50", "1.0.100"].map(|version| claude(home.path(), version));
     let (ended, _, told) = run(&older, &install);
     assert_eq!((ended, named()), (Some(2), [false; 3]), "{told}");
-    assert!(
-        told.contains("1.0.100") && told.contains("claude update"),
-        "{told}"
-    );
-    for (path, why) in [
-        ("/nowhere", "`claude` isn't in the PATH"),
-        (&old, "Claude Code 2.1.50"),
-    ] {
+    assert!(told.contains("1.0.100") && told.contains("claude update"), "{told}");
+    for (path, why) in [("/nowhere", "`claude` isn't in the PATH"), (&old, "Claude Code 2.1.50")] {
         let (ended, _, told) = run(path, &install);
         assert_eq!((ended, named()), (Some(0), [false, false, true]), "{told}");
-        assert!(
-            told.contains(why) && told.contains("StopFailure and PostCompact"),
-            "{told}"
-        );
+        assert!(told.contains(why) && told.contains("StopFailure and PostCompact"), "{told}");
     }
     let (_, shown, _) = run(&new, &["status"]);
-    assert!(
-        shown.contains("hint: the host also knows StopFailure and PostCompact"),
-        "{shown}"
-    );
+    assert!(shown.contains("hint: the host also knows StopFailure and PostCompact"), "{shown}");
     assert_eq!(run(&new, &install).0, Some(0));
     assert_eq!(named(), [true; 3]);
     // The host is downgraded.
     let (_, shown, _) = run(&old, &["status"]);
-    assert!(
-        shown.contains("problem: Claude Code 2.1.50 doesn't know StopFailure"),
-        "{shown}"
-    );
-    assert!(
-        shown.contains("run `recapd hook install claude-code --user` now"),
-        "{shown}"
-    );
+    assert!(shown.contains("problem: Claude Code 2.1.50 doesn't know StopFailure"), "{shown}");
+    assert!(shown.contains("run `recapd hook install claude-code --user` now"), "{shown}");
     assert_eq!(run(&old, &install).0, Some(0));
     assert_eq!(named(), [false, false, true]);
 }
@@ -83,23 +61,11 @@ fn shared_settings_name_only_events_that_all_versions_know() {
     let mut command = recapd();
     let command = command.args(["hook", "install", "claude-code", "--project", "--yes", "--json"]);
     let command = command.current_dir(project.path()).env("HOME", home.path());
-    let output = command
-        .env("PATH", claude(home.path(), "2.1.332"))
-        .output()
-        .unwrap();
-    assert_eq!(
-        json(&output)["left_out"],
-        serde_json::json!(["StopFailure", "PostCompact"])
-    );
+    let output = command.env("PATH", claude(home.path(), "2.1.332")).output().unwrap();
+    assert_eq!(json(&output)["left_out"], serde_json::json!(["StopFailure", "PostCompact"]));
     let text = fs::read_to_string(project.path().join(".claude/settings.json")).unwrap();
-    assert!(
-        !text.contains("StopFailure") && !text.contains("PostCompact"),
-        "{text}"
-    );
-    assert!(
-        text.contains("command -v recapd >/dev/null 2>&1 && recapd hook Stop"),
-        "{text}"
-    );
+    assert!(!text.contains("StopFailure") && !text.contains("PostCompact"), "{text}");
+    assert!(text.contains("command -v recapd >/dev/null 2>&1 && recapd hook Stop"), "{text}");
 }
 
 #[test]
@@ -127,10 +93,7 @@ fn hooks_are_installed_and_uninstalled() {
     assert_eq!(fs::read_to_string(&file).unwrap(), SETTINGS);
     run(&["install", "claude-code", "--user", "--yes"]);
     let with = fs::read_to_string(&file).unwrap();
-    assert!(
-        with.contains("recapd hook SessionStart --host claude-code\""),
-        "{with}"
-    );
+    assert!(with.contains("recapd hook SessionStart --host claude-code\""), "{with}");
     assert!(run(&["install", "claude-code", "--yes"]).contains("nothing to change"));
     // As earlier versions left it.
     fs::write(&file, with.replace("|fork\"", "\"")).unwrap();
@@ -165,38 +128,18 @@ fn json_output_says_what_was_done() {
 #[test]
 fn nothing_is_written_without_confirmation() {
     let folder = tempfile::tempdir().unwrap();
-    let run = |args: &[&str]| {
-        recapd()
-            .arg("hook")
-            .args(args)
-            .current_dir(folder.path())
-            .output()
-            .unwrap()
-    };
-    for (args, why) in [
-        (&[][..], "there is no terminal"),
-        (&["--no-input"], "needs a confirmation"),
-    ] {
+    let run = |args: &[&str]| recapd().arg("hook").args(args).current_dir(folder.path()).output().unwrap();
+    for (args, why) in [(&[][..], "there is no terminal"), (&["--no-input"], "needs a confirmation")] {
         let output = run(&[&["install", "codex", "--project"], args].concat());
         assert_eq!(code(&output), Some(2));
         let told = stderr(&output);
         assert!(told.contains(why) && told.contains("add --yes"), "{told}");
     }
     assert!(!folder.path().join(".codex/hooks.json").exists());
-    let output = run(&[
-        "install",
-        "codex",
-        "--project",
-        "--yes",
-        "--agent",
-        "me-{session}",
-    ]);
+    let output = run(&["install", "codex", "--project", "--yes", "--agent", "me-{session}"]);
     assert!(stdout(&output).contains("/hooks"), "{}", stderr(&output));
     let text = fs::read_to_string(folder.path().join(".codex/hooks.json")).unwrap();
-    assert!(
-        text.contains("recapd hook Stop --host codex --agent 'me-{session}'"),
-        "{text}"
-    );
+    assert!(text.contains("recapd hook Stop --host codex --agent 'me-{session}'"), "{text}");
     fs::write(folder.path().join(".codex/hooks.json"), "{ broken").unwrap();
     let output = run(&["install", "codex", "--project", "--yes"]);
     assert_eq!(code(&output), Some(2));

@@ -6,12 +6,8 @@ use super::*;
 
 /// More than a hook has time for.
 const LONG_BYTES: usize = 10 << 20;
-const ALL: RecordRange = RecordRange {
-    after_seq: 0,
-    through_seq: i64::MAX,
-    messages_max: i64::MAX,
-    bytes_max: usize::MAX,
-};
+const ALL: RecordRange =
+    RecordRange { after_seq: 0, through_seq: i64::MAX, messages_max: i64::MAX, bytes_max: usize::MAX };
 
 /// Writes a transcript of turns with a tool, and with the second copies of results that hosts write, of at least so many bytes.
 /// Returns the ids of its messages.
@@ -46,9 +42,7 @@ fn say_at_length(session: &Session, bytes_min: usize) -> Vec<String> {
 async fn until_stored(server: &Server, session: &Session, ids: &[String]) {
     let all = json!(ids.len());
     let path = format!("/v1/agents/{AGENT}");
-    server
-        .get_until(&path, |reply| reply.json()["messages"] == all)
-        .await;
+    server.get_until(&path, |reply| reply.json()["messages"] == all).await;
     let end = Instant::now() + SLOW_TIME_MAX;
     while session.status()["spool_segments"] != 0 {
         assert!(Instant::now() < end, "{}", session.status());
@@ -62,14 +56,7 @@ async fn until_stored(server: &Server, session: &Session, ids: &[String]) {
 /// Starts what a hook starts when its time is over.
 fn go_on(session: &Session) -> Child {
     Command::new(assert_cmd::cargo::cargo_bin("recapd"))
-        .args([
-            "hook",
-            "drain",
-            "--after-hook-ms",
-            "0",
-            "--server",
-            &session.server,
-        ])
+        .args(["hook", "drain", "--after-hook-ms", "0", "--server", &session.server])
         .env_clear()
         .env("XDG_STATE_HOME", session.folder.path())
         .stdin(Stdio::null())
@@ -110,9 +97,7 @@ async fn what_goes_on_may_be_killed() {
     for round in 0..6 {
         let mut drain = go_on(&session);
         let wait = Duration::from_millis(20 + 40 * round);
-        tokio::time::timeout(wait, std::future::pending::<()>())
-            .await
-            .unwrap_err();
+        tokio::time::timeout(wait, std::future::pending::<()>()).await.unwrap_err();
         drain.kill().unwrap();
         drain.wait().unwrap();
     }

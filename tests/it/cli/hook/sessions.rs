@@ -43,25 +43,11 @@ impl OfFolder<'_> {
 
     fn call(&self, event: &str, more: &Value) -> String {
         let mut input = json!({ "session_id": self.id, "transcript_path": self.transcript(), "cwd": self.folder.folder.path() });
-        input
-            .as_object_mut()
-            .unwrap()
-            .extend(more.as_object().unwrap().clone());
-        let words = [
-            "hook",
-            event,
-            "--host",
-            "claude-code",
-            "--server",
-            &self.folder.server,
-        ];
+        input.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let words = ["hook", event, "--host", "claude-code", "--server", &self.folder.server];
         let words = words.map(str::to_owned);
         let output = block_in_place(|| self.folder.run(&words, input.to_string()));
-        assert_eq!(
-            (code(&output), stderr(&output).as_str()),
-            (Some(0), ""),
-            "{event}"
-        );
+        assert_eq!((code(&output), stderr(&output).as_str()), (Some(0), ""), "{event}");
         stdout(&output)
     }
 
@@ -83,26 +69,15 @@ async fn parallel_sessions_are_agents_of_one_project_and_know_of_each_other() {
     one.say("Mend the parser");
     one.call("Stop", &json!({}));
     let told = two.start("startup");
-    assert!(
-        told.contains("At work in another session") && told.contains("Mend the parser"),
-        "{told}"
-    );
+    assert!(told.contains("At work in another session") && told.contains("Mend the parser"), "{told}");
     assert!(told.contains("<summary project="), "{told}");
     two.say("Write the tests");
     two.call("Stop", &json!({}));
     for (of, other) in [(&one, "Write the tests"), (&two, "Mend the parser")] {
         let row = row(&server, &of.agent()).await;
-        assert_eq!(
-            (&row["messages"], &row["exchanges"]),
-            (&json!(2), &json!(1)),
-            "{row}"
-        );
+        assert_eq!((&row["messages"], &row["exchanges"]), (&json!(2), &json!(1)), "{row}");
         assert!(row["project_id"].is_string(), "{row}");
-        let history = server
-            .get(&format!("/v1/agents/{}/exchanges/1", of.agent()))
-            .await
-            .json()
-            .to_string();
+        let history = server.get(&format!("/v1/agents/{}/exchanges/1", of.agent())).await.json().to_string();
         assert!(!history.contains(other) && history.len() < 2_000, "{history}");
     }
     // What a resumed session shows isn't told again, and what the other one did is.
@@ -110,15 +85,9 @@ async fn parallel_sessions_are_agents_of_one_project_and_know_of_each_other() {
     // The project's document follows its members after a moment.
     let mut starts = (0..STARTS_MAX).map(|_| one.start("resume"));
     let told = starts.find(|told| !told.is_empty()).unwrap_or_default();
-    assert!(
-        told.contains("Write the tests") && !told.contains("Mend the parser"),
-        "{told}"
-    );
+    assert!(told.contains("Write the tests") && !told.contains("Mend the parser"), "{told}");
     let told = two.start("compact");
-    assert!(
-        !told.contains("Mend the parser"),
-        "after a compaction it is told of itself: {told}"
-    );
+    assert!(!told.contains("Mend the parser"), "after a compaction it is told of itself: {told}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -133,9 +102,7 @@ async fn an_agent_of_the_folder_becomes_part_of_its_project() {
     let project = told["project_id"].as_str().unwrap();
     let former = format!("claude-code:{project}");
     let said = json!([{ "kind": "user", "content": "Chose WAL" }, { "kind": "assistant", "content": "Yes" }, { "kind": "clear" }]);
-    server
-        .post(&format!("/v1/agents/{former}/messages"), said.to_string())
-        .await;
+    server.post(&format!("/v1/agents/{former}/messages"), said.to_string()).await;
     let told = one.start("startup");
     assert!(told.contains("Chose WAL") && told.contains(&former), "{told}");
     assert_eq!(row(&server, &former).await["project_id"], project);
@@ -146,10 +113,7 @@ async fn hooks_and_proxy_store_one_copy() {
     let server = server().await;
     let folder = Session::new(server.address);
     let one = session(&folder, ONE);
-    let path = format!(
-        "/v1/agents/{}/conversation?format=anthropic&host=claude-code",
-        one.agent()
-    );
+    let path = format!("/v1/agents/{}/conversation?format=anthropic&host=claude-code", one.agent());
     let message =
         |role: &str, text: &str| json!({ "role": role, "content": [{ "type": "text", "text": text }] });
     let mut talk: Vec<Value> = Vec::new();
@@ -162,12 +126,7 @@ async fn hooks_and_proxy_store_one_copy() {
         talk.push(message("user", question));
         server.post(&path, json!({ "messages": talk }).to_string()).await;
         let answer = message("assistant", &format!("Done: {question}"));
-        server
-            .post(
-                &format!("{path}&extent=end"),
-                json!({ "messages": [answer] }).to_string(),
-            )
-            .await;
+        server.post(&format!("{path}&extent=end"), json!({ "messages": [answer] }).to_string()).await;
         talk.push(answer);
         one.call("Stop", &json!({}));
         // The session is resumed for the next turn.
@@ -177,13 +136,9 @@ async fn hooks_and_proxy_store_one_copy() {
     }
     let path = format!("/v1/agents/{}/history?all=true", one.agent());
     let text = server.get_as(&path, "text/plain").await.body;
-    let headlines = text
-        .lines()
-        .filter_map(|line| line.trim_start().strip_prefix('#'));
+    let headlines = text.lines().filter_map(|line| line.trim_start().strip_prefix('#'));
     let headlines: Vec<(&str, &str)> = headlines.filter_map(|line| line.split_once("  ")).collect();
-    let titles = headlines
-        .iter()
-        .filter_map(|(_, rest)| rest.trim_start().split("  ").next());
+    let titles = headlines.iter().filter_map(|(_, rest)| rest.trim_start().split("  ").next());
     assert!(titles.eq(["Mend it", "Again", "Again"]), "{text}");
     for (number, _) in headlines {
         let path = format!("/v1/agents/{}/exchanges/{number}?scope=conversation", one.agent());

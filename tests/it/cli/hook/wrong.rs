@@ -18,11 +18,7 @@ fn recapd_in(folder: &tempfile::TempDir) -> Command {
 fn assert_undisturbed(command: &mut Command, input: &str) {
     let output = command.write_stdin(input).output().unwrap();
     let printed = (code(&output), stdout(&output), stderr(&output));
-    assert_eq!(
-        printed,
-        (Some(0), String::new(), String::new()),
-        "{command:?}: {input}"
-    );
+    assert_eq!(printed, (Some(0), String::new(), String::new()), "{command:?}: {input}");
 }
 
 fn good() -> String {
@@ -35,10 +31,7 @@ fn a_host_is_never_disturbed_by_its_input() {
     for (event, input) in [
         ("SessionStart", "no JSON"),
         ("SessionStart", ""),
-        (
-            "Stop",
-            r#"{"session_id":"s","transcript_path":"/nowhere/x.jsonl"}"#,
-        ),
+        ("Stop", r#"{"session_id":"s","transcript_path":"/nowhere/x.jsonl"}"#),
         ("Stop", r#"{"session_id":"s","transcript_path":"/dev/zero"}"#),
     ] {
         assert_undisturbed(recapd_in(&folder).args(["hook", event]), input);
@@ -87,26 +80,17 @@ fn a_host_is_never_disturbed_by_settings() {
         assert_undisturbed(recapd_in(&folder).args(["hook", "Stop"]).args(options), &good());
         assert_undisturbed(recapd_in(&folder).args(options).args(["hook", "stop"]), &good());
     }
-    for (name, value) in [
-        ("RECAPD__HOOK__MAX_CHARS", "many"),
-        ("RECAPD__HOOK__NO_SUCH_KEY", "1"),
-    ] {
-        assert_undisturbed(
-            recapd_in(&folder).args(["hook", "Stop"]).env(name, value),
-            &good(),
-        );
+    for (name, value) in [("RECAPD__HOOK__MAX_CHARS", "many"), ("RECAPD__HOOK__NO_SUCH_KEY", "1")] {
+        assert_undisturbed(recapd_in(&folder).args(["hook", "Stop"]).env(name, value), &good());
     }
 }
 
 #[test]
 fn a_person_sees_errors() {
     let folder = tempfile::tempdir().unwrap();
-    for line in [
-        "hook install",
-        "hook install emacs",
-        "hook test --event Nothing",
-        "hook status --no-such-option",
-    ] {
+    for line in
+        ["hook install", "hook install emacs", "hook test --event Nothing", "hook status --no-such-option"]
+    {
         let output = recapd_in(&folder).args(line.split(' ')).output().unwrap();
         assert_eq!(code(&output), Some(2), "{line}");
         assert!(stderr(&output).contains("--help"), "{line}: {}", stderr(&output));

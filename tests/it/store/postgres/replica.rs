@@ -132,19 +132,12 @@ async fn a_standby_only_answers_reads_that_may_be_stale() {
     store.append(append(&a, vec![late])).await.unwrap();
     let (old, new) = (seen(&store, &a, 2, false).await, seen(&store, &a, 2, true).await);
     assert_eq!(old.map(|messages| messages + 1), new);
-    let query = VersionQuery {
-        before: None,
-        limit: 10,
-    };
+    let query = VersionQuery { before: None, limit: 10 };
     assert_eq!(store.versions(&b, query).await.unwrap().len(), 0);
     // A store that allows no lag doesn't use a paused standby.
     assert_eq!(agents(&self::store(&servers, 0).await).await, 2);
 
-    execute(
-        &mut servers.connect(Standby).await,
-        "SELECT pg_wal_replay_resume()",
-    )
-    .await;
+    execute(&mut servers.connect(Standby).await, "SELECT pg_wal_replay_resume()").await;
     until_replayed(&servers).await;
     assert_eq!(agents(&store).await, 2);
     let none_written = "sum(n_tup_ins + n_tup_upd + n_tup_del) = 0 FROM pg_stat_user_tables";
@@ -161,11 +154,7 @@ async fn the_primary_answers_reads_that_a_standby_breaks_off() {
         until_replayed(&servers).await;
         // The standby has the lock, too, so that the read stops half-way.
         let (mut first, mut second) = (servers.connect(Primary).await, servers.connect(Primary).await);
-        execute(
-            &mut first,
-            "BEGIN; LOCK TABLE message_log IN ACCESS EXCLUSIVE MODE",
-        )
-        .await;
+        execute(&mut first, "BEGIN; LOCK TABLE message_log IN ACCESS EXCLUSIVE MODE").await;
         until_replayed(&servers).await;
         let mut reading = JoinSet::new();
         reading.spawn({
@@ -180,11 +169,7 @@ async fn the_primary_answers_reads_that_a_standby_breaks_off() {
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'recapd'";
             execute(&mut standby, cut).await;
         } else {
-            execute(
-                &mut second,
-                "BEGIN; LOCK TABLE exchange_log IN ACCESS EXCLUSIVE MODE",
-            )
-            .await;
+            execute(&mut second, "BEGIN; LOCK TABLE exchange_log IN ACCESS EXCLUSIVE MODE").await;
             execute(&mut primary, "SELECT pg_switch_wal()").await;
         }
         until(&servers, Primary, waits).await;
@@ -229,9 +214,7 @@ async fn the_primary_replaces_a_standby_that_is_down_or_promoted() {
 #[tokio::test]
 async fn scrubbing_is_not_confirmed_while_a_standby_may_see_the_rows() {
     let servers = Servers::start().await;
-    let store = SqlStore::open(&postgres_settings(servers.url(Primary)).into())
-        .await
-        .unwrap();
+    let store = SqlStore::open(&postgres_settings(servers.url(Primary)).into()).await.unwrap();
     set_feedback(&servers, "on").await;
     until(&servers, Primary, "count(xmin) = 1 FROM pg_replication_slots").await;
     // Cleanups from before the server knew of the reader, and not replayed yet, would cancel the read.

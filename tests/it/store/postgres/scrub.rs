@@ -45,11 +45,7 @@ impl Roles {
         }
         let given = format!("ALTER DATABASE {} OWNER TO {owner}", database.name());
         execute(&mut server, given).await;
-        Self {
-            database,
-            owner,
-            other,
-        }
+        Self { database, owner, other }
     }
 
     fn options(&self, role: &str) -> PgConnectOptions {

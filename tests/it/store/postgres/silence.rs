@@ -62,9 +62,7 @@ async fn pass_on(mut near: TcpStream, mut far: TcpStream, forgotten: Arc<Notify>
 async fn a_listener_reports_its_dead_connection() {
     let database = Database::create().await;
     let way = Way::to(&database).await;
-    let far = SqlStore::open(&postgres_settings(way.url.clone()).into())
-        .await
-        .unwrap();
+    let far = SqlStore::open(&postgres_settings(way.url.clone()).into()).await.unwrap();
     let near = daemon(&database).await;
     let mut deaf = far.inbox_listener().await.unwrap();
     let mut good = near.inbox_listener().await.unwrap();

@@ -16,11 +16,7 @@ pub(super) async fn to(request: &Recorded, planned: Planned) -> Response {
     match planned {
         Planned::Good => good(request),
         Planned::Content(text) => said(request, &text, Ending::Done),
-        Planned::Garbage => said(
-            request,
-            "Sure! The user and I talked about a few things.",
-            Ending::Done,
-        ),
+        Planned::Garbage => said(request, "Sure! The user and I talked about a few things.", Ending::Done),
         Planned::Empty => said(request, "", Ending::Done),
         Planned::WrongExchanges => {
             let beyond = request.exchanges().into_iter().max().unwrap_or_default() + 1_000;

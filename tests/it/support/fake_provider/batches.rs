@@ -51,13 +51,7 @@ pub(crate) enum Fate {
 }
 
 /// Outcomes that the provider bills.
-const ANSWERED: [Fate; 5] = [
-    Fate::Good,
-    Fate::Partial,
-    Fate::Garbage,
-    Fate::Truncated,
-    Fate::Declined,
-];
+const ANSWERED: [Fate; 5] = [Fate::Good, Fate::Partial, Fate::Garbage, Fate::Truncated, Fate::Declined];
 
 #[derive(Debug, Default)]
 pub(crate) struct Batches(Mutex<State>);
@@ -92,12 +86,7 @@ impl Batches {
 
     /// Ends all batches. Questions get these fates in order, and further ones the last fate.
     pub(crate) fn end(&self, fates: &[Fate]) {
-        for batch in self
-            .state()
-            .batches
-            .iter_mut()
-            .filter(|batch| batch.fates.is_none())
-        {
+        for batch in self.state().batches.iter_mut().filter(|batch| batch.fates.is_none()) {
             let fate = |index: usize| *fates.get(index).or(fates.last()).unwrap();
             batch.fates = Some((0..batch.lines.len()).map(fate).collect());
         }
@@ -126,11 +115,7 @@ impl Batches {
     }
 
     pub(crate) fn sizes(&self) -> Vec<usize> {
-        self.state()
-            .batches
-            .iter()
-            .map(|batch| batch.lines.len())
-            .collect()
+        self.state().batches.iter().map(|batch| batch.lines.len()).collect()
     }
 
     pub(crate) fn billed(&self) -> usize {
@@ -160,9 +145,7 @@ impl Batches {
         let (shape, call, name) = recognised(method, path)?;
         let mut state = self.state();
         let hitch = state.hitches.iter().position(|(on, _)| *on == call);
-        let hitch = hitch
-            .and_then(|place| state.hitches.remove(place))
-            .map(|(_, hitch)| hitch);
+        let hitch = hitch.and_then(|place| state.hitches.remove(place)).map(|(_, hitch)| hitch);
         if let Some(Hitch::Refused(status)) = hitch {
             return Some(echo(status, headers, body));
         }
@@ -198,11 +181,7 @@ fn echo(status: u16, headers: &HeaderMap, body: &Bytes) -> Response {
 fn recognised<'a>(method: &Method, path: &'a str) -> Option<(Shape, BatchCall, &'a str)> {
     let is_post = method == Method::POST;
     let made = |shape| {
-        let call = if is_post {
-            BatchCall::Create
-        } else {
-            BatchCall::List
-        };
+        let call = if is_post { BatchCall::Create } else { BatchCall::List };
         Some((shape, call, ""))
     };
     match path {
@@ -222,17 +201,9 @@ fn recognised<'a>(method: &Method, path: &'a str) -> Option<(Shape, BatchCall, &
     if let Some(rest) = path.strip_prefix("/v1/files/") {
         return Some((Shape::OpenAi, BatchCall::Results, rest.strip_suffix("/content")?));
     }
-    let looked = path
-        .strip_prefix("/v1/batches/")
-        .map(|id| (Shape::OpenAi, BatchCall::Look, id));
+    let looked = path.strip_prefix("/v1/batches/").map(|id| (Shape::OpenAi, BatchCall::Look, id));
     looked
-        .or_else(|| {
-            Some((
-                Shape::Gemini,
-                BatchCall::Look,
-                path.strip_prefix("/v1beta/")?.split_once('/')?.1,
-            ))
-        })
+        .or_else(|| Some((Shape::Gemini, BatchCall::Look, path.strip_prefix("/v1beta/")?.split_once('/')?.1)))
         .filter(|(shape, ..)| *shape == Shape::OpenAi || path.starts_with("/v1beta/batches/"))
 }
 
@@ -250,17 +221,14 @@ impl State {
         let boundary = kind.strip_prefix("multipart/form-data; boundary=")?;
         let text = std::str::from_utf8(body).ok()?;
         let boundary = format!("--{boundary}");
-        let purpose = text
-            .split(&boundary)
-            .find(|part| part.contains("name=\"purpose\""))?;
+        let purpose = text.split(&boundary).find(|part| part.contains("name=\"purpose\""))?;
         let file = text.split(&boundary).find(|part| part.contains("filename=\""))?;
         let (_, content) = file.split_once("\r\n\r\n")?;
         if !purpose.ends_with("\r\n\r\nbatch\r\n") || !text.ends_with(&format!("{boundary}--\r\n")) {
             return None;
         }
         let id = format!("file-{}", self.files.len() + 1);
-        self.files
-            .insert(id.clone(), content.strip_suffix("\r\n")?.to_owned());
+        self.files.insert(id.clone(), content.strip_suffix("\r\n")?.to_owned());
         Some(json!({"id": id, "object": "file", "purpose": "batch", "bytes": content.len(), "created_at": self.now.0 / 1_000,
                     "filename": "f.jsonl", "status": "processed"}).to_string())
     }
@@ -282,11 +250,7 @@ impl State {
                 };
                 let name = body["metadata"]["recapd_batch"].as_str()?.to_owned();
                 let is_right = body["completion_window"] == "24h";
-                (
-                    shape,
-                    name,
-                    is_right.then(|| openai_lines(file, &body["endpoint"]))??,
-                )
+                (shape, name, is_right.then(|| openai_lines(file, &body["endpoint"]))??)
             }
         };
         for (key, request) in &lines {
@@ -312,13 +276,9 @@ impl State {
         let of_api = |batch: &&Batch| batch.api() == shape;
         let all: Vec<&Batch> = self.batches.iter().rev().filter(of_api).collect();
         let after = query.split('&').find_map(|pair| {
-            pair.strip_prefix("after_id=")
-                .or(pair.strip_prefix("after="))
-                .or(pair.strip_prefix("pageToken="))
+            pair.strip_prefix("after_id=").or(pair.strip_prefix("after=")).or(pair.strip_prefix("pageToken="))
         });
-        let from = after.map_or(0, |after| {
-            all.iter().position(|batch| batch.id == after).unwrap() + 1
-        });
+        let from = after.map_or(0, |after| all.iter().position(|batch| batch.id == after).unwrap() + 1);
         let page: Vec<&Batch> = all.iter().skip(from).take(PAGE).copied().collect();
         let has_more = from + page.len() < all.len();
         let shown: Vec<Value> = page.iter().map(|batch| batch.shown()).collect();
@@ -354,9 +314,7 @@ impl State {
 
 fn anthropic_lines(body: &Value) -> Option<Vec<(String, Value)>> {
     let requests = body["requests"].as_array()?.iter();
-    requests
-        .map(|line| Some((line["custom_id"].as_str()?.to_owned(), line["params"].clone())))
-        .collect()
+    requests.map(|line| Some((line["custom_id"].as_str()?.to_owned(), line["params"].clone()))).collect()
 }
 
 fn openai_lines(file: &str, endpoint: &Value) -> Option<Vec<(String, Value)>> {
@@ -369,16 +327,9 @@ fn openai_lines(file: &str, endpoint: &Value) -> Option<Vec<(String, Value)>> {
 }
 
 fn gemini_lines(body: &Value) -> Option<Vec<(String, Value)>> {
-    let requests = body["batch"]["inputConfig"]["requests"]["requests"]
-        .as_array()?
-        .iter();
+    let requests = body["batch"]["inputConfig"]["requests"]["requests"].as_array()?.iter();
     requests
-        .map(|line| {
-            Some((
-                line["metadata"]["key"].as_str()?.to_owned(),
-                line["request"].clone(),
-            ))
-        })
+        .map(|line| Some((line["metadata"]["key"].as_str()?.to_owned(), line["request"].clone())))
         .collect()
 }
 
@@ -417,12 +368,7 @@ impl Batch {
     }
 
     fn shown_by_openai(&self) -> Value {
-        let has = |expired: bool| {
-            self.fates
-                .iter()
-                .flatten()
-                .any(|fate| (*fate == Fate::Expired) == expired)
-        };
+        let has = |expired: bool| self.fates.iter().flatten().any(|fate| (*fate == Fate::Expired) == expired);
         let status = match &self.fates {
             None => "in_progress",
             Some(fates) if fates.contains(&Fate::Expired) => "expired",
@@ -507,14 +453,12 @@ impl Batch {
             },
             _ => {
                 let (response, error) = match (fate, answer) {
-                    (_, Some(body)) => (
-                        json!({"status_code": 200, "request_id": "r", "body": body}),
-                        Value::Null,
-                    ),
-                    (Fate::Expired, _) => (
-                        Value::Null,
-                        json!({"code": "batch_expired", "message": "too late"}),
-                    ),
+                    (_, Some(body)) => {
+                        (json!({"status_code": 200, "request_id": "r", "body": body}), Value::Null)
+                    }
+                    (Fate::Expired, _) => {
+                        (Value::Null, json!({"code": "batch_expired", "message": "too late"}))
+                    }
                     (Fate::Canceled, _) => (Value::Null, json!({"code": "batch_cancelled", "message": "no"})),
                     _ => (
                         json!({"status_code": 400, "request_id": "r",

@@ -51,15 +51,9 @@ impl Embeddings {
         self.requests.lock().unwrap().push(body.clone());
         let is_well_formed = body["model"].is_string()
             && body["encoding_format"] == "float"
-            && headers
-                .get("content-type")
-                .is_some_and(|kind| kind == "application/json");
-        let texts: Vec<&str> = body["input"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .filter_map(Value::as_str)
-            .collect();
+            && headers.get("content-type").is_some_and(|kind| kind == "application/json");
+        let texts: Vec<&str> =
+            body["input"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
         if !is_well_formed || texts.is_empty() {
             return StatusCode::BAD_REQUEST.into_response();
         }

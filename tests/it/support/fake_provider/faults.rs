@@ -7,21 +7,12 @@ use serde_json::{Value, json};
 use super::Shape;
 
 /// The keywords that strict schemas may use.
-const SCHEMA_WORDS: [&str; 6] = [
-    "type",
-    "properties",
-    "required",
-    "additionalProperties",
-    "items",
-    "enum",
-];
+const SCHEMA_WORDS: [&str; 6] = ["type", "properties", "required", "additionalProperties", "items", "enum"];
 
 pub(super) fn of(shape: Shape, headers: &HeaderMap, body: &Value) -> Vec<String> {
     let mut faults = Faults(Vec::new());
     if shape == Shape::Anthropic {
-        let version = headers
-            .get("anthropic-version")
-            .map(|value| value.to_str().unwrap());
+        let version = headers.get("anthropic-version").map(|value| value.to_str().unwrap());
         let is_known = matches!(version, Some("2023-06-01" | "2026-10-21"));
         faults.check(is_known, "anthropic-version is missing or unknown");
     }
@@ -61,21 +52,8 @@ impl Faults {
 
     fn anthropic(&mut self, body: &Value) {
         self.check(body["model"].is_string(), "no model");
-        self.none_of(
-            body,
-            &[
-                "temperature",
-                "top_p",
-                "top_k",
-                "thinking",
-                "tool_choice",
-                "tools",
-            ],
-        );
-        self.only(
-            body,
-            &["model", "max_tokens", "system", "messages", "output_config"],
-        );
+        self.none_of(body, &["temperature", "top_p", "top_k", "thinking", "tool_choice", "tools"]);
+        self.only(body, &["model", "max_tokens", "system", "messages", "output_config"]);
         self.check(
             body["max_tokens"].as_i64().is_some_and(|tokens| tokens > 0),
             "the answer must be limited",
@@ -101,16 +79,7 @@ impl Faults {
 
     fn responses(&mut self, body: &Value) {
         self.check(body["model"].is_string(), "no model");
-        self.none_of(
-            body,
-            &[
-                "temperature",
-                "top_p",
-                "messages",
-                "max_tokens",
-                "response_format",
-            ],
-        );
+        self.none_of(body, &["temperature", "top_p", "messages", "max_tokens", "response_format"]);
         self.check(body["max_output_tokens"].is_i64(), "the answer must be limited");
         self.check(body["store"] == json!(false), "the response would be stored");
         if body["text"]["format"]["type"] == "json_schema" {
@@ -138,20 +107,14 @@ impl Faults {
         }
         let option = |name: &str| body["options"][name].as_i64().unwrap_or_default();
         let (context, answer) = (option("num_ctx"), option("num_predict"));
-        self.check(
-            0 < answer && answer < context,
-            "the context doesn't hold an answer",
-        );
+        self.check(0 < answer && answer < context, "the context doesn't hold an answer");
         self.roles(&body["messages"], &["system", "user"]);
     }
 
     fn roles(&mut self, messages: &Value, expected: &[&str]) {
         let messages = messages.as_array().into_iter().flatten();
         let roles: Vec<&str> = messages.filter_map(|message| message["role"].as_str()).collect();
-        self.check(
-            roles == expected,
-            &format!("the roles must be {}", expected.join(", ")),
-        );
+        self.check(roles == expected, &format!("the roles must be {}", expected.join(", ")));
     }
 
     fn named(&mut self, named: &Value) {
@@ -166,10 +129,7 @@ impl Faults {
         let (system, user) = shape.prompt(body);
         self.check(!system.contains(FENCE_WORD), "material in the system role");
         self.check(system.contains("JSON"), "the instructions must say JSON");
-        self.check(
-            user.matches(&format!("</{FENCE_WORD} ")).count() == 1,
-            "one fence must close",
-        );
+        self.check(user.matches(&format!("</{FENCE_WORD} ")).count() == 1, "one fence must close");
         match shape.format(body) {
             ("json_schema", schema) => {
                 self.check(is_strict(schema), "the schema doesn't fit the strict mode");

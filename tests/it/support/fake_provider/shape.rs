@@ -22,13 +22,8 @@ pub(super) enum Ending {
 }
 
 impl Shape {
-    pub(crate) const ALL: [Self; 5] = [
-        Self::Anthropic,
-        Self::OpenAi,
-        Self::Responses,
-        Self::Gemini,
-        Self::Ollama,
-    ];
+    pub(crate) const ALL: [Self; 5] =
+        [Self::Anthropic, Self::OpenAi, Self::Responses, Self::Gemini, Self::Ollama];
 
     /// The provider's name, which is also the mode in the configuration.
     pub(crate) fn name(self) -> &'static str {
@@ -74,9 +69,8 @@ impl Shape {
             "/v1/responses" => Self::Responses,
             "/api/chat" => Self::Ollama,
             _ => {
-                let model = ["/v1/models/", "/v1beta/models/"]
-                    .iter()
-                    .find_map(|prefix| path.strip_prefix(prefix))?;
+                let model =
+                    ["/v1/models/", "/v1beta/models/"].iter().find_map(|prefix| path.strip_prefix(prefix))?;
                 let (_, call) = model.split_once(':')?;
                 return (call == "generateContent").then_some(Self::Gemini);
             }
@@ -89,15 +83,11 @@ impl Shape {
             Self::Anthropic => [&body["system"][0]["text"], &body["messages"][0]["content"]],
             Self::OpenAi | Self::Ollama => [&body["messages"][0]["content"], &body["messages"][1]["content"]],
             Self::Responses => [&body["instructions"], &body["input"]],
-            Self::Gemini => [
-                &body["systemInstruction"]["parts"][0]["text"],
-                &body["contents"][0]["parts"][0]["text"],
-            ],
+            Self::Gemini => {
+                [&body["systemInstruction"]["parts"][0]["text"], &body["contents"][0]["parts"][0]["text"]]
+            }
         };
-        (
-            system.as_str().unwrap_or_default(),
-            user.as_str().unwrap_or_default(),
-        )
+        (system.as_str().unwrap_or_default(), user.as_str().unwrap_or_default())
     }
 
     /// The requested format of the answer (`json_schema`, `json_object`, or empty), and the schema.
@@ -146,11 +136,7 @@ impl Shape {
 }
 
 fn named(has_schema: bool, is_json: bool) -> Option<&'static str> {
-    if has_schema {
-        Some("json_schema")
-    } else {
-        is_json.then_some("json_object")
-    }
+    if has_schema { Some("json_schema") } else { is_json.then_some("json_object") }
 }
 
 #[derive(Clone, Copy)]
@@ -287,10 +273,7 @@ fn generated(text: &str, ending: Ending, usage: Usage) -> Value {
             });
         }
     };
-    let parts = [
-        json!({"text": "Let me see.", "thought": true}),
-        json!({"text": text}),
-    ];
+    let parts = [json!({"text": "Let me see.", "thought": true}), json!({"text": text})];
     json!({
         "candidates": [{
             "content": {"role": "model", "parts": parts},

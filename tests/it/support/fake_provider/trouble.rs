@@ -61,73 +61,47 @@ impl Trouble {
 
     fn anthropic(&self) -> (u16, Value) {
         let (status, kind, message) = match self {
-            Self::RateLimited => (
-                429,
-                "rate_limit_error",
-                "This request would exceed your organization's rate limit.",
-            ),
-            Self::Quota => (
-                400,
-                "invalid_request_error",
-                "You have reached your specified API usage limits.",
-            ),
+            Self::RateLimited => {
+                (429, "rate_limit_error", "This request would exceed your organization's rate limit.")
+            }
+            Self::Quota => {
+                (400, "invalid_request_error", "You have reached your specified API usage limits.")
+            }
             Self::BadKey => (401, "authentication_error", "invalid x-api-key"),
             Self::Forbidden => (403, "permission_error", "Your API key does not have permission."),
             Self::NoModel => (404, "not_found_error", "model: small-model"),
             Self::Because(why) => (400, "invalid_request_error", why.as_str()),
-            Self::TooLong => (
-                400,
-                "invalid_request_error",
-                "prompt is too long: 210000 tokens > 200000 maximum",
-            ),
-            Self::TooLarge => (
-                413,
-                "request_too_large",
-                "Request exceeds the maximum allowed number of bytes.",
-            ),
+            Self::TooLong => {
+                (400, "invalid_request_error", "prompt is too long: 210000 tokens > 200000 maximum")
+            }
+            Self::TooLarge => {
+                (413, "request_too_large", "Request exceeds the maximum allowed number of bytes.")
+            }
             Self::Server => (500, "api_error", "Internal server error"),
             Self::Overloaded => (529, "overloaded_error", "Overloaded"),
             Self::GatewayTimeout => (504, "timeout_error", "Request timed out."),
         };
         let error = json!({"type": kind, "message": message});
-        (
-            status,
-            json!({"type": "error", "error": error, "request_id": "req_fake"}),
-        )
+        (status, json!({"type": "error", "error": error, "request_id": "req_fake"}))
     }
 
     fn openai(&self) -> (u16, Value) {
         let (status, kind, code, message) = match self {
-            Self::RateLimited => (
-                429,
-                "requests",
-                Some("rate_limit_exceeded"),
-                "Rate limit reached for small-model.",
-            ),
-            Self::Quota => (
-                429,
-                "insufficient_quota",
-                Some("insufficient_quota"),
-                "You exceeded your current quota.",
-            ),
-            Self::BadKey => (
-                401,
-                "invalid_request_error",
-                Some("invalid_api_key"),
-                "Incorrect API key provided.",
-            ),
-            Self::Forbidden => (
-                403,
-                "invalid_request_error",
-                None,
-                "You are not allowed to sample from this model.",
-            ),
-            Self::NoModel => (
-                404,
-                "invalid_request_error",
-                Some("model_not_found"),
-                "The model does not exist.",
-            ),
+            Self::RateLimited => {
+                (429, "requests", Some("rate_limit_exceeded"), "Rate limit reached for small-model.")
+            }
+            Self::Quota => {
+                (429, "insufficient_quota", Some("insufficient_quota"), "You exceeded your current quota.")
+            }
+            Self::BadKey => {
+                (401, "invalid_request_error", Some("invalid_api_key"), "Incorrect API key provided.")
+            }
+            Self::Forbidden => {
+                (403, "invalid_request_error", None, "You are not allowed to sample from this model.")
+            }
+            Self::NoModel => {
+                (404, "invalid_request_error", Some("model_not_found"), "The model does not exist.")
+            }
             Self::Because(why) => (400, "invalid_request_error", None, why.as_str()),
             Self::TooLong => (
                 400,
@@ -136,45 +110,26 @@ impl Trouble {
                 "Your input exceeds the context window of this model.",
             ),
             Self::TooLarge => (413, "invalid_request_error", None, "Request too large."),
-            Self::Server => (
-                500,
-                "server_error",
-                None,
-                "The server had an error while processing your request.",
-            ),
-            Self::Overloaded => (
-                503,
-                "server_error",
-                Some("server_is_overloaded"),
-                "Our servers are overloaded.",
-            ),
+            Self::Server => {
+                (500, "server_error", None, "The server had an error while processing your request.")
+            }
+            Self::Overloaded => {
+                (503, "server_error", Some("server_is_overloaded"), "Our servers are overloaded.")
+            }
             Self::GatewayTimeout => (504, "server_error", None, "Gateway timeout."),
         };
-        (
-            status,
-            json!({"error": {"message": message, "type": kind, "param": null, "code": code}}),
-        )
+        (status, json!({"error": {"message": message, "type": kind, "param": null, "code": code}}))
     }
 
     fn gemini(&self, wait: Wait) -> (u16, Value) {
         let (code, status, message) = match self {
-            Self::RateLimited => (
-                429,
-                "RESOURCE_EXHAUSTED",
-                "You exceeded your current quota, please check your plan.",
-            ),
+            Self::RateLimited => {
+                (429, "RESOURCE_EXHAUSTED", "You exceeded your current quota, please check your plan.")
+            }
             Self::Quota => (429, "RESOURCE_EXHAUSTED", "Quota exceeded, limit: 0."),
-            Self::BadKey => (
-                400,
-                "INVALID_ARGUMENT",
-                "API key not valid. Please pass a valid API key.",
-            ),
+            Self::BadKey => (400, "INVALID_ARGUMENT", "API key not valid. Please pass a valid API key."),
             Self::Forbidden => (403, "PERMISSION_DENIED", "The caller does not have permission."),
-            Self::NoModel => (
-                404,
-                "NOT_FOUND",
-                "models/small-model is not found for API version v1beta.",
-            ),
+            Self::NoModel => (404, "NOT_FOUND", "models/small-model is not found for API version v1beta."),
             Self::Because(why) => (400, "INVALID_ARGUMENT", why.as_str()),
             Self::TooLong => (
                 400,
@@ -183,16 +138,10 @@ impl Trouble {
             ),
             Self::TooLarge => (413, "INVALID_ARGUMENT", "Request payload size exceeds the limit."),
             Self::Server => (500, "INTERNAL", "An internal error has occurred."),
-            Self::Overloaded => (
-                503,
-                "UNAVAILABLE",
-                "The model is overloaded. Please try again later.",
-            ),
-            Self::GatewayTimeout => (
-                504,
-                "DEADLINE_EXCEEDED",
-                "Deadline expired before operation could complete.",
-            ),
+            Self::Overloaded => (503, "UNAVAILABLE", "The model is overloaded. Please try again later."),
+            Self::GatewayTimeout => {
+                (504, "DEADLINE_EXCEEDED", "Deadline expired before operation could complete.")
+            }
         };
         let mut details = vec![json!({"@type": "type.googleapis.com/google.rpc.Help", "links": []})];
         if *self == Self::BadKey {
@@ -211,10 +160,7 @@ impl Trouble {
             details.push(json!({"@type": "type.googleapis.com/google.rpc.RetryInfo",
                                 "retryDelay": format!("{seconds}s")}));
         }
-        (
-            code,
-            json!({"error": {"code": code, "message": message, "status": status, "details": details}}),
-        )
+        (code, json!({"error": {"code": code, "message": message, "status": status, "details": details}}))
     }
 
     fn ollama(&self) -> (u16, Value) {
@@ -228,10 +174,7 @@ impl Trouble {
             Self::TooLong => (400, "the input length exceeds the context length"),
             Self::TooLarge => (413, "request body too large"),
             Self::Server => (500, "llama runner process has terminated"),
-            Self::Overloaded => (
-                503,
-                "server busy, please try again. maximum pending requests exceeded",
-            ),
+            Self::Overloaded => (503, "server busy, please try again. maximum pending requests exceeded"),
             Self::GatewayTimeout => (504, "upstream timed out"),
         };
         (status, json!({"error": message}))
@@ -252,29 +195,16 @@ fn headers(shape: Shape, wait: Wait) -> Vec<(&'static str, String)> {
     let mut headers = match wait {
         Wait::Unsaid | Wait::Body(_) => Vec::new(),
         Wait::Seconds(seconds) => vec![("retry-after", seconds.to_string())],
-        Wait::Millis(millis) => vec![
-            ("retry-after-ms", millis.to_string()),
-            ("retry-after", "1".to_owned()),
-        ],
-        Wait::Date(seconds) => vec![
-            now,
-            (
-                "retry-after",
-                NOW.replace("00:00 GMT", &format!("00:{seconds:02} GMT")),
-            ),
-        ],
+        Wait::Millis(millis) => vec![("retry-after-ms", millis.to_string()), ("retry-after", "1".to_owned())],
+        Wait::Date(seconds) => {
+            vec![now, ("retry-after", NOW.replace("00:00 GMT", &format!("00:{seconds:02} GMT")))]
+        }
         Wait::Limits(seconds) if shape == Shape::Anthropic => vec![
             now,
             ("anthropic-ratelimit-requests-remaining", "9".to_owned()),
-            (
-                "anthropic-ratelimit-requests-reset",
-                "2026-11-20T08:10:00Z".to_owned(),
-            ),
+            ("anthropic-ratelimit-requests-reset", "2026-11-20T08:10:00Z".to_owned()),
             ("anthropic-ratelimit-input-tokens-remaining", "0".to_owned()),
-            (
-                "anthropic-ratelimit-input-tokens-reset",
-                format!("2026-11-20T08:00:{seconds:02}Z"),
-            ),
+            ("anthropic-ratelimit-input-tokens-reset", format!("2026-11-20T08:00:{seconds:02}Z")),
         ],
         Wait::Limits(seconds) => vec![
             ("x-ratelimit-remaining-requests", "0".to_owned()),
@@ -283,10 +213,6 @@ fn headers(shape: Shape, wait: Wait) -> Vec<(&'static str, String)> {
             ("x-ratelimit-reset-tokens", "6m0s".to_owned()),
         ],
     };
-    headers.extend(
-        shape
-            .request_id_header()
-            .map(|name| (name, "req_fake".to_owned())),
-    );
+    headers.extend(shape.request_id_header().map(|name| (name, "req_fake".to_owned())));
     headers
 }

@@ -50,13 +50,8 @@ impl Trouble {
     }
 
     fn of_provider() -> impl Iterator<Item = Self> {
-        let calls = [
-            BatchCall::Upload,
-            BatchCall::Create,
-            BatchCall::List,
-            BatchCall::Look,
-            BatchCall::Results,
-        ];
+        let calls =
+            [BatchCall::Upload, BatchCall::Create, BatchCall::List, BatchCall::Look, BatchCall::Results];
         calls.into_iter().flat_map(|call| {
             [Hitch::Refused(500), Hitch::Refused(429), Hitch::Lost].map(|hitch| Self::Provider(call, hitch))
         })
@@ -64,10 +59,7 @@ impl Trouble {
 
     fn prepare(self, one: &BatchRig) {
         // The list and the known batches are read only after an answer was lost.
-        if matches!(
-            self,
-            Self::Provider(BatchCall::List, _) | Self::Store("known_batches", ..)
-        ) {
+        if matches!(self, Self::Provider(BatchCall::List, _) | Self::Store("known_batches", ..)) {
             one.fake.batches().hitch(BatchCall::Create, Hitch::Lost);
         }
         match self {
@@ -102,22 +94,11 @@ async fn survives(shape: Shape, trouble: Trouble) {
     }
     let report = one.rig.verify().await;
     assert_eq!(report.pending, 0, "{shape:?} {trouble:?}");
-    assert!(
-        one.paid() <= 2,
-        "{shape:?} {trouble:?}: paid for {} times",
-        one.paid()
-    );
-    assert_eq!(
-        one.figures().await,
-        BatchFigures::default(),
-        "{shape:?} {trouble:?}"
-    );
+    assert!(one.paid() <= 2, "{shape:?} {trouble:?}: paid for {} times", one.paid());
+    assert_eq!(one.figures().await, BatchFigures::default(), "{shape:?} {trouble:?}");
     let told = "SELECT count(*) FROM update_runs WHERE batched = 1 AND input_tokens > 0";
     let billed = i64::try_from(one.fake.batches().billed()).unwrap();
-    assert!(
-        one.number(told).await <= billed,
-        "{shape:?} {trouble:?}: told once"
-    );
+    assert!(one.number(told).await <= billed, "{shape:?} {trouble:?}: told once");
     if let Trouble::Store(_, 1, _) = trouble {
         assert_eq!(one.rig.flaky.met(), 1, "{trouble:?} happened");
     }

@@ -36,10 +36,7 @@ fn priced(shape: Shape, fake: &FakeProvider) -> (Config, TempDir) {
 
 /// Limits that a question's estimate uses up, and its bill doesn't.
 fn limits() -> [fn(&mut SpendConfig); 2] {
-    [
-        |spend| spend.tokens_per_day = 5_000,
-        |spend| spend.usd_per_day = 0.002_5,
-    ]
+    [|spend| spend.tokens_per_day = 5_000, |spend| spend.usd_per_day = 0.002_5]
 }
 
 /// One agent's question uses up the daily limit, and another agent waits for it.
@@ -208,11 +205,7 @@ async fn a_failed_look_at_waiting_questions_resumes_nobody() {
     one.rig.flaky.fail("has_waiting", 1, When::Before);
     one.try_look().await;
     one.look().await;
-    assert_eq!(
-        one.fake.batches().sizes(),
-        [1],
-        "the question goes by the next look"
-    );
+    assert_eq!(one.fake.batches().sizes(), [1], "the question goes by the next look");
     assert_eq!((one.rig.flaky.met(), paused(&one).await), (1, 1));
     assert_eq!(one.rig.flaky.calls("resume"), 0);
 }
@@ -229,10 +222,7 @@ async fn a_waiting_question_holds_up_no_urgent_update() {
         one.rig.say(6).await;
         assert_eq!(one.rig.drain().await, [Outcome::Deferred]);
         let (store, now) = (&one.rig.parts.store, one.rig.clock.now());
-        store
-            .enqueue(&one.rig.agent, Reason::Manual, 0, now)
-            .await
-            .unwrap();
+        store.enqueue(&one.rig.agent, Reason::Manual, 0, now).await.unwrap();
         assert_eq!(one.rig.drain().await, [Outcome::Completed]);
         assert_eq!((one.questions("withdrawn").await, one.rig.model.calls()), (1, 1));
     }

@@ -18,10 +18,7 @@ use recapd_store::{StoreResult, operate::OperatorOutcome};
 
 /// Returns the path of the dashboard's page that the request comes from, or `otherwise`.
 fn came_from(request: &Request, default_path: &str) -> String {
-    let referer = request
-        .headers()
-        .get(REFERER)
-        .and_then(|value| value.to_str().ok());
+    let referer = request.headers().get(REFERER).and_then(|value| value.to_str().ok());
     // The referrer is one of recapd's own pages, because requests of other origins were refused before.
     let path = referer.and_then(|referer| referer.split_once("://")?.1.split_once('/'));
     match path {
@@ -64,9 +61,7 @@ pub(super) async fn refresh(
     request: Request,
 ) -> Result<Response, Problem> {
     let act = async move |operator: Operator| operator.refresh(&agent).await;
-    run_action(&app, request, "/ui/queue", act)
-        .await
-        .map(|(response, _)| response)
+    run_action(&app, request, "/ui/queue", act).await.map(|(response, _)| response)
 }
 
 pub(super) async fn restore(
@@ -78,8 +73,7 @@ pub(super) async fn restore(
     let version = fields.get("version").and_then(|version| version.parse().ok());
     let version = version.ok_or_else(|| unreadable_form("the form doesn't name the version to restore"))?;
     let (ingestor, agent_id) = (app.parts.ingestor.clone(), agent.clone());
-    app.see_through(async move { ingestor.roll_back(&agent_id, version).await })
-        .await?;
+    app.see_through(async move { ingestor.roll_back(&agent_id, version).await }).await?;
     Ok(redirect_to(&format!("/ui/agents/{agent}")))
 }
 
@@ -150,21 +144,15 @@ async fn set_agent_paused(
     paused: bool,
 ) -> Result<Response, Problem> {
     let act = async move |operator: Operator| operator.set_agent_paused(&agent, paused).await;
-    run_action(app, request, "/ui/queue", act)
-        .await
-        .map(|(response, ())| response)
+    run_action(app, request, "/ui/queue", act).await.map(|(response, ())| response)
 }
 
 pub(super) async fn pause_all(State(app): State<SharedApp>, request: Request) -> Result<Response, Problem> {
     let act = async move |operator: Operator| operator.set_paused(true).await;
-    run_action(&app, request, "/ui/queue", act)
-        .await
-        .map(|(response, _)| response)
+    run_action(&app, request, "/ui/queue", act).await.map(|(response, _)| response)
 }
 
 pub(super) async fn resume_all(State(app): State<SharedApp>, request: Request) -> Result<Response, Problem> {
     let act = async move |operator: Operator| operator.set_paused(false).await;
-    run_action(&app, request, "/ui/queue", act)
-        .await
-        .map(|(response, _)| response)
+    run_action(&app, request, "/ui/queue", act).await.map(|(response, _)| response)
 }

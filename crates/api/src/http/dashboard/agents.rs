@@ -107,12 +107,7 @@ async fn exchanges(
     if through < from {
         return Ok(Vec::new());
     }
-    let query = ExchangeQuery {
-        from,
-        through,
-        limit,
-        bytes_max: 0,
-    };
+    let query = ExchangeQuery { from, through, limit, bytes_max: 0 };
     app.parts.store.exchanges(agent, query).await
 }
 
@@ -150,15 +145,9 @@ pub(super) async fn request(
     FramedPage(frame): FramedPage,
 ) -> Result<Response, Problem> {
     let parameters = Parameters::read(&uri, &["format"])?;
-    let name = parameters
-        .text("format")
-        .unwrap_or(RequestFormat::Anthropic.name());
+    let name = parameters.text("format").unwrap_or(RequestFormat::Anthropic.name());
     let format = RequestFormat::from_name(name).ok_or_else(|| {
-        invalid(
-            "format",
-            &format!("can't be `{name}`"),
-            "choose one of the page's formats",
-        )
+        invalid("format", &format!("can't be `{name}`"), "choose one of the page's formats")
     })?;
     let query = ContextQuery {
         format,
@@ -167,18 +156,8 @@ pub(super) async fn request(
         summary_max_tokens: None,
         keeps_open_thinking: false,
     };
-    let ContextSource {
-        material,
-        defaults,
-        counter,
-        share,
-    } = ContextSource::of(&app, &agent, None).await?;
-    let page = move || {
-        (
-            request_page(&frame, &material.build(query, defaults, counter.as_ref())),
-            share,
-        )
-    };
+    let ContextSource { material, defaults, counter, share } = ContextSource::of(&app, &agent, None).await?;
+    let page = move || (request_page(&frame, &material.build(query, defaults, counter.as_ref())), share);
     let (page, share) = threads::computed("building a context", page).await?;
     Ok(share.until_sent(html_response(page)).await)
 }
@@ -203,12 +182,7 @@ pub(super) async fn archive(
         None => Vec::new(),
     };
     settle(found.iter_mut().map(|stored| &mut stored.exchange), rows.last());
-    let archive = Archive {
-        row,
-        exchanges: found,
-        before,
-        has_more,
-    };
+    let archive = Archive { row, exchanges: found, before, has_more };
     Ok(html_response(archive_page(&frame, &archive)))
 }
 
@@ -231,11 +205,7 @@ pub(super) async fn exchange(
     let expanded = app.parts.store.expand(&agent, exchange, range).await?;
     let expanded = expanded.ok_or_else(|| unknown_exchange(&agent, exchange))?;
     let legs = Legs::of(&app.parts.store.legs(&agent, exchange).await?, exchange);
-    let page = ExchangePage {
-        agent,
-        expanded,
-        legs,
-    };
+    let page = ExchangePage { agent, expanded, legs };
     Ok(html_response(exchange_page(&frame, &page)))
 }
 
@@ -271,17 +241,10 @@ pub(super) async fn versions(
     let parameters = Parameters::read(&uri, &["cursor"])?;
     let limit = page::limit(&parameters)?;
     existing_agent(&app, &agent).await?;
-    let query = VersionQuery {
-        before: parameters.integer("cursor", 1..=i64::MAX)?,
-        limit: limit + 1,
-    };
+    let query = VersionQuery { before: parameters.integer("cursor", 1..=i64::MAX)?, limit: limit + 1 };
     let found = app.parts.store.versions(&agent, query).await?;
     let (versions, next) = page::cut(found, limit, |figures| figures.version);
-    let list = VersionList {
-        agent,
-        versions,
-        next,
-    };
+    let list = VersionList { agent, versions, next };
     Ok(html_response(versions_page(&frame, &list)))
 }
 
@@ -359,17 +322,11 @@ pub(super) async fn search(
                 let redactor = app.parts.snapshots.redactor();
                 let store = app.parts.store.as_ref();
                 let embedder = app.parts.embedder.as_deref();
-                recall::search(store, &agent, &question, redactor, embedder)
-                    .await?
-                    .map(Ok)
+                recall::search(store, &agent, &question, redactor, embedder).await?.map(Ok)
             }
             Err(error) => Some(Err(error.cure)),
         }
     };
-    let search = Search {
-        agent,
-        query,
-        outcome,
-    };
+    let search = Search { agent, query, outcome };
     Ok(html_response(search_page(&frame, &search)))
 }

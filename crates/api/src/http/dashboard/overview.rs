@@ -54,11 +54,7 @@ async fn read(app: &App) -> StoreResult<Overview> {
     // A ping also fails if the database accepts no writes. The reads below may still work then.
     let database = app.parts.store.ping().await.err();
     let stale = operator.stalest(STALE_SHOWN).await?;
-    let stale = stale.into_iter().map(|(agent, since, exchanges)| Stale {
-        agent,
-        since,
-        exchanges,
-    });
+    let stale = stale.into_iter().map(|(agent, since, exchanges)| Stale { agent, since, exchanges });
     Ok(Overview {
         sample: Some(app.parts.store.sample(now, DAY_MS).await?),
         hours: operator.run_hours(DAY_MS).await?,
@@ -66,10 +62,7 @@ async fn read(app: &App) -> StoreResult<Overview> {
         paused_since: operator.paused_since().await?,
         ..without(app, String::new())
     })
-    .map(|overview| Overview {
-        database: database.map(|error| error.to_string()),
-        ..overview
-    })
+    .map(|overview| Overview { database: database.map(|error| error.to_string()), ..overview })
 }
 
 /// Returns the overview if the database failed with the error `database`.

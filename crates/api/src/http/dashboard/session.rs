@@ -67,11 +67,7 @@ pub(crate) fn sign_in_rate() -> Rate {
 /// session and token.
 pub(super) fn form_key(app: &App, uri: &Uri, headers: &HeaderMap) -> String {
     let secret = bearer(headers).or_else(|| session_cookie(uri, headers).map(|cookie| cookie.id));
-    let digest = digest_of(&format!(
-        "form {} {}",
-        app.form_secret,
-        secret.unwrap_or_default()
-    ));
+    let digest = digest_of(&format!("form {} {}", app.form_secret, secret.unwrap_or_default()));
     digest.chars().take(KEY_DIGITS).collect()
 }
 
@@ -104,8 +100,7 @@ async fn read<T: for<'d> Deserialize<'d>>(request: Request) -> Result<T, Problem
         .map_err(|_| unreadable_form("the form is incomplete or too long"))?;
     let request = Request::from_parts(parts, bytes.into());
     let form = <Form<T> as axum::extract::FromRequest<()>>::from_request(request, &()).await;
-    form.map(|Form(form)| form)
-        .map_err(|rejection| unreadable_form(rejection.body_text()))
+    form.map(|Form(form)| form).map_err(|rejection| unreadable_form(rejection.body_text()))
 }
 
 #[derive(Deserialize)]
@@ -143,15 +138,8 @@ pub(super) async fn sign_in(State(app): State<SharedApp>, request: Request) -> R
         access.end_session(&key);
     }
     access.open_session(SessionKey::of_cookie(&name, &id), token);
-    let attributes = if over_tls {
-        TLS_COOKIE_ATTRIBUTES
-    } else {
-        COOKIE_ATTRIBUTES
-    };
-    Ok(with_cookie(
-        redirect_to(path),
-        &format!("{name}={id}; {attributes}"),
-    ))
+    let attributes = if over_tls { TLS_COOKIE_ATTRIBUTES } else { COOKIE_ATTRIBUTES };
+    Ok(with_cookie(redirect_to(path), &format!("{name}={id}; {attributes}")))
 }
 
 /// Checks whether the browser used TLS, even if a proxy ended it. The guard has already compared the origin with the
@@ -166,12 +154,9 @@ fn check_sign_ins(app: &App, peer: Option<Peer>) -> Result<(), Problem> {
     let result = app.sign_ins.take(Asker::Peer(peer), Instant::now());
     result.map_err(|wait| {
         let seconds = whole_seconds(wait);
-        Problem::new(
-            TOO_MANY_REQUESTS,
-            "there were too many attempts to sign in from this address",
-        )
-        .hint(format!("try again in {seconds} seconds"))
-        .retry_after(seconds)
+        Problem::new(TOO_MANY_REQUESTS, "there were too many attempts to sign in from this address")
+            .hint(format!("try again in {seconds} seconds"))
+            .retry_after(seconds)
     })
 }
 
@@ -184,23 +169,20 @@ pub(super) async fn sign_out(
     if let Some(cookie) = session_cookie(&uri, &headers) {
         app.parts.access.end_session(&cookie.key());
     }
-    let response = [(true, TLS_COOKIE_ATTRIBUTES), (false, COOKIE_ATTRIBUTES)]
-        .into_iter()
-        .fold(redirect_to("/ui/login"), |response, (over_tls, attributes)| {
+    let response = [(true, TLS_COOKIE_ATTRIBUTES), (false, COOKIE_ATTRIBUTES)].into_iter().fold(
+        redirect_to("/ui/login"),
+        |response, (over_tls, attributes)| {
             let name = cookie_name(&uri, &headers, over_tls);
             with_cookie(response, &format!("{name}=; {attributes}; Max-Age=0"))
-        });
+        },
+    );
     Ok(response)
 }
 
 /// Returns `to` if it is a path of the dashboard; otherwise the path of the overview.
 fn dashboard_path(to: &str) -> &str {
     let is_plain = to.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');
-    if is_plain && to.starts_with("/ui/") && !to.starts_with("/ui/log") {
-        to
-    } else {
-        "/ui/"
-    }
+    if is_plain && to.starts_with("/ui/") && !to.starts_with("/ui/log") { to } else { "/ui/" }
 }
 
 pub(super) fn redirect_to(path: &str) -> Response {

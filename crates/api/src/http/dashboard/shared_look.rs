@@ -11,9 +11,7 @@ pub(crate) struct SharedLook<T> {
 
 impl<T> Default for SharedLook<T> {
     fn default() -> Self {
-        Self {
-            last: Mutex::new(None),
-        }
+        Self { last: Mutex::new(None) }
     }
 }
 
@@ -68,10 +66,6 @@ mod tests {
         let found = asked.await;
         assert_eq!(found.first(), Some(&0));
         assert!(found.iter().skip(1).all(|found| *found == 1), "{found:?}");
-        assert_eq!(
-            *shared.take(look).await,
-            2,
-            "what was found before isn't shown again"
-        );
+        assert_eq!(*shared.take(look).await, 2, "what was found before isn't shown again");
     }
 }

@@ -79,9 +79,7 @@ async fn rows(
         let found = row.into_iter().filter(|row| filter.matches_row(row)).collect();
         return Ok(SearchReport { found, next: None });
     }
-    operator
-        .search_queue(after, ROWS_SHOWN, |row| filter.matches_row(row))
-        .await
+    operator.search_queue(after, ROWS_SHOWN, |row| filter.matches_row(row)).await
 }
 
 /// Returns the agents whose rows match `filter`, at most [`RETRIED_MAX`].
@@ -115,12 +113,7 @@ pub(super) async fn runs(
         filter,
     };
     if let Ok(filter) = &list.filter {
-        let query = RunQuery {
-            agent,
-            before,
-            limit: i64_or_max(ROWS_SHOWN),
-            ..RunQuery::default()
-        };
+        let query = RunQuery { agent, before, limit: i64_or_max(ROWS_SHOWN), ..RunQuery::default() };
         let matches = |run: &_| filter.matches_run(run);
         let report = app.parts.operator.search_runs(query, matches).await?;
         (list.runs, list.next) = (report.found, report.next);

@@ -198,22 +198,14 @@ async fn check_reach(app: &App, caller: &Caller, rule: RouteRule, parts: &mut Pa
         }
         RouteSubject::Project => {
             let project = project_id(&path_id(parts, INVALID_PROJECT_ID).await?)?;
-            if reach.projects.contains(&project) {
-                Ok(())
-            } else {
-                Err(Problem::unknown_project(&project))
-            }
+            if reach.projects.contains(&project) { Ok(()) } else { Err(Problem::unknown_project(&project)) }
         }
     }
 }
 
 /// Refuses an agent that `caller` may not see, with the answer for an unknown agent.
 pub(crate) async fn see(app: &App, caller: &Caller, agent: &AgentId) -> Result<(), Problem> {
-    if app.parts.access.may_see(caller, agent).await? {
-        Ok(())
-    } else {
-        Err(Problem::unknown_agent(agent))
-    }
+    if app.parts.access.may_see(caller, agent).await? { Ok(()) } else { Err(Problem::unknown_agent(agent)) }
 }
 
 /// Refuses to create an agent that `caller` couldn't see. The answer doesn't reveal whether the agent already exists.
@@ -221,10 +213,8 @@ pub(crate) fn check_may_make(caller: &Caller, agent: &AgentId) -> Result<(), Pro
     if caller.reach.includes_new(agent) {
         return Ok(());
     }
-    Err(
-        Problem::new(FORBIDDEN, format!("this token doesn't allow an agent `{agent}`"))
-            .hint("name an agent that the token allows, or use a token for all agents"),
-    )
+    Err(Problem::new(FORBIDDEN, format!("this token doesn't allow an agent `{agent}`"))
+        .hint("name an agent that the token allows, or use a token for all agents"))
 }
 
 /// Returns the `{id}` of the path, or the last segment if the path has no `{id}`. A path that can't be decoded is an
@@ -235,9 +225,7 @@ async fn path_id(parts: &mut Parts, unreadable: ProblemKind) -> Result<String, P
         parameters.map_err(|rejection| Problem::new(unreadable, format!("Invalid URL: {rejection}")))?;
     let id = parameters.iter().find(|(name, _)| *name == "id");
     let end = || Some(parts.uri.path().rsplit_once('/')?.1.to_owned());
-    id.map(|(_, id)| id.to_owned())
-        .or_else(end)
-        .ok_or_else(Problem::internal)
+    id.map(|(_, id)| id.to_owned()).or_else(end).ok_or_else(Problem::internal)
 }
 
 fn check_scope(caller: &Caller, required_scope: Scope) -> Result<(), Problem> {

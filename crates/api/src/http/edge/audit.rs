@@ -77,11 +77,8 @@ impl AuditContext {
 }
 
 fn kind(method: &Method, route: &str, status: StatusCode) -> Option<AuditKind> {
-    const REFUSALS: [StatusCode; 3] = [
-        StatusCode::UNAUTHORIZED,
-        StatusCode::FORBIDDEN,
-        StatusCode::MISDIRECTED_REQUEST,
-    ];
+    const REFUSALS: [StatusCode; 3] =
+        [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN, StatusCode::MISDIRECTED_REQUEST];
     if REFUSALS.contains(&status) {
         return Some(AuditKind::Refusal);
     }
@@ -115,16 +112,10 @@ fn outcome(response: &Response) -> &'static str {
 /// Returns the agent that the path names, if the route is about agents.
 fn agent(route: &str, path: &str) -> Option<AgentId> {
     let is_project = |placeholder: &str| placeholder == "{id}" && route.starts_with("/v1/projects/");
-    let mut placeholders = AGENT_PLACEHOLDERS
-        .into_iter()
-        .filter(|placeholder| !is_project(placeholder));
+    let mut placeholders = AGENT_PLACEHOLDERS.into_iter().filter(|placeholder| !is_project(placeholder));
     placeholders.find_map(|placeholder| {
         let mut segments = route.split('/').zip(path.split('/'));
-        segments
-            .find(|(segment, _)| *segment == placeholder)?
-            .1
-            .parse()
-            .ok()
+        segments.find(|(segment, _)| *segment == placeholder)?.1.parse().ok()
     })
 }
 
@@ -153,11 +144,7 @@ mod tests {
             ("POST", "/ui/logout", 303, None),
             ("POST", "unknown", 404, None),
         ] {
-            let found = kind(
-                &method.parse().unwrap(),
-                route,
-                StatusCode::from_u16(status).unwrap(),
-            );
+            let found = kind(&method.parse().unwrap(), route, StatusCode::from_u16(status).unwrap());
             assert_eq!(found, expected, "{method} {route} {status}");
         }
     }
@@ -167,11 +154,7 @@ mod tests {
         for (route, path, expected) in [
             ("/v1/agents/{id}/pause", "/v1/agents/coder/pause", Some("coder")),
             ("/v1/agents/{id}", "/v1/agents/a%20b", None),
-            (
-                "/v1/projects/{id}/agents/{agent}",
-                "/v1/projects/web/agents/coder",
-                Some("coder"),
-            ),
+            ("/v1/projects/{id}/agents/{agent}", "/v1/projects/web/agents/coder", Some("coder")),
             ("/v1/projects/{id}/summary", "/v1/projects/web/summary", None),
             ("/v1/agents", "/v1/agents", None),
             ("unknown", "/v1/agents/coder/nowhere", None),

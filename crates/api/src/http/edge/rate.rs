@@ -53,10 +53,7 @@ impl Rate {
 
     /// Allows at most `burst` requests at once, and then one every `spacing`.
     pub(crate) fn every(spacing: Duration, burst: u32) -> Self {
-        Self {
-            spacing: Some(spacing),
-            ..Self::new(0, burst)
-        }
+        Self { spacing: Some(spacing), ..Self::new(0, burst) }
     }
 
     pub(super) fn is_limited(&self) -> bool {
@@ -86,11 +83,7 @@ fn with_a_bucket(buckets: &mut HashMap<Asker, Instant>, asker: Asker, now: Insta
         return asker;
     }
     buckets.retain(|_, full_at| *full_at > now);
-    if buckets.len() < BUCKETS_MAX {
-        asker
-    } else {
-        Asker::Others
-    }
+    if buckets.len() < BUCKETS_MAX { asker } else { Asker::Others }
 }
 
 #[cfg(test)]
@@ -109,21 +102,14 @@ mod tests {
             assert_eq!(rate.take(asker("a"), now), Ok(()));
         }
         assert_eq!(rate.take(asker("a"), now), Err(Duration::from_millis(100)));
-        assert_eq!(
-            rate.take(asker("b"), now),
-            Ok(()),
-            "each token has a bucket of its own"
-        );
+        assert_eq!(rate.take(asker("b"), now), Ok(()), "each token has a bucket of its own");
         assert_eq!(rate.take(asker("a"), later(60)), Err(Duration::from_millis(40)));
         assert_eq!(rate.take(asker("a"), later(100)), Ok(()));
         assert!(rate.take(asker("a"), later(100)).is_err());
         for _ in 0..3 {
             assert_eq!(rate.take(asker("a"), later(5_000)), Ok(()));
         }
-        assert!(
-            rate.take(asker("a"), later(5_000)).is_err(),
-            "no more than a burst is saved"
-        );
+        assert!(rate.take(asker("a"), later(5_000)).is_err(), "no more than a burst is saved");
     }
 
     #[test]

@@ -217,12 +217,7 @@ impl AnswerSpec {
         });
         with_request_id(&mut component);
         if [UNAVAILABLE.status, TOO_MANY.status].contains(&self.status) {
-            with_header(
-                &mut component,
-                "retry-after",
-                "Retry after this many seconds.",
-                "integer",
-            );
+            with_header(&mut component, "retry-after", "Retry after this many seconds.", "integer");
         }
         component
     }
@@ -230,19 +225,12 @@ impl AnswerSpec {
 
 /// Returns `components/responses`.
 pub(super) fn components() -> Value {
-    ALL.iter()
-        .map(|answer| (answer.name.to_owned(), answer.component()))
-        .collect()
+    ALL.iter().map(|answer| (answer.name.to_owned(), answer.component())).collect()
 }
 
 /// Adds the header that every answer has.
 pub(super) fn with_request_id(answer: &mut Value) {
-    with_header(
-        answer,
-        "x-request-id",
-        "The request's id: the client's own, if it sent one.",
-        "string",
-    );
+    with_header(answer, "x-request-id", "The request's id: the client's own, if it sent one.", "string");
 }
 
 fn with_header(answer: &mut Value, name: &str, description: &str, kind: &str) {

@@ -54,10 +54,7 @@ impl IntoParams for Paging {
 }
 
 fn id(name: &str, description: &str, example: &str) -> Parameter {
-    let schema = ObjectBuilder::new()
-        .schema_type(Type::String)
-        .pattern(Some(ID_PATTERN))
-        .examples([example]);
+    let schema = ObjectBuilder::new().schema_type(Type::String).pattern(Some(ID_PATTERN)).examples([example]);
     ParameterBuilder::new()
         .name(name)
         .parameter_in(ParameterIn::Path)

@@ -53,10 +53,7 @@ pub fn reference(document: &Value) -> String {
     let operations = operations(document);
     let mut text = HEAD.to_owned();
     for (tag, about) in TAGS {
-        let tag_operations: Vec<_> = operations
-            .iter()
-            .filter(|operation| operation.has_tag(tag))
-            .collect();
+        let tag_operations: Vec<_> = operations.iter().filter(|operation| operation.has_tag(tag)).collect();
         area(tag, about, &tag_operations, &mut text);
     }
     shape::chapter(document, &mut text);
@@ -96,20 +93,11 @@ impl Operation<'_> {
 }
 
 fn area(tag: &str, about: &str, operations: &[&Operation<'_>], text: &mut String) {
-    write!(
-        text,
-        "\n## Routes: {tag}\n\n{about}\n\n| route | demands | |\n|---|---|---|\n"
-    )
-    .ok();
+    write!(text, "\n## Routes: {tag}\n\n{about}\n\n| route | demands | |\n|---|---|---|\n").ok();
     for operation in operations {
         let heading = operation.heading();
         let (demand, summary) = (&operation.demand, operation.description("summary"));
-        writeln!(
-            text,
-            "| [{heading}](#{}) | {demand} | {summary} |",
-            shape::anchor(&heading)
-        )
-        .ok();
+        writeln!(text, "| [{heading}](#{}) | {demand} | {summary} |", shape::anchor(&heading)).ok();
     }
     for operation in operations {
         section(operation, text);
@@ -147,11 +135,7 @@ fn parameter(parameter: &Value, text: &mut String) {
     let is_needed = parameter["required"] == true && location != "path";
     let need = if is_needed { ", needed" } else { "" };
     let description = shape::on_one_line(parameter["description"].as_str().unwrap_or_default());
-    writeln!(
-        text,
-        "- `{name}` ({location}, {kind}{example}{need}): {description}"
-    )
-    .ok();
+    writeln!(text, "- `{name}` ({location}, {kind}{example}{need}): {description}").ok();
 }
 
 fn body(body: &Value, text: &mut String) {
@@ -159,16 +143,8 @@ fn body(body: &Value, text: &mut String) {
         return;
     };
     let description = shape::on_one_line(body["description"].as_str().unwrap_or_default());
-    let description = if description.is_empty() {
-        description
-    } else {
-        format!(": {description}")
-    };
-    let need = if body["required"] == true {
-        ""
-    } else {
-        ", may be left out"
-    };
+    let description = if description.is_empty() { description } else { format!(": {description}") };
+    let need = if body["required"] == true { "" } else { ", may be left out" };
     writeln!(text, "- body ({}{need}){description}", contents(content)).ok();
 }
 

@@ -56,13 +56,8 @@ fn members(schema: &Value, text: &mut String) {
 }
 
 fn kind_and_description(schema: &Value) -> String {
-    let description = schema["description"]
-        .as_str()
-        .or_else(|| schema["oneOf"][0]["description"].as_str());
-    match description
-        .map(on_one_line)
-        .filter(|description| !description.is_empty())
-    {
+    let description = schema["description"].as_str().or_else(|| schema["oneOf"][0]["description"].as_str());
+    match description.map(on_one_line).filter(|description| !description.is_empty()) {
         None => kind(schema),
         Some(description) => format!("{}. {description}", kind(schema)),
     }
@@ -101,26 +96,15 @@ fn simple(name: &str, schema: &Value) -> String {
 
 fn choices(values: &[Value]) -> String {
     let names = values.iter().take(ENUM_VALUES_SHOWN_MAX);
-    let names: Vec<_> = names
-        .filter_map(Value::as_str)
-        .map(|word| format!("`{word}`"))
-        .collect();
-    let more = if values.len() > ENUM_VALUES_SHOWN_MAX {
-        ", …"
-    } else {
-        ""
-    };
+    let names: Vec<_> = names.filter_map(Value::as_str).map(|word| format!("`{word}`")).collect();
+    let more = if values.len() > ENUM_VALUES_SHOWN_MAX { ", …" } else { "" };
     format!("one of {}{more}", names.join(", "))
 }
 
 fn limits(schema: &Value) -> String {
     let mut limits = String::new();
     let number = |member: &str| schema.get(member).filter(|value| value.is_number());
-    for (member, word) in [
-        ("minimum", " from"),
-        ("maximum", " to"),
-        ("default", ", by default"),
-    ] {
+    for (member, word) in [("minimum", " from"), ("maximum", " to"), ("default", ", by default")] {
         if let Some(value) = number(member) {
             write!(limits, "{word} {value}").ok();
         }
@@ -134,9 +118,7 @@ pub(super) fn on_one_line(text: &str) -> String {
 
 /// Returns the anchor of a heading: lower-case letters and digits, with hyphens for spaces.
 pub(super) fn anchor(heading: &str) -> String {
-    let characters = heading
-        .chars()
-        .filter(|&c| c.is_alphanumeric() || " -_".contains(c));
+    let characters = heading.chars().filter(|&c| c.is_alphanumeric() || " -_".contains(c));
     characters.collect::<String>().to_lowercase().replace(' ', "-")
 }
 
@@ -158,16 +140,10 @@ mod tests {
                 json!({"type": "array", "items": {"$ref": "#/components/schemas/AgentId"}}),
                 "list of [AgentId](#agentid)",
             ),
-            (
-                json!({"oneOf": [{"$ref": "#/a/Paused"}, {"type": "null"}]}),
-                "[Paused](#paused) or null",
-            ),
+            (json!({"oneOf": [{"$ref": "#/a/Paused"}, {"type": "null"}]}), "[Paused](#paused) or null"),
             (json!({"type": "string", "enum": ["a", "b"]}), "one of `a`, `b`"),
             (json!({"description": "anything"}), "any JSON"),
-            (
-                json!({"type": "object", "additionalProperties": {"type": "integer"}}),
-                "object of integer",
-            ),
+            (json!({"type": "object", "additionalProperties": {"type": "integer"}}), "object of integer"),
         ] {
             assert_eq!(kind(&schema), expected);
         }

@@ -41,9 +41,8 @@ pub(crate) struct MessageFormat;
 
 impl PartialSchema for MessageFormat {
     fn schema() -> RefOr<Schema> {
-        let names = ObjectBuilder::new()
-            .schema_type(Type::String)
-            .enum_values(Some(Format::ALL.map(Format::name)));
+        let names =
+            ObjectBuilder::new().schema_type(Type::String).enum_values(Some(Format::ALL.map(Format::name)));
         RefOr::T(names.into())
     }
 }
@@ -54,10 +53,7 @@ impl ToSchema for MessageFormat {}
 #[derive(ToSchema)]
 #[schema(as = SummaryView)]
 #[serde(rename_all = "snake_case")]
-#[expect(
-    dead_code,
-    reason = "describes the parameter only: `excerpt` reads it together with its limits"
-)]
+#[expect(dead_code, reason = "describes the parameter only: `excerpt` reads it together with its limits")]
 pub(crate) enum View {
     /// The whole document.
     Full,
@@ -69,10 +65,7 @@ pub(crate) enum View {
 /// stores it verbatim, with all of its fields.
 #[derive(ToSchema)]
 #[schema(as = Message)]
-#[expect(
-    dead_code,
-    reason = "describes the body only: each format parses its messages itself"
-)]
+#[expect(dead_code, reason = "describes the body only: each format parses its messages itself")]
 struct AnyMessage {
     /// An id that the client chooses. Sending a message again with the same id changes nothing.
     #[schema(max_length = 200, example = "m-1")]
@@ -112,10 +105,8 @@ impl PartialSchema for MessagesBody {
             .items(message())
             .min_items(Some(1))
             .description(Some("Several messages, in order."));
-        let any = AnyOfBuilder::new()
-            .item(several)
-            .item(Ref::from_schema_name(BatchBody::name()))
-            .item(message());
+        let any =
+            AnyOfBuilder::new().item(several).item(Ref::from_schema_name(BatchBody::name())).item(message());
         RefOr::T(any.into())
     }
 }
@@ -126,10 +117,9 @@ impl ToSchema for MessagesBody {
     }
 
     fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
-        for (name, schema) in [
-            (AnyMessage::name(), AnyMessage::schema()),
-            (BatchBody::name(), BatchBody::schema()),
-        ] {
+        for (name, schema) in
+            [(AnyMessage::name(), AnyMessage::schema()), (BatchBody::name(), BatchBody::schema())]
+        {
             schemas.push((name.into_owned(), schema));
         }
     }
@@ -139,10 +129,7 @@ impl ToSchema for MessagesBody {
 #[derive(ToSchema)]
 #[schema(as = ItemChange)]
 #[serde(deny_unknown_fields)]
-#[expect(
-    dead_code,
-    reason = "describes the body only: `ItemEdit` reads it, and says what is wrong with it"
-)]
+#[expect(dead_code, reason = "describes the body only: `ItemEdit` reads it, and says what is wrong with it")]
 pub(crate) struct EditBody {
     /// The detailed text.
     #[schema(min_length = 1, max_length = 700, nullable = false)]
@@ -165,10 +152,7 @@ pub(crate) struct EditBody {
 #[derive(ToSchema)]
 #[schema(as = NewFact)]
 #[serde(deny_unknown_fields)]
-#[expect(
-    dead_code,
-    reason = "describes the body only: `NewFact` reads it, and says what is wrong with it"
-)]
+#[expect(dead_code, reason = "describes the body only: `NewFact` reads it, and says what is wrong with it")]
 pub(crate) struct FactBody {
     /// The kind of fact.
     kind: FactKind,
@@ -181,10 +165,7 @@ pub(crate) struct FactBody {
 #[derive(ToSchema)]
 #[schema(as = FactChange)]
 #[serde(deny_unknown_fields)]
-#[expect(
-    dead_code,
-    reason = "describes the body only: `FactEdit` reads it, and says what is wrong with it"
-)]
+#[expect(dead_code, reason = "describes the body only: `FactEdit` reads it, and says what is wrong with it")]
 pub(crate) struct FactEditBody {
     /// The new text, in one line.
     #[schema(min_length = 1, max_length = 400, nullable = false)]

@@ -44,10 +44,8 @@ const FREE_BYTES: usize = 64 * 1_024;
 const FREE_VALUES: usize = 500;
 /// The longest body of a route that takes no messages. Some of these routes parse the body into a tree of values, which
 /// takes many times its bytes.
-const SHORT: Limit = Limit {
-    bytes: 256 * 1_024,
-    cure: "shorten it; only bodies with messages may be longer",
-};
+const SHORT: Limit =
+    Limit { bytes: 256 * 1_024, cure: "shorten it; only bodies with messages may be longer" };
 
 /// Longer bodies are parsed in another thread, because that takes milliseconds.
 const PARSE_INLINE_BYTES_MAX: usize = 256 * 1_024;
@@ -77,10 +75,7 @@ pub(crate) struct BufferedBody {
 impl BufferedBody {
     /// Returns an empty body, before anything has arrived.
     fn new(room: &Arc<Quota>, holder: &Holder) -> Result<Self, Problem> {
-        Ok(Self {
-            bytes: Vec::new(),
-            share: Some(room.take(holder, 0).map_err(no_room_problem)?),
-        })
+        Ok(Self { bytes: Vec::new(), share: Some(room.take(holder, 0).map_err(no_room_problem)?) })
     }
 
     /// Appends `chunk`. Fails if the body gets too long, or if bodies have no memory left.
@@ -109,9 +104,7 @@ impl BufferedBody {
             // `parse` refuses a body of too many values before it builds any.
             let value_count = values(&bytes).min(VALUES_MAX).saturating_sub(FREE_VALUES);
             if let Some(share) = &mut share {
-                share
-                    .grow_within(MEMORY_PER_VALUE * value_count)
-                    .map_err(no_room_problem)?;
+                share.grow_within(MEMORY_PER_VALUE * value_count).map_err(no_room_problem)?;
             }
             parse(bytes).map(|parsed| (parsed, share))
         };
@@ -147,10 +140,8 @@ pub(crate) async fn read_short_parts(app: &App, parts: &Parts, body: Body) -> Re
 }
 
 async fn read_body(app: &App, parts: &Parts, body: Body, limit: Limit) -> Result<BufferedBody, Problem> {
-    let declared_bytes = parts
-        .headers
-        .get(CONTENT_LENGTH)
-        .and_then(|value| value.to_str().ok()?.parse().ok());
+    let declared_bytes =
+        parts.headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
     if declared_bytes.is_some_and(|bytes: usize| bytes > app.settings.body_bytes_max) {
         return Err(too_large_problem(limit));
     }
@@ -195,12 +186,7 @@ fn body_format(headers: &HeaderMap) -> Result<BodyFormat, Problem> {
         return Err(Problem::new(UNSUPPORTED_BODY, detail).hint("send it unencoded"));
     }
     let declared = value(CONTENT_TYPE).unwrap_or_default();
-    let kind = declared
-        .split(';')
-        .next()
-        .unwrap_or_default()
-        .trim()
-        .to_ascii_lowercase();
+    let kind = declared.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     match kind.as_str() {
         "application/json" | "application/merge-patch+json" => Ok(BodyFormat::Document),
         "application/x-ndjson" | "application/ndjson" | "application/jsonl" => Ok(BodyFormat::Lines),
@@ -243,10 +229,7 @@ fn no_room_problem(lack: Lack) -> Problem {
 mod tests {
     use super::*;
 
-    const LIMIT: Limit = Limit {
-        bytes: 4 * FREE_BYTES,
-        cure: "",
-    };
+    const LIMIT: Limit = Limit { bytes: 4 * FREE_BYTES, cure: "" };
     /// The room that the second `FREE_BYTES` of a body take.
     const TAKEN: usize = MEMORY_PER_BYTE * FREE_BYTES;
 

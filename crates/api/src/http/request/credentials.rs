@@ -58,9 +58,7 @@ pub(crate) fn session_cookie<'r>(uri: &Uri, headers: &'r HeaderMap) -> Option<Se
 
 fn value_of<'r>(expected_name: &str, headers: &'r HeaderMap) -> Option<&'r str> {
     let lines = headers.get_all(COOKIE).into_iter();
-    let cookies = lines
-        .filter_map(|line| line.to_str().ok())
-        .flat_map(|line| line.split(';'));
+    let cookies = lines.filter_map(|line| line.to_str().ok()).flat_map(|line| line.split(';'));
     cookies
         .filter_map(|cookie| cookie.trim().split_once('='))
         .find_map(|(name, value)| (name == expected_name).then_some(value))
@@ -82,21 +80,10 @@ mod tests {
         };
         let found = |host, cookies| id(host, cookies).unwrap_or_default();
         assert_eq!(found("localhost:7411", "a=b; recapd_session_7411=1; c=d"), "1");
-        assert_eq!(
-            found("[::1]:7411", "recapd_session_7412=2; recapd_session_7411=1"),
-            "1"
-        );
+        assert_eq!(found("[::1]:7411", "recapd_session_7412=2; recapd_session_7411=1"), "1");
         assert_eq!(found("[::1]", "recapd_session_80=1"), "1");
-        assert_eq!(
-            found("a.example", "recapd_session_80=1; __Host-recapd_session_443=2"),
-            "2"
-        );
-        for other in [
-            "xrecapd_session_7411=1",
-            "recapd_session=1",
-            "recapd_session_80=1",
-            "",
-        ] {
+        assert_eq!(found("a.example", "recapd_session_80=1; __Host-recapd_session_443=2"), "2");
+        for other in ["xrecapd_session_7411=1", "recapd_session=1", "recapd_session_80=1", ""] {
             assert_eq!(id("localhost:7411", other), None, "{other}");
         }
     }

@@ -45,11 +45,8 @@ impl<S: Send + Sync> FromRequestParts<S> for AgentNumber {
             .await
             .map_err(|rejection| Problem::new(INVALID_AGENT_ID, rejection.body_text()))?;
         let number = number.parse().map_err(|_| {
-            Problem::new(
-                INVALID_PARAMETER,
-                format!("the path ends with `{number}`, which isn't a number"),
-            )
-            .hint("give an integer, such as 12")
+            Problem::new(INVALID_PARAMETER, format!("the path ends with `{number}`, which isn't a number"))
+                .hint("give an integer, such as 12")
         })?;
         Ok(Self(agent_id(&id)?, number))
     }
@@ -90,9 +87,7 @@ impl Parameters {
 
     pub(crate) fn text(&self, name: &str) -> Option<&str> {
         let mut pairs = self.0.iter();
-        pairs
-            .find(|(key, _)| key == name)
-            .map(|(_, value)| value.as_str())
+        pairs.find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
     /// Returns the parameter as an integer within `range`.
@@ -141,10 +136,7 @@ impl Parameters {
 pub(crate) fn invalid(name: &str, what: &str, cure: &str) -> Problem {
     Problem::new(INVALID_PARAMETER, format!("parameter `{name}` {what}"))
         .hint(cure)
-        .findings(vec![Finding {
-            place: RequestPlace::Parameter(name.to_owned()),
-            detail: what.to_owned(),
-        }])
+        .findings(vec![Finding { place: RequestPlace::Parameter(name.to_owned()), detail: what.to_owned() }])
 }
 
 fn unknown(name: &str, names: &[&str]) -> Problem {
@@ -155,10 +147,7 @@ fn unknown(name: &str, names: &[&str]) -> Problem {
     };
     Problem::new(UNKNOWN_PARAMETER, format!("parameter `{name}` is unknown"))
         .hint(hint.clone())
-        .findings(vec![Finding {
-            place: RequestPlace::Parameter(name.to_owned()),
-            detail: hint,
-        }])
+        .findings(vec![Finding { place: RequestPlace::Parameter(name.to_owned()), detail: hint }])
 }
 
 /// Returns a hint about a name that isn't among `names`: a similar one of them, or all of them. `what` is the plural noun

@@ -40,10 +40,7 @@ impl Key {
             return Ok(None);
         };
         let text = value.to_str().unwrap_or_default().trim();
-        let text = text
-            .strip_prefix('"')
-            .and_then(|text| text.strip_suffix('"'))
-            .unwrap_or(text);
+        let text = text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(text);
         let is_valid = (1..=KEY_BYTES_MAX).contains(&text.len())
             && text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'"')
             && values.next().is_none();
@@ -58,10 +55,7 @@ impl Key {
 
     /// Returns the key and the digest of its request, in the store's form.
     pub(crate) fn of_request(&self, body: &[u8]) -> RequestKey {
-        RequestKey {
-            key: self.1.clone(),
-            digest: digest_of(&String::from_utf8_lossy(body)),
-        }
+        RequestKey { key: self.1.clone(), digest: digest_of(&String::from_utf8_lossy(body)) }
     }
 
     /// Gives ids made from the key to messages that have none.
@@ -116,11 +110,7 @@ impl Answers {
     pub(crate) fn remember(&self, key: Key, request_digest: String, created_at: Timestamp, answer: Bytes) {
         let mut cache = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let key = Arc::new(key);
-        let stored = StoredAnswer {
-            request_digest,
-            created_at,
-            answer,
-        };
+        let stored = StoredAnswer { request_digest, created_at, answer };
         if cache.by_key.insert(Arc::clone(&key), stored).is_none() {
             cache.order.push_back(key);
         }

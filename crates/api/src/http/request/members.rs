@@ -17,10 +17,7 @@ pub(crate) fn with_unknown<T: DeserializeOwned>(problem: Problem, body: &[u8]) -
     let members: Map<String, Value> = serde_json::from_slice(body).unwrap_or_default();
     let unknown = members.keys().filter(|name| !names.contains(&name.as_str()));
     let findings: Vec<Finding> = unknown
-        .map(|name| Finding {
-            place: RequestPlace::member(name),
-            detail: field_hint(name, names),
-        })
+        .map(|name| Finding { place: RequestPlace::member(name), detail: field_hint(name, names) })
         .collect();
     match findings.first().map(|finding| finding.detail.clone()) {
         None => problem.findings(type_findings::<T>(members)),

@@ -70,10 +70,7 @@ pub(crate) fn messages(
     if pieces.is_empty() {
         return Err(Problem::new(INVALID_BODY, "the body holds no messages").hint("send at least one"));
     }
-    Ok(MessageBatch {
-        messages: parse_all(&pieces, format)?,
-        usage,
-    })
+    Ok(MessageBatch { messages: parse_all(&pieces, format)?, usage })
 }
 
 /// Refuses a body of too many values. While it is parsed, a value takes 100 to 200 times its bytes.
@@ -121,10 +118,7 @@ fn parse_all(pieces: &[BodyMessage<'_>], format: Option<Format>) -> Result<Vec<M
         let format = format.or_else(|| formats::detect(piece.json)).unwrap_or(likely);
         match formats::parse_strict(format, piece.json) {
             Ok(message) => messages.push(message),
-            Err(error) => findings.push(Finding {
-                place: piece.place.clone(),
-                detail: error.to_string(),
-            }),
+            Err(error) => findings.push(Finding { place: piece.place.clone(), detail: error.to_string() }),
         }
     }
     if findings.is_empty() {
@@ -194,10 +188,7 @@ fn lines(text: &str, messages_max: usize) -> Result<Vec<BodyMessage<'_>>, Proble
     let lines = (1..).zip(text.lines().map(str::trim));
     let filled = lines.filter(|(_, json)| !json.is_empty());
     check_count(filled.clone().count(), messages_max)?;
-    let pieces = filled.map(|(line, json)| BodyMessage {
-        place: RequestPlace::Line(line),
-        json,
-    });
+    let pieces = filled.map(|(line, json)| BodyMessage { place: RequestPlace::Line(line), json });
     Ok(pieces.collect())
 }
 
@@ -215,10 +206,7 @@ fn document(
         let messages = elements(messages, "/messages", messages_max)?;
         return Ok((messages, usage.map(report).transpose()?));
     }
-    let message = BodyMessage {
-        place: RequestPlace::Pointer(String::new()),
-        json: raw.get(),
-    };
+    let message = BodyMessage { place: RequestPlace::Pointer(String::new()), json: raw.get() };
     Ok((vec![message], None))
 }
 
@@ -310,10 +298,8 @@ mod tests {
             format!(r#"{{"type":"user","uuid":"u"{aside},"message":{{"role":"user","content":"x"}}}}"#)
         };
         let main = line(r#","isSidechain":false"#);
-        let (one, other) = (
-            line(r#","isSidechain":true,"agentId":"a1""#),
-            line(r#","isSidechain":true,"agentId":"b2""#),
-        );
+        let (one, other) =
+            (line(r#","isSidechain":true,"agentId":"a1""#), line(r#","isSidechain":true,"agentId":"b2""#));
         let read = |lines: &[&String]| {
             let body: Vec<&str> = lines.iter().map(|line| line.as_str()).collect();
             messages(BodyFormat::Lines, body.join("\n").as_bytes(), None, MESSAGES_MAX)

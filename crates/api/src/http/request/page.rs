@@ -32,13 +32,8 @@ pub(crate) fn cursor<T: FromStr>(parameters: &Parameters, list: PagedList<'_>) -
 /// Like [`cursor`], for the dashboard's addresses. People read those, so the cursor is the entry's plain name.
 pub(crate) fn plain_cursor<T: FromStr>(parameters: &Parameters) -> Result<Option<T>, Problem> {
     let read = |text: &str| {
-        let invalid_cursor = |_| {
-            invalid(
-                "cursor",
-                &format!("can't be `{text}`"),
-                "follow a link on the page",
-            )
-        };
+        let invalid_cursor =
+            |_| invalid("cursor", &format!("can't be `{text}`"), "follow a link on the page");
         text.parse().map_err(invalid_cursor)
     };
     parameters.text("cursor").map(read).transpose()

@@ -122,10 +122,7 @@ pub(crate) fn unavailable(error: StoreError, form: Form) -> (ReadResult, Respons
     let response = if form == Form::Json || !problem.is_temporary() {
         problem.into_response()
     } else {
-        let headers = [
-            (CONTENT_TYPE, MARKDOWN_UTF8),
-            (RETRY_AFTER, RETRY_AFTER_SECONDS.into()),
-        ];
+        let headers = [(CONTENT_TYPE, MARKDOWN_UTF8), (RETRY_AFTER, RETRY_AFTER_SECONDS.into())];
         (StatusCode::SERVICE_UNAVAILABLE, headers, PLACEHOLDER).into_response()
     };
     (ReadResult::Unavailable, response)

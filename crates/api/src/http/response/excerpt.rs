@@ -36,11 +36,7 @@ pub(crate) fn read_options(parameters: &Parameters) -> Result<Option<BriefOption
         None | Some("full") => false,
         Some("brief") => true,
         Some(other) => {
-            return Err(invalid(
-                VIEW,
-                &format!("can't be `{other}`"),
-                "give brief or full",
-            ));
+            return Err(invalid(VIEW, &format!("can't be `{other}`"), "give brief or full"));
         }
     };
     let chars_max = parameters.integer(MAX_CHARS, 1..=CHARS_MAX)?.map(usize_or_max);
@@ -66,10 +62,7 @@ pub(crate) async fn cut(
         // Without the notes, a brief is shorter.
         notes = listing(&found.unwrap_or_default(), clean);
     }
-    let (counter, snapshot) = (
-        Arc::clone(app.parts.snapshots.counter()),
-        Arc::clone(&reading.snapshot),
-    );
+    let (counter, snapshot) = (Arc::clone(app.parts.snapshots.counter()), Arc::clone(&reading.snapshot));
     let agent = agent.clone();
     let cut = move || {
         let (document, counter) = (&snapshot.markdown, counter.as_ref());

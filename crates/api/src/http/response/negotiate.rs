@@ -25,13 +25,9 @@ pub(crate) fn preferred(headers: &HeaderMap, offers: &[&'static str]) -> &'stati
 pub(super) fn takes_gzip(headers: &HeaderMap) -> bool {
     let weight = |name: &str| {
         let mut ranges = values(headers, ACCEPT_ENCODING.as_str()).filter_map(range);
-        ranges
-            .find(|(coding, _)| coding.eq_ignore_ascii_case(name))
-            .map(|(_, weight)| weight)
+        ranges.find(|(coding, _)| coding.eq_ignore_ascii_case(name)).map(|(_, weight)| weight)
     };
-    let gzip = weight("gzip")
-        .or_else(|| weight("x-gzip"))
-        .or_else(|| weight("*"));
+    let gzip = weight("gzip").or_else(|| weight("x-gzip")).or_else(|| weight("*"));
     gzip.is_some_and(|gzip| gzip > 0.0 && gzip >= weight("identity").unwrap_or(0.0))
 }
 
@@ -49,14 +45,8 @@ pub(crate) fn is_known(headers: &HeaderMap, etag: &str) -> bool {
 
 /// Returns the members of a list header, from all of its lines.
 fn values<'h>(headers: &'h HeaderMap, name: &'static str) -> impl Iterator<Item = &'h str> {
-    let lines = headers
-        .get_all(name)
-        .into_iter()
-        .filter_map(|value| value.to_str().ok());
-    lines
-        .flat_map(|line| line.split(','))
-        .map(str::trim)
-        .filter(|value| !value.is_empty())
+    let lines = headers.get_all(name).into_iter().filter_map(|value| value.to_str().ok());
+    lines.flat_map(|line| line.split(',')).map(str::trim).filter(|value| !value.is_empty())
 }
 
 /// Splits `text/*;q=0.5` into the range and its weight.
@@ -71,16 +61,11 @@ fn range(text: &str) -> Option<(&str, f32)> {
 /// than `*/*`, which clients add for anything else.
 fn quality(headers: &HeaderMap, offer: &str) -> (f32, bool) {
     let kind = offer.split('/').next().unwrap_or_default();
-    let is_of_kind = |range: &str| {
-        range
-            .strip_suffix("/*")
-            .is_some_and(|prefix| prefix.eq_ignore_ascii_case(kind))
-    };
+    let is_of_kind =
+        |range: &str| range.strip_suffix("/*").is_some_and(|prefix| prefix.eq_ignore_ascii_case(kind));
     let weight = |is_wanted: &dyn Fn(&str) -> bool| {
         let mut ranges = values(headers, ACCEPT.as_str()).filter_map(range);
-        ranges
-            .find(|(range, _)| is_wanted(range))
-            .map(|(_, weight)| weight)
+        ranges.find(|(range, _)| is_wanted(range)).map(|(_, weight)| weight)
     };
     let named_weight = weight(&|range| range.eq_ignore_ascii_case(offer)).or_else(|| weight(&is_of_kind));
     let any_weight = || weight(&|range| range == "*/*").unwrap_or(0.0);
@@ -91,11 +76,7 @@ fn quality(headers: &HeaderMap, offer: &str) -> (f32, bool) {
 /// document.
 fn opaque(etag: &str) -> Option<&str> {
     let is_quoted = etag.ends_with('"') && etag.strip_prefix("W/").unwrap_or(etag).starts_with('"');
-    is_quoted.then(|| {
-        tag_content(etag)
-            .strip_suffix(GZIP_MARK)
-            .unwrap_or_else(|| tag_content(etag))
-    })
+    is_quoted.then(|| tag_content(etag).strip_suffix(GZIP_MARK).unwrap_or_else(|| tag_content(etag)))
 }
 
 fn tag_content(etag: &str) -> &str {
@@ -130,11 +111,7 @@ mod tests {
         ];
         for (accept, expected) in cases {
             let offers = ["text/markdown", "application/json"];
-            assert_eq!(
-                preferred(&headers("accept", accept), &offers),
-                expected,
-                "{accept}"
-            );
+            assert_eq!(preferred(&headers("accept", accept), &offers), expected, "{accept}");
         }
     }
 
@@ -152,11 +129,7 @@ mod tests {
         ];
         for (known, expected) in cases {
             for etag in [r#""4.12""#, r#"W/"4.12""#] {
-                assert_eq!(
-                    is_known(&headers("if-none-match", known), etag),
-                    expected,
-                    "{known}"
-                );
+                assert_eq!(is_known(&headers("if-none-match", known), etag), expected, "{known}");
             }
         }
     }
@@ -176,22 +149,14 @@ mod tests {
             ("br, zstd", false),
         ];
         for (accepted, expected) in cases {
-            assert_eq!(
-                takes_gzip(&headers("accept-encoding", accepted)),
-                expected,
-                "{accepted}"
-            );
+            assert_eq!(takes_gzip(&headers("accept-encoding", accepted)), expected, "{accepted}");
         }
     }
 
     #[test]
     fn the_tag_says_whether_the_compressed_document_is_known() {
         for (known, expected) in [(r#""4.12.gz""#, true), (r#""4.12""#, false), ("*", false)] {
-            assert_eq!(
-                knows_gzip(&headers("if-none-match", known), r#""4.12""#),
-                expected,
-                "{known}"
-            );
+            assert_eq!(knows_gzip(&headers("if-none-match", known), r#""4.12""#), expected, "{known}");
         }
     }
 }

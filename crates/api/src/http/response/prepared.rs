@@ -76,9 +76,7 @@ impl PreparedResponses {
         snapshot: &Snapshot,
         document_headers: impl FnOnce() -> HeaderMap,
     ) -> Option<&Self> {
-        snapshot
-            .derived
-            .get_or_make(|| Self::new(&snapshot.etag, document_headers()))
+        snapshot.derived.get_or_make(|| Self::new(&snapshot.etag, document_headers()))
     }
 
     /// Prepares the responses of a snapshot with this tag, with the `document_headers`.
@@ -166,11 +164,7 @@ impl PreparedResponses {
             Representation::Json => (&self.json_etag, JSON_TYPE),
         };
         let mut headers = HeaderMap::with_capacity(HEADERS_CAPACITY);
-        headers.extend(
-            self.document_headers
-                .iter()
-                .map(|(name, value)| (name.clone(), value.clone())),
-        );
+        headers.extend(self.document_headers.iter().map(|(name, value)| (name.clone(), value.clone())));
         headers.insert(CACHE_CONTROL, PRIVATE);
         headers.insert(VARY, VARIES);
         if let Some(etag) = etag {

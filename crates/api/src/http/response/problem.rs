@@ -80,24 +80,15 @@ impl Problem {
     }
 
     pub(crate) fn retry_after(self, seconds: u32) -> Self {
-        Self {
-            retry_after: Some(seconds),
-            ..self
-        }
+        Self { retry_after: Some(seconds), ..self }
     }
 
     pub(crate) fn hint(self, hint: impl Into<String>) -> Self {
-        Self {
-            hint: Some(hint.into().into()),
-            ..self
-        }
+        Self { hint: Some(hint.into().into()), ..self }
     }
 
     pub(crate) fn findings(self, findings: Vec<Finding>) -> Self {
-        Self {
-            findings: findings.into(),
-            ..self
-        }
+        Self { findings: findings.into(), ..self }
     }
 
     pub(crate) fn unknown_agent(agent: &AgentId) -> Self {
@@ -106,11 +97,8 @@ impl Problem {
     }
 
     pub(crate) fn unknown_project(project: &ProjectId) -> Self {
-        Self::new(
-            UNKNOWN_PROJECT,
-            format!("project `{project}` is unknown: no agent belongs to it"),
-        )
-        .hint("the first agent that joins a project creates it: PUT /v1/projects/{id}/agents/{agent}")
+        Self::new(UNKNOWN_PROJECT, format!("project `{project}` is unknown: no agent belongs to it"))
+            .hint("the first agent that joins a project creates it: PUT /v1/projects/{id}/agents/{agent}")
     }
 
     /// Returns the problem for a defect of recapd. The log has the details, under the request's id.
@@ -185,10 +173,7 @@ impl IntoResponse for Problem {
 impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
         let db_error = error.class();
-        Self {
-            db_error,
-            ..Self::of(error)
-        }
+        Self { db_error, ..Self::of(error) }
     }
 }
 
@@ -363,11 +348,7 @@ mod tests {
         assert_eq!(unavailable.kind.status, StatusCode::SERVICE_UNAVAILABLE);
         let defect = Problem::from(StoreError::from(ComputationPanic("counting tokens")));
         assert_eq!(defect.kind.status, StatusCode::INTERNAL_SERVER_ERROR);
-        assert!(
-            defect.detail.starts_with("counting tokens panicked"),
-            "{}",
-            defect.detail
-        );
+        assert!(defect.detail.starts_with("counting tokens panicked"), "{}", defect.detail);
         assert!(!defect.is_temporary());
     }
 }

@@ -32,8 +32,6 @@ pub(super) struct AgeRequest {
 pub(super) async fn age(State(app): State<SharedApp>, request: Request) -> Result<Json<AgedReply>, Problem> {
     let AgeRequest { dry_run } = lineage::read(&app, request, r#"{"dry_run": true}"#).await?;
     let operator = app.parts.operator.clone();
-    let aged = app
-        .see_through(async move { operator.age(dry_run).await })
-        .await?;
+    let aged = app.see_through(async move { operator.age(dry_run).await }).await?;
     Ok(Json(aged))
 }

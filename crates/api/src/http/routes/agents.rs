@@ -66,11 +66,7 @@ pub struct NewestExchange {
 
 impl From<&Exchange> for NewestExchange {
     fn from(row: &Exchange) -> Self {
-        Self {
-            exchange: row.exchange,
-            continues: row.headline.continues,
-            state: row.state,
-        }
+        Self { exchange: row.exchange, continues: row.headline.continues, state: row.state }
     }
 }
 
@@ -105,10 +101,7 @@ pub(crate) async fn rows(
     limit: i64,
 ) -> StoreResult<Vec<AgentRow>> {
     let store = app.parts.store.as_ref();
-    app.parts
-        .access
-        .visible_agent_rows(store, caller, after, limit)
-        .await
+    app.parts.access.visible_agent_rows(store, caller, after, limit).await
 }
 
 /// Reads the agent; fails if it doesn't exist.

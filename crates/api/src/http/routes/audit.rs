@@ -51,8 +51,5 @@ pub(super) async fn list(State(app): State<SharedApp>, uri: Uri) -> Result<Json<
     };
     let found = app.parts.audited.audit(query).await?;
     let (events, last) = page::cut(found, limit, |row| row.event);
-    Ok(Json(AuditPage {
-        events,
-        next_cursor: page::next(PagedList::Audit, last),
-    }))
+    Ok(Json(AuditPage { events, next_cursor: page::next(PagedList::Audit, last) }))
 }

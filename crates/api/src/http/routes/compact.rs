@@ -62,13 +62,10 @@ pub(super) async fn compact(
         named_host(&parameters)?;
         let source = ContextSource::of(&app, &agent, None).await?;
         return source
-            .answer(
-                "writing a compaction",
-                move |material, defaults, counter| match keep_tokens {
-                    None => material.compact(defaults, counter),
-                    kept => material.compact_before(kept, defaults, counter),
-                },
-            )
+            .answer("writing a compaction", move |material, defaults, counter| match keep_tokens {
+                None => material.compact(defaults, counter),
+                kept => material.compact_before(kept, defaults, counter),
+            })
             .await;
     }
     access::check_may_make(&caller, &agent)?;
@@ -79,19 +76,10 @@ pub(super) async fn compact(
     let reply = store_conversation(&app, agent, Arc::clone(&sent), SentExtent::Whole, share).await?;
     let agent = reply.agent_id;
     access::see(&app, &caller, &agent).await?;
-    let ContextSource {
-        material,
-        defaults,
-        counter,
-        share,
-    } = ContextSource::of(&app, &agent, None).await?;
+    let ContextSource { material, defaults, counter, share } = ContextSource::of(&app, &agent, None).await?;
     let write = move || material.compact_before(keep_tokens, defaults, counter.as_ref());
     let reply = threads::computed("writing a compaction", write).await?;
-    let first_kept = app
-        .parts
-        .conversations
-        .index_after(&agent, &sent, reply.first_exchange)
-        .await?;
+    let first_kept = app.parts.conversations.index_after(&agent, &sent, reply.first_exchange).await?;
     let reply = reply.with_first_kept(first_kept);
     Ok(share.until_sent(Json(reply).into_response()).await)
 }
@@ -130,12 +118,7 @@ pub(in crate::http) async fn write_handoff(
     max_tokens: Option<i64>,
 ) -> Result<CompactReply, Problem> {
     let max_tokens = max_tokens.unwrap_or(HANDOFF_TOKENS);
-    let ContextSource {
-        material,
-        defaults,
-        counter,
-        share,
-    } = ContextSource::of(app, agent, None).await?;
+    let ContextSource { material, defaults, counter, share } = ContextSource::of(app, agent, None).await?;
     let write = move || (material.handoff(max_tokens, defaults, counter.as_ref()), share);
     let (reply, _share) = threads::computed("writing a handoff", write).await?;
     Ok(reply)

@@ -83,12 +83,7 @@ impl ContextSource {
         name: &'static str,
         write: impl FnOnce(&ContextMaterial, ContextOptions, &dyn TokenCounter) -> T + Send + 'static,
     ) -> Result<Response, Problem> {
-        let Self {
-            material,
-            defaults,
-            counter,
-            share,
-        } = self;
+        let Self { material, defaults, counter, share } = self;
         let compute = move || (write(&material, defaults, counter.as_ref()), share);
         let (reply, share) = threads::computed(name, compute).await?;
         Ok(share.until_sent(Json(reply).into_response()).await)
@@ -114,15 +109,9 @@ impl ContextSource {
     ) -> Result<Self, Problem> {
         let parts = &app.parts;
         let configured = &app.settings.configured;
-        let viewer = speaker.map(|speaker| Viewer {
-            speaker,
-            telling: configured.telling.clone(),
-        });
+        let viewer = speaker.map(|speaker| Viewer { speaker, telling: configured.telling.clone() });
         let payload_bytes = context::payload_bytes(parts.store.as_ref(), agent, snapshot).await?;
-        let share = app
-            .answers_room
-            .for_answer(MEMORY_PER_BYTE * payload_bytes)
-            .await?;
+        let share = app.answers_room.for_answer(MEMORY_PER_BYTE * payload_bytes).await?;
         let material = context::load(parts.store.as_ref(), agent, snapshot, viewer).await?;
         let counter = parts.ingestor.counter_of(agent).await?;
         let row = parts.store.agent(agent).await?;
@@ -133,25 +122,13 @@ impl ContextSource {
             step_tokens: budget.step_tokens(),
             ..in_force.context_options(configured.context)
         };
-        Ok(Self {
-            material,
-            defaults,
-            counter,
-            share,
-        })
+        Ok(Self { material, defaults, counter, share })
     }
 }
 
 /// Returns the query, and the speaker who is to see the context.
 fn query(uri: &Uri) -> Result<(ContextQuery, Option<String>), Problem> {
-    let names = [
-        "format",
-        "budget",
-        "summary_max_tokens",
-        "alternation",
-        "thinking",
-        "as",
-    ];
+    let names = ["format", "budget", "summary_max_tokens", "alternation", "thinking", "as"];
     let parameters = Parameters::read(uri, &names)?;
     let formats = "send anthropic, openai, openai-responses or gemini";
     let format = match parameters.text("format") {

@@ -52,19 +52,13 @@ pub(super) async fn store(
         None | Some("whole") => SentExtent::Whole,
         Some("end") => SentExtent::End,
         Some(other) => {
-            return Err(invalid(
-                "extent",
-                &format!("can't be `{other}`"),
-                "send whole or end",
-            ));
+            return Err(invalid("extent", &format!("can't be `{other}`"), "send whole or end"));
         }
     };
     access::check_may_make(&caller, &agent)?;
     let (_, body) = body::read(&app, request).await?;
     let (sent, share) = format.parse(body).await?;
-    Ok(Json(
-        store_conversation(&app, agent, Arc::new(sent), extent, share).await?,
-    ))
+    Ok(Json(store_conversation(&app, agent, Arc::new(sent), extent, share).await?))
 }
 
 /// Stores what is new, even if the request is cancelled.
@@ -94,9 +88,7 @@ pub(super) struct ConversationFormat {
 impl ConversationFormat {
     pub(super) fn of(parameters: &Parameters) -> Result<Self, Problem> {
         let formats = "send anthropic, openai, openai-responses or gemini";
-        let format = parameters
-            .text("format")
-            .ok_or_else(|| invalid("format", "is missing", formats))?;
+        let format = parameters.text("format").ok_or_else(|| invalid("format", "is missing", formats))?;
         let format = RequestFormat::from_name(format)
             .and_then(|format| Format::from_name(format.name()))
             .ok_or_else(|| invalid("format", &format!("can't be `{format}`"), formats))?;
@@ -122,11 +114,9 @@ pub(super) fn named_host(parameters: &Parameters) -> Result<Option<Format>, Prob
         None => Ok(None),
         Some("claude-code") => Ok(Some(Format::ClaudeCode)),
         Some("codex") => Ok(Some(Format::Codex)),
-        Some(other) => Err(invalid(
-            "host",
-            &format!("can't be `{other}`"),
-            "send claude-code or codex, or leave it out",
-        )),
+        Some(other) => {
+            Err(invalid("host", &format!("can't be `{other}`"), "send claude-code or codex, or leave it out"))
+        }
     }
 }
 

@@ -109,9 +109,7 @@ pub(crate) async fn of_agent(
     // Subscribes before the first read, so that no change in between is missed.
     let changes = app.parts.operator.moves();
     existing_agent(&app, &agent).await?;
-    let last = headers
-        .get(LAST_EVENT_ID)
-        .and_then(|id| id.to_str().ok()?.parse().ok());
+    let last = headers.get(LAST_EVENT_ID).and_then(|id| id.to_str().ok()?.parse().ok());
     let last_reported = last.map(|position: Position| (agent.clone(), position));
     let subscription = Subscription {
         last_reported: last_reported.into_iter().collect(),
@@ -200,12 +198,7 @@ impl Subscription {
         changes: Receiver<Change>,
         ends_at: Option<Instant>,
     ) -> Result<Self, Problem> {
-        let Subscriber {
-            caller,
-            session,
-            holder,
-            is_page,
-        } = subscriber;
+        let Subscriber { caller, session, holder, is_page } = subscriber;
         let slot = app.subscribers.take(&holder, 1);
         let slot = slot.map_err(|lack| too_many(lack, app.settings.subscribers_max))?;
         let mut ticks = interval(TICK);
@@ -321,8 +314,7 @@ impl Subscription {
             Ok(AgentLookup::Gone) => {
                 let was_reported = self.last_reported.remove(&agent).is_some();
                 if was_reported || !self.watch.is_of_all() {
-                    self.ready
-                        .push_back(sse_event(&("agent.deleted", json!({ "agent_id": agent }))));
+                    self.ready.push_back(sse_event(&("agent.deleted", json!({ "agent_id": agent }))));
                 }
                 self.is_over |= !self.watch.is_of_all();
             }
@@ -350,11 +342,7 @@ impl Subscription {
         };
         let position = state.position();
         let events = if self.is_page {
-            events
-                .into_iter()
-                .take(1)
-                .map(|_| (CHANGED, json!(null)))
-                .collect()
+            events.into_iter().take(1).map(|_| (CHANGED, json!(null))).collect()
         } else {
             events
         };
@@ -363,11 +351,7 @@ impl Subscription {
         for (number, event) in events.iter().enumerate() {
             let event = sse_event(event);
             let is_last = number == last && !self.watch.is_of_all();
-            self.ready.push_back(if is_last {
-                event.id(position.to_string())
-            } else {
-                event
-            });
+            self.ready.push_back(if is_last { event.id(position.to_string()) } else { event });
         }
         if self.last_reported.len() >= KNOWN_MAX && !self.last_reported.contains_key(&agent) {
             self.last_reported.clear();

@@ -109,9 +109,7 @@ pub(super) async fn change(
     let change = read(&app, request, EDIT_EXAMPLE).await?;
     let edit = FactEdit::parse(&change).map_err(|error| refusal(&error, EDIT_EXAMPLE, &FIELDS))?;
     let ingestor = app.parts.ingestor.clone();
-    let edited = app
-        .see_through(async move { ingestor.edit_fact(&agent, fact, edit).await })
-        .await?;
+    let edited = app.see_through(async move { ingestor.edit_fact(&agent, fact, edit).await }).await?;
     Ok(Json(edited))
 }
 
@@ -129,8 +127,5 @@ fn refusal(error: &FactEditError, example: &'static str, fields: &[&'static str]
         FactEditError::Unknown(name) => (name.as_str(), suggestion(name, "fields", fields)),
         FactEditError::Invalid { name, expected } => (*name, format!("send {expected}")),
     };
-    problem.hint(hint.clone()).findings(vec![Finding {
-        place: RequestPlace::member(name),
-        detail: hint,
-    }])
+    problem.hint(hint.clone()).findings(vec![Finding { place: RequestPlace::member(name), detail: hint }])
 }

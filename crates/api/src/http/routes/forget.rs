@@ -43,14 +43,12 @@ pub(super) async fn forget(
     request: Request,
 ) -> Result<Json<ForgetReply>, Problem> {
     let target = match lineage::read(&app, request, EXAMPLE).await? {
-        ForgetRequest {
-            exchanges: Some(exchanges),
-            message: None,
-        } if (1..=FORGET_EXCHANGES_MAX).contains(&exchanges.len()) => Forgettable::Exchanges(exchanges),
-        ForgetRequest {
-            exchanges: None,
-            message: Some(seq),
-        } => Forgettable::Message(seq),
+        ForgetRequest { exchanges: Some(exchanges), message: None }
+            if (1..=FORGET_EXCHANGES_MAX).contains(&exchanges.len()) =>
+        {
+            Forgettable::Exchanges(exchanges)
+        }
+        ForgetRequest { exchanges: None, message: Some(seq) } => Forgettable::Message(seq),
         ForgetRequest { .. } => {
             let detail =
                 format!("the body names neither one message nor 1 to {FORGET_EXCHANGES_MAX} exchanges");

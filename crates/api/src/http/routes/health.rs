@@ -49,16 +49,10 @@ pub(super) async fn ready(State(app): State<SharedApp>, uri: Uri) -> Result<Stri
         Ok(Err(error)) => Some(error.to_string()),
         Err(_) => Some(format!("no answer within {PING_MS_MAX} ms")),
     };
-    let ending = app
-        .parts
-        .ending
-        .is_cancelled()
-        .then(|| "the daemon is shutting down".to_owned());
+    let ending = app.parts.ending.is_cancelled().then(|| "the daemon is shutting down".to_owned());
     let checks = [("database", database), ("running", ending)];
     if checks.iter().any(|(_, fault)| fault.is_some()) {
-        let faults = checks
-            .iter()
-            .filter_map(|(name, fault)| Some(format!("{name}: {}", fault.as_ref()?)));
+        let faults = checks.iter().filter_map(|(name, fault)| Some(format!("{name}: {}", fault.as_ref()?)));
         return Err(Problem::new(NOT_READY, faults.collect::<Vec<_>>().join("; ")));
     }
     if is_verbose {

@@ -49,11 +49,7 @@ pub(super) async fn read(
         convergence: app.settings.configured.convergence,
         ..HistoryQuery::default()
     };
-    let query = if parameters.flag("all")? {
-        query.all()
-    } else {
-        query
-    };
+    let query = if parameters.flag("all")? { query.all() } else { query };
     let now = app.parts.clock.now();
     let redactor = app.parts.snapshots.redactor();
     let found = history::load(app.parts.store.as_ref(), &agent, query, now, redactor).await;

@@ -91,9 +91,7 @@ pub(super) async fn change(
         .map_err(|error| Problem::new(INVALID_BODY, format!("the body isn't JSON: {error}")).hint(EXAMPLE))?;
     let edit = ItemEdit::parse(&change).map_err(|error| refusal(&error))?;
     let ingestor = app.parts.ingestor.clone();
-    let edited = app
-        .see_through(async move { ingestor.edit_item(&agent, item, edit).await })
-        .await?;
+    let edited = app.see_through(async move { ingestor.edit_item(&agent, item, edit).await }).await?;
     Ok(Json(edited))
 }
 
@@ -104,8 +102,5 @@ fn refusal(error: &EditError) -> Problem {
         EditError::Unknown(name) => (name.as_str(), suggestion(name, "fields", &FIELDS)),
         EditError::Invalid { name, expected } => (*name, format!("send {expected}")),
     };
-    problem.hint(hint.clone()).findings(vec![Finding {
-        place: RequestPlace::member(name),
-        detail: hint,
-    }])
+    problem.hint(hint.clone()).findings(vec![Finding { place: RequestPlace::member(name), detail: hint }])
 }

@@ -121,9 +121,7 @@ pub(super) async fn fork(
     access::check_may_make(&caller, &child)?;
     let ingestor = app.parts.ingestor.clone();
     let (from, to) = (parent.clone(), child.clone());
-    let forked = app
-        .see_through(async move { ingestor.fork(&from, &to).await })
-        .await?;
+    let forked = app.see_through(async move { ingestor.fork(&from, &to).await }).await?;
     Ok((StatusCode::CREATED, Json(ForkReply::new(parent, child, forked))))
 }
 
@@ -146,8 +144,6 @@ pub(super) async fn read<T: DeserializeOwned>(
 
 async fn take_step(app: &SharedApp, agent: AgentId, step: Step) -> Result<Json<StepReply>, Problem> {
     let ingestor = app.parts.ingestor.clone();
-    let outcome = app
-        .see_through(async move { ingestor.step(&agent, &step).await })
-        .await?;
+    let outcome = app.see_through(async move { ingestor.step(&agent, &step).await }).await?;
     Ok(Json(outcome.into()))
 }

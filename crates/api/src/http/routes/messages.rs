@@ -114,14 +114,9 @@ pub(super) async fn append(
     let conversations = app.parts.conversations.clone();
     let stored = app.see_through_result(async move {
         let stored = if is_transcript {
-            conversations
-                .append(&agent, messages)
-                .await
-                .map(|outcome| (outcome, None))
+            conversations.append(&agent, messages).await.map(|outcome| (outcome, None))
         } else {
-            ingestor
-                .append_and_score(&agent, messages, usage, stored_key)
-                .await
+            ingestor.append_and_score(&agent, messages, usage, stored_key).await
         };
         drop(share);
         stored
@@ -139,15 +134,11 @@ pub(super) async fn append(
     {
         return Ok(json(answer));
     }
-    let appended = AppendReply {
-        convergence,
-        ..AppendReply::from(&outcome)
-    };
+    let appended = AppendReply { convergence, ..AppendReply::from(&outcome) };
     let answer = serde_json::to_vec(&appended).map_err(|_| Problem::internal())?;
     let answer = Bytes::from(answer);
     if let Some((key, request_key)) = keyed {
-        app.answers
-            .remember(key, request_key.digest, outcome.created_at, answer.clone());
+        app.answers.remember(key, request_key.digest, outcome.created_at, answer.clone());
     }
     Ok(json(answer))
 }

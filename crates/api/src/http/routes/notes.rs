@@ -40,9 +40,7 @@ impl<S: Send + Sync> FromRequestParts<S> for AgentNote {
         let Path((id, name)) = Path::<(String, String)>::from_request_parts(parts, state)
             .await
             .map_err(|rejection| Problem::new(INVALID_NOTE, rejection.body_text()))?;
-        let name = name
-            .parse()
-            .map_err(|fault: NoteFault| Problem::from(StoreError::Note(fault)))?;
+        let name = name.parse().map_err(|fault: NoteFault| Problem::from(StoreError::Note(fault)))?;
         Ok(Self(agent_id(&id)?, name))
     }
 }
@@ -96,9 +94,7 @@ pub(super) async fn list(
     uri: Uri,
 ) -> Result<Json<NotesReply>, Problem> {
     let texts = Parameters::read(&uri, &["texts"])?.flag("texts")?;
-    Ok(Json(
-        ingest::notes(app.parts.store.as_ref(), &agent, texts).await?,
-    ))
+    Ok(Json(ingest::notes(app.parts.store.as_ref(), &agent, texts).await?))
 }
 
 /// Writes, extends and deletes notes: all of them, or none if one fails.
@@ -116,10 +112,7 @@ pub(super) async fn change(
 ) -> Result<Json<WrittenNotesReply>, Problem> {
     let NotesRequest { changes } = body(&app, request, EXAMPLE).await?;
     if !(1..=NOTES_MAX).contains(&i64_or_max(changes.len())) {
-        let detail = format!(
-            "`changes` has {} entries; 1 to {NOTES_MAX} are allowed",
-            changes.len()
-        );
+        let detail = format!("`changes` has {} entries; 1 to {NOTES_MAX} are allowed", changes.len());
         return Err(Problem::new(INVALID_BODY, detail).hint(EXAMPLE));
     }
     Ok(Json(write(&app, agent, changes).await?))
@@ -141,11 +134,7 @@ pub(super) async fn read(
 ) -> Result<Json<NoteReply>, Problem> {
     let version = Parameters::read(&uri, &["version"])?.integer("version", 1..=i64::MAX)?;
     existing_agent(&app, &agent).await?;
-    let query = NoteQuery {
-        versions_of: Some(name.clone()),
-        texts: true,
-        ..NoteQuery::default()
-    };
+    let query = NoteQuery { versions_of: Some(name.clone()), texts: true, ..NoteQuery::default() };
     let found = app.parts.store.notes(&agent, &query).await?;
     let requested = match version {
         Some(version) => found.iter().find(|note| note.version == version),
@@ -155,10 +144,7 @@ pub(super) async fn read(
     Ok(Json(NoteReply {
         agent_id: agent,
         note: NoteEntry::new(note, true),
-        versions: found
-            .into_iter()
-            .map(|note| NoteEntry::new(note, false))
-            .collect(),
+        versions: found.into_iter().map(|note| NoteEntry::new(note, false)).collect(),
     }))
 }
 
@@ -176,17 +162,8 @@ pub(super) async fn put(
     AgentNote(agent, name): AgentNote,
     request: Request,
 ) -> Result<Json<WrittenNotesReply>, Problem> {
-    let NoteTextRequest {
-        text,
-        append,
-        replaces,
-    } = body(&app, request, TEXT_EXAMPLE).await?;
-    let change = NoteRequest {
-        name,
-        text: Some(text),
-        append,
-        replaces,
-    };
+    let NoteTextRequest { text, append, replaces } = body(&app, request, TEXT_EXAMPLE).await?;
+    let change = NoteRequest { name, text: Some(text), append, replaces };
     Ok(Json(write(&app, agent, vec![change]).await?))
 }
 
@@ -232,6 +209,5 @@ async fn write(
     changes: Vec<NoteRequest>,
 ) -> Result<WrittenNotesReply, Problem> {
     let ingestor = app.parts.ingestor.clone();
-    app.see_through(async move { ingestor.write_notes(&agent, &changes).await })
-        .await
+    app.see_through(async move { ingestor.write_notes(&agent, &changes).await }).await
 }

@@ -88,9 +88,7 @@ pub(super) async fn list(
     let configured = &app.settings.configured;
     let in_force = row.settings.expanded(&configured.basis);
     let max_tokens = in_force.context_options(configured.context).copies_max_tokens();
-    Ok(Json(
-        pins::pins(app.parts.store.as_ref(), &row, max_tokens).await?,
-    ))
+    Ok(Json(pins::pins(app.parts.store.as_ref(), &row, max_tokens).await?))
 }
 
 async fn take_step(
@@ -100,12 +98,6 @@ async fn take_step(
     (seq, pinned): (i64, bool),
 ) -> Result<Json<PinReply>, Problem> {
     let ingestor = app.parts.ingestor.clone();
-    let outcome = app
-        .see_through(async move { ingestor.step(&agent, &step).await })
-        .await?;
-    Ok(Json(PinReply {
-        seq,
-        pinned,
-        first_exchange: outcome.first_exchange,
-    }))
+    let outcome = app.see_through(async move { ingestor.step(&agent, &step).await }).await?;
+    Ok(Json(PinReply { seq, pinned, first_exchange: outcome.first_exchange }))
 }

@@ -183,12 +183,8 @@ pub(super) async fn join(
 ) -> Result<Json<MembershipReply>, Problem> {
     Parameters::read(&uri, &[])?;
     let (ingestor, joining) = (app.parts.ingestor.clone(), (agent.clone(), project.clone()));
-    app.see_through(async move { ingestor.set_project(&joining.0, Some(&joining.1)).await })
-        .await?;
-    Ok(Json(MembershipReply {
-        agent_id: agent,
-        project_id: Some(project),
-    }))
+    app.see_through(async move { ingestor.set_project(&joining.0, Some(&joining.1)).await }).await?;
+    Ok(Json(MembershipReply { agent_id: agent, project_id: Some(project) }))
 }
 
 /// Removes an agent from the project.
@@ -213,12 +209,8 @@ pub(super) async fn leave(
         );
     }
     let (ingestor, leaving) = (app.parts.ingestor.clone(), agent.clone());
-    app.see_through(async move { ingestor.set_project(&leaving, None).await })
-        .await?;
-    Ok(Json(MembershipReply {
-        agent_id: agent,
-        project_id: None,
-    }))
+    app.see_through(async move { ingestor.set_project(&leaving, None).await }).await?;
+    Ok(Json(MembershipReply { agent_id: agent, project_id: None }))
 }
 
 /// A project's summary as JSON.
@@ -319,33 +311,17 @@ struct BriefQuery {
 impl BriefQuery {
     /// Reads the query; `None` if it asks for the whole document.
     fn read(uri: &Uri) -> Result<Option<Self>, Problem> {
-        let names = [
-            excerpt::VIEW,
-            excerpt::MAX_TOKENS,
-            excerpt::MAX_CHARS,
-            "reader",
-            "without",
-        ];
+        let names = [excerpt::VIEW, excerpt::MAX_TOKENS, excerpt::MAX_CHARS, "reader", "without"];
         let parameters = Parameters::read(uri, &names)?;
         let agent = |name| parameters.text(name).map(agent_id).transpose();
         let (reader, without) = (agent("reader")?, agent("without")?);
         let options = excerpt::read_options(&parameters)?.filter(|options| options.is_brief());
         if options.is_none()
-            && names
-                .iter()
-                .any(|name| *name != excerpt::VIEW && parameters.text(name).is_some())
+            && names.iter().any(|name| *name != excerpt::VIEW && parameters.text(name).is_some())
         {
-            return Err(invalid(
-                excerpt::VIEW,
-                "is missing",
-                "send view=brief for a shorter document",
-            ));
+            return Err(invalid(excerpt::VIEW, "is missing", "send view=brief for a shorter document"));
         }
-        Ok(options.map(|options| Self {
-            options,
-            reader,
-            without,
-        }))
+        Ok(options.map(|options| Self { options, reader, without }))
     }
 
     async fn excerpt(
@@ -362,10 +338,7 @@ impl BriefQuery {
             let agent = &member.agent_id;
             if let Some(reading) = app.parts.snapshots.get(agent).await? {
                 let document = reading.snapshot.markdown.clone();
-                states.push(AgentState {
-                    agent: agent.clone(),
-                    document,
-                });
+                states.push(AgentState { agent: agent.clone(), document });
             }
             working.extend(self.at_work(app, member).await?);
         }

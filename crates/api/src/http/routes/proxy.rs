@@ -54,8 +54,6 @@ pub(super) async fn report(
         return Err(Problem::new(INVALID_BODY, detail).hint(format!("send `{EXAMPLE}`")));
     }
     let operator = app.parts.operator.clone();
-    let totals = app
-        .see_through(async move { operator.count_proxy_traffic(&agent, &report).await })
-        .await?;
+    let totals = app.see_through(async move { operator.count_proxy_traffic(&agent, &report).await }).await?;
     Ok(Json(totals))
 }

@@ -75,11 +75,7 @@ pub(super) async fn list(
     uri: Uri,
 ) -> Result<Json<QueuePage>, Problem> {
     let (rows, last, paused_since) = queue_of(&app, &caller, &uri).await?;
-    Ok(Json(QueuePage {
-        paused_since,
-        rows,
-        next_cursor: page::next(PagedList::Queue, last),
-    }))
+    Ok(Json(QueuePage { paused_since, rows, next_cursor: page::next(PagedList::Queue, last) }))
 }
 
 /// Reads the requested page of the queue, as far as `caller` may see it. Returns its rows, the agent after which the next
@@ -93,11 +89,7 @@ async fn queue_of(
     let limit = page::limit(&parameters)?;
     let after = page::cursor(&parameters, PagedList::Queue)?;
     let operator = &app.parts.operator;
-    let visible = app
-        .parts
-        .access
-        .visible_agents(caller, after.as_ref(), limit)
-        .await?;
+    let visible = app.parts.access.visible_agents(caller, after.as_ref(), limit).await?;
     let (rows, next) = if let Some(agents) = visible {
         rows_of(operator, agents, limit).await?
     } else {
@@ -195,9 +187,7 @@ pub(super) async fn refresh(
 ) -> Result<Response, Problem> {
     let EmptyBody {} = lineage::read(&app, request, "{}").await?;
     let (operator, requested_agent) = (app.parts.operator.clone(), agent.clone());
-    let row = app
-        .see_through(async move { operator.refresh(&requested_agent).await })
-        .await?;
+    let row = app.see_through(async move { operator.refresh(&requested_agent).await }).await?;
     let location = HeaderValue::try_from(format!("/v1/queue/{agent}"));
     let mut response = (StatusCode::ACCEPTED, Json(row)).into_response();
     if let Ok(location) = location {
@@ -221,10 +211,7 @@ pub(super) async fn retry(
     Agent(agent): Agent,
     request: Request,
 ) -> Result<Json<QueueRow>, Problem> {
-    act_on_row(&app, agent, request, async |operator, agent| {
-        operator.retry(&agent).await
-    })
-    .await
+    act_on_row(&app, agent, request, async |operator, agent| operator.retry(&agent).await).await
 }
 
 /// Parks a row, and stops its update if one is in progress.
@@ -243,10 +230,7 @@ pub(super) async fn cancel(
     Agent(agent): Agent,
     request: Request,
 ) -> Result<Json<QueueRow>, Problem> {
-    act_on_row(&app, agent, request, async |operator, agent| {
-        operator.cancel(&agent).await
-    })
-    .await
+    act_on_row(&app, agent, request, async |operator, agent| operator.cancel(&agent).await).await
 }
 
 /// Carries out an action on an agent's row, even if the client disconnects. Returns the row as the action left it; a
@@ -295,9 +279,7 @@ pub(super) async fn resume(State(app): State<SharedApp>, request: Request) -> Re
 async fn set_paused(app: &App, request: Request, paused: bool) -> Result<Json<Pause>, Problem> {
     let EmptyBody {} = lineage::read(app, request, "{}").await?;
     let operator = app.parts.operator.clone();
-    let paused_since = app
-        .see_through(async move { operator.set_paused(paused).await })
-        .await?;
+    let paused_since = app.see_through(async move { operator.set_paused(paused).await }).await?;
     Ok(Json(Pause { paused_since }))
 }
 
@@ -344,10 +326,6 @@ async fn set_agent_paused(
 ) -> Result<Json<AgentPause>, Problem> {
     let EmptyBody {} = lineage::read(app, request, "{}").await?;
     let (operator, requested_agent) = (app.parts.operator.clone(), agent.clone());
-    app.see_through(async move { operator.set_agent_paused(&requested_agent, paused).await })
-        .await?;
-    Ok(Json(AgentPause {
-        agent_id: agent,
-        paused,
-    }))
+    app.see_through(async move { operator.set_agent_paused(&requested_agent, paused).await }).await?;
+    Ok(Json(AgentPause { agent_id: agent, paused }))
 }

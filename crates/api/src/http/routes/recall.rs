@@ -51,14 +51,9 @@ pub(super) async fn search(
     let question = ArchiveQuestion::read(|name| parameters.text(name), app.parts.clock.now())
         .map_err(|error| invalid(error.name, &error.what, &error.cure))?;
     let redactor = app.parts.snapshots.redactor();
-    let found = recall::search(
-        app.parts.store.as_ref(),
-        &agent,
-        &question,
-        redactor,
-        app.parts.embedder.as_deref(),
-    )
-    .await?;
+    let found =
+        recall::search(app.parts.store.as_ref(), &agent, &question, redactor, app.parts.embedder.as_deref())
+            .await?;
     let found = found.ok_or_else(|| Problem::unknown_agent(&agent))?;
     Ok(answer(&headers, &found, recall::found_text))
 }
@@ -80,11 +75,8 @@ impl<S: Send + Sync> FromRequestParts<S> for ExchangePath {
         Ok(Self {
             agent: agent_id(&id)?,
             exchange: exchange.map_err(|_| {
-                Problem::new(
-                    INVALID_PARAMETER,
-                    format!("`{number}` isn't the number of an exchange"),
-                )
-                .hint("send the number that follows a # in the summary: /exchanges/38")
+                Problem::new(INVALID_PARAMETER, format!("`{number}` isn't the number of an exchange"))
+                    .hint("send the number that follows a # in the summary: /exchanges/38")
             })?,
         })
     }
@@ -119,15 +111,9 @@ pub(super) async fn expand(
         found.ok_or_else(|| invalid("scope", &format!("can't be `{name}`"), "send all or conversation"))
     };
     let query = ExpandQuery {
-        scope: parameters
-            .text("scope")
-            .map(scope)
-            .transpose()?
-            .unwrap_or_default(),
+        scope: parameters.text("scope").map(scope).transpose()?.unwrap_or_default(),
         after_seq: parameters.integer("after", 0..=i64::MAX)?.unwrap_or(0),
-        limit: parameters
-            .integer("limit", 1..=MESSAGES_MAX)?
-            .unwrap_or(MESSAGES_SHOWN),
+        limit: parameters.integer("limit", 1..=MESSAGES_MAX)?.unwrap_or(MESSAGES_SHOWN),
         format: parameters.text("format").map(format).transpose()?,
     };
     let store = app.parts.store.as_ref();
@@ -139,11 +125,9 @@ pub(super) async fn expand(
 }
 
 pub(crate) fn unknown_exchange(agent: &AgentId, exchange: i64) -> Problem {
-    Problem::new(
-        UNKNOWN_EXCHANGE,
-        format!("agent `{agent}` has no exchange #{exchange}"),
+    Problem::new(UNKNOWN_EXCHANGE, format!("agent `{agent}` has no exchange #{exchange}")).hint(
+        "GET /v1/agents/{id}/history lists exchanges, GET /v1/agents/{id}/recall?q=… finds them by words",
     )
-    .hint("GET /v1/agents/{id}/history lists exchanges, GET /v1/agents/{id}/recall?q=… finds them by words")
 }
 
 /// Returns the reply as JSON, or as text if the client prefers text.

@@ -72,11 +72,7 @@ pub(super) async fn replace(
         None
     } else {
         let source = ContextSource::with(&app, &agent, &snapshot, None).await?;
-        let write = move || {
-            source
-                .material
-                .replacement(source.defaults, source.counter.as_ref())
-        };
+        let write = move || source.material.replacement(source.defaults, source.counter.as_ref());
         Some(threads::computed("writing a replacement", write).await?)
     };
     let anchor = written.as_ref().and_then(|Replacement { anchor, .. }| *anchor);

@@ -80,10 +80,7 @@ pub(super) async fn list(
     uri: Uri,
 ) -> Result<Json<RunsPage>, Problem> {
     let (runs, last) = runs_of(&app, &caller, &uri).await?;
-    Ok(Json(RunsPage {
-        runs,
-        next_cursor: page::next(PagedList::Runs, last),
-    }))
+    Ok(Json(RunsPage { runs, next_cursor: page::next(PagedList::Runs, last) }))
 }
 
 /// Reads the requested page of runs if `caller` may see it. Returns the runs, and the run after which the next page begins.
@@ -113,11 +110,7 @@ async fn runs_of(app: &App, caller: &Caller, uri: &Uri) -> Result<(Vec<Run>, Opt
 
 /// Returns the problem for a token for some agents that requests the runs of all agents.
 pub(crate) fn which_agent() -> Problem {
-    invalid(
-        "agent",
-        "is missing",
-        "name the agent: this token is for some agents only",
-    )
+    invalid("agent", "is missing", "name the agent: this token is for some agents only")
 }
 
 /// The number of a run, from the path.
@@ -132,9 +125,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Number {
             .await
             .map_err(|rejection| invalid(rejection.body_text()))?;
         let number = text.parse();
-        number
-            .map(Self)
-            .map_err(|_| invalid(format!("the path ends with `{text}`, which isn't a number")))
+        number.map(Self).map_err(|_| invalid(format!("the path ends with `{text}`, which isn't a number")))
     }
 }
 
@@ -201,14 +192,9 @@ fn hours(text: &str) -> Result<i64, Problem> {
         Some(days) => (days, WINDOW_HOURS),
         None => (text.strip_suffix('h').unwrap_or_default(), 1),
     };
-    let hours = digits
-        .parse::<i64>()
-        .ok()
-        .and_then(|number| number.checked_mul(factor));
-    hours
-        .filter(|hours| (1..=WINDOW_HOURS_MAX).contains(hours))
-        .ok_or_else(|| {
-            let cure = format!("send hours or days, such as 24h or 7d, at most {WINDOW_HOURS_MAX}h");
-            invalid("window", &format!("can't be `{text}`"), &cure)
-        })
+    let hours = digits.parse::<i64>().ok().and_then(|number| number.checked_mul(factor));
+    hours.filter(|hours| (1..=WINDOW_HOURS_MAX).contains(hours)).ok_or_else(|| {
+        let cure = format!("send hours or days, such as 24h or 7d, at most {WINDOW_HOURS_MAX}h");
+        invalid("window", &format!("can't be `{text}`"), &cure)
+    })
 }

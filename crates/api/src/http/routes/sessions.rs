@@ -33,11 +33,6 @@ pub(super) async fn end(
 ) -> Result<Json<SessionEndReply>, Problem> {
     Parameters::read(&uri, &[])?;
     let ingestor = app.parts.ingestor.clone();
-    let ended = app
-        .see_through(async move { ingestor.end_session(&agent).await })
-        .await?;
-    Ok(Json(SessionEndReply {
-        session: ended.session,
-        queued: ended.enqueued.is_some(),
-    }))
+    let ended = app.see_through(async move { ingestor.end_session(&agent).await }).await?;
+    Ok(Json(SessionEndReply { session: ended.session, queued: ended.enqueued.is_some() }))
 }

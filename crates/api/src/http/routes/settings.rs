@@ -78,9 +78,7 @@ pub(super) async fn change(
         .map_err(|error| Problem::new(INVALID_BODY, format!("the body isn't JSON: {error}")).hint(EXAMPLE))?;
     let patch = SettingsPatch::parse(patch).map_err(refusal)?;
     let ingestor = app.parts.ingestor.clone();
-    let settings = app
-        .see_through(async move { ingestor.change_settings(&agent, &patch).await })
-        .await?;
+    let settings = app.see_through(async move { ingestor.change_settings(&agent, &patch).await }).await?;
     Ok(Json(settings))
 }
 
@@ -100,8 +98,5 @@ fn refusal(error: SettingsError) -> Problem {
     };
     Problem::new(INVALID_SETTING, detail)
         .hint(hint.clone())
-        .findings(vec![Finding {
-            place: RequestPlace::member(&name),
-            detail: hint,
-        }])
+        .findings(vec![Finding { place: RequestPlace::member(&name), detail: hint }])
 }

@@ -42,10 +42,7 @@ pub(crate) struct VersionReply {
 )]
 pub(super) async fn version(uri: Uri) -> Result<Json<VersionReply>, Problem> {
     Parameters::read(&uri, &[])?;
-    Ok(Json(VersionReply {
-        name: recapd_platform::PROGRAM,
-        version: env!("CARGO_PKG_VERSION"),
-    }))
+    Ok(Json(VersionReply { name: recapd_platform::PROGRAM, version: env!("CARGO_PKG_VERSION") }))
 }
 
 /// Shows the daemon's figures.

@@ -84,9 +84,7 @@ pub(super) async fn read(
         (Ok(None), _) => return Err(Problem::unknown_agent(&agent)),
         (Ok(Some(reading)), None) if reading.snapshot.markdown.is_empty() => {
             let nothing = Excerpt::default();
-            empty(&app, &agent, &reading, &nothing)
-                .await
-                .answer(form, headers, app.parts.clock.now())
+            empty(&app, &agent, &reading, &nothing).await.answer(form, headers, app.parts.clock.now())
         }
         (Ok(Some(reading)), None) => whole_document(&app, &agent, &reading, (form, headers)),
         (Ok(Some(reading)), Some(options)) => {
@@ -137,15 +135,10 @@ impl SummaryQuery {
         }
         let names = ["wait", excerpt::VIEW, excerpt::MAX_TOKENS, excerpt::MAX_CHARS];
         let parameters = Parameters::read(uri, &names)?;
-        let wait = parameters
-            .seconds("wait", WAIT_SECONDS_MAX)?
-            .map(Duration::from_secs);
+        let wait = parameters.seconds("wait", WAIT_SECONDS_MAX)?.map(Duration::from_secs);
         // The response must be sent before the request times out.
         let wait_max = app.settings.request_timeout().mul_f64(WAIT_SHARE);
-        Ok(Self {
-            options: excerpt::read_options(&parameters)?,
-            wait: wait.map(|wait| wait.min(wait_max)),
-        })
+        Ok(Self { options: excerpt::read_options(&parameters)?, wait: wait.map(|wait| wait.min(wait_max)) })
     }
 }
 
@@ -201,9 +194,7 @@ async fn empty<'a>(
 ) -> Document<SummaryReply<'a>> {
     let mut document = document(agent, reading, excerpt);
     let hint = if reading.snapshot.markdown.is_empty() {
-        let row = excerpt::read_optional(app.parts.store.agent(agent))
-            .await
-            .flatten();
+        let row = excerpt::read_optional(app.parts.store.agent(agent)).await.flatten();
         row.map(|row| row.fill().hint())
     } else {
         Some(NO_ROOM.to_owned())

@@ -77,16 +77,10 @@ pub(super) async fn list(
     let (limit, list) = (page::limit(&parameters)?, PagedList::Versions(&agent));
     let before = page::cursor(&parameters, list)?;
     existing_agent(&app, &agent).await?;
-    let query = VersionQuery {
-        before,
-        limit: limit + 1,
-    };
+    let query = VersionQuery { before, limit: limit + 1 };
     let found = app.parts.store.versions(&agent, query).await?;
     let (versions, entry) = page::cut(found, limit, |figures| figures.version);
-    Ok(Json(VersionsPage {
-        versions,
-        next_cursor: page::next(list, entry),
-    }))
+    Ok(Json(VersionsPage { versions, next_cursor: page::next(list, entry) }))
 }
 
 /// Reads one version: its document, or only its figures if the text has been purged.
@@ -163,10 +157,7 @@ pub(crate) async fn existing_version(
     if let Some(found) = store.version(agent, version).await? {
         return Ok(found);
     }
-    let query = VersionQuery {
-        before: None,
-        limit: page::LIMIT_MAX,
-    };
+    let query = VersionQuery { before: None, limit: page::LIMIT_MAX };
     let versions = store.versions(agent, query).await?;
     let ends = versions.last().zip(versions.first());
     let range = ends.map(|(oldest, newest)| (oldest.version, newest.version));

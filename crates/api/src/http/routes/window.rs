@@ -48,8 +48,5 @@ pub(super) async fn read(
     let before = page::cursor(&parameters, list)?;
     let found = window(app.parts.store.as_ref(), &agent, before, limit).await?;
     let window = found.ok_or_else(|| Problem::unknown_agent(&agent))?;
-    Ok(Json(WindowPage {
-        next_cursor: page::next(list, window.next_before),
-        window,
-    }))
+    Ok(Json(WindowPage { next_cursor: page::next(list, window.next_before), window }))
 }

@@ -36,15 +36,9 @@ impl Source for FakeArchive {
         exchange: i64,
         query: ExpandQuery,
     ) -> Result<ExpandReply, SourceError> {
-        let unknown = SourceError::UnknownExchange {
-            agent: agent.clone(),
-            exchange,
-        };
+        let unknown = SourceError::UnknownExchange { agent: agent.clone(), exchange };
         let messages = self.0.get(&exchange).ok_or(unknown)?;
-        let rest: Vec<_> = messages
-            .iter()
-            .filter(|(seq, _)| *seq > query.after_seq)
-            .collect();
+        let rest: Vec<_> = messages.iter().filter(|(seq, _)| *seq > query.after_seq).collect();
         let limit = usize::try_from(query.limit).unwrap();
         let shown: Vec<Value> = rest.iter().take(limit).map(|(seq, text)| {
             json!({
@@ -52,10 +46,7 @@ impl Source for FakeArchive {
                 "payload": { "kind": "tool_result", "content": text },
             })
         }).collect();
-        let next_after = rest
-            .get(limit - 1)
-            .filter(|_| rest.len() > limit)
-            .map(|(seq, _)| *seq);
+        let next_after = rest.get(limit - 1).filter(|_| rest.len() > limit).map(|(seq, _)| *seq);
         Ok(serde_json::from_value(json!({
             "agent_id": "a", "exchange": exchange, "source_agent_id": "a", "place": "covered", "state": "closed",
             "started_at": "2026-11-20T08:40:00Z", "ended_at": "2026-11-20T08:40:00Z", "tokens": 9, "evicted_at": null,
@@ -112,18 +103,10 @@ fn read(archive: &FakeArchive, bytes_max: usize) -> Vec<String> {
     let mut from = ReadPosition::default();
     let mut answers = Vec::new();
     loop {
-        let request = ExpandRequest {
-            agent: &agent,
-            exchanges: &exchanges,
-            from,
-        };
+        let request = ExpandRequest { agent: &agent, exchanges: &exchanges, from };
         let answer = futures::executor::block_on(answer(archive, &request, bytes_max)).unwrap();
-        let hint = answer
-            .lines()
-            .last()
-            .unwrap()
-            .strip_prefix("(more follows: expand \"#")
-            .map(str::to_owned);
+        let hint =
+            answer.lines().last().unwrap().strip_prefix("(more follows: expand \"#").map(str::to_owned);
         answers.push(answer);
         let Some(hint) = hint else {
             return answers;

@@ -24,24 +24,14 @@ fn notes() -> Vec<Tool> {
     let name = || json!({ "type": "string", "description": "Such as plan.md or repository/build.md" });
     let replaces = json!({ "type": "integer", "description": "The version read before; 0 if there is none" });
     let reads = [
-        (
-            "notes_list",
-            "The notes that you keep: names, sizes, first lines.",
-            json!({}),
-            vec![],
-        ),
+        ("notes_list", "The notes that you keep: names, sizes, first lines.", json!({}), vec![]),
         (
             "notes_read",
             "Read a note.",
             json!({ "name": name(), "after": { "type": "integer", "description": "Where the answer before ended" } }),
             vec!["name"],
         ),
-        (
-            "notes_search",
-            "Find lines of notes by words.",
-            json!({ "query": text() }),
-            vec!["query"],
-        ),
+        ("notes_search", "Find lines of notes by words.", json!({ "query": text() }), vec!["query"]),
         (
             "handoff",
             "One document to go on with elsewhere: the summary, and the newest part as it was said.",
@@ -62,12 +52,7 @@ fn notes() -> Vec<Tool> {
             json!({ "name": name(), "text": text() }),
             vec!["name", "text"],
         ),
-        (
-            "notes_delete",
-            "Delete a note.",
-            json!({ "name": name() }),
-            vec!["name"],
-        ),
+        ("notes_delete", "Delete a note.", json!({ "name": name() }), vec!["name"]),
     ];
     let reads =
         reads.map(|(name, description, arguments, required)| tool(name, description, arguments, &required).0);
@@ -104,11 +89,8 @@ fn codex() -> Vec<Tool> {
 struct ToolSketch(&'static str, Value, &'static [&'static str]);
 
 fn codex_tool(name: &'static str) -> Tool {
-    let ToolSketch(description, properties, required) = if name.starts_with("history") {
-        history_tool(name)
-    } else {
-        notes_tool(name)
-    };
+    let ToolSketch(description, properties, required) =
+        if name.starts_with("history") { history_tool(name) } else { notes_tool(name) };
     let mut schema = json!({ "type": "object", "properties": properties });
     if !required.is_empty() {
         schema["required"] = json!(required);
@@ -142,11 +124,7 @@ fn history_tool(name: &str) -> ToolSketch {
         _ => {
             let mut items = items();
             items["query"] = text();
-            ToolSketch(
-                "Search history for a literal, case-sensitive text.",
-                items,
-                &["query"],
-            )
+            ToolSketch("Search history for a literal, case-sensitive text.", items, &["query"])
         }
     }
 }
@@ -175,11 +153,9 @@ fn notes_tool(name: &str) -> ToolSketch {
             }),
             &["query"],
         ),
-        "notes_append_to_file" => ToolSketch(
-            "Add text to a note.",
-            json!({ "text": text(), "path": text() }),
-            &["text", "path"],
-        ),
+        "notes_append_to_file" => {
+            ToolSketch("Add text to a note.", json!({ "text": text(), "path": text() }), &["text", "path"])
+        }
         _ => ToolSketch(
             "Write a note, in place of what it was.",
             json!({ "text": text(), "path": text() }),
@@ -212,10 +188,5 @@ fn optional(kind: &str) -> Value {
 
 /// Marks a tool as one that changes notes. It isn't destructive, because replaced texts stay as earlier versions.
 fn writing(tool: Tool) -> Tool {
-    tool.with_annotations(
-        ToolAnnotations::new()
-            .read_only(false)
-            .destructive(false)
-            .open_world(false),
-    )
+    tool.with_annotations(ToolAnnotations::new().read_only(false).destructive(false).open_world(false))
 }

@@ -20,30 +20,15 @@ const PHRASES: [&str; 9] = [
 ];
 /// Tools of servers for files, git, browsers, databases and issues, and a few others, as they describe themselves: name and description.
 const OTHERS: [(&str, &str); 32] = [
-    (
-        "filesystem read_text_file",
-        "Read the complete contents of a file from the file system as text.",
-    ),
-    (
-        "filesystem write_file",
-        "Create a new file or completely overwrite an existing file with new content.",
-    ),
+    ("filesystem read_text_file", "Read the complete contents of a file from the file system as text."),
+    ("filesystem write_file", "Create a new file or completely overwrite an existing file with new content."),
     (
         "filesystem edit_file",
         "Make line-based edits to a text file. Returns a git-style diff showing what changed.",
     ),
-    (
-        "filesystem list_directory",
-        "Get a detailed listing of all files and directories in this path.",
-    ),
-    (
-        "filesystem search_files",
-        "Recursively search for files and directories matching a pattern.",
-    ),
-    (
-        "filesystem get_file_info",
-        "Get size, creation time, last modified time and permissions of a file.",
-    ),
+    ("filesystem list_directory", "Get a detailed listing of all files and directories in this path."),
+    ("filesystem search_files", "Recursively search for files and directories matching a pattern."),
+    ("filesystem get_file_info", "Get size, creation time, last modified time and permissions of a file."),
     ("filesystem move_file", "Move or rename files and directories."),
     ("git git_status", "Shows the working tree status"),
     ("git git_diff", "Shows differences between branches or commits"),
@@ -51,78 +36,30 @@ const OTHERS: [(&str, &str); 32] = [
         "git git_log",
         "Shows the commit logs: the history of this branch, what did change and who changed it last",
     ),
-    (
-        "git git_commit",
-        "Records changes to the repository with a message",
-    ),
+    ("git git_commit", "Records changes to the repository with a message"),
     ("git git_checkout", "Switches branches"),
-    (
-        "git git_blame",
-        "Shows which commit and author last changed each line, and the previous version",
-    ),
-    (
-        "browser browser_navigate",
-        "Navigate to a URL in this browser session",
-    ),
-    (
-        "browser browser_navigate_back",
-        "Go back to the previous page in the history",
-    ),
-    (
-        "browser browser_click",
-        "Perform a click on an element of the page",
-    ),
+    ("git git_blame", "Shows which commit and author last changed each line, and the previous version"),
+    ("browser browser_navigate", "Navigate to a URL in this browser session"),
+    ("browser browser_navigate_back", "Go back to the previous page in the history"),
+    ("browser browser_click", "Perform a click on an element of the page"),
     (
         "browser browser_snapshot",
         "Capture the accessibility snapshot of the current page; what the user would see in context",
     ),
-    (
-        "browser browser_console_messages",
-        "Returns all console messages since this page was loaded",
-    ),
-    (
-        "browser browser_tabs",
-        "List, create, close or select a tab of the session",
-    ),
-    (
-        "database query",
-        "Run a read-only SQL query on the database and return the rows",
-    ),
-    (
-        "database list_tables",
-        "List all tables in this schema, with columns and types",
-    ),
-    (
-        "database describe_table",
-        "Get the columns, keys and indexes of a table",
-    ),
-    (
-        "database server_stats",
-        "Shows connections, memory and time that each session and query use",
-    ),
+    ("browser browser_console_messages", "Returns all console messages since this page was loaded"),
+    ("browser browser_tabs", "List, create, close or select a tab of the session"),
+    ("database query", "Run a read-only SQL query on the database and return the rows"),
+    ("database list_tables", "List all tables in this schema, with columns and types"),
+    ("database describe_table", "Get the columns, keys and indexes of a table"),
+    ("database server_stats", "Shows connections, memory and time that each session and query use"),
     ("github search_code", "Search for code across repositories"),
     ("github create_issue", "Create a new issue in a repository"),
-    (
-        "github list_pull_requests",
-        "List pull requests, and what reviewers did decide about each",
-    ),
+    ("github list_pull_requests", "List pull requests, and what reviewers did decide about each"),
     ("slack slack_post_message", "Post a new message to a channel"),
-    (
-        "slack slack_get_channel_history",
-        "Get recent messages from a channel",
-    ),
-    (
-        "slack slack_list_channels",
-        "List channels of a workspace, with members and recent messages",
-    ),
-    (
-        "github add_issue_comment",
-        "Add a comment to an issue; notes for reviewers go here, too",
-    ),
-    (
-        "docs search_docs",
-        "Search the documentation of a library, with context around each match",
-    ),
+    ("slack slack_get_channel_history", "Get recent messages from a channel"),
+    ("slack slack_list_channels", "List channels of a workspace, with members and recent messages"),
+    ("github add_issue_comment", "Add a comment to an issue; notes for reviewers go here, too"),
+    ("docs search_docs", "Search the documentation of a library, with context around each match"),
     ("time get_current_time", "Get the current time in a time zone"),
 ];
 
@@ -153,18 +90,14 @@ fn searched() -> Vec<SearchedTool> {
 }
 
 fn words(text: &str) -> Vec<String> {
-    let words = text
-        .split(|c: char| !c.is_alphanumeric())
-        .filter(|word| !word.is_empty());
+    let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
     words.map(str::to_lowercase).collect()
 }
 
 /// Scores by BM25 (k1 1.2, b 0.75) over names and descriptions, without stemming and stop words.
 fn bm25(tools: &[SearchedTool], phrase: &str) -> Vec<f64> {
-    let texts: Vec<Vec<String>> = tools
-        .iter()
-        .map(|tool| words(&format!("{} {}", tool.name, tool.description)))
-        .collect();
+    let texts: Vec<Vec<String>> =
+        tools.iter().map(|tool| words(&format!("{} {}", tool.name, tool.description))).collect();
     let count = |length: usize| f64::from(u32::try_from(length).unwrap());
     let average = count(texts.iter().map(Vec::len).sum()) / count(texts.len());
     let mut holding: BTreeMap<&str, usize> = BTreeMap::new();
@@ -198,16 +131,10 @@ fn claude_code_scores(tools: &[SearchedTool], phrase: &str) -> Vec<f64> {
             0.0
         };
         let in_hint = if hint.contains(word) { 4.0 } else { 0.0 };
-        let in_description = if words(&tool.description).contains(word) {
-            2.0
-        } else {
-            0.0
-        };
+        let in_description = if words(&tool.description).contains(word) { 2.0 } else { 0.0 };
         in_name + in_hint + in_description
     };
-    let scored = tools
-        .iter()
-        .map(|tool| words(phrase).iter().map(|word| score(tool, word)).sum());
+    let scored = tools.iter().map(|tool| words(phrase).iter().map(|word| score(tool, word)).sum());
     scored.collect()
 }
 

@@ -23,11 +23,7 @@ impl GuardedCounter {
             return base;
         }
         let method = format!("{}×{}.{:02}", base.method(), percent / 100, percent % 100);
-        Arc::new(Self {
-            base,
-            percent,
-            method,
-        })
+        Arc::new(Self { base, percent, method })
     }
 }
 

@@ -36,9 +36,7 @@ impl ReportedUsage {
                 || version.len() >= 8 && version.chars().all(|c| c.is_ascii_digit() || c == '-')
         };
         let extends = |long: &str, short: &str| {
-            let version = long
-                .strip_prefix(short)
-                .and_then(|rest| rest.strip_prefix(['-', '@']));
+            let version = long.strip_prefix(short).and_then(|rest| rest.strip_prefix(['-', '@']));
             version.is_some_and(is_version)
         };
         reported == wanted || extends(&reported, &wanted) || extends(&wanted, &reported)
@@ -125,10 +123,7 @@ impl Observer {
         for message in messages {
             samples.extend(self.observe(message));
         }
-        let has_moved = self
-            .window
-            .replace(window)
-            .is_some_and(|previous| previous != window);
+        let has_moved = self.window.replace(window).is_some_and(|previous| previous != window);
         if has_moved || has_reset {
             // The request of the current answer may have been built before this change or after it, so it can't be compared.
             self.meter = Meter::default();
@@ -143,20 +138,16 @@ impl Observer {
             return self.take_report(message.usage.as_ref());
         }
         let mut samples = Vec::new();
-        let continues = message.is_answer
-            && self
-                .answer
-                .as_ref()
-                .is_some_and(|answer| answer.continues_in(message));
+        let continues =
+            message.is_answer && self.answer.as_ref().is_some_and(|answer| answer.continues_in(message));
         if !continues {
             samples = self.end_answer();
         }
         if message.is_answer {
             let tokens_before = self.tokens_before;
-            let answer = self.answer.get_or_insert_with(|| ObservedAnswer {
-                tokens_before,
-                ..ObservedAnswer::default()
-            });
+            let answer = self
+                .answer
+                .get_or_insert_with(|| ObservedAnswer { tokens_before, ..ObservedAnswer::default() });
             answer.tokens = answer.tokens.saturating_add(message.tokens);
             answer.is_opaque |= message.is_opaque;
             if message.usage.is_some() {

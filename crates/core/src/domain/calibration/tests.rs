@@ -3,19 +3,13 @@ use proptest::prelude::*;
 use super::*;
 
 fn sample(estimated_tokens: i64, reported_tokens: i64) -> CalibrationSample {
-    CalibrationSample {
-        estimated_tokens,
-        reported_tokens,
-    }
+    CalibrationSample { estimated_tokens, reported_tokens }
 }
 
 const ONE: Reporter = Reporter(1);
 
 fn of_one(sample: CalibrationSample) -> ReportedSample {
-    ReportedSample {
-        reporter: ONE,
-        sample,
-    }
+    ReportedSample { reporter: ONE, sample }
 }
 
 fn learned(samples: impl IntoIterator<Item = CalibrationSample>) -> Calibration {
@@ -31,10 +25,8 @@ fn learned_by(agents: std::ops::Range<u64>, reported_tokens: i64) -> Calibration
     let mut calibration = Calibration::default();
     for agent in agents {
         for _ in 0..SAMPLES_PER_AGENT_MAX {
-            calibration.learn(ReportedSample {
-                reporter: Reporter(agent),
-                sample: sample(1_000, reported_tokens),
-            });
+            calibration
+                .learn(ReportedSample { reporter: Reporter(agent), sample: sample(1_000, reported_tokens) });
         }
     }
     calibration
@@ -43,13 +35,7 @@ fn learned_by(agents: std::ops::Range<u64>, reported_tokens: i64) -> Calibration
 #[test]
 fn a_calibration_without_samples_changes_no_estimate() {
     let calibration = Calibration::default();
-    assert_eq!(
-        (
-            calibration.scale_by_guard(12_345),
-            calibration.scale_by_average(12_345)
-        ),
-        (12_345, 12_345)
-    );
+    assert_eq!((calibration.scale_by_guard(12_345), calibration.scale_by_average(12_345)), (12_345, 12_345));
     assert_eq!(calibration.scale_by_guard(i64::MAX), i64::MAX);
 }
 
@@ -65,20 +51,13 @@ fn a_few_samples_raise_the_guard_and_do_not_lower_it() {
 #[test]
 fn one_agent_cannot_set_the_guard_of_another() {
     for reported_tokens in [510, 1_990] {
-        let liar = ReportedSample {
-            reporter: Reporter(99),
-            sample: sample(1_000, reported_tokens),
-        };
+        let liar = ReportedSample { reporter: Reporter(99), sample: sample(1_000, reported_tokens) };
         let mut calibration = Calibration::default();
         for _ in 0..10_000 {
             calibration.learn(liar);
         }
         assert_eq!(calibration.sample_count(), SAMPLES_PER_AGENT_MAX);
-        assert_eq!(
-            calibration.guard_permille(ONE),
-            1_000,
-            "no other agent has reported"
-        );
+        assert_eq!(calibration.guard_permille(ONE), 1_000, "no other agent has reported");
         let mut calibration = learned_by(1..10, 1_100);
         for _ in 0..10_000 {
             calibration.learn(liar);
@@ -98,30 +77,18 @@ fn only_many_agents_lower_the_guard_of_another() {
     assert_eq!((raised(2), raised(3)), (1_000, 1_200));
     // A few samples of its own only raise it.
     let mut calibration = learned_by(0..8, 800);
-    calibration.learn(ReportedSample {
-        reporter: new,
-        sample: sample(1_000, 700),
-    });
+    calibration.learn(ReportedSample { reporter: new, sample: sample(1_000, 700) });
     assert_eq!(calibration.guard_permille(new), 1_000);
 }
 
 #[test]
 fn implausible_samples_are_not_learned() {
     let mut calibrations = Calibrations::default();
-    for (estimated, reported) in [
-        (0, 0),
-        (199, 300),
-        (300, 199),
-        (-500, 500),
-        (1_000, 2_001),
-        (2_001, 1_000),
-    ] {
+    for (estimated, reported) in [(0, 0), (199, 300), (300, 199), (-500, 500), (1_000, 2_001), (2_001, 1_000)]
+    {
         let sample = sample(estimated, reported);
         assert!(!Calibration::default().learn(of_one(sample)), "{sample:?}");
-        assert!(
-            !calibrations.learn("openai", "gpt-5", of_one(sample)),
-            "{sample:?}"
-        );
+        assert!(!calibrations.learn("openai", "gpt-5", of_one(sample)), "{sample:?}");
     }
     assert!(calibrations.is_empty());
 }
@@ -130,24 +97,9 @@ fn implausible_samples_are_not_learned() {
 fn a_meter_gives_samples_of_growth_only() {
     let mut meter = Meter::default();
     // Each report includes instructions and tools of 5,000 tokens, no estimate does.
-    let requests = [
-        (1_000, 6_100),
-        (2_000, 7_200),
-        (2_050, 7_255),
-        (900, 6_000),
-        (1_900, 7_100),
-    ];
+    let requests = [(1_000, 6_100), (2_000, 7_200), (2_050, 7_255), (900, 6_000), (1_900, 7_100)];
     let samples = requests.map(|(estimated, reported)| meter.add_request(sample(estimated, reported)));
-    assert_eq!(
-        samples,
-        [
-            None,
-            Some(sample(1_000, 1_100)),
-            None,
-            None,
-            Some(sample(1_000, 1_100))
-        ]
-    );
+    assert_eq!(samples, [None, Some(sample(1_000, 1_100)), None, None, Some(sample(1_000, 1_100))]);
 }
 
 #[test]
@@ -156,13 +108,7 @@ fn a_changed_tokenizer_is_learned_anew() {
     for _ in 0..SAMPLES_MAX {
         calibration.learn(of_one(sample(1_000, 1_100)));
     }
-    assert_eq!(
-        (
-            calibration.guard_permille(ONE),
-            calibration.scale_by_average(1_000)
-        ),
-        (1_100, 1_100)
-    );
+    assert_eq!((calibration.guard_permille(ONE), calibration.scale_by_average(1_000)), (1_100, 1_100));
 }
 
 #[test]

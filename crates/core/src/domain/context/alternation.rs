@@ -81,20 +81,14 @@ pub(super) fn end_with_user(turns: &mut Vec<Turn<'_>>) {
     let last = turns.iter().rfind(|turn| turn.role != Role::System);
     if let Some(last) = last.filter(|last| last.role == Role::Assistant) {
         let exchange = last.exchange;
-        turns.push(synthetic_turn(
-            Role::User,
-            Reason::LateResult,
-            CONTINUATION,
-            exchange,
-        ));
+        turns.push(synthetic_turn(Role::User, Reason::LateResult, CONTINUATION, exchange));
     }
 }
 
 /// Names the speakers of neighbouring turns of the user that will be merged, if they have several speakers.
 pub(super) fn name_speakers(turns: &mut [Turn<'_>]) {
-    let conversation: Vec<usize> = (0..turns.len())
-        .filter(|&index| turns[index].role != Role::System)
-        .collect();
+    let conversation: Vec<usize> =
+        (0..turns.len()).filter(|&index| turns[index].role != Role::System).collect();
     let is_from_user = |index: usize| turns[index].role == Role::User;
     let mut lines = Vec::new();
     for run in conversation.chunk_by(|&previous, &next| is_from_user(previous) && is_from_user(next)) {
@@ -104,11 +98,7 @@ pub(super) fn name_speakers(turns: &mut [Turn<'_>]) {
         let heads = speakers.chunk_by(|previous, next| previous.1 == next.1);
         let heads: Vec<(usize, Option<&str>)> = heads.map(|same| same[0]).collect();
         if heads.len() > 1 {
-            lines.extend(
-                heads
-                    .into_iter()
-                    .map(|(index, speaker)| (index, name_line(speaker))),
-            );
+            lines.extend(heads.into_iter().map(|(index, speaker)| (index, name_line(speaker))));
         }
     }
     for (index, line) in lines {

@@ -20,10 +20,7 @@ pub(super) fn anchor<'a>(
 ) -> Option<Piece<'a>> {
     let drafts = draft::message_drafts(input.anchor?, PREAMBLE, false, input.perspective);
     let draft = drafts.into_iter().find(|draft| draft.role == Role::User)?;
-    let has_images = draft
-        .parts
-        .iter()
-        .any(|part| matches!(part, Part::Attachment { .. }));
+    let has_images = draft.parts.iter().any(|part| matches!(part, Part::Attachment { .. }));
     let piece = if has_images {
         draft.piece_with(draft.parts.iter().map(with_image_named).collect())
     } else {
@@ -32,10 +29,7 @@ pub(super) fn anchor<'a>(
     let texts: Vec<&str> = draft.parts.iter().filter_map(text_of).collect();
     let text = texts.join("\n");
     let text = text.trim();
-    let share = if input
-        .anchor
-        .is_some_and(|anchor| request::is_request(input, anchor))
-    {
+    let share = if input.anchor.is_some_and(|anchor| request::is_request(input, anchor)) {
         request::request_max_tokens(options)
     } else {
         options.limit_tokens().map(|limit| limit / SHARE_MAX)

@@ -100,11 +100,7 @@ impl<'a> Copies<'a> {
                 is_full |=
                     selection.chosen.len() >= COPIES_MAX || (copy.tokens > room && copy.tokens <= max_tokens);
                 if is_full || copy.tokens > room {
-                    selection.left_out.push(LeftCopy {
-                        seq: copy.seq,
-                        exchange: copy.exchange,
-                        pinned,
-                    });
+                    selection.left_out.push(LeftCopy { seq: copy.seq, exchange: copy.exchange, pinned });
                 } else {
                     room -= copy.tokens;
                     selection.chosen.push(index);
@@ -137,9 +133,8 @@ pub(super) fn visible_text(message: &Message, viewer: Option<&Perspective>) -> O
         Part::Text(text) => Some(text.clone()),
         part => line(part),
     };
-    let lines: Vec<String> = with_visible_parts(message, viewer, |parts| {
-        parts.iter().filter_map(verbatim).collect()
-    })?;
+    let lines: Vec<String> =
+        with_visible_parts(message, viewer, |parts| parts.iter().filter_map(verbatim).collect())?;
     let says_something = lines.iter().any(|line| !line.trim().is_empty());
     says_something.then(|| lines.join("\n"))
 }
@@ -186,13 +181,9 @@ fn line(part: &Part) -> Option<String> {
     match part {
         Part::Text(text) => Some(text.trim().to_owned()).filter(|text| !text.is_empty()),
         Part::ToolCall { name, arguments, .. } => Some(format!("[called {name} with {arguments}]")),
-        Part::ToolResult {
-            name, text, is_error, ..
-        } => {
+        Part::ToolResult { name, text, is_error, .. } => {
             let kind = if *is_error { "failed result" } else { "result" };
-            let tool = name
-                .as_deref()
-                .map_or_else(String::new, |name| format!(" of {name}"));
+            let tool = name.as_deref().map_or_else(String::new, |name| format!(" of {name}"));
             Some(format!("[{kind}{tool}]\n{}", text.trim()))
         }
         Part::Attachment { media, .. } => Some(format!("[attachment: {media}]")),

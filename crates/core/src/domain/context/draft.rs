@@ -50,12 +50,7 @@ impl<'a> Draft<'a> {
 
     /// Returns a piece with other content than the stored message.
     pub(super) fn piece_with(&self, parts: Vec<Part>) -> Piece<'a> {
-        Piece {
-            parts: Cow::Owned(parts),
-            source: None,
-            tokens: None,
-            ..self.piece()
-        }
+        Piece { parts: Cow::Owned(parts), source: None, tokens: None, ..self.piece() }
     }
 
     pub(super) fn has_calls(&self) -> bool {
@@ -101,12 +96,7 @@ pub(super) fn message_drafts<'a>(
     };
     let Some(viewer) = viewer else {
         let parts = Cow::Borrowed(message.parts.as_slice());
-        let mut drafts = visible_drafts(
-            stored,
-            exchange,
-            keeps_thinking,
-            PerspectiveMessage { role, parts },
-        );
+        let mut drafts = visible_drafts(stored, exchange, keeps_thinking, PerspectiveMessage { role, parts });
         // Instructions have a speaker to whom they are addressed.
         let speaker = message.speaker.as_deref().filter(|_| role != Role::System);
         for draft in &mut drafts {
@@ -119,9 +109,8 @@ pub(super) fn message_drafts<'a>(
         Some(visible) => (true, visible.role == Role::Assistant),
         None => (false, false),
     };
-    let mut drafts = visible.map_or_else(Vec::new, |visible| {
-        visible_drafts(stored, exchange, keeps_thinking, visible)
-    });
+    let mut drafts =
+        visible.map_or_else(Vec::new, |visible| visible_drafts(stored, exchange, keeps_thinking, visible));
     if role != Role::Tool && !is_caller {
         // Results belong to calls of the speaker, whoever passed them on, unless they were addressed to others only.
         let hidden = hidden_drafts(stored, exchange)
@@ -141,10 +130,7 @@ fn hidden_drafts(stored: SourceMessage<'_>, exchange: i64) -> impl Iterator<Item
     let parts = stored.message.parts.iter();
     let calls = parts.clone().filter(|part| is_call(part)).cloned().collect();
     let results = parts.filter(|part| is_result(part)).cloned().collect();
-    let drafts = [
-        (Role::Assistant, Visibility::Hidden, calls),
-        (Role::Tool, Visibility::WithCalls, results),
-    ];
+    let drafts = [(Role::Assistant, Visibility::Hidden, calls), (Role::Tool, Visibility::WithCalls, results)];
     drafts.into_iter().filter_map(move |(role, visibility, parts)| {
         let parts: Vec<Part> = parts;
         (!parts.is_empty()).then_some(Draft {
@@ -186,17 +172,12 @@ fn visible_drafts<'a>(
         speaker: None,
         visibility: Visibility::Visible,
         keeps_thinking,
-        tokens: tokens
-            .filter(|_| is_whole)
-            .map(|tokens| tokens - MESSAGE_OVERHEAD_TOKENS),
+        tokens: tokens.filter(|_| is_whole).map(|tokens| tokens - MESSAGE_OVERHEAD_TOKENS),
         parts,
     };
     match (draft.parts.is_empty(), role, draft.parts.iter().any(is_result)) {
         (true, ..) => Vec::new(),
-        (_, Role::Tool, false) => vec![Draft {
-            role: Role::User,
-            ..draft
-        }],
+        (_, Role::Tool, false) => vec![Draft { role: Role::User, ..draft }],
         (_, Role::Tool, true) | (_, _, false) => vec![draft],
         (_, _, true) => separate_results(&draft),
     }
@@ -241,13 +222,8 @@ fn clean(role: Role, parts: &[Part], keeps_thinking: bool) -> (Cow<'_, [Part]>, 
 fn separate_results<'a>(draft: &Draft<'a>) -> Vec<Draft<'a>> {
     let role = draft.role;
     let (results, other_parts): (Vec<Part>, Vec<Part>) = draft.parts.iter().cloned().partition(is_result);
-    let draft_with = |role, parts| Draft {
-        role,
-        parts: Cow::Owned(parts),
-        source: None,
-        tokens: None,
-        ..*draft
-    };
+    let draft_with =
+        |role, parts| Draft { role, parts: Cow::Owned(parts), source: None, tokens: None, ..*draft };
     let mut drafts = vec![draft_with(Role::Tool, results)];
     if !other_parts.is_empty() {
         drafts.push(draft_with(role, other_parts));

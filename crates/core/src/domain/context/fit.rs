@@ -45,9 +45,7 @@ fn finish<'a>(mut plan: Plan<'_, 'a>, decision: Decision) -> Context<'a> {
     let mut elided: Vec<Elision> = Vec::new();
     for cut in cuts {
         let turn = &mut plan.body[cut.turn];
-        elided.extend(truncate_results::shorten_piece(
-            turn, cut.piece, cut.keep, cut.tokens,
-        ));
+        elided.extend(truncate_results::shorten_piece(turn, cut.piece, cut.keep, cut.tokens));
     }
     plan.drop_before(start);
     elided.append(&mut plan.own_answers);
@@ -55,11 +53,7 @@ fn finish<'a>(mut plan: Plan<'_, 'a>, decision: Decision) -> Context<'a> {
     let unread = input.left_out.iter().copied();
     let left_out = unread.chain(numbers(&input.exchanges[..start])).collect();
     let selection = plan.choose_copies(start);
-    let copied = selection
-        .chosen
-        .iter()
-        .map(|&index| plan.copies.seq(index))
-        .collect();
+    let copied = selection.chosen.iter().map(|&index| plan.copies.seq(index)).collect();
     let limit_tokens = plan.options.limit_tokens();
     let turns = plan.assemble(start);
     let tokens = turns.iter().map(|turn| turn.tokens(counter)).sum();

@@ -59,10 +59,7 @@ impl Treatment {
             Self::ByAge(_) if rounds_ago < NEW_ROUNDS => ResultSize::WHOLE,
             Self::ByAge(HARDEST) => ResultSize::NOTE,
             Self::ByAge(level) => {
-                let older = OLDER_ROUNDS
-                    .iter()
-                    .filter(|&&rounds| rounds_ago >= rounds)
-                    .count();
+                let older = OLDER_ROUNDS.iter().filter(|&&rounds| rounds_ago >= rounds).count();
                 let size = (level + older).saturating_sub(OLDER_ROUNDS.len());
                 ResultSize(size).min(ResultSize::SMALL)
             }
@@ -88,25 +85,12 @@ mod tests {
         };
         assert_eq!(sizes(Treatment::ByAge(0)), [None; 10]);
         let (k4, k1, small) = (Some(4_000), Some(1_000), Some(250));
-        assert_eq!(
-            sizes(Treatment::FIRM),
-            [None, None, k4, k4, k1, k1, small, small, small, small]
-        );
+        assert_eq!(sizes(Treatment::FIRM), [None, None, k4, k4, k1, k1, small, small, small, small]);
         let all: Vec<Treatment> = Treatment::mild().chain(Treatment::hard()).collect();
         assert_eq!(sizes(all[all.len() - 2])[1..3], [None, small]);
         assert_eq!(
             sizes(all[all.len() - 1])[1..],
-            [
-                None,
-                Some(0),
-                Some(0),
-                Some(0),
-                Some(0),
-                Some(0),
-                Some(0),
-                Some(0),
-                Some(0)
-            ]
+            [None, Some(0), Some(0), Some(0), Some(0), Some(0), Some(0), Some(0), Some(0)]
         );
         for pair in all.windows(2) {
             for rounds_ago in 0..200 {
@@ -114,10 +98,7 @@ mod tests {
                 assert!(milder <= harder && pair[0].size(rounds_ago) <= pair[0].size(rounds_ago + 1));
             }
         }
-        assert_eq!(
-            sizes(Treatment::AtMost(ResultSize::all().next().unwrap()))[0],
-            Some(256_000)
-        );
+        assert_eq!(sizes(Treatment::AtMost(ResultSize::all().next().unwrap()))[0], Some(256_000));
         assert_eq!(sizes(Treatment::AtMost(ResultSize::NOTE)), [Some(0); 10]);
     }
 }

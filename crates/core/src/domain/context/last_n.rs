@@ -21,10 +21,7 @@ pub fn is_safe_boundary(message: &Message) -> bool {
 /// With `anchor`, the user's first message stays in front. Leading instructions stay and don't count. Roles alternate
 /// ([`Alternation::Ack`]), so there may be more than `n` turns.
 pub fn last_n(messages: &[Message], n: usize, anchor: bool) -> Vec<Turn<'_>> {
-    let instructions = messages
-        .iter()
-        .take_while(|message| message.kind == Kind::System)
-        .count();
+    let instructions = messages.iter().take_while(|message| message.kind == Kind::System).count();
     let newest = messages.iter().rposition(is_safe_boundary);
     let cut = messages.len().saturating_sub(n);
     let start = match newest {

@@ -119,12 +119,7 @@ impl<'d, 'a> Pairs<'d, 'a> {
             if let Some(id) = id {
                 self.open.entry(id).or_default().push(self.calls.len());
             }
-            self.calls.push(CallPosition {
-                draft: index,
-                part,
-                batch,
-                result: None,
-            });
+            self.calls.push(CallPosition { draft: index, part, batch, result: None });
         }
     }
 
@@ -139,9 +134,7 @@ impl<'d, 'a> Pairs<'d, 'a> {
             if let Some(call) = call {
                 self.calls[call].result = Some(span);
                 let caller = &drafts[self.calls[call].draft];
-                if let Part::ToolCall {
-                    id: Some(id), name, ..
-                } = &caller.parts[self.calls[call].part]
+                if let Part::ToolCall { id: Some(id), name, .. } = &caller.parts[self.calls[call].part]
                     && caller.visibility == Visibility::Visible
                 {
                     self.tool_names.insert(id, name);
@@ -165,15 +158,11 @@ impl<'d, 'a> Pairs<'d, 'a> {
     fn by_name(&self, result: usize, name: Option<&str>, has_id: bool) -> Option<usize> {
         let exchange = self.drafts[result].exchange;
         let (calls_before, drafts) = (self.first_call[result], self.drafts);
-        let exchange_calls = (0..calls_before)
-            .rev()
-            .take_while(|&call| drafts[self.calls[call].draft].exchange == exchange);
+        let exchange_calls =
+            (0..calls_before).rev().take_while(|&call| drafts[self.calls[call].draft].exchange == exchange);
         let fits = |&call: &usize| {
             let call = &self.calls[call];
-            let Part::ToolCall {
-                id, name: tool_name, ..
-            } = &drafts[call.draft].parts[call.part]
-            else {
+            let Part::ToolCall { id, name: tool_name, .. } = &drafts[call.draft].parts[call.part] else {
                 return false;
             };
             call.result.is_none()
@@ -250,12 +239,7 @@ impl<'d, 'a> Pairs<'d, 'a> {
             Part::ToolCall { id, name, .. } => (id.clone(), Some(name.clone())),
             _ => (None, None),
         };
-        let result = Part::ToolResult {
-            call_id: id,
-            name,
-            text: MISSING_RESULT.to_owned(),
-            is_error: true,
-        };
+        let result = Part::ToolResult { call_id: id, name, text: MISSING_RESULT.to_owned(), is_error: true };
         let piece = Piece::synthetic(Reason::MissingResult, result);
         Some(piece).filter(|_| self.passes.has(Pass::MissingResults))
     }
@@ -269,24 +253,12 @@ impl<'d, 'a> Pairs<'d, 'a> {
             return None;
         }
         let becomes_text = self.passes.has(Pass::OrphanResults);
-        let other_results = if is_of_others {
-            ranges(&draft.parts)
-        } else {
-            Vec::new()
-        };
-        let stays = |index: &usize| {
-            !moved_parts
-                .iter()
-                .chain(&other_results)
-                .any(|range| range.contains(index))
-        };
+        let other_results = if is_of_others { ranges(&draft.parts) } else { Vec::new() };
+        let stays =
+            |index: &usize| !moved_parts.iter().chain(&other_results).any(|range| range.contains(index));
         let converted = |index: usize| {
             let part = &draft.parts[index];
-            if becomes_text {
-                self.as_text(part)
-            } else {
-                part.clone()
-            }
+            if becomes_text { self.as_text(part) } else { part.clone() }
         };
         let parts: Vec<Part> = (0..draft.parts.len()).filter(stays).map(converted).collect();
         let role = if becomes_text { Role::User } else { Role::Tool };
@@ -295,41 +267,27 @@ impl<'d, 'a> Pairs<'d, 'a> {
 
     /// Turns a result without a call into a text.
     fn as_text(&self, part: &Part) -> Part {
-        let Part::ToolResult {
-            call_id,
-            name,
-            text,
-            is_error,
-        } = part
-        else {
+        let Part::ToolResult { call_id, name, text, is_error } = part else {
             return part.clone();
         };
         let kind = if *is_error { "failed result" } else { "result" };
         let called_tool = call_id.as_deref().and_then(|id| self.tool_names.get(id).copied());
         let tool = name.as_deref().or(called_tool).unwrap_or("unknown");
-        let why = if called_tool.is_some() {
-            "whose call has another one"
-        } else {
-            "whose call is not in view"
-        };
+        let why =
+            if called_tool.is_some() { "whose call has another one" } else { "whose call is not in view" };
         Part::Text(format!("[{kind} of the tool {tool}, {why}]\n{text}"))
     }
 }
 
 fn spans(drafts: &[Draft<'_>], draft: usize) -> Vec<ResultSpan> {
     let ranges = ranges(&drafts[draft].parts);
-    ranges
-        .into_iter()
-        .map(|parts| ResultSpan { draft, parts })
-        .collect()
+    ranges.into_iter().map(|parts| ResultSpan { draft, parts }).collect()
 }
 
 /// Returns the ranges of parts that make a result: the result and the images after it.
 fn ranges(parts: &[Part]) -> Vec<Range<usize>> {
     let result_range = |start: usize| {
-        let images = parts[start + 1..]
-            .iter()
-            .take_while(|part| matches!(part, Part::Attachment { .. }));
+        let images = parts[start + 1..].iter().take_while(|part| matches!(part, Part::Attachment { .. }));
         start..start + 1 + images.count()
     };
     let starts = (0..parts.len()).filter(|&index| is_result(&parts[index]));

@@ -39,11 +39,7 @@ impl Passes {
 
     /// Returns how much thinking to send: `limited`, or all if the pass for thinking is left out.
     pub(super) fn thinking(self, limited: Thinking) -> Thinking {
-        if self.has(Pass::Thinking) {
-            limited
-        } else {
-            Thinking::All
-        }
+        if self.has(Pass::Thinking) { limited } else { Thinking::All }
     }
 
     pub(super) fn has(self, pass: Pass) -> bool {

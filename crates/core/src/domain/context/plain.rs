@@ -65,11 +65,7 @@ fn write_part(text: &mut String, turn: &Turn<'_>, part: &Part) {
     match part {
         Part::Text(content) => write_block(text, &format!("{speaker}{number}:"), content),
         Part::ToolCall { name, arguments, .. } => write_block(text, &format!("Call of {name}:"), arguments),
-        Part::ToolResult {
-            text: result,
-            is_error,
-            ..
-        } => {
+        Part::ToolResult { text: result, is_error, .. } => {
             let head = if *is_error { "Result, an error:" } else { "Result:" };
             let lines: Vec<String> = result.lines().map(detagged).collect();
             write_block(text, head, &lines.join("\n"));

@@ -68,10 +68,7 @@ impl<'i, 'a> Plan<'i, 'a> {
             anchor: options.anchor.then(|| anchor(input, options, counter)).flatten(),
             requests: Requests::new(input, options, counter),
             copies: Copies::new(input, counter),
-            summary: input
-                .summary
-                .as_ref()
-                .map(|text| Piece::text(Reason::Summary, text)),
+            summary: input.summary.as_ref().map(|text| Piece::text(Reason::Summary, text)),
             body,
             own_answers,
         };
@@ -90,11 +87,7 @@ impl<'i, 'a> Plan<'i, 'a> {
         let turns = plan.preamble.iter_mut().chain(&mut plan.body);
         let pieces = turns.flat_map(|turn| &mut turn.pieces);
         let copies = plan.requests.pieces_mut().chain(plan.copies.pieces_mut());
-        for piece in pieces
-            .chain(&mut plan.anchor)
-            .chain(copies)
-            .chain(&mut plan.summary)
-        {
+        for piece in pieces.chain(&mut plan.anchor).chain(copies).chain(&mut plan.summary) {
             piece.measure(counter);
         }
         plan
@@ -102,12 +95,8 @@ impl<'i, 'a> Plan<'i, 'a> {
 
     /// Returns the tokens of everything but the exchanges. The exchanges begin at index `start` of the window.
     pub(super) fn fixed(&self, start: usize) -> i64 {
-        let preamble = self
-            .preamble
-            .iter()
-            .chain(&self.head(start))
-            .map(|turn| turn.tokens(self.counter))
-            .sum::<i64>();
+        let preamble =
+            self.preamble.iter().chain(&self.head(start)).map(|turn| turn.tokens(self.counter)).sum::<i64>();
         // There may be one more turn between head and window or before both, and one of the user at the end.
         let acknowledgement = alternation::acknowledgement(PREAMBLE).tokens(self.counter);
         let opening = alternation::first_turn(self.opening(), PREAMBLE).tokens(self.counter);
@@ -124,9 +113,7 @@ impl<'i, 'a> Plan<'i, 'a> {
     /// Returns the tokens of the turns that alternation puts before a turn of that role. Then adds the role to `earlier`.
     pub(super) fn between(&self, earlier: &mut EarlierRoles, role: Role) -> i64 {
         let is_silence = self.is_silent() && alternation::is_silence_between(earlier.spoken, role);
-        let clashes = earlier
-            .turn
-            .is_some_and(|previous| alternation::clash(previous, role));
+        let clashes = earlier.turn.is_some_and(|previous| alternation::clash(previous, role));
         // Instructions that move to the front don't separate their neighbours.
         if role != Role::System || self.options.system_in_place {
             earlier.turn = Some(role);
@@ -176,8 +163,7 @@ impl<'i, 'a> Plan<'i, 'a> {
         let anchor = anchor.map(|anchor| anchor.seq);
         let request = self.request_before(start).map(|request| request.seq);
         let sent: Vec<i64> = anchor.into_iter().chain(request).collect();
-        self.copies
-            .choose(first_exchange, &sent, self.options.copies_max_tokens())
+        self.copies.choose(first_exchange, &sent, self.options.copies_max_tokens())
     }
 
     /// Returns the copy of the request that the exchanges from index `start` on work on; `None` if they have the request themselves, or if
@@ -195,9 +181,7 @@ impl<'i, 'a> Plan<'i, 'a> {
         let first_seq = first.and_then(|exchange| exchange.messages.first());
         let is_before_window =
             |anchor: &SourceMessage<'_>| first_seq.is_none_or(|first| anchor.seq < first.seq);
-        self.anchor
-            .as_ref()
-            .filter(|_| self.input.anchor.as_ref().is_some_and(is_before_window))
+        self.anchor.as_ref().filter(|_| self.input.anchor.as_ref().is_some_and(is_before_window))
     }
 
     /// Returns the index of the first turn after the head. The exchanges begin at index `start` of the window.
@@ -230,10 +214,7 @@ impl<'i, 'a> Plan<'i, 'a> {
         let left_out = left_out_note(&input.left_out, &input.exchanges[..start]);
         let left_out = left_out.iter().map(|text| Piece::text(Reason::LeftOut, text));
         let selection = self.choose_copies(start);
-        let copies = selection
-            .chosen
-            .iter()
-            .filter_map(|&index| self.copies.piece(index));
+        let copies = selection.chosen.iter().filter_map(|&index| self.copies.piece(index));
         let anchor = self.anchor_before(start).into_iter();
         let request = self.request_before(start).map(|request| &request.piece);
         let content = anchor.chain(request).chain(copies).chain(&self.summary).cloned();
@@ -255,13 +236,8 @@ impl<'i, 'a> Plan<'i, 'a> {
         let by_speaker = self.options.names_speakers && !has_perspective;
         let stays = |turn: &Turn<'a>| system_in_place || turn.role != Role::System;
         let (body, hoisted): (Vec<_>, Vec<_>) = self.body.into_iter().partition(stays);
-        let mut turns: Vec<Turn<'a>> = self
-            .preamble
-            .into_iter()
-            .chain(hoisted)
-            .chain(head)
-            .chain(body)
-            .collect();
+        let mut turns: Vec<Turn<'a>> =
+            self.preamble.into_iter().chain(hoisted).chain(head).chain(body).collect();
         if self.passes.has(Pass::FirstTurn) {
             alternation::begin_with_user(&mut turns, opening);
         }

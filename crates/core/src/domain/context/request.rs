@@ -37,11 +37,7 @@ impl<'a> Requests<'a> {
         let max_tokens = request_max_tokens(options);
         let copies = sources(input).filter_map(|source| {
             let piece = copy(source, input.perspective, max_tokens, counter)?;
-            Some(RequestCopy {
-                exchange: source.exchange,
-                seq: source.message.seq,
-                piece,
-            })
+            Some(RequestCopy { exchange: source.exchange, seq: source.message.seq, piece })
         });
         Self(copies.collect())
     }
@@ -53,9 +49,7 @@ impl<'a> Requests<'a> {
     /// Returns the copy that may have to be shown before `first`, if `first` is a later leg.
     pub(super) fn before(&self, first: &SourceExchange<'a>) -> Option<&RequestCopy<'a>> {
         let is_later = first.first_leg < first.exchange;
-        self.0
-            .iter()
-            .find(|request| is_later && request.exchange == first.first_leg)
+        self.0.iter().find(|request| is_later && request.exchange == first.first_leg)
     }
 }
 
@@ -74,9 +68,7 @@ pub(super) fn request_max_tokens(options: &ContextOptions) -> Option<i64> {
 fn sources<'i, 'a>(input: &'i ContextInput<'a>) -> impl Iterator<Item = SourceRequest<'a>> + use<'i, 'a> {
     let later = input.exchanges.iter().filter(|row| row.first_leg < row.exchange);
     let mut previous = None;
-    let firsts = later
-        .map(|row| row.first_leg)
-        .filter(move |&first| previous.replace(first) != Some(first));
+    let firsts = later.map(|row| row.first_leg).filter(move |&first| previous.replace(first) != Some(first));
     firsts.filter_map(|first| source(input, first))
 }
 
@@ -87,10 +79,7 @@ fn source<'a>(input: &ContextInput<'a>, first: i64) -> Option<SourceRequest<'a>>
     let row = input.exchanges.iter().find(|row| row.exchange == first)?;
     let mut messages = row.messages.iter();
     let message = *messages.find(|source| is_safe_boundary(source.message))?;
-    Some(SourceRequest {
-        exchange: first,
-        message,
-    })
+    Some(SourceRequest { exchange: first, message })
 }
 
 fn copy<'a>(
@@ -106,11 +95,7 @@ fn copy<'a>(
         Some(max_tokens) if tokens > max_tokens => shorten(&text, max_tokens, tokens)?,
         _ => text,
     };
-    let mark = CopyMark {
-        seq: source.message.seq,
-        exchange: source.exchange,
-        why: WHY,
-    };
+    let mark = CopyMark { seq: source.message.seq, exchange: source.exchange, why: WHY };
     let copy = write_copy(message, mark, &text, viewer.is_some());
     Some(Piece::text(Reason::Request, &copy))
 }

@@ -101,9 +101,7 @@ impl<'p, 'i, 'a> Walk<'p, 'i, 'a> {
     fn new(plan: &'p Plan<'i, 'a>, limit: i64) -> Self {
         let units = units(plan);
         let rows = plan.input.exchanges.len();
-        let first_units = (0..=rows)
-            .map(|row| units.partition_point(|unit| unit.row < row))
-            .collect();
+        let first_units = (0..=rows).map(|row| units.partition_point(|unit| unit.row < row)).collect();
         Self {
             plan,
             limit,
@@ -182,9 +180,7 @@ impl<'p, 'i, 'a> Walk<'p, 'i, 'a> {
             let end = first + self.units[first..=last_unit].partition_point(|unit| unit.round <= round);
             let tokens = |walk: &mut Self, least: ResultSize| -> i64 {
                 let units = first..end;
-                units
-                    .map(|unit| walk.cost(unit, walk.sizes[unit].max(least)))
-                    .sum()
+                units.map(|unit| walk.cost(unit, walk.sizes[unit].max(least))).sum()
             };
             if tokens(self, ResultSize::WHOLE) <= room {
                 continue;
@@ -304,10 +300,7 @@ impl<'p, 'i, 'a> Walk<'p, 'i, 'a> {
     fn decision(mut self) -> Decision {
         let mut cuts = Vec::new();
         for index in self.first_units[self.start]..self.units.len() {
-            if let Some(keep) = self.sizes[index]
-                .chars()
-                .filter(|_| self.units[index].lengths.is_some())
-            {
+            if let Some(keep) = self.sizes[index].chars().filter(|_| self.units[index].lengths.is_some()) {
                 cuts.push(ShortenedSpan {
                     tokens: self.count(index, self.sizes[index], keep),
                     turn: self.units[index].turn,
@@ -316,10 +309,7 @@ impl<'p, 'i, 'a> Walk<'p, 'i, 'a> {
                 });
             }
         }
-        Decision {
-            start: self.start,
-            cuts,
-        }
+        Decision { start: self.start, cuts }
     }
 }
 

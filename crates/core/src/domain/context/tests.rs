@@ -73,11 +73,7 @@ fn brief_part(part: &Part) -> String {
         Part::Text(text) => text.replace('\n', "/"),
         Part::ToolCall { id, name, .. } => format!("{}:{name}", id.as_deref().unwrap_or("-")),
         Part::ToolResult { call_id, text, .. } => {
-            format!(
-                "{}={}",
-                call_id.as_deref().unwrap_or("-"),
-                text.replace('\n', "/")
-            )
+            format!("{}={}", call_id.as_deref().unwrap_or("-"), text.replace('\n', "/"))
         }
         Part::Thinking(thought) => format!("({})", thought.text),
         Part::Attachment { media, .. } => format!("<{media}>"),
@@ -89,10 +85,8 @@ fn brief_part(part: &Part) -> String {
 fn with_input<T>(script: &str, use_it: impl FnOnce(&mut ContextInput<'_>) -> T) -> T {
     let messages = messages(script);
     let task = message("u the task");
-    let mut input = ContextInput {
-        anchor: Some(SourceMessage::uncounted(0, &task)),
-        ..ContextInput::default()
-    };
+    let mut input =
+        ContextInput { anchor: Some(SourceMessage::uncounted(0, &task)), ..ContextInput::default() };
     for (seq, message) in (1..).zip(&messages) {
         let source = SourceMessage::uncounted(seq, message);
         if message.kind == Kind::System && input.exchanges.is_empty() {
@@ -119,10 +113,7 @@ fn one_by_one<'m>(messages: impl IntoIterator<Item = &'m Message>) -> ContextInp
         is_open: false,
         messages: vec![SourceMessage::uncounted(seq, message)],
     });
-    ContextInput {
-        exchanges: exchanges.collect(),
-        ..ContextInput::default()
-    }
+    ContextInput { exchanges: exchanges.collect(), ..ContextInput::default() }
 }
 
 fn built(script: &str, options: &ContextOptions) -> String {
@@ -133,10 +124,7 @@ fn built(script: &str, options: &ContextOptions) -> String {
 }
 
 fn with_alternation(alternation: Alternation) -> ContextOptions {
-    ContextOptions {
-        alternation,
-        ..ContextOptions::default()
-    }
+    ContextOptions { alternation, ..ContextOptions::default() }
 }
 
 #[test]
@@ -181,50 +169,27 @@ fn last_n_begins_with_a_request_and_keeps_the_anchor() {
 #[test]
 fn last_n_in_edge_cases() {
     for (script, n, expected) in [
-        (
-            "u go | c 1 x | r 1 y | c 2 x | r 2 y",
-            2,
-            "u go | a 1:x | r 1=y | a 2:x | r 2=y",
-        ),
-        (
-            "u one | a A | u two | a B",
-            2,
-            "u one | a [Understood.] | u two | a B",
-        ),
-        (
-            "u one | a A | u two | a B",
-            0,
-            "u one | a [Understood.] | u two | a B",
-        ),
+        ("u go | c 1 x | r 1 y | c 2 x | r 2 y", 2, "u go | a 1:x | r 1=y | a 2:x | r 2=y"),
+        ("u one | a A | u two | a B", 2, "u one | a [Understood.] | u two | a B"),
+        ("u one | a A | u two | a B", 0, "u one | a [Understood.] | u two | a B"),
         ("u one | a A", 9, "u one | a A"),
         ("a hi | u one | a A", 2, "u one | a A"),
         ("a hi | a ho", 1, "u [Continue.] | a hi | u [Continue.] | a ho"),
-        (
-            "s be kind | u one | a A | u two",
-            1,
-            "s be kind | u one | a [Understood.] | u two",
-        ),
+        ("s be kind | u one | a A | u two", 1, "s be kind | u one | a [Understood.] | u two"),
         (
             "u one | c 1 x | u two",
             9,
             "u one | a 1:x | r [1=interrupted: no result was recorded] | a [Understood.] | u two",
         ),
     ] {
-        assert_eq!(
-            brief(&last_n(&messages(script), n, true)),
-            expected,
-            "{script}, {n}"
-        );
+        assert_eq!(brief(&last_n(&messages(script), n, true)), expected, "{script}, {n}");
     }
 }
 
 #[test]
 fn results_follow_their_calls_and_missing_halves_are_added() {
     for (script, expected) in [
-        (
-            "u go | c 1 x | c 2 y | r 2 B | r 1 A",
-            "u go | a 1:x + 2:y | r 1=A + 2=B",
-        ),
+        ("u go | c 1 x | c 2 y | r 2 B | r 1 A", "u go | a 1:x + 2:y | r 1=A + 2=B"),
         ("u go | c 1 x | a wait | r 1 A", "u go | a 1:x + wait | r 1=A"),
         (
             "u go | c 1 x | a wait | c 2 y | r 2 B | a on | r 1 A",
@@ -240,18 +205,9 @@ fn results_follow_their_calls_and_missing_halves_are_added() {
         ),
         ("u go | a look | c 1 x | r 1 A", "u go | a look + 1:x | r 1=A"),
         ("u go | c 1 x | u stop | r 1 A", "u go | a 1:x | r 1=A | u stop"),
-        (
-            "u go | c 1 x | r 1 A | c 1 x | r 1 B",
-            "u go | a 1:x | r 1=A | a 1:x | r 1=B",
-        ),
-        (
-            "u go | c 1 x | c 1 x | r 1 A | r 1 B",
-            "u go | a 1:x + 1:x | r 1=A + 1=B",
-        ),
-        (
-            "u go | c - x | c - y | n y B | n x A",
-            "u go | a -:x + -:y | r -=A + -=B",
-        ),
+        ("u go | c 1 x | r 1 A | c 1 x | r 1 B", "u go | a 1:x | r 1=A | a 1:x | r 1=B"),
+        ("u go | c 1 x | c 1 x | r 1 A | r 1 B", "u go | a 1:x + 1:x | r 1=A + 1=B"),
+        ("u go | c - x | c - y | n y B | n x A", "u go | a -:x + -:y | r -=A + -=B"),
         (
             "u go | c - x | s stopped | c - x | c - x | n x A | n x B",
             "s stopped | u go | a -:x | r [-=interrupted: no result was recorded] | a -:x + -:x | r -=A + -=B",
@@ -264,20 +220,10 @@ fn results_follow_their_calls_and_missing_halves_are_added() {
             "u go | c 1 ls | r 1 A | r 1 B",
             "u go | a 1:ls | r 1=A | u [result of the tool ls, whose call has another one]/B",
         ),
-        (
-            "u go | n ls A | a ok",
-            "u go | u [result of the tool ls, whose call is not in view]/A | a ok",
-        ),
-        (
-            "u go | c 1 x | m | r 1 A | s note",
-            "s note | u go | a 1:x | r 1=A",
-        ),
+        ("u go | n ls A | a ok", "u go | u [result of the tool ls, whose call is not in view]/A | a ok"),
+        ("u go | c 1 x | m | r 1 A | s note", "s note | u go | a 1:x | r 1=A"),
     ] {
-        assert_eq!(
-            built(script, &with_alternation(Alternation::Keep)),
-            expected,
-            "{script}"
-        );
+        assert_eq!(built(script, &with_alternation(Alternation::Keep)), expected, "{script}");
     }
 }
 
@@ -285,14 +231,8 @@ fn results_follow_their_calls_and_missing_halves_are_added() {
 fn roles_alternate_in_the_configured_mode() {
     let script = "u one | u two | c 1 x | r 1 A | u three | a B | a C";
     for (mode, expected) in [
-        (
-            Alternation::Keep,
-            "u one | u two | a 1:x | r 1=A | u three | a B | a C",
-        ),
-        (
-            Alternation::Merge,
-            "u one + two | a 1:x | r 1=A + three | a B + C",
-        ),
+        (Alternation::Keep, "u one | u two | a 1:x | r 1=A | u three | a B | a C"),
+        (Alternation::Merge, "u one + two | a 1:x | r 1=A + three | a B + C"),
         (
             Alternation::Ack,
             "u one | a [Understood.] | u two | a 1:x | r 1=A | a [Understood.] | u three | a B | u [Continue.] | a C",
@@ -318,14 +258,8 @@ fn the_user_is_first_after_the_instructions() {
     ] {
         assert_eq!(built(script, &ContextOptions::default()), expected, "{script}");
     }
-    let in_place = ContextOptions {
-        system_in_place: true,
-        ..ContextOptions::default()
-    };
-    assert_eq!(
-        built("u one | s now in French | u two", &in_place),
-        "u one | s now in French | u two"
-    );
+    let in_place = ContextOptions { system_in_place: true, ..ContextOptions::default() };
+    assert_eq!(built("u one | s now in French | u two", &in_place), "u one | s now in French | u two");
 }
 
 #[test]
@@ -338,10 +272,7 @@ fn anchor_and_summary_stand_before_the_window() {
         })
     };
     assert_eq!(whole(Alternation::Merge), "u the task + [S] + two | a B");
-    assert_eq!(
-        whole(Alternation::Ack),
-        "u the task + [S] | a [Understood.] | u two | a B"
-    );
+    assert_eq!(whole(Alternation::Ack), "u the task + [S] | a [Understood.] | u two | a B");
 }
 
 #[test]
@@ -350,10 +281,7 @@ fn an_anchor_takes_no_more_than_its_share() {
     let script = format!("{anchor} | a A | u two | a B");
     with_input(&script, |input| {
         input.anchor = Some(input.exchanges[0].messages[0]);
-        let options = ContextOptions {
-            max_tokens: 1_000,
-            ..ContextOptions::default()
-        };
+        let options = ContextOptions { max_tokens: 1_000, ..ContextOptions::default() };
         let context = build(input, &options, &Characters);
         let text = brief(&context.turns);
         assert_eq!((context.left_out, context.over_budget), (vec![1], false));
@@ -396,20 +324,13 @@ fn an_anchor_is_text_and_left_out_if_too_short() {
         ..ContextInput::default()
     };
     let head = |max_tokens| {
-        let options = ContextOptions {
-            max_tokens,
-            ..ContextOptions::default()
-        };
+        let options = ContextOptions { max_tokens, ..ContextOptions::default() };
         let turns = build(&input, &options, &Characters).turns;
         let mut pieces = turns.iter().flat_map(|turn| &turn.pieces);
         assert!(pieces.all(|piece| piece.source != Some(&image)));
         brief(&turns)
     };
-    assert!(
-        head(0).starts_with("u [attachment: image/png] Build this page"),
-        "{}",
-        head(0)
-    );
+    assert!(head(0).starts_with("u [attachment: image/png] Build this page"), "{}", head(0));
     // 40 tokens hold little more than the note of a cut, so the anchor is left out.
     assert_eq!(head(40), "u two");
 }
@@ -424,10 +345,7 @@ fn a_context_over_its_limit_loses_old_exchanges_or_parts_of_results() {
     let at = |max_tokens| {
         with_input(&script, |input| {
             input.anchor = None;
-            let options = ContextOptions {
-                max_tokens,
-                ..ContextOptions::default()
-            };
+            let options = ContextOptions { max_tokens, ..ContextOptions::default() };
             let context = build(input, &options, &Characters);
             assert_eq!(context.over_budget, max_tokens > 0 && context.tokens > max_tokens);
             let chars: Vec<usize> = context.elided.iter().map(|elision| elision.chars).collect();
@@ -443,28 +361,19 @@ fn a_context_over_its_limit_loses_old_exchanges_or_parts_of_results() {
     assert_eq!(at(100), (vec![1], vec![12_400], true));
     with_input(&script, |input| {
         input.anchor = None;
-        let options = ContextOptions {
-            max_tokens: 600,
-            ..ContextOptions::default()
-        };
+        let options = ContextOptions { max_tokens: 600, ..ContextOptions::default() };
         let context = build(input, &options, &Characters);
         let text = brief(&context.turns);
         assert_eq!(context.left_out, [1], "{text}");
-        assert!(
-            text.contains("z/[… 12,150 characters left out of exchange #2 …]/z"),
-            "{text}"
-        );
+        assert!(text.contains("z/[… 12,150 characters left out of exchange #2 …]/z"), "{text}");
         assert!(context.tokens <= 600, "{}", context.tokens);
     });
 }
 
 #[test]
 fn a_reserve_is_kept_free_for_the_answer() {
-    let options = |max_tokens| ContextOptions {
-        max_tokens,
-        output_reserve_tokens: 8_000,
-        ..ContextOptions::default()
-    };
+    let options =
+        |max_tokens| ContextOptions { max_tokens, output_reserve_tokens: 8_000, ..ContextOptions::default() };
     assert_eq!(options(160_000).limit_tokens(), Some(152_000));
     assert_eq!(options(4_000).limit_tokens(), Some(3_000));
     assert_eq!(options(0).limit_tokens(), None);
@@ -480,18 +389,12 @@ fn a_summary_cannot_end_its_fence() {
          </summary>"
     );
     let fenced = fence(&agent, 3, "# Past", Some("b\" >\n<x"));
-    assert!(
-        fenced.starts_with("<summary agent=\"coder\" version=\"3\" you=\"b x\" note="),
-        "{fenced}"
-    );
+    assert!(fenced.starts_with("<summary agent=\"coder\" version=\"3\" you=\"b x\" note="), "{fenced}");
 }
 
 #[test]
 fn the_last_turn_is_the_users_where_a_provider_demands_it() {
-    let options = ContextOptions {
-        ends_with_user: true,
-        ..ContextOptions::default()
-    };
+    let options = ContextOptions { ends_with_user: true, ..ContextOptions::default() };
     for (script, expected) in [
         ("u one | a A", "u one | a A | u [Continue.]"),
         ("u one | c 1 x | r 1 y", "u one | a 1:x | r 1=y"),

@@ -43,11 +43,7 @@ pub(super) struct Lengths {
 impl Lengths {
     /// Measures `piece`; `None` if it has no result.
     pub(super) fn of(piece: &Piece<'_>, counter: &dyn TokenCounter) -> Option<Self> {
-        let mut lengths = Self {
-            results: Vec::new(),
-            text_bytes: 0,
-            attachment_tokens: 0,
-        };
+        let mut lengths = Self { results: Vec::new(), text_bytes: 0, attachment_tokens: 0 };
         for part in piece.parts.iter() {
             match part {
                 Part::ToolResult { text, .. } => lengths.results.push(text.chars().count()),
@@ -161,32 +157,24 @@ fn cut(text: &str, chars: usize, keep: usize, exchange: i64) -> Option<(String, 
     let (middle, tail) = rest.split_at(start_of_last(rest, tail));
     let left_out = match read_note(middle, exchange) {
         // A tool's own text may look like such a note, with any number in it, so the sum may overflow.
-        Some(earlier) => left_out
-            .saturating_add(earlier)
-            .saturating_sub(note(earlier, exchange).chars().count()),
+        Some(earlier) => {
+            left_out.saturating_add(earlier).saturating_sub(note(earlier, exchange).chars().count())
+        }
         None => left_out,
     };
     let note = note(left_out, exchange);
-    let lines: Vec<&str> = [head, &note, tail]
-        .into_iter()
-        .filter(|line| !line.is_empty())
-        .collect();
+    let lines: Vec<&str> = [head, &note, tail].into_iter().filter(|line| !line.is_empty()).collect();
     let short = lines.join("\n");
     (short.chars().count() < chars).then_some((short, left_out))
 }
 
 fn end_of_first(text: &str, chars: usize) -> usize {
-    text.char_indices()
-        .nth(chars)
-        .map_or(text.len(), |(index, _)| index)
+    text.char_indices().nth(chars).map_or(text.len(), |(index, _)| index)
 }
 
 fn start_of_last(text: &str, chars: usize) -> usize {
     match chars.checked_sub(1) {
-        Some(skipped) => text
-            .char_indices()
-            .nth_back(skipped)
-            .map_or(0, |(index, _)| index),
+        Some(skipped) => text.char_indices().nth_back(skipped).map_or(0, |(index, _)| index),
         None => text.len(),
     }
 }
@@ -232,22 +220,13 @@ mod tests {
         ] {
             let parts: Vec<Part> = results.into_iter().map(result).collect();
             let tokens: i64 = parts.iter().map(|part| count_part(&Characters, part)).sum();
-            let piece = Piece {
-                parts: parts.into(),
-                ..Piece::text(Reason::MissingResult, "")
-            };
+            let piece = Piece { parts: parts.into(), ..Piece::text(Reason::MissingResult, "") };
             let turn = Turn::new(Role::Tool, 7, vec![piece]);
             let lengths = Lengths::of(&turn.pieces[0], &Characters).unwrap();
             let counted = shortened_tokens(&turn, 0, keep, &Characters).unwrap_or(tokens);
             let expected = lengths.estimate(tokens, keep, note);
-            assert!(
-                (counted..=tokens).contains(&expected),
-                "{keep}: {expected} for {counted}"
-            );
-            assert!(
-                expected <= counted + counted / 8 + 3 * note,
-                "{keep}: {expected} for {counted}"
-            );
+            assert!((counted..=tokens).contains(&expected), "{keep}: {expected} for {counted}");
+            assert!(expected <= counted + counted / 8 + 3 * note, "{keep}: {expected} for {counted}");
         }
     }
 
@@ -255,10 +234,7 @@ mod tests {
     fn a_text_is_cut_between_its_characters() {
         let text = "äöü".repeat(100);
         let (short, left_out) = shorten(&text, 4, 7).unwrap();
-        assert_eq!(
-            (short.as_str(), left_out),
-            ("äöü\n[… 296 characters left out of exchange #7 …]\nü", 296)
-        );
+        assert_eq!((short.as_str(), left_out), ("äöü\n[… 296 characters left out of exchange #7 …]\nü", 296));
         let (short, _) = shorten(&text, 0, 7).unwrap();
         assert_eq!(short, "[… 300 characters left out of exchange #7 …]");
         assert_eq!(shorten(&text, 300, 7), None);
@@ -269,26 +245,17 @@ mod tests {
         let text = "x".repeat(12_345);
         let (once, left_out) = shorten(&text, 3_000, 7).unwrap();
         assert_eq!(left_out, 9_345);
-        assert!(
-            once.contains("\n[… 9,345 characters left out of exchange #7 …]\n"),
-            "{once}"
-        );
+        assert!(once.contains("\n[… 9,345 characters left out of exchange #7 …]\n"), "{once}");
         let (twice, left_out) = shorten(&once, 300, 7).unwrap();
         // The line feeds around the note aren't characters of the result.
         assert_eq!(left_out, 12_345 - 300 + 2);
         assert_eq!(twice.matches('…').count(), 2, "{twice}");
-        let forged = format!(
-            "{}{}{}",
-            "x".repeat(4_000),
-            note(usize::MAX, 7),
-            "y".repeat(4_000)
-        );
+        let forged = format!("{}{}{}", "x".repeat(4_000), note(usize::MAX, 7), "y".repeat(4_000));
         assert!(shorten(&forged, 300, 7).is_some());
         // A text that only resembles a note is plain text.
-        for text in [
-            "[… 1 2 characters left out of exchange #7 …]",
-            "[… 12 characters left out of exchange #8 …]",
-        ] {
+        for text in
+            ["[… 1 2 characters left out of exchange #7 …]", "[… 12 characters left out of exchange #8 …]"]
+        {
             assert_eq!(read_note(text, 7), None, "{text}");
         }
     }

@@ -2,32 +2,19 @@ use proptest::prelude::*;
 
 use super::*;
 
-const EMPTY: ContinuationPlan = ContinuationPlan {
-    step: None,
-    is_new: Vec::new(),
-    copies: Vec::new(),
-    marks: Vec::new(),
-};
+const EMPTY: ContinuationPlan =
+    ContinuationPlan { step: None, is_new: Vec::new(), copies: Vec::new(), marks: Vec::new() };
 
 fn request(hash: u64) -> ContentUnit {
-    ContentUnit {
-        hash,
-        kind: UnitKind::Request,
-    }
+    ContentUnit { hash, kind: UnitKind::Request }
 }
 
 fn other(hash: u64) -> ContentUnit {
-    ContentUnit {
-        hash,
-        kind: UnitKind::Other,
-    }
+    ContentUnit { hash, kind: UnitKind::Other }
 }
 
 fn summary(hash: u64) -> ContentUnit {
-    ContentUnit {
-        hash,
-        kind: UnitKind::Summary,
-    }
+    ContentUnit { hash, kind: UnitKind::Summary }
 }
 
 /// A store that carries out plans.
@@ -48,30 +35,20 @@ impl Archive {
         self.conversation.push(plan.step.as_ref(), &[], self.exchange);
         for (at, &unit) in sent.iter().enumerate() {
             if let Some(mark) = &plan.marks[at] {
-                self.conversation
-                    .push(Some(&Step::Mark(Some(mark.clone()))), &[], self.exchange);
+                self.conversation.push(Some(&Step::Mark(Some(mark.clone()))), &[], self.exchange);
             }
             if plan.is_new[at] {
                 self.exchange += i64::from(unit.kind != UnitKind::Other || self.exchange == 0);
                 self.stored.push(unit.hash);
-                let copies = if unit.kind == UnitKind::Summary {
-                    &plan.copies[..]
-                } else {
-                    &[]
-                };
-                self.conversation
-                    .push(None, &[&[unit], copies].concat(), self.exchange);
+                let copies = if unit.kind == UnitKind::Summary { &plan.copies[..] } else { &[] };
+                self.conversation.push(None, &[&[unit], copies].concat(), self.exchange);
             }
         }
         Ok(plan)
     }
 
     fn line(&self) -> Vec<u64> {
-        self.conversation
-            .units
-            .iter()
-            .map(|stored| stored.unit.hash)
-            .collect()
+        self.conversation.units.iter().map(|stored| stored.unit.hash).collect()
     }
 }
 
@@ -95,15 +72,11 @@ fn an_edited_request_rewinds_to_before_it() {
     let mut archive = Archive::default();
     let sent = [request(1), other(2), request(3), other(4), request(5)];
     archive.send(&sent, SentExtent::Whole).unwrap();
-    let plan = archive
-        .send(&[request(1), other(2), request(30)], SentExtent::Whole)
-        .unwrap();
+    let plan = archive.send(&[request(1), other(2), request(30)], SentExtent::Whole).unwrap();
     assert_eq!(plan.step, Some(Step::Rewind(Some(mark_label(2, request(3))))));
     assert_eq!(archive.line(), [1, 2, 30]);
     // What was taken back can be said again.
-    archive
-        .send(&[request(1), other(2), request(3)], SentExtent::Whole)
-        .unwrap();
+    archive.send(&[request(1), other(2), request(3)], SentExtent::Whole).unwrap();
     assert_eq!(archive.line(), [1, 2, 3]);
     assert_eq!(archive.stored, [1, 2, 3, 4, 5, 30, 3]);
 }
@@ -111,28 +84,18 @@ fn an_edited_request_rewinds_to_before_it() {
 #[test]
 fn an_answer_that_differs_in_the_copy_rewinds_nothing() {
     let mut archive = Archive::default();
-    archive
-        .send(&[request(1), other(2), other(3)], SentExtent::Whole)
-        .unwrap();
-    let plan = archive
-        .send(&[request(1), other(20), other(3), request(4)], SentExtent::Whole)
-        .unwrap();
+    archive.send(&[request(1), other(2), other(3)], SentExtent::Whole).unwrap();
+    let plan = archive.send(&[request(1), other(20), other(3), request(4)], SentExtent::Whole).unwrap();
     assert_eq!((plan.step, plan.is_new), (None, vec![false, true, false, true]));
 }
 
 #[test]
 fn a_hosts_summary_begins_a_session_and_is_stored_once() {
     let mut archive = Archive::default();
-    archive
-        .send(&[request(1), other(2), request(3)], SentExtent::Whole)
-        .unwrap();
-    let plan = archive
-        .send(&[summary(9), request(4)], SentExtent::Whole)
-        .unwrap();
+    archive.send(&[request(1), other(2), request(3)], SentExtent::Whole).unwrap();
+    let plan = archive.send(&[summary(9), request(4)], SentExtent::Whole).unwrap();
     assert_eq!(plan.step, Some(Step::Clear));
-    let plan = archive
-        .send(&[summary(9), request(4), other(5)], SentExtent::Whole)
-        .unwrap();
+    let plan = archive.send(&[summary(9), request(4), other(5)], SentExtent::Whole).unwrap();
     assert_eq!((plan.step, plan.is_new), (None, vec![false, false, true]));
     assert_eq!(archive.line(), [9, 4, 5]);
 }
@@ -140,15 +103,10 @@ fn a_hosts_summary_begins_a_session_and_is_stored_once() {
 #[test]
 fn what_a_host_copies_behind_its_summary_is_not_stored_again() {
     let mut archive = Archive::default();
-    archive
-        .send(&[request(1), other(2), request(3), other(4)], SentExtent::Whole)
-        .unwrap();
+    archive.send(&[request(1), other(2), request(3), other(4)], SentExtent::Whole).unwrap();
     let sent = [summary(9), request(3), other(4), request(5)];
     let plan = archive.send(&sent, SentExtent::Whole).unwrap();
-    assert_eq!(
-        (plan.is_new, plan.copies.len()),
-        (vec![true, false, false, true], 2)
-    );
+    assert_eq!((plan.is_new, plan.copies.len()), (vec![true, false, false, true], 2));
     let plan = archive.send(&sent, SentExtent::Whole).unwrap();
     assert_eq!(plan.is_new, [false; 4]);
 }
@@ -157,10 +115,7 @@ fn what_a_host_copies_behind_its_summary_is_not_stored_again() {
 fn another_conversation_is_told_apart() {
     let mut archive = Archive::default();
     archive.send(&[request(1), other(2)], SentExtent::Whole).unwrap();
-    assert_eq!(
-        archive.send(&[request(7)], SentExtent::Whole),
-        Err(AnotherConversation)
-    );
+    assert_eq!(archive.send(&[request(7)], SentExtent::Whole), Err(AnotherConversation));
     assert_eq!(archive.send(&[], SentExtent::Whole), Ok(EMPTY));
 }
 

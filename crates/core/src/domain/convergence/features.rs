@@ -37,13 +37,7 @@ impl Features {
                 count('?'),
                 text.matches("```").count(),
             ],
-            punctuation: [
-                count('!'),
-                count(','),
-                count(';'),
-                count(':'),
-                count('-') + count('—'),
-            ],
+            punctuation: [count('!'), count(','), count(';'), count(':'), count('-') + count('—')],
         }
     }
 
@@ -88,9 +82,7 @@ pub(super) fn clean(text: &str) -> String {
     let text = LABELS.iter().fold(text.to_owned(), |text, label| {
         let mut pieces = text.split(label);
         let first = pieces.next().unwrap_or_default().to_owned();
-        pieces.fold(first, |text, piece| {
-            text + piece.strip_prefix(':').map_or(piece, str::trim_start)
-        })
+        pieces.fold(first, |text, piece| text + piece.strip_prefix(':').map_or(piece, str::trim_start))
     });
     collapse_blank_lines(text.trim())
 }
@@ -102,9 +94,7 @@ fn collapse_blank_lines(text: &str) -> String {
     while let Some(start) = rest.find('\n') {
         let (head, from_feed) = rest.split_at(start);
         collapsed.push_str(head);
-        let end = from_feed
-            .find(|c: char| !c.is_whitespace())
-            .unwrap_or(from_feed.len());
+        let end = from_feed.find(|c: char| !c.is_whitespace()).unwrap_or(from_feed.len());
         let (space, next) = from_feed.split_at(end);
         let tail = space.rsplit('\n').next().unwrap_or_default();
         if space.matches('\n').count() >= 3 {
@@ -131,10 +121,7 @@ fn sentences(text: &str) -> usize {
 
 /// Counts lines that begin with a bullet, and digits before a full stop anywhere.
 fn list_items(text: &str) -> usize {
-    let bullets = text
-        .split('\n')
-        .filter(|line| line.trim_start().starts_with(BULLETS))
-        .count();
+    let bullets = text.split('\n').filter(|line| line.trim_start().starts_with(BULLETS)).count();
     let numbers = text
         .chars()
         .zip(text.chars().skip(1))
@@ -156,10 +143,7 @@ pub(super) fn content_likeness(one: &str, other: &str) -> f64 {
     if one_chars < SHORT_CHARS && other_chars < SHORT_CHARS {
         jaccard(&one.chars().collect(), &other.chars().collect())
     } else {
-        jaccard(
-            &one.split_whitespace().collect(),
-            &other.split_whitespace().collect(),
-        )
+        jaccard(&one.split_whitespace().collect(), &other.split_whitespace().collect())
     }
 }
 
@@ -167,16 +151,9 @@ fn jaccard<T: Ord + Hash>(one: &BTreeSet<T>, other: &BTreeSet<T>) -> f64 {
     share(one.intersection(other).count(), one.union(other).count())
 }
 
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "counts of characters are far below 2^52"
-)]
+#[expect(clippy::cast_precision_loss, reason = "counts of characters are far below 2^52")]
 fn share(part: usize, total: usize) -> f64 {
-    if total == 0 {
-        0.0
-    } else {
-        part as f64 / total as f64
-    }
+    if total == 0 { 0.0 } else { part as f64 / total as f64 }
 }
 
 /// Divides the smaller number by the larger; 0 if either is 0.
@@ -188,11 +165,7 @@ fn ratio_or_zero(one: usize, other: usize) -> f64 {
 fn mean_ratio<const N: usize>(one: [f64; N], other: [f64; N]) -> f64 {
     let ratios = one.into_iter().zip(other).map(|(one, other)| {
         let larger = one.max(other);
-        if larger > 0.0 {
-            one.min(other) / larger
-        } else {
-            1.0
-        }
+        if larger > 0.0 { one.min(other) / larger } else { 1.0 }
     });
     #[expect(clippy::cast_precision_loss, reason = "there are five features at most")]
     let count = N as f64;

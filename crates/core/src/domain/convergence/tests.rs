@@ -5,21 +5,13 @@ use proptest::prelude::*;
 use super::*;
 
 fn features(one: &[&str], other: &[&str]) -> Components {
-    let sum = |texts: &[&str]| {
-        texts
-            .iter()
-            .map(|text| Features::of(&clean(text)))
-            .sum::<Features>()
-    };
+    let sum = |texts: &[&str]| texts.iter().map(|text| Features::of(&clean(text))).sum::<Features>();
     Features::likeness(&sum(one), &sum(other), one.len(), 0.0)
 }
 
 #[track_caller]
 fn assert_near(found: f64, expected: f64, what: &str) {
-    assert!(
-        (found - expected).abs() < 1e-12,
-        "{what}: {found}, not {expected}"
-    );
+    assert!((found - expected).abs() < 1e-12, "{what}: {found}, not {expected}");
 }
 
 #[test]
@@ -34,19 +26,11 @@ fn content_by_hand() {
         ("abc", "bdc", 2.0 / 4.0),
         ("äö", "öü", 1.0 / 3.0),
         // 11 of 12 words, and one new word.
-        (
-            long,
-            "one two three four five six seven eight nine ten eleven thirteen",
-            11.0 / 13.0,
-        ),
+        (long, "one two three four five six seven eight nine ten eleven thirteen", 11.0 / 13.0),
         // One text is short, the other isn't: compared by words.
         ("one zero", &long.replace("one two", "two one"), 1.0 / 13.0),
     ] {
-        assert_near(
-            content_likeness(one, other),
-            expected,
-            &format!("{one:?} {other:?}"),
-        );
+        assert_near(content_likeness(one, other), expected, &format!("{one:?} {other:?}"));
     }
 }
 
@@ -90,19 +74,11 @@ fn structure_by_hand() {
 fn punctuation_and_length_by_hand() {
     // Ten and twenty characters. Marks per character: "!" .1/.1, "," .1/.05, dashes none and .05.
     let found = features(&["Abcdefgh!,"], &["Abcdefgh!, Abcdefg!—"]);
-    assert_near(
-        found.punctuation,
-        (1.0 + 0.5 + 1.0 + 1.0 + 0.0) / 5.0,
-        "punctuation",
-    );
+    assert_near(found.punctuation, (1.0 + 0.5 + 1.0 + 1.0 + 0.0) / 5.0, "punctuation");
     assert_near(found.length, 0.5, "length");
     assert_near(features(&[""], &["a"]).length, 0.0, "empty");
     // Averages: 3 and 4 characters per message.
-    assert_near(
-        features(&["ab", "abcd"], &["abcd", "abcd"]).length,
-        0.75,
-        "average",
-    );
+    assert_near(features(&["ab", "abcd"], &["abcd", "abcd"]).length, 0.75, "average");
 }
 
 #[test]
@@ -154,11 +130,7 @@ fn equal_content_decides_alone() {
 
 #[test]
 fn custom_weights_are_checked() {
-    let of = |content, length| Components {
-        content,
-        length,
-        ..Profile::of([0.0; 5]).0
-    };
+    let of = |content, length| Components { content, length, ..Profile::of([0.0; 5]).0 };
     for (weights, is_valid) in [
         (of(0.5, 0.5), true),
         (of(0.5, 0.5009), true),
@@ -177,16 +149,10 @@ fn weights_are_parsed_by_name_in_any_order() {
     for (text, error) in [
         ("", InvalidWeights::Names),
         ("content=1", InvalidWeights::Names),
-        (
-            "content=1 content=0 structure=0 sentences=0 length=0 punctuation=0",
-            InvalidWeights::Names,
-        ),
+        ("content=1 content=0 structure=0 sentences=0 length=0 punctuation=0", InvalidWeights::Names),
         ("content=much", InvalidWeights::Names),
         ("words=1", InvalidWeights::Names),
-        (
-            "content=1 structure=1 sentences=0 length=0 punctuation=0",
-            InvalidWeights::Sum { sum: 2.0 },
-        ),
+        ("content=1 structure=1 sentences=0 length=0 punctuation=0", InvalidWeights::Sum { sum: 2.0 }),
     ] {
         assert_eq!(Profile::parse(text), Err(error), "{text}");
     }
@@ -209,28 +175,19 @@ fn a_result_shows_the_change_of_the_last_turn() {
     let texts = ["one thing", "another", "Same.", "Same."].map(str::to_owned);
     let whole = compare_last_speakers(&pairs(&texts), true, &Rules::default()).unwrap();
     assert_eq!(whole.speakers, ["a", "b"]);
-    assert_eq!(
-        (whole.before, whole.score.state),
-        (Some(ConvergenceState::Ok), ConvergenceState::Stop)
-    );
+    assert_eq!((whole.before, whole.score.state), (Some(ConvergenceState::Ok), ConvergenceState::Stop));
     assert!(whole.is_fresh);
     // Half a turn changes nothing.
     let more = [texts.as_slice(), &["Same.".to_owned()]].concat();
     let half = compare_last_speakers(&pairs(&more), true, &Rules::default()).unwrap();
     assert_eq!((half.score, half.is_fresh), (whole.score, false));
-    assert_eq!(
-        compare_last_speakers(&pairs(&texts[..1]), true, &Rules::default()),
-        None
-    );
+    assert_eq!(compare_last_speakers(&pairs(&texts[..1]), true, &Rules::default()), None);
     // Of three speakers, the two that spoke last.
     let mut three = pairs(&texts);
     three[0].speaker = "c".to_owned();
     three[1].speaker = "c".to_owned();
     let last_two = compare_last_speakers(&three, true, &Rules::default()).unwrap();
-    assert_eq!(
-        (last_two.speakers, last_two.before),
-        (["a", "b"].map(str::to_owned), None)
-    );
+    assert_eq!((last_two.speakers, last_two.before), (["a", "b"].map(str::to_owned), None));
 }
 
 #[test]
@@ -254,10 +211,7 @@ fn trends_and_states() {
     ] {
         assert_eq!(thresholds.state(score), expected);
     }
-    let never = Thresholds {
-        warn_at: None,
-        stop_at: None,
-    };
+    let never = Thresholds { warn_at: None, stop_at: None };
     assert_eq!(never.state(1.0), ConvergenceState::Ok);
 }
 

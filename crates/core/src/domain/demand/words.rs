@@ -126,25 +126,16 @@ pub(super) fn has_clause(passage: &Passage, wanted: &Passage, is_cut: bool) -> b
         return false;
     };
     words.windows(wanted.len()).enumerate().any(|(start, window)| {
-        let is_same = window
-            .iter()
-            .zip(wanted)
-            .all(|(one, other)| one.text == other.text);
+        let is_same = window.iter().zip(wanted).all(|(one, other)| one.text == other.text);
         is_same
-            && (is_cut
-                || words
-                    .get(start + wanted.len())
-                    .is_none_or(|next| next.gap > Gap::WithinClause))
+            && (is_cut || words.get(start + wanted.len()).is_none_or(|next| next.gap > Gap::WithinClause))
             && !is_negated(words, start)
     })
 }
 
 /// Returns true if a word before index `start`, in the same sentence, reverses the meaning of the words from there on.
 fn is_negated(words: &[DemandWord], start: usize) -> bool {
-    let sentence_start = words
-        .iter()
-        .take(start + 1)
-        .rposition(|word| word.gap == Gap::BetweenSentences);
+    let sentence_start = words.iter().take(start + 1).rposition(|word| word.gap == Gap::BetweenSentences);
     let sentence_start = sentence_start.unwrap_or_default();
     let earlier = words.get(sentence_start..start).unwrap_or_default().iter();
     let next = words.get(sentence_start + 1..).unwrap_or_default().iter();

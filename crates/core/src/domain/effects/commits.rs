@@ -31,22 +31,14 @@ static REPORT: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?m)^\[[^\]\n]*?\b([
 pub(super) fn add(commits: &mut Vec<Commit>, command: &str, result: &str) {
     let mut reports = REPORT.captures_iter(result.as_bytes());
     for message in MESSAGE.captures_iter(command.as_bytes()) {
-        let subject = (1..=3)
-            .find_map(|number| group(&message, number))
-            .unwrap_or_default();
+        let subject = (1..=3).find_map(|number| group(&message, number)).unwrap_or_default();
         let subject = cut(&one_line(&subject.replace("\\\"", "\"")), SUBJECT_CHARS_MAX);
         let report = reports.next();
-        let hash = report
-            .as_ref()
-            .and_then(|report| group(report, 1))
-            .unwrap_or_default();
+        let hash = report.as_ref().and_then(|report| group(report, 1)).unwrap_or_default();
         if subject.is_empty() {
             continue;
         }
         commits.retain(|commit| commit.subject != subject);
-        commits.push(Commit {
-            hash: hash.get(..7).unwrap_or(hash).to_owned(),
-            subject,
-        });
+        commits.push(Commit { hash: hash.get(..7).unwrap_or(hash).to_owned(), subject });
     }
 }

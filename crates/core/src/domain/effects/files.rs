@@ -34,12 +34,8 @@ const DIRECTORIES: [&str; 3] = ["workdir", "cwd", "working_directory"];
 /// With these values of `command` an edit tool only reads.
 const LOOKS: [&str; 1] = ["view"];
 /// The lines of a patch that name a file begin like this.
-const PATCH_HEADERS: [&str; 4] = [
-    "*** Update File: ",
-    "*** Add File: ",
-    "*** Delete File: ",
-    "*** Move to: ",
-];
+const PATCH_HEADERS: [&str; 4] =
+    ["*** Update File: ", "*** Add File: ", "*** Delete File: ", "*** Move to: "];
 /// Of a path outside of the working directory, this many last parts are shown.
 const PARTS_SHOWN: usize = 3;
 
@@ -49,9 +45,7 @@ pub(super) fn of(name: &str, arguments: &Arguments<'_>) -> Vec<String> {
     let lower = name.to_lowercase();
     // Names of MCP tools begin with their server: `mcp__files__write_file`.
     let tool = lower.rsplit("__").next().unwrap_or_default();
-    let is_look = arguments
-        .text_of(&["command"])
-        .is_some_and(|command| LOOKS.contains(&command));
+    let is_look = arguments.text_of(&["command"]).is_some_and(|command| LOOKS.contains(&command));
     if EDITS.iter().any(|edit| tool.starts_with(edit)) && !is_look {
         files.extend(arguments.text_of(&PATHS).map(str::to_owned));
     }
@@ -63,9 +57,7 @@ pub(super) fn of(name: &str, arguments: &Arguments<'_>) -> Vec<String> {
 
 fn files_in_patch(text: &str) -> impl Iterator<Item = String> {
     text.lines().filter_map(|line| {
-        let header = PATCH_HEADERS
-            .iter()
-            .find_map(|header| line.strip_prefix(header))?;
+        let header = PATCH_HEADERS.iter().find_map(|header| line.strip_prefix(header))?;
         Some(header.trim().to_owned()).filter(|path| !path.is_empty())
     })
 }
@@ -120,10 +112,8 @@ pub(super) fn working_directory(calls: &[FinishedCall<'_>]) -> Option<String> {
     let mut root: Option<String> = None;
     for call in calls {
         let arguments = Arguments::read(call.arguments);
-        let Some(directory) = arguments
-            .text_of(&DIRECTORIES)
-            .filter(|path| is_absolute(path))
-            .map(with_slashes)
+        let Some(directory) =
+            arguments.text_of(&DIRECTORIES).filter(|path| is_absolute(path)).map(with_slashes)
         else {
             continue;
         };

@@ -30,9 +30,7 @@ pub(super) fn of(messages: &[Message]) -> Vec<FinishedCall<'_>> {
             }),
             Part::ToolResult { call_id, text, .. } => {
                 let index = match call_id.as_deref() {
-                    Some(id) => calls
-                        .iter()
-                        .rposition(|call| !call.is_answered && call.id == Some(id)),
+                    Some(id) => calls.iter().rposition(|call| !call.is_answered && call.id == Some(id)),
                     None => calls.iter().position(|call| !call.is_answered),
                 };
                 if let Some(call) = index.and_then(|index| calls.get_mut(index)) {

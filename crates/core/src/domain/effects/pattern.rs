@@ -5,10 +5,7 @@ use regex::bytes::{Captures, Regex, RegexBuilder};
 /// Compiles a pattern, which must be a literal in a module of the effects.
 pub(super) fn pattern(pattern: &str) -> Regex {
     let mut builder = RegexBuilder::new(pattern);
-    builder
-        .unicode(false)
-        .build()
-        .expect("a literal, and a test uses it")
+    builder.unicode(false).build().expect("a literal, and a test uses it")
 }
 
 pub(super) fn group<'t>(found: &Captures<'t>, number: usize) -> Option<&'t str> {

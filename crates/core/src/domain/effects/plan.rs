@@ -65,11 +65,7 @@ const CHECKLIST: &str = "task_progress";
 /// Applies a call that changes the plan.
 pub(super) fn apply(effects: &mut Effects, call: &FinishedCall<'_>, arguments: &Arguments<'_>) {
     if let Some(list) = arguments.text_of(&[CHECKLIST]) {
-        effects.plan = list
-            .lines()
-            .filter_map(checklist_entry)
-            .take(ENTRIES_MAX)
-            .collect();
+        effects.plan = list.lines().filter_map(checklist_entry).take(ENTRIES_MAX).collect();
     }
     let name = call.name.to_lowercase();
     if name.contains("todo") || name.contains("plan") {
@@ -87,22 +83,14 @@ pub(super) fn apply(effects: &mut Effects, call: &FinishedCall<'_>, arguments: &
 
 /// Adds a task. Claude Code creates tasks one by one. A call's result has the task's number: `Task #3 created successfully: …`.
 fn create_task(plan: &mut Vec<PlanEntry>, call: &FinishedCall<'_>, arguments: &Arguments<'_>) {
-    let Some(subject) = arguments
-        .text_of(&["subject"])
-        .filter(|_| plan.len() < ENTRIES_MAX)
-    else {
+    let Some(subject) = arguments.text_of(&["subject"]).filter(|_| plan.len() < ENTRIES_MAX) else {
         return;
     };
     let number = call.result.split_once('#').and_then(|(_, rest)| {
         let digits = rest.split(|c: char| !c.is_ascii_digit()).next()?;
         digits.parse().ok()
     });
-    let next = || {
-        plan.last()
-            .and_then(|last| last.number)
-            .unwrap_or(0)
-            .saturating_add(1)
-    };
+    let next = || plan.last().and_then(|last| last.number).unwrap_or(0).saturating_add(1);
     plan.push(PlanEntry {
         number: Some(number.unwrap_or_else(next)),
         text: cut(&one_line(subject), ENTRY_CHARS_MAX),
@@ -129,12 +117,8 @@ fn change_task(effects: &mut Effects, arguments: &Arguments<'_>) {
 fn entry(value: &Value) -> Option<PlanEntry> {
     let text = TEXTS.iter().find_map(|name| value.get(*name)?.as_str())?;
     let status = value.get("status").and_then(Value::as_str).unwrap_or_default();
-    Some(PlanEntry {
-        number: None,
-        text: cut(&one_line(text), ENTRY_CHARS_MAX),
-        status: plan_status(status),
-    })
-    .filter(|entry| !entry.text.is_empty())
+    Some(PlanEntry { number: None, text: cut(&one_line(text), ENTRY_CHARS_MAX), status: plan_status(status) })
+        .filter(|entry| !entry.text.is_empty())
 }
 
 fn checklist_entry(line: &str) -> Option<PlanEntry> {
@@ -143,11 +127,7 @@ fn checklist_entry(line: &str) -> Option<PlanEntry> {
     Some(PlanEntry {
         number: None,
         text: cut(&one_line(text), ENTRY_CHARS_MAX),
-        status: if is_done {
-            PlanStatus::Done
-        } else {
-            PlanStatus::Open
-        },
+        status: if is_done { PlanStatus::Done } else { PlanStatus::Open },
     })
     .filter(|entry| !entry.text.is_empty())
 }

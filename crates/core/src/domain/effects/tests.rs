@@ -13,11 +13,7 @@ fn ran(calls: &[(&str, serde_json::Value, &str, bool)]) -> Effects {
         };
         messages.push(Message::new(
             Kind::ToolCall,
-            vec![Part::ToolCall {
-                id: id.clone(),
-                name: (*name).to_owned(),
-                arguments,
-            }],
+            vec![Part::ToolCall { id: id.clone(), name: (*name).to_owned(), arguments }],
         ));
         messages.push(Message::new(
             Kind::ToolResult,
@@ -49,36 +45,14 @@ fn files_are_known_by_edit_tools_patches_and_redirections() {
             "",
             false,
         ),
-        (
-            "bash",
-            json!({"command": "sed -i 's/a > b/c/' src/seed.rs && make | tee -a build.log"}),
-            "",
-            false,
-        ),
-        (
-            "Write",
-            json!({"file_path": "lost.rs", "content": ""}),
-            "no such directory",
-            true,
-        ),
-        (
-            "str_replace_editor",
-            json!({"command": "view", "path": "/looked/at.rs"}),
-            "",
-            false,
-        ),
+        ("bash", json!({"command": "sed -i 's/a > b/c/' src/seed.rs && make | tee -a build.log"}), "", false),
+        ("Write", json!({"file_path": "lost.rs", "content": ""}), "no such directory", true),
+        ("str_replace_editor", json!({"command": "view", "path": "/looked/at.rs"}), "", false),
         ("Read", json!({"file_path": "read.rs"}), "", false),
     ]);
     assert_eq!(
         effects.files,
-        [
-            "garden/src/main.rs",
-            "src/garden.rs",
-            "docs/beds.md",
-            "notes/plan.md",
-            "build.log",
-            "src/seed.rs"
-        ]
+        ["garden/src/main.rs", "src/garden.rs", "docs/beds.md", "notes/plan.md", "build.log", "src/seed.rs"]
     );
     assert_eq!(effects.unchanged, ["lost.rs"]);
 }
@@ -86,24 +60,9 @@ fn files_are_known_by_edit_tools_patches_and_redirections() {
 #[test]
 fn files_are_named_from_the_working_directory() {
     let effects = ran(&[
-        (
-            "exec_command",
-            json!({"cmd": "ls", "workdir": "/home/ida/garden/web"}),
-            "",
-            false,
-        ),
-        (
-            "exec_command",
-            json!({"cmd": "ls", "workdir": "/home/ida/garden"}),
-            "",
-            false,
-        ),
-        (
-            "write_file",
-            json!({"path": "/home/ida/garden/web/app.ts"}),
-            "",
-            false,
-        ),
+        ("exec_command", json!({"cmd": "ls", "workdir": "/home/ida/garden/web"}), "", false),
+        ("exec_command", json!({"cmd": "ls", "workdir": "/home/ida/garden"}), "", false),
+        ("write_file", json!({"path": "/home/ida/garden/web/app.ts"}), "", false),
     ]);
     assert_eq!(effects.files, ["web/app.ts"]);
 }
@@ -111,25 +70,10 @@ fn files_are_named_from_the_working_directory() {
 #[test]
 fn paths_of_windows_are_named_from_the_working_directory_with_slashes() {
     let effects = ran(&[
-        (
-            "bash",
-            json!({"command": "git status", "workdir": r"C:\Users\ida\garden"}),
-            "",
-            false,
-        ),
-        (
-            "write",
-            json!({"filePath": r"C:\Users\ida\garden\src\main.rs"}),
-            "ok",
-            false,
-        ),
+        ("bash", json!({"command": "git status", "workdir": r"C:\Users\ida\garden"}), "", false),
+        ("write", json!({"filePath": r"C:\Users\ida\garden\src\main.rs"}), "ok", false),
         ("write", json!({"filePath": r"src\main.rs"}), "ok", false),
-        (
-            "write",
-            json!({"filePath": r"D:\notes\2026\may\beds.md"}),
-            "ok",
-            false,
-        ),
+        ("write", json!({"filePath": r"D:\notes\2026\may\beds.md"}), "ok", false),
     ]);
     assert_eq!(effects.files, ["src/main.rs", "2026/may/beds.md"]);
     assert!(effects.runs_commands);
@@ -150,12 +94,7 @@ fn commits_have_their_subjects_and_hashes() {
             "[web 9f8e7d6] Fix the gate",
             false,
         ),
-        (
-            "Bash",
-            json!({"command": "git commit -m \"Nothing\""}),
-            "nothing to commit",
-            true,
-        ),
+        ("Bash", json!({"command": "git commit -m \"Nothing\""}), "nothing to commit", true),
         (
             "Bash",
             json!({"command": "gh pr create --title x"}),
@@ -163,15 +102,9 @@ fn commits_have_their_subjects_and_hashes() {
             false,
         ),
     ]);
-    let commits: Vec<(&str, &str)> = effects
-        .commits
-        .iter()
-        .map(|commit| (commit.hash.as_str(), commit.subject.as_str()))
-        .collect();
-    assert_eq!(
-        commits,
-        [("1a2b3c4", "Add beds to the plan"), ("9f8e7d6", "Fix the gate")]
-    );
+    let commits: Vec<(&str, &str)> =
+        effects.commits.iter().map(|commit| (commit.hash.as_str(), commit.subject.as_str())).collect();
+    assert_eq!(commits, [("1a2b3c4", "Add beds to the plan"), ("9f8e7d6", "Fix the gate")]);
     assert_eq!(effects.links, ["https://github.com/ida/garden/pull/7"]);
 }
 
@@ -190,19 +123,11 @@ fn the_last_run_of_a_check_is_its_verdict() {
             "test result: ok. 3 passed; 0 failed",
             false,
         ),
-        (
-            "Bash",
-            json!({"command": "npm run build"}),
-            "sh: 1: tsc: command not found",
-            true,
-        ),
+        ("Bash", json!({"command": "npm run build"}), "sh: 1: tsc: command not found", true),
         ("Bash", json!({"command": "ls"}), "", true),
     ]);
-    let verdicts: Vec<(&str, bool)> = effects
-        .verdicts
-        .iter()
-        .map(|verdict| (verdict.command.as_str(), verdict.has_passed))
-        .collect();
+    let verdicts: Vec<(&str, bool)> =
+        effects.verdicts.iter().map(|verdict| (verdict.command.as_str(), verdict.has_passed)).collect();
     assert_eq!(verdicts, [("cargo test", true), ("npm run build", false)]);
 }
 
@@ -234,12 +159,7 @@ fn a_plan_has_the_state_after_its_last_change() {
     let tasks = ran(&[
         ("TaskCreate", json!({"subject": "Dig"}), "Task #1 created", false),
         ("TaskCreate", json!({"subject": "Sow"}), "Task #2 created", false),
-        (
-            "TaskUpdate",
-            json!({"taskId": "1", "status": "completed"}),
-            "",
-            false,
-        ),
+        ("TaskUpdate", json!({"taskId": "1", "status": "completed"}), "", false),
         ("update_plan", json!({"explanation": "none"}), "", false),
     ]);
     assert_eq!(left(&tasks), ["Sow"]);
@@ -275,30 +195,15 @@ fn an_undo_command_is_recorded() {
 #[test]
 fn files_that_are_only_named_were_looked_at() {
     let looked = ran(&[
-        (
-            "Read",
-            json!({"file_path": "/home/ida/garden/src/gate.rs"}),
-            "",
-            false,
-        ),
+        ("Read", json!({"file_path": "/home/ida/garden/src/gate.rs"}), "", false),
         (
             "exec",
             json!({"cmd": ["bash", "-lc", "nl -ba src/hinge.rs | sed -n '1,180p' > /dev/null"]}),
             "",
             false,
         ),
-        (
-            "shell",
-            json!("rg oil ./docs/care.md https://ida.example/a.html --glob=*/b.rs"),
-            "",
-            false,
-        ),
-        (
-            "Edit",
-            json!({"file_path": "src/hinge.rs", "old_string": "see src/other.rs"}),
-            "",
-            false,
-        ),
+        ("shell", json!("rg oil ./docs/care.md https://ida.example/a.html --glob=*/b.rs"), "", false),
+        ("Edit", json!({"file_path": "src/hinge.rs", "old_string": "see src/other.rs"}), "", false),
         ("Read", json!({"file_path": "src/lost.rs"}), "no such file", true),
         ("note", json!({"text": "x/y.rs ".repeat(400)}), "", false),
     ]);

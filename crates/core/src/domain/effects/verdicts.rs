@@ -45,19 +45,10 @@ static FAILS: LazyLock<Regex> = LazyLock::new(|| {
 
 /// Records the result of the last check in `command`.
 pub(super) fn add(verdicts: &mut Vec<TestVerdict>, command: &str, call: &FinishedCall<'_>) {
-    let Some(name) = command
-        .split(['\n', ';', '|', '&'])
-        .filter_map(check_name)
-        .next_back()
-    else {
+    let Some(name) = command.split(['\n', ';', '|', '&']).filter_map(check_name).next_back() else {
         return;
     };
-    let last_sum = call
-        .result
-        .lines()
-        .rev()
-        .take(LAST_LINES)
-        .find(|line| SUMS.is_match(line.as_bytes()));
+    let last_sum = call.result.lines().rev().take(LAST_LINES).find(|line| SUMS.is_match(line.as_bytes()));
     let summary = cut(&one_line(last_sum.unwrap_or_default()), SUMMARY_CHARS_MAX);
     let verdict = TestVerdict {
         has_passed: !call.failed && !FAILS.is_match(summary.as_bytes()),

@@ -14,21 +14,14 @@ fn shown(n: i64, title: &str, age_ms: i64, tokens: i64, lines: &[(Voice, &str)])
     let mut row = exchange(n, NOW.plus_ms(-age_ms));
     row.last_at = row.opened_at;
     row.tokens = tokens;
-    row.headline = Headline {
-        title: title.to_owned(),
-        ..Headline::default()
-    };
+    row.headline = Headline { title: title.to_owned(), ..Headline::default() };
     HistoryExchange {
         exchange: row,
         evicted_at: None,
         summary_version: None,
         lines: lines
             .iter()
-            .map(|&(voice, text)| HistoryLine {
-                voice,
-                text: text.to_owned(),
-                tokens: None,
-            })
+            .map(|&(voice, text)| HistoryLine { voice, text: text.to_owned(), tokens: None })
             .collect(),
     }
 }
@@ -61,13 +54,7 @@ fn example() -> HistoryView {
                 (Voice::Assistant, "Documentation updated"),
             ],
         ),
-        shown(
-            42,
-            "Add logging",
-            0,
-            2_100,
-            &[(Voice::User, "Add structured logging")],
-        ),
+        shown(42, "Add logging", 0, 2_100, &[(Voice::User, "Add structured logging")]),
     ];
     exchanges[0].evicted_at = Some(NOW.plus_ms(-2 * HOUR_MS));
     exchanges[0].summary_version = Some(16);
@@ -75,11 +62,7 @@ fn example() -> HistoryView {
     HistoryView {
         agent: "ikigai-main".parse().unwrap(),
         budget: Budget::new(90_000, 0.8),
-        summary: Some(HistorySummary {
-            version: 17,
-            tokens: 7_800,
-            max_tokens: 10_000,
-        }),
+        summary: Some(HistorySummary { version: 17, tokens: 7_800, max_tokens: 10_000 }),
         first_exchange: 40,
         summarized_through: 38,
         window_tokens: 15_800,
@@ -94,11 +77,7 @@ fn example() -> HistoryView {
 /// The example, in which the exchanges after #`first` are its later legs.
 fn in_legs(first: i64) -> HistoryView {
     let mut view = example();
-    for shown in view
-        .exchanges
-        .iter_mut()
-        .filter(|shown| shown.exchange.exchange > first)
-    {
+    for shown in view.exchanges.iter_mut().filter(|shown| shown.exchange.exchange > first) {
         shown.lines.clear();
         shown.exchange.headline = Headline {
             answer: format!("Step {} is done", shown.exchange.exchange),
@@ -179,12 +158,8 @@ fn an_exchange_with_possible_hidden_legs_is_not_called_whole() {
 #[test]
 fn json_has_the_exchange_that_a_leg_continues() {
     let view = serde_json::to_value(in_legs(39)).unwrap();
-    let continues: Vec<_> = view["exchanges"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|one| one["continues"].as_i64())
-        .collect();
+    let continues: Vec<_> =
+        view["exchanges"].as_array().unwrap().iter().map(|one| one["continues"].as_i64()).collect();
     assert_eq!(continues, [None, None, Some(39), Some(39), Some(39)]);
     assert!(view["exchanges"][0].get("continues").is_none(), "{view}");
 }

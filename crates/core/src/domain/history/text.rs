@@ -64,11 +64,9 @@ pub fn rule(view: &HistoryView, width: usize) -> String {
 pub fn rule_label(window_tokens: i64, budget_tokens: i64) -> String {
     let visible = rounded(window_tokens, true);
     let share = match fill_ratio(window_tokens, budget_tokens) {
-        Some(ratio) => format!(
-            "{visible} of {} tokens · {:.0}%",
-            rounded(budget_tokens, true),
-            ratio * 100.0
-        ),
+        Some(ratio) => {
+            format!("{visible} of {} tokens · {:.0}%", rounded(budget_tokens, true), ratio * 100.0)
+        }
         None => format!("{visible} tokens"),
     };
     format!("the model sees from here · {share}")
@@ -100,9 +98,7 @@ fn summary_line(view: &HistoryView) -> String {
 /// Writes `  agent_a and agent_b are 0.82 alike · increasing · warn`.
 fn convergence_line(convergence: &ConvergenceScore) -> String {
     let [one, other] = convergence.speakers.each_ref().map(|name| one_line(name));
-    let Score {
-        score, trend, state, ..
-    } = convergence.score;
+    let Score { score, trend, state, .. } = convergence.score;
     let mut parts = vec![format!("  {one} and {other} are {score:.2} alike")];
     parts.extend(trend.name().map(str::to_owned));
     parts.extend((state != ConvergenceState::Ok).then(|| state.name().to_owned()));
@@ -137,11 +133,7 @@ impl Columns {
         let number = widest(&|row| number(row, !has_legs));
         let fixed = 2 + number + 2 + 2 + AGE_WIDTH + TOKENS_WIDTH + 3 + widest(&|row| state(view, row));
         let room = width.saturating_sub(fixed).max(TITLE_WIDTH / 3);
-        Self {
-            number,
-            title: widest(&|row| title(row, true)).max(TITLE_WIDTH).min(room),
-            width,
-        }
+        Self { number, title: widest(&|row| title(row, true)).max(TITLE_WIDTH).min(room), width }
     }
 
     /// Writes the lines of a section. If it shows several legs of one exchange, they get a heading.
@@ -175,9 +167,7 @@ impl Columns {
         let indent = " ".repeat(2 + self.number + 2);
         let has_tokens = row.lines.iter().any(|line| line.tokens.is_some());
         let counts = if has_tokens { LINE_TOKENS_WIDTH } else { 0 };
-        let room = self
-            .width
-            .saturating_sub(indent.len() + "├─ ".len() + VOICE_WIDTH + counts);
+        let room = self.width.saturating_sub(indent.len() + "├─ ".len() + VOICE_WIDTH + counts);
         let last = row.lines.len().saturating_sub(1);
         let texts = row.lines.iter().enumerate().map(|(index, line)| {
             let branch = if index == last { "└─" } else { "├─" };
@@ -204,10 +194,7 @@ fn are_of_one_exchange(one: &HistoryExchange, next: &HistoryExchange) -> bool {
 /// may be later legs.
 fn is_complete(view: &HistoryView, run: &[&HistoryExchange]) -> bool {
     let Some(last) = run.last() else { return false };
-    let next = view
-        .exchanges
-        .iter()
-        .find(|row| row.exchange.exchange > last.exchange.exchange);
+    let next = view.exchanges.iter().find(|row| row.exchange.exchange > last.exchange.exchange);
     match next {
         Some(next) if are_of_one_exchange(last, next) => false,
         Some(next) => {

@@ -79,9 +79,7 @@ impl ForkRecord {
     pub fn ledger(&self) -> Ledger {
         let shared = |number: Option<i64>| {
             let mut shared = self.exchanges.iter();
-            shared
-                .find(|shared| Some(shared.exchange) == number)
-                .map(SharedExchange::row)
+            shared.find(|shared| Some(shared.exchange) == number).map(SharedExchange::row)
         };
         Ledger {
             last_seq: self.last_seq,
@@ -101,11 +99,7 @@ impl ForkRecord {
     /// is the exchange's new headline.
     pub fn forget(&mut self, exchange: i64, forgotten: &[(i64, i64)], headline: Headline) {
         let mut forgotten_tokens = 0;
-        if let Some(shared) = self
-            .exchanges
-            .iter_mut()
-            .find(|shared| shared.exchange == exchange)
-        {
+        if let Some(shared) = self.exchanges.iter_mut().find(|shared| shared.exchange == exchange) {
             let is_shared = |seq: &i64| (shared.first_seq..=shared.last_seq).contains(seq);
             for &(seq, tokens) in forgotten.iter().filter(|(seq, _)| is_shared(seq)) {
                 // The message may have been recounted before the fork.
@@ -136,18 +130,12 @@ impl ForkRecord {
 
     fn shift_totals(&mut self, exchange: i64, forgotten_tokens: i64) {
         let subtract = |total: &mut i64| *total = (*total - forgotten_tokens).max(0);
-        for shared in self
-            .exchanges
-            .iter_mut()
-            .filter(|shared| shared.exchange > exchange && shared.role == "exchange")
+        for shared in
+            self.exchanges.iter_mut().filter(|shared| shared.exchange > exchange && shared.role == "exchange")
         {
             subtract(&mut shared.tokens_before);
         }
-        for mark in self
-            .marks
-            .iter_mut()
-            .filter(|mark| mark.first_exchange > exchange)
-        {
+        for mark in self.marks.iter_mut().filter(|mark| mark.first_exchange > exchange) {
             subtract(&mut mark.tokens_before_window);
         }
         if self.first_exchange > exchange {

@@ -55,10 +55,8 @@ impl Head {
     /// Returns true if applying the head loses nothing: the agent was made from this journal and hasn't changed since.
     fn covers(&self, there: &Self) -> bool {
         let settings = |head: &Self| serde_json::from_str::<Value>(head.settings.get()).ok();
-        let mut ended_sessions = there
-            .sessions
-            .iter()
-            .filter(|session| session.end_reason.as_deref() == Some(ENDED_BY_HAND));
+        let mut ended_sessions =
+            there.sessions.iter().filter(|session| session.end_reason.as_deref() == Some(ENDED_BY_HAND));
         self.created_at == there.created_at
             && self.project == there.project
             && settings(self) == settings(there)
@@ -73,9 +71,7 @@ impl Head {
     }
 
     fn has(&self, session: &SessionRecord) -> bool {
-        let index = self
-            .sessions
-            .binary_search_by_key(&session.session, |existing| existing.session);
+        let index = self.sessions.binary_search_by_key(&session.session, |existing| existing.session);
         index.is_ok_and(|index| self.sessions.get(index) == Some(session))
     }
 }

@@ -75,26 +75,13 @@ fn numbers_out_of_range_are_refused_with_their_field() {
     let head = r#"{"journal":1,"agent_id":"a","project":null,"settings":{"n":9223372036854775807},
         "created_at":9223372036854775807,"as_of":null,"budget_tokens":5,"last_seq":3,"last_exchange":2,"first_exchange":1,
         "sessions":[{"session":7,"first_exchange":1,"opened_at":0,"ended_at":null,"end_reason":null}],"evictions":[],"marks":[]}"#;
-    assert!(
-        matches!(JournalLine::parse(head), Ok(JournalLine::Head(_))),
-        "times and settings may be any"
-    );
+    assert!(matches!(JournalLine::parse(head), Ok(JournalLine::Head(_))), "times and settings may be any");
     for (from, to, field) in [
         ("\"last_seq\":3", "\"last_seq\":9223372036854775807", "last_seq"),
-        (
-            "\"budget_tokens\":5",
-            "\"budget_tokens\":4611686018427387904",
-            "budget_tokens",
-        ),
-        (
-            "\"session\":7",
-            "\"session\":9223372036854775806",
-            "sessions.0.session",
-        ),
+        ("\"budget_tokens\":5", "\"budget_tokens\":4611686018427387904", "budget_tokens"),
+        ("\"session\":7", "\"session\":9223372036854775806", "sessions.0.session"),
     ] {
-        let error = JournalLine::parse(&head.replace(from, to))
-            .unwrap_err()
-            .to_string();
+        let error = JournalLine::parse(&head.replace(from, to)).unwrap_err().to_string();
         assert!(error.contains(&format!("`{field}` is ")), "{error}");
     }
 }
@@ -111,10 +98,7 @@ fn every_payload_is_read_back_byte_for_byte() {
         "{\"torn",
         "\"ä\u{2028}\u{0}👩‍👩‍👧\"",
     ] {
-        let written = MessageRecord {
-            payload: payload.to_owned(),
-            ..record(1, 1)
-        };
+        let written = MessageRecord { payload: payload.to_owned(), ..record(1, 1) };
         assert_eq!(read_back(&written), written, "{payload}");
     }
 }
@@ -127,10 +111,7 @@ fn an_invalid_line_has_a_reason() {
         (r#"{"journal":2}"#, "newer recapd"),
         (r#"{"journal":1}"#, "missing field"),
         (r#"{"seq":1}"#, "missing field"),
-        (
-            &record(7, 1).line().replace("\"payload\"", "\"other\""),
-            "message 7 has no payload",
-        ),
+        (&record(7, 1).line().replace("\"payload\"", "\"other\""), "message 7 has no payload"),
     ] {
         let error = JournalLine::parse(line).unwrap_err().to_string();
         assert!(error.contains(why), "{line}: {error}");
@@ -151,40 +132,20 @@ fn a_continuation_is_restored() {
 #[test]
 fn records_go_to_their_place_or_are_refused() {
     let mut ledger = Ledger::default();
-    for (seq, exchange, kind) in [
-        (1, 0, Kind::System),
-        (2, 1, Kind::User),
-        (3, 1, Kind::Assistant),
-        (4, 2, Kind::User),
-    ] {
+    for (seq, exchange, kind) in
+        [(1, 0, Kind::System), (2, 1, Kind::User), (3, 1, Kind::Assistant), (4, 2, Kind::User)]
+    {
         let left = add_recorded(&mut ledger, &record(seq, exchange), &entry_of(kind)).unwrap();
         assert_eq!(left.map(|left| left.exchange), (seq == 4).then_some(1));
     }
     let before = ledger.clone();
     for (seq, exchange, error) in [
-        (
-            6,
-            2,
-            JournalError::Gap {
-                expected: 5,
-                found: 6,
-            },
-        ),
-        (
-            4,
-            2,
-            JournalError::Gap {
-                expected: 5,
-                found: 4,
-            },
-        ),
+        (6, 2, JournalError::Gap { expected: 5, found: 6 }),
+        (4, 2, JournalError::Gap { expected: 5, found: 4 }),
         (5, 1, JournalError::Misplaced { seq: 5, exchange: 1 }),
         (5, 4, JournalError::Misplaced { seq: 5, exchange: 4 }),
     ] {
-        assert_eq!(
-            add_recorded(&mut ledger, &record(seq, exchange), &entry()),
-            Err(error)
-        );
+        assert_eq!(add_recorded(&mut ledger, &record(seq, exchange), &entry()), Err(error));
         assert_eq!(ledger, before);
     }
     let newest = ledger.newest.unwrap();
@@ -197,17 +158,11 @@ fn a_session_after_a_clear_has_a_preamble_of_its_own_number() {
     add_recorded(&mut ledger, &record(1, 1), &entry()).unwrap();
     ledger.clear(Timestamp(0));
     for (seq, exchange, kind) in [(2, 2, Kind::System), (3, 2, Kind::System), (4, 3, Kind::User)] {
-        let after = MessageRecord {
-            session: 2,
-            ..record(seq, exchange)
-        };
+        let after = MessageRecord { session: 2, ..record(seq, exchange) };
         assert_eq!(add_recorded(&mut ledger, &after, &entry_of(kind)), Ok(None));
     }
     let (preamble, newest) = (ledger.preamble.unwrap(), ledger.newest.unwrap());
-    assert_eq!(
-        (preamble.exchange, preamble.tokens, preamble.tokens_before),
-        (2, 6, 0)
-    );
+    assert_eq!((preamble.exchange, preamble.tokens, preamble.tokens_before), (2, 6, 0));
     assert_eq!((newest.exchange, newest.tokens_before), (3, 3));
 }
 
@@ -244,11 +199,7 @@ fn full_head() -> Head {
         last_seq: 9,
         last_exchange: 3,
         first_exchange: 2,
-        sessions: vec![
-            session(1, Some("idle")),
-            session(2, Some("end")),
-            session(3, None),
-        ],
+        sessions: vec![session(1, Some("idle")), session(2, Some("end")), session(3, None)],
         evictions: vec![eviction(1)],
         marks: Vec::new(),
         fork: None,
@@ -262,11 +213,7 @@ fn head_from_messages() -> Head {
         as_of: None,
         budget_tokens: 0,
         first_exchange: 1,
-        sessions: vec![
-            session(1, Some("idle")),
-            session(2, Some("idle")),
-            session(3, None),
-        ],
+        sessions: vec![session(1, Some("idle")), session(2, Some("idle")), session(3, None)],
         evictions: Vec::new(),
         ..full_head()
     }
@@ -333,10 +280,7 @@ fn an_applied_head_stays_settled_when_the_agent_goes_on() {
         ..full_head()
     };
     for compared_through in [0, 8, 9] {
-        assert_eq!(
-            full_head().compare(&continued, compared_through),
-            ImportState::Settled
-        );
+        assert_eq!(full_head().compare(&continued, compared_through), ImportState::Settled);
     }
 }
 

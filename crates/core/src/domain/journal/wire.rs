@@ -52,11 +52,7 @@ const TOKENS_MAX: i64 = 1 << 40;
 
 fn range(field: &str) -> RangeInclusive<i64> {
     let name = field.rsplit('.').next().unwrap_or_default();
-    if name.contains("tokens") {
-        0..=TOKENS_MAX
-    } else {
-        -NUMBER_MAX..=NUMBER_MAX
-    }
+    if name.contains("tokens") { 0..=TOKENS_MAX } else { -NUMBER_MAX..=NUMBER_MAX }
 }
 
 fn check_range(field: &str, found: i64) -> Result<(), LineError> {
@@ -70,11 +66,7 @@ fn check_range(field: &str, found: i64) -> Result<(), LineError> {
 /// Checks every number in `value`. Times may be any number, and settings have limits of their own.
 fn check_numbers(path: &str, value: &Value) -> Result<(), LineError> {
     let join = |name: &str| {
-        if path.is_empty() {
-            name.to_owned()
-        } else {
-            format!("{path}.{name}")
-        }
+        if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
     };
     match value {
         Value::Number(number) => number.as_i64().map_or(Ok(()), |found| check_range(path, found)),
@@ -227,17 +219,10 @@ pub(super) mod time {
         Text(String),
     }
 
-    #[expect(
-        clippy::trivially_copy_pass_by_ref,
-        reason = "serde passes a reference to the field"
-    )]
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference to the field")]
     pub(crate) fn serialize<S: Serializer>(time: &Timestamp, to: S) -> Result<S::Ok, S::Error> {
         let text = time.to_string();
-        if Timestamp::parse(&text) == Some(*time) {
-            text.serialize(to)
-        } else {
-            time.0.serialize(to)
-        }
+        if Timestamp::parse(&text) == Some(*time) { text.serialize(to) } else { time.0.serialize(to) }
     }
 
     pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Timestamp, D::Error> {

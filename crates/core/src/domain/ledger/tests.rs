@@ -28,10 +28,7 @@ fn entry(kind: Kind, tokens: i64, minutes: i64) -> LedgerEntry {
 
 /// Sessions end after a silence of `idle_gap_ms`; no exchange is cut.
 fn idle_after(idle_gap_ms: i64) -> Segmentation {
-    Segmentation {
-        idle_gap_ms,
-        leg_tokens: 0,
-    }
+    Segmentation { idle_gap_ms, leg_tokens: 0 }
 }
 
 fn kinds() -> impl Strategy<Value = Kind> {
@@ -78,10 +75,7 @@ impl FullLedger {
     fn keep(&mut self, ledger: &Ledger, appended: &AppendEffect) {
         self.placed.push(appended.exchange);
         assert_eq!(usize::try_from(appended.seq), Ok(self.placed.len()));
-        let kept = [
-            (&mut self.preambles, &ledger.preamble),
-            (&mut self.exchanges, &ledger.newest),
-        ];
+        let kept = [(&mut self.preambles, &ledger.preamble), (&mut self.exchanges, &ledger.newest)];
         for (all, latest) in kept {
             if let Some(latest) = latest {
                 all.retain(|kept| kept.exchange != latest.exchange);
@@ -93,10 +87,10 @@ impl FullLedger {
     /// The cut as the design defines it: the first exchange with at least that many tokens before it.
     fn cut(&self, overflow: Overflow) -> Option<CutPoint> {
         let far_enough = |kept: &&Exchange| kept.tokens_before >= overflow.tokens_before_min;
-        self.exchanges.iter().find(far_enough).map(|kept| CutPoint {
-            exchange: kept.exchange,
-            tokens_before: kept.tokens_before,
-        })
+        self.exchanges
+            .iter()
+            .find(far_enough)
+            .map(|kept| CutPoint { exchange: kept.exchange, tokens_before: kept.tokens_before })
     }
 }
 
@@ -108,17 +102,12 @@ fn replay(events: &[LedgerEvent], budget: Budget, gap_ms: i64) -> (Ledger, FullL
         let evicted = match event {
             LedgerEvent::Cleared => ledger.clear(Timestamp(0)),
             LedgerEvent::Said(entry) => {
-                let rules = Segmentation {
-                    leg_tokens: budget.leg_tokens(),
-                    ..idle_after(gap_ms)
-                };
+                let rules = Segmentation { leg_tokens: budget.leg_tokens(), ..idle_after(gap_ms) };
                 let appended = ledger.append(entry, rules);
                 check_leg(&before, &ledger, &appended, rules.leg_tokens);
                 kept.keep(&ledger, &appended);
                 assert!(ledger.session - before.session == i64::from(appended.new_session));
-                ledger
-                    .overflow(budget)
-                    .and_then(|overflow| ledger.evict_to(kept.cut(overflow), entry.at))
+                ledger.overflow(budget).and_then(|overflow| ledger.evict_to(kept.cut(overflow), entry.at))
             }
         };
         check_boundary(&before, &ledger, evicted, &kept);
@@ -138,16 +127,10 @@ fn check_leg(before: &Ledger, ledger: &Ledger, appended: &AppendEffect, leg_toke
     let is_full = leg_tokens > 0 && left.leg_tokens() >= leg_tokens;
     assert!(is_full || !appended.begins_leg);
     let is_newest = newest.exchange == appended.exchange;
-    assert_eq!(
-        newest.is_later_leg() && is_newest && newest.first_seq == appended.seq,
-        appended.begins_leg
-    );
+    assert_eq!(newest.is_later_leg() && is_newest && newest.first_seq == appended.seq, appended.begins_leg);
     if appended.begins_leg {
         assert_eq!(newest.first_leg(), left.first_leg());
-        assert_eq!(
-            (newest.session, newest.leg_tokens()),
-            (left.session, newest.tokens)
-        );
+        assert_eq!((newest.session, newest.leg_tokens()), (left.session, newest.tokens));
     }
 }
 
@@ -162,34 +145,22 @@ fn check_boundary(before: &Ledger, ledger: &Ledger, evicted: Option<Eviction>, k
             );
         }
     }
-    let left = kept
-        .exchanges
-        .iter()
-        .filter(|e| e.exchange < ledger.first_exchange);
+    let left = kept.exchanges.iter().filter(|e| e.exchange < ledger.first_exchange);
     assert_eq!(left.map(|e| e.tokens).sum::<i64>(), ledger.tokens_before_window);
     assert!(ledger.summarized_through < ledger.first_exchange);
 }
 
 fn check_fit(ledger: &Ledger, budget: Budget, evicted: Option<Eviction>, kept: &FullLedger) {
-    let in_window: Vec<&Exchange> = kept
-        .exchanges
-        .iter()
-        .filter(|e| e.exchange >= ledger.first_exchange)
-        .collect();
+    let in_window: Vec<&Exchange> =
+        kept.exchanges.iter().filter(|e| e.exchange >= ledger.first_exchange).collect();
     let tokens = in_window.iter().map(|e| e.tokens).sum::<i64>() + ledger.preamble_tokens();
     assert_eq!(tokens, ledger.window_tokens());
     assert_eq!(budget.is_exceeded_by(tokens), ledger.is_over_budget(budget));
-    assert!(
-        in_window.len() <= 1 || !ledger.is_over_budget(budget),
-        "{tokens} of {budget:?}"
-    );
+    assert!(in_window.len() <= 1 || !ledger.is_over_budget(budget), "{tokens} of {budget:?}");
     if evicted.is_some() && in_window.len() > 1 {
         // Down to the low water, but no further.
         assert!(tokens <= budget.low_water_tokens());
-        let last_left = kept
-            .exchanges
-            .iter()
-            .rfind(|e| e.exchange < ledger.first_exchange && e.tokens > 0);
+        let last_left = kept.exchanges.iter().rfind(|e| e.exchange < ledger.first_exchange && e.tokens > 0);
         assert!(tokens + last_left.map_or(0, |e| e.tokens) > budget.low_water_tokens());
     }
 }
@@ -312,56 +283,28 @@ fn seed_000_one_user_message_one_exchange() {
 #[test]
 fn seed_000_an_interrupted_exchange_is_a_valid_boundary() {
     let mut ledger = Ledger::default();
-    for kind in [
-        Kind::User,
-        Kind::ToolCall,
-        Kind::ToolResult,
-        Kind::User,
-        Kind::Assistant,
-    ] {
+    for kind in [Kind::User, Kind::ToolCall, Kind::ToolResult, Kind::User, Kind::Assistant] {
         ledger.append(&entry(kind, 10, 0), Segmentation::default());
     }
     let evicted = ledger.evict_to(None, Timestamp(0)).unwrap();
-    assert_eq!(
-        (evicted.from_exchange, evicted.through_exchange, evicted.tokens),
-        (1, 1, 30)
-    );
+    assert_eq!((evicted.from_exchange, evicted.through_exchange, evicted.tokens), (1, 1, 30));
 }
 
 #[test]
 fn seed_000_system_messages_within_an_exchange_stay_with_it() {
     let mut ledger = Ledger::default();
-    for kind in [
-        Kind::System,
-        Kind::User,
-        Kind::System,
-        Kind::ToolCall,
-        Kind::ToolResult,
-        Kind::Assistant,
-    ] {
+    for kind in [Kind::System, Kind::User, Kind::System, Kind::ToolCall, Kind::ToolResult, Kind::Assistant] {
         ledger.append(&entry(kind, 10, 0), Segmentation::default());
     }
-    assert_eq!(
-        ledger.preamble.as_ref().map(|preamble| preamble.last_seq),
-        Some(1)
-    );
-    assert_eq!(
-        ledger
-            .newest
-            .as_ref()
-            .map(|newest| (newest.first_seq, newest.last_seq)),
-        Some((2, 6))
-    );
+    assert_eq!(ledger.preamble.as_ref().map(|preamble| preamble.last_seq), Some(1));
+    assert_eq!(ledger.newest.as_ref().map(|newest| (newest.first_seq, newest.last_seq)), Some((2, 6)));
 }
 
 #[test]
 fn an_interruption_opens_no_exchange() {
     let mut ledger = Ledger::default();
     ledger.append(&entry(Kind::User, 10, 0), Segmentation::default());
-    let interrupt = LedgerEntry {
-        interrupts: true,
-        ..entry(Kind::User, 1, 0)
-    };
+    let interrupt = LedgerEntry { interrupts: true, ..entry(Kind::User, 1, 0) };
     assert_eq!(ledger.append(&interrupt, Segmentation::default()).exchange, 1);
 }
 
@@ -369,10 +312,7 @@ fn an_interruption_opens_no_exchange() {
 #[test]
 fn a_programs_text_in_the_users_place_opens_no_exchange() {
     let mut ledger = Ledger::default();
-    let programs = LedgerEntry {
-        is_request: false,
-        ..entry(Kind::User, 5, 0)
-    };
+    let programs = LedgerEntry { is_request: false, ..entry(Kind::User, 5, 0) };
     let request = entry(Kind::User, 10, 0);
     let said = [
         (&programs, 1),
@@ -398,12 +338,7 @@ fn late_messages_of_a_cleared_exchange_go_after_the_boundary() {
     assert_eq!(ledger.session, 3);
     assert_eq!((ledger.window_tokens(), ledger.pending_numbers()), (0, 1));
     for (kind, exchange) in [(Kind::ToolResult, 2), (Kind::Assistant, 2), (Kind::User, 3)] {
-        assert_eq!(
-            ledger
-                .append(&entry(kind, 5, 0), Segmentation::default())
-                .exchange,
-            exchange
-        );
+        assert_eq!(ledger.append(&entry(kind, 5, 0), Segmentation::default()).exchange, exchange);
     }
     assert_eq!(ledger.window_tokens(), 15);
 }
@@ -413,16 +348,8 @@ fn after_an_end_a_silence_starts_no_second_session() {
     let mut ledger = Ledger::default();
     ledger.append(&entry(Kind::User, 1, 0), idle_after(MINUTE_MS));
     ledger.session += 1;
-    assert!(
-        !ledger
-            .append(&entry(Kind::User, 1, 500), idle_after(MINUTE_MS))
-            .new_session
-    );
-    assert!(
-        ledger
-            .append(&entry(Kind::User, 1, 900), idle_after(MINUTE_MS))
-            .new_session
-    );
+    assert!(!ledger.append(&entry(Kind::User, 1, 500), idle_after(MINUTE_MS)).new_session);
+    assert!(ledger.append(&entry(Kind::User, 1, 900), idle_after(MINUTE_MS)).new_session);
     assert_eq!(ledger.session, 3);
 }
 
@@ -433,24 +360,14 @@ fn leading_instructions_after_a_clear_are_the_new_preamble() {
         ledger.append(&entry(kind, 10, 0), Segmentation::default());
     }
     let left = ledger.clear(Timestamp(0)).unwrap();
-    assert_eq!(
-        (left.from_exchange, left.through_exchange, left.tokens),
-        (1, 1, 20)
-    );
+    assert_eq!((left.from_exchange, left.through_exchange, left.tokens), (1, 1, 20));
     assert_eq!((ledger.window_tokens(), ledger.preamble.clone()), (0, None));
     let placed: Vec<i64> = [Kind::System, Kind::System, Kind::User, Kind::System]
-        .map(|kind| {
-            ledger
-                .append(&entry(kind, 5, 0), Segmentation::default())
-                .exchange
-        })
+        .map(|kind| ledger.append(&entry(kind, 5, 0), Segmentation::default()).exchange)
         .to_vec();
     assert_eq!(placed, [2, 2, 3, 3]);
     assert_eq!((ledger.preamble_tokens(), ledger.window_tokens()), (10, 20));
-    assert_eq!(
-        ledger.newest.as_ref().map(|newest| newest.tokens_before),
-        Some(20)
-    );
+    assert_eq!(ledger.newest.as_ref().map(|newest| newest.tokens_before), Some(20));
 }
 
 #[test]
@@ -466,27 +383,10 @@ fn after_a_rewind_messages_go_into_new_rows_after_the_mark() {
     ledger.evict_to(None, Timestamp(0));
     ledger.summarized_through = 2;
     ledger.rewind(&mark, held);
-    assert_eq!(
-        (
-            ledger.first_exchange,
-            ledger.summarized_through,
-            ledger.window_tokens()
-        ),
-        (1, 0, 20)
-    );
+    assert_eq!((ledger.first_exchange, ledger.summarized_through, ledger.window_tokens()), (1, 0, 20));
     // A message that would have joined the exchange opens a new row: rows stay contiguous.
-    assert_eq!(
-        ledger
-            .append(&entry(Kind::Assistant, 7, 0), Segmentation::default())
-            .exchange,
-        4
-    );
-    assert_eq!(
-        ledger
-            .append(&entry(Kind::User, 3, 0), Segmentation::default())
-            .exchange,
-        5
-    );
+    assert_eq!(ledger.append(&entry(Kind::Assistant, 7, 0), Segmentation::default()).exchange, 4);
+    assert_eq!(ledger.append(&entry(Kind::User, 3, 0), Segmentation::default()).exchange, 5);
     assert_eq!(ledger.window_tokens(), 30);
 }
 
@@ -512,10 +412,7 @@ fn all_rows_of_the_newest_leg_stay_in_the_window() {
     assert_eq!(ledger.message_overflow(budget, held.into_iter()), Some(cut));
     let left = ledger.evict_to(Some(cut), Timestamp(0)).unwrap();
     assert_eq!((left.through_exchange, ledger.window_tokens()), (1, 40));
-    assert_eq!(
-        (ledger.overflow(budget), ledger.is_over_budget(budget)),
-        (None, true)
-    );
+    assert_eq!((ledger.overflow(budget), ledger.is_over_budget(budget)), (None, true));
     let refused = ledger.check_overflow(&entry(Kind::ToolResult, 30, 0), budget, OnOverflow::Refuse);
     assert_eq!(refused.map_err(|too_big| too_big.tokens), Err(40));
     // The user's next words are an exchange of their own.
@@ -535,10 +432,8 @@ fn exchanges_of(script: &str) -> String {
             "c" => Kind::ToolCall,
             _ => Kind::ToolResult,
         };
-        let entry = LedgerEntry {
-            speaker: (!speaker.is_empty()).then(|| speaker.to_owned()),
-            ..entry(kind, 1, 0)
-        };
+        let entry =
+            LedgerEntry { speaker: (!speaker.is_empty()).then(|| speaker.to_owned()), ..entry(kind, 1, 0) };
         let exchange = usize::try_from(ledger.append(&entry, Segmentation::default()).exchange).unwrap();
         exchanges.resize(exchange.max(exchanges.len()), String::new());
         let words = &mut exchanges[exchange - 1];

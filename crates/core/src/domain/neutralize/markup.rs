@@ -40,17 +40,11 @@ fn markup_rule(pattern: &str, replacement: fn(&Captures<'_>, &str) -> String) ->
 /// The rules for verbatim quotations: they change only what could be taken for structure.
 static TAG_RULES: LazyLock<Vec<MarkupRule>> = LazyLock::new(|| {
     vec![
-        markup_rule(
-            &format!("<( {{0,3}}/? {{0,3}}(?:{STRUCTURE}|{HOSTS})\\b)"),
-            break_tag,
-        ),
-        markup_rule(r"<(\|[a-z_]{1,40}\|>|｜)", |found, _| {
-            format!("‹{}", group(found, 1))
+        markup_rule(&format!("<( {{0,3}}/? {{0,3}}(?:{STRUCTURE}|{HOSTS})\\b)"), break_tag),
+        markup_rule(r"<(\|[a-z_]{1,40}\|>|｜)", |found, _| format!("‹{}", group(found, 1))),
+        markup_rule(r"\[( ?/? ?(?:inst|tool_calls|tool_results|available_tools) ?)\]", |found, _| {
+            format!("({})", group(found, 1))
         }),
-        markup_rule(
-            r"\[( ?/? ?(?:inst|tool_calls|tool_results|available_tools) ?)\]",
-            |found, _| format!("({})", group(found, 1)),
-        ),
     ]
 });
 
@@ -59,29 +53,15 @@ static RULES: LazyLock<Vec<MarkupRule>> = LazyLock::new(|| {
     vec![
         // Three or more make a fence.
         markup_rule("`{3,}|~{3,}", |_, _| " ".to_owned()),
-        markup_rule(r"<( {0,3}(?:/|\||!|\?|｜))", |found, _| {
-            format!("‹{}", group(found, 1))
-        }),
-        markup_rule(
-            &format!("<( {{0,3}}(?:{STRUCTURE}|{HTML}|{HOSTS})\\b)"),
-            break_tag,
-        ),
+        markup_rule(r"<( {0,3}(?:/|\||!|\?|｜))", |found, _| format!("‹{}", group(found, 1))),
+        markup_rule(&format!("<( {{0,3}}(?:{STRUCTURE}|{HTML}|{HOSTS})\\b)"), break_tag),
         // Autolinks (CommonMark, 6.5), but not `<std::vector>`.
-        markup_rule(r"<([a-z][a-z0-9+.-]{1,31}:[a-z0-9/])", |found, _| {
-            format!("‹{}", group(found, 1))
-        }),
+        markup_rule(r"<([a-z][a-z0-9+.-]{1,31}:[a-z0-9/])", |found, _| format!("‹{}", group(found, 1))),
         markup_rule(r"([a-z0-9_]\||｜)>", |found, _| format!("{}›", group(found, 1))),
-        markup_rule(&format!(r"\[( ?/? ?(?:{BRACKETS}) ?)\]"), |found, _| {
-            format!("({})", group(found, 1))
-        }),
+        markup_rule(&format!(r"\[( ?/? ?(?:{BRACKETS}) ?)\]"), |found, _| format!("({})", group(found, 1))),
         // An image that loads, or an exclamation mark before brackets; `vec![…]` stays.
         markup_rule(r"!\[", |found, line| {
-            if follows_name(found, line) {
-                "!["
-            } else {
-                "image ["
-            }
-            .to_owned()
+            if follows_name(found, line) { "![" } else { "image [" }.to_owned()
         }),
         // The ends of lines that recapd writes. This rule comes before the rule for links, because it may create a link.
         markup_rule(
@@ -92,9 +72,7 @@ static RULES: LazyLock<Vec<MarkupRule>> = LazyLock::new(|| {
             let is_code = group(found, 1) == ":" && !line.starts_with('[');
             format!("]{}{}", if is_code { "" } else { " " }, group(found, 1))
         }),
-        markup_rule(r"\b(?:javascript|vbscript|data):", |found, _| {
-            group(found, 0).replace(':', " :")
-        }),
+        markup_rule(r"\b(?:javascript|vbscript|data):", |found, _| group(found, 0).replace(':', " :")),
     ]
 });
 
@@ -122,9 +100,7 @@ fn apply_rules<'l>(line: &'l str, rules: &[MarkupRule]) -> Cow<'l, str> {
             let old_line = line.into_owned();
             line = Cow::Owned(
                 rule.pattern
-                    .replace_all(&old_line, |found: &Captures<'_>| {
-                        (rule.replacement)(found, &old_line)
-                    })
+                    .replace_all(&old_line, |found: &Captures<'_>| (rule.replacement)(found, &old_line))
                     .into_owned(),
             );
         }

@@ -110,25 +110,15 @@ static PHRASES: LazyLock<Phrases> = LazyLock::new(|| {
         });
     }
     let words = AhoCorasick::new(words).expect("a few hundred short words");
-    Phrases {
-        words,
-        phrase_of_word,
-        all,
-    }
+    Phrases { words, phrase_of_word, all }
 });
 
 impl Phrases {
     fn any_in(&self, text: &str, counts: impl Fn(&Phrase) -> bool) -> bool {
         let mut tried = vec![false; self.all.len()];
         self.words.find_overlapping_iter(text).any(|hit| {
-            let number = self
-                .phrase_of_word
-                .get(hit.pattern().as_usize())
-                .copied()
-                .unwrap_or_default();
-            let is_new = tried
-                .get_mut(number)
-                .is_some_and(|tried| !std::mem::replace(tried, true));
+            let number = self.phrase_of_word.get(hit.pattern().as_usize()).copied().unwrap_or_default();
+            let is_new = tried.get_mut(number).is_some_and(|tried| !std::mem::replace(tried, true));
             let phrase = self.all.get(number).filter(|phrase| is_new && counts(phrase));
             phrase.is_some_and(|phrase| phrase.is_in(text))
         })
@@ -139,8 +129,7 @@ impl Phrase {
     fn pattern(&self) -> &Regex {
         let text = self.text.trim_start_matches(['^', '~']);
         let compile = || RegexBuilder::new(text).unicode(false).build();
-        self.compiled
-            .get_or_init(|| compile().expect("a test compiles all"))
+        self.compiled.get_or_init(|| compile().expect("a test compiles all"))
     }
 
     fn is_in(&self, text: &str) -> bool {
@@ -154,10 +143,7 @@ fn begins_sentence(text: &str, start: usize) -> bool {
     let trimmed = text.trim_end();
     // A hyphen joins words: `a one-stop flight`.
     let is_joined = |c: char| c == '-' && trimmed.len() == text.len();
-    trimmed
-        .chars()
-        .next_back()
-        .is_none_or(|c| SENTENCE_ENDS.contains(&c) && !is_joined(c))
+    trimmed.chars().next_back().is_none_or(|c| SENTENCE_ENDS.contains(&c) && !is_joined(c))
 }
 
 /// Returns true if `line`, outside of `“…”`, poses as an instruction to the reader.
@@ -206,10 +192,7 @@ fn with_letters_for_digits(plain: &str) -> Option<String> {
 fn without_kindness(lowered: String) -> String {
     static KIND: LazyLock<Regex> = LazyLock::new(|| {
         let kind = r"\byou must (?:be (?:so|very|really|feeling|proud|excited|happy|thrilled|tired|relieved)|have (?:had|been|felt|loved)|feel|love|miss|enjoy)\b|\bnever (?:give up|say never)\b";
-        RegexBuilder::new(kind)
-            .unicode(false)
-            .build()
-            .expect("a test uses it")
+        RegexBuilder::new(kind).unicode(false).build().expect("a test uses it")
     });
     if !lowered.contains("you must ") && !lowered.contains("never ") {
         return lowered;
@@ -222,10 +205,7 @@ fn without_kindness(lowered: String) -> String {
 pub(super) fn poses_as_demand(line: &str) -> bool {
     static MARK: LazyLock<Regex> = LazyLock::new(|| {
         let mark = r#"\busers?(?:'s)? (?:has |had )?demand(?:s|ed)? ?(?::|“|")"#;
-        RegexBuilder::new(mark)
-            .unicode(false)
-            .build()
-            .expect("a test uses it")
+        RegexBuilder::new(mark).unicode(false).build().expect("a test uses it")
     });
     let outside = outside_of_quotations(line).to_lowercase();
     MARK.is_match(outside.as_bytes()) || MARK.is_match(undisguise(&outside).as_bytes())
@@ -257,11 +237,7 @@ fn undisguise(lowered: &str) -> String {
     let mut plain = String::with_capacity(lowered.len());
     let is_alone = |index: usize| {
         let blank = |index: Option<usize>| {
-            index.is_none_or(|index| {
-                folded
-                    .get(index)
-                    .is_none_or(|c| matches!(c, ' ' | '.' | '-' | '_'))
-            })
+            index.is_none_or(|index| folded.get(index).is_none_or(|c| matches!(c, ' ' | '.' | '-' | '_')))
         };
         folded.get(index).is_some_and(|c| c.is_alphabetic())
             && blank(index.checked_sub(1))
@@ -317,11 +293,7 @@ mod tests {
     #[test]
     fn every_phrase_compiles_without_its_prefix() {
         for phrase in &PHRASES.all {
-            assert!(
-                !phrase.pattern().as_str().starts_with(['^', '~']),
-                "{}",
-                phrase.text
-            );
+            assert!(!phrase.pattern().as_str().starts_with(['^', '~']), "{}", phrase.text);
         }
     }
 }

@@ -34,11 +34,7 @@ impl NoteEdit {
             }
             Self::Delete => (None, replaces),
         };
-        let change = NoteChange {
-            name: name.clone(),
-            text,
-            replaces,
-        };
+        let change = NoteChange { name: name.clone(), text, replaces };
         change.check().map(|()| change)
     }
 }
@@ -55,10 +51,7 @@ pub struct NoteLine<'a> {
 /// Returns the lines of `text` that contain `phrase`, in upper or lower case.
 pub fn lines_with<'a>(text: &'a str, phrase: &str) -> impl Iterator<Item = NoteLine<'a>> {
     let phrase = phrase.to_lowercase();
-    let numbered = text.lines().enumerate().map(|(index, text)| NoteLine {
-        number: index + 1,
-        text,
-    });
+    let numbered = text.lines().enumerate().map(|(index, text)| NoteLine { number: index + 1, text });
     numbered.filter(move |line| line.text.to_lowercase().contains(&phrase))
 }
 
@@ -82,31 +75,16 @@ mod tests {
             text: "a\n".to_owned(),
         };
         let after = |edit: NoteEdit, current| {
-            edit.change(&name, current, None)
-                .map(|change| (change.text, change.replaces))
+            edit.change(&name, current, None).map(|change| (change.text, change.replaces))
         };
         let text = |text: &str| Some(text.to_owned());
-        assert_eq!(
-            after(NoteEdit::Append("b".to_owned()), Some(&note)),
-            Ok((text("a\nb"), Some(7)))
-        );
-        assert_eq!(
-            after(NoteEdit::Append("b".to_owned()), None),
-            Ok((text("b"), Some(0)))
-        );
-        assert_eq!(
-            after(NoteEdit::Write("b".to_owned()), Some(&note)),
-            Ok((text("b"), None))
-        );
+        assert_eq!(after(NoteEdit::Append("b".to_owned()), Some(&note)), Ok((text("a\nb"), Some(7))));
+        assert_eq!(after(NoteEdit::Append("b".to_owned()), None), Ok((text("b"), Some(0))));
+        assert_eq!(after(NoteEdit::Write("b".to_owned()), Some(&note)), Ok((text("b"), None)));
         assert_eq!(after(NoteEdit::Delete, Some(&note)), Ok((None, None)));
         let long = "x".repeat(NOTE_BYTES_MAX - 1);
-        assert_eq!(
-            after(NoteEdit::Append(long), Some(&note)),
-            Err(NoteFault::TooLong(NOTE_BYTES_MAX + 1))
-        );
-        let found: Vec<usize> = lines_with("An Apple\nb\napple", "apple")
-            .map(|line| line.number)
-            .collect();
+        assert_eq!(after(NoteEdit::Append(long), Some(&note)), Err(NoteFault::TooLong(NOTE_BYTES_MAX + 1)));
+        let found: Vec<usize> = lines_with("An Apple\nb\napple", "apple").map(|line| line.number).collect();
         assert_eq!(found, [1, 3]);
     }
 }

@@ -79,10 +79,7 @@ pub struct MemoryAnswer {
 
 impl MemoryAnswer {
     fn without_changes(text: String) -> Self {
-        Self {
-            text,
-            changes: Vec::new(),
-        }
+        Self { text, changes: Vec::new() }
     }
 }
 
@@ -101,16 +98,8 @@ impl MemoryCommand {
                 files.view(path, *view_range).map(MemoryAnswer::without_changes)
             }
             Self::Create { path, file_text } => files.create(path, file_text),
-            Self::StrReplace {
-                path,
-                old_str,
-                new_str,
-            } => files.replace(path, old_str, new_str),
-            Self::Insert {
-                path,
-                insert_line,
-                insert_text,
-            } => files.insert(path, *insert_line, insert_text),
+            Self::StrReplace { path, old_str, new_str } => files.replace(path, old_str, new_str),
+            Self::Insert { path, insert_line, insert_text } => files.insert(path, *insert_line, insert_text),
             Self::Delete { path } => files.delete(path),
             Self::Rename { old_path, new_path } => files.rename(old_path, new_path),
         }
@@ -129,24 +118,18 @@ impl<'n> NoteFiles<'n> {
             folder => name.strip_prefix(folder)?.strip_prefix('/'),
         };
         let files = self.0.iter();
-        files
-            .filter_map(|note| Some((note, inside(note.name.as_str())?)))
-            .collect()
+        files.filter_map(|note| Some((note, inside(note.name.as_str())?))).collect()
     }
 
     fn view(&self, path: &str, range: Option<(i64, i64)>) -> Result<String, String> {
         let name = path_below_root(path)?;
         if let Some(file) = self.file(name) {
             let numbered = with_line_numbers(&file.text, range);
-            return Ok(format!(
-                "Here's the content of {path} with line numbers:\n{numbered}"
-            ));
+            return Ok(format!("Here's the content of {path} with line numbers:\n{numbered}"));
         }
         let files = self.files_below(name);
         if files.is_empty() && !name.is_empty() {
-            return Err(format!(
-                "The path {path} does not exist. Please provide a valid path."
-            ));
+            return Err(format!("The path {path} does not exist. Please provide a valid path."));
         }
         let path = path.trim_end_matches('/');
         let total: i64 = files.iter().map(|(file, _)| file.bytes).sum();
@@ -191,10 +174,7 @@ impl<'n> NoteFiles<'n> {
             });
         };
         let text = file.text.replacen(old, new, 1);
-        let (first, last) = (
-            line_of(*start).saturating_sub(AROUND).max(1),
-            line_of(*start) + AROUND,
-        );
+        let (first, last) = (line_of(*start).saturating_sub(AROUND).max(1), line_of(*start) + AROUND);
         let snippet = lines_between(&text, first, last);
         Ok(MemoryAnswer {
             text: format!(
@@ -233,22 +213,13 @@ impl<'n> NoteFiles<'n> {
         if found.is_empty() {
             return Err(format!("Error: The path {path} does not exist"));
         }
-        let changes = found
-            .into_iter()
-            .map(|(file, _)| change(&file.name, None, file.version));
-        Ok(MemoryAnswer {
-            text: format!("Successfully deleted {path}"),
-            changes: changes.collect(),
-        })
+        let changes = found.into_iter().map(|(file, _)| change(&file.name, None, file.version));
+        Ok(MemoryAnswer { text: format!("Successfully deleted {path}"), changes: changes.collect() })
     }
 
     fn rename(&self, old_path: &str, new_path: &str) -> Result<MemoryAnswer, String> {
         let (old, new) = (path_below_root(old_path)?, note_name(new_path)?);
-        let found = if old.is_empty() {
-            Vec::new()
-        } else {
-            self.file_or_folder(old)
-        };
+        let found = if old.is_empty() { Vec::new() } else { self.file_or_folder(old) };
         if found.is_empty() {
             return Err(format!("Error: The path {old_path} does not exist"));
         }
@@ -264,10 +235,7 @@ impl<'n> NoteFiles<'n> {
             changes.push(change(&to, Some(file.text.clone()), 0));
             changes.push(change(&file.name, None, file.version));
         }
-        Ok(MemoryAnswer {
-            text: format!("Successfully renamed {old_path} to {new_path}"),
-            changes,
-        })
+        Ok(MemoryAnswer { text: format!("Successfully renamed {old_path} to {new_path}"), changes })
     }
 
     /// Returns the file of that name, or else the files in the folder of that name.
@@ -280,11 +248,7 @@ impl<'n> NoteFiles<'n> {
 }
 
 fn change(name: &NoteName, text: Option<String>, replaces: i64) -> NoteChange {
-    NoteChange {
-        name: name.clone(),
-        text,
-        replaces: Some(replaces),
-    }
+    NoteChange { name: name.clone(), text, replaces: Some(replaces) }
 }
 
 /// Returns the part of a path below the root. It is empty for the root itself.
@@ -305,8 +269,7 @@ fn path_below_root(path: &str) -> Result<&str, String> {
 /// Returns the name of the note at a path.
 fn note_name(path: &str) -> Result<NoteName, String> {
     let name = path_below_root(path)?;
-    name.parse()
-        .map_err(|fault| format!("Error: {path} can't be used: {fault}"))
+    name.parse().map_err(|fault| format!("Error: {path} can't be used: {fault}"))
 }
 
 /// Returns the files and folders up to two levels deep, in order, with their bytes. Names of folders end with a slash.
@@ -314,10 +277,7 @@ fn entries(files_below: &[(&Note, &str)]) -> BTreeMap<String, i64> {
     let mut entries = BTreeMap::new();
     for (file, name) in files_below {
         let parts: Vec<&str> = name.split('/').collect();
-        if parts
-            .iter()
-            .any(|part| part.starts_with('.') || *part == "node_modules")
-        {
+        if parts.iter().any(|part| part.starts_with('.') || *part == "node_modules") {
             continue;
         }
         for depth in 1..=DEPTH_MAX.min(parts.len()) {
@@ -353,14 +313,9 @@ fn with_line_numbers(text: &str, range: Option<(i64, i64)>) -> String {
 
 /// Writes the lines `first` to `last` with their numbers, right-aligned in six columns.
 fn lines_between(text: &str, first: usize, last: usize) -> String {
-    let lines = text
-        .split('\n')
-        .enumerate()
-        .map(|(index, line)| (index + 1, line));
+    let lines = text.split('\n').enumerate().map(|(index, line)| (index + 1, line));
     let lines = lines.filter(|(number, _)| (first..=last).contains(number));
-    let lines: Vec<String> = lines
-        .map(|(number, line)| format!("{number:>6}\t{line}"))
-        .collect();
+    let lines: Vec<String> = lines.map(|(number, line)| format!("{number:>6}\t{line}")).collect();
     lines.join("\n")
 }
 
@@ -393,9 +348,7 @@ mod tests {
 
     fn texts(answer: &MemoryAnswer) -> Vec<(&str, Option<&str>, Option<i64>)> {
         let changes = answer.changes.iter();
-        changes
-            .map(|change| (change.name.as_str(), change.text.as_deref(), change.replaces))
-            .collect()
+        changes.map(|change| (change.name.as_str(), change.text.as_deref(), change.replaces)).collect()
     }
 
     #[test]
@@ -423,41 +376,26 @@ mod tests {
         );
         let empty = call(&[], json!({"command": "view", "path": "/memories"})).unwrap();
         assert!(empty.text.ends_with(":\n0B\t/memories"), "{}", empty.text);
-        assert_eq!(
-            [size(0), size(1_023), size(5_632), size(1_048_576)],
-            ["0B", "1023B", "5.5K", "1M"]
-        );
+        assert_eq!([size(0), size(1_023), size(5_632), size(1_048_576)], ["0B", "1023B", "5.5K", "1M"]);
     }
 
     #[test]
     fn a_file_is_shown_with_numbers() {
         let notes = files(&[("a.md", "one\ntwo\nthree")]);
         let view = |range: Value| {
-            call(
-                &notes,
-                json!({"command": "view", "path": "/memories/a.md", "view_range": range}),
-            )
+            call(&notes, json!({"command": "view", "path": "/memories/a.md", "view_range": range}))
         };
         let head = "Here's the content of /memories/a.md with line numbers:\n";
-        assert_eq!(
-            view(Value::Null).unwrap().text,
-            format!("{head}     1\tone\n     2\ttwo\n     3\tthree")
-        );
+        assert_eq!(view(Value::Null).unwrap().text, format!("{head}     1\tone\n     2\ttwo\n     3\tthree"));
         assert_eq!(view(json!([2, 2])).unwrap().text, format!("{head}     2\ttwo"));
-        assert_eq!(
-            view(json!([2, -1])).unwrap().text,
-            format!("{head}     2\ttwo\n     3\tthree")
-        );
+        assert_eq!(view(json!([2, -1])).unwrap().text, format!("{head}     2\ttwo\n     3\tthree"));
     }
 
     #[test]
     fn files_are_created_edited_moved_and_deleted() {
         let notes = files(&[("a.md", "one\ntwo\n"), ("b/c.md", "x"), ("b/d.md", "y")]);
-        let created = call(
-            &notes,
-            json!({"command": "create", "path": "/memories/n/e.md", "file_text": "z"}),
-        )
-        .unwrap();
+        let created =
+            call(&notes, json!({"command": "create", "path": "/memories/n/e.md", "file_text": "z"})).unwrap();
         assert_eq!(created.text, "File created successfully at: /memories/n/e.md");
         assert_eq!(texts(&created), [("n/e.md", Some("z"), Some(0))]);
         let edited = call(
@@ -470,11 +408,7 @@ mod tests {
             "The memory file has been edited. Here is the snippet showing the change (with line numbers):\n     1\tone\n     2\t2\n     3\t"
         );
         assert_eq!(texts(&edited), [("a.md", Some("one\n2\n"), Some(1))]);
-        for (line, text) in [
-            (0, "new\none\ntwo\n"),
-            (1, "one\nnew\ntwo\n"),
-            (2, "one\ntwo\nnew\n"),
-        ] {
+        for (line, text) in [(0, "new\none\ntwo\n"), (1, "one\nnew\ntwo\n"), (2, "one\ntwo\nnew\n")] {
             let insert = json!({"command": "insert", "path": "/memories/a.md", "insert_line": line, "insert_text": "new\n"});
             let inserted = call(&notes, insert).unwrap();
             assert_eq!(inserted.text, "The file /memories/a.md has been edited.");
@@ -482,15 +416,10 @@ mod tests {
         }
         let deleted = call(&notes, json!({"command": "delete", "path": "/memories/b"})).unwrap();
         assert_eq!(deleted.text, "Successfully deleted /memories/b");
-        assert_eq!(
-            texts(&deleted),
-            [("b/c.md", None, Some(2)), ("b/d.md", None, Some(3))]
-        );
-        let renamed = call(
-            &notes,
-            json!({"command": "rename", "old_path": "/memories/b", "new_path": "/memories/k"}),
-        )
-        .unwrap();
+        assert_eq!(texts(&deleted), [("b/c.md", None, Some(2)), ("b/d.md", None, Some(3))]);
+        let renamed =
+            call(&notes, json!({"command": "rename", "old_path": "/memories/b", "new_path": "/memories/k"}))
+                .unwrap();
         assert_eq!(renamed.text, "Successfully renamed /memories/b to /memories/k");
         assert_eq!(
             texts(&renamed),
@@ -578,11 +507,8 @@ mod tests {
                 assert!(refused.contains("/memories"), "{path}: {refused}");
             }
         }
-        let odd = call(
-            &notes,
-            json!({"command": "create", "path": "/memories/a\\b", "file_text": ""}),
-        )
-        .unwrap_err();
+        let odd = call(&notes, json!({"command": "create", "path": "/memories/a\\b", "file_text": ""}))
+            .unwrap_err();
         assert!(odd.starts_with("Error: /memories/a\\b can't be used"), "{odd}");
     }
 }

@@ -47,11 +47,7 @@ fn human(text: &str) -> Message {
 }
 
 fn calls(speaker: &str, name: &str) -> Message {
-    let call = Part::ToolCall {
-        id: None,
-        name: name.to_owned(),
-        arguments: "{}".to_owned(),
-    };
+    let call = Part::ToolCall { id: None, name: name.to_owned(), arguments: "{}".to_owned() };
     Message {
         parts: vec![Part::Thinking("hm".to_owned().into()), call],
         ..message(Kind::ToolCall, Some(speaker), "")
@@ -59,16 +55,8 @@ fn calls(speaker: &str, name: &str) -> Message {
 }
 
 fn result(text: &str) -> Message {
-    let result = Part::ToolResult {
-        call_id: None,
-        name: None,
-        text: text.to_owned(),
-        is_error: false,
-    };
-    Message {
-        parts: vec![result],
-        ..message(Kind::ToolResult, None, "")
-    }
+    let result = Part::ToolResult { call_id: None, name: None, text: text.to_owned(), is_error: false };
+    Message { parts: vec![result], ..message(Kind::ToolResult, None, "") }
 }
 
 fn style(mode: Mode) -> PerspectiveStyle {
@@ -119,10 +107,7 @@ fn with_context<T>(
 }
 
 fn seen_in(messages: &[Message], perspective: &Perspective, alternation: Alternation) -> String {
-    let options = ContextOptions {
-        alternation,
-        ..ContextOptions::default()
-    };
+    let options = ContextOptions { alternation, ..ContextOptions::default() };
     with_context(messages, perspective, options, |turns, _| lines(turns))
 }
 
@@ -195,10 +180,7 @@ fn instructions_are_adapted_to_the_speaker() {
             "You are Sonnet-2. Your conversation partner (Sonnet-1) waits.",
         ),
         ("Agent A and Agent B talk.", "Agent A and Agent B talk."),
-        (
-            "You are Agent A. Please choose a short name.",
-            "You are Agent A. Please choose a short name.",
-        ),
+        ("You are Agent A. Please choose a short name.", "You are Agent A. Please choose a short name."),
     ] {
         let asked = |text: &str| format!("system: {text}\nuser: ([Begin])");
         assert_eq!(to_b(text, Mode::Talk), asked(expected));
@@ -210,11 +192,7 @@ fn instructions_are_adapted_to_the_speaker() {
 #[test]
 fn instructions_for_one_speaker_are_hidden_from_others() {
     let to = |name: &str, text: &str| message(Kind::System, Some(name), text);
-    let messages = [
-        to("a", "You are Agent A, and bold"),
-        to("b", "You are Agent A, and shy"),
-        human("Go"),
-    ];
+    let messages = [to("a", "You are Agent A, and bold"), to("b", "You are Agent A, and shy"), human("Go")];
     let expected = "system: You are Agent A, and bold\nuser: [HUMAN]: Go";
     assert_eq!(seen(&messages, &view("a")), expected);
     let expected = "system: You are Agent A, and shy\nuser: [HUMAN]: Go";
@@ -224,10 +202,7 @@ fn instructions_for_one_speaker_are_hidden_from_others() {
 #[test]
 fn a_human_is_marked_once_or_not_at_all() {
     let tag = |tag: &str, text: &str| {
-        let style = PerspectiveStyle {
-            human_tag: tag.to_owned(),
-            ..style(Mode::Talk)
-        };
+        let style = PerspectiveStyle { human_tag: tag.to_owned(), ..style(Mode::Talk) };
         seen(&[human(text)], &view_in("a", style))
     };
     assert_eq!(tag(HUMAN_TAG, "Stop"), "user: [HUMAN]: Stop");
@@ -242,11 +217,7 @@ fn a_human_is_marked_once_or_not_at_all() {
 #[test]
 fn two_openings_are_merged_or_acknowledged() {
     // For b, the prompt and a's first message are both the user's.
-    let messages = [
-        human("Talk about rivers"),
-        says("a", "Rivers!"),
-        says("b", "Water."),
-    ];
+    let messages = [human("Talk about rivers"), says("a", "Rivers!"), says("b", "Water.")];
     insta::assert_snapshot!(seen(&messages, &view("b")), @r"
     user: [HUMAN]: Talk about rivers + Rivers!
     assistant: Water.
@@ -291,10 +262,7 @@ fn a_meditation_is_answered_by_silence() {
     }
     // A logged silence isn't doubled.
     let logged = [human("Begin"), says("a", "One"), says("b", SILENCE)];
-    assert_eq!(
-        seen(&logged, &alone),
-        "user: [HUMAN]: Begin\nassistant: One\nuser: …"
-    );
+    assert_eq!(seen(&logged, &alone), "user: [HUMAN]: Begin\nassistant: One\nuser: …");
 }
 
 #[test]
@@ -344,13 +312,7 @@ fn results_go_to_the_caller_even_if_another_spoke_meanwhile() {
         }
         message
     };
-    let messages = [
-        human("Go"),
-        call("a", "1"),
-        call("b", "2"),
-        answer("2"),
-        answer("1"),
-    ];
+    let messages = [human("Go"), call("a", "1"), call("b", "2"), answer("2"), answer("1")];
     insta::assert_snapshot!(seen(&messages, &view("a")), @r"
     user: [HUMAN]: Go
     assistant: a looks + <thinking> + <call look>
@@ -365,10 +327,7 @@ fn results_go_to_the_caller_even_if_another_spoke_meanwhile() {
 
 #[test]
 fn a_message_is_seen_by_its_audience() {
-    let noted = |text: &str, payload: &str| Message {
-        payload: payload.to_owned(),
-        ..human(text)
-    };
+    let noted = |text: &str, payload: &str| Message { payload: payload.to_owned(), ..human(text) };
     let messages = [
         noted("for a", r#"{"audience":["a"]}"#),
         noted("for b", r#"{"audience":"b"}"#),
@@ -388,36 +347,21 @@ fn participants_are_found_in_messages_or_configured() {
         human("Go"),
         message(Kind::User, Some("human"), "Now"),
         says("a", "One"),
-        Message {
-            speaker: Some("shell".to_owned()),
-            ..result("names")
-        },
+        Message { speaker: Some("shell".to_owned()), ..result("names") },
         says("b", "Two"),
     ];
     assert_eq!(speakers(&messages), ["b", "a"]);
     let of = |speaker: &str, participants: &str| {
-        let style = PerspectiveStyle {
-            participants: names(participants),
-            ..PerspectiveStyle::default()
-        };
+        let style = PerspectiveStyle { participants: names(participants), ..PerspectiveStyle::default() };
         Perspective::new(speaker, style, speakers(&messages)).map(|view| seen(&messages[1..], &view))
     };
-    assert_eq!(
-        of("a", "").unwrap(),
-        "user: [HUMAN]: Go + [HUMAN]: Now\nassistant: One\nuser: Two"
-    );
+    assert_eq!(of("a", "").unwrap(), "user: [HUMAN]: Go + [HUMAN]: Now\nassistant: One\nuser: Two");
     // A message without a speaker is from a human who steps in. A participant with the name `human` doesn't step in.
-    assert_eq!(
-        of("a", "human, a").unwrap(),
-        "user: [HUMAN]: Go + Now\nassistant: One\nuser: [HUMAN]: Two"
-    );
+    assert_eq!(of("a", "human, a").unwrap(), "user: [HUMAN]: Go + Now\nassistant: One\nuser: [HUMAN]: Two");
     let unknown = of("c", "").unwrap_err().to_string();
     assert_eq!(unknown, "speaker `c` is unknown; known speakers: b, a");
     let nobody = Perspective::new("a", PerspectiveStyle::default(), Vec::new()).unwrap_err();
-    assert!(
-        nobody.to_string().contains("give messages a `speaker`"),
-        "{nobody}"
-    );
+    assert!(nobody.to_string().contains("give messages a `speaker`"), "{nobody}");
 }
 
 #[test]
@@ -442,10 +386,7 @@ fn seed_002_truncation_keeps_instructions_and_the_last_exchanges() {
     let turns = ["a", "b"].into_iter().cycle().take(50);
     messages.extend(turns.map(|speaker| says(speaker, &"x".repeat(700))));
     let kept = |speaker: &str, max_tokens| {
-        let options = ContextOptions {
-            max_tokens,
-            ..ContextOptions::default()
-        };
+        let options = ContextOptions { max_tokens, ..ContextOptions::default() };
         with_context(&messages, &view(speaker), options, |turns, left_out| {
             let real = turns.iter().filter(|turn| !turn.is_synthetic());
             let roles: Vec<Role> = real.map(|turn| turn.role).collect();

@@ -49,10 +49,7 @@ pub(super) fn write_exchanges(transcripts: &[Transcript], chars_max: usize) -> S
 
 /// Writes `== 12 · 2023-06-21 14:22 · 16k tokens · up to 5 points`.
 fn heading(transcript: &Transcript) -> String {
-    let mut parts = vec![
-        format!("== {}", transcript.exchange),
-        clock(transcript, transcript.started_at),
-    ];
+    let mut parts = vec![format!("== {}", transcript.exchange), clock(transcript, transcript.started_at)];
     let continued = transcript.continues.as_ref();
     parts.extend(continued.map(|continued| format!("continues {}", continued.exchange)));
     if transcript.interrupted {
@@ -117,11 +114,7 @@ fn material_lines(line: &Line, is_replaced: bool) -> Vec<MaterialLine> {
     };
     let label = cut(&replace_fence_word(&one_line(&line.label)), LABEL_CHARS_MAX);
     let blank = if label.is_empty() { "" } else { " " };
-    let text = if is_replaced {
-        "[a plan that a later one replaces]"
-    } else {
-        &line.text
-    };
+    let text = if is_replaced { "[a plan that a later one replaces]" } else { &line.text };
     speaker_lines(&format!("{voice}{blank}{label}"), text, line.at)
 }
 
@@ -132,10 +125,7 @@ fn speaker_lines(speaker: &str, text: &str, at: Timestamp) -> Vec<MaterialLine> 
     let opening = format!("{speaker}: {}", lines.next().unwrap_or_default());
     let opening = opening.trim_end().to_owned();
     let rest = lines.map(|line| format!("{INDENT}{line}"));
-    std::iter::once(opening)
-        .chain(rest)
-        .map(|text| MaterialLine { at, text })
-        .collect()
+    std::iter::once(opening).chain(rest).map(|text| MaterialLine { at, text }).collect()
 }
 
 /// Removes long lines that repeat an earlier line.

@@ -51,11 +51,7 @@ impl Role {
     }
 
     pub(super) fn code(self) -> u8 {
-        Self::ALL
-            .iter()
-            .zip(0..)
-            .find_map(|(role, code)| (*role == self).then_some(code))
-            .unwrap_or(0)
+        Self::ALL.iter().zip(0..).find_map(|(role, code)| (*role == self).then_some(code)).unwrap_or(0)
     }
 
     pub(super) fn from_code(code: u8) -> Self {

@@ -72,10 +72,7 @@ impl Posting {
 
     fn read(bytes: &[u8]) -> Option<Self> {
         let &[o0, o1, count] = bytes else { return None };
-        Some(Self {
-            offset: u16::from_le_bytes([o0, o1]),
-            count,
-        })
+        Some(Self { offset: u16::from_le_bytes([o0, o1]), count })
     }
 }
 
@@ -122,10 +119,7 @@ pub(super) fn tool_stem(name: &str) -> String {
 impl IndexPart {
     /// Makes a part of that block, without messages.
     pub fn new(block: i64) -> Self {
-        Self {
-            block,
-            ..Self::default()
-        }
+        Self { block, ..Self::default() }
     }
 
     /// Makes a part with the messages that [`Self::messages_bytes`] wrote.
@@ -213,10 +207,7 @@ impl IndexPart {
             said_at: seconds(source.said_at),
         });
         for (stem, count) in counts {
-            self.postings
-                .entry(stem)
-                .or_default()
-                .push(Posting { offset, count });
+            self.postings.entry(stem).or_default().push(Posting { offset, count });
         }
     }
 
@@ -244,11 +235,7 @@ impl IndexPart {
     pub fn totals(&self) -> IndexTotals {
         let words = self.messages.iter().map(|message| i64::from(message.words));
         IndexTotals {
-            messages: self
-                .messages
-                .iter()
-                .map(|message| i64::from(message.words > 0))
-                .sum(),
+            messages: self.messages.iter().map(|message| i64::from(message.words > 0)).sum(),
             words: words.sum(),
         }
     }
@@ -277,10 +264,7 @@ impl IndexPart {
     }
 
     pub(super) fn message(&self, offset: u16) -> Option<&IndexedMessage> {
-        let index = self
-            .messages
-            .binary_search_by_key(&offset, |message| message.offset)
-            .ok()?;
+        let index = self.messages.binary_search_by_key(&offset, |message| message.offset).ok()?;
         self.messages.get(index)
     }
 
@@ -303,11 +287,7 @@ impl IndexPart {
     pub fn forget(&mut self, seqs: &[i64]) -> Vec<String> {
         let block = self.block;
         let is_forgotten = |offset: u16| seqs.contains(&(block * BLOCK_MESSAGES + i64::from(offset)));
-        for message in self
-            .messages
-            .iter_mut()
-            .filter(|message| is_forgotten(message.offset))
-        {
+        for message in self.messages.iter_mut().filter(|message| is_forgotten(message.offset)) {
             message.words = 0;
         }
         let mut changed = Vec::new();
@@ -379,13 +359,7 @@ mod tests {
         let whole = part(&[(5, &one), (6, &other)]);
         let parts = [part(&[(5, &one)]), part(&[(6, &other)])].concat();
         assert_eq!(stored(&parts), whole[0]);
-        assert_eq!(
-            whole[0].totals(),
-            IndexTotals {
-                messages: 2,
-                words: 5
-            }
-        );
+        assert_eq!(whole[0].totals(), IndexTotals { messages: 2, words: 5 });
         let blocks = part(&[(BLOCK_MESSAGES - 1, &one), (BLOCK_MESSAGES, &other)]);
         assert_eq!(blocks.iter().map(IndexPart::block).collect::<Vec<_>>(), [0, 1]);
     }
@@ -397,13 +371,7 @@ mod tests {
         assert_eq!(whole.forget(&[5]), ["door", "secret", "the"]);
         let left: Vec<(&str, usize)> = whole.rows().map(|(stem, count, _)| (stem, count)).collect();
         assert_eq!(left, [("door", 1)]);
-        assert_eq!(
-            whole.totals(),
-            IndexTotals {
-                messages: 1,
-                words: 2
-            }
-        );
+        assert_eq!(whole.totals(), IndexTotals { messages: 1, words: 2 });
     }
 
     #[test]

@@ -24,9 +24,7 @@ impl Embedding {
     /// Rounds a model's numbers. Returns `None` if all are 0 or one isn't finite.
     #[expect(clippy::cast_possible_truncation, reason = "the numbers are from -127 to 127")]
     pub fn of(numbers: &[f32]) -> Option<Self> {
-        let largest = numbers
-            .iter()
-            .fold(0.0_f32, |most, number| most.max(number.abs()));
+        let largest = numbers.iter().fold(0.0_f32, |most, number| most.max(number.abs()));
         let is_usable = largest > 0.0 && numbers.iter().all(|number| number.is_finite());
         is_usable.then(|| {
             let scaled = numbers.iter().map(|number| number / largest * 127.0);
@@ -94,10 +92,7 @@ pub struct NearestExchanges<'q> {
 impl<'q> NearestExchanges<'q> {
     /// Makes an empty list.
     pub fn to(question: &'q Embedding) -> Self {
-        Self {
-            question,
-            best: BTreeMap::new(),
-        }
+        Self { question, best: BTreeMap::new() }
     }
 
     /// Compares a message's embedding with the question's.
@@ -105,11 +100,7 @@ impl<'q> NearestExchanges<'q> {
         let Some(cosine) = self.question.cosine(bytes) else {
             return;
         };
-        let near = NearExchange {
-            exchange,
-            seq,
-            cosine,
-        };
+        let near = NearExchange { exchange, seq, cosine };
         let best = self.best.entry(exchange).or_insert(near);
         if best.cosine < cosine {
             *best = near;
@@ -131,11 +122,8 @@ pub fn fuse(first: Vec<RankedExchange>, second: &[NearExchange]) -> Vec<RankedEx
     if second.is_empty() {
         return first;
     }
-    let mut ranks: HashMap<i64, (usize, i64)> = second
-        .iter()
-        .enumerate()
-        .map(|(rank, near)| (near.exchange, (rank, near.seq)))
-        .collect();
+    let mut ranks: HashMap<i64, (usize, i64)> =
+        second.iter().enumerate().map(|(rank, near)| (near.exchange, (rank, near.seq))).collect();
     let mut all = first;
     for (rank, found) in all.iter_mut().enumerate() {
         let second_rank = ranks.remove(&found.exchange);
@@ -158,10 +146,7 @@ fn reciprocal(rank: usize) -> f64 {
     1.0 / f64::from(RANK_OFFSET.saturating_add(rank).saturating_add(1))
 }
 
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "sums of at most some thousand squares of bytes"
-)]
+#[expect(clippy::cast_precision_loss, reason = "sums of at most some thousand squares of bytes")]
 fn float(sum: i64) -> f64 {
     sum as f64
 }
@@ -189,11 +174,8 @@ mod tests {
     }
 
     fn near(exchanges: &[i64]) -> Vec<NearExchange> {
-        let near = exchanges.iter().map(|&exchange| NearExchange {
-            exchange,
-            seq: exchange * 10,
-            cosine: 0.5,
-        });
+        let near =
+            exchanges.iter().map(|&exchange| NearExchange { exchange, seq: exchange * 10, cosine: 0.5 });
         near.collect()
     }
 
@@ -220,20 +202,13 @@ mod tests {
     fn an_exchange_is_as_near_as_its_nearest_message() {
         let question = embedding(&[1.0, 0.0]);
         let mut nearest = NearestExchanges::to(&question);
-        for (exchange, seq, direction) in [
-            (1, 1, [0.0, 1.0]),
-            (1, 2, [1.0, 0.2]),
-            (2, 3, [1.0, 1.0]),
-            (3, 4, [1.0, 1.0]),
-        ] {
+        for (exchange, seq, direction) in
+            [(1, 1, [0.0, 1.0]), (1, 2, [1.0, 0.2]), (2, 3, [1.0, 1.0]), (3, 4, [1.0, 1.0])]
+        {
             nearest.add(exchange, seq, &embedding(&direction).bytes());
         }
         nearest.add(4, 5, &[127, 0, 0]);
-        let found: Vec<_> = nearest
-            .into_ranking()
-            .iter()
-            .map(|near| (near.exchange, near.seq))
-            .collect();
+        let found: Vec<_> = nearest.into_ranking().iter().map(|near| (near.exchange, near.seq)).collect();
         assert_eq!(found, [(1, 2), (3, 4), (2, 3)]);
         let mut many = NearestExchanges::to(&question);
         (0..500).for_each(|exchange| many.add(exchange, exchange, &[1, 1]));
@@ -252,10 +227,7 @@ mod tests {
     #[test]
     fn a_second_list_adds_to_the_best_matches_of_words_only() {
         let search = |words: &str| ArchiveSearch {
-            meaning: Some(QuestionEmbedding {
-                model: "m".to_owned(),
-                embedding: embedding(&[1.0]),
-            }),
+            meaning: Some(QuestionEmbedding { model: "m".to_owned(), embedding: embedding(&[1.0]) }),
             ..ArchiveSearch::new(Query::parse(words).unwrap(), 10)
         };
         assert!(search("bug \"in the parser\"").question_embedding().is_some());

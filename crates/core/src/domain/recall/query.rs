@@ -69,11 +69,7 @@ impl Term {
     fn of(text: &str, is_quoted: bool) -> Option<Self> {
         let words: Vec<String> = words(text).map(|word| word.folded).collect();
         let stems: Vec<String> = words.iter().map(|word| stem(word)).collect();
-        (!words.is_empty()).then_some(Self {
-            is_phrase: is_quoted || words.len() > 1,
-            words,
-            stems,
-        })
+        (!words.is_empty()).then_some(Self { is_phrase: is_quoted || words.len() > 1, words, stems })
     }
 
     /// Splits a word of a question into terms. Parts joined by a hyphen or an apostrophe are separate words. Parts joined by other
@@ -97,11 +93,7 @@ impl Term {
 
     fn is_same(&self, other: &Self) -> bool {
         self.is_phrase == other.is_phrase
-            && if self.is_phrase {
-                self.words == other.words
-            } else {
-                self.stems == other.stems
-            }
+            && if self.is_phrase { self.words == other.words } else { self.stems == other.stems }
     }
 
     fn matches_word(&self, word: &str) -> bool {
@@ -120,11 +112,7 @@ impl Term {
             return words.first().is_some_and(|word| self.matches_word(&word.folded));
         }
         self.words.len() <= words.len()
-            && self
-                .words
-                .iter()
-                .zip(words)
-                .all(|(term_word, word)| *term_word == word.folded)
+            && self.words.iter().zip(words).all(|(term_word, word)| *term_word == word.folded)
     }
 }
 
@@ -188,9 +176,7 @@ impl Query {
     #[must_use]
     pub fn with_terms(&self, keeps: impl Fn(usize) -> bool) -> Self {
         let terms = self.terms.iter().enumerate().filter(|(index, _)| keeps(*index));
-        Self {
-            terms: terms.map(|(_, term)| term.clone()).collect(),
-        }
+        Self { terms: terms.map(|(_, term)| term.clone()).collect() }
     }
 
     /// Returns for each term of the query whether `text` has it.
@@ -212,9 +198,8 @@ impl Query {
             let mut found_terms = vec![false; self.terms.len()];
             let end = start + EXCERPT_CHARS_MAX - LEAD_CHARS;
             for (term, span) in &spans {
-                if let Some(is_found) = found_terms
-                    .get_mut(*term)
-                    .filter(|_| span.start >= start && span.end <= end)
+                if let Some(is_found) =
+                    found_terms.get_mut(*term).filter(|_| span.start >= start && span.end <= end)
                 {
                     *is_found = true;
                 }
@@ -223,10 +208,7 @@ impl Query {
         };
         let starts = spans.iter().map(|(_, span)| span.start);
         // Takes the first of equally good starts.
-        let best = starts
-            .rev()
-            .max_by_key(|&start| count_terms_from(start))
-            .unwrap_or(0);
+        let best = starts.rev().max_by_key(|&start| count_terms_from(start)).unwrap_or(0);
         around(text, best)
     }
 
@@ -251,16 +233,9 @@ impl Query {
 /// Writes an excerpt of `text` around byte `center` as one clean line, with an ellipsis at each cut.
 fn around(text: &str, center: usize) -> String {
     let (head, tail) = text.split_at(text.floor_char_boundary(center));
-    let lead_start = head
-        .char_indices()
-        .rev()
-        .nth(LEAD_CHARS - 1)
-        .map_or(0, |(index, _)| index);
+    let lead_start = head.char_indices().rev().nth(LEAD_CHARS - 1).map_or(0, |(index, _)| index);
     let tail_chars = EXCERPT_CHARS_MAX - LEAD_CHARS;
-    let tail_end = tail
-        .char_indices()
-        .nth(tail_chars)
-        .map_or(tail.len(), |(index, _)| index);
+    let tail_end = tail.char_indices().nth(tail_chars).map_or(tail.len(), |(index, _)| index);
     let mut excerpt = String::new();
     if lead_start > 0 {
         excerpt.push('…');

@@ -44,12 +44,7 @@ pub struct RankedExchange {
 impl RankedExchange {
     /// Makes an exchange that was found by one message and has none of the terms.
     pub(super) fn without_terms(exchange: i64, score: f64, seq: i64) -> Self {
-        Self {
-            exchange,
-            score,
-            seqs: vec![seq],
-            terms: 0,
-        }
+        Self { exchange, score, seqs: vec![seq], terms: 0 }
     }
 
     /// Returns true if the exchange has the term with this index in the query.
@@ -90,10 +85,7 @@ struct ScoredExchange {
 }
 
 fn bit(term: usize) -> u64 {
-    u32::try_from(term)
-        .ok()
-        .and_then(|term| 1_u64.checked_shl(term))
-        .unwrap_or(0)
+    u32::try_from(term).ok().and_then(|term| 1_u64.checked_shl(term)).unwrap_or(0)
 }
 
 impl Candidates {
@@ -101,10 +93,8 @@ impl Candidates {
     pub fn find_phrase(&self, term: &Term, filter: &Filter, limit: usize) -> Vec<i64> {
         let newest_first = self.parts.iter().rev().flat_map(|part| {
             let mut postings = intersection(part, term).into_owned();
-            postings.retain(|posting| {
-                part.message(posting.offset)
-                    .is_some_and(|message| filter.admits(message))
-            });
+            postings
+                .retain(|posting| part.message(posting.offset).is_some_and(|message| filter.admits(message)));
             postings.into_iter().rev().map(|posting| part.seq(posting.offset))
         });
         newest_first.take(limit).collect()
@@ -125,19 +115,13 @@ impl Candidates {
         let mut scored = exchanges(&mut hits);
         add_neighbours(&mut scored);
         let scored = first_in_order(scored, search.order, RANKED_MAX);
-        scored
-            .into_iter()
-            .map(|scored| with_best_hits(scored, &hits))
-            .collect()
+        scored.into_iter().map(|scored| with_best_hits(scored, &hits)).collect()
     }
 
     fn hits(&self, search: &ArchiveSearch) -> Vec<Hit> {
         let terms = search.query.terms();
-        let columns: Vec<Vec<Cow<'_, [Posting]>>> = terms
-            .iter()
-            .enumerate()
-            .map(|(index, term)| self.postings_by_part(index, term))
-            .collect();
+        let columns: Vec<Vec<Cow<'_, [Posting]>>> =
+            terms.iter().enumerate().map(|(index, term)| self.postings_by_part(index, term)).collect();
         let weights: Vec<f64> = columns
             .iter()
             .map(|column| self.weight(column.iter().map(|postings| postings.len()).sum()))
@@ -177,10 +161,7 @@ impl Candidates {
             return exact;
         }
         let prefix = term.stem();
-        self.parts
-            .iter()
-            .map(|part| Cow::Owned(with_prefix(part, prefix)))
-            .collect()
+        self.parts.iter().map(|part| Cow::Owned(with_prefix(part, prefix))).collect()
     }
 
     /// Returns the weight of a term that this many messages have.
@@ -193,17 +174,9 @@ impl Candidates {
     fn callers(&self, tool: &str) -> HashSet<u32> {
         let stem = tool_stem(tool);
         let callers_in = |part: &IndexPart| {
-            let calls: HashSet<u16> = part
-                .postings
-                .get(&stem)
-                .into_iter()
-                .flatten()
-                .map(|posting| posting.offset)
-                .collect();
-            let messages = part
-                .messages
-                .iter()
-                .filter(|message| calls.contains(&message.offset));
+            let calls: HashSet<u16> =
+                part.postings.get(&stem).into_iter().flatten().map(|posting| posting.offset).collect();
+            let messages = part.messages.iter().filter(|message| calls.contains(&message.offset));
             messages.map(|message| message.exchange).collect::<Vec<_>>()
         };
         self.parts.iter().flat_map(callers_in).collect()
@@ -237,10 +210,8 @@ impl<'s> Scorer<'s> {
         self.norms.fill(0.0);
         self.scores.fill(0.0);
         self.terms.fill(0);
-        let admitted = part
-            .messages
-            .iter()
-            .filter(|message| message.words > 0 && self.search.filter.admits(message));
+        let admitted =
+            part.messages.iter().filter(|message| message.words > 0 && self.search.filter.admits(message));
         for message in admitted {
             if let Some(norm) = self.norms.get_mut(usize::from(message.offset)) {
                 *norm = K1 * (1.0 - B + B * f64::from(message.words) / self.mean);
@@ -282,10 +253,7 @@ impl<'s> Scorer<'s> {
 
 /// Returns the messages of a part that have all stems of a term.
 fn intersection<'p>(part: &'p IndexPart, term: &Term) -> Cow<'p, [Posting]> {
-    let mut lists = term
-        .stems()
-        .iter()
-        .map(|stem| part.postings.get(stem).map_or(&[][..], Vec::as_slice));
+    let mut lists = term.stems().iter().map(|stem| part.postings.get(stem).map_or(&[][..], Vec::as_slice));
     let mut common = Cow::Borrowed(lists.next().unwrap_or_default());
     for list in lists {
         common.to_mut().retain_mut(|posting| {
@@ -302,18 +270,12 @@ fn intersection<'p>(part: &'p IndexPart, term: &Term) -> Cow<'p, [Posting]> {
 fn with_prefix(part: &IndexPart, prefix: &str) -> Vec<Posting> {
     let mut counts: std::collections::BTreeMap<u16, u8> = std::collections::BTreeMap::new();
     let from = (Bound::Included(prefix), Bound::Unbounded);
-    let stems = part
-        .postings
-        .range::<str, _>(from)
-        .take_while(|(stem, _)| stem.starts_with(prefix));
+    let stems = part.postings.range::<str, _>(from).take_while(|(stem, _)| stem.starts_with(prefix));
     for posting in stems.flat_map(|(_, postings)| postings) {
         let count = counts.entry(posting.offset).or_default();
         *count = count.saturating_add(posting.count);
     }
-    counts
-        .into_iter()
-        .map(|(offset, count)| Posting { offset, count })
-        .collect()
+    counts.into_iter().map(|(offset, count)| Posting { offset, count }).collect()
 }
 
 /// Returns the exchanges of `hits`, which are sorted by exchange. Sorts the hits of each exchange, best first.
@@ -340,9 +302,7 @@ fn exchanges(hits: &mut [Hit]) -> Vec<ScoredExchange> {
 
 /// Returns the score of `found` if it is the exchange with this number, otherwise 0.
 fn score_of(found: Option<ScoredExchange>, exchange: Option<u32>) -> f64 {
-    found
-        .filter(|found| Some(found.exchange) == exchange)
-        .map_or(0.0, |found| found.score)
+    found.filter(|found| Some(found.exchange) == exchange).map_or(0.0, |found| found.score)
 }
 
 /// Adds to each exchange a part of its neighbours' scores. `scored` has the exchanges in the order of their numbers.

@@ -65,9 +65,7 @@ fn without_plural(word: &str) -> String {
 /// Cuts `ing` and `ed`, and then one of two equal consonants at the end.
 fn cut_tense(stem: &mut String) {
     let has_vowel = |rest: &&str| rest.len() > 2 && rest.contains(['a', 'e', 'i', 'o', 'u', 'y']);
-    let rest = ["ing", "ed"]
-        .iter()
-        .find_map(|end| stem.strip_suffix(end).filter(has_vowel));
+    let rest = ["ing", "ed"].iter().find_map(|end| stem.strip_suffix(end).filter(has_vowel));
     let Some(length) = rest.map(str::len) else { return };
     stem.truncate(length);
     let mut last = stem.bytes().rev();
@@ -117,23 +115,15 @@ mod tests {
             &["дом", "дом"],
         ] {
             let stems: Vec<String> = forms.iter().map(|word| stem(word)).collect();
-            assert!(
-                stems.iter().all(|found| *found == stems[0]),
-                "{forms:?}: {stems:?}"
-            );
+            assert!(stems.iter().all(|found| *found == stems[0]), "{forms:?}: {stems:?}");
         }
     }
 
     #[test]
     fn unrelated_words_have_different_stems() {
-        for (one, other) in [
-            ("class", "clas"),
-            ("bus", "bu"),
-            ("red", "r"),
-            ("rs256", "rs25"),
-            ("king", "k"),
-            ("ties", "ty"),
-        ] {
+        for (one, other) in
+            [("class", "clas"), ("bus", "bu"), ("red", "r"), ("rs256", "rs25"), ("king", "k"), ("ties", "ty")]
+        {
             assert_ne!(stem(one), stem(other), "{one} {other}");
         }
         assert_eq!(stem(&"x".repeat(100)).len(), WORD_BYTES_MAX);

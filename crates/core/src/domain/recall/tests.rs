@@ -12,11 +12,7 @@ use crate::domain::{
 fn labels(query: &str) -> Vec<String> {
     let query = Query::parse(query).unwrap();
     let quoted = |term: &Term| if term.is_phrase() { "\"" } else { "" };
-    query
-        .terms()
-        .iter()
-        .map(|term| format!("{}{}", term.label(), quoted(term)))
-        .collect()
+    query.terms().iter().map(|term| format!("{}{}", term.label(), quoted(term))).collect()
 }
 
 #[test]
@@ -32,10 +28,7 @@ fn a_query_is_words_and_phrases() {
         ("日本語", &["日 本 語\""]),
         ("über'", &["uber"]),
         ("Zoë ZOE\u{308}", &["zoe"]),
-        (
-            "What did Ann's well-being do to the l'oréal deal?",
-            &["ann", "well", "oreal", "deal"],
-        ),
+        ("What did Ann's well-being do to the l'oréal deal?", &["ann", "well", "oreal", "deal"]),
         ("Why don't we?", &["why", "don", "we"]),
     ] {
         let terms: Vec<String> = terms.iter().map(|&term| term.to_owned()).collect();
@@ -66,11 +59,7 @@ fn words_match_in_all_forms_and_phrases_exactly() {
         ("parser.rs", true),
         ("th", false),
     ] {
-        assert_eq!(
-            Query::parse(query).unwrap().find_terms(text),
-            [expected],
-            "{query}"
-        );
+        assert_eq!(Query::parse(query).unwrap().find_terms(text), [expected], "{query}");
     }
 }
 
@@ -111,11 +100,7 @@ fn accents_make_no_difference_in_any_encoding() {
 
 #[test]
 fn an_excerpt_shows_the_part_with_the_most_terms() {
-    let text = format!(
-        "token {} the JWT\ntoken expired {}",
-        "x ".repeat(300),
-        "y ".repeat(300)
-    );
+    let text = format!("token {} the JWT\ntoken expired {}", "x ".repeat(300), "y ".repeat(300));
     let excerpt = Query::parse("jwt token").unwrap().excerpt(&text);
     assert!(excerpt.contains("the JWT token expired y"), "{excerpt}");
     assert!(excerpt.starts_with('…') && excerpt.ends_with('…'), "{excerpt}");
@@ -128,20 +113,12 @@ fn thinking_and_metadata_are_not_searched() {
         Kind::ToolCall,
         vec![
             Part::Thinking("secret".to_owned().into()),
-            Part::ToolCall {
-                id: None,
-                name: "bash".to_owned(),
-                arguments: "{\"cmd\":\"ls\"}".to_owned(),
-            },
+            Part::ToolCall { id: None, name: "bash".to_owned(), arguments: "{\"cmd\":\"ls\"}".to_owned() },
             Part::Text("x".repeat(20_000)),
         ],
     );
     let text = searchable(&message);
-    assert!(
-        text.starts_with("bash\n{\"cmd\"") && text.len() < 17_000,
-        "{}",
-        text.len()
-    );
+    assert!(text.starts_with("bash\n{\"cmd\"") && text.len() < 17_000, "{}", text.len());
     message.kind = Kind::from_name("usage");
     assert_eq!(searchable(&message), "");
 }
@@ -167,10 +144,8 @@ proptest! {
 
 /// An archive of one user's message per exchange, from number 1 on.
 fn archive(texts: &[&str]) -> Candidates {
-    let messages: Vec<Message> = texts
-        .iter()
-        .map(|text| Message::new(Kind::User, vec![Part::Text((*text).to_owned())]))
-        .collect();
+    let messages: Vec<Message> =
+        texts.iter().map(|text| Message::new(Kind::User, vec![Part::Text((*text).to_owned())])).collect();
     let sources = messages.iter().zip(1_i64..).map(|(message, seq)| IndexSource {
         seq,
         exchange: seq,
@@ -182,11 +157,7 @@ fn archive(texts: &[&str]) -> Candidates {
     for part in &parts {
         totals += part.totals();
     }
-    Candidates {
-        totals,
-        parts,
-        ..Candidates::default()
-    }
+    Candidates { totals, parts, ..Candidates::default() }
 }
 
 fn ranked(archive: &Candidates, search: &ArchiveSearch) -> Vec<i64> {
@@ -199,34 +170,16 @@ fn asked(words: &str) -> ArchiveSearch {
 
 #[test]
 fn rare_words_count_more_than_common_ones() {
-    let archive = archive(&[
-        "a plan for the parser",
-        "other",
-        "a plan for tests",
-        "x",
-        "the token plan",
-        "x",
-    ]);
-    assert_eq!(
-        ranked(&archive, &asked("Which token is in the plans?")),
-        [5, 3, 1]
-    );
+    let archive =
+        archive(&["a plan for the parser", "other", "a plan for tests", "x", "the token plan", "x"]);
+    assert_eq!(ranked(&archive, &asked("Which token is in the plans?")), [5, 3, 1]);
     assert_eq!(ranked(&archive, &asked("tok")), [5], "words that begin with it");
     assert_eq!(ranked(&archive, &asked("nowhere")), [0_i64; 0]);
 }
 
 #[test]
 fn an_exchange_counts_for_its_neighbours() {
-    let archive = archive(&[
-        "the deploy",
-        "x",
-        "x",
-        "the deploy",
-        "failed tests",
-        "x",
-        "x",
-        "x",
-    ]);
+    let archive = archive(&["the deploy", "x", "x", "the deploy", "failed tests", "x", "x", "x"]);
     assert_eq!(ranked(&archive, &asked("deploy failing")), [5, 4, 1]);
 }
 
@@ -243,68 +196,20 @@ fn a_phrase_is_found_where_it_is_verified() {
 #[test]
 fn filters_leave_messages_out() {
     let archive = archive(&["door", "door", "door"]);
-    let filtered = |filter: Filter| {
-        ranked(
-            &archive,
-            &ArchiveSearch {
-                filter,
-                ..asked("door")
-            },
-        )
-    };
+    let filtered = |filter: Filter| ranked(&archive, &ArchiveSearch { filter, ..asked("door") });
     let at = |day: i64| Some(Timestamp(day * DAY_MS));
-    assert_eq!(
-        filtered(Filter {
-            since: at(2),
-            ..Filter::default()
-        }),
-        [3, 2]
-    );
-    assert_eq!(
-        filtered(Filter {
-            until: at(2),
-            ..Filter::default()
-        }),
-        [1]
-    );
-    assert_eq!(
-        filtered(Filter {
-            role: Some(Role::Tool),
-            ..Filter::default()
-        }),
-        [0_i64; 0]
-    );
-    assert_eq!(
-        filtered(Filter {
-            tool: Some("bash".to_owned()),
-            ..Filter::default()
-        }),
-        [0_i64; 0]
-    );
-    let everything = ArchiveSearch {
-        query: Query::everything(),
-        order: Order::Recent,
-        ..asked("x")
-    };
+    assert_eq!(filtered(Filter { since: at(2), ..Filter::default() }), [3, 2]);
+    assert_eq!(filtered(Filter { until: at(2), ..Filter::default() }), [1]);
+    assert_eq!(filtered(Filter { role: Some(Role::Tool), ..Filter::default() }), [0_i64; 0]);
+    assert_eq!(filtered(Filter { tool: Some("bash".to_owned()), ..Filter::default() }), [0_i64; 0]);
+    let everything = ArchiveSearch { query: Query::everything(), order: Order::Recent, ..asked("x") };
     assert_eq!(ranked(&archive, &everything), [3, 2, 1]);
 }
 
 #[test]
 fn what_was_said_at_the_named_time_counts_more() {
     let archive = archive(&["a door", "x", "x", "x", "a door"]);
-    let preferred = Some(TimeSpan {
-        since: Timestamp(DAY_MS),
-        until: Timestamp(2 * DAY_MS),
-    });
+    let preferred = Some(TimeSpan { since: Timestamp(DAY_MS), until: Timestamp(2 * DAY_MS) });
     assert_eq!(ranked(&archive, &asked("door")), [5, 1]);
-    assert_eq!(
-        ranked(
-            &archive,
-            &ArchiveSearch {
-                preferred,
-                ..asked("door")
-            }
-        ),
-        [1, 5]
-    );
+    assert_eq!(ranked(&archive, &ArchiveSearch { preferred, ..asked("door") }), [1, 5]);
 }

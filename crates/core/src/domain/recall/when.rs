@@ -51,9 +51,8 @@ const MONTHS: [&str; 12] = [
     "december",
 ];
 /// The numbers from 1 on.
-const NUMBERS: [&str; 12] = [
-    "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
-];
+const NUMBERS: [&str; 12] =
+    ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"];
 /// Words that make a month or a year after them a time.
 const LEADS: [&str; 7] = ["in", "during", "since", "last", "this", "of", "from"];
 /// The largest number in `99 days ago`.
@@ -86,10 +85,7 @@ impl Days {
     }
 
     fn year(year: i32) -> Option<Self> {
-        Some(Self(
-            NaiveDate::from_ymd_opt(year, 1, 1)?,
-            NaiveDate::from_ymd_opt(year + 1, 1, 1)?,
-        ))
+        Some(Self(NaiveDate::from_ymd_opt(year, 1, 1)?, NaiveDate::from_ymd_opt(year + 1, 1, 1)?))
     }
 
     /// Returns the days from Monday to Sunday around a day.
@@ -156,49 +152,28 @@ fn span_from(question: &str, named: Range<usize>, meaning: &Meaning, zone: Zone)
     let moment = |day: NaiveDate| zone.begin_of(day.to_epoch_days().into());
     let (head, tail) = (question.get(..named.start)?, question.get(named.end..)?);
     Some(NamedSpan {
-        span: TimeSpan {
-            since: moment(meaning.days.0),
-            until: moment(meaning.days.1),
-        },
+        span: TimeSpan { since: moment(meaning.days.0), until: moment(meaning.days.1) },
         words: question.get(named)?.to_owned(),
-        rest: if meaning.is_relative {
-            format!("{head} {tail}")
-        } else {
-            question.to_owned()
-        },
+        rest: if meaning.is_relative { format!("{head} {tail}") } else { question.to_owned() },
     })
 }
 
 /// Reads `yesterday`, `last Tuesday`, `last week`, `past three days` or `two weeks ago`.
 fn read_relative(texts: &[&str], today: NaiveDate) -> Option<Meaning> {
     let word = |index: usize| texts.get(index).copied().unwrap_or_default();
-    let meaning = |days: Option<Days>, word_count: usize| {
-        Some(Meaning {
-            days: days?,
-            word_count,
-            is_relative: true,
-        })
-    };
-    let begins = |phrase: &str| {
-        phrase
-            .split(' ')
-            .enumerate()
-            .all(|(index, part)| word(index) == part)
-    };
+    let meaning =
+        |days: Option<Days>, word_count: usize| Some(Meaning { days: days?, word_count, is_relative: true });
+    let begins = |phrase: &str| phrase.split(' ').enumerate().all(|(index, part)| word(index) == part);
     if let Some((phrase, days)) = DAYS.iter().find(|(phrase, _)| begins(phrase)) {
         return meaning(Days::one(ago(today, *days)?), phrase.split(' ').count());
     }
     let first_word = word(0);
-    if let (true, Some(weekday)) = (
-        ["last", "on", "this"].contains(&first_word),
-        WEEKDAYS.iter().position(|day| *day == word(1)),
-    ) {
+    if let (true, Some(weekday)) =
+        (["last", "on", "this"].contains(&first_word), WEEKDAYS.iter().position(|day| *day == word(1)))
+    {
         let days_ago =
             (i64::from(today.weekday().num_days_from_monday()) - i64::try_from(weekday).ok()?).rem_euclid(7);
-        return meaning(
-            Days::one(ago(today, if days_ago == 0 { 7 } else { days_ago })?),
-            2,
-        );
+        return meaning(Days::one(ago(today, if days_ago == 0 { 7 } else { days_ago })?), 2);
     }
     if let ("last" | "past", Some(count)) = (first_word, number(word(1))) {
         let Days(first, _) = Days::unit(word(2), count, today).filter(|_| word(2) != "year")?;
@@ -218,13 +193,8 @@ fn read_relative(texts: &[&str], today: NaiveDate) -> Option<Meaning> {
 /// the newest such date that isn't in the future.
 fn date(lead: &str, texts: &[&str], today: NaiveDate) -> Option<Meaning> {
     let word = |index: usize| texts.get(index).copied().unwrap_or_default();
-    let meaning = |days: Option<Days>, word_count: usize| {
-        Some(Meaning {
-            days: days?,
-            word_count,
-            is_relative: false,
-        })
-    };
+    let meaning =
+        |days: Option<Days>, word_count: usize| Some(Meaning { days: days?, word_count, is_relative: false });
     if let (Some(year), Ok(month), Some(day)) = (year(word(0)), word(1).parse(), day(word(2))) {
         return meaning(Days::one(NaiveDate::from_ymd_opt(year, month, day)?), 3);
     }
@@ -245,15 +215,9 @@ fn date(lead: &str, texts: &[&str], today: NaiveDate) -> Option<Meaning> {
     let date_in = |year: i32| NaiveDate::from_ymd_opt(year, month, day.map_or(1, |(day, _)| day));
     let date = match named_year {
         Some(year) => date_in(year)?,
-        None => date_in(today.year())
-            .filter(|date| *date <= today)
-            .or_else(|| date_in(today.year() - 1))?,
+        None => date_in(today.year()).filter(|date| *date <= today).or_else(|| date_in(today.year() - 1))?,
     };
-    let days = if day.is_some() {
-        Days::one(date)
-    } else {
-        Days::month(date)
-    };
+    let days = if day.is_some() { Days::one(date) } else { Days::month(date) };
     meaning(days, word_count + usize::from(named_year.is_some()))
 }
 
@@ -272,16 +236,11 @@ fn month(word: &str) -> Option<u32> {
 fn day(word: &str) -> Option<u32> {
     let digits = word.trim_end_matches(|c: char| c.is_ascii_lowercase());
     let is_ordinal = ["", "st", "nd", "rd", "th"].contains(&word.get(digits.len()..)?);
-    digits
-        .parse()
-        .ok()
-        .filter(|day| is_ordinal && (1..=31).contains(day))
+    digits.parse().ok().filter(|day| is_ordinal && (1..=31).contains(day))
 }
 
 fn year(word: &str) -> Option<i32> {
-    word.parse()
-        .ok()
-        .filter(|year| word.len() == 4 && YEARS.contains(year))
+    word.parse().ok().filter(|year| word.len() == 4 && YEARS.contains(year))
 }
 
 #[cfg(test)]
@@ -294,26 +253,11 @@ mod tests {
         let now = Timestamp::parse("2023-05-08T13:56:00Z").unwrap();
         for (question, since, until, words) in [
             ("What broke yesterday?", "2023-05-07", "2023-05-08", "yesterday"),
-            (
-                "what was it last Tuesday",
-                "2023-05-02",
-                "2023-05-03",
-                "last Tuesday",
-            ),
+            ("what was it last Tuesday", "2023-05-02", "2023-05-03", "last Tuesday"),
             ("and on monday?", "2023-05-01", "2023-05-02", "on monday"),
-            (
-                "plans of two weeks ago",
-                "2023-04-24",
-                "2023-05-01",
-                "two weeks ago",
-            ),
+            ("plans of two weeks ago", "2023-04-24", "2023-05-01", "two weeks ago"),
             ("3 days ago", "2023-05-05", "2023-05-06", "3 days ago"),
-            (
-                "in the past three days",
-                "2023-05-05",
-                "2023-05-09",
-                "past three days",
-            ),
+            ("in the past three days", "2023-05-05", "2023-05-09", "past three days"),
             ("the trip last month", "2023-04-01", "2023-05-01", "last month"),
             ("the race in March", "2023-03-01", "2023-04-01", "March"),
             ("the race in June", "2022-06-01", "2022-07-01", "June"),

@@ -25,10 +25,7 @@ pub(super) fn words(text: &str) -> impl Iterator<Item = Word> {
         while let Some((at, c)) = chars.next_if(|&(_, c)| continues_word(c)) {
             end = at + c.len_utf8();
         }
-        Some(Word {
-            span: start..end,
-            folded: folded(text.get(start..end).unwrap_or_default()),
-        })
+        Some(Word { span: start..end, folded: folded(text.get(start..end).unwrap_or_default()) })
     })
 }
 

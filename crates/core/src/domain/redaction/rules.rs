@@ -39,14 +39,7 @@ const fn checked(
     pattern: &'static str,
     is_secret: fn(&str, &Range<usize>) -> bool,
 ) -> SecretRule {
-    SecretRule {
-        name,
-        hints,
-        searched_after_bytes: 512,
-        pattern,
-        is_secret,
-        reach: to_the_end,
-    }
+    SecretRule { name, hints, searched_after_bytes: 512, pattern, is_secret, reach: to_the_end }
 }
 
 fn always(_: &str, _: &Range<usize>) -> bool {
@@ -72,11 +65,7 @@ fn through_key(text: &str, end: usize) -> usize {
         // Prose may follow. Its words are shorter than the key's lines.
         let mut reach = 0;
         let mut at = 0;
-        for word in rest
-            .get(..body)
-            .unwrap_or_default()
-            .split_inclusive([' ', '\n', '\t'])
-        {
+        for word in rest.get(..body).unwrap_or_default().split_inclusive([' ', '\n', '\t']) {
             at += word.len();
             if word.trim().len() >= 24 {
                 reach = at - (word.len() - word.trim_end().len());

@@ -7,11 +7,7 @@ use super::*;
 /// Invented secrets in the issuers' shapes, assembled here so that no file contains a whole one.
 fn secrets() -> Vec<(&'static str, String)> {
     let mixed = |length: usize| -> String {
-        "aB3dE6gH9jK2mN5pQ8sT1vW4xY7zC0fR"
-            .chars()
-            .cycle()
-            .take(length)
-            .collect()
+        "aB3dE6gH9jK2mN5pQ8sT1vW4xY7zC0fR".chars().cycle().take(length).collect()
     };
     let hex = |length: usize| -> String { "3f9a1c7e5b2d8046".chars().cycle().take(length).collect() };
     let upper = |length: usize| -> String { "Q2W4E7R3T5Y6U2I7".chars().cycle().take(length).collect() };
@@ -57,12 +53,7 @@ fn secrets() -> Vec<(&'static str, String)> {
 #[test]
 fn the_table_compiles_and_names_fit_a_mark() {
     for rule in RULES {
-        assert!(
-            compile(rule.pattern).is_ok(),
-            "{}: {:?}",
-            rule.name,
-            compile(rule.pattern)
-        );
+        assert!(compile(rule.pattern).is_ok(), "{}: {:?}", rule.name, compile(rule.pattern));
         assert!(rule.name.chars().all(|c| c.is_ascii_lowercase() || c == ' '));
     }
     assert!(Redactor::rule_names().count() > 25);
@@ -112,10 +103,7 @@ fn marks_and_styled_letters_hide_no_secret() {
         let marked = format!("use [redacted: {rule}] now");
         assert_eq!(redactor.redact(&cut), marked);
     }
-    assert_eq!(
-        redactor.redact("password='[redactedS3cret99'"),
-        "password='[redacted: password]'"
-    );
+    assert_eq!(redactor.redact("password='[redactedS3cret99'"), "password='[redacted: password]'");
 }
 
 #[test]
@@ -160,12 +148,9 @@ fn passwords_are_found_by_their_names_in_other_languages() {
         assert!(!redactor.redact(netrc).contains("hunter22"), "{netrc}");
     }
     // Prose about passwords stays.
-    for prose in [
-        "la clave es importante",
-        "La parole est d'argent",
-        "Das Passwort lautet anders",
-        "密码是什么",
-    ] {
+    for prose in
+        ["la clave es importante", "La parole est d'argent", "Das Passwort lautet anders", "密码是什么"]
+    {
         assert_eq!(redactor.redact(prose), prose);
     }
 }
@@ -177,10 +162,7 @@ fn neighbours() -> Vec<(String, &'static str)> {
             "postgres://app:s3cr3t-pw@db:5432/x".to_owned(),
             "postgres://app:[redacted: connection string]@db:5432/x",
         ),
-        (
-            "redis://:hunter22@cache:6379".to_owned(),
-            "redis://:[redacted: connection string]@cache:6379",
-        ),
+        ("redis://:hunter22@cache:6379".to_owned(), "redis://:[redacted: connection string]@cache:6379"),
         (
             "Authorization: Bearer abcdef1234567890".to_owned(),
             "Authorization: Bearer [redacted: authorization header]",
@@ -189,10 +171,7 @@ fn neighbours() -> Vec<(String, &'static str)> {
             r#"{"Authorization": "Basic dXNlcjpwYXNz"}"#.to_owned(),
             r#"{"Authorization": "Basic [redacted: authorization header]"}"#,
         ),
-        (
-            "-H 'X-Api-Key: 8d7f6a5b4c3d2e1f'".to_owned(),
-            "-H 'X-Api-Key: [redacted: authorization header]'",
-        ),
+        ("-H 'X-Api-Key: 8d7f6a5b4c3d2e1f'".to_owned(), "-H 'X-Api-Key: [redacted: authorization header]'"),
     ]
 }
 
@@ -200,10 +179,7 @@ fn neighbours() -> Vec<(String, &'static str)> {
 fn assignments() -> Vec<(String, &'static str)> {
     let key = "MIIEpAIBAAKCAQEA7bq0Zk1x+/abc0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ";
     vec![
-        (
-            "password = \"hunter2\"".to_owned(),
-            "password = \"[redacted: password]\"",
-        ),
+        ("password = \"hunter2\"".to_owned(), "password = \"[redacted: password]\""),
         (
             r#"{"cmd":"login --user x --password hunter22 && ls"}"#.to_owned(),
             r#"{"cmd":"login --user x --password [redacted: password] && ls"}"#,
@@ -216,26 +192,17 @@ fn assignments() -> Vec<(String, &'static str)> {
             r#"{"file_path":".env","content":"PORT=3000\nJWT_SECRET=9f8e7d6c5b4a3210\n"}"#.to_owned(),
             r#"{"file_path":".env","content":"PORT=3000\nJWT_SECRET=[redacted: env secret]\n"}"#,
         ),
-        (
-            "my password is Tr0ub4dor&3, remember".to_owned(),
-            "my password is [redacted: password], remember",
-        ),
+        ("my password is Tr0ub4dor&3, remember".to_owned(), "my password is [redacted: password], remember"),
         (
             "STRIPE_SECRET=9f8e7d6c5b4a3210\nDEBUG=1".to_owned(),
             "STRIPE_SECRET=[redacted: env secret]\nDEBUG=1",
         ),
-        (
-            "api_key: 'a8f5f167f44f4964e6c998dee827110c'".to_owned(),
-            "api_key: '[redacted: assigned secret]'",
-        ),
+        ("api_key: 'a8f5f167f44f4964e6c998dee827110c'".to_owned(), "api_key: '[redacted: assigned secret]'"),
         (
             "aws_secret_access_key = wJalrXUtnFEMI/K7MDENG/bPxRfiCYz9q8w7e6r5".to_owned(),
             "aws_secret_access_key = [redacted: assigned secret]",
         ),
-        (
-            "curl -u admin:letmein9 https://x".to_owned(),
-            "curl -u admin:[redacted: password] https://x",
-        ),
+        ("curl -u admin:letmein9 https://x".to_owned(), "curl -u admin:[redacted: password] https://x"),
         (
             format!("-----BEGIN RSA PRIVATE KEY-----\n{key}\n{key}\n-----END RSA PRIVATE KEY-----\nkept"),
             "[redacted: private key]\nkept",
@@ -303,30 +270,19 @@ fn code_and_prose_stay() {
 
 #[test]
 fn overlapping_finds_become_one_mark() {
-    let (_, token) = secrets()
-        .into_iter()
-        .find(|(rule, _)| *rule == "github token")
-        .unwrap();
+    let (_, token) = secrets().into_iter().find(|(rule, _)| *rule == "github token").unwrap();
     let redactor = Redactor::standard();
-    assert_eq!(
-        redactor.redact(&format!("GITHUB_TOKEN={token}")),
-        "GITHUB_TOKEN=[redacted: github token]"
-    );
+    assert_eq!(redactor.redact(&format!("GITHUB_TOKEN={token}")), "GITHUB_TOKEN=[redacted: github token]");
     assert_eq!(
         redactor.redact(&format!("https://x:{token}@github.com and {token}")),
         "https://x:[redacted: github token]@github.com and [redacted: github token]"
     );
-    assert_eq!(
-        redactor.rules_matching(&format!("{token} {token}")),
-        ["github token"; 2]
-    );
+    assert_eq!(redactor.rules_matching(&format!("{token} {token}")), ["github token"; 2]);
 }
 
 #[test]
 fn custom_patterns_are_checked_and_used() {
-    let redactor = Redactor::off()
-        .with_patterns(&["(?i)kunde ([0-9]+)", "Projekt Ä.", "x{3}"])
-        .unwrap();
+    let redactor = Redactor::off().with_patterns(&["(?i)kunde ([0-9]+)", "Projekt Ä.", "x{3}"]).unwrap();
     assert_eq!(
         redactor.redact("KUNDE 123 im Projekt Äö, xxx; password=\"hunter2\""),
         "KUNDE [redacted: own pattern] im [redacted: own pattern], [redacted: own pattern]; password=\"hunter2\""
@@ -338,22 +294,13 @@ fn custom_patterns_are_checked_and_used() {
             "pattern 1 is not a regular expression: look-around, including look-ahead and look-behind, is not supported",
         ),
         ("a*", "pattern 1 matches the empty text, and so everywhere"),
-        (
-            "(a{1000}){1000}",
-            "pattern 1 is too big once compiled: use smaller repetitions",
-        ),
-        (
-            &"a".repeat(1_001),
-            "pattern 1 has 1001 bytes, at most 1000 are allowed",
-        ),
+        ("(a{1000}){1000}", "pattern 1 is too big once compiled: use smaller repetitions"),
+        (&"a".repeat(1_001), "pattern 1 has 1001 bytes, at most 1000 are allowed"),
     ] {
         let error = Redactor::off().with_patterns(&[pattern]).unwrap_err();
         assert_eq!(error.to_string(), fault);
     }
-    assert_eq!(
-        Redactor::off().with_patterns(&vec!["a"; 65]).unwrap_err(),
-        PatternError::TooMany
-    );
+    assert_eq!(Redactor::off().with_patterns(&vec!["a"; 65]).unwrap_err(), PatternError::TooMany);
 }
 
 #[test]
@@ -372,14 +319,9 @@ fn a_listener_is_called_for_every_secret() {
 #[test]
 fn many_hints_take_linear_time() {
     let redactor = Redactor::standard();
-    for wall in [
-        "-----BEGIN PRIVATE KEY-----",
-        "eyJaaaaaaaaaaa.",
-        "password=",
-        "a://b:",
-        "[redacted: ",
-        "Bearer aa1",
-    ] {
+    for wall in
+        ["-----BEGIN PRIVATE KEY-----", "eyJaaaaaaaaaaa.", "password=", "a://b:", "[redacted: ", "Bearer aa1"]
+    {
         let text = wall.repeat(1_000_000 / wall.len());
         assert!(redactor.redact(&text).len() <= 2 * text.len(), "{wall}");
     }

@@ -34,9 +34,8 @@ const PLACEHOLDERS: [&str; 28] = [
     // The beginning of a mark, up to a blank.
     "[redacted:",
 ];
-const TEMPLATES: [&str; 12] = [
-    "${", "$(", "{{", "<", "%(", "%s", "%{", "your", "my_", "my-", "insert", "replace",
-];
+const TEMPLATES: [&str; 12] =
+    ["${", "$(", "{{", "<", "%(", "%s", "%{", "your", "my_", "my-", "insert", "replace"];
 /// Random letters and digits have nearly 6 bits per character, identifiers 2 to 3.5.
 const BITS_PER_CHAR_MIN: f64 = 3.0;
 
@@ -80,10 +79,7 @@ pub(super) fn is_credential(text: &str, span: &Range<usize>) -> bool {
     let Some(value) = text.get(span.clone()) else {
         return false;
     };
-    !is_placeholder(value)
-        && value
-            .bytes()
-            .any(|b| b.is_ascii_digit() || b.is_ascii_uppercase() || b == b'=')
+    !is_placeholder(value) && value.bytes().any(|b| b.is_ascii_digit() || b.is_ascii_uppercase() || b == b'=')
 }
 
 /// Returns true for the number of a payment card: its check digit is right, and it isn't a part of a longer number.
@@ -92,12 +88,8 @@ pub(super) fn is_card(text: &str, span: &Range<usize>) -> bool {
     let previous = span.start.checked_sub(1).and_then(|at| bytes.get(at));
     let next = bytes.get(span.end);
     let joins = |byte: Option<&u8>| matches!(byte, Some(b'.' | b'-' | b'/' | b'_' | b'='));
-    let digits: Vec<u32> = text
-        .get(span.clone())
-        .unwrap_or_default()
-        .chars()
-        .filter_map(|c| c.to_digit(10))
-        .collect();
+    let digits: Vec<u32> =
+        text.get(span.clone()).unwrap_or_default().chars().filter_map(|c| c.to_digit(10)).collect();
     // A sentence may end after a number; a fraction continues.
     let is_fraction = next == Some(&b'.') && bytes.get(span.end + 1).is_some_and(u8::is_ascii_digit);
     !joins(previous)

@@ -117,10 +117,7 @@ fn clip_range(range: ExchangeRange, exchanges: &[i64]) -> &[i64] {
 }
 
 fn ends(exchanges: &[i64]) -> Option<ExchangeRange> {
-    Some(ExchangeRange {
-        first: *exchanges.first()?,
-        last: *exchanges.last()?,
-    })
+    Some(ExchangeRange { first: *exchanges.first()?, last: *exchanges.last()? })
 }
 
 #[cfg(test)]

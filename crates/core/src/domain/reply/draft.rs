@@ -18,10 +18,7 @@ pub(super) fn is_item(value: &Value) -> bool {
 /// Reads an item. A missing text is empty. Returns `None` if the item names no exchanges or has no text at all.
 pub(super) fn draft(item: &Value) -> Option<ItemDraft> {
     let item = item.as_object()?;
-    if !["text", "brief", "gist"]
-        .iter()
-        .any(|name| item.contains_key(*name))
-    {
+    if !["text", "brief", "gist"].iter().any(|name| item.contains_key(*name)) {
         return None;
     }
     let range_field = RANGE.iter().find_map(|name| item.get(*name));
@@ -30,10 +27,7 @@ pub(super) fn draft(item: &Value) -> Option<ItemDraft> {
     Some(ItemDraft {
         exchanges,
         // If the importance is unknown, the item is dropped neither early nor late.
-        importance: item
-            .get("importance")
-            .and_then(importance)
-            .unwrap_or(Importance::Fix),
+        importance: item.get("importance").and_then(importance).unwrap_or(Importance::Fix),
         text: text("text"),
         brief: text("brief"),
         gist: text("gist"),
@@ -44,9 +38,9 @@ pub(super) fn draft(item: &Value) -> Option<ItemDraft> {
 pub(super) fn number(value: &Value) -> Option<i64> {
     match value {
         // Some models write every number with a decimal point.
-        Value::Number(number) => number
-            .as_i64()
-            .or_else(|| number.to_string().strip_suffix(".0")?.parse().ok()),
+        Value::Number(number) => {
+            number.as_i64().or_else(|| number.to_string().strip_suffix(".0")?.parse().ok())
+        }
         Value::String(text) => text.trim().trim_start_matches(['#', 'f']).parse().ok(),
         _ => None,
     }

@@ -80,10 +80,7 @@ struct Objects<'a> {
 
 impl<'a> Objects<'a> {
     fn of(text: &'a str) -> Self {
-        Self {
-            rest: text,
-            failures: 0,
-        }
+        Self { rest: text, failures: 0 }
     }
 }
 
@@ -95,11 +92,7 @@ impl Iterator for Objects<'_> {
             let start = object_start(self.rest)?;
             let mut objects = serde_json::Deserializer::from_str(start).into_iter::<Map<String, Value>>();
             let object = objects.next().and_then(Result::ok);
-            let read_bytes = if object.is_some() {
-                objects.byte_offset()
-            } else {
-                1
-            };
+            let read_bytes = if object.is_some() { objects.byte_offset() } else { 1 };
             self.rest = start.get(read_bytes..).unwrap_or_default();
             if object.is_some() {
                 return object;

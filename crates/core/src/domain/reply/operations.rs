@@ -68,23 +68,14 @@ pub fn parse_operations(
     let checks = Checks { user_words, redactor };
     let [merge, shorten, drop] =
         json::first_object(text, "it has no object with a list of operations", |object| {
-            let has_list = LISTS
-                .iter()
-                .any(|list| object.get(*list).is_some_and(Value::is_array));
+            let has_list = LISTS.iter().any(|list| object.get(*list).is_some_and(Value::is_array));
             has_list.then_some(object)
         })
         .map(|mut object| LISTS.map(|list| take_list(&mut object, list)))?;
-    let mut operations = Operations {
-        merge: parse_valid(merge),
-        shorten: parse_valid(shorten),
-        drop: parse_valid(drop),
-    };
-    operations
-        .merge
-        .retain_mut(|merge: &mut Merge| clean(&mut merge.wording, &checks));
-    operations
-        .shorten
-        .retain_mut(|shorten: &mut Shorten| clean(&mut shorten.wording, &checks));
+    let mut operations =
+        Operations { merge: parse_valid(merge), shorten: parse_valid(shorten), drop: parse_valid(drop) };
+    operations.merge.retain_mut(|merge: &mut Merge| clean(&mut merge.wording, &checks));
+    operations.shorten.retain_mut(|shorten: &mut Shorten| clean(&mut shorten.wording, &checks));
     if operations.is_empty() {
         return Err(ReplyError::Worthless("there are no operations".to_owned()));
     }
@@ -101,9 +92,7 @@ fn take_list(object: &mut Map<String, Value>, list: &str) -> Vec<Value> {
 /// Parses the `values` that have the right form, at most as many as a question has items.
 fn parse_valid<T: DeserializeOwned>(values: Vec<Value>) -> Vec<T> {
     let values = values.into_iter().take(ITEMS_ASKED_MAX);
-    values
-        .filter_map(|value| serde_json::from_value(value).ok())
-        .collect()
+    values.filter_map(|value| serde_json::from_value(value).ok()).collect()
 }
 
 /// Cleans the texts. Returns false if one of them says nothing.
@@ -114,12 +103,7 @@ fn clean(wording: &mut Wording, checks: &Checks<'_>) -> bool {
         (&mut wording.gist, GIST_CHARS_MAX),
     ]
     .into_iter()
-    .all(|(text, chars_max)| {
-        checks
-            .clean_text(text, chars_max)
-            .map(|clean| *text = clean)
-            .is_ok()
-    })
+    .all(|(text, chars_max)| checks.clean_text(text, chars_max).map(|clean| *text = clean).is_ok())
 }
 
 #[cfg(test)]
@@ -145,9 +129,7 @@ mod tests {
         let read = parse(&answer().to_string()).unwrap();
         assert_eq!(serde_json::to_value(&read).unwrap(), answer());
         for list in ["merge", "shorten"] {
-            let asked = schema["properties"][list]["items"]["properties"]
-                .as_object()
-                .unwrap();
+            let asked = schema["properties"][list]["items"]["properties"].as_object().unwrap();
             assert!(asked.keys().eq(answer()[list][0].as_object().unwrap().keys()));
         }
     }
@@ -175,10 +157,7 @@ mod tests {
         ] {
             assert_eq!(parse(text), Err(ReplyError::Unreadable(message.to_owned())));
         }
-        for text in [
-            "{\"merge\": [], \"shorten\": [], \"drop\": []}",
-            "{\"drop\": [true]}",
-        ] {
+        for text in ["{\"merge\": [], \"shorten\": [], \"drop\": []}", "{\"drop\": [true]}"] {
             let nothing = ReplyError::Worthless("there are no operations".to_owned());
             assert_eq!(parse(text), Err(nothing));
         }

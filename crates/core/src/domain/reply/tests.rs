@@ -29,22 +29,11 @@ fn ranges(checked: &CheckedReply) -> Vec<(i64, i64)> {
 
 /// Checks the rules of every provider's strict mode: no optional field, no additional one, and few keywords.
 pub(super) fn check_schema(schema: &Value) {
-    const WORDS: [&str; 6] = [
-        "type",
-        "properties",
-        "items",
-        "required",
-        "enum",
-        "additionalProperties",
-    ];
+    const WORDS: [&str; 6] = ["type", "properties", "items", "required", "enum", "additionalProperties"];
     if let Some(properties) = schema["properties"].as_object() {
         assert_eq!(schema["additionalProperties"], json!(false));
-        let required: Vec<&str> = schema["required"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|r| r.as_str().unwrap())
-            .collect();
+        let required: Vec<&str> =
+            schema["required"].as_array().unwrap().iter().map(|r| r.as_str().unwrap()).collect();
         assert_eq!(required.len(), properties.len());
         assert!(required.iter().all(|name| properties.contains_key(*name)));
         properties.values().for_each(check_schema);
@@ -62,21 +51,12 @@ fn the_schema_is_strict_and_fits_the_types() {
     let schema = ITEMS.value();
     check_schema(&schema);
     let item_schema = &schema["properties"]["items"]["items"]["properties"];
-    assert_eq!(
-        item_schema["importance"]["enum"],
-        json!(Importance::ALL.map(Importance::word))
-    );
+    assert_eq!(item_schema["importance"]["enum"], json!(Importance::ALL.map(Importance::word)));
     let kinds = &schema["properties"]["facts"]["properties"]["add"]["items"]["properties"]["kind"];
     assert_eq!(kinds["enum"], json!(FactKind::ALL));
     let draft: ItemDraft = serde_json::from_value(item(1, 2)).unwrap();
     let fields = serde_json::to_value(draft).unwrap();
-    assert!(
-        fields
-            .as_object()
-            .unwrap()
-            .keys()
-            .eq(item_schema.as_object().unwrap().keys())
-    );
+    assert!(fields.as_object().unwrap().keys().eq(item_schema.as_object().unwrap().keys()));
 }
 
 #[test]
@@ -101,10 +81,7 @@ fn finds_the_answer_in_the_text_around_it() {
     ] {
         let checked = parse(&text, &ASKED).unwrap_or_else(|error| panic!("{text}: {error}"));
         assert_eq!(ranges(&checked), [(3, 12)], "{text}");
-        assert_eq!(
-            (checked.missing, checked.drafts[0].importance),
-            (vec![], Importance::Fix)
-        );
+        assert_eq!((checked.missing, checked.drafts[0].importance), (vec![], Importance::Fix));
     }
 }
 
@@ -117,21 +94,12 @@ fn refuses_a_text_that_is_no_answer() {
         ("I can't help with that.".to_owned(), "there is no JSON object"),
         ("{".repeat(5_000), "there is no JSON object"),
         ("{\"a\":".repeat(5_000), "there is no JSON object"),
-        (
-            "{\"a\": {\"b\": {\"items\": []}}}".to_owned(),
-            "it has no object with an `items` list",
-        ),
-        (
-            "{\"items\": \"none\"}".to_owned(),
-            "it has no object with an `items` list",
-        ),
+        ("{\"a\": {\"b\": {\"items\": []}}}".to_owned(), "it has no object with an `items` list"),
+        ("{\"items\": \"none\"}".to_owned(), "it has no object with an `items` list"),
         (answer(&[odd]), "item 1 names no exchanges or has no text"),
         ("a".repeat(ANSWER_BYTES_MAX + 1), "it is too long"),
     ] {
-        assert_eq!(
-            parse(&text, &ASKED),
-            Err(ReplyError::Unreadable(message.to_owned()))
-        );
+        assert_eq!(parse(&text, &ASKED), Err(ReplyError::Unreadable(message.to_owned())));
     }
 }
 
@@ -196,21 +164,12 @@ fn ranges_are_clipped_ordered_and_checked() {
         (&[(7, 12), (3, 7)], &[(3, 7), (8, 12)], &[]),
     ];
     for (item_ranges, expected, missing) in good {
-        let items: Vec<Value> = item_ranges
-            .iter()
-            .map(|&(first, last)| item(first, last))
-            .collect();
+        let items: Vec<Value> = item_ranges.iter().map(|&(first, last)| item(first, last)).collect();
         let checked = parse(&answer(&items), &ASKED).unwrap();
-        assert_eq!(
-            (ranges(&checked).as_slice(), checked.missing.as_slice()),
-            (expected, missing)
-        );
+        assert_eq!((ranges(&checked).as_slice(), checked.missing.as_slice()), (expected, missing));
     }
     let fault = RangeFault::Unknown(range(13, 20));
-    assert_eq!(
-        parse(&answer(&[item(13, 20), item(5, 6)]), &ASKED),
-        Err(ReplyError::Misattributed(fault))
-    );
+    assert_eq!(parse(&answer(&[item(13, 20), item(5, 6)]), &ASKED), Err(ReplyError::Misattributed(fault)));
 }
 
 /// Digests say more about so many exchanges, so the model is asked again.
@@ -218,17 +177,11 @@ fn ranges_are_clipped_ordered_and_checked() {
 fn an_item_about_many_exchanges_must_say_something() {
     let (asked, broad): (Vec<i64>, _) = ((1..=40).collect(), item(1, 16));
     let checked = parse(&answer(&[broad.clone(), item(17, 31)]), &asked).unwrap();
-    assert_eq!(
-        (ranges(&checked), checked.missing.len()),
-        (vec![(17, 31)], 16 + 9)
-    );
+    assert_eq!((ranges(&checked), checked.missing.len()), (vec![(17, 31)], 16 + 9));
     let mut rich = broad.clone();
     rich["text"] = json!("Fixed `parse` in src/a.rs. ".repeat(12));
     let checked = parse(&answer(&[rich, item(17, 31)]), &asked).unwrap();
-    assert_eq!(
-        (ranges(&checked), checked.missing.len()),
-        (vec![(1, 16), (17, 31)], 9)
-    );
+    assert_eq!((ranges(&checked), checked.missing.len()), (vec![(1, 16), (17, 31)], 9));
     let error = parse(&answer(&[broad]), &asked).unwrap_err();
     let range = ExchangeRange { first: 1, last: 16 };
     assert_eq!(error, ReplyError::Misattributed(RangeFault::Broad(range)));

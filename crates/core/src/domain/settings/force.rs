@@ -42,11 +42,7 @@ impl AgentSettings {
         let of = |name: &'static str| {
             let mut values = sources.iter().filter_map(|(from, fields)| {
                 let value = fields.get(name)?.clone();
-                Some(InForce {
-                    name,
-                    value,
-                    from: *from,
-                })
+                Some(InForce { name, value, from: *from })
             });
             values.next()
         };

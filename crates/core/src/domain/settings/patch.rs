@@ -59,12 +59,7 @@ fn check(name: &str, value: &Value) -> Result<(), SettingsError> {
     let is_storable = value.as_str().is_none_or(|text| !text.contains('\0'));
     let settings = Value::from_iter([(known_name, value.clone())]);
     let is_valid = serde_json::from_value(settings).is_ok_and(|settings: AgentSettings| settings.is_valid());
-    (is_valid && is_storable)
-        .then_some(())
-        .ok_or(SettingsError::Invalid {
-            name: known_name,
-            expected,
-        })
+    (is_valid && is_storable).then_some(()).ok_or(SettingsError::Invalid { name: known_name, expected })
 }
 
 impl AgentSettings {

@@ -24,14 +24,7 @@ impl Preset {
             Self::RequestLimit => AgentSettings {
                 output_reserve_tokens: Some(0),
                 leg_tokens: Some(0),
-                ..request_of(
-                    IKIGAI_TOKENS,
-                    explicit,
-                    &Basis {
-                        output_reserve_tokens: 0,
-                        ..*basis
-                    },
-                )
+                ..request_of(IKIGAI_TOKENS, explicit, &Basis { output_reserve_tokens: 0, ..*basis })
             },
             Self::LongMemory => structured_memory(explicit, basis),
             Self::Dialogue => {
@@ -57,11 +50,7 @@ impl Preset {
 
 /// Returns the settings of a first-in-first-out window without an anchor, which evicts just enough.
 fn without_anchor() -> AgentSettings {
-    AgentSettings {
-        low_water: Some(1.0),
-        anchor: Some(false),
-        ..AgentSettings::default()
-    }
+    AgentSettings { low_water: Some(1.0), anchor: Some(false), ..AgentSettings::default() }
 }
 
 /// Returns the settings for a request of at most `total_tokens`. The window gets what the other parts leave.
@@ -161,52 +150,20 @@ mod tests {
                 "budget_tokens",
                 json!(40_000),
             ),
-            (
-                json!({"preset": "request-limit", "budget_tokens": 70_000}),
-                "budget_tokens",
-                json!(70_000),
-            ),
+            (json!({"preset": "request-limit", "budget_tokens": 70_000}), "budget_tokens", json!(70_000)),
             (
                 json!({"preset": "request-limit", "system_reserve_tokens": 8_000}),
                 "budget_tokens",
                 json!(82_000),
             ),
-            (
-                json!({"preset": "request-limit", "context_max_tokens": 0}),
-                "budget_tokens",
-                Value::Null,
-            ),
-            (
-                json!({"preset": "request-limit", "low_water": 0.5}),
-                "low_water",
-                json!(0.5),
-            ),
-            (
-                json!({"preset": "long-memory", "budget_tokens": 20_000}),
-                "context_max_tokens",
-                json!(30_000),
-            ),
-            (
-                json!({"preset": "long-memory", "budget_tokens": 0}),
-                "context_max_tokens",
-                Value::Null,
-            ),
-            (
-                json!({"preset": "dialogue", "on_overflow": "evict"}),
-                "on_overflow",
-                json!("evict"),
-            ),
+            (json!({"preset": "request-limit", "context_max_tokens": 0}), "budget_tokens", Value::Null),
+            (json!({"preset": "request-limit", "low_water": 0.5}), "low_water", json!(0.5)),
+            (json!({"preset": "long-memory", "budget_tokens": 20_000}), "context_max_tokens", json!(30_000)),
+            (json!({"preset": "long-memory", "budget_tokens": 0}), "context_max_tokens", Value::Null),
+            (json!({"preset": "dialogue", "on_overflow": "evict"}), "on_overflow", json!("evict")),
             (json!({"preset": "dialogue"}), "context_max_tokens", json!(90_000)),
-            (
-                json!({"preset": "dialogue", "provider": "gemini"}),
-                "context_max_tokens",
-                json!(720_000),
-            ),
-            (
-                json!({"preset": "chat", "max_messages": 6}),
-                "max_messages",
-                json!(6),
-            ),
+            (json!({"preset": "dialogue", "provider": "gemini"}), "context_max_tokens", json!(720_000)),
+            (json!({"preset": "chat", "max_messages": 6}), "max_messages", json!(6)),
             (json!({"preset": "chat", "anchor": false}), "anchor", json!(false)),
         ];
         for (settings, name, value) in cases {
@@ -227,10 +184,7 @@ mod tests {
                     ..AgentSettings::default()
                 }
                 .expanded(&basis);
-                let (window, all) = (
-                    settings.budget_tokens.unwrap(),
-                    settings.context_max_tokens.unwrap(),
-                );
+                let (window, all) = (settings.budget_tokens.unwrap(), settings.context_max_tokens.unwrap());
                 assert!(0 < window && window < all, "{provider}: {window} of {all}");
             }
         }

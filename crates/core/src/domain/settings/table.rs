@@ -58,31 +58,14 @@ impl AgentSettings {
         ];
         let names = [&self.provider, &self.model, &self.human_tag];
         let participants = self.participants.as_ref();
-        tokens
-            .into_iter()
-            .flatten()
-            .all(|tokens| (0..=TOKENS_MAX).contains(&tokens))
-            && self
-                .max_messages
-                .is_none_or(|messages| (0..=MESSAGES_MAX).contains(&messages))
-            && names
-                .into_iter()
-                .flatten()
-                .all(|name| name.len() <= NAME_BYTES_MAX)
+        tokens.into_iter().flatten().all(|tokens| (0..=TOKENS_MAX).contains(&tokens))
+            && self.max_messages.is_none_or(|messages| (0..=MESSAGES_MAX).contains(&messages))
+            && names.into_iter().flatten().all(|name| name.len() <= NAME_BYTES_MAX)
             && self.low_water.is_none_or(|share| 0.0 < share && share <= 1.0)
-            && self
-                .time_zone
-                .as_deref()
-                .is_none_or(|name| Zone::parse(name).is_some())
+            && self.time_zone.as_deref().is_none_or(|name| Zone::parse(name).is_some())
             && participants.is_none_or(|list| list.len() <= PARTICIPANTS_BYTES_MAX)
-            && self
-                .calls_per_day
-                .is_none_or(|calls| (0..=CALLS_PER_DAY_MAX).contains(&calls))
-            && self
-                .tokens_per_day
-                .is_none_or(|tokens| (0..=TOKENS_PER_DAY_MAX).contains(&tokens))
-            && self
-                .usd_per_day
-                .is_none_or(|usd| (0.0..=USD_PER_DAY_MAX).contains(&usd))
+            && self.calls_per_day.is_none_or(|calls| (0..=CALLS_PER_DAY_MAX).contains(&calls))
+            && self.tokens_per_day.is_none_or(|tokens| (0..=TOKENS_PER_DAY_MAX).contains(&tokens))
+            && self.usd_per_day.is_none_or(|usd| (0.0..=USD_PER_DAY_MAX).contains(&usd))
     }
 }

@@ -8,22 +8,10 @@ fn patched(settings: &AgentSettings, patch: Value) -> AgentSettings {
 
 #[test]
 fn a_patch_replaces_values_and_null_removes_them() {
-    let settings = patched(
-        &AgentSettings::default(),
-        json!({"budget_tokens": 50_000, "model": "gpt-5"}),
-    );
-    assert_eq!(
-        json!(settings),
-        json!({"budget_tokens": 50_000, "model": "gpt-5"})
-    );
-    let settings = patched(
-        &settings,
-        json!({"low_water": 1, "model": null, "on_overflow": "refuse"}),
-    );
-    assert_eq!(
-        json!(settings),
-        json!({"budget_tokens": 50_000, "low_water": 1.0, "on_overflow": "refuse"})
-    );
+    let settings = patched(&AgentSettings::default(), json!({"budget_tokens": 50_000, "model": "gpt-5"}));
+    assert_eq!(json!(settings), json!({"budget_tokens": 50_000, "model": "gpt-5"}));
+    let settings = patched(&settings, json!({"low_water": 1, "model": null, "on_overflow": "refuse"}));
+    assert_eq!(json!(settings), json!({"budget_tokens": 50_000, "low_water": 1.0, "on_overflow": "refuse"}));
     assert_eq!(patched(&settings, json!({})), settings);
 }
 
@@ -73,10 +61,7 @@ fn invalid_values_are_refused() {
     assert!(SettingsPatch::parse(json!({"low_water": 0})).is_err());
     for (name, patch) in invalid.into_iter().zip(cases) {
         let error = SettingsPatch::parse(patch).unwrap_err();
-        assert!(
-            matches!(error, SettingsError::Invalid { name: found, .. } if found == name),
-            "{error}"
-        );
+        assert!(matches!(error, SettingsError::Invalid { name: found, .. } if found == name), "{error}");
     }
     let unknown = SettingsPatch::parse(json!({"budget": 1}));
     assert_eq!(unknown, Err(SettingsError::Unknown("budget".to_owned())));
@@ -140,14 +125,8 @@ fn a_typed_value_becomes_the_matching_json() {
 
 #[test]
 fn settings_override_the_style_of_a_shared_conversation() {
-    let default = PerspectiveStyle {
-        participants: vec!["x".to_owned()],
-        ..PerspectiveStyle::default()
-    };
-    assert_eq!(
-        AgentSettings::default().perspective_style(default.clone()),
-        default
-    );
+    let default = PerspectiveStyle { participants: vec!["x".to_owned()], ..PerspectiveStyle::default() };
+    assert_eq!(AgentSettings::default().perspective_style(default.clone()), default);
     let settings = patched(
         &AgentSettings::default(),
         json!({"participants": "agent_a, agent_b,agent_a,", "human_tag": "", "mode": "meditation"}),

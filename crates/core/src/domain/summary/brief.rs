@@ -33,10 +33,8 @@ pub struct Limits {
 
 impl Limits {
     /// The limits of the brief.
-    pub const BRIEF: Self = Self {
-        chars_max: BRIEF_DOCUMENT_CHARS_MAX,
-        tokens_max: BRIEF_DOCUMENT_TOKENS_MAX,
-    };
+    pub const BRIEF: Self =
+        Self { chars_max: BRIEF_DOCUMENT_CHARS_MAX, tokens_max: BRIEF_DOCUMENT_TOKENS_MAX };
 
     /// Returns the room that `head` leaves for another text. Subtracts one token more, since two texts may have one token more together
     /// than apart.
@@ -85,10 +83,7 @@ impl BriefOptions {
         let (order, most) = if is_brief {
             (Order::NewestFirst, Limits::BRIEF)
         } else {
-            let most = Limits {
-                chars_max: usize::MAX,
-                tokens_max: i64::MAX,
-            };
+            let most = Limits { chars_max: usize::MAX, tokens_max: i64::MAX };
             (Order::Document, most)
         };
         let limits = Limits {
@@ -134,11 +129,7 @@ impl BriefOptions {
     ) -> Excerpt {
         let cut = |limits| {
             let (text, truncated) = cut_down(document, closing, self.order, limits, counter);
-            Excerpt {
-                tokens: counter.count(&text),
-                text,
-                truncated,
-            }
+            Excerpt { tokens: counter.count(&text), text, truncated }
         };
         if head.is_empty() {
             return cut(self.limits);
@@ -188,11 +179,7 @@ pub fn sections(document: &str) -> Vec<DocumentSection<'_>> {
         sections.extend(part.map(|part| {
             let (heading, content) = part.split_once('\n').unwrap_or((part, ""));
             let (title, span) = name_and_span(heading);
-            DocumentSection {
-                title,
-                span,
-                content: content.trim(),
-            }
+            DocumentSection { title, span, content: content.trim() }
         }));
     }
     sections
@@ -243,9 +230,7 @@ fn cut_down(
     });
     let longest = candidates.find(|(text, _)| fits(text));
     longest.unwrap_or_else(|| {
-        let shortened = newest
-            .first()
-            .and_then(|line| shorten_newest(line, closing, limits, counter));
+        let shortened = newest.first().and_then(|line| shorten_newest(line, closing, limits, counter));
         let least = || Some(format!("{closing}\n")).filter(|text| fits(text));
         (shortened.or_else(least).unwrap_or_default(), true)
     })
@@ -284,11 +269,7 @@ fn shorten_newest(
     lengths
         .map(|chars| {
             let shorter = cut(line.text, chars);
-            let line = ReadLine {
-                text: &shorter,
-                points: Vec::new(),
-                ..line.clone()
-            };
+            let line = ReadLine { text: &shorter, points: Vec::new(), ..line.clone() };
             text(&[line], Order::NewestFirst, closing)
         })
         .find(|text| text.chars().count() <= limits.chars_max && counter.count(text) <= limits.tokens_max)
@@ -299,9 +280,8 @@ fn shorten_newest(
 fn sort_newest_first(document: &str) -> Vec<ReadLine<'_>> {
     let lines = read_lines(document);
     let (facts, exchanges): (Vec<_>, Vec<_>) = lines.into_iter().partition(is_fact);
-    let (pending, summarised): (Vec<_>, Vec<_>) = exchanges
-        .into_iter()
-        .partition(|line| line.section() == PENDING_HEADING);
+    let (pending, summarised): (Vec<_>, Vec<_>) =
+        exchanges.into_iter().partition(|line| line.section() == PENDING_HEADING);
     let sections = summarised.chunk_by(|one, next| one.heading == next.heading);
     facts
         .into_iter()
@@ -339,11 +319,9 @@ fn text(newest: &[ReadLine<'_>], order: Order, closing: &str) -> String {
 /// Restores the document's order.
 fn restore_order<'d>(newest: &[ReadLine<'d>]) -> Vec<ReadLine<'d>> {
     let sections: Vec<&[ReadLine<'d>]> = newest.chunk_by(|one, next| one.heading == next.heading).collect();
-    let (pending, summarised): (Vec<_>, Vec<_>) = sections.into_iter().partition(|section| {
-        section
-            .first()
-            .is_some_and(|line| line.section() == PENDING_HEADING)
-    });
+    let (pending, summarised): (Vec<_>, Vec<_>) = sections
+        .into_iter()
+        .partition(|section| section.first().is_some_and(|line| line.section() == PENDING_HEADING));
     summarised
         .into_iter()
         .chain(pending)

@@ -47,11 +47,7 @@ impl Calendar {
     /// Returns this configured calendar with an agent's time zone and session.
     #[must_use]
     pub fn for_agent(self, time: AgentTime) -> Self {
-        Self {
-            zone: time.zone.unwrap_or(self.zone),
-            session: time.session,
-            ..self
-        }
+        Self { zone: time.zone.unwrap_or(self.zone), session: time.session, ..self }
     }
 
     /// Returns the section, at `as_of`, of an item that ended at `ended_at`; `None` if it has left the document.
@@ -79,9 +75,7 @@ impl Calendar {
         ];
         moments.extend(self.session_ends_at());
         moments.sort_unstable();
-        moments
-            .into_iter()
-            .find(|moment| *moment > as_of && self.section_of(ended_at, *moment) != Some(now))
+        moments.into_iter().find(|moment| *moment > as_of && self.section_of(ended_at, *moment) != Some(now))
     }
 
     fn is_in_session(&self, ended_at: Timestamp, as_of: Timestamp) -> bool {

@@ -110,10 +110,7 @@ impl SummaryPolicy {
     pub fn reserving(self, reserved: i64) -> Self {
         let remaining = (self.merge_tokens() - reserved).max(0);
         let max_tokens = (remaining as f64 / self.merge_below.clamp(f64::EPSILON, 1.0)).floor() as i64;
-        Self {
-            max_tokens: max_tokens.min(self.ceiling()),
-            ..self
-        }
+        Self { max_tokens: max_tokens.min(self.ceiling()), ..self }
     }
 
     /// Returns the size in tokens up to which details fill a document that doesn't fit in full. With ageing this is the append threshold:
@@ -218,9 +215,7 @@ fn compose_below(
     }
     // The next document may have room for an item that has none now, so its changes of section count as well.
     let young_items = items.iter().zip(&has_aged).filter(|(_, has_aged)| !**has_aged);
-    let next_change = policy
-        .ageing
-        .next_change(young_items.map(|(item, _)| item), as_of);
+    let next_change = policy.ageing.next_change(young_items.map(|(item, _)| item), as_of);
     Composition {
         document,
         tokens,
@@ -269,11 +264,7 @@ pub fn beside_facts(policy: &SummaryPolicy, facts: &[Fact], counter: &dyn TokenC
 }
 
 fn beneath(section: &str, document: &str) -> String {
-    if document.is_empty() {
-        format!("{section}{FOOTER}\n")
-    } else {
-        format!("{section}{document}")
-    }
+    if document.is_empty() { format!("{section}{FOOTER}\n") } else { format!("{section}{document}") }
 }
 
 /// Returns the items with the times to show: local times in `zone`, or [`UNTIMED`] for messages without times.

@@ -83,10 +83,7 @@ pub fn gaps(mut covered: Vec<ExchangeRange>, through: i64) -> Vec<ExchangeRange>
     covered.sort_unstable();
     let mut gaps = Vec::new();
     let mut next = 1;
-    let end = ExchangeRange {
-        first: through.saturating_add(1),
-        last: i64::MAX,
-    };
+    let end = ExchangeRange { first: through.saturating_add(1), last: i64::MAX };
     for range in covered.into_iter().chain([end]) {
         let last = range.first.min(end.first) - 1;
         if next <= last {
@@ -99,10 +96,8 @@ pub fn gaps(mut covered: Vec<ExchangeRange>, through: i64) -> Vec<ExchangeRange>
 
 /// Returns the exchanges that aren't set aside, each once, sorted by number.
 fn live(exchanges: &[Exchange]) -> Vec<&Exchange> {
-    let mut live: Vec<&Exchange> = exchanges
-        .iter()
-        .filter(|exchange| exchange.set_aside_at.is_none())
-        .collect();
+    let mut live: Vec<&Exchange> =
+        exchanges.iter().filter(|exchange| exchange.set_aside_at.is_none()).collect();
     live.sort_by_key(|exchange| exchange.exchange);
     live.dedup_by_key(|exchange| exchange.exchange);
     live
@@ -161,10 +156,7 @@ fn digest(covered: &[&Exchange]) -> Item {
     let joined = |chars_max: usize, text_of: &dyn Fn(&Exchange) -> String| {
         let separators = "; ".len() * (covered.len().max(1) - 1);
         let share = (chars_max - separators) / covered.len().max(1);
-        let parts: Vec<String> = covered
-            .iter()
-            .map(|exchange| clean(&text_of(exchange), share))
-            .collect();
+        let parts: Vec<String> = covered.iter().map(|exchange| clean(&text_of(exchange), share)).collect();
         parts.join("; ")
     };
     let title = |exchange: &Exchange| match exchange.headline.title.as_str() {
@@ -200,19 +192,9 @@ fn blank(covered: &[&Exchange]) -> Item {
     Item {
         item: 0,
         ranges: runs(covered),
-        started_at: covered
-            .iter()
-            .map(|exchange| exchange.opened_at)
-            .min()
-            .unwrap_or_default(),
-        ended_at: covered
-            .iter()
-            .map(|exchange| exchange.last_at)
-            .max()
-            .unwrap_or_default(),
-        source_tokens: covered
-            .iter()
-            .fold(0, |sum: i64, exchange| sum.saturating_add(exchange.tokens)),
+        started_at: covered.iter().map(|exchange| exchange.opened_at).min().unwrap_or_default(),
+        ended_at: covered.iter().map(|exchange| exchange.last_at).max().unwrap_or_default(),
+        source_tokens: covered.iter().fold(0, |sum: i64, exchange| sum.saturating_add(exchange.tokens)),
         // The importance is unknown, so the item is neither dropped early nor late.
         importance: Importance::Fix,
         text: String::new(),
@@ -228,12 +210,7 @@ fn blank(covered: &[&Exchange]) -> Item {
 fn runs(covered: &[&Exchange]) -> Vec<ExchangeRange> {
     covered
         .chunk_by(|one, next| one.exchange + 1 == next.exchange)
-        .filter_map(|run| {
-            Some(ExchangeRange {
-                first: run.first()?.exchange,
-                last: run.last()?.exchange,
-            })
-        })
+        .filter_map(|run| Some(ExchangeRange { first: run.first()?.exchange, last: run.last()?.exchange }))
         .collect()
 }
 
@@ -259,20 +236,14 @@ mod tests {
     }
 
     fn exchanges(numbers: &[i64]) -> Vec<Exchange> {
-        numbers
-            .iter()
-            .map(|&n| exchange(n, Timestamp(n * HOUR_MS)))
-            .collect()
+        numbers.iter().map(|&n| exchange(n, Timestamp(n * HOUR_MS))).collect()
     }
 
     #[test]
     fn drafts_become_items_and_gaps_become_digests() {
-        let items = items_from(
-            &[draft(2, 4), draft(7, 7)],
-            &exchanges(&[1, 2, 4, 5, 6, 7, 8]),
-            Origin::Model,
-        )
-        .unwrap();
+        let items =
+            items_from(&[draft(2, 4), draft(7, 7)], &exchanges(&[1, 2, 4, 5, 6, 7, 8]), Origin::Model)
+                .unwrap();
         let lines: Vec<String> = items
             .iter()
             .map(|item| {
@@ -303,10 +274,8 @@ mod tests {
     #[test]
     fn a_digest_item_covers_at_most_four_exchanges_of_one_day() {
         let numbers: Vec<i64> = (1..=30).collect();
-        let counts: Vec<i64> = digest_items(&exchanges(&numbers))
-            .iter()
-            .map(|item| item.source_tokens / 100)
-            .collect();
+        let counts: Vec<i64> =
+            digest_items(&exchanges(&numbers)).iter().map(|item| item.source_tokens / 100).collect();
         assert_eq!(counts, [4, 4, 4, 4, 4, 3, 4, 3]);
         let mut one_set_aside = exchanges(&[1, 2, 3]);
         one_set_aside[1].set_aside_at = Some(Timestamp(DAY_MS));
@@ -341,10 +310,7 @@ mod tests {
             assert!(text.starts_with("(interrupted) many words"), "{text}");
             assert_eq!(text.matches("(interrupted)").count(), 1, "{text}");
         }
-        assert!(
-            item.text.ends_with("; Question 2 → bash ×2 → Answer 2"),
-            "{item:?}"
-        );
+        assert!(item.text.ends_with("; Question 2 → bash ×2 → Answer 2"), "{item:?}");
         let [alone] = digest_items(&exchanges[..1]).try_into().unwrap();
         assert!(alone.brief.starts_with("(interrupted) many words"), "{alone:?}");
     }
@@ -370,14 +336,8 @@ mod tests {
         let asked = exchanges(&[3, 4, 7, 8]);
         let cases = [
             (vec![draft(4, 3)], CoverageError::Inverted { first: 4, last: 3 }),
-            (
-                vec![draft(3, 4), draft(4, 7)],
-                CoverageError::Overlap { exchange: 4 },
-            ),
-            (
-                vec![draft(7, 8), draft(3, 4)],
-                CoverageError::Overlap { exchange: 3 },
-            ),
+            (vec![draft(3, 4), draft(4, 7)], CoverageError::Overlap { exchange: 4 }),
+            (vec![draft(7, 8), draft(3, 4)], CoverageError::Overlap { exchange: 3 }),
             (vec![draft(1, 3)], CoverageError::NotAsked { first: 1, last: 3 }),
             (vec![draft(8, 9)], CoverageError::NotAsked { first: 8, last: 9 }),
             (vec![draft(5, 6)], CoverageError::NotAsked { first: 5, last: 6 }),

@@ -118,10 +118,8 @@ pub fn diff(before: &str, after: &str) -> Vec<DiffHunk> {
         position.map(|at| after.remove(at)).is_none()
     });
     let mut groups: Vec<LineGroup> = Vec::new();
-    for (is_after, line) in before
-        .into_iter()
-        .map(|line| (false, line))
-        .chain(after.into_iter().map(|line| (true, line)))
+    for (is_after, line) in
+        before.into_iter().map(|line| (false, line)).chain(after.into_iter().map(|line| (true, line)))
     {
         add(&mut groups, is_after, line);
     }
@@ -140,9 +138,7 @@ struct LineGroup {
 impl LineGroup {
     fn is_about(&self, exchanges: &[ExchangeRange]) -> bool {
         let overlap = |a: &ExchangeRange, b: &ExchangeRange| a.first <= b.last && b.first <= a.last;
-        self.exchanges
-            .iter()
-            .any(|one| exchanges.iter().any(|other| overlap(one, other)))
+        self.exchanges.iter().any(|one| exchanges.iter().any(|other| overlap(one, other)))
     }
 
     fn join(&mut self, other: Self) {
@@ -164,10 +160,7 @@ impl LineGroup {
 
 /// Adds a line to the group about the same exchanges. If the line is about exchanges of several groups, joins these groups.
 fn add(groups: &mut Vec<LineGroup>, is_after: bool, line: DocumentLine) {
-    let mut group = LineGroup {
-        exchanges: line.exchanges.clone(),
-        ..LineGroup::default()
-    };
+    let mut group = LineGroup { exchanges: line.exchanges.clone(), ..LineGroup::default() };
     let mut index = 0;
     while index < groups.len() {
         if groups[index].is_about(&group.exchanges) {
@@ -189,10 +182,7 @@ fn add(groups: &mut Vec<LineGroup>, is_after: bool, line: DocumentLine) {
 fn kind(before: &[DocumentLine], after: &[DocumentLine]) -> ChangeKind {
     let chars = |lines: &[DocumentLine]| lines.iter().map(DocumentLine::chars).sum::<usize>();
     let has_same_texts = || {
-        before
-            .iter()
-            .map(DocumentLine::text_and_points)
-            .eq(after.iter().map(DocumentLine::text_and_points))
+        before.iter().map(DocumentLine::text_and_points).eq(after.iter().map(DocumentLine::text_and_points))
     };
     match (before.len(), after.len()) {
         (0, _) => ChangeKind::Added,
@@ -211,10 +201,7 @@ fn lines(document: &str) -> Vec<DocumentLine> {
 
 /// Returns the exchanges that a line's source names, sorted: `Added JWT (08:12, #12–#14)` names 12 to 14.
 fn named_exchanges(text: &str) -> Vec<ExchangeRange> {
-    let source = parts(text)
-        .1
-        .strip_suffix(PROVISIONAL_MARK)
-        .unwrap_or(parts(text).1);
+    let source = parts(text).1.strip_suffix(PROVISIONAL_MARK).unwrap_or(parts(text).1);
     let source = source.trim_start_matches('(').trim_end_matches(')');
     let mut ranges: Vec<ExchangeRange> = source.split(", ").filter_map(range).collect();
     ranges.sort_unstable();
@@ -239,10 +226,7 @@ fn parts(text: &str) -> (&str, &str) {
 fn range(name: &str) -> Option<ExchangeRange> {
     let name = name.strip_prefix("… ").unwrap_or(name).strip_prefix('#')?;
     let (first, last) = name.split_once("–#").unwrap_or((name, name));
-    Some(ExchangeRange {
-        first: first.parse().ok()?,
-        last: last.parse().ok()?,
-    })
+    Some(ExchangeRange { first: first.parse().ok()?, last: last.parse().ok()? })
 }
 
 #[cfg(test)]
@@ -309,39 +293,25 @@ mod tests {
         let before = "## Yesterday (3 March 2026)\n- Moved on (#3)\n  - at last\n";
         let after = "## This Week (3–9 March 2026)\n### Tue 3 March\n- Moved on (#3)\n  - at last\n";
         let [change] = diff(before, after).try_into().unwrap();
-        assert_eq!(
-            (change.kind, change.exchanges.as_str()),
-            (ChangeKind::Moved, "#3")
-        );
+        assert_eq!((change.kind, change.exchanges.as_str()), (ChangeKind::Moved, "#3"));
         assert_eq!(change.after[0].section, "This Week");
     }
 
     #[test]
     fn the_exchanges_of_a_line_are_those_of_its_source() {
         for (text, ranges) in [
-            (
-                "Added JWT (2026-01-05 08:12, #12–#14, ~5k tokens)",
-                vec![(12, 14)],
-            ),
+            ("Added JWT (2026-01-05 08:12, #12–#14, ~5k tokens)", vec![(12, 14)]),
             ("See (#7) (#2, ~340 tokens) (not yet condensed)", vec![(2, 2)]),
-            (
-                "Many (#1, #3, #5, #7, … #30–#31, ~9k tokens)",
-                vec![(1, 1), (3, 3), (5, 5), (7, 7), (30, 31)],
-            ),
+            ("Many (#1, #3, #5, #7, … #30–#31, ~9k tokens)", vec![(1, 1), (3, 3), (5, 5), (7, 7), (30, 31)]),
             ("Added JWT (Thu 12 March, #12)", vec![(12, 12)]),
-            (
-                "See (#7) (23:50 to 13 March, #2) (not yet condensed)",
-                vec![(2, 2)],
-            ),
+            ("See (#7) (23:50 to 13 March, #2) (not yet condensed)", vec![(2, 2)]),
             ("Added JWT (Mon-Tue, ~5k tokens)", vec![]),
             ("Said (#1) only", vec![]),
             ("Said (so: #1)", vec![]),
             ("", vec![]),
         ] {
-            let ranges: Vec<ExchangeRange> = ranges
-                .into_iter()
-                .map(|(first, last)| ExchangeRange { first, last })
-                .collect();
+            let ranges: Vec<ExchangeRange> =
+                ranges.into_iter().map(|(first, last)| ExchangeRange { first, last }).collect();
             assert_eq!(named_exchanges(text), ranges, "{text}");
         }
     }
@@ -356,19 +326,12 @@ mod tests {
                 "(#2, ~3 tokens) (not yet condensed)",
             ),
             ("Ran it (twice) (05:29, #98)", "Ran it (twice)", "(05:29, #98)"),
-            (
-                "Added JWT (Mon-Tue, ~5k tokens)",
-                "Added JWT",
-                "(Mon-Tue, ~5k tokens)",
-            ),
+            ("Added JWT (Mon-Tue, ~5k tokens)", "Added JWT", "(Mon-Tue, ~5k tokens)"),
             ("Said (#1) only", "Said (#1) only", ""),
         ] {
             let document = format!("## Yesterday\n3. {text}\n");
             let [line] = lines(&document).try_into().unwrap();
-            assert_eq!(
-                (line.section.as_str(), line.parts()),
-                ("Yesterday", (words, source))
-            );
+            assert_eq!((line.section.as_str(), line.parts()), ("Yesterday", (words, source)));
         }
     }
 
@@ -378,10 +341,7 @@ mod tests {
         let after =
             "## Yesterday (3–4 March 2026)\n- Moved on (Tue 3 March, #3)\n- Rested (Wed 4 March, #4)\n";
         let [change] = diff(before, after).try_into().unwrap();
-        assert_eq!(
-            (change.kind, change.exchanges.as_str()),
-            (ChangeKind::Added, "#4")
-        );
+        assert_eq!((change.kind, change.exchanges.as_str()), (ChangeKind::Added, "#4"));
     }
 
     proptest! {

@@ -49,10 +49,7 @@ impl ItemEdit {
     /// # Errors
     /// An [`EditError`], which names the field.
     pub fn parse(change: &Value) -> Result<Self, EditError> {
-        let fields = change
-            .as_object()
-            .filter(|fields| !fields.is_empty())
-            .ok_or(EditError::Nothing)?;
+        let fields = change.as_object().filter(|fields| !fields.is_empty()).ok_or(EditError::Nothing)?;
         if let Some(unknown) = fields.keys().find(|name| !FIELDS.contains(&name.as_str())) {
             return Err(EditError::Unknown(unknown.clone()));
         }
@@ -67,13 +64,7 @@ impl ItemEdit {
 
     /// Returns true if the change sets nothing but the pin.
     pub fn is_pin_alone(&self) -> bool {
-        let Self {
-            text,
-            brief,
-            gist,
-            importance,
-            pinned: _,
-        } = self;
+        let Self { text, brief, gist, importance, pinned: _ } = self;
         text.is_none() && brief.is_none() && gist.is_none() && importance.is_none()
     }
 
@@ -81,12 +72,7 @@ impl ItemEdit {
     #[must_use]
     pub fn redacted(self, redactor: &Redactor) -> Self {
         let redact = |text: Option<String>| text.map(|text| redactor.redact(&text).into_owned());
-        Self {
-            text: redact(self.text),
-            brief: redact(self.brief),
-            gist: redact(self.gist),
-            ..self
-        }
+        Self { text: redact(self.text), brief: redact(self.brief), gist: redact(self.gist), ..self }
     }
 
     /// Returns the changed `item`. If a text or the importance is new, the item is the operator's and no model condenses it again.
@@ -128,11 +114,7 @@ fn text(
     let text = value.as_str().map(str::trim);
     let fits = text.filter(|text| !text.is_empty() && text.chars().count() <= chars_max);
     let expected = || format!("a text of 1 to {chars_max} characters");
-    fits.map(|text| Some(text.to_owned()))
-        .ok_or_else(|| EditError::Invalid {
-            name,
-            expected: expected(),
-        })
+    fits.map(|text| Some(text.to_owned())).ok_or_else(|| EditError::Invalid { name, expected: expected() })
 }
 
 fn importance(fields: &Map<String, Value>) -> Result<Option<Importance>, EditError> {
@@ -141,20 +123,19 @@ fn importance(fields: &Map<String, Value>) -> Result<Option<Importance>, EditErr
     };
     let importance = value.as_str().and_then(Importance::from_name);
     let names = Importance::ALL.map(Importance::name).join(", ");
-    importance.map(Some).ok_or_else(|| EditError::Invalid {
-        name: "importance",
-        expected: format!("one of {names}"),
-    })
+    importance
+        .map(Some)
+        .ok_or_else(|| EditError::Invalid { name: "importance", expected: format!("one of {names}") })
 }
 
 fn pinned(fields: &Map<String, Value>) -> Result<Option<bool>, EditError> {
     let Some(value) = fields.get("pinned") else {
         return Ok(None);
     };
-    value.as_bool().map(Some).ok_or_else(|| EditError::Invalid {
-        name: "pinned",
-        expected: "true or false".to_owned(),
-    })
+    value
+        .as_bool()
+        .map(Some)
+        .ok_or_else(|| EditError::Invalid { name: "pinned", expected: "true or false".to_owned() })
 }
 
 #[cfg(test)]
@@ -185,9 +166,7 @@ mod tests {
         for form in Form::ALL {
             assert!(item_line(&new, form).starts_with("Chose RS256, not HS256 ("));
         }
-        let headline = ItemEdit::parse(&json!({"gist": "Chose RS256"}))
-            .unwrap()
-            .apply(&old);
+        let headline = ItemEdit::parse(&json!({"gist": "Chose RS256"})).unwrap().apply(&old);
         assert_eq!((&headline.text, &headline.brief), (&old.text, &old.brief));
     }
 

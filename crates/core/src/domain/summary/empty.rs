@@ -34,11 +34,7 @@ impl WindowFill {
 
 /// Returns the text instead of an empty project document. `has_past` is true if anything has left the windows of the project's agents.
 pub fn in_place_of_shared(has_past: bool) -> &'static str {
-    if has_past {
-        NOTHING_SHOWN
-    } else {
-        "(no summary yet: nothing has left the windows of its agents)"
-    }
+    if has_past { NOTHING_SHOWN } else { "(no summary yet: nothing has left the windows of its agents)" }
 }
 
 /// Stands for a document whose requested size is too small for any line.
@@ -51,10 +47,7 @@ mod tests {
 
     #[test]
     fn a_hint_names_the_fill_and_an_option() {
-        let fill = |tokens, budget_tokens| WindowFill {
-            tokens,
-            budget_tokens,
-        };
+        let fill = |tokens, budget_tokens| WindowFill { tokens, budget_tokens };
         assert_eq!(
             fill(812, 100_000).hint(),
             "nothing has left the window yet: 812 of 100,000 tokens; try --set window.budget_tokens=4000"

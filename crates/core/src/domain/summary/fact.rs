@@ -43,15 +43,8 @@ impl FactKind {
     }
 
     /// All kinds, in the document's order.
-    pub const ALL: [Self; 7] = [
-        Self::Goal,
-        Self::Demand,
-        Self::Decision,
-        Self::State,
-        Self::Open,
-        Self::DeadEnd,
-        Self::Person,
-    ];
+    pub const ALL: [Self; 7] =
+        [Self::Goal, Self::Demand, Self::Decision, Self::State, Self::Open, Self::DeadEnd, Self::Person];
 
     /// Returns the name used in answers and in the database.
     pub fn name(self) -> &'static str {

@@ -115,11 +115,7 @@ pub fn any_text() -> impl Strategy<Value = String> {
 pub fn any_item(as_of: Timestamp) -> impl Strategy<Value = Item> {
     let texts = (any_text(), any_text(), any_text());
     let numbers = (1_i64..5_000, 0_i64..3, -DAY_MS..20 * DAY_MS, 0_i64..3_000_000);
-    let marks = (
-        prop::sample::select(Importance::ALL.to_vec()),
-        any::<bool>(),
-        0_i64..2 * DAY_MS,
-    );
+    let marks = (prop::sample::select(Importance::ALL.to_vec()), any::<bool>(), 0_i64..2 * DAY_MS);
     (texts, numbers, marks).prop_map(
         move |(
             (text, brief, gist),
@@ -129,10 +125,7 @@ pub fn any_item(as_of: Timestamp) -> impl Strategy<Value = Item> {
             let ended_at = as_of.plus_ms(-age_ms);
             Item {
                 item: first,
-                ranges: vec![ExchangeRange {
-                    first,
-                    last: first + more,
-                }],
+                ranges: vec![ExchangeRange { first, last: first + more }],
                 started_at: ended_at.plus_ms(-span_ms),
                 ended_at,
                 source_tokens,
@@ -140,11 +133,7 @@ pub fn any_item(as_of: Timestamp) -> impl Strategy<Value = Item> {
                 text,
                 brief,
                 gist,
-                origin: if provisional {
-                    Origin::Digest
-                } else {
-                    Origin::Model
-                },
+                origin: if provisional { Origin::Digest } else { Origin::Model },
                 provisional,
                 pinned: false,
             }

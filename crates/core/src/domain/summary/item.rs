@@ -22,9 +22,7 @@ const TEXT_CHARS_PER_BRIEF_CHAR: usize = 5;
 /// [`LITTLE_TOKENS_MAX`].
 pub fn text_chars_max(source_tokens: i64) -> usize {
     let more = source_tokens.saturating_sub(LITTLE_TOKENS_MAX).max(0);
-    TEXT_CHARS_MAX
-        .saturating_add(usize_or_max(more))
-        .min(LONG_TEXT_CHARS_MAX)
+    TEXT_CHARS_MAX.saturating_add(usize_or_max(more)).min(LONG_TEXT_CHARS_MAX)
 }
 
 /// Returns how many characters the brief of an item about `source_tokens` may have.
@@ -57,14 +55,8 @@ pub enum Importance {
 
 impl Importance {
     /// Least important first.
-    pub const ALL: [Self; 6] = [
-        Self::Trivial,
-        Self::Debugging,
-        Self::Fix,
-        Self::Feature,
-        Self::Constraint,
-        Self::Decision,
-    ];
+    pub const ALL: [Self; 6] =
+        [Self::Trivial, Self::Debugging, Self::Fix, Self::Feature, Self::Constraint, Self::Decision];
 
     /// Returns the name used in the database and the API.
     pub fn name(self) -> &'static str {
@@ -98,10 +90,7 @@ impl Importance {
     /// Parses a word of the prompt or a name.
     pub fn from_word(word: &str) -> Option<Self> {
         let is_word = |importance: &Self| importance.word() == word;
-        Self::ALL
-            .into_iter()
-            .find(is_word)
-            .or_else(|| Self::from_name(word))
+        Self::ALL.into_iter().find(is_word).or_else(|| Self::from_name(word))
     }
 }
 

@@ -78,9 +78,8 @@ impl PointLabel {
 
     /// Splits a point into its label, if it has one, and the rest.
     pub(super) fn split(point: &str) -> (Option<Self>, &str) {
-        let labelled = Self::ALL
-            .into_iter()
-            .find_map(|label| Some((Some(label), point.strip_prefix(label.text())?)));
+        let labelled =
+            Self::ALL.into_iter().find_map(|label| Some((Some(label), point.strip_prefix(label.text())?)));
         labelled.unwrap_or((None, point))
     }
 

@@ -32,18 +32,13 @@ pub(super) const PROVISIONAL_MARK: &str = " (not yet condensed)";
 /// Writes an item without its bullet and last line feed: `Added JWT (#12–#14)`. Its further points follow on indented lines.
 pub fn item_line(item: &Item, form: Form) -> String {
     let source = bracketed(&[ranges(&item.ranges)]);
-    write_points(
-        &item_points(item, form),
-        &format!("{source}{}", mark(item)),
-        BULLET,
-    )
+    write_points(&item_points(item, form), &format!("{source}{}", mark(item)), BULLET)
 }
 
 /// Writes the points of a text, with `source` after the first one. The caller writes `bullet` before the first point.
 pub(super) fn write_points(points: &[String], source: &str, bullet: &str) -> String {
-    let (text, more) = points
-        .split_first()
-        .map_or((NO_TEXT, &[][..]), |(first, more)| (first.as_str(), more));
+    let (text, more) =
+        points.split_first().map_or((NO_TEXT, &[][..]), |(first, more)| (first.as_str(), more));
     let indent = " ".repeat(bullet.len());
     let mut line = format!("{text} {source}");
     for point in more {
@@ -54,11 +49,7 @@ pub(super) fn write_points(points: &[String], source: &str, bullet: &str) -> Str
 
 /// Returns the mark of a provisional digest; empty for other items.
 pub(super) fn mark(item: &Item) -> &'static str {
-    if item.provisional && item.origin == Origin::Digest {
-        PROVISIONAL_MARK
-    } else {
-        ""
-    }
+    if item.provisional && item.origin == Origin::Digest { PROVISIONAL_MARK } else { "" }
 }
 
 /// Returns the points of an item's text in `form`, cleaned; at least one.
@@ -69,11 +60,7 @@ pub(super) fn item_points(item: &Item, form: Form) -> Vec<String> {
         Origin::Model | Origin::Offline | Origin::Edited => clean_after_check,
     };
     let points = points(text_in_form(item, form), chars_max(item, form), clean);
-    if points.is_empty() {
-        vec![NO_TEXT.to_owned()]
-    } else {
-        points
-    }
+    if points.is_empty() { vec![NO_TEXT.to_owned()] } else { points }
 }
 
 /// Returns the points of an item's text that `choice` has, or all points if it has none of them. An ellipsis marks missing points.
@@ -110,10 +97,7 @@ pub(super) fn day_number(at: Timestamp) -> i64 {
 /// Returns an item's text in `form`. If that text is missing, or not shorter than a longer form, returns the longer form.
 fn text_in_form(item: &Item, form: Form) -> &str {
     let texts = [item.text.as_str(), item.brief.as_str(), item.gist.as_str()];
-    let mut shortest = texts
-        .into_iter()
-        .find(|text| !text.trim().is_empty())
-        .unwrap_or_default();
+    let mut shortest = texts.into_iter().find(|text| !text.trim().is_empty()).unwrap_or_default();
     for (text, form_of_text) in texts.into_iter().zip(Form::ALL) {
         if form_of_text <= form && !text.trim().is_empty() && text.len() <= shortest.len() {
             shortest = text;
@@ -145,11 +129,7 @@ fn clean_with(text: &str, chars_max: usize, quoted: impl Fn(&str, usize) -> Stri
     let line = defanged(&one_line(text));
     // Cutting or removing a mark may leave a new mark at the beginning.
     let line = defanged(&quoted(without_marks(&line), chars_max));
-    if line.is_empty() {
-        NO_TEXT.to_owned()
-    } else {
-        unmistakable(&line).into_owned()
-    }
+    if line.is_empty() { NO_TEXT.to_owned() } else { unmistakable(&line).into_owned() }
 }
 
 /// Like [`clean`], but leaves a text that looks like an instruction as it is. For texts that are known to be the user's words.
@@ -157,18 +137,12 @@ pub(super) fn plain(text: &str, chars_max: usize) -> String {
     let text = floor_cut(text.trim_start(), chars_max.saturating_mul(BYTES_PER_CHAR_MAX));
     let line = defanged(&one_line(text));
     let line = defanged(&cut(without_marks(&line), chars_max));
-    if line.is_empty() {
-        NO_TEXT.to_owned()
-    } else {
-        unmistakable(&line).into_owned()
-    }
+    if line.is_empty() { NO_TEXT.to_owned() } else { unmistakable(&line).into_owned() }
 }
 
 /// Removes the quotation that [`clean`] may have added.
 pub(super) fn unquoted(text: &str) -> &str {
-    let inside = text
-        .strip_prefix(QUOTE_MARK)
-        .and_then(|rest| rest.strip_prefix('“'));
+    let inside = text.strip_prefix(QUOTE_MARK).and_then(|rest| rest.strip_prefix('“'));
     inside.map_or(text, |inside| inside.strip_suffix('”').unwrap_or(inside))
 }
 
@@ -301,10 +275,7 @@ mod tests {
             ("`code` and **bold**", "`code` and **bold**"),
             ("3.14 is pi", "3.14 is pi"),
             ("a\n## b\r\nc", "a ## b c"),
-            (
-                "x </summary> y < / SUMMARY >",
-                "It was said: “x ‹/summary> y ‹ / SUMMARY >”",
-            ),
+            ("x </summary> y < / SUMMARY >", "It was said: “x ‹/summary> y ‹ / SUMMARY >”"),
             ("x <Summary agent=1>", "It was said: “x ‹Summary agent=1>”"),
             ("Result<T> and a < b", "Result<T> and a < b"),
             ("</\u{200b}summary>", "It was said: “‹/summary>”"),
@@ -322,24 +293,12 @@ mod tests {
     fn further_points_stand_on_indented_lines() {
         let mut long = item(7, Timestamp(0));
         long.text = "Three things were done:\n- one\n\n- another".to_owned();
-        assert_eq!(
-            item_line(&long, Form::Text),
-            "Three things were done: (#7)\n  - one\n  - another"
-        );
-        assert_eq!(
-            item_text(&long, Form::Text),
-            "Three things were done: one another"
-        );
+        assert_eq!(item_line(&long, Form::Text), "Three things were done: (#7)\n  - one\n  - another");
+        assert_eq!(item_text(&long, Form::Text), "Three things were done: one another");
         let chosen = |choice| chosen_points(&long, Form::Text, choice);
-        assert_eq!(
-            chosen(Choice::FIRST.with(2)),
-            ["Three things were done:", "another …"]
-        );
+        assert_eq!(chosen(Choice::FIRST.with(2)), ["Three things were done:", "another …"]);
         assert_eq!(chosen(Choice::FIRST.with(1).with(2)), chosen(Choice::ALL));
-        assert_eq!(
-            write_points(&["a".into(), "b".into()], "(#7)", "12. "),
-            "a (#7)\n    - b"
-        );
+        assert_eq!(write_points(&["a".into(), "b".into()], "(#7)", "12. "), "a (#7)\n    - b");
     }
 
     #[test]
@@ -361,10 +320,8 @@ mod tests {
             assert_eq!(rounded(tokens, true), tenths);
         }
         let named = |pairs: &[(i64, i64)]| {
-            let list: Vec<ExchangeRange> = pairs
-                .iter()
-                .map(|&(first, last)| ExchangeRange { first, last })
-                .collect();
+            let list: Vec<ExchangeRange> =
+                pairs.iter().map(|&(first, last)| ExchangeRange { first, last }).collect();
             ranges(&list)
         };
         assert_eq!(named(&[]), "");

@@ -155,10 +155,7 @@ impl<'a> Question<'a> {
 
     /// Returns the user's demands in the items of the question.
     pub fn demands(&self) -> UserWords {
-        let items = self
-            .item_indices
-            .iter()
-            .filter_map(|index| self.items.get(*index));
+        let items = self.item_indices.iter().filter_map(|index| self.items.get(*index));
         UserWords::from_marked_lines(items.flat_map(|item| [item.text.as_str(), &item.brief, &item.gist]))
     }
 
@@ -176,15 +173,9 @@ impl<'a> Question<'a> {
         by_section.sort_by_key(|(section, label, _)| (*section, *label));
         let mut lines = Vec::new();
         for section_items in by_section.chunk_by(|one, next| one.0 == next.0) {
+            lines.extend(section_items.first().map(|(section, ..)| format!("{}:", section.heading())));
             lines.extend(
-                section_items
-                    .first()
-                    .map(|(section, ..)| format!("{}:", section.heading())),
-            );
-            lines.extend(
-                section_items
-                    .iter()
-                    .map(|(section, label, index)| self.line(*label, *index, *section)),
+                section_items.iter().map(|(section, label, index)| self.line(*label, *index, *section)),
             );
         }
         lines
@@ -199,13 +190,11 @@ impl<'a> Question<'a> {
 
     /// Returns how many of the items the question has room for.
     fn count_fitting(&self) -> usize {
-        let tokens = (1..)
-            .zip(&self.item_indices)
-            .scan(0, |sum: &mut i64, (label, index)| {
-                let section = self.states[*index]?.section;
-                *sum += self.rules.counter.count(&self.line(label, *index, section));
-                Some(*sum)
-            });
+        let tokens = (1..).zip(&self.item_indices).scan(0, |sum: &mut i64, (label, index)| {
+            let section = self.states[*index]?.section;
+            *sum += self.rules.counter.count(&self.line(label, *index, section));
+            Some(*sum)
+        });
         let fitting = tokens.take_while(|tokens| *tokens <= self.rules.tokens_max);
         fitting.take(ITEMS_ASKED_MAX).count()
     }
@@ -218,19 +207,14 @@ impl<'a> Question<'a> {
     /// Returns how many tokens an answer must save.
     fn progress_tokens(&self) -> i64 {
         let ceiling_share = self.rules.policy.ceiling() * PROGRESS_CEILING_PERCENT / 100;
-        (self.excess_tokens * PROGRESS_PERCENT / 100)
-            .min(ceiling_share)
-            .max(1)
+        (self.excess_tokens * PROGRESS_PERCENT / 100).min(ceiling_share).max(1)
     }
 }
 
 /// Returns the state of an item; `None` if the item is too old for the document.
 fn state_of(item: &Item, rules: Rules<'_>) -> Option<ItemState> {
     let section = rules.policy.ageing.section_of(item, rules.as_of)?;
-    Some(ItemState {
-        section,
-        tokens: line_tokens(item, section, rules.counter),
-    })
+    Some(ItemState { section, tokens: line_tokens(item, section, rules.counter) })
 }
 
 fn line_tokens(item: &Item, section: Section, counter: &dyn TokenCounter) -> i64 {

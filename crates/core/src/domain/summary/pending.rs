@@ -16,15 +16,11 @@ use crate::domain::{number::count, time::Timestamp, tokens::TokenCounter};
 /// The section's heading, without the Markdown mark and the dates.
 pub const PENDING_HEADING: &str = "Just Left the Window";
 /// Exchanges between the summary and the window.
-const PENDING: PendingSection = PendingSection {
-    heading: PENDING_HEADING,
-    fold_label: "waiting to be summarised",
-};
+const PENDING: PendingSection =
+    PendingSection { heading: PENDING_HEADING, fold_label: "waiting to be summarised" };
 /// Exchanges of the window that have no room in a request.
-const LEFT_OUT: PendingSection = PendingSection {
-    heading: "Left Out of This Request",
-    fold_label: "not shown",
-};
+const LEFT_OUT: PendingSection =
+    PendingSection { heading: "Left Out of This Request", fold_label: "not shown" };
 /// Limits a digest on a pending line to this many characters.
 pub const PENDING_CHARS_MAX: usize = 360;
 /// Tokens reserved for the heading and for the line that exchanges without room share.
@@ -101,11 +97,7 @@ fn with_section(
     let lines: Vec<&str> = body.unwrap_or(document).lines().collect();
     let fitting_count = match pending.as_slice() {
         [] => 0,
-        pending => estimate_fitting(
-            pending,
-            max_tokens - counter.count(document) - FOLD_TOKENS,
-            counter,
-        ),
+        pending => estimate_fitting(pending, max_tokens - counter.count(document) - FOLD_TOKENS, counter),
     };
     shares(lines.len(), pending.len(), fitting_count)
         .map(|share| text(&lines, section, &pending, share, footer))
@@ -118,26 +110,18 @@ fn with_section(
 /// Returns the shares to try, from everything to nothing: first fewer pending lines, then less of the document, then no pending lines.
 fn shares(document_lines: usize, pending: usize, fitting_count: usize) -> impl Iterator<Item = PendingShare> {
     let all = (pending > 0).then_some(fitting_count);
-    let fewer_pending = count_down(fitting_count).map(move |count| PendingShare {
-        document_lines,
-        pending_lines: all.map(|_| count),
-    });
-    let less_document = count_down(document_lines).map(move |document_lines| PendingShare {
-        document_lines,
-        pending_lines: all.map(|_| 0),
-    });
-    let no_pending = count_down(document_lines).map(|document_lines| PendingShare {
-        document_lines,
-        pending_lines: None,
-    });
+    let fewer_pending = count_down(fitting_count)
+        .map(move |count| PendingShare { document_lines, pending_lines: all.map(|_| count) });
+    let less_document = count_down(document_lines)
+        .map(move |document_lines| PendingShare { document_lines, pending_lines: all.map(|_| 0) });
+    let no_pending =
+        count_down(document_lines).map(|document_lines| PendingShare { document_lines, pending_lines: None });
     fewer_pending.chain(less_document).chain(no_pending)
 }
 
 /// Counts from `most` down to 0, each time by an eighth. So there are few steps, and the whole text can be counted for each.
 fn count_down(most: usize) -> impl Iterator<Item = usize> {
-    std::iter::successors(Some(most), |count| {
-        (*count > 0).then(|| count - (count / 8).max(1))
-    })
+    std::iter::successors(Some(most), |count| (*count > 0).then(|| count - (count / 8).max(1)))
 }
 
 /// Estimates how many of the newest lines fit into `room` tokens.
@@ -165,11 +149,8 @@ fn text(
         let (folded_lines, shown_lines) = pending.split_at(pending.len() - count);
         text.push_str(&section.text(folded_lines, shown_lines));
     }
-    let footer = if text.is_empty() {
-        footer.filter(|_| document.is_empty())
-    } else {
-        Some(footer.unwrap_or(FOOTER))
-    };
+    let footer =
+        if text.is_empty() { footer.filter(|_| document.is_empty()) } else { Some(footer.unwrap_or(FOOTER)) };
     if let Some(footer) = footer {
         text.extend([footer, "\n"]);
     }
@@ -209,13 +190,9 @@ impl PendingSection {
 
     /// Writes the line that the exchanges without room share.
     fn fold_line(self, folded_lines: &[&PendingLine]) -> Option<String> {
-        let range = ExchangeRange {
-            first: folded_lines.first()?.exchange,
-            last: folded_lines.last()?.exchange,
-        };
-        let tokens = folded_lines
-            .iter()
-            .fold(0_i64, |sum, line| sum.saturating_add(line.tokens));
+        let range =
+            ExchangeRange { first: folded_lines.first()?.exchange, last: folded_lines.last()?.exchange };
+        let tokens = folded_lines.iter().fold(0_i64, |sum, line| sum.saturating_add(line.tokens));
         Some(format!(
             "{BULLET}{}: {}, ~{} tokens, {}\n",
             range_name(range),
@@ -228,10 +205,7 @@ impl PendingSection {
 
 /// Writes `- Asked for X (08:12, #12)` and a line feed. Adds the day if the heading spans `several_days`.
 fn pending_line(line: &PendingLine, several_days: Option<Span>) -> String {
-    let number = range_name(ExchangeRange {
-        first: line.exchange,
-        last: line.exchange,
-    });
+    let number = range_name(ExchangeRange { first: line.exchange, last: line.exchange });
     let time = line.at.format("%H:%M");
     let when = several_days.map_or_else(|| time.clone(), |span| format!("{} {time}", span.day(line.at)));
     let source = bracketed(&[when, number]);
@@ -287,26 +261,14 @@ mod tests {
 
     #[test]
     fn a_document_gives_way_to_exchanges_that_a_request_has_no_room_for() {
-        let document = format!(
-            "## Yesterday (4 January 2026)\n{}",
-            "- Added JWT (#1)\n".repeat(200)
-        );
+        let document = format!("## Yesterday (4 January 2026)\n{}", "- Added JWT (#1)\n".repeat(200));
         let text = with_left_out(&document, &pending(10..=99), 600, &BytesCounter);
         assert!(BytesCounter.count(&text) <= 600);
-        assert!(
-            text.starts_with("## Yesterday (4 January 2026)\n- Added JWT (#1)\n"),
-            "{text}"
-        );
-        assert!(
-            text.contains("\n## Left Out of This Request (5 January 2026"),
-            "{text}"
-        );
+        assert!(text.starts_with("## Yesterday (4 January 2026)\n- Added JWT (#1)\n"), "{text}");
+        assert!(text.contains("\n## Left Out of This Request (5 January 2026"), "{text}");
         assert!(text.contains(" exchanges, ~"), "{text}");
         assert!(text.contains(" tokens, not shown\n"), "{text}");
-        assert!(
-            text.contains("- Question 99 → bash → Answer 99 (09:39, #99)\n"),
-            "{text}"
-        );
+        assert!(text.contains("- Question 99 → bash → Answer 99 (09:39, #99)\n"), "{text}");
         assert!(text.matches("Question").count() > 5, "{text}");
     }
 
@@ -335,10 +297,7 @@ mod tests {
 
         *Older history, up to #9, is archived: look up any #n with recall.*
         ");
-        assert_eq!(
-            with_pending(&archived, &[], 10, &BytesCounter),
-            (String::new(), 0)
-        );
+        assert_eq!(with_pending(&archived, &[], 10, &BytesCounter), (String::new(), 0));
     }
 
     #[test]
@@ -369,10 +328,7 @@ mod tests {
 
         *Older history is archived: look up any #n with recall.*
         ");
-        assert_eq!(
-            with_pending(DOCUMENT, &pending(10..=70), 10, &BytesCounter),
-            (String::new(), 0)
-        );
+        assert_eq!(with_pending(DOCUMENT, &pending(10..=70), 10, &BytesCounter), (String::new(), 0));
     }
 
     fn any_pending() -> impl Strategy<Value = Vec<PendingLine>> {

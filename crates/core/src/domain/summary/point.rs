@@ -64,10 +64,7 @@ mod tests {
     fn points_share_the_room_in_order() {
         let split = |text: &str, chars_max| points(text, chars_max, |line, room| cut(line.trim(), room));
         assert_eq!(split("one\n\n  two \n", 80), ["one", "two"]);
-        assert_eq!(
-            split("a rather long first line\nno room is left", 30),
-            ["a rather long first line"]
-        );
+        assert_eq!(split("a rather long first line\nno room is left", 30), ["a rather long first line"]);
         assert_eq!(split("a long line", 6), ["a lon…"]);
         assert_eq!(split(&"x\n".repeat(POINTS_MAX + 1), 1_000).len(), POINTS_MAX);
         assert!(split(" \n", 80).is_empty());

@@ -52,19 +52,13 @@ pub struct AgentState {
 pub fn at_work(agent: &AgentId, exchange: &Exchange, last_at: Timestamp) -> String {
     let request = quoted(&defanged(&one_line(&exchange.headline.title)), REQUEST_CHARS_MAX);
     let at = last_at.format("%H:%M");
-    format!(
-        "At work in another session: {agent} since {at} on #{}: {request}",
-        exchange.first_leg()
-    )
+    format!("At work in another session: {agent} since {at} on #{}: {request}", exchange.first_leg())
 }
 
 impl ProjectBrief {
     /// Shortens the brief to `options`. Returns an empty text if there is nothing to say.
     pub fn excerpt(&self, options: BriefOptions, counter: &dyn TokenCounter) -> Excerpt {
-        let head = self
-            .at_work
-            .iter()
-            .fold(String::new(), |head, line| head + line + "\n");
+        let head = self.at_work.iter().fold(String::new(), |head, line| head + line + "\n");
         let project = &self.project;
         let closing = format!(
             "*Each #n is an exchange of the agent above it: `recapd expand AGENT N`. All of it: `recapd summary --project {project}`.*"
@@ -73,11 +67,7 @@ impl ProjectBrief {
         if document.trim().is_empty() && !head.is_empty() {
             let text = format!("{head}\n{closing}\n");
             let tokens = counter.count(&text);
-            return Excerpt {
-                text,
-                tokens,
-                truncated: false,
-            };
+            return Excerpt { text, tokens, truncated: false };
         }
         options.shorten_below(&head, &document, &closing, counter)
     }
@@ -85,11 +75,7 @@ impl ProjectBrief {
     /// Writes the section of facts, with the name of each agent above the facts of its document.
     fn facts(&self) -> String {
         let mut text = String::new();
-        for state in self
-            .states
-            .iter()
-            .filter(|state| Some(&state.agent) != self.reader.as_ref())
-        {
+        for state in self.states.iter().filter(|state| Some(&state.agent) != self.reader.as_ref()) {
             let sections = sections(&state.document).into_iter();
             for section in sections.filter(|section| section.title == HEADING) {
                 let part = format!("{DAY_MARK}{}\n{}\n\n", state.agent, section.content);
@@ -115,14 +101,8 @@ impl ProjectBrief {
             !is_left_out && *line != SHARED_FOOTER
         });
         let lines: Vec<&str> = lines.collect();
-        let has_text = lines
-            .iter()
-            .any(|line| !line.trim().is_empty() && !line.starts_with('#'));
-        if has_text {
-            lines.join("\n") + "\n"
-        } else {
-            String::new()
-        }
+        let has_text = lines.iter().any(|line| !line.trim().is_empty() && !line.starts_with('#'));
+        if has_text { lines.join("\n") + "\n" } else { String::new() }
     }
 }
 
@@ -139,10 +119,7 @@ mod tests {
         let brief = ProjectBrief {
             project: "shop".parse().unwrap(),
             document: format!("{document}{SHARED_FOOTER}\n"),
-            states: vec![AgentState {
-                agent: "two".parse().unwrap(),
-                document: document_of_two.to_owned(),
-            }],
+            states: vec![AgentState { agent: "two".parse().unwrap(), document: document_of_two.to_owned() }],
             at_work: at_work.iter().map(|&line| line.to_owned()).collect(),
             reader: reader.map(|name| name.parse().unwrap()),
         };
@@ -176,10 +153,7 @@ mod tests {
     #[test]
     fn the_readers_own_part_is_left_out() {
         let text = brief(Some("two"), &[]);
-        assert!(
-            !text.contains("two") && !text.contains("never push") && text.contains("bug 1"),
-            "{text}"
-        );
+        assert!(!text.contains("two") && !text.contains("never push") && text.contains("bug 1"), "{text}");
         let nothing = ProjectBrief {
             project: "shop".parse().unwrap(),
             document: format!("## Yesterday\n### two\n- Fixed bug 2 (#2)\n\n{SHARED_FOOTER}\n"),
@@ -189,15 +163,7 @@ mod tests {
         };
         let options = BriefOptions::new(true, None, None).unwrap();
         assert_eq!(nothing.excerpt(options, &BytesCounter).text, "");
-        let alone = ProjectBrief {
-            at_work: vec!["At work: x".to_owned()],
-            ..nothing
-        };
-        assert!(
-            alone
-                .excerpt(options, &BytesCounter)
-                .text
-                .starts_with("At work: x\n\n*Each")
-        );
+        let alone = ProjectBrief { at_work: vec!["At work: x".to_owned()], ..nothing };
+        assert!(alone.excerpt(options, &BytesCounter).text.starts_with("At work: x\n\n*Each"));
     }
 }

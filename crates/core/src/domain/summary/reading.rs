@@ -38,12 +38,7 @@ pub fn read_lines(document: &str) -> Vec<ReadLine<'_>> {
             last.points.push(point);
         } else if !line.trim().is_empty() && !is_footer(line) {
             let (text, points) = (strip_bullet(line), Vec::new());
-            lines.push(ReadLine {
-                heading,
-                day,
-                text,
-                points,
-            });
+            lines.push(ReadLine { heading, day, text, points });
         }
     }
     lines
@@ -51,9 +46,7 @@ pub fn read_lines(document: &str) -> Vec<ReadLine<'_>> {
 
 /// Splits a section's heading: `Yesterday (9–12 March 2026)` has a name and a span.
 pub fn name_and_span(heading: &str) -> (&str, Option<&str>) {
-    let parts = heading
-        .strip_suffix(')')
-        .and_then(|heading| heading.split_once(" ("));
+    let parts = heading.strip_suffix(')').and_then(|heading| heading.split_once(" ("));
     parts.map_or((heading, None), |(name, span)| (name, Some(span)))
 }
 
@@ -81,15 +74,7 @@ mod tests {
                         *Older history is archived: look up any #n with recall.*\n";
         let lines: Vec<String> = read_lines(document)
             .iter()
-            .map(|line| {
-                format!(
-                    "{}, {:?}: {} {:?}",
-                    line.section(),
-                    line.day,
-                    line.text,
-                    line.points
-                )
-            })
+            .map(|line| format!("{}, {:?}: {} {:?}", line.section(), line.day, line.text, line.points))
             .collect();
         assert_eq!(
             lines,
@@ -105,11 +90,7 @@ mod tests {
     #[test]
     fn headings_have_a_name_and_may_have_a_span() {
         for (heading, name, span) in [
-            (
-                "Yesterday (9–12 March 2026)",
-                "Yesterday",
-                Some("9–12 March 2026"),
-            ),
+            ("Yesterday (9–12 March 2026)", "Yesterday", Some("9–12 March 2026")),
             ("Yesterday", "Yesterday", None),
             ("", "", None),
         ] {

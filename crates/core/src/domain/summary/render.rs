@@ -102,10 +102,7 @@ pub(super) fn span_of(items: &[(&Item, &ShownItem)]) -> Option<Span> {
 
 /// Writes the heading of `section` with the dates of `span`, and a line feed. A section of numbered lines has no dates.
 pub(super) fn heading_of(section: Section, span: Option<Span>, items: &[(&Item, &ShownItem)]) -> String {
-    if items
-        .iter()
-        .any(|(_, shown_item)| shown_item.layout == Layout::Numbered)
-    {
+    if items.iter().any(|(_, shown_item)| shown_item.layout == Layout::Numbered) {
         heading_text(section.heading())
     } else {
         heading_text(&dated_heading(section, span))
@@ -155,11 +152,7 @@ pub(super) fn push_lines(
 fn seed_line(number: usize, item: &Item, shown_item: &ShownItem) -> String {
     let bullet = format!("{number}. ");
     let source = format!("{}{}", seed_source(item, shown_item.section), mark(item));
-    let line = write_points(
-        &chosen_points(item, shown_item.form, shown_item.points),
-        &source,
-        &bullet,
-    );
+    let line = write_points(&chosen_points(item, shown_item.form, shown_item.points), &source, &bullet);
     format!("{bullet}{line}\n")
 }
 
@@ -169,14 +162,8 @@ fn bulleted_line(line: &[(&Item, &ShownItem)], headings: Headings) -> String {
         [(item, shown_item)] => chosen_points(item, shown_item.form, shown_item.points),
         _ => vec![joined_text(line)],
     };
-    let is_timed = line
-        .iter()
-        .all(|(_, shown_item)| shown_item.layout == Layout::Line);
-    let headings = if is_timed {
-        headings
-    } else {
-        headings.without_times()
-    };
+    let is_timed = line.iter().all(|(_, shown_item)| shown_item.layout == Layout::Line);
+    let headings = if is_timed { headings } else { headings.without_times() };
     let items: Vec<&Item> = line.iter().map(|(item, _)| *item).collect();
     let mark = items.iter().map(|item| mark(item)).find(|mark| !mark.is_empty());
     let source = format!("{}{}", headings.source(&items), mark.unwrap_or_default());
@@ -216,11 +203,7 @@ fn without_same_speaker<'a>(line: &str, text: &'a str) -> &'a str {
 
 /// Returns what separates `text` from the next text on a line: a blank if `text` ends a sentence, else a semicolon.
 fn separator(text: &str) -> &'static str {
-    if text.ends_with(['.', '!', '?', '…', '。', '！', '？', '।', '”']) {
-        " "
-    } else {
-        "; "
-    }
+    if text.ends_with(['.', '!', '?', '…', '。', '！', '？', '।', '”']) { " " } else { "; " }
 }
 
 /// Writes `### Thu 12 March` and a line feed.
@@ -249,13 +232,7 @@ mod tests {
     }
 
     fn shown_item(index: usize, section: Section, layout: Layout) -> ShownItem {
-        ShownItem {
-            index,
-            section,
-            form: Form::Text,
-            points: Choice::ALL,
-            layout,
-        }
+        ShownItem { index, section, form: Form::Text, points: Choice::ALL, layout }
     }
 
     #[test]
@@ -277,13 +254,7 @@ mod tests {
         let items = [week, auth, fresh, other];
         let shown = |layout| {
             let of = |(index, section)| shown_item(index, section, layout);
-            [
-                (1, Section::Session),
-                (2, Section::Session),
-                (0, Section::Week),
-                (3, Section::Week),
-            ]
-            .map(of)
+            [(1, Section::Session), (2, Section::Session), (0, Section::Week), (3, Section::Week)].map(of)
         };
         insta::assert_snapshot!(document(&items, &shown(Layout::Line)), @r"
         ## Previously in This Session (5 January 2026, 08:12–10:00)
@@ -317,10 +288,7 @@ mod tests {
 
     #[test]
     fn footers_are_recognised() {
-        assert_eq!(
-            archived(101),
-            "*Older history, up to #101, is archived: look up any #n with recall.*\n"
-        );
+        assert_eq!(archived(101), "*Older history, up to #101, is archived: look up any #n with recall.*\n");
         assert!(is_footer(archived(101).trim_end()) && is_footer(FOOTER));
         let tail = "1. Older history is archived: look up any #n with recall.*";
         for line in ["", "*Older history*", tail] {
@@ -345,13 +313,7 @@ mod tests {
             over_night,
             text(6, "2026-01-07T09:00:00Z", "Ida: I have a boat"),
         ];
-        let layouts = [
-            Layout::Dense,
-            Layout::Joined,
-            Layout::Joined,
-            Layout::Dense,
-            Layout::Dense,
-        ];
+        let layouts = [Layout::Dense, Layout::Joined, Layout::Joined, Layout::Dense, Layout::Dense];
         let shown: Vec<ShownItem> = layouts
             .into_iter()
             .enumerate()

@@ -96,12 +96,7 @@ pub enum Ageing {
 impl Default for Ageing {
     /// Returns seed 003's limits: 24 hours, 7 days, 14 days. Older items stay.
     fn default() -> Self {
-        Self::Age {
-            session_ms: DAY_MS,
-            yesterday_ms: 7 * DAY_MS,
-            week_ms: 14 * DAY_MS,
-            drops_older: false,
-        }
+        Self::Age { session_ms: DAY_MS, yesterday_ms: 7 * DAY_MS, week_ms: 14 * DAY_MS, drops_older: false }
     }
 }
 
@@ -168,13 +163,7 @@ impl Ageing {
 
     /// Returns the limits of the sections, ascending.
     fn limits_ms(self) -> Option<[i64; 3]> {
-        let Self::Age {
-            session_ms,
-            yesterday_ms,
-            week_ms,
-            ..
-        } = self
-        else {
+        let Self::Age { session_ms, yesterday_ms, week_ms, .. } = self else {
             return None;
         };
         let yesterday_ms = yesterday_ms.max(session_ms);
@@ -197,12 +186,7 @@ mod tests {
     const AS_OF: Timestamp = Timestamp(1_767_600_000_000);
 
     fn ageing(drops_older: bool) -> Ageing {
-        Ageing::Age {
-            session_ms: DAY_MS,
-            yesterday_ms: 7 * DAY_MS,
-            week_ms: 14 * DAY_MS,
-            drops_older,
-        }
+        Ageing::Age { session_ms: DAY_MS, yesterday_ms: 7 * DAY_MS, week_ms: 14 * DAY_MS, drops_older }
     }
 
     fn aged(age_ms: i64) -> Item {
@@ -234,10 +218,7 @@ mod tests {
             assert_eq!(ageing(drops_older).section_of(&old, AS_OF), section);
             assert_eq!(ageing(drops_older).next_change([&old], AS_OF), None);
         }
-        assert_eq!(
-            Ageing::Off.section_of(&aged(900 * DAY_MS), AS_OF),
-            Some(Section::Session)
-        );
+        assert_eq!(Ageing::Off.section_of(&aged(900 * DAY_MS), AS_OF), Some(Section::Session));
         assert_eq!(Ageing::Off.next_change([&old], AS_OF), None);
     }
 

@@ -60,11 +60,7 @@ impl SharedDocument {
         if !self.document.is_empty() || tokens > policy.ceiling() {
             return self;
         }
-        Self {
-            document,
-            tokens,
-            ..self
-        }
+        Self { document, tokens, ..self }
     }
 }
 
@@ -78,10 +74,8 @@ pub fn compose_shared(
     let mut sorted: Vec<usize> = (0..contributions.len()).collect();
     let newest = |index: usize| contributions[index].items.iter().map(|item| item.ended_at).max();
     sorted.sort_by_key(|&index| (newest(index), contributions[index].agent));
-    let full_documents: Vec<Composition> = sorted
-        .iter()
-        .map(|&index| compose(contributions[index].items, as_of, policy, counter))
-        .collect();
+    let full_documents: Vec<Composition> =
+        sorted.iter().map(|&index| compose(contributions[index].items, as_of, policy, counter)).collect();
     let needs: Vec<i64> = sorted
         .iter()
         .zip(&full_documents)
@@ -105,30 +99,19 @@ pub fn compose_shared(
                     compose(contribution.items, as_of, &policy, counter).shown_items
                 };
                 let items = with_shown_times(contribution.items, as_of, policy.ageing.zone());
-                AgentPart {
-                    agent: contribution.agent,
-                    items,
-                    shown_items,
-                }
+                AgentPart { agent: contribution.agent, items, shown_items }
             })
             .collect();
         let document = document(&parts);
         let tokens = counter.count(&document);
         if tokens < ceiling || document.is_empty() {
-            return SharedDocument {
-                shown_items: shown_counts(&sorted, &parts),
-                document,
-                tokens,
-            };
+            return SharedDocument { shown_items: shown_counts(&sorted, &parts), document, tokens };
         }
         // The document is longer than the parts together, since the estimate leaves out headings and the footer. Tries again with
         // proportionally less room, and each time a little less, so that the loop ends.
         room = room * ceiling / tokens.max(1) - (room / 64).max(1);
     }
-    SharedDocument {
-        shown_items: vec![0; contributions.len()],
-        ..SharedDocument::default()
-    }
+    SharedDocument { shown_items: vec![0; contributions.len()], ..SharedDocument::default() }
 }
 
 /// What the document shows of an agent.
@@ -151,12 +134,7 @@ fn limited_to(policy: &SummaryPolicy, tokens: i64) -> SummaryPolicy {
 
 /// Returns the tokens of the headings with the agent's name: one in each section that has lines of the agent.
 fn headings(agent: &AgentId, composition: &Composition, counter: &dyn TokenCounter) -> i64 {
-    let has = |section: &Section| {
-        composition
-            .shown_items
-            .iter()
-            .any(|item| item.section == *section)
-    };
+    let has = |section: &Section| composition.shown_items.iter().any(|item| item.section == *section);
     let sections = Section::ALL.iter().filter(|section| has(section)).count();
     i64_or_max(sections) * counter.count(&agent_text(agent))
 }
@@ -188,12 +166,7 @@ fn document(parts: &[AgentPart<'_>]) -> String {
     for section in Section::ALL {
         let agent_items: Vec<_> = parts
             .iter()
-            .map(|part| {
-                (
-                    part.agent,
-                    items_of_section(&part.items, &part.shown_items, section),
-                )
-            })
+            .map(|part| (part.agent, items_of_section(&part.items, &part.shown_items, section)))
             .filter(|(_, items)| !items.is_empty())
             .collect();
         let all_items: Vec<_> = agent_items.iter().flat_map(|(_, items)| items).copied().collect();
@@ -245,16 +218,12 @@ mod tests {
     /// Returns items of the last days, an hour apart.
     fn items(numbers: std::ops::RangeInclusive<i64>) -> Vec<Item> {
         let last = *numbers.end();
-        numbers
-            .map(|n| item(n, AS_OF.plus_ms((n - last - 1) * HOUR_MS)))
-            .collect()
+        numbers.map(|n| item(n, AS_OF.plus_ms((n - last - 1) * HOUR_MS))).collect()
     }
 
     fn shared(contributions: &[(&AgentId, &[Item])], policy: &SummaryPolicy) -> SharedDocument {
-        let contributions: Vec<Contribution<'_>> = contributions
-            .iter()
-            .map(|&(agent, items)| Contribution { agent, items })
-            .collect();
+        let contributions: Vec<Contribution<'_>> =
+            contributions.iter().map(|&(agent, items)| Contribution { agent, items }).collect();
         compose_shared(&contributions, AS_OF, policy, &BytesCounter)
     }
 
@@ -264,10 +233,7 @@ mod tests {
         let mut of_main = items(12..=13);
         of_main.push(item(3, AS_OF.plus_ms(-3 * DAY_MS)));
         let of_tests = items(7..=7);
-        let shared_document = shared(
-            &[(&tests, &of_tests), (&main, &of_main)],
-            &SummaryPolicy::default(),
-        );
+        let shared_document = shared(&[(&tests, &of_tests), (&main, &of_main)], &SummaryPolicy::default());
         assert_eq!(shared_document.shown_items, [1, 3]);
         insta::assert_snapshot!(shared_document.document, @r"
         ## Previously in This Session (5 January 2026, 06:00–07:00)
@@ -286,10 +252,7 @@ mod tests {
         ");
         assert_eq!(
             shared(&[(&main, &[])], &SummaryPolicy::default()),
-            SharedDocument {
-                shown_items: vec![0],
-                ..SharedDocument::default()
-            }
+            SharedDocument { shown_items: vec![0], ..SharedDocument::default() }
         );
     }
 
@@ -301,25 +264,16 @@ mod tests {
             week_ms: 14 * DAY_MS,
             drops_older: true,
         };
-        let policy = SummaryPolicy {
-            ageing,
-            ..SummaryPolicy::default()
-        };
+        let policy = SummaryPolicy { ageing, ..SummaryPolicy::default() };
         let main = agent("ikigai-main");
         let aged = [item(3, AS_OF.plus_ms(-30 * DAY_MS))];
         let none = shared(&[(&main, &aged)], &policy);
         assert_eq!((none.document.as_str(), none.tokens), ("", 0));
         let shared_document = none.clone().or_archived(&policy, &BytesCounter);
         assert_eq!(shared_document.document, format!("{SHARED_ARCHIVED}\n"));
-        assert_eq!(
-            shared_document.tokens,
-            BytesCounter.count(&shared_document.document)
-        );
+        assert_eq!(shared_document.tokens, BytesCounter.count(&shared_document.document));
         assert_eq!(shared_document.shown_items, [0]);
-        let tight = SummaryPolicy {
-            max_tokens: 5,
-            ..policy
-        };
+        let tight = SummaryPolicy { max_tokens: 5, ..policy };
         assert_eq!(none.clone().or_archived(&tight, &BytesCounter), none);
         let young = shared(&[(&main, &items(1..=2))], &policy);
         assert_eq!(young.clone().or_archived(&policy, &BytesCounter), young);
@@ -329,13 +283,9 @@ mod tests {
     fn an_agent_with_many_items_leaves_room_to_others() {
         let (loud, quiet, shy) = (agent("loud"), agent("quiet"), agent("shy"));
         let (of_loud, of_quiet, of_shy) = (items(1..=600), items(1..=600), items(1..=2));
-        let shared_document = shared(
-            &[(&loud, &of_loud), (&quiet, &of_quiet), (&shy, &of_shy)],
-            &SummaryPolicy::default(),
-        );
-        let [loud, quiet, shy] = shared_document.shown_items[..] else {
-            panic!("three agents")
-        };
+        let shared_document =
+            shared(&[(&loud, &of_loud), (&quiet, &of_quiet), (&shy, &of_shy)], &SummaryPolicy::default());
+        let [loud, quiet, shy] = shared_document.shown_items[..] else { panic!("three agents") };
         assert_eq!(shy, 2, "an agent that needs little gets all of it");
         assert_eq!(loud, quiet, "agents that need the same get the same");
         assert!(

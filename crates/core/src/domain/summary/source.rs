@@ -52,26 +52,20 @@ impl Headings {
     }
 
     pub(super) fn without_times(self) -> Self {
-        Self {
-            has_times: false,
-            ..self
-        }
+        Self { has_times: false, ..self }
     }
 
     /// Returns the heading of the item's day, `Thu 12 March`, if each day has a heading and the item has a time.
     pub(super) fn day(self, item: &Item) -> Option<String> {
-        let span = self
-            .span
-            .filter(|_| self.placement == DayPlacement::Heading && item.ended_at != UNTIMED)?;
+        let span =
+            self.span.filter(|_| self.placement == DayPlacement::Heading && item.ended_at != UNTIMED)?;
         Some(span.day(began_at(item)))
     }
 
     /// Returns the source of a line: `(05:29, #98)`, `(#80–#83)`, `(Thu 12 March, #80–#83)`, `(to 13 March, #80–#83)`.
     pub(super) fn source(self, items: &[&Item]) -> String {
-        let mut covered: Vec<ExchangeRange> = items
-            .iter()
-            .flat_map(|item| item.ranges.iter().copied())
-            .collect();
+        let mut covered: Vec<ExchangeRange> =
+            items.iter().flat_map(|item| item.ranges.iter().copied()).collect();
         covered.sort_unstable();
         bracketed(&[self.when(items), ranges(&covered)])
     }
@@ -125,11 +119,7 @@ pub(super) fn seed_source(item: &Item, section: Section) -> String {
 
 /// Joins the parts that aren't empty into `(08:12, #12–#14)`.
 pub(super) fn bracketed(parts: &[String]) -> String {
-    let parts: Vec<&str> = parts
-        .iter()
-        .map(String::as_str)
-        .filter(|part| !part.is_empty())
-        .collect();
+    let parts: Vec<&str> = parts.iter().map(String::as_str).filter(|part| !part.is_empty()).collect();
     format!("({})", parts.join(", "))
 }
 
@@ -159,10 +149,7 @@ mod tests {
         let next = lasting(4, "13T08:00", "13T08:00");
         let [a, b, c, d] = [&morning, &noon, &night, &next].map(Clone::clone);
         let one_day = [a.clone(), b.clone()];
-        assert_eq!(
-            sources(Section::Session, &one_day),
-            ["(08:00, #1)", "(12:00, #2)"]
-        );
+        assert_eq!(sources(Section::Session, &one_day), ["(08:00, #1)", "(12:00, #2)"]);
         assert_eq!(sources(Section::Yesterday, &one_day), ["(#1)", "(#2)"]);
         let one_minute = [b.clone(), b.clone()];
         assert_eq!(sources(Section::Session, &one_minute), ["(#2)", "(#2)"]);
@@ -177,27 +164,17 @@ mod tests {
             sources(Section::Session, &a_line_a_day),
             ["(Thu 12 March 08:00, #1)", "(Fri 13 March 08:00, #4)"]
         );
-        assert_eq!(
-            sources(Section::Yesterday, &a_line_a_day),
-            ["(Thu 12 March, #1)", "(Fri 13 March, #4)"]
-        );
+        assert_eq!(sources(Section::Yesterday, &a_line_a_day), ["(Thu 12 March, #1)", "(Fri 13 March, #4)"]);
         let with_night = [a, c.clone()];
         assert_eq!(sources(Section::Yesterday, &with_night)[1], "(to 13 March, #3)");
-        assert_eq!(
-            sources(Section::Yesterday, &[c]),
-            ["(#3)"],
-            "the heading shows both days"
-        );
+        assert_eq!(sources(Section::Yesterday, &[c]), ["(#3)"], "the heading shows both days");
     }
 
     #[test]
     fn a_seed_source_has_a_time_or_a_day_and_the_tokens() {
         let night = lasting(3, "12T23:00", "13T01:00");
         for (section, source) in [
-            (
-                Section::Session,
-                "(2026-03-12 23:00–2026-03-13 01:00, ~3k tokens)",
-            ),
+            (Section::Session, "(2026-03-12 23:00–2026-03-13 01:00, ~3k tokens)"),
             (Section::Yesterday, "(~3k tokens)"),
             (Section::Week, "(Thu-Fri, ~3k tokens)"),
             (Section::Earlier, "(2026-03-12-2026-03-13, ~3k tokens)"),

@@ -26,10 +26,7 @@ pub(super) struct Span {
 impl Span {
     /// Returns the span from `from` to `to`. If `from` is the later one, the span is the moment `to`.
     pub(super) fn new(from: Timestamp, to: Timestamp) -> Self {
-        Self {
-            from: from.min(to),
-            to,
-        }
+        Self { from: from.min(to), to }
     }
 
     /// Returns the span of `items`; `None` if none of them has a time.
@@ -38,10 +35,7 @@ impl Span {
             .into_iter()
             .filter(|item| item.ended_at != UNTIMED)
             .map(|item| Self::new(began_at(item), item.ended_at))
-            .reduce(|one, other| Self {
-                from: one.from.min(other.from),
-                to: one.to.max(other.to),
-            })
+            .reduce(|one, other| Self { from: one.from.min(other.from), to: one.to.max(other.to) })
     }
 
     pub(super) fn is_one_day(self) -> bool {
@@ -78,11 +72,7 @@ impl Span {
 
     /// Writes the dates of `part`, which stands below a heading with this span. Leaves out the year if this span is within one year.
     pub(super) fn dates_of_part(self, part: Self) -> String {
-        if self.has_same("%Y") {
-            part.days()
-        } else {
-            part.dates()
-        }
+        if self.has_same("%Y") { part.days() } else { part.dates() }
     }
 
     /// Writes the dates without the last year: `9–12 March`.
@@ -125,48 +115,20 @@ mod tests {
     #[test]
     fn spans_are_short_and_unambiguous() {
         for (from, to, times, day) in [
-            (
-                "2026-03-13T05:29:10Z",
-                "2026-03-13T05:29:50Z",
-                "13 March 2026, 05:29",
-                "Fri 13 March",
-            ),
-            (
-                "2026-03-13T05:29:10Z",
-                "2026-03-13T06:25:00Z",
-                "13 March 2026, 05:29–06:25",
-                "Fri 13 March",
-            ),
-            (
-                "2026-03-09T23:00:00Z",
-                "2026-03-12T01:00:00Z",
-                "9–12 March 2026",
-                "Mon 9 March",
-            ),
-            (
-                "2026-02-27T05:00:00Z",
-                "2026-03-06T06:00:00Z",
-                "27 February – 6 March 2026",
-                "Fri 27 February",
-            ),
+            ("2026-03-13T05:29:10Z", "2026-03-13T05:29:50Z", "13 March 2026, 05:29", "Fri 13 March"),
+            ("2026-03-13T05:29:10Z", "2026-03-13T06:25:00Z", "13 March 2026, 05:29–06:25", "Fri 13 March"),
+            ("2026-03-09T23:00:00Z", "2026-03-12T01:00:00Z", "9–12 March 2026", "Mon 9 March"),
+            ("2026-02-27T05:00:00Z", "2026-03-06T06:00:00Z", "27 February – 6 March 2026", "Fri 27 February"),
             (
                 "2025-12-28T05:00:00Z",
                 "2026-01-03T06:00:00Z",
                 "28 December 2025 – 3 January 2026",
                 "Sun 28 December 2025",
             ),
-            (
-                "2026-01-03T05:00:00Z",
-                "2026-05-06T06:00:00Z",
-                "3 January – 6 May 2026",
-                "3 January 2026",
-            ),
+            ("2026-01-03T05:00:00Z", "2026-05-06T06:00:00Z", "3 January – 6 May 2026", "3 January 2026"),
         ] {
             let span = span(from, to);
-            assert_eq!(
-                (span.times().as_str(), span.day(span.from).as_str()),
-                (times, day)
-            );
+            assert_eq!((span.times().as_str(), span.day(span.from).as_str()), (times, day));
         }
         // Clients' clocks may go backwards.
         let backwards = span("2026-03-13T05:29:00Z", "2026-03-12T05:29:00Z");
@@ -180,10 +142,7 @@ mod tests {
         let mut long = item(1, at("2026-03-10T08:00:00Z"));
         long.started_at = at("2026-03-01T08:00:00Z");
         let items = [long, item(2, at("2026-03-05T08:00:00Z"))];
-        assert_eq!(
-            Span::of(&items).map(Span::dates).as_deref(),
-            Some("1–10 March 2026")
-        );
+        assert_eq!(Span::of(&items).map(Span::dates).as_deref(), Some("1–10 March 2026"));
         assert_eq!(Span::of(&[]), None);
     }
 }

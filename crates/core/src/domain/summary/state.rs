@@ -26,14 +26,8 @@ use crate::domain::{
 pub use section::{HEADING, STATE_TOKENS_MAX, section};
 
 /// The order of the voices whose lines are searched for a fact's words.
-const VOICES: [Voice; 6] = [
-    Voice::User,
-    Voice::Assistant,
-    Voice::Result,
-    Voice::FailedResult,
-    Voice::Call,
-    Voice::Program,
-];
+const VOICES: [Voice; 6] =
+    [Voice::User, Voice::Assistant, Voice::Result, Voice::FailedResult, Voice::Call, Voice::Program];
 
 /// Why a change of the facts was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -125,20 +119,13 @@ impl FactUpdate {
 
 /// Applies `changes` in order to the facts `previous`. Accepts a change only if `transcripts`, the exchanges of the question, support it.
 pub fn apply(previous: &[Fact], changes: &[FactChanges], transcripts: &[Transcript]) -> FactUpdate {
-    let mut state = FactsDraft {
-        previous,
-        transcripts,
-        update: FactUpdate::default(),
-    };
+    let mut state = FactsDraft { previous, transcripts, update: FactUpdate::default() };
     for changes in changes {
         // Ended facts make room for new ones, so they come first.
         let replaced = changes.replace.iter().map(|change| state.replace(change).err());
         let replaced: Vec<Option<FactRefusal>> = replaced.collect();
-        let closed: Vec<Option<FactRefusal>> = changes
-            .close
-            .iter()
-            .map(|change| state.close(*change).err())
-            .collect();
+        let closed: Vec<Option<FactRefusal>> =
+            changes.close.iter().map(|change| state.close(*change).err()).collect();
         let added: Vec<Option<FactRefusal>> =
             changes.add.iter().map(|draft| state.add(draft).err()).collect();
         let refused = replaced.into_iter().chain(closed).chain(added).flatten();
@@ -164,10 +151,7 @@ impl FactsDraft<'_> {
     }
 
     fn replace(&mut self, change: &FactReplacement) -> Result<(), FactRefusal> {
-        let closing = FactClosing {
-            fact: change.fact,
-            exchange: change.exchange,
-        };
+        let closing = FactClosing { fact: change.fact, exchange: change.exchange };
         let draft = FactDraft {
             kind: self.check_closing(closing)?.kind,
             text: change.text.clone(),
@@ -196,9 +180,7 @@ impl FactsDraft<'_> {
     /// Returns the fact that `closing` names, if it may end.
     fn check_closing(&self, closing: FactClosing) -> Result<&Fact, FactRefusal> {
         let found = self.previous.iter().find(|fact| fact.fact == closing.fact);
-        let fact = found
-            .filter(|fact| !self.update.closes(fact.fact))
-            .ok_or(FactRefusal::UnknownFact)?;
+        let fact = found.filter(|fact| !self.update.closes(fact.fact)).ok_or(FactRefusal::UnknownFact)?;
         let transcript = self.transcript(closing.exchange)?;
         if closing.exchange < fact.exchange {
             return Err(FactRefusal::Outdated);
@@ -267,9 +249,7 @@ impl FactsDraft<'_> {
 
     fn transcript(&self, exchange: i64) -> Result<&Transcript, FactRefusal> {
         let mut transcripts = self.transcripts.iter();
-        transcripts
-            .find(|transcript| transcript.exchange == exchange)
-            .ok_or(FactRefusal::UnknownExchange)
+        transcripts.find(|transcript| transcript.exchange == exchange).ok_or(FactRefusal::UnknownExchange)
     }
 }
 
@@ -280,11 +260,7 @@ fn does_user_speak(transcript: &Transcript) -> bool {
 /// Returns the part of `text` that is in the user's own words, with the user's line. Tries all of `text`, then a quotation in it, then
 /// the part after a colon.
 fn find_demand<'a>(text: &str, transcript: &'a Transcript) -> Option<(String, &'a Line)> {
-    let candidates = [
-        Some(text),
-        quotation(text),
-        text.split_once(": ").map(|(_, rest)| rest),
-    ];
+    let candidates = [Some(text), quotation(text), text.split_once(": ").map(|(_, rest)| rest)];
     candidates.into_iter().flatten().find_map(|candidate| {
         let line = find_line_of(Voice::User, &Words::of(candidate), transcript)?;
         Some((candidate.trim().to_owned(), line))
@@ -303,9 +279,7 @@ fn quotation(text: &str) -> Option<&str> {
 /// Returns the line that contains the words of `text`. Searches the user's lines first.
 fn find_line<'a>(text: &str, transcript: &'a Transcript) -> Option<&'a Line> {
     let words = Words::of(text);
-    VOICES
-        .into_iter()
-        .find_map(|voice| find_line_of(voice, &words, transcript))
+    VOICES.into_iter().find_map(|voice| find_line_of(voice, &words, transcript))
 }
 
 fn find_line_of<'a>(voice: Voice, words: &Words, transcript: &'a Transcript) -> Option<&'a Line> {

@@ -23,14 +23,8 @@ pub enum VersionKind {
 
 impl VersionKind {
     /// All kinds, in the order of the enum.
-    pub const ALL: [Self; 6] = [
-        Self::Update,
-        Self::Rewind,
-        Self::Rollback,
-        Self::Rebuild,
-        Self::Edit,
-        Self::Forget,
-    ];
+    pub const ALL: [Self; 6] =
+        [Self::Update, Self::Rewind, Self::Rollback, Self::Rebuild, Self::Edit, Self::Forget];
 
     /// Returns the stored name.
     pub fn name(self) -> &'static str {

@@ -40,11 +40,7 @@ pub(super) struct Rarity {
 
 impl Rarity {
     pub(super) fn among<'a>(texts: impl IntoIterator<Item = &'a str>) -> Self {
-        let mut rarity = Self {
-            texts: 0,
-            texts_with: HashMap::new(),
-            facts_words: HashSet::new(),
-        };
+        let mut rarity = Self { texts: 0, texts_with: HashMap::new(), facts_words: HashSet::new() };
         for text in texts {
             rarity.texts += 1;
             for text_word in distinct(text) {
@@ -56,25 +52,19 @@ impl Rarity {
 
     /// Sets the section about facts, which is above the items. Its words count least.
     pub(super) fn with_facts(mut self, facts_section: &str) -> Self {
-        self.facts_words
-            .extend(distinct(facts_section).iter().map(|text_word| text_word.word));
+        self.facts_words.extend(distinct(facts_section).iter().map(|text_word| text_word.word));
         self
     }
 
     /// Returns true if all words of `text` occur in the section about facts.
     pub(super) fn is_stated_above(&self, text: &str) -> bool {
-        distinct(text)
-            .iter()
-            .all(|text_word| self.facts_words.contains(&text_word.word))
+        distinct(text).iter().all(|text_word| self.facts_words.contains(&text_word.word))
     }
 
     /// Returns how informative `text` is: the sum of weight times rarity over its distinct words. Only values of the same `Rarity` are
     /// comparable.
     pub(super) fn information(&self, text: &str) -> i64 {
-        distinct(text)
-            .iter()
-            .map(|text_word| text_word.weight * self.rarity_of(text_word.word))
-            .sum()
+        distinct(text).iter().map(|text_word| text_word.weight * self.rarity_of(text_word.word)).sum()
     }
 
     /// Returns a word's rarity in quarter bits: 4 more for a word in half as many texts.
@@ -108,15 +98,10 @@ fn words(text: &str) -> Vec<TextWord> {
         let first = word.chars().next().map_or(0, char::len_utf8);
         let end = match word.chars().next() {
             Some(c) if c >= IDEOGRAPHS_FROM => first,
-            _ => word
-                .find(|c| !is_of_word(c) || c >= IDEOGRAPHS_FROM)
-                .unwrap_or(word.len()),
+            _ => word.find(|c| !is_of_word(c) || c >= IDEOGRAPHS_FROM).unwrap_or(word.len()),
         };
         let (word, after) = word.split_at(end);
-        words.push(TextWord {
-            word: fingerprint(word),
-            weight: weight(word, begins_sentence),
-        });
+        words.push(TextWord { word: fingerprint(word), weight: weight(word, begins_sentence) });
         begins_sentence = false;
         rest = after;
     }
@@ -162,20 +147,10 @@ mod tests {
 
     #[test]
     fn rare_words_names_numbers_and_identifiers_tell_more() {
-        let rarity = Rarity::among([
-            "the cat sat on the mat",
-            "the dog sat on the rug",
-            "the bird sat on the roof",
-        ]);
-        let order = [
-            "the",
-            "the cat",
-            "a kestrel",
-            "a Kestrel",
-            "a 4711 Kestrel",
-            "a K4711 and a Kestrel",
-        ]
-        .map(|text| rarity.information(text));
+        let rarity =
+            Rarity::among(["the cat sat on the mat", "the dog sat on the rug", "the bird sat on the roof"]);
+        let order = ["the", "the cat", "a kestrel", "a Kestrel", "a 4711 Kestrel", "a K4711 and a Kestrel"]
+            .map(|text| rarity.information(text));
         assert!(order.is_sorted_by(|one, other| one < other), "{order:?}");
         assert_eq!(rarity.information("cat cat, cat"), rarity.information("cat"));
         assert_eq!(rarity.information(""), 0);

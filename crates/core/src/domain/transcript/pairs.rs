@@ -56,11 +56,7 @@ fn calls_of(lines: &[LinkedLine<'_>]) -> Vec<Option<usize>> {
             Voice::Call => {
                 batch += usize::from(is_batch_over);
                 is_batch_over = false;
-                open_calls.push(OpenCall {
-                    index,
-                    id: linked.id,
-                    batch,
-                });
+                open_calls.push(OpenCall { index, id: linked.id, batch });
                 if open_calls.len() > OPEN_CALLS_MAX {
                     open_calls.remove(0);
                 }
@@ -82,8 +78,7 @@ fn calls_of(lines: &[LinkedLine<'_>]) -> Vec<Option<usize>> {
 fn by_id(open: &[OpenCall<'_>], id: Option<&str>) -> Option<usize> {
     let id = id?;
     let newest = open.iter().rfind(|call| call.id == Some(id))?.batch;
-    open.iter()
-        .position(|call| call.id == Some(id) && call.batch == newest)
+    open.iter().position(|call| call.id == Some(id) && call.batch == newest)
 }
 
 /// Returns the first open call of that tool, in the latest batch that has one. A result that names no tool matches any tool. A result
@@ -106,18 +101,10 @@ mod tests {
     fn shown(lines: &[(Voice, &'static str, &str, &str)]) -> Vec<String> {
         let linked = lines.iter().map(|&(voice, id, label, text)| LinkedLine {
             id: Some(id).filter(|id| !id.is_empty()),
-            line: Line {
-                voice,
-                label: label.to_owned(),
-                text: text.to_owned(),
-                at: Timestamp(0),
-            },
+            line: Line { voice, label: label.to_owned(), text: text.to_owned(), at: Timestamp(0) },
         });
         let lines = side_by_side(linked.collect());
-        lines
-            .iter()
-            .map(|line| format!("{} {}", line.label, line.text))
-            .collect()
+        lines.iter().map(|line| format!("{} {}", line.label, line.text)).collect()
     }
 
     #[test]
@@ -132,14 +119,7 @@ mod tests {
         ];
         assert_eq!(
             shown(&lines),
-            [
-                " look at both",
-                "fetch one",
-                "fetch fine",
-                "fetch two",
-                "fetch ",
-                " done"
-            ]
+            [" look at both", "fetch one", "fetch fine", "fetch two", "fetch ", " done"]
         );
     }
 
@@ -153,10 +133,7 @@ mod tests {
             (Voice::Result, "", "", "1"),
             (Voice::Result, "", "read", "3"),
         ];
-        assert_eq!(
-            shown(&lines),
-            ["read a", "read 1", "edit b", "edit 2", "read c", "read 3"]
-        );
+        assert_eq!(shown(&lines), ["read a", "read 1", "edit b", "edit 2", "read c", "read 3"]);
     }
 
     #[test]
@@ -169,10 +146,7 @@ mod tests {
             (Voice::Result, "", "read", "1"),
             (Voice::Result, "", "read", "2"),
         ];
-        assert_eq!(
-            shown(&lines),
-            ["read lost", " again", "read a", "read 1", "read b", "read 2"]
-        );
+        assert_eq!(shown(&lines), ["read lost", " again", "read a", "read 1", "read b", "read 2"]);
     }
 
     #[test]
@@ -188,15 +162,7 @@ mod tests {
         ];
         assert_eq!(
             shown(&lines),
-            [
-                "read lost",
-                " again",
-                "read a",
-                "read of a",
-                "read b",
-                "read of b",
-                " of nobody"
-            ]
+            ["read lost", " again", "read a", "read of a", "read b", "read of b", " of nobody"]
         );
     }
 }

@@ -42,16 +42,11 @@ impl Host {
             }
         }
         let mut last = None;
-        let remaining = stripped
-            .into_iter()
-            .map(|text| match self.request(&text, is_marked) {
-                Some(request) => Cow::Owned(request),
-                None => self.without_lines(text, &mut last),
-            });
-        HostRemainder {
-            texts: remaining.collect(),
-            is_reply,
-        }
+        let remaining = stripped.into_iter().map(|text| match self.request(&text, is_marked) {
+            Some(request) => Cow::Owned(request),
+            None => self.without_lines(text, &mut last),
+        });
+        HostRemainder { texts: remaining.collect(), is_reply }
     }
 
     fn strip<'a>(&'static self, text: &Cow<'a, str>) -> Cow<'a, str> {
@@ -112,11 +107,7 @@ impl Host {
             remaining.push_str(head);
             (rest, *last) = (tail, Some(end));
         }
-        if is_unchanged {
-            text
-        } else {
-            Cow::Owned(remaining.trim().to_owned())
-        }
+        if is_unchanged { text } else { Cow::Owned(remaining.trim().to_owned()) }
     }
 
     /// Returns the tools whose results are the user's answers; `None` if the host writes no results as texts.

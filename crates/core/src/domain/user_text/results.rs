@@ -1,23 +1,15 @@
 //! Finds the user's own words in tools' results: reasons for refusing a call, and answers to a question.
 
 /// Results of calls that the user refused begin like this.
-const REFUSALS: [&str; 2] = [
-    "The user doesn't want to proceed with this tool use",
-    "Permission for this tool use was denied",
-];
+const REFUSALS: [&str; 2] =
+    ["The user doesn't want to proceed with this tool use", "Permission for this tool use was denied"];
 /// The texts before the user's words in these results.
-const INTRODUCTIONS: [&str; 3] = [
-    "the user said:",
-    "The user said:",
-    "the user provided the following reason for the rejection:",
-];
+const INTRODUCTIONS: [&str; 3] =
+    ["the user said:", "The user said:", "the user provided the following reason for the rejection:"];
 /// The program's text that follows the user's words.
 const NOTE: &str = "\n\nNote: The user's next message";
 /// Results with the user's answers to the model's questions begin like this.
-const ANSWER_HEADS: [&str; 2] = [
-    "User has answered your questions:",
-    "Your questions have been answered:",
-];
+const ANSWER_HEADS: [&str; 2] = ["User has answered your questions:", "Your questions have been answered:"];
 /// The program's text that follows the answers.
 const GO_ON: &str = "You can now continue";
 /// The separator of a question and its answer.
@@ -29,9 +21,7 @@ pub fn refusal(result: &str) -> Option<&str> {
     if !REFUSALS.iter().any(|refusal| result.starts_with(*refusal)) {
         return None;
     }
-    let (_, reason) = INTRODUCTIONS
-        .iter()
-        .find_map(|introduction| result.split_once(*introduction))?;
+    let (_, reason) = INTRODUCTIONS.iter().find_map(|introduction| result.split_once(*introduction))?;
     let reason = reason.split(NOTE).next().unwrap_or_default().trim();
     (!reason.is_empty()).then_some(reason)
 }
@@ -42,10 +32,7 @@ pub fn answers(result: &str) -> Vec<(Option<&str>, &str)> {
     let Some(dialogue) = ANSWER_HEADS.iter().find_map(|start| result.strip_prefix(*start)) else {
         return Vec::new();
     };
-    let dialogue = dialogue
-        .rsplit_once(GO_ON)
-        .map_or(dialogue, |(dialogue, _)| dialogue)
-        .trim();
+    let dialogue = dialogue.rsplit_once(GO_ON).map_or(dialogue, |(dialogue, _)| dialogue).trim();
     let mut pieces = dialogue.split(SEPARATOR).peekable();
     let mut question = pieces.next().unwrap_or_default().trim_start_matches('"');
     if pieces.peek().is_none() {
@@ -55,10 +42,7 @@ pub fn answers(result: &str) -> Vec<(Option<&str>, &str)> {
     while let Some(piece) = pieces.next() {
         // `answer", "next question`
         let is_last = pieces.peek().is_none();
-        let halves = piece
-            .rsplit_once(", \"")
-            .or_else(|| piece.rsplit_once('"'))
-            .filter(|_| !is_last);
+        let halves = piece.rsplit_once(", \"").or_else(|| piece.rsplit_once('"')).filter(|_| !is_last);
         let (answer, next) = halves.unwrap_or((piece, ""));
         answers.push((Some(question), without_quotes(answer)));
         question = next;
@@ -85,20 +69,14 @@ mod tests {
     fn the_users_words_are_found_in_results() {
         let rejected = "The user doesn't want to proceed with this tool use. The tool use was rejected (eg. if it was a file edit, the new_string was NOT written to the file). ";
         let cases = [
-            (
-                format!("{rejected}To tell you how to proceed, the user said:\nUse tabs.\n"),
-                Some("Use tabs."),
-            ),
+            (format!("{rejected}To tell you how to proceed, the user said:\nUse tabs.\n"), Some("Use tabs.")),
             (
                 format!(
                     "{rejected}To tell you how to proceed, the user said:\nUse tabs.\n\nNote: The user's next message may contain a correction."
                 ),
                 Some("Use tabs."),
             ),
-            (
-                format!("{rejected}STOP what you are doing and wait for the user."),
-                None,
-            ),
+            (format!("{rejected}STOP what you are doing and wait for the user."), None),
             ("Grep says: the user said:\nUse tabs.".to_owned(), None),
         ];
         for (result, words) in cases {
@@ -119,14 +97,8 @@ mod tests {
                     (Some("Which port?"), "5432. Always."),
                 ],
             ),
-            (
-                r#"Your questions have been answered: "Go?"=Yes"#,
-                &[(Some("Go?"), "Yes")],
-            ),
-            (
-                "User has answered your questions: Use the other one",
-                &[(None, "Use the other one")],
-            ),
+            (r#"Your questions have been answered: "Go?"=Yes"#, &[(Some("Go?"), "Yes")]),
+            ("User has answered your questions: Use the other one", &[(None, "Use the other one")]),
             ("The page says: User has answered your questions", &[]),
         ];
         for (result, expected) in cases {

@@ -143,18 +143,12 @@ const GEMINI_CLI: Host = Host {
         Text("System: Potential loop detected."),
         Text("[System: You previously "),
         // Files named by `@` in the prompt: `utils/constants.ts`.
-        Lines {
-            first: "--- Content from referenced files ---",
-            last: "--- End of content ---",
-        },
+        Lines { first: "--- Content from referenced files ---", last: "--- End of content ---" },
         // The end of a command in the background, and the user's words during it: `utils/fastAckHelper.ts`.
         Text("Background execution update:"),
         Text("User steering update:"),
         Text("User hints:"),
-        AnswerTag {
-            name: "user_input",
-            introductions: &["User steering update:", "User hints:"],
-        },
+        AnswerTag { name: "user_input", introductions: &["User steering update:", "User hints:"] },
     ],
 };
 
@@ -171,9 +165,7 @@ const CLINE: Host = Host {
         // A hook's addition: `task/index.ts`.
         Tag("hook_context"),
         // Tools' results: `task/tools/utils/ToolResultUtils.ts`; until v3.30 the result is the next text.
-        Result {
-            asking: &["ask_followup_question", "plan_mode_respond", "attempt_completion"],
-        },
+        Result { asking: &["ask_followup_question", "plan_mode_respond", "attempt_completion"] },
         // Messages of the program to the model: `prompts/responses.ts`.
         Text("[ERROR] You did not use a tool in your previous response!"),
         Text("[TASK RESUMPTION] This task was interrupted"),
@@ -187,14 +179,8 @@ const CLINE: Host = Host {
         // `integrations/misc/extract-text.ts`.
         TextBeside("Files attached by the user:"),
         // The user's input: `task/index.ts`, `prompts/responses.ts`, `task/tools/handlers/`.
-        AnswerTag {
-            name: "task",
-            introductions: &[],
-        },
-        AnswerTag {
-            name: "answer",
-            introductions: &[],
-        },
+        AnswerTag { name: "task", introductions: &[] },
+        AnswerTag { name: "answer", introductions: &[] },
         AnswerTag {
             name: "feedback",
             introductions: &[

@@ -34,14 +34,7 @@ pub(super) struct Tags<'a> {
 impl<'a> Tags<'a> {
     /// Finds the tags of `host` in `text` with the wanted shapes.
     pub(super) fn of(host: &'static Host, text: &'a str, is_wanted: fn(MarkerShape) -> bool) -> Self {
-        Self {
-            host,
-            is_wanted,
-            rest: text,
-            searched_bytes: 0,
-            is_blank: true,
-            unclosed: Vec::new(),
-        }
+        Self { host, is_wanted, rest: text, searched_bytes: 0, is_blank: true, unclosed: Vec::new() }
     }
 
     /// Returns where the next `<` is that may open a tag, and true if only blanks precede it in its line.
@@ -65,12 +58,10 @@ impl<'a> Tags<'a> {
         let inner = mark.strip_prefix('<')?;
         let wanted = self.host.shapes.iter().filter(|&&shape| (self.is_wanted)(shape));
         let (name, shape) =
-            wanted
-                .filter_map(|&shape| Some((tag_name(shape)?, shape)))
-                .find(|(name, _)| {
-                    let rest = inner.strip_prefix(*name);
-                    rest.is_some_and(|rest| rest.starts_with(['>', ' ', '\n']))
-                })?;
+            wanted.filter_map(|&shape| Some((tag_name(shape)?, shape))).find(|(name, _)| {
+                let rest = inner.strip_prefix(*name);
+                rest.is_some_and(|rest| rest.starts_with(['>', ' ', '\n']))
+            })?;
         let end = floor_cut(inner, TAG_BYTES_MAX).find('>')?;
         let content = inner.get(end + 1..)?;
         Some(OpenTag { name, shape, content })
@@ -93,20 +84,15 @@ impl<'a> Iterator for Tags<'a> {
                 continue;
             };
             (self.rest, self.searched_bytes, self.is_blank) = (rest, 0, true);
-            return Some(ClosedTag {
-                shape: tag.shape,
-                before,
-                inner,
-            });
+            return Some(ClosedTag { shape: tag.shape, before, inner });
         }
     }
 }
 
 /// Removes the tags of `host` with their content from `text`. If a tag is around the user's input, its content stays.
 pub(super) fn strip<'a>(host: &'static Host, text: &'a str) -> Cow<'a, str> {
-    let mut tags = Tags::of(host, text, |shape| {
-        matches!(shape, MarkerShape::Tag(_) | MarkerShape::TypedTag(_))
-    });
+    let mut tags =
+        Tags::of(host, text, |shape| matches!(shape, MarkerShape::Tag(_) | MarkerShape::TypedTag(_)));
     let mut stripped = String::new();
     let mut is_unchanged = true;
     for tag in tags.by_ref() {

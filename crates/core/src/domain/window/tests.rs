@@ -28,10 +28,7 @@ fn costing(kind: &str, tokens: i64) -> Message {
 
 /// The seeds' window, which keeps the newest exchange whole, however long it is.
 fn window(budget_tokens: i64) -> Window {
-    Window::new(
-        Budget::new(budget_tokens, 1.0).with_leg_tokens(0),
-        Arc::new(Characters),
-    )
+    Window::new(Budget::new(budget_tokens, 1.0).with_leg_tokens(0), Arc::new(Characters))
 }
 
 /// Pushes messages of these kinds and costs. Returns the evicted exchanges: number and message count.
@@ -40,9 +37,7 @@ fn push(window: &mut Window, messages: &[(&str, i64)]) -> Vec<(i64, usize)> {
     for (kind, tokens) in messages {
         left.extend(window.push(costing(kind, *tokens), Timestamp(0)));
     }
-    left.iter()
-        .map(|held| (held.exchange.exchange, held.messages.len()))
-        .collect()
+    left.iter().map(|held| (held.exchange.exchange, held.messages.len())).collect()
 }
 
 fn kinds(window: &Window) -> Vec<&str> {
@@ -96,30 +91,13 @@ fn the_tighter_limit_decides() {
 fn an_exchange_too_big_by_itself_is_kept_refused_or_ends_the_session() {
     let outcomes = |on_overflow: OnOverflow| {
         let mut window = window(50).on_overflow(on_overflow);
-        let tokens = [
-            ("user", 20),
-            ("assistant", 20),
-            ("user", 20),
-            ("assistant", 40),
-            ("usage", 0),
-            ("user", 20),
-        ];
+        let tokens =
+            [("user", 20), ("assistant", 20), ("user", 20), ("assistant", 40), ("usage", 0), ("user", 20)];
         let lines = tokens.map(|(kind, tokens)| {
-            let message = if tokens == 0 {
-                native(kind, "")
-            } else {
-                costing(kind, tokens)
-            };
+            let message = if tokens == 0 { native(kind, "") } else { costing(kind, tokens) };
             match window.try_push(message, Timestamp(0)) {
-                Ok(PushOutcome {
-                    session_ended: Some(session),
-                    ..
-                }) => format!("ends {session}"),
-                Ok(_) => format!(
-                    "{}{}",
-                    window.tokens(),
-                    if window.is_over_budget() { "!" } else { "" }
-                ),
+                Ok(PushOutcome { session_ended: Some(session), .. }) => format!("ends {session}"),
+                Ok(_) => format!("{}{}", window.tokens(), if window.is_over_budget() { "!" } else { "" }),
                 Err(error) => format!("refuses {} > {}", error.tokens, error.budget_tokens),
             }
         });
@@ -127,10 +105,7 @@ fn an_exchange_too_big_by_itself_is_kept_refused_or_ends_the_session() {
     };
     assert_eq!(outcomes(OnOverflow::Evict), "20, 40, 20, 60!, 60!, 20");
     assert_eq!(outcomes(OnOverflow::End), "20, 40, 20, ends 1, 60!, 20");
-    assert_eq!(
-        outcomes(OnOverflow::Refuse),
-        "20, 40, 20, refuses 60 > 50, 20, 40"
-    );
+    assert_eq!(outcomes(OnOverflow::Refuse), "20, 40, 20, refuses 60 > 50, 20, 40");
 }
 
 #[test]
@@ -162,12 +137,7 @@ fn seed_000_a_simple_exchange_leaves_whole() {
 #[test]
 fn seed_000_a_tool_call_is_never_separated_from_its_result() {
     let mut window = window(5_000);
-    let exchange_2 = [
-        ("user", 50),
-        ("tool_call", 50),
-        ("tool_result", 4_000),
-        ("assistant", 400),
-    ];
+    let exchange_2 = [("user", 50), ("tool_call", 50), ("tool_result", 4_000), ("assistant", 400)];
     push(&mut window, &exchange_2);
     assert_eq!(push(&mut window, &[("user", 501)]), [(1, 4)]);
     assert_eq!(kinds(&window), ["user"]);
@@ -183,10 +153,7 @@ fn seed_000_multiple_tool_calls_leave_together() {
     assert_eq!(push(&mut window, &exchange_3), []);
     assert_eq!(window.messages().count(), 10);
     // All ten messages leave with the exchange.
-    assert_eq!(
-        push(&mut window, &[("user", 1_200), ("tool_call", 100)]),
-        [(1, 10)]
-    );
+    assert_eq!(push(&mut window, &[("user", 1_200), ("tool_call", 100)]), [(1, 10)]);
     assert_eq!(kinds(&window), ["user", "tool_call"]);
 }
 
@@ -194,15 +161,7 @@ fn seed_000_multiple_tool_calls_leave_together() {
 fn seed_000_no_window_begins_with_half_an_exchange() {
     let mut window = window(20_000);
     for _ in 140..150 {
-        push(
-            &mut window,
-            &[
-                ("user", 100),
-                ("tool_call", 2_000),
-                ("tool_result", 5_000),
-                ("assistant", 900),
-            ],
-        );
+        push(&mut window, &[("user", 100), ("tool_call", 2_000), ("tool_result", 5_000), ("assistant", 900)]);
         assert_eq!(kinds(&window).first(), Some(&"user"));
         assert_eq!(kinds(&window).len() % 4, 0);
     }
@@ -212,10 +171,7 @@ fn seed_000_no_window_begins_with_half_an_exchange() {
 #[test]
 fn seed_000_the_oldest_leave_until_under_budget() {
     let mut window = window(90);
-    let left = push(
-        &mut window,
-        &[("user", 42), ("user", 38), ("user", 10), ("user", 52)],
-    );
+    let left = push(&mut window, &[("user", 42), ("user", 38), ("user", 10), ("user", 52)]);
     // 142 tokens: evicting the first exchange isn't enough, evicting two is.
     assert_eq!((left, window.tokens()), (vec![(1, 1), (2, 1)], 62));
 }
@@ -232,13 +188,7 @@ fn seed_001_zero_disables() {
 #[test]
 fn seed_001_keeps_the_newest_turn_even_over_budget() {
     let mut window = window(100);
-    assert_eq!(
-        push(
-            &mut window,
-            &[("user", 60), ("assistant", 5_000), ("tool_result", 5_000)]
-        ),
-        []
-    );
+    assert_eq!(push(&mut window, &[("user", 60), ("assistant", 5_000), ("tool_result", 5_000)]), []);
     assert!(window.is_over_budget());
     assert_eq!(push(&mut window, &[("user", 4_000)]), [(1, 3)]);
     assert_eq!((window.messages().count(), window.is_over_budget()), (1, true));
@@ -249,11 +199,7 @@ fn seed_001_keeps_the_newest_turn_even_over_budget() {
 #[test]
 fn seed_001_the_budget_is_a_ceiling_not_a_target() {
     let mut window = window(100);
-    assert_eq!(
-        push(&mut window, &[("user", 60), ("user", 40)]),
-        [],
-        "exactly the budget is fine"
-    );
+    assert_eq!(push(&mut window, &[("user", 60), ("user", 40)]), [], "exactly the budget is fine");
     assert_eq!(push(&mut window, &[("user", 4)]), [(1, 1)]);
     assert_eq!(window.tokens(), 44, "well under it is fine, too");
 }
@@ -264,10 +210,7 @@ fn seed_001_metadata_kinds_are_free_and_leave_with_their_turn() {
     let metadata = ["usage", "mark", "rewind", "agent_killed", "command", "fork"];
     window.push(costing("user", 20), Timestamp(0));
     for kind in metadata {
-        window.push(
-            native(kind, "a very long text that costs nothing at all"),
-            Timestamp(0),
-        );
+        window.push(native(kind, "a very long text that costs nothing at all"), Timestamp(0));
     }
     assert_eq!(window.tokens(), 20);
     assert_eq!(push(&mut window, &[("user", 20)]), [(1, 7)]);
@@ -291,10 +234,7 @@ fn a_clear_empties_the_window() {
     let mut window = window(100);
     push(&mut window, &[("system", 5), ("user", 20), ("assistant", 20)]);
     let left = window.push(native("clear", ""), Timestamp(0));
-    assert_eq!(
-        left.iter().map(|held| held.messages.len()).collect::<Vec<_>>(),
-        [3]
-    );
+    assert_eq!(left.iter().map(|held| held.messages.len()).collect::<Vec<_>>(), [3]);
     assert_eq!((window.tokens(), window.messages().count()), (0, 0));
     push(&mut window, &[("system", 7), ("user", 20)]);
     assert_eq!((window.tokens(), window.messages().count()), (27, 2));
@@ -364,12 +304,7 @@ impl Seed {
     }
 
     fn tokens(&self) -> i64 {
-        self.preamble_tokens
-            + self
-                .exchanges
-                .iter()
-                .flat_map(|(_, messages)| messages)
-                .sum::<i64>()
+        self.preamble_tokens + self.exchanges.iter().flat_map(|(_, messages)| messages).sum::<i64>()
     }
 }
 
@@ -406,15 +341,9 @@ proptest! {
 #[test]
 fn a_context_of_the_window_has_all_of_its_messages() {
     let mut window = window(100);
-    push(
-        &mut window,
-        &[("system", 20), ("user", 20), ("assistant", 20), ("user", 30)],
-    );
+    push(&mut window, &[("system", 20), ("user", 20), ("assistant", 20), ("user", 30)]);
     let input = window.context_input();
-    assert_eq!(
-        (input.preamble.len(), input.exchanges.len(), input.evicted),
-        (1, 2, false)
-    );
+    assert_eq!((input.preamble.len(), input.exchanges.len(), input.evicted), (1, 2, false));
     assert_eq!(input.preamble[0].tokens, Some(20));
     push(&mut window, &[("assistant", 15)]);
     let input = window.context_input();
@@ -464,11 +393,8 @@ fn each_preset_behaves_like_its_origin_in_a_long_exchange() {
         settings::AgentSettings,
     };
     let run = |preset, rounds| {
-        let settings = AgentSettings {
-            preset: Some(preset),
-            budget_tokens: Some(30_000),
-            ..AgentSettings::default()
-        };
+        let settings =
+            AgentSettings { preset: Some(preset), budget_tokens: Some(30_000), ..AgentSettings::default() };
         let settings = settings.expanded(&Basis::default());
         let budget = settings.budget(Budget::new(30_000, 0.8));
         let mut window =

@@ -76,8 +76,7 @@ impl LineVoice {
 
 /// Returns true if a line is a mark alone, or a mark, a space and more.
 fn is_marked(line: &str, mark: &str) -> bool {
-    line.strip_prefix(mark)
-        .is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
+    line.strip_prefix(mark).is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
 }
 
 /// Returns true if one of the first lines begins like [`START`]. `head` has the first line, which begins at `start`; this function appends
@@ -86,11 +85,7 @@ pub(super) fn is_history(source: &mut impl BufRead, head: &mut Vec<u8>, start: u
     let mut begin = start;
     let is_json = head.get(start).is_some_and(|byte| b"{[".contains(byte));
     for _ in 0..DETECT_LINES_MAX {
-        if is_json
-            || head
-                .get(begin..)
-                .is_some_and(|line| line.starts_with(START.as_bytes()))
-        {
+        if is_json || head.get(begin..).is_some_and(|line| line.starts_with(START.as_bytes())) {
             return Ok(!is_json);
         }
         begin = head.len();
@@ -172,11 +167,7 @@ impl Blocks {
                 if voice == LineVoice::Start {
                     self.start(line, text);
                 }
-                self.open = Some(LineBlock {
-                    voice,
-                    line,
-                    text: content.to_owned(),
-                });
+                self.open = Some(LineBlock { voice, line, text: content.to_owned() });
             }
         }
         if voice == LineVoice::Start {
@@ -188,9 +179,7 @@ impl Blocks {
     fn start(&mut self, line: u64, text: &str) {
         let time = text.strip_prefix(START).unwrap_or_default().trim();
         self.started_at = Timestamp::parse(time);
-        let time = self
-            .started_at
-            .map_or_else(|| line.to_string(), |at| at.to_string());
+        let time = self.started_at.map_or_else(|| line.to_string(), |at| at.to_string());
         let mut name = format!("{}-{time}", self.stem);
         while !self.names.insert(name.clone()) {
             name = format!("{name}-{line}");
@@ -202,18 +191,12 @@ impl Blocks {
         let Some(LineBlock { voice, line, text }) = self.open.take() else {
             return;
         };
-        let at = self
-            .started_at
-            .map(|at| format!(r#""at":"{at}","#))
-            .unwrap_or_default();
+        let at = self.started_at.map(|at| format!(r#""at":"{at}","#)).unwrap_or_default();
         let content = Value::from(text.trim_end());
         self.ready.push_back(PendingPiece {
             line,
             conversation: self.conversation.clone(),
-            text: Ok(format!(
-                r#"{{"kind":"{}",{at}"content":{content}}}"#,
-                voice.kind()
-            )),
+            text: Ok(format!(r#"{{"kind":"{}",{at}"content":{content}}}"#, voice.kind())),
         });
     }
 }

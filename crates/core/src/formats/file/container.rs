@@ -45,10 +45,8 @@ pub(super) fn shape_within(container: &Fields<'_>) -> MessageShape {
         return MessageShape::Certain(Format::OpenAiResponses);
     }
     let simulations = container.list(SIMULATIONS_FIELD).unwrap_or_default();
-    let nested = simulations
-        .into_iter()
-        .filter_map(Fields::of)
-        .filter_map(|simulation| messages(&simulation));
+    let nested =
+        simulations.into_iter().filter_map(Fields::of).filter_map(|simulation| messages(&simulation));
     let mut best = MessageShape::Unknown;
     for raw in messages(container).into_iter().chain(nested).flatten() {
         match Fields::of(raw).map_or(MessageShape::Unknown, |message| shape(&message)) {
@@ -67,11 +65,7 @@ impl FileReader {
         let Ok(raw) = serde_json::from_str::<&RawValue>(text) else {
             return Vec::new();
         };
-        let mut parts = ContainerParts {
-            stem: &self.stem,
-            names: &mut self.names,
-            pieces: Vec::new(),
-        };
+        let mut parts = ContainerParts { stem: &self.stem, names: &mut self.names, pieces: Vec::new() };
         match Fields::of(raw).filter(is_container) {
             Some(container) => parts.add_container(&container, line),
             None => match json::list(raw) {
@@ -172,10 +166,7 @@ fn items<'a>(fields: &Fields<'a>) -> Option<Vec<&'a RawValue>> {
     let items: Vec<&RawValue> = lists.flatten().collect();
     let is_item = |raw: &&RawValue| {
         Fields::of(raw).is_some_and(|item| {
-            matches!(
-                shape(&item),
-                MessageShape::Certain(Format::OpenAiResponses) | MessageShape::Chat
-            )
+            matches!(shape(&item), MessageShape::Certain(Format::OpenAiResponses) | MessageShape::Chat)
         })
     };
     (has_text_input(fields) || items.iter().any(is_item)).then_some(items)
@@ -208,9 +199,7 @@ fn instructions(request: &Fields<'_>) -> Vec<String> {
         let texts = [("instructions", "system"), ("input", "user")].into_iter();
         messages.extend(texts.filter_map(|(name, role)| {
             let text = request.raw(name).filter(|_| request.text(name).is_some())?;
-            Some(format!(
-                r#"{{"type":"message","role":"{role}","content":{text}}}"#
-            ))
+            Some(format!(r#"{{"type":"message","role":"{role}","content":{text}}}"#))
         }));
     }
     messages

@@ -57,19 +57,13 @@ impl FileReader {
                 });
             }
         }
-        let entries: Vec<&RawValue> = lines
-            .iter()
-            .filter_map(|text| serde_json::from_str(text).ok())
-            .collect();
+        let entries: Vec<&RawValue> =
+            lines.iter().filter_map(|text| serde_json::from_str(text).ok()).collect();
         if let Some(transcription) = foreign::read(&entries) {
             self.take_foreign(transcription);
         }
         for (line, error) in skipped {
-            self.pending.push_back(PendingPiece {
-                line,
-                conversation: None,
-                text: Err(error),
-            });
+            self.pending.push_back(PendingPiece { line, conversation: None, text: Err(error) });
         }
         Ok(())
     }
@@ -84,11 +78,7 @@ impl FileReader {
                 has_name.then(|| conversation_name(&self.stem, &mut self.names, conversation.name, number));
             for text in conversation.messages {
                 line += 1;
-                self.pending.push_back(PendingPiece {
-                    line,
-                    conversation: name.clone(),
-                    text: Ok(text),
-                });
+                self.pending.push_back(PendingPiece { line, conversation: name.clone(), text: Ok(text) });
             }
         }
     }
@@ -98,9 +88,8 @@ impl FileReader {
 fn check_json(text: String) -> Result<String, FormatError> {
     match serde_json::from_str::<serde::de::IgnoredAny>(&text) {
         Ok(_) => Ok(text),
-        Err(error) => Err(FormatError::new(
-            json::broken(&error),
-            "give each message as one complete JSON object",
-        )),
+        Err(error) => {
+            Err(FormatError::new(json::broken(&error), "give each message as one complete JSON object"))
+        }
     }
 }

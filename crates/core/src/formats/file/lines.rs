@@ -23,19 +23,12 @@ pub(super) struct Lines {
 
 impl Lines {
     pub(super) fn new(source: Box<dyn BufRead + Send>) -> Self {
-        Self {
-            source,
-            number: 0,
-            line_bytes_max: LINE_BYTES_MAX,
-        }
+        Self { source, number: 0, line_bytes_max: LINE_BYTES_MAX }
     }
 
     #[cfg(test)]
     pub(super) fn with_line_bytes_max(self, line_bytes_max: usize) -> Self {
-        Self {
-            line_bytes_max,
-            ..self
-        }
+        Self { line_bytes_max, ..self }
     }
 
     /// Returns the next line, even if it is blank; `None` at the end. After an error of the source, returns the error as the last line.
@@ -48,10 +41,7 @@ impl Lines {
                 Err(unreadable(&error))
             }
         };
-        Some(FileLine {
-            number: self.number,
-            text,
-        })
+        Some(FileLine { number: self.number, text })
     }
 
     fn read(&mut self) -> io::Result<Option<Result<String, FormatError>>> {
@@ -93,10 +83,7 @@ fn too_long(line_bytes_max: usize) -> FormatError {
 
 fn not_utf8(error: &std::string::FromUtf8Error) -> FormatError {
     FormatError::new(
-        format!(
-            "byte {} of the line isn't UTF-8",
-            error.utf8_error().valid_up_to() + 1
-        ),
+        format!("byte {} of the line isn't UTF-8", error.utf8_error().valid_up_to() + 1),
         "convert the file to UTF-8",
     )
 }

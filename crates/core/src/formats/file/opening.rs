@@ -23,16 +23,11 @@ type ByteSource = Box<dyn BufRead + Send>;
 impl FileReader {
     /// Reads a document as a whole, or as many lines as are needed to detect their format.
     pub(super) fn begin(&mut self, mut source: ByteSource, name: &str) -> Result<(), ReadError> {
-        let io_error = |error| ReadError::Io {
-            name: name.to_owned(),
-            error,
-        };
+        let io_error = |error| ReadError::Io { name: name.to_owned(), error };
         let mut head = Vec::new();
         let start = read_first_line(&mut source, &mut head).map_err(io_error)?;
         if start == head.len() {
-            return Err(ReadError::Empty {
-                name: name.to_owned(),
-            });
+            return Err(ReadError::Empty { name: name.to_owned() });
         }
         let is_aider = match self.forced {
             Some(format) => format == Format::Aider,
@@ -47,11 +42,7 @@ impl FileReader {
         let mut broken = None;
         if may_be_document(&mut source, &mut head, start).map_err(io_error)? {
             let rest = (DOCUMENT_BYTES_MAX + 1).saturating_sub(head.len()) as u64;
-            source
-                .by_ref()
-                .take(rest)
-                .read_to_end(&mut head)
-                .map_err(io_error)?;
+            source.by_ref().take(rest).read_to_end(&mut head).map_err(io_error)?;
             match document(&head) {
                 Ok(text) => return self.begin_document(text, name),
                 Err(reason) => broken = Some(reason),
@@ -66,9 +57,7 @@ impl FileReader {
         }
         let pieces = self.split(text, None);
         if pieces.is_empty() {
-            return Err(ReadError::Empty {
-                name: name.to_owned(),
-            });
+            return Err(ReadError::Empty { name: name.to_owned() });
         }
         self.pending.extend(pieces);
         self.detect_format(name, container::chat_format(text), None)
@@ -86,10 +75,7 @@ impl FileReader {
         while bytes < DETECT_BYTES_MAX && self.pending.len() < DETECT_LINES_MAX {
             let Some(pending) = self.rest.next() else { break };
             bytes += pending.text.as_ref().map_or(0, String::len);
-            let shape = pending
-                .text
-                .as_ref()
-                .map_or(MessageShape::Unknown, |text| self.shape(text));
+            let shape = pending.text.as_ref().map_or(MessageShape::Unknown, |text| self.shape(text));
             self.pending.push_back(pending);
             if matches!(shape, MessageShape::Certain(_)) && !self.may_be_foreign() {
                 break;
@@ -103,11 +89,7 @@ impl FileReader {
     /// fails with `broken`, the reason why the file isn't a document, if there is one.
     fn detect_format(&mut self, name: &str, chat: Format, broken: Option<String>) -> Result<(), ReadError> {
         let mut best = MessageShape::Unknown;
-        for text in self
-            .pending
-            .iter()
-            .filter_map(|pending| pending.text.as_ref().ok())
-        {
+        for text in self.pending.iter().filter_map(|pending| pending.text.as_ref().ok()) {
             match self.shape(text) {
                 MessageShape::Certain(format) => {
                     best = MessageShape::Certain(format);
@@ -136,10 +118,7 @@ impl FileReader {
 
     /// Returns true if a pending piece is from Pydantic-AI, whose messages are refused.
     fn is_refused(&self) -> bool {
-        let mut texts = self
-            .pending
-            .iter()
-            .filter_map(|pending| pending.text.as_ref().ok());
+        let mut texts = self.pending.iter().filter_map(|pending| pending.text.as_ref().ok());
         texts.any(|text| Fields::parse(text).is_ok_and(|fields| spelling::check(&fields).is_err()))
     }
 
@@ -167,10 +146,7 @@ fn read_first_line(source: &mut ByteSource, head: &mut Vec<u8>) -> io::Result<us
         let limit = LINE_BYTES_MAX as u64 + 1;
         let bytes = source.by_ref().take(limit).read_until(b'\n', head)?;
         let line = head.get(start..).unwrap_or_default();
-        let text = line
-            .strip_prefix(BYTE_ORDER_MARK)
-            .unwrap_or(line)
-            .trim_ascii_start();
+        let text = line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(line).trim_ascii_start();
         if bytes == 0 || !text.is_empty() || head.len() > LINE_BYTES_MAX {
             return Ok(head.len() - text.len());
         }
@@ -188,10 +164,7 @@ fn may_be_document(source: &mut ByteSource, head: &mut Vec<u8>, start: usize) ->
     }
     // A truncated first line of JSON lines looks like the beginning of a document. The next line then begins a new object, which makes
     // both lines together invalid.
-    source
-        .by_ref()
-        .take(LINE_BYTES_MAX as u64)
-        .read_until(b'\n', head)?;
+    source.by_ref().take(LINE_BYTES_MAX as u64).read_until(b'\n', head)?;
     let lines = head.get(start..).unwrap_or_default();
     Ok(breaks_off(lines) || serde_json::from_slice::<serde::de::IgnoredAny>(lines).is_ok())
 }

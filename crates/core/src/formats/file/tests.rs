@@ -12,9 +12,7 @@ use super::{lines::Lines, *};
 use crate::formats::tests::brief;
 
 fn fixture(name: &str) -> PathBuf {
-    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
-        .join("tests/fixtures")
-        .join(name)
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")).join("tests/fixtures").join(name)
 }
 
 fn from_text(text: impl Into<Vec<u8>>) -> Result<FileReader, ReadError> {
@@ -26,10 +24,7 @@ fn listing(reader: FileReader) -> String {
     let lines: Vec<String> = reader
         .map(|item| match item {
             Ok(record) => {
-                let agent = record
-                    .agent_id
-                    .map(|agent| format!("@{agent}"))
-                    .unwrap_or_default();
+                let agent = record.agent_id.map(|agent| format!("@{agent}")).unwrap_or_default();
                 format!("{}{agent} | {}", record.conversation, brief(&record.message))
             }
             Err(SkippedEntry { line, reason, cure }) => format!("skipped {line}: {reason}; {cure}"),
@@ -56,16 +51,9 @@ fn many_unknown_roles_are_errors_in_a_transcript_too() {
         + &"{\"role\":\"wizard\",\"content\":\"Hello\"}\n".repeat(5);
     let listed = listing(from_text(text).unwrap());
     let lines: Vec<&str> = listed.lines().collect();
-    assert_eq!(
-        lines.iter().filter(|line| line.contains("| wizard: ")).count(),
-        3,
-        "{listed}"
-    );
+    assert_eq!(lines.iter().filter(|line| line.contains("| wizard: ")).count(), 3, "{listed}");
     for (line, number) in lines[4..].iter().zip(5..) {
-        assert!(
-            line.starts_with(&format!("skipped {number}: role `wizard` is unknown; ")),
-            "{listed}"
-        );
+        assert!(line.starts_with(&format!("skipped {number}: role `wizard` is unknown; ")), "{listed}");
     }
     assert_eq!(lines.len(), 6);
 }
@@ -73,17 +61,11 @@ fn many_unknown_roles_are_errors_in_a_transcript_too() {
 #[test]
 fn a_file_of_pydantic_ai_says_why_it_is_refused() {
     let message = r#"{"kind":"request","parts":[{"part_kind":"user-prompt","content":"Hi"}]}"#;
-    for text in [
-        format!("{message}\n{message}\n"),
-        format!("[{message},{message}]"),
-    ] {
+    for text in [format!("{message}\n{message}\n"), format!("[{message},{message}]")] {
         let listed = listing(from_text(text).unwrap());
         assert_eq!(listed.lines().count(), 2, "{listed}");
         for line in listed.lines() {
-            assert!(
-                line.contains(": `parts`: this message is Pydantic-AI's, "),
-                "{listed}"
-            );
+            assert!(line.contains(": `parts`: this message is Pydantic-AI's, "), "{listed}");
         }
     }
 }
@@ -133,19 +115,13 @@ fn a_request_to_anthropic_has_its_instructions_first() {
     let mut reader = FileReader::open(&fixture("anthropic_request.json"), None).unwrap();
     let first = reader.next().unwrap().unwrap().message;
     assert_eq!(brief(&first), r#"system: "Answer in one line.""#);
-    assert_eq!(
-        crate::formats::parse(Format::Anthropic, &first.payload).unwrap(),
-        first
-    );
+    assert_eq!(crate::formats::parse(Format::Anthropic, &first.payload).unwrap(), first);
 }
 
 #[test]
 fn a_request_to_the_responses_api_may_have_a_text_as_input() {
     let request = r#"{"model":"gpt-5","instructions":"Be brief","input":"Fix it"}"#;
-    for (text, name) in [
-        (request.to_owned(), "log-1"),
-        (request.replace(',', ",\n"), "log"),
-    ] {
+    for (text, name) in [(request.to_owned(), "log-1"), (request.replace(',', ",\n"), "log")] {
         let reader = from_text(text).unwrap();
         assert_eq!(reader.format(), Format::OpenAiResponses);
         let expected = format!("{name} | system: \"Be brief\"\n{name} | user: \"Fix it\"");
@@ -155,10 +131,7 @@ fn a_request_to_the_responses_api_may_have_a_text_as_input() {
     let forced = FileReader::from_reader(forced, "log.jsonl", Some(Format::OpenAiResponses));
     assert_eq!(listing(forced.unwrap()), "log-1 | user: \"Fix it\"");
     let log_entry = r#"{"model":"gpt-5","input":"Fix it","output":"Fixed"}"#;
-    assert!(matches!(
-        from_text(log_entry),
-        Err(ReadError::Unrecognised { .. })
-    ));
+    assert!(matches!(from_text(log_entry), Err(ReadError::Unrecognised { .. })));
 }
 
 #[test]
@@ -218,37 +191,20 @@ fn a_required_format_is_used_without_detection() {
     assert_eq!(reader.format(), Format::Native);
     assert_eq!(reader.filter(Result::is_err).count(), 2);
     let reader = FileReader::open(&fixture("openai.json"), Some(Format::Anthropic)).unwrap();
-    assert!(
-        reader
-            .map(Result::unwrap)
-            .all(|record| record.message.format == Format::Anthropic)
-    );
+    assert!(reader.map(Result::unwrap).all(|record| record.message.format == Format::Anthropic));
 }
 
 #[test]
 fn plain_chat_is_openai_until_a_line_says_otherwise() {
     let plain = r#"{"role":"user","content":"Hi"}"#;
     let result = r#"{"role":"user","content":[{"type":"tool_result","tool_use_id":"t","content":"x"}]}"#;
-    let formats = |text: String| {
-        from_text(text)
-            .unwrap()
-            .map(|r| r.unwrap().message.format)
-            .collect::<Vec<_>>()
-    };
+    let formats =
+        |text: String| from_text(text).unwrap().map(|r| r.unwrap().message.format).collect::<Vec<_>>();
     assert_eq!(formats(format!("{plain}\n{plain}")), [Format::OpenAiChat; 2]);
-    assert_eq!(
-        formats(format!("{plain}\n{result}\n{plain}")),
-        [Format::Anthropic; 3]
-    );
+    assert_eq!(formats(format!("{plain}\n{result}\n{plain}")), [Format::Anthropic; 3]);
     // After the lines that are read for detection, each line is still read in its own format.
-    let late = formats(format!(
-        "{}{result}\n{plain}",
-        format!("{plain}\n").repeat(DETECT_LINES_MAX)
-    ));
-    assert_eq!(
-        late[DETECT_LINES_MAX - 1..],
-        [Format::OpenAiChat, Format::Anthropic, Format::OpenAiChat]
-    );
+    let late = formats(format!("{}{result}\n{plain}", format!("{plain}\n").repeat(DETECT_LINES_MAX)));
+    assert_eq!(late[DETECT_LINES_MAX - 1..], [Format::OpenAiChat, Format::Anthropic, Format::OpenAiChat]);
 }
 
 #[test]
@@ -260,19 +216,10 @@ fn documents_and_lines_in_all_shapes() {
         (format!("\u{feff}\n\n{user}"), hi.to_owned()),
         (format!("[{user}]"), hi.to_owned()),
         (format!("[\n{user}\n]\n"), hi.to_owned()),
-        (
-            "\u{feff}{\n\"role\":\n\"user\",\n\"content\": \"Hi\"\n}".to_owned(),
-            hi.to_owned(),
-        ),
-        (
-            format!("{{\"messages\":[{user}]}}"),
-            r#"log-1 | user: "Hi""#.to_owned(),
-        ),
+        ("\u{feff}{\n\"role\":\n\"user\",\n\"content\": \"Hi\"\n}".to_owned(), hi.to_owned()),
+        (format!("{{\"messages\":[{user}]}}"), r#"log-1 | user: "Hi""#.to_owned()),
         (format!("{{\n\"messages\":\n[{user}]}}"), hi.to_owned()),
-        (
-            format!("[[{user}],[{user}]]"),
-            "log-1 | user: \"Hi\"\nlog-2 | user: \"Hi\"".to_owned(),
-        ),
+        (format!("[[{user}],[{user}]]"), "log-1 | user: \"Hi\"\nlog-2 | user: \"Hi\"".to_owned()),
         (
             format!(r#"[{{"id":"a","messages":[{user}]}},{{"id":"a","messages":[{user}]}}]"#),
             "log-a | user: \"Hi\"\nlog-a-2 | user: \"Hi\"".to_owned(),
@@ -313,12 +260,8 @@ fn documents_and_lines_in_all_shapes() {
 
 #[test]
 fn sidechains_are_conversations_of_their_own() {
-    let line = |extra: &str| {
-        format!(
-            r#"{{"type":"user","uuid":"u","message":{{"content":"Hi"}}{extra}}}{}"#,
-            "\n"
-        )
-    };
+    let line =
+        |extra: &str| format!(r#"{{"type":"user","uuid":"u","message":{{"content":"Hi"}}{extra}}}{}"#, "\n");
     let text = [
         line(""),
         line(r#","isSidechain":false,"agentId":"b7""#),
@@ -327,15 +270,10 @@ fn sidechains_are_conversations_of_their_own() {
     ];
     let names = |name: &str| {
         let reader = FileReader::from_reader(io::Cursor::new(text.concat()), name, None).unwrap();
-        reader
-            .map(|record| record.unwrap().conversation)
-            .collect::<Vec<_>>()
+        reader.map(|record| record.unwrap().conversation).collect::<Vec<_>>()
     };
     assert_eq!(names("logs/s1.jsonl"), ["s1", "s1", "s1-b7", "s1-sidechain"]);
-    assert_eq!(
-        names("agent-b7.jsonl"),
-        ["agent-b7", "agent-b7", "agent-b7", "agent-b7-sidechain"]
-    );
+    assert_eq!(names("agent-b7.jsonl"), ["agent-b7", "agent-b7", "agent-b7", "agent-b7-sidechain"]);
 }
 
 #[test]
@@ -344,10 +282,7 @@ fn a_message_of_20_mb_is_read() {
     let text = format!(
         "{{\"kind\":\"user\",\"content\":\"{content}\"}}\n{{\"kind\":\"assistant\",\"content\":\"b\"}}\n"
     );
-    let texts: Vec<String> = from_text(text)
-        .unwrap()
-        .map(|record| record.unwrap().message.text())
-        .collect();
+    let texts: Vec<String> = from_text(text).unwrap().map(|record| record.unwrap().message.text()).collect();
     assert!(texts == [content.as_str(), "b"]);
 }
 
@@ -355,27 +290,18 @@ fn a_message_of_20_mb_is_read() {
 fn an_overlong_line_is_skipped_in_bounded_memory() {
     let good = "{\"kind\":\"user\",\"content\":\"Hi\"}\n";
     let long = io::repeat(b'{').take(LINE_BYTES_MAX as u64 + 100);
-    let source = io::Cursor::new(good)
-        .chain(long)
-        .chain(io::Cursor::new(format!("\n{good}")));
+    let source = io::Cursor::new(good).chain(long).chain(io::Cursor::new(format!("\n{good}")));
     let reader = FileReader::from_reader(source, "log.jsonl", None).unwrap();
     let items: Vec<_> = reader.collect();
-    let [Ok(_), Err(skipped), Ok(_)] = items.as_slice() else {
-        panic!("{items:?}")
-    };
-    assert_eq!(
-        (skipped.line, skipped.reason.as_str()),
-        (2, "line is longer than 67108864 bytes")
-    );
+    let [Ok(_), Err(skipped), Ok(_)] = items.as_slice() else { panic!("{items:?}") };
+    assert_eq!((skipped.line, skipped.reason.as_str()), (2, "line is longer than 67108864 bytes"));
 }
 
 #[test]
 fn the_limit_of_a_line_is_exact() {
     let lines = |text: &'static str| {
         let lines = Lines::new(Box::new(text.as_bytes())).with_line_bytes_max(4);
-        lines
-            .map(|line| (line.number, line.text.is_ok()))
-            .collect::<Vec<_>>()
+        lines.map(|line| (line.number, line.text.is_ok())).collect::<Vec<_>>()
     };
     assert_eq!(lines("1234\n12345\n1234"), [(1, true), (2, false), (3, true)]);
     assert_eq!(lines("12345"), [(1, false)]);
@@ -396,15 +322,8 @@ fn a_source_that_fails_midway_says_so_and_ends() {
     log | user: "Hi"
     skipped 2: the rest of the file can't be read: the disk is gone; check the disk or the pipe, then read the file again
     "#);
-    let error = FileReader::from_reader(FailingReader, "log.jsonl", None)
-        .err()
-        .unwrap();
-    assert!(
-        error
-            .to_string()
-            .starts_with("can't read `log.jsonl`: the disk is gone"),
-        "{error}"
-    );
+    let error = FileReader::from_reader(FailingReader, "log.jsonl", None).err().unwrap();
+    assert!(error.to_string().starts_with("can't read `log.jsonl`: the disk is gone"), "{error}");
 }
 
 #[test]

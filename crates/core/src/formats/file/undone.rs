@@ -49,10 +49,7 @@ fn find_edited(reader: FileReader) -> HashSet<u64> {
         is_undone[position] |= follows;
     }
     let lines = nodes.into_iter().zip(is_undone);
-    lines
-        .filter(|(_, is_undone)| *is_undone)
-        .flat_map(|(node, _)| node.lines)
-        .collect()
+    lines.filter(|(_, is_undone)| *is_undone).flat_map(|(node, _)| node.lines).collect()
 }
 
 /// Returns the lines in file order, each with its copies: later lines with the same id.

@@ -8,31 +8,19 @@ use super::{
     turn::{ForeignCall, ForeignResult, TurnWriter},
 };
 
-pub(super) const UI: ForeignFormat = ForeignFormat {
-    name: "ai-sdk-ui",
-    is_entry: is_ui_message,
-    read: read_ui,
-};
-pub(super) const MODEL: ForeignFormat = ForeignFormat {
-    name: "ai-sdk",
-    is_entry: is_model_message,
-    read: read_model,
-};
+pub(super) const UI: ForeignFormat =
+    ForeignFormat { name: "ai-sdk-ui", is_entry: is_ui_message, read: read_ui };
+pub(super) const MODEL: ForeignFormat =
+    ForeignFormat { name: "ai-sdk", is_entry: is_model_message, read: read_model };
 const ROLES: [&str; 3] = ["system", "user", "assistant"];
 /// Blocks that only ModelMessages have.
-const MODEL_BLOCKS: [&str; 4] = [
-    "tool-call",
-    "tool-result",
-    "tool-approval-request",
-    "tool-approval-response",
-];
+const MODEL_BLOCKS: [&str; 4] =
+    ["tool-call", "tool-result", "tool-approval-request", "tool-approval-response"];
 /// The types of parts with a tool's call and result begin like this; the tool's name follows.
 const TOOL: &str = "tool-";
 
 fn is_ui_message(entry: &Fields<'_>) -> bool {
-    let is_role = entry
-        .text("role")
-        .is_some_and(|role| ROLES.contains(&role.as_str()));
+    let is_role = entry.text("role").is_some_and(|role| ROLES.contains(&role.as_str()));
     let parts = objects(entry, "parts");
     is_role && !parts.is_empty() && parts.iter().all(|part| part.text("type").is_some())
 }
@@ -104,25 +92,15 @@ fn read_tool(tool: &Fields<'_>, name: Option<String>, turn: &mut TurnWriter) {
     let denied = is_denied.then(|| quoted("the user denied the call"));
     let is_error = error.is_some() || is_denied;
     let output = tool.raw("output").or_else(|| tool.raw("result"));
-    if let Some(content) = error
-        .or(denied)
-        .or_else(|| output.map(|raw| raw.get().to_owned()))
-    {
-        turn.result(&ForeignResult {
-            id,
-            name,
-            content: Some(content),
-            is_error,
-        });
+    if let Some(content) = error.or(denied).or_else(|| output.map(|raw| raw.get().to_owned())) {
+        turn.result(&ForeignResult { id, name, content: Some(content), is_error });
     }
 }
 
 fn read_model(entries: &[&RawValue], transcription: &mut Transcription) {
     for message in entries.iter().filter_map(|raw| Fields::of(raw)) {
         let role = message.text("role").unwrap_or_default();
-        let mut turn = TurnWriter::new(&role)
-            .id(message.text("id"))
-            .at(message.raw("createdAt"));
+        let mut turn = TurnWriter::new(&role).id(message.text("id")).at(message.raw("createdAt"));
         turn.say(&message.text("content").unwrap_or_default());
         for part in objects(&message, "content") {
             read_model_part(&part, &mut turn, transcription);
@@ -151,30 +129,17 @@ fn attach(part: &Fields<'_>, turn: &mut TurnWriter) {
     let media = part.text("mediaType").or_else(|| part.text("mimeType"));
     let data = ["url", "data", "image"].iter().find_map(|name| part.text(name));
     let is_image = part.has("image");
-    let media = media.unwrap_or_else(|| {
-        if is_image {
-            "image/*"
-        } else {
-            "application/octet-stream"
-        }
-        .to_owned()
-    });
+    let media =
+        media.unwrap_or_else(|| if is_image { "image/*" } else { "application/octet-stream" }.to_owned());
     turn.attach_data(&media, &data.unwrap_or_default());
 }
 
 /// Reads a result. Version 4 of the SDK has the result itself in `result`; later versions have it in `output`, an object with a type.
 fn result_of(part: &Fields<'_>) -> ForeignResult {
     let output = part.object("output");
-    let kind = output
-        .as_ref()
-        .and_then(|output| output.text("type"))
-        .unwrap_or_default();
-    let value = output
-        .as_ref()
-        .and_then(|output| output.raw("value").or_else(|| output.raw("reason")));
-    let value = value
-        .or_else(|| part.raw("result"))
-        .or_else(|| part.raw("output"));
+    let kind = output.as_ref().and_then(|output| output.text("type")).unwrap_or_default();
+    let value = output.as_ref().and_then(|output| output.raw("value").or_else(|| output.raw("reason")));
+    let value = value.or_else(|| part.raw("result")).or_else(|| part.raw("output"));
     let is_denied = kind == "execution-denied";
     ForeignResult {
         id: part.text("toolCallId"),

@@ -8,11 +8,7 @@ use super::{
     turn::{ForeignCall, ForeignResult, TurnWriter},
 };
 
-pub(super) const TRAJECTORY: ForeignFormat = ForeignFormat {
-    name: "atif",
-    is_entry,
-    read,
-};
+pub(super) const TRAJECTORY: ForeignFormat = ForeignFormat { name: "atif", is_entry, read };
 
 fn is_entry(entry: &Fields<'_>) -> bool {
     let is_atif = |version: String| version.starts_with("ATIF");
@@ -49,10 +45,7 @@ fn read_step(step: &Fields<'_>, session: Option<&str>, transcription: &mut Trans
         });
     }
     let observation = step.object("observation");
-    for result in observation
-        .map(|observation| objects(&observation, "results"))
-        .unwrap_or_default()
-    {
+    for result in observation.map(|observation| objects(&observation, "results")).unwrap_or_default() {
         if result.has("subagent_trajectory_ref") {
             transcription.leave_out("sub-agent's trajectory");
         }

@@ -9,11 +9,7 @@ use super::{
     turn::{ForeignCall, ForeignResult, TurnWriter},
 };
 
-pub(super) const MESSAGES: ForeignFormat = ForeignFormat {
-    name: "autogen",
-    is_entry,
-    read,
-};
+pub(super) const MESSAGES: ForeignFormat = ForeignFormat { name: "autogen", is_entry, read };
 const TYPES: [&str; 11] = [
     "TextMessage",
     "MultiModalMessage",
@@ -48,9 +44,7 @@ fn read(entries: &[&RawValue], transcription: &mut Transcription) {
                 continue;
             }
         };
-        let mut turn = TurnWriter::new(role)
-            .id(message.text("id"))
-            .at(message.raw("created_at"));
+        let mut turn = TurnWriter::new(role).id(message.text("id")).at(message.raw("created_at"));
         turn.think(&message.text("thought").unwrap_or_default());
         match kind.as_str() {
             "ThoughtEvent" => turn.think(&message.text("content").unwrap_or_default()),

@@ -10,11 +10,7 @@ use super::{
     turn::{ForeignCall, ForeignResult, TurnWriter},
 };
 
-pub(super) const EXPORT: ForeignFormat = ForeignFormat {
-    name: "chatgpt-export",
-    is_entry,
-    read,
-};
+pub(super) const EXPORT: ForeignFormat = ForeignFormat { name: "chatgpt-export", is_entry, read };
 /// The recipient of messages that the user sees.
 const EVERYONE: &str = "all";
 
@@ -28,9 +24,7 @@ fn read(entries: &[&RawValue], transcription: &mut Transcription) {
             transcription.leave_out("conversation without messages");
             continue;
         };
-        let name = conversation
-            .text("conversation_id")
-            .or_else(|| conversation.text("id"));
+        let name = conversation.text("conversation_id").or_else(|| conversation.text("id"));
         transcription.begin(name.or_else(|| conversation.text("title")));
         let nodes: HashMap<String, &RawValue> = serde_json::from_str(mapping.get()).unwrap_or_default();
         let path = path(&nodes, conversation.text("current_node"));
@@ -63,22 +57,15 @@ fn path<'a>(nodes: &HashMap<String, &'a RawValue>, leaf: Option<String>) -> Vec<
 /// message of a tool answers.
 fn read_message(message: &Fields<'_>, call: &mut Option<String>, transcription: &mut Transcription) {
     let author = message.object("author");
-    let role = author
-        .as_ref()
-        .and_then(|author| author.text("role"))
-        .unwrap_or_default();
+    let role = author.as_ref().and_then(|author| author.text("role")).unwrap_or_default();
     let metadata = message.object("metadata");
     if metadata.is_some_and(|metadata| metadata.flag("is_visually_hidden_from_conversation") == Some(true)) {
         transcription.leave_out("hidden message");
         return;
     }
     let id = message.text("id");
-    let mut turn = TurnWriter::new(&role)
-        .id(id.clone())
-        .at(message.raw("create_time"));
-    let recipient = message
-        .text("recipient")
-        .filter(|name| name != EVERYONE && role == "assistant");
+    let mut turn = TurnWriter::new(&role).id(id.clone()).at(message.raw("create_time"));
+    let recipient = message.text("recipient").filter(|name| name != EVERYONE && role == "assistant");
     let Some(content) = message.object("content") else {
         transcription.leave_out("message without content");
         return;
@@ -91,11 +78,7 @@ fn read_message(message: &Fields<'_>, call: &mut Option<String>, transcription: 
         let text = content_texts(&content, transcription).join("\n");
         let arguments = quoted(&text);
         let arguments = serde_json::from_str(&arguments).ok();
-        turn.call(&ForeignCall {
-            id: id.clone(),
-            name: Some(tool),
-            arguments,
-        });
+        turn.call(&ForeignCall { id: id.clone(), name: Some(tool), arguments });
         *call = id;
     } else if role == "tool" {
         turn.result(&ForeignResult {

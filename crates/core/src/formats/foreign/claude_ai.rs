@@ -4,11 +4,7 @@ use serde_json::value::RawValue;
 
 use super::{super::json::Fields, ForeignFormat, Transcription, content, objects, turn::TurnWriter};
 
-pub(super) const EXPORT: ForeignFormat = ForeignFormat {
-    name: "claude-export",
-    is_entry,
-    read,
-};
+pub(super) const EXPORT: ForeignFormat = ForeignFormat { name: "claude-export", is_entry, read };
 
 fn is_entry(entry: &Fields<'_>) -> bool {
     let is_message = |message: &Fields<'_>| message.has("sender");
@@ -30,9 +26,7 @@ fn read_message(message: &Fields<'_>, transcription: &mut Transcription) {
         Some("human") => "user",
         _ => "assistant",
     };
-    let mut turn = TurnWriter::new(role)
-        .id(message.text("uuid"))
-        .at(message.raw("created_at"));
+    let mut turn = TurnWriter::new(role).id(message.text("uuid")).at(message.raw("created_at"));
     let blocks = message.list("content").unwrap_or_default();
     if blocks.is_empty() {
         turn.say(&message.text("text").unwrap_or_default());

@@ -9,24 +9,12 @@ use super::{
 };
 
 /// Blocks that the readers of OpenAI's and Anthropic's formats know. They are copied as they are.
-const KNOWN_BLOCKS: [&str; 7] = [
-    "image",
-    "image_url",
-    "input_image",
-    "input_audio",
-    "file",
-    "document",
-    "refusal",
-];
+const KNOWN_BLOCKS: [&str; 7] =
+    ["image", "image_url", "input_image", "input_audio", "file", "document", "refusal"];
 
 /// Blocks with a call, as a whole or in pieces.
-const CALL_BLOCKS: [&str; 5] = [
-    "tool_use",
-    "tool_call",
-    "function_call",
-    "input_json_delta",
-    "tool_call_chunk",
-];
+const CALL_BLOCKS: [&str; 5] =
+    ["tool_use", "tool_call", "function_call", "input_json_delta", "tool_call_chunk"];
 
 /// Adds a content to a turn. Counts the blocks that it doesn't read.
 pub(super) fn add(content: Option<&RawValue>, turn: &mut TurnWriter, transcription: &mut Transcription) {
@@ -53,10 +41,9 @@ pub(super) fn add_content(
     };
     let blocks = content.and_then(json::list).filter(|_| !with_calls);
     match blocks {
-        Some(blocks) => blocks
-            .into_iter()
-            .filter(|raw| !is_call(raw))
-            .for_each(|raw| add(Some(raw), turn, transcription)),
+        Some(blocks) => {
+            blocks.into_iter().filter(|raw| !is_call(raw)).for_each(|raw| add(Some(raw), turn, transcription))
+        }
         None => add(content, turn, transcription),
     }
 }
@@ -72,10 +59,7 @@ fn add_block(raw: &RawValue, block: &Fields<'_>, turn: &mut TurnWriter, transcri
         "tool_use" | "tool_call" | "toolCall" => turn.call(&ForeignCall {
             id: block.text("id"),
             name: block.text("name"),
-            arguments: block
-                .raw("input")
-                .or_else(|| block.raw("arguments"))
-                .or_else(|| block.raw("args")),
+            arguments: block.raw("input").or_else(|| block.raw("arguments")).or_else(|| block.raw("args")),
         }),
         "tool_result" => turn.result(&ForeignResult {
             id: block.text("tool_use_id"),

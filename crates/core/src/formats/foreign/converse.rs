@@ -8,11 +8,7 @@ use super::{
     turn::{ForeignCall, ForeignResult, TurnWriter},
 };
 
-pub(super) const MESSAGES: ForeignFormat = ForeignFormat {
-    name: "bedrock-converse",
-    is_entry,
-    read,
-};
+pub(super) const MESSAGES: ForeignFormat = ForeignFormat { name: "bedrock-converse", is_entry, read };
 /// Blocks that only Converse has.
 const BLOCKS: [&str; 4] = ["toolUse", "toolResult", "reasoningContent", "cachePoint"];
 

@@ -10,19 +10,10 @@ use super::{
     turn::{ForeignCall, ForeignResult, TurnWriter},
 };
 
-pub(super) const EVENTS: ForeignFormat = ForeignFormat {
-    name: "copilot-cli",
-    is_entry,
-    read,
-};
+pub(super) const EVENTS: ForeignFormat = ForeignFormat { name: "copilot-cli", is_entry, read };
 /// The types of events that show that a file is Copilot's.
-const TYPES: [&str; 5] = [
-    "session.start",
-    "user.message",
-    "assistant.message",
-    "tool.execution_start",
-    "tool.execution_complete",
-];
+const TYPES: [&str; 5] =
+    ["session.start", "user.message", "assistant.message", "tool.execution_start", "tool.execution_complete"];
 
 fn is_entry(entry: &Fields<'_>) -> bool {
     let kind = entry.text("type").unwrap_or_default();
@@ -36,9 +27,7 @@ fn read(entries: &[&RawValue], transcription: &mut Transcription) {
         match event.object("data") {
             Some(data) if data.has("parentToolCallId") => transcription.leave_out("sub-agent's event"),
             Some(data) => {
-                let turn = TurnWriter::new("assistant")
-                    .id(event.text("id"))
-                    .at(event.raw("timestamp"));
+                let turn = TurnWriter::new("assistant").id(event.text("id")).at(event.raw("timestamp"));
                 read_event(&kind, turn, &data, &mut called, transcription);
             }
             None => transcription.leave_out(&kind),

@@ -5,18 +5,12 @@ use serde_json::value::RawValue;
 
 use super::{super::json::Fields, ForeignFormat, Transcription, content, turn::TurnWriter};
 
-pub(super) const TRANSCRIPT: ForeignFormat = ForeignFormat {
-    name: "cursor",
-    is_entry,
-    read,
-};
+pub(super) const TRANSCRIPT: ForeignFormat = ForeignFormat { name: "cursor", is_entry, read };
 /// The tags around what the user typed.
 const QUERY: (&str, &str) = ("<user_query>", "</user_query>");
 
 fn is_entry(entry: &Fields<'_>) -> bool {
-    let is_role = entry
-        .text("role")
-        .is_some_and(|role| role == "user" || role == "assistant");
+    let is_role = entry.text("role").is_some_and(|role| role == "user" || role == "assistant");
     let message = entry.object("message");
     is_role
         && !entry.has("content")
@@ -27,18 +21,14 @@ fn is_entry(entry: &Fields<'_>) -> bool {
 fn read(entries: &[&RawValue], transcription: &mut Transcription) {
     for line in entries.iter().filter_map(|raw| Fields::of(raw)) {
         let Some(message) = line.object("message").filter(|_| line.has("role")) else {
-            let kind = line
-                .text("type")
-                .unwrap_or_else(|| "line without a message".to_owned());
+            let kind = line.text("type").unwrap_or_else(|| "line without a message".to_owned());
             transcription.leave_out(&kind);
             continue;
         };
         let role = line.text("role").unwrap_or_default();
         let mut turn = TurnWriter::new(&role).at(line.raw("timestamp"));
         let blocks = message.list("content").unwrap_or_default();
-        let query = blocks
-            .iter()
-            .find_map(|raw| query(&Fields::of(raw)?.text("text")?));
+        let query = blocks.iter().find_map(|raw| query(&Fields::of(raw)?.text("text")?));
         match query.filter(|_| role == "user") {
             Some(query) => turn.say(&query),
             None => content::add(message.raw("content"), &mut turn, transcription),

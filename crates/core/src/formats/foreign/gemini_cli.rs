@@ -8,16 +8,10 @@ use super::{
     turn::{ForeignCall, ForeignResult, TurnWriter, field},
 };
 
-pub(super) const SESSION: ForeignFormat = ForeignFormat {
-    name: "gemini-cli",
-    is_entry: is_session,
-    read: read_session,
-};
-pub(super) const STREAM: ForeignFormat = ForeignFormat {
-    name: "gemini-cli-stream",
-    is_entry: is_event,
-    read: read_events,
-};
+pub(super) const SESSION: ForeignFormat =
+    ForeignFormat { name: "gemini-cli", is_entry: is_session, read: read_session };
+pub(super) const STREAM: ForeignFormat =
+    ForeignFormat { name: "gemini-cli-stream", is_entry: is_event, read: read_events };
 /// A line with this field takes back everything from the message on whose id it has.
 const REWIND: &str = "$rewindTo";
 /// A line with this field changes the session's own fields.
@@ -50,10 +44,7 @@ fn messages<'a>(entries: &[&'a RawValue]) -> Vec<&'a RawValue> {
         let set = entry.object(SET);
         if let Some(list) = set.as_ref().unwrap_or(&entry).list("messages") {
             let id = |raw: &RawValue| Fields::of(raw)?.text("id");
-            current = list
-                .into_iter()
-                .map(|raw| (id(raw).unwrap_or_default(), raw))
-                .collect();
+            current = list.into_iter().map(|raw| (id(raw).unwrap_or_default(), raw)).collect();
         } else if let Some(first) = entry.text(REWIND) {
             let index = current.iter().position(|(id, _)| *id == first);
             current.truncate(index.unwrap_or_default());
@@ -76,9 +67,7 @@ fn push_answer(message: &Fields<'_>, transcription: &mut Transcription) {
         format!(r#"{{"text":{},"thought":true}}"#, quoted(&text))
     });
     let texts = parts(message.raw("content"));
-    let written_calls = calls
-        .iter()
-        .map(|call| format!(r#"{{"functionCall":{}}}"#, call_json(call)));
+    let written_calls = calls.iter().map(|call| format!(r#"{{"functionCall":{}}}"#, call_json(call)));
     let answer: Vec<String> = thoughts.chain(texts).chain(written_calls).collect();
     push_content(message, "model", &answer, transcription);
     let results: Vec<String> = calls.iter().flat_map(results).collect();
@@ -94,10 +83,7 @@ fn push_answer(message: &Fields<'_>, transcription: &mut Transcription) {
 fn call_json(call: &Fields<'_>) -> String {
     let args = call.raw("args").map_or("{}", RawValue::get);
     let id = field("id", call.text("id").as_deref());
-    format!(
-        r#"{{{id}{}"args":{args}}}"#,
-        field("name", call.text("name").as_deref())
-    )
+    format!(r#"{{{id}{}"args":{args}}}"#, field("name", call.text("name").as_deref()))
 }
 
 /// Returns the result's parts as Gemini got them. If a call has no parts, returns the text that the user saw.
@@ -114,15 +100,9 @@ fn results(call: &Fields<'_>) -> Vec<String> {
         _ if sent.is_empty() && display.is_none() => return Vec::new(),
         _ => ("output", display.unwrap_or_else(|| sent.join("\n"))),
     };
-    let head = [
-        field("id", call.text("id").as_deref()),
-        field("name", call.text("name").as_deref()),
-    ]
-    .concat();
-    vec![format!(
-        r#"{{"functionResponse":{{{head}"response":{{"{name}":{}}}}}}}"#,
-        quoted(&text)
-    )]
+    let head =
+        [field("id", call.text("id").as_deref()), field("name", call.text("name").as_deref())].concat();
+    vec![format!(r#"{{"functionResponse":{{{head}"response":{{"{name}":{}}}}}}}"#, quoted(&text))]
 }
 
 /// Adds a content of Gemini's, unless it has no parts.
@@ -175,10 +155,7 @@ fn read_events(entries: &[&RawValue], transcription: &mut Transcription) {
         let text = event.text("content").unwrap_or_default();
         if kind == "message" && event.text("role").is_some_and(|role| role == "assistant") {
             let (_, answer_text) = answer.get_or_insert_with(|| {
-                (
-                    TurnWriter::new("assistant").at(event.raw("timestamp")),
-                    String::new(),
-                )
+                (TurnWriter::new("assistant").at(event.raw("timestamp")), String::new())
             });
             answer_text.push_str(&text);
             continue;

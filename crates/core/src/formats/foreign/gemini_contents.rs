@@ -8,16 +8,9 @@ use super::{
     gemini_cli::{parts, push_content},
 };
 
-pub(super) const ADK: ForeignFormat = ForeignFormat {
-    name: "adk",
-    is_entry: is_event,
-    read: read_events,
-};
-pub(super) const QWEN: ForeignFormat = ForeignFormat {
-    name: "qwen-code",
-    is_entry: is_line,
-    read: read_lines,
-};
+pub(super) const ADK: ForeignFormat = ForeignFormat { name: "adk", is_entry: is_event, read: read_events };
+pub(super) const QWEN: ForeignFormat =
+    ForeignFormat { name: "qwen-code", is_entry: is_line, read: read_lines };
 
 fn is_event(entry: &Fields<'_>) -> bool {
     let is_adk = entry.has("invocationId") || entry.has("invocation_id");

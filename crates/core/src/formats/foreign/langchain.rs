@@ -9,11 +9,7 @@ use super::{
     turn::{ForeignCall, ForeignResult, TurnWriter},
 };
 
-pub(super) const MESSAGES: ForeignFormat = ForeignFormat {
-    name: "langchain",
-    is_entry,
-    read,
-};
+pub(super) const MESSAGES: ForeignFormat = ForeignFormat { name: "langchain", is_entry, read };
 /// The names of the user and of the model, as LangChain writes them.
 const AUTHORS: [&str; 4] = ["human", "ai", "HumanMessage", "AIMessage"];
 
@@ -25,9 +21,7 @@ fn is_entry(entry: &Fields<'_>) -> bool {
     let Some(kind) = entry.text("type").filter(|_| !entry.has("message")) else {
         return false;
     };
-    let data = entry
-        .object("data")
-        .is_some_and(|data| data.has("content") && data.has("type"));
+    let data = entry.object("data").is_some_and(|data| data.has("content") && data.has("type"));
     data || AUTHORS.contains(&author(&kind)) && entry.contains("content") && !entry.has("source")
 }
 
@@ -43,11 +37,7 @@ fn author(kind: &str) -> &str {
 
 fn read(entries: &[&RawValue], transcription: &mut Transcription) {
     for entry in entries.iter().filter_map(|raw| Fields::of(raw)) {
-        let kind = if entry.has("lc") {
-            class(&entry)
-        } else {
-            entry.text("type")
-        };
+        let kind = if entry.has("lc") { class(&entry) } else { entry.text("type") };
         let kind = kind.or_else(|| entry.text("role")).unwrap_or_default();
         let inner = entry.object("kwargs").or_else(|| entry.object("data"));
         read_message(author(&kind), inner.as_ref().unwrap_or(&entry), transcription);
@@ -64,9 +54,8 @@ fn read_message(kind: &str, message: &Fields<'_>, transcription: &mut Transcript
     };
     let extra = message.object("additional_kwargs");
     let extra = extra.as_ref();
-    let at = ["created_at", "timestamp"]
-        .iter()
-        .find_map(|name| message.raw(name).or_else(|| extra?.raw(name)));
+    let at =
+        ["created_at", "timestamp"].iter().find_map(|name| message.raw(name).or_else(|| extra?.raw(name)));
     let mut turn = TurnWriter::new(role).id(message.text("id")).at(at);
     if role == "tool" {
         turn.result(&ForeignResult {
@@ -77,11 +66,7 @@ fn read_message(kind: &str, message: &Fields<'_>, transcription: &mut Transcript
         });
     } else {
         turn = turn.speaker(message.text("name"));
-        turn.think(
-            &extra
-                .and_then(|extra| extra.text("reasoning_content"))
-                .unwrap_or_default(),
-        );
+        turn.think(&extra.and_then(|extra| extra.text("reasoning_content")).unwrap_or_default());
         let calls = calls(message, extra);
         content::add_content(message.raw("content"), calls.is_empty(), &mut turn, transcription);
         for call in &calls {
@@ -94,16 +79,12 @@ fn read_message(kind: &str, message: &Fields<'_>, transcription: &mut Transcript
 /// Returns the calls of a message: those that LangChain parsed and those that it couldn't parse or, if there are none, the calls as the
 /// provider sent them.
 fn calls<'a>(message: &Fields<'a>, extra: Option<&Fields<'a>>) -> Vec<ForeignCall<'a>> {
-    let parsed = objects(message, "tool_calls")
-        .into_iter()
-        .chain(objects(message, "invalid_tool_calls"));
+    let parsed = objects(message, "tool_calls").into_iter().chain(objects(message, "invalid_tool_calls"));
     let parsed: Vec<ForeignCall<'_>> = parsed.map(|call| read_call(&call)).collect();
     if !parsed.is_empty() {
         return parsed;
     }
-    let sent = extra
-        .map(|extra| objects(extra, "tool_calls"))
-        .unwrap_or_default();
+    let sent = extra.map(|extra| objects(extra, "tool_calls")).unwrap_or_default();
     sent.iter().map(read_call).collect()
 }
 

@@ -8,11 +8,7 @@ use super::{
     turn::{ForeignCall, ForeignResult, TurnWriter},
 };
 
-pub(super) const EXPORT: ForeignFormat = ForeignFormat {
-    name: "opencode",
-    is_entry,
-    read,
-};
+pub(super) const EXPORT: ForeignFormat = ForeignFormat { name: "opencode", is_entry, read };
 /// The kind of a summary by opencode's own compaction.
 const COMPACT_SUMMARY: &str = "compact_summary";
 
@@ -22,10 +18,7 @@ fn is_entry(entry: &Fields<'_>) -> bool {
 }
 
 fn is_message(entry: &Fields<'_>) -> bool {
-    entry.list("parts").is_some()
-        && entry
-            .object("info")
-            .is_some_and(|info| info.text("role").is_some())
+    entry.list("parts").is_some() && entry.object("info").is_some_and(|info| info.text("role").is_some())
 }
 
 fn read(entries: &[&RawValue], transcription: &mut Transcription) {

@@ -8,39 +8,20 @@ use super::{
     turn::{ForeignCall, ForeignResult, TurnWriter},
 };
 
-pub(super) const ACTIONS: ForeignFormat = ForeignFormat {
-    name: "openhands",
-    is_entry: is_action,
-    read: read_actions,
-};
-pub(super) const EVENTS: ForeignFormat = ForeignFormat {
-    name: "openhands-1",
-    is_entry: is_event,
-    read: read_events,
-};
+pub(super) const ACTIONS: ForeignFormat =
+    ForeignFormat { name: "openhands", is_entry: is_action, read: read_actions };
+pub(super) const EVENTS: ForeignFormat =
+    ForeignFormat { name: "openhands-1", is_entry: is_event, read: read_events };
 const SOURCES: [&str; 3] = ["user", "agent", "environment"];
 /// Actions and observations of the program itself, which it doesn't send to the model.
-const SILENT: [&str; 6] = [
-    "recall",
-    "change_agent_state",
-    "agent_state_changed",
-    "null",
-    "condensation",
-    "condensation_request",
-];
+const SILENT: [&str; 6] =
+    ["recall", "change_agent_state", "agent_state_changed", "null", "condensation", "condensation_request"];
 /// The kinds of version 1's events that show that a file is OpenHands'.
-const KINDS: [&str; 5] = [
-    "MessageEvent",
-    "ActionEvent",
-    "ObservationEvent",
-    "SystemPromptEvent",
-    "AgentErrorEvent",
-];
+const KINDS: [&str; 5] =
+    ["MessageEvent", "ActionEvent", "ObservationEvent", "SystemPromptEvent", "AgentErrorEvent"];
 
 fn has_known_source(entry: &Fields<'_>) -> bool {
-    entry
-        .text("source")
-        .is_some_and(|source| SOURCES.contains(&source.as_str()))
+    entry.text("source").is_some_and(|source| SOURCES.contains(&source.as_str()))
 }
 
 fn is_action(entry: &Fields<'_>) -> bool {
@@ -51,10 +32,7 @@ fn is_action(entry: &Fields<'_>) -> bool {
 
 fn read_actions(entries: &[&RawValue], transcription: &mut Transcription) {
     for event in entries.iter().filter_map(|raw| Fields::of(raw)) {
-        let kind = event
-            .text("action")
-            .or_else(|| event.text("observation"))
-            .unwrap_or_default();
+        let kind = event.text("action").or_else(|| event.text("observation")).unwrap_or_default();
         if SILENT.contains(&kind.as_str()) || kind.is_empty() {
             transcription.leave_out(&kind);
             continue;
@@ -88,11 +66,7 @@ fn write_action(event: &Fields<'_>, kind: &str, turn: &mut TurnWriter) {
         }
         "finish" => {
             let text = text_of(&["final_thought", "thought"]);
-            turn.say(&if text.is_empty() {
-                event.text("message").unwrap_or_default()
-            } else {
-                text
-            });
+            turn.say(&if text.is_empty() { event.text("message").unwrap_or_default() } else { text });
         }
         _ => {
             turn.say(&text_of(&["thought"]));
@@ -100,10 +74,7 @@ fn write_action(event: &Fields<'_>, kind: &str, turn: &mut TurnWriter) {
             let model_arguments = tool.as_ref().and_then(model_arguments);
             turn.call(&ForeignCall {
                 id: tool_id(event).or_else(|| event.label("id")),
-                name: tool
-                    .as_ref()
-                    .and_then(|tool| tool.text("function_name"))
-                    .or(Some(kind.to_owned())),
+                name: tool.as_ref().and_then(|tool| tool.text("function_name")).or(Some(kind.to_owned())),
                 arguments: model_arguments.or_else(|| event.raw("args")),
             });
         }
@@ -115,9 +86,7 @@ fn model_arguments<'a>(tool: &Fields<'a>) -> Option<&'a RawValue> {
     let id = tool.text("tool_call_id")?;
     let choices = objects(&tool.object("model_response")?, "choices");
     let calls = objects(&choices.first()?.object("message")?, "tool_calls");
-    let call = calls
-        .into_iter()
-        .find(|call| call.text("id").as_ref() == Some(&id))?;
+    let call = calls.into_iter().find(|call| call.text("id").as_ref() == Some(&id))?;
     call.object("function")?.raw("arguments")
 }
 
@@ -126,15 +95,11 @@ fn tool_id(event: &Fields<'_>) -> Option<String> {
 }
 
 fn result_of_observation(event: &Fields<'_>, kind: &str) -> ForeignResult {
-    let metadata = event
-        .object("extras")
-        .and_then(|extras| extras.object("metadata"));
+    let metadata = event.object("extras").and_then(|extras| extras.object("metadata"));
     let exit_code = metadata.and_then(|metadata| metadata.number("exit_code"));
     ForeignResult {
         id: tool_id(event).or_else(|| event.label("cause")),
-        name: event
-            .object("tool_call_metadata")
-            .and_then(|tool| tool.text("function_name")),
+        name: event.object("tool_call_metadata").and_then(|tool| tool.text("function_name")),
         content: event.raw("content").map(|raw| raw.get().to_owned()),
         is_error: kind == "error" || exit_code.is_some_and(|code| code > 0.0),
     }
@@ -148,21 +113,13 @@ fn is_event(entry: &Fields<'_>) -> bool {
 fn read_events(entries: &[&RawValue], transcription: &mut Transcription) {
     for event in entries.iter().filter_map(|raw| Fields::of(raw)) {
         let kind = event.text("kind").unwrap_or_default();
-        let turn = |role: &str| {
-            TurnWriter::new(role)
-                .id(event.text("id"))
-                .at(event.raw("timestamp"))
-        };
+        let turn = |role: &str| TurnWriter::new(role).id(event.text("id")).at(event.raw("timestamp"));
         match kind.as_str() {
             "MessageEvent" => {
                 let message = event.object("llm_message");
                 let role = message.as_ref().and_then(|message| message.text("role"));
                 let mut turn = turn(&role.unwrap_or_else(|| "assistant".to_owned()));
-                content::add(
-                    message.and_then(|message| message.raw("content")),
-                    &mut turn,
-                    transcription,
-                );
+                content::add(message.and_then(|message| message.raw("content")), &mut turn, transcription);
                 transcription.push(turn);
             }
             "SystemPromptEvent" => {
@@ -177,9 +134,7 @@ fn read_events(entries: &[&RawValue], transcription: &mut Transcription) {
                 turn.call(&ForeignCall {
                     id: event.text("tool_call_id"),
                     name: event.text("tool_name"),
-                    arguments: call
-                        .and_then(|call| call.raw("arguments"))
-                        .or_else(|| event.raw("action")),
+                    arguments: call.and_then(|call| call.raw("arguments")).or_else(|| event.raw("action")),
                 });
                 transcription.push(turn);
             }
@@ -197,9 +152,7 @@ fn result_of_event(event: &Fields<'_>) -> ForeignResult {
     let observation = event.object("observation");
     let inner = observation.as_ref();
     let content = inner.and_then(|inner| inner.raw("content").or_else(|| inner.raw("output")));
-    let content = content
-        .or_else(|| event.raw("error"))
-        .or_else(|| event.raw("observation"));
+    let content = content.or_else(|| event.raw("error")).or_else(|| event.raw("observation"));
     ForeignResult {
         id: event.text("tool_call_id"),
         name: event.text("tool_name"),

@@ -10,11 +10,7 @@ use super::{
     turn::{ForeignResult, TurnWriter},
 };
 
-pub(super) const SESSION: ForeignFormat = ForeignFormat {
-    name: "pi",
-    is_entry,
-    read,
-};
+pub(super) const SESSION: ForeignFormat = ForeignFormat { name: "pi", is_entry, read };
 /// The kind of a summary by the program's own compaction.
 const COMPACT_SUMMARY: &str = "compact_summary";
 
@@ -52,9 +48,7 @@ fn find_current(entries: &[Fields<'_>]) -> Vec<bool> {
     let mut next = entries.iter().rposition(is_node);
     while let Some(index) = next.filter(|&index| !is_current[index]) {
         is_current[index] = true;
-        next = entries[index]
-            .text("parentId")
-            .and_then(|id| indices.get(&id).copied());
+        next = entries[index].text("parentId").and_then(|id| indices.get(&id).copied());
     }
     is_current
 }
@@ -90,11 +84,7 @@ fn read_message(message: &Fields<'_>, turn: TurnWriter, transcription: &mut Tran
         // pi sends a command that the user ran to the model in this form.
         "bashExecution" => {
             let (command, output) = (message.text("command"), message.text("output"));
-            let ran = format!(
-                "Ran `{}`\n{}",
-                command.unwrap_or_default(),
-                output.unwrap_or_default()
-            );
+            let ran = format!("Ran `{}`\n{}", command.unwrap_or_default(), output.unwrap_or_default());
             turn = turn.with_role("user").saying(&ran);
         }
         role => return transcription.leave_out(&format!("{role} message")),

@@ -8,11 +8,7 @@ use super::{
     turn::{ForeignCall, ForeignResult, TurnWriter},
 };
 
-pub(super) const MESSAGES: ForeignFormat = ForeignFormat {
-    name: "pydantic-ai",
-    is_entry,
-    read,
-};
+pub(super) const MESSAGES: ForeignFormat = ForeignFormat { name: "pydantic-ai", is_entry, read };
 
 fn is_entry(entry: &Fields<'_>) -> bool {
     let parts = objects(entry, "parts");
@@ -23,9 +19,7 @@ fn read(entries: &[&RawValue], transcription: &mut Transcription) {
     let mut instructions = None;
     for message in entries.iter().filter_map(|raw| Fields::of(raw)) {
         let parts = objects(&message, "parts");
-        let at = message
-            .raw("timestamp")
-            .or_else(|| parts.iter().find_map(|part| part.raw("timestamp")));
+        let at = message.raw("timestamp").or_else(|| parts.iter().find_map(|part| part.raw("timestamp")));
         // Each request repeats the instructions.
         let repeated = message.text("instructions");
         if let Some(text) = repeated.as_ref().filter(|_| repeated != instructions) {
@@ -45,11 +39,9 @@ fn read_part(part: &Fields<'_>, turn: &mut TurnWriter, transcription: &mut Trans
     let kind = part.text("part_kind").unwrap_or_default();
     let text = || part.text("content").unwrap_or_default();
     match kind.as_str() {
-        "system-prompt" => transcription.push(
-            TurnWriter::new("system")
-                .at(part.raw("timestamp"))
-                .saying(&text()),
-        ),
+        "system-prompt" => {
+            transcription.push(TurnWriter::new("system").at(part.raw("timestamp")).saying(&text()))
+        }
         "text" => turn.say(&text()),
         "thinking" => turn.think(&text()),
         "user-prompt" => add_prompt(part.raw("content"), turn, transcription),

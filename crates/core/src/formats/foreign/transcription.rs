@@ -29,21 +29,13 @@ pub(in super::super) struct Transcription {
 
 impl Transcription {
     pub(super) fn new(program: &'static str) -> Self {
-        Self {
-            program,
-            conversations: Vec::new(),
-            left_out: BTreeMap::new(),
-            ids: HashSet::new(),
-        }
+        Self { program, conversations: Vec::new(), left_out: BTreeMap::new(), ids: HashSet::new() }
     }
 
     /// Begins another conversation.
     pub(super) fn begin(&mut self, name: Option<String>) {
         self.ids.clear();
-        self.conversations.push(ForeignConversation {
-            name,
-            messages: Vec::new(),
-        });
+        self.conversations.push(ForeignConversation { name, messages: Vec::new() });
     }
 
     /// Counts a part that isn't read.

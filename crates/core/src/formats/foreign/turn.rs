@@ -41,18 +41,12 @@ pub(super) struct TurnWriter {
 
 impl TurnWriter {
     pub(super) fn new(role: &str) -> Self {
-        Self {
-            role: role.to_owned(),
-            ..Self::default()
-        }
+        Self { role: role.to_owned(), ..Self::default() }
     }
 
     #[must_use]
     pub(super) fn with_role(self, role: &str) -> Self {
-        Self {
-            role: role.to_owned(),
-            ..self
-        }
+        Self { role: role.to_owned(), ..self }
     }
 
     #[must_use]
@@ -63,10 +57,7 @@ impl TurnWriter {
     #[must_use]
     pub(super) fn at(self, at: Option<&RawValue>) -> Self {
         let is_time = |raw: &&RawValue| !raw.get().starts_with(['{', '[', 't', 'f']);
-        Self {
-            at: at.filter(is_time).map(|raw| raw.get().to_owned()),
-            ..self
-        }
+        Self { at: at.filter(is_time).map(|raw| raw.get().to_owned()), ..self }
     }
 
     #[must_use]
@@ -135,11 +126,7 @@ impl TurnWriter {
             r#"{}{}{}"content":{}"#,
             field("tool_call_id", result.id.as_deref()),
             field("name", result.name.as_deref()),
-            if result.is_error {
-                r#""is_error":true,"#
-            } else {
-                ""
-            },
+            if result.is_error { r#""is_error":true,"# } else { "" },
             result.content.as_deref().unwrap_or(r#""""#)
         ));
     }
@@ -180,20 +167,15 @@ impl TurnWriter {
         if blocks.is_empty() && calls.is_empty() && thoughts.is_empty() {
             return;
         }
-        let thinking = field(
-            "reasoning",
-            Some(thoughts.as_str()).filter(|text| !text.is_empty()),
-        );
+        let thinking = field("reasoning", Some(thoughts.as_str()).filter(|text| !text.is_empty()));
         let speaker = field("speaker", self.speaker.as_deref());
         let calls = match calls.as_slice() {
             [] => String::new(),
             calls => format!(r#","tool_calls":[{}]"#, calls.join(",")),
         };
         let content = blocks.join(",");
-        let body = format!(
-            r#""role":{},{speaker}{thinking}"content":[{content}]{calls}"#,
-            quoted(&self.role)
-        );
+        let body =
+            format!(r#""role":{},{speaker}{thinking}"content":[{content}]{calls}"#, quoted(&self.role));
         self.write(&body);
     }
 
@@ -221,8 +203,7 @@ impl TurnWriter {
 
 /// Returns a field with a text and a comma after it; nothing if there is no text.
 pub(super) fn field(name: &str, text: Option<&str>) -> String {
-    text.map(|text| format!(r#""{name}":{},"#, quoted(text)))
-        .unwrap_or_default()
+    text.map(|text| format!(r#""{name}":{},"#, quoted(text))).unwrap_or_default()
 }
 
 /// Returns a text as JSON.

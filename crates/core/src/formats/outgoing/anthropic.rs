@@ -20,11 +20,7 @@ pub(super) fn body(turns: &[Turn<'_>], names: &[Vec<Names>], notes: &mut Notes) 
     let conversation = with_calls(turns, names).filter(|(turn, _)| turn.role != Role::System);
     let mut messages: Vec<Value> = conversation
         .map(|(turn, mut calls)| {
-            let role = if turn.role == Role::Assistant {
-                "assistant"
-            } else {
-                "user"
-            };
+            let role = if turn.role == Role::Assistant { "assistant" } else { "user" };
             json!({"role": role, "content": content(turn, &mut calls, notes)})
         })
         .collect();
@@ -64,9 +60,8 @@ fn content(turn: &Turn<'_>, calls: &mut TurnCalls<'_>, notes: &mut Notes) -> Val
     }
     let blocks = blocks(turn, calls, notes);
     // Results must come first, or the API doesn't match them to their calls.
-    let (results, rest): (Vec<Value>, Vec<Value>) = blocks
-        .into_iter()
-        .partition(|block| turn.role == Role::Tool && kind(block) == "tool_result");
+    let (results, rest): (Vec<Value>, Vec<Value>) =
+        blocks.into_iter().partition(|block| turn.role == Role::Tool && kind(block) == "tool_result");
     results.into_iter().chain(rest).collect()
 }
 
@@ -114,11 +109,7 @@ fn is_thinking(block: &Value) -> bool {
 /// Returns true if thinking may have Anthropic's signature, which is base64. Other servers with Anthropic's API leave the signature empty
 /// or out, or put a name and a colon before redacted thinking. Anthropic refuses requests with such blocks.
 fn is_signed(block: &Value) -> bool {
-    let seal = if kind(block) == "thinking" {
-        "signature"
-    } else {
-        "data"
-    };
+    let seal = if kind(block) == "thinking" { "signature" } else { "data" };
     let seal = block.get(seal).and_then(Value::as_str);
     let is_base64 = |seal: &str| {
         let bytes = seal.trim_end_matches('=').bytes();
@@ -137,11 +128,7 @@ fn clean(mut block: Value) -> Value {
             block.remove("cache_control");
         }
     }
-    if kind(&block) == "tool_result" {
-        without_blanks(block)
-    } else {
-        block
-    }
+    if kind(&block) == "tool_result" { without_blanks(block) } else { block }
 }
 
 /// Removes the blank texts from a result, and its content if nothing is left.

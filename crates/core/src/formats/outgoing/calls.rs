@@ -37,11 +37,7 @@ impl<'n> TurnCalls<'n> {
 
 /// Returns a call's arguments as OpenAI requires them: JSON text that isn't empty.
 pub(super) fn arguments_text(arguments: &str) -> &str {
-    if arguments.trim().is_empty() {
-        "{}"
-    } else {
-        arguments
-    }
+    if arguments.trim().is_empty() { "{}" } else { arguments }
 }
 
 /// Returns the names of each turn's calls; for a turn of results, those of the turn before.
@@ -61,10 +57,7 @@ pub(super) fn names(target: RequestFormat, turns: &[Turn<'_>]) -> Vec<Vec<Names>
                 Part::ToolCall { id, name, .. } => Some((id.as_deref().unwrap_or_default(), name)),
                 _ => None,
             });
-            let names = calls.map(|(id, name)| Names {
-                id: ids.unique(id),
-                tool: tools.of(name),
-            });
+            let names = calls.map(|(id, name)| Names { id: ids.unique(id), tool: tools.of(name) });
             names.collect()
         };
         all.push(names);
@@ -82,11 +75,7 @@ struct AssignedIds {
 
 impl AssignedIds {
     fn new(spelling: Spelling) -> Self {
-        Self {
-            spelling,
-            ids: HashSet::new(),
-            repeats: HashMap::new(),
-        }
+        Self { spelling, ids: HashSet::new(), repeats: HashMap::new() }
     }
 
     /// Returns `id` as the target accepts it, with a number if another call has it already.

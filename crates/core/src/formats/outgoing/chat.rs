@@ -14,28 +14,12 @@ use crate::domain::{
 };
 
 /// The fields that a message of a request may have.
-const FIELDS: [&str; 7] = [
-    "role",
-    "content",
-    "name",
-    "tool_calls",
-    "tool_call_id",
-    "refusal",
-    "audio",
-];
+const FIELDS: [&str; 7] = ["role", "content", "name", "tool_calls", "tool_call_id", "refusal", "audio"];
 /// Fields in which compatible servers have thinking.
 const THINKING_FIELDS: [&str; 3] = ["reasoning_content", "reasoning", "reasoning_details"];
 /// The blocks that a request may have. Each has a field with the name of its type. Compatible servers accept films and sounds by URL. Any
 /// other block in a log comes from another provider.
-const BLOCKS: [&str; 7] = [
-    "text",
-    "image_url",
-    "input_audio",
-    "file",
-    "refusal",
-    "video_url",
-    "audio_url",
-];
+const BLOCKS: [&str; 7] = ["text", "image_url", "input_audio", "file", "refusal", "video_url", "audio_url"];
 
 pub(super) fn body(turns: &[Turn<'_>], names: &[Vec<Names>], notes: &mut Notes) -> Value {
     let pieces = turns.iter().flat_map(|turn| &turn.pieces);
@@ -67,10 +51,7 @@ fn message(
     {
         return Value::Object(with_names(original, calls, name));
     }
-    let blocks = pieces
-        .into_iter()
-        .flat_map(|(piece, original)| blocks(piece, original, notes))
-        .collect();
+    let blocks = pieces.into_iter().flat_map(|(piece, original)| blocks(piece, original, notes)).collect();
     let role = match turn.role {
         Role::System => "system",
         Role::User | Role::Tool => "user",
@@ -89,9 +70,7 @@ fn message(
 
 /// Returns the speaker of the pieces, if all have the same one.
 fn shared_name<'s>(pieces: &'s [(&Piece<'_>, Option<Map<String, Value>>)]) -> Option<&'s str> {
-    let mut names = pieces
-        .iter()
-        .map(|(piece, original)| name(piece, original.as_ref()));
+    let mut names = pieces.iter().map(|(piece, original)| name(piece, original.as_ref()));
     let first = names.next()?;
     names.all(|name| name == first).then_some(first).flatten()
 }
@@ -142,10 +121,8 @@ fn text_block(text: &str) -> Value {
 
 /// Returns one text if there are only texts, else the blocks; null if there are none.
 fn content(blocks: Vec<Value>) -> Value {
-    let texts: Option<Vec<&str>> = blocks
-        .iter()
-        .map(|block| block.get("text").filter(|_| kind(block) == "text")?.as_str())
-        .collect();
+    let texts: Option<Vec<&str>> =
+        blocks.iter().map(|block| block.get("text").filter(|_| kind(block) == "text")?.as_str()).collect();
     match texts {
         Some(texts) if texts.is_empty() => Value::Null,
         Some(texts) => Value::String(texts.join(TEXT_SEPARATOR)),
@@ -216,11 +193,7 @@ fn original_content(content: Option<Value>) -> Option<Value> {
                 BLOCKS.contains(&kind) && block.get(kind).is_some()
             };
             blocks.retain(|block| !original::is_blank_text(block));
-            let content = if blocks.is_empty() {
-                Value::Null
-            } else {
-                Value::Array(blocks)
-            };
+            let content = if blocks.is_empty() { Value::Null } else { Value::Array(blocks) };
             let is_sound = content.as_array().is_none_or(|blocks| blocks.iter().all(is_own));
             is_sound.then_some(content)
         }

@@ -18,19 +18,12 @@ const SIGNATURE: &str = "thoughtSignature";
 /// The fields with data: a part has exactly one. Other data belongs to tools that Gemini runs; a request only names it.
 const DATA_FIELDS: [&str; 5] = ["text", "inlineData", "fileData", CALL, RESPONSE];
 /// The fields that only describe the data.
-const DESCRIBING_FIELDS: [&str; 5] = [
-    "thought",
-    SIGNATURE,
-    "videoMetadata",
-    "mediaResolution",
-    "partMetadata",
-];
+const DESCRIBING_FIELDS: [&str; 5] =
+    ["thought", SIGNATURE, "videoMetadata", "mediaResolution", "partMetadata"];
 
 pub(super) fn body(turns: &[Turn<'_>], names: &[Vec<Names>], notes: &mut Notes) -> Value {
-    let system: Vec<Value> = instructions(turns)
-        .flat_map(|turn| texts(turn, notes))
-        .map(|text| json!({"text": text}))
-        .collect();
+    let system: Vec<Value> =
+        instructions(turns).flat_map(|turn| texts(turn, notes)).map(|text| json!({"text": text})).collect();
     let mut contents: Vec<(Role, Vec<Value>)> = Vec::new();
     for (turn, mut calls) in with_calls(turns, names) {
         if turn.role == Role::System {
@@ -66,12 +59,7 @@ fn parts(turn: &Turn<'_>, calls: &mut TurnCalls<'_>, notes: &mut Notes) -> Vec<V
     for piece in &turn.pieces {
         match original_parts(turn.role, piece) {
             Some(original) => parts.extend(original.into_iter().map(|part| with_names(part, calls))),
-            None => parts.extend(
-                piece
-                    .parts
-                    .iter()
-                    .filter_map(|part| write_part(part, calls, notes)),
-            ),
+            None => parts.extend(piece.parts.iter().filter_map(|part| write_part(part, calls, notes))),
         }
     }
     let (results, rest): (Vec<Value>, Vec<Value>) =
@@ -100,12 +88,9 @@ fn is_sound(part: &Value) -> bool {
     let Some(fields) = part.as_object() else {
         return false;
     };
-    let (data, other_fields): (Vec<_>, Vec<_>) = fields
-        .iter()
-        .partition(|(name, _)| DATA_FIELDS.contains(&name.as_str()));
-    let is_known = other_fields
-        .iter()
-        .all(|(name, _)| DESCRIBING_FIELDS.contains(&name.as_str()));
+    let (data, other_fields): (Vec<_>, Vec<_>) =
+        fields.iter().partition(|(name, _)| DATA_FIELDS.contains(&name.as_str()));
+    let is_known = other_fields.iter().all(|(name, _)| DESCRIBING_FIELDS.contains(&name.as_str()));
     let [(name, value)] = data[..] else { return false };
     is_known
         && match name.as_str() {

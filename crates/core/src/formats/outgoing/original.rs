@@ -19,10 +19,7 @@ pub(super) fn message(target: RequestFormat, piece: &Piece<'_>) -> Option<Map<St
         (target, source.format),
         (RequestFormat::Anthropic, Format::Anthropic | Format::ClaudeCode)
             | (RequestFormat::OpenAiChat, Format::OpenAiChat)
-            | (
-                RequestFormat::OpenAiResponses,
-                Format::OpenAiResponses | Format::Codex
-            )
+            | (RequestFormat::OpenAiResponses, Format::OpenAiResponses | Format::Codex)
             | (RequestFormat::Gemini, Format::Gemini)
     );
     if !is_own {
@@ -60,8 +57,5 @@ pub(super) fn kind(block: &Value) -> &str {
 /// Returns true for a blank text block, which providers refuse.
 pub(super) fn is_blank_text(block: &Value) -> bool {
     matches!(kind(block), "text" | "input_text" | "output_text")
-        && block
-            .get("text")
-            .and_then(Value::as_str)
-            .is_none_or(|text| text.trim().is_empty())
+        && block.get("text").and_then(Value::as_str).is_none_or(|text| text.trim().is_empty())
 }

@@ -20,11 +20,7 @@ const OUTPUT: [&str; 2] = ["output_text", "refusal"];
 /// Writes `{instructions?, input}`. Only leading instructions go to `instructions`; later ones remain in their place.
 pub(super) fn body(turns: &[Turn<'_>], names: &[Vec<Names>], notes: &mut Notes) -> Value {
     let leading = turns.iter().take_while(|turn| turn.role == Role::System).count();
-    let instructions: Vec<String> = turns
-        .iter()
-        .take(leading)
-        .flat_map(|turn| texts(turn, notes))
-        .collect();
+    let instructions: Vec<String> = turns.iter().take(leading).flat_map(|turn| texts(turn, notes)).collect();
     let mut input = Vec::new();
     for (turn, mut calls) in with_calls(turns, names).skip(leading) {
         match turn.role {
@@ -40,10 +36,7 @@ pub(super) fn body(turns: &[Turn<'_>], names: &[Vec<Names>], notes: &mut Notes) 
     }
     let mut body = Map::new();
     if !instructions.is_empty() {
-        body.insert(
-            "instructions".to_owned(),
-            Value::String(instructions.join(TEXT_SEPARATOR)),
-        );
+        body.insert("instructions".to_owned(), Value::String(instructions.join(TEXT_SEPARATOR)));
     }
     body.insert("input".to_owned(), Value::Array(input));
     Value::Object(body)
@@ -54,9 +47,7 @@ pub(super) fn body(turns: &[Turn<'_>], names: &[Vec<Names>], notes: &mut Notes) 
 fn reasoning(piece: &Piece<'_>) -> Option<Value> {
     let mut item = original::message(RequestFormat::OpenAiResponses, piece)?;
     let is_kept = piece.keeps_thinking && item.get("type").is_some_and(|kind| kind == "reasoning");
-    let sealed = item
-        .remove("encrypted_content")
-        .filter(|sealed| is_kept && sealed.is_string())?;
+    let sealed = item.remove("encrypted_content").filter(|sealed| is_kept && sealed.is_string())?;
     let summary = item.remove("summary").unwrap_or_else(|| json!([]));
     Some(json!({"type": "reasoning", "summary": summary, "encrypted_content": sealed}))
 }
@@ -145,9 +136,7 @@ fn results(turn: &Turn<'_>, calls: &mut TurnCalls<'_>, notes: &mut Notes) -> Vec
 fn original_output(piece: &Piece<'_>) -> Option<Value> {
     let has_failed = |part: &Part| matches!(part, Part::ToolResult { is_error: true, .. });
     let mut item = original::message(RequestFormat::OpenAiResponses, piece)?;
-    let is_own = item
-        .get("type")
-        .is_some_and(|kind| kind == "function_call_output")
+    let is_own = item.get("type").is_some_and(|kind| kind == "function_call_output")
         && original::calls_and_results(piece) == (0, 1)
         && !piece.parts.iter().any(has_failed);
     let blocks = original_blocks(item.remove("output")?, &INPUT)?;

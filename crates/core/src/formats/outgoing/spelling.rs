@@ -85,11 +85,7 @@ impl<'n> SpelledNames<'n> {
         for name in invalid {
             changed.entry(name).or_insert_with(|| {
                 let plain = spelling.of(name);
-                let spelled = if used.contains(&plain) {
-                    spelling.with_hash(name)
-                } else {
-                    plain
-                };
+                let spelled = if used.contains(&plain) { spelling.with_hash(name) } else { plain };
                 used.insert(spelled.clone());
                 spelled
             });
@@ -98,10 +94,7 @@ impl<'n> SpelledNames<'n> {
     }
 
     pub(super) fn of(&self, name: &str) -> String {
-        self.changed
-            .get(name)
-            .cloned()
-            .unwrap_or_else(|| self.spelling.of(name))
+        self.changed.get(name).cloned().unwrap_or_else(|| self.spelling.of(name))
     }
 }
 

@@ -90,11 +90,7 @@ fn anthropic() {
 fn openai_chat() {
     let out = outgoing(RequestFormat::OpenAiChat, Format::Native, &NATIVE);
     insta::assert_snapshot!(out.body, @r#"{"messages":[{"content":"Be kind.","role":"system"},{"content":"Which files?","role":"user"},{"content":"I look.","role":"assistant","tool_calls":[{"function":{"arguments":"{\"path\":\".\"}","name":"ls"},"id":"t/1","type":"function"},{"function":{"arguments":"{}","name":"pwd"},"id":"call","type":"function"}]},{"content":"a.rs","role":"tool","tool_call_id":"t/1"},{"content":"interrupted: no result was recorded","role":"tool","tool_call_id":"call"},{"content":"One: a.rs","role":"assistant"}]}"#);
-    assert!(
-        out.notes[0].starts_with("failed tool results are not marked"),
-        "{:?}",
-        out.notes
-    );
+    assert!(out.notes[0].starts_with("failed tool results are not marked"), "{:?}", out.notes);
 }
 
 #[test]
@@ -122,11 +118,7 @@ fn a_providers_own_messages_go_back_unchanged() {
     let image = r#"{"role":"user","client_id":"c","at":"2026-01-05T08:00:07Z","content":[{"type":"image_url","image_url":{"url":"data:image/png;base64,AAAA"}}]}"#;
     let answer = r#"{"role":"assistant","content":"","reasoning_content":"hmm","tool_calls":[{"id":"x","type":"custom","custom":{"name":"grep","input":"cat"}}]}"#;
     let result = r#"{"role":"tool","tool_call_id":"x","content":[{"type":"text","text":"a cat"}]}"#;
-    let out = outgoing(
-        RequestFormat::OpenAiChat,
-        Format::OpenAiChat,
-        &[image, answer, result],
-    );
+    let out = outgoing(RequestFormat::OpenAiChat, Format::OpenAiChat, &[image, answer, result]);
     insta::assert_snapshot!(out.body, @r#"{"messages":[{"content":[{"image_url":{"url":"data:image/png;base64,AAAA"},"type":"image_url"}],"role":"user"},{"content":null,"reasoning_content":"hmm","role":"assistant","tool_calls":[{"custom":{"input":"cat","name":"grep"},"id":"x","type":"custom"}]},{"content":[{"text":"a cat","type":"text"}],"role":"tool","tool_call_id":"x"}]}"#);
     assert_eq!(out.notes, Vec::<String>::new());
 }
@@ -149,10 +141,7 @@ fn thinking_without_a_signature_is_left_out() {
     let lines = [&line(user), alone, &line(user), alone];
     let out = outgoing(RequestFormat::Anthropic, Format::ClaudeCode, &lines);
     let messages = out.body["messages"].as_array().unwrap();
-    assert!(
-        messages.iter().all(|message| message["role"] == "user"),
-        "{messages:?}"
-    );
+    assert!(messages.iter().all(|message| message["role"] == "user"), "{messages:?}");
 }
 
 /// Images, parts with signatures, and results in the tool's own shape.
@@ -169,10 +158,7 @@ fn geminis_own_messages_go_back_unchanged() {
     assert_eq!(out.notes, Vec::<String>::new());
 
     let messages = lines.map(|line| formats::parse(Format::Gemini, line).unwrap());
-    let evicted = ContextInput {
-        evicted: true,
-        ..input_of(&messages)
-    };
+    let evicted = ContextInput { evicted: true, ..input_of(&messages) };
     let turns = build(&evicted, &ContextOptions::default(), &Characters).turns;
     let body = render(RequestFormat::Gemini, &turns).body.to_string();
     assert!(body.contains("c2ln") && !body.contains("I look."), "{body}");
@@ -184,10 +170,7 @@ fn geminis_own_messages_go_back_unchanged() {
     ];
     let body = outgoing(RequestFormat::Gemini, Format::Gemini, &lines).body;
     let verdict = checker::check(RequestFormat::Gemini, &body, true);
-    assert!(
-        verdict.is_ok() && !body.to_string().contains("AAAA"),
-        "{verdict:?} {body}"
-    );
+    assert!(verdict.is_ok() && !body.to_string().contains("AAAA"), "{verdict:?} {body}");
 }
 
 /// After an eviction, a request has the reasoning of the open exchange, and none of closed exchanges.
@@ -209,10 +192,7 @@ fn the_responses_api_gets_the_reasoning_of_an_open_round_back() {
     let as_rollout = |line: &String| format!(r#"{{"type":"response_item","payload":{line}}}"#);
     let rollout: Vec<String> = lines.iter().map(as_rollout).collect();
     for (format, lines) in [(Format::OpenAiResponses, lines), (Format::Codex, rollout)] {
-        let messages: Vec<Message> = lines
-            .iter()
-            .map(|line| formats::parse(format, line).unwrap())
-            .collect();
+        let messages: Vec<Message> = lines.iter().map(|line| formats::parse(format, line).unwrap()).collect();
         let mut input = input_of(&messages);
         (input.evicted, input.exchanges[1].is_open) = (true, true);
         let options = ContextOptions {
@@ -220,10 +200,7 @@ fn the_responses_api_gets_the_reasoning_of_an_open_round_back() {
             keep_open_thinking: RequestFormat::OpenAiResponses.keeps_open_thinking(),
             ..ContextOptions::default()
         };
-        let out = render(
-            RequestFormat::OpenAiResponses,
-            &build(&input, &options, &Characters).turns,
-        );
+        let out = render(RequestFormat::OpenAiResponses, &build(&input, &options, &Characters).turns);
         let items = out.body["input"].as_array().unwrap();
         let kinds: Vec<&str> = items.iter().map(|item| item["type"].as_str().unwrap()).collect();
         let closed = ["message", "function_call", "function_call_output"];
@@ -257,11 +234,8 @@ fn the_responses_apis_own_items_go_back_unchanged() {
 
     // The format has no failure flag.
     let failed = lines[3].replace("\"call_id\"", "\"status\":\"failed\",\"call_id\"");
-    let out = outgoing(
-        RequestFormat::OpenAiResponses,
-        Format::OpenAiResponses,
-        &[user, lines[2], failed.as_str()],
-    );
+    let out =
+        outgoing(RequestFormat::OpenAiResponses, Format::OpenAiResponses, &[user, lines[2], failed.as_str()]);
     assert_eq!(out.body["input"][2]["output"], "3", "{}", out.body);
 }
 
@@ -275,27 +249,15 @@ fn a_message_of_unknown_blocks_goes_back_to_its_provider_or_is_named() {
     ];
     let kinds = |message: &Value| {
         let blocks = message["content"].as_array().unwrap().iter();
-        blocks
-            .map(|block| original::kind(block).to_owned())
-            .collect::<Vec<_>>()
+        blocks.map(|block| original::kind(block).to_owned()).collect::<Vec<_>>()
     };
     let out = outgoing(RequestFormat::Anthropic, Format::Anthropic, &paused);
-    assert_eq!(
-        kinds(&out.body["messages"][1]),
-        ["server_tool_use", "web_search_tool_result", "text"]
-    );
+    assert_eq!(kinds(&out.body["messages"][1]), ["server_tool_use", "web_search_tool_result", "text"]);
     assert_eq!(out.notes, Vec::<String>::new());
     let messages = paused.map(|line| formats::parse(Format::Anthropic, line).unwrap());
-    let apart = ContextOptions {
-        alternation: Alternation::Ack,
-        ..ContextOptions::default()
-    };
+    let apart = ContextOptions { alternation: Alternation::Ack, ..ContextOptions::default() };
     let turns = build(&input_of(&messages), &apart, &Characters).turns;
-    assert_eq!(
-        render(RequestFormat::Anthropic, &turns),
-        out,
-        "nothing is put between"
-    );
+    assert_eq!(render(RequestFormat::Anthropic, &turns), out, "nothing is put between");
     for target in RequestFormat::ALL {
         let out = outgoing(target, Format::Anthropic, &paused[..2]);
         let is_named = out.body.to_string().contains("[block: server_tool_use]");
@@ -319,18 +281,8 @@ fn a_message_of_unknown_blocks_goes_back_to_its_provider_or_is_named() {
     ];
     let lines = lines.each_ref().map(String::as_str);
     let out = outgoing(RequestFormat::Anthropic, Format::ClaudeCode, &lines);
-    assert_eq!(
-        kinds(&out.body["messages"][1]),
-        ["thinking", "tool_use"],
-        "{}",
-        out.body
-    );
-    assert_eq!(
-        kinds(&out.body["messages"][3]),
-        ["thinking", "text"],
-        "{}",
-        out.body
-    );
+    assert_eq!(kinds(&out.body["messages"][1]), ["thinking", "tool_use"], "{}", out.body);
+    assert_eq!(kinds(&out.body["messages"][3]), ["thinking", "text"], "{}", out.body);
 }
 
 #[test]
@@ -368,17 +320,9 @@ fn markers_of_the_prompt_cache_are_removed() {
         r#"{{"role":"user","content":[{{"type":"tool_result","tool_use_id":"t","content":[{}],"cache_control":{{"type":"ephemeral"}}}}]}}"#,
         marked("r")
     );
-    let lines = [
-        said("user", "a"),
-        said("assistant", "b"),
-        said("user", "c"),
-        call.to_owned(),
-        result,
-    ];
+    let lines = [said("user", "a"), said("assistant", "b"), said("user", "c"), call.to_owned(), result];
     let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
-    let body = outgoing(RequestFormat::Anthropic, Format::Anthropic, &lines)
-        .body
-        .to_string();
+    let body = outgoing(RequestFormat::Anthropic, Format::Anthropic, &lines).body.to_string();
     // A tool argument of that name is kept.
     assert_eq!(body.matches("cache_control").count(), 1, "{body}");
     assert!(body.contains(r#"{"cache_control":"mine"}"#), "{body}");
@@ -395,10 +339,7 @@ fn notes_name_what_a_request_leaves_out() {
     insta::assert_snapshot!(out.body, @r#"{"messages":[{"content":"[attachment: image/png]","role":"user"},{"content":null,"role":"assistant","tool_calls":[{"function":{"arguments":"{}","name":"f"},"id":"a","type":"function"}]},{"content":"(failed)","role":"tool","tool_call_id":"a"},{"content":"mind:","role":"user"}]}"#);
     assert_eq!(out.notes.len(), 3, "{:?}", out.notes);
     let out = outgoing(RequestFormat::Anthropic, Format::Anthropic, &lines);
-    assert_eq!(
-        out.body["messages"][2]["content"][0]["type"], "tool_result",
-        "results come first"
-    );
+    assert_eq!(out.body["messages"][2]["content"][0]["type"], "tool_result", "results come first");
 }
 
 #[test]
@@ -501,10 +442,7 @@ fn names_and_ids_are_valid_at_the_target() {
     let body = outgoing(RequestFormat::OpenAiChat, Format::OpenAiChat, &lines).body;
     assert_eq!(body["messages"][0]["name"], "Ada_Lovelace");
     let tool = |at: usize| body["messages"][at]["tool_calls"][0]["function"]["name"].clone();
-    assert_eq!(
-        (tool(3), tool(5)),
-        ("default_api_read_file".into(), "fs_read_file".into())
-    );
+    assert_eq!((tool(3), tool(5)), ("default_api_read_file".into(), "fs_read_file".into()));
     assert_ne!(tool(1), tool(3), "two tools stay two");
     let name = |at: usize| body["messages"][at]["name"].clone();
     assert_eq!([name(2), name(4), name(6)], [tool(1), tool(3), tool(5)]);

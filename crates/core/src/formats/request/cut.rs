@@ -21,11 +21,7 @@ pub struct MessageOutline {
 
 impl From<&SentMessage> for MessageOutline {
     fn from(sent: &SentMessage) -> Self {
-        Self {
-            units: sent.units().collect(),
-            author: sent.author().cloned(),
-            pairs: sent.pairs().to_vec(),
-        }
+        Self { units: sent.units().collect(), author: sent.author().cloned(), pairs: sent.pairs().to_vec() }
     }
 }
 

@@ -38,10 +38,7 @@ fn spellings_of_one_conversation_have_the_same_units() {
 fn a_transcript_line_has_the_units_of_the_request() {
     let line = json!({"type": "user", "uuid": "u", "sessionId": "s", "message": {"role": "user", "content": "Fix it"}});
     let line = units_of(&parse(Format::ClaudeCode, &line.to_string()).unwrap());
-    let sent = units(
-        Format::Anthropic,
-        &json!({"messages": [{"role": "user", "content": "Fix it"}]}),
-    );
+    let sent = units(Format::Anthropic, &json!({"messages": [{"role": "user", "content": "Fix it"}]}));
     assert_eq!(line, sent);
 }
 
@@ -49,10 +46,7 @@ fn a_transcript_line_has_the_units_of_the_request() {
 fn files_that_aider_shows_are_left_out() {
     let system = json!({"role": "system", "content": "Act as an expert software developer."});
     let files = |text: &str| {
-        [
-            json!({"role": "user", "content": text}),
-            json!({"role": "assistant", "content": "Ok."}),
-        ]
+        [json!({"role": "user", "content": text}), json!({"role": "assistant", "content": "Ok."})]
     };
     let said = [
         json!({"role": "user", "content": "Say one"}),
@@ -87,10 +81,7 @@ fn each_format_is_read() {
     assert_eq!(expected.len(), 1);
     assert_eq!(units(Format::OpenAiChat, &chat), expected);
     assert_eq!(units(Format::OpenAiResponses, &responses), expected);
-    assert_eq!(
-        units(Format::OpenAiResponses, &json!({"input": "Hello"})),
-        expected
-    );
+    assert_eq!(units(Format::OpenAiResponses, &json!({"input": "Hello"})), expected);
     assert_eq!(units(Format::Gemini, &gemini), expected);
 }
 
@@ -100,18 +91,12 @@ fn messages_before_a_summary_are_left_out() {
         {"type": "text", "text": "This session is being continued from a previous conversation that ran out of context. Summary: much."},
         {"type": "text", "text": "Go on"}]}]});
     let kinds = |units: Vec<ContentUnit>| units.into_iter().map(|unit| unit.kind).collect::<Vec<_>>();
-    assert_eq!(
-        kinds(units(Format::Anthropic, &claude)),
-        [UnitKind::Summary, UnitKind::Request]
-    );
+    assert_eq!(kinds(units(Format::Anthropic, &claude)), [UnitKind::Summary, UnitKind::Request]);
     let codex = json!({"input": [
         {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Hello"}]},
         {"type": "compaction", "encrypted_content": "RECAPD"},
         {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Go on"}]}]});
-    assert_eq!(
-        kinds(units(Format::OpenAiResponses, &codex)),
-        [UnitKind::Summary, UnitKind::Request]
-    );
+    assert_eq!(kinds(units(Format::OpenAiResponses, &codex)), [UnitKind::Summary, UnitKind::Request]);
     // The stored summary has the same unit.
     for (format, body) in [(Format::Anthropic, claude), (Format::OpenAiResponses, codex)] {
         let sent = conversation(format, None, &body.to_string()).unwrap();
@@ -132,15 +117,8 @@ fn texts_that_a_host_adds_are_left_out() {
         {"role": "assistant", "content": [{"type": "thinking", "thinking": "Hm.", "signature": "s"}, {"type": "text", "text": "Yes."}]}]});
     let sent = conversation(Format::Anthropic, Some(Format::ClaudeCode), &body.to_string()).unwrap();
     let part = sent[0].part(|_| true, &[]).unwrap().unwrap();
-    assert_eq!(
-        (part.format, &part.kind, part.parts.len()),
-        (Format::ClaudeCode, &Kind::User, 1)
-    );
-    assert!(
-        part.payload.contains("Go on") && !part.payload.contains("caveat"),
-        "{}",
-        part.payload
-    );
+    assert_eq!((part.format, &part.kind, part.parts.len()), (Format::ClaudeCode, &Kind::User, 1));
+    assert!(part.payload.contains("Go on") && !part.payload.contains("caveat"), "{}", part.payload);
     assert_eq!(units_of(&part), sent[0].units().collect::<Vec<_>>());
     let answer = sent[1].part(|_| true, &[]).unwrap().unwrap();
     assert!(answer.payload.contains("thinking"), "{}", answer.payload);
@@ -149,10 +127,7 @@ fn texts_that_a_host_adds_are_left_out() {
         {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "<environment_context>\n  <cwd>/tmp</cwd>\n</environment_context>"}]},
         {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Go on"}]}]});
     let sent = conversation(Format::OpenAiResponses, Some(Format::Codex), &body.to_string()).unwrap();
-    let requests = sent
-        .iter()
-        .flat_map(SentMessage::units)
-        .filter(|unit| unit.kind == UnitKind::Request);
+    let requests = sent.iter().flat_map(SentMessage::units).filter(|unit| unit.kind == UnitKind::Request);
     assert_eq!(requests.count(), 1);
 }
 
@@ -165,10 +140,7 @@ fn part_returns_a_message_of_the_new_blocks() {
         {"type": "text", "text": "And now?", "cache_control": {"type": "ephemeral"}}]}]});
     let sent = conversation(Format::Anthropic, None, &body.to_string()).unwrap();
     let part = sent[0].part(|position| position == 1, &[]).unwrap().unwrap();
-    assert_eq!(
-        part.payload,
-        r#"{"role":"user","content":[{"text":"And now?","type":"text"}]}"#
-    );
+    assert_eq!(part.payload, r#"{"role":"user","content":[{"text":"And now?","type":"text"}]}"#);
     assert_eq!(part.kind, Kind::User);
     assert_eq!(sent[0].part(|_| false, &[]).unwrap(), None);
 }

@@ -28,16 +28,8 @@ fn parse_strict_refuses_a_message_of_unknown_blocks_and_parse_keeps_it() {
             r#"{"role":"user","content":[{"type":"novel","x":1},{"type":"newer"}]}"#,
             "novel",
         ),
-        (
-            Format::OpenAiResponses,
-            r#"{"role":"user","content":[{"type":"input_novel"}]}"#,
-            "input_novel",
-        ),
-        (
-            Format::Anthropic,
-            r#"{"role":"user","content":[{"image":{"format":"png"}}]}"#,
-            "image",
-        ),
+        (Format::OpenAiResponses, r#"{"role":"user","content":[{"type":"input_novel"}]}"#, "input_novel"),
+        (Format::Anthropic, r#"{"role":"user","content":[{"image":{"format":"png"}}]}"#, "image"),
     ] {
         assert_eq!(
             parse_strict(format, json).unwrap_err().to_string(),
@@ -54,10 +46,7 @@ fn parse_strict_refuses_a_message_of_unknown_blocks_and_parse_keeps_it() {
 #[test]
 fn parse_strict_accepts_a_block_that_its_provider_may_know() {
     for (format, json) in [
-        (
-            Format::Anthropic,
-            r#"{"role":"assistant","content":[{"type":"novel","x":1}]}"#,
-        ),
+        (Format::Anthropic, r#"{"role":"assistant","content":[{"type":"novel","x":1}]}"#),
         (
             Format::Anthropic,
             r#"{"role":"assistant","content":[{"type":"server_tool_use","id":"s","name":"web_search","input":{}}]}"#,
@@ -71,10 +60,7 @@ fn parse_strict_accepts_a_block_that_its_provider_may_know() {
             r#"{"role":"user","content":[{"type":"video_url","video_url":{"url":"https://x.example/a.mp4"}}]}"#,
         ),
         (Format::OpenAiChat, r#"{"role":"user","content":[]}"#),
-        (
-            Format::OpenAiChat,
-            r#"{"role":"user","content":[{"type":"text","text":""}]}"#,
-        ),
+        (Format::OpenAiChat, r#"{"role":"user","content":[{"type":"text","text":""}]}"#),
         (
             Format::ClaudeCode,
             r#"{"type":"user","uuid":"u","message":{"role":"user","content":[{"novel":1}]}}"#,

@@ -5,34 +5,13 @@ fn openai_roles() {
     check(
         Format::OpenAiChat,
         &[
-            (
-                r#"{"role":"system","content":"Be brief."}"#,
-                r#"system: "Be brief.""#,
-            ),
-            (
-                r#"{"role":"developer","content":"Be brief."}"#,
-                r#"system: "Be brief.""#,
-            ),
-            (
-                r#"{"role":"user","name":"Lin","content":"Hi"}"#,
-                r#"user of Lin: "Hi""#,
-            ),
-            (
-                r#"{"role":"assistant","content":"Hello"}"#,
-                r#"assistant: "Hello""#,
-            ),
-            (
-                r#"{"role":"assistant","content":"Hello","tool_calls":[]}"#,
-                r#"assistant: "Hello""#,
-            ),
-            (
-                r#"{"role":"assistant","content":"Hello","tool_calls":null}"#,
-                r#"assistant: "Hello""#,
-            ),
-            (
-                r#"{"role":"assistant","content":null,"refusal":"I can't."}"#,
-                r#"assistant: "I can't.""#,
-            ),
+            (r#"{"role":"system","content":"Be brief."}"#, r#"system: "Be brief.""#),
+            (r#"{"role":"developer","content":"Be brief."}"#, r#"system: "Be brief.""#),
+            (r#"{"role":"user","name":"Lin","content":"Hi"}"#, r#"user of Lin: "Hi""#),
+            (r#"{"role":"assistant","content":"Hello"}"#, r#"assistant: "Hello""#),
+            (r#"{"role":"assistant","content":"Hello","tool_calls":[]}"#, r#"assistant: "Hello""#),
+            (r#"{"role":"assistant","content":"Hello","tool_calls":null}"#, r#"assistant: "Hello""#),
+            (r#"{"role":"assistant","content":null,"refusal":"I can't."}"#, r#"assistant: "I can't.""#),
             (r#"{"role":"exit","content":"diff"}"#, r#"exit: "diff""#),
             (r#"{"role":"clear","content":"x"}"#, r#"other_clear: "x""#),
             (
@@ -58,29 +37,10 @@ fn openai_roles() {
 
 #[test]
 fn an_unknown_role_is_never_a_command_to_recapd() {
-    for role in [
-        "clear",
-        "rewind",
-        "agent_killed",
-        "turn_end",
-        "tool_call",
-        "exit",
-        "model",
-    ] {
-        let message = parse(
-            Format::OpenAiChat,
-            &format!(r#"{{"role":"{role}","content":"x"}}"#),
-        )
-        .unwrap();
-        assert!(
-            matches!(message.kind, Kind::Metadata(Metadata::Other(_))),
-            "{role}"
-        );
-        assert_eq!(
-            Kind::from_name(message.kind.name()),
-            message.kind,
-            "stored by name"
-        );
+    for role in ["clear", "rewind", "agent_killed", "turn_end", "tool_call", "exit", "model"] {
+        let message = parse(Format::OpenAiChat, &format!(r#"{{"role":"{role}","content":"x"}}"#)).unwrap();
+        assert!(matches!(message.kind, Kind::Metadata(Metadata::Other(_))), "{role}");
+        assert_eq!(Kind::from_name(message.kind.name()), message.kind, "stored by name");
     }
 }
 
@@ -125,10 +85,7 @@ fn openai_tool_traffic() {
                 r#"{"role":"tool","content":[{"price": 3}, {"price": 4}]}"#,
                 r#"tool_result: result(- - "[{\"price\":3},{\"price\":4}]")"#,
             ),
-            (
-                r#"{"role":"function","name":"f","content":null}"#,
-                r#"tool_result: result(- f "")"#,
-            ),
+            (r#"{"role":"function","name":"f","content":null}"#, r#"tool_result: result(- f "")"#),
         ],
     );
 }
@@ -154,10 +111,7 @@ fn openai_content_parts() {
                 r#"{"role":"assistant","content":null,"audio":{"id":"a1","transcript":"spoken words"}}"#,
                 r#"assistant: "spoken words""#,
             ),
-            (
-                r#"{"role":"assistant","content":null,"audio":{"id":"a1"}}"#,
-                "assistant: attachment(audio/*)",
-            ),
+            (r#"{"role":"assistant","content":null,"audio":{"id":"a1"}}"#, "assistant: attachment(audio/*)"),
             (r#"{"role":"user","content":[]}"#, "user:"),
             (r#"{"role":"user","content":7}"#, r#"user: "7""#),
         ],

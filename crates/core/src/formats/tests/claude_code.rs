@@ -26,10 +26,7 @@ fn lines_that_the_user_did_not_write_have_other_kinds() {
                 r#"{"type":"user","message":{"role":"user","content":[{"type":"text","text":" <local-command-stdout>ok</local-command-stdout>"}]}}"#,
                 r#"command: " <local-command-stdout>ok</local-command-stdout>""#,
             ),
-            (
-                r#"{"type":"user","message":{"role":"user","content":" "}}"#,
-                r#"user: " ""#,
-            ),
+            (r#"{"type":"user","message":{"role":"user","content":" "}}"#, r#"user: " ""#),
             (
                 r#"{"type":"assistant","isApiErrorMessage":true,"message":{"role":"assistant","content":[{"type":"text","text":"API Error: 529"}]}}"#,
                 r#"api_error: "API Error: 529""#,
@@ -134,10 +131,7 @@ fn other_lines_are_metadata_and_broken_ones_are_refused() {
     check(
         Format::ClaudeCode,
         &[
-            (
-                r#"{"type":"summary","summary":"Tidying","leafUuid":"u0"}"#,
-                r#"summary: "Tidying""#,
-            ),
+            (r#"{"type":"summary","summary":"Tidying","leafUuid":"u0"}"#, r#"summary: "Tidying""#),
             (
                 r#"{"type":"system","subtype":"x","content":"Limit reached","uuid":"u2"}"#,
                 r#"other_system: "Limit reached" id=u2"#,
@@ -146,10 +140,7 @@ fn other_lines_are_metadata_and_broken_ones_are_refused() {
                 r#"{"type":"queue-operation","content":[{"type":"text","text":"/init"}]}"#,
                 r#"queue-operation: "/init""#,
             ),
-            (
-                r#"{"type":"file-history-snapshot","messageId":"m"}"#,
-                "file-history-snapshot:",
-            ),
+            (r#"{"type":"file-history-snapshot","messageId":"m"}"#, "file-history-snapshot:"),
             (
                 r#"{"type":"user","message":"error"}"#,
                 "refused: `message` of this user line is no object; give the message in Anthropic's form, with a role and content",
@@ -162,10 +153,7 @@ fn other_lines_are_metadata_and_broken_ones_are_refused() {
                 r#"{"silly":"this"}"#,
                 "refused: line has no `type`; give lines as Claude Code writes them, or specify the format of the messages",
             ),
-            (
-                r#"{"type":"user","message":{"role":"user","content":["wow error"]}}"#,
-                r#"user: "wow error""#,
-            ),
+            (r#"{"type":"user","message":{"role":"user","content":["wow error"]}}"#, r#"user: "wow error""#),
         ],
     );
 }
@@ -215,30 +203,15 @@ fn empty_prompts_are_recognised() {
         (user("null"), true),
         (user("[]"), true),
         (user(r#"" \n""#), true),
-        (
-            user(r#"[{"type":"text","text":""},{"type":"text","text":" "}]"#),
-            true,
-        ),
-        (
-            r#"{"type":"attachment","attachment":{"type":"queued_command","prompt":" "}}"#.to_owned(),
-            true,
-        ),
+        (user(r#"[{"type":"text","text":""},{"type":"text","text":" "}]"#), true),
+        (r#"{"type":"attachment","attachment":{"type":"queued_command","prompt":" "}}"#.to_owned(), true),
         (user(r#""?""#), false),
-        (
-            user(r#"[{"type":"text","text":" "},{"type":"image","source":{}}]"#),
-            false,
-        ),
+        (user(r#"[{"type":"text","text":" "},{"type":"image","source":{}}]"#), false),
         (user(r#"[{"type":"new"}]"#), false),
         (user(r#"[{"type":"tool_result","tool_use_id":"t"}]"#), false),
         (user(r#""[Request interrupted by user]""#), false),
-        (
-            r#"{"type":"assistant","message":{"role":"assistant","content":[]}}"#.to_owned(),
-            false,
-        ),
-        (
-            r#"{"type":"user","isMeta":true,"message":{"role":"user","content":""}}"#.to_owned(),
-            false,
-        ),
+        (r#"{"type":"assistant","message":{"role":"assistant","content":[]}}"#.to_owned(), false),
+        (r#"{"type":"user","isMeta":true,"message":{"role":"user","content":""}}"#.to_owned(), false),
     ] {
         let message = parse(Format::ClaudeCode, &line).unwrap();
         assert_eq!(is_wordless_prompt(&message), is_wordless, "{line}");
@@ -259,37 +232,12 @@ fn a_lines_origin_determines_its_author() {
     let report = "<task-notification>done</task-notification>";
     let cases = [
         (r#""origin":{"kind":"human"},"#, report, "user", true),
-        (
-            r#""origin":{"kind":"task-notification"},"#,
-            report,
-            "tool_result",
-            false,
-        ),
-        (
-            r#""origin":{"kind":"task-notification"},"#,
-            "The build is done.",
-            "tool_result",
-            false,
-        ),
+        (r#""origin":{"kind":"task-notification"},"#, report, "tool_result", false),
+        (r#""origin":{"kind":"task-notification"},"#, "The build is done.", "tool_result", false),
         (r#""origin":{"kind":"peer"},"#, "Sort it.", "user", true),
-        (
-            "",
-            "<teammate-message teammate_id=\"lead\">Sort it.</teammate-message>",
-            "user",
-            true,
-        ),
-        (
-            r#""origin":{"kind":"human"},"isMeta":true,"#,
-            "Base directory",
-            "system",
-            false,
-        ),
-        (
-            r#""origin":{"kind":"human"},"#,
-            "<command-name>/clear</command-name>",
-            "command",
-            false,
-        ),
+        ("", "<teammate-message teammate_id=\"lead\">Sort it.</teammate-message>", "user", true),
+        (r#""origin":{"kind":"human"},"isMeta":true,"#, "Base directory", "system", false),
+        (r#""origin":{"kind":"human"},"#, "<command-name>/clear</command-name>", "command", false),
     ];
     for (rest, text, kind, is_request) in cases {
         let message = parse(Format::ClaudeCode, &line(rest, text)).unwrap();

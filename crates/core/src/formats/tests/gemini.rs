@@ -5,23 +5,11 @@ fn contents_of_each_role() {
     check(
         Format::Gemini,
         &[
-            (
-                r#"{"role":"user","parts":[{"text":"Hi"},{"text":"there"}]}"#,
-                r#"user: "Hi" "there""#,
-            ),
+            (r#"{"role":"user","parts":[{"text":"Hi"},{"text":"there"}]}"#, r#"user: "Hi" "there""#),
             (r#"{"parts":[{"text":"Hi"}]}"#, r#"user: "Hi""#),
-            (
-                r#"{"role":"model","parts":[{"text":"Hello"}]}"#,
-                r#"assistant: "Hello""#,
-            ),
-            (
-                r#"{"role":"system","parts":[{"text":"Be brief."}]}"#,
-                r#"system: "Be brief.""#,
-            ),
-            (
-                r#"{"role":"clear","parts":[{"text":"x"}]}"#,
-                r#"other_clear: "x""#,
-            ),
+            (r#"{"role":"model","parts":[{"text":"Hello"}]}"#, r#"assistant: "Hello""#),
+            (r#"{"role":"system","parts":[{"text":"Be brief."}]}"#, r#"system: "Be brief.""#),
+            (r#"{"role":"clear","parts":[{"text":"x"}]}"#, r#"other_clear: "x""#),
             (r#"{"role":"model","parts":[]}"#, "assistant:"),
             (r#"{"role":"user","parts":[7,{"videoMetadata":{}}]}"#, "user:"),
             (
@@ -73,10 +61,7 @@ fn calls_and_responses_often_have_no_ids() {
                 r#"{"role":"function","parts":[{"function_response":{"name":"look","response":{"output":"a","more":1}}}]}"#,
                 r#"tool_result: result(- look "{\"output\":\"a\",\"more\":1}")"#,
             ),
-            (
-                r#"{"role":"user","parts":[{"functionResponse":{}}]}"#,
-                r#"tool_result: result(- - "")"#,
-            ),
+            (r#"{"role":"user","parts":[{"functionResponse":{}}]}"#, r#"tool_result: result(- - "")"#),
             (
                 r#"{"role":"model","parts":[{"executableCode":{"language":"PYTHON","code":"1/0"}},{"codeExecutionResult":{"outcome":"OUTCOME_FAILED","output":"no"}}]}"#,
                 r#"tool_call: call(- code_execution 1/0) result(- code_execution failed "no")"#,

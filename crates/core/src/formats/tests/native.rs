@@ -6,37 +6,19 @@ fn native_messages() {
         Format::Native,
         &[
             (r#"{"kind":"user","content":"Hi"}"#, r#"user: "Hi""#),
-            (
-                r#"{"kind":"user","name":"Lin","content":"Hi","id":7}"#,
-                r#"user of Lin: "Hi" id=7"#,
-            ),
+            (r#"{"kind":"user","name":"Lin","content":"Hi","id":7}"#, r#"user of Lin: "Hi" id=7"#),
             (r#"{"kind":"user","content":null}"#, "user:"),
             (r#"{"kind":"user"}"#, "user:"),
             (r#"{"kind":"user","content":""}"#, "user:"),
-            (
-                r#"{"kind":"user","content":[{"type":"text","text":"a"},"b"]}"#,
-                r#"user: "a" "b""#,
-            ),
-            (
-                r#"{"kind":"user","content":{"form": [1, 2]}}"#,
-                r#"user: "{\"form\":[1,2]}""#,
-            ),
+            (r#"{"kind":"user","content":[{"type":"text","text":"a"},"b"]}"#, r#"user: "a" "b""#),
+            (r#"{"kind":"user","content":{"form": [1, 2]}}"#, r#"user: "{\"form\":[1,2]}""#),
             (
                 r#"{"kind":"assistant","content":"Half","interrupted":true}"#,
                 r#"assistant: "Half" interrupts"#,
             ),
-            (
-                r#"{"kind":"system","content":"Be brief."}"#,
-                r#"system: "Be brief.""#,
-            ),
-            (
-                r#"{"kind":"rewind","content":"to mark 3"}"#,
-                r#"rewind: "to mark 3""#,
-            ),
-            (
-                r#"{"kind":"skill_load","content":"x","data":{"skill":1}}"#,
-                r#"skill_load: "x""#,
-            ),
+            (r#"{"kind":"system","content":"Be brief."}"#, r#"system: "Be brief.""#),
+            (r#"{"kind":"rewind","content":"to mark 3"}"#, r#"rewind: "to mark 3""#),
+            (r#"{"kind":"skill_load","content":"x","data":{"skill":1}}"#, r#"skill_load: "x""#),
             (
                 r#"{"content":"x"}"#,
                 "refused: message has no `kind`; give its kind (user, assistant, tool_call, tool_result or system), or specify the format of the messages",
@@ -78,10 +60,7 @@ fn native_tool_calls_and_results() {
                 r#"{"kind":"tool_result","data":{"output":{"rows": 2, "big": 123456789012345678901234567890}}}"#,
                 r#"tool_result: result(- - "{\"rows\":2,\"big\":123456789012345678901234567890}")"#,
             ),
-            (
-                r#"{"kind":"tool","content":"legacy"}"#,
-                r#"tool_result: result(- - "legacy")"#,
-            ),
+            (r#"{"kind":"tool","content":"legacy"}"#, r#"tool_result: result(- - "legacy")"#),
             (r#"{"kind":"tool_result"}"#, r#"tool_result: result(- - "")"#),
         ],
     );
@@ -93,10 +72,7 @@ fn half_a_surrogate_pair_is_replaced_in_the_text_and_kept_in_the_payload() {
     let message = parse(Format::Native, json).unwrap();
     assert_eq!(message.payload, json);
     let text = message.text();
-    assert!(
-        text.starts_with("a \u{fffd}") && text.ends_with(" b \0"),
-        "{text:?}"
-    );
+    assert!(text.starts_with("a \u{fffd}") && text.ends_with(" b \0"), "{text:?}");
 }
 
 #[test]
@@ -111,37 +87,13 @@ fn nesting_has_no_limit() {
 #[test]
 fn a_line_may_have_the_flag_important() {
     for (format, payload, important) in [
-        (
-            Format::Native,
-            r#"{"kind":"user","content":"x","important":true}"#,
-            true,
-        ),
-        (
-            Format::Native,
-            r#"{"kind":"user","content":"x","important":"yes"}"#,
-            false,
-        ),
+        (Format::Native, r#"{"kind":"user","content":"x","important":true}"#, true),
+        (Format::Native, r#"{"kind":"user","content":"x","important":"yes"}"#, false),
         (Format::Native, r#"{"kind":"user","content":"x"}"#, false),
-        (
-            Format::OpenAiChat,
-            r#"{"role":"user","content":"x","important":true}"#,
-            true,
-        ),
-        (
-            Format::Anthropic,
-            r#"{"role":"user","content":"x","important":true}"#,
-            true,
-        ),
-        (
-            Format::Gemini,
-            r#"{"role":"user","parts":[{"text":"x"}],"important":true}"#,
-            true,
-        ),
-        (
-            Format::OpenAiResponses,
-            r#"{"type":"message","role":"user","content":"x","important":true}"#,
-            true,
-        ),
+        (Format::OpenAiChat, r#"{"role":"user","content":"x","important":true}"#, true),
+        (Format::Anthropic, r#"{"role":"user","content":"x","important":true}"#, true),
+        (Format::Gemini, r#"{"role":"user","parts":[{"text":"x"}],"important":true}"#, true),
+        (Format::OpenAiResponses, r#"{"type":"message","role":"user","content":"x","important":true}"#, true),
     ] {
         assert_eq!(parse(format, payload).unwrap().important, important, "{payload}");
     }

@@ -105,10 +105,8 @@ fn json() -> impl Strategy<Value = String> {
         prop_oneof![
             vec(inner.clone(), 0..6).prop_map(|items| format!("[{}]", items.join(", "))),
             vec((key.clone(), inner), 0..8).prop_map(|fields| {
-                let fields: Vec<String> = fields
-                    .into_iter()
-                    .map(|(key, value)| format!("\"{key}\": {value}"))
-                    .collect();
+                let fields: Vec<String> =
+                    fields.into_iter().map(|(key, value)| format!("\"{key}\": {value}")).collect();
                 format!("{{{}}}", fields.join(","))
             }),
         ]
@@ -121,32 +119,19 @@ fn message_of(format: Format) -> impl Strategy<Value = String> {
         Format::Native | Format::Aider => ("kind", &["user", "assistant", "tool_result", "system", "mark"]),
         Format::ClaudeCode => ("type", &["summary", "system", "progress"]),
         Format::Codex => ("type\":\"event_msg\",\"payload\":{},\"x", &["user"]),
-        Format::Pidgin => (
-            "event_type",
-            &["TurnStartEvent", "ConversationStartEvent", "SystemPromptEvent"],
-        ),
+        Format::Pidgin => ("event_type", &["TurnStartEvent", "ConversationStartEvent", "SystemPromptEvent"]),
         Format::Gemini => ("parts\":[],\"role", &["user", "model", "function", "exit"]),
-        Format::OpenAiResponses => (
-            "type",
-            &["reasoning", "function_call", "tea_output", "compaction"],
-        ),
+        Format::OpenAiResponses => ("type", &["reasoning", "function_call", "tea_output", "compaction"]),
         _ => ("role", &["user", "assistant", "tool", "system", "exit"]),
     };
-    (
-        prop::sample::select(values),
-        option::of(json()),
-        option::of(json()),
-    )
-        .prop_map(move |(value, content, calls)| {
+    (prop::sample::select(values), option::of(json()), option::of(json())).prop_map(
+        move |(value, content, calls)| {
             let field = |name: &str, value: Option<String>| {
                 value.map_or(String::new(), |v| format!(",\"{name}\":{v}"))
             };
-            format!(
-                "{{\"{head}\":\"{value}\"{}{}}}",
-                field("content", content),
-                field("tool_calls", calls)
-            )
-        })
+            format!("{{\"{head}\":\"{value}\"{}{}}}", field("content", content), field("tool_calls", calls))
+        },
+    )
 }
 
 proptest! {

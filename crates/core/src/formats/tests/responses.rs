@@ -5,18 +5,9 @@ fn messages_and_reasoning() {
     check(
         Format::OpenAiResponses,
         &[
-            (
-                r#"{"type":"message","role":"user","content":"Hi"}"#,
-                r#"user: "Hi""#,
-            ),
-            (
-                r#"{"role":"user","content":[{"type":"input_text","text":"Hi"}]}"#,
-                r#"user: "Hi""#,
-            ),
-            (
-                r#"{"role":"developer","content":"Be brief."}"#,
-                r#"system: "Be brief.""#,
-            ),
+            (r#"{"type":"message","role":"user","content":"Hi"}"#, r#"user: "Hi""#),
+            (r#"{"role":"user","content":[{"type":"input_text","text":"Hi"}]}"#, r#"user: "Hi""#),
+            (r#"{"role":"developer","content":"Be brief."}"#, r#"system: "Be brief.""#),
             (
                 r#"{"type":"message","role":"assistant","content":[{"type":"output_text","text":"Hello"},{"type":"refusal","refusal":"No."}]}"#,
                 r#"assistant: "Hello" "No.""#,
@@ -77,14 +68,8 @@ fn calls_and_outputs_of_every_kind() {
                 r#"{"type":"apply_patch_call","call_id":"c1","operation":{"type":"delete_file","path":"a"}}"#,
                 r#"tool_call: call(c1 apply_patch {"type":"delete_file","path":"a"})"#,
             ),
-            (
-                r#"{"type":"program","id":"p1","code":"f()"}"#,
-                "tool_call: call(p1 program f())",
-            ),
-            (
-                r#"{"type":"tea_call","call_id":"c1"}"#,
-                "tool_call: call(c1 tea )",
-            ),
+            (r#"{"type":"program","id":"p1","code":"f()"}"#, "tool_call: call(p1 program f())"),
+            (r#"{"type":"tea_call","call_id":"c1"}"#, "tool_call: call(c1 tea )"),
             (
                 r#"{"type":"function_call_output","call_id":"c1","output":"fine"}"#,
                 r#"tool_result: result(c1 - "fine")"#,
@@ -175,10 +160,7 @@ fn a_call_that_openai_runs_itself_contains_its_result() {
 fn items_are_detected_apart_from_messages_of_chat_and_anthropic() {
     for (json, expected) in [
         (r#"{"role":"user","content":"Hi"}"#, None),
-        (
-            r#"{"type":"message","role":"user","content":"Hi"}"#,
-            Some(Format::OpenAiResponses),
-        ),
+        (r#"{"type":"message","role":"user","content":"Hi"}"#, Some(Format::OpenAiResponses)),
         (
             r#"{"role":"developer","content":[{"type":"input_text","text":"Hi"}]}"#,
             Some(Format::OpenAiResponses),
@@ -196,14 +178,8 @@ fn items_are_detected_apart_from_messages_of_chat_and_anthropic() {
             Some(Format::Anthropic),
         ),
         (r#"{"role":"developer","content":"Hi"}"#, Some(Format::OpenAiChat)),
-        (
-            r#"{"role":"assistant","content":"Hi","tool_calls":[]}"#,
-            Some(Format::OpenAiChat),
-        ),
-        (
-            r#"{"type":"tea_call","call_id":"c1"}"#,
-            Some(Format::OpenAiResponses),
-        ),
+        (r#"{"role":"assistant","content":"Hi","tool_calls":[]}"#, Some(Format::OpenAiChat)),
+        (r#"{"type":"tea_call","call_id":"c1"}"#, Some(Format::OpenAiResponses)),
         (r#"{"type":"reasoning","id":"r"}"#, Some(Format::OpenAiResponses)),
         (r#"{"type":"reasoning"}"#, None),
         (r#"{"type":"text","id":"x"}"#, None),

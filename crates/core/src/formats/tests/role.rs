@@ -50,11 +50,7 @@ fn parse_strict_refuses_an_unknown_role_and_parse_keeps_it() {
             "kind `Tool-call` is unknown; did you mean `tool_call`?",
         ),
     ] {
-        assert_eq!(
-            parse_strict(format, json).unwrap_err().to_string(),
-            expected,
-            "{json}"
-        );
+        assert_eq!(parse_strict(format, json).unwrap_err().to_string(), expected, "{json}");
         let message = parse(format, json).unwrap();
         assert!(
             matches!(message.kind, Kind::Metadata(Metadata::Other(_))) && message.payload == json,
@@ -67,18 +63,9 @@ fn parse_strict_refuses_an_unknown_role_and_parse_keeps_it() {
 fn parse_strict_accepts_other_unknown_content() {
     for (format, json) in [
         (Format::OpenAiChat, r#"{"role":"exit","content":"diff"}"#),
-        (
-            Format::Anthropic,
-            r#"{"role":"assistant","content":"x","is_error":true,"novel":1}"#,
-        ),
-        (
-            Format::OpenAiResponses,
-            r#"{"type":"novel","role":"wizard","id":"n"}"#,
-        ),
-        (
-            Format::ClaudeCode,
-            r#"{"type":"novel","role":"novel","uuid":"u"}"#,
-        ),
+        (Format::Anthropic, r#"{"role":"assistant","content":"x","is_error":true,"novel":1}"#),
+        (Format::OpenAiResponses, r#"{"type":"novel","role":"wizard","id":"n"}"#),
+        (Format::ClaudeCode, r#"{"type":"novel","role":"novel","uuid":"u"}"#),
         (
             Format::Codex,
             r#"{"type":"response_item","payload":{"type":"message","role":"wizard","content":[]}}"#,
@@ -97,22 +84,10 @@ fn parse_strict_accepts_other_unknown_content() {
 fn known_roles_are_not_read_as_metadata() {
     for role in chat::ROLES {
         let json = format!(r#"{{"role":"{role}","content":"x"}}"#);
-        assert!(
-            parse_strict(Format::OpenAiChat, &json)
-                .unwrap()
-                .kind
-                .is_conversation(),
-            "{role}"
-        );
+        assert!(parse_strict(Format::OpenAiChat, &json).unwrap().kind.is_conversation(), "{role}");
     }
     for role in gemini::ROLES {
         let json = format!(r#"{{"role":"{role}","parts":[{{"text":"x"}}]}}"#);
-        assert!(
-            parse_strict(Format::Gemini, &json)
-                .unwrap()
-                .kind
-                .is_conversation(),
-            "{role}"
-        );
+        assert!(parse_strict(Format::Gemini, &json).unwrap().kind.is_conversation(), "{role}");
     }
 }

@@ -35,10 +35,7 @@ const READ: [(&str, &str); 9] = [
         r#"tool_result: result(c1 ls "a.rs")"#,
     ),
     // A field `blocks` next to `content` isn't LlamaIndex's.
-    (
-        r#"{"role":"user","content":"Hi","blocks":[{"block_type":"text","text":"Ho"}]}"#,
-        r#"user: "Hi""#,
-    ),
+    (r#"{"role":"user","content":"Hi","blocks":[{"block_type":"text","text":"Ho"}]}"#, r#"user: "Hi""#),
 ];
 
 #[test]
@@ -46,10 +43,7 @@ fn messages_in_other_spellings_are_read() {
     for (json, expected) in READ {
         assert_eq!(brief(&parse_strict(Format::OpenAiChat, json).unwrap()), expected);
         let detected = detect(json);
-        assert!(
-            [None, Some(Format::OpenAiChat)].contains(&detected),
-            "{json}: {detected:?}"
-        );
+        assert!([None, Some(Format::OpenAiChat)].contains(&detected), "{json}: {detected:?}");
     }
 }
 
@@ -63,10 +57,7 @@ fn the_error_for_a_message_of_pydantic_ai_names_its_field() {
     ] {
         for format in [Format::Native, Format::OpenAiChat] {
             let error = parse_strict(format, json).unwrap_err();
-            assert!(
-                error.reason.starts_with("`parts`: this message is Pydantic-AI's"),
-                "{error}"
-            );
+            assert!(error.reason.starts_with("`parts`: this message is Pydantic-AI's"), "{error}");
         }
         assert_eq!(detect(json), None, "{json}");
     }
@@ -74,24 +65,12 @@ fn the_error_for_a_message_of_pydantic_ai_names_its_field() {
 
 #[test]
 fn a_kind_alone_makes_no_message() {
-    for json in [
-        r#"{"kind":"event","name":"started"}"#,
-        r#"{"kind":"FunctionDef"}"#,
-    ] {
+    for json in [r#"{"kind":"event","name":"started"}"#, r#"{"kind":"FunctionDef"}"#] {
         assert_eq!(detect(json), None);
         let error = parse_strict(Format::OpenAiChat, json).unwrap_err();
-        assert!(
-            error
-                .reason
-                .ends_with("is unknown, and the message has no `content`"),
-            "{error}"
-        );
+        assert!(error.reason.ends_with("is unknown, and the message has no `content`"), "{error}");
     }
-    for json in [
-        r#"{"kind":"clear"}"#,
-        r#"{"kind":"note","content":"x"}"#,
-        r#"{"kind":"note","data":{}}"#,
-    ] {
+    for json in [r#"{"kind":"clear"}"#, r#"{"kind":"note","content":"x"}"#, r#"{"kind":"note","data":{}}"#] {
         assert_eq!(detect(json), Some(Format::Native), "{json}");
     }
 }
@@ -99,19 +78,10 @@ fn a_kind_alone_makes_no_message() {
 #[test]
 fn a_message_of_unknown_blocks_in_another_spelling_is_refused() {
     for (json, block) in [
-        (
-            r#"{"role":"user","blocks":[{"block_type":"citable","title":"x"}]}"#,
-            "citable",
-        ),
-        (
-            r#"{"role":"user","content":[{"type":"image_file","image_file":{"file_id":"f"}}]}"#,
-            "image_file",
-        ),
+        (r#"{"role":"user","blocks":[{"block_type":"citable","title":"x"}]}"#, "citable"),
+        (r#"{"role":"user","content":[{"type":"image_file","image_file":{"file_id":"f"}}]}"#, "image_file"),
     ] {
         let error = parse_strict(Format::OpenAiChat, json).unwrap_err();
-        assert_eq!(
-            error.reason,
-            format!("block `{block}` is unknown, and no model would see it")
-        );
+        assert_eq!(error.reason, format!("block `{block}` is unknown, and no model would see it"));
     }
 }

@@ -24,18 +24,9 @@ fn texts_that_codex_writes_in_the_users_name_are_no_requests() {
     for (text, expected) in [
         ("<environment_context>x</environment_context>", "system:"),
         ("# AGENTS.md instructions for /garden", "system:"),
-        (
-            "# Context from my IDE setup:\n## My request for Codex:\nWater it.",
-            "user:",
-        ),
-        (
-            "<user_instructions>x</user_instructions>\n## My request for Codex:\nWater it.",
-            "user:",
-        ),
-        (
-            "<user_shell_command>\n<command>ls</command>\n</user_shell_command>",
-            "tool_result:",
-        ),
+        ("# Context from my IDE setup:\n## My request for Codex:\nWater it.", "user:"),
+        ("<user_instructions>x</user_instructions>\n## My request for Codex:\nWater it.", "user:"),
+        ("<user_shell_command>\n<command>ls</command>\n</user_shell_command>", "tool_result:"),
         ("<skill>\n<name>water</name>\n</skill>", "system:"),
         ("Look at <environment_context>.", "user:"),
     ] {
@@ -63,10 +54,7 @@ fn pidgin_events_with_little_content() {
                 r#"{"conversation_id":"c"}"#,
                 "refused: event has no `event_type`; give lines as Pidgin writes them, or specify the format of the messages",
             ),
-            (
-                r#"{"event_type":"ConversationStartEvent","conversation_id":"c"}"#,
-                "ConversationStartEvent:",
-            ),
+            (r#"{"event_type":"ConversationStartEvent","conversation_id":"c"}"#, "ConversationStartEvent:"),
             (
                 r#"{"event_type":"MessageCompleteEvent","message":{"role":"user","content":"[HUMAN]: Hi"}}"#,
                 r#"user of human: "Hi""#,
@@ -91,39 +79,18 @@ fn pidgin_events_with_little_content() {
 #[test]
 fn transcript_formats_are_detected_by_their_lines() {
     for (json, expected) in [
-        (
-            r#"{"timestamp":"t","type":"event_msg","payload":{}}"#,
-            Some(Format::Codex),
-        ),
+        (r#"{"timestamp":"t","type":"event_msg","payload":{}}"#, Some(Format::Codex)),
         (r#"{"timestamp":"t","type":"event_msg","payload":"x"}"#, None),
         (r#"{"record_type":"state"}"#, Some(Format::Codex)),
-        (
-            r#"{"id":"s","timestamp":"t","instructions":null}"#,
-            Some(Format::Codex),
-        ),
+        (r#"{"id":"s","timestamp":"t","instructions":null}"#, Some(Format::Codex)),
         (r#"{"id":"s","timestamp":"t"}"#, None),
-        (
-            r#"{"event_type":"TurnStartEvent","conversation_id":"c"}"#,
-            Some(Format::Pidgin),
-        ),
+        (r#"{"event_type":"TurnStartEvent","conversation_id":"c"}"#, Some(Format::Pidgin)),
         (r#"{"event_type":"TurnStartEvent"}"#, None),
         (r#"{"event_type":"TurnStart","conversation_id":"c"}"#, None),
-        (
-            r#"{"kind":"user","event_type":"TurnStartEvent","data":{}}"#,
-            Some(Format::Native),
-        ),
-        (
-            r#"{"seq":1,"kind":"user","count_method":"o200k","payload":{"role":"user","content":"x"}}"#,
-            None,
-        ),
-        (
-            r#"{"type":"user","message":{"role":"user","content":"x"}}"#,
-            Some(Format::ClaudeCode),
-        ),
-        (
-            r#"{"type":"message","id":"a","message":{"role":"user","content":"x"}}"#,
-            None,
-        ),
+        (r#"{"kind":"user","event_type":"TurnStartEvent","data":{}}"#, Some(Format::Native)),
+        (r#"{"seq":1,"kind":"user","count_method":"o200k","payload":{"role":"user","content":"x"}}"#, None),
+        (r#"{"type":"user","message":{"role":"user","content":"x"}}"#, Some(Format::ClaudeCode)),
+        (r#"{"type":"message","id":"a","message":{"role":"user","content":"x"}}"#, None),
     ] {
         assert_eq!(detect(json), expected, "{json}");
     }

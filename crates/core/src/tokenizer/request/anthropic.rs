@@ -9,16 +9,10 @@ use crate::domain::thought::Sealer;
 pub(super) fn is_anthropic(request: &Map<String, Value>) -> bool {
     let is_block = |block: &Value| {
         let kind = block["type"].as_str();
-        matches!(
-            kind,
-            Some("tool_use" | "tool_result" | "thinking" | "image" | "document")
-        )
+        matches!(kind, Some("tool_use" | "tool_result" | "thinking" | "image" | "document"))
     };
-    let has_block = |message: &Value| {
-        message["content"]
-            .as_array()
-            .is_some_and(|blocks| blocks.iter().any(is_block))
-    };
+    let has_block =
+        |message: &Value| message["content"].as_array().is_some_and(|blocks| blocks.iter().any(is_block));
     let has_schema = |tool: &Value| tool.get("input_schema").is_some();
     request.contains_key("system")
         || list(request, "tools").iter().any(has_schema)
@@ -43,9 +37,7 @@ fn tools(tally: &mut Tally<'_>, request: &Map<String, Value>) {
     if tools.is_empty() {
         return;
     }
-    let choice = request
-        .get("tool_choice")
-        .and_then(|choice| choice["type"].as_str());
+    let choice = request.get("tool_choice").and_then(|choice| choice["type"].as_str());
     tally.parts.tools += overhead::anthropic_tool_prompt(tally.model, choice);
     for tool in tools {
         let built_in = tool["type"].as_str().and_then(overhead::anthropic_built_in);

@@ -9,9 +9,7 @@ use crate::domain::attachment::data_url;
 pub(super) fn is_chat(request: &Map<String, Value>) -> bool {
     let has_role =
         |message: &Value| matches!(message["role"].as_str(), Some("system" | "developer" | "tool"));
-    list(request, "tools")
-        .iter()
-        .any(|tool| tool.get("function").is_some())
+    list(request, "tools").iter().any(|tool| tool.get("function").is_some())
         || list(request, "messages")
             .iter()
             .any(|message| has_role(message) || message.get("tool_calls").is_some())
@@ -22,24 +20,13 @@ pub(super) fn count(tally: &mut Tally<'_>, request: &Map<String, Value>) {
         self::message(tally, message);
     }
     tally.priming();
-    let current = list(request, "tools")
-        .iter()
-        .filter_map(|tool| tool.get("function"));
-    let functions: Vec<_> = current
-        .chain(list(request, "functions"))
-        .filter_map(Value::as_object)
-        .collect();
+    let current = list(request, "tools").iter().filter_map(|tool| tool.get("function"));
+    let functions: Vec<_> = current.chain(list(request, "functions")).filter_map(Value::as_object).collect();
     tally.parts.tools += overhead::functions(tally.counter.as_ref(), &functions);
-    for custom in list(request, "tools")
-        .iter()
-        .filter(|tool| tool.get("function").is_none())
-    {
+    for custom in list(request, "tools").iter().filter(|tool| tool.get("function").is_none()) {
         tally.definition(custom);
     }
-    if let Some(schema) = request
-        .get("response_format")
-        .and_then(|format| format.get("json_schema"))
-    {
+    if let Some(schema) = request.get("response_format").and_then(|format| format.get("json_schema")) {
         tally.definition(schema);
     }
 }

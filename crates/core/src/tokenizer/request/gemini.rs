@@ -71,7 +71,5 @@ fn inline(tally: &mut Tally<'_>, speaker: Speaker, data: &Value) {
 
 fn is_image(data: &Value) -> bool {
     let media = data.get("mimeType").or_else(|| data.get("mime_type"));
-    media
-        .and_then(Value::as_str)
-        .is_some_and(|media| media.starts_with("image/"))
+    media.and_then(Value::as_str).is_some_and(|media| media.starts_with("image/"))
 }

@@ -118,42 +118,24 @@ fn the_same_conversation_costs_about_the_same_in_each_shape() {
     let shapes = [chat(), responses(), anthropic(), gemini()].map(|request| gpt(&request));
     for count in &shapes {
         assert_eq!(count.parts.system, shapes[0].parts.system);
-        assert!(
-            (count.parts.messages - shapes[0].parts.messages).abs() <= 4,
-            "{shapes:#?}"
-        );
-        assert!(
-            (count.parts.overhead - shapes[0].parts.overhead).abs() <= 8,
-            "{shapes:#?}"
-        );
+        assert!((count.parts.messages - shapes[0].parts.messages).abs() <= 4, "{shapes:#?}");
+        assert!((count.parts.overhead - shapes[0].parts.overhead).abs() <= 8, "{shapes:#?}");
     }
     assert_eq!(shapes[0].parts.tools, shapes[1].parts.tools);
 }
 
 #[test]
 fn a_request_without_instructions_or_tools_has_no_tokens_of_them() {
-    let cases = [
-        (anthropic(), "system"),
-        (responses(), "instructions"),
-        (gemini(), "systemInstruction"),
-    ];
+    let cases = [(anthropic(), "system"), (responses(), "instructions"), (gemini(), "systemInstruction")];
     for (request, field) in cases {
         let (whole, rest) = (gpt(&request), gpt(&without(&request, field)));
         assert!(whole.parts.system > 0, "{field}");
-        assert_eq!(
-            (rest.parts.system, rest.parts.tools),
-            (0, whole.parts.tools),
-            "{field}"
-        );
+        assert_eq!((rest.parts.system, rest.parts.tools), (0, whole.parts.tools), "{field}");
     }
     for request in [chat(), responses(), anthropic(), gemini()] {
         let (whole, rest) = (gpt(&request), gpt(&without(&request, "tools")));
         assert!(whole.parts.tools > 0, "{request}");
-        assert_eq!(
-            (rest.parts.tools, rest.parts.messages),
-            (0, whole.parts.messages),
-            "{request}"
-        );
+        assert_eq!((rest.parts.tools, rest.parts.messages), (0, whole.parts.messages), "{request}");
     }
 }
 
@@ -233,11 +215,7 @@ fn an_image_is_counted_by_its_pixels_in_each_shape() {
         ),
     ];
     for (provider, model, tokens, request) in cases {
-        assert_eq!(
-            counted(provider, model, &request).parts.messages,
-            tokens,
-            "{provider} {request}"
-        );
+        assert_eq!(counted(provider, model, &request).parts.messages, tokens, "{provider} {request}");
     }
 }
 
@@ -269,21 +247,14 @@ fn an_unknown_request_is_counted_by_bytes() {
 fn claude_behind_openais_shape_is_counted_with_claudes_tokenizer() {
     let count = counted("anthropic", "claude-opus-4-6", &chat());
     let openai = counted("openai", "gpt-5", &chat());
-    assert!(
-        count.parts.tools < openai.parts.tools * 2,
-        "{count:?}: has Anthropic's instructions for tools"
-    );
+    assert!(count.parts.tools < openai.parts.tools * 2, "{count:?}: has Anthropic's instructions for tools");
     assert_ne!(count.method, openai.method);
 }
 
 /// Huge base64 data that isn't an image isn't counted as a text, and isn't decoded to its end.
 #[test]
 fn invalid_image_data_counts_as_one_image() {
-    for data in [
-        "A".repeat(4_000_000),
-        format!("/9j/{}", "/".repeat(1_000_000)),
-        "=".repeat(1_000),
-    ] {
+    for data in ["A".repeat(4_000_000), format!("/9j/{}", "/".repeat(1_000_000)), "=".repeat(1_000)] {
         let request = json!({"messages": [{"role": "user", "content": [
             {"type": "image", "source": {"type": "base64", "data": data}}]}]});
         let count = counted("anthropic", "claude-sonnet-4-5", &request);

@@ -43,21 +43,15 @@ fn check_role(role: TurnRole, block: &Block<'_>, findings: &mut Findings) {
         "tool_result" => (TurnRole::User, "user"),
         "document" if role == TurnRole::Assistant => {
             let text = "`document` blocks in an `assistant` turn give 400 from version 2026-10-21 on";
-            findings.add(
-                &DOCUMENT_IN_ASSISTANT,
-                block.pointer(),
-                format!("{}: {text}", block.name()),
-            );
+            findings.add(&DOCUMENT_IN_ASSISTANT, block.pointer(), format!("{}: {text}", block.name()));
             return;
         }
         _ => return,
     };
     // `SYSTEM_TEXT_ONLY` reports any such block of a system message.
     if role != required_role && role != TurnRole::System {
-        let text = format!(
-            "messages.{}: `{}` blocks can only be in `{name}` messages",
-            block.message, block.kind
-        );
+        let text =
+            format!("messages.{}: `{}` blocks can only be in `{name}` messages", block.message, block.kind);
         findings.add(&BLOCK_ROLE, block.pointer(), text);
     }
 }
@@ -82,10 +76,7 @@ fn check_call(block: &Block<'_>, findings: &mut Findings) {
     match block.field("input") {
         Some(Value::Object(_)) => {}
         Some(_) => {
-            let text = format!(
-                "{}.tool_use.input: Input should be a valid dictionary",
-                block.name()
-            );
+            let text = format!("{}.tool_use.input: Input should be a valid dictionary", block.name());
             findings.add(&FIELD_MISSING, block.pointer(), text);
         }
         None => report_missing(block, "input", findings),
@@ -100,18 +91,12 @@ fn check_result(block: &Block<'_>, findings: &mut Findings) {
             let is_empty =
                 |part: &Value| part["type"] == "text" && part["text"].as_str().is_some_and(str::is_empty);
             if inner.iter().any(is_empty) {
-                let text = format!(
-                    "{}.tool_result: text content blocks must be non-empty",
-                    block.name()
-                );
+                let text = format!("{}.tool_result: text content blocks must be non-empty", block.name());
                 findings.add(&RESULT_TEXT_EMPTY, block.pointer(), text);
             }
         }
         Some(_) => {
-            let text = format!(
-                "{}.tool_result.content: Input should be a valid list",
-                block.name()
-            );
+            let text = format!("{}.tool_result.content: Input should be a valid list", block.name());
             findings.add(&FIELD_MISSING, block.pointer(), text);
         }
     }

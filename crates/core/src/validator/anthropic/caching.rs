@@ -9,12 +9,7 @@ use crate::validator::{findings::Findings, request::RequestToCheck};
 const MARKERS_MAX: usize = 4;
 
 pub(super) fn check(request: &RequestToCheck<'_>, conversation: &Conversation<'_>, findings: &mut Findings) {
-    let in_field = |key: &str| {
-        request
-            .body()
-            .and_then(|body| body.get(key))
-            .map_or(0, count_markers)
-    };
+    let in_field = |key: &str| request.body().and_then(|body| body.get(key)).map_or(0, count_markers);
     let blocks = conversation.messages.iter().flat_map(|message| &message.blocks);
     let in_messages = blocks.map(|block| {
         let is_marked = is_marker(block.field("cache_control"));
@@ -30,9 +25,7 @@ pub(super) fn check(request: &RequestToCheck<'_>, conversation: &Conversation<'_
 
 fn count_markers(value: &Value) -> usize {
     let blocks = value.as_array().into_iter().flatten();
-    blocks
-        .filter(|block| is_marker(block.get("cache_control")))
-        .count()
+    blocks.filter(|block| is_marker(block.get("cache_control"))).count()
 }
 
 fn is_marker(field: Option<&Value>) -> bool {

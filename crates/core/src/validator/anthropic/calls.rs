@@ -61,11 +61,7 @@ fn check_answered(turn: &RoleTurn<'_>, next: Option<&RoleTurn<'_>>, findings: &m
     for calls in unanswered.chunk_by(|a, b| a.0 == b.0) {
         let message = calls.first().map_or(0, |call| call.0);
         let ids: Vec<&str> = calls.iter().map(|call| call.1).collect();
-        findings.add(
-            &CALL_UNANSWERED,
-            format_args!("/{message}"),
-            text_of_unanswered(message, &ids),
-        );
+        findings.add(&CALL_UNANSWERED, format_args!("/{message}"), text_of_unanswered(message, &ids));
     }
 }
 
@@ -75,10 +71,7 @@ fn check_results(previous: Option<&RoleTurn<'_>>, turn: &RoleTurn<'_>, findings:
     let mut answered_ids = HashSet::new();
     let mut is_after_other_block = false;
     for block in &turn.blocks {
-        let Some(id) = block
-            .text_of("tool_use_id")
-            .filter(|_| block.kind == "tool_result")
-        else {
+        let Some(id) = block.text_of("tool_use_id").filter(|_| block.kind == "tool_result") else {
             is_after_other_block |= block.kind != "tool_result";
             continue;
         };
@@ -92,11 +85,7 @@ fn check_results(previous: Option<&RoleTurn<'_>>, turn: &RoleTurn<'_>, findings:
             );
             findings.add(&RESULT_TWICE, block.pointer(), text);
         } else if is_after_other_block {
-            findings.add(
-                &RESULT_NOT_FIRST,
-                block.pointer(),
-                text_of_unanswered(call_message, &[id]),
-            );
+            findings.add(&RESULT_NOT_FIRST, block.pointer(), text_of_unanswered(call_message, &[id]));
         }
     }
 }

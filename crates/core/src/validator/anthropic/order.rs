@@ -16,18 +16,12 @@ pub(super) fn check(request: &RequestToCheck<'_>, conversation: &Conversation<'_
 }
 
 fn check_first(conversation: &Conversation<'_>, findings: &mut Findings) {
-    let Some(first) = conversation
-        .messages
-        .first()
-        .filter(|message| message.role == TurnRole::Assistant)
+    let Some(first) = conversation.messages.first().filter(|message| message.role == TurnRole::Assistant)
     else {
         return;
     };
     // Anthropic's own compaction may come first: it replaces the messages that it summarises.
-    let is_compaction = first
-        .blocks
-        .first()
-        .is_some_and(|block| block.kind == "compaction");
+    let is_compaction = first.blocks.first().is_some_and(|block| block.kind == "compaction");
     if !is_compaction {
         let text = "messages: first message must use the \"user\" role";
         findings.add(&FIRST_MESSAGE, format_args!("/{}", first.index), text);
@@ -56,18 +50,12 @@ fn check_alternation(conversation: &Conversation<'_>, findings: &mut Findings) {
 }
 
 fn check_last(request: &RequestToCheck<'_>, conversation: &Conversation<'_>, findings: &mut Findings) {
-    let Some(last) = conversation
-        .messages
-        .last()
-        .filter(|message| message.role == TurnRole::Assistant)
+    let Some(last) = conversation.messages.last().filter(|message| message.role == TurnRole::Assistant)
     else {
         return;
     };
     // A turn that paused while Anthropic ran a tool is sent back as it came.
-    let is_paused = last
-        .blocks
-        .iter()
-        .any(|block| block.is_server_call() || block.is_server_result());
+    let is_paused = last.blocks.iter().any(|block| block.is_server_call() || block.is_server_result());
     if is_paused {
         return;
     }

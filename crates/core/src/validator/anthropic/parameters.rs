@@ -33,15 +33,11 @@ pub(super) fn check(request: &RequestToCheck<'_>, findings: &mut Findings) {
 }
 
 fn is_among(families: &[(&str, ModelVersion)], model: &Model, version: ModelVersion) -> bool {
-    families
-        .iter()
-        .any(|&(family, from)| model.is_of(family) && version >= from)
+    families.iter().any(|&(family, from)| model.is_of(family) && version >= from)
 }
 
 fn check_thinking(body: &Object, model: &Model, version: ModelVersion, findings: &mut Findings) {
-    let mode = body
-        .get("thinking")
-        .and_then(|thinking| thinking["type"].as_str());
+    let mode = body.get("thinking").and_then(|thinking| thinking["type"].as_str());
     let text = match mode {
         Some("enabled") if version >= ADAPTIVE_ONLY_FROM => {
             "\"thinking.type.enabled\" is not supported for this model. Use \"thinking.type.adaptive\" and \

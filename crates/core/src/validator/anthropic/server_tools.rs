@@ -83,9 +83,7 @@ fn is_undefined(request: &RequestToCheck<'_>, name: &str) -> bool {
     let Some(body) = request.body() else { return false };
     let tools = body.get("tools").and_then(Value::as_array).into_iter().flatten();
     let defines = |tool: &Value| {
-        let has_name = tool["name"]
-            .as_str()
-            .is_some_and(|tool| !tool.is_empty() && name.contains(tool));
+        let has_name = tool["name"].as_str().is_some_and(|tool| !tool.is_empty() && name.contains(tool));
         has_name || tool["type"].as_str().is_some_and(|kind| kind.starts_with(name))
     };
     !tools.into_iter().any(defines)
@@ -96,11 +94,7 @@ fn check_result(called: &HashSet<&str>, result: &Block<'_>, findings: &mut Findi
         return;
     };
     if !called.contains(id) {
-        let call = if result.kind == "mcp_tool_result" {
-            "mcp_tool_use"
-        } else {
-            "server_tool_use"
-        };
+        let call = if result.kind == "mcp_tool_result" { "mcp_tool_use" } else { "server_tool_use" };
         let kind = shorten(result.kind);
         let text = format!(
             "{}: unexpected `tool_use_id` found in `{kind}` blocks: {}. Each `{kind}` block must have a corresponding \
@@ -117,10 +111,7 @@ fn check_advisor(request: &RequestToCheck<'_>, turns: &[RoleTurn<'_>], findings:
     let mut blocks = turns.iter().flat_map(|turn| &turn.blocks);
     let advice = blocks.find(|block| block.kind == "advisor_tool_result");
     if let Some(advice) = advice.filter(|_| is_undefined(request, "advisor")) {
-        let text = format!(
-            "{}: `advisor_tool_result` without the advisor tool in `tools`",
-            advice.name()
-        );
+        let text = format!("{}: `advisor_tool_result` without the advisor tool in `tools`", advice.name());
         findings.add(&SERVER_TOOL_GONE, advice.pointer(), text);
     }
 }

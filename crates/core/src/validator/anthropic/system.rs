@@ -15,9 +15,7 @@ pub(super) fn check(request: &RequestToCheck<'_>, conversation: &Conversation<'_
     let messages = &conversation.messages;
     for (position, message) in messages.iter().enumerate() {
         if message.role == TurnRole::System {
-            let previous = position
-                .checked_sub(1)
-                .and_then(|position| messages.get(position));
+            let previous = position.checked_sub(1).and_then(|position| messages.get(position));
             check_message(previous, message, messages.get(position + 1), findings);
         }
     }

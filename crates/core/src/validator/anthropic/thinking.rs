@@ -45,10 +45,7 @@ fn check_open_round(request: &RequestToCheck<'_>, turns: &[RoleTurn<'_>], findin
     if open_round(turns).any(starts_thinking) {
         return;
     }
-    let requires_thinking = request
-        .model
-        .claude()
-        .map(|version| version <= REQUIRES_THINKING_UP_TO);
+    let requires_thinking = request.model.claude().map(|version| version <= REQUIRES_THINKING_UP_TO);
     let text = format!(
         "{}.type: Expected `thinking` or `redacted_thinking`, but found `{}`. When `thinking` is enabled, a final \
          `assistant` message must start with a thinking block (preceeding the lastmost set of `tool_use` and \
@@ -56,10 +53,5 @@ fn check_open_round(request: &RequestToCheck<'_>, turns: &[RoleTurn<'_>], findin
         first.name(),
         first.kind
     );
-    findings.add_if(
-        requires_thinking,
-        &THINKING_FIRST,
-        format_args!("/{}", first.message),
-        text,
-    );
+    findings.add_if(requires_thinking, &THINKING_FIRST, format_args!("/{}", first.message), text);
 }

@@ -112,9 +112,7 @@ impl<'a> Conversation<'a> {
     pub(super) fn read(messages: &'a [Value], findings: &mut Findings) -> Self {
         let read = messages.iter().enumerate();
         Self {
-            messages: read
-                .filter_map(|(index, message)| read_message(index, message, findings))
-                .collect(),
+            messages: read.filter_map(|(index, message)| read_message(index, message, findings)).collect(),
             length: messages.len(),
         }
     }
@@ -128,10 +126,7 @@ impl<'a> Conversation<'a> {
             }
             match turns.last_mut() {
                 Some(turn) if turn.role == message.role => turn.blocks.extend(&message.blocks),
-                _ => turns.push(RoleTurn {
-                    role: message.role,
-                    blocks: message.blocks.clone(),
-                }),
+                _ => turns.push(RoleTurn { role: message.role, blocks: message.blocks.clone() }),
             }
         }
         turns
@@ -157,11 +152,7 @@ fn read_message<'a>(index: usize, message: &'a Value, findings: &mut Findings) -
             return None;
         }
     };
-    Some(RoleMessage {
-        index,
-        role,
-        blocks: read_content(index, fields.get("content"), findings)?,
-    })
+    Some(RoleMessage { index, role, blocks: read_content(index, fields.get("content"), findings)? })
 }
 
 fn read_content<'a>(
@@ -172,19 +163,12 @@ fn read_content<'a>(
     let error = match content {
         Some(Value::String(text)) if text.is_empty() => return Some(Vec::new()),
         Some(Value::String(text)) => {
-            return Some(vec![Block {
-                message,
-                index: None,
-                kind: "text",
-                text: Some(text),
-                fields: None,
-            }]);
+            return Some(vec![Block { message, index: None, kind: "text", text: Some(text), fields: None }]);
         }
         Some(Value::Array(blocks)) => {
             let read = blocks.iter().enumerate();
             return Some(
-                read.filter_map(|(index, block)| read_block(message, index, block, findings))
-                    .collect(),
+                read.filter_map(|(index, block)| read_block(message, index, block, findings)).collect(),
             );
         }
         Some(_) => format!("messages.{message}.content: Input should be a valid list"),
@@ -210,9 +194,7 @@ fn read_block<'a>(
         message,
         index: Some(index),
         kind,
-        text: fields
-            .filter(|_| kind == "text")
-            .and_then(|fields| text(fields, "text")),
+        text: fields.filter(|_| kind == "text").and_then(|fields| text(fields, "text")),
         fields,
     })
 }

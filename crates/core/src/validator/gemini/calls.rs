@@ -31,11 +31,8 @@ fn check_position(previous: Option<&ContentTurn<'_>>, turn: &ContentTurn<'_>, fi
 
 fn check_count(turn: &ContentTurn<'_>, next: Option<&ContentTurn<'_>>, findings: &mut Findings) {
     let calls: Vec<&Value> = turn.calls().map(|(_, call)| call).collect();
-    let responses: Vec<&Value> = next
-        .into_iter()
-        .flat_map(ContentTurn::responses)
-        .map(|(_, response)| response)
-        .collect();
+    let responses: Vec<&Value> =
+        next.into_iter().flat_map(ContentTurn::responses).map(|(_, response)| response).collect();
     if calls.len() != responses.len() {
         let text = "Please ensure that the number of function response parts is equal to the number of function call \
                     parts of the function call turn.";

@@ -78,11 +78,7 @@ impl<'a> ContentTurn<'a> {
                 findings.add(&CONTENT_SHAPE, format_args!("/{index}/parts/{position}"), text);
             }
         }
-        Some(Self {
-            index,
-            role: content.get("role").and_then(Value::as_str),
-            parts: objects,
-        })
+        Some(Self { index, role: content.get("role").and_then(Value::as_str), parts: objects })
     }
 
     /// Returns the content's JSON pointer below the array of contents.
@@ -95,15 +91,11 @@ impl<'a> ContentTurn<'a> {
     }
 
     pub(super) fn calls(&self) -> impl Iterator<Item = (usize, &'a Value)> {
-        self.parts
-            .iter()
-            .filter_map(|&(index, part)| Some((index, call(part)?)))
+        self.parts.iter().filter_map(|&(index, part)| Some((index, call(part)?)))
     }
 
     pub(super) fn responses(&self) -> impl Iterator<Item = (usize, &'a Value)> {
-        self.parts
-            .iter()
-            .filter_map(|&(index, part)| Some((index, response(part)?)))
+        self.parts.iter().filter_map(|&(index, part)| Some((index, response(part)?)))
     }
 }
 
@@ -132,9 +124,7 @@ pub(super) fn check(turn: &ContentTurn<'_>, turn_count: usize, findings: &mut Fi
 }
 
 fn check_data(pointer: &str, name: &str, part: &Object, findings: &mut Findings) {
-    let mut data = DATA_FIELDS
-        .iter()
-        .filter(|(camel, snake)| field(part, camel, snake).is_some());
+    let mut data = DATA_FIELDS.iter().filter(|(camel, snake)| field(part, camel, snake).is_some());
     let (first, second) = (data.next(), data.next());
     if let Some((second, _)) = second {
         let text = format!(
@@ -143,9 +133,7 @@ fn check_data(pointer: &str, name: &str, part: &Object, findings: &mut Findings)
         findings.add(&PART_AMBIGUOUS, pointer, text);
     }
     let mut other_keys = part.keys().filter(|key| {
-        let is_data = DATA_FIELDS
-            .iter()
-            .any(|(camel, snake)| key == camel || key == snake);
+        let is_data = DATA_FIELDS.iter().any(|(camel, snake)| key == camel || key == snake);
         !is_data && !DESCRIBING_FIELDS.contains(&key.as_str())
     });
     if first.is_none() && other_keys.next().is_none() {

@@ -14,10 +14,7 @@ const REQUIRES_SIGNATURES_FROM: (u32, u32) = (3, 0);
 
 /// Checks each turn of the model after the user's last words. Of parallel calls, the first one must have the signature.
 pub(super) fn check(request: &RequestToCheck<'_>, turns: &[ContentTurn<'_>], findings: &mut Findings) {
-    let requires_signatures = request
-        .model
-        .gemini()
-        .map(|version| version >= REQUIRES_SIGNATURES_FROM);
+    let requires_signatures = request.model.gemini().map(|version| version >= REQUIRES_SIGNATURES_FROM);
     let last_words = turns.iter().rposition(has_user_words).unwrap_or(0);
     for turn in turns.iter().skip(last_words).filter(|turn| turn.is_of_model()) {
         let first = turn.parts.iter().find(|(_, part)| content::call(part).is_some());

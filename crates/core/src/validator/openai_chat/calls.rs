@@ -41,10 +41,7 @@ pub(super) fn check(messages: &[(usize, &Object)], findings: &mut Findings) {
 
 impl<'a> Round<'a> {
     fn open(index: usize, message: &'a Object, findings: &mut Findings) -> Self {
-        let mut round = Self {
-            message: index,
-            calls: Vec::new(),
-        };
+        let mut round = Self { message: index, calls: Vec::new() };
         let calls = message.get("tool_calls").and_then(Value::as_array);
         for (position, call) in calls.into_iter().flatten().enumerate() {
             let Some(id) = call["id"].as_str() else { continue };
@@ -53,11 +50,7 @@ impl<'a> Round<'a> {
                     "two calls of messages[{index}] have the id '{}': their results can't be told apart",
                     shorten(id)
                 );
-                findings.add(
-                    &CALL_ID_TWICE,
-                    format_args!("/{index}/tool_calls/{position}"),
-                    text,
-                );
+                findings.add(&CALL_ID_TWICE, format_args!("/{index}/tool_calls/{position}"), text);
             }
             round.calls.push(CallOfRound { id, answer: None });
         }
@@ -96,12 +89,8 @@ impl<'a> Round<'a> {
     }
 
     fn close(&self, findings: &mut Findings) {
-        let unanswered: Vec<&str> = self
-            .calls
-            .iter()
-            .filter(|call| call.answer.is_none())
-            .map(|call| call.id)
-            .collect();
+        let unanswered: Vec<&str> =
+            self.calls.iter().filter(|call| call.answer.is_none()).map(|call| call.id).collect();
         if !unanswered.is_empty() {
             let text = format!(
                 "An assistant message with 'tool_calls' must be followed by tool messages responding to each \

@@ -46,9 +46,7 @@ pub(super) fn check(index: usize, message: &Object, findings: &mut Findings) {
 /// Returns true if an assistant message may lack content, because it has calls, a refusal or audio.
 fn needs_no_content(message: &Object) -> bool {
     let has = |key: &str| message.get(key).is_some_and(|value| !value.is_null());
-    ["tool_calls", "function_call", "refusal", "audio"]
-        .into_iter()
-        .any(has)
+    ["tool_calls", "function_call", "refusal", "audio"].into_iter().any(has)
 }
 
 fn check_content(role: &str, pointer: &str, parameter: &str, message: &Object, findings: &mut Findings) {
@@ -61,11 +59,7 @@ fn check_content(role: &str, pointer: &str, parameter: &str, message: &Object, f
         }
         Some(Value::Array(parts)) => check_parts(pointer, parameter, parts, findings),
         None | Some(Value::Null) if may_be_missing => {}
-        None => findings.add(
-            &CONTENT_MISSING,
-            pointer,
-            missing(&format!("{parameter}.content")),
-        ),
+        None => findings.add(&CONTENT_MISSING, pointer, missing(&format!("{parameter}.content"))),
         Some(Value::Null) => findings.add(
             &CONTENT_MISSING,
             format_args!("{pointer}/content"),
@@ -165,11 +159,7 @@ fn check_call(pointer: &str, parameter: &str, call: &Object, findings: &mut Find
         findings.add(&ARGUMENTS, format_args!("{pointer}/{kind}"), text);
     } else if kind == "function" && !is_json(text(body, arguments).unwrap_or_default()) {
         let text = format!("'{parameter}.function.arguments' is no JSON; compatible servers parse it");
-        findings.add(
-            &ARGUMENTS_JSON,
-            format_args!("{pointer}/function/arguments"),
-            text,
-        );
+        findings.add(&ARGUMENTS_JSON, format_args!("{pointer}/function/arguments"), text);
     }
 }
 

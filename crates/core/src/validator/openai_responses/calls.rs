@@ -67,10 +67,7 @@ impl Calls {
             let text = format!("Duplicate {} for call_id {}", item.kind, shorten(id));
             findings.add(&RESULT_TWICE, item.pointer(), text);
         } else if !may_be_stored {
-            let text = format!(
-                "No tool call found for {call_name} output with call_id {}.",
-                shorten(id)
-            );
+            let text = format!("No tool call found for {call_name} output with call_id {}.", shorten(id));
             findings.add(&RESULT_ORPHAN, item.pointer(), text);
         }
     }

@@ -31,10 +31,7 @@ pub(super) fn check(item: &InputItem<'_>, findings: &mut Findings) {
         }
         "function_call_output" | "custom_tool_call_output" => {
             check_call_id(item, findings);
-            if !matches!(
-                item.fields.get("output"),
-                Some(Value::String(_) | Value::Array(_))
-            ) {
+            if !matches!(item.fields.get("output"), Some(Value::String(_) | Value::Array(_))) {
                 let text = missing(&item.parameter("output"));
                 findings.add(&FIELD_MISSING, item.pointer(), text);
             }
@@ -59,11 +56,7 @@ fn check_message(item: &InputItem<'_>, findings: &mut Findings) {
             return findings.add(&CONTENT_SHAPE, item.pointer(), text);
         }
         None => {
-            return findings.add(
-                &CONTENT_SHAPE,
-                item.pointer(),
-                missing(&item.parameter("content")),
-            );
+            return findings.add(&CONTENT_SHAPE, item.pointer(), missing(&item.parameter("content")));
         }
     };
     for (index, part) in parts.iter().enumerate() {

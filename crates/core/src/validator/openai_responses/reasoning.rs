@@ -40,9 +40,7 @@ fn check_missing(items: &[InputItem<'_>], findings: &mut Findings) {
         return;
     }
     for turn in turns().filter(|turn| !has_reasoning(turn)) {
-        let call = turn
-            .iter()
-            .find(|item| item.kind == "function_call" && has_provider_id(item));
+        let call = turn.iter().find(|item| item.kind == "function_call" && has_provider_id(item));
         if let Some(call) = call {
             let text = format!(
                 "Item '{}' of type 'function_call' was provided without its required 'reasoning' item.",

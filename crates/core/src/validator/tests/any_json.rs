@@ -5,12 +5,7 @@ use serde_json::{Map, Value};
 
 use crate::validator::{Target, VIOLATIONS_MAX, validate};
 
-const TARGETS: [Target; 4] = [
-    Target::Anthropic,
-    Target::OpenAiChat,
-    Target::OpenAiResponses,
-    Target::Gemini,
-];
+const TARGETS: [Target; 4] = [Target::Anthropic, Target::OpenAiChat, Target::OpenAiResponses, Target::Gemini];
 
 /// Keys and texts that the rules look at, so that random values get past the first check.
 const WORDS: [&str; 46] = [
@@ -88,10 +83,7 @@ fn assert_points_into(request: &Value, target: Target) {
         assert!(known, "{violation:?}");
         // A missing list of messages is reported where it should be.
         let is_missing_list = ["/messages", "/input", "/contents"].contains(&violation.path.as_str());
-        assert!(
-            is_missing_list || request.pointer(&violation.path).is_some(),
-            "{violation:?}"
-        );
+        assert!(is_missing_list || request.pointer(&violation.path).is_some(), "{violation:?}");
     }
 }
 

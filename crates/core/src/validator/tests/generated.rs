@@ -42,9 +42,7 @@ pub(super) fn any_outline() -> impl Strategy<Value = Outline> {
 }
 
 fn ids(exchange: usize, step: usize, calls: usize) -> Vec<String> {
-    (0..calls)
-        .map(|call| format!("call_{exchange}_{step}_{call}"))
-        .collect()
+    (0..calls).map(|call| format!("call_{exchange}_{step}_{call}")).collect()
 }
 
 /// The parts of an exchange in a provider's format.
@@ -58,26 +56,14 @@ struct ProviderShape {
 impl ProviderShape {
     fn of(target: Target) -> Self {
         match target {
-            Target::Anthropic => Self {
-                question: anthropic_question,
-                step: anthropic_step,
-                answer: plain_answer,
-            },
-            Target::OpenAiChat => Self {
-                question: plain_question,
-                step: chat_step,
-                answer: plain_answer,
-            },
-            Target::OpenAiResponses => Self {
-                question: plain_question,
-                step: responses_step,
-                answer: responses_answer,
-            },
-            Target::Gemini => Self {
-                question: gemini_question,
-                step: gemini_step,
-                answer: gemini_answer,
-            },
+            Target::Anthropic => {
+                Self { question: anthropic_question, step: anthropic_step, answer: plain_answer }
+            }
+            Target::OpenAiChat => Self { question: plain_question, step: chat_step, answer: plain_answer },
+            Target::OpenAiResponses => {
+                Self { question: plain_question, step: responses_step, answer: responses_answer }
+            }
+            Target::Gemini => Self { question: gemini_question, step: gemini_step, answer: gemini_answer },
         }
     }
 }
@@ -107,19 +93,13 @@ fn anthropic_step(step: &ToolStep, ids: &[String]) -> Vec<Value> {
     if step.speaks {
         said.push(json!({"type": "text", "text": "Let me see."}));
     }
-    said.extend(
-        ids.iter()
-            .map(|id| json!({"type": "tool_use", "id": id, "name": "clock", "input": {}})),
-    );
+    said.extend(ids.iter().map(|id| json!({"type": "tool_use", "id": id, "name": "clock", "input": {}})));
     let results: Vec<Value> = ids
         .iter()
         .rev()
         .map(|id| json!({"type": "tool_result", "tool_use_id": id, "content": "12:00"}))
         .collect();
-    vec![
-        json!({"role": "assistant", "content": said}),
-        json!({"role": "user", "content": results}),
-    ]
+    vec![json!({"role": "assistant", "content": said}), json!({"role": "user", "content": results})]
 }
 
 fn plain_question() -> Value {
@@ -127,21 +107,14 @@ fn plain_question() -> Value {
 }
 
 fn chat_step(step: &ToolStep, ids: &[String]) -> Vec<Value> {
-    let content = if step.speaks {
-        json!("Let me see.")
-    } else {
-        Value::Null
-    };
+    let content = if step.speaks { json!("Let me see.") } else { Value::Null };
     let calls: Vec<Value> = ids
         .iter()
         .map(|id| json!({"id": id, "type": "function", "function": {"name": "clock", "arguments": "{}"}}))
         .collect();
     let mut messages = vec![json!({"role": "assistant", "content": content, "tool_calls": calls})];
-    messages.extend(
-        ids.iter()
-            .rev()
-            .map(|id| json!({"role": "tool", "tool_call_id": id, "content": "12:00"})),
-    );
+    messages
+        .extend(ids.iter().rev().map(|id| json!({"role": "tool", "tool_call_id": id, "content": "12:00"})));
     messages
 }
 
@@ -156,9 +129,7 @@ fn responses_step(step: &ToolStep, ids: &[String]) -> Vec<Value> {
         json!({"type": "function_call", "id": item, "call_id": id, "name": "clock", "arguments": "{}"})
     }));
     items.extend(
-        ids.iter()
-            .rev()
-            .map(|id| json!({"type": "function_call_output", "call_id": id, "output": "12:00"})),
+        ids.iter().rev().map(|id| json!({"type": "function_call_output", "call_id": id, "output": "12:00"})),
     );
     items
 }
@@ -168,10 +139,8 @@ fn gemini_question() -> Value {
 }
 
 fn gemini_step(step: &ToolStep, ids: &[String]) -> Vec<Value> {
-    let mut said: Vec<Value> = ids
-        .iter()
-        .map(|id| json!({"functionCall": {"id": id, "name": "clock", "args": {}}}))
-        .collect();
+    let mut said: Vec<Value> =
+        ids.iter().map(|id| json!({"functionCall": {"id": id, "name": "clock", "args": {}}})).collect();
     if let Some(first) = said.first_mut() {
         first["thoughtSignature"] = json!("EqQB");
     }
@@ -182,10 +151,7 @@ fn gemini_step(step: &ToolStep, ids: &[String]) -> Vec<Value> {
         .iter()
         .map(|id| json!({"functionResponse": {"id": id, "name": "clock", "response": {"time": "12:00"}}}))
         .collect();
-    vec![
-        json!({"role": "model", "parts": said}),
-        json!({"role": "user", "parts": responses}),
-    ]
+    vec![json!({"role": "model", "parts": said}), json!({"role": "user", "parts": responses})]
 }
 
 fn plain_answer(_: usize) -> Value {

@@ -18,9 +18,7 @@ type MutateFn = fn(&mut Vec<Value>) -> bool;
 type Mutation = (&'static str, MutateFn, &'static str);
 
 fn holds(message: &Value, list: &str, test: impl Fn(&Value) -> bool) -> bool {
-    message[list]
-        .as_array()
-        .is_some_and(|parts| parts.iter().any(test))
+    message[list].as_array().is_some_and(|parts| parts.iter().any(test))
 }
 
 fn is_call(message: &Value) -> bool {
@@ -256,16 +254,8 @@ const ANTHROPIC: [Mutation; 17] = [
     ("an unsigned thought", unsign_thinking, "signature"),
     ("a thought with a blank signature", blank_signature, "signature"),
     ("a thought without a signature", drop_signature, "signature"),
-    (
-        "what another provider redacted",
-        redact_by_another_provider,
-        "signature",
-    ),
-    (
-        "a system message before a result",
-        system_before_result,
-        "system_position",
-    ),
+    ("what another provider redacted", redact_by_another_provider, "signature"),
+    ("a system message before a result", system_before_result, "system_position"),
 ];
 
 const OPENAI_CHAT: [Mutation; 10] = [
@@ -336,31 +326,20 @@ fn every_mutation_has_a_place_in_an_outline() {
     let step = |calls, speaks| ToolStep { calls, speaks };
     let outline = Outline {
         exchanges: vec![
-            Exchange {
-                steps: vec![step(2, true), step(1, false)],
-            },
-            Exchange {
-                steps: vec![step(2, false)],
-            },
+            Exchange { steps: vec![step(2, true), step(1, false)] },
+            Exchange { steps: vec![step(2, false)] },
         ],
     };
-    let missed: Vec<_> = all_outcomes(&outline)
-        .into_iter()
-        .filter(|(_, is_changed)| !is_changed)
-        .collect();
+    let missed: Vec<_> = all_outcomes(&outline).into_iter().filter(|(_, is_changed)| !is_changed).collect();
     assert!(missed.is_empty(), "{missed:?}");
 }
 
 #[test]
 fn a_conversation_without_its_first_message_is_reported() {
-    let call = ToolStep {
-        calls: 1,
-        speaks: false,
-    };
-    for (target, steps, rule) in [
-        (Target::Anthropic, vec![], "first_message"),
-        (Target::Gemini, vec![call], "call_position"),
-    ] {
+    let call = ToolStep { calls: 1, speaks: false };
+    for (target, steps, rule) in
+        [(Target::Anthropic, vec![], "first_message"), (Target::Gemini, vec![call], "call_position")]
+    {
         let exchanges = vec![Exchange { steps }, Exchange { steps: vec![] }];
         let mut messages = write(target, &Outline { exchanges });
         assert!(drop_first_message(&mut messages));

@@ -54,27 +54,17 @@ fn vectors(file: &str) -> Vec<Vector> {
 
 fn assert_broken(target: Target, vector: &Vector) {
     let violations = validate(target, &vector.broken, vector.model.as_deref());
-    let found = violations
-        .iter()
-        .find(|violation| violation.rule == vector.rule && violation.path == vector.path);
+    let found =
+        violations.iter().find(|violation| violation.rule == vector.rule && violation.path == vector.path);
     let found = found.unwrap_or_else(|| panic!("{}, {}: {violations:#?}", vector.rule, vector.why));
-    assert!(
-        found.message.contains(&vector.message),
-        "{}: {}",
-        vector.why,
-        found.message
-    );
+    assert!(found.message.contains(&vector.message), "{}: {}", vector.why, found.message);
     assert_eq!(found.severity, vector.severity(), "{}: {found:?}", vector.why);
     let others: BTreeSet<String> = violations
         .iter()
         .filter(|violation| *violation != found)
         .map(|violation| violation.rule.to_owned())
         .collect();
-    assert_eq!(
-        others, vector.also,
-        "{}, {}: {violations:#?}",
-        vector.rule, vector.why
-    );
+    assert_eq!(others, vector.also, "{}, {}: {violations:#?}", vector.rule, vector.why);
     if !found.path.is_empty() && vector.rule != "messages_missing" {
         let is_there = vector.broken.pointer(&found.path).is_some();
         let is_absent = vector.rule.ends_with("_missing");
@@ -101,12 +91,7 @@ fn every_mended_request_is_accepted() {
                 .iter()
                 .filter(|violation| violation.severity == Severity::Refused || violation.rule == vector.rule)
                 .collect();
-            assert!(
-                refused.is_empty(),
-                "{}, {}: {refused:#?}",
-                vector.rule,
-                vector.why
-            );
+            assert!(refused.is_empty(), "{}, {}: {refused:#?}", vector.rule, vector.why);
         }
     }
 }
@@ -121,10 +106,8 @@ fn every_rule_has_a_vector_and_a_code_of_its_own() {
         assert_eq!(unique.len(), codes.len(), "{file}");
         let vectors = vectors(file);
         let tested: BTreeSet<&str> = vectors.iter().map(|vector| vector.rule.as_str()).collect();
-        let untested: Vec<_> = unique
-            .iter()
-            .filter(|&code| !tested.contains(code) && !without_vector.contains(code))
-            .collect();
+        let untested: Vec<_> =
+            unique.iter().filter(|&code| !tested.contains(code) && !without_vector.contains(code)).collect();
         assert!(untested.is_empty(), "{file}: {untested:?}");
         let unknown: Vec<_> = tested.difference(&unique).collect();
         assert!(unknown.is_empty(), "{file}: {unknown:?}");
@@ -143,10 +126,8 @@ fn a_bare_array_and_a_whole_body_get_the_same_verdict() {
             let bare = validate(target, &vector.broken, vector.model.as_deref());
             let body = serde_json::json!({key: vector.broken});
             let whole = validate(target, &body, vector.model.as_deref());
-            let expected: Vec<String> = bare
-                .iter()
-                .map(|violation| format!("/{key}{}", violation.path))
-                .collect();
+            let expected: Vec<String> =
+                bare.iter().map(|violation| format!("/{key}{}", violation.path)).collect();
             let paths: Vec<_> = whole.iter().map(|violation| violation.path.clone()).collect();
             // Only a body shows that `tools` lacks a called tool.
             assert!(paths.starts_with(&expected) || whole.iter().any(|it| it.rule == "server_tool_gone"));

@@ -50,10 +50,7 @@ pub(super) struct Last {
 impl Last {
     /// Returns the last message of a file that ends with `record`.
     pub(super) fn of(record: &MessageRecord) -> Self {
-        Self {
-            seq: record.seq,
-            received_at: record.received_at,
-        }
+        Self { seq: record.seq, received_at: record.received_at }
     }
 
     pub(super) fn is_before(self, time: Timestamp) -> bool {
@@ -240,8 +237,7 @@ pub(super) fn remove(draft: &Path, path: &Path, past: &Path) -> io::Result<()> {
 
 /// Syncs a folder, so that forgotten content can't return after a power cut.
 fn sync_folder(path: &Path) -> io::Result<()> {
-    path.parent()
-        .map_or(Ok(()), |folder| File::open(folder)?.sync_all())
+    path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
 }
 
 pub(super) fn remove_if_there(path: &Path) -> io::Result<()> {

@@ -27,19 +27,11 @@ struct FixtureDatabase {
 }
 
 /// Knows no agent, so files hold appended messages alone.
-const EMPTY: FixtureDatabase = FixtureDatabase {
-    has_heads: false,
-    last_seq: 0,
-    readable: i64::MAX,
-    hangs: false,
-};
+const EMPTY: FixtureDatabase =
+    FixtureDatabase { has_heads: false, last_seq: 0, readable: i64::MAX, hangs: false };
 
 /// Knows an agent with a history of more than two chunks.
-const LONG: FixtureDatabase = FixtureDatabase {
-    has_heads: true,
-    last_seq: 600,
-    ..EMPTY
-};
+const LONG: FixtureDatabase = FixtureDatabase { has_heads: true, last_seq: 600, ..EMPTY };
 
 #[async_trait::async_trait]
 impl Archive for FixtureDatabase {
@@ -104,10 +96,7 @@ fn number(line: &str) -> i64 {
 fn assert_whole(journal: &Journal, agent: &AgentId, last_seq: i64) {
     let text = std::fs::read_to_string(journal.path(agent)).unwrap();
     let (head, messages) = text.split_once('\n').unwrap();
-    assert!(
-        matches!(JournalLine::parse(head), Ok(JournalLine::Head(_))),
-        "{head}"
-    );
+    assert!(matches!(JournalLine::parse(head), Ok(JournalLine::Head(_))), "{head}");
     let numbers: Vec<i64> = messages.lines().map(number).collect();
     assert_eq!(numbers, (1..=last_seq).collect::<Vec<i64>>());
 }
@@ -128,9 +117,7 @@ fn draft_path(journal: &Journal, agent: &AgentId) -> PathBuf {
 }
 
 async fn say(journal: &Journal, agent: &AgentId, seq: i64) -> io::Result<usize> {
-    journal
-        .append(agent, SINCE, vec![record(agent.as_str(), seq)])
-        .await
+    journal.append(agent, SINCE, vec![record(agent.as_str(), seq)]).await
 }
 
 fn record(agent: &str, seq: i64) -> MessageRecord {
@@ -161,10 +148,7 @@ async fn file_names_hide_the_agents_ids() {
         let path = journal.path(&id);
         let name = path.file_name().unwrap().to_str().unwrap();
         assert!(!name.contains("secret") && name.len() == 32 + 6, "{name}");
-        assert_eq!(
-            std::fs::read_to_string(&path).unwrap(),
-            record(agent, 1).line() + "\n"
-        );
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), record(agent, 1).line() + "\n");
     }
 }
 
@@ -300,17 +284,9 @@ fn lines_are_written_only_after_the_line_that_was_read() {
     let folder = tempfile::tempdir().unwrap();
     let (journal, id) = behind(folder.path(), 5, &record("a", 2));
     let path = journal.path(&id);
-    let append = |seq| {
-        file::append(
-            &path,
-            WritePosition::Behind(Last::of(&record("a", seq))),
-            &[record("a", 5)],
-        )
-    };
-    assert_eq!(
-        append(1).unwrap(),
-        WriteOutcome::Nothing(Last::of(&record("a", 2)))
-    );
+    let append =
+        |seq| file::append(&path, WritePosition::Behind(Last::of(&record("a", seq))), &[record("a", 5)]);
+    assert_eq!(append(1).unwrap(), WriteOutcome::Nothing(Last::of(&record("a", 2))));
     assert_eq!(append(2).unwrap(), WriteOutcome::All);
     assert_eq!(numbers(&journal, &id), [2, 5]);
 }
@@ -321,11 +297,7 @@ async fn a_file_without_a_complete_line_is_restarted() {
     let folder = tempfile::tempdir().unwrap();
     let id = "a".parse().unwrap();
     for (has_heads, lines) in [(true, 3), (false, 1)] {
-        let database = FixtureDatabase {
-            has_heads,
-            last_seq: 2,
-            ..EMPTY
-        };
+        let database = FixtureDatabase { has_heads, last_seq: 2, ..EMPTY };
         let journal = journal_of(folder.path(), database);
         for left in ["", "{\"jour"] {
             std::fs::write(journal.path(&id), left).unwrap();
@@ -344,11 +316,7 @@ async fn a_file_without_a_complete_line_is_restarted() {
 async fn a_file_that_could_not_be_started_is_started_later() {
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().join("journal");
-    let database = FixtureDatabase {
-        has_heads: true,
-        last_seq: 2,
-        ..EMPTY
-    };
+    let database = FixtureDatabase { has_heads: true, last_seq: 2, ..EMPTY };
     let journal = journal_of(&place, database);
     let id = "a".parse().unwrap();
     std::fs::remove_dir(&place).unwrap();
@@ -389,10 +357,7 @@ async fn an_append_copies_as_many_lines_as_it_brings() {
 #[tokio::test]
 async fn a_history_of_full_chunks_is_completed() {
     let folder = tempfile::tempdir().unwrap();
-    let database = FixtureDatabase {
-        last_seq: 512,
-        ..LONG
-    };
+    let database = FixtureDatabase { last_seq: 512, ..LONG };
     let (journal, id) = (journal_of(folder.path(), database), "a".parse().unwrap());
     assert_eq!(mended(&journal, &id).await, [256, 256]);
     assert_whole(&journal, &id, 512);
@@ -432,10 +397,7 @@ async fn a_draft_continues_where_it_stopped() {
 #[tokio::test]
 async fn a_failing_database_keeps_the_draft() {
     let folder = tempfile::tempdir().unwrap();
-    let failing = FixtureDatabase {
-        readable: 256,
-        ..LONG
-    };
+    let failing = FixtureDatabase { readable: 256, ..LONG };
     let (journal, id) = (journal_of(folder.path(), failing), "a".parse().unwrap());
     assert_eq!(journal.mend(&id).await.unwrap(), 256);
     let failed = journal.mend(&id).await.unwrap_err();
@@ -449,10 +411,8 @@ async fn a_failing_database_keeps_the_draft() {
 #[tokio::test(start_paused = true)]
 async fn copying_a_draft_times_out_like_a_write() {
     let folder = tempfile::tempdir().unwrap();
-    let (journal, id) = (
-        journal_of(folder.path(), FixtureDatabase { hangs: true, ..LONG }),
-        "a".parse().unwrap(),
-    );
+    let (journal, id) =
+        (journal_of(folder.path(), FixtureDatabase { hangs: true, ..LONG }), "a".parse().unwrap());
     let failed = say(&journal, &id, 600).await.unwrap_err();
     assert_eq!(failed.kind(), io::ErrorKind::TimedOut);
     let failed = journal.mend(&id).await.unwrap_err();
@@ -490,12 +450,7 @@ async fn a_missing_folder_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let journal = open(folder.path());
     drop(folder);
-    assert!(
-        journal
-            .append(&"a".parse().unwrap(), SINCE, vec![record("a", 1)])
-            .await
-            .is_err()
-    );
+    assert!(journal.append(&"a".parse().unwrap(), SINCE, vec![record("a", 1)]).await.is_err());
 }
 
 /// Leaves an agent's file and a draft, as a killed process would; both hold what is forgotten.
@@ -552,10 +507,7 @@ async fn a_rewrite_lets_others_in_between_chunks() {
 #[tokio::test]
 async fn a_failed_rewrite_keeps_the_file() {
     let folder = tempfile::tempdir().unwrap();
-    let failing = FixtureDatabase {
-        readable: 256,
-        ..LONG
-    };
+    let failing = FixtureDatabase { readable: 256, ..LONG };
     let (journal, id) = (journal_of(folder.path(), failing), "a".parse().unwrap());
     let line = leave_forgotten(&journal, &id);
     assert!(journal.rewrite(&id).await.is_err());
@@ -569,11 +521,7 @@ async fn drafts_are_deleted_with_their_content() {
     let (journal, id) = (journal_of(folder.path(), LONG), "a".parse().unwrap());
     for forgets in [true, false] {
         say(&journal, &id, 600).await.unwrap();
-        let gone = if forgets {
-            journal.rewrite(&id).await
-        } else {
-            journal.remove(&id).await
-        };
+        let gone = if forgets { journal.rewrite(&id).await } else { journal.remove(&id).await };
         gone.unwrap();
         let left = std::fs::read_dir(folder.path()).unwrap().count();
         assert_eq!(left, 0, "forgets: {forgets}");

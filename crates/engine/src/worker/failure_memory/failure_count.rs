@@ -25,14 +25,12 @@ pub(super) struct FailureCount {
 impl FailureCount {
     /// Returns the failures of the exchange so far. There are none if `previous` is about another exchange.
     pub(super) fn of(exchange: i64, previous: Option<Self>, answers: u64) -> Self {
-        previous
-            .filter(|failures| failures.exchange == exchange)
-            .unwrap_or(Self {
-                exchange,
-                outages: 0,
-                among_answers: 0,
-                answers,
-            })
+        previous.filter(|failures| failures.exchange == exchange).unwrap_or(Self {
+            exchange,
+            outages: 0,
+            among_answers: 0,
+            answers,
+        })
     }
 
     /// Returns the count after one more failure. `answers` is how many questions models have answered by now.
@@ -40,9 +38,7 @@ impl FailureCount {
         Self {
             exchange: self.exchange,
             outages: self.outages.saturating_add(u32::from(is_outage)),
-            among_answers: self
-                .among_answers
-                .saturating_add(u32::from(answers > self.answers)),
+            among_answers: self.among_answers.saturating_add(u32::from(answers > self.answers)),
             answers,
         }
     }
@@ -69,10 +65,7 @@ mod tests {
     use recapd_core::domain::agent::AgentId;
     use recapd_store::MaterialLimits;
 
-    const LIMITS: MaterialLimits = MaterialLimits {
-        exchanges_max: 6,
-        tokens_max: 1_000,
-    };
+    const LIMITS: MaterialLimits = MaterialLimits { exchanges_max: 6, tokens_max: 1_000 };
 
     fn agent(name: &str) -> AgentId {
         name.parse().unwrap()
@@ -89,22 +82,15 @@ mod tests {
         }
         assert_eq!(failure_memory.reduce(&a, LIMITS).exchanges_max, 1);
         for exchange in [1, 2] {
-            let taken: Vec<bool> = (0..=OUTAGES_MAX)
-                .map(|_| failure_memory.failed(&a, &[exchange], true))
-                .collect();
+            let taken: Vec<bool> =
+                (0..=OUTAGES_MAX).map(|_| failure_memory.failed(&a, &[exchange], true)).collect();
             let expected: Vec<bool> = (0..=OUTAGES_MAX).map(|before| before + 1 < OUTAGES_MAX).collect();
             assert_eq!(taken, expected, "each exchange has its own count");
         }
         failure_memory.was_answered(&a, &[2], 0);
         assert!(failure_memory.failed(&a, &[2], true), "it was answered meanwhile");
-        assert!(
-            !failure_memory.failed(&a, &[2], false),
-            "an ordinary failure is no outage"
-        );
-        assert!(
-            !failure_memory.is_to_blame(&a, &[2]),
-            "no other question was answered"
-        );
+        assert!(!failure_memory.failed(&a, &[2], false), "an ordinary failure is no outage");
+        assert!(!failure_memory.is_to_blame(&a, &[2]), "no other question was answered");
     }
 
     #[test]
@@ -123,10 +109,7 @@ mod tests {
         }
         assert!(!failure_memory.is_to_blame(&a, &[1]));
         failure_memory.was_answered_in_batch(&a, &[9], 0);
-        assert!(
-            !failure_memory.is_to_blame(&a, &[1]),
-            "a batch's answer may be old, so it proves nothing"
-        );
+        assert!(!failure_memory.is_to_blame(&a, &[1]), "a batch's answer may be old, so it proves nothing");
         failure_memory.was_answered(&a, &[8], 0);
         assert!(failure_memory.is_to_blame(&a, &[1]));
         assert!(!failure_memory.is_to_blame(&a, &[1, 2]) && !failure_memory.is_to_blame(&agent("b"), &[7]));

@@ -20,10 +20,7 @@ pub(super) struct Quarantine {
 
 impl Default for Quarantine {
     fn default() -> Self {
-        Self {
-            failures: LruCache::new(EXCHANGES_MAX),
-            answering_models: BTreeSet::new(),
-        }
+        Self { failures: LruCache::new(EXCHANGES_MAX), answering_models: BTreeSet::new() }
     }
 }
 
@@ -43,9 +40,8 @@ impl Quarantine {
     pub(super) fn failure(&mut self, agent: &AgentId, exchange: i64, position: usize) -> Option<LlmError> {
         let has_answered = self.has_answered(position);
         let all = self.failures.get(&(agent.clone(), exchange))?;
-        let failure = all
-            .iter()
-            .find(|failure| failure.position == position && failure.has_answered == has_answered);
+        let failure =
+            all.iter().find(|failure| failure.position == position && failure.has_answered == has_answered);
         failure.map(|failure| failure.error.clone())
     }
 
@@ -55,11 +51,7 @@ impl Quarantine {
         let all = self.failures.entry((agent.clone(), exchange));
         let all = all.or_insert_with(Vec::new);
         all.retain(|failure| failure.position != position);
-        all.push(Failure {
-            position,
-            has_answered,
-            error,
-        });
+        all.push(Failure { position, has_answered, error });
     }
 
     pub(super) fn has_answered(&self, position: usize) -> bool {
@@ -92,28 +84,18 @@ mod tests {
 
     #[test]
     fn an_exchange_stays_in_quarantine_until_it_has_its_item() {
-        let (failure_memory, a, cut_off) = (
-            FailureMemory::default(),
-            agent("a"),
-            LlmError::Truncated { usage: None },
-        );
+        let (failure_memory, a, cut_off) =
+            (FailureMemory::default(), agent("a"), LlmError::Truncated { usage: None });
         failure_memory.quarantine(&a, &[1], 0, cut_off.clone());
         assert_eq!(failure_memory.quarantined(&a, &[1], 0), Some(cut_off.clone()));
-        for (who, asked, position) in [
-            ("b", &[1][..], 0),
-            ("a", &[2][..], 0),
-            ("a", &[1, 2][..], 0),
-            ("a", &[1][..], 1),
-        ] {
+        for (who, asked, position) in
+            [("b", &[1][..], 0), ("a", &[2][..], 0), ("a", &[1, 2][..], 0), ("a", &[1][..], 1)]
+        {
             assert_eq!(failure_memory.quarantined(&agent(who), asked, position), None);
         }
         failure_memory.was_answered(&a, &[2], 0);
         assert!(failure_memory.has_answered(0) && !failure_memory.has_answered(1));
-        assert_eq!(
-            failure_memory.quarantined(&a, &[1], 0),
-            None,
-            "the model may have been the cause"
-        );
+        assert_eq!(failure_memory.quarantined(&a, &[1], 0), None, "the model may have been the cause");
         failure_memory.quarantine(&a, &[1], 0, cut_off.clone());
         assert_eq!(failure_memory.quarantined(&a, &[1], 0), Some(cut_off));
         failure_memory.was_settled(&a, &[1]);

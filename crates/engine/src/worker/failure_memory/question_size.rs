@@ -23,10 +23,7 @@ pub(super) struct QuestionSize {
 impl QuestionSize {
     /// Reduces `limits` to the portion.
     pub(super) fn reduce(self, limits: MaterialLimits) -> MaterialLimits {
-        MaterialLimits {
-            exchanges_max: self.exchanges_max.min(limits.exchanges_max),
-            ..limits
-        }
+        MaterialLimits { exchanges_max: self.exchanges_max.min(limits.exchanges_max), ..limits }
     }
 
     /// Halves the portion after a question about the exchanges was too much for a model, or may have met an outage.
@@ -70,10 +67,7 @@ mod tests {
     use crate::worker::failure_memory::FailureMemory;
     use recapd_core::domain::agent::AgentId;
 
-    const LIMITS: MaterialLimits = MaterialLimits {
-        exchanges_max: 6,
-        tokens_max: 1_000,
-    };
+    const LIMITS: MaterialLimits = MaterialLimits { exchanges_max: 6, tokens_max: 1_000 };
 
     fn agent(name: &str) -> AgentId {
         name.parse().unwrap()
@@ -90,11 +84,7 @@ mod tests {
         assert_eq!(portion(&failure_memory), 6);
         failure_memory.was_too_much(&a, &[1, 2, 3, 4, 5]);
         assert_eq!(portion(&failure_memory), 2);
-        assert_eq!(
-            failure_memory.reduce(&agent("b"), LIMITS),
-            LIMITS,
-            "other agents keep their portions"
-        );
+        assert_eq!(failure_memory.reduce(&agent("b"), LIMITS), LIMITS, "other agents keep their portions");
         for _ in 0..9 {
             failure_memory.was_answered(&a, &[1], 0);
         }
@@ -110,11 +100,7 @@ mod tests {
         for _ in 0..99 {
             failure_memory.was_answered(&a, &[1, 2, 3, 4, 5, 6, 7], 0);
         }
-        assert_eq!(
-            failure_memory.reduce(&a, LIMITS),
-            LIMITS,
-            "no more than was configured"
-        );
+        assert_eq!(failure_memory.reduce(&a, LIMITS), LIMITS, "no more than was configured");
     }
 
     #[test]

@@ -50,9 +50,7 @@ impl From<CondenseError> for Trouble {
             CondenseError::Llm(LlmError::Waiting { wait, why }) => {
                 return Self::Waiting(WaitReason::Provider(wait, why, fault));
             }
-            CondenseError::Llm(LlmError::Transient(TransientFailure {
-                outage: Some(wait), ..
-            })) => {
+            CondenseError::Llm(LlmError::Transient(TransientFailure { outage: Some(wait), .. })) => {
                 return Self::Waiting(WaitReason::Provider(wait, Wait::Circuit, fault));
             }
             error => error,
@@ -60,11 +58,7 @@ impl From<CondenseError> for Trouble {
         if error.is_final() {
             return Self::Final(fault);
         }
-        let wait = if let CondenseError::Llm(error) = &error {
-            error.retry_after()
-        } else {
-            None
-        };
+        let wait = if let CondenseError::Llm(error) = &error { error.retry_after() } else { None };
         Self::Passing(fault, wait.map_or(0, |wait| i64_or_max(wait.as_millis())))
     }
 }

@@ -67,9 +67,7 @@ impl Course {
     pub(crate) fn of(transcript: &Transcript) -> Self {
         let lines = &transcript.lines;
         let last = lines.iter().rposition(is_model_text);
-        let outcome = last
-            .and_then(|index| lines.get(index))
-            .map(|line| split_sentences(&line.text));
+        let outcome = last.and_then(|index| lines.get(index)).map(|line| split_sentences(&line.text));
         let outcome = outcome.filter(|outcome| !announces(outcome));
         let mut outcome = without_fillers(outcome.unwrap_or_default());
         let mut latest = Vec::new();
@@ -106,11 +104,8 @@ fn split_sentences(text: &str) -> Vec<Vec<String>> {
     let mut remaining = SENTENCES_MAX;
     let mut text_paragraphs: Vec<Vec<String>> = Vec::new();
     for paragraph in paragraphs(text, false) {
-        let sentences: Vec<String> = paragraph
-            .into_iter()
-            .take(remaining)
-            .map(|sentence| sentence.text)
-            .collect();
+        let sentences: Vec<String> =
+            paragraph.into_iter().take(remaining).map(|sentence| sentence.text).collect();
         remaining -= sentences.len();
         if !sentences.is_empty() {
             text_paragraphs.push(sentences);
@@ -132,9 +127,8 @@ fn without_fillers(mut text_paragraphs: Vec<Vec<String>>) -> Vec<Vec<String>> {
         sentence.ends_with('!') && sentence.split_whitespace().count() <= APPLAUSE_WORDS_MAX
     };
     let has_more = text_paragraphs.iter().flatten().nth(1).is_some();
-    if let Some(first) = text_paragraphs
-        .first_mut()
-        .filter(|first| has_more && first.first().is_some_and(applauds))
+    if let Some(first) =
+        text_paragraphs.first_mut().filter(|first| has_more && first.first().is_some_and(applauds))
     {
         first.remove(0);
     }
@@ -160,10 +154,7 @@ fn request(lines: &[Line]) -> Vec<Vec<String>> {
 fn steps(lines: &[Line]) -> Vec<String> {
     let model_texts = lines.iter().filter(|line| is_model_text(line));
     let informative = model_texts.filter_map(|line| {
-        split_sentences(&line.text)
-            .into_iter()
-            .flatten()
-            .find(|sentence| is_informative(sentence))
+        split_sentences(&line.text).into_iter().flatten().find(|sentence| is_informative(sentence))
     });
     let mut steps: Vec<String> = informative.collect();
     steps.dedup();
@@ -217,9 +208,7 @@ fn answers_in_result(tool: &str, result: &str) -> Vec<String> {
         Some(question) => format!("{question} → {answer}"),
         None => answer.to_owned(),
     });
-    texts
-        .map(|text| cut(&one_line(&text), ANSWER_CHARS_MAX))
-        .collect()
+    texts.map(|text| cut(&one_line(&text), ANSWER_CHARS_MAX)).collect()
 }
 
 fn refusals_in_result(result: &str) -> Vec<String> {

@@ -45,11 +45,7 @@ pub(super) fn of(exchange: usize, course: &Course) -> Vec<AccountPart> {
     let mut parts = Vec::new();
     let mut push = |label, (paragraph, index), rank, text: String| {
         if !text.is_empty() {
-            parts.push(AccountPart {
-                position: (exchange, label, paragraph, index),
-                rank,
-                text,
-            });
+            parts.push(AccountPart { position: (exchange, label, paragraph, index), rank, text });
         }
     };
     for (number, (position, sentence)) in numbered(&course.request) {
@@ -66,12 +62,7 @@ pub(super) fn of(exchange: usize, course: &Course) -> Vec<AccountPart> {
             push(PointLabel::Outcome, position, rank, sentence.clone());
         }
     }
-    push(
-        PointLabel::Question,
-        (0, 0),
-        EFFECTS,
-        question.cloned().unwrap_or_default(),
-    );
+    push(PointLabel::Question, (0, 0), EFFECTS, question.cloned().unwrap_or_default());
     for (index, step) in course.steps.iter().enumerate() {
         push(PointLabel::Step, (index, 0), STEPS + index, step.clone());
     }
@@ -88,22 +79,10 @@ pub(super) fn of(exchange: usize, course: &Course) -> Vec<AccountPart> {
         push(label, (0, 0), if is_provisional { STEPS } else { rank }, text);
     }
     if course.effects.undoes {
-        let undone = format!(
-            "the user took back (/undo) what was done before: {}",
-            course.undone
-        );
-        push(
-            PointLabel::End,
-            (0, 1),
-            FIRST,
-            undone.trim_end_matches([':', ' ']).to_owned(),
-        );
+        let undone = format!("the user took back (/undo) what was done before: {}", course.undone);
+        push(PointLabel::End, (0, 1), FIRST, undone.trim_end_matches([':', ' ']).to_owned());
     }
-    let end = if course.interrupted {
-        "interrupted by the user"
-    } else {
-        ""
-    };
+    let end = if course.interrupted { "interrupted by the user" } else { "" };
     push(PointLabel::End, (0, 0), FIRST, end.to_owned());
     parts
 }
@@ -133,10 +112,7 @@ fn numbered(paragraphs: &[Vec<String>]) -> impl Iterator<Item = (usize, ((usize,
 fn lists(names: &[String]) -> Vec<String> {
     let mut lists: Vec<String> = Vec::new();
     for name in names {
-        match lists
-            .last_mut()
-            .filter(|list| list.len() + name.len() < LIST_CHARS)
-        {
+        match lists.last_mut().filter(|list| list.len() + name.len() < LIST_CHARS) {
             Some(list) => {
                 list.push_str(", ");
                 list.push_str(name);
@@ -154,12 +130,8 @@ fn effects(effects: &Effects) -> Vec<(PointLabel, usize, String)> {
         .map(|commit| format!("{} {}", commit.hash, commit.subject).trim().to_owned())
         .collect();
     let checks: Vec<String> = effects.verdicts.iter().map(verdict).collect();
-    let unfinished: Vec<&str> = effects
-        .plan
-        .iter()
-        .filter(|entry| entry.is_left())
-        .map(|entry| entry.text.as_str())
-        .collect();
+    let unfinished: Vec<&str> =
+        effects.plan.iter().filter(|entry| entry.is_left()).map(|entry| entry.text.as_str()).collect();
     vec![
         (PointLabel::Files, EFFECTS, effects.files.join(", ")),
         (PointLabel::Unchanged, SENTENCES, effects.unchanged.join(", ")),
@@ -172,11 +144,7 @@ fn effects(effects: &Effects) -> Vec<(PointLabel, usize, String)> {
 
 fn verdict(verdict: &TestVerdict) -> String {
     let outcome = if verdict.has_passed { "passed" } else { "failed" };
-    let details = if verdict.summary.is_empty() {
-        String::new()
-    } else {
-        format!(" ({})", verdict.summary)
-    };
+    let details = if verdict.summary.is_empty() { String::new() } else { format!(" ({})", verdict.summary) };
     format!("{} {outcome}{details}", verdict.command)
 }
 

@@ -9,20 +9,13 @@ fn work(tokens: i64, lines: &[(Voice, &str, &str)]) -> Transcript {
         tokens,
         effects: Effects {
             files: vec!["src/gate.rs".to_owned()],
-            commits: vec![Commit {
-                hash: "1a2b3c4".to_owned(),
-                subject: "Fix the gate".to_owned(),
-            }],
+            commits: vec![Commit { hash: "1a2b3c4".to_owned(), subject: "Fix the gate".to_owned() }],
             verdicts: vec![TestVerdict {
                 command: "cargo test".to_owned(),
                 has_passed: true,
                 summary: "12 passed".to_owned(),
             }],
-            plan: vec![PlanEntry {
-                number: None,
-                text: "Paint it".to_owned(),
-                status: PlanStatus::Open,
-            }],
+            plan: vec![PlanEntry { number: None, text: "Paint it".to_owned(), status: PlanStatus::Open }],
             ..Effects::default()
         },
         ..Transcript::of_lines(4, Timestamp(0), lines)
@@ -75,27 +68,16 @@ fn essentials_come_first() {
     ] {
         assert!(told.brief.contains(words), "{words}: {}", told.brief);
     }
-    assert_eq!(
-        told.gist,
-        "“The gate of the garden squeaks when it is opened.” → The gate is quiet now."
-    );
+    assert_eq!(told.gist, "“The gate of the garden squeaks when it is opened.” → The gate is quiet now.");
 }
 
 #[test]
 fn a_broken_off_exchange_has_no_outcome() {
-    let mut broken = work(
-        9_000,
-        &[
-            (Voice::User, "", "Fix the gate."),
-            (Voice::Assistant, "", "Now I'll oil it:"),
-        ],
-    );
+    let mut broken =
+        work(9_000, &[(Voice::User, "", "Fix the gate."), (Voice::Assistant, "", "Now I'll oil it:")]);
     broken.interrupted = true;
     let told = texts(&[broken]).text;
-    assert!(
-        !told.contains("Answer:") && told.ends_with("Note: interrupted by the user"),
-        "{told}"
-    );
+    assert!(!told.contains("Answer:") && told.ends_with("Note: interrupted by the user"), "{told}");
 }
 
 #[test]
@@ -129,13 +111,7 @@ fn a_text_before_the_last_calls_is_no_answer() {
 fn code_in_a_request_follows_its_words_and_read_files_come_last() {
     let asked =
         "Fix this.\n\ndiff --git a/src/gate.rs b/src/gate.rs index 3f2a..9c1e 100644\n\nThen oil the hinge.";
-    let mut read = work(
-        9_000,
-        &[
-            (Voice::User, "", asked),
-            (Voice::Assistant, "", "Done: it is fixed."),
-        ],
-    );
+    let mut read = work(9_000, &[(Voice::User, "", asked), (Voice::Assistant, "", "Done: it is fixed.")]);
     read.effects = Effects {
         looked_at: vec!["src/gate.rs".to_owned(), "src/hinge.rs".to_owned()],
         ..Effects::default()
@@ -153,11 +129,7 @@ fn a_long_exchange_of_calls_is_told_once() {
     let mut long = work(
         20_000,
         &[
-            (
-                Voice::Call,
-                "fetch_url",
-                r#"{"url": "https://example.org/lending-rules"}"#,
-            ),
+            (Voice::Call, "fetch_url", r#"{"url": "https://example.org/lending-rules"}"#),
             (Voice::Result, "fetch_url", "Loans end after 28 days."),
             (Voice::Assistant, "", "The fetch of the fees failed."),
             (Voice::Call, "fetch_url", r#"{"url": "https://example.org/fees"}"#),
@@ -167,21 +139,13 @@ fn a_long_exchange_of_calls_is_told_once() {
     long.effects = Effects::default();
     let items = crate::offline::summarise(&[long]);
     assert_eq!(items.len(), 1);
-    assert_eq!(
-        items[0].text.matches("lending-rules").count(),
-        1,
-        "{}",
-        items[0].text
-    );
+    assert_eq!(items[0].text.matches("lending-rules").count(), 1, "{}", items[0].text);
 }
 
 #[test]
 fn a_prompt_that_is_sent_again_is_told_once() {
     let prompt = "Paint the gate in the colours of the design.\n\nWhat to keep in mind:\n\ngo on";
-    let run = [
-        work(100, &[(Voice::User, "", prompt)]),
-        work(100, &[(Voice::User, "", prompt)]),
-    ];
+    let run = [work(100, &[(Voice::User, "", prompt)]), work(100, &[(Voice::User, "", prompt)])];
     let told = texts(&run).text;
     for (said, times) in [("Paint the gate", 1), ("What to keep in mind", 1), ("go on", 2)] {
         assert_eq!(told.matches(said).count(), times, "{said}: {told}");

@@ -12,10 +12,7 @@ pub(super) fn open_tasks(earlier: &str, effects: &Effects) -> String {
     let has_numbers = effects.plan.iter().all(|entry| entry.number.is_some());
     if !has_numbers {
         let open_entries = effects.plan.iter().filter(|entry| entry.is_left());
-        return open_entries
-            .map(|entry| entry.text.as_str())
-            .collect::<Vec<_>>()
-            .join(JOINT);
+        return open_entries.map(|entry| entry.text.as_str()).collect::<Vec<_>>().join(JOINT);
     }
     let mut tasks = numbered(earlier);
     if tasks.is_empty() && effects.plan.is_empty() {
@@ -28,16 +25,10 @@ pub(super) fn open_tasks(earlier: &str, effects: &Effects) -> String {
             tasks.insert(number, entry.text.clone());
         }
     }
-    for change in effects
-        .task_changes
-        .iter()
-        .filter(|change| !change.status.is_left())
-    {
+    for change in effects.task_changes.iter().filter(|change| !change.status.is_left()) {
         tasks.remove(&change.number);
     }
-    let tasks = tasks
-        .into_iter()
-        .map(|(number, text)| format!("{number}. {text}"));
+    let tasks = tasks.into_iter().map(|(number, text)| format!("{number}. {text}"));
     tasks.collect::<Vec<_>>().join(JOINT)
 }
 
@@ -46,9 +37,7 @@ fn numbered(fact_text: &str) -> BTreeMap<u32, String> {
     let mut tasks: BTreeMap<u32, String> = BTreeMap::new();
     let mut last = None;
     for part in fact_text.split(JOINT) {
-        let task = part
-            .split_once(". ")
-            .and_then(|(number, text)| Some((number.parse().ok()?, text)));
+        let task = part.split_once(". ").and_then(|(number, text)| Some((number.parse().ok()?, text)));
         match (task, last) {
             (Some((number, text)), _) => {
                 tasks.insert(number, text.to_owned());
@@ -72,11 +61,7 @@ mod tests {
     use super::*;
 
     fn created(number: Option<u32>, text: &str) -> PlanEntry {
-        PlanEntry {
-            number,
-            text: text.to_owned(),
-            status: PlanStatus::Open,
-        }
+        PlanEntry { number, text: text.to_owned(), status: PlanStatus::Open }
     }
 
     #[test]
@@ -116,19 +101,10 @@ mod tests {
 
     #[test]
     fn a_whole_list_replaces_what_was_left_and_has_no_numbers() {
-        let whole = Effects {
-            plan: vec![created(None, "Prune")],
-            ..Effects::default()
-        };
+        let whole = Effects { plan: vec![created(None, "Prune")], ..Effects::default() };
         assert_eq!(open_tasks("1. Dig", &whole), "Prune");
-        let change = TaskChange {
-            number: 1,
-            status: PlanStatus::Done,
-        };
-        let unknown = Effects {
-            task_changes: vec![change],
-            ..Effects::default()
-        };
+        let change = TaskChange { number: 1, status: PlanStatus::Done };
+        let unknown = Effects { task_changes: vec![change], ..Effects::default() };
         assert_eq!(open_tasks("Prune", &unknown), "Prune");
     }
 }

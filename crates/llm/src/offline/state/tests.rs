@@ -6,10 +6,7 @@ use recapd_core::domain::{
 };
 
 fn transcript(exchange: i64, effects: Effects, lines: &[(Voice, &str, &str)]) -> Transcript {
-    Transcript {
-        effects,
-        ..Transcript::of_lines(exchange, Timestamp(0), lines)
-    }
+    Transcript { effects, ..Transcript::of_lines(exchange, Timestamp(0), lines) }
 }
 
 fn fact(fact: i64, kind: FactKind, text: &str) -> Fact {
@@ -26,27 +23,17 @@ fn fact(fact: i64, kind: FactKind, text: &str) -> Fact {
 }
 
 fn told(changes: &FactChanges) -> Vec<(FactKind, &str)> {
-    changes
-        .add
-        .iter()
-        .map(|draft| (draft.kind, draft.text.as_str()))
-        .collect()
+    changes.add.iter().map(|draft| (draft.kind, draft.text.as_str())).collect()
 }
 
 #[test]
 fn the_users_orders_and_decisions_are_kept_in_the_users_words() {
     let said = "Morning! Two things: never touch legacy/ without asking me. Should it always be so? We go with RS256 then. Have a look.";
-    let changes = changes(
-        &[transcript(3, Effects::default(), &[(Voice::User, "", said)])],
-        &[],
-    );
+    let changes = changes(&[transcript(3, Effects::default(), &[(Voice::User, "", said)])], &[]);
     assert_eq!(
         told(&changes),
         [
-            (
-                FactKind::Demand,
-                "Two things: never touch legacy/ without asking me."
-            ),
+            (FactKind::Demand, "Two things: never touch legacy/ without asking me."),
             (FactKind::Decision, "We go with RS256 then."),
         ]
     );
@@ -63,10 +50,7 @@ fn nothing_that_others_say_is_an_order() {
         (Voice::Assistant, "", "Always use npm."),
     ];
     assert!(changes(&[transcript(1, Effects::default(), &lines)], &[]).is_empty());
-    let talk = [
-        (Voice::User, "Ida", "Never mind!"),
-        (Voice::Assistant, "Omar", "Always!"),
-    ];
+    let talk = [(Voice::User, "Ida", "Never mind!"), (Voice::Assistant, "Omar", "Always!")];
     assert!(changes(&[transcript(1, Effects::default(), &talk)], &[]).is_empty());
 }
 
@@ -74,20 +58,13 @@ fn nothing_that_others_say_is_an_order() {
 fn a_newer_fact_of_a_subject_takes_the_place_of_the_older_one() {
     let effects = Effects {
         files: vec!["b.rs".to_owned(), "c.rs".to_owned()],
-        commits: vec![Commit {
-            hash: "1a2b3c4".to_owned(),
-            subject: "Add c".to_owned(),
-        }],
+        commits: vec![Commit { hash: "1a2b3c4".to_owned(), subject: "Add c".to_owned() }],
         verdicts: vec![TestVerdict {
             command: "cargo test".to_owned(),
             has_passed: true,
             summary: "3 passed".to_owned(),
         }],
-        plan: vec![PlanEntry {
-            number: None,
-            text: "Dig".to_owned(),
-            status: PlanStatus::Done,
-        }],
+        plan: vec![PlanEntry { number: None, text: "Dig".to_owned(), status: PlanStatus::Done }],
         ..Effects::default()
     };
     let before = [
@@ -96,17 +73,11 @@ fn a_newer_fact_of_a_subject_takes_the_place_of_the_older_one() {
         fact(3, FactKind::Open, "Left to do: Dig"),
         fact(4, FactKind::Open, "Question to the user: Shall I?"),
     ];
-    let lines = [
-        (Voice::User, "", "Yes."),
-        (Voice::Assistant, "", "Done. Shall I push it?"),
-    ];
+    let lines = [(Voice::User, "", "Yes."), (Voice::Assistant, "", "Done. Shall I push it?")];
     let changes = changes(&[transcript(9, effects, &lines)], &before);
     assert_eq!(told(&changes), [(FactKind::State, "Last commits: 1a2b3c4 Add c")]);
-    let replaced: Vec<(i64, &str)> = changes
-        .replace
-        .iter()
-        .map(|one| (one.fact, one.text.as_str()))
-        .collect();
+    let replaced: Vec<(i64, &str)> =
+        changes.replace.iter().map(|one| (one.fact, one.text.as_str())).collect();
     assert_eq!(
         replaced,
         [
@@ -121,25 +92,15 @@ fn a_newer_fact_of_a_subject_takes_the_place_of_the_older_one() {
 #[test]
 fn an_answered_question_is_closed_and_an_undone_change_is_told() {
     let before = [fact(4, FactKind::Open, "Question to the user: Shall I?")];
-    let undo = Effects {
-        undoes: true,
-        ..Effects::default()
-    };
+    let undo = Effects { undoes: true, ..Effects::default() };
     let asked = [
-        transcript(
-            5,
-            Effects::default(),
-            &[(Voice::User, "", "Show a bar for each release.")],
-        ),
+        transcript(5, Effects::default(), &[(Voice::User, "", "Show a bar for each release.")]),
         transcript(6, undo, &[(Voice::User, "", "/undo")]),
     ];
     let changes = changes(&asked, &before);
     assert_eq!(changes.close, [FactClosing { fact: 4, exchange: 6 }]);
     assert_eq!(
         told(&changes),
-        [(
-            FactKind::DeadEnd,
-            "Taken back by the user (/undo): Show a bar for each release."
-        )]
+        [(FactKind::DeadEnd, "Taken back by the user (/undo): Show a bar for each release.")]
     );
 }

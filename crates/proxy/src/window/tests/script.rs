@@ -21,14 +21,8 @@ struct ScriptRound {
 }
 
 pub(super) fn turns() -> impl Strategy<Value = Vec<ScriptTurn>> {
-    let round = (1..4_usize, 1..400_usize, any::<bool>(), any::<bool>()).prop_map(
-        |(calls, result, thinks, speaks)| ScriptRound {
-            calls,
-            result,
-            thinks,
-            speaks,
-        },
-    );
+    let round = (1..4_usize, 1..400_usize, any::<bool>(), any::<bool>())
+        .prop_map(|(calls, result, thinks, speaks)| ScriptRound { calls, result, thinks, speaks });
     let turn = (1..200_usize, prop::collection::vec(round, 0..9))
         .prop_map(|(request, rounds)| ScriptTurn { request, rounds });
     prop::collection::vec(turn, 1..6)
@@ -51,11 +45,7 @@ pub(super) fn requests(dialect: Dialect, turns: &[ScriptTurn]) -> Vec<Vec<Value>
         messages.push(json!({"role": "system", "content": "Be brief."}));
     }
     for (number, turn) in turns.iter().enumerate() {
-        messages.push(said(
-            dialect,
-            "user",
-            &format!("Request {number} {}", "x".repeat(turn.request)),
-        ));
+        messages.push(said(dialect, "user", &format!("Request {number} {}", "x".repeat(turn.request))));
         if dialect == Dialect::Anthropic && turn.request % 3 == 0 {
             messages.push(json!({"role": "system", "content": format!("Mind request {number}.")}));
         }
@@ -131,10 +121,7 @@ impl ScriptRound {
                 let results: Vec<Value> = (0..self.calls)
                     .map(|_| json!({"functionResponse": {"name": "Read", "response": {"output": result}}}))
                     .collect();
-                vec![
-                    json!({"role": "model", "parts": calls}),
-                    json!({"role": "user", "parts": results}),
-                ]
+                vec![json!({"role": "model", "parts": calls}), json!({"role": "user", "parts": results})]
             }
         }
     }

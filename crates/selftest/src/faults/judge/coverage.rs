@@ -28,15 +28,9 @@ fn numbers(agent: &str, stored: &AgentRecord) -> Vec<Breach> {
         let breach = format!("{agent}: message {} stands where {seq} should", message.seq);
         breaches.push((Promise::Kept, breach));
     }
-    let last = stored
-        .messages
-        .last()
-        .map_or(stored.fork_seq, |message| message.seq);
+    let last = stored.messages.last().map_or(stored.fork_seq, |message| message.seq);
     if last != stored.last_seq {
-        let breach = format!(
-            "{agent}: the last message is {last}, {} is noted",
-            stored.last_seq
-        );
+        let breach = format!("{agent}: the last message is {last}, {} is noted", stored.last_seq);
         breaches.push((Promise::Kept, breach));
     }
     let own = |number: i64| {
@@ -50,20 +44,15 @@ fn numbers(agent: &str, stored: &AgentRecord) -> Vec<Breach> {
             .is_none_or(|exchange| !(exchange.first_seq..=exchange.last_seq).contains(&message.seq))
     });
     if let Some(stray) = strays.into_iter().next() {
-        let breach = format!(
-            "{agent}: message {} is outside of exchange {}",
-            stray.seq, stray.exchange
-        );
+        let breach = format!("{agent}: message {} is outside of exchange {}", stray.seq, stray.exchange);
         breaches.push((Promise::Other, breach));
     }
     let through = stored.versions.len();
     let is_chain = stored.versions.iter().copied().eq((1..).take(through));
     if !is_chain || stored.version.unwrap_or_default() != stored.versions.last().copied().unwrap_or_default()
     {
-        let breach = format!(
-            "{agent}: versions are {:?}, the document has {:?}",
-            stored.versions, stored.version
-        );
+        let breach =
+            format!("{agent}: versions are {:?}, the document has {:?}", stored.versions, stored.version);
         breaches.push((Promise::Once, breach));
     }
     breaches
@@ -96,22 +85,14 @@ fn watermarks(agent: &str, stored: &AgentRecord) -> Vec<Breach> {
 /// set aside.
 fn exchange_state(agent: &str, stored: &AgentRecord, exchange: &Exchange) -> Vec<Breach> {
     let number = exchange.number;
-    let times = |reaches: &[Reach]| {
-        reaches
-            .iter()
-            .filter(|(first, last)| (*first..=*last).contains(&number))
-            .count()
-    };
+    let times =
+        |reaches: &[Reach]| reaches.iter().filter(|(first, last)| (*first..=*last).contains(&number)).count();
     let (covered, evicted) = (times(&stored.covered), times(&stored.evicted));
     let is_behind = !exchange.is_set_aside && number <= stored.summarized_through;
     let mut breaches = Vec::new();
     // Set-aside exchanges between live ones may be within an item's range.
     if !exchange.is_set_aside && covered != usize::from(is_behind) {
-        let promise = if covered == 0 {
-            Promise::Kept
-        } else {
-            Promise::Once
-        };
+        let promise = if covered == 0 { Promise::Kept } else { Promise::Once };
         let breach = format!(
             "{agent}: exchange {number} is covered {covered} times, the summary reaches {}",
             stored.summarized_through
@@ -134,15 +115,11 @@ fn totals(agent: &str, stored: &AgentRecord) -> Vec<Breach> {
     });
     let mut breaches = Vec::new();
     if let Some(wrong) = wrong {
-        let breach = format!(
-            "{agent}: {} tokens are noted before exchange {}",
-            wrong.tokens_before, wrong.number
-        );
+        let breach =
+            format!("{agent}: {} tokens are noted before exchange {}", wrong.tokens_before, wrong.number);
         breaches.push((Promise::Other, breach));
     }
-    let boundary = live
-        .iter()
-        .find(|exchange| exchange.number >= stored.first_exchange);
+    let boundary = live.iter().find(|exchange| exchange.number >= stored.first_exchange);
     if let Some(boundary) = boundary
         && boundary.tokens_before != stored.tokens_before_window
     {
@@ -172,11 +149,7 @@ mod tests {
             tokens_before: 10 * (number - 1),
             ..Exchange::default()
         };
-        let message = |seq: i64| Message {
-            seq,
-            exchange: (seq + 1) / 2,
-            ..Message::default()
-        };
+        let message = |seq: i64| Message { seq, exchange: (seq + 1) / 2, ..Message::default() };
         AgentRecord {
             first_exchange: 3,
             summarized_through: 1,
@@ -228,10 +201,7 @@ mod tests {
             let mut stored = sound();
             damage(&mut stored);
             let breaches = check("a", &stored);
-            assert!(
-                breaches.iter().any(|(_, breach)| breach.contains(named)),
-                "{named}: {breaches:?}"
-            );
+            assert!(breaches.iter().any(|(_, breach)| breach.contains(named)), "{named}: {breaches:?}");
         }
     }
 }

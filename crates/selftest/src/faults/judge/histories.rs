@@ -113,9 +113,7 @@ impl<'a> Bench<'a> {
                 RequestFate::Ambiguous | RequestFate::Refused => self.unnamed_maybe += times,
             }
             // The count of tombstones shows whether they are forgotten.
-            self.verdict
-                .forgotten
-                .extend(missing(&said, &found).map(|said| said.marker.clone()));
+            self.verdict.forgotten.extend(missing(&said, &found).map(|said| said.marker.clone()));
         } else if turn.fate == RequestFate::Acknowledged && there < said.len() {
             let missing = said.len() - there;
             self.breach(
@@ -123,18 +121,14 @@ impl<'a> Bench<'a> {
                 &format!("{missing} messages of {name} are missing, though it was acknowledged"),
             );
         } else if there > 0 && there < said.len() {
-            self.breach(
-                Promise::Other,
-                &format!("{there} messages of {name} are there, not all"),
-            );
+            self.breach(Promise::Other, &format!("{there} messages of {name} are there, not all"));
         }
         if turn.fate == RequestFate::Refused && there > 0 {
             self.breach(Promise::Other, &format!("{name} was refused, and is there"));
         }
         self.verdict.turns += u64::from(there == said.len());
         let first = found.first().copied().flatten();
-        self.places
-            .push(first.and_then(|place| Some(self.stored.messages.get(place)?.seq)));
+        self.places.push(first.and_then(|place| Some(self.stored.messages.get(place)?.seq)));
     }
 
     /// The place of a message or its tombstone.
@@ -143,10 +137,7 @@ impl<'a> Bench<'a> {
         let places = self.by_payload.get(payload.as_str()).cloned().unwrap_or_default();
         if places.len() > 1 {
             let times = places.len();
-            self.breach(
-                Promise::Once,
-                &format!("`{}` is stored {times} times", said.marker),
-            );
+            self.breach(Promise::Once, &format!("`{}` is stored {times} times", said.marker));
         }
         let place = match (places.first(), &said.id) {
             (Some(place), _) => *place,
@@ -159,10 +150,7 @@ impl<'a> Bench<'a> {
         if is_forgotten {
             self.verdict.forgotten.push(said.marker.clone());
         } else if places.is_empty() && !(by_sql && is_same) {
-            self.breach(
-                Promise::Kept,
-                &format!("`{}` is stored with another text", said.marker),
-            );
+            self.breach(Promise::Kept, &format!("`{}` is stored with another text", said.marker));
         }
         if let Some(is_known) = self.is_known.get_mut(place) {
             *is_known = true;
@@ -182,10 +170,7 @@ impl<'a> Bench<'a> {
             if let Some((before, number)) = last.insert(door.clone(), (seq, turn.number))
                 && before > seq
             {
-                wrong.push(format!(
-                    "turn {} by {door} stands before turn {number}",
-                    turn.number
-                ));
+                wrong.push(format!("turn {} by {door} stands before turn {number}", turn.number));
             }
         }
         for wrong in wrong {
@@ -203,9 +188,7 @@ impl<'a> Bench<'a> {
                 _ => None,
             })
             .collect();
-        let has_ambiguous = rewinds
-            .iter()
-            .any(|(_, asked)| asked.fate == RequestFate::Ambiguous);
+        let has_ambiguous = rewinds.iter().any(|(_, asked)| asked.fate == RequestFate::Ambiguous);
         let mut wrong = Vec::new();
         for (turn, place) in history.turns.iter().zip(&self.places) {
             let (RequestFate::Acknowledged, Some(seq)) = (turn.fate, *place) else {
@@ -230,9 +213,7 @@ impl<'a> Bench<'a> {
             }
             let is_after_all = rewinds.iter().all(|(_, asked)| asked.span.is_before(turn.span));
             if is_set_aside && is_after_all && !has_ambiguous {
-                wrong.push(format!(
-                    "{name} is set aside, though nothing was rewound after it"
-                ));
+                wrong.push(format!("{name} is set aside, though nothing was rewound after it"));
             }
         }
         for wrong in wrong {
@@ -254,23 +235,12 @@ impl<'a> Bench<'a> {
         for kind in ["mark", "rewind", "clear"] {
             let of = |fate: RequestFate| {
                 let steps = history.steps.iter();
-                steps
-                    .filter(|asked| asked.step.name() == kind && asked.fate == fate)
-                    .count()
+                steps.filter(|asked| asked.step.name() == kind && asked.fate == fate).count()
             };
             let (done, maybe) = (of(RequestFate::Acknowledged), of(RequestFate::Ambiguous));
-            let found = self
-                .stored
-                .messages
-                .iter()
-                .filter(|message| message.kind == kind)
-                .count();
+            let found = self.stored.messages.iter().filter(|message| message.kind == kind).count();
             if !(done..=done + maybe).contains(&found) {
-                let promise = if found < done {
-                    Promise::Kept
-                } else {
-                    Promise::Once
-                };
+                let promise = if found < done { Promise::Kept } else { Promise::Once };
                 self.breach(
                     promise,
                     &format!("{found} steps {kind}, {done} were acknowledged, {maybe} may be more"),
@@ -291,10 +261,7 @@ impl<'a> Bench<'a> {
                 ));
             }
             if message.is_forgotten && !is_done && !forgettings.ambiguous.contains(&message.exchange) {
-                wrong.push(format!(
-                    "message {} is forgotten, and nobody asked for it",
-                    message.seq
-                ));
+                wrong.push(format!("message {} is forgotten, and nobody asked for it", message.seq));
             }
         }
         for wrong in wrong {
@@ -311,11 +278,7 @@ impl<'a> Bench<'a> {
         let tombstones = rest.iter().filter(|message| message.is_forgotten).count() as u64;
         let strangers: Vec<&&Message> = rest.iter().filter(|message| !message.is_forgotten).collect();
         if let Some(first) = strangers.first() {
-            let breach = format!(
-                "{} messages that nobody said: {} …",
-                strangers.len(),
-                first.payload
-            );
+            let breach = format!("{} messages that nobody said: {} …", strangers.len(), first.payload);
             self.breach(Promise::Once, &breach);
         }
         if tombstones < self.unnamed {
@@ -326,10 +289,8 @@ impl<'a> Bench<'a> {
             );
         }
         if tombstones > self.unnamed + self.unnamed_maybe {
-            let breach = format!(
-                "{tombstones} tombstones for {} messages",
-                self.unnamed + self.unnamed_maybe
-            );
+            let breach =
+                format!("{tombstones} tombstones for {} messages", self.unnamed + self.unnamed_maybe);
             self.breach(Promise::Once, &breach);
         }
     }
@@ -340,9 +301,7 @@ fn is_step(message: &Message) -> bool {
 }
 
 fn missing<'s>(said: &'s [Utterance], found: &[Option<usize>]) -> impl Iterator<Item = &'s Utterance> {
-    said.iter()
-        .zip(found.to_vec())
-        .filter_map(|(said, found)| found.is_none().then_some(said))
+    said.iter().zip(found.to_vec()).filter_map(|(said, found)| found.is_none().then_some(said))
 }
 
 #[cfg(test)]
@@ -359,27 +318,14 @@ mod tests {
     /// Three turns; the writer gave up on the second one.
     fn history(door: Door) -> History {
         let turn = |number: u64, fate: RequestFate| Turn {
-            voice: Voice {
-                agent: "a".to_owned(),
-                door,
-            },
+            voice: Voice { agent: "a".to_owned(), door },
             number,
             fate,
-            span: Span {
-                begun: 10 * number,
-                ended: 10 * number + 5,
-            },
+            span: Span { begun: 10 * number, ended: 10 * number + 5 },
         };
-        let fates = [
-            RequestFate::Acknowledged,
-            RequestFate::Ambiguous,
-            RequestFate::Acknowledged,
-        ];
+        let fates = [RequestFate::Acknowledged, RequestFate::Ambiguous, RequestFate::Acknowledged];
         History {
-            turns: (0..)
-                .zip(fates)
-                .map(|(number, fate)| turn(number, fate))
-                .collect(),
+            turns: (0..).zip(fates).map(|(number, fate)| turn(number, fate)).collect(),
             steps: Vec::new(),
         }
     }
@@ -438,11 +384,8 @@ mod tests {
 
     #[test]
     fn impossible_data_is_a_breach() {
-        let impossible: [(&[usize], &str); 3] = [
-            (&[0, 1], "missing"),
-            (&[0, 2, 2], "stored 2 times"),
-            (&[2, 0], "stands before"),
-        ];
+        let impossible: [(&[usize], &str); 3] =
+            [(&[0, 1], "missing"), (&[0, 2, 2], "stored 2 times"), (&[2, 0], "stands before")];
         for door in [Door::Ids, Door::Key] {
             let history = history(door);
             for (turns, named) in impossible {
@@ -454,10 +397,7 @@ mod tests {
         let mut torn = stored(&history, &[0, 1, 2]);
         torn.messages.remove(5);
         let found = breaches(&history, &torn, &Forgettings::default());
-        assert!(
-            found.contains("3 messages of turn 1 by ids are there, not all"),
-            "{found}"
-        );
+        assert!(found.contains("3 messages of turn 1 by ids are there, not all"), "{found}");
         let mut other = stored(&history, &[0, 2]);
         other.messages[0].payload = "{}".to_owned();
         let found = breaches(&history, &other, &Forgettings::default());
@@ -470,16 +410,10 @@ mod tests {
             let history = history(door);
             let mut buried = stored(&history, &[0, 2]);
             bury(&mut buried, 1);
-            let done = Forgettings {
-                done: [1].into(),
-                ..Forgettings::default()
-            };
+            let done = Forgettings { done: [1].into(), ..Forgettings::default() };
             assert_eq!(breaches(&history, &buried, &done), "", "{door:?}");
             let verdict = check("a", &history, &buried, &done);
-            assert!(
-                verdict.forgotten.iter().any(|marker| marker.contains("-0-user")),
-                "{door:?}"
-            );
+            assert!(verdict.forgotten.iter().any(|marker| marker.contains("-0-user")), "{door:?}");
             let found = breaches(&history, &buried, &Forgettings::default());
             assert!(found.contains("nobody asked for it"), "{found}");
             let found = breaches(&history, &stored(&history, &[0, 2]), &done);
@@ -491,11 +425,8 @@ mod tests {
     fn a_rewind_sets_aside_only_messages_after_its_mark() {
         let mut history = history(Door::Ids);
         history.turns.remove(1);
-        let rewind = |fate: RequestFate| Request {
-            step: Step::Rewind(0),
-            fate,
-            span: Span { begun: 7, ended: 8 },
-        };
+        let rewind =
+            |fate: RequestFate| Request { step: Step::Rewind(0), fate, span: Span { begun: 7, ended: 8 } };
         history.steps = vec![rewind(RequestFate::Acknowledged)];
         let sound = stored(&history, &[0, 1]);
         let rewound = |is_set_aside: [bool; 2]| {
@@ -503,11 +434,7 @@ mod tests {
             for (exchange, is_set_aside) in stored.exchanges.iter_mut().zip(is_set_aside) {
                 exchange.is_set_aside = is_set_aside;
             }
-            stored.messages.push(Message {
-                seq: 9,
-                kind: "rewind".to_owned(),
-                ..Message::default()
-            });
+            stored.messages.push(Message { seq: 9, kind: "rewind".to_owned(), ..Message::default() });
             stored
         };
         let nothing = Forgettings::default();

@@ -95,16 +95,12 @@ pub(super) fn read(place: &Place) -> Result<BTreeMap<String, AgentRecord>, Refus
          WHERE w.agent_id = i.agent_id AND i.item BETWEEN w.first_item AND w.last_item)) ORDER BY agent_id, first_exchange",
         |stored, row| stored.covered.push((int(row, 1), int(row, 2))),
     )?;
-    each(
-        "from_exchange, through_exchange",
-        "evictions ORDER BY agent_id, eviction",
-        |stored, row| stored.evicted.push((int(row, 1), int(row, 2))),
-    )?;
-    each(
-        "version",
-        "summary_versions ORDER BY agent_id, version",
-        |stored, row| stored.versions.push(int(row, 1)),
-    )?;
+    each("from_exchange, through_exchange", "evictions ORDER BY agent_id, eviction", |stored, row| {
+        stored.evicted.push((int(row, 1), int(row, 2)))
+    })?;
+    each("version", "summary_versions ORDER BY agent_id, version", |stored, row| {
+        stored.versions.push(int(row, 1))
+    })?;
     each("version", "summaries", |stored, row| {
         stored.version = Some(int(row, 1));
     })?;
@@ -141,8 +137,5 @@ fn int(row: &[Value], column: usize) -> i64 {
 }
 
 fn text(row: &[Value], column: usize) -> String {
-    row.get(column)
-        .and_then(Value::as_str)
-        .unwrap_or_default()
-        .to_owned()
+    row.get(column).and_then(Value::as_str).unwrap_or_default().to_owned()
 }

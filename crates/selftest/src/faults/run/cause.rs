@@ -59,10 +59,7 @@ impl Run {
         let Some(&daemon) = up.get(self.random.usize(..up.len().max(1))) else {
             return false;
         };
-        let (away_ms, outage_ms) = (
-            self.random.u64(..AWAY_MS_MAX),
-            self.random.u64(100..OUTAGE_MS_MAX),
-        );
+        let (away_ms, outage_ms) = (self.random.u64(..AWAY_MS_MAX), self.random.u64(100..OUTAGE_MS_MAX));
         match kind {
             Kind::Kill => self.kill(daemon, away_ms),
             Kind::KillInCall => return self.kill_in_call(&up, 0).await,
@@ -108,11 +105,7 @@ impl Run {
     /// Often beyond its lease, if another daemon can take over.
     fn stall(&mut self, daemon: usize, extra_ms: u64) {
         let is_long = self.random.usize(..8) < self.daemons.len();
-        let span_ms = if is_long {
-            self.lease_ms + extra_ms
-        } else {
-            self.random.u64(100..STALL_MS_MAX)
-        };
+        let span_ms = if is_long { self.lease_ms + extra_ms } else { self.random.u64(100..STALL_MS_MAX) };
         self.roster.halted(daemon, true);
         self.with(daemon, |daemon| daemon.stall(after_ms(span_ms)));
     }

@@ -91,11 +91,7 @@ fn run_within(program: &mut Command, ms_max: u64) -> Result<(), String> {
         }
         let output = child.wait_with_output()?;
         let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-        Ok(if output.status.success() {
-            Ok(())
-        } else {
-            Err(said)
-        })
+        Ok(if output.status.success() { Ok(()) } else { Err(said) })
     };
     run().map_err(|error| error.to_string())?
 }

@@ -105,11 +105,7 @@ impl Run {
     /// Returns true if a commit of the daemon met its fate.
     async fn cut_commit(&mut self, daemon: usize, line: Option<Proxy>) -> bool {
         let Some(line) = line else { return false };
-        let fate = if self.random.bool() {
-            CommitFate::Unanswered
-        } else {
-            CommitFate::Unasked
-        };
+        let fate = if self.random.bool() { CommitFate::Unanswered } else { CommitFate::Unasked };
         self.troubled(daemon, after_ms(COMMIT_WAIT_MS));
         line.doom_commit(fate);
         self.pause(COMMIT_WAIT_MS).await;

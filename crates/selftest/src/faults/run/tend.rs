@@ -97,8 +97,7 @@ impl Run {
     /// Excludes a daemon's database access from measurements, until it has had time to reconnect.
     pub(super) fn troubled(&mut self, daemon: usize, until: Instant) {
         self.roster.troubled(daemon);
-        self.settling
-            .push((until + Duration::from_millis(SETTLE_MS), daemon));
+        self.settling.push((until + Duration::from_millis(SETTLE_MS), daemon));
     }
 
     /// Begins an outage of the database.
@@ -112,11 +111,7 @@ impl Run {
     async fn end_outage(&mut self) {
         self.outage_until = None;
         for line in self.lines.iter().filter_map(|lines| lines.server.as_ref()) {
-            if !self
-                .parted
-                .iter()
-                .any(|(_, parted)| parted.address == line.address)
-            {
+            if !self.parted.iter().any(|(_, parted)| parted.address == line.address) {
                 line.set(ProxyFlow::Open);
             }
         }

@@ -66,11 +66,7 @@ impl Wake for Woken {
 
 impl Actor {
     pub(super) fn new(life: SimulatedTask) -> Self {
-        Self {
-            life,
-            wait: None,
-            woken: Arc::new(Woken(AtomicBool::new(true))),
-        }
+        Self { life, wait: None, woken: Arc::new(Woken(AtomicBool::new(true))) }
     }
 
     pub(super) fn may_go_on(&self, now: Timestamp) -> bool {
@@ -97,19 +93,10 @@ impl SimulatedDaemon {
         course: &Course,
         surroundings: &Surroundings,
     ) -> Self {
-        let store: Arc<dyn Store> = Arc::new(SimulatedStore {
-            world: Arc::clone(world),
-            daemon: number,
-        });
-        let model: Arc<dyn ChatModel> = Arc::new(Thinker {
-            world: Arc::clone(world),
-        });
+        let store: Arc<dyn Store> = Arc::new(SimulatedStore { world: Arc::clone(world), daemon: number });
+        let model: Arc<dyn ChatModel> = Arc::new(Thinker { world: Arc::clone(world) });
         let time: Arc<dyn Clock> = Arc::<SkewedClock>::clone(&clock);
-        let Surroundings {
-            notices,
-            metrics,
-            crontab,
-        } = surroundings.clone();
+        let Surroundings { notices, metrics, crontab } = surroundings.clone();
         let ingestor = Ingestor::new(
             Arc::clone(&store),
             Arc::clone(&course.counter),
@@ -130,13 +117,8 @@ impl SimulatedDaemon {
         };
         let seed = world.draw(|random| random.u64(..));
         let worker = Worker::new(parts, worker_settings(course, number, seed));
-        let schedule = Schedule::new(
-            Arc::clone(&store),
-            time,
-            notices,
-            metrics,
-            schedule_settings(course, crontab),
-        );
+        let schedule =
+            Schedule::new(Arc::clone(&store), time, notices, metrics, schedule_settings(course, crontab));
         let mut daemon = Self {
             number,
             clock,
@@ -186,11 +168,7 @@ impl SimulatedDaemon {
             let held = Arc::new(());
             while !stop.is_cancelled() {
                 let free = (places + 1).saturating_sub(Arc::strong_count(&held));
-                let leases = if free > 0 {
-                    worker.claim(free).await
-                } else {
-                    Ok(Vec::new())
-                };
+                let leases = if free > 0 { worker.claim(free).await } else { Ok(Vec::new()) };
                 for lease in leases.unwrap_or_default() {
                     let (worker, stop, place) = (worker.clone(), stop.clone(), Arc::clone(&held));
                     own.begin(
@@ -219,10 +197,7 @@ fn worker_settings(course: &Course, number: usize, seed: u64) -> WorkerSettings 
         rest_ms: 1,
         lease_ms: course.lease_ms,
         retry: course.retry,
-        limits: MaterialLimits {
-            exchanges_max: course.exchanges_max,
-            tokens_max: i64::MAX,
-        },
+        limits: MaterialLimits { exchanges_max: course.exchanges_max, tokens_max: i64::MAX },
         prompt: PromptLimits::default(),
         output_tokens_max: 1_000,
         thinking_reserve_tokens: 0,

@@ -24,14 +24,8 @@ pub enum Guard {
 }
 
 impl Guard {
-    pub const ALL: [Self; 6] = [
-        Self::Lease,
-        Self::Version,
-        Self::Watermark,
-        Self::Exchanges,
-        Self::Void,
-        Self::Rearm,
-    ];
+    pub const ALL: [Self; 6] =
+        [Self::Lease, Self::Version, Self::Watermark, Self::Exchanges, Self::Void, Self::Rearm];
 
     pub fn name(self) -> &'static str {
         match self {

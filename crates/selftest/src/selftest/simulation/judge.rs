@@ -113,20 +113,14 @@ impl Judge {
     /// Returns true if the tables are broken: later findings would be consequences.
     pub(super) fn is_over(&self) -> bool {
         let is_about_tables = |breach: &PromiseBreach| {
-            !matches!(
-                breach.promise,
-                Promise::Guarded | Promise::HeldByWriter | Promise::InOrder
-            )
+            !matches!(breach.promise, Promise::Guarded | Promise::HeldByWriter | Promise::InOrder)
         };
         self.breaches.iter().any(is_about_tables)
     }
 
     pub(super) fn find(&mut self, promise: Promise, found: impl FnOnce() -> String) {
         if self.breaches.iter().all(|breach| breach.promise != promise) {
-            self.breaches.push(PromiseBreach {
-                promise,
-                found: found(),
-            });
+            self.breaches.push(PromiseBreach { promise, found: found() });
         }
     }
 
@@ -163,16 +157,10 @@ impl Judge {
         let is_in_range = |exchange: i64| patch.lo < exchange && exchange <= patch.hi;
         let covered = covered(kept);
         let covers_again = covered.iter().any(|&exchange| is_in_range(exchange));
-        let leaves_gap = kept
-            .live(1, patch.lo)
-            .any(|live| !covered.contains(&live.exchange));
-        let is_in_window = kept
-            .live(kept.ledger.first_exchange, i64::MAX)
-            .any(|live| is_in_range(live.exchange));
-        let live: Vec<i64> = kept
-            .live(patch.lo + 1, patch.hi)
-            .map(|live| live.exchange)
-            .collect();
+        let leaves_gap = kept.live(1, patch.lo).any(|live| !covered.contains(&live.exchange));
+        let is_in_window =
+            kept.live(kept.ledger.first_exchange, i64::MAX).any(|live| is_in_range(live.exchange));
+        let live: Vec<i64> = kept.live(patch.lo + 1, patch.hi).map(|live| live.exchange).collect();
         let stale: Verdicts = [
             kept.row.as_ref().and_then(|row| row.token) != Some(lease.token),
             kept.versions.last().map_or(0, |last| last.version) != patch.version,
@@ -198,18 +186,12 @@ impl Judge {
         let token = before.row.as_ref().and_then(|row| row.token);
         if token != Some(lease.token) {
             self.find(Promise::HeldByWriter, || {
-                format!(
-                    "{}: by token {}, the row's is {token:?}",
-                    lease.agent, lease.token
-                )
+                format!("{}: by token {}, the row's is {token:?}", lease.agent, lease.token)
             });
         }
         if before.version != patch.version {
             self.find(Promise::InOrder, || {
-                format!(
-                    "{}: read {}, found {}",
-                    lease.agent, patch.version, before.version
-                )
+                format!("{}: read {}, found {}", lease.agent, patch.version, before.version)
             });
         }
     }
@@ -251,9 +233,7 @@ impl Judge {
         let ledger = &kept.ledger;
         let may_leave = ledger.floor().is_some_and(|floor| ledger.first_exchange < floor);
         if kept.budget.is_exceeded_by(ledger.window_tokens()) && may_leave {
-            self.find(Promise::WindowFits, || {
-                format!("{agent}: {} tokens", ledger.window_tokens())
-            });
+            self.find(Promise::WindowFits, || format!("{agent}: {} tokens", ledger.window_tokens()));
         }
     }
 
@@ -263,18 +243,13 @@ impl Judge {
         let is_rewound = before.is_some_and(|before| last(kept) < last(before));
         let token = kept.row.as_ref().and_then(|row| row.token);
         if let Some(token) = token.filter(|_| is_rewound) {
-            self.find(Promise::Guarded, || {
-                format!("{agent}: a rewind leaves token {token}")
-            });
+            self.find(Promise::Guarded, || format!("{agent}: a rewind leaves token {token}"));
         }
     }
 
     fn judge_coverage(&mut self, agent: &AgentId, kept: &AgentTables) {
         let covered = covered(kept);
-        let set_aside = kept
-            .exchanges
-            .values()
-            .filter(|exchange| exchange.set_aside_at.is_some());
+        let set_aside = kept.exchanges.values().filter(|exchange| exchange.set_aside_at.is_some());
         let told: Vec<i64> = set_aside
             .map(|exchange| exchange.exchange)
             .filter(|exchange| covered.contains(exchange))
@@ -282,23 +257,15 @@ impl Judge {
         let through = kept.ledger.summarized_through;
         let stated = kept.holding().into_iter().map(|fact| fact.exchange);
         let is_live = |exchange: i64| kept.live(exchange, exchange).next().is_some();
-        let stated: Vec<i64> = stated
-            .filter(|&exchange| exchange > through || !is_live(exchange))
-            .collect();
+        let stated: Vec<i64> = stated.filter(|&exchange| exchange > through || !is_live(exchange)).collect();
         if !stated.is_empty() {
-            self.find(Promise::SetAsideUntold, || {
-                format!("{agent}: facts from {stated:?}")
-            });
+            self.find(Promise::SetAsideUntold, || format!("{agent}: facts from {stated:?}"));
         }
         if !told.is_empty() {
             self.find(Promise::SetAsideUntold, || format!("{agent}: {told:?}"));
         }
         let expected: Vec<i64> = kept.live(1, through).map(|live| live.exchange).collect();
-        let found: Vec<i64> = covered
-            .iter()
-            .copied()
-            .filter(|exchange| !told.contains(exchange))
-            .collect();
+        let found: Vec<i64> = covered.iter().copied().filter(|exchange| !told.contains(exchange)).collect();
         if found != expected {
             self.find(Promise::CoveredOnce, || {
                 format!("{agent}: {found:?} are covered, {expected:?} have to be, through {through}")
@@ -326,10 +293,7 @@ impl Judge {
         if tokens != kept.token_count || tokens > self.max_tokens {
             let max_tokens = self.max_tokens;
             self.find(Promise::Ceiling, || {
-                format!(
-                    "{agent}: {tokens} tokens, {} by its row, of {max_tokens}",
-                    kept.token_count
-                )
+                format!("{agent}: {tokens} tokens, {} by its row, of {max_tokens}", kept.token_count)
             });
         }
     }
@@ -339,9 +303,7 @@ impl Judge {
         for (agent, kept) in agents {
             let pending = kept.pending().count();
             if pending > 0 || kept.row.is_some() {
-                self.find(Promise::Drained, || {
-                    format!("{agent}: {pending} pending, {:?}", kept.row)
-                });
+                self.find(Promise::Drained, || format!("{agent}: {pending} pending, {:?}", kept.row));
             }
         }
     }

@@ -74,15 +74,10 @@ pub(super) fn run(
     let mut inner = Inner::new((random, BORN_AT), tables, judge, is_told);
     inner.has_own_clock = course.has_own_clock;
     let world = World::new(inner);
-    let agents: Vec<AgentId> = (1..=course.agents)
-        .map(|n| AgentId::slug(&format!("a{n}")))
-        .collect();
+    let agents: Vec<AgentId> = (1..=course.agents).map(|n| AgentId::slug(&format!("a{n}"))).collect();
     let place = |_| DaemonSlot {
         daemon: None,
-        clock: Arc::new(SkewedClock {
-            world: Arc::clone(&world),
-            skew_ms: AtomicI64::new(0),
-        }),
+        clock: Arc::new(SkewedClock { world: Arc::clone(&world), skew_ms: AtomicI64::new(0) }),
         still_until: BORN_AT,
     };
     let mut run = SimulationRun {
@@ -151,9 +146,7 @@ impl SimulationRun<'_> {
         }
         let is_parked = rows.iter().all(|row| row.parked_at.is_some());
         if is_parked
-            && rows
-                .iter()
-                .all(|row| row.parked_at.is_some_and(|at| inner.now.since_ms(at) < PROBE_MS))
+            && rows.iter().all(|row| row.parked_at.is_some_and(|at| inner.now.since_ms(at) < PROBE_MS))
         {
             inner.now = inner.now.plus_ms(PROBE_MS);
         }
@@ -217,10 +210,7 @@ impl SimulationRun<'_> {
     /// May cause a fault, and sends clients' requests.
     fn trouble(&mut self) {
         let (what, number, agent) = self.world.draw(|random| {
-            let (number, agent) = (
-                random.usize(..self.places.len()),
-                random.usize(..self.agents.len()),
-            );
+            let (number, agent) = (random.usize(..self.places.len()), random.usize(..self.agents.len()));
             (random.u32(..1_000), number, agent)
         });
         match what {
@@ -240,9 +230,7 @@ impl SimulationRun<'_> {
     }
 
     fn tell(&self, number: usize, what: &str) {
-        self.world
-            .inner()
-            .tell(|inner| format!("{:>9} d{number} {what}", inner.now.0));
+        self.world.inner().tell(|inner| format!("{:>9} d{number} {what}", inner.now.0));
     }
 
     /// Kills a daemon, which loses its memory and restarts later.
@@ -279,17 +267,9 @@ impl SimulationRun<'_> {
     /// Deletes a queue row, as an operator may.
     fn lose_row(&mut self, agent: usize) {
         let agent = &self.agents[agent];
-        let call = StoreCall {
-            daemon: 0,
-            method: "an operator deletes the row",
-        };
+        let call = StoreCall { daemon: 0, method: "an operator deletes the row" };
         let lost = self.world.operate(call, |inner| {
-            if inner
-                .tables
-                .agents
-                .get(agent)
-                .is_some_and(|kept| kept.row.is_some())
-            {
+            if inner.tables.agents.get(agent).is_some_and(|kept| kept.row.is_some()) {
                 inner.judge.saw_row_lost(agent);
                 inner.counts.rows_lost += 1;
                 inner.tables.lose_row(agent)?;
@@ -304,9 +284,7 @@ impl SimulationRun<'_> {
         let Some(daemon) = &mut self.places[number].daemon else {
             return;
         };
-        let request = self
-            .client
-            .request(&self.world, daemon.ingestor.clone(), self.agents[agent].clone());
+        let request = self.client.request(&self.world, daemon.ingestor.clone(), self.agents[agent].clone());
         daemon.begin(request);
         self.world.inner().counts.requests += 1;
     }
@@ -321,10 +299,7 @@ impl SimulationRun<'_> {
         for place in &mut self.places {
             place.still_until = place.still_until.min(now.plus_ms(MINUTE_MS));
             place.clock.skew_ms.store(0, Relaxed);
-            let is_stopping = place
-                .daemon
-                .as_ref()
-                .is_some_and(|daemon| daemon.stop.is_cancelled());
+            let is_stopping = place.daemon.as_ref().is_some_and(|daemon| daemon.stop.is_cancelled());
             if is_stopping {
                 place.daemon = None;
             }

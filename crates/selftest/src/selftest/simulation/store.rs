@@ -55,10 +55,7 @@ impl Inner {
         Ok(material)
     }
 
-    #[expect(
-        clippy::needless_pass_by_value,
-        reason = "it takes what the method of `Store` takes"
-    )]
+    #[expect(clippy::needless_pass_by_value, reason = "it takes what the method of `Store` takes")]
     fn complete(&mut self, lease: &Lease, patch: Patch) -> StoreResult<Completion> {
         let before = self.tables.agents.get(&lease.agent).cloned();
         let before = before.ok_or_else(|| StoreError::UnknownAgent(lease.agent.clone()))?;
@@ -75,10 +72,7 @@ impl Inner {
         Ok(completed)
     }
 
-    #[expect(
-        clippy::needless_pass_by_value,
-        reason = "it takes what the method of `Store` takes"
-    )]
+    #[expect(clippy::needless_pass_by_value, reason = "it takes what the method of `Store` takes")]
     fn age_document(&mut self, lease: &Lease, patch: Patch) -> StoreResult<bool> {
         let before = self.tables.agents.get(&lease.agent).cloned();
         let before = before.ok_or_else(|| StoreError::UnknownAgent(lease.agent.clone()))?;

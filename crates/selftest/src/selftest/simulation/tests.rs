@@ -9,11 +9,7 @@ const RUNS: u64 = 80;
 const RUNS_MAX: u64 = 1_500;
 
 fn without(guards: &[Guard], runs: u64) -> Simulation {
-    Simulation {
-        runs,
-        seed: 1,
-        without: guards.iter().copied().collect(),
-    }
+    Simulation { runs, seed: 1, without: guards.iter().copied().collect() }
 }
 
 fn simulated(guards: &[Guard], runs: u64) -> SimulationFindings {
@@ -126,8 +122,5 @@ fn guards_have_names() {
         assert_eq!(guard.name().parse(), Ok(guard));
     }
     let unknown = "locks".parse::<Guard>().unwrap_err().to_string();
-    assert_eq!(
-        unknown,
-        "`locks` is no guard; there are lease, version, watermark, exchanges, void, rearm"
-    );
+    assert_eq!(unknown, "`locks` is no guard; there are lease, version, watermark, exchanges, void, rearm");
 }

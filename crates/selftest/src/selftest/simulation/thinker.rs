@@ -25,15 +25,9 @@ impl Thinker {
                 message: "too many requests".to_owned(),
             },
             10..=11 => LlmError::ContextOverflow("too long".to_owned()),
-            12 => LlmError::Refused {
-                message: "I can't help with that".to_owned(),
-                usage: None,
-            },
+            12 => LlmError::Refused { message: "I can't help with that".to_owned(), usage: None },
             13 => LlmError::Auth("no such key".to_owned()),
-            14..=16 => LlmError::Waiting {
-                wait: Duration::from_secs(5),
-                why: Wait::Rate,
-            },
+            14..=16 => LlmError::Waiting { wait: Duration::from_secs(5), why: Wait::Rate },
             _ => return None,
         };
         Some(fault)
@@ -73,29 +67,18 @@ impl ChatModel for Thinker {
         } else {
             items(request)
         };
-        Ok(ModelAnswer {
-            text,
-            input_tokens: 100,
-            output_tokens: 10,
-            ..ModelAnswer::default()
-        })
+        Ok(ModelAnswer { text, input_tokens: 100, output_tokens: 10, ..ModelAnswer::default() })
     }
 }
 
 /// One item for every two exchanges.
 fn items(request: &ModelRequest) -> String {
-    let exchanges: Vec<i64> = request
-        .transcripts
-        .iter()
-        .map(|transcript| transcript.exchange)
-        .collect();
+    let exchanges: Vec<i64> = request.transcripts.iter().map(|transcript| transcript.exchange).collect();
     let item = |pair: &[i64]| {
         let (first, last) = (pair.first()?, pair.last()?);
         let text = format!("Worked on exchanges {first} to {last}");
-        Some(
-            json!({"exchanges": {"first": first, "last": last}, "importance": "fix",
-                    "text": text, "brief": text, "gist": text}),
-        )
+        Some(json!({"exchanges": {"first": first, "last": last}, "importance": "fix",
+                    "text": text, "brief": text, "gist": text}))
     };
     let items: Vec<Value> = exchanges.chunks(2).filter_map(item).collect();
     // Each answer opens a fact, and closes the oldest one.

@@ -106,27 +106,15 @@ impl Inner {
                 let parked = if row.parked_at.is_some() { " parked" } else { "" };
                 let token = row.token.map_or(String::new(), |token| format!(" token {token}"));
                 let wakes = (row.wake_seq, row.claimed_wake);
-                format!(
-                    "row{token} woken {}/{} in {visible_ms} ms{parked}",
-                    wakes.0, wakes.1
-                )
+                format!("row{token} woken {}/{} in {visible_ms} ms{parked}", wakes.0, wakes.1)
             });
-            let (through, first, last) = (
-                ledger.summarized_through,
-                ledger.first_exchange,
-                ledger.last_exchange,
-            );
-            Some(format!(
-                " | {agent} v{} through {through} window {first}..{last}, {row}",
-                kept.version
-            ))
+            let (through, first, last) =
+                (ledger.summarized_through, ledger.first_exchange, ledger.last_exchange);
+            Some(format!(" | {agent} v{} through {through} window {first}..{last}, {row}", kept.version))
         });
         let states: String = states.collect();
         let error = error.map_or(String::new(), |error| format!(" ! {error}"));
-        format!(
-            "{:>9} d{} {}{error}{states}",
-            self.now.0, call.daemon, call.method
-        )
+        format!("{:>9} d{} {}{error}{states}", self.now.0, call.daemon, call.method)
     }
 }
 
@@ -179,10 +167,7 @@ impl World {
             let mut inner = self.inner();
             inner.counts.cut += 1;
             inner.tell(|inner| {
-                format!(
-                    "{:>9} d{} {}: its answer is lost",
-                    inner.now.0, call.daemon, call.method
-                )
+                format!("{:>9} d{} {}: its answer is lost", inner.now.0, call.daemon, call.method)
             });
             return Err(lost());
         }

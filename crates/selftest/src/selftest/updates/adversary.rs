@@ -40,19 +40,14 @@ pub struct Adversary {
 
 impl Adversary {
     pub fn new(seed: u64) -> Self {
-        Self {
-            random: Rng::with_seed(seed),
-        }
+        Self { random: Rng::with_seed(seed) }
     }
 
     /// Answers the question for items about these exchanges.
     pub fn items(&mut self, exchanges: &[i64]) -> String {
         let last = exchanges.last().copied().unwrap_or_default();
-        let mut items: Vec<Value> = self
-            .runs(exchanges)
-            .iter()
-            .map(|(first, last)| self.item(*first, *last))
-            .collect();
+        let mut items: Vec<Value> =
+            self.runs(exchanges).iter().map(|(first, last)| self.item(*first, *last)).collect();
         match self.random.u8(0..24) {
             0 => return self.no_answer(),
             1 => items.clear(),
@@ -116,15 +111,9 @@ impl Adversary {
             (0..count).map(|_| random.i64(-1..labels + 3)).collect()
         };
         let shortened = some(&mut self.random, 6);
-        answer["shorten"] = shortened
-            .into_iter()
-            .map(|item| self.worded(json!({"item": item})))
-            .collect();
-        let dropped = if self.random.u8(0..6) == 0 {
-            (1..=labels).collect()
-        } else {
-            some(&mut self.random, 8)
-        };
+        answer["shorten"] = shortened.into_iter().map(|item| self.worded(json!({"item": item}))).collect();
+        let dropped =
+            if self.random.u8(0..6) == 0 { (1..=labels).collect() } else { some(&mut self.random, 8) };
         answer["drop"] = json!(dropped);
         self.wrapped(&answer)
     }
@@ -135,9 +124,7 @@ impl Adversary {
         let number = random.u32(..9_999);
         let plain = format!(
             "Fixed {} in src/part{number}.rs, because the {} failed with E{number:04}; ",
-            random
-                .choice(["parser", "cache", "Kassenbuch", "queue"])
-                .unwrap_or(""),
+            random.choice(["parser", "cache", "Kassenbuch", "queue"]).unwrap_or(""),
             random.choice(["test", "build", "release of v2.3"]).unwrap_or("")
         );
         match random.u16(0..400) {
@@ -146,9 +133,7 @@ impl Adversary {
             4..8 => String::new(),
             8..60 => random.choice(POISON).unwrap_or("").repeat(1 + chars / 60),
             60..90 => format!("{plain}{}", random.choice(POISON).unwrap_or("")),
-            90..100 => (0..chars.max(1))
-                .map(|_| random.char('\u{0}'..='\u{ffff}'))
-                .collect(),
+            90..100 => (0..chars.max(1)).map(|_| random.char('\u{0}'..='\u{ffff}')).collect(),
             _ => plain.chars().cycle().take(chars.max(12)).collect(),
         }
     }
@@ -179,14 +164,7 @@ impl Adversary {
     }
 
     fn no_answer(&mut self) -> String {
-        let said = [
-            "",
-            "I can't help with that.",
-            "{\"items\": [{\"exchanges\"",
-            "{}",
-            "[[[[{{{{",
-            "null",
-        ];
+        let said = ["", "I can't help with that.", "{\"items\": [{\"exchanges\"", "{}", "[[[[{{{{", "null"];
         let said = self.random.choice(said).unwrap_or("");
         said.repeat(self.random.usize(1..3))
     }
@@ -195,15 +173,7 @@ impl Adversary {
         match self.random.u8(0..8) {
             0 => format!("```json\n{answer:#}\n```\nAnything else?"),
             1 => format!("<think>{{\"items\": []}}</think>{answer}"),
-            2 => answer
-                .to_string()
-                .chars()
-                .rev()
-                .skip(1)
-                .collect::<String>()
-                .chars()
-                .rev()
-                .collect(),
+            2 => answer.to_string().chars().rev().skip(1).collect::<String>().chars().rev().collect(),
             _ => answer.to_string(),
         }
     }

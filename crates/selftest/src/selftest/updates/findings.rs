@@ -43,12 +43,7 @@ pub struct UpdateFindings {
 impl UpdateFindings {
     /// Returns true if no promise was broken.
     pub fn is_clean(&self) -> bool {
-        (
-            self.over_ceiling,
-            self.uncovered,
-            self.decisions_lost,
-            self.malformed,
-        ) == (0, 0, 0, 0)
+        (self.over_ceiling, self.uncovered, self.decisions_lost, self.malformed) == (0, 0, 0, 0)
     }
 
     pub(super) fn tell(&mut self, breach: impl FnOnce() -> String) {

@@ -72,16 +72,8 @@ pub(super) fn live(seed: u64, updates: u64, counter: &dyn TokenCounter) -> Updat
 
 fn policy(random: &mut Rng) -> SummaryPolicy {
     let is_full_size = random.u32(..FULL_SIZE_ONE_IN) == 0;
-    let max_tokens = if is_full_size {
-        SUMMARY_TOKENS_MAX
-    } else {
-        random.i64(100..1_500)
-    };
-    let zone = Zone::parse(
-        random
-            .choice(["UTC", "Europe/Berlin", "Pacific/Apia"])
-            .unwrap_or("UTC"),
-    );
+    let max_tokens = if is_full_size { SUMMARY_TOKENS_MAX } else { random.i64(100..1_500) };
+    let zone = Zone::parse(random.choice(["UTC", "Europe/Berlin", "Pacific/Apia"]).unwrap_or("UTC"));
     let calendar = Calendar {
         zone: zone.unwrap_or_default(),
         session_ms: DAY_MS,
@@ -108,26 +100,14 @@ fn policy(random: &mut Rng) -> SummaryPolicy {
 impl AgentLife<'_> {
     fn update(&mut self) {
         self.found.updates += 1;
-        let longest_ms = if self.random.u8(..20) == 0 {
-            5 * DAY_MS
-        } else {
-            40 * MINUTE_MS
-        };
+        let longest_ms = if self.random.u8(..20) == 0 { 5 * DAY_MS } else { 40 * MINUTE_MS };
         self.now = self.now.plus_ms(self.random.i64(..longest_ms));
-        let batch = if self.random.u8(..16) == 0 {
-            Vec::new()
-        } else {
-            self.batch()
-        };
+        let batch = if self.random.u8(..16) == 0 { Vec::new() } else { self.batch() };
         let before = self.items.clone();
         let added = self.condensed(&batch);
         self.items.extend(added);
         let all = self.items.clone();
-        let left = if batch.is_empty() {
-            Vec::new()
-        } else {
-            self.compacted()
-        };
+        let left = if batch.is_empty() { Vec::new() } else { self.compacted() };
         let composed = compose_with(&self.facts, &self.items, self.now, &self.policy, self.counter);
         self.judge_document(&composed);
         self.judge_coverage(&before, &batch, &left);
@@ -154,10 +134,7 @@ impl AgentLife<'_> {
                     state: ExchangeState::Closed,
                     opened_at,
                     last_at: opened_at.plus_ms(self.random.i64(..HOUR_MS)),
-                    headline: Headline {
-                        title: said.chars().take(200).collect(),
-                        ..Headline::default()
-                    },
+                    headline: Headline { title: said.chars().take(200).collect(), ..Headline::default() },
                     set_aside_at: None,
                 }
             })
@@ -214,12 +191,7 @@ impl AgentLife<'_> {
 
     /// Lets the model compact a document that is too big. Returns the items that left.
     fn compacted(&mut self) -> Vec<Item> {
-        let fixed: Vec<i64> = self
-            .items
-            .iter()
-            .map(|item| item.item)
-            .filter(|n| n % 17 == 3)
-            .collect();
+        let fixed: Vec<i64> = self.items.iter().map(|item| item.item).filter(|n| n % 17 == 3).collect();
         let policy = beside_facts(&self.policy, &self.facts, self.counter);
         let rules = Rules {
             as_of: self.now,
@@ -277,13 +249,8 @@ impl AgentLife<'_> {
             let wrong = expected.len().abs_diff(found.len()).max(1) as u64;
             self.found.uncovered += wrong;
             let update = self.found.updates;
-            self.found.tell(|| {
-                format!(
-                    "update {update}: {} exchanges instead of {}",
-                    found.len(),
-                    expected.len()
-                )
-            });
+            self.found
+                .tell(|| format!("update {update}: {} exchanges instead of {}", found.len(), expected.len()));
         }
     }
 
@@ -291,11 +258,7 @@ impl AgentLife<'_> {
     fn judge_decisions(&mut self, all: &[Item], left: &[Item], composed: &Composition) {
         let is_high = |item: &&Item| item.importance >= Importance::Constraint;
         let aged: BTreeSet<usize> = composed.aged.iter().copied().collect();
-        let old = self
-            .items
-            .iter()
-            .enumerate()
-            .filter(|(index, _)| aged.contains(index));
+        let old = self.items.iter().enumerate().filter(|(index, _)| aged.contains(index));
         let shown = || composed.shown_items.iter().map(|place| &self.items[place.index]);
         let accounted = shown().chain(old.map(|(_, item)| item)).filter(is_high);
         let accounted: BTreeSet<i64> = covered(accounted).into_iter().collect();
@@ -308,17 +271,12 @@ impl AgentLife<'_> {
         if (lost > 0 && keeps_lower) || left_early {
             self.found.decisions_lost += lost.max(1) as u64;
             let update = self.found.updates;
-            self.found
-                .tell(|| format!("update {update}: decisions about {lost} exchanges are lost"));
+            self.found.tell(|| format!("update {update}: decisions about {lost} exchanges are lost"));
         }
     }
 
     fn keep(&mut self, composed: &Composition, only_ages: bool) {
-        let leaving = if only_ages {
-            &composed.aged
-        } else {
-            &composed.dropped
-        };
+        let leaving = if only_ages { &composed.aged } else { &composed.dropped };
         self.found.dropped += (composed.dropped.len() - composed.aged.len()) as u64;
         for index in leaving.iter().rev() {
             self.items.remove(*index);
@@ -353,10 +311,7 @@ fn is_line(line: &str) -> bool {
                 .any(|heading| heading == name)
         })
     };
-    let is_numbered = || {
-        line.split_once(". ")
-            .is_some_and(|(number, _)| number.parse::<usize>().is_ok())
-    };
+    let is_numbered = || line.split_once(". ").is_some_and(|(number, _)| number.parse::<usize>().is_ok());
     let is_ours = line.is_empty()
         || line == FOOTER
         || is_heading()

@@ -3,11 +3,7 @@ use crate::selftest::{progress::TrialProgress, runner::run};
 use recapd_core::tokenizer;
 
 fn updates(updates: u64, seed: u64) -> Updates {
-    Updates {
-        updates,
-        seed,
-        counter: tokenizer::counter_for("anthropic", "claude-sonnet-5"),
-    }
+    Updates { updates, seed, counter: tokenizer::counter_for("anthropic", "claude-sonnet-5") }
 }
 
 #[test]

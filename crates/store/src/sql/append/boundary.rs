@@ -48,12 +48,8 @@ async fn load_window(
                AND role = 'exchange' ORDER BY exchange"
     );
     let stored_before = unwritten.first().map_or(i64::MAX, |first| first.exchange);
-    let found = query(sql)
-        .bind(agent.as_str())
-        .bind(first_exchange)
-        .bind(stored_before)
-        .fetch_all(tx)
-        .await?;
+    let found =
+        query(sql).bind(agent.as_str()).bind(first_exchange).bind(stored_before).fetch_all(tx).await?;
     let stored = found.iter().map(|row| {
         let (cut, messages) = (read_cut(row)?, row.try_get(2)?);
         Ok(WindowExchange { cut, messages })
@@ -66,10 +62,7 @@ async fn load_window(
 
 /// Reads a cut from a row's first two columns.
 fn read_cut(row: &Row) -> Result<CutPoint, sqlx::Error> {
-    Ok(CutPoint {
-        exchange: row.try_get(0)?,
-        tokens_before: row.try_get(1)?,
-    })
+    Ok(CutPoint { exchange: row.try_get(0)?, tokens_before: row.try_get(1)? })
 }
 
 /// Finds the first exchange with enough tokens before it, or the overflow's floor if that comes first. This takes one index
@@ -85,11 +78,8 @@ pub(crate) async fn find_cut(
                WHERE agent_id = $1 AND tokens_before >= $2 AND set_aside_at IS NULL AND role = 'exchange' \
                ORDER BY tokens_before, exchange LIMIT 1"
     );
-    let found = query(sql)
-        .bind(agent.as_str())
-        .bind(overflow.tokens_before_min)
-        .fetch_optional(&mut *tx)
-        .await?;
+    let found =
+        query(sql).bind(agent.as_str()).bind(overflow.tokens_before_min).fetch_optional(&mut *tx).await?;
     let stored = found.map(|row| read_cut(&row)).transpose()?;
     let first = unwritten.partition_point(|exchange| exchange.tokens_before < overflow.tokens_before_min);
     let found = stored.or_else(|| unwritten.get(first).map(CutPoint::before));
@@ -106,11 +96,7 @@ async fn cut_before(tx: &mut Connection, agent: &AgentId, exchange: i64) -> Stor
         "-- sql/append.stored_cut\nSELECT exchange, tokens_before FROM exchange_log \
                WHERE agent_id = $1 AND exchange = $2"
     );
-    let found = query(sql)
-        .bind(agent.as_str())
-        .bind(exchange)
-        .fetch_optional(tx)
-        .await?;
+    let found = query(sql).bind(agent.as_str()).bind(exchange).fetch_optional(tx).await?;
     Ok(found.map(|row| read_cut(&row)).transpose()?)
 }
 

@@ -69,9 +69,7 @@ async fn insert_messages(
     chain: &mut Chain,
 ) -> StoreResult<()> {
     for run in runs(&rows.messages) {
-        let rows = run
-            .iter()
-            .filter_map(|placed| message_row(request, placed, chain).transpose());
+        let rows = run.iter().filter_map(|placed| message_row(request, placed, chain).transpose());
         let rows = rows.collect::<StoreResult<_>>()?;
         let head = sql!(
             "-- sql/append.messages\n{noting}INSERT INTO message_log (agent_id, seq, exchange, kind, speaker, format, \
@@ -129,10 +127,7 @@ fn message_row<'r>(
 
 async fn note_important(tx: &mut Connection, request: &AppendRequest, rows: &AppendRows) -> StoreResult<()> {
     for placed in &rows.messages {
-        let message = request
-            .messages
-            .get(placed.index)
-            .map(|prepared| &prepared.message);
+        let message = request.messages.get(placed.index).map(|prepared| &prepared.message);
         if message.is_some_and(|message| message.important && message.kind.is_conversation()) {
             let position = (placed.seq, placed.exchange, placed.session);
             lineage::pins::note_important(tx, &request.agent, position).await?;
@@ -180,9 +175,7 @@ pub(crate) async fn upsert_exchanges(
                 headline = excluded.headline, digest = excluded.digest"
     );
     for run in runs(exchanges) {
-        insert(head, run.iter().map(row).collect(), tail)
-            .execute(&mut *tx)
-            .await?;
+        insert(head, run.iter().map(row).collect(), tail).execute(&mut *tx).await?;
     }
     Ok(())
 }
@@ -234,15 +227,8 @@ async fn update_agent(
     (ledger, chain): (&Ledger, &Chain),
     rows: &AppendRows,
 ) -> StoreResult<()> {
-    let latest = rows
-        .messages
-        .iter()
-        .filter_map(|placed| request.messages.get(placed.index));
-    let as_of = if request.replayed {
-        latest.map(|prepared| prepared.entry.at).max()
-    } else {
-        None
-    };
+    let latest = rows.messages.iter().filter_map(|placed| request.messages.get(placed.index));
+    let as_of = if request.replayed { latest.map(|prepared| prepared.entry.at).max() } else { None };
     let pending_since = (!rows.evictions.is_empty()).then_some(request.now);
     let sql = sql!(
         "-- sql/append.agent\nUPDATE agents SET updated_at = $2, \
@@ -286,11 +272,7 @@ mod tests {
             let rows: Vec<usize> = (0..count).collect();
             let split: Vec<&[usize]> = runs(&rows).collect();
             assert_eq!(split.concat(), rows);
-            assert!(
-                split
-                    .iter()
-                    .all(|run| run.len().is_power_of_two() && run.len() <= ROWS_MAX)
-            );
+            assert!(split.iter().all(|run| run.len().is_power_of_two() && run.len() <= ROWS_MAX));
         }
         let sizes: Vec<usize> = runs(&[0; 200]).map(<[i32]>::len).collect();
         assert_eq!(sizes, [64, 64, 64, 8]);

@@ -43,21 +43,15 @@ pub(super) async fn restore(
     tx: &mut Connection,
     request: Restore,
 ) -> StoreResult<Result<RestoreOutcome, ArchiveError>> {
-    query(sql!("-- sql/archive.begin\nSAVEPOINT restore"))
-        .execute(&mut *tx)
-        .await?;
+    query(sql!("-- sql/archive.begin\nSAVEPOINT restore")).execute(&mut *tx).await?;
     let outcome = restore_all(tx, &request).await;
     if let Err(ArchiveError::Store(error)) = outcome {
         return Err(error);
     }
     if outcome.is_err() {
-        query(sql!("-- sql/archive.undo\nROLLBACK TO restore"))
-            .execute(&mut *tx)
-            .await?;
+        query(sql!("-- sql/archive.undo\nROLLBACK TO restore")).execute(&mut *tx).await?;
     }
-    query(sql!("-- sql/archive.end\nRELEASE restore"))
-        .execute(tx)
-        .await?;
+    query(sql!("-- sql/archive.end\nRELEASE restore")).execute(tx).await?;
     Ok(outcome)
 }
 
@@ -71,9 +65,7 @@ async fn restore_all(tx: &mut Connection, request: &Restore) -> Result<RestoreOu
         compare_forks(tx, &request.agent, origin).await?;
     }
     let (mut ledger, mut chain) = found.map(|row| (row.ledger, row.chain)).unwrap_or_default();
-    let known_count = request
-        .records
-        .partition_point(|recorded| recorded.record.seq <= ledger.last_seq);
+    let known_count = request.records.partition_point(|recorded| recorded.record.seq <= ledger.last_seq);
     let (known_records, fresh) = request.records.split_at(known_count);
     compare_messages(tx, &request.agent, known_records).await??;
     for part in fresh.split_inclusive(|recorded| recorded.step.is_some()) {
@@ -110,9 +102,7 @@ async fn compare_with_head(
         return Ok(ImportState::Due);
     }
     let existing = super::head(tx, &request.agent, None).await?;
-    Ok(existing.map_or(ImportState::Open, |existing| {
-        head.compare(&existing, request.through_seq())
-    }))
+    Ok(existing.map_or(ImportState::Open, |existing| head.compare(&existing, request.through_seq())))
 }
 
 async fn create(tx: &mut Connection, agent: &AgentId, now: Timestamp) -> Result<(), ArchiveError> {
@@ -192,9 +182,7 @@ async fn restore_part(
     (ledger, chain): (&mut Ledger, &mut Chain),
 ) -> Result<(), ArchiveError> {
     let mut placed = place_all(ledger, part)?;
-    let step = part
-        .last()
-        .and_then(|last| Some((&last.record, last.step.as_ref()?)));
+    let step = part.last().and_then(|last| Some((&last.record, last.step.as_ref()?)));
     if let Some((record, Step::Clear)) = step {
         close_session(&mut placed, ledger, record.said_at);
     }
@@ -331,9 +319,7 @@ async fn insert_messages(
                 tokens, count_method, client_id, said_at, received_at, forgotten_at, salt, seal)"
     );
     let rows = run.iter().map(|recorded| row(agent, recorded, chain));
-    insert(head, rows.collect::<StoreResult<_>>()?, sql!(""))
-        .execute(tx)
-        .await?;
+    insert(head, rows.collect::<StoreResult<_>>()?, sql!("")).execute(tx).await?;
     Ok(())
 }
 
@@ -428,12 +414,10 @@ async fn wake(tx: &mut Connection, agent: &AgentId, now: Timestamp) -> StoreResu
 }
 
 async fn replace_sessions(tx: &mut Connection, head: &Head) -> StoreResult<()> {
-    query(sql!(
-        "-- sql/archive.forget_sessions\nDELETE FROM sessions WHERE agent_id = $1"
-    ))
-    .bind(head.agent_id.as_str())
-    .execute(&mut *tx)
-    .await?;
+    query(sql!("-- sql/archive.forget_sessions\nDELETE FROM sessions WHERE agent_id = $1"))
+        .bind(head.agent_id.as_str())
+        .execute(&mut *tx)
+        .await?;
     write_sessions(tx, &head.agent_id, &head.sessions).await
 }
 
@@ -456,12 +440,10 @@ fn inherited_evictions(head: &Head) -> i64 {
 }
 
 async fn replace_evictions(tx: &mut Connection, head: &Head) -> StoreResult<()> {
-    query(sql!(
-        "-- sql/archive.forget_evictions\nDELETE FROM evictions WHERE agent_id = $1"
-    ))
-    .bind(head.agent_id.as_str())
-    .execute(&mut *tx)
-    .await?;
+    query(sql!("-- sql/archive.forget_evictions\nDELETE FROM evictions WHERE agent_id = $1"))
+        .bind(head.agent_id.as_str())
+        .execute(&mut *tx)
+        .await?;
     let sql = sql!(
         "-- sql/archive.eviction\nINSERT INTO evictions (agent_id, eviction, from_exchange, through_exchange, \
                tokens, evicted_at, digest, version) VALUES ($1, $2, $3, $4, $5, $6, $7, \
@@ -488,12 +470,10 @@ async fn replace_evictions(tx: &mut Connection, head: &Head) -> StoreResult<()> 
 }
 
 async fn replace_marks(tx: &mut Connection, head: &Head) -> StoreResult<()> {
-    query(sql!(
-        "-- sql/archive.forget_marks\nDELETE FROM marks WHERE agent_id = $1"
-    ))
-    .bind(head.agent_id.as_str())
-    .execute(&mut *tx)
-    .await?;
+    query(sql!("-- sql/archive.forget_marks\nDELETE FROM marks WHERE agent_id = $1"))
+        .bind(head.agent_id.as_str())
+        .execute(&mut *tx)
+        .await?;
     write_marks(tx, &head.agent_id, &head.marks).await
 }
 
@@ -527,11 +507,7 @@ async fn boundary(tx: &mut Connection, head: &Head, ledger: &Ledger) -> StoreRes
         "-- sql/archive.boundary\nSELECT min(tokens_before) FROM exchange_log WHERE agent_id = $1 \
                AND exchange >= $2 AND set_aside_at IS NULL AND role = 'exchange'"
     );
-    let row = query(sql)
-        .bind(head.agent_id.as_str())
-        .bind(head.first_exchange)
-        .fetch_one(tx)
-        .await?;
+    let row = query(sql).bind(head.agent_id.as_str()).bind(head.first_exchange).fetch_one(tx).await?;
     let first_live: Option<i64> = row.try_get(0)?;
     Ok(CutPoint {
         exchange: head.first_exchange,

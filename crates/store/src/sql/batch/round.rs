@@ -47,12 +47,7 @@ pub(super) async fn take_due(
                (SELECT batch FROM provider_batches WHERE state <> 'closed' AND next_at <= $1 ORDER BY next_at LIMIT $3) \
                RETURNING batch, name, requests, created_at, model, state, provider_id, looks - 1, provider, next_at"
     );
-    let found = query(sql)
-        .bind(now)
-        .bind(next_at)
-        .bind(limit)
-        .fetch_all(tx)
-        .await?;
+    let found = query(sql).bind(now).bind(next_at).bind(limit).fetch_all(tx).await?;
     found.iter().map(read_batch).collect()
 }
 
@@ -142,11 +137,7 @@ pub(super) async fn known_ids(
         "-- sql/round.known\nSELECT provider_id FROM provider_batches \
                WHERE provider = $1 AND provider_id IS NOT NULL ORDER BY batch DESC LIMIT $2"
     );
-    Ok(query(sql)
-        .bind(provider)
-        .bind(limit)
-        .fetch_column(connection)
-        .await?)
+    Ok(query(sql).bind(provider).bind(limit).fetch_column(connection).await?)
 }
 
 pub(crate) async fn figures(connection: &mut Connection) -> StoreResult<BatchFigures> {

@@ -14,12 +14,7 @@ pub(crate) async fn reserve_items(tx: &mut Connection, agent: &AgentId, patch: &
         "-- sql/complete.reserve_items\nUPDATE agents SET last_item = last_item + $2 WHERE agent_id = $1 \
                RETURNING last_item - $2 + 1"
     );
-    Ok(query(sql)
-        .bind(agent.as_str())
-        .bind(count)
-        .fetch_one(tx)
-        .await?
-        .try_get(0)?)
+    Ok(query(sql).bind(agent.as_str()).bind(count).fetch_one(tx).await?.try_get(0)?)
 }
 
 pub(crate) async fn write_items(
@@ -42,9 +37,7 @@ pub(crate) async fn write_items(
         insert(head, rows.collect(), sql!("")).execute(&mut *tx).await?;
     }
     let ranges = numbered.iter().flat_map(|&(number, (item, _))| {
-        item.ranges
-            .iter()
-            .map(move |range| [number, range.first, range.last])
+        item.ranges.iter().map(move |range| [number, range.first, range.last])
     });
     write_ranges(tx, agent, &ranges.collect::<Vec<_>>()).await
 }
@@ -85,9 +78,7 @@ async fn write_ranges(tx: &mut Connection, agent: &AgentId, ranges: &[[i64; 3]])
             "-- sql/complete.write_ranges\nINSERT INTO summary_item_ranges \
                    (agent_id, item, first_exchange, last_exchange)"
         );
-        insert(head, run.iter().map(row).collect(), sql!(""))
-            .execute(&mut *tx)
-            .await?;
+        insert(head, run.iter().map(row).collect(), sql!("")).execute(&mut *tx).await?;
     }
     Ok(())
 }
@@ -159,12 +150,7 @@ pub(crate) async fn retire_items(tx: &mut Connection, agent: &AgentId, patch: &P
         // The version fence holds, so no other transaction can have changed these items: a miss is a bug.
         if usize::try_from(row_count).ok() != Some(items.len()) {
             let value = format!("{} of {} retired", row_count, items.len());
-            return Err(row::inconsistent(
-                "summary_items",
-                agent.to_string(),
-                "item",
-                value,
-            ));
+            return Err(row::inconsistent("summary_items", agent.to_string(), "item", value));
         }
     }
     Ok(())

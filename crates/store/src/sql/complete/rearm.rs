@@ -62,11 +62,8 @@ pub(super) async fn finish(
     let is_batch = pending >= patch.batch_exchanges
         && pending::has_tokens(tx, &lease.agent, patch.hi, patch.batch_tokens_min).await?;
     let is_partial_batch = pending > 0 && !is_batch;
-    let wait_ms = if is_partial_batch && !was_woken_urgently(tx, lease).await? {
-        patch.rearm_wait_ms
-    } else {
-        0
-    };
+    let wait_ms =
+        if is_partial_batch && !was_woken_urgently(tx, lease).await? { patch.rearm_wait_ms } else { 0 };
     rearm(tx, lease, wait_ms, now).await?;
     Ok(true)
 }
@@ -93,10 +90,7 @@ pub(super) async fn delete_row(tx: &mut Connection, lease: &Lease) -> StoreResul
         "-- sql/complete.delete_row\nDELETE FROM summary_update_queue \
                WHERE agent_id = $1 AND lease_token = $2 AND wake_seq = $3"
     );
-    let query = query(sql)
-        .bind(lease.agent.as_str())
-        .bind(lease.token)
-        .bind(lease.claimed_wake);
+    let query = query(sql).bind(lease.agent.as_str()).bind(lease.token).bind(lease.claimed_wake);
     Ok(query.execute(tx).await? == 1)
 }
 
@@ -128,9 +122,5 @@ pub(super) async fn rearm(
         .bind(ROWS_AHEAD_MAX)
         .execute(tx)
         .await?;
-    if row_count == 1 {
-        Ok(())
-    } else {
-        Err(StoreError::Fenced(Fence::Lease))
-    }
+    if row_count == 1 { Ok(()) } else { Err(StoreError::Fenced(Fence::Lease)) }
 }

@@ -36,11 +36,7 @@ pub(crate) async fn settle_at_once(
         .fetch_optional(connection)
         .await?;
     let Some(row) = found else { return Ok(None) };
-    Ok(Some(Completion {
-        version: row.try_get(0)?,
-        rearmed: false,
-        parked: false,
-    }))
+    Ok(Some(Completion { version: row.try_get(0)?, rearmed: false, parked: false }))
 }
 
 /// Ends a lease that has nothing to write. Only set-aside exchanges may lie between the watermarks.
@@ -57,14 +53,6 @@ pub(crate) async fn settle(tx: &mut Connection, lease: Lease, settle: Settle) ->
         rearm(tx, &lease, 0, now).await?;
     }
     let sql = sql!("-- sql/complete.version\nSELECT version FROM summaries WHERE agent_id = $1");
-    let version = query(sql)
-        .bind(lease.agent.as_str())
-        .fetch_one(tx)
-        .await?
-        .try_get(0)?;
-    Ok(Completion {
-        version,
-        rearmed,
-        parked: false,
-    })
+    let version = query(sql).bind(lease.agent.as_str()).fetch_one(tx).await?.try_get(0)?;
+    Ok(Completion { version, rearmed, parked: false })
 }

@@ -24,12 +24,7 @@ use recapd_core::domain::{
 };
 
 pub(crate) async fn change(tx: &mut Connection, request: FactRequest) -> StoreResult<FactEdited> {
-    let FactRequest {
-        agent,
-        hand,
-        policy,
-        now,
-    } = request;
+    let FactRequest { agent, hand, policy, now } = request;
     let row = agent::load_known(tx, &agent).await?;
     let facts = holding(tx, &agent).await?;
     let (number, update) = match &hand {
@@ -64,16 +59,9 @@ pub(crate) async fn change(tx: &mut Connection, request: FactRequest) -> StoreRe
     .await?;
     lineage::void_lease(tx, &agent, now).await?;
     let number = number.filter(|_| !is_new).unwrap_or(new_version.first_fact);
-    let query = FactQuery {
-        after: number - 1,
-        limit: 1,
-        all: true,
-    };
+    let query = FactQuery { after: number - 1, limit: 1, all: true };
     let row = list(tx, &agent, query).await?.pop();
-    Ok(FactEdited {
-        version: new_version.version,
-        row: row.ok_or(FactFault::Unknown(number))?,
-    })
+    Ok(FactEdited { version: new_version.version, row: row.ok_or(FactFault::Unknown(number))? })
 }
 
 fn add_fact(new: &NewFact, facts: &[Fact], now: Timestamp) -> Result<FactUpdate, FactFault> {
@@ -91,10 +79,7 @@ fn add_fact(new: &NewFact, facts: &[Fact], now: Timestamp) -> Result<FactUpdate,
         return Err(FactFault::Full);
     }
     check_is_new(facts, &fact)?;
-    Ok(FactUpdate {
-        added: vec![fact],
-        ..FactUpdate::default()
-    })
+    Ok(FactUpdate { added: vec![fact], ..FactUpdate::default() })
 }
 
 /// Edits a fact. A new text replaces the fact with a new one in the operator's words.
@@ -110,11 +95,7 @@ fn edit_fact(found: &Fact, edit: &FactEdit, facts: &[Fact]) -> Result<FactUpdate
     if let Some(fact) = &added {
         check_is_new(facts, fact)?;
     }
-    let closure = FactClosure {
-        fact: found.fact,
-        exchange: None,
-        replaced_by: added.as_ref().map(|_| 0),
-    };
+    let closure = FactClosure { fact: found.fact, exchange: None, replaced_by: added.as_ref().map(|_| 0) };
     let is_closed = edit.is_closed || added.is_some();
     Ok(FactUpdate {
         added: added.into_iter().collect(),
@@ -124,20 +105,13 @@ fn edit_fact(found: &Fact, edit: &FactEdit, facts: &[Fact]) -> Result<FactUpdate
 }
 
 fn check_is_new(facts: &[Fact], fact: &Fact) -> Result<(), FactFault> {
-    let same = facts
-        .iter()
-        .find(|existing| existing.kind == fact.kind && existing.text == fact.text);
+    let same = facts.iter().find(|existing| existing.kind == fact.kind && existing.text == fact.text);
     same.map_or(Ok(()), |same| Err(FactFault::Duplicate(same.fact)))
 }
 
 async fn pin(tx: &mut Connection, agent: &AgentId, fact: i64, pinned: bool) -> StoreResult<()> {
     let sql =
         sql!("-- sql/facts.pin\nUPDATE summary_facts SET pinned = $3 WHERE agent_id = $1 AND fact = $2");
-    query(sql)
-        .bind(agent.as_str())
-        .bind(fact)
-        .bind(pinned)
-        .execute(tx)
-        .await?;
+    query(sql).bind(agent.as_str()).bind(fact).bind(pinned).execute(tx).await?;
     Ok(())
 }

@@ -23,11 +23,7 @@ pub(crate) async fn beyond(tx: &mut Connection, agent: &AgentId, through: i64) -
         " FROM summary_facts f WHERE f.agent_id = $1 AND f.closed_by_exchange > $2 AND f.exchange <= $2 ",
         "AND f.closed_version IS NOT NULL AND f.text <> '' ORDER BY f.fact"
     );
-    let found = query(sql)
-        .bind(agent.as_str())
-        .bind(through)
-        .fetch_all(tx)
-        .await?;
+    let found = query(sql).bind(agent.as_str()).bind(through).fetch_all(tx).await?;
     let (remaining, ended): (Vec<Fact>, Vec<Fact>) =
         facts.into_iter().partition(|fact| fact.exchange <= through);
     Ok(FactUpdate {
@@ -54,12 +50,7 @@ pub(crate) async fn as_of(
         "AND NOT EXISTS (SELECT 1 FROM exchange_log e WHERE e.agent_id = f.agent_id AND e.exchange = f.exchange ",
         "AND e.set_aside_at IS NOT NULL) ORDER BY f.fact"
     );
-    let found = query(sql)
-        .bind(agent.as_str())
-        .bind(version)
-        .bind(through)
-        .fetch_all(tx)
-        .await?;
+    let found = query(sql).bind(agent.as_str()).bind(version).bind(through).fetch_all(tx).await?;
     let read = |found: &Row| -> StoreResult<(Fact, bool)> { Ok((fact(found)?, found.try_get(8)?)) };
     let former: Vec<(Fact, bool)> = found.iter().map(read).collect::<StoreResult<_>>()?;
     let stands = |fact: &Fact| former.iter().any(|(former, _)| former.fact == fact.fact);
@@ -80,10 +71,7 @@ pub(crate) async fn about(
 ) -> StoreResult<FactUpdate> {
     let mut ended = holding(tx, agent).await?;
     ended.retain(|fact| exchanges.contains(&fact.exchange));
-    Ok(FactUpdate {
-        closed: close_facts(&ended),
-        ..FactUpdate::default()
-    })
+    Ok(FactUpdate { closed: close_facts(&ended), ..FactUpdate::default() })
 }
 
 /// Deletes the texts of all closed facts from these exchanges.
@@ -97,11 +85,7 @@ pub(crate) async fn remove_texts(
                AND closed_version IS NOT NULL \
                AND exchange IN (SELECT CAST(value AS bigint) FROM {each}($2{::jsonb}))"
     );
-    query(sql)
-        .bind(agent.as_str())
-        .bind(serde_json::json!(exchanges).to_string())
-        .execute(tx)
-        .await?;
+    query(sql).bind(agent.as_str()).bind(serde_json::json!(exchanges).to_string()).execute(tx).await?;
     Ok(())
 }
 
@@ -116,10 +100,6 @@ fn without_same_text(mut facts: Vec<Fact>, remaining: &[Fact]) -> Vec<Fact> {
 }
 
 fn close_facts(facts: &[Fact]) -> Vec<FactClosure> {
-    let closure = |fact: &Fact| FactClosure {
-        fact: fact.fact,
-        exchange: None,
-        replaced_by: None,
-    };
+    let closure = |fact: &Fact| FactClosure { fact: fact.fact, exchange: None, replaced_by: None };
     facts.iter().map(closure).collect()
 }

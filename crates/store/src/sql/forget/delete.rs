@@ -31,10 +31,7 @@ pub(crate) async fn begin(tx: &mut Connection, agent: &AgentId, now: Timestamp) 
     }
     let forks = forks(tx, agent).await?;
     if !forks.is_empty() {
-        return Err(StoreError::HasForks {
-            agent: agent.clone(),
-            forks,
-        });
+        return Err(StoreError::HasForks { agent: agent.clone(), forks });
     }
     for table in SEEN {
         delete_rows(tx, table, agent, i64::MAX).await?;
@@ -52,19 +49,13 @@ pub(crate) async fn begin(tx: &mut Connection, agent: &AgentId, now: Timestamp) 
 async fn known_to_inbox(tx: &mut Connection, agent: &AgentId) -> StoreResult<()> {
     let sql = sql!("-- sql/forget.known_to_inbox\nSELECT 1 FROM message_inbox WHERE agent_id = $1 LIMIT 1");
     let found = query(sql).bind(agent.as_str()).fetch_optional(tx).await?;
-    found
-        .map(drop)
-        .ok_or_else(|| StoreError::UnknownAgent(agent.clone()))
+    found.map(drop).ok_or_else(|| StoreError::UnknownAgent(agent.clone()))
 }
 
 async fn is_begun(tx: &mut Connection, agent: &AgentId) -> StoreResult<bool> {
     let sql =
         sql!("-- sql/forget.is_begun\nSELECT 1 FROM agents WHERE agent_id = $1 AND deleted_at IS NOT NULL");
-    Ok(query(sql)
-        .bind(agent.as_str())
-        .fetch_optional(tx)
-        .await?
-        .is_some())
+    Ok(query(sql).bind(agent.as_str()).fetch_optional(tx).await?.is_some())
 }
 
 pub(crate) async fn due(connection: &mut Connection, limit: i64) -> StoreResult<Vec<AgentId>> {
@@ -78,10 +69,7 @@ pub(crate) async fn due(connection: &mut Connection, limit: i64) -> StoreResult<
 /// See [`super::super::super::Store::delete_some`]. Deletes rows from every table that names agents, so that a table added later
 /// can't be overlooked. Deletes the agent's own row last.
 pub(crate) async fn delete_some(tx: &mut Connection, agent: &AgentId) -> StoreResult<DeleteStep> {
-    let deleted = DeleteStep {
-        messages: 0,
-        is_gone: true,
-    };
+    let deleted = DeleteStep { messages: 0, is_gone: true };
     if !is_begun(tx, agent).await? {
         if agent::load(tx, agent).await?.is_none() {
             delete_rows(tx, "message_inbox", agent, i64::MAX).await?;
@@ -138,11 +126,7 @@ async fn delete_rows(tx: &mut Connection, table: &str, agent: &AgentId, limit: i
         SqlDialect::Sqlite => key(tx, table).await?,
         SqlDialect::Postgres => "ctid".to_owned(),
     };
-    let order = if table == "message_log" {
-        "ORDER BY seq DESC"
-    } else {
-        ""
-    };
+    let order = if table == "message_log" { "ORDER BY seq DESC" } else { "" };
     let sql = format!(
         "-- sql/forget.rows\nDELETE FROM \"{table}\" WHERE agent_id = $1 AND ({key}) IN \
          (SELECT {key} FROM \"{table}\" WHERE agent_id = $1 {order} LIMIT $2)"
@@ -155,20 +139,12 @@ async fn delete_rows(tx: &mut Connection, table: &str, agent: &AgentId, limit: i
 async fn key(tx: &mut Connection, table: &str) -> StoreResult<String> {
     let sql = sql!("-- sqlite/forget.key\nSELECT name FROM pragma_table_info($1) WHERE pk > 0 ORDER BY pk");
     let columns: Vec<String> = query(sql).bind(table).fetch_column(tx).await?;
-    Ok(if columns.is_empty() {
-        "rowid".to_owned()
-    } else {
-        columns.join(", ")
-    })
+    Ok(if columns.is_empty() { "rowid".to_owned() } else { columns.join(", ") })
 }
 
 async fn forks(tx: &mut Connection, agent: &AgentId) -> StoreResult<Vec<String>> {
     let sql = sql!(
         "-- sql/forget.forks\nSELECT agent_id FROM agents WHERE parent_agent_id = $1 ORDER BY agent_id LIMIT $2"
     );
-    Ok(query(sql)
-        .bind(agent.as_str())
-        .bind(FORKS_NAMED)
-        .fetch_column(tx)
-        .await?)
+    Ok(query(sql).bind(agent.as_str()).bind(FORKS_NAMED).fetch_column(tx).await?)
 }

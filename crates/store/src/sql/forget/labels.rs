@@ -88,21 +88,13 @@ async fn load_labels(tx: &mut Connection, agent: &AgentId) -> StoreResult<Vec<La
     for row in query(sql).bind(agent.as_str()).fetch_all(tx).await? {
         let (name, payload): (String, String) = (row.try_get(2)?, row.try_get(3)?);
         let kind = Kind::from_name(&name);
-        let message = Message {
-            payload,
-            ..Message::new(kind.clone(), Vec::new())
-        };
+        let message = Message { payload, ..Message::new(kind.clone(), Vec::new()) };
         let label = match Step::of(&message) {
             Some(Step::Mark(label) | Step::Rewind(label)) => label,
             _ => None,
         };
         if let Some(label) = label {
-            labelled.push(LabelRow {
-                seq: row.try_get(0)?,
-                exchange: row.try_get(1)?,
-                kind,
-                label,
-            });
+            labelled.push(LabelRow { seq: row.try_get(0)?, exchange: row.try_get(1)?, kind, label });
         }
     }
     Ok(labelled)

@@ -29,10 +29,7 @@ pub(super) async fn lighten(
     touched: &BTreeMap<AgentId, TouchedAgent>,
     now: Timestamp,
 ) -> StoreResult<LightenOutcome> {
-    let mut outcome = LightenOutcome {
-        versions: 0,
-        is_light: true,
-    };
+    let mut outcome = LightenOutcome { versions: 0, is_light: true };
     for (agent, touched) in touched {
         withdrawals::write_rest(tx, agent).await?;
         if let Some(first) = touched.summarisable.first() {
@@ -53,13 +50,8 @@ async fn versions(tx: &mut Connection, agent: &AgentId, exchange: i64, now: Time
                AND v.covers_through >= $2 AND v.purged_at IS NULL \
                AND v.version < (SELECT s.version FROM summaries s WHERE s.agent_id = $1) ORDER BY v.version LIMIT $4)"
     );
-    let row_count = query(sql)
-        .bind(agent.as_str())
-        .bind(exchange)
-        .bind(now)
-        .bind(VERSIONS_MAX)
-        .execute(tx)
-        .await?;
+    let row_count =
+        query(sql).bind(agent.as_str()).bind(exchange).bind(now).bind(VERSIONS_MAX).execute(tx).await?;
     Ok(i64_or_max(row_count))
 }
 

@@ -70,10 +70,7 @@ async fn versions(tx: &mut Connection, agent: &AgentId) -> StoreResult<Vec<NoteV
     while let Some(row) = rows.try_next().await? {
         let payload: String = row.try_get(1)?;
         if let Some(change) = NoteChange::of_payload(&payload) {
-            versions.push(NoteVersion {
-                seq: row.try_get(0)?,
-                name: change.name,
-            });
+            versions.push(NoteVersion { seq: row.try_get(0)?, name: change.name });
         }
     }
     Ok(versions)

@@ -110,10 +110,7 @@ async fn find_named(tx: &mut Connection, request: &Forget) -> StoreResult<Vec<Fo
             let mut entries = Vec::with_capacity(numbers.len());
             for number in numbers {
                 let placed = line.find(tx, number).await?;
-                entries.push(ForgettingRow::of(
-                    placed.ok_or(StoreError::UnknownExchange(number))?,
-                    None,
-                ));
+                entries.push(ForgettingRow::of(placed.ok_or(StoreError::UnknownExchange(number))?, None));
             }
             Ok(entries)
         }

@@ -149,20 +149,8 @@ impl Purge<'_> {
             headline = exchange.headline;
         }
         headline.note_forgotten();
-        let Headline {
-            continues,
-            leg_from,
-            leg_tokens_before,
-            round,
-            ..
-        } = original.headline.clone();
-        Headline {
-            continues,
-            leg_from,
-            leg_tokens_before,
-            round,
-            ..headline
-        }
+        let Headline { continues, leg_from, leg_tokens_before, round, .. } = original.headline.clone();
+        Headline { continues, leg_from, leg_tokens_before, round, ..headline }
     }
 
     /// Prepares the version that [`Self::run`] will write; `None` if there will be none, or if inherited items get other texts first.
@@ -187,10 +175,7 @@ impl Purge<'_> {
             return Ok(0);
         };
         let has_digests = revision.added.iter().any(|item| item.provisional);
-        let composed = self
-            .composed
-            .iter()
-            .find(|composed| composed.agent() == self.agent);
+        let composed = self.composed.iter().find(|composed| composed.agent() == self.agent);
         revise::write(tx, revision, composed).await?;
         if has_digests {
             let wake = queue::Wake::at_once(Reason::Eviction, self.request.now);
@@ -281,14 +266,7 @@ impl Purge<'_> {
             "-- sql/forget.retell\nUPDATE summary_items SET text = $3, brief = $4, gist = $5, digest = NULL \
                    WHERE agent_id = $1 AND item = $2"
         );
-        query(sql)
-            .bind(self.agent.as_str())
-            .bind(item)
-            .bind(text)
-            .bind(brief)
-            .bind(gist)
-            .execute(tx)
-            .await?;
+        query(sql).bind(self.agent.as_str()).bind(item).bind(text).bind(brief).bind(gist).execute(tx).await?;
         Ok(())
     }
 
@@ -297,25 +275,15 @@ impl Purge<'_> {
             "-- sql/forget.ranges\nSELECT first_exchange, last_exchange FROM summary_item_ranges \
                    WHERE agent_id = $1 AND item = $2 ORDER BY first_exchange"
         );
-        let ranges = query(sql)
-            .bind(self.agent.as_str())
-            .bind(item)
-            .fetch_all(&mut *tx)
-            .await?;
+        let ranges = query(sql).bind(self.agent.as_str()).bind(item).fetch_all(&mut *tx).await?;
         let line = AncestorLine::of(tx, self.agent).await?;
         let line = line.ok_or_else(|| StoreError::UnknownAgent(self.agent.clone()))?;
         let mut exchanges: Vec<Exchange> = Vec::new();
         for row in &ranges {
-            let range = ExchangeRange {
-                first: row.try_get(0)?,
-                last: row.try_get(1)?,
-            };
+            let range = ExchangeRange { first: row.try_get(0)?, last: row.try_get(1)? };
             for number in range.first..=range.last {
                 let placed = line.find(tx, number).await?;
-                exchanges.extend(placed.map(|placed| Exchange {
-                    set_aside_at: None,
-                    ..placed.exchange
-                }));
+                exchanges.extend(placed.map(|placed| Exchange { set_aside_at: None, ..placed.exchange }));
             }
         }
         Ok(join_texts(&digest_items(&exchanges)))
@@ -327,12 +295,7 @@ impl Purge<'_> {
             "-- sql/forget.blank\nUPDATE summary_items SET text = $3, brief = $3, gist = $3, digest = NULL \
                    WHERE agent_id = $1 AND item IN (SELECT CAST(value AS bigint) FROM {each}($2{::jsonb}))"
         );
-        let items: Vec<i64> = affected
-            .own_items
-            .iter()
-            .chain(&affected.removed)
-            .copied()
-            .collect();
+        let items: Vec<i64> = affected.own_items.iter().chain(&affected.removed).copied().collect();
         query(sql)
             .bind(self.agent.as_str())
             .bind(serde_json::json!(items).to_string())
@@ -374,11 +337,7 @@ impl Purge<'_> {
         query(refused).bind(self.agent.as_str()).execute(&mut *tx).await?;
         query(answers).bind(self.agent.as_str()).execute(&mut *tx).await?;
         query(keys).bind(self.agent.as_str()).execute(&mut *tx).await?;
-        query(note)
-            .bind(self.agent.as_str())
-            .bind(self.request.now)
-            .execute(tx)
-            .await?;
+        query(note).bind(self.agent.as_str()).bind(self.request.now).execute(tx).await?;
         Ok(())
     }
 
@@ -387,15 +346,10 @@ impl Purge<'_> {
         let Some(mut fork) = record::load_if_recorded(tx, self.agent).await? else {
             return Ok(());
         };
-        let tombstones: Vec<(i64, i64)> = self
-            .tombstones
-            .iter()
-            .map(|message| (message.seq, message.tokens))
-            .collect();
+        let tombstones: Vec<(i64, i64)> =
+            self.tombstones.iter().map(|message| (message.seq, message.tokens)).collect();
         for &number in &self.touched.exchanges {
-            let headline = exchange::find(tx, self.agent, number)
-                .await?
-                .map(|found| found.headline);
+            let headline = exchange::find(tx, self.agent, number).await?.map(|found| found.headline);
             fork.forget(number, &tombstones, headline.unwrap_or_default());
         }
         record::replace(tx, self.agent, &fork).await
@@ -405,14 +359,10 @@ impl Purge<'_> {
 /// Returns digest items of exchanges. Each forgotten exchange has a digest of its own, which is final, because no text is left to
 /// condense.
 fn digests(orphans: &[Exchange]) -> Vec<Item> {
-    let (forgotten, remaining): (Vec<Exchange>, Vec<Exchange>) = orphans
-        .iter()
-        .cloned()
-        .partition(|exchange| exchange.headline.is_forgotten());
-    let forgotten_items = digest_items(&forgotten).into_iter().map(|item| Item {
-        provisional: false,
-        ..item
-    });
+    let (forgotten, remaining): (Vec<Exchange>, Vec<Exchange>) =
+        orphans.iter().cloned().partition(|exchange| exchange.headline.is_forgotten());
+    let forgotten_items =
+        digest_items(&forgotten).into_iter().map(|item| Item { provisional: false, ..item });
     forgotten_items.chain(digest_items(&remaining)).collect()
 }
 

@@ -39,9 +39,7 @@ pub(crate) async fn forget_some(store: &SqlStore, request: Forget) -> StoreResul
     drop(snapshot);
     let (touched, now) = (next.touched.clone(), request.now);
     let outcome = store
-        .write(lock.clone(), move |tx| {
-            Box::pin(async move { lighten(tx, &touched, now).await })
-        })
+        .write(lock.clone(), move |tx| Box::pin(async move { lighten(tx, &touched, now).await }))
         .await?;
     if !outcome.is_light {
         return Ok(ForgetStep {
@@ -56,10 +54,7 @@ pub(crate) async fn forget_some(store: &SqlStore, request: Forget) -> StoreResul
             Box::pin(async move { super::forget_some(tx, &request, &composed).await })
         })
         .await?;
-    Ok(ForgetStep {
-        versions: outcome.versions + step.versions,
-        ..step
-    })
+    Ok(ForgetStep { versions: outcome.versions + step.versions, ..step })
 }
 
 /// Composes the documents that forgetting these exchanges will write, if nothing changes until then.
@@ -83,10 +78,7 @@ pub(crate) async fn settle_totals(
     rules: &AppendRules,
     now: Timestamp,
 ) -> StoreResult<Option<RecountOutcome>> {
-    if totals::outdated_after(&mut store.reader().await?, agent)
-        .await?
-        .is_none()
-    {
+    if totals::outdated_after(&mut store.reader().await?, agent).await?.is_none() {
         return Ok(None);
     }
     let (agent, rules) = (agent.clone(), *rules);

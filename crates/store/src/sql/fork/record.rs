@@ -34,12 +34,7 @@ pub(crate) async fn replace(tx: &mut Connection, agent: &AgentId, record: &ForkR
     let sql = sql!("-- sql/fork.replace\nUPDATE forks SET record = $2, digest = $3 WHERE agent_id = $1");
     let json = serde_json::json!(record).to_string();
     let digest = seal::of_fork(&json);
-    query(sql)
-        .bind(agent.as_str())
-        .bind(json)
-        .bind(digest)
-        .execute(tx)
-        .await?;
+    query(sql).bind(agent.as_str()).bind(json).bind(digest).execute(tx).await?;
     Ok(())
 }
 
@@ -167,11 +162,7 @@ async fn counts(tx: &mut Connection, agent: &AgentId) -> StoreResult<Vec<CountRe
     );
     let found = query(sql).bind(agent.as_str()).fetch_all(tx).await?;
     let counts = found.iter().map(|found| {
-        Ok(CountRecord {
-            seq: found.try_get(0)?,
-            tokens: found.try_get(1)?,
-            method: found.try_get(2)?,
-        })
+        Ok(CountRecord { seq: found.try_get(0)?, tokens: found.try_get(1)?, method: found.try_get(2)? })
     });
     counts.collect()
 }
@@ -276,12 +267,7 @@ async fn have_messages(
     let sql = sql!(
         "-- sql/fork.are_there\nSELECT count(*) FROM message_log WHERE agent_id = $1 AND seq BETWEEN $2 AND $3"
     );
-    let row = query(sql)
-        .bind(source.as_str())
-        .bind(first_seq)
-        .bind(last_seq)
-        .fetch_one(tx)
-        .await?;
+    let row = query(sql).bind(source.as_str()).bind(first_seq).bind(last_seq).fetch_one(tx).await?;
     Ok(row.try_get::<i64>(0)? == last_seq - first_seq + 1)
 }
 

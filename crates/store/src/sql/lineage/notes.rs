@@ -40,10 +40,7 @@ pub(crate) async fn write_within(
 async fn check(tx: &mut Connection, agent: &AgentId, change: &NoteChange) -> StoreResult<()> {
     let version = version(tx, agent, &change.name).await?;
     if change.replaces.is_some_and(|replaced| replaced != version) {
-        return Err(StoreError::NoteChanged {
-            name: change.name.clone(),
-            version,
-        });
+        return Err(StoreError::NoteChanged { name: change.name.clone(), version });
     }
     if version > 0 || change.text.is_none() {
         return Ok(());
@@ -79,9 +76,7 @@ pub(crate) async fn write(
     position: NotePosition,
 ) -> StoreResult<StepOutcome> {
     if change.text.is_none() && version(tx, agent, &change.name).await? == 0 {
-        return Ok(StepOutcome::NoNote {
-            name: change.name.clone(),
-        });
+        return Ok(StepOutcome::NoNote { name: change.name.clone() });
     }
     let record = NoteRecord {
         source: agent.clone(),
@@ -94,9 +89,7 @@ pub(crate) async fn write(
         deleted: change.text.is_none(),
     };
     restore(tx, agent, &record).await?;
-    Ok(StepOutcome::Noted {
-        version: position.seq,
-    })
+    Ok(StepOutcome::Noted { version: position.seq })
 }
 
 /// Writes the row of a version.
@@ -123,11 +116,7 @@ pub(crate) async fn restore(tx: &mut Connection, agent: &AgentId, record: &NoteR
 /// Removes the versions in exchanges after `last_exchange`, for a rewind.
 pub(super) async fn withdraw(tx: &mut Connection, agent: &AgentId, last_exchange: i64) -> StoreResult<()> {
     let sql = sql!("-- sql/notes.withdraw\nDELETE FROM notes WHERE agent_id = $1 AND exchange > $2");
-    query(sql)
-        .bind(agent.as_str())
-        .bind(last_exchange)
-        .execute(tx)
-        .await?;
+    query(sql).bind(agent.as_str()).bind(last_exchange).execute(tx).await?;
     Ok(())
 }
 
@@ -146,11 +135,7 @@ pub(crate) async fn copy(tx: &mut Connection, parent: &AgentId, child: &AgentId)
 /// Deletes the rows of a forgotten note.
 pub(crate) async fn forget(tx: &mut Connection, agent: &AgentId, name: &NoteName) -> StoreResult<()> {
     let sql = sql!("-- sql/notes.forget\nDELETE FROM notes WHERE agent_id = $1 AND name = $2");
-    query(sql)
-        .bind(agent.as_str())
-        .bind(name.as_str())
-        .execute(tx)
-        .await?;
+    query(sql).bind(agent.as_str()).bind(name.as_str()).execute(tx).await?;
     Ok(())
 }
 
@@ -197,10 +182,7 @@ pub(crate) async fn list(tx: &mut Connection, agent: &AgentId, filter: &NoteQuer
         " AND n.name = $3 ORDER BY n.seq DESC LIMIT $4"
     );
     let found = match &filter.versions_of {
-        None => query(all)
-            .bind(agent.as_str())
-            .bind(filter.texts)
-            .bind(filter.before.unwrap_or(i64::MAX)),
+        None => query(all).bind(agent.as_str()).bind(filter.texts).bind(filter.before.unwrap_or(i64::MAX)),
         Some(name) => query(versions)
             .bind(agent.as_str())
             .bind(filter.texts)

@@ -29,13 +29,7 @@ pub(crate) async fn note_important(
         "-- sql/pins.note_important\nINSERT INTO pins (agent_id, seq, source_agent_id, exchange, session, \
                pinned, important) VALUES ($1, $2, $1, $3, $4, {false}, {true})"
     );
-    query(sql)
-        .bind(agent.as_str())
-        .bind(seq)
-        .bind(exchange)
-        .bind(session)
-        .execute(tx)
-        .await?;
+    query(sql).bind(agent.as_str()).bind(seq).bind(exchange).bind(session).execute(tx).await?;
     Ok(())
 }
 
@@ -54,11 +48,7 @@ pub(crate) async fn pin_within(
         let tokens = tokens + found.tokens;
         let max_tokens = request.rules.context.copies_max_tokens();
         if tokens > max_tokens || pinned >= i64_or_max(COPIES_MAX) {
-            return Err(StoreError::PinsFull {
-                pinned,
-                tokens,
-                max_tokens,
-            });
+            return Err(StoreError::PinsFull { pinned, tokens, max_tokens });
         }
     }
     write(tx, agent, seq, &found).await
@@ -84,21 +74,13 @@ pub(crate) async fn unpin(tx: &mut Connection, agent: &AgentId, seq: i64) -> Sto
         let pin_query = query(sql).bind(agent.as_str()).bind(seq);
         rows += pin_query.execute(&mut *tx).await?;
     }
-    Ok(if rows == 0 {
-        StepOutcome::NotThere { seq }
-    } else {
-        StepOutcome::Unpinned { seq }
-    })
+    Ok(if rows == 0 { StepOutcome::NotThere { seq } } else { StepOutcome::Unpinned { seq } })
 }
 
 /// Removes the pins in exchanges after `last_exchange`, for a rewind.
 pub(super) async fn withdraw(tx: &mut Connection, agent: &AgentId, last_exchange: i64) -> StoreResult<()> {
     let sql = sql!("-- sql/pins.withdraw\nDELETE FROM pins WHERE agent_id = $1 AND exchange > $2");
-    query(sql)
-        .bind(agent.as_str())
-        .bind(last_exchange)
-        .execute(tx)
-        .await?;
+    query(sql).bind(agent.as_str()).bind(last_exchange).execute(tx).await?;
     Ok(())
 }
 
@@ -138,17 +120,9 @@ pub(crate) async fn load(tx: &mut Connection, agent: &AgentId, limit: i64) -> St
                LEFT JOIN recounts r ON r.agent_id = $1 AND r.seq = m.seq WHERE m.forgotten_at IS NULL ORDER BY m.seq"
     );
     // One row more than the limit shows whether there are more.
-    let found = query(sql)
-        .bind(agent.as_str())
-        .bind(limit.saturating_add(1))
-        .fetch_all(&mut *tx)
-        .await?;
+    let found = query(sql).bind(agent.as_str()).bind(limit.saturating_add(1)).fetch_all(&mut *tx).await?;
     let pin = |row| -> StoreResult<Pin> {
-        Ok(Pin {
-            message: row::message(row)?,
-            exchange: row.try_get(6)?,
-            pinned: row.try_get(7)?,
-        })
+        Ok(Pin { message: row::message(row)?, exchange: row.try_get(6)?, pinned: row.try_get(7)? })
     };
     let mut pins = found.iter().map(pin).collect::<StoreResult<Vec<Pin>>>()?;
     let mut oldest_unread = None;
@@ -182,11 +156,7 @@ async fn find(tx: &mut Connection, agent: &AgentId, seq: i64) -> StoreResult<Opt
                AND e.exchange = m.exchange AND e.source_agent_id = m.agent_id \
                LEFT JOIN recounts r ON r.agent_id = $1 AND r.seq = m.seq WHERE m.seq BETWEEN e.first_seq AND e.last_seq AND e.set_aside_at IS NULL LIMIT 1"
     );
-    let found = query(sql)
-        .bind(agent.as_str())
-        .bind(seq)
-        .fetch_optional(tx)
-        .await?;
+    let found = query(sql).bind(agent.as_str()).bind(seq).fetch_optional(tx).await?;
     let Some(row) = found else { return Ok(None) };
     let kind: String = row.try_get(4)?;
     let found = PinTarget {
@@ -228,8 +198,5 @@ async fn write(
         .bind(found.session)
         .execute(tx)
         .await?;
-    Ok(StepOutcome::Pinned {
-        seq,
-        exchange: found.exchange,
-    })
+    Ok(StepOutcome::Pinned { seq, exchange: found.exchange })
 }

@@ -32,11 +32,7 @@ pub(super) async fn withdraw(
     let removed = reaching_beyond(tx, agent, through).await?;
     let orphans = covered_before(tx, agent, &removed, through).await?;
     let (_, as_of) = revise::current(tx, agent).await?;
-    let as_of = if request.replayed {
-        as_of.map_or(at, |as_of| as_of.max(at))
-    } else {
-        request.now
-    };
+    let as_of = if request.replayed { as_of.map_or(at, |as_of| as_of.max(at)) } else { request.now };
     let revision = Revision {
         agent: agent.clone(),
         kind: VersionKind::Rewind,
@@ -62,11 +58,7 @@ async fn reaching_beyond(tx: &mut Connection, agent: &AgentId, through: i64) -> 
                WHERE i.agent_id = $1 AND i.removed_version IS NULL AND EXISTS (SELECT 1 FROM summary_item_ranges r \
                WHERE r.agent_id = i.agent_id AND r.item = i.item AND r.last_exchange > $2) ORDER BY i.item"
     );
-    Ok(query(sql)
-        .bind(agent.as_str())
-        .bind(through)
-        .fetch_column(tx)
-        .await?)
+    Ok(query(sql).bind(agent.as_str()).bind(through).fetch_column(tx).await?)
 }
 
 /// Returns the live exchanges up to `through` that `items` cover.
@@ -99,11 +91,6 @@ async fn note_rewind(tx: &mut Connection, agent: &AgentId, version: i64, seq: i6
         "-- sql/withdraw.note_rewind\nUPDATE summary_versions SET rewind_seq = $3 \
                WHERE agent_id = $1 AND version = $2"
     );
-    query(sql)
-        .bind(agent.as_str())
-        .bind(version)
-        .bind(seq)
-        .execute(tx)
-        .await?;
+    query(sql).bind(agent.as_str()).bind(version).bind(seq).execute(tx).await?;
     Ok(())
 }

@@ -27,17 +27,9 @@ pub(super) async fn refresh(
                due_at = {min}(due_at, $2), deferred_at = NULL, paused_until = NULL, paused_for = NULL \
                WHERE agent_id = $1 AND lease_token IS NULL AND (paused_for IS NULL OR paused_for <> $3)"
     );
-    let hastened = query(sql)
-        .bind(agent.as_str())
-        .bind(now)
-        .bind(HAND)
-        .execute(tx)
-        .await?;
+    let hastened = query(sql).bind(agent.as_str()).bind(now).bind(HAND).execute(tx).await?;
     let visible_at = if hastened == 1 { now } else { enqueued.visible_at };
-    Ok(EnqueueOutcome {
-        visible_at,
-        ..enqueued
-    })
+    Ok(EnqueueOutcome { visible_at, ..enqueued })
 }
 
 pub(super) async fn retry(
@@ -52,11 +44,7 @@ pub(super) async fn retry(
                paused_until = NULL, paused_for = NULL, lease_token = NULL, lease_owner = NULL, leased_at = NULL, \
                wake_seq = wake_seq + 1 WHERE agent_id = $1 AND (lease_token IS NULL OR visible_at <= $2)"
     );
-    let row_count = query(sql)
-        .bind(agent.as_str())
-        .bind(now)
-        .execute(&mut *tx)
-        .await?;
+    let row_count = query(sql).bind(agent.as_str()).bind(now).execute(&mut *tx).await?;
     let row = super::row(tx, agent, now).await?.map(Box::new);
     Ok(match row {
         None => OperatorOutcome::NoRow,
@@ -76,12 +64,7 @@ pub(super) async fn cancel(
                deferred_at = NULL, paused_until = NULL, paused_for = NULL, lease_token = NULL, lease_owner = NULL, \
                leased_at = NULL WHERE agent_id = $1"
     );
-    let row_count = query(sql)
-        .bind(agent.as_str())
-        .bind(now)
-        .bind(CANCELLED)
-        .execute(&mut *tx)
-        .await?;
+    let row_count = query(sql).bind(agent.as_str()).bind(now).bind(CANCELLED).execute(&mut *tx).await?;
     if row_count == 0 {
         return Ok(OperatorOutcome::NoRow);
     }
@@ -135,12 +118,7 @@ pub(super) async fn resume_agent(tx: &mut Connection, agent: &AgentId, now: Time
         "-- sql/operate.resume_agent\nUPDATE summary_update_queue SET visible_at = $2, due_at = $3 + behind_ms {ms}, \
                paused_until = NULL, paused_for = NULL WHERE agent_id = $1"
     );
-    query(sql)
-        .bind(agent.as_str())
-        .bind(now)
-        .bind(now.plus_ms(slack_ms))
-        .execute(tx)
-        .await?;
+    query(sql).bind(agent.as_str()).bind(now).bind(now.plus_ms(slack_ms)).execute(tx).await?;
     Ok(true)
 }
 

@@ -52,10 +52,7 @@ pub(super) async fn count(
     for count in totals.traffic.counts() {
         query = query.bind(count);
     }
-    let query = query
-        .bind(agent.as_str())
-        .bind(totals.first_at)
-        .bind(totals.last_at);
+    let query = query.bind(agent.as_str()).bind(totals.first_at).bind(totals.last_at);
     query.bind(recent).execute(tx).await?;
     Ok(totals)
 }

@@ -146,11 +146,7 @@ async fn p95(connection: &mut Connection, since: Timestamp, completed: i64) -> S
         postgres: p95_select!("extract(epoch FROM finished_at - started_at) * 1000")
     );
     let rank = (completed * 95 + 99) / 100 - 1;
-    let found = query(sql)
-        .bind(since)
-        .bind(rank.max(0))
-        .fetch_optional(connection)
-        .await?;
+    let found = query(sql).bind(since).bind(rank.max(0)).fetch_optional(connection).await?;
     Ok(found.map(|row| row.try_get(0)).transpose()?.unwrap_or(0))
 }
 

@@ -58,10 +58,7 @@ pub(crate) async fn claim(tx: &mut Connection, claim: ClaimRequest) -> StoreResu
             break;
         };
         let agent: String = row.try_get(0)?;
-        let due = Due {
-            since: row.try_get(1)?,
-            is_held: row.try_get(2)?,
-        };
+        let due = Due { since: row.try_get(1)?, is_held: row.try_get(2)? };
         leases.push(take(tx, &agent, due, &claim, now).await?);
     }
     Ok(leases)
@@ -99,10 +96,7 @@ pub(crate) async fn claim_at_once(
         .bind(first_token)
         .fetch_all(connection)
         .await?;
-    let mut leases = found
-        .iter()
-        .map(read_lease)
-        .collect::<StoreResult<Vec<Lease>>>()?;
+    let mut leases = found.iter().map(read_lease).collect::<StoreResult<Vec<Lease>>>()?;
     leases.sort_by_key(|lease| lease.token);
     Ok(leases)
 }
@@ -123,10 +117,7 @@ pub(crate) async fn claim_one(
     let Some(found) = found.fetch_optional(&mut *tx).await? else {
         return Ok(None);
     };
-    let due = Due {
-        since: found.try_get(0)?,
-        is_held: found.try_get(1)?,
-    };
+    let due = Due { since: found.try_get(0)?, is_held: found.try_get(1)? };
     take(tx, agent.as_str(), due, &claim, now).await.map(Some)
 }
 

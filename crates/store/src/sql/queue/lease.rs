@@ -64,15 +64,8 @@ async fn renew_free(tx: &mut Connection, leases: &[Lease], visible_at: Timestamp
                SELECT q.lease_token FROM asked l JOIN summary_update_queue q \
                ON q.agent_id = l.agent_id AND q.lease_token = l.token ORDER BY q.agent_id"
     );
-    let pairs: Vec<(&str, i64)> = leases
-        .iter()
-        .map(|lease| (lease.agent.as_str(), lease.token))
-        .collect();
-    Ok(query(sql)
-        .bind(serde_json::json!(pairs).to_string())
-        .bind(visible_at)
-        .fetch_column(tx)
-        .await?)
+    let pairs: Vec<(&str, i64)> = leases.iter().map(|lease| (lease.agent.as_str(), lease.token)).collect();
+    Ok(query(sql).bind(serde_json::json!(pairs).to_string()).bind(visible_at).fetch_column(tx).await?)
 }
 
 /// Gives a lease back after a failure. Lowers the row's urgency, so that a failing agent doesn't delay other agents. A row that
@@ -105,10 +98,7 @@ pub(crate) async fn fail(tx: &mut Connection, lease: Lease, failure: Failure) ->
         &lease,
         "failed",
         &failure.run,
-        RunOutcome {
-            error: Some(&failure.error),
-            ..RunOutcome::default()
-        },
+        RunOutcome { error: Some(&failure.error), ..RunOutcome::default() },
     )
     .await?;
     Ok(is_parked)
@@ -152,12 +142,7 @@ pub(crate) async fn disclaim(tx: &mut Connection, mut leases: Vec<Lease>) -> Sto
         let bind_lease = |sql| query(sql).bind(lease.agent.as_str()).bind(lease.token);
         let row_count = bind_lease(given_back).execute(&mut *tx).await?;
         changed += match row_count {
-            0 => {
-                bind_lease(uncounted)
-                    .bind(lease.crashes)
-                    .execute(&mut *tx)
-                    .await?
-            }
+            0 => bind_lease(uncounted).bind(lease.crashes).execute(&mut *tx).await?,
             row_count => row_count,
         };
     }

@@ -65,9 +65,7 @@ pub(crate) async fn reconcile(
     let mut row_count = 0;
     loop {
         let step = store
-            .write(Lock::Nothing, move |tx| {
-                Box::pin(reconcile_some(tx, pending_before, now, RECONCILED_MAX))
-            })
+            .write(Lock::Nothing, move |tx| Box::pin(reconcile_some(tx, pending_before, now, RECONCILED_MAX)))
             .await?;
         row_count += step;
         if step < RECONCILED_MAX.unsigned_abs() {
@@ -92,13 +90,8 @@ async fn reconcile_some(
         ],
         ["DO NOTHING"]
     ));
-    let newcomers = Newcomers {
-        by: pending_before,
-        reason: Reason::Reconcile,
-        priority: Priority::Normal,
-        now,
-        limit,
-    };
+    let newcomers =
+        Newcomers { by: pending_before, reason: Reason::Reconcile, priority: Priority::Normal, now, limit };
     newcomers.enqueue(tx, sql).await
 }
 

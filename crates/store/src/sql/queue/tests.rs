@@ -27,12 +27,7 @@ async fn a_pause_between_the_check_and_the_claim_is_respected() {
     assert!(made.await.unwrap());
     store.enqueue(&agent, Reason::Manual, 0, now).await.unwrap();
     store.pause_queue(now).await.unwrap();
-    let request = ClaimRequest {
-        owner: "me".to_owned(),
-        limit: 1,
-        lease_ms: 1_000,
-        now,
-    };
+    let request = ClaimRequest { owner: "me".to_owned(), limit: 1, lease_ms: 1_000, now };
     let claimed = async || {
         let request = request.clone();
         let claiming = store.write(Lock::Nothing, move |tx| Box::pin(claim(tx, request)));

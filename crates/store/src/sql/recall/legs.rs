@@ -73,11 +73,7 @@ async fn page(tx: &mut Connection, member: &Member, from: i64, limit: i64) -> St
         " FROM exchange_log e WHERE e.agent_id = $1 AND e.exchange >= $2 AND e.role = 'exchange' ",
         "AND e.first_seq <= $3 ORDER BY e.exchange LIMIT $4"
     );
-    let query = query(sql)
-        .bind(member.agent.as_str())
-        .bind(from)
-        .bind(member.through_seq)
-        .bind(limit);
+    let query = query(sql).bind(member.agent.as_str()).bind(from).bind(member.through_seq).bind(limit);
     let found = query.fetch_all(tx).await?;
     found.iter().map(|row| row::exchange(row, 0)).collect()
 }

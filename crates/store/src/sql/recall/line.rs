@@ -39,26 +39,18 @@ impl AncestorLine {
         let Some(found) = agent::load(tx, agent).await? else {
             return Ok(None);
         };
-        let mut members = vec![Member {
-            agent: agent.clone(),
-            through_seq: i64::MAX,
-            until: Timestamp(i64::MAX),
-        }];
+        let mut members =
+            vec![Member { agent: agent.clone(), through_seq: i64::MAX, until: Timestamp(i64::MAX) }];
         while let Some(parent) = parent(tx, &members).await? {
             members.push(parent);
         }
-        Ok(Some(Self {
-            ledger: found.ledger,
-            members,
-        }))
+        Ok(Some(Self { ledger: found.ledger, members }))
     }
 
     /// Returns the agent to which the message belongs: the oldest one that shares it.
     pub(super) fn owner(&self, seq: i64) -> Option<&AgentId> {
         let mut oldest_first = self.members.iter().rev();
-        oldest_first
-            .find(|member| seq <= member.through_seq)
-            .map(|member| &member.agent)
+        oldest_first.find(|member| seq <= member.through_seq).map(|member| &member.agent)
     }
 
     pub(super) fn members(&self) -> impl Iterator<Item = &Member> {
@@ -108,10 +100,8 @@ impl AncestorLine {
     }
 
     fn placed(&self, found: LineMatch, member: &Member, is_own: bool) -> PlacedExchange {
-        let exchange = Exchange {
-            last_seq: found.exchange.last_seq.min(member.through_seq),
-            ..found.exchange
-        };
+        let exchange =
+            Exchange { last_seq: found.exchange.last_seq.min(member.through_seq), ..found.exchange };
         let set_aside = exchange.set_aside_at.is_some_and(|at| at < member.until);
         let place = match (found.is_preamble, set_aside) {
             (true, _) => ExchangePlace::Preamble,
@@ -125,9 +115,7 @@ impl AncestorLine {
             source: found.source,
             place,
             evicted_at: found.evicted_at.filter(|_| place != ExchangePlace::Window),
-            summary_version: found
-                .summary_version
-                .filter(|_| is_own && place == ExchangePlace::Covered),
+            summary_version: found.summary_version.filter(|_| is_own && place == ExchangePlace::Covered),
         }
     }
 
@@ -192,11 +180,7 @@ async fn load(tx: &mut Connection, agent: &AgentId, exchange: i64) -> StoreResul
         "AND r.covers_through < e.exchange AND r.kind <> 'update') ORDER BY w.version LIMIT 1) ",
         "FROM exchange_log e WHERE e.agent_id = $1 AND e.exchange = $2"
     );
-    let found = query(sql)
-        .bind(agent.as_str())
-        .bind(exchange)
-        .fetch_optional(tx)
-        .await?;
+    let found = query(sql).bind(agent.as_str()).bind(exchange).fetch_optional(tx).await?;
     let Some(row) = found else { return Ok(None) };
     Ok(Some(LineMatch {
         exchange: row::exchange(&row, 0)?,

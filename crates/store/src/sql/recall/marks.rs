@@ -22,9 +22,7 @@ use recapd_core::domain::{number::i64_or_max, recall::IndexPart};
 const AGENTS_MAX: i64 = 32;
 
 pub(super) async fn index(store: &SqlStore, messages_max: i64) -> StoreResult<i64> {
-    store
-        .write(Lock::Nothing, move |tx| Box::pin(index_some(tx, messages_max)))
-        .await
+    store.write(Lock::Nothing, move |tx| Box::pin(index_some(tx, messages_max))).await
 }
 
 /// Indexes some messages without waiting for locks. An agent that another transaction writes or indexes stays pending.
@@ -42,10 +40,8 @@ async fn index_some(tx: &mut Connection, messages_max: i64) -> StoreResult<i64> 
     }
     // Splits the messages into words before it locks the agents, so that no append waits for the splitting.
     let mut batch = unindexed_messages(tx, &claimed, messages_max).await?;
-    let mut parts: BTreeMap<String, Vec<IndexPart>> = batch
-        .iter()
-        .map(|(agent, messages)| (agent.clone(), PlacedMessage::indexed(messages)))
-        .collect();
+    let mut parts: BTreeMap<String, Vec<IndexPart>> =
+        batch.iter().map(|(agent, messages)| (agent.clone(), PlacedMessage::indexed(messages))).collect();
     let mut locked = lock(tx, &claimed).await?;
     // If one of an agent's messages was forgotten meanwhile, the agent stays pending and is read again.
     let changed = rows::forgotten_since(tx, &batch).await?;
@@ -63,10 +59,7 @@ async fn lock(tx: &mut Connection, agents: &[String]) -> StoreResult<Vec<String>
         "-- postgres/recall.lock\nSELECT agent_id FROM agents WHERE agent_id IN \
                (SELECT value FROM jsonb_array_elements_text($1::jsonb)) FOR NO KEY UPDATE SKIP LOCKED"
     );
-    Ok(query(sql)
-        .bind(json!(agents).to_string())
-        .fetch_column(tx)
-        .await?)
+    Ok(query(sql).bind(json!(agents).to_string()).fetch_column(tx).await?)
 }
 
 /// Returns the messages after the marks of these agents.
@@ -82,10 +75,7 @@ async fn unindexed_messages(
                l.tokens, l.said_at, l.kind, l.exchange FROM message_log l WHERE l.agent_id = p.agent_id \
                AND l.seq > coalesce(k.indexed_seq, 0) ORDER BY l.seq LIMIT $2) m ORDER BY p.place, m.seq LIMIT $2"
     );
-    let mut found = query(sql)
-        .bind(json!(agents).to_string())
-        .bind(messages_max)
-        .fetch(tx)?;
+    let mut found = query(sql).bind(json!(agents).to_string()).bind(messages_max).fetch(tx)?;
     let (mut batch, mut bytes) = (IndexBatch::new(), 0);
     while bytes < INDEX_BYTES_MAX {
         let Some(row) = found.try_next().await? else { break };

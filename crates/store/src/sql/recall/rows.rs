@@ -25,10 +25,7 @@ pub(super) struct PlacedMessage {
 impl PlacedMessage {
     /// Reads a message's columns, and its exchange from the column after them.
     pub(super) fn read(found: &crate::sql::Row) -> StoreResult<Self> {
-        Ok(Self {
-            exchange: found.try_get(6)?,
-            stored: row::message(found)?,
-        })
+        Ok(Self { exchange: found.try_get(6)?, stored: row::message(found)? })
     }
 
     /// Indexes messages with ascending numbers.
@@ -53,9 +50,7 @@ pub(super) async fn forgotten_since(
     let read: Vec<Value> = batch
         .iter()
         .flat_map(|(agent, messages)| {
-            let remaining = messages
-                .iter()
-                .filter(|placed| !placed.stored.message.is_forgotten());
+            let remaining = messages.iter().filter(|placed| !placed.stored.message.is_forgotten());
             remaining.map(move |placed| json!([agent, placed.stored.seq]))
         })
         .collect();
@@ -69,11 +64,7 @@ pub(super) async fn forgotten_since(
 
 /// Adds an agent's new parts of the index to the rows of their blocks.
 pub(super) async fn add(tx: &mut Connection, parts: &BTreeMap<String, Vec<IndexPart>>) -> StoreResult<()> {
-    let all = || {
-        parts
-            .iter()
-            .flat_map(|(agent, parts)| parts.iter().map(move |part| (agent, part)))
-    };
+    let all = || parts.iter().flat_map(|(agent, parts)| parts.iter().map(move |part| (agent, part)));
     let blocks: Vec<Value> = all()
         .map(|(agent, part)| {
             let (totals, bytes) = (part.totals(), hexadecimal(&part.messages_bytes()));
@@ -135,19 +126,10 @@ async fn block_part(tx: &mut Connection, agent: &AgentId, block: i64) -> StoreRe
     let words = sql!(
         "-- sql/recall.block_words\nSELECT stem, postings FROM recall_words WHERE agent_id = $1 AND block = $2"
     );
-    let found = query(entries)
-        .bind(agent.as_str())
-        .bind(block)
-        .fetch_optional(&mut *tx)
-        .await?;
+    let found = query(entries).bind(agent.as_str()).bind(block).fetch_optional(&mut *tx).await?;
     let Some(found) = found else { return Ok(None) };
     let mut part = IndexPart::read(block, &found.try_get::<Vec<u8>>(0)?);
-    for row in query(words)
-        .bind(agent.as_str())
-        .bind(block)
-        .fetch_all(tx)
-        .await?
-    {
+    for row in query(words).bind(agent.as_str()).bind(block).fetch_all(tx).await? {
         part.add_postings(&row.try_get::<String>(0)?, &row.try_get::<Vec<u8>>(1)?);
     }
     Ok(Some(part))
@@ -171,10 +153,6 @@ async fn replace(
         .await?;
     let delete =
         sql!("-- sql/recall.delete_block\nDELETE FROM recall_blocks WHERE agent_id = $1 AND block = $2");
-    query(delete)
-        .bind(agent.as_str())
-        .bind(part.block())
-        .execute(&mut *tx)
-        .await?;
+    query(delete).bind(agent.as_str()).bind(part.block()).execute(&mut *tx).await?;
     add(tx, &BTreeMap::from([(agent.to_string(), vec![part.clone()])])).await
 }

@@ -50,12 +50,7 @@ pub(in crate::sql) async fn search(
     let mut found = look_up(tx, &line, ranked, &search).await?;
     let has_more = found.len() > search.limit;
     found.truncate(search.limit);
-    Ok(Some(SearchHits {
-        terms: search.query.terms().to_vec(),
-        found,
-        has_more,
-        unsearched,
-    }))
+    Ok(Some(SearchHits { terms: search.query.terms().to_vec(), found, has_more, unsearched }))
 }
 
 /// Makes PostgreSQL look up the index's rows one by one. It can't know how few rows a search needs, and would read whole tables.
@@ -82,10 +77,7 @@ async fn words(
     {
         return Ok((wanted.clone(), parts));
     }
-    let search = ArchiveSearch {
-        query: with_rarest_terms(tx, line, &wanted.query).await?,
-        ..wanted.clone()
-    };
+    let search = ArchiveSearch { query: with_rarest_terms(tx, line, &wanted.query).await?, ..wanted.clone() };
     let parts = read_words(tx, line, &search.stems(), i64::MAX).await?;
     Ok((search, parts.unwrap_or_default()))
 }
@@ -94,10 +86,7 @@ async fn words(
 async fn with_rarest_terms(tx: &mut Connection, line: &AncestorLine, wanted: &Query) -> StoreResult<Query> {
     let counts = counts(tx, line, &stems(wanted.terms())).await?;
     let count = |term: &Term| {
-        let counts = term
-            .stems()
-            .iter()
-            .map(|stem| counts.get(stem).copied().unwrap_or_default());
+        let counts = term.stems().iter().map(|stem| counts.get(stem).copied().unwrap_or_default());
         counts.min().unwrap_or_default()
     };
     let mut terms_by_count: Vec<(i64, usize)> = wanted.terms().iter().map(count).zip(0..).collect();
@@ -137,10 +126,7 @@ async fn counts(
         .bind(json!(stems).to_string())
         .fetch_all(tx)
         .await?;
-    found
-        .iter()
-        .map(|row| Ok((row.try_get(0)?, row.try_get(1)?)))
-        .collect()
+    found.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
 }
 
 /// Reads what the ranking needs, and counts messages that are neither indexed nor read.
@@ -151,17 +137,11 @@ async fn candidates(
     mut parts: Parts,
 ) -> StoreResult<(Candidates, i64)> {
     let has = |stem: &str| parts.values().any(|part| part.has(stem));
-    let open = search
-        .query
-        .terms()
-        .iter()
-        .filter(|term| term.is_open() && !has(term.stem()));
+    let open = search.query.terms().iter().filter(|term| term.is_open() && !has(term.stem()));
     let prefixes: BTreeSet<&str> = open.map(Term::stem).collect();
     add_beginning(tx, line, &prefixes, &mut parts).await?;
-    let edges: Vec<BlockKey> = line
-        .members()
-        .map(|member| (member.agent.to_string(), block_of(member.through_seq)))
-        .collect();
+    let edges: Vec<BlockKey> =
+        line.members().map(|member| (member.agent.to_string(), block_of(member.through_seq))).collect();
     let mut totals = add_messages(tx, line, search, &edges, &mut parts).await?;
     for (member, key) in line.members().zip(edges) {
         if let Some(part) = parts.get_mut(&key) {
@@ -176,11 +156,7 @@ async fn candidates(
     }
     parts.extend(tail);
     parts.sort_by_key(IndexPart::block);
-    let candidates = Candidates {
-        totals,
-        parts,
-        ..Candidates::default()
-    };
+    let candidates = Candidates { totals, parts, ..Candidates::default() };
     Ok((candidates, unsearched))
 }
 
@@ -197,9 +173,7 @@ async fn read_words(
                {join} {each_text}($2{::jsonb}) s ON {true} = {true} {join} recall_words w ON w.agent_id = b.value ->> 0 \
                AND w.block = CAST(b.value ->> 1 AS bigint) AND w.stem = s.value GROUP BY w.agent_id, w.block"
     );
-    let query = query(sql)
-        .bind(json!(line.blocks()).to_string())
-        .bind(json!(stems).to_string());
+    let query = query(sql).bind(json!(line.blocks()).to_string()).bind(json!(stems).to_string());
     let mut parts = Parts::new();
     let is_whole = add_rows(query.fetch(tx)?, postings_max, &mut parts).await?;
     Ok(is_whole.then_some(parts))
@@ -215,10 +189,8 @@ async fn add_beginning(
     if prefixes.is_empty() {
         return Ok(());
     }
-    let ranges: Vec<[String; 2]> = prefixes
-        .iter()
-        .map(|prefix| [(*prefix).to_owned(), format!("{prefix}{}", char::MAX)])
-        .collect();
+    let ranges: Vec<[String; 2]> =
+        prefixes.iter().map(|prefix| [(*prefix).to_owned(), format!("{prefix}{}", char::MAX)]).collect();
     let sql = sql!(
         "-- sql/recall.beginning\nSELECT w.agent_id, w.block, CAST({array}({array}(w.stem, w.messages)) AS text), w.postings \
                FROM {each}($1{::jsonb}) b {join} {each}($2{::jsonb}) p ON {true} = {true} \
@@ -254,9 +226,7 @@ async fn add_rows(
 }
 
 fn part_of(parts: &mut Parts, key: BlockKey) -> &mut IndexPart {
-    parts
-        .entry(key)
-        .or_insert_with_key(|(_, block)| IndexPart::new(*block))
+    parts.entry(key).or_insert_with_key(|(_, block)| IndexPart::new(*block))
 }
 
 /// Adds the messages that the search needs, and all messages of `edges`, each member's last block. Returns the size of the rest
@@ -288,10 +258,7 @@ async fn add_messages(
             part_of(parts, key).add_messages(&bytes);
             continue;
         }
-        totals += IndexTotals {
-            messages: row.try_get(2)?,
-            words: row.try_get(3)?,
-        };
+        totals += IndexTotals { messages: row.try_get(2)?, words: row.try_get(3)? };
         if !bytes.is_empty() {
             part_of(parts, key).add_found(&bytes, search);
         }
@@ -358,11 +325,7 @@ async fn session_range(tx: &mut Connection, agent: &AgentId, session: i64) -> St
                WHERE n.agent_id = s.agent_id AND n.session > s.session) FROM sessions s \
                WHERE s.agent_id = $1 AND s.session = $2"
     );
-    let found = query(sql)
-        .bind(agent.as_str())
-        .bind(session)
-        .fetch_optional(tx)
-        .await?;
+    let found = query(sql).bind(agent.as_str()).bind(session).fetch_optional(tx).await?;
     let Some(row) = found else {
         return Ok(NO_EXCHANGE);
     };
@@ -377,21 +340,13 @@ async fn verify_phrases(
     search: &ArchiveSearch,
     candidates: &mut Candidates,
 ) -> StoreResult<()> {
-    for (index, term) in search
-        .query
-        .terms()
-        .iter()
-        .enumerate()
-        .filter(|(_, term)| term.is_phrase())
-    {
+    for (index, term) in search.query.terms().iter().enumerate().filter(|(_, term)| term.is_phrase()) {
         let seqs = candidates.find_phrase(term, &search.filter, PHRASE_MESSAGES_MAX);
         let query = search.query.with_terms(|other| other == index);
         let verified = messages(tx, line, &seqs).await?.into_values();
         let verified =
             verified.filter(|stored| query.find_terms(&searchable(&stored.message)).contains(&true));
-        candidates
-            .verified
-            .insert(index, verified.map(|stored| stored.seq).collect());
+        candidates.verified.insert(index, verified.map(|stored| stored.seq).collect());
     }
     Ok(())
 }
@@ -409,10 +364,7 @@ async fn messages(
                WHERE m.forgotten_at IS NULL"
     );
     let found = query(sql).bind(json!(keys).to_string()).fetch_all(tx).await?;
-    found
-        .iter()
-        .map(|found| row::message(found).map(|stored| (stored.seq, stored)))
-        .collect()
+    found.iter().map(|found| row::message(found).map(|stored| (stored.seq, stored))).collect()
 }
 
 /// Loads the ranked exchanges and their best messages. Skips exchanges that were set aside, and stops at one more than the search
@@ -428,29 +380,19 @@ async fn look_up(
         if placed.len() > search.limit {
             break;
         }
-        let found = line
-            .find(tx, ranked.exchange)
-            .await?
-            .filter(PlacedExchange::is_found);
+        let found = line.find(tx, ranked.exchange).await?.filter(PlacedExchange::is_found);
         let Some(found) = found else { continue };
         ranked.seqs.retain(|seq| found.exchange.holds(*seq));
         if !ranked.seqs.is_empty() {
             placed.push((ranked, found));
         }
     }
-    let seqs: Vec<i64> = placed
-        .iter()
-        .flat_map(|(ranked, _)| ranked.seqs.iter().copied())
-        .collect();
+    let seqs: Vec<i64> = placed.iter().flat_map(|(ranked, _)| ranked.seqs.iter().copied()).collect();
     let mut messages = messages(tx, line, &seqs).await?;
     let terms = search.query.terms().len();
     let found = placed.into_iter().map(|(ranked, placed)| FoundExchange {
         missing: (0..terms).filter(|term| !ranked.has(*term)).collect(),
-        hits: ranked
-            .seqs
-            .iter()
-            .filter_map(|seq| messages.remove(seq))
-            .collect(),
+        hits: ranked.seqs.iter().filter_map(|seq| messages.remove(seq)).collect(),
         placed,
     });
     Ok(found.filter(|found| !found.hits.is_empty()).collect())

@@ -49,9 +49,7 @@ impl EmbeddingStore for SqlStore {
         };
         let (agent, request) = (next.clone(), claim.clone());
         let is_claimed = self
-            .write(Lock::Nothing, move |tx| {
-                Box::pin(async move { claim_agent(tx, &agent, &request).await })
-            })
+            .write(Lock::Nothing, move |tx| Box::pin(async move { claim_agent(tx, &agent, &request).await }))
             .await?;
         if !is_claimed {
             return Ok(None);
@@ -60,10 +58,7 @@ impl EmbeddingStore for SqlStore {
     }
 
     async fn keep_embeddings(&self, outcome: EmbeddingOutcome) -> StoreResult<u64> {
-        self.write(Lock::Agent(outcome.agent.clone()), move |tx| {
-            Box::pin(keep(tx, outcome))
-        })
-        .await
+        self.write(Lock::Agent(outcome.agent.clone()), move |tx| Box::pin(keep(tx, outcome))).await
     }
 
     async fn unembedded(&self, model: &EmbeddingModel) -> StoreResult<i64> {
@@ -72,10 +67,7 @@ impl EmbeddingStore for SqlStore {
             marked_agents!(),
             ") w"
         );
-        let query = query(sql)
-            .bind(model.name.as_str())
-            .bind(model.dimensions)
-            .bind(EMBEDDED_MESSAGES_MAX);
+        let query = query(sql).bind(model.name.as_str()).bind(model.dimensions).bind(EMBEDDED_MESSAGES_MAX);
         Ok(query.fetch_one(&mut self.reader().await?).await?.try_get(0)?)
     }
 }
@@ -190,12 +182,7 @@ async fn keep(tx: &mut Connection, outcome: EmbeddingOutcome) -> StoreResult<u64
     let delete = sql!(
         "-- sql/vectors.replace\nDELETE FROM recall_vectors WHERE agent_id = $1 AND seq > $2 AND seq <= $3"
     );
-    query(delete)
-        .bind(agent)
-        .bind(outcome.after_seq)
-        .bind(outcome.through_seq)
-        .execute(&mut *tx)
-        .await?;
+    query(delete).bind(agent).bind(outcome.after_seq).bind(outcome.through_seq).execute(&mut *tx).await?;
     let insert = sql!(
         sqlite: "-- sql/vectors.insert\nINSERT INTO recall_vectors (agent_id, seq, exchange, kind, said_at, model, vector) \
                  SELECT m.agent_id, m.seq, m.exchange, m.kind, m.said_at, $3, unhex(j.value ->> 1) FROM json_each($2) j \
@@ -210,10 +197,7 @@ async fn keep(tx: &mut Connection, outcome: EmbeddingOutcome) -> StoreResult<u64
         .iter()
         .map(|(seq, embedding)| json!([seq, hexadecimal(&embedding.bytes())]))
         .collect();
-    let insert = query(insert)
-        .bind(agent)
-        .bind(json!(rows).to_string())
-        .bind(outcome.model.name.as_str());
+    let insert = query(insert).bind(agent).bind(json!(rows).to_string()).bind(outcome.model.name.as_str());
     Ok(insert.execute(tx).await?)
 }
 
@@ -271,11 +255,7 @@ async fn nearest(
             .fetch(&mut *tx)?;
         while let Some(found) = rows.try_next().await? {
             remaining -= 1;
-            nearest.add(
-                found.try_get(0)?,
-                found.try_get(1)?,
-                &found.try_get::<Vec<u8>>(2)?,
-            );
+            nearest.add(found.try_get(0)?, found.try_get(1)?, &found.try_get::<Vec<u8>>(2)?);
         }
         if remaining == 0 {
             break;

@@ -58,12 +58,7 @@ async fn next_batch(connection: &mut Connection, messages_max: i64) -> StoreResu
                FROM message_log WHERE id > $1 ORDER BY id LIMIT $2"
     );
     let mut found = query(sql).bind(after).bind(messages_max).fetch(connection)?;
-    let mut next = NextBatch {
-        after,
-        through: after,
-        messages: 0,
-        batch: IndexBatch::new(),
-    };
+    let mut next = NextBatch { after, through: after, messages: 0, batch: IndexBatch::new() };
     let mut bytes = 0;
     while bytes < INDEX_BYTES_MAX {
         let Some(row) = found.try_next().await? else { break };

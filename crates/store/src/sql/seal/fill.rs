@@ -24,13 +24,7 @@ pub(super) enum DigestRows {
 }
 
 impl DigestRows {
-    const ALL: [Self; 5] = [
-        Self::Evictions,
-        Self::Items,
-        Self::Facts,
-        Self::Versions,
-        Self::Forks,
-    ];
+    const ALL: [Self; 5] = [Self::Evictions, Self::Items, Self::Facts, Self::Versions, Self::Forks];
 
     fn due(self) -> &'static Statement {
         match self {
@@ -83,12 +77,7 @@ async fn write(
 ) -> StoreResult<i64> {
     let count = i64_or_max(digests.len());
     for (number, digest) in digests {
-        query(sql)
-            .bind(agent.as_str())
-            .bind(number)
-            .bind(digest)
-            .execute(&mut *tx)
-            .await?;
+        query(sql).bind(agent.as_str()).bind(number).bind(digest).execute(&mut *tx).await?;
     }
     Ok(count)
 }
@@ -99,11 +88,7 @@ async fn rows_to_fill(
     sql: &'static Statement,
     rows_max: i64,
 ) -> StoreResult<Vec<Row>> {
-    Ok(query(sql)
-        .bind(agent.as_str())
-        .bind(rows_max)
-        .fetch_all(tx)
-        .await?)
+    Ok(query(sql).bind(agent.as_str()).bind(rows_max).fetch_all(tx).await?)
 }
 
 pub(crate) async fn items(tx: &mut Connection, agent: &AgentId, rows_max: i64) -> StoreResult<i64> {
@@ -177,11 +162,7 @@ pub(crate) async fn versions(tx: &mut Connection, agent: &AgentId, rows_max: i64
     let found = rows_to_fill(tx, agent, undigested, rows_max).await?;
     for found in &found {
         let is_newest = found.try_get::<Option<bool>>(10)?.unwrap_or(false);
-        let made_of = if is_newest {
-            document_digest(tx, agent).await?
-        } else {
-            String::new()
-        };
+        let made_of = if is_newest { document_digest(tx, agent).await? } else { String::new() };
         let (kind, path): (String, String) = (found.try_get(1)?, found.try_get(5)?);
         let content: String = found.try_get(6)?;
         let row = VersionRow {
@@ -244,10 +225,7 @@ async fn shown_digests(tx: &mut Connection, agent: &AgentId) -> StoreResult<Opti
 
 async fn fork(tx: &mut Connection, agent: &AgentId) -> StoreResult<i64> {
     let record = sql!("-- sql/seal.record\nSELECT record FROM forks WHERE agent_id = $1");
-    let found = query(record)
-        .bind(agent.as_str())
-        .fetch_optional(&mut *tx)
-        .await?;
+    let found = query(record).bind(agent.as_str()).fetch_optional(&mut *tx).await?;
     let Some(found) = found else { return Ok(0) };
     exchanges(tx, agent, (0, i64::MAX)).await?;
     let sql = sql!("-- sql/seal.fork\nUPDATE forks SET digest = $2 WHERE agent_id = $1");

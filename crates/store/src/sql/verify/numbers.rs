@@ -108,11 +108,7 @@ impl NumberSeries {
             );
             findings.add(self.invariant, found);
         }
-        let lost = self
-            .inherited
-            .iter()
-            .filter(|number| !all_numbers.contains(number))
-            .count();
+        let lost = self.inherited.iter().filter(|number| !all_numbers.contains(number)).count();
         if lost > 0 {
             let found = format!("{lost} {} that came with the fork are missing", self.name);
             findings.add(self.invariant, found);

@@ -68,20 +68,13 @@ async fn each(
         match stored {
             None => unsealed += 1,
             Some(stored) if stored == digest => {}
-            Some(_) => findings.add(
-                part.invariant,
-                format!("{} {number} isn't what was stored", part.name),
-            ),
+            Some(_) => findings.add(part.invariant, format!("{} {number} isn't what was stored", part.name)),
         }
         if row.try_get(column + 1)? {
             digests.push(digest);
         }
     }
-    findings.add_unseen(Unseen {
-        invariant: part.invariant,
-        what: part.unseen,
-        count: unsealed,
-    });
+    findings.add_unseen(Unseen { invariant: part.invariant, what: part.unseen, count: unsealed });
     Ok(digests)
 }
 
@@ -200,11 +193,7 @@ fn versions() -> VerifiedRows {
             };
             // A version whose text was removed has an empty digest. If it has a text nevertheless, the digest is wrong.
             let is_purged: bool = found.try_get(10)?;
-            let digest = if is_purged && content.is_empty() {
-                String::new()
-            } else {
-                row.digest()
-            };
+            let digest = if is_purged && content.is_empty() { String::new() } else { row.digest() };
             Ok((row.version, digest, 11))
         },
     }
@@ -234,10 +223,7 @@ async fn document(
     let is_empty = version == 0 && written.is_none();
     let expected = if is_empty { Some(String::new()) } else { written };
     if expected.is_some_and(|expected| expected != content) {
-        findings.add(
-            Invariant::ExactlyOnce,
-            format!("the document isn't that of version {read}"),
-        );
+        findings.add(Invariant::ExactlyOnce, format!("the document isn't that of version {read}"));
     }
     let made_of: Option<String> = found.try_get(4)?;
     let made_of = made_of.filter(|made_of| !made_of.is_empty());

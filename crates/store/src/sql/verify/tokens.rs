@@ -23,16 +23,9 @@ pub(super) struct Recount {
 
 impl Recount {
     pub(super) fn new(depth: Depth) -> Self {
-        let counters = || {
-            [
-                tokenizer::counter_for("openai", "gpt-4o"),
-                tokenizer::counter_for("openai", "gpt-4"),
-            ]
-        };
-        Self {
-            counters: (depth == Depth::Deep).then(counters),
-            skipped: 0,
-        }
+        let counters =
+            || [tokenizer::counter_for("openai", "gpt-4o"), tokenizer::counter_for("openai", "gpt-4")];
+        Self { counters: (depth == Depth::Deep).then(counters), skipped: 0 }
     }
 
     /// Counts a message again if an exact tokenizer counted it. Estimates, and the costs of images and documents, depend on what
@@ -69,18 +62,11 @@ impl Recount {
         } else {
             "messages' tokens (--deep counts them again)"
         };
-        findings.add_unseen(Unseen {
-            invariant: Invariant::WindowFits,
-            what,
-            count: self.skipped,
-        });
+        findings.add_unseen(Unseen { invariant: Invariant::WindowFits, what, count: self.skipped });
     }
 }
 
 /// Returns true if a part's cost doesn't follow from its text.
 fn is_estimated(part: &Part) -> bool {
-    matches!(
-        part,
-        Part::Attachment { .. } | Part::Thinking(_) | Part::Opaque { .. }
-    )
+    matches!(part, Part::Attachment { .. } | Part::Thinking(_) | Part::Opaque { .. })
 }

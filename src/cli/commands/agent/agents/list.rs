@@ -48,11 +48,7 @@ fn text(agents: &[AgentFigures], now: Timestamp) -> String {
             agent.project_id.clone().unwrap_or_else(|| "-".to_owned()),
             agent.exchanges.to_string(),
             thousands(agent.window_tokens),
-            if agent.budget_tokens == 0 {
-                "-".to_owned()
-            } else {
-                thousands(agent.budget_tokens)
-            },
+            if agent.budget_tokens == 0 { "-".to_owned() } else { thousands(agent.budget_tokens) },
             agent.pending_exchanges.to_string(),
             match agent.version {
                 0 => "-".to_owned(),

@@ -34,9 +34,8 @@ fn is_for_people(word: &str) -> bool {
 fn command_words(arguments: &[OsString]) -> Vec<(usize, Cow<'_, str>)> {
     let global_options = GlobalOptions::augment_args(clap::Command::new("recapd"));
     let takes_value = |word: &str| {
-        let mut with_value = global_options
-            .get_arguments()
-            .filter(|option| option.get_action().takes_values());
+        let mut with_value =
+            global_options.get_arguments().filter(|option| option.get_action().takes_values());
         with_value.any(|option| option.get_long().is_some() && option.get_long() == word.strip_prefix("--"))
     };
     let mut is_value = false;
@@ -73,10 +72,7 @@ mod tests {
             ("hook --help", "hook --help"),
             ("hook --host codex Stop", "hook --host codex Stop"),
             ("--server x hook stop", "--server x hook Stop"),
-            (
-                "-q --db=x hook --set a=b sessionstart",
-                "-q --db=x hook --set a=b SessionStart",
-            ),
+            ("-q --db=x hook --set a=b sessionstart", "-q --db=x hook --set a=b SessionStart"),
         ] {
             assert_eq!(call(line).as_deref(), Some(expected), "{line}");
         }

@@ -68,11 +68,7 @@ impl Install {
         if let Some(note) = left_out(&support, self.scope(), &program) {
             output::note(&note);
         }
-        self.change(
-            &SettingsChange { file, before, after },
-            options,
-            &left_out_names(&support),
-        )?;
+        self.change(&SettingsChange { file, before, after }, options, &left_out_names(&support))?;
         Ok(ExitCode::SUCCESS)
     }
 
@@ -230,11 +226,7 @@ pub(super) fn read(file: &Path) -> Result<String, String> {
 
 fn confirm(may_ask: bool) -> Result<bool, CommandFailure> {
     if !may_ask || !io::stdin().is_terminal() {
-        let why = if may_ask {
-            "there is no terminal for the question"
-        } else {
-            "this needs a confirmation"
-        };
+        let why = if may_ask { "there is no terminal for the question" } else { "this needs a confirmation" };
         return Err(CommandFailure::usage(format!("{why}; add --yes or --dry-run")));
     }
     let mut stderr = io::stderr().lock();
@@ -255,8 +247,6 @@ fn write(file: &Path, text: &str) -> Result<(), CommandFailure> {
     if let Ok(metadata) = fs::metadata(&file) {
         fs::set_permissions(written.path(), metadata.permissions())?;
     }
-    written
-        .persist(&file)
-        .map_err(|error| CommandFailure::from(error.error))?;
+    written.persist(&file).map_err(|error| CommandFailure::from(error.error))?;
     Ok(())
 }

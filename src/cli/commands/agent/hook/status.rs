@@ -94,12 +94,7 @@ struct SettingsStatus {
 
 impl SettingsStatus {
     fn text(&self) -> String {
-        let mut text = format!(
-            "{}  hooks of {} at {}",
-            self.file,
-            self.host,
-            self.events.join(", ")
-        );
+        let mut text = format!("{}  hooks of {} at {}", self.file, self.host, self.events.join(", "));
         if let Some(problem) = &self.problem {
             text.extend(["\n  problem: ", problem]);
         }
@@ -138,11 +133,7 @@ fn review_file(file: &Path, host: Host, scope: Scope, environment: &Environment)
     });
     let review = match result {
         Ok(review) => review?,
-        Err(error) => Review {
-            events: Vec::new(),
-            problem: Some(error),
-            hint: None,
-        },
+        Err(error) => Review { events: Vec::new(), problem: Some(error), hint: None },
     };
     Some(SettingsStatus {
         host: host.name(),

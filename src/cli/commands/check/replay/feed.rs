@@ -66,16 +66,8 @@ pub(super) struct Feed {
 impl Feed {
     /// Returns a feed of `files` to the ingestor of `parts`. With `only_agent`, everything goes to that agent.
     pub(super) fn new(parts: Parts, only_agent: Option<AgentId>, files: &[PathBuf]) -> Self {
-        let bytes = files
-            .iter()
-            .filter_map(|file| file.metadata().ok())
-            .map(|metadata| metadata.len())
-            .sum();
-        let bar = if output::shows_progress() {
-            ProgressBar::new(bytes)
-        } else {
-            ProgressBar::hidden()
-        };
+        let bytes = files.iter().filter_map(|file| file.metadata().ok()).map(|metadata| metadata.len()).sum();
+        let bar = if output::shows_progress() { ProgressBar::new(bytes) } else { ProgressBar::hidden() };
         let template = "{spinner} {bar:32} {percent:>3}%  {msg}  {elapsed} elapsed, {eta} left";
         bar.set_style(
             ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()),
@@ -186,24 +178,15 @@ impl Feed {
             return Ok(());
         };
         self.chunk_bytes = 0;
-        let outcome = self
-            .parts
-            .ingestor
-            .replay(&agent, std::mem::take(&mut self.chunk))
-            .await?;
+        let outcome = self.parts.ingestor.replay(&agent, std::mem::take(&mut self.chunk)).await?;
         self.report.messages += outcome.accepted;
         self.report.duplicates += outcome.duplicates;
-        self.report.evicted_tokens += outcome
-            .evictions
-            .iter()
-            .map(|eviction| eviction.tokens)
-            .sum::<i64>();
+        self.report.evicted_tokens += outcome.evictions.iter().map(|eviction| eviction.tokens).sum::<i64>();
         if !outcome.evictions.is_empty() {
             self.parts.worker.drain().await?;
         }
         let read = HumanBytes(self.bar.position());
-        self.bar
-            .set_message(format!("{}, {read}", count(self.report.messages, "message")));
+        self.bar.set_message(format!("{}, {read}", count(self.report.messages, "message")));
         Ok(())
     }
 
@@ -231,13 +214,7 @@ impl Feed {
     fn skip(&mut self, file: &Path, skipped: &SkippedEntry) {
         self.report.skipped += 1;
         if self.report.skipped <= SKIPPED_SHOWN_MAX {
-            self.note(&format!(
-                "{}:{}: {}; {}",
-                file.display(),
-                skipped.line,
-                skipped.reason,
-                skipped.cure
-            ));
+            self.note(&format!("{}:{}: {}; {}", file.display(), skipped.line, skipped.reason, skipped.cure));
         }
         if self.report.skipped == SKIPPED_SHOWN_MAX + 1 {
             self.note("further skipped lines are only counted");

@@ -96,11 +96,7 @@ impl Report {
             unshown: feed.unshown.counts(),
             unshown_text: feed.unshown.report(),
             files_refused: feed.refused.iter().map(ToString::to_string).collect(),
-            formats: feed
-                .formats
-                .iter()
-                .map(|(format, files)| format!("{files} × {format}"))
-                .collect(),
+            formats: feed.formats.iter().map(|(format, files)| format!("{files} × {format}")).collect(),
             agents,
             cost: Cost {
                 duration_ms,
@@ -124,13 +120,11 @@ impl Report {
             output::text(&self.text())?;
         }
         let has_read = self.messages + self.duplicates > 0;
-        Ok(
-            if has_read && !self.unshown.nearly_all && self.verify.is_clean() {
-                ExitCode::SUCCESS
-            } else {
-                ExitCode::FAILURE
-            },
-        )
+        Ok(if has_read && !self.unshown.nearly_all && self.verify.is_clean() {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::FAILURE
+        })
     }
 
     fn text(&self) -> String {
@@ -143,11 +137,7 @@ impl Report {
             agents => sections.push(table(agents)),
         }
         sections.push(self.cost_text());
-        sections.push(if self.verify.is_clean() {
-            "verify: clean".to_owned()
-        } else {
-            self.verify.text()
-        });
+        sections.push(if self.verify.is_clean() { "verify: clean".to_owned() } else { self.verify.text() });
         sections.join("\n\n")
     }
 
@@ -183,11 +173,7 @@ impl Report {
                 count(*model_calls, "model call")
             ),
         ];
-        lines.extend(
-            self.unshown_text
-                .iter()
-                .map(|report| format!("unshown   {report}")),
-        );
+        lines.extend(self.unshown_text.iter().map(|report| format!("unshown   {report}")));
         if *failed > 0 {
             lines.push(format!(
                 "failed    {}; exchanges that no model condensed keep their digests",
@@ -211,10 +197,7 @@ impl AgentOutcome {
         let Some(reading) = parts.snapshots.get(agent).await? else {
             return Ok(None);
         };
-        let query = HistoryQuery {
-            summary_tokens_max: config.summary.max_tokens,
-            ..HistoryQuery::default()
-        };
+        let query = HistoryQuery { summary_tokens_max: config.summary.max_tokens, ..HistoryQuery::default() };
         let history = if agents <= AGENTS_PRINTED_MAX {
             let (now, redactor) = (parts.clock.now(), parts.snapshots.redactor());
             history::load(parts.store.as_ref(), agent, query, now, redactor).await?
@@ -236,37 +219,23 @@ impl AgentOutcome {
     }
 
     fn fill(&self) -> WindowFill {
-        WindowFill {
-            tokens: self.window_tokens,
-            budget_tokens: self.budget_tokens,
-        }
+        WindowFill { tokens: self.window_tokens, budget_tokens: self.budget_tokens }
     }
 
     fn sections(&self) -> Vec<String> {
-        let history = self
-            .history
-            .as_ref()
-            .map(|view| render_text(view, output::width()));
+        let history = self.history.as_ref().map(|view| render_text(view, output::width()));
         let summary = match self.summary.trim_end() {
             "" => format!("({})", self.fill().hint_with(SMALL_WINDOW)),
             summary => summary.to_owned(),
         };
-        let title = format!(
-            "──── summary v{}, {} tokens ────",
-            self.summary_version, self.summary_tokens
-        );
-        history
-            .into_iter()
-            .chain([format!("{title}\n\n{summary}")])
-            .collect()
+        let title = format!("──── summary v{}, {} tokens ────", self.summary_version, self.summary_tokens);
+        history.into_iter().chain([format!("{title}\n\n{summary}")]).collect()
     }
 }
 
 fn table(agents: &[AgentOutcome]) -> String {
-    let head = format!(
-        "{:<48} {:>9} {:>8} {:>9} {:>8}",
-        "agent", "exchanges", "covered", "window", "summary"
-    );
+    let head =
+        format!("{:<48} {:>9} {:>8} {:>9} {:>8}", "agent", "exchanges", "covered", "window", "summary");
     let lines = agents.iter().take(TABLE_LINES_MAX).map(|agent| {
         let name: String = agent.agent_id.as_str().chars().take(48).collect();
         format!(
@@ -276,9 +245,5 @@ fn table(agents: &[AgentOutcome]) -> String {
     });
     let more = agents.len().saturating_sub(TABLE_LINES_MAX);
     let rest = (more > 0).then(|| format!("… and {more} more; --json has them all"));
-    std::iter::once(head)
-        .chain(lines)
-        .chain(rest)
-        .collect::<Vec<_>>()
-        .join("\n")
+    std::iter::once(head).chain(lines).chain(rest).collect::<Vec<_>>().join("\n")
 }

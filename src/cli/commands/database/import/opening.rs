@@ -39,11 +39,9 @@ impl JournalOpening {
         limited.read_until(b'\n', &mut line).ok()?;
         match JournalLine::parse(std::str::from_utf8(&line).ok()?) {
             Ok(JournalLine::Head(head)) => Some((*head).into()),
-            Ok(JournalLine::Message(record)) => Some(Self {
-                agent: Some(record.agent_id),
-                seq: record.seq,
-                ..Self::default()
-            }),
+            Ok(JournalLine::Message(record)) => {
+                Some(Self { agent: Some(record.agent_id), seq: record.seq, ..Self::default() })
+            }
             // This is a journal. The import reports why it can't be read.
             Err(LineError::TooNew(_)) => Some(Self::default()),
             Err(_) => None,
@@ -61,11 +59,7 @@ impl JournalOpening {
 
 impl From<Head> for JournalOpening {
     fn from(head: Head) -> Self {
-        Self {
-            agent: Some(head.agent_id),
-            parent: head.fork.map(|fork| fork.parent),
-            seq: 0,
-        }
+        Self { agent: Some(head.agent_id), parent: head.fork.map(|fork| fork.parent), seq: 0 }
     }
 }
 
@@ -87,9 +81,8 @@ fn in_order(mut waiting: Vec<(PathBuf, JournalOpening)>) -> Vec<PathBuf> {
     let mut order = Vec::with_capacity(waiting.len());
     while !waiting.is_empty() {
         let first = first_of(&waiting);
-        let (later, now): (Vec<_>, Vec<_>) = waiting
-            .into_iter()
-            .partition(|(_, opening)| opening.waits(&first));
+        let (later, now): (Vec<_>, Vec<_>) =
+            waiting.into_iter().partition(|(_, opening)| opening.waits(&first));
         if now.is_empty() {
             // These journals form a cycle of forks, which no daemon writes. The import reports the error.
             order.extend(later.into_iter().map(|(file, _)| file));

@@ -29,10 +29,7 @@ struct ProgressTotals {
 
 impl ImportProgress {
     pub(super) fn new(files: &[PathBuf]) -> Self {
-        let bytes = files
-            .iter()
-            .filter_map(|file| file.metadata().ok())
-            .map(|metadata| metadata.len());
+        let bytes = files.iter().filter_map(|file| file.metadata().ok()).map(|metadata| metadata.len());
         let target = if output::is_quiet() {
             ProgressDrawTarget::hidden()
         } else {
@@ -40,12 +37,7 @@ impl ImportProgress {
         };
         let bar = ProgressBar::with_draw_target(Some(bytes.sum()), target);
         bar.set_style(style(READING));
-        let progress = Self {
-            ticker: Ticker::new(&bar),
-            bar,
-            files: files.len(),
-            totals: Mutex::default(),
-        };
+        let progress = Self { ticker: Ticker::new(&bar), bar, files: files.len(), totals: Mutex::default() };
         progress.tell();
         progress
     }

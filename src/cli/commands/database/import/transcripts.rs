@@ -130,8 +130,7 @@ impl<'p> Transcripts<'p> {
             self.progress.hint(&unread);
         }
         if reader.wordless() > 0 {
-            self.progress
-                .hint(&conversations::wordless(reader.wordless(), &name));
+            self.progress.hint(&conversations::wordless(reader.wordless(), &name));
         }
         self.flush().await
     }
@@ -143,11 +142,7 @@ impl<'p> Transcripts<'p> {
             self.flush().await?;
             self.current = Some(agent);
         }
-        let Record {
-            conversation,
-            mut message,
-            ..
-        } = record;
+        let Record { conversation, mut message, .. } = record;
         if message.client_id.is_none() {
             message.client_id = Some(id(&conversation, number, &message.payload));
         }
@@ -184,10 +179,7 @@ impl<'p> Transcripts<'p> {
     /// Counts the messages that an import would store. Compares with stored messages only by id, because their text may be
     /// redacted.
     async fn rehearse(&mut self, agent: &AgentId, chunk: &[Message]) -> Result<(), CommandFailure> {
-        let ids: Vec<&str> = chunk
-            .iter()
-            .filter_map(|message| message.client_id.as_deref())
-            .collect();
+        let ids: Vec<&str> = chunk.iter().filter_map(|message| message.client_id.as_deref()).collect();
         let payloads = match &self.existing {
             Some(store) => store.known_payloads(agent, &ids).await?,
             None => HashMap::new(),

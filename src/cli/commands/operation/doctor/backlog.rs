@@ -23,20 +23,12 @@ pub(super) async fn checks(store: Option<&SqlStore>, config: &Config, now: Times
     let sample = match store.sample(now, DAY_MS).await {
         Ok(sample) => sample,
         Err(error) => {
-            return vec![Check::fail(
-                "backlog",
-                error.to_string(),
-                "see the check of the database",
-            )];
+            return vec![Check::fail("backlog", error.to_string(), "see the check of the database")];
         }
     };
     let paused_since = store.queue_paused_since().await.unwrap_or_default();
     let paused = paused_since.map(|since| {
-        Check::warn(
-            "paused",
-            format!("all updates are paused since {since}"),
-            "recapd queue resume",
-        )
+        Check::warn("paused", format!("all updates are paused since {since}"), "recapd queue resume")
     });
     [backlog(&sample, config, now), updates(&sample)]
         .into_iter()
@@ -49,10 +41,8 @@ pub(super) async fn checks(store: Option<&SqlStore>, config: &Config, now: Times
 fn backlog(sample: &Sample, config: &Config, now: Timestamp) -> Check {
     let name = "backlog";
     let waited_ms = sample.oldest_pending_at.map_or(0, |since| now.since_ms(since));
-    let detail = format!(
-        "{} ready, {} running, {} scheduled",
-        sample.ready, sample.running, sample.scheduled
-    );
+    let detail =
+        format!("{} ready, {} running, {} scheduled", sample.ready, sample.running, sample.scheduled);
     let fix = "is a daemon running? if so, raise worker.concurrency, or see `recapd runs`";
     if waited_ms > config.queue.max_wait_ms + config.batch_wait_ms() + WAIT_MS_MAX {
         let detail = format!("{detail}; the oldest exchange waits for {}", span(waited_ms));
@@ -79,21 +69,13 @@ fn updates(sample: &Sample) -> Check {
 }
 
 fn parked(sample: &Sample) -> Option<Check> {
-    let detail = format!(
-        "{} parked after the last failed attempt",
-        count(sample.parked, "agent")
-    );
+    let detail = format!("{} parked after the last failed attempt", count(sample.parked, "agent"));
     let fix = "`recapd queue` says why; then `recapd queue retry --all`";
     (sample.parked > 0).then(|| Check::warn("parked", detail, fix))
 }
 
 fn spending(sample: &Sample) -> Option<Check> {
-    let until = sample
-        .paused_until
-        .map_or(String::new(), |until| format!(" until {until}"));
-    let detail = format!(
-        "{} paused by a spending limit{until}",
-        count(sample.paused, "agent")
-    );
+    let until = sample.paused_until.map_or(String::new(), |until| format!(" until {until}"));
+    let detail = format!("{} paused by a spending limit{until}", count(sample.paused, "agent"));
     (sample.paused > 0).then(|| Check::warn("spending", detail, "see [spend] and `recapd status`"))
 }

@@ -124,22 +124,12 @@ pub(super) async fn clock(store: Option<&SqlStore>, now: Timestamp) -> Check {
             }
         }
     }
-    let newest = RunQuery {
-        limit: 1,
-        ..RunQuery::default()
-    };
-    let ended = store
-        .runs(newest)
-        .await
-        .unwrap_or_default()
-        .first()
-        .map(|run| run.finished_at);
+    let newest = RunQuery { limit: 1, ..RunQuery::default() };
+    let ended = store.runs(newest).await.unwrap_or_default().first().map(|run| run.finished_at);
     match ended.filter(|ended| ended.since_ms(now) > AHEAD_MS_MAX) {
-        Some(ended) => Check::warn(
-            name,
-            format!("the newest run ended at {ended}, which is in the future"),
-            fix,
-        ),
+        Some(ended) => {
+            Check::warn(name, format!("the newest run ended at {ended}, which is in the future"), fix)
+        }
         None => Check::ok(name, format!("{now}")),
     }
 }

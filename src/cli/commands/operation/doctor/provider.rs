@@ -51,21 +51,11 @@ async fn models(config: &Config, environment: &Environment, offline: bool) -> Ve
         let detail = "offline: the built-in summariser, which needs no key";
         return vec![Check::ok("provider", detail)];
     }
-    let mut checks = vec![
-        check_model(
-            config,
-            "provider",
-            config::api_key(&config.model, environment),
-            offline,
-        )
-        .await,
-    ];
+    let mut checks =
+        vec![check_model(config, "provider", config::api_key(&config.model, environment), offline).await];
     if let Some(model) = config.fallback.model(&config.model) {
         let key = config::fallback_api_key(&config.fallback, &config.model, environment);
-        let fallback = Config {
-            model,
-            ..config.clone()
-        };
+        let fallback = Config { model, ..config.clone() };
         checks.push(check_model(&fallback, "fallback", key, offline).await);
     }
     checks
@@ -88,17 +78,9 @@ async fn check_model(
             return Check::fail(name, error.to_string(), fix);
         }
     };
-    let with = if key.is_some() {
-        "with a key"
-    } else {
-        "without a key"
-    };
-    let what = format!(
-        "{} {} at {}, {with}",
-        config.model.mode.word(),
-        config.model.name(),
-        config.model.address()
-    );
+    let with = if key.is_some() { "with a key" } else { "without a key" };
+    let what =
+        format!("{} {} at {}, {with}", config.model.mode.word(), config.model.name(), config.model.address());
     if offline {
         return Check::skip(name, format!("{what}; not called"));
     }

@@ -37,11 +37,7 @@ pub(super) async fn proxy(config: &Config, now: Timestamp) -> Check {
         let detail = format!("no proxy listens at {listen}");
         return match config.proxy.listen.as_str() {
             "" => Check::skip(NAME, format!("{detail}; `recapd proxy` starts one")),
-            _ => Check::warn(
-                NAME,
-                detail,
-                "start it: `recapd proxy`, or `systemctl start recapd-proxy`",
-            ),
+            _ => Check::warn(NAME, detail, "start it: `recapd proxy`, or `systemctl start recapd-proxy`"),
         };
     };
     match Traffic::read(&text) {
@@ -57,11 +53,7 @@ pub(super) async fn proxy(config: &Config, now: Timestamp) -> Check {
 /// Returns the metrics of the program that listens at `listen`; `None` if no program listens.
 async fn metrics(listen: &Listen) -> Option<String> {
     let endpoint: DaemonEndpoint = listen.base().parse().ok()?;
-    let settings = HttpSettings {
-        timeout_ms: TIMEOUT_MS,
-        connect_timeout_ms: TIMEOUT_MS,
-        proxy_url: None,
-    };
+    let settings = HttpSettings { timeout_ms: TIMEOUT_MS, connect_timeout_ms: TIMEOUT_MS, proxy_url: None };
     let transport = Transport::new(&endpoint, &settings).ok()?;
     let request = transport.request(Method::GET, transport.at("/recapd/metrics"));
     let reply = transport.send(request, ANSWER_BYTES_MAX).await.ok()?;
@@ -88,12 +80,7 @@ impl Traffic {
     }
 
     fn check(self, listen: &Listen, now: Timestamp) -> Check {
-        let Self {
-            observed,
-            answered,
-            stored,
-            stored_at,
-        } = self;
+        let Self { observed, answered, stored, stored_at } = self;
         if observed == 0 {
             let fix = format!(
                 "start the agent with `recapd run`, or set its base URL to {}; see docs/proxy.md",

@@ -26,10 +26,7 @@ pub(super) fn disk(config: &Config) -> Check {
     let stats = match rustix::fs::statvfs(folder) {
         Ok(stats) => stats,
         Err(error) => {
-            let fix = format!(
-                "create {} and let the service's user write to it",
-                folder.display()
-            );
+            let fix = format!("create {} and let the service's user write to it", folder.display());
             return Check::fail(name, format!("{}: {error}", folder.display()), fix);
         }
     };
@@ -64,11 +61,7 @@ pub(super) fn files(config: &Config) -> Check {
     let fix = format!(
         "chmod go= {names}; if a group shares the database: chmod 2770 its folder, chmod 660 its files"
     );
-    Check::warn(
-        name,
-        format!("other users can read the conversations: {names}"),
-        fix,
-    )
+    Check::warn(name, format!("other users can read the conversations: {names}"), fix)
 }
 
 /// Checks that a full window fits into a request. What doesn't fit is neither sent nor summarised.
@@ -96,18 +89,11 @@ pub(super) fn time_zone(config: &Config, now: Timestamp) -> Check {
             "set summary.time_zone, such as Europe/Berlin",
         );
     };
-    let description = format!(
-        "{zone}, where it is {}",
-        parsed.wall(now).format("%Y-%m-%d %H:%M")
-    );
+    let description = format!("{zone}, where it is {}", parsed.wall(now).format("%Y-%m-%d %H:%M"));
     if config.summary.ageing == Ageing::Calendar && parsed == Zone::default() {
         let fix =
             "set summary.time_zone, or an agent's time_zone, to where people work, such as Europe/Berlin";
-        return Check::warn(
-            name,
-            format!("{description}; summaries age by calendar days in this zone"),
-            fix,
-        );
+        return Check::warn(name, format!("{description}; summaries age by calendar days in this zone"), fix);
     }
     Check::ok(name, description)
 }
@@ -121,11 +107,9 @@ pub(super) async fn daemon(config: &Config, options: &GlobalOptions) -> Check {
     };
     match api::answers(options.server.as_ref(), &config.http, "/readyz").await {
         Ok(()) => Check::ok(name, format!("ready at {address}")),
-        Err(api::NotReady::Away) if options.server.is_some() => Check::fail(
-            name,
-            format!("no daemon answers at {address}"),
-            "is the daemon running there?",
-        ),
+        Err(api::NotReady::Away) if options.server.is_some() => {
+            Check::fail(name, format!("no daemon answers at {address}"), "is the daemon running there?")
+        }
         Err(api::NotReady::Away) => {
             let fix = "start it: `systemctl start recapd`, or `recapd serve`";
             Check::warn(name, format!("no daemon runs at {address}"), fix)
@@ -135,11 +119,9 @@ pub(super) async fn daemon(config: &Config, options: &GlobalOptions) -> Check {
             format!("a program listens at {address} but doesn't answer: {why}"),
             "see its log: `journalctl -u recapd`; if it is stuck, `systemctl restart recapd`",
         ),
-        Err(api::NotReady::Says(why)) => Check::fail(
-            name,
-            format!("{address} isn't ready: {why}"),
-            "see its log: `journalctl -u recapd`",
-        ),
+        Err(api::NotReady::Says(why)) => {
+            Check::fail(name, format!("{address} isn't ready: {why}"), "see its log: `journalctl -u recapd`")
+        }
     }
 }
 
@@ -147,10 +129,7 @@ pub(super) async fn daemon(config: &Config, options: &GlobalOptions) -> Check {
 pub(super) fn notify_socket(environment: &Environment) -> Check {
     let name = "notify";
     let Some(path) = environment.get("NOTIFY_SOCKET") else {
-        return Check::skip(
-            name,
-            "no service manager started this process (NOTIFY_SOCKET isn't set)",
-        );
+        return Check::skip(name, "no service manager started this process (NOTIFY_SOCKET isn't set)");
     };
     // Abstract sockets have no file.
     if path.starts_with('@') {
@@ -194,11 +173,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("recapd.db");
         config.database.url = sqlite::url_of(&file);
-        for (mode, verdict) in [
-            (0o600, Verdict::Ok),
-            (0o640, Verdict::Warn),
-            (0o604, Verdict::Warn),
-        ] {
+        for (mode, verdict) in [(0o600, Verdict::Ok), (0o640, Verdict::Warn), (0o604, Verdict::Warn)] {
             for name in ["recapd.db", "recapd.db-wal"] {
                 let file = folder.path().join(name);
                 fs::write(&file, "").unwrap();
@@ -237,10 +212,7 @@ mod tests {
         assert_eq!(time_zone(&config, Timestamp(0)).verdict, Verdict::Warn);
         config.summary.time_zone = "Europe/Berlin".to_owned();
         let found = time_zone(&config, Timestamp(0));
-        assert_eq!(
-            (found.verdict, found.detail.contains("1970-01-01 01:00")),
-            (Verdict::Ok, true)
-        );
+        assert_eq!((found.verdict, found.detail.contains("1970-01-01 01:00")), (Verdict::Ok, true));
     }
 
     #[test]

@@ -93,11 +93,7 @@ pub(super) fn settings() -> Vec<String> {
 /// default.
 pub(super) fn next(listen: &Listen) -> String {
     let is_default = *listen == Config::default().http.listen;
-    let server = if is_default {
-        String::new()
-    } else {
-        format!(" --server {}", listen.base())
-    };
+    let server = if is_default { String::new() } else { format!(" --server {}", listen.base()) };
     format!(
         "recapd shows a conversation of the agent `{AGENT}`{}. Nothing of it is kept, and no model is called.\n\
          In another terminal:\n\

@@ -57,11 +57,7 @@ impl HealthChecker {
             let old = old_entries.iter().find(|old| is_waiting && old.key == entry.key);
             old.cloned().unwrap_or(entry)
         };
-        *in_force = InForce {
-            config,
-            entries: fresh.into_iter().map(in_force_now).collect(),
-            parts,
-        };
+        *in_force = InForce { config, entries: fresh.into_iter().map(in_force_now).collect(), parts };
     }
 
     fn lock(&self) -> MutexGuard<'_, InForce> {
@@ -80,21 +76,12 @@ fn setting(entry: ConfigEntry) -> Setting {
 #[async_trait]
 impl http::HealthChecker for HealthChecker {
     async fn examine(&self) -> DaemonFacts {
-        let InForce {
-            config,
-            entries,
-            parts,
-        } = self.lock().clone();
+        let InForce { config, entries, parts } = self.lock().clone();
         let now = parts.clock.now();
         DaemonFacts {
             owner: self.owner.clone(),
             workers: config.worker.concurrency,
-            schema: self
-                .store
-                .schema()
-                .await
-                .map(|schema| schema.version())
-                .unwrap_or_default(),
+            schema: self.store.schema().await.map(|schema| schema.version()).unwrap_or_default(),
             settings: entries.into_iter().map(setting).collect(),
             firings: parts.schedule.firings().await.unwrap_or_default(),
             checks: doctor::from_inside(&config, &self.environment, &self.store, now).await,

@@ -49,10 +49,7 @@ mod tests {
     /// time.
     async fn start(url: &str, answers_from: u32) -> (Result<u32, StoreError>, Duration) {
         let (begun, tries) = (Instant::now(), AtomicU32::new(0));
-        let config = DatabaseConfig {
-            url: url.to_owned(),
-            ..recapd_config::Config::default().database
-        };
+        let config = DatabaseConfig { url: url.to_owned(), ..recapd_config::Config::default().database };
         let done = patiently(&config, || async {
             let number = tries.fetch_add(1, Ordering::Relaxed) + 1;
             if number < answers_from {
@@ -70,10 +67,7 @@ mod tests {
         assert_eq!((done.unwrap(), after), (4, Duration::from_millis(700)));
         let (failed, after) = start(server, u32::MAX).await;
         assert!(matches!(failed, Err(StoreError::Unavailable(_))), "{failed:?}");
-        assert!(
-            after <= SERVER_PATIENCE && SERVER_PATIENCE <= after + SERVER_WAIT_MAX,
-            "{after:?}"
-        );
+        assert!(after <= SERVER_PATIENCE && SERVER_PATIENCE <= after + SERVER_WAIT_MAX, "{after:?}");
         let (failed, after) = start("sqlite:a.db", 2).await;
         assert!(failed.is_err() && after.is_zero());
     }

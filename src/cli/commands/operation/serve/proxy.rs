@@ -34,17 +34,11 @@ struct LocalDaemon(Interface);
 #[async_trait]
 impl ProxyDaemon for LocalDaemon {
     async fn post(&self, path: &str, body: Bytes) -> Result<DaemonAnswer, String> {
-        let url = format!("{PLACE}{path}")
-            .parse()
-            .map_err(|_| format!("`{path}` isn't a path"))?;
+        let url = format!("{PLACE}{path}").parse().map_err(|_| format!("`{path}` isn't a path"))?;
         let mut request = Request::new(Method::POST, url);
-        request
-            .headers_mut()
-            .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         *request.body_mut() = Some(body.into());
-        let request = request
-            .try_into()
-            .map_err(|error: reqwest::Error| error.to_string())?;
+        let request = request.try_into().map_err(|error: reqwest::Error| error.to_string())?;
         let answer = self.0.answer::<reqwest::Body>(request, ANSWER_BYTES_MAX).await;
         let (status, body) = answer.map_err(|error| error.to_string())?;
         Ok(DaemonAnswer { status, body })
@@ -66,13 +60,7 @@ pub(super) async fn start(
     let listener = listener.with_context(|| format!("listening on {listen}; see proxy.listen"))?;
     let daemon: Arc<dyn ProxyDaemon> = Arc::new(LocalDaemon(interface(config, parts, database, &stop)));
     let tasks = TaskTracker::new();
-    let proxy = proxy(
-        &config.proxy,
-        &daemon,
-        &parts.clock,
-        parts.metrics.clone(),
-        &tasks,
-    )?;
+    let proxy = proxy(&config.proxy, &daemon, &parts.clock, parts.metrics.clone(), &tasks)?;
     tracing::info!(listen = %listen, "proxy.ready");
     lifecycle.spawn_serving("proxy", async move {
         serve(listener, proxy, stop).await;
@@ -92,9 +80,6 @@ fn interface(
 ) -> Interface {
     let access = Access::new(Arc::<SqlStore>::clone(database), Arc::clone(&parts.clock), false);
     let state = HttpState::over(parts, Arc::clone(database), Arc::new(access), stop.clone());
-    let settings = HttpSettings {
-        requests_per_second: 0,
-        ..config.into()
-    };
+    let settings = HttpSettings { requests_per_second: 0, ..config.into() };
     http::interface(state, settings)
 }

@@ -89,13 +89,8 @@ pub(super) async fn ending(
 ) -> std::convert::Infallible {
     stopping.cancelled().await;
     notify.stopping();
-    notify.status(&format!(
-        "ending · {}",
-        parts.metrics.queue.line(parts.clock.now())
-    ));
-    let every = notify
-        .watchdog()
-        .map_or(LINE_EVERY, |watchdog| (watchdog / 4).max(LOOK_MIN));
+    notify.status(&format!("ending · {}", parts.metrics.queue.line(parts.clock.now())));
+    let every = notify.watchdog().map_or(LINE_EVERY, |watchdog| (watchdog / 4).max(LOOK_MIN));
     loop {
         notify.alive();
         tokio::time::sleep(every).await;
@@ -152,10 +147,7 @@ mod tests {
     fn a_worker_is_stuck_after_half_the_watchdogs_interval_but_not_before_two_polls() {
         let (second, minute) = (Duration::from_secs(1), Duration::from_mins(1));
         let pace = Pace::of(Some(minute), second);
-        assert_eq!(
-            (pace.look, pace.stuck),
-            (Duration::from_secs(10), Some(minute / 2))
-        );
+        assert_eq!((pace.look, pace.stuck), (Duration::from_secs(10), Some(minute / 2)));
         let pace = Pace::of(Some(second), second);
         assert_eq!((pace.look, pace.stuck), (second / 4, Some(second * 2)));
         assert_eq!(Pace::of(None, second).stuck, None);

@@ -78,12 +78,7 @@ impl Supervisor {
             .renewed((config, reloaded.prices.clone()), models.model, &self.owner, seed)
             .with_batches(config, self.store.clone(), models.batch)
             .with_database(&self.store);
-        self.health_checker.renew(
-            config.clone(),
-            loaded.entries(),
-            &reloaded.waiting,
-            self.parts.clone(),
-        );
+        self.health_checker.renew(config.clone(), loaded.entries(), &reloaded.waiting, self.parts.clone());
         Ok((reloaded, resumed))
     }
 
@@ -91,12 +86,8 @@ impl Supervisor {
     /// batch poller may not have resumed them. Retries until that succeeds. A later reload doesn't end the retries, because
     /// it may resume fewer updates.
     fn resume(&self, resumed: Resume) {
-        let (resumption, soft) = (
-            self.parts.worker.resumption(resumed),
-            self.lifecycle.soft().clone(),
-        );
-        self.lifecycle
-            .spawn("resumption", async move { resumption.run(soft).await });
+        let (resumption, soft) = (self.parts.worker.resumption(resumed), self.lifecycle.soft().clone());
+        self.lifecycle.spawn("resumption", async move { resumption.run(soft).await });
     }
 
     /// Starts the worker, its batch poller and the schedule. They end with the daemon, or when the returned token is
@@ -126,11 +117,7 @@ impl Supervisor {
 /// refused isn't retried with the same API key at the same provider.
 fn resumed_by(changed: &[String], has_same_keys: bool) -> Resume {
     let is_of_model = |key: &String| key.starts_with("model.") || key.starts_with("fallback.");
-    if has_same_keys && !changed.iter().any(is_of_model) {
-        Resume::Waiting
-    } else {
-        Resume::Refused
-    }
+    if has_same_keys && !changed.iter().any(is_of_model) { Resume::Waiting } else { Resume::Refused }
 }
 
 #[cfg(test)]
@@ -145,11 +132,7 @@ mod tests {
             ("model.base_url", true, Resume::Refused),
             ("fallback.mode", true, Resume::Refused),
         ] {
-            assert_eq!(
-                resumed_by(&[changed.to_owned()], has_same_keys),
-                resumed,
-                "{changed}"
-            );
+            assert_eq!(resumed_by(&[changed.to_owned()], has_same_keys), resumed, "{changed}");
         }
         assert_eq!(resumed_by(&[], true), Resume::Waiting);
     }

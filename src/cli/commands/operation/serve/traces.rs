@@ -24,10 +24,7 @@ pub(super) fn of(config: &TraceConfig, environment: &Environment) -> Result<Trac
         Ok(Some(config)) => config,
         Ok(None) => return Ok(Traces::default()),
         Err(reason) => {
-            return Ok(Traces {
-                off: Some(reason),
-                ..Traces::default()
-            });
+            return Ok(Traces { off: Some(reason), ..Traces::default() });
         }
     };
     let settings = TraceSettings {
@@ -41,11 +38,7 @@ pub(super) fn of(config: &TraceConfig, environment: &Environment) -> Result<Trac
     };
     let (spans, exporter) = trace::traces(&settings)
         .map_err(|error| CommandFailure::new(CONFIGURATION, anyhow::anyhow!("[trace]: {error}")))?;
-    Ok(Traces {
-        spans: Some(spans),
-        exporter: Some(exporter),
-        off: None,
-    })
+    Ok(Traces { spans: Some(spans), exporter: Some(exporter), off: None })
 }
 
 /// Exports spans as long as the returned future is polled.

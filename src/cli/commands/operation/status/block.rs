@@ -22,14 +22,7 @@ pub(super) fn text(figures: &StatusFigures, now: Timestamp, tokens_max: i64) -> 
     let right = right(figures, now);
     let (updates, sample) = (&figures.updates, &figures.sample);
     let styles = Styles {
-        left: [
-            BOLD,
-            "",
-            alarming(updates.failed),
-            "",
-            "",
-            alarming(updates.truncated),
-        ],
+        left: [BOLD, "", alarming(updates.failed), "", "", alarming(updates.truncated)],
         right: ["", "", "", alarming(sample.parked), "", ""],
     };
     let rows = left.iter().zip(&right).zip(styles.left.iter().zip(styles.right));
@@ -38,10 +31,7 @@ pub(super) fn text(figures: &StatusFigures, now: Timestamp, tokens_max: i64) -> 
         let (left, right) = (paint(left_style, left), paint(right_style, right));
         format!("{left}{}{right}", " ".repeat(blanks))
     });
-    block
-        .chain(lines_below(figures, now))
-        .collect::<Vec<_>>()
-        .join("\n")
+    block.chain(lines_below(figures, now)).collect::<Vec<_>>().join("\n")
 }
 
 /// The styles of the block's lines.
@@ -58,16 +48,8 @@ fn alarming(number: i64) -> &'static str {
 fn left(figures: &StatusFigures, tokens_max: i64) -> [String; 6] {
     let updates = &figures.updates;
     let ended = updates.completed + updates.failed;
-    let failed = if ended == 0 {
-        String::new()
-    } else {
-        format!("  ({})", percent(updates.failed, ended))
-    };
-    let size = format!(
-        "{}/{}",
-        thousands(updates.mean_document_tokens),
-        thousands(tokens_max)
-    );
+    let failed = if ended == 0 { String::new() } else { format!("  ({})", percent(updates.failed, ended)) };
+    let size = format!("{}/{}", thousands(updates.mean_document_tokens), thousands(tokens_max));
     [
         format!("Summary updates, last {}", window(figures.window_hours)),
         format!("  completed  {:>8}", grouped(updates.completed)),
@@ -78,10 +60,7 @@ fn left(figures: &StatusFigures, tokens_max: i64) -> [String; 6] {
             duration(updates.p95_duration_ms),
             duration(DURATION_MS_MAX)
         ),
-        format!(
-            "  avg size   {size:>12}      limit {}",
-            thousands(DOCUMENT_TOKENS_MAX)
-        ),
+        format!("  avg size   {size:>12}      limit {}", thousands(DOCUMENT_TOKENS_MAX)),
         format!("  emergency truncations  {}", updates.truncated),
     ]
 }
@@ -102,11 +81,7 @@ fn right(figures: &StatusFigures, now: Timestamp) -> [String; 6] {
 fn lines_below(figures: &StatusFigures, now: Timestamp) -> Vec<String> {
     let sample = &figures.sample;
     let updates = &figures.updates;
-    let estimated = if sample.stock_is_estimated {
-        " (estimated)"
-    } else {
-        ""
-    };
+    let estimated = if sample.stock_is_estimated { " (estimated)" } else { "" };
     let lines = [
         format!(
             "  model      {}, {} tokens in, {} out",
@@ -138,11 +113,7 @@ fn lines_below(figures: &StatusFigures, now: Timestamp) -> Vec<String> {
 
 /// Formats `24h` or `7d`.
 fn window(hours: i64) -> String {
-    if hours > 24 && hours % 24 == 0 {
-        format!("{}d", hours / 24)
-    } else {
-        format!("{hours}h")
-    }
+    if hours > 24 && hours % 24 == 0 { format!("{}d", hours / 24) } else { format!("{hours}h") }
 }
 
 /// Formats by how much the tokens of a model differ from the estimate.
@@ -175,16 +146,10 @@ mod tests {
                 documents_tokens: 85_800,
                 oldest_ready_at: Some(now.plus_ms(-12_000)),
                 oldest_pending_at: Some(now.plus_ms(-130_000)),
-                today: SpendTotal {
-                    cost_microusd: 1_920_000,
-                    ..SpendTotal::default()
-                },
+                today: SpendTotal { cost_microusd: 1_920_000, ..SpendTotal::default() },
                 ..Sample::default()
             },
-            spend_limits: SpendLimits {
-                cost_microusd: 5_000_000,
-                ..SpendLimits::default()
-            },
+            spend_limits: SpendLimits { cost_microusd: 5_000_000, ..SpendLimits::default() },
             circuits: vec![Circuit {
                 provider: "anthropic".to_owned(),
                 model: "claude-haiku-5-5".to_owned(),
@@ -213,10 +178,7 @@ mod tests {
           model      0 calls, 0 tokens in, 0 out
         12 agents, 11 summaries of 85.8k tokens, 0 updates scheduled
         ");
-        let nothing = StatusFigures {
-            window_hours: 168,
-            ..StatusFigures::default()
-        };
+        let nothing = StatusFigures { window_hours: 168, ..StatusFigures::default() };
         insta::assert_snapshot!(text(&nothing, now, 10_000), @r"
         Summary updates, last 7d                          queue  0 ready · 0 running
           completed         0                             oldest wait        none

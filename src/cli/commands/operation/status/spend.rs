@@ -15,20 +15,11 @@ pub(super) fn today(spent: SpendTotal, limits: SpendLimits) -> String {
         0 => text,
         _ => format!("{text} of {limit_text}"),
     };
-    let cost = limited(
-        usd(spent.cost_microusd),
-        usd(limits.cost_microusd),
-        limits.cost_microusd,
-    );
+    let cost = limited(usd(spent.cost_microusd), usd(limits.cost_microusd), limits.cost_microusd);
     let calls =
         (0 < limits.calls).then(|| format!("{} of {}", grouped(spent.calls), count(limits.calls, "call")));
-    let tokens = (0 < limits.tokens).then(|| {
-        format!(
-            "{} of {} tokens",
-            thousands(spent.tokens),
-            thousands(limits.tokens)
-        )
-    });
+    let tokens = (0 < limits.tokens)
+        .then(|| format!("{} of {} tokens", thousands(spent.tokens), thousands(limits.tokens)));
     let unpriced = (0 < spent.unpriced_calls)
         .then(|| format!("{} without a price", count(spent.unpriced_calls, "call")));
     let parts = [Some(cost), calls, tokens, unpriced];
@@ -52,27 +43,16 @@ pub(super) fn provider(sample: &Sample, circuits: &[Circuit], now: Timestamp) ->
 
 /// Returns lines about the fallbacks, and about agents that wait for the next day.
 pub(super) fn lines(sample: &Sample, circuits: &[Circuit], now: Timestamp) -> Vec<String> {
-    let fallbacks = circuits
-        .iter()
-        .skip(1)
-        .map(|circuit| format!("  fallback   {}", line(circuit, now)));
+    let fallbacks = circuits.iter().skip(1).map(|circuit| format!("  fallback   {}", line(circuit, now)));
     let mut lines: Vec<String> = fallbacks.collect();
     if let (1.., Some(until)) = (sample.paused, sample.paused_until) {
-        lines.push(format!(
-            "  paused     {}: spend limit until {until}",
-            count(sample.paused, "agent")
-        ));
+        lines.push(format!("  paused     {}: spend limit until {until}", count(sample.paused, "agent")));
     }
     lines
 }
 
 fn line(circuit: &Circuit, now: Timestamp) -> String {
-    let Circuit {
-        provider,
-        model,
-        open_until,
-        why,
-    } = circuit;
+    let Circuit { provider, model, open_until, why } = circuit;
     let how = open_until.map_or("ok".to_owned(), |until| match until.since_ms(now) {
         wait_ms @ 1.. => format!("failing, not called for {}", span(wait_ms)),
         _ => "failing, to be called again".to_owned(),
@@ -98,28 +78,12 @@ mod tests {
 
     #[test]
     fn spending_is_shown_with_its_limits() {
-        let spent = SpendTotal {
-            calls: 12,
-            tokens: 34_500,
-            cost_microusd: 1_920_000,
-            unpriced_calls: 0,
-        };
-        let limits = SpendLimits {
-            cost_microusd: 5_000_000,
-            ..SpendLimits::default()
-        };
+        let spent = SpendTotal { calls: 12, tokens: 34_500, cost_microusd: 1_920_000, unpriced_calls: 0 };
+        let limits = SpendLimits { cost_microusd: 5_000_000, ..SpendLimits::default() };
         assert_eq!(today(spent, limits), "$1.92 of $5.00");
         assert_eq!(today(spent, SpendLimits::default()), "$1.92");
-        let all = SpendLimits {
-            calls: 100,
-            tokens: 1_000_000,
-            cost_microusd: 5_000_000,
-        };
-        let some = SpendTotal {
-            cost_microusd: 3_001,
-            unpriced_calls: 2,
-            ..spent
-        };
+        let all = SpendLimits { calls: 100, tokens: 1_000_000, cost_microusd: 5_000_000 };
+        let some = SpendTotal { cost_microusd: 3_001, unpriced_calls: 2, ..spent };
         assert_eq!(
             today(some, all),
             "$0.0031 of $5.00, 12 of 100 calls, 34.5k of 1000.0k tokens, 2 calls without a price"
@@ -144,11 +108,7 @@ mod tests {
             }),
             ..Sample::default()
         };
-        let circuits = [
-            circuit(None),
-            circuit(Some(now.plus_ms(20_000))),
-            circuit(Some(now)),
-        ];
+        let circuits = [circuit(None), circuit(Some(now.plus_ms(20_000))), circuit(Some(now))];
         let text = |sample: &Sample, circuits: &[Circuit]| {
             let lines = lines(sample, circuits, now).join("\n");
             format!("{}\n{lines}", provider(sample, circuits, now))
@@ -158,10 +118,7 @@ mod tests {
           fallback   anthropic claude-haiku-5-5 failing, not called for 20s
           fallback   anthropic claude-haiku-5-5 failing, to be called again
         ");
-        assert_eq!(
-            text(&sample, &[]),
-            "provider  openai provider_timeout, 1m 30s ago\n"
-        );
+        assert_eq!(text(&sample, &[]), "provider  openai provider_timeout, 1m 30s ago\n");
         sample.paused = 3;
         sample.paused_until = Some(recapd_core::domain::spend::next_day(now));
         let paused = "  paused     3 agents: spend limit until 2026-11-21T00:00:00Z";

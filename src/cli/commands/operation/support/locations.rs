@@ -25,19 +25,13 @@ impl Locations {
     pub(super) fn new(config: Option<&Config>, server: Option<&str>, environment: &Environment) -> Self {
         let mut settings: Vec<(&str, String)> = config.into_iter().flat_map(settings).collect();
         settings.retain(|(_, location)| !location.is_empty());
-        let locations = settings
-            .iter()
-            .map(|(_, location)| location.as_str())
-            .chain(server);
+        let locations = settings.iter().map(|(_, location)| location.as_str()).chain(server);
         let mut replacements: Vec<(String, String)> = locations.flat_map(forms).collect();
         let names = NAME_VARIABLES.iter().filter_map(|name| environment.get(name));
         replacements.extend(names.filter_map(name_replacement));
         replacements.retain(|(text, _)| text.chars().any(char::is_alphanumeric));
         replacements.sort_by_key(|(text, _)| Reverse(text.len()));
-        Self {
-            settings,
-            replacements,
-        }
+        Self { settings, replacements }
     }
 
     /// Returns the masked value of `key`; `None` if the key is unset or isn't an address or a path.
@@ -51,9 +45,7 @@ impl Locations {
         let without_settings = self
             .replacements
             .iter()
-            .fold(text.to_owned(), |text, (part, mask)| {
-                replace_word(&text, part, mask)
-            });
+            .fold(text.to_owned(), |text, (part, mask)| replace_word(&text, part, mask));
         mask_text(&without_settings)
     }
 }
@@ -87,10 +79,7 @@ pub(super) fn settings(config: &Config) -> [(&'static str, String); 23] {
         ("fallback.proxy", &fallback.proxy),
         ("spend.prices_file", &config.spend.prices_file),
         ("recall.embeddings", &config.recall.embeddings),
-        (
-            "recall.embeddings_api_key_file",
-            &config.recall.embeddings_api_key_file,
-        ),
+        ("recall.embeddings_api_key_file", &config.recall.embeddings_api_key_file),
         ("recall.embeddings_proxy", &config.recall.embeddings_proxy),
         ("journal.dir", &config.journal.dir),
         ("http.listen", socket),
@@ -128,9 +117,7 @@ fn forms(location: &str) -> Vec<(String, String)> {
 fn folders(path: &str) -> impl Iterator<Item = (String, String)> {
     let masked_path = mask(path);
     let folders = Path::new(path).ancestors().filter_map(Path::to_str);
-    folders
-        .map(|folder| (folder.to_owned(), mask(folder)))
-        .filter(move |(_, mask)| *mask == masked_path)
+    folders.map(|folder| (folder.to_owned(), mask(folder))).filter(move |(_, mask)| *mask == masked_path)
 }
 
 /// Returns the user, the database, and other names in an address that a server's errors may contain.
@@ -182,10 +169,7 @@ mod tests {
             locations.mask(error),
             "postgres://…@db.example:5432/…: role \"…\" has no \"…\" of \"…\"; is recapd's `…` at …?"
         );
-        assert_eq!(
-            locations.masked_setting("database.url").unwrap(),
-            "postgres://…@db.example:5432/…"
-        );
+        assert_eq!(locations.masked_setting("database.url").unwrap(), "postgres://…@db.example:5432/…");
         assert_eq!(locations.masked_setting("database.read_url"), None);
     }
 
@@ -199,14 +183,8 @@ mod tests {
         });
         for (text, mask) in [
             ("9 MiB free in /home/ann lee/my data", "9 MiB free in /home/…"),
-            (
-                "sqlite:/home/ann lee/my data/recapd.db: gone",
-                "sqlite:/home/…: gone",
-            ),
-            (
-                "the key file ann/key can't be read.",
-                "the key file … can't be read.",
-            ),
+            ("sqlite:/home/ann lee/my data/recapd.db: gone", "sqlite:/home/…: gone"),
+            ("the key file ann/key can't be read.", "the key file … can't be read."),
             ("none runs at unix:/run/ann lee/x", "none runs at unix:/run/…"),
             ("an annual matter", "an annual matter"),
         ] {

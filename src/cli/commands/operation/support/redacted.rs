@@ -18,9 +18,7 @@ const SENTENCE_ENDS: &str = ".,:;)'";
 
 /// Masks an address or a path.
 pub(super) fn mask(location: &str) -> String {
-    let file_scheme = FILE_SCHEMES
-        .into_iter()
-        .find(|scheme| location.starts_with(*scheme));
+    let file_scheme = FILE_SCHEMES.into_iter().find(|scheme| location.starts_with(*scheme));
     match (path_of(location), location.split_once(SCHEME_END)) {
         (Some(path), _) => format!("{}{}", file_scheme.unwrap_or_default(), folder(path)),
         (None, Some((scheme, rest))) if is_scheme(scheme) => format!("{scheme}{SCHEME_END}{}", host(rest)),
@@ -30,9 +28,7 @@ pub(super) fn mask(location: &str) -> String {
 
 /// Returns the path; `None` for the address of a server.
 pub(super) fn path_of(location: &str) -> Option<&str> {
-    let path = FILE_SCHEMES
-        .iter()
-        .find_map(|scheme| location.strip_prefix(scheme));
+    let path = FILE_SCHEMES.iter().find_map(|scheme| location.strip_prefix(scheme));
     match path {
         Some(path) => Some(path.strip_prefix("//").unwrap_or(path)),
         None => (!location.contains(SCHEME_END)).then_some(location),
@@ -101,11 +97,7 @@ fn host(rest: &str) -> String {
     if !is_host(host) || tail.contains('@') {
         return ELLIPSIS.to_owned();
     }
-    let more = if tail.trim_matches('/').is_empty() {
-        String::new()
-    } else {
-        format!("/{ELLIPSIS}")
-    };
+    let more = if tail.trim_matches('/').is_empty() { String::new() } else { format!("/{ELLIPSIS}") };
     format!("{user}{host}{more}")
 }
 
@@ -156,14 +148,8 @@ mod tests {
             ("https://gateway.example?key=t0ken", "https://gateway.example/…"),
             ("http://[::1]:7411/x", "http://[::1]:7411/…"),
             ("http://[::1]", "http://[::1]"),
-            (
-                "https://me:t0ken@gateway.example/v1",
-                "https://…@gateway.example/…",
-            ),
-            (
-                "postgres://me@db:5432/mine?sslmode=require",
-                "postgres://…@db:5432/…",
-            ),
+            ("https://me:t0ken@gateway.example/v1", "https://…@gateway.example/…"),
+            ("postgres://me@db:5432/mine?sslmode=require", "postgres://…@db:5432/…"),
             ("postgres:///mine?host=/run/mine", "postgres://…"),
             ("postgres://me:t0/ken@db/mine", "postgres://…"),
             ("postgres://me:t0ken", "postgres://…"),
@@ -187,20 +173,14 @@ mod tests {
     fn only_addresses_and_paths_in_a_text_are_replaced() {
         for (text, masked) in [
             ("read and checked", "read and checked"),
-            (
-                "none runs at http://127.0.0.1:7411",
-                "none runs at http://127.0.0.1:7411",
-            ),
+            ("none runs at http://127.0.0.1:7411", "none runs at http://127.0.0.1:7411"),
             (
                 "sqlite:/srv/mine/x.db: unable to open, see /srv/mine.",
                 "sqlite:/srv/…: unable to open, see /srv/….",
             ),
             ("asked https://h/t0ken: 502; wait", "asked https://h/…: 502; wait"),
             ("`/mine/a` and (`/etc/b/c`)", "`/…` and (`/etc/…`)"),
-            (
-                "file=/home/me/x, and/or Europe/Berlin",
-                "file=/home/…, and/or Europe/Berlin",
-            ),
+            ("file=/home/me/x, and/or Europe/Berlin", "file=/home/…, and/or Europe/Berlin"),
             ("~/mine ./mine", "~/… ./…"),
             ("make `recapd serve` run\n", "make `recapd serve` run\n"),
         ] {

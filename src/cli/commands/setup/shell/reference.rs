@@ -24,9 +24,7 @@ pub(super) fn markdown(mut command: Command) -> String {
     let codes = exit::CODES.map(|(code, meaning)| format!("| {code} | {meaning} |\n"));
     text.extend(codes);
     text.push_str("\n## Options of every command\n\n");
-    let globals = command
-        .get_arguments()
-        .filter(|argument| argument.is_global_set());
+    let globals = command.get_arguments().filter(|argument| argument.is_global_set());
     globals.for_each(|argument| describe(argument, &mut text));
     for sub in visible(&command) {
         section(sub, command.get_name(), &mut text);
@@ -35,9 +33,7 @@ pub(super) fn markdown(mut command: Command) -> String {
         let (name, about) = (topic.get_name(), topic.get_about());
         let about = about.map(ToString::to_string).unwrap_or_default();
         let body = topics::text(topic);
-        text.extend([format!(
-            "\n## recapd help {name}\n\n{about}.\n\n```text\n{body}\n```\n"
-        )]);
+        text.extend([format!("\n## recapd help {name}\n\n{about}.\n\n```text\n{body}\n```\n")]);
     }
     text
 }
@@ -52,15 +48,10 @@ fn section(command: &Command, parent: &str, text: &mut String) {
     let level = if parent.contains(' ') { "###" } else { "##" };
     let about = command.get_about().map(ToString::to_string).unwrap_or_default();
     let aliases = command.get_visible_aliases();
-    let aliases: Vec<String> = aliases
-        .map(|alias| format!(" Also `{parent} {alias}`."))
-        .collect();
+    let aliases: Vec<String> = aliases.map(|alias| format!(" Also `{parent} {alias}`.")).collect();
     text.extend([format!("\n{level} {name}\n\n{about}.{}\n\n", aliases.concat())]);
     let usage = command.clone().render_usage().to_string();
-    text.extend([format!(
-        "```text\n{}\n```\n\n",
-        usage.trim_start_matches("Usage: ")
-    )]);
+    text.extend([format!("```text\n{}\n```\n\n", usage.trim_start_matches("Usage: "))]);
     let own_arguments = command.get_arguments().filter(|argument| {
         let is_everywhere =
             argument.is_global_set() || ["help", "version"].contains(&argument.get_id().as_str());
@@ -78,21 +69,14 @@ fn section(command: &Command, parent: &str, text: &mut String) {
 
 fn describe(argument: &Arg, text: &mut String) {
     let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
-    let default: Vec<String> = argument
-        .get_default_values()
-        .iter()
-        .map(|value| value.to_string_lossy().into_owned())
-        .collect();
+    let default: Vec<String> =
+        argument.get_default_values().iter().map(|value| value.to_string_lossy().into_owned()).collect();
     let default = match default.as_slice() {
         [] => String::new(),
         _ if !argument.get_action().takes_values() => String::new(),
         values => format!(" (default {})", values.join(", ")),
     };
-    text.extend([format!(
-        "- `{}`: {}{default}\n",
-        name(argument),
-        help.replace('\n', " ")
-    )]);
+    text.extend([format!("- `{}`: {}{default}\n", name(argument), help.replace('\n', " "))]);
 }
 
 /// Formats the argument as it is typed.
@@ -101,10 +85,9 @@ fn name(argument: &Arg) -> String {
     let value = values.first().map(ToString::to_string);
     let value = value.filter(|_| argument.get_action().takes_values());
     match (argument.get_short(), argument.get_long(), value) {
-        (None, None, value) => format!(
-            "<{}>",
-            value.unwrap_or_else(|| argument.get_id().to_string().to_uppercase())
-        ),
+        (None, None, value) => {
+            format!("<{}>", value.unwrap_or_else(|| argument.get_id().to_string().to_uppercase()))
+        }
         (short, long, value) => {
             let short = short.map(|short| format!("-{short}"));
             let long = long.map(|long| format!("--{long}"));

@@ -62,9 +62,8 @@ pub(super) fn check_origin(uri: &Uri, headers: &HeaderMap) -> Result<(), Problem
         return Ok(());
     };
     let origin = origin.as_bytes();
-    let authority = [b"http://".as_slice(), b"https://"]
-        .into_iter()
-        .find_map(|scheme| origin.strip_prefix(scheme));
+    let authority =
+        [b"http://".as_slice(), b"https://"].into_iter().find_map(|scheme| origin.strip_prefix(scheme));
     if authority.is_some() && authority == requested_host(uri, headers) {
         return Ok(());
     }
@@ -85,11 +84,8 @@ pub(super) fn check_host(uri: &Uri, headers: &HeaderMap, allowed: &[String]) -> 
     if LOOPBACK.into_iter().any(is_ours) || allowed.iter().any(|ours| is_ours(ours)) {
         return Ok(());
     }
-    Err(Problem::new(
-        FOREIGN_HOST,
-        "the request names a host that this daemon doesn't know",
-    )
-    .hint("use 127.0.0.1 or localhost, add the host to http.allowed_hosts, or send a token"))
+    Err(Problem::new(FOREIGN_HOST, "the request names a host that this daemon doesn't know")
+        .hint("use 127.0.0.1 or localhost, add the host to http.allowed_hosts, or send a token"))
 }
 
 /// Returns the name or address in `authority`, without the port.
@@ -117,9 +113,7 @@ mod tests {
     fn headers(host: &str, origin: Option<&str>) -> HeaderMap {
         let host = [(header::HOST, host)].into_iter();
         let origin = origin.map(|origin| (header::ORIGIN, origin));
-        host.chain(origin)
-            .map(|(name, value)| (name, value.parse().unwrap()))
-            .collect()
+        host.chain(origin).map(|(name, value)| (name, value.parse().unwrap())).collect()
     }
 
     #[test]
@@ -140,11 +134,7 @@ mod tests {
             ("[localhost]", false),
             ("", false),
         ] {
-            assert_eq!(
-                check_host(&uri, &headers(host, None), &allowed).is_ok(),
-                is_fine,
-                "{host}"
-            );
+            assert_eq!(check_host(&uri, &headers(host, None), &allowed).is_ok(), is_fine, "{host}");
         }
         assert!(check_host(&uri, &HeaderMap::new(), &allowed).is_ok());
     }
@@ -174,16 +164,9 @@ mod tests {
         let is_fine = |method: &Method, path: &'static str, headers: &HeaderMap| {
             check_site(method, &Uri::from_static(path), headers).is_ok()
         };
-        assert!(
-            is_fine(&Method::POST, "/v1/agents", &HeaderMap::new()),
-            "no browser"
-        );
+        assert!(is_fine(&Method::POST, "/v1/agents", &HeaderMap::new()), "no browser");
         for own in OWN_SITES {
-            assert!(is_fine(
-                &Method::POST,
-                "/ui/queue/pause",
-                &fetch(own, "cors", "empty")
-            ));
+            assert!(is_fine(&Method::POST, "/ui/queue/pause", &fetch(own, "cors", "empty")));
         }
         for site in ["cross-site", "same-site", "Same-Origin", "", "new-value"] {
             let link = fetch(site, "navigate", "document");
@@ -195,10 +178,7 @@ mod tests {
             }
             assert!(!is_fine(&Method::POST, "/ui/queue/pause", &link), "{site}");
             for (mode, dest) in [("navigate", "iframe"), ("no-cors", "image"), ("cors", "empty")] {
-                assert!(
-                    !is_fine(&Method::GET, "/ui/", &fetch(site, mode, dest)),
-                    "{site} {mode}"
-                );
+                assert!(!is_fine(&Method::GET, "/ui/", &fetch(site, mode, dest)), "{site} {mode}");
             }
         }
         let mut two = fetch("none", "cors", "empty");

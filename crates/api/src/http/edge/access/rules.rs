@@ -187,24 +187,14 @@ pub(crate) fn pages() -> impl Iterator<Item = (&'static str, &'static str)> {
 /// any caller with a valid token may learn that the route doesn't exist.
 pub(super) fn of(method: &Method, path: Option<&str>) -> RouteRule {
     let Some(path) = path else {
-        return RouteRule {
-            scope: Read,
-            subject: Caller,
-        };
+        return RouteRule { scope: Read, subject: Caller };
     };
-    find(method, path).unwrap_or(RouteRule {
-        scope: Admin,
-        subject: All,
-    })
+    find(method, path).unwrap_or(RouteRule { scope: Admin, subject: All })
 }
 
 /// Returns the rule in the table for this method and route.
 pub(crate) fn find(method: &Method, path: &str) -> Option<RouteRule> {
-    let method = if method == Method::HEAD {
-        "GET"
-    } else {
-        method.as_str()
-    };
+    let method = if method == Method::HEAD { "GET" } else { method.as_str() };
     let mut rules = RULES.iter();
     let found = rules.find(|(rule_method, rule_path, ..)| {
         (*rule_method == method || *rule_method == ANY) && *rule_path == path
@@ -267,16 +257,10 @@ mod tests {
 
     #[test]
     fn unlisted_routes_are_for_administrators_of_all_agents() {
-        let strict = RouteRule {
-            scope: Admin,
-            subject: All,
-        };
+        let strict = RouteRule { scope: Admin, subject: All };
         assert_eq!(of(&Method::GET, Some("/v1/new")), strict);
         assert_eq!(of(&Method::PUT, Some("/v1/agents")), strict);
-        assert_eq!(
-            of(&Method::HEAD, Some("/v1/agents")),
-            of(&Method::GET, Some("/v1/agents"))
-        );
+        assert_eq!(of(&Method::HEAD, Some("/v1/agents")), of(&Method::GET, Some("/v1/agents")));
         assert_eq!(of(&Method::DELETE, Some("/mcp")).subject, Caller);
     }
 }

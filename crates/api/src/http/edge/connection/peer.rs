@@ -47,10 +47,7 @@ pub(super) struct Peers {
 
 impl Peers {
     pub(super) fn with_limit(per_peer_max: usize) -> Self {
-        Self {
-            per_peer_max,
-            counts: Mutex::default(),
-        }
+        Self { per_peer_max, counts: Mutex::default() }
     }
 
     /// Takes a slot for one more connection of `peer`; `None` if the peer has too many.
@@ -61,10 +58,7 @@ impl Peers {
             return None;
         }
         *count += 1;
-        Some(PeerSlot {
-            peers: Arc::clone(peers),
-            peer,
-        })
+        Some(PeerSlot { peers: Arc::clone(peers), peer })
     }
 }
 

@@ -68,24 +68,15 @@ impl Pool {
     /// Waits for a slot for a connection from `origin`; `None` if its peer has too many. Trusted proxies have no limit
     /// of their own, because their connections serve many clients.
     pub(super) async fn admit(self: &Arc<Self>, origin: PeerOrigin) -> Option<ConnectionSlot> {
-        let peer_slot = if self.proxies.trusts(origin) {
-            None
-        } else {
-            Some(Peers::take(&self.peers, origin.peer())?)
-        };
+        let peer_slot =
+            if self.proxies.trusts(origin) { None } else { Some(Peers::take(&self.peers, origin.peer())?) };
         let permit = self.permit().await;
         let state = Arc::new(ConnectionState::default());
         let idle_since = self.idled.fetch_add(1, Ordering::Relaxed) + 1;
         state.idle_since.store(idle_since, Ordering::Relaxed);
         let number = self.accepted.fetch_add(1, Ordering::Relaxed);
         self.lock().insert(number, Arc::clone(&state));
-        Some(ConnectionSlot {
-            state,
-            pool: Arc::clone(self),
-            number,
-            _permit: permit,
-            _peer_slot: peer_slot,
-        })
+        Some(ConnectionSlot { state, pool: Arc::clone(self), number, _permit: permit, _peer_slot: peer_slot })
     }
 
     async fn permit(&self) -> Option<OwnedSemaphorePermit> {
@@ -121,9 +112,7 @@ mod tests {
     use super::*;
 
     fn from(ip: &str) -> PeerOrigin {
-        PeerOrigin {
-            ip: Some(ip.parse().unwrap()),
-        }
+        PeerOrigin { ip: Some(ip.parse().unwrap()) }
     }
 
     #[tokio::test(start_paused = true)]

@@ -46,10 +46,8 @@ impl TrustedProxies {
             return origin.peer();
         }
         let lines = headers.get_all(FORWARDED_FOR).into_iter();
-        let texts: Vec<&str> = lines
-            .map(|line| line.to_str().unwrap_or_default())
-            .flat_map(|line| line.split(','))
-            .collect();
+        let texts: Vec<&str> =
+            lines.map(|line| line.to_str().unwrap_or_default()).flat_map(|line| line.split(',')).collect();
         let mut client = origin;
         for text in texts.into_iter().rev().take(HOPS_MAX) {
             let Some(ip) = address(text.trim()) else {
@@ -78,9 +76,7 @@ mod tests {
     fn client(trusted: &[&str], from: Option<&str>, lines: &[&str]) -> String {
         let networks = trusted.iter().map(|text| text.parse().unwrap()).collect();
         let lines = lines.iter().map(|line| (FORWARDED_FOR, line.parse().unwrap()));
-        let origin = PeerOrigin {
-            ip: from.map(|ip| ip.parse().unwrap()),
-        };
+        let origin = PeerOrigin { ip: from.map(|ip| ip.parse().unwrap()) };
         let found = TrustedProxies::new(networks).client(origin, &lines.collect());
         found.to_string()
     }
@@ -97,13 +93,7 @@ mod tests {
         assert_eq!(client(&["unix"], None, &["192.0.2.1:4711"]), "192.0.2.1");
         assert_eq!(client(&["127.0.0.1"], None, &["192.0.2.1"]), "unix");
         let chain = ["127.0.0.1", "10.0.0.0/8"];
-        assert_eq!(
-            client(&chain, near, &["6.6.6.6, 192.0.2.1, 10.0.0.9"]),
-            "192.0.2.1"
-        );
-        assert_eq!(
-            client(&chain, near, &["[2001:db8::1]:80, 10.0.0.9"]),
-            "2001:db8::"
-        );
+        assert_eq!(client(&chain, near, &["6.6.6.6, 192.0.2.1, 10.0.0.9"]), "192.0.2.1");
+        assert_eq!(client(&chain, near, &["[2001:db8::1]:80, 10.0.0.9"]), "2001:db8::");
     }
 }

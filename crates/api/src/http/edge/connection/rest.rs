@@ -29,11 +29,7 @@ pub(super) struct RequestBody {
 
 impl RequestBody {
     pub(super) fn new(body: Incoming, is_awaited: bool, connections: &TaskTracker) -> Self {
-        Self {
-            body: Some(body),
-            is_awaited,
-            connections: connections.clone(),
-        }
+        Self { body: Some(body), is_awaited, connections: connections.clone() }
     }
 }
 

@@ -38,11 +38,7 @@ impl Socket {
             ErrorKind::AlreadyExists => in_use_error(),
             _ => error,
         })?;
-        Ok(Self {
-            listener,
-            path: path.to_owned(),
-            identity: (placed.dev(), placed.ino()),
-        })
+        Ok(Self { listener, path: path.to_owned(), identity: (placed.dev(), placed.ino()) })
     }
 }
 
@@ -86,10 +82,7 @@ impl Drop for PrivateFolder {
 }
 
 fn in_use_error() -> io::Error {
-    io::Error::new(
-        ErrorKind::AddrInUse,
-        "another program already answers on this socket",
-    )
+    io::Error::new(ErrorKind::AddrInUse, "another program already answers on this socket")
 }
 
 impl Drop for Socket {
@@ -108,10 +101,7 @@ async fn remove_stale(path: &Path) -> io::Result<()> {
         metadata => metadata?,
     };
     if !metadata.file_type().is_socket() {
-        return Err(io::Error::new(
-            ErrorKind::AlreadyExists,
-            "the file at this path isn't a socket",
-        ));
+        return Err(io::Error::new(ErrorKind::AlreadyExists, "the file at this path isn't a socket"));
     }
     match UnixStream::connect(path).await {
         Ok(_) => Err(in_use_error()),

@@ -117,23 +117,14 @@ struct Head {
 
 impl TimedStream {
     pub(super) fn new(stream: Stream, limits: ConnectionLimits, state: Arc<ConnectionState>) -> Self {
-        let mut timed = Self {
-            stream,
-            limits,
-            stall: None,
-            head: None,
-            state,
-        };
+        let mut timed = Self { stream, limits, stall: None, head: None, state };
         // On a new connection, the time of the first head begins at once.
         timed.begin_head();
         timed
     }
 
     fn begin_head(&mut self) {
-        self.head = Some(Head {
-            begun: self.state.begun(),
-            end: Box::pin(sleep(self.limits.head_timeout)),
-        });
+        self.head = Some(Head { begun: self.state.begun(), end: Box::pin(sleep(self.limits.head_timeout)) });
     }
 
     /// Returns `read`, or an error if a request's head has taken too long. Bytes that arrive while a request is being
@@ -181,10 +172,7 @@ impl TimedStream {
             state.is_stalled.store(true, Ordering::Relaxed);
             Box::pin(sleep(stall_timeout))
         });
-        stall
-            .as_mut()
-            .poll(context)
-            .map(|()| Err(io::ErrorKind::TimedOut.into()))
+        stall.as_mut().poll(context).map(|()| Err(io::ErrorKind::TimedOut.into()))
     }
 }
 
@@ -247,16 +235,9 @@ mod tests {
     #[test]
     fn a_refusal_is_a_problem() {
         let (head, body) = REFUSAL.split_once("\r\n\r\n").unwrap();
-        assert!(
-            head.contains(&format!("content-length: {}\r\n", body.len())),
-            "{}",
-            body.len()
-        );
+        assert!(head.contains(&format!("content-length: {}\r\n", body.len())), "{}", body.len());
         let problem: serde_json::Value = serde_json::from_str(body).unwrap();
-        assert_eq!(
-            (&problem["status"], &problem["code"]),
-            (&429.into(), &"too_many_connections".into())
-        );
+        assert_eq!((&problem["status"], &problem["code"]), (&429.into(), &"too_many_connections".into()));
         assert_eq!(problem["type"], format!("{PROBLEM_TYPES}too_many_connections"));
     }
 
@@ -267,10 +248,8 @@ mod tests {
         let _client = TcpStream::connect(address).await.unwrap();
         let (stream, _) = Listener::from(listener).accept().await.unwrap();
         let state = Arc::new(ConnectionState::default());
-        let limits = ConnectionLimits {
-            stall_timeout: Duration::from_secs(30),
-            ..(&Config::default().http).into()
-        };
+        let limits =
+            ConnectionLimits { stall_timeout: Duration::from_secs(30), ..(&Config::default().http).into() };
         let mut timed = TimedStream::new(stream, limits, Arc::clone(&state));
         tokio::time::pause();
         let error = timed.write_all(&vec![0; 64 << 20]).await.unwrap_err();

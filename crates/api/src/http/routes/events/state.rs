@@ -60,17 +60,8 @@ impl EventState {
 
 /// Returns a fingerprint of a queue row. It leaves out the row's age, so that it doesn't change as time passes.
 fn queue_fingerprint(row: &QueueRow) -> u32 {
-    let QueueRow {
-        state,
-        waits_for,
-        reason,
-        priority,
-        attempts,
-        parked_at,
-        paused_for,
-        last_error,
-        ..
-    } = row;
+    let QueueRow { state, waits_for, reason, priority, attempts, parked_at, paused_for, last_error, .. } =
+        row;
     fingerprint(&format!(
         "{state:?} {waits_for:?} {reason} {priority} {attempts} {parked_at:?} {paused_for:?} {last_error:?}"
     ))
@@ -108,13 +99,7 @@ pub(super) struct Position {
 
 impl std::fmt::Display for Position {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self {
-            version,
-            first_exchange,
-            last_seq,
-            queue,
-            failure,
-        } = self;
+        let Self { version, first_exchange, last_seq, queue, failure } = self;
         write!(f, "{version}.{first_exchange}.{last_seq}.{queue:x}.{failure:x}")
     }
 }
@@ -180,11 +165,7 @@ pub(super) fn events_between(before: &Position, after: &EventState) -> Vec<Named
         });
         events.push(("summary.updated", data));
     }
-    if let Some(row) = after
-        .queue
-        .as_ref()
-        .filter(|_| ![0, before.failure].contains(&now.failure))
-    {
+    if let Some(row) = after.queue.as_ref().filter(|_| ![0, before.failure].contains(&now.failure)) {
         let data = json!({
             "agent_id": agent_id, "attempt": failed_attempts(row), "error": row.last_error, "state": row.state,
             "next_at": row.next_at,
@@ -192,10 +173,7 @@ pub(super) fn events_between(before: &Position, after: &EventState) -> Vec<Named
         events.push(("update.failed", data));
     }
     if now.queue != before.queue {
-        events.push((
-            "queue.changed",
-            json!({ "agent_id": agent_id, "row": after.queue }),
-        ));
+        events.push(("queue.changed", json!({ "agent_id": agent_id, "row": after.queue })));
     }
     events
 }
@@ -244,40 +222,25 @@ mod tests {
         // Like a client that reconnects with the id.
         let position: Position = before.position().to_string().parse().unwrap();
         assert_eq!(position, before.position());
-        events_between(&position, after)
-            .into_iter()
-            .map(|(name, _)| name)
-            .collect()
+        events_between(&position, after).into_iter().map(|(name, _)| name).collect()
     }
 
     #[test]
     fn differences_become_events() {
         let before = state();
         assert_eq!(names(&before, &before), [""; 0]);
-        let appended = EventState {
-            last_seq: 82,
-            ..state()
-        };
+        let appended = EventState { last_seq: 82, ..state() };
         assert_eq!(names(&before, &appended), ["turn.appended"]);
-        let evicted = EventState {
-            first_exchange: 35,
-            ..appended
-        };
+        let evicted = EventState { first_exchange: 35, ..appended };
         assert_eq!(names(&before, &evicted), ["turn.appended", "window.evicted"]);
         assert_eq!(names(&evicted, &before), ["turn.appended", "window.returned"]);
-        let updated = EventState {
-            version: 8,
-            ..state()
-        };
+        let updated = EventState { version: 8, ..state() };
         assert_eq!(names(&before, &updated), ["summary.updated"]);
     }
 
     #[test]
     fn a_failure_is_reported_once_and_the_age_of_a_row_never() {
-        let queued = |row| EventState {
-            queue: Some(row),
-            ..state()
-        };
+        let queued = |row| EventState { queue: Some(row), ..state() };
         let running = queued(row(QueueState::Running, 1, None));
         assert_eq!(names(&state(), &running), ["queue.changed"]);
         let failed = queued(row(QueueState::Scheduled, 1, Some("network: away")));
@@ -286,25 +249,15 @@ mod tests {
         assert_eq!(names(&failed, &again), ["queue.changed"]);
         let failed_again = queued(row(QueueState::Scheduled, 2, Some("network: away")));
         assert_eq!(names(&again, &failed_again), ["update.failed", "queue.changed"]);
-        let older = queued(QueueRow {
-            age_ms: 5_000,
-            ..row(QueueState::Scheduled, 2, Some("network: away"))
-        });
+        let older =
+            queued(QueueRow { age_ms: 5_000, ..row(QueueState::Scheduled, 2, Some("network: away")) });
         assert_eq!(names(&failed_again, &older), [""; 0]);
         assert_eq!(names(&older, &state()), ["queue.changed"]);
     }
 
     #[test]
     fn other_texts_are_not_positions() {
-        for text in [
-            "",
-            "1",
-            "1.2.3.4",
-            "1.2.3.4.5.6",
-            "a.2.3.4.5",
-            "1.2.3.g.5",
-            "1.2.3.100000000.5",
-        ] {
+        for text in ["", "1", "1.2.3.4", "1.2.3.4.5.6", "a.2.3.4.5", "1.2.3.g.5", "1.2.3.100000000.5"] {
             assert_eq!(text.parse::<Position>(), Err(NoPosition), "{text}");
         }
     }

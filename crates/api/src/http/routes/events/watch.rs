@@ -22,11 +22,7 @@ pub(super) struct MissedChanges;
 impl Watch {
     /// Watches only this agent. It is due at once.
     pub(super) fn one(agent: AgentId) -> Self {
-        Self {
-            due: BTreeSet::from([agent.clone()]),
-            only: Some(agent),
-            later: BTreeSet::new(),
-        }
+        Self { due: BTreeSet::from([agent.clone()]), only: Some(agent), later: BTreeSet::new() }
     }
 
     pub(super) fn is_of_all(&self) -> bool {

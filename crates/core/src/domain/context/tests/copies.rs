@@ -6,17 +6,10 @@ use super::*;
 /// Returns the text before the window, and the numbers of the copies that don't fit.
 fn copied(pinned: &[i64], important: &[i64], first: i64, options: &ContextOptions) -> (String, Vec<i64>) {
     let messages: Vec<Message> = (1..=6).map(|n| message(&format!("u r{n}"))).collect();
-    let sources: Vec<SourceMessage<'_>> = (1..)
-        .zip(&messages)
-        .map(|(seq, message)| SourceMessage {
-            seq,
-            message,
-            tokens: Some(10),
-        })
-        .collect();
-    let copies = sources
-        .iter()
-        .filter(|source| pinned.contains(&source.seq) || important.contains(&source.seq));
+    let sources: Vec<SourceMessage<'_>> =
+        (1..).zip(&messages).map(|(seq, message)| SourceMessage { seq, message, tokens: Some(10) }).collect();
+    let copies =
+        sources.iter().filter(|source| pinned.contains(&source.seq) || important.contains(&source.seq));
     let input = ContextInput {
         anchor: Some(sources[0]),
         summary: Some("notes".to_owned()),
@@ -67,9 +60,7 @@ fn messages_out_of_view_are_copied_once_and_capped() {
     };
     let numbers = |head: &str| -> Vec<i64> {
         let copies = head.split("<copy of=\"message ").skip(1);
-        copies
-            .map(|rest| rest.split('"').next().unwrap().parse().unwrap())
-            .collect()
+        copies.map(|rest| rest.split('"').next().unwrap().parse().unwrap()).collect()
     };
     for (pinned, important, options, sent, left) in [
         // Number 5 is in the window, and 1 is the anchor.
@@ -82,21 +73,13 @@ fn messages_out_of_view_are_copied_once_and_capped() {
         (vec![2], vec![3], options(0, false), vec![], vec![2, 3]),
     ] {
         let (head, left_out) = copied(&pinned, &important, 5, &options);
-        assert_eq!(
-            (numbers(&head), left_out),
-            (sent, left),
-            "{pinned:?} {important:?}"
-        );
+        assert_eq!((numbers(&head), left_out), (sent, left), "{pinned:?} {important:?}");
     }
 }
 
 #[test]
 fn a_pinned_message_that_is_left_out_to_fit_is_copied() {
-    let options = ContextOptions {
-        max_tokens: 60,
-        anchor: false,
-        ..with_alternation(Alternation::Keep)
-    };
+    let options = ContextOptions { max_tokens: 60, anchor: false, ..with_alternation(Alternation::Keep) };
     let (head, left) = copied(&[5], &[], 1, &options);
     assert!(head.contains("message 5") && head.contains("#1 to #5"), "{head}");
     assert_eq!(left, [0_i64; 0]);
@@ -115,10 +98,7 @@ fn a_copy_has_its_messages_text_and_cannot_end_its_fence() {
         pinned: true,
         message: SourceMessage::uncounted(seq, message),
     });
-    let input = ContextInput {
-        copies: copies.collect(),
-        ..ContextInput::default()
-    };
+    let input = ContextInput { copies: copies.collect(), ..ContextInput::default() };
     let context = build(&input, &ContextOptions::default(), &Characters);
     let text = brief(&context.turns);
     for said in [
@@ -148,11 +128,8 @@ fn a_copy_shows_the_speakers_perspective() {
         pinned: true,
         message: SourceMessage::uncounted(seq, message),
     });
-    let input = ContextInput {
-        copies: copies.collect(),
-        perspective: Some(&viewer),
-        ..ContextInput::default()
-    };
+    let input =
+        ContextInput { copies: copies.collect(), perspective: Some(&viewer), ..ContextInput::default() };
     let context = build(&input, &ContextOptions::default(), &Characters);
     assert_eq!(context.copied, [1]);
     assert!(brief(&context.turns).contains("by=\"b\" why=\"pinned\">/Docker it is./</copy>"));

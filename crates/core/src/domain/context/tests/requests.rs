@@ -14,16 +14,10 @@ fn legs(first: i64, rows: &[Vec<Message>]) -> ContextInput<'_> {
             first_leg = exchange;
         }
         let sources = (seq..).zip(row);
-        let messages: Vec<SourceMessage<'_>> = sources
-            .map(|(seq, message)| SourceMessage::uncounted(seq, message))
-            .collect();
+        let messages: Vec<SourceMessage<'_>> =
+            sources.map(|(seq, message)| SourceMessage::uncounted(seq, message)).collect();
         seq += i64_or_max(row.len());
-        input.exchanges.push(SourceExchange {
-            exchange,
-            first_leg,
-            is_open: false,
-            messages,
-        });
+        input.exchanges.push(SourceExchange { exchange, first_leg, is_open: false, messages });
     }
     input
 }
@@ -35,10 +29,7 @@ fn scripted(scripts: &[&str]) -> Vec<Vec<Message>> {
 const LATER: [&str; 2] = ["c 1 x | r 1 A | c 2 x | r 2 B", "c 3 x | r 3 C"];
 
 fn request(message: &Message) -> SourceRequest<'_> {
-    SourceRequest {
-        exchange: 14,
-        message: SourceMessage::uncounted(8, message),
-    }
+    SourceRequest { exchange: 14, message: SourceMessage::uncounted(8, message) }
 }
 
 #[test]
@@ -57,19 +48,11 @@ fn the_request_comes_verbatim_before_later_legs() {
     let head = &context.turns[0];
     assert_eq!(head.pieces[1].origin, PieceOrigin::Synthetic(Reason::Request));
     let said = said.replace("<copy", "‹copy").replace("</copy", "‹/copy");
-    let Part::Text(text) = &head.pieces[1].parts[0] else {
-        panic!("{head:?}")
-    };
-    assert_eq!(
-        text,
-        &format!("<copy of=\"message 8\" exchange=\"#14\" by=\"user\" {WHY}>\n{said}\n</copy>")
-    );
+    let Part::Text(text) = &head.pieces[1].parts[0] else { panic!("{head:?}") };
+    assert_eq!(text, &format!("<copy of=\"message 8\" exchange=\"#14\" by=\"user\" {WHY}>\n{said}\n</copy>"));
     // Between anchor and summary; the legs follow.
     let whole = brief(&context.turns);
-    assert!(
-        whole.starts_with("u the task + [<copy") && whole.contains("</copy>] + [S] | a 1:x"),
-        "{whole}"
-    );
+    assert!(whole.starts_with("u the task + [<copy") && whole.contains("</copy>] + [S] | a 1:x"), "{whole}");
     let counted: i64 = context.turns.iter().map(|turn| turn.tokens(&Characters)).sum();
     assert_eq!(context.tokens, counted);
 }
@@ -78,10 +61,7 @@ fn the_request_comes_verbatim_before_later_legs() {
 fn a_request_is_sent_once() {
     let asked = message("u Port it all.");
     let sent = |input: &ContextInput<'_>| {
-        let options = ContextOptions {
-            anchor: input.anchor.is_some(),
-            ..ContextOptions::default()
-        };
+        let options = ContextOptions { anchor: input.anchor.is_some(), ..ContextOptions::default() };
         let context = build(input, &options, &Characters);
         (brief(&context.turns[..1]), context.copied)
     };
@@ -89,11 +69,8 @@ fn a_request_is_sent_once() {
     let mut input = legs(15, &rows);
     input.request = Some(request(&asked));
     // The request is pinned as well.
-    input.copies = vec![SourceCopy {
-        exchange: 14,
-        pinned: true,
-        message: SourceMessage::uncounted(8, &asked),
-    }];
+    input.copies =
+        vec![SourceCopy { exchange: 14, pinned: true, message: SourceMessage::uncounted(8, &asked) }];
     let (head, copied) = sent(&input);
     assert_eq!((head.matches("Port it all.").count(), copied), (1, vec![]));
     assert!(head.contains(WHY), "{head}");
@@ -115,21 +92,12 @@ fn the_request_of_a_leg_that_is_left_out_to_fit_is_sent() {
     let first = format!("u Port it all. | c 1 x | r 1 A | a {}", "z".repeat(400));
     let rows = scripted(&[&first, "c 2 x | r 2 B", "c 3 x | r 3 C | a on"]);
     let input = legs(15, &rows);
-    let options = ContextOptions {
-        max_tokens: 400,
-        ..ContextOptions::default()
-    };
+    let options = ContextOptions { max_tokens: 400, ..ContextOptions::default() };
     let context = build(&input, &options, &Characters);
     assert_eq!((&context.left_out, context.over_budget), (&vec![15], false));
     let text = brief(&context.turns);
-    assert!(
-        text.starts_with("u [<copy of=\"message 100\" exchange=\"#15\" by=\"user\""),
-        "{text}"
-    );
-    assert!(
-        text.contains("/Port it all./</copy>] + [[exchange #15 is left out"),
-        "{text}"
-    );
+    assert!(text.starts_with("u [<copy of=\"message 100\" exchange=\"#15\" by=\"user\""), "{text}");
+    assert!(text.contains("/Port it all./</copy>] + [[exchange #15 is left out"), "{text}");
 }
 
 #[test]
@@ -146,31 +114,16 @@ fn a_request_is_cut_only_if_it_is_bigger_than_a_step() {
         let rows = scripted(&LATER);
         let mut input = legs(15, &rows);
         input.request = Some(request(&asked));
-        let options = ContextOptions {
-            max_tokens,
-            step_tokens,
-            ..ContextOptions::default()
-        };
+        let options = ContextOptions { max_tokens, step_tokens, ..ContextOptions::default() };
         let context = build(&input, &options, &Characters);
         let head = brief(&context.turns[..1]);
-        assert_eq!(
-            head.contains(&asked.text()),
-            is_whole,
-            "{max_tokens} {step_tokens}"
-        );
-        assert!(
-            head.contains("\nPort xxx") || head.contains("/Port xxx"),
-            "{head}"
-        );
+        assert_eq!(head.contains(&asked.text()), is_whole, "{max_tokens} {step_tokens}");
+        assert!(head.contains("\nPort xxx") || head.contains("/Port xxx"), "{head}");
         assert!(head.contains("x all./</copy>"), "{head}");
         // An anchor that is the request has the limit of a request, not the smaller one of an anchor.
         input.anchor = Some(SourceMessage::uncounted(8, &asked));
         let head = brief(&build(&input, &options, &Characters).turns[..1]);
-        assert_eq!(
-            head.contains(&asked.text()),
-            is_whole,
-            "{max_tokens} {step_tokens}"
-        );
+        assert_eq!(head.contains(&asked.text()), is_whole, "{max_tokens} {step_tokens}");
     }
 }
 
@@ -199,10 +152,7 @@ fn thinking_of_all_legs_of_the_open_exchange_is_kept() {
     let mut input = legs(15, &rows);
     input.evicted = true;
     input.exchanges[1].is_open = true;
-    let options = ContextOptions {
-        keep_open_thinking: true,
-        ..ContextOptions::default()
-    };
+    let options = ContextOptions { keep_open_thinking: true, ..ContextOptions::default() };
     let text = brief(&build(&input, &options, &Characters).turns);
     assert!(text.contains("(hmm)") && text.contains("(aha)"), "{text}");
 }

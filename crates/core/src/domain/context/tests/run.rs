@@ -67,10 +67,7 @@ impl AgentRun {
                 Before::Instructions => run.push(instructions(format), at),
                 Before::User => run.push(user(format, "And the docs, too."), at),
             }
-            for message in answer(format, at, round)
-                .into_iter()
-                .chain(results(format, at, round))
-            {
+            for message in answer(format, at, round).into_iter().chain(results(format, at, round)) {
                 run.push((format, message), at);
             }
         }
@@ -94,13 +91,7 @@ impl AgentRun {
         }
         self.newest_tokens += tokens;
         self.newest_round = Round::after(self.newest_round.take(), &message.kind, &part);
-        self.messages.push(StoredMessage {
-            message,
-            tokens,
-            round,
-            exchange,
-            first_leg,
-        });
+        self.messages.push(StoredMessage { message, tokens, round, exchange, first_leg });
     }
 
     /// Returns true if the model is called after that round: there is a message to answer.
@@ -111,20 +102,11 @@ impl AgentRun {
 
     /// The window of the first `rounds` rounds, from the exchange or leg `first` on.
     pub(crate) fn input(&self, rounds: usize, first: i64) -> ContextInput<'_> {
-        let mut input = ContextInput {
-            evicted: first > 1,
-            ..ContextInput::default()
-        };
+        let mut input = ContextInput { evicted: first > 1, ..ContextInput::default() };
         let mut rows: BTreeMap<i64, SourceExchange<'_>> = BTreeMap::new();
-        let known = (1..)
-            .zip(&self.messages)
-            .take_while(|(_, stored)| stored.round < rounds);
+        let known = (1..).zip(&self.messages).take_while(|(_, stored)| stored.round < rounds);
         for (seq, stored) in known {
-            let message = SourceMessage {
-                seq,
-                message: &stored.message,
-                tokens: Some(stored.tokens),
-            };
+            let message = SourceMessage { seq, message: &stored.message, tokens: Some(stored.tokens) };
             let exchange = stored.exchange;
             if exchange >= first {
                 let row = rows.entry(exchange).or_insert_with(|| SourceExchange {
@@ -181,10 +163,7 @@ fn answer(format: Format, at: usize, round: &RoundOf) -> Vec<Value> {
             let thought = json!({"text": format!("thought {at}"), "thought": true});
             let calls = ids(at, round)
                 .map(|_| json!({"functionCall": {"name": "run", "args": {}}, "thoughtSignature": "c2ln"}));
-            let parts: Vec<Value> = [thought, json!({"text": said})]
-                .into_iter()
-                .chain(calls)
-                .collect();
+            let parts: Vec<Value> = [thought, json!({"text": said})].into_iter().chain(calls).collect();
             vec![json!({"role": "model", "parts": parts})]
         }
         Format::OpenAiResponses => {
@@ -204,9 +183,7 @@ fn answer(format: Format, at: usize, round: &RoundOf) -> Vec<Value> {
 }
 
 fn results(format: Format, at: usize, round: &RoundOf) -> Vec<Value> {
-    let recorded = ids(at, round)
-        .zip(&round.results)
-        .filter(|(_, chars)| **chars > 0);
+    let recorded = ids(at, round).zip(&round.results).filter(|(_, chars)| **chars > 0);
     let results = recorded.map(|(id, &chars)| match format {
         Format::Anthropic => json!({"type": "tool_result", "tool_use_id": id, "content": "x".repeat(chars)}),
         Format::Gemini => {

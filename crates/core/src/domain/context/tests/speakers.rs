@@ -8,10 +8,7 @@ fn said(name: &str, text: &str) -> Message {
 }
 
 fn brief_context(input: &ContextInput<'_>, alternation: Alternation, names_speakers: bool) -> String {
-    let options = ContextOptions {
-        names_speakers,
-        ..with_alternation(alternation)
-    };
+    let options = ContextOptions { names_speakers, ..with_alternation(alternation) };
     let context = build(input, &options, &Characters);
     let counted: i64 = context.turns.iter().map(|turn| turn.tokens(&Characters)).sum();
     assert_eq!(context.tokens, counted);
@@ -33,14 +30,8 @@ fn the_words_of_several_speakers_stay_distinct() {
         built(Alternation::Merge, false),
         "u [ida:] + Postgres. + Please. + [omar:] + MySQL. | a Both? | u One."
     );
-    assert_eq!(
-        built(Alternation::Merge, true),
-        "u Postgres. + Please. | u MySQL. | a Both? | u One."
-    );
-    assert_eq!(
-        built(Alternation::Keep, false),
-        "u Postgres. | u Please. | u MySQL. | a Both? | u One."
-    );
+    assert_eq!(built(Alternation::Merge, true), "u Postgres. + Please. | u MySQL. | a Both? | u One.");
+    assert_eq!(built(Alternation::Keep, false), "u Postgres. | u Please. | u MySQL. | a Both? | u One.");
 }
 
 /// The anchor has a speaker, too, and is merged with the window's first words.
@@ -56,10 +47,7 @@ fn the_speaker_of_the_anchor_stays_named() {
                 exchange: 2,
                 first_leg: 2,
                 is_open: false,
-                messages: vec![
-                    SourceMessage::uncounted(2, &next),
-                    SourceMessage::uncounted(3, &answer),
-                ],
+                messages: vec![SourceMessage::uncounted(2, &next), SourceMessage::uncounted(3, &answer)],
             }],
             evicted: true,
             ..ContextInput::default()
@@ -70,10 +58,7 @@ fn the_speaker_of_the_anchor_stays_named() {
         built("omar", Alternation::Merge, false),
         "u [ida:] + The task. + [S] + [omar:] + Go on. | a Done."
     );
-    assert_eq!(
-        built("omar", Alternation::Merge, true),
-        "u [ida:] + The task. + [S] | u Go on. | a Done."
-    );
+    assert_eq!(built("omar", Alternation::Merge, true), "u [ida:] + The task. + [S] | u Go on. | a Done.");
     // A turn without a name is still merged with the anchor.
     assert_eq!(
         built("", Alternation::Merge, true),
@@ -83,8 +68,5 @@ fn the_speaker_of_the_anchor_stays_named() {
         built("omar", Alternation::Ack, false),
         "u The task. + [S] | a [Understood.] | u Go on. | a Done."
     );
-    assert_eq!(
-        built("ida", Alternation::Merge, false),
-        "u The task. + [S] + Go on. | a Done."
-    );
+    assert_eq!(built("ida", Alternation::Merge, false), "u The task. + [S] + Go on. | a Done.");
 }

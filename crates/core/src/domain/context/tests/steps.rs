@@ -15,9 +15,7 @@ use crate::domain::tokens::count_message;
 
 fn flat(context: &Context<'_>) -> Vec<String> {
     let pieces = context.turns.iter().flat_map(|turn| &turn.pieces);
-    pieces
-        .map(|piece| format!("{:?} {:?}", piece.origin, piece.parts))
-        .collect()
+    pieces.map(|piece| format!("{:?} {:?}", piece.origin, piece.parts)).collect()
 }
 
 /// The part of a context that a step can change.
@@ -26,11 +24,7 @@ fn decided(context: &Context<'_>) -> (Vec<i64>, Vec<Elision>) {
 }
 
 fn options(max_tokens: i64) -> ContextOptions {
-    ContextOptions {
-        max_tokens,
-        system_in_place: true,
-        ..ContextOptions::default()
-    }
+    ContextOptions { max_tokens, system_in_place: true, ..ContextOptions::default() }
 }
 
 fn run(rounds: &[RoundOf], leg_tokens: i64) -> AgentRun {
@@ -40,14 +34,9 @@ fn run(rounds: &[RoundOf], leg_tokens: i64) -> AgentRun {
 /// A message of the model without a call and its next message make one turn, but two rounds.
 #[test]
 fn a_round_after_words_alone_counts_as_new() {
-    let of = |results: Vec<usize>| RoundOf {
-        before: Before::Nothing,
-        said: 10,
-        results,
-    };
-    let rounds: Vec<RoundOf> = (0..60)
-        .map(|at| of(if at % 4 == 1 { Vec::new() } else { vec![6_000] }))
-        .collect();
+    let of = |results: Vec<usize>| RoundOf { before: Before::Nothing, said: 10, results };
+    let rounds: Vec<RoundOf> =
+        (0..60).map(|at| of(if at % 4 == 1 { Vec::new() } else { vec![6_000] })).collect();
     let run = run(&rounds, 10_000);
     let mut shortened = 0;
     for built in 1..=rounds.len() {
@@ -147,11 +136,7 @@ proptest! {
 }
 
 fn even(rounds: usize, chars: usize) -> Vec<RoundOf> {
-    let round = RoundOf {
-        before: Before::Nothing,
-        said: 20,
-        results: vec![chars],
-    };
+    let round = RoundOf { before: Before::Nothing, said: 20, results: vec![chars] };
     vec![round; rounds]
 }
 
@@ -177,15 +162,8 @@ fn old_results_get_smaller_with_age_and_the_newest_are_whole() {
     assert_eq!(sizes, BTreeSet::from([1_000, 4_000, 6_000]));
     // Then the oldest legs are left out.
     let (lengths, left_out, over_budget) = context_of(60_000);
-    assert!(
-        !over_budget && left_out[0] == 1 && lengths.len() < 100,
-        "{left_out:?} {}",
-        lengths.len()
-    );
-    assert!(
-        lengths.is_sorted() && lengths[lengths.len() - 3..] == [6_000; 3],
-        "{lengths:?}"
-    );
+    assert!(!over_budget && left_out[0] == 1 && lengths.len() < 100, "{left_out:?} {}", lengths.len());
+    assert!(lengths.is_sorted() && lengths[lengths.len() - 3..] == [6_000; 3], "{lengths:?}");
 }
 
 #[test]
@@ -229,11 +207,7 @@ fn a_limit_is_kept_where_the_ends_of_results_are_dense() {
                 source.tokens = Some(count_message(&counter, source.message));
             }
             let context = build(&input, &options(limit), &counter);
-            assert!(
-                context.tokens <= limit && !context.over_budget,
-                "{}",
-                context.tokens
-            );
+            assert!(context.tokens <= limit && !context.over_budget, "{}", context.tokens);
             let sum: i64 = context.turns.iter().map(|turn| turn.tokens(&counter)).sum();
             assert_eq!(sum, context.tokens);
             if let Some(before) = &before {

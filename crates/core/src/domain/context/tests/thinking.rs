@@ -6,10 +6,7 @@ use super::*;
 fn thinking_is_dropped_when_anything_has_left() {
     let script = "u one | t hmm | u two | t aha";
     let options = ContextOptions::default();
-    assert_eq!(
-        built(script, &options),
-        "u one | a (hmm) said | u two | a (aha) said"
-    );
+    assert_eq!(built(script, &options), "u one | a (hmm) said | u two | a (aha) said");
     let evicted = |options: &ContextOptions| {
         with_input(script, |input| {
             input.anchor = None;
@@ -19,15 +16,9 @@ fn thinking_is_dropped_when_anything_has_left() {
         })
     };
     assert_eq!(evicted(&options), "u one | a said | u two | a said");
-    let open = ContextOptions {
-        keep_open_thinking: true,
-        ..options
-    };
+    let open = ContextOptions { keep_open_thinking: true, ..options };
     assert_eq!(evicted(&open), "u one | a said | u two | a (aha) said");
-    let tight = ContextOptions {
-        max_tokens: 100,
-        ..options
-    };
+    let tight = ContextOptions { max_tokens: 100, ..options };
     let long = format!("u {} | t hmm | u two | t aha", "x".repeat(80));
     assert_eq!(
         built(&long, &tight),
@@ -38,18 +29,12 @@ fn thinking_is_dropped_when_anything_has_left() {
 #[test]
 fn thinking_is_dropped_when_later_instructions_come_before_it() {
     let options = ContextOptions::default();
-    let hoisting = ContextOptions {
-        system_in_place: false,
-        ..options
-    };
+    let hoisting = ContextOptions { system_in_place: false, ..options };
     let later = "u one | t hmm | s rules | u two";
     assert_eq!(built(later, &hoisting), "s rules | u one | a said | u two");
     let before = "u one | s rules | t hmm | u two";
     assert_eq!(built(before, &hoisting), "s rules | u one | a (hmm) said | u two");
-    let in_place = ContextOptions {
-        system_in_place: true,
-        ..options
-    };
+    let in_place = ContextOptions { system_in_place: true, ..options };
     assert!(built(later, &in_place).contains("(hmm)"));
 }
 
@@ -58,14 +43,8 @@ fn thinking_is_dropped_when_later_instructions_come_before_it() {
 fn thinking_is_dropped_when_a_late_result_comes_before_it() {
     let options = ContextOptions::default();
     for (script, expected) in [
-        (
-            "u one | c 1 x | u two | t hmm | r 1 y",
-            "u one | a 1:x | r 1=y + two | a said | u [Continue.]",
-        ),
-        (
-            "u one | c 1 x | u two | r 1 y | t hmm",
-            "u one | a 1:x | r 1=y + two | a (hmm) said",
-        ),
+        ("u one | c 1 x | u two | t hmm | r 1 y", "u one | a 1:x | r 1=y + two | a said | u [Continue.]"),
+        ("u one | c 1 x | u two | r 1 y | t hmm", "u one | a 1:x | r 1=y + two | a (hmm) said"),
         (
             "u one | t hmm | c 1 x | u two | a B | r 1 y",
             "u one | a (hmm) said + 1:x | r 1=y + two | a B | u [Continue.]",
@@ -84,10 +63,7 @@ fn thinking_is_dropped_when_something_before_it_was_forgotten() {
         brief(&build(&input, &ContextOptions::default(), &Characters).turns)
     };
     let (user, usage) = (forgotten(&Kind::User), forgotten(&Kind::from_name("usage")));
-    assert_eq!(
-        sent(&[&one, &hmm, &user, &two, &aha]),
-        "u one | a said | u two | a said"
-    );
+    assert_eq!(sent(&[&one, &hmm, &user, &two, &aha]), "u one | a said | u two | a said");
     // Thoughts before the forgotten message stay, and a forgotten message that no model saw removes none.
     assert_eq!(sent(&[&one, &hmm, &two, &user]), "u one | a (hmm) said | u two");
     assert_eq!(sent(&[&one, &usage, &hmm]), "u one | a (hmm) said");

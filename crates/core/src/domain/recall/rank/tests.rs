@@ -26,16 +26,8 @@ struct Remark {
 }
 
 fn archive() -> impl Strategy<Value = Vec<Remark>> {
-    let said = (
-        any::<bool>(),
-        prop::collection::vec(0..WORDS.len(), 0..6),
-        any::<bool>(),
-    );
-    let said = said.prop_map(|(is_user, words, begins_exchange)| Remark {
-        is_user,
-        words,
-        begins_exchange,
-    });
+    let said = (any::<bool>(), prop::collection::vec(0..WORDS.len(), 0..6), any::<bool>());
+    let said = said.prop_map(|(is_user, words, begins_exchange)| Remark { is_user, words, begins_exchange });
     prop::collection::vec(said, 0..40)
 }
 
@@ -45,10 +37,7 @@ fn search() -> impl Strategy<Value = ArchiveSearch> {
         let text: Vec<&str> = words.iter().map(|place| WORDS[*place]).collect();
         let query = Query::parse(&text.join(" ")).unwrap_or_else(|_| Query::everything());
         ArchiveSearch {
-            filter: Filter {
-                role: of_user.then_some(Role::User),
-                ..Filter::default()
-            },
+            filter: Filter { role: of_user.then_some(Role::User), ..Filter::default() },
             preferred: has_time.then_some(TimeSpan {
                 since: Timestamp(5 * STRIDE * SECOND_MS),
                 until: Timestamp(15 * STRIDE * SECOND_MS),
@@ -97,16 +86,9 @@ fn candidates(sources: &[(i64, i64, Message)], search: &ArchiveSearch) -> Candid
 fn expected(archive: &[Remark], search: &ArchiveSearch, totals: IndexTotals) -> Vec<(i64, f64)> {
     let stems_of =
         |said: &Remark| -> Vec<String> { said.words.iter().map(|place| stem(WORDS[*place])).collect() };
-    let having = |term: &str| {
-        archive
-            .iter()
-            .filter(|said| stems_of(said).iter().any(|stem| stem == term))
-            .count()
-    };
-    let all = Candidates {
-        totals,
-        ..Candidates::default()
-    };
+    let having =
+        |term: &str| archive.iter().filter(|said| stems_of(said).iter().any(|stem| stem == term)).count();
+    let all = Candidates { totals, ..Candidates::default() };
     let mean = (float(totals.words) / float(totals.messages.max(1))).max(1.0);
     let mut scores: BTreeMap<i64, Vec<f64>> = BTreeMap::new();
     for (said, (seq, exchange, _)) in archive.iter().zip(sources(archive)) {
@@ -120,9 +102,7 @@ fn expected(archive: &[Remark], search: &ArchiveSearch, totals: IndexTotals) -> 
         });
         let parts: Vec<f64> = parts.collect();
         let at = Timestamp(seq * SECOND_MS);
-        let is_preferred = search
-            .preferred
-            .is_some_and(|span| span.since <= at && at < span.until);
+        let is_preferred = search.preferred.is_some_and(|span| span.since <= at && at < span.until);
         if !parts.is_empty() || (search.has_no_terms() && (is_preferred || search.preferred.is_none())) {
             let score: f64 = parts.iter().sum();
             let score = if is_preferred { score * PREFERRED } else { score };
@@ -140,12 +120,7 @@ fn expected(archive: &[Remark], search: &ArchiveSearch, totals: IndexTotals) -> 
     let near = |exchange: i64| alone.get(&exchange).copied().unwrap_or_default();
     alone
         .iter()
-        .map(|(exchange, score)| {
-            (
-                *exchange,
-                score + NEIGHBOUR * (near(exchange - 1) + near(exchange + 1)),
-            )
-        })
+        .map(|(exchange, score)| (*exchange, score + NEIGHBOUR * (near(exchange - 1) + near(exchange + 1))))
         .collect()
 }
 

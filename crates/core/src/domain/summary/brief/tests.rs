@@ -73,10 +73,7 @@ fn facts_come_first_and_are_dropped_last() {
     let brief = brief(&document, CLOSING, &Bytes);
     assert!(brief.starts_with(head), "{brief}");
     for order in [Order::Document, Order::NewestFirst] {
-        let limits = Limits {
-            chars_max: 140,
-            tokens_max: 1_000,
-        };
+        let limits = Limits { chars_max: 140, tokens_max: 1_000 };
         let text = excerpt(&document, CLOSING, order, limits, &Bytes);
         assert_eq!(
             text,
@@ -128,16 +125,8 @@ fn a_document_is_read_in_sections() {
     ];
     assert_eq!(described(DOCUMENT), expected);
     assert_eq!(described(""), Vec::<String>::new());
-    let short = excerpt(
-        DOCUMENT,
-        CLOSING,
-        Order::Document,
-        Limits {
-            chars_max: 120,
-            tokens_max: 1_000,
-        },
-        &Bytes,
-    );
+    let short =
+        excerpt(DOCUMENT, CLOSING, Order::Document, Limits { chars_max: 120, tokens_max: 1_000 }, &Bytes);
     assert_eq!(described(&short).len(), 1, "{short}");
     assert!(!described(&short)[0].contains("The whole"), "{short}");
 }
@@ -156,10 +145,7 @@ fn a_document_without_lines_is_its_own_brief() {
 
 #[test]
 fn a_shorter_document_keeps_its_order() {
-    let limits = Limits {
-        chars_max: 200,
-        tokens_max: 1_000,
-    };
+    let limits = Limits { chars_max: 200, tokens_max: 1_000 };
     insta::assert_snapshot!(excerpt(DOCUMENT, CLOSING, Order::Document, limits, &Bytes), @r"
     ## Just Left the Window (9 May 2023, 08:00–08:10)
     - Asked for tests (08:00, #8)
@@ -168,10 +154,7 @@ fn a_shorter_document_keeps_its_order() {
     *The whole: `recapd summary coder`.*
     ");
     let enough = Limits::BRIEF;
-    assert_eq!(
-        excerpt(DOCUMENT, CLOSING, Order::Document, enough, &Bytes),
-        DOCUMENT
-    );
+    assert_eq!(excerpt(DOCUMENT, CLOSING, Order::Document, enough, &Bytes), DOCUMENT);
     assert_eq!(brief("", CLOSING, &Bytes), "");
 }
 
@@ -179,10 +162,7 @@ fn a_shorter_document_keeps_its_order() {
 fn a_line_that_is_too_long_is_cut() {
     let document = format!("## Yesterday\n1. {}\n", "word ".repeat(5_000));
     let text = brief(&document, CLOSING, &Bytes);
-    assert!(
-        text.contains("word…") && text.ends_with(&format!("{CLOSING}\n")),
-        "{text}"
-    );
+    assert!(text.contains("word…") && text.ends_with(&format!("{CLOSING}\n")), "{text}");
 }
 
 fn running() -> RunningExchange {
@@ -198,9 +178,7 @@ fn the_running_exchange_comes_first() {
     let of = |chars_max| {
         let wanted = BriefOptions::new(true, Some(chars_max), None).unwrap();
         (
-            wanted
-                .with_head(Some(&running()), "", &agent, DOCUMENT, &Bytes)
-                .text,
+            wanted.with_head(Some(&running()), "", &agent, DOCUMENT, &Bytes).text,
             wanted.of(&agent, DOCUMENT, &Bytes).text,
         )
     };
@@ -208,19 +186,13 @@ fn the_running_exchange_comes_first() {
     let head = "Running: exchange #14 since 09:12: \"Port the shop to Rust\"\n\n";
     assert_eq!(with_head, format!("{head}{plain}"));
     let (with_head, plain) = of(250);
-    assert!(
-        with_head.starts_with(head) && with_head.chars().count() <= 250,
-        "{with_head}"
-    );
+    assert!(with_head.starts_with(head) && with_head.chars().count() <= 250, "{with_head}");
     assert!(with_head.len() - head.len() < plain.len(), "{with_head}");
     // With little room, the document counts more than the running exchange.
     let (with_head, plain) = of(100);
     assert_eq!(with_head, plain);
     let wanted = BriefOptions::new(true, None, None).unwrap();
-    assert_eq!(
-        wanted.with_head(Some(&running()), "", &agent, "", &Bytes).text,
-        ""
-    );
+    assert_eq!(wanted.with_head(Some(&running()), "", &agent, "", &Bytes).text, "");
 }
 
 fn any_document() -> impl Strategy<Value = String> {

@@ -36,20 +36,14 @@ fn sections_are_days_of_the_calendar() {
         let actual = calendar("UTC").section_of(at(ended_at), as_of);
         assert_eq!(actual, section, "{ended_at}");
     }
-    let keeping = Calendar {
-        drops_older: false,
-        ..calendar("UTC")
-    };
+    let keeping = Calendar { drops_older: false, ..calendar("UTC") };
     let old = at("2026-02-26T23:59:59Z");
     assert_eq!(keeping.section_of(old, as_of), Some(Earlier));
     assert_eq!(keeping.next_change(old, as_of), None);
     // In Los Angeles it is still the 11th, so the 10th is yesterday.
     let as_of = at("2026-03-12T06:00:00Z");
     let late = at("2026-03-11T05:00:00Z");
-    assert_eq!(
-        calendar("America/Los_Angeles").section_of(late, as_of),
-        Some(Yesterday)
-    );
+    assert_eq!(calendar("America/Los_Angeles").section_of(late, as_of), Some(Yesterday));
     assert_eq!(calendar("Asia/Tokyo").section_of(late, as_of), Some(Yesterday));
     let early = at("2026-03-10T14:00:00Z");
     assert_eq!(calendar("Asia/Tokyo").section_of(early, as_of), Some(Week));
@@ -65,10 +59,7 @@ fn a_day_of_25_hours_is_one_day() {
     assert_eq!(section(midnight.plus_ms(-1)), Some(Section::Session));
     assert_eq!(section(midnight), Some(Section::Yesterday));
     assert_eq!(calendar.next_change(first, first), Some(midnight));
-    assert_eq!(
-        calendar.next_change(first, midnight),
-        Some(at("2026-10-26T23:00:00Z"))
-    );
+    assert_eq!(calendar.next_change(first, midnight), Some(at("2026-10-26T23:00:00Z")));
 }
 
 #[test]
@@ -78,27 +69,12 @@ fn the_running_session_stays_together_until_it_ends() {
     calendar.session = Some(RunningSession { opened_at, last_at });
     let section = |calendar: &Calendar, ended_at, as_of| calendar.section_of(at(ended_at), as_of);
     let ends_at = at("2026-03-12T12:00:00Z");
-    assert_eq!(
-        section(&calendar, "2026-03-09T09:00:00Z", last_at),
-        Some(Section::Session)
-    );
-    assert_eq!(
-        section(&calendar, "2026-03-09T07:00:00Z", last_at),
-        Some(Section::Week)
-    );
-    assert_eq!(
-        section(&calendar, "2026-03-09T09:00:00Z", ends_at),
-        Some(Section::Week)
-    );
-    assert_eq!(
-        calendar.next_change(at("2026-03-09T09:00:00Z"), last_at),
-        Some(ends_at)
-    );
+    assert_eq!(section(&calendar, "2026-03-09T09:00:00Z", last_at), Some(Section::Session));
+    assert_eq!(section(&calendar, "2026-03-09T07:00:00Z", last_at), Some(Section::Week));
+    assert_eq!(section(&calendar, "2026-03-09T09:00:00Z", ends_at), Some(Section::Week));
+    assert_eq!(calendar.next_change(at("2026-03-09T09:00:00Z"), last_at), Some(ends_at));
     calendar.idle_gap_ms = 0;
-    assert_eq!(
-        section(&calendar, "2026-03-09T09:00:00Z", ends_at),
-        Some(Section::Session)
-    );
+    assert_eq!(section(&calendar, "2026-03-09T09:00:00Z", ends_at), Some(Section::Session));
     assert_eq!(
         calendar.next_change(at("2026-03-09T09:00:00Z"), ends_at),
         Some(at("2026-03-22T23:00:00Z")),

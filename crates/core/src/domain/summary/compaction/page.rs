@@ -129,21 +129,13 @@ impl<'a> Page<'a> {
             return Path::Merge;
         }
         self.set_forms(|_| Form::Text);
-        if self.tokens < policy.append_tokens() {
-            Path::Append
-        } else {
-            Path::Merge
-        }
+        if self.tokens < policy.append_tokens() { Path::Append } else { Path::Merge }
     }
 
     /// Gives every line the form for its section; safe lines keep their full text.
     fn set_forms(&mut self, form: impl Fn(Section) -> Form) {
         for line in &mut self.lines {
-            line.form = if line.is_safe {
-                Form::Text
-            } else {
-                form(line.section)
-            };
+            line.form = if line.is_safe { Form::Text } else { form(line.section) };
             line.points = Choice::ALL;
         }
         self.add_up();
@@ -151,16 +143,8 @@ impl<'a> Page<'a> {
 
     /// Makes pinned lines safe while they fit into `room`, the most valuable first.
     fn make_safe(&mut self, room: i64) {
-        let mut pinned: Vec<usize> = (0..self.lines.len())
-            .filter(|index| self.item(*index).pinned)
-            .collect();
-        pinned.sort_by_key(|&index| {
-            (
-                Reverse(self.lines[index].score),
-                age_order(self.item(index)),
-                index,
-            )
-        });
+        let mut pinned: Vec<usize> = (0..self.lines.len()).filter(|index| self.item(*index).pinned).collect();
+        pinned.sort_by_key(|&index| (Reverse(self.lines[index].score), age_order(self.item(index)), index));
         let mut safe_tokens = 0;
         for index in pinned {
             let cost = self.cost(index, Form::Text);
@@ -183,11 +167,7 @@ impl<'a> Page<'a> {
             self.measure_rarity(facts_section);
         }
         let mut room = self.room(policy);
-        let mut headline_tokens = if self.path == Path::Append {
-            0
-        } else {
-            self.fit(room)
-        };
+        let mut headline_tokens = if self.path == Path::Append { 0 } else { self.fit(room) };
         let mut may_widen = self.path == Path::Full;
         loop {
             let document = document(self.items, &self.shown_items());
@@ -226,28 +206,19 @@ impl<'a> Page<'a> {
     }
 
     fn measure_rarity(&mut self, facts_section: &str) {
-        let texts = self
-            .lines
-            .iter()
-            .map(|line| self.items[line.item_index].text.as_str());
+        let texts = self.lines.iter().map(|line| self.items[line.item_index].text.as_str());
         self.rarity = Rarity::among(texts).with_facts(facts_section);
     }
 
     /// Returns the room on the current path, and lays the page out for it.
     fn room(&mut self, policy: &SummaryPolicy) -> PageRoom {
         if self.path != Path::Full {
-            return PageRoom {
-                headlines: i64::MAX,
-                details: policy.append_tokens(),
-            };
+            return PageRoom { headlines: i64::MAX, details: policy.append_tokens() };
         }
         if policy.style == Style::Plain {
             self.lay_out(Layout::Dense);
         }
-        PageRoom {
-            headlines: policy.merge_tokens(),
-            details: policy.full_tokens(),
-        }
+        PageRoom { headlines: policy.merge_tokens(), details: policy.full_tokens() }
     }
 
     /// Resets all lines to headlines, drops lines if they don't fit, then lengthens lines. Returns the tokens of the headlines.
@@ -301,9 +272,8 @@ impl<'a> Page<'a> {
     }
 
     pub(super) fn shown_items(&mut self) -> Vec<ShownItem> {
-        let remaining: Vec<usize> = (0..self.lines.len())
-            .filter(|index| !self.lines[*index].is_dropped)
-            .collect();
+        let remaining: Vec<usize> =
+            (0..self.lines.len()).filter(|index| !self.lines[*index].is_dropped).collect();
         let mut shown_items: Vec<ShownItem> = Vec::with_capacity(remaining.len());
         let (mut chars, mut previous) = (0, None);
         for index in remaining {

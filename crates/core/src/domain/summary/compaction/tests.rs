@@ -24,10 +24,7 @@ use crate::{
 const AS_OF: Timestamp = Timestamp(1_767_600_000_000);
 
 fn policy(max_tokens: i64) -> SummaryPolicy {
-    SummaryPolicy {
-        max_tokens,
-        ..SummaryPolicy::default()
-    }
+    SummaryPolicy { max_tokens, ..SummaryPolicy::default() }
 }
 
 /// Returns the policy with ageing that drops items older than two weeks.
@@ -45,9 +42,7 @@ fn dropping(policy: SummaryPolicy) -> SummaryPolicy {
 
 /// Returns `count` items, one every `step_ms`, the last one now.
 fn history(count: i64, step_ms: i64) -> Vec<Item> {
-    (1..=count)
-        .map(|n| item(n, AS_OF.plus_ms((n - count) * step_ms)))
-        .collect()
+    (1..=count).map(|n| item(n, AS_OF.plus_ms((n - count) * step_ms))).collect()
 }
 
 fn compose_bytes(items: &[Item], policy: &SummaryPolicy) -> Composition {
@@ -94,18 +89,10 @@ fn a_blank_item_has_no_line() {
     let told = item(1, AS_OF.plus_ms(-HOUR_MS));
     let policy = SummaryPolicy::default();
     for text in ["(no text)", "(interrupted) (no text)", "(no text); (no text)"] {
-        let blank = Item {
-            source_tokens: 0,
-            text: text.to_owned(),
-            ..item(2, AS_OF)
-        };
+        let blank = Item { source_tokens: 0, text: text.to_owned(), ..item(2, AS_OF) };
         let items = [told.clone(), blank];
         let composed = compose_bytes(&items, &policy);
-        assert_eq!(
-            (composed.shown_items.len(), composed.aged),
-            (1, vec![1]),
-            "{text}"
-        );
+        assert_eq!((composed.shown_items.len(), composed.aged), (1, vec![1]), "{text}");
         assert_eq!(composed.document, compose_bytes(&items[..1], &policy).document);
     }
 }
@@ -133,19 +120,12 @@ fn old_unimportant_items_shrink_first_and_only_as_needed() {
     assert_eq!(composed.path, Path::Merge);
     assert_eq!(composed.shown_items.len(), 40);
     let append = policy.append_tokens();
-    assert!(
-        (append * 95 / 100..append).contains(&composed.tokens),
-        "{} of {append}",
-        composed.tokens
-    );
+    assert!((append * 95 / 100..append).contains(&composed.tokens), "{} of {append}", composed.tokens);
     let form = |index| {
         let mut shown = composed.shown_items.iter();
         shown.find(|place| place.index == index).unwrap().form
     };
-    assert_eq!(
-        (form(1), form(31), form(39)),
-        (Form::Text, Form::Text, Form::Text)
-    );
+    assert_eq!((form(1), form(31), form(39)), (Form::Text, Form::Text, Form::Text));
     assert_ne!(form(30), Form::Text, "unimportant");
     assert_ne!(form(0), Form::Text, "old");
 }
@@ -164,12 +144,7 @@ fn a_full_document_loses_details_before_items_and_items_by_rank() {
     assert_eq!((truncated.truncated, truncated.truncated_tokens), (false, 0));
     assert!(!truncated.dropped.is_empty());
     assert_eq!(truncated.dropped.len() + truncated.shown_items.len(), 60);
-    assert!(
-        truncated
-            .dropped
-            .iter()
-            .all(|&index| items[index].importance < Importance::Constraint)
-    );
+    assert!(truncated.dropped.iter().all(|&index| items[index].importance < Importance::Constraint));
     let decisions_alone = compose_bytes(&items, &policy(200));
     assert!(decisions_alone.truncated && decisions_alone.truncated_tokens > 0);
     assert!(!decisions_alone.shown_items.is_empty());
@@ -187,10 +162,7 @@ fn without_ageing_the_whole_span_survives_in_shorter_forms() {
     for item in &mut items {
         item.text = "A detailed account of what was said and done. ".repeat(12);
     }
-    let ageing_off = SummaryPolicy {
-        ageing: Ageing::Off,
-        ..SummaryPolicy::default()
-    };
+    let ageing_off = SummaryPolicy { ageing: Ageing::Off, ..SummaryPolicy::default() };
     let composed = compose_bytes(&items, &ageing_off);
     assert_eq!((composed.path, composed.truncated), (Path::Full, false));
     assert_eq!(composed.shown_items.len(), 150);
@@ -205,10 +177,7 @@ fn without_ageing_importance_counts_and_recency_does_not() {
     for item in items.iter_mut().step_by(10) {
         item.importance = Importance::Feature;
     }
-    let ageing_off = SummaryPolicy {
-        ageing: Ageing::Off,
-        ..SummaryPolicy::default()
-    };
+    let ageing_off = SummaryPolicy { ageing: Ageing::Off, ..SummaryPolicy::default() };
     let composed = compose_bytes(&items, &ageing_off);
     assert!(!composed.truncated && !composed.dropped.is_empty());
     let is_feature = |index: &&usize| items[**index].importance == Importance::Feature;
@@ -230,19 +199,11 @@ fn a_full_document_shows_the_best_lines_and_lets_neighbours_share_a_day() {
     let composed = compose_bytes(&items, &policy(200));
     assert!(!composed.dropped.is_empty());
     for index in (3..60).step_by(10) {
-        assert!(
-            composed.document.contains(&items[index].gist),
-            "{}",
-            composed.document
-        );
+        assert!(composed.document.contains(&items[index].gist), "{}", composed.document);
     }
     let days = composed.document.matches("### ").count();
     let lines = composed.document.matches("\n- ").count();
-    assert!(
-        days == 2 && lines < composed.shown_items.len(),
-        "{}",
-        composed.document
-    );
+    assert!(days == 2 && lines < composed.shown_items.len(), "{}", composed.document);
 }
 
 #[test]
@@ -261,10 +222,7 @@ fn a_calendar_shows_the_times_of_its_zone() {
         idle_gap_ms: 0,
         session: None,
     });
-    let policy = SummaryPolicy {
-        ageing,
-        ..SummaryPolicy::default()
-    };
+    let policy = SummaryPolicy { ageing, ..SummaryPolicy::default() };
     // The night before, clocks went forward: the 29th began at 23:00 and the 30th at 22:00.
     let composed = compose(&items, at("2026-03-30T08:00:00Z"), &policy, &BytesCounter);
     insta::assert_snapshot!(composed.document, @r"
@@ -291,10 +249,7 @@ fn two_thousand_candidates_fit_exactly_counted() {
     }
     let counter = crate::tokenizer::ceiling_counter();
     for (ageing, expected) in [(Ageing::default(), 7_000..8_000), (Ageing::Off, 9_300..9_500)] {
-        let policy = SummaryPolicy {
-            ageing,
-            ..SummaryPolicy::default()
-        };
+        let policy = SummaryPolicy { ageing, ..SummaryPolicy::default() };
         let composed = compose(&items, AS_OF, &policy, counter.as_ref());
         assert_eq!(composed.tokens, counter.count(&composed.document));
         assert!(expected.contains(&composed.tokens), "{}", composed.tokens);
@@ -340,11 +295,8 @@ fn items_go_only_from_a_full_document_however_wrong_the_estimate() {
 }
 
 fn any_policy() -> impl Strategy<Value = SummaryPolicy> {
-    let ageings = prop::sample::select(vec![
-        Ageing::default(),
-        dropping(SummaryPolicy::default()).ageing,
-        Ageing::Off,
-    ]);
+    let ageings =
+        prop::sample::select(vec![Ageing::default(), dropping(SummaryPolicy::default()).ageing, Ageing::Off]);
     let styles = prop::sample::select(vec![Style::Plain, Style::Seed]);
     (0_i64..12_000, ageings, styles).prop_map(|(max_tokens, ageing, style)| SummaryPolicy {
         max_tokens,
@@ -370,27 +322,15 @@ fn check(items: &[Item], policy: &SummaryPolicy, counter: &dyn TokenCounter) -> 
     prop_assert_eq!(&composed.aged, &aged);
     let is_whole = composed.shown_items.iter().all(|place| place.form == Form::Text);
     prop_assert!(composed.path != Path::Append || is_whole);
-    let cut: Vec<usize> = composed
-        .dropped
-        .iter()
-        .copied()
-        .filter(|&index| !aged_out(index))
-        .collect();
+    let cut: Vec<usize> = composed.dropped.iter().copied().filter(|&index| !aged_out(index)).collect();
     prop_assert!(cut.is_empty() || composed.path == Path::Full);
     prop_assert_eq!(composed.truncated, composed.truncated_tokens > 0);
     for place in &composed.shown_items {
-        prop_assert_eq!(
-            Some(place.section),
-            policy.ageing.section_of(&items[place.index], AS_OF)
-        );
+        prop_assert_eq!(Some(place.section), policy.ageing.section_of(&items[place.index], AS_OF));
     }
-    let lower_rank_remains = composed
-        .shown_items
-        .iter()
-        .any(|place| items[place.index].importance < Importance::Constraint);
-    let high_rank_is_cut = cut
-        .iter()
-        .any(|&index| items[index].importance >= Importance::Constraint);
+    let lower_rank_remains =
+        composed.shown_items.iter().any(|place| items[place.index].importance < Importance::Constraint);
+    let high_rank_is_cut = cut.iter().any(|&index| items[index].importance >= Importance::Constraint);
     prop_assert!(!(lower_rank_remains && high_rank_is_cut));
     prop_assert_eq!(composed.truncated, high_rank_is_cut);
 
@@ -401,20 +341,10 @@ fn check(items: &[Item], policy: &SummaryPolicy, counter: &dyn TokenCounter) -> 
                 line.strip_prefix("## ").map(|heading| name_and_span(heading).0) == Some(section.heading())
             });
         let is_item = line.trim_start().starts_with("- ")
-            || line
-                .split_once(". ")
-                .is_some_and(|(number, _)| number.parse::<usize>().is_ok());
-        prop_assert!(
-            is_heading || is_item || line.is_empty() || line == FOOTER,
-            "{}",
-            line
-        );
+            || line.split_once(". ").is_some_and(|(number, _)| number.parse::<usize>().is_ok());
+        prop_assert!(is_heading || is_item || line.is_empty() || line == FOOTER, "{}", line);
     }
-    let survivors: Vec<Item> = composed
-        .shown_items
-        .iter()
-        .map(|place| items[place.index].clone())
-        .collect();
+    let survivors: Vec<Item> = composed.shown_items.iter().map(|place| items[place.index].clone()).collect();
     let again = compose(&survivors, AS_OF, policy, counter);
     prop_assert_eq!(again.dropped, Vec::<usize>::new());
     Ok(())

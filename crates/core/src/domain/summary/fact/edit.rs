@@ -48,12 +48,10 @@ impl NewFact {
     pub fn parse(fact: &Value) -> Result<Self, FactEditError> {
         let fields = fields(fact, &NEW_FIELDS)?;
         let kind = fields.get("kind").and_then(Value::as_str);
-        let kind = kind
-            .and_then(FactKind::from_name)
-            .ok_or_else(|| FactEditError::Invalid {
-                name: "kind",
-                expected: format!("one of {}", FactKind::ALL.map(FactKind::name).join(", ")),
-            })?;
+        let kind = kind.and_then(FactKind::from_name).ok_or_else(|| FactEditError::Invalid {
+            name: "kind",
+            expected: format!("one of {}", FactKind::ALL.map(FactKind::name).join(", ")),
+        })?;
         let text = text(fields)?.ok_or_else(no_text)?;
         Ok(Self { kind, text })
     }
@@ -61,10 +59,7 @@ impl NewFact {
     /// Redacts secrets in the text.
     #[must_use]
     pub fn redacted(self, redactor: &Redactor) -> Self {
-        Self {
-            text: redactor.redact(&self.text).into_owned(),
-            ..self
-        }
+        Self { text: redactor.redact(&self.text).into_owned(), ..self }
     }
 }
 
@@ -96,11 +91,7 @@ impl FactEdit {
                 });
             }
         };
-        Ok(Self {
-            text: text(fields)?,
-            pinned: pinned(fields)?,
-            is_closed,
-        })
+        Ok(Self { text: text(fields)?, pinned: pinned(fields)?, is_closed })
     }
 
     /// Redacts secrets in the text.
@@ -134,20 +125,17 @@ fn text(fields: &Map<String, Value>) -> Result<Option<String>, FactEditError> {
 }
 
 fn no_text() -> FactEditError {
-    FactEditError::Invalid {
-        name: "text",
-        expected: format!("one line of 1 to {FACT_CHARS_MAX} characters"),
-    }
+    FactEditError::Invalid { name: "text", expected: format!("one line of 1 to {FACT_CHARS_MAX} characters") }
 }
 
 fn pinned(fields: &Map<String, Value>) -> Result<Option<bool>, FactEditError> {
     let Some(value) = fields.get("pinned") else {
         return Ok(None);
     };
-    value.as_bool().map(Some).ok_or_else(|| FactEditError::Invalid {
-        name: "pinned",
-        expected: "true or false".to_owned(),
-    })
+    value
+        .as_bool()
+        .map(Some)
+        .ok_or_else(|| FactEditError::Invalid { name: "pinned", expected: "true or false".to_owned() })
 }
 
 #[cfg(test)]

@@ -165,10 +165,7 @@ impl<'q, 'a> CarryOutState<'q, 'a> {
         labels
             .into_iter()
             .map(|label| {
-                let index = self
-                    .question
-                    .item_with_label(label)
-                    .ok_or(OperationFault::Unknown)?;
+                let index = self.question.item_with_label(label).ok_or(OperationFault::Unknown)?;
                 if self.is_changed[index] {
                     return Err(OperationFault::Repeated);
                 }
@@ -190,10 +187,7 @@ impl<'q, 'a> CarryOutState<'q, 'a> {
         if indices.iter().any(|index| self.section(*index) != Ok(section)) {
             return Err(OperationFault::Sections);
         }
-        let item = merged_item(
-            indices.iter().map(|index| &self.question.items[*index]),
-            &merge.wording,
-        );
+        let item = merged_item(indices.iter().map(|index| &self.question.items[*index]), &merge.wording);
         if item.ended_at.since_ms(item.started_at) > SPAN_MAX_MS {
             return Err(OperationFault::Span);
         }
@@ -281,15 +275,8 @@ impl<'q, 'a> CarryOutState<'q, 'a> {
             (0..items.len()).partition(|index| self.is_changed[*index]);
         let replaced = changed.into_iter().filter(|index| !is_dropped(index));
         CarriedOut {
-            replaced: replaced
-                .map(|index| items[index].item)
-                .filter(|item| *item != 0)
-                .collect(),
-            items: unchanged
-                .into_iter()
-                .map(|index| items[index].clone())
-                .chain(self.new_items)
-                .collect(),
+            replaced: replaced.map(|index| items[index].item).filter(|item| *item != 0).collect(),
+            items: unchanged.into_iter().map(|index| items[index].clone()).chain(self.new_items).collect(),
             dropped: self.dropped.iter().map(|index| items[*index].clone()).collect(),
             merged: self.merged,
             condensed: self.condensed,
@@ -304,19 +291,10 @@ fn merged_item<'a>(parts: impl Iterator<Item = &'a Item> + Clone, wording: &Word
     Item {
         item: 0,
         ranges: union(parts.clone().flat_map(|part| part.ranges.iter().copied())),
-        started_at: parts
-            .clone()
-            .map(|part| part.started_at)
-            .min()
-            .unwrap_or_default(),
+        started_at: parts.clone().map(|part| part.started_at).min().unwrap_or_default(),
         ended_at: parts.clone().map(|part| part.ended_at).max().unwrap_or_default(),
-        source_tokens: parts
-            .clone()
-            .fold(0, |sum: i64, part| sum.saturating_add(part.source_tokens)),
-        importance: parts
-            .map(|part| part.importance)
-            .max()
-            .unwrap_or(Importance::Trivial),
+        source_tokens: parts.clone().fold(0, |sum: i64, part| sum.saturating_add(part.source_tokens)),
+        importance: parts.map(|part| part.importance).max().unwrap_or(Importance::Trivial),
         text: wording.text.clone(),
         brief: wording.brief.clone(),
         gist: wording.gist.clone(),
@@ -330,11 +308,7 @@ fn merged_item<'a>(parts: impl Iterator<Item = &'a Item> + Clone, wording: &Word
 fn reworded_item(item: &Item, wording: &Wording) -> Item {
     let shorter = |new: &str, old: &str| {
         let is_shorter = new.len() < old.len() || old.trim().is_empty();
-        if is_shorter {
-            new.to_owned()
-        } else {
-            old.to_owned()
-        }
+        if is_shorter { new.to_owned() } else { old.to_owned() }
     };
     Item {
         item: 0,

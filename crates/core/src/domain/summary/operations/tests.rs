@@ -18,49 +18,27 @@ use crate::{
 const AS_OF: Timestamp = Timestamp(1_767_600_000_000);
 
 fn policy(max_tokens: i64) -> SummaryPolicy {
-    SummaryPolicy {
-        max_tokens,
-        ..SummaryPolicy::default()
-    }
+    SummaryPolicy { max_tokens, ..SummaryPolicy::default() }
 }
 
 fn rules(policy: &SummaryPolicy) -> Rules<'_> {
-    Rules {
-        as_of: AS_OF,
-        policy,
-        counter: &BytesCounter,
-        fixed: &[],
-        tokens_max: 100_000,
-    }
+    Rules { as_of: AS_OF, policy, counter: &BytesCounter, fixed: &[], tokens_max: 100_000 }
 }
 
 fn wording(text: &str) -> Wording {
-    Wording {
-        text: text.to_owned(),
-        brief: text.to_owned(),
-        gist: text.to_owned(),
-    }
+    Wording { text: text.to_owned(), brief: text.to_owned(), gist: text.to_owned() }
 }
 
 fn merge(items: &[i64], text: &str) -> Merge {
-    Merge {
-        items: items.to_vec(),
-        wording: wording(text),
-    }
+    Merge { items: items.to_vec(), wording: wording(text) }
 }
 
 fn shorten(item: i64, text: &str) -> Shorten {
-    Shorten {
-        item,
-        wording: wording(text),
-    }
+    Shorten { item, wording: wording(text) }
 }
 
 fn merging(merge: Merge) -> Operations {
-    Operations {
-        merge: vec![merge],
-        ..Operations::default()
-    }
+    Operations { merge: vec![merge], ..Operations::default() }
 }
 
 /// Returns `count` items of this hour, too many for the policy.
@@ -89,44 +67,17 @@ fn jwt_items() -> [Item; 4] {
     };
     let (fix, feature) = (Importance::Fix, Importance::Feature);
     [
-        jwt(
-            1,
-            "2026-01-05T10:00:00Z",
-            8_000,
-            feature,
-            "Added JWT authentication",
-        ),
-        jwt(
-            2,
-            "2026-01-05T15:00:00Z",
-            3_000,
-            fix,
-            "Fixed JWT token expiration bug",
-        ),
-        jwt(
-            4,
-            "2026-01-06T10:00:00Z",
-            6_000,
-            feature,
-            "Added JWT refresh token support",
-        ),
-        jwt(
-            3,
-            "2026-01-06T08:00:00Z",
-            500,
-            fix,
-            "Fixed a typo in the documentation of the parser",
-        ),
+        jwt(1, "2026-01-05T10:00:00Z", 8_000, feature, "Added JWT authentication"),
+        jwt(2, "2026-01-05T15:00:00Z", 3_000, fix, "Fixed JWT token expiration bug"),
+        jwt(4, "2026-01-06T10:00:00Z", 6_000, feature, "Added JWT refresh token support"),
+        jwt(3, "2026-01-06T08:00:00Z", 500, fix, "Fixed a typo in the documentation of the parser"),
     ]
 }
 
 #[test]
 fn jwt_items_of_monday_and_tuesday_become_one_of_17k_tokens() {
     let (items, policy) = (jwt_items(), policy(60));
-    let rules = Rules {
-        as_of: Timestamp::parse("2026-01-14T12:00:00Z").unwrap(),
-        ..rules(&policy)
-    };
+    let rules = Rules { as_of: Timestamp::parse("2026-01-14T12:00:00Z").unwrap(), ..rules(&policy) };
     let question = Question::about(&items, Path::Full, rules).unwrap();
     insta::assert_snapshot!(question.lines().join("\n"), @r"
     This Week:
@@ -137,14 +88,9 @@ fn jwt_items_of_monday_and_tuesday_become_one_of_17k_tokens() {
     ");
     let operations = merging(merge(&[1, 2, 4], "Implemented JWT auth with refresh tokens"));
     let result = question.carry_out(&operations).unwrap();
-    let [typo, jwt] = result.items.as_slice() else {
-        panic!("{:?}", result.items)
-    };
+    let [typo, jwt] = result.items.as_slice() else { panic!("{:?}", result.items) };
     assert_eq!(typo, &items[3]);
-    assert_eq!(
-        item_line(jwt, Form::Gist),
-        "Implemented JWT auth with refresh tokens (#1–#2, #4)"
-    );
+    assert_eq!(item_line(jwt, Form::Gist), "Implemented JWT auth with refresh tokens (#1–#2, #4)");
     assert_eq!(seed_source(jwt, Section::Week), "(Mon-Tue, ~17k tokens)");
     let written = (jwt.importance, jwt.origin, jwt.item, jwt.provisional);
     assert_eq!(written, (Importance::Feature, Origin::Model, 0, false));
@@ -154,24 +100,15 @@ fn jwt_items_of_monday_and_tuesday_become_one_of_17k_tokens() {
 /// Seed 003, "Condensing Verbose Summaries".
 #[test]
 fn shortening_an_item_takes_only_the_shorter_texts() {
-    let result = carry_out(Operations {
-        shorten: vec![shorten(1, "Fixed parser")],
-        ..Operations::default()
-    });
+    let result = carry_out(Operations { shorten: vec![shorten(1, "Fixed parser")], ..Operations::default() });
     let shortened = result.items.last().unwrap();
-    assert_eq!(
-        (shortened.text.as_str(), shortened.brief.as_str()),
-        ("Fixed parser", "Fixed parser")
-    );
+    assert_eq!((shortened.text.as_str(), shortened.brief.as_str()), ("Fixed parser", "Fixed parser"));
     assert_eq!(shortened.gist, "Fixed bug 1", "the old headline is shorter");
     assert_eq!(
         (shortened.ranges.clone(), shortened.source_tokens),
         (vec![ExchangeRange { first: 1, last: 1 }], 1_000)
     );
-    assert_eq!(
-        (result.replaced, result.condensed, result.refused),
-        (vec![1, 6, 7, 8, 9], 1, vec![])
-    );
+    assert_eq!((result.replaced, result.condensed, result.refused), (vec![1, 6, 7, 8, 9], 1, vec![]));
 }
 
 #[test]
@@ -185,23 +122,14 @@ fn operations_that_break_a_rule_are_left_out() {
         (merging(merge(&[1, 1], "x")), Alone),
         (merging(merge(&[], "x")), Alone),
         (merging(merge(&[1, 2], &long)), Growth),
-        (
-            Operations {
-                drop: vec![7],
-                ..Operations::default()
-            },
-            Repeated,
-        ),
+        (Operations { drop: vec![7], ..Operations::default() }, Repeated),
     ];
     for (operations, fault) in cases {
         let result = carry_out(operations.clone());
         assert_eq!(result.refused, [fault], "{operations:?}");
         assert_eq!((result.items.len(), result.replaced), (6, vec![6, 7, 8, 9]));
     }
-    let result = carry_out(Operations {
-        shorten: vec![shorten(2, &long)],
-        ..Operations::default()
-    });
+    let result = carry_out(Operations { shorten: vec![shorten(2, &long)], ..Operations::default() });
     assert_eq!(result.refused, [Growth]);
 }
 
@@ -212,17 +140,12 @@ fn a_merge_of_too_many_items_and_needless_operations_are_left_out() {
     let (items, policy) = (crowd(30), policy(800));
     let question = Question::about(&items, Path::Full, rules(&policy)).unwrap();
     let all: Vec<i64> = (1..=30).collect();
-    let refused = question
-        .carry_out(&merging(merge(&all, "Various work was done")))
-        .unwrap_err();
+    let refused = question.carry_out(&merging(merge(&all, "Various work was done"))).unwrap_err();
     assert_eq!((refused.saved_tokens, refused.refused), (0, vec![TooMany]));
 
     let tens = all.chunks(MERGED_MAX).map(|ten| merge(ten, "Fixed ten bugs"));
-    let operations = Operations {
-        merge: tens.collect(),
-        shorten: vec![shorten(30, "Fixed one")],
-        drop: Vec::new(),
-    };
+    let operations =
+        Operations { merge: tens.collect(), shorten: vec![shorten(30, "Fixed one")], drop: Vec::new() };
     let result = question.carry_out(&operations).unwrap();
     assert_eq!((result.merged, result.condensed), (20, 0));
     assert_eq!(result.refused, [Needless, Needless], "two merges save enough");
@@ -231,24 +154,12 @@ fn a_merge_of_too_many_items_and_needless_operations_are_left_out() {
 #[test]
 fn items_of_different_sections_or_far_apart_are_not_merged() {
     let policy = policy(60);
-    let ageing_off = SummaryPolicy {
-        ageing: Ageing::Off,
-        ..policy
-    };
-    let across = [
-        item(1, AS_OF.plus_ms(-30 * HOUR_MS)),
-        item(2, AS_OF.plus_ms(-HOUR_MS)),
-        item(3, AS_OF),
-    ];
-    let apart = [
-        item(1, AS_OF.plus_ms(-SPAN_MAX_MS - 1)),
-        item(2, AS_OF),
-        item(3, AS_OF),
-    ];
-    for (items, policy, fault) in [
-        (&across, policy, OperationFault::Sections),
-        (&apart, ageing_off, OperationFault::Span),
-    ] {
+    let ageing_off = SummaryPolicy { ageing: Ageing::Off, ..policy };
+    let across = [item(1, AS_OF.plus_ms(-30 * HOUR_MS)), item(2, AS_OF.plus_ms(-HOUR_MS)), item(3, AS_OF)];
+    let apart = [item(1, AS_OF.plus_ms(-SPAN_MAX_MS - 1)), item(2, AS_OF), item(3, AS_OF)];
+    for (items, policy, fault) in
+        [(&across, policy, OperationFault::Sections), (&apart, ageing_off, OperationFault::Span)]
+    {
         let question = Question::about(items, Path::Full, rules(&policy)).unwrap();
         let refused = question.carry_out(&merging(merge(&[1, 2], "Fixed"))).unwrap_err();
         assert_eq!((refused.saved_tokens, refused.refused), (0, vec![fault]));
@@ -260,22 +171,12 @@ fn decisions_are_dropped_last_and_needless_drops_are_left_out() {
     let mut items = crowd(6);
     items[0].importance = Importance::Decision;
     items[1].importance = Importance::Trivial;
-    let all = Operations {
-        drop: vec![1, 2, 3, 4, 5, 6],
-        ..Operations::default()
-    };
+    let all = Operations { drop: vec![1, 2, 3, 4, 5, 6], ..Operations::default() };
     let tight = policy(100);
     let question = Question::about(&items, Path::Full, rules(&tight)).unwrap();
-    let some = Operations {
-        drop: vec![1, 3, 4, 5],
-        ..Operations::default()
-    };
+    let some = Operations { drop: vec![1, 3, 4, 5], ..Operations::default() };
     let result = question.carry_out(&some).unwrap();
-    assert_eq!(
-        result.refused,
-        [OperationFault::TooEarly],
-        "two less important items remain"
-    );
+    assert_eq!(result.refused, [OperationFault::TooEarly], "two less important items remain");
     assert_eq!(result.items.len() + result.dropped.len(), 6);
 
     let roomy = policy(200);
@@ -283,18 +184,9 @@ fn decisions_are_dropped_last_and_needless_drops_are_left_out() {
     let result = question.carry_out(&all).unwrap();
     assert_eq!(result.dropped[0].importance, Importance::Trivial);
     assert!(result.saved_tokens >= question.excess_tokens());
+    assert!(result.dropped.iter().all(|item| item.importance < Importance::Constraint));
     assert!(
-        result
-            .dropped
-            .iter()
-            .all(|item| item.importance < Importance::Constraint)
-    );
-    assert!(
-        result
-            .refused
-            .iter()
-            .all(|fault| *fault == OperationFault::Needless)
-            && !result.refused.is_empty()
+        result.refused.iter().all(|fault| *fault == OperationFault::Needless) && !result.refused.is_empty()
     );
 }
 
@@ -305,19 +197,10 @@ fn the_question_is_only_about_items_to_compact() {
     items.push(item(7, AS_OF.plus_ms(-3 * 24 * HOUR_MS)));
     items.push(item(8, AS_OF.plus_ms(-20 * 24 * HOUR_MS)));
     let policy = policy(100);
-    let rules = Rules {
-        fixed: &[3],
-        ..rules(&policy)
-    };
+    let rules = Rules { fixed: &[3], ..rules(&policy) };
     let labels = |path| {
         let question = Question::about(&items, path, rules)?;
-        Some(
-            question
-                .item_indices
-                .iter()
-                .map(|index| items[*index].item)
-                .collect::<Vec<_>>(),
-        )
+        Some(question.item_indices.iter().map(|index| items[*index].item).collect::<Vec<_>>())
     };
     assert_eq!(labels(Path::Merge), Some(vec![1, 4, 5, 6]));
     assert_eq!(labels(Path::Full), Some(vec![8, 7, 1, 4, 5, 6]));
@@ -336,10 +219,7 @@ fn a_question_keeps_its_limit_of_tokens() {
         item.text = "修复了解析器中的错误".repeat(8);
     }
     let policy = policy(100);
-    let rules = Rules {
-        tokens_max: 2_000,
-        ..rules(&policy)
-    };
+    let rules = Rules { tokens_max: 2_000, ..rules(&policy) };
     let question = Question::about(&items, Path::Full, rules).unwrap();
     let tokens = BytesCounter.count(&question.lines().join("\n"));
     assert!((1_500..=2_000).contains(&tokens), "{tokens}");
@@ -365,10 +245,7 @@ fn any_operations() -> impl Strategy<Value = Operations> {
     let shortenings = (-1_i64..30, any_wording());
     (
         prop::collection::vec(merges.prop_map(|(items, wording)| Merge { items, wording }), 0..5),
-        prop::collection::vec(
-            shortenings.prop_map(|(item, wording)| Shorten { item, wording }),
-            0..5,
-        ),
+        prop::collection::vec(shortenings.prop_map(|(item, wording)| Shorten { item, wording }), 0..5),
         prop::collection::vec(-1_i64..30, 0..20),
     )
         .prop_map(|(merge, shorten, drop)| Operations { merge, shorten, drop })

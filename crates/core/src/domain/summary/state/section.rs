@@ -69,11 +69,7 @@ impl<'a> FactLines<'a> {
             let (fact, line) = &mut lines[index];
             let is_minor = !fact.pinned && fact.kind.is_minor();
             let has_room = |line: &str| {
-                let room = if is_minor {
-                    remaining.min(minor_remaining)
-                } else {
-                    remaining
-                };
+                let room = if is_minor { remaining.min(minor_remaining) } else { remaining };
                 counter.count(line) <= room
             };
             if is_minor && !has_room(line) {
@@ -95,9 +91,7 @@ impl<'a> FactLines<'a> {
         if self.shown_indices.is_empty() {
             return String::new();
         }
-        let lines = (0..)
-            .zip(&self.lines)
-            .filter(|(index, _)| self.shown_indices.contains(index));
+        let lines = (0..).zip(&self.lines).filter(|(index, _)| self.shown_indices.contains(index));
         let mut text = heading_text(HEADING);
         text.extend(lines.map(|(_, (_, line))| line.as_str()));
         let dropped = self.lines.len() - self.shown_indices.len();
@@ -112,10 +106,8 @@ impl<'a> FactLines<'a> {
 
 /// Returns the rank of a fact. Lower ranks are dropped first.
 fn rank(fact: &Fact) -> (bool, u8) {
-    let is_result = matches!(
-        fact.voice,
-        Some(Voice::Result | Voice::FailedResult | Voice::Call | Voice::Program)
-    );
+    let is_result =
+        matches!(fact.voice, Some(Voice::Result | Voice::FailedResult | Voice::Call | Voice::Program));
     let rank = match fact.kind {
         FactKind::DeadEnd => 0,
         FactKind::State if is_result => 1,
@@ -181,11 +173,7 @@ fn subject(fact: &Fact) -> String {
 
 /// Writes `#38` and who wrote the fact's words, unless the kind implies the user.
 fn source(fact: &Fact) -> String {
-    let origin = if is_from_operator(fact) {
-        "by hand".to_owned()
-    } else {
-        format!("#{}", fact.exchange)
-    };
+    let origin = if is_from_operator(fact) { "by hand".to_owned() } else { format!("#{}", fact.exchange) };
     let voice = match fact.voice {
         None => return origin,
         Some(Voice::User) if fact.kind == FactKind::Demand => return origin,
@@ -217,11 +205,7 @@ fn quote_text(fact: &Fact) -> String {
         return in_quotation_marks(&plain(&fact.text, FACT_CHARS_MAX));
     }
     let text = clean(&fact.text, FACT_CHARS_MAX);
-    if fact.voice.is_none() || text.starts_with(QUOTE_MARK) {
-        text
-    } else {
-        in_quotation_marks(&text)
-    }
+    if fact.voice.is_none() || text.starts_with(QUOTE_MARK) { text } else { in_quotation_marks(&text) }
 }
 
 fn is_from_user(fact: &Fact) -> bool {

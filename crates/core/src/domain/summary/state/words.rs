@@ -3,9 +3,8 @@
 use crate::domain::{neutralize::defanged, text::one_line};
 
 /// Marks without meaning: quotation marks, apostrophes, and marks of code and emphasis.
-const MARKS: [char; 17] = [
-    '"', '\'', '`', '*', '“', '”', '„', '‟', '‘', '’', '‚', '‛', '«', '»', '‹', '›', '´',
-];
+const MARKS: [char; 17] =
+    ['"', '\'', '`', '*', '“', '”', '„', '‟', '‘', '’', '‚', '‛', '«', '»', '‹', '›', '´'];
 const ENDS: [char; 9] = ['.', ',', ';', ':', '!', '?', '…', '。', '！'];
 /// Scripts from this character on have no blanks between words.
 const UNSPACED_FROM: char = '\u{2e80}';
@@ -28,10 +27,7 @@ impl Words {
         let line = defanged(&one_line(text)).to_lowercase().replace(MARKS, "");
         let words = line.split_whitespace().map(|word| word.trim_end_matches(ENDS));
         let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
-        Self {
-            text: words.join(" "),
-            is_cut: line.trim_end().ends_with('…'),
-        }
+        Self { text: words.join(" "), is_cut: line.trim_end().ends_with('…') }
     }
 
     /// Returns true if these words occur in `line`, one after the other and in this order.

@@ -22,10 +22,7 @@ fn outcome(
     chunk: usize,
     format: Option<Format>,
 ) -> Result<Vec<Result<Record, SkippedEntry>>, String> {
-    let source = ChunkedReader {
-        bytes: io::Cursor::new(bytes.to_vec()),
-        chunk,
-    };
+    let source = ChunkedReader { bytes: io::Cursor::new(bytes.to_vec()), chunk };
     let reader = FileReader::from_reader(source, "log.jsonl", format).map_err(|error| error.to_string())?;
     Ok(reader.collect())
 }

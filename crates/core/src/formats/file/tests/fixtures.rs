@@ -7,26 +7,11 @@ const FIXTURES: &[(&str, Format, &[&str], usize)] = &[
     ("native.jsonl", Format::Native, &["native"], 13),
     ("openai.jsonl", Format::OpenAiChat, &["openai"], 8),
     ("openai.json", Format::OpenAiChat, &["openai"], 8),
-    (
-        "openai_training.jsonl",
-        Format::OpenAiChat,
-        &["openai_training-1", "openai_training-2"],
-        5,
-    ),
+    ("openai_training.jsonl", Format::OpenAiChat, &["openai_training-1", "openai_training-2"], 5),
     ("anthropic.jsonl", Format::Anthropic, &["anthropic"], 6),
-    (
-        "anthropic_request.json",
-        Format::Anthropic,
-        &["anthropic_request"],
-        7,
-    ),
+    ("anthropic_request.json", Format::Anthropic, &["anthropic_request"], 7),
     ("responses.jsonl", Format::OpenAiResponses, &["responses"], 13),
-    (
-        "responses_request.json",
-        Format::OpenAiResponses,
-        &["responses_request"],
-        5,
-    ),
+    ("responses_request.json", Format::OpenAiResponses, &["responses_request"], 5),
     (
         "responses_answers.jsonl",
         Format::OpenAiResponses,
@@ -36,12 +21,7 @@ const FIXTURES: &[(&str, Format, &[&str], usize)] = &[
     ("gemini.json", Format::Gemini, &["gemini"], 6),
     ("gemini_request.json", Format::Gemini, &["gemini_request-1"], 2),
     ("gemini_history.json", Format::Gemini, &["gemini_history-1"], 2),
-    (
-        "claude_code.jsonl",
-        Format::ClaudeCode,
-        &["claude_code", "claude_code-b7"],
-        21,
-    ),
+    ("claude_code.jsonl", Format::ClaudeCode, &["claude_code", "claude_code-b7"], 21),
     ("codex.jsonl", Format::Codex, &["codex"], 17),
     ("codex_old.jsonl", Format::Codex, &["codex_old"], 8),
     ("pidgin.jsonl", Format::Pidgin, &["conv_ab12"], 12),
@@ -49,32 +29,13 @@ const FIXTURES: &[(&str, Format, &[&str], usize)] = &[
     (
         "aider.md",
         Format::Aider,
-        &[
-            "aider",
-            "aider-2026-03-02T10:00:00Z",
-            "aider-2026-03-02T10:00:00Z-27",
-        ],
+        &["aider", "aider-2026-03-02T10:00:00Z", "aider-2026-03-02T10:00:00Z-27"],
         11,
     ),
-    (
-        "tau_bench.json",
-        Format::OpenAiChat,
-        &["tau_bench-1", "tau_bench-2"],
-        7,
-    ),
-    (
-        "tau2_bench.json",
-        Format::OpenAiChat,
-        &["tau2_bench-sim-a", "tau2_bench-sim-b"],
-        7,
-    ),
+    ("tau_bench.json", Format::OpenAiChat, &["tau_bench-1", "tau_bench-2"], 7),
+    ("tau2_bench.json", Format::OpenAiChat, &["tau2_bench-sim-a", "tau2_bench-sim-b"], 7),
     ("swe_agent.traj", Format::OpenAiChat, &["swe_agent"], 4),
-    (
-        "mini_swe_agent.traj.json",
-        Format::OpenAiChat,
-        &["mini_swe_agent.traj"],
-        5,
-    ),
+    ("mini_swe_agent.traj.json", Format::OpenAiChat, &["mini_swe_agent.traj"], 5),
 ];
 
 #[test]
@@ -83,32 +44,19 @@ fn the_format_of_each_fixture_is_detected() {
         let mut reader = FileReader::open(&fixture(name), None).unwrap();
         assert_eq!(reader.format(), format, "{name}");
         let records: Vec<Record> = reader.by_ref().map(Result::unwrap).collect();
-        let mut names: Vec<&str> = records
-            .iter()
-            .map(|record| record.conversation.as_str())
-            .collect();
+        let mut names: Vec<&str> = records.iter().map(|record| record.conversation.as_str()).collect();
         names.sort_unstable();
         names.dedup();
-        assert_eq!(
-            (names.as_slice(), records.len()),
-            (conversations, messages),
-            "{name}"
-        );
+        assert_eq!((names.as_slice(), records.len()), (conversations, messages), "{name}");
         let size = std::fs::metadata(fixture(name)).unwrap().len();
-        assert_eq!(
-            (reader.bytes_read(), reader.bytes_total()),
-            (size, Some(size)),
-            "{name}"
-        );
+        assert_eq!((reader.bytes_read(), reader.bytes_total()), (size, Some(size)), "{name}");
     }
 }
 
 #[test]
 fn no_message_of_a_fixture_is_certainly_of_another_format() {
     for &(name, format, ..) in FIXTURES {
-        let records = FileReader::open(&fixture(name), None)
-            .unwrap()
-            .map(Result::unwrap);
+        let records = FileReader::open(&fixture(name), None).unwrap().map(Result::unwrap);
         for message in records.map(|record| record.message) {
             assert_eq!(message.format, format, "{name}: {}", message.payload);
             let detected = crate::formats::detect(&message.payload);
@@ -117,11 +65,7 @@ fn no_message_of_a_fixture_is_certainly_of_another_format() {
                 "{name}: {}",
                 message.payload
             );
-            assert_eq!(
-                crate::formats::parse(format, &message.payload).unwrap(),
-                message,
-                "{name}"
-            );
+            assert_eq!(crate::formats::parse(format, &message.payload).unwrap(), message, "{name}");
         }
     }
 }

@@ -8,27 +8,17 @@ mod frameworks;
 use super::*;
 
 fn open(text: &str) -> Result<FileReader, ReadError> {
-    let source = FileSource {
-        reads_foreign: true,
-        ..FileSource::of(Path::new("log.json"))
-    };
+    let source = FileSource { reads_foreign: true, ..FileSource::of(Path::new("log.json")) };
     FileReader::make(io::Cursor::new(text.to_owned()), source, None)
 }
 
 /// Returns the program, a line for each message, and what isn't read.
 fn read(text: &str) -> String {
     let reader = open(text).unwrap();
-    let left_out: Vec<String> = reader
-        .left_out()
-        .iter()
-        .map(|(name, times)| format!("{times} × {name}"))
-        .collect();
+    let left_out: Vec<String> =
+        reader.left_out().iter().map(|(name, times)| format!("{times} × {name}")).collect();
     let program = reader.program().unwrap_or("none").to_owned();
-    format!(
-        "{program}\n{}\nnot read: {}",
-        listing(reader),
-        left_out.join(", ")
-    )
+    format!("{program}\n{}\nnot read: {}", listing(reader), left_out.join(", "))
 }
 
 #[track_caller]

@@ -100,9 +100,8 @@ fn the_start_of_a_pidgin_conversation_is_never_lost() {
         (vec![start(1), broken.clone(), prompt.clone()], "p1 ! s"),
     ] {
         let items = from_text(lines.join("\n")).unwrap();
-        let texts: Vec<String> = items
-            .map(|item| item.map_or_else(|_| "!".to_owned(), |record| record.message.text()))
-            .collect();
+        let texts: Vec<String> =
+            items.map(|item| item.map_or_else(|_| "!".to_owned(), |record| record.message.text())).collect();
         assert_eq!(texts.join(" "), expected);
     }
 }
@@ -113,14 +112,8 @@ fn aider_marks_are_distinguished_from_markdown() {
         ("####x\n", "assistant: \"####x\""),
         (">x\n> \n>\n", "assistant: \">x\"\nlog | aider_output:"),
         ("# Title\n## Part\n", "assistant: \"# Title\\n## Part\""),
-        (
-            "#### a  \n#### b\n\n#### c\n",
-            "user: \"a\\nb\"\nlog | user: \"c\"",
-        ),
-        (
-            "a\n\n  b  \n\n> o\n\n> p\n",
-            "assistant: \"a\\n\\n  b\"\nlog | aider_output: \"o\\n\\np\"",
-        ),
+        ("#### a  \n#### b\n\n#### c\n", "user: \"a\\nb\"\nlog | user: \"c\""),
+        ("a\n\n  b  \n\n> o\n\n> p\n", "assistant: \"a\\n\\n  b\"\nlog | aider_output: \"o\\n\\np\""),
         ("#### \"\\ \u{e4}\n", r#"user: "\"\\ ä""#),
     ] {
         let reader = FileReader::from_reader(io::Cursor::new(text), "log.md", Some(Format::Aider)).unwrap();
@@ -130,14 +123,8 @@ fn aider_marks_are_distinguished_from_markdown() {
 
 #[test]
 fn a_markdown_file_without_aiders_heading_is_not_its_history() {
-    assert!(matches!(
-        from_text("# Notes\n\n#### Hi\n"),
-        Err(ReadError::Unrecognised { .. })
-    ));
-    let late = format!(
-        "{}# aider chat started at 2026-03-02 10:00:00\n",
-        "> x\n".repeat(DETECT_LINES_MAX)
-    );
+    assert!(matches!(from_text("# Notes\n\n#### Hi\n"), Err(ReadError::Unrecognised { .. })));
+    let late = format!("{}# aider chat started at 2026-03-02 10:00:00\n", "> x\n".repeat(DETECT_LINES_MAX));
     assert!(matches!(from_text(late), Err(ReadError::Unrecognised { .. })));
 }
 

@@ -31,10 +31,7 @@ fn result(uuid: &str, parent: &str) -> Value {
 
 /// A question and its answer, which has the id `a`.
 fn beginning() -> Vec<Value> {
-    vec![
-        line("user", "u", Value::Null, "Hi"),
-        line("assistant", "a", "u", "Hello"),
-    ]
+    vec![line("user", "u", Value::Null, "Hi"), line("assistant", "a", "u", "Hello")]
 }
 
 #[test]
@@ -105,10 +102,7 @@ fn other_branches_are_kept() {
     let origin = json!({ "kind": "task-notification" });
     for rest in [
         vec![result("r1", "a"), result("r2", "a")],
-        vec![
-            line("user", "i", "a", "[Request interrupted by user]"),
-            prompt("p"),
-        ],
+        vec![line("user", "i", "a", "[Request interrupted by user]"), prompt("p")],
         vec![with(prompt("m"), "isMeta", true.into()), prompt("p")],
         vec![with(prompt("n"), "origin", origin), prompt("p")],
         vec![with(prompt("s"), "isSidechain", true.into()), prompt("p")],

@@ -29,22 +29,14 @@ pub(super) fn check(target: RequestFormat, body: &Value, alternates: bool) -> Re
     };
     let spoken: Vec<&RequestEntry> = entries.iter().filter(|entry| entry.role != "system").collect();
     if let Some(first) = spoken.first() {
-        ensure(
-            first.role == "user" && first.answers.is_empty(),
-            "the user is first",
-            first,
-        )?;
+        ensure(first.role == "user" && first.answers.is_empty(), "the user is first", first)?;
     }
     // These providers take all calls of a round in one message, and all their results in the next one.
     let by_message = matches!(target, RequestFormat::Anthropic | RequestFormat::Gemini);
     for (at, entry) in spoken.iter().enumerate() {
         let is_empty = entry.calls.is_empty() && entry.answers.is_empty() && entry.texts.is_empty();
         ensure(!is_empty, "nothing is empty", entry)?;
-        ensure(
-            entry.texts.iter().all(|text| !text.trim().is_empty()),
-            "no text is blank",
-            entry,
-        )?;
+        ensure(entry.texts.iter().all(|text| !text.trim().is_empty()), "no text is blank", entry)?;
         ensure(!entry.answers_late, "results come first", entry)?;
         ensure(!entry.is_unsigned, "thinking is signed", entry)?;
         if by_message && alternates && at > 0 {
@@ -59,11 +51,7 @@ fn check_pairs(entries: &[RequestEntry], by_message: bool) -> Result<(), String>
     let mut seen = HashSet::new();
     let mut at = 0;
     while at < entries.len() {
-        ensure(
-            entries[at].answers.is_empty(),
-            "a result has its call",
-            &entries[at],
-        )?;
+        ensure(entries[at].answers.is_empty(), "a result has its call", &entries[at])?;
         let mut calls = Vec::new();
         while at < entries.len() && (calls.is_empty() || !entries[at].calls.is_empty()) {
             calls.extend(entries[at].calls.clone());
@@ -105,10 +93,7 @@ fn text(value: &Value) -> String {
 }
 
 fn anthropic(message: &Value) -> RequestEntry {
-    let mut entry = RequestEntry {
-        role: text(&message["role"]),
-        ..RequestEntry::default()
-    };
+    let mut entry = RequestEntry { role: text(&message["role"]), ..RequestEntry::default() };
     if message["content"].is_string() {
         entry.texts.push(text(&message["content"]));
     }
@@ -143,9 +128,7 @@ fn chat(message: &Value) -> RequestEntry {
     let is_result = message["role"] == "tool";
     let mut entry = RequestEntry {
         role: text(&message["role"]),
-        calls: list(&message["tool_calls"])
-            .map(|call| text(&call["id"]))
-            .collect(),
+        calls: list(&message["tool_calls"]).map(|call| text(&call["id"])).collect(),
         ..RequestEntry::default()
     };
     if is_result {
@@ -154,9 +137,7 @@ fn chat(message: &Value) -> RequestEntry {
         entry.texts.push(text(&message["content"]));
     }
     for block in list(&message["content"]) {
-        entry
-            .texts
-            .push(block["text"].as_str().unwrap_or("other").to_owned());
+        entry.texts.push(block["text"].as_str().unwrap_or("other").to_owned());
     }
     entry
 }
@@ -164,16 +145,12 @@ fn chat(message: &Value) -> RequestEntry {
 fn response(item: &Value) -> RequestEntry {
     let id = || vec![text(&item["call_id"])];
     match item["type"].as_str().unwrap() {
-        "function_call" => RequestEntry {
-            role: "assistant".to_owned(),
-            calls: id(),
-            ..RequestEntry::default()
-        },
-        "function_call_output" => RequestEntry {
-            role: "tool".to_owned(),
-            answers: id(),
-            ..RequestEntry::default()
-        },
+        "function_call" => {
+            RequestEntry { role: "assistant".to_owned(), calls: id(), ..RequestEntry::default() }
+        }
+        "function_call_output" => {
+            RequestEntry { role: "tool".to_owned(), answers: id(), ..RequestEntry::default() }
+        }
         _ => RequestEntry {
             role: text(&item["role"]),
             texts: list(&item["content"]).map(|part| text(&part["text"])).collect(),
@@ -183,10 +160,7 @@ fn response(item: &Value) -> RequestEntry {
 }
 
 fn gemini(content: &Value) -> RequestEntry {
-    let mut entry = RequestEntry {
-        role: text(&content["role"]),
-        ..RequestEntry::default()
-    };
+    let mut entry = RequestEntry { role: text(&content["role"]), ..RequestEntry::default() };
     for part in list(&content["parts"]) {
         if part["functionCall"].is_object() {
             entry.calls.push(text(&part["functionCall"]["id"]));

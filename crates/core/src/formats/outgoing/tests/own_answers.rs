@@ -13,12 +13,7 @@ use crate::{
     formats,
 };
 
-const FORMATS: [Format; 4] = [
-    Format::Anthropic,
-    Format::OpenAiChat,
-    Format::OpenAiResponses,
-    Format::Gemini,
-];
+const FORMATS: [Format; 4] = [Format::Anthropic, Format::OpenAiChat, Format::OpenAiResponses, Format::Gemini];
 /// A part of the note in place of an answer.
 const AGAIN: &str = "the same call answers again";
 /// A text in the answers of recapd.
@@ -51,12 +46,7 @@ type Call = (String, &'static str, Value, String);
 fn exchange(format: Format, number: usize) -> Vec<Value> {
     let [own, other] = answers();
     let calls = [
-        (
-            format!("own-{number}"),
-            "mcp__recapd__expand",
-            json!({"exchanges": "#3"}),
-            own,
-        ),
+        (format!("own-{number}"), "mcp__recapd__expand", json!({"exchanges": "#3"}), own),
         (format!("other-{number}"), "Read", json!({"path": "a.rs"}), other),
     ];
     let for_calls = |make: &dyn Fn(&Call) -> Value| -> Vec<Value> { calls.iter().map(make).collect() };
@@ -112,17 +102,12 @@ fn exchange(format: Format, number: usize) -> Vec<Value> {
 
 fn conversation(format: Format, exchanges: usize) -> Vec<Message> {
     let said = (1..=exchanges).flat_map(|number| exchange(format, number));
-    said.map(|json| formats::parse(format, &json.to_string()).unwrap())
-        .collect()
+    said.map(|json| formats::parse(format, &json.to_string()).unwrap()).collect()
 }
 
 /// The window of `messages` after a step that passed all exchanges before number `passed_before`.
 fn window(messages: &[Message], passed_before: i64) -> ContextInput<'_> {
-    ContextInput {
-        evicted: true,
-        passed_before,
-        ..input_of(messages)
-    }
+    ContextInput { evicted: true, passed_before, ..input_of(messages) }
 }
 
 /// Builds the context and the messages of a request, and asserts that the request is valid.
@@ -215,17 +200,12 @@ fn short_and_failed_answers_and_signed_thinking_stay_whole() {
         json!({"role": "assistant", "content": "Answer"}),
     ];
     let said = said.into_iter().chain(exchange(Format::Anthropic, 2));
-    let messages: Vec<Message> = said
-        .map(|json| formats::parse(Format::Anthropic, &json.to_string()).unwrap())
-        .collect();
+    let messages: Vec<Message> =
+        said.map(|json| formats::parse(Format::Anthropic, &json.to_string()).unwrap()).collect();
     let mut input = window(&messages, 2);
     input.exchanges[1].is_open = true;
     let (context, sent) = build_request(RequestFormat::Anthropic, &input);
     assert_eq!(context.elided, []);
     let thought = json!({"type": "thinking", "thinking": "thought 2", "signature": "c2ln"});
-    assert!(
-        sent.iter().any(|message| message["content"][0] == thought),
-        "{}",
-        json!(sent)
-    );
+    assert!(sent.iter().any(|message| message["content"][0] == thought), "{}", json!(sent));
 }

@@ -52,13 +52,7 @@ fn events() -> impl Strategy<Value = Vec<Utterance>> {
 }
 
 fn message(place: usize, event: &Utterance) -> Message {
-    let Utterance {
-        kind,
-        speaker,
-        id,
-        chars,
-        audience,
-    } = event;
+    let Utterance { kind, speaker, id, chars, audience } = event;
     let text = format!("word{place}. {}", "x".repeat(*chars));
     let thinking = json!({"type": "thinking", "thinking": format!("thought{place}."), "signature": "s"});
     let call =
@@ -111,10 +105,7 @@ fn with_window<T>(messages: &[Message], budget: Budget, check: impl FnOnce(&Cont
         is_open: false,
         messages: numbered.by_ref().take(held.messages.len()).collect(),
     });
-    let anchor = messages
-        .iter()
-        .find(|message| message.kind == Kind::User)
-        .filter(|_| evicted > 0);
+    let anchor = messages.iter().find(|message| message.kind == Kind::User).filter(|_| evicted > 0);
     check(&ContextInput {
         request: None,
         copies: Vec::new(),
@@ -131,10 +122,9 @@ fn with_window<T>(messages: &[Message], budget: Budget, check: impl FnOnce(&Cont
 
 fn target(format: RequestFormat) -> (Target, Value) {
     match format {
-        RequestFormat::Anthropic => (
-            Target::Anthropic,
-            json!({"model": "claude-sonnet-4-5", "max_tokens": 9}),
-        ),
+        RequestFormat::Anthropic => {
+            (Target::Anthropic, json!({"model": "claude-sonnet-4-5", "max_tokens": 9}))
+        }
         RequestFormat::OpenAiChat => (Target::OpenAiChat, json!({"model": "gpt-5"})),
         RequestFormat::OpenAiResponses => (Target::OpenAiResponses, json!({"model": "gpt-5"})),
         RequestFormat::Gemini => (Target::Gemini, json!({})),
@@ -144,17 +134,12 @@ fn target(format: RequestFormat) -> (Target, Value) {
 /// Returns the numbers after each `word` in a text, in order.
 fn numbers(text: &str, word: &str) -> Vec<usize> {
     let behind = text.split(word).skip(1);
-    behind
-        .filter_map(|rest| rest.split('.').next()?.parse().ok())
-        .collect()
+    behind.filter_map(|rest| rest.split('.').next()?.parse().ok()).collect()
 }
 
 /// Returns the places of the messages whose words are in the turns, in order, except instructions and what precedes the window.
 fn words(context: &Context<'_>) -> Vec<usize> {
-    let said = context
-        .turns
-        .iter()
-        .filter(|turn| turn.role != Role::System && turn.role != Role::Tool);
+    let said = context.turns.iter().filter(|turn| turn.role != Role::System && turn.role != Role::Tool);
     let pieces = said.flat_map(|turn| &turn.pieces);
     let from_window = pieces.filter(|piece| match piece.origin {
         crate::domain::context::PieceOrigin::Stored { seq } => seq >= 100,
@@ -171,19 +156,11 @@ fn words(context: &Context<'_>) -> Vec<usize> {
 }
 
 fn options_modes_and_windows() -> impl Strategy<Value = (ContextOptions, Mode, i64)> {
-    let alternation = prop_oneof![
-        Just(Alternation::Merge),
-        Just(Alternation::Ack),
-        Just(Alternation::Keep)
-    ];
+    let alternation = prop_oneof![Just(Alternation::Merge), Just(Alternation::Ack), Just(Alternation::Keep)];
     let mode = prop_oneof![3 => Just(Mode::Talk), 1 => Just(Mode::ChooseNames), 1 => Just(Mode::Meditation)];
     let budget = prop_oneof![Just(0), 1..400_i64, 400..4_000_i64];
     (alternation, mode, budget.clone(), budget).prop_map(|(alternation, mode, max_tokens, window)| {
-        let options = ContextOptions {
-            max_tokens,
-            alternation,
-            ..ContextOptions::default()
-        };
+        let options = ContextOptions { max_tokens, alternation, ..ContextOptions::default() };
         (options, mode, window)
     })
 }

@@ -13,12 +13,7 @@ use crate::domain::{
 };
 
 /// Formats of clients, which differ in how they store a round.
-const CLIENTS: [Format; 4] = [
-    Format::OpenAiChat,
-    Format::Anthropic,
-    Format::OpenAiResponses,
-    Format::Gemini,
-];
+const CLIENTS: [Format; 4] = [Format::OpenAiChat, Format::Anthropic, Format::OpenAiResponses, Format::Gemini];
 /// Ends of a request that the next request need not repeat: the end of the list of messages, and the end of a last message of results, to
 /// which the user's next words are added.
 const ENDS: [&str; 2] = ["]", r#"],"role":"user"}]"#];

@@ -30,10 +30,7 @@ fn words() -> impl Strategy<Value = String> {
 }
 
 fn id() -> impl Strategy<Value = Option<String>> {
-    option::weighted(
-        0.8,
-        prop_oneof![Just("a".to_owned()), Just("b".to_owned()), Just("f/1".to_owned())],
-    )
+    option::weighted(0.8, prop_oneof![Just("a".to_owned()), Just("b".to_owned()), Just("f/1".to_owned())])
 }
 
 /// A signature, or what servers other than Anthropic's write: an empty one or none.
@@ -92,11 +89,7 @@ fn conversation() -> impl Strategy<Value = Vec<Message>> {
 }
 
 fn options() -> impl Strategy<Value = ContextOptions> {
-    let mode = prop_oneof![
-        Just(Alternation::Merge),
-        Just(Alternation::Ack),
-        Just(Alternation::Keep)
-    ];
+    let mode = prop_oneof![Just(Alternation::Merge), Just(Alternation::Ack), Just(Alternation::Keep)];
     let budget = prop_oneof![Just(0), 1..300_i64, 300..6_000_i64];
     (budget, any::<bool>(), any::<bool>(), mode, any::<bool>()).prop_map(
         |(max_tokens, anchor, keep_open_thinking, alternation, system_in_place)| ContextOptions {
@@ -117,11 +110,7 @@ fn copies_of<'a>(input: &ContextInput<'a>, nth: i64) -> Vec<SourceCopy<'a>> {
     let of_exchange = |exchange: &SourceExchange<'a>| {
         let number = exchange.exchange;
         let messages = exchange.messages.clone().into_iter();
-        messages.map(move |message| SourceCopy {
-            exchange: number,
-            pinned: message.seq % 2 == 0,
-            message,
-        })
+        messages.map(move |message| SourceCopy { exchange: number, pinned: message.seq % 2 == 0, message })
     };
     let all = input.exchanges.iter().flat_map(of_exchange);
     all.filter(|copy| copy.message.seq % nth == 0).collect()

@@ -42,13 +42,9 @@ impl AgentTables {
 
     fn evict(&mut self, budget: Budget, at: Timestamp) -> Option<Eviction> {
         let by_tokens = self.ledger.overflow(budget);
-        let by_tokens = by_tokens.map(|room| {
-            self.cuts(room)
-                .min_by_key(|cut| (cut.tokens_before, cut.exchange))
-        });
-        let held = self
-            .live(self.ledger.first_exchange, i64::MAX)
-            .map(WindowExchange::from);
+        let by_tokens =
+            by_tokens.map(|room| self.cuts(room).min_by_key(|cut| (cut.tokens_before, cut.exchange)));
+        let held = self.live(self.ledger.first_exchange, i64::MAX).map(WindowExchange::from);
         let held: Vec<WindowExchange> = held.collect();
         let by_messages = self.ledger.message_overflow(budget, held.iter().copied());
         let cut = self.ledger.later_cut(by_tokens, by_messages)?;
@@ -68,8 +64,7 @@ impl AgentTables {
         let PreparedMessage { message, entry } = prepared;
         let appended = self.ledger.append(entry, rules.segmentation());
         let touched = appended.completed.iter().chain(&self.ledger.newest);
-        self.exchanges
-            .extend(touched.map(|exchange| (exchange.exchange, exchange.clone())));
+        self.exchanges.extend(touched.map(|exchange| (exchange.exchange, exchange.clone())));
         self.messages.push(Arc::new(StoredMessage {
             seq: appended.seq,
             message: message.clone(),
@@ -100,9 +95,7 @@ impl AgentTables {
             Step::Clear => {
                 self.marks.clear();
                 self.cleared_before = self.ledger.last_exchange + 1;
-                StepOutcome::Cleared {
-                    session: self.ledger.session,
-                }
+                StepOutcome::Cleared { session: self.ledger.session }
             }
             Step::Mark(label) => {
                 self.marks.push((label.clone(), self.ledger.mark(exchange)));
@@ -111,9 +104,7 @@ impl AgentTables {
             }
             Step::Rewind(label) => self.rewind(label.as_ref(), request, rewriting),
             Step::Pin(seq) | Step::Unpin(seq) => StepOutcome::NotThere { seq: *seq },
-            Step::Note(change) => StepOutcome::NoNote {
-                name: change.name.clone(),
-            },
+            Step::Note(change) => StepOutcome::NoNote { name: change.name.clone() },
         }
     }
 
@@ -137,8 +128,7 @@ impl AgentTables {
             exchange.set_aside_at = Some(request.now);
             set_aside += i64::from(exchange.messages > 0);
         }
-        self.ledger
-            .rewind(&mark, self.exchanges.get(&mark.exchange).cloned());
+        self.ledger.rewind(&mark, self.exchanges.get(&mark.exchange).cloned());
         let is_rewritten = self.ledger.summarized_through < covered_through;
         if is_rewritten {
             self.withdraw(how.token, &request.rules.policy, how.counter, request.now);
@@ -189,11 +179,7 @@ impl AgentTables {
             return None;
         }
         Some(self.enqueue(Wake {
-            reason: if is_urgent {
-                Reason::SessionEnd
-            } else {
-                Reason::Eviction
-            },
+            reason: if is_urgent { Reason::SessionEnd } else { Reason::Eviction },
             delay_ms: match (is_urgent, is_batch) {
                 (true, _) => 0,
                 (false, true) => rules.debounce_ms,
@@ -233,11 +219,7 @@ impl Tables {
             id.is_some_and(|id| kept.client_ids.contains_key(id))
         };
         let has_new = request.messages.iter().any(|prepared| !is_known(&kept, prepared));
-        let returned = if has_new && budget.is_above(kept.budget) {
-            kept.take_back(budget)
-        } else {
-            None
-        };
+        let returned = if has_new && budget.is_above(kept.budget) { kept.take_back(budget) } else { None };
         for (place, prepared) in request.messages.iter().enumerate() {
             if is_known(&kept, prepared) {
                 done.duplicates += 1;

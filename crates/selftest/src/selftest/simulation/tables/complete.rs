@@ -162,11 +162,7 @@ impl Tables {
             } else {
                 kept.finish(lease, &patch, has_rearm, now)
             };
-            Ok(Completion {
-                version: kept.version,
-                rearmed,
-                parked,
-            })
+            Ok(Completion { version: kept.version, rearmed, parked })
         })
     }
 
@@ -189,11 +185,7 @@ impl Tables {
             } else {
                 kept.row = None;
             }
-            Ok(Completion {
-                version: kept.version,
-                rearmed,
-                parked: false,
-            })
+            Ok(Completion { version: kept.version, rearmed, parked: false })
         })
     }
 }

@@ -23,11 +23,7 @@ impl AgentTables {
     /// Writes a version's changes. A new fact that already has a number is reopened.
     pub(super) fn write_facts(&mut self, update: FactUpdate) {
         for closure in update.closed {
-            for kept in self
-                .facts
-                .iter_mut()
-                .filter(|kept| kept.fact.fact == closure.fact)
-            {
+            for kept in self.facts.iter_mut().filter(|kept| kept.fact.fact == closure.fact) {
                 kept.is_closed = true;
                 kept.ended_by = closure.exchange;
             }
@@ -37,11 +33,7 @@ impl AgentTables {
                 kept.ended_by = None;
             }
             let next = self.facts.last().map_or(1, |last| last.fact.fact + 1);
-            self.facts.push(KeptFact {
-                fact: Fact { fact: next, ..fact },
-                is_closed: false,
-                ended_by: None,
-            });
+            self.facts.push(KeptFact { fact: Fact { fact: next, ..fact }, is_closed: false, ended_by: None });
         }
     }
 
@@ -60,11 +52,7 @@ impl AgentTables {
             added: back.cloned().collect(),
             closed: gone
                 .iter()
-                .map(|fact| FactClosure {
-                    fact: fact.fact,
-                    exchange: None,
-                    replaced_by: None,
-                })
+                .map(|fact| FactClosure { fact: fact.fact, exchange: None, replaced_by: None })
                 .collect(),
             refused: Vec::new(),
         }

@@ -91,11 +91,7 @@ impl AgentTables {
         let Some(row) = &mut self.row else {
             let visible_at = new.visible_at;
             self.row = Some(new);
-            return EnqueueOutcome {
-                is_new: true,
-                revived: false,
-                visible_at,
-            };
+            return EnqueueOutcome { is_new: true, revived: false, visible_at };
         };
         row.wake_seq += 1;
         row.reasons |= new.reasons;
@@ -104,18 +100,12 @@ impl AgentTables {
         if row.token.is_none() && row.attempts == 0 {
             row.visible_at = row.visible_at.min(new.visible_at);
         }
-        let rested = row
-            .revived_at
-            .is_none_or(|at| now.since_ms(at) >= wake.revive_after_ms);
+        let rested = row.revived_at.is_none_or(|at| now.since_ms(at) >= wake.revive_after_ms);
         let revived = row.parked_at.is_some() && rested;
         if revived {
             revive(row, 0, now);
         }
-        EnqueueOutcome {
-            is_new: false,
-            revived,
-            visible_at: row.visible_at,
-        }
+        EnqueueOutcome { is_new: false, revived, visible_at: row.visible_at }
     }
 
     /// The row, if it is held under `lease`.
@@ -152,31 +142,18 @@ impl Tables {
         delay_ms: i64,
         now: Timestamp,
     ) -> StoreResult<EnqueueOutcome> {
-        let wake = Wake {
-            reason,
-            delay_ms,
-            revive_after_ms: 0,
-            now: self.time(now),
-        };
+        let wake = Wake { reason, delay_ms, revive_after_ms: 0, now: self.time(now) };
         self.change(agent, |kept| Ok(kept.enqueue(wake)))
     }
 
     pub(crate) fn end_session(&mut self, agent: &AgentId, now: Timestamp) -> StoreResult<SessionEnded> {
-        let wake = Wake {
-            reason: Reason::SessionEnd,
-            delay_ms: 0,
-            revive_after_ms: 0,
-            now: self.time(now),
-        };
+        let wake = Wake { reason: Reason::SessionEnd, delay_ms: 0, revive_after_ms: 0, now: self.time(now) };
         self.change(agent, |kept| {
             let session = kept.ledger.session;
             let newest = kept.ledger.newest.as_ref();
             kept.ledger.session += i64::from(newest.is_some_and(|newest| newest.session == session));
             let is_pending = kept.ledger.pending_numbers() > 0;
-            Ok(SessionEnded {
-                session,
-                enqueued: is_pending.then(|| kept.enqueue(wake)),
-            })
+            Ok(SessionEnded { session, enqueued: is_pending.then(|| kept.enqueue(wake)) })
         })
     }
 
@@ -185,10 +162,7 @@ impl Tables {
         let now = self.time(claim.now);
         let mut leases = Vec::new();
         for _ in 0..claim.limit {
-            let rows = self
-                .agents
-                .iter()
-                .filter_map(|(agent, kept)| Some((agent, kept.row.as_ref()?)));
+            let rows = self.agents.iter().filter_map(|(agent, kept)| Some((agent, kept.row.as_ref()?)));
             let due = rows.filter(|(_, row)| row.may_be_claimed(now));
             let next = due.min_by_key(|(agent, row)| (row.due_at, row.visible_at, (*agent).clone()));
             let Some((agent, row)) = next.map(|(agent, row)| (agent.clone(), row.clone())) else {
@@ -319,10 +293,8 @@ impl Tables {
         let now = self.time(now);
         let crashed_before = now.plus_ms(-CRASHED_PROBE_MS);
         let is_fresh = |row: &Row| row.has_crashed && row.revived_at.is_none_or(|at| at < before);
-        let is_old = |row: &Row| {
-            row.parked_at
-                .is_some_and(|at| at < before || at < crashed_before && is_fresh(row))
-        };
+        let is_old =
+            |row: &Row| row.parked_at.is_some_and(|at| at < before || at < crashed_before && is_fresh(row));
         let attempts = (attempts_max - 1).max(0);
         self.change_rows(|_, row| is_old(row), |row| revive(row, attempts, now))
     }
@@ -362,10 +334,7 @@ impl Tables {
         is_meant: impl Fn(&AgentTables) -> bool,
     ) -> StoreResult<u64> {
         let now = self.time(now);
-        let rowless = self
-            .agents
-            .iter()
-            .filter(|(_, kept)| kept.row.is_none() && is_meant(kept));
+        let rowless = self.agents.iter().filter(|(_, kept)| kept.row.is_none() && is_meant(kept));
         let agents: Vec<AgentId> = rowless.map(|(agent, _)| agent.clone()).collect();
         for agent in &agents {
             self.change(agent, |kept| {

@@ -164,10 +164,7 @@ impl Tables {
 
     /// Models cost nothing here.
     pub(crate) fn spending(&self, agent: &AgentId, _since: Timestamp) -> StoreResult<Spending> {
-        Ok(Spending {
-            settings: self.kept(agent)?.settings.clone(),
-            ..Spending::default()
-        })
+        Ok(Spending { settings: self.kept(agent)?.settings.clone(), ..Spending::default() })
     }
 
     pub(crate) fn record_run(&self, lease: &Lease, _run: RunRecord) -> StoreResult<()> {

@@ -46,11 +46,7 @@ impl AgentTables {
         }
         let next = self.items.last().map_or(1, |last| last.item.item + 1);
         for (number, (item, is_dropped)) in (next..).zip(revision.added) {
-            self.items.push(KeptItem {
-                item: Item { item: number, ..item },
-                is_dropped,
-                is_removed: false,
-            });
+            self.items.push(KeptItem { item: Item { item: number, ..item }, is_dropped, is_removed: false });
         }
         self.write_facts(revision.facts);
     }
@@ -64,11 +60,7 @@ impl AgentTables {
         now: Timestamp,
     ) {
         let through = self.ledger.summarized_through;
-        let in_force = self
-            .items
-            .iter()
-            .filter(|kept| !kept.is_removed)
-            .map(|kept| &kept.item);
+        let in_force = self.items.iter().filter(|kept| !kept.is_removed).map(|kept| &kept.item);
         let reaches_beyond = |item: &&Item| item.ranges.iter().any(|range| range.last > through);
         let withdrawn: Vec<&Item> = in_force.filter(reaches_beyond).collect();
         let stood_for = |exchange: &&Exchange| withdrawn.iter().any(|item| item.covers(exchange.exchange));
@@ -85,9 +77,7 @@ impl AgentTables {
         let (kept, new): (Vec<_>, Vec<_>) = numbered.partition(|(index, _)| *index < old);
         let dropped = kept.iter().filter(|(index, _)| is_dropped(*index));
         let dropped = dropped.map(|(_, item)| item.item).collect();
-        let added = new
-            .iter()
-            .map(|(index, item)| ((*item).clone(), is_dropped(*index)));
+        let added = new.iter().map(|(index, item)| ((*item).clone(), is_dropped(*index)));
         let added = added.collect();
         self.write_version(Revision {
             token,

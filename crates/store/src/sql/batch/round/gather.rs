@@ -29,18 +29,10 @@ pub(crate) async fn gather(tx: &mut Connection, gather: Gather) -> StoreResult<O
         "-- sql/round.send_out\nUPDATE batch_requests SET state = 'out', batch = $1 \
                WHERE state = 'waiting' AND journal_key IN (SELECT value FROM {each_text}($2{::jsonb}))"
     );
-    query(sql)
-        .bind(batch)
-        .bind(serde_json::json!(keys).to_string())
-        .execute(tx)
-        .await?;
+    query(sql).bind(batch).bind(serde_json::json!(keys).to_string()).execute(tx).await?;
     Ok(Some(OpenBatch {
         batch,
-        identity: BatchIdentity {
-            name: gather.name,
-            requests,
-            created_at: gather.now,
-        },
+        identity: BatchIdentity { name: gather.name, requests, created_at: gather.now },
         provider: gather.provider,
         model: gather.model,
         state: BatchState::Intent,
@@ -69,11 +61,7 @@ async fn lock_agents(tx: &mut Connection, keys: &[String]) -> StoreResult<Vec<St
         is_current!()
     );
     let agents = serde_json::json!(agents).to_string();
-    Ok(query(waiting)
-        .bind(keys.as_str())
-        .bind(agents.as_str())
-        .fetch_column(tx)
-        .await?)
+    Ok(query(waiting).bind(keys.as_str()).bind(agents.as_str()).fetch_column(tx).await?)
 }
 
 async fn count_open(tx: &mut Connection) -> StoreResult<i64> {

@@ -28,10 +28,7 @@ impl Page<'_> {
         let mut start = 0;
         while start < self.lines.len() {
             let section = self.lines[start].section;
-            let section_lines = self.lines[start..]
-                .iter()
-                .take_while(|line| line.section == section)
-                .count();
+            let section_lines = self.lines[start..].iter().take_while(|line| line.section == section).count();
             self.lay_out_section(start..start + section_lines, section);
             start += section_lines;
         }
@@ -42,10 +39,8 @@ impl Page<'_> {
         let items: Vec<&Item> = line_range.clone().map(|index| self.item(index)).collect();
         let span = Span::of(items.iter().copied());
         let headings = Headings::of(span, section, items.iter().copied());
-        let days: Vec<usize> = items
-            .chunk_by(|one, next| began_on(one) == began_on(next))
-            .map(<[_]>::len)
-            .collect();
+        let days: Vec<usize> =
+            items.chunk_by(|one, next| began_on(one) == began_on(next)).map(<[_]>::len).collect();
         let mut start = line_range.start;
         for day_lines in days {
             for index in start..start + day_lines {
@@ -110,9 +105,7 @@ impl Page<'_> {
             let count = |point: &String| counter.count(&format!("  {BULLET}{point}\n"));
             item_points(item, Form::Text).iter().map(count).collect()
         });
-        let chosen_costs = (0..)
-            .zip(costs)
-            .filter(|(point_index, _)| points.has(*point_index));
+        let chosen_costs = (0..).zip(costs).filter(|(point_index, _)| points.has(*point_index));
         chosen_costs.map(|(_, cost)| *cost).sum::<i64>() + line.around
     }
 }

@@ -101,9 +101,7 @@ impl Page<'_> {
             let ways = if self.measure(index, Form::Text).points > 1 {
                 self.point_gains(index)
             } else {
-                self.gains(index)
-                    .map(|(gain, form)| (gain, form, Longer::Form(form)))
-                    .to_vec()
+                self.gains(index).map(|(gain, form)| (gain, form, Longer::Form(form))).to_vec()
             };
             steps.extend(ways.into_iter().map(|(gain, form, longer)| Lengthening {
                 is_beyond: form < usual_form,
@@ -132,22 +130,14 @@ impl Page<'_> {
             let gain = per_cost(score, worth, i64_or_max(chars));
             // A first point alone would only replace the headline.
             let is_news = (point_index > 0 || information > headline) && !self.rarity.is_stated_above(text);
-            is_news.then_some(PointWorth {
-                point_index,
-                chars,
-                gain,
-            })
+            is_news.then_some(PointWorth { point_index, chars, gain })
         });
         let mut worth: Vec<PointWorth> = worth.collect();
         worth.sort_by_key(|point| (Reverse(point.gain), point.point_index));
         let mut chars = 0;
         let ways = worth.into_iter().map(|point| {
             chars += point.chars;
-            let form = if chars <= brief_chars {
-                Form::Brief
-            } else {
-                Form::Text
-            };
+            let form = if chars <= brief_chars { Form::Brief } else { Form::Text };
             (point.gain, form, Longer::Point(point.point_index))
         });
         ways.collect()
@@ -188,9 +178,8 @@ impl Page<'_> {
             return;
         }
         let limit = limit * HEADLINES_PERCENT / 100;
-        let remaining: Vec<usize> = (0..self.lines.len())
-            .filter(|index| !self.lines[*index].is_dropped)
-            .collect();
+        let remaining: Vec<usize> =
+            (0..self.lines.len()).filter(|index| !self.lines[*index].is_dropped).collect();
         let mut order: Vec<_> = remaining
             .into_iter()
             .map(|index| {

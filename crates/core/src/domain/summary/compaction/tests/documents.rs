@@ -285,10 +285,7 @@ fn of_a_winter_with_little_room() {
 /// Seed 003: three sections, numbered lines, "(timestamp, ~tokens)", "(~tokens)", "(day, ~tokens)".
 #[test]
 fn in_the_seeds_style() {
-    let policy = SummaryPolicy {
-        style: Style::Seed,
-        ..dropping(SummaryPolicy::default())
-    };
+    let policy = SummaryPolicy { style: Style::Seed, ..dropping(SummaryPolicy::default()) };
     insta::assert_snapshot!(composed(&all(), &policy).document, @r"
     ## Previously in This Session
     1. Fixed fees for boats of exactly twelve metres, which paid nothing (fees.rs, off by one) (2026-03-12 14:00, ~1k tokens)
@@ -330,15 +327,8 @@ fn of_a_conversation_without_times() {
     *Older history is archived: look up any #n with recall.*
     ");
     let little = composed(&items, &policy(120));
-    assert!(
-        little.path == Path::Full && !little.document.contains("March"),
-        "{}",
-        little.document
-    );
-    let seed = SummaryPolicy {
-        style: Style::Seed,
-        ..SummaryPolicy::default()
-    };
+    assert!(little.path == Path::Full && !little.document.contains("March"), "{}", little.document);
+    let seed = SummaryPolicy { style: Style::Seed, ..SummaryPolicy::default() };
     let document = composed(&items, &seed).document;
     assert!(document.contains("file: (~1k tokens)"), "{document}");
 }
@@ -346,21 +336,13 @@ fn of_a_conversation_without_times() {
 #[test]
 fn a_long_text_loses_whole_points() {
     let points: Vec<String> = (1..=30)
-        .map(|n| {
-            format!(
-                "Point {n} of what was found in the harbour master's books of {}",
-                1_900 + n
-            )
-        })
+        .map(|n| format!("Point {n} of what was found in the harbour master's books of {}", 1_900 + n))
         .collect();
     let mut long = this_morning().remove(0);
     long.source_tokens = 40_000;
     long.text = points.join("\n");
     let composed = composed(&[long], &policy(600));
-    assert_eq!(
-        (composed.path, composed.shown_items[0].form),
-        (Path::Full, Form::Text)
-    );
+    assert_eq!((composed.path, composed.shown_items[0].form), (Path::Full, Form::Text));
     let shown = composed.shown_items[0].points;
     let (left, omitted): (Vec<usize>, Vec<usize>) = (0..30).partition(|place| shown.has(*place));
     assert!((10..30).contains(&left.len()) && left[0] == 0, "{left:?}");

@@ -51,11 +51,7 @@ fn lines_are_shortened_around_it() {
 fn pinned_items_get_a_quarter_of_the_room() {
     let policy = SummaryPolicy::default();
     let composed = compose_bytes(&full(|_| true), &policy);
-    let long = composed
-        .shown_items
-        .iter()
-        .filter(|place| place.form == Form::Text)
-        .count();
+    let long = composed.shown_items.iter().filter(|place| place.form == Form::Text).count();
     assert!(composed.tokens < policy.merge_tokens());
     assert!((20..450).contains(&long), "{long} stand in full");
 }

@@ -34,20 +34,9 @@ fn a_chatgpt_tree_in_circles_ends() {
             r#""{id}":{{"parent":"{parent}","message":{{"id":"{id}","author":{{"role":"user"}},"content":{{"content_type":"text","parts":["{id}"]}}}}}}"#
         )
     };
-    let tree = format!(
-        r#"[{{"id":"c","current_node":"b","mapping":{{{},{}}}}}]"#,
-        node("a", "b"),
-        node("b", "a")
-    );
-    check(
-        &tree,
-        &[
-            "chatgpt-export",
-            r#"log-c | user: "a" id=a"#,
-            r#"log-c | user: "b" id=b"#,
-            "not read: ",
-        ],
-    );
+    let tree =
+        format!(r#"[{{"id":"c","current_node":"b","mapping":{{{},{}}}}}]"#, node("a", "b"), node("b", "a"));
+    check(&tree, &["chatgpt-export", r#"log-c | user: "a" id=a"#, r#"log-c | user: "b" id=b"#, "not read: "]);
 }
 
 /// Shape: `conversations.json` of a Claude export of 2026, as readers in public repositories describe it.
@@ -96,11 +85,6 @@ fn atif_trajectory() {
 fn a_repeated_id_is_left_out() {
     check(
         r#"[{"type":"human","data":{"content":"Dry?","type":"human","id":"h1"}},{"type":"ai","data":{"content":"No.","type":"ai","id":"h1"}}]"#,
-        &[
-            "langchain",
-            r#"log | user: "Dry?" id=h1"#,
-            r#"log | assistant: "No.""#,
-            "not read: ",
-        ],
+        &["langchain", r#"log | user: "Dry?" id=h1"#, r#"log | assistant: "No.""#, "not read: "],
     );
 }
