@@ -5,6 +5,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use recapd_core::formats::file::is_conversation_folder;
+
 const FOLDER_DEPTH_MAX: usize = 16;
 
 #[derive(Debug, thiserror::Error)]
@@ -16,7 +18,8 @@ pub enum ListError {
     Unreadable { path: PathBuf, source: std::io::Error },
 }
 
-/// Lists the files that `paths` name, and those in the folders that `paths` name, in order.
+/// Lists the files that `paths` name, and those in the folders that `paths` name, in order. A folder with one conversation is listed like
+/// a file.
 pub fn list_files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, ListError> {
     let mut files = Vec::new();
     for path in paths {
@@ -42,10 +45,10 @@ fn list_below(
     if path.canonicalize().is_ok_and(|real| !visited.insert(real)) {
         return Ok(());
     }
-    if !path.is_dir() {
+    if !path.is_dir() || is_conversation_folder(path) {
         // A pipe is read if it is named, but skipped in a folder, because reading it would block. A dead link is kept, because
         // opening it reports the error.
-        if is_named || path.is_file() || !path.exists() {
+        if is_named || !is_special(path) {
             files.push(path.to_owned());
         }
         return Ok(());
@@ -58,6 +61,10 @@ fn list_below(
         list_below(path, depth - 1, false, visited, files)?;
     }
     Ok(())
+}
+
+fn is_special(path: &Path) -> bool {
+    path.exists() && !path.is_file() && !path.is_dir()
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@
 
 mod aider;
 mod container;
+mod folder;
 mod foreign;
 mod lines;
 mod opening;
@@ -13,7 +14,6 @@ mod undone;
 
 use std::{
     collections::{BTreeMap, HashSet, VecDeque},
-    fs::File,
     io::{self, BufReader, Read},
     path::Path,
     sync::{
@@ -22,6 +22,7 @@ use std::{
     },
 };
 
+pub use self::folder::is_conversation as is_conversation_folder;
 use self::lines::FileLine;
 use self::undone::undone_lines;
 use super::{
@@ -159,8 +160,8 @@ struct FileSource {
 
 impl FileSource {
     fn of(path: &Path) -> Self {
-        let name = path.display().to_string();
-        Self { stem: stem(&name), name, reads_foreign: false }
+        let stem = stem(&folder::named_path(path).display().to_string());
+        Self { stem, name: path.display().to_string(), reads_foreign: false }
     }
 }
 
@@ -205,8 +206,8 @@ impl FileReader {
 
     fn open_source(path: &Path, source: FileSource, format: Option<Format>) -> Result<Self, ReadError> {
         let io_error = |error| ReadError::Io { name: source.name.clone(), error };
-        let file = File::open(path).map_err(io_error)?;
-        let meta = file.metadata().map_err(io_error)?;
+        let file = folder::open(path).map_err(io_error)?;
+        let meta = path.metadata().map_err(io_error)?;
         let mut reader = Self::make(file, source, format)?;
         reader.bytes_total = meta.is_file().then_some(meta.len());
         Ok(reader)

@@ -6,8 +6,10 @@
 mod ai_sdk;
 mod atif;
 mod autogen;
+mod branch;
 mod chatgpt;
 mod claude_ai;
+mod cline;
 mod content;
 mod converse;
 mod copilot;
@@ -29,7 +31,7 @@ pub(super) use transcription::Transcription;
 use turn::quoted;
 
 /// Fields with a list of messages, in a document of several fields. A dot leads into an object.
-const LISTS: [&str; 10] = [
+const LISTS: [&str; 11] = [
     "messages",
     "history",
     "events",
@@ -40,6 +42,7 @@ const LISTS: [&str; 10] = [
     "state.messages",
     "llm_context.messages",
     "agent_state.llm_context.messages",
+    "message_thread",
 ];
 /// Fields that may name such a document's conversation.
 const NAMES: [&str; 5] = ["id", "thread_id", "session_id", "conversation_id", "instance_id"];
@@ -58,7 +61,7 @@ pub(super) struct ForeignFormat {
 }
 
 /// All formats. The first format that recognises an entry of a file reads the file.
-const FORMATS: [ForeignFormat; 19] = [
+const FORMATS: [ForeignFormat; 20] = [
     gemini_cli::SESSION,
     gemini_cli::STREAM,
     gemini_contents::QWEN,
@@ -78,6 +81,7 @@ const FORMATS: [ForeignFormat; 19] = [
     atif::TRAJECTORY,
     autogen::MESSAGES,
     cursor::TRANSCRIPT,
+    cline::HISTORY,
 ];
 
 /// Where the entries of a format are.
@@ -148,6 +152,9 @@ fn list_within(raw: &RawValue) -> Option<Vec<&RawValue>> {
     let Some(entry) = Fields::of(raw) else {
         return json::list(raw);
     };
+    if let Some(thread) = autogen::team_thread(&entry) {
+        return Some(thread);
+    }
     LISTS.iter().find_map(|path| {
         let mut value = entry.raw(path.split('.').next()?)?;
         for name in path.split('.').skip(1) {

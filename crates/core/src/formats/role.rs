@@ -3,7 +3,7 @@
 //! Transcripts may have messages with unknown roles, which are stored as metadata. In a new message such a role is a mistake: recapd
 //! would accept the message and never send it to a model.
 
-use super::{FormatError, NAME_CHARS_MAX, chat, gemini, json::Fields, unknown_kind};
+use super::{COMPACT_SUMMARY, FormatError, NAME_CHARS_MAX, chat, gemini, json::Fields, unknown_kind};
 use crate::domain::{
     likeness::nearest,
     message::{Format, Kind, Message, Metadata},
@@ -12,8 +12,9 @@ use crate::domain::{
 
 /// The kinds that models see.
 const SENT_KINDS: [&str; 5] = ["user", "assistant", "system", "tool_call", "tool_result"];
-/// Roles that known programs give to messages that aren't for a model. mini-swe-agent reports in `exit` how a run ended.
-const UNSENT_ROLES: [&str; 1] = ["exit"];
+/// Roles of messages that aren't for a model. mini-swe-agent reports in `exit` how a run ended. The readers of other programs' files give
+/// the summaries of those programs a role.
+const UNSENT_ROLES: [&str; 2] = ["exit", COMPACT_SUMMARY];
 
 /// Refuses a message that is metadata only because its role is unknown. Accepts all lines of transcripts.
 pub(super) fn check(message: &Message, fields: &Fields<'_>) -> Result<(), FormatError> {

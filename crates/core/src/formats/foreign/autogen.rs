@@ -25,6 +25,13 @@ const TYPES: [&str; 11] = [
 ];
 const USER: &str = "user";
 
+/// Returns the messages of a team's saved state: those of the manager of the group chat. The states of the agents have these messages,
+/// too, each from the agent's point of view.
+pub(super) fn team_thread<'a>(state: &Fields<'a>) -> Option<Vec<&'a RawValue>> {
+    let agents = state.object("agent_states")?;
+    agents.entries().find_map(|(_, agent)| Fields::of(agent)?.list("message_thread"))
+}
+
 fn is_entry(entry: &Fields<'_>) -> bool {
     let kind = entry.text("type").unwrap_or_default();
     TYPES.contains(&kind.as_str()) && entry.contains("content") && !entry.has("lc")

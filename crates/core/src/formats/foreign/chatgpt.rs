@@ -59,9 +59,12 @@ fn read_message(message: &Fields<'_>, call: &mut Option<String>, transcription: 
     let author = message.object("author");
     let role = author.as_ref().and_then(|author| author.text("role")).unwrap_or_default();
     let metadata = message.object("metadata");
-    if metadata.is_some_and(|metadata| metadata.flag("is_visually_hidden_from_conversation") == Some(true)) {
+    if metadata.as_ref().is_some_and(is_hidden) {
         transcription.leave_out("hidden message");
         return;
+    }
+    for _ in metadata.as_ref().and_then(|metadata| metadata.list("attachments")).unwrap_or_default() {
+        transcription.leave_out("attachment");
     }
     let id = message.text("id");
     let mut turn = TurnWriter::new(&role).id(id.clone()).at(message.raw("create_time"));
@@ -71,9 +74,11 @@ fn read_message(message: &Fields<'_>, call: &mut Option<String>, transcription: 
         return;
     };
     let kind = content.text("content_type").unwrap_or_default();
-    let is_thought = kind == "thoughts" || kind == "reasoning_recap";
-    if is_thought {
+    if kind == "thoughts" || kind == "reasoning_recap" {
         add_thoughts(&content, &mut turn);
+    } else if metadata.as_ref().is_some_and(is_of_thinking) {
+        turn = turn.with_role("assistant");
+        turn.think(&content_texts(&content, transcription).join("\n"));
     } else if let Some(tool) = recipient {
         let text = content_texts(&content, transcription).join("\n");
         let arguments = quoted(&text);
@@ -81,18 +86,38 @@ fn read_message(message: &Fields<'_>, call: &mut Option<String>, transcription: 
         turn.call(&ForeignCall { id: id.clone(), name: Some(tool), arguments });
         *call = id;
     } else if role == "tool" {
-        turn.result(&ForeignResult {
-            id: call.take(),
-            name: author.and_then(|author| author.text("name")),
-            content: Some(quoted(&content_texts(&content, transcription).join("\n"))),
-            is_error: kind == "system_error",
-        });
+        let text = content_texts(&content, transcription).join("\n");
+        let name = author.and_then(|author| author.text("name"));
+        let is_called = call.is_some();
+        if is_called || !text.is_empty() {
+            // ChatGPT itself asks some tools. Their results follow no call of the model.
+            let id = call.take().or(id);
+            turn = turn.with_role("assistant");
+            if !is_called {
+                turn.call(&ForeignCall { id: id.clone(), name: name.clone(), arguments: None });
+            }
+            turn.result(&ForeignResult {
+                id,
+                name,
+                content: Some(quoted(&text)),
+                is_error: kind == "system_error",
+            });
+        }
     } else {
         for text in content_texts(&content, transcription) {
             turn.say(&text);
         }
     }
     transcription.push(turn);
+}
+
+fn is_hidden(metadata: &Fields<'_>) -> bool {
+    metadata.flag("is_visually_hidden_from_conversation") == Some(true)
+}
+
+/// Returns true if a tool's message is what some models thought: ChatGPT shows such texts while the model thinks, and afterwards.
+fn is_of_thinking(metadata: &Fields<'_>) -> bool {
+    metadata.contains("initial_text") && metadata.contains("finished_text")
 }
 
 fn add_thoughts(content: &Fields<'_>, turn: &mut TurnWriter) {

@@ -15,6 +15,9 @@ pub(super) const EVENTS: ForeignFormat = ForeignFormat { name: "copilot-cli", is
 const TYPES: [&str; 5] =
     ["session.start", "user.message", "assistant.message", "tool.execution_start", "tool.execution_complete"];
 
+/// How the `source` of a user's message begins that the user didn't write.
+const PROGRAM_SOURCES: [&str; 2] = ["skill-", "agent-"];
+
 fn is_entry(entry: &Fields<'_>) -> bool {
     let kind = entry.text("type").unwrap_or_default();
     TYPES.contains(&kind.as_str()) && entry.object("data").is_some()
@@ -22,10 +25,17 @@ fn is_entry(entry: &Fields<'_>) -> bool {
 
 fn read(entries: &[&RawValue], transcription: &mut Transcription) {
     let mut called = HashSet::new();
-    for event in entries.iter().filter_map(|raw| Fields::of(raw)) {
+    let events: Vec<Fields<'_>> = entries.iter().filter_map(|raw| Fields::of(raw)).collect();
+    let last_prompt = events.iter().rposition(is_prompt);
+    for (index, event) in events.iter().enumerate() {
         let kind = event.text("type").unwrap_or_default();
         match event.object("data") {
-            Some(data) if data.has("parentToolCallId") => transcription.leave_out("sub-agent's event"),
+            Some(data) if is_sub_agents(event, &data) => transcription.leave_out("sub-agent's event"),
+            // Each prompt replaces the one before.
+            Some(_) if is_prompt(event) && Some(index) != last_prompt => {
+                transcription.leave_out("earlier system.message");
+            }
+            Some(data) if is_programs(&data) => transcription.leave_out("user.message that Copilot wrote"),
             Some(data) => {
                 let turn = TurnWriter::new("assistant").id(event.text("id")).at(event.raw("timestamp"));
                 read_event(&kind, turn, &data, &mut called, transcription);
@@ -33,6 +43,23 @@ fn read(entries: &[&RawValue], transcription: &mut Transcription) {
             None => transcription.leave_out(&kind),
         }
     }
+}
+
+fn is_prompt(event: &Fields<'_>) -> bool {
+    let is_own = |data: Fields<'_>| !is_sub_agents(event, &data);
+    event.text("type").is_some_and(|kind| kind == "system.message")
+        && event.object("data").is_some_and(is_own)
+}
+
+fn is_sub_agents(event: &Fields<'_>, data: &Fields<'_>) -> bool {
+    event.has("agentId") || data.has("parentToolCallId")
+}
+
+/// Returns true if Copilot wrote a user's message: a reminder, a skill's text, a sub-agent's prompt, or what keeps the autopilot going.
+fn is_programs(data: &Fields<'_>) -> bool {
+    let source = data.text("source").unwrap_or_default();
+    let is_programs = source == "system" || PROGRAM_SOURCES.iter().any(|prefix| source.starts_with(prefix));
+    is_programs || data.flag("isAutopilotContinuation") == Some(true)
 }
 
 /// Reads an event into its turn. `called` has the ids of calls that have been read.

@@ -28,18 +28,41 @@ fn read(entries: &[&RawValue], transcription: &mut Transcription) {
         let role = line.text("role").unwrap_or_default();
         let mut turn = TurnWriter::new(&role).at(line.raw("timestamp"));
         let blocks = message.list("content").unwrap_or_default();
-        let query = blocks.iter().find_map(|raw| query(&Fields::of(raw)?.text("text")?));
-        match query.filter(|_| role == "user") {
-            Some(query) => turn.say(&query),
-            None => content::add(message.raw("content"), &mut turn, transcription),
+        let text = |raw: &RawValue| Fields::of(raw)?.text("text");
+        let has_query =
+            role == "user" && blocks.iter().any(|raw| text(raw).as_deref().and_then(query).is_some());
+        if has_query {
+            for raw in blocks {
+                match text(raw) {
+                    Some(text) => say_query(&text, &mut turn, transcription),
+                    None => content::add(Some(raw), &mut turn, transcription),
+                }
+            }
+        } else {
+            content::add(message.raw("content"), &mut turn, transcription);
         }
         transcription.push(turn);
     }
 }
 
-/// Returns what the user typed, without what Cursor wrote around it.
-fn query(text: &str) -> Option<String> {
-    let (_, rest) = text.split_once(QUERY.0)?;
-    let (typed, _) = rest.split_once(QUERY.1)?;
-    Some(typed.trim().to_owned())
+/// Adds what the user typed to a turn. Counts what Cursor wrote around it.
+fn say_query(text: &str, turn: &mut TurnWriter, transcription: &mut Transcription) {
+    let Query { typed, around } = query(text).unwrap_or(Query { typed: "", around: [text, ""] });
+    turn.say(typed);
+    for text in around.iter().filter(|text| !text.trim().is_empty()) {
+        let tag = text.trim_start().strip_prefix('<').and_then(|text| text.split(['>', ' ', '\n']).next());
+        transcription.leave_out(tag.unwrap_or("text around the user's words"));
+    }
+}
+
+/// A text of Cursor with what the user typed.
+struct Query<'a> {
+    typed: &'a str,
+    around: [&'a str; 2],
+}
+
+fn query(text: &str) -> Option<Query<'_>> {
+    let (before, rest) = text.split_once(QUERY.0)?;
+    let (typed, after) = rest.split_once(QUERY.1)?;
+    Some(Query { typed: typed.trim(), around: [before, after] })
 }

@@ -3,14 +3,12 @@
 use serde_json::value::RawValue;
 
 use super::{
-    super::json::Fields,
+    super::{COMPACT_SUMMARY, json::Fields},
     ForeignFormat, Transcription, objects, quoted,
     turn::{ForeignCall, ForeignResult, TurnWriter},
 };
 
 pub(super) const EXPORT: ForeignFormat = ForeignFormat { name: "opencode", is_entry, read };
-/// The kind of a summary by opencode's own compaction.
-const COMPACT_SUMMARY: &str = "compact_summary";
 
 fn is_entry(entry: &Fields<'_>) -> bool {
     let is_session = || entry.object("info").is_some_and(|info| info.text("id").is_some());
@@ -63,9 +61,11 @@ fn read_part(part: &Fields<'_>, turn: &mut TurnWriter, transcription: &mut Trans
     match kind.as_str() {
         // opencode shows such a text to the user and doesn't send it to the model.
         "text" if part.flag("ignored") == Some(true) => transcription.leave_out("ignored text"),
+        // opencode writes such a text itself: what a file that the user names contains, or how to go on after a sub-agent.
+        "text" if part.flag("synthetic") == Some(true) => transcription.leave_out("synthetic text"),
         "text" => turn.say(&part.text("text").unwrap_or_default()),
         "reasoning" => turn.think(&part.text("text").unwrap_or_default()),
-        "file" => attach(part, turn),
+        "file" => attach(part, turn, transcription),
         "tool" => read_tool(part, turn, transcription),
         kind => {
             if kind == "step-start" {
@@ -76,9 +76,14 @@ fn read_part(part: &Fields<'_>, turn: &mut TurnWriter, transcription: &mut Trans
     }
 }
 
-fn attach(file: &Fields<'_>, turn: &mut TurnWriter) {
-    let media = file.text("mime").unwrap_or_default();
-    turn.attach(&media, &file.text("url").unwrap_or_default());
+/// Attaches a file. The address of a file on the user's machine says nothing to a model.
+fn attach(file: &Fields<'_>, turn: &mut TurnWriter, transcription: &mut Transcription) {
+    let url = file.text("url").unwrap_or_default();
+    if url.starts_with("file:") {
+        transcription.leave_out("local file");
+    } else {
+        turn.attach(&file.text("mime").unwrap_or_default(), &url);
+    }
 }
 
 fn read_tool(part: &Fields<'_>, turn: &mut TurnWriter, transcription: &mut Transcription) {

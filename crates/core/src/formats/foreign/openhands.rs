@@ -120,11 +120,18 @@ fn read_events(entries: &[&RawValue], transcription: &mut Transcription) {
                 let role = message.as_ref().and_then(|message| message.text("role"));
                 let mut turn = turn(&role.unwrap_or_else(|| "assistant".to_owned()));
                 content::add(message.and_then(|message| message.raw("content")), &mut turn, transcription);
+                // OpenHands adds these texts to the user's message, for the model alone.
+                for _ in event.list("extended_content").unwrap_or_default() {
+                    transcription.leave_out("extended content");
+                }
                 transcription.push(turn);
             }
             "SystemPromptEvent" => {
-                let prompt = event.raw("system_prompt").map(texts).unwrap_or_default();
-                transcription.push(turn("system").saying(&prompt));
+                let mut turn = turn("system");
+                for part in ["system_prompt", "dynamic_context"] {
+                    turn.say(&event.raw(part).map(texts).unwrap_or_default());
+                }
+                transcription.push(turn);
             }
             "ActionEvent" => {
                 let mut turn = turn("assistant");

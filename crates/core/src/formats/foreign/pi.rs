@@ -1,18 +1,16 @@
 //! Reads sessions of pi, and of programs that are built on pi: entries of a tree. The session continues from the last entry.
 
-use std::collections::HashMap;
-
 use serde_json::value::RawValue;
 
 use super::{
-    super::json::Fields,
-    ForeignFormat, Transcription, content,
+    super::{COMPACT_SUMMARY, json::Fields},
+    ForeignFormat, Transcription,
+    branch::find_current,
+    content,
     turn::{ForeignResult, TurnWriter},
 };
 
 pub(super) const SESSION: ForeignFormat = ForeignFormat { name: "pi", is_entry, read };
-/// The kind of a summary by the program's own compaction.
-const COMPACT_SUMMARY: &str = "compact_summary";
 
 fn is_entry(entry: &Fields<'_>) -> bool {
     let has_role = || entry.object("message").is_some_and(|message| message.has("role"));
@@ -25,7 +23,8 @@ fn is_entry(entry: &Fields<'_>) -> bool {
 
 fn read(entries: &[&RawValue], transcription: &mut Transcription) {
     let entries: Vec<Fields<'_>> = entries.iter().filter_map(|raw| Fields::of(raw)).collect();
-    let is_current = find_current(&entries);
+    // The entries of old sessions have no parents, so all are current.
+    let is_current = find_current(&entries, "id", "parentId");
     for (entry, is_current) in entries.iter().zip(is_current) {
         if is_current {
             read_entry(entry, transcription);
@@ -33,24 +32,6 @@ fn read(entries: &[&RawValue], transcription: &mut Transcription) {
             transcription.leave_out("entry of another branch");
         }
     }
-}
-
-/// Returns for each entry whether the last entry follows from it. The entries of old sessions have no parents, so all are current.
-fn find_current(entries: &[Fields<'_>]) -> Vec<bool> {
-    let is_node = |entry: &Fields<'_>| entry.text("id").is_some() && entry.contains("parentId");
-    let indices: HashMap<String, usize> = entries
-        .iter()
-        .enumerate()
-        .filter(|(_, entry)| is_node(entry))
-        .filter_map(|(index, entry)| Some((entry.text("id")?, index)))
-        .collect();
-    let mut is_current: Vec<bool> = entries.iter().map(|entry| !is_node(entry)).collect();
-    let mut next = entries.iter().rposition(is_node);
-    while let Some(index) = next.filter(|&index| !is_current[index]) {
-        is_current[index] = true;
-        next = entries[index].text("parentId").and_then(|id| indices.get(&id).copied());
-    }
-    is_current
 }
 
 fn read_entry(entry: &Fields<'_>, transcription: &mut Transcription) {

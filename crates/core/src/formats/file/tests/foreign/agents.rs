@@ -193,7 +193,7 @@ fn qwen_code_lines() {
 #[test]
 fn cursor_transcript() {
     let lines = [
-        r#"{"role":"user","message":{"content":[{"type":"text","text":"<timestamp>now</timestamp>\n<user_query>\nDry?\n</user_query>"}]}}"#,
+        r#"{"role":"user","message":{"content":[{"type":"text","text":"<timestamp>now</timestamp>\n<user_query>\nDry?\n</user_query>"},{"type":"text","text":"Open: beds.txt"},{"type":"image","source":{"type":"base64","media_type":"image/png","data":"iVBO"}}]}}"#,
         r#"{"role":"assistant","message":{"content":[{"type":"text","text":"I look."},{"type":"tool_use","name":"Read","input":{"p":1}}]}}"#,
         r#"{"type":"turn_ended","status":"success"}"#,
     ];
@@ -201,9 +201,9 @@ fn cursor_transcript() {
         &lines.join("\n"),
         &[
             "cursor",
-            r#"log | user: "Dry?""#,
+            r#"log | user: "Dry?" attachment(image/png)"#,
             r#"log | tool_call: "I look." call(- Read {"p":1})"#,
-            "not read: 1 × turn_ended",
+            "not read: 1 × text around the user's words, 1 × timestamp, 1 × turn_ended",
         ],
     );
 }
@@ -251,6 +251,167 @@ fn openhands_1_events() {
             "not read: 1 × ConversationStateUpdateEvent",
         ],
     );
+}
+
+/// Shape: sessions of GitHub Copilot CLI 1.0.64 to 1.0.74 in public repositories, and the comments of github/copilot-sdk. By hand: the user
+/// says one thing; a sub-agent, a reminder and the autopilot say the rest. Of three prompts the last one counts, where it stands.
+#[test]
+fn copilots_own_messages_are_not_the_users() {
+    let message = |id: &str, more: &str| {
+        format!(r#"{{"type":"user.message","id":"{id}","timestamp":"2026-03-02T10:00:0{id}Z",{more}}}"#)
+    };
+    let prompt = |id: &str, more: &str| {
+        format!(
+            r#"{{"type":"system.message","id":"{id}",{more}"data":{{"role":"system","content":"Prompt {id}"}}}}"#
+        )
+    };
+    let lines = [
+        prompt("1", ""),
+        prompt("2", ""),
+        message("3", r#""data":{"content":"Dry?"}"#),
+        prompt("4", r#""agentId":"c1","#),
+        message("5", r#""agentId":"c1","data":{"content":"You are a gauge.","source":"agent-1"}"#),
+        message("6", r#""data":{"content":"<system_reminder>Go on</system_reminder>","source":"system"}"#),
+        message("7", r#""data":{"content":"How to read a gauge","source":"skill-gauge"}"#),
+        message("8", r#""data":{"content":"Keep going","isAutopilotContinuation":true}"#),
+    ];
+    check(
+        &lines.join("\n"),
+        &[
+            "copilot-cli",
+            r#"log | system: "Prompt 2" id=2"#,
+            r#"log | user: "Dry?" id=3 at=2026-03-02T10:00:03Z"#,
+            "not read: 1 × earlier system.message, 2 × sub-agent's event, 3 × user.message that Copilot wrote",
+        ],
+    );
+}
+
+/// Shape: QwenLM/qwen-code, packages/core/src/utils/conversation-chain.ts: a rewind's parent is the line at which the session goes on. By hand: u2
+/// is taken back; of u4 the hook's part isn't the user's.
+#[test]
+fn qwen_code_lines_with_a_rewind() {
+    let line = |id: &str, parent: &str, more: &str| {
+        format!(
+            r#"{{"uuid":"u{id}","parentUuid":{parent},"sessionId":"s","timestamp":"2026-03-02T10:00:0{id}Z",{more}}}"#
+        )
+    };
+    let user = |texts: &str| format!(r#""type":"user","message":{{"role":"user","parts":[{texts}]}}"#);
+    let lines = [
+        line("1", "null", &user(r#"{"text":"Dry?"}"#)),
+        line("2", r#""u1""#, r#""type":"assistant","message":{"role":"model","parts":[{"text":"No."}]}"#),
+        line("3", r#""u1""#, r#""type":"system","subtype":"rewind""#),
+        line(
+            "4",
+            r#""u3""#,
+            &user(r#"{"text":"<qwen:user-prompt-submit-context>Monday"},{"text":"And bed 3?"}"#),
+        ),
+        line("5", r#""u4""#, &format!(r#""subtype":"notification",{}"#, user(r#"{"text":"A task ended"}"#))),
+    ];
+    check(
+        &lines.join("\n"),
+        &[
+            "qwen-code",
+            r#"log | user: "Dry?" id=u1 at=2026-03-02T10:00:01Z"#,
+            r#"log | user: "And bed 3?" id=u4 at=2026-03-02T10:00:04Z"#,
+            "not read: 1 × hook's context, 1 × line of another branch, 1 × notification line, 1 × rewind line",
+        ],
+    );
+}
+
+/// Shape: sst/opencode, packages/opencode/src/session/prompt.ts, and exports in public repositories. By hand: the first message has a text of the
+/// user, what opencode wrote for the file that the user names, and that file's address; the second has only a text of opencode.
+#[test]
+fn opencodes_own_texts_are_not_the_users() {
+    check(
+        r#"{"info":{"id":"ses_1"},"messages":[
+          {"info":{"id":"msg_1","role":"user","time":{"created":1772445600000}},"parts":[
+            {"type":"text","text":"Dry?"},
+            {"type":"text","synthetic":true,"text":"Called the Read tool with the following input: {}"},
+            {"type":"file","mime":"text/plain","filename":"gauge.txt","url":"file:///beds/gauge.txt"},
+            {"type":"file","mime":"image/png","url":"data:image/png;base64,iVBO"}]},
+          {"info":{"id":"msg_2","role":"user","time":{"created":1772445601000}},"parts":[
+            {"type":"text","synthetic":true,"text":"Summarize the task tool output above and continue with your task."}]}]}"#,
+        &[
+            "opencode",
+            r#"log | user: "Dry?" attachment(image/png) id=msg_1 at=2026-03-02T10:00:00Z"#,
+            "not read: 1 × local file, 1 × message without content, 2 × synthetic text",
+        ],
+    );
+}
+
+/// A session of pi may be compacted any number of times.
+#[test]
+fn every_summary_of_a_program_is_metadata() {
+    let summary = |number: u32| {
+        format!(
+            r#"{{"type":"compaction","id":"e{number}","parentId":null,"timestamp":"2026-03-02T10:00:00Z","summary":"Bed {number}"}}"#
+        )
+    };
+    let mut lines = vec![r#"{"type":"session","version":1,"id":"s","cwd":"/"}"#.to_owned()];
+    lines.extend((1..=5).map(|number| summary(number).replace(r#","parentId":null"#, "")));
+    let read = read(&lines.join("\n"));
+    assert_eq!(read.matches("compact_summary").count(), 5, "{read}");
+    assert!(!read.contains("skipped"), "{read}");
+}
+
+/// Shape: a conversation of Cline of 2026 in a public repository. By hand: two calls, of which the next message answers the first one and has a
+/// question's answer by the user; the call after that has no result, because the task was resumed.
+#[test]
+fn cline_history_with_results_as_texts() {
+    check(
+        r#"[{"role":"user","content":[{"type":"text","text":"<task>\nDry?\n</task>"}]},
+          {"role":"assistant","content":[{"type":"text","text":"I look.","call_id":"c1"},{"type":"tool_use","id":"c1","name":"read_file","input":{"p":1},"call_id":"c1"},{"type":"tool_use","id":"c2","name":"ask_followup_question","input":{"question":"Which\nbed?"},"call_id":"c2"}]},
+          {"role":"user","content":[{"type":"text","text":"[read_file for 'beds.txt'] Result:\nbed 3"},{"type":"text","text":"[ask_followup_question for 'Which\nbed?'] Result:\n<answer>\nThree\n</answer>"}]},
+          {"role":"assistant","content":[{"type":"tool_use","id":"c3","name":"plan_mode_respond","input":{},"call_id":"c3"}]},
+          {"role":"user","content":[{"type":"text","text":"[TASK RESUMPTION] This task was interrupted"}]}]"#,
+        &[
+            "cline",
+            r#"log | user: "<task>\nDry?\n</task>""#,
+            r#"log | tool_call: "I look." call(c1 read_file {"p":1}) call(c2 ask_followup_question {"question":"Which\nbed?"})"#,
+            r#"log | tool_result: result(c1 - "bed 3")"#,
+            r#"log | tool_result: result(c2 - "<answer>\nThree\n</answer>")"#,
+            r#"log | user: "<answer>\nThree\n</answer>""#,
+            "log | tool_call: call(c3 plan_mode_respond {})",
+            r#"log | user: "[TASK RESUMPTION] This task was interrupted""#,
+            "not read: ",
+        ],
+    );
+}
+
+/// Shape: OpenHands' software-agent-sdk 1: a conversation is a folder with a file for each event.
+#[test]
+fn an_openhands_folder_is_one_conversation() {
+    let folder = tempfile::tempdir().unwrap();
+    let events = folder.path().join("bed-three/events");
+    std::fs::create_dir_all(&events).unwrap();
+    let message = |role: &str, text: &str| {
+        format!(
+            "{{\n  \"kind\": \"MessageEvent\", \"source\": \"user\",\n  \"llm_message\": {{\"role\": \"{role}\", \"content\": [{{\"type\": \"text\", \"text\": \"{text}\"}}]}},\n  \"extended_content\": [{{\"type\": \"text\", \"text\": \"Monday\"}}]\n}}"
+        )
+    };
+    let prompt = r#"{"kind":"SystemPromptEvent","source":"agent","system_prompt":{"type":"text","text":"You garden."},"dynamic_context":{"type":"text","text":"It is March."}}"#;
+    for (name, text) in [
+        ("event-00010-c.json", message("assistant", "Bed three.")),
+        ("event-00000-a.json", prompt.to_owned()),
+        ("event-00009-b.json", message("user", "Dry?")),
+        (".lock", String::new()),
+    ] {
+        std::fs::write(events.join(name), text).unwrap();
+    }
+    assert!(folder::is_conversation(&events) && !folder::is_conversation(folder.path()));
+    let reader = FileReader::open_conversation(&events, None, None).unwrap();
+    assert_eq!(reader.left_out().iter().collect::<Vec<_>>(), [(&"extended content".to_owned(), &2)]);
+    assert_eq!(
+        listing(reader),
+        [
+            r#"bed-three | system: "You garden." "It is March.""#,
+            r#"bed-three | user: "Dry?""#,
+            r#"bed-three | assistant: "Bed three.""#,
+        ]
+        .join("\n")
+    );
+    std::fs::write(events.join("notes.txt"), "").unwrap();
+    assert!(!folder::is_conversation(&events));
 }
 
 /// Shape: cline/cline, `api_conversation_history.json`: Anthropic's messages, which need no reader of their own.

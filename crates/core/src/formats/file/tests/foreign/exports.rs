@@ -27,6 +27,46 @@ fn chatgpt_export() {
     );
 }
 
+/// Shape: an export of ChatGPT of 2025 with o3-mini in a public repository. By hand: the first message of a tool is a thought, the second one is
+/// empty, and the third one answers what ChatGPT asked itself. The user uploaded a file.
+#[test]
+fn chatgpts_own_tools_are_not_the_users() {
+    let node = |id: usize, message: &str| {
+        let parent = id.checked_sub(1).map_or_else(|| "null".to_owned(), |parent| format!("\"n{parent}\""));
+        format!(r#""n{id}":{{"parent":{parent},"message":{{"id":"n{id}",{message},"recipient":"all"}}}}"#)
+    };
+    let text = |text: &str| format!(r#""content":{{"content_type":"text","parts":["{text}"]}}"#);
+    let files = |content: &str| {
+        format!(r#""author":{{"role":"tool","name":"myfiles_browser"}},"metadata":{{}},{}"#, text(content))
+    };
+    let nodes = [
+        format!(
+            r#""author":{{"role":"user"}},"metadata":{{"attachments":[{{"name":"beds.txt"}}]}},{}"#,
+            text("Dry?")
+        ),
+        format!(
+            r#""author":{{"role":"tool","name":"a8km123"}},"metadata":{{"initial_text":"Reasoning","finished_text":"Reasoned"}},{}"#,
+            text("Look at the gauge")
+        ),
+        files(""),
+        files("bed 3"),
+        format!(r#""author":{{"role":"assistant"}},"metadata":{{}},{}"#, text("Bed three.")),
+    ];
+    let nodes: Vec<String> = nodes.iter().enumerate().map(|(id, message)| node(id, message)).collect();
+    check(
+        &format!(r#"[{{"id":"c","current_node":"n4","mapping":{{{}}}}}]"#, nodes.join(",")),
+        &[
+            "chatgpt-export",
+            r#"log-c | user: "Dry?" id=n0"#,
+            "log-c | assistant: thinking(Look at the gauge) id=n1",
+            r#"log-c | tool_call: call(n3 myfiles_browser ) id=n3"#,
+            r#"log-c | tool_result: result(n3 myfiles_browser "bed 3") id=n3/1"#,
+            r#"log-c | assistant: "Bed three." id=n4"#,
+            "not read: 1 × attachment, 1 × message without content",
+        ],
+    );
+}
+
 #[test]
 fn a_chatgpt_tree_in_circles_ends() {
     let node = |id: &str, parent: &str| {

@@ -201,3 +201,22 @@ fn autogen_team_messages() {
         ],
     );
 }
+
+/// Shape: `save_state()` of a team of AutoGen 0.7, as in public repositories. By hand: the manager has the team's two messages; the context
+/// of the gardener's model repeats the first one.
+#[test]
+fn autogen_team_state() {
+    check(
+        r#"{"type":"TeamState","version":"1.0.0","agent_states":{
+          "gardener/t1":{"type":"ChatAgentContainerState","agent_state":{"type":"AssistantAgentState","llm_context":{"messages":[{"content":"Dry?","source":"user","type":"UserMessage"}]}},"message_buffer":[]},
+          "RoundRobinGroupChatManager/t1":{"type":"RoundRobinManagerState","message_thread":[
+            {"id":"m1","source":"user","created_at":"2026-03-02T10:00:00Z","content":"Dry?","type":"TextMessage"},
+            {"id":"m2","source":"gardener","created_at":"2026-03-02T10:00:01Z","content":"Bed three.","type":"TextMessage"}],"current_turn":0}}}"#,
+        &[
+            "autogen",
+            r#"log | user: "Dry?" id=m1 at=2026-03-02T10:00:00Z"#,
+            r#"log | assistant: "Bed three." id=m2 at=2026-03-02T10:00:01Z"#,
+            "not read: ",
+        ],
+    );
+}

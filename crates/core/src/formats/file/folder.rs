@@ -1,0 +1,63 @@
+//! Folders with one conversation: OpenHands writes each event to a file of its own, `events/event-00000-<id>.json`.
+
+use std::{
+    fs::{self, File},
+    io::{self, Cursor, Read},
+    path::{Path, PathBuf},
+};
+
+use super::DOCUMENT_BYTES_MAX;
+
+/// The name of OpenHands' folder. The conversation has the name of the folder above it.
+const EVENTS: &str = "events";
+/// The beginning of the name of an event's file. The event's number follows.
+const EVENT_PREFIX: &str = "event-";
+const EXTENSION: &str = ".json";
+
+/// Returns true if a folder has the events of one conversation, one in each file, and nothing else but hidden files.
+pub fn is_conversation(folder: &Path) -> bool {
+    event_files(folder).is_some_and(|files| !files.is_empty())
+}
+
+/// Returns the path whose name is the conversation's.
+pub(super) fn named_path(path: &Path) -> &Path {
+    let is_events = path.file_name().is_some_and(|name| name == EVENTS);
+    path.parent().filter(|_| is_events && is_conversation(path)).unwrap_or(path)
+}
+
+/// Opens a file, or a conversation's folder as lines of events.
+pub(super) fn open(path: &Path) -> io::Result<Box<dyn Read + Send>> {
+    match event_files(path) {
+        Some(files) if path.is_dir() => Ok(Box::new(Cursor::new(read_events(&files)?))),
+        _ => Ok(Box::new(File::open(path)?)),
+    }
+}
+
+/// Returns the events' files in order; `None` if the folder has others.
+fn event_files(folder: &Path) -> Option<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder).ok()? {
+        let path = entry.ok()?.path();
+        let name = path.file_name()?.to_str()?;
+        if name.starts_with('.') {
+            continue;
+        }
+        let (number, _) = name.strip_suffix(EXTENSION)?.strip_prefix(EVENT_PREFIX)?.split_once('-')?;
+        files.push((number.parse::<u64>().ok()?, path));
+    }
+    files.sort();
+    Some(files.into_iter().map(|(_, path)| path).collect())
+}
+
+fn read_events(files: &[PathBuf]) -> io::Result<Vec<u8>> {
+    let mut lines = Vec::new();
+    for file in files {
+        let rest = (DOCUMENT_BYTES_MAX + 1).saturating_sub(lines.len()) as u64;
+        let mut event = Vec::new();
+        File::open(file)?.take(rest).read_to_end(&mut event)?;
+        // In JSON, line breaks are only between values.
+        lines.extend(event.into_iter().map(|byte| if matches!(byte, b'\n' | b'\r') { b' ' } else { byte }));
+        lines.push(b'\n');
+    }
+    Ok(lines)
+}
