@@ -44,6 +44,8 @@ const LISTS: [&str; 11] = [
     "agent_state.llm_context.messages",
     "message_thread",
 ];
+/// Fields with the system prompt of such a document.
+const PROMPTS: [&str; 2] = ["system", "system_prompt"];
 /// Fields that may name such a document's conversation.
 const NAMES: [&str; 5] = ["id", "thread_id", "session_id", "conversation_id", "instance_id"];
 
@@ -140,7 +142,9 @@ fn read_within(raw: &RawValue, format: &ForeignFormat, transcription: &mut Trans
         transcription.leave_out("entry without messages");
         return;
     };
-    if let Some(system) = Fields::of(raw).and_then(|entry| entry.raw("system")) {
+    let fields = Fields::of(raw);
+    let prompt = |name: &&str| fields.as_ref()?.raw(name);
+    if let Some(system) = PROMPTS.iter().find_map(prompt) {
         let text = json::string(system).unwrap_or_else(|| texts(system));
         transcription.push(turn::TurnWriter::new("system").saying(&text));
     }

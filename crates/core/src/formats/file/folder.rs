@@ -1,4 +1,5 @@
-//! Folders with one conversation: OpenHands writes each event to a file of its own, `events/event-00000-<id>.json`.
+//! Folders with one conversation: OpenHands writes each event to a file of its own, `events/event-00000-<id>.json`. Strands Agents does so
+//! with messages, `messages/message_0.json`.
 
 use std::{
     fs::{self, File},
@@ -8,21 +9,21 @@ use std::{
 
 use super::DOCUMENT_BYTES_MAX;
 
-/// The name of OpenHands' folder. The conversation has the name of the folder above it.
-const EVENTS: &str = "events";
-/// The beginning of the name of an event's file. The event's number follows.
-const EVENT_PREFIX: &str = "event-";
+/// The names of such folders. The conversation has the name of the folder above it.
+const FOLDERS: [&str; 2] = ["events", "messages"];
+/// How the names of the files begin. The number follows.
+const PREFIXES: [&str; 2] = ["event-", "message_"];
 const EXTENSION: &str = ".json";
 
-/// Returns true if a folder has the events of one conversation, one in each file, and nothing else but hidden files.
+/// Returns true if a folder has the events or messages of one conversation, one in each file, and nothing else but hidden files.
 pub fn is_conversation(folder: &Path) -> bool {
     event_files(folder).is_some_and(|files| !files.is_empty())
 }
 
 /// Returns the path whose name is the conversation's.
 pub(super) fn named_path(path: &Path) -> &Path {
-    let is_events = path.file_name().is_some_and(|name| name == EVENTS);
-    path.parent().filter(|_| is_events && is_conversation(path)).unwrap_or(path)
+    let is_named_by_kind = FOLDERS.iter().any(|folder| path.file_name().is_some_and(|name| name == *folder));
+    path.parent().filter(|_| is_named_by_kind && is_conversation(path)).unwrap_or(path)
 }
 
 /// Opens a file, or a conversation's folder as lines of events.
@@ -42,7 +43,9 @@ fn event_files(folder: &Path) -> Option<Vec<PathBuf>> {
         if name.starts_with('.') {
             continue;
         }
-        let (number, _) = name.strip_suffix(EXTENSION)?.strip_prefix(EVENT_PREFIX)?.split_once('-')?;
+        let stem = name.strip_suffix(EXTENSION)?;
+        let rest = PREFIXES.iter().find_map(|prefix| stem.strip_prefix(prefix))?;
+        let number = rest.split('-').next()?;
         files.push((number.parse::<u64>().ok()?, path));
     }
     files.sort();

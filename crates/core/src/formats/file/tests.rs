@@ -3,6 +3,7 @@
 mod chunks;
 mod fixtures;
 mod foreign;
+mod programs;
 mod transcripts;
 mod undone;
 

@@ -59,7 +59,7 @@ fn read_ui_part(part: &Fields<'_>, turn: &mut TurnWriter, transcription: &mut Tr
             let text = part.text("text").or_else(|| part.text("reasoning"));
             turn.think(&text.unwrap_or_default());
         }
-        "file" => attach(part, turn),
+        "file" => attach(part, turn, transcription),
         // Version 4 of the SDK has the call and its result in an object of its own.
         "tool-invocation" => match part.object("toolInvocation") {
             Some(tool) => read_tool(&tool, tool.text("toolName"), turn),
@@ -114,7 +114,7 @@ fn read_model_part(part: &Fields<'_>, turn: &mut TurnWriter, transcription: &mut
     match kind.as_str() {
         "text" => turn.say(&part.text("text").unwrap_or_default()),
         "reasoning" => turn.think(&part.text("text").unwrap_or_default()),
-        "image" | "file" => attach(part, turn),
+        "image" | "file" => attach(part, turn, transcription),
         "tool-call" => turn.call(&ForeignCall {
             id: part.text("toolCallId"),
             name: part.text("toolName"),
@@ -125,13 +125,22 @@ fn read_model_part(part: &Fields<'_>, turn: &mut TurnWriter, transcription: &mut
     }
 }
 
-fn attach(part: &Fields<'_>, turn: &mut TurnWriter) {
+/// Attaches a file. Since version 7 of the SDK, its data may be an object with a type.
+fn attach(part: &Fields<'_>, turn: &mut TurnWriter, transcription: &mut Transcription) {
     let media = part.text("mediaType").or_else(|| part.text("mimeType"));
-    let data = ["url", "data", "image"].iter().find_map(|name| part.text(name));
+    let names = ["url", "data", "image"];
+    let of_object = part.object("data").or_else(|| part.object("image"));
+    if let Some(text) = of_object.as_ref().and_then(|data| data.text("text")) {
+        return turn.say(&text);
+    }
+    let inner = of_object.and_then(|data| names.iter().find_map(|name| data.text(name)));
+    let Some(data) = inner.or_else(|| names.iter().find_map(|name| part.text(name))) else {
+        return transcription.leave_out("file without data");
+    };
     let is_image = part.has("image");
     let media =
         media.unwrap_or_else(|| if is_image { "image/*" } else { "application/octet-stream" }.to_owned());
-    turn.attach_data(&media, &data.unwrap_or_default());
+    turn.attach_data(&media, &data);
 }
 
 /// Reads a result. Version 4 of the SDK has the result itself in `result`; later versions have it in `output`, an object with a type.

@@ -3,7 +3,7 @@
 use serde_json::value::RawValue;
 
 use super::{
-    super::json::Fields,
+    super::json::{self, Fields},
     ForeignFormat, Transcription, content, objects,
     turn::{ForeignCall, ForeignResult, TurnWriter},
 };
@@ -27,6 +27,23 @@ fn read(entries: &[&RawValue], transcription: &mut Transcription) {
     }
 }
 
+/// Returns a text, or a list of texts and images, as JSON. Leaves out files that lie beside the trajectory.
+fn content_json(content: &RawValue, transcription: &mut Transcription) -> String {
+    let Some(blocks) = json::list(content) else {
+        return content.get().to_owned();
+    };
+    let lies_beside = |raw: &&RawValue| {
+        let source = Fields::of(raw).and_then(|block| block.object("source"));
+        source.is_some_and(|source| source.has("path"))
+    };
+    let (files, blocks): (Vec<&RawValue>, Vec<&RawValue>) = blocks.into_iter().partition(lies_beside);
+    for _ in files {
+        transcription.leave_out("file beside the trajectory");
+    }
+    let blocks: Vec<&str> = blocks.into_iter().map(RawValue::get).collect();
+    format!("[{}]", blocks.join(","))
+}
+
 fn read_step(step: &Fields<'_>, session: Option<&str>, transcription: &mut Transcription) {
     let role = match step.text("source").as_deref() {
         Some("user") => "user",
@@ -36,7 +53,9 @@ fn read_step(step: &Fields<'_>, session: Option<&str>, transcription: &mut Trans
     let id = session.and_then(|session| Some(format!("{session}/{}", step.label("step_id")?)));
     let mut turn = TurnWriter::new(role).id(id).at(step.raw("timestamp"));
     turn.think(&step.text("reasoning_content").unwrap_or_default());
-    content::add(step.raw("message"), &mut turn, transcription);
+    let message = step.raw("message").map(|message| content_json(message, transcription));
+    let message = message.and_then(|message| serde_json::from_str::<Box<RawValue>>(&message).ok());
+    content::add(message.as_deref(), &mut turn, transcription);
     for call in objects(step, "tool_calls") {
         turn.call(&ForeignCall {
             id: call.text("tool_call_id"),
@@ -51,7 +70,7 @@ fn read_step(step: &Fields<'_>, session: Option<&str>, transcription: &mut Trans
         }
         turn.result(&ForeignResult {
             id: result.text("source_call_id"),
-            content: result.raw("content").map(|raw| raw.get().to_owned()),
+            content: result.raw("content").map(|content| content_json(content, transcription)),
             ..ForeignResult::default()
         });
     }

@@ -1,5 +1,6 @@
 //! Reads conversations of Cline and its relatives whose tools' results are texts (`api_conversation_history.json`). Anthropic's messages,
-//! with the calls in blocks. A result begins with a line such as `[read_file for 'a.rs'] Result:`.
+//! with the calls in
+//! blocks. In version 3 the results are lists of outcomes. Before, a result begins with a line such as `[read_file for 'a.rs'] Result:`.
 
 use std::collections::VecDeque;
 
@@ -17,12 +18,31 @@ const RESULT: &str = "] Result:";
 /// The beginnings of what the user wrote in a result.
 const USER_TAGS: [&str; 3] = ["<answer>", "<feedback>", "<user_message>"];
 
-/// Cline's own field in a call shows that the results are texts.
+/// Cline's own field in a call shows that the results are texts. Version 3 has results without types.
 fn is_entry(entry: &Fields<'_>) -> bool {
-    let is_call = |block: &Fields<'_>| {
-        block.text("type").is_some_and(|kind| kind == "tool_use") && block.text("call_id").is_some()
+    let is_clines = |block: &Fields<'_>| match block.text("type").as_deref() {
+        Some("tool_use") => block.text("call_id").is_some(),
+        Some("tool_result") => block.has("name") && !untyped(block).is_empty(),
+        _ => false,
     };
-    entry.has("role") && objects(entry, "content").iter().any(is_call)
+    entry.has("role") && objects(entry, "content").iter().any(is_clines)
+}
+
+/// Returns the elements of a result that have no type.
+fn untyped<'a>(result: &Fields<'a>) -> Vec<Fields<'a>> {
+    objects(result, "content").into_iter().filter(|element| !element.has("type")).collect()
+}
+
+/// Reads a result of version 3, which has an outcome for each query.
+fn add_result(result: &Fields<'_>, turn: &mut TurnWriter) {
+    let content = result.raw("content").map(RawValue::get).unwrap_or_default();
+    let failed = |outcome: &Fields<'_>| outcome.flag("success") == Some(false);
+    turn.result(&ForeignResult {
+        id: result.text("tool_use_id"),
+        name: result.text("name"),
+        content: Some(quoted(content)),
+        is_error: result.flag("is_error") == Some(true) || untyped(result).iter().any(failed),
+    });
 }
 
 fn read(entries: &[&RawValue], transcription: &mut Transcription) {
@@ -35,7 +55,12 @@ fn read(entries: &[&RawValue], transcription: &mut Transcription) {
             calls = called(&message);
         }
         for raw in blocks {
-            let text = Fields::of(raw).and_then(|block| block.text("text"));
+            let block = Fields::of(raw);
+            if let Some(result) = block.as_ref().filter(|block| !untyped(block).is_empty()) {
+                add_result(result, &mut turn);
+                continue;
+            }
+            let text = block.and_then(|block| block.text("text"));
             match text.as_deref().and_then(result_text).and_then(|text| Some((text, calls.pop_front()?))) {
                 Some((text, call)) => {
                     let content = Some(quoted(text));

@@ -4,7 +4,7 @@ use serde_json::value::RawValue;
 
 use super::{
     super::json::{self, Fields},
-    Transcription,
+    Transcription, texts,
     turn::{ForeignCall, ForeignResult, TurnWriter},
 };
 
@@ -42,7 +42,9 @@ pub(super) fn add_content(
     let blocks = content.and_then(json::list).filter(|_| !with_calls);
     match blocks {
         Some(blocks) => {
-            blocks.into_iter().filter(|raw| !is_call(raw)).for_each(|raw| add(Some(raw), turn, transcription))
+            for raw in blocks.into_iter().filter(|raw| !is_call(raw)) {
+                add(Some(raw), turn, transcription);
+            }
         }
         None => add(content, turn, transcription),
     }
@@ -54,7 +56,14 @@ fn add_block(raw: &RawValue, block: &Fields<'_>, turn: &mut TurnWriter, transcri
         "text" | "input_text" | "output_text" => turn.say(&block.text("text").unwrap_or_default()),
         "thinking" | "reasoning" => {
             let names = ["thinking", "reasoning", "text", "content"];
-            turn.think(&names.iter().find_map(|name| block.text(name)).unwrap_or_default());
+            let thought = names.iter().find_map(|name| block.text(name));
+            let thought = thought.or_else(|| block.raw("summary").map(texts)).unwrap_or_default();
+            // A provider may keep a thought to itself.
+            if thought.is_empty() {
+                transcription.leave_out("reasoning without text");
+            } else {
+                turn.think(&thought);
+            }
         }
         "tool_use" | "tool_call" | "toolCall" => turn.call(&ForeignCall {
             id: block.text("id"),

@@ -14,12 +14,23 @@ const BLOCKS: [&str; 4] = ["toolUse", "toolResult", "reasoningContent", "cachePo
 
 fn is_entry(entry: &Fields<'_>) -> bool {
     let is_converse = |block: &Fields<'_>| !block.has("type") && BLOCKS.iter().any(|name| block.has(name));
+    let is_text = |block: &Fields<'_>| !block.has("type") && block.has("text");
+    if let Some(message) = stored_by_strands(entry) {
+        return objects(&message, "content").iter().any(|block| is_converse(block) || is_text(block));
+    }
     entry.has("role") && objects(entry, "content").iter().any(is_converse)
 }
 
+/// Returns the message in an entry of a session of Strands Agents.
+fn stored_by_strands<'a>(entry: &Fields<'a>) -> Option<Fields<'a>> {
+    entry.object("message").filter(|message| entry.has("message_id") && message.has("role"))
+}
+
 fn read(entries: &[&RawValue], transcription: &mut Transcription) {
-    for message in entries.iter().filter_map(|raw| Fields::of(raw)) {
-        let mut turn = TurnWriter::new(&message.text("role").unwrap_or_default());
+    for entry in entries.iter().filter_map(|raw| Fields::of(raw)) {
+        let at = entry.raw("created_at");
+        let message = stored_by_strands(&entry).unwrap_or(entry);
+        let mut turn = TurnWriter::new(&message.text("role").unwrap_or_default()).at(at);
         turn.say(&message.text("content").unwrap_or_default());
         for raw in message.list("content").unwrap_or_default() {
             match Fields::of(raw).and_then(Fields::sole) {

@@ -1,5 +1,7 @@
 //! Reads sessions of Gemini CLI (`~/.gemini/tmp/*/chats/session-*.json` and `.jsonl`), and the events of its `stream-json` output.
 
+use std::collections::HashSet;
+
 use serde_json::value::RawValue;
 
 use super::{
@@ -24,12 +26,13 @@ fn is_session(entry: &Fields<'_>) -> bool {
 }
 
 fn read_session(entries: &[&RawValue], transcription: &mut Transcription) {
+    let mut answered = HashSet::new();
     for raw in messages(entries) {
         let Some(message) = Fields::of(raw) else { continue };
         let kind = message.text("type").unwrap_or_default();
         match kind.as_str() {
-            "user" => push_content(&message, "user", &parts(message.raw("content")), transcription),
-            "gemini" => push_answer(&message, transcription),
+            "user" => push_user(&message, &mut answered, transcription),
+            "gemini" => push_answer(&message, &mut answered, transcription),
             // Notices, warnings and errors are for the user only.
             kind => transcription.leave_out(&format!("{kind} message")),
         }
@@ -58,8 +61,24 @@ fn messages<'a>(entries: &[&'a RawValue]) -> Vec<&'a RawValue> {
     current.into_iter().map(|(_, raw)| raw).collect()
 }
 
+/// Adds a content of the user's, without the results that have been read with their calls.
+fn push_user(message: &Fields<'_>, answered: &mut HashSet<String>, transcription: &mut Transcription) {
+    let mut parts = parts(message.raw("content"));
+    let repeated = parts.extract_if(.., |part| !is_new(part, answered)).count();
+    (0..repeated).for_each(|_| transcription.leave_out("repeated result"));
+    if repeated == 0 || !parts.is_empty() {
+        push_content(message, "user", &parts, transcription);
+    }
+}
+
+/// Returns false for the result of a call in `answered`. Adds the result's call to `answered`.
+fn is_new(part: &str, answered: &mut HashSet<String>) -> bool {
+    let result = Fields::parse(part).ok().and_then(|part| part.object("functionResponse")?.text("id"));
+    result.is_none_or(|id| answered.insert(id))
+}
+
 /// Adds an answer of the model, and the results of its calls as a content of the user's.
-fn push_answer(message: &Fields<'_>, transcription: &mut Transcription) {
+fn push_answer(message: &Fields<'_>, answered: &mut HashSet<String>, transcription: &mut Transcription) {
     let calls: Vec<Fields<'_>> = objects(message, "toolCalls");
     let thoughts = objects(message, "thoughts").into_iter().map(|thought| {
         let text = [thought.text("subject"), thought.text("description")];
@@ -70,7 +89,8 @@ fn push_answer(message: &Fields<'_>, transcription: &mut Transcription) {
     let written_calls = calls.iter().map(|call| format!(r#"{{"functionCall":{}}}"#, call_json(call)));
     let answer: Vec<String> = thoughts.chain(texts).chain(written_calls).collect();
     push_content(message, "model", &answer, transcription);
-    let results: Vec<String> = calls.iter().flat_map(results).collect();
+    let results = calls.iter().flat_map(results).filter(|part| is_new(part, answered));
+    let results: Vec<String> = results.collect();
     if results.is_empty() {
         return;
     }
@@ -186,7 +206,7 @@ fn read_events(entries: &[&RawValue], transcription: &mut Transcription) {
 
 fn stream_result(event: &Fields<'_>) -> ForeignResult {
     let error = event.object("error").and_then(|error| error.text("message"));
-    let output = event.text("output").or(error).unwrap_or_default();
+    let output = error.or_else(|| event.text("output")).unwrap_or_default();
     ForeignResult {
         id: event.text("tool_id"),
         content: Some(quoted(&output)),

@@ -155,6 +155,11 @@ fn read_events(entries: &[&RawValue], transcription: &mut Transcription) {
     }
 }
 
+fn has_failed(observation: &Fields<'_>) -> bool {
+    let exit_code = observation.number("exit_code");
+    observation.flag("is_error") == Some(true) || exit_code.is_some_and(|code| code > 0.0)
+}
+
 fn result_of_event(event: &Fields<'_>) -> ForeignResult {
     let observation = event.object("observation");
     let inner = observation.as_ref();
@@ -164,6 +169,6 @@ fn result_of_event(event: &Fields<'_>) -> ForeignResult {
         id: event.text("tool_call_id"),
         name: event.text("tool_name"),
         content: content.map(|raw| raw.get().to_owned()),
-        is_error: event.has("error") || inner.is_some_and(|inner| inner.flag("is_error") == Some(true)),
+        is_error: event.has("error") || inner.is_some_and(has_failed),
     }
 }

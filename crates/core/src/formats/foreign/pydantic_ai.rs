@@ -28,10 +28,22 @@ fn read(entries: &[&RawValue], transcription: &mut Transcription) {
         instructions = repeated.or(instructions);
         let is_answer = message.text("kind").is_some_and(|kind| kind == "response");
         let mut turn = TurnWriter::new(if is_answer { "assistant" } else { "user" }).at(at);
+        let is_apart = !parts.is_empty() && parts.iter().all(is_programs);
         for part in parts {
             read_part(&part, &mut turn, transcription);
         }
-        transcription.push(turn);
+        if !is_apart {
+            transcription.push(turn);
+        }
+    }
+}
+
+/// Returns true for a part that becomes a message of its own.
+fn is_programs(part: &Fields<'_>) -> bool {
+    match part.text("part_kind").as_deref() {
+        Some("system-prompt" | "retry-feedback") => true,
+        Some("retry-prompt") => !part.has("tool_name"),
+        _ => false,
     }
 }
 
@@ -39,8 +51,9 @@ fn read_part(part: &Fields<'_>, turn: &mut TurnWriter, transcription: &mut Trans
     let kind = part.text("part_kind").unwrap_or_default();
     let text = || part.text("content").unwrap_or_default();
     match kind.as_str() {
-        "system-prompt" => {
-            transcription.push(TurnWriter::new("system").at(part.raw("timestamp")).saying(&text()))
+        _ if is_programs(part) => {
+            let text = part.raw("content").map(json::as_text).unwrap_or_default();
+            transcription.push(TurnWriter::new("system").at(part.raw("timestamp")).saying(&text));
         }
         "text" => turn.say(&text()),
         "thinking" => turn.think(&text()),
@@ -54,9 +67,7 @@ fn read_part(part: &Fields<'_>, turn: &mut TurnWriter, transcription: &mut Trans
             let outcome = part.text("outcome");
             turn.result(&result(part, outcome.is_some_and(|outcome| outcome != "success")));
         }
-        // A retry prompt without a tool's name asks the model for another answer.
-        "retry-prompt" if part.has("tool_name") => turn.result(&result(part, true)),
-        "retry-prompt" => turn.say(&part.raw("content").map(json::as_text).unwrap_or_default()),
+        "retry-prompt" => turn.result(&result(part, true)),
         kind => transcription.leave_out(kind),
     }
 }
@@ -82,6 +93,7 @@ fn add_prompt(content: Option<&RawValue>, turn: &mut TurnWriter, transcription: 
         let kind = item.text("kind").unwrap_or_default();
         let media = item.text("media_type");
         match (kind.as_str(), item.text("url"), item.text("data")) {
+            ("text-content", ..) => turn.say(&item.text("content").unwrap_or_default()),
             ("binary", _, Some(data)) => turn.attach_data(&media.unwrap_or_default(), &data),
             (kind, Some(url), _) if kind.ends_with("-url") => {
                 let media = media.unwrap_or_else(|| kind.replace("-url", "/*"));

@@ -73,7 +73,7 @@ impl TurnWriter {
     }
 
     pub(super) fn say(&mut self, text: &str) {
-        if !text.is_empty() {
+        if !text.trim().is_empty() {
             self.add_block(format!(r#"{{"type":"text","text":{}}}"#, quoted(text)));
         }
     }
@@ -84,14 +84,21 @@ impl TurnWriter {
         self.blocks.push(block);
     }
 
-    /// Adds a file by its address, which may contain its data.
+    /// Adds a file by its address, which may contain its data. OpenAI takes only images by an address elsewhere, so other files are named.
     pub(super) fn attach(&mut self, media: &str, url: &str) {
-        let (media, url) = (media.to_ascii_lowercase(), quoted(url));
-        self.add_block(if media.starts_with("image") {
-            format!(r#"{{"type":"image_url","image_url":{{"url":{url}}}}}"#)
+        let media = media.to_ascii_lowercase();
+        if media.starts_with("image") {
+            self.add_block(format!(r#"{{"type":"image_url","image_url":{{"url":{}}}}}"#, quoted(url)));
+        } else if url.starts_with("data:") {
+            let (_, kind) = media.split_once('/').unwrap_or_default();
+            let name = quoted(&format!("file.{kind}"));
+            self.add_block(format!(
+                r#"{{"type":"file","file":{{"filename":{name},"file_data":{}}}}}"#,
+                quoted(url)
+            ));
         } else {
-            format!(r#"{{"type":"file","file":{{"file_data":{url}}}}}"#)
-        });
+            self.say(&format!("[{media} at {url}]"));
+        }
     }
 
     /// Adds a file by its data in base64.

@@ -59,7 +59,7 @@ fn chatgpts_own_tools_are_not_the_users() {
             "chatgpt-export",
             r#"log-c | user: "Dry?" id=n0"#,
             "log-c | assistant: thinking(Look at the gauge) id=n1",
-            r#"log-c | tool_call: call(n3 myfiles_browser ) id=n3"#,
+            "log-c | tool_call: call(n3 myfiles_browser ) id=n3",
             r#"log-c | tool_result: result(n3 myfiles_browser "bed 3") id=n3/1"#,
             r#"log-c | assistant: "Bed three." id=n4"#,
             "not read: 1 × attachment, 1 × message without content",
