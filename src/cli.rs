@@ -5,6 +5,7 @@
 
 mod backend;
 mod commands;
+mod conversation_files;
 mod conversations;
 #[cfg(test)]
 mod documented;

@@ -41,6 +41,28 @@ fn an_unreadable_time_is_reported() {
     assert_eq!(replayed["unread_times"], 1);
 }
 
+/// The databases were written by the programs; see `tests/fixtures/programs/README.md`. The counts are those of their own sessions: 17 items,
+/// and 10 events.
+#[test]
+fn sessions_in_databases_of_other_programs_are_imported() {
+    let folder = tempfile::tempdir().unwrap();
+    let database = folder.path().join("recapd.db");
+    for (file, messages, agent) in [("openai_agents.sqlite", 17, "demo"), ("adk.sqlite", 10, "demo-session")]
+    {
+        let file = package_file("tests/fixtures/programs").join(file);
+        let run = || {
+            let mut import = recapd();
+            import.arg("import").arg(&file).arg("--db").arg(&database).args(["--agent", agent, "--json"]);
+            json(&import.output().unwrap())
+        };
+        assert_eq!(run()["accepted"], messages, "{agent}");
+        assert_eq!((&run()["accepted"], &run()["duplicates"]), (&0.into(), &messages.into()), "{agent}");
+    }
+    let refused = recapd().arg("import").arg(&database).output().unwrap();
+    assert_eq!(code(&refused), Some(2));
+    assert!(stderr(&refused).contains("a database of recapd's with --db"), "{}", stderr(&refused));
+}
+
 /// In the same words in a replay and in an import.
 #[test]
 fn what_is_not_read_of_another_program_is_named() {

@@ -11,15 +11,14 @@ use clap::{
 };
 use tempfile::TempDir;
 
-use crate::cli::{GlobalOptions, backend::open, conversations, exit::CommandFailure};
+use crate::cli::{
+    GlobalOptions, backend::open, conversation_files::ConversationFiles, conversations, exit::CommandFailure,
+};
 use feed::Feed;
 use recapd_config::{Config, Environment, LoadedConfig};
 use recapd_core::domain::{agent::AgentId, message::Format, price::Prices};
 use recapd_engine::assembly::{self, Parts};
-use recapd_platform::{
-    clock::{Clock, SystemClock},
-    files::list_files,
-};
+use recapd_platform::clock::{Clock, SystemClock};
 use recapd_store::{SqlStore, Store, sqlite};
 use report::Report;
 
@@ -103,13 +102,13 @@ impl Replay {
         options: &GlobalOptions,
         environment: &Environment,
     ) -> Result<ExitCode, CommandFailure> {
-        let files = list_files(&self.files).map_err(CommandFailure::unlisted)?;
+        let listed = ConversationFiles::list(&self.files)?;
         let (mut config, temporary) = place_database(&loaded.config, options)?;
         self.is_kept = temporary.is_none();
         if let Some(model) = self.model.as_deref().filter(|model| *model != "offline") {
             config.model.mode = config.model.mode.or_of(model);
         }
-        let report = open::block_on(self.replay(&config, loaded.prices.clone(), environment, &files))?;
+        let report = open::block_on(self.replay(&config, loaded.prices.clone(), environment, &listed.files))?;
         drop(temporary);
         report.print(options.json)
     }

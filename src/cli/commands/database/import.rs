@@ -20,6 +20,7 @@ use crate::cli::{
     GlobalOptions,
     backend::open,
     commands::check::replay,
+    conversation_files::ConversationFiles,
     conversations,
     exit::{CommandFailure, RETRY_LATER},
     terminal::output,
@@ -35,7 +36,7 @@ use recapd_engine::{
     assembly,
     journal::import::{self, ImportError, ImportReport},
 };
-use recapd_platform::{clock::SystemClock, files::list_files};
+use recapd_platform::clock::SystemClock;
 use recapd_store::{SqlStore, Store, StoreError, archive::ArchiveError};
 use transcripts::{Transcripts, TranscriptsReport};
 
@@ -80,10 +81,10 @@ pub(crate) struct Import {
 
 impl Import {
     pub(crate) fn run(self, config: &Config, options: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
-        let files = list_files(&self.files).map_err(CommandFailure::unlisted)?;
+        let listed = ConversationFiles::list(&self.files)?;
         let (journals, transcripts) = match self.format {
-            None => opening::apart(files),
-            Some(_) => (Vec::new(), files),
+            None => opening::apart(listed.files.clone()),
+            Some(_) => (Vec::new(), listed.files.clone()),
         };
         let files = [journals.as_slice(), transcripts.as_slice()].concat();
         let progress = ImportProgress::new(&files);

@@ -128,13 +128,12 @@ fn read_model_part(part: &Fields<'_>, turn: &mut TurnWriter, transcription: &mut
 /// Attaches a file. Since version 7 of the SDK, its data may be an object with a type.
 fn attach(part: &Fields<'_>, turn: &mut TurnWriter, transcription: &mut Transcription) {
     let media = part.text("mediaType").or_else(|| part.text("mimeType"));
-    let names = ["url", "data", "image"];
-    let of_object = part.object("data").or_else(|| part.object("image"));
-    if let Some(text) = of_object.as_ref().and_then(|data| data.text("text")) {
+    let typed_data = part.object("data").or_else(|| part.object("image"));
+    if let Some(text) = typed_data.as_ref().and_then(|data| data.text("text")) {
         return turn.say(&text);
     }
-    let inner = of_object.and_then(|data| names.iter().find_map(|name| data.text(name)));
-    let Some(data) = inner.or_else(|| names.iter().find_map(|name| part.text(name))) else {
+    let data_of = |fields: &Fields<'_>| ["url", "data", "image"].iter().find_map(|name| fields.text(name));
+    let Some(data) = typed_data.as_ref().and_then(data_of).or_else(|| data_of(part)) else {
         return transcription.leave_out("file without data");
     };
     let is_image = part.has("image");

@@ -1,6 +1,6 @@
-//! Reads conversations of Cline and its relatives whose tools' results are texts (`api_conversation_history.json`). Anthropic's messages,
-//! with the calls in
-//! blocks. In version 3 the results are lists of outcomes. Before, a result begins with a line such as `[read_file for 'a.rs'] Result:`.
+//! Reads conversations of Cline and its relatives that aren't quite Anthropic's messages. In version 3 (`*.messages.json`), a result is a
+//! list of outcomes. In some earlier versions (`api_conversation_history.json`), it is a text of the user's message, which begins with a
+//! line such as `[read_file for 'a.rs'] Result:`.
 
 use std::collections::VecDeque;
 

@@ -65,7 +65,9 @@ fn messages<'a>(entries: &[&'a RawValue]) -> Vec<&'a RawValue> {
 fn push_user(message: &Fields<'_>, answered: &mut HashSet<String>, transcription: &mut Transcription) {
     let mut parts = parts(message.raw("content"));
     let repeated = parts.extract_if(.., |part| !is_new(part, answered)).count();
-    (0..repeated).for_each(|_| transcription.leave_out("repeated result"));
+    for _ in 0..repeated {
+        transcription.leave_out("repeated result");
+    }
     if repeated == 0 || !parts.is_empty() {
         push_content(message, "user", &parts, transcription);
     }

@@ -291,7 +291,7 @@ fn every_session_is_counted() {
             let path = entry.unwrap().path();
             if path.is_dir() && !folder::is_conversation(&path) {
                 folders.push(path);
-            } else if path.extension().is_none_or(|extension| extension != "md") {
+            } else if path.extension().is_none_or(|extension| extension != "md" && extension != "sqlite") {
                 files.push(path);
             }
         }

@@ -1,0 +1,156 @@
+//! Reads SQLite databases in which other programs keep sessions: those of OpenAI's Agents SDK (`SQLiteSession`) and of Google's ADK
+//! (`SqliteSessionService`). Writes each session to a file of lines that recapd reads.
+
+use std::{
+    collections::HashSet,
+    fs::File,
+    io::{self, BufWriter, Read as _, Write},
+    path::{Path, PathBuf},
+};
+
+use rusqlite::{Connection, OpenFlags, Row};
+
+/// The first bytes of every SQLite database.
+const HEADER: &[u8] = b"SQLite format 3\0";
+/// The name of a session's file has at most this many characters of its id.
+const NAME_CHARS_MAX: usize = 100;
+
+/// Why a database's sessions can't be read.
+#[derive(Debug, thiserror::Error)]
+pub enum SessionsError {
+    /// The database is of another program.
+    #[error(
+        "`{}` is a SQLite database, but not one of OpenAI's Agents SDK or Google's ADK; give files of messages, and a database of recapd's with --db",
+        .0.display()
+    )]
+    Unknown(PathBuf),
+    /// The database is damaged, or of another version of the program.
+    #[error("can't read the sessions in `{}`: {source}", path.display())]
+    Unreadable {
+        /// The database.
+        path: PathBuf,
+        /// SQLite's error.
+        source: rusqlite::Error,
+    },
+    /// A session's file can't be written.
+    #[error("can't unpack the sessions in `{}`: {source}", path.display())]
+    Unwritable {
+        /// The database.
+        path: PathBuf,
+        /// The operating system's error.
+        source: io::Error,
+    },
+}
+
+/// How a program keeps sessions.
+struct SessionTable {
+    /// A table that only this program has.
+    table: &'static str,
+    /// Selects the session's id and the line of each message, in order.
+    select: &'static str,
+}
+
+const TABLES: [SessionTable; 2] = [
+    SessionTable {
+        table: "agent_messages",
+        select: "SELECT session_id, json_set(message_data, '$.at', strftime('%Y-%m-%dT%H:%M:%SZ', created_at), \
+                 '$.client_id', session_id || '/' || id) FROM agent_messages WHERE json_valid(message_data) \
+                 ORDER BY session_id, id",
+    },
+    SessionTable {
+        table: "app_states",
+        select: "SELECT session_id, event_data FROM events ORDER BY app_name, user_id, session_id, timestamp, rowid",
+    },
+];
+
+/// Returns true if a file is a SQLite database.
+pub fn is_database(path: &Path) -> bool {
+    let mut begin = [0; HEADER.len()];
+    // Opening a pipe would wait for its writer.
+    path.is_file()
+        && File::open(path).and_then(|mut file| file.read_exact(&mut begin)).is_ok()
+        && begin == HEADER
+}
+
+/// Writes each session of a database to a file in `folder`. Returns the files.
+///
+/// # Errors
+/// If the database isn't of a known program, or can't be read, or a file can't be written.
+pub fn unpack(database: &Path, folder: &Path) -> Result<Vec<PathBuf>, SessionsError> {
+    let unreadable = |source| SessionsError::Unreadable { path: database.to_owned(), source };
+    let unwritable = |source| SessionsError::Unwritable { path: database.to_owned(), source };
+    let connection =
+        Connection::open_with_flags(database, OpenFlags::SQLITE_OPEN_READ_ONLY).map_err(unreadable)?;
+    let table = known_table(&connection).map_err(unreadable)?;
+    let table = table.ok_or_else(|| SessionsError::Unknown(database.to_owned()))?;
+    let mut statement = connection.prepare(table.select).map_err(unreadable)?;
+    let mut rows = statement.query([]).map_err(unreadable)?;
+    let mut files = SessionFiles { folder, files: Vec::new(), names: HashSet::new(), open: None };
+    while let Some(row) = rows.next().map_err(unreadable)? {
+        let (session, line) = session_line(row).map_err(unreadable)?;
+        files.write(&session, &line).map_err(unwritable)?;
+    }
+    files.finish().map_err(unwritable)
+}
+
+fn known_table(connection: &Connection) -> rusqlite::Result<Option<&'static SessionTable>> {
+    for table in &TABLES {
+        if connection.table_exists(None, table.table)? {
+            return Ok(Some(table));
+        }
+    }
+    Ok(None)
+}
+
+fn session_line(row: &Row<'_>) -> rusqlite::Result<(String, String)> {
+    Ok((row.get(0)?, row.get(1)?))
+}
+
+/// The files of sessions, which are written one after the other.
+struct SessionFiles<'a> {
+    folder: &'a Path,
+    files: Vec<PathBuf>,
+    names: HashSet<String>,
+    open: Option<OpenSession>,
+}
+
+struct OpenSession {
+    id: String,
+    file: BufWriter<File>,
+}
+
+impl SessionFiles<'_> {
+    fn write(&mut self, id: &str, line: &str) -> io::Result<()> {
+        let open = match self.open.take() {
+            Some(open) if open.id == id => self.open.insert(open),
+            before => {
+                before.map_or(Ok(()), |mut open| open.file.flush())?;
+                let path = self.folder.join(self.name(id));
+                let file = BufWriter::new(File::create(&path)?);
+                self.files.push(path);
+                self.open.insert(OpenSession { id: id.to_owned(), file })
+            }
+        };
+        // In JSON, line breaks are only between values.
+        writeln!(open.file, "{}", line.replace(['\n', '\r'], " "))
+    }
+
+    /// Returns a name for a session's file. Ids may have characters that a name can't have, and may be longer.
+    fn name(&mut self, id: &str) -> String {
+        let is_plain = |letter: char| letter.is_alphanumeric() || matches!(letter, '-' | '_' | '.');
+        let letters = id.chars().take(NAME_CHARS_MAX);
+        let mut name: String = letters.map(|letter| if is_plain(letter) { letter } else { '-' }).collect();
+        while !self.names.insert(name.clone()) {
+            name = format!("{name}-{}", self.names.len());
+        }
+        format!("{name}.jsonl")
+    }
+
+    fn finish(self) -> io::Result<Vec<PathBuf>> {
+        // Dropping a writer would lose its error.
+        if let Some(mut open) = self.open {
+            open.file.flush()?;
+        }
+        Ok(self.files)
+    }
+}
