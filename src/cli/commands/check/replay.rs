@@ -35,8 +35,9 @@ Examples:
   recapd replay chat.jsonl --model gpt-5.4-mini    a real model, with the key in OPENAI_API_KEY
   recapd replay chat.jsonl --model qwen3 --set model.mode=ollama
 
-Sessions, exports and message lists of other programs (Gemini CLI, opencode, pi, Copilot CLI, Qwen Code, Cursor, OpenHands,
-AI SDK, LangChain, Converse, Pydantic-AI, ADK, AutoGen, ATIF, ChatGPT, Claude) are recognised without --format.
+Sessions, exports and message lists of other programs (Gemini CLI, opencode, pi, Copilot CLI, Qwen Code, Cursor, Cline, OpenHands,
+AI SDK, LangChain, Converse, Strands Agents, Pydantic-AI, OpenAI Agents, ADK, AutoGen, ATIF, ChatGPT, Claude) are recognised
+without --format.
 
 Exit codes: 0 fine; 1 nothing was read, or fewer than 1 in 20 messages are of kinds that a model gets, or an invariant
 is broken.")]
