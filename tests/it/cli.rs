@@ -41,14 +41,19 @@ mod versions;
 mod wrong_input;
 
 use std::{
+    collections::BTreeMap,
     io::{BufRead as _, BufReader},
     path::{Path, PathBuf},
     process::{Child, Output, Stdio},
-    sync::mpsc::{Receiver, channel},
+    sync::{
+        Mutex, PoisonError,
+        mpsc::{Receiver, channel},
+    },
     thread,
 };
 
 use assert_cmd::Command;
+use tempfile::TempDir;
 use tokio::time::Instant;
 
 use crate::support::PATIENCE;
@@ -98,6 +103,25 @@ impl Drop for Printing {
         self.child.kill().ok();
         self.child.wait().ok();
     }
+}
+
+/// The example as `recapd replay` stores it, by agent.
+static REPLAYED_EXAMPLES: Mutex<BTreeMap<String, TempDir>> = Mutex::new(BTreeMap::new());
+
+/// Makes `database` as `recapd replay --agent AGENT` makes it of the example. A replay takes seconds, so each agent's is made once, and copied.
+fn replay_example(agent: &str, database: &Path) {
+    let mut replayed = REPLAYED_EXAMPLES.lock().unwrap_or_else(PoisonError::into_inner);
+    let folder = replayed.entry(agent.to_owned()).or_insert_with(|| {
+        let folder = tempfile::tempdir().unwrap();
+        let mut replay = recapd();
+        replay.arg("replay").arg(package_file("examples/two-weeks.jsonl")).args(["--agent", agent, "--db"]);
+        let output = replay.arg(folder.path().join("example.db")).output().unwrap();
+        assert_eq!(code(&output), Some(0), "{}", stderr(&output));
+        folder
+    });
+    let example = folder.path().join("example.db");
+    assert!(!example.with_extension("db-wal").exists(), "the log would have to be copied, too");
+    std::fs::copy(example, database).unwrap();
 }
 
 fn package_file(path: &str) -> PathBuf {

@@ -1,4 +1,4 @@
-use super::{code, json, package_file, recapd, stderr, stdout};
+use super::{code, json, package_file, recapd, replay_example, stderr, stdout};
 
 #[test]
 fn exchanges_messages_and_agents_are_forgotten() {
@@ -52,9 +52,7 @@ fn a_version_whose_text_is_gone_says_so() {
     let folder = tempfile::tempdir().unwrap();
     let database = folder.path().join("forget.db");
     let run = |args: &[&str]| recapd().args(args).arg("--db").arg(&database).output().unwrap();
-    let replay = package_file("examples/two-weeks.jsonl");
-    let output = run(&["replay", "--agent", "coder", replay.to_str().unwrap()]);
-    assert_eq!(code(&output), Some(0), "{}", stderr(&output));
+    replay_example("coder", &database);
     assert_eq!(code(&run(&["forget", "coder", "#1"])), Some(0));
     let listed = stdout(&run(&["versions", "coder"]));
     assert!(listed.contains("text forgotten"), "{listed}");

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use recapd_store::{SqlStore, Store as _, sqlite::SqliteSettings};
 
-use super::{code, json, package_file, recapd, stderr, stdout};
+use super::{code, json, package_file, recapd, replay_example, stderr, stdout};
 use crate::support::{
     backend::sqlite_settings,
     conversation::{T0, agent},
@@ -31,9 +31,9 @@ fn fork(database: &Path, parent: &str, child: &str) {
 fn an_agent_moves_to_another_database() {
     let folder = tempfile::tempdir().unwrap();
     let (one, other) = (folder.path().join("one.db"), folder.path().join("other.db"));
-    let example = package_file("examples/two-weeks.jsonl");
-    let replayed = run(&["replay", example.to_str().unwrap(), "--json"], &one);
-    let messages = json(&replayed)["messages"].as_i64().unwrap();
+    replay_example("two-weeks", &one);
+    let example = std::fs::read_to_string(package_file("examples/two-weeks.jsonl")).unwrap();
+    let messages = i64::try_from(example.lines().count()).unwrap();
     let journal = folder.path().join("journal.jsonl");
     let journal = journal.to_str().unwrap();
     let exported = run(&["export", "-o", journal, "--json"], &one);
@@ -59,8 +59,7 @@ fn an_agent_moves_to_another_database() {
 fn an_export_replaces_files_and_nothing_else() {
     let folder = tempfile::tempdir().unwrap();
     let database = folder.path().join("one.db");
-    let example = package_file("examples/two-weeks.jsonl");
-    run(&["replay", example.to_str().unwrap(), "--agent", "a"], &database);
+    replay_example("two-weeks", &database);
     let whole = stdout(&run(&["export"], &database));
     let named = |name: &str| folder.path().join(name);
     let export = |to: &Path| {
@@ -96,19 +95,17 @@ fn an_export_replaces_files_and_nothing_else() {
 fn an_export_of_a_fork_includes_its_ancestors() {
     let folder = tempfile::tempdir().unwrap();
     let (database, other) = (folder.path().join("one.db"), folder.path().join("other.db"));
-    let example = package_file("examples/two-weeks.jsonl");
-    let replay = ["replay", example.to_str().unwrap(), "--agent", "z"];
-    assert_eq!(code(&run(&replay, &database)), Some(0));
-    fork(&database, "z", "a");
+    replay_example("two-weeks", &database);
+    fork(&database, "two-weeks", "a");
     let child = run(&["export", "a"], &database);
     assert_eq!(code(&child), Some(0), "{}", stderr(&child));
     // Exporting all agents gives the same two, each once, the parent first.
     assert_eq!(stdout(&run(&["export"], &database)), stdout(&child));
-    assert_eq!(stdout(&run(&["export", "z", "a"], &database)), stdout(&child));
+    assert_eq!(stdout(&run(&["export", "two-weeks", "a"], &database)), stdout(&child));
     let (parent, rest): (Vec<String>, Vec<String>) = stdout(&child)
         .lines()
         .map(|line| format!("{line}\n"))
-        .partition(|line| line.contains("\"agent_id\":\"z\""));
+        .partition(|line| line.contains("\"agent_id\":\"two-weeks\""));
     // The same in separate files, in any order.
     let files = ["a.jsonl", "z.jsonl"].map(|name| folder.path().join(name));
     std::fs::write(&files[0], rest.concat()).unwrap();
@@ -127,8 +124,7 @@ fn an_export_of_a_fork_includes_its_ancestors() {
 /// Exports an agent with two weeks of history, as lines.
 fn two_weeks(folder: &Path) -> Vec<String> {
     let database = folder.join("two-weeks.db");
-    let example = package_file("examples/two-weeks.jsonl");
-    assert_eq!(code(&run(&["replay", example.to_str().unwrap()], &database)), Some(0));
+    replay_example("two-weeks", &database);
     let exported = stdout(&run(&["export"], &database));
     exported.lines().map(|line| format!("{line}\n")).collect()
 }

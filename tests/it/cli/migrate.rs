@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{code, json, recapd, stderr, stdout};
+use super::{code, json, recapd, replay_example, stderr, stdout};
 use crate::support::postgres::Database;
 
 #[test]
@@ -61,9 +61,7 @@ async fn a_database_is_copied_to_a_server_and_back() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).display().to_string();
     let (file, back) = (path("lived.db"), path("back.db"));
-    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/two-weeks.jsonl");
-    let replayed = recapd().arg("replay").arg(example).args(["--db", &file]).output().unwrap();
-    assert_eq!(code(&replayed), Some(0), "{}", stderr(&replayed));
+    replay_example("two-weeks", Path::new(&file));
 
     let server = Database::empty().await;
     let (address, password) = without_password(&server.url());

@@ -1,7 +1,7 @@
 //! The summary of the example, and the context that an agent gets, contain what `examples/README.md` announces, and
 //! the rules of the first message, which hold for good.
 
-use super::{code, package_file, recapd, stderr, stdout};
+use super::{code, recapd, replay_example, stderr, stdout};
 
 /// Words of the conversation that must appear.
 const PROMISES: [&str; 7] = [
@@ -28,8 +28,7 @@ fn the_example_keeps_its_promises() {
         assert_eq!(code(&output), Some(0), "{args:?}: {}", stderr(&output));
         stdout(&output)
     };
-    let example = package_file("examples/two-weeks.jsonl");
-    run(&["replay", example.to_str().unwrap()]);
+    replay_example("two-weeks", &database);
     let summary = run(&["summary", "two-weeks", "--raw"]);
     let context = run(&["context", "two-weeks", "--format", "openai"]);
     for words in PROMISES {

@@ -12,6 +12,12 @@ struct Database {
 }
 
 impl Database {
+    fn of_example() -> Self {
+        let database = Self { folder: tempfile::tempdir().unwrap() };
+        super::replay_example("coder", &database.folder.path().join("versions.db"));
+        database
+    }
+
     fn of(conversation: &str) -> Self {
         let database = Self { folder: tempfile::tempdir().unwrap() };
         let file = super::package_file(conversation);
@@ -49,11 +55,9 @@ const LISTS: [(&[&str], &str); 6] = [
     (&["window", "coder"], "exchanges"),
 ];
 
-const EXAMPLE: &str = "examples/two-weeks.jsonl";
-
 #[test]
 fn versions_are_listed_and_compared() {
-    let database = Database::of(EXAMPLE);
+    let database = Database::of_example();
     let (newest, covers) = database.newest();
     assert!(newest > 2, "{newest}");
     let listed = database.told(&["versions", "coder"]);
@@ -83,7 +87,7 @@ fn versions_are_listed_and_compared() {
 
 #[test]
 fn a_document_is_corrected_rolled_back_and_rebuilt() {
-    let database = Database::of(EXAMPLE);
+    let database = Database::of_example();
     let items = database.told(&["items", "list", "coder"]);
     let number = items.lines().nth(1).and_then(|line| line.split_whitespace().next());
     let number = number.unwrap().to_owned();
@@ -154,7 +158,7 @@ fn a_missing_version_is_reported_with_those_that_exist() {
 
 #[test]
 fn facts_are_listed_and_changed() {
-    let database = Database::of(EXAMPLE);
+    let database = Database::of_example();
     let added = database.told(&["facts", "add", "coder", "demand", "never push to main"]);
     assert!(added.starts_with("added fact "), "{added}");
     let number = added.split_whitespace().nth(2).unwrap().to_owned();
@@ -188,7 +192,7 @@ fn facts_are_listed_and_changed() {
 
 #[test]
 fn lists_are_printed_in_pages_or_whole() {
-    let database = Database::of(EXAMPLE);
+    let database = Database::of_example();
     for text in ["one", "two"] {
         database.told(&["facts", "add", "coder", "demand", text]);
         database.told(&["notes", "write", "coder", text, text]);
