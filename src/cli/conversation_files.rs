@@ -1,5 +1,7 @@
 //! Lists the files of conversations. Unpacks databases in which other programs keep sessions.
 
+mod session_database;
+
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
@@ -7,7 +9,7 @@ use tempfile::TempDir;
 
 use super::{exit::CommandFailure, terminal::output};
 use recapd_platform::files::list_files;
-use recapd_store::session_database::{self, SessionsError};
+use session_database::SessionsError;
 
 /// Files of conversations. What was unpacked of databases lies in a temporary folder, which ends with this value.
 pub(super) struct ConversationFiles {
@@ -30,7 +32,7 @@ impl ConversationFiles {
                 Ok(files) => listed.files.extend(files),
                 Err(error @ SessionsError::Unwritable { .. }) => return Err(anyhow::Error::new(error).into()),
                 Err(error) => {
-                    refused = Some(error).inspect(|error| output::error(&format!("skipped {error}")))
+                    refused = Some(error).inspect(|error| output::error(&format!("skipped {error}")));
                 }
             }
         }

@@ -57,7 +57,7 @@ pub(super) fn read(path: &Path, keys: &Keys) -> Result<(Vec<Setting>, Vec<Config
                 }));
             }
             DeValue::Table(_) => {
-                problems.push(ConfigProblem { origin, text: keys.unknown_section(name.get_ref()) })
+                problems.push(ConfigProblem { origin, text: keys.unknown_section(name.get_ref()) });
             }
             _ => problems.push(ConfigProblem { origin, text: keys.unknown(name.get_ref(), str::to_owned) }),
         }

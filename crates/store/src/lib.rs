@@ -29,7 +29,6 @@ pub mod record;
 pub mod recount;
 pub mod schema;
 pub mod seal;
-pub mod session_database;
 pub mod spending;
 mod sql;
 pub mod sqlite;

@@ -172,7 +172,7 @@ impl StateDraft<'_> {
             let FactDraft { text, exchange, .. } = &draft;
             match earlier_fact {
                 Some((fact, _)) if text.is_empty() => {
-                    self.changes.close.push(FactClosing { fact, exchange: *exchange })
+                    self.changes.close.push(FactClosing { fact, exchange: *exchange });
                 }
                 Some((_, true)) => {}
                 Some((fact, false)) => self.changes.replace.push(FactReplacement {

@@ -47,7 +47,7 @@ fn read(entries: &[&RawValue], transcription: &mut Transcription) {
 
 /// Adds what the user typed to a turn. Counts what Cursor wrote around it.
 fn say_query(text: &str, turn: &mut TurnWriter, transcription: &mut Transcription) {
-    let Query { typed, around } = query(text).unwrap_or(Query { typed: "", around: [text, ""] });
+    let FramedText { typed, around } = query(text).unwrap_or(FramedText { typed: "", around: [text, ""] });
     turn.say(typed);
     for text in around.iter().filter(|text| !text.trim().is_empty()) {
         let tag = text.trim_start().strip_prefix('<').and_then(|text| text.split(['>', ' ', '\n']).next());
@@ -56,13 +56,13 @@ fn say_query(text: &str, turn: &mut TurnWriter, transcription: &mut Transcriptio
 }
 
 /// A text of Cursor with what the user typed.
-struct Query<'a> {
+struct FramedText<'a> {
     typed: &'a str,
     around: [&'a str; 2],
 }
 
-fn query(text: &str) -> Option<Query<'_>> {
+fn query(text: &str) -> Option<FramedText<'_>> {
     let (before, rest) = text.split_once(QUERY.0)?;
     let (typed, after) = rest.split_once(QUERY.1)?;
-    Some(Query { typed: typed.trim(), around: [before, after] })
+    Some(FramedText { typed: typed.trim(), around: [before, after] })
 }

@@ -96,10 +96,10 @@ pub(super) fn read(place: &Place) -> Result<BTreeMap<String, AgentRecord>, Refus
         |stored, row| stored.covered.push((int(row, 1), int(row, 2))),
     )?;
     each("from_exchange, through_exchange", "evictions ORDER BY agent_id, eviction", |stored, row| {
-        stored.evicted.push((int(row, 1), int(row, 2)))
+        stored.evicted.push((int(row, 1), int(row, 2)));
     })?;
     each("version", "summary_versions ORDER BY agent_id, version", |stored, row| {
-        stored.versions.push(int(row, 1))
+        stored.versions.push(int(row, 1));
     })?;
     each("version", "summaries", |stored, row| {
         stored.version = Some(int(row, 1));

@@ -17,7 +17,7 @@ const NAME_CHARS_MAX: usize = 100;
 
 /// Why a database's sessions can't be read.
 #[derive(Debug, thiserror::Error)]
-pub enum SessionsError {
+pub(super) enum SessionsError {
     /// The database is of another program.
     #[error(
         "`{}` is a SQLite database, but not one of OpenAI's Agents SDK or Google's ADK; give files of messages, and a database of recapd's with --db",
@@ -64,7 +64,7 @@ const TABLES: [SessionTable; 2] = [
 ];
 
 /// Returns true if a file is a SQLite database.
-pub fn is_database(path: &Path) -> bool {
+pub(super) fn is_database(path: &Path) -> bool {
     let mut begin = [0; HEADER.len()];
     // Opening a pipe would wait for its writer.
     path.is_file()
@@ -76,7 +76,7 @@ pub fn is_database(path: &Path) -> bool {
 ///
 /// # Errors
 /// If the database isn't of a known program, or can't be read, or a file can't be written.
-pub fn unpack(database: &Path, folder: &Path) -> Result<Vec<PathBuf>, SessionsError> {
+pub(super) fn unpack(database: &Path, folder: &Path) -> Result<Vec<PathBuf>, SessionsError> {
     let unreadable = |source| SessionsError::Unreadable { path: database.to_owned(), source };
     let unwritable = |source| SessionsError::Unwritable { path: database.to_owned(), source };
     let connection =
