@@ -3,15 +3,18 @@
 
 use std::{
     collections::HashSet,
-    fs::File,
+    fs::{self, File},
     io::{self, BufWriter, Read as _, Write},
     path::{Path, PathBuf},
 };
 
-use rusqlite::{Connection, OpenFlags, Row};
+use rusqlite::{Connection, Row};
 
 /// The first bytes of every SQLite database.
 const HEADER: &[u8] = b"SQLite format 3\0";
+/// The name of the database's copy, and the end of its log's name. A session's file ends otherwise.
+const COPY: &str = "database.copy";
+const LOG: &str = "-wal";
 /// The name of a session's file has at most this many characters of its id.
 const NAME_CHARS_MAX: usize = 100;
 
@@ -79,8 +82,8 @@ pub(super) fn is_database(path: &Path) -> bool {
 pub(super) fn unpack(database: &Path, folder: &Path) -> Result<Vec<PathBuf>, SessionsError> {
     let unreadable = |source| SessionsError::Unreadable { path: database.to_owned(), source };
     let unwritable = |source| SessionsError::Unwritable { path: database.to_owned(), source };
-    let connection =
-        Connection::open_with_flags(database, OpenFlags::SQLITE_OPEN_READ_ONLY).map_err(unreadable)?;
+    let copy = copy(database, folder).map_err(unwritable)?;
+    let connection = Connection::open(copy).map_err(unreadable)?;
     let table = known_table(&connection).map_err(unreadable)?;
     let table = table.ok_or_else(|| SessionsError::Unknown(database.to_owned()))?;
     let mut statement = connection.prepare(table.select).map_err(unreadable)?;
@@ -91,6 +94,17 @@ pub(super) fn unpack(database: &Path, folder: &Path) -> Result<Vec<PathBuf>, Ses
         files.write(&session, &line).map_err(unwritable)?;
     }
     files.finish().map_err(unwritable)
+}
+
+/// Copies a database and its log to `folder`. Reading a database in place may write files beside it.
+fn copy(database: &Path, folder: &Path) -> io::Result<PathBuf> {
+    let copy = folder.join(COPY);
+    fs::copy(database, &copy)?;
+    let log = PathBuf::from(format!("{}{LOG}", database.display()));
+    if log.exists() {
+        fs::copy(log, folder.join(format!("{COPY}{LOG}")))?;
+    }
+    Ok(copy)
 }
 
 fn known_table(connection: &Connection) -> rusqlite::Result<Option<&'static SessionTable>> {

@@ -47,9 +47,11 @@ fn an_unreadable_time_is_reported() {
 fn sessions_in_databases_of_other_programs_are_imported() {
     let folder = tempfile::tempdir().unwrap();
     let database = folder.path().join("recapd.db");
-    for (file, messages, agent) in [("openai_agents.sqlite", 17, "demo"), ("adk.sqlite", 10, "demo-session")]
+    let sessions = tempfile::tempdir().unwrap();
+    for (name, messages, agent) in [("openai_agents.sqlite", 17, "demo"), ("adk.sqlite", 10, "demo-session")]
     {
-        let file = package_file("tests/fixtures/programs").join(file);
+        let file = sessions.path().join(name);
+        std::fs::copy(package_file("tests/fixtures/programs").join(name), &file).unwrap();
         let run = || {
             let mut import = recapd();
             import.arg("import").arg(&file).arg("--db").arg(&database).args(["--agent", agent, "--json"]);
@@ -58,6 +60,8 @@ fn sessions_in_databases_of_other_programs_are_imported() {
         assert_eq!(run()["accepted"], messages, "{agent}");
         assert_eq!((&run()["accepted"], &run()["duplicates"]), (&0.into(), &messages.into()), "{agent}");
     }
+    let files = sessions.path().read_dir().unwrap().count();
+    assert_eq!(files, 2, "an import leaves nothing beside the databases");
     let refused = recapd().arg("import").arg(&database).output().unwrap();
     assert_eq!(code(&refused), Some(2));
     assert!(stderr(&refused).contains("a database of recapd's with --db"), "{}", stderr(&refused));

@@ -75,8 +75,12 @@ fn push_user(message: &Fields<'_>, answered: &mut HashSet<String>, transcription
 
 /// Returns false for the result of a call in `answered`. Adds the result's call to `answered`.
 fn is_new(part: &str, answered: &mut HashSet<String>) -> bool {
-    let result = Fields::parse(part).ok().and_then(|part| part.object("functionResponse")?.text("id"));
-    result.is_none_or(|id| answered.insert(id))
+    id_within(part, "functionResponse").is_none_or(|id| answered.insert(id))
+}
+
+/// Returns the id of the call or result in a part.
+fn id_within(part: &str, name: &str) -> Option<String> {
+    Fields::parse(part).ok()?.object(name)?.text("id")
 }
 
 /// Adds an answer of the model, and the results of its calls as a content of the user's.
@@ -91,6 +95,10 @@ fn push_answer(message: &Fields<'_>, answered: &mut HashSet<String>, transcripti
     let written_calls = calls.iter().map(|call| format!(r#"{{"functionCall":{}}}"#, call_json(call)));
     let answer: Vec<String> = thoughts.chain(texts).chain(written_calls).collect();
     push_content(message, "model", &answer, transcription);
+    // Some providers use an id again, for a call that has no result yet.
+    for id in answer.iter().filter_map(|part| id_within(part, "functionCall")) {
+        answered.remove(&id);
+    }
     let results = calls.iter().flat_map(results).filter(|part| is_new(part, answered));
     let results: Vec<String> = results.collect();
     if results.is_empty() {

@@ -56,6 +56,37 @@ fn gemini_cli_lines_with_a_rewind() {
     );
 }
 
+/// Shape: sessions of Gemini CLI 0.61, in which a result stands with its call and in the next line. By hand: a provider gave both calls the same
+/// id, and each has its own result.
+#[test]
+fn gemini_cli_results_are_read_once() {
+    let turn = |number: usize, result: &str| {
+        let result = format!(
+            r#"{{"functionResponse":{{"id":"c","name":"gauge","response":{{"output":"{result}"}}}}}}"#
+        );
+        [
+            format!(
+                r#"{{"id":"a{number}","timestamp":"2026-03-02T10:00:01Z","type":"gemini","content":"","toolCalls":[{{"id":"c","name":"gauge","args":{{}},"result":[{result}],"status":"success"}}]}}"#
+            ),
+            format!(
+                r#"{{"id":"r{number}","timestamp":"2026-03-02T10:00:02Z","type":"user","content":[{result}]}}"#
+            ),
+        ]
+    };
+    let lines = [turn(1, "dry"), turn(2, "wet")].concat();
+    check(
+        &lines.join("\n"),
+        &[
+            "gemini-cli",
+            "log | tool_call: call(c gauge {}) id=a1 at=2026-03-02T10:00:01Z",
+            r#"log | tool_result: result(c gauge "dry") id=a1/results at=2026-03-02T10:00:01Z"#,
+            "log | tool_call: call(c gauge {}) id=a2 at=2026-03-02T10:00:01Z",
+            r#"log | tool_result: result(c gauge "wet") id=a2/results at=2026-03-02T10:00:01Z"#,
+            "not read: 2 × repeated result",
+        ],
+    );
+}
+
 /// Shape: `gemini --output-format stream-json`, as in a published transcript of 2026. By hand: two pieces make one answer.
 #[test]
 fn gemini_cli_stream() {
