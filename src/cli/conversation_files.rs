@@ -11,7 +11,7 @@ use super::{exit::CommandFailure, terminal::output};
 use recapd_platform::files::list_files;
 use session_database::SessionsError;
 
-/// Files of conversations. What was unpacked of databases lies in a temporary folder, which ends with this value.
+/// Files of conversations. Sessions in databases are unpacked to a temporary folder. Dropping this value deletes the folder.
 pub(super) struct ConversationFiles {
     pub(super) files: Vec<PathBuf>,
     folder: Option<TempDir>,

@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use rusqlite::{Connection, Row};
+use rusqlite::{Connection, OpenFlags, Row};
 
 /// The first bytes of every SQLite database.
 const HEADER: &[u8] = b"SQLite format 3\0";
@@ -56,13 +56,16 @@ struct SessionTable {
 const TABLES: [SessionTable; 2] = [
     SessionTable {
         table: "agent_messages",
-        select: "SELECT session_id, json_set(message_data, '$.at', strftime('%Y-%m-%dT%H:%M:%SZ', created_at), \
-                 '$.client_id', session_id || '/' || id) FROM agent_messages WHERE json_valid(message_data) \
-                 ORDER BY session_id, id",
+        // A broken message stays as it is, so that its reader reports it.
+        select: "SELECT session_id, CASE WHEN json_valid(message_data) THEN json_set(message_data, \
+                 '$.at', strftime('%Y-%m-%dT%H:%M:%SZ', created_at), '$.client_id', session_id || '/' || id) \
+                 ELSE message_data END FROM agent_messages ORDER BY session_id, id",
     },
     SessionTable {
         table: "app_states",
-        select: "SELECT session_id, event_data FROM events ORDER BY app_name, user_id, session_id, timestamp, rowid",
+        // Users and apps may have sessions of the same id.
+        select: "SELECT app_name || '/' || user_id || '/' || session_id, event_data FROM events \
+                 ORDER BY app_name, user_id, session_id, timestamp, rowid",
     },
 ];
 
@@ -82,10 +85,10 @@ pub(super) fn is_database(path: &Path) -> bool {
 pub(super) fn unpack(database: &Path, folder: &Path) -> Result<Vec<PathBuf>, SessionsError> {
     let unreadable = |source| SessionsError::Unreadable { path: database.to_owned(), source };
     let unwritable = |source| SessionsError::Unwritable { path: database.to_owned(), source };
+    let table = known_table(database).map_err(unreadable)?;
+    let table = table.ok_or_else(|| SessionsError::Unknown(database.to_owned()))?;
     let copy = copy(database, folder).map_err(unwritable)?;
     let connection = Connection::open(copy).map_err(unreadable)?;
-    let table = known_table(&connection).map_err(unreadable)?;
-    let table = table.ok_or_else(|| SessionsError::Unknown(database.to_owned()))?;
     let mut statement = connection.prepare(table.select).map_err(unreadable)?;
     let mut rows = statement.query([]).map_err(unreadable)?;
     let mut files = SessionFiles { folder, files: Vec::new(), names: HashSet::new(), open: None };
@@ -107,7 +110,12 @@ fn copy(database: &Path, folder: &Path) -> io::Result<PathBuf> {
     Ok(copy)
 }
 
-fn known_table(connection: &Connection) -> rusqlite::Result<Option<&'static SessionTable>> {
+/// Looks at a database in place, because a copy of a large one takes long. As an immutable file it is read without its log, and SQLite
+/// writes nothing beside it.
+fn known_table(database: &Path) -> rusqlite::Result<Option<&'static SessionTable>> {
+    let path = database.display().to_string().replace('%', "%25").replace('?', "%3f").replace('#', "%23");
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
+    let connection = Connection::open_with_flags(format!("file:{path}?immutable=1"), flags)?;
     for table in &TABLES {
         if connection.table_exists(None, table.table)? {
             return Ok(Some(table));
@@ -166,5 +174,41 @@ impl SessionFiles<'_> {
             open.file.flush()?;
         }
         Ok(self.files)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Makes a database and returns the lines of each of its sessions.
+    fn sessions(sql: &str) -> Vec<Vec<String>> {
+        let folder = tempfile::tempdir().unwrap();
+        let database = folder.path().join("50% #1?.db");
+        Connection::open(&database).unwrap().execute_batch(sql).unwrap();
+        let unpacked = tempfile::tempdir().unwrap();
+        let files = unpack(&database, unpacked.path()).unwrap();
+        let lines = |file| fs::read_to_string(file).unwrap().lines().map(str::to_owned).collect();
+        files.into_iter().map(lines).collect()
+    }
+
+    #[test]
+    fn a_broken_message_is_left_to_its_reader() {
+        let lines = sessions(
+            "CREATE TABLE agent_messages (id INTEGER PRIMARY KEY, session_id, message_data, created_at);
+             INSERT INTO agent_messages VALUES (1, 's', '{\"role\":\"user\"}', '2026-03-02 10:00:00'), (2, 's', '{', NULL);",
+        );
+        let first = r#"{"role":"user","at":"2026-03-02T10:00:00Z","client_id":"s/1"}"#;
+        assert_eq!(lines, [[first, "{"]]);
+    }
+
+    #[test]
+    fn sessions_of_two_users_stay_apart() {
+        let lines = sessions(
+            "CREATE TABLE app_states (app_name);
+             CREATE TABLE events (app_name, user_id, session_id, timestamp, event_data);
+             INSERT INTO events VALUES ('app', 'ada', 's', 1, '{\"n\":1}'), ('app', 'bob', 's', 2, '{\"n\":2}');",
+        );
+        assert_eq!(lines, [[r#"{"n":1}"#], [r#"{"n":2}"#]]);
     }
 }

@@ -29,8 +29,8 @@ pub(super) fn named_path(path: &Path) -> &Path {
 /// Opens a file, or a conversation's folder as lines of events.
 pub(super) fn open(path: &Path) -> io::Result<Box<dyn Read + Send>> {
     match event_files(path) {
-        Some(files) if path.is_dir() => Ok(Box::new(Cursor::new(read_events(&files)?))),
-        _ => Ok(Box::new(File::open(path)?)),
+        Some(files) => Ok(Box::new(Cursor::new(read_events(&files)?))),
+        None => Ok(Box::new(File::open(path)?)),
     }
 }
 
