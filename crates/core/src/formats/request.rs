@@ -9,8 +9,9 @@
 
 mod cut;
 
-use std::hash::Hasher as _;
+use std::{hash::Hasher as _, sync::LazyLock};
 
+use aho_corasick::AhoCorasick;
 use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
 
@@ -427,10 +428,11 @@ fn is_compaction_item(payload: &str) -> bool {
 
 /// Returns true if aider shows files in a message. aider also wrote the message after it.
 pub fn shows_files(message: &str) -> bool {
+    static TEXTS: LazyLock<AhoCorasick> =
+        LazyLock::new(|| AhoCorasick::new(AIDER_FILES).expect("a few short texts"));
     // This function sees every message of every request. Searching the beginning first avoids parsing long messages.
-    let (begin, _) = message.split_at(message.floor_char_boundary(AIDER_BEGINS_WITHIN));
-    AIDER_FILES.iter().any(|text| begin.contains(text))
-        && AIDER_FILES.iter().any(|text| text_of(message).starts_with(text))
+    let begin = &message.as_bytes()[..message.len().min(AIDER_BEGINS_WITHIN)];
+    TEXTS.is_match(begin) && AIDER_FILES.iter().any(|text| text_of(message).starts_with(text))
 }
 
 /// Returns true if a block has only texts that Claude Code added.

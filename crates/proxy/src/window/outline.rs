@@ -170,16 +170,14 @@ impl Outline {
         let is_summary =
             |message: &Arc<MessageOutline>| message.units.iter().any(|unit| unit.kind == UnitKind::Summary);
         let first = messages.iter().rposition(is_summary).unwrap_or(0);
-        let is_plain = expanded.is_none();
-        let body = expanded.unwrap_or_else(|| plain.clone());
-        let ranges = if is_plain {
-            ranges(text, raws)
-        } else {
-            let text = std::str::from_utf8(&body).ok()?;
-            let fields: OutlineFields<'_> = serde_json::from_str(text).ok()?;
-            ranges(text, fields.list(dialect)?)
+        let (ranges, list) = match &expanded {
+            None => ranges(text, raws)?,
+            Some(expanded) => {
+                let text = std::str::from_utf8(expanded).ok()?;
+                let fields: OutlineFields<'_> = serde_json::from_str(text).ok()?;
+                ranges(text, fields.list(dialect)?)?
+            }
         };
-        let list = list_range(std::str::from_utf8(&body).ok()?, &ranges)?;
         (ranges.len() == messages.len()).then(|| Self {
             dialect,
             model: fields.model.unwrap_or_default().into_owned(),
@@ -189,7 +187,7 @@ impl Outline {
             messages,
             files,
             first,
-            body,
+            body: expanded.unwrap_or_else(|| plain.clone()),
         })
     }
 
@@ -197,8 +195,9 @@ impl Outline {
         self.messages.len()
     }
 
-    pub(crate) fn text(&self) -> &str {
-        std::str::from_utf8(&self.body).unwrap_or_default()
+    /// Returns the body before and after the list of messages.
+    pub(crate) fn around_list(&self) -> (&[u8], &[u8]) {
+        (&self.body[..self.list.start], &self.body[self.list.end..])
     }
 
     /// Returns a message as the client wrote it.
@@ -272,16 +271,13 @@ pub(super) fn slice(text: &str, range: Range<usize>) -> &str {
     text.get(range).unwrap_or_default()
 }
 
-fn ranges(text: &str, raws: &[&RawValue]) -> Vec<Range<usize>> {
-    raws.iter().map(|raw| range_of(text, raw)).collect()
-}
-
-/// Returns the position of the list whose messages are at `ranges`; `None` if it is empty.
-fn list_range(text: &str, ranges: &[Range<usize>]) -> Option<Range<usize>> {
+/// Returns the position of each message in `text`, and that of their list; `None` if the list is empty.
+fn ranges(text: &str, raws: &[&RawValue]) -> Option<(Vec<Range<usize>>, Range<usize>)> {
+    let ranges: Vec<Range<usize>> = raws.iter().map(|raw| range_of(text, raw)).collect();
     let (first, last) = (ranges.first()?, ranges.last()?);
     let begin = text.get(..first.start)?.rfind('[')?;
     let end = last.end + text.get(last.end..)?.find(']')? + 1;
-    Some(begin..end)
+    Some((ranges, begin..end))
 }
 
 /// Returns the position of `part` in `text`. `part` must point into `text`.

@@ -7,10 +7,10 @@
 //! Invariant: outside the list of messages, no byte changes. In kept messages, only thinking from before the step is
 //! removed, because it is bound to messages that are gone.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, sync::LazyLock};
 
 use bytes::Bytes;
-use memchr::memmem;
+use memchr::memmem::{self, Finder};
 use serde::Deserialize;
 use serde_json::{Value, json, value::RawValue};
 
@@ -22,10 +22,12 @@ use crate::dialect::Dialect;
 
 /// Anthropic accepts at most this many prompt cache markers in a request.
 const MARKERS_MAX: usize = 4;
-const MARKER: &[u8] = br#""cache_control""#;
+static MARKER: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(br#""cache_control""#));
 /// Introduces instructions that are moved into the user's message.
 const QUOTED: &str = "The program that runs this conversation gave these instructions in it:\n\n";
 const THINKING: [&str; 2] = ["thinking", "redacted_thinking"];
+/// A message without this word has no thinking.
+static THINKING_WORD: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"thinking"));
 
 /// How a request is rewritten.
 #[derive(Clone, Copy, Debug)]
@@ -55,9 +57,7 @@ struct BlockFields<'a> {
 impl Rewrite<'_> {
     /// Returns the body to send; `None` if the anchor can't be read.
     pub(super) fn body(self, outline: &Outline) -> Option<Bytes> {
-        let text = outline.text();
-        let before = slice(text, 0..outline.list.start);
-        let after = slice(text, outline.list.end..text.len());
+        let (before, after) = outline.around_list();
         let (quotation, instructions) = self.instructions(outline);
         let files = outline.files(self.cut).map(|index| outline.message(index));
         let kept_messages = self.kept_messages(outline);
@@ -66,7 +66,8 @@ impl Rewrite<'_> {
             .anchor
             .and_then(|hash| outline.anchor(hash, self.cut))
             .map(|index| outline.message(index));
-        let markers = Markers::in_texts(anchor.into_iter().chain(kept_messages.iter().map(AsRef::as_ref)));
+        let texts = anchor.into_iter().chain(kept_messages.iter().map(AsRef::as_ref)).map(str::as_bytes);
+        let markers = Markers::in_texts(texts);
         let outer_markers = Markers::in_texts([before, after]);
         let marker = (markers.count + outer_markers.count < MARKERS_MAX).then(|| {
             // A marker with a longer cache time must come before markers without it.
@@ -79,13 +80,15 @@ impl Rewrite<'_> {
         });
         let block_text = format!("{quotation}{}", self.replacement.text);
         let head = head(outline.dialect, anchor, &block_text, marker.as_ref())?;
-        let messages: Vec<&str> = instructions
+        let messages = instructions
             .into_iter()
             .chain(files)
             .chain([head.as_str()])
-            .chain(kept_messages.iter().map(AsRef::as_ref))
-            .collect();
-        Some(format!("{before}[{}]{after}", messages.join(",")).into())
+            .chain(kept_messages.iter().map(AsRef::as_ref));
+        let list = messages.flat_map(|message| [",", message]).skip(1).map(str::as_bytes);
+        // A body may be long, so each of its bytes is copied only once.
+        let parts: Vec<&[u8]> = [before, b"["].into_iter().chain(list).chain([&b"]"[..], after]).collect();
+        Some(parts.concat().into())
     }
 
     /// Returns the instructions among the removed messages: those that are quoted before the document, and those that
@@ -133,13 +136,13 @@ struct Markers {
 }
 
 impl Markers {
-    fn in_texts<'t>(texts: impl IntoIterator<Item = &'t str>) -> Self {
+    fn in_texts<'t>(texts: impl IntoIterator<Item = &'t [u8]>) -> Self {
         let mut found = Self::default();
         for text in texts {
-            for index in memmem::find_iter(text.as_bytes(), MARKER) {
+            for index in MARKER.find_iter(text) {
                 found.count += 1;
-                let value = slice(text, index..text.len()).split('}').next().unwrap_or_default();
-                found.lives_long |= value.contains(LONG_LIFE);
+                let value = text[index..].split(|&byte| byte == b'}').next().unwrap_or_default();
+                found.lives_long |= memmem::find(value, LONG_LIFE.as_bytes()).is_some();
             }
         }
         found
@@ -204,7 +207,7 @@ fn with_content(message: &str, content: &RawValue, new_content: &str) -> String 
 /// Returns a message without its thinking; `None` if nothing is left.
 fn without_thinking(message: &str) -> Option<Cow<'_, str>> {
     let unchanged = Some(Cow::Borrowed(message));
-    if memmem::find(message.as_bytes(), b"thinking").is_none() {
+    if THINKING_WORD.find(message.as_bytes()).is_none() {
         return unchanged;
     }
     let Ok(MessageFields { content: Some(content), .. }) = serde_json::from_str(message) else {
