@@ -1,7 +1,6 @@
 //! The HTTP interface, from outside: the real server, a real database, a real client.
 
 mod agents;
-mod answer_times;
 mod audit;
 mod bodies;
 mod connections;
@@ -31,6 +30,7 @@ mod queue;
 mod quotas;
 mod rate;
 mod recall;
+mod refusals;
 pub(crate) mod security;
 mod settings;
 mod summary;

@@ -42,6 +42,9 @@ pub(crate) enum Trouble {
     Late(CancellationToken),
 }
 
+/// Stands for each operation that has no trouble of its own.
+pub(crate) const EVERY_OPERATION: &str = "every operation";
+
 pub(crate) struct TroubledStore {
     inner: Arc<dyn Store>,
     troubles: Mutex<HashMap<&'static str, Trouble>>,
@@ -61,9 +64,13 @@ impl TroubledStore {
         self.troubles.lock().unwrap().clear();
     }
 
+    fn trouble_of(&self, operation: &'static str) -> Option<Trouble> {
+        let troubles = self.troubles.lock().unwrap();
+        troubles.get(operation).or_else(|| troubles.get(EVERY_OPERATION)).cloned()
+    }
+
     async fn enter(&self, operation: &'static str) -> StoreResult<&dyn Store> {
-        let trouble = self.troubles.lock().unwrap().get(operation).cloned();
-        match trouble {
+        match self.trouble_of(operation) {
             None => {}
             Some(Trouble::Unavailable) => return Err(StoreError::Unavailable("disk I/O error".into())),
             Some(Trouble::Inconsistent) => {
