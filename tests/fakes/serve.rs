@@ -125,6 +125,7 @@ fn request() -> ModelRequest {
         zone: Zone::UTC,
         tokens: 0,
         interrupted: false,
+        api_error: String::new(),
         effects: Effects::default(),
         lines: vec![Line {
             voice: Voice::User,

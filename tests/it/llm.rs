@@ -46,6 +46,7 @@ pub(crate) fn request() -> ModelRequest {
         zone: Zone::UTC,
         tokens: 0,
         interrupted: false,
+        api_error: String::new(),
         effects: Effects::default(),
         lines: vec![Line {
             voice: Voice::User,

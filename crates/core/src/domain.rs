@@ -43,6 +43,7 @@ pub mod reply;
 pub mod round;
 #[cfg(feature = "openapi")]
 pub mod schema;
+mod script;
 pub mod settings;
 pub mod spend;
 pub mod summary;

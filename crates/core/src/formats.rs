@@ -44,8 +44,6 @@ const TIME_FIELDS: [&str; 3] = ["at", "created_at", "timestamp"];
 /// Numbers from here on are milliseconds since 1970, smaller ones are seconds: 1e11 s is the year 5138, 1e11 ms is 1973.
 const EPOCH_MS_MIN: f64 = 1e11;
 
-/// The kind of a message that reports a provider's error in place of an answer. Nobody wrote it.
-const API_ERROR: &str = "api_error";
 /// The kind of a summary that a host's own compaction made. Models never see it.
 const COMPACT_SUMMARY: &str = "compact_summary";
 /// Cuts the names of kinds, speakers and conversations to this many characters.
@@ -168,7 +166,7 @@ fn message(format: Format, fields: &Fields<'_>, kind: Kind, parts: Vec<Part>) ->
     let is_tool = matches!(kind, Kind::ToolCall | Kind::ToolResult);
     let speaker = fields.text("speaker").or_else(|| fields.text("name").filter(|_| !is_tool));
     let kind = match kind {
-        Kind::Assistant if fields.flag("is_error").unwrap_or(false) => unknown_kind(API_ERROR),
+        Kind::Assistant if fields.flag("is_error").unwrap_or(false) => unknown_kind(Metadata::API_ERROR),
         kind => kind,
     };
     Message {

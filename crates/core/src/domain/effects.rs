@@ -116,19 +116,19 @@ impl Effects {
     }
 
     fn add_call(&mut self, call: &FinishedCall<'_>) {
-        let arguments = Arguments::read(call.arguments);
+        let arguments = Arguments::read(&call.arguments);
         let command = arguments.command();
+        self.runs_commands |= command.is_some();
         // A command's verdict counts even if the command failed.
-        if let Some(command) = &command {
-            self.runs_commands = true;
+        if let Some(command) = command.as_ref().filter(|_| !call.is_running()) {
             verdicts::add(&mut self.verdicts, command, call);
         }
         if call.failed {
-            self.unchanged.extend(files::of(call.name, &arguments));
+            self.unchanged.extend(files::of(&call.name, &arguments));
             return;
         }
         plan::apply(self, call, &arguments);
-        let mut files = files::of(call.name, &arguments);
+        let mut files = files::of(&call.name, &arguments);
         if files.is_empty() && self.looked_at.len() < EFFECTS_MAX {
             for file in arguments.texts().into_iter().flat_map(files::find_paths) {
                 push_new(&mut self.looked_at, file);

@@ -99,6 +99,9 @@ impl Kind {
 }
 
 impl Metadata {
+    /// The name of an error of the model's provider, which a host wrote in the model's place.
+    pub const API_ERROR: &str = "api_error";
+
     fn name(&self) -> &str {
         match self {
             Self::Clear => "clear",

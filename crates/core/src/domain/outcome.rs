@@ -26,18 +26,21 @@ const REASONS: [&str; 7] = ["error", "message", "msg", "reason", "detail", "deta
 const EXITS: [&str; 4] = ["exit code", "exit status", "exited with code", "exited with status"];
 /// At most this many words stand before such a phrase: `error Command failed with exit code 1.`
 const EXIT_WORDS_MAX: usize = 4;
+/// The first line of the result of a script that failed (Codex).
+const FAILED_SCRIPT: &str = "Script failed";
 /// Searches this many lines for the exit code, before the command's output begins.
 const HEADER_LINES: usize = 5;
 const EXIT_BYTES_MAX: usize = 96;
 
 type OutcomeFields<'a> = BTreeMap<String, &'a RawValue>;
 
-/// Returns true if a result is JSON that reports a failure, or begins with an exit code other than 0.
+/// Returns true if a result is JSON that reports a failure, or begins with an exit code other than 0, or is that of a failed script.
 pub fn is_failure(result: &str) -> bool {
     match fields(result) {
         Some(fields) => is_failed(&fields),
         None => {
-            result.trim_start().lines().take(HEADER_LINES).find_map(exit_code).is_some_and(|code| code != 0)
+            let mut header = result.trim_start().lines().take(HEADER_LINES).peekable();
+            header.peek() == Some(&FAILED_SCRIPT) || header.find_map(exit_code).is_some_and(|code| code != 0)
         }
     }
 }

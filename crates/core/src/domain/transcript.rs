@@ -8,9 +8,10 @@ use self::{pairs::LinkedLine, reminders::without_reminders};
 use super::{
     effects::Effects,
     exchange::Exchange,
-    message::{Kind, Message, Part},
+    message::{Kind, Message, Metadata, Part},
     outcome, own_output,
     redaction::Redactor,
+    script,
     text::{cut, head_tail, one_line},
     time::Timestamp,
     user_text::{self, OwnWords},
@@ -18,6 +19,9 @@ use super::{
 };
 
 const MEDIA_CHARS_MAX: usize = 80;
+const API_ERROR_CHARS_MAX: usize = 300;
+/// Claude Code writes this in the model's place when nothing was asked of it.
+const NO_RESPONSE: &str = "No response requested.";
 
 /// Who speaks in a line of a transcript.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,6 +101,8 @@ pub struct Transcript {
     pub tokens: i64,
     /// True if the user interrupted it.
     pub interrupted: bool,
+    /// The error of the model's provider that ended it; empty if it ended otherwise.
+    pub api_error: String,
     /// What its calls changed outside of the conversation, read before the calls are cut.
     pub effects: Effects,
     /// Its lines, in order. Instructions (kind `system`), metadata and recapd's own output are left out.
@@ -114,6 +120,7 @@ impl Transcript {
             zone: Zone::UTC,
             tokens: 0,
             interrupted: false,
+            api_error: String::new(),
             effects: Effects::default(),
             lines: pairs::side_by_side(
                 lines
@@ -161,6 +168,7 @@ impl Transcript {
             zone: Zone::UTC,
             tokens: exchange.tokens,
             interrupted: exchange.state == super::exchange::ExchangeState::Interrupted,
+            api_error: api_error(messages, redactor),
             effects: Effects::of(messages).redacted(redactor),
             lines: without_own_output(pairs::side_by_side(
                 messages
@@ -196,6 +204,13 @@ impl Transcript {
     }
 }
 
+fn api_error(messages: &[Message], redactor: &Redactor) -> String {
+    let is_error = |message: &&Message| message.kind.name() == Metadata::API_ERROR;
+    let last = messages.iter().rfind(|message| message.kind.is_conversation() || is_error(message));
+    let error = last.filter(is_error).map(Message::text).unwrap_or_default();
+    cut(&one_line(&redactor.redact(&error)), API_ERROR_CHARS_MAX)
+}
+
 /// Returns true if the message has lines. Instructions and metadata have none.
 fn has_voice(message: &Message) -> bool {
     message.kind.is_conversation() && message.kind != Kind::System
@@ -221,7 +236,7 @@ fn has_line(part: &Part) -> bool {
     }
 }
 
-/// Returns the lines of a message. Its texts have only the user's own words.
+/// Returns the lines of a message. Its texts have only the user's own words. A script has a line for each of its calls.
 fn linked_lines<'m>(
     message: &'m Message,
     limits: TranscriptLimits,
@@ -229,17 +244,19 @@ fn linked_lines<'m>(
     opened_at: Timestamp,
 ) -> Vec<LinkedLine<'m>> {
     let mut own_words = OwnWords::of(message).texts.into_iter();
-    let parts = message.parts.iter();
-    let lines = parts.filter_map(|part| {
+    let mut lines = Vec::new();
+    for part in &message.parts {
         let own_text = match part {
             Part::Text(_) => own_words.next(),
             _ => None,
         };
-        let line = line(message, part, own_text.as_deref(), limits, redactor, opened_at)?;
+        let line_of = |part: &Part| line(message, part, own_text.as_deref(), limits, redactor, opened_at);
+        let calls = script::calls(part);
+        let parts = if calls.is_empty() { std::slice::from_ref(part) } else { &calls };
         let id = part.call_id();
-        Some(LinkedLine { line, id })
-    });
-    lines.collect()
+        lines.extend(parts.iter().filter_map(line_of).map(|line| LinkedLine { line, id }));
+    }
+    lines
 }
 
 /// Returns the line of a part. If the part is a text, `own_text` has the user's own words in it.
@@ -255,6 +272,7 @@ fn line(
     let speaker =
         if matches!(message.kind, Kind::User | Kind::ToolResult) { Voice::User } else { Voice::Assistant };
     let (voice, label, text, chars_max) = match part {
+        Part::Text(text) if speaker == Voice::Assistant && text.trim() == NO_RESPONSE => return None,
         Part::Text(text) => match own_text.unwrap_or(text) {
             own_text if own_text.trim().is_empty() && !text.trim().is_empty() => {
                 (Voice::Program, None, text.as_str(), limits.tool_chars_max)
@@ -372,6 +390,32 @@ mod tests {
         }
         let forgotten = [Message::new(Kind::User, Vec::new())];
         assert!(!Transcript::has_lines(forgotten.iter()));
+    }
+
+    #[test]
+    fn a_script_has_a_line_for_each_call() {
+        let script =
+            "const a = await tools.exec_command({cmd: 'ls'}); tools.mcp__recapd__recall({query: 'bed'});";
+        let call = |id: &str, arguments: &str| {
+            let (id, name, arguments) = (Some(id.to_owned()), "exec".to_owned(), arguments.to_owned());
+            Message::new(Kind::ToolCall, vec![Part::ToolCall { id, name, arguments }])
+        };
+        let listed = Part::ToolResult {
+            call_id: Some("c1".to_owned()),
+            name: None,
+            text: "bed.rs".to_owned(),
+            is_error: false,
+        };
+        let messages = [call("c1", script), Message::new(Kind::ToolResult, vec![listed])];
+        let lines = transcript(&messages).lines;
+        let texts: Vec<_> =
+            lines.iter().map(|line| (line.voice, line.label.as_str(), line.text.as_str())).collect();
+        let result = (Voice::Result, "exec_command", "bed.rs");
+        assert_eq!(
+            texts,
+            [(Voice::Call, "exec_command", r#"{"cmd":"ls"}"#), result],
+            "recapd's own call is left out"
+        );
     }
 
     #[test]

@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{
-    API_ERROR, COMPACT_SUMMARY, FormatError, chat,
+    COMPACT_SUMMARY, FormatError, chat,
     content::{parts, text_part},
     conversation_line,
     json::Fields,
@@ -165,7 +165,7 @@ fn kind(line: &Fields<'_>, read: &Message, author: Option<Author>) -> Kind {
         Kind::User if author == Some(Author::Program) => Kind::ToolResult,
         Kind::User if begins(&[REPORT]) && is_from_program() => Kind::ToolResult,
         Kind::User if is_from_program() => Kind::System,
-        Kind::Assistant if is("isApiErrorMessage") => unknown_kind(API_ERROR),
+        Kind::Assistant if is("isApiErrorMessage") => unknown_kind(Metadata::API_ERROR),
         _ => read.kind.clone(),
     }
 }

@@ -4,7 +4,7 @@
 //! `speaker` names the agent. Events of requests are ignored, since they repeat the whole history.
 
 use super::{
-    API_ERROR, FormatError,
+    FormatError,
     content::{parts, text_part},
     json::Fields,
     message, unknown_kind,
@@ -133,7 +133,7 @@ fn read_message(event: &Fields<'_>, message: &Fields<'_>) -> EventText {
         };
     }
     let kind = match name {
-        _ if is_api_error(&parts) => unknown_kind(API_ERROR),
+        _ if is_api_error(&parts) => unknown_kind(Metadata::API_ERROR),
         FIRST_AGENT => Kind::User,
         _ => Kind::Assistant,
     };

@@ -18,7 +18,7 @@ pub(super) use course::Course;
 use std::collections::HashSet;
 
 use self::part::{AccountPart, choose};
-use super::{compose::Texts, cuts::fit};
+use super::{compose::Texts, cuts::fit, reading::is_talk};
 use recapd_core::domain::{
     summary::item::{GIST_CHARS_MAX, brief_chars_max, text_chars_max},
     transcript::{Transcript, Voice},
@@ -27,20 +27,29 @@ use recapd_core::domain::{
 /// An exchange with calls and more tokens than this is work, whatever its tools do.
 const WORK_TOKENS_MIN: i64 = 5_000;
 
+/// An exchange whose answers have more bytes than this is told in points.
+const ANSWER_BYTES_MIN: usize = 1_500;
 /// A request's sentence of at least this many characters is included only once.
 const REPEATED_CHARS_MIN: usize = 40;
 /// How many characters the marks of a headline take: `“` `” → `.
 const AROUND_CHARS: usize = 5;
 
-/// Returns true for an exchange whose actions count more than its words: it has effects, runs commands, looks at files, or has
-/// calls and is long.
+/// Returns true for an exchange that is told in points: it has effects, runs commands, looks at files, has calls and is long, ended
+/// with an error of the provider, or has long answers, unless people talk.
 pub(super) fn is_work(transcript: &Transcript) -> bool {
     let has_calls = transcript.lines.iter().any(|line| line.voice == Voice::Call);
     let effects = &transcript.effects;
     !effects.is_empty()
         || effects.runs_commands
         || !effects.looked_at.is_empty()
+        || !transcript.api_error.is_empty()
         || (has_calls && transcript.tokens > WORK_TOKENS_MIN)
+        || (answer_bytes(transcript) > ANSWER_BYTES_MIN && !is_talk(&transcript.lines))
+}
+
+fn answer_bytes(transcript: &Transcript) -> usize {
+    let answers = transcript.lines.iter().filter(|line| line.voice == Voice::Assistant);
+    answers.map(|line| line.text.len()).sum()
 }
 
 /// Writes the texts for a run of exchanges with at least one that is work.

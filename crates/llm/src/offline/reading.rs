@@ -22,7 +22,7 @@ pub(super) const RUN_EXCHANGES_MAX: usize = 12;
 /// Limits the time between the beginnings of two neighbours in a run.
 pub(super) const RUN_PAUSE_MS_MAX: i64 = DAY_MS;
 /// Limits an answer to a question of the model, together with the question, in characters.
-const ANSWER_CHARS_MAX: usize = 240;
+const ANSWER_CHARS_MAX: usize = 400;
 /// The prior of such an answer. It is high, because the model asked for the answer.
 const ANSWER_PRIOR: f64 = 1.8;
 
@@ -194,10 +194,7 @@ fn read_result(line: &Line, call: Option<&mut Call>) -> Vec<(ClauseSource, (Stri
 /// Returns the user's reason for refusing a call, or the user's answer to a tool's question. Results of other tools may quote
 /// anybody.
 fn user_texts_in(line: &Line, call: Option<&Call>) -> Vec<(String, f64)> {
-    let asks = call.is_some_and(|call| {
-        let name = call.name.to_lowercase();
-        name.starts_with("ask") || name.contains("question")
-    });
+    let asks = call.is_some_and(|call| user_text::asks_user(&call.name));
     let refusal = user_text::refusal(&line.text).filter(|_| line.voice == Voice::FailedResult);
     if let Some(reason) = refusal {
         return clauses::rated_sentences(reason, TextRole::Request, false);
@@ -205,11 +202,7 @@ fn user_texts_in(line: &Line, call: Option<&Call>) -> Vec<(String, f64)> {
     user_text::answers(&line.text)
         .into_iter()
         .filter(|_| asks)
-        .map(|(question, answer)| match question {
-            Some(question) => format!("{question} → {answer}"),
-            None => answer.to_owned(),
-        })
-        .map(|text| (cut(&one_line(&text), ANSWER_CHARS_MAX), ANSWER_PRIOR))
+        .map(|answer| (cut(&one_line(&answer.with_question()), ANSWER_CHARS_MAX), ANSWER_PRIOR))
         .collect()
 }
 

@@ -477,6 +477,7 @@ fn transcripts() -> impl Strategy<Value = Vec<Transcript>> {
                     zone: Zone::UTC,
                     tokens: 0,
                     interrupted,
+                    api_error: String::new(),
                     effects: Effects::default(),
                     lines,
                 }

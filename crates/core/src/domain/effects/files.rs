@@ -111,7 +111,7 @@ pub(super) fn find_paths(text: &str) -> impl Iterator<Item = String> {
 pub(super) fn working_directory(calls: &[FinishedCall<'_>]) -> Option<String> {
     let mut root: Option<String> = None;
     for call in calls {
-        let arguments = Arguments::read(call.arguments);
+        let arguments = Arguments::read(&call.arguments);
         let Some(directory) =
             arguments.text_of(&DIRECTORIES).filter(|path| is_absolute(path)).map(with_slashes)
         else {

@@ -212,3 +212,37 @@ fn files_that_are_only_named_were_looked_at() {
     let only_read = ran(&[("Read", json!({"file_path": "src/gate.rs"}), "", false)]);
     assert!(only_read.is_empty() && !looked.is_empty());
 }
+
+#[test]
+fn the_calls_of_a_script_have_effects_of_their_own() {
+    let patch = r#"const p = "*** Begin Patch\n*** Update File: src/bed.rs\n*** End Patch"; text(await tools.apply_patch(p));"#;
+    let test =
+        r#"const r = await tools.exec_command({"cmd":"cargo test","workdir":"/garden"}); text(r.output);"#;
+    let plan = r#"await tools.update_plan({plan: [{step: "Water the beds", status: "pending"}]})"#;
+    let lost = r#"text(await tools.apply_patch("*** Begin Patch\n*** Add File: lost.rs\n*** End Patch"));"#;
+    let running = "Script running with cell ID 7\nWall time 10.0 seconds\nOutput:\n";
+    let done = "Script completed\nWall time 3.0 seconds\nOutput:\n\ntest result: FAILED. 1 passed; 1 failed";
+    let effects = ran(&[
+        ("exec", json!(patch), "Script completed\nWall time 0.1 seconds\nOutput:\n\n{}", false),
+        ("exec", json!(test), running, false),
+        ("wait", json!({"cell_id": "7"}), done, false),
+        ("exec", json!(plan), "Script completed\nWall time 0.0 seconds\nOutput:\n", false),
+        ("exec", json!(lost), "Script failed\nWall time 0.0 seconds\nOutput:\n\nScript error:\nno", false),
+    ]);
+    assert_eq!(effects.files, ["src/bed.rs"]);
+    assert_eq!(effects.unchanged, ["lost.rs"]);
+    assert!(effects.runs_commands);
+    assert_eq!(effects.plan[0].text, "Water the beds");
+    let [verdict] = effects.verdicts.as_slice() else { panic!("{:?}", effects.verdicts) };
+    assert_eq!((verdict.command.as_str(), verdict.has_passed), ("cargo test", false));
+}
+
+#[test]
+fn a_command_that_is_still_running_has_no_verdict() {
+    let running = "Chunk ID: a1\nWall time: 10.0 seconds\nProcess running with session ID 42\nOutput:\n";
+    let passed = "Chunk ID: a2\nWall time: 1.0 seconds\nProcess exited with code 0\nOutput:\n3 passed";
+    let start = ("exec_command", json!({"cmd": "pytest"}), running, false);
+    assert_eq!(ran(std::slice::from_ref(&start)).verdicts, []);
+    let poll = ("write_stdin", json!({"session_id": 42, "chars": ""}), passed, false);
+    assert!(ran(&[start, poll]).verdicts[0].has_passed);
+}

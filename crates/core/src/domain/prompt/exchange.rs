@@ -55,6 +55,9 @@ fn heading(transcript: &Transcript) -> String {
     if transcript.interrupted {
         parts.push("interrupted by the user".to_owned());
     }
+    if !transcript.api_error.is_empty() {
+        parts.push("ended by an error of the model's provider".to_owned());
+    }
     let points = points(transcript.tokens);
     if points > 1 {
         parts.push(format!("{} tokens", rounded(transcript.tokens, false)));

@@ -14,7 +14,7 @@ pub const BRIEF_CHARS_MAX: usize = 240;
 /// Limits every brief to this many characters.
 pub const LONG_BRIEF_CHARS_MAX: usize = 1_200;
 /// An item about more than this many tokens may have longer texts, of several points.
-pub const LITTLE_TOKENS_MAX: i64 = 800;
+pub const LITTLE_TOKENS_MAX: i64 = 400;
 /// The brief may have one character more for each of this many characters that the detailed text may have beyond [`TEXT_CHARS_MAX`].
 const TEXT_CHARS_PER_BRIEF_CHAR: usize = 5;
 

@@ -1,5 +1,9 @@
 //! Finds the user's own words in tools' results: reasons for refusing a call, and answers to a question.
 
+use std::{borrow::Cow, collections::BTreeMap};
+
+use serde::Deserialize;
+
 /// Results of calls that the user refused begin like this.
 const REFUSALS: [&str; 2] =
     ["The user doesn't want to proceed with this tool use", "Permission for this tool use was denied"];
@@ -15,6 +19,49 @@ const GO_ON: &str = "You can now continue";
 /// The separator of a question and its answer.
 const SEPARATOR: &str = "\"=";
 
+/// Codex writes this before an answer that the user typed.
+const TYPED: &str = "user_note: ";
+
+/// An answer of the user to a question of the model.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer<'r> {
+    /// The question, or its id; `None` if the result doesn't say which question it was.
+    pub question: Option<Cow<'r, str>>,
+    /// The answer.
+    pub text: Cow<'r, str>,
+}
+
+/// The result of Codex' `request_user_input`: the answers by the ids of the questions.
+#[derive(Deserialize)]
+struct AnswersById {
+    answers: BTreeMap<String, AnswersOfQuestion>,
+}
+
+#[derive(Deserialize)]
+struct AnswersOfQuestion {
+    answers: Vec<String>,
+}
+
+impl<'r> Answer<'r> {
+    fn new(question: Option<&'r str>, text: &'r str) -> Self {
+        Self { question: question.map(Cow::Borrowed), text: Cow::Borrowed(text) }
+    }
+
+    /// Returns the answer after its question, if that is known: `Which port? → 5432`.
+    pub fn with_question(&self) -> String {
+        match &self.question {
+            Some(question) => format!("{question} → {}", self.text),
+            None => self.text.clone().into_owned(),
+        }
+    }
+}
+
+/// Returns true if a tool with this name asks the user. Only results of such a tool have answers of the user.
+pub fn asks_user(tool: &str) -> bool {
+    let tool = tool.to_lowercase();
+    tool.starts_with("ask") || tool.contains("question") || tool.contains("user_input")
+}
+
 /// Returns the user's reason for refusing a call, from the call's result.
 pub fn refusal(result: &str) -> Option<&str> {
     let result = result.trim_start();
@@ -26,9 +73,12 @@ pub fn refusal(result: &str) -> Option<&str> {
     (!reason.is_empty()).then_some(reason)
 }
 
-/// Returns the user's answers in a result. Each comes with its question if there is one.
-pub fn answers(result: &str) -> Vec<(Option<&str>, &str)> {
+/// Returns the user's answers in a result.
+pub fn answers(result: &str) -> Vec<Answer<'_>> {
     let result = result.trim();
+    if let Ok(AnswersById { answers }) = serde_json::from_str(result) {
+        return answers.into_iter().filter_map(|(id, answers)| answer_by_id(&id, &answers.answers)).collect();
+    }
     let Some(dialogue) = ANSWER_HEADS.iter().find_map(|start| result.strip_prefix(*start)) else {
         return Vec::new();
     };
@@ -36,7 +86,7 @@ pub fn answers(result: &str) -> Vec<(Option<&str>, &str)> {
     let mut pieces = dialogue.split(SEPARATOR).peekable();
     let mut question = pieces.next().unwrap_or_default().trim_start_matches('"');
     if pieces.peek().is_none() {
-        return vec![(None, without_quotes(dialogue))];
+        return vec![Answer::new(None, without_quotes(dialogue))];
     }
     let mut answers = Vec::new();
     while let Some(piece) = pieces.next() {
@@ -44,10 +94,18 @@ pub fn answers(result: &str) -> Vec<(Option<&str>, &str)> {
         let is_last = pieces.peek().is_none();
         let halves = piece.rsplit_once(", \"").or_else(|| piece.rsplit_once('"')).filter(|_| !is_last);
         let (answer, next) = halves.unwrap_or((piece, ""));
-        answers.push((Some(question), without_quotes(answer)));
+        answers.push(Answer::new(Some(question), without_quotes(answer)));
         question = next;
     }
     answers
+}
+
+fn answer_by_id(id: &str, answers: &[String]) -> Option<Answer<'static>> {
+    let texts: Vec<&str> =
+        answers.iter().map(|answer| answer.strip_prefix(TYPED).unwrap_or(answer).trim()).collect();
+    let text = texts.join("; ");
+    let question = Some(id.replace('_', " ").into());
+    (!text.is_empty()).then(|| Answer { question, text: text.into() })
 }
 
 /// Returns true if a result has words of the user.
@@ -102,8 +160,28 @@ mod tests {
             ("The page says: User has answered your questions", &[]),
         ];
         for (result, expected) in cases {
+            let expected: Vec<Answer<'_>> =
+                expected.iter().map(|&(question, text)| Answer::new(question, text)).collect();
             assert_eq!(answers(result), expected);
             assert_eq!(answers(&format!("{result}{go_on}")), expected, "{result}");
         }
+    }
+
+    #[test]
+    fn answers_of_codex_have_the_ids_of_their_questions() {
+        let result = r#"{"answers":{"speed_target":{"answers":["Winning (Recommended)","user_note: Prefer Rust."]},"z":{"answers":[]}}}"#;
+        let texts: Vec<String> = answers(result).iter().map(Answer::with_question).collect();
+        assert_eq!(texts, ["speed target → Winning (Recommended); Prefer Rust."]);
+        assert!(has_user_words(result));
+        assert_eq!(answers("request_user_input is unavailable in Default mode"), []);
+    }
+
+    #[test]
+    fn tools_that_ask_the_user_are_known_by_name() {
+        assert!(
+            ["AskUserQuestion", "ask_user", "request_user_input", "followup_question"].map(asks_user)
+                == [true; 4]
+        );
+        assert!(["task", "exec", "Read"].map(asks_user) == [false; 3]);
     }
 }

@@ -40,7 +40,7 @@ const INTERRUPTED: &str = "[Request interrupted";
 /// How a transcript marks a block of an unknown kind.
 const UNREAD: &str = "[block: ";
 /// Limits an answer to a question of the model, together with the question, in characters.
-const ANSWER_CHARS_MAX: usize = 300;
+const ANSWER_CHARS_MAX: usize = 400;
 
 /// An exchange in its order of events.
 #[derive(Debug)]
@@ -61,6 +61,8 @@ pub(crate) struct Course {
     /// The request of the previous exchange, which `/undo` takes back; empty if unknown.
     pub(crate) undone: String,
     pub(crate) interrupted: bool,
+    /// The error of the provider that ended the exchange; empty if it ended otherwise.
+    pub(crate) api_error: String,
 }
 
 impl Course {
@@ -88,6 +90,7 @@ impl Course {
             effects: transcript.effects.clone(),
             undone: String::new(),
             interrupted: transcript.interrupted,
+            api_error: transcript.api_error.clone(),
         }
     }
 
@@ -199,16 +202,11 @@ fn answers(lines: &[Line]) -> Vec<String> {
 }
 
 fn answers_in_result(tool: &str, result: &str) -> Vec<String> {
-    let tool = tool.to_lowercase();
-    if !tool.starts_with("ask") && !tool.contains("question") {
+    if !user_text::asks_user(tool) {
         return Vec::new();
     }
     let answers = user_text::answers(result).into_iter();
-    let texts = answers.map(|(question, answer)| match question {
-        Some(question) => format!("{question} → {answer}"),
-        None => answer.to_owned(),
-    });
-    texts.map(|text| cut(&one_line(&text), ANSWER_CHARS_MAX)).collect()
+    answers.map(|answer| cut(&one_line(&answer.with_question()), ANSWER_CHARS_MAX)).collect()
 }
 
 fn refusals_in_result(result: &str) -> Vec<String> {

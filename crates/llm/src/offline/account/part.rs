@@ -84,6 +84,10 @@ pub(super) fn of(exchange: usize, course: &Course) -> Vec<AccountPart> {
     }
     let end = if course.interrupted { "interrupted by the user" } else { "" };
     push(PointLabel::End, (0, 0), FIRST, end.to_owned());
+    if !course.api_error.is_empty() {
+        let error = format!("the provider's error ended it: “{}”", course.api_error);
+        push(PointLabel::End, (0, 2), FIRST, error);
+    }
     parts
 }
 

@@ -170,6 +170,7 @@ impl AgentLife<'_> {
             zone: Zone::UTC,
             tokens: exchange.tokens,
             interrupted: false,
+            api_error: String::new(),
             effects: Effects::default(),
             lines: vec![Line {
                 voice: Voice::User,

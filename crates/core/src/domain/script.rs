@@ -1,0 +1,71 @@
+//! Reads the calls of tools in a script. Codex (from 0.140) lets models call tools from JavaScript: a call of its tool `exec` has the
+//! script `const r = await tools.exec_command({"cmd": "cargo test"}); text(r.output);` instead of arguments.
+//!
+//! Nothing runs the script. A call is read as it is written: its first argument as far as it consists of literals, of names of earlier
+//! literals, and of sums of them. Everything else in it is left out.
+
+mod scanner;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+
+use serde_json::Value;
+
+use self::scanner::Scanner;
+use super::message::Part;
+
+/// A longer script isn't read.
+const SCRIPT_BYTES_MAX: usize = 1 << 20;
+/// Limits the calls read from a script.
+const CALLS_MAX: usize = 64;
+/// The object whose methods are the tools.
+const TOOLS: &str = "tools.";
+const DECLARATIONS: [&str; 3] = ["const", "let", "var"];
+
+/// Returns the calls in a call with a script, with the id of that call; empty for any other part.
+pub(super) fn calls(part: &Part) -> Vec<Part> {
+    let Part::ToolCall { id, arguments: script, .. } = part else {
+        return Vec::new();
+    };
+    let is_json = script.trim_start().starts_with('{');
+    if is_json || script.len() > SCRIPT_BYTES_MAX || !script.contains(TOOLS) {
+        return Vec::new();
+    }
+    let calls = written_calls(script).into_iter();
+    calls.map(|(name, arguments)| Part::ToolCall { id: id.clone(), name, arguments }).collect()
+}
+
+/// Returns the names of the called tools and their arguments: JSON, or plain text.
+fn written_calls(script: &str) -> Vec<(String, String)> {
+    let mut scanner = Scanner::new(script);
+    let mut values: HashMap<&str, Value> = HashMap::new();
+    let mut calls = Vec::new();
+    while calls.len() < CALLS_MAX && !scanner.is_at_end() {
+        if scanner.skip_text() {
+            continue;
+        }
+        match scanner.word() {
+            Some(word) if DECLARATIONS.contains(&word) => {
+                if let Some((name, value)) = scanner.declaration(&values) {
+                    values.insert(name, value);
+                }
+            }
+            Some("tools") => {
+                if let Some((name, argument)) = scanner.method_call(&values) {
+                    calls.push((name.to_owned(), argument.map_or_else(String::new, written)));
+                }
+            }
+            Some(_) => {}
+            None => scanner.skip_character(),
+        }
+    }
+    calls
+}
+
+fn written(value: Value) -> String {
+    match value {
+        Value::String(text) => text,
+        value => value.to_string(),
+    }
+}
