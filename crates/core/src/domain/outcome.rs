@@ -36,12 +36,11 @@ type OutcomeFields<'a> = BTreeMap<String, &'a RawValue>;
 
 /// Returns true if a result is JSON that reports a failure, or begins with an exit code other than 0, or is that of a failed script.
 pub fn is_failure(result: &str) -> bool {
-    match fields(result) {
-        Some(fields) => is_failed(&fields),
-        None => {
-            let mut header = result.trim_start().lines().take(HEADER_LINES).peekable();
-            header.peek() == Some(&FAILED_SCRIPT) || header.find_map(exit_code).is_some_and(|code| code != 0)
-        }
+    if let Some(fields) = fields(result) {
+        is_failed(&fields)
+    } else {
+        let mut header = result.trim_start().lines().take(HEADER_LINES).peekable();
+        header.peek() == Some(&FAILED_SCRIPT) || header.find_map(exit_code).is_some_and(|code| code != 0)
     }
 }
 

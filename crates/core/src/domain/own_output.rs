@@ -3,7 +3,10 @@
 
 use std::borrow::Cow;
 
-use super::summary::{section::Section, state::HEADING};
+use super::{
+    script,
+    summary::{section::Section, state::HEADING},
+};
 
 /// The name of recapd's MCP server. Hosts write it before the names of its tools (`mcp__recapd__expand`). Plugins write their own name
 /// before it (`mcp__plugin_recapd_recapd__expand`).
@@ -34,7 +37,7 @@ pub fn is_tool(name: &str) -> bool {
 
 /// Returns true if `text` is an answer of one of recapd's tools: an exchange, the results of a search, or a document.
 pub fn is_answer(text: &str) -> bool {
-    let text = text.trim_start();
+    let text = script::output(text.trim_start()).trim_start();
     let head = text.lines().next().unwrap_or_default();
     let heading = head.strip_prefix("## ").unwrap_or_default();
     let headings = Section::ALL.map(Section::heading).into_iter().chain([HEADING]);
@@ -129,6 +132,8 @@ mod tests {
             "## Yesterday (2 January 2026)\n- x (#3)\n",
         ] {
             assert!(is_answer(text), "{text}");
+            let header = "Script completed\nWall time 0.1 seconds\nOutput:\n\n";
+            assert!(is_answer(&format!("{header}{text}")), "from a script: {text}");
         }
         for text in ["## Yesterday\nI slept", "#3 is done", "fn f() {}", &format!("see: {FOUND_HINT}"), ""] {
             assert!(!is_answer(text), "{text}");

@@ -21,6 +21,10 @@ const SCRIPT_BYTES_MAX: usize = 1 << 20;
 const CALLS_MAX: usize = 64;
 /// The object whose methods are the tools.
 const TOOLS: &str = "tools.";
+/// The first lines of the results of scripts that have ended.
+const ENDED: [&str; 2] = ["Script completed\n", "Script failed\n"];
+/// The end of such a result's header.
+const HEADER_END: &str = "\nOutput:\n";
 const DECLARATIONS: [&str; 3] = ["const", "let", "var"];
 
 /// Returns the calls in a call with a script, with the id of that call; empty for any other part.
@@ -34,6 +38,13 @@ pub(super) fn calls(part: &Part) -> Vec<Part> {
     }
     let calls = written_calls(script).into_iter();
     calls.map(|(name, arguments)| Part::ToolCall { id: id.clone(), name, arguments }).collect()
+}
+
+/// Returns the output in the result of a script that has ended, without its header. Returns any other result unchanged.
+pub(super) fn output(result: &str) -> &str {
+    let has_header = ENDED.iter().any(|line| result.starts_with(line));
+    let (_, output) = result.split_once(HEADER_END).filter(|_| has_header).unwrap_or(("", result));
+    output
 }
 
 /// Returns the names of the called tools and their arguments: JSON, or plain text.

@@ -230,7 +230,9 @@ fn without_own_output(mut lines: Vec<Line>) -> Vec<Line> {
 fn has_line(part: &Part) -> bool {
     match part {
         Part::Text(text) => !text.trim().is_empty(),
-        Part::ToolResult { text, is_error, .. } => *is_error || !without_reminders(text).trim().is_empty(),
+        Part::ToolResult { text, is_error, .. } => {
+            *is_error || !without_reminders(script::output(text)).trim().is_empty()
+        }
         Part::ToolCall { .. } | Part::Attachment { .. } | Part::Opaque { .. } => true,
         Part::Thinking(_) => false,
     }
@@ -298,7 +300,7 @@ fn line(
         Part::Thinking(_) => return None,
     };
     let text = match part {
-        Part::ToolResult { .. } => without_reminders(text),
+        Part::ToolResult { .. } => without_reminders(script::output(text)),
         Part::Text(_) => own_output::without_fences(text),
         _ => text.into(),
     };
@@ -390,6 +392,19 @@ mod tests {
         }
         let forgotten = [Message::new(Kind::User, Vec::new())];
         assert!(!Transcript::has_lines(forgotten.iter()));
+    }
+
+    #[test]
+    fn an_error_of_the_provider_ends_an_exchange_unless_an_answer_follows() {
+        let said = |kind: Kind, text: &str| Message::new(kind, vec![Part::Text(text.to_owned())]);
+        let error = said(Kind::from_name(Metadata::API_ERROR), "API Error: 529\nOverloaded");
+        let request = said(Kind::User, "Oil the gate.");
+        let read = transcript(&[request.clone(), error.clone()]);
+        assert_eq!((read.api_error.as_str(), read.lines.len()), ("API Error: 529 Overloaded", 1));
+        let read = transcript(&[request.clone(), error, said(Kind::Assistant, "Done.")]);
+        assert_eq!((read.api_error.as_str(), read.lines.len()), ("", 2));
+        let read = transcript(&[request, said(Kind::Assistant, NO_RESPONSE)]);
+        assert_eq!(read.lines.len(), 1, "Claude Code wrote it");
     }
 
     #[test]

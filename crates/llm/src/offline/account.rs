@@ -21,13 +21,14 @@ use self::part::{AccountPart, choose};
 use super::{compose::Texts, cuts::fit, reading::is_talk};
 use recapd_core::domain::{
     summary::item::{GIST_CHARS_MAX, brief_chars_max, text_chars_max},
-    transcript::{Transcript, Voice},
+    transcript::{Line, Transcript, Voice},
+    user_text::asks_user,
 };
 
 /// An exchange with calls and more tokens than this is work, whatever its tools do.
 const WORK_TOKENS_MIN: i64 = 5_000;
 
-/// An exchange whose answers have more bytes than this is told in points.
+/// An exchange without calls whose answers have more bytes than this is told in points.
 const ANSWER_BYTES_MIN: usize = 1_500;
 /// A request's sentence of at least this many characters is included only once.
 const REPEATED_CHARS_MIN: usize = 40;
@@ -35,16 +36,17 @@ const REPEATED_CHARS_MIN: usize = 40;
 const AROUND_CHARS: usize = 5;
 
 /// Returns true for an exchange that is told in points: it has effects, runs commands, looks at files, has calls and is long, ended
-/// with an error of the provider, or has long answers, unless people talk.
+/// with an error of the provider, or has long answers and no calls, unless people talk. Questions to the user don't count as calls.
 pub(super) fn is_work(transcript: &Transcript) -> bool {
-    let has_calls = transcript.lines.iter().any(|line| line.voice == Voice::Call);
+    let is_call = |line: &Line| line.voice == Voice::Call && !asks_user(&line.label);
+    let has_calls = transcript.lines.iter().any(is_call);
     let effects = &transcript.effects;
     !effects.is_empty()
         || effects.runs_commands
         || !effects.looked_at.is_empty()
         || !transcript.api_error.is_empty()
         || (has_calls && transcript.tokens > WORK_TOKENS_MIN)
-        || (answer_bytes(transcript) > ANSWER_BYTES_MIN && !is_talk(&transcript.lines))
+        || (!has_calls && answer_bytes(transcript) > ANSWER_BYTES_MIN && !is_talk(&transcript.lines))
 }
 
 fn answer_bytes(transcript: &Transcript) -> usize {

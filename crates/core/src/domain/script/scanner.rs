@@ -1,6 +1,6 @@
 //! Reads literals, declarations and calls of JavaScript.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, str::Chars};
 
 use serde_json::{Map, Value};
 
@@ -175,14 +175,14 @@ impl<'s> Scanner<'s> {
         let begin = if is_raw { RAW.len() } else { 0 };
         let quote = self.rest.get(begin..)?.chars().next().filter(|c| matches!(c, '"' | '\'' | '`'))?;
         let mut text = String::new();
-        let mut characters = self.rest.get(begin + 1..)?.char_indices();
-        while let Some((_, c)) = characters.next() {
+        let mut characters = self.rest.get(begin + 1..)?.chars();
+        while let Some(c) = characters.next() {
             if c == quote {
                 break;
             }
             match c {
                 '\\' if !is_raw => {
-                    text.extend(characters.next().and_then(|(_, c)| unescaped(c, &mut characters)))
+                    text.extend(characters.next().and_then(|c| unescaped(c, &mut characters)));
                 }
                 c => text.push(c),
             }
@@ -230,9 +230,9 @@ impl<'s> Scanner<'s> {
 }
 
 /// Returns the character that an escape stands for; `None` if it stands for none.
-fn unescaped(escape: char, characters: &mut std::str::CharIndices<'_>) -> Option<char> {
+fn unescaped(escape: char, characters: &mut Chars<'_>) -> Option<char> {
     let mut code = |digits: usize| {
-        let text: String = characters.by_ref().take(digits).map(|(_, c)| c).collect();
+        let text: String = characters.by_ref().take(digits).collect();
         u32::from_str_radix(&text, 16).ok().and_then(char::from_u32)
     };
     match escape {

@@ -73,6 +73,15 @@ fn only_scripts_are_read() {
     );
 }
 
+#[test]
+fn the_output_of_a_script_has_no_header() {
+    assert_eq!(output("Script completed\nWall time 0.1 seconds\nOutput:\n\nok"), "\nok");
+    assert_eq!(output("Script failed\nWall time 0.1 seconds\nOutput:\nno"), "no");
+    for other in ["Script running with cell ID 7\nWall time 1 seconds\nOutput:\n", "a\nOutput:\nb", ""] {
+        assert_eq!(output(other), other);
+    }
+}
+
 proptest! {
     #[test]
     fn any_script_is_read_to_its_end(script in r#"([a-c\[\]{}()"'`\\.,:+ /*\n-]|tools\.a\(|const |\.\.\.|é){0,60}"#) {

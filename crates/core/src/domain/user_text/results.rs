@@ -24,7 +24,7 @@ const TYPED: &str = "user_note: ";
 
 /// An answer of the user to a question of the model.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer<'r> {
+pub struct UserAnswer<'r> {
     /// The question, or its id; `None` if the result doesn't say which question it was.
     pub question: Option<Cow<'r, str>>,
     /// The answer.
@@ -42,7 +42,7 @@ struct AnswersOfQuestion {
     answers: Vec<String>,
 }
 
-impl<'r> Answer<'r> {
+impl<'r> UserAnswer<'r> {
     fn new(question: Option<&'r str>, text: &'r str) -> Self {
         Self { question: question.map(Cow::Borrowed), text: Cow::Borrowed(text) }
     }
@@ -74,7 +74,7 @@ pub fn refusal(result: &str) -> Option<&str> {
 }
 
 /// Returns the user's answers in a result.
-pub fn answers(result: &str) -> Vec<Answer<'_>> {
+pub fn answers(result: &str) -> Vec<UserAnswer<'_>> {
     let result = result.trim();
     if let Ok(AnswersById { answers }) = serde_json::from_str(result) {
         return answers.into_iter().filter_map(|(id, answers)| answer_by_id(&id, &answers.answers)).collect();
@@ -86,7 +86,7 @@ pub fn answers(result: &str) -> Vec<Answer<'_>> {
     let mut pieces = dialogue.split(SEPARATOR).peekable();
     let mut question = pieces.next().unwrap_or_default().trim_start_matches('"');
     if pieces.peek().is_none() {
-        return vec![Answer::new(None, without_quotes(dialogue))];
+        return vec![UserAnswer::new(None, without_quotes(dialogue))];
     }
     let mut answers = Vec::new();
     while let Some(piece) = pieces.next() {
@@ -94,18 +94,18 @@ pub fn answers(result: &str) -> Vec<Answer<'_>> {
         let is_last = pieces.peek().is_none();
         let halves = piece.rsplit_once(", \"").or_else(|| piece.rsplit_once('"')).filter(|_| !is_last);
         let (answer, next) = halves.unwrap_or((piece, ""));
-        answers.push(Answer::new(Some(question), without_quotes(answer)));
+        answers.push(UserAnswer::new(Some(question), without_quotes(answer)));
         question = next;
     }
     answers
 }
 
-fn answer_by_id(id: &str, answers: &[String]) -> Option<Answer<'static>> {
+fn answer_by_id(id: &str, answers: &[String]) -> Option<UserAnswer<'static>> {
     let texts: Vec<&str> =
         answers.iter().map(|answer| answer.strip_prefix(TYPED).unwrap_or(answer).trim()).collect();
     let text = texts.join("; ");
     let question = Some(id.replace('_', " ").into());
-    (!text.is_empty()).then(|| Answer { question, text: text.into() })
+    (!text.is_empty()).then(|| UserAnswer { question, text: text.into() })
 }
 
 /// Returns true if a result has words of the user.
@@ -160,8 +160,8 @@ mod tests {
             ("The page says: User has answered your questions", &[]),
         ];
         for (result, expected) in cases {
-            let expected: Vec<Answer<'_>> =
-                expected.iter().map(|&(question, text)| Answer::new(question, text)).collect();
+            let expected: Vec<UserAnswer<'_>> =
+                expected.iter().map(|&(question, text)| UserAnswer::new(question, text)).collect();
             assert_eq!(answers(result), expected);
             assert_eq!(answers(&format!("{result}{go_on}")), expected, "{result}");
         }
@@ -170,7 +170,7 @@ mod tests {
     #[test]
     fn answers_of_codex_have_the_ids_of_their_questions() {
         let result = r#"{"answers":{"speed_target":{"answers":["Winning (Recommended)","user_note: Prefer Rust."]},"z":{"answers":[]}}}"#;
-        let texts: Vec<String> = answers(result).iter().map(Answer::with_question).collect();
+        let texts: Vec<String> = answers(result).iter().map(UserAnswer::with_question).collect();
         assert_eq!(texts, ["speed target → Winning (Recommended); Prefer Rust."]);
         assert!(has_user_words(result));
         assert_eq!(answers("request_user_input is unavailable in Default mode"), []);

@@ -81,12 +81,29 @@ fn a_broken_off_exchange_has_no_outcome() {
 }
 
 #[test]
-fn an_exchange_with_effects_or_many_tokens_is_work() {
+fn an_account_tells_the_providers_error_that_ended_the_exchange() {
+    let mut ended = Transcript::of_lines(1, Timestamp(0), &[(Voice::User, "", "Oil the gate.")]);
+    ended.api_error = "API Error: 529 Overloaded".to_owned();
+    assert!(is_work(&ended));
+    insta::assert_snapshot!(texts(&[ended]).text, @r"
+    User: “Oil the gate.”
+    Note: the provider's error ended it: “API Error: 529 Overloaded”
+    ");
+}
+
+#[test]
+fn an_exchange_with_effects_many_tokens_or_long_answers_is_work() {
     let mut looked = Transcript::of_lines(1, Timestamp(0), &LINES);
     assert!(!is_work(&looked));
     looked.tokens = 5_001;
     assert!(is_work(&looked));
     assert!(is_work(&work(0, &LINES)));
+    let plan = "Oil the hinge of the gate. ".repeat(60);
+    let planned = |names: [&str; 2]| {
+        let lines = [(Voice::User, names[0], "Plan it."), (Voice::Assistant, names[1], plan.as_str())];
+        Transcript::of_lines(1, Timestamp(0), &lines)
+    };
+    assert!(is_work(&planned(["", ""])) && !is_work(&planned(["Ida", "Omar"])));
 }
 
 #[test]
