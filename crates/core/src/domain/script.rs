@@ -15,6 +15,8 @@ use serde_json::Value;
 use self::scanner::Scanner;
 use super::message::Part;
 
+/// The tool that runs scripts (Codex). Texts of other tools, such as a patch, may look like a script.
+const RUNNER: &str = "exec";
 /// A longer script isn't read.
 const SCRIPT_BYTES_MAX: usize = 1 << 20;
 /// Limits the calls read from a script.
@@ -29,11 +31,11 @@ const DECLARATIONS: [&str; 3] = ["const", "let", "var"];
 
 /// Returns the calls in a call with a script, with the id of that call; empty for any other part.
 pub(super) fn calls(part: &Part) -> Vec<Part> {
-    let Part::ToolCall { id, arguments: script, .. } = part else {
+    let Part::ToolCall { id, name, arguments: script } = part else {
         return Vec::new();
     };
-    let is_json = script.trim_start().starts_with('{');
-    if is_json || script.len() > SCRIPT_BYTES_MAX || !script.contains(TOOLS) {
+    let is_script = name == RUNNER && !script.trim_start().starts_with('{') && script.contains(TOOLS);
+    if !is_script || script.len() > SCRIPT_BYTES_MAX {
         return Vec::new();
     }
     let calls = written_calls(script).into_iter();

@@ -54,11 +54,13 @@ text(r.output);"#,
 
 #[test]
 fn only_scripts_are_read() {
-    let call = |arguments: &str| Part::ToolCall {
+    let call_of = |name: &str, arguments: &str| Part::ToolCall {
         id: Some("c".to_owned()),
-        name: "exec".to_owned(),
+        name: name.to_owned(),
         arguments: arguments.to_owned(),
     };
+    let call = |arguments: &str| call_of("exec", arguments);
+    assert_eq!(calls(&call_of("apply_patch", "*** Begin Patch\n+tools.a({b: 1})")), []);
     assert_eq!(calls(&call(r#"{"cmd": "tools.a({})"}"#)), []);
     assert_eq!(calls(&call("*** Begin Patch")), []);
     assert_eq!(calls(&Part::Text("tools.a({})".to_owned())), []);
