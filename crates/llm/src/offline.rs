@@ -89,8 +89,8 @@ pub fn summarise(transcripts: &[Transcript]) -> Vec<ItemDraft> {
             let exchanges = batch.exchanges.get(run)?;
             let range =
                 ExchangeRange { first: exchanges.first()?.exchange, last: exchanges.last()?.exchange };
-            let is_work = transcripts_of_run.iter().any(account::is_work);
-            let account = is_work.then(|| account::texts(transcripts_of_run));
+            let has_account = transcripts_of_run.iter().any(account::applies_to);
+            let account = has_account.then(|| account::texts(transcripts_of_run));
             // A run of calls without words gives an empty account.
             let account = account.filter(|texts| !texts.text.is_empty());
             let texts = account.unwrap_or_else(|| write_texts(&batch, exchanges, transcripts_of_run));

@@ -49,7 +49,7 @@ async fn refusals_do_not_depend_on_the_agent() {
     {
         server.keep_token(name, Scope::Admin, reach).await;
     }
-    // Whoever reads the agent before it decides fails now.
+    // From now on, a request that reads the agent fails with 503.
     server.store.trouble(EVERY_OPERATION, Trouble::Unavailable);
     let callers = [(Some("coder"), 404), (Some("web"), 404), (None, 401), (Some("unknown"), 401)];
     for route in ROUTES {

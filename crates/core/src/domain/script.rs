@@ -1,5 +1,5 @@
-//! Reads the calls of tools in a script. Codex (from 0.140) lets models call tools from JavaScript: a call of its tool `exec` has the
-//! script `const r = await tools.exec_command({"cmd": "cargo test"}); text(r.output);` instead of arguments.
+//! Reads the calls of tools in a script. Codex (code mode, seen in 0.144) lets models call tools from JavaScript: a call of its tool
+//! `exec` has the script `const r = await tools.exec_command({"cmd": "cargo test"}); text(r.output);` instead of arguments.
 //!
 //! Nothing runs the script. A call is read as it is written: its first argument as far as it consists of literals, of names of earlier
 //! literals, and of sums of them. Everything else in it is left out.

@@ -4,6 +4,8 @@
 mod pairs;
 mod reminders;
 
+use std::borrow::Cow;
+
 use self::{pairs::LinkedLine, reminders::without_reminders};
 use super::{
     effects::Effects,
@@ -230,12 +232,15 @@ fn without_own_output(mut lines: Vec<Line>) -> Vec<Line> {
 fn has_line(part: &Part) -> bool {
     match part {
         Part::Text(text) => !text.trim().is_empty(),
-        Part::ToolResult { text, is_error, .. } => {
-            *is_error || !without_reminders(script::output(text)).trim().is_empty()
-        }
+        Part::ToolResult { text, is_error, .. } => *is_error || !result_text(text).trim().is_empty(),
         Part::ToolCall { .. } | Part::Attachment { .. } | Part::Opaque { .. } => true,
         Part::Thinking(_) => false,
     }
+}
+
+/// Returns what a tool wrote, without what its host added.
+fn result_text(result: &str) -> Cow<'_, str> {
+    without_reminders(script::output(result))
 }
 
 /// Returns the lines of a message. Its texts have only the user's own words. A script has a line for each of its calls.
@@ -300,7 +305,7 @@ fn line(
         Part::Thinking(_) => return None,
     };
     let text = match part {
-        Part::ToolResult { .. } => without_reminders(script::output(text)),
+        Part::ToolResult { .. } => result_text(text),
         Part::Text(_) => own_output::without_fences(text),
         _ => text.into(),
     };

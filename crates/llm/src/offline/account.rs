@@ -28,16 +28,17 @@ use recapd_core::domain::{
 /// An exchange with calls and more tokens than this is work, whatever its tools do.
 const WORK_TOKENS_MIN: i64 = 5_000;
 
-/// An exchange without calls whose answers have more bytes than this is told in points.
+/// An exchange without calls has an account if its answers have more bytes than this.
 const ANSWER_BYTES_MIN: usize = 1_500;
 /// A request's sentence of at least this many characters is included only once.
 const REPEATED_CHARS_MIN: usize = 40;
 /// How many characters the marks of a headline take: `“` `” → `.
 const AROUND_CHARS: usize = 5;
 
-/// Returns true for an exchange that is told in points: it has effects, runs commands, looks at files, has calls and is long, ended
-/// with an error of the provider, or has long answers and no calls, unless people talk. Questions to the user don't count as calls.
-pub(super) fn is_work(transcript: &Transcript) -> bool {
+/// Returns true for an exchange that has an account. It has effects, runs commands, looks at files, has calls and is long, or a
+/// provider's error ended it. An exchange without calls has an account if its answers are long and no named people talk. Questions to
+/// the user don't count as calls.
+pub(super) fn applies_to(transcript: &Transcript) -> bool {
     let is_call = |line: &Line| line.voice == Voice::Call && !asks_user(&line.label);
     let has_calls = transcript.lines.iter().any(is_call);
     let effects = &transcript.effects;

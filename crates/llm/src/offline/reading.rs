@@ -194,16 +194,21 @@ fn read_result(line: &Line, call: Option<&mut Call>) -> Vec<(ClauseSource, (Stri
 /// Returns the user's reason for refusing a call, or the user's answer to a tool's question. Results of other tools may quote
 /// anybody.
 fn user_texts_in(line: &Line, call: Option<&Call>) -> Vec<(String, f64)> {
-    let asks = call.is_some_and(|call| user_text::asks_user(&call.name));
     let refusal = user_text::refusal(&line.text).filter(|_| line.voice == Voice::FailedResult);
     if let Some(reason) = refusal {
         return clauses::rated_sentences(reason, TextRole::Request, false);
     }
-    user_text::answers(&line.text)
-        .into_iter()
-        .filter(|_| asks)
-        .map(|answer| (cut(&one_line(&answer.with_question()), ANSWER_CHARS_MAX), ANSWER_PRIOR))
-        .collect()
+    let tool = call.map_or("", |call| call.name.as_str());
+    answers(tool, &line.text).into_iter().map(|answer| (answer, ANSWER_PRIOR)).collect()
+}
+
+/// Returns the user's answers in the result of `tool`, each with its question, if the tool asks the user.
+pub(super) fn answers(tool: &str, result: &str) -> Vec<String> {
+    if !user_text::asks_user(tool) {
+        return Vec::new();
+    }
+    let answers = user_text::answers(result).into_iter();
+    answers.map(|answer| cut(&one_line(&answer.with_question()), ANSWER_CHARS_MAX)).collect()
 }
 
 /// Returns true if all lines are speech with a speaker's name: people talk, without tools.

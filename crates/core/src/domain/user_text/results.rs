@@ -76,7 +76,11 @@ pub fn refusal(result: &str) -> Option<&str> {
 /// Returns the user's answers in a result.
 pub fn answers(result: &str) -> Vec<UserAnswer<'_>> {
     let result = result.trim();
-    if let Ok(AnswersById { answers }) = serde_json::from_str(result) {
+    // Most results are no answers, and may be long.
+    if result.starts_with('{')
+        && result.contains("\"answers\"")
+        && let Ok(AnswersById { answers }) = serde_json::from_str(result)
+    {
         return answers.into_iter().filter_map(|(id, answers)| answer_by_id(&id, &answers.answers)).collect();
     }
     let Some(dialogue) = ANSWER_HEADS.iter().find_map(|start| result.strip_prefix(*start)) else {

@@ -2,11 +2,11 @@
 
 use super::super::{
     clauses::{TextRole, rated_sentences},
+    reading,
     sentences::paragraphs,
 };
 use recapd_core::domain::{
     effects::Effects,
-    text::{cut, one_line},
     transcript::{Line, Transcript, Voice},
     user_text,
 };
@@ -39,8 +39,6 @@ const FAILURES: [&str; 4] = ["fail", "error", "crash", "traceback"];
 const INTERRUPTED: &str = "[Request interrupted";
 /// How a transcript marks a block of an unknown kind.
 const UNREAD: &str = "[block: ";
-/// Limits an answer to a question of the model, together with the question, in characters.
-const ANSWER_CHARS_MAX: usize = 400;
 
 /// An exchange in its order of events.
 #[derive(Debug)]
@@ -193,20 +191,12 @@ fn answers(lines: &[Line]) -> Vec<String> {
     for line in lines {
         match line.voice {
             Voice::Call => tool = &line.label,
-            Voice::Result => answers.extend(answers_in_result(tool, &line.text)),
+            Voice::Result => answers.extend(reading::answers(tool, &line.text)),
             Voice::FailedResult => answers.extend(refusals_in_result(&line.text)),
             Voice::User | Voice::Assistant | Voice::Program => tool = "",
         }
     }
     answers
-}
-
-fn answers_in_result(tool: &str, result: &str) -> Vec<String> {
-    if !user_text::asks_user(tool) {
-        return Vec::new();
-    }
-    let answers = user_text::answers(result).into_iter();
-    answers.map(|answer| cut(&one_line(&answer.with_question()), ANSWER_CHARS_MAX)).collect()
 }
 
 fn refusals_in_result(result: &str) -> Vec<String> {

@@ -84,7 +84,7 @@ fn a_broken_off_exchange_has_no_outcome() {
 fn an_account_tells_the_providers_error_that_ended_the_exchange() {
     let mut ended = Transcript::of_lines(1, Timestamp(0), &[(Voice::User, "", "Oil the gate.")]);
     ended.api_error = "API Error: 529 Overloaded".to_owned();
-    assert!(is_work(&ended));
+    assert!(applies_to(&ended));
     insta::assert_snapshot!(texts(&[ended]).text, @r"
     User: “Oil the gate.”
     Note: the provider's error ended it: “API Error: 529 Overloaded”
@@ -92,18 +92,18 @@ fn an_account_tells_the_providers_error_that_ended_the_exchange() {
 }
 
 #[test]
-fn an_exchange_with_effects_many_tokens_or_long_answers_is_work() {
+fn an_exchange_with_effects_many_tokens_or_long_answers_has_an_account() {
     let mut looked = Transcript::of_lines(1, Timestamp(0), &LINES);
-    assert!(!is_work(&looked));
+    assert!(!applies_to(&looked));
     looked.tokens = 5_001;
-    assert!(is_work(&looked));
-    assert!(is_work(&work(0, &LINES)));
+    assert!(applies_to(&looked));
+    assert!(applies_to(&work(0, &LINES)));
     let plan = "Oil the hinge of the gate. ".repeat(60);
     let planned = |names: [&str; 2]| {
         let lines = [(Voice::User, names[0], "Plan it."), (Voice::Assistant, names[1], plan.as_str())];
         Transcript::of_lines(1, Timestamp(0), &lines)
     };
-    assert!(is_work(&planned(["", ""])) && !is_work(&planned(["Ida", "Omar"])));
+    assert!(applies_to(&planned(["", ""])) && !applies_to(&planned(["Ida", "Omar"])));
 }
 
 #[test]
@@ -170,10 +170,10 @@ fn a_prompt_that_is_sent_again_is_told_once() {
 }
 
 #[test]
-fn an_exchange_that_only_runs_commands_is_work() {
+fn an_exchange_that_only_runs_commands_has_an_account() {
     let mut talk = work(100, &[(Voice::User, "", "again"), (Voice::Call, "bash", "{}")]);
     talk.effects = Effects::default();
-    assert!(!is_work(&talk));
+    assert!(!applies_to(&talk));
     talk.effects.runs_commands = true;
-    assert!(is_work(&talk));
+    assert!(applies_to(&talk));
 }
