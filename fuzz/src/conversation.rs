@@ -3,10 +3,8 @@
 
 use std::sync::Arc;
 
-use libfuzzer_sys::{
-    Corpus,
-    arbitrary::{self, Arbitrary, Unstructured},
-};
+use crate::Corpus;
+use arbitrary::{Arbitrary, Unstructured};
 use recapd_core::{
     domain::{
         agent::AgentId,

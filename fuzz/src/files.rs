@@ -5,7 +5,7 @@ use std::{
     io::{Cursor, Read},
 };
 
-use libfuzzer_sys::Corpus;
+use crate::Corpus;
 use recapd_core::{
     domain::{
         context::{ContextInput, ContextOptions, SourceExchange, SourceMessage, build},
@@ -134,7 +134,12 @@ fn writes_again(target: RequestFormat, outcomes: &[Outcome]) {
 fn written(target: RequestFormat, messages: &[&Message]) -> serde_json::Value {
     let sources = (1..).zip(messages).map(|(seq, message)| SourceMessage::uncounted(seq, message));
     let input = ContextInput {
-        exchanges: vec![SourceExchange { exchange: 1, is_open: true, messages: sources.collect() }],
+        exchanges: vec![SourceExchange {
+            exchange: 1,
+            first_leg: 1,
+            is_open: true,
+            messages: sources.collect(),
+        }],
         ..ContextInput::default()
     };
     let options =

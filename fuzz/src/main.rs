@@ -1,42 +1,11 @@
-//! The fuzz targets in one program; `FUZZ_TARGET` names the one to run. `scripts/fuzz` builds and runs them.
-//!
-//! Each checks more than the absence of crashes: reading twice gives the same, what must be kept is there, the
-//! validator accepts what is built. libFuzzer's `-timeout` finds hangs.
+//! Runs the fuzz target that `FUZZ_TARGET` names under libFuzzer, whose `-timeout` finds hangs. `scripts/fuzz` builds and runs it.
 
 #![no_main]
 
-mod conversation;
-mod files;
-mod request;
-mod texts;
-
 use std::sync::OnceLock;
 
-use libfuzzer_sys::{Corpus, fuzz_target};
-use recapd_core::domain::message::Format;
-
-type Target = fn(&[u8]) -> Corpus;
-
-/// All targets. `scripts/fuzz` reads the names from here.
-const TARGETS: [(&str, Target); 17] = [
-    ("native", |data| files::read(data, Some(Format::Native))),
-    ("openai", |data| files::read(data, Some(Format::OpenAiChat))),
-    ("responses", |data| files::read(data, Some(Format::OpenAiResponses))),
-    ("anthropic", |data| files::read(data, Some(Format::Anthropic))),
-    ("gemini", |data| files::read(data, Some(Format::Gemini))),
-    ("claude_code", |data| files::read(data, Some(Format::ClaudeCode))),
-    ("codex", |data| files::read(data, Some(Format::Codex))),
-    ("pidgin", |data| files::read(data, Some(Format::Pidgin))),
-    ("aider", |data| files::read(data, Some(Format::Aider))),
-    ("detection", |data| files::read(data, None)),
-    ("context", conversation::build_contexts),
-    ("validator", request::judge),
-    ("journal", texts::journal),
-    ("reply", texts::reply),
-    ("counting", texts::count),
-    ("crontab", texts::crontab),
-    ("config", texts::config),
-];
+use libfuzzer_sys::fuzz_target;
+use recapd_fuzz::{Corpus, TARGETS, Target};
 
 static TARGET: OnceLock<Target> = OnceLock::new();
 
@@ -46,4 +15,9 @@ fn chosen() -> Target {
     found.unwrap_or_else(|| panic!("FUZZ_TARGET={name}: no such target")).1
 }
 
-fuzz_target!(|data: &[u8]| -> Corpus { TARGET.get_or_init(chosen)(data) });
+fuzz_target!(|data: &[u8]| -> libfuzzer_sys::Corpus {
+    match TARGET.get_or_init(chosen)(data) {
+        Corpus::Keep => libfuzzer_sys::Corpus::Keep,
+        Corpus::Reject => libfuzzer_sys::Corpus::Reject,
+    }
+});

@@ -1,6 +1,6 @@
 //! Requests: validation and counting of any JSON.
 
-use libfuzzer_sys::Corpus;
+use crate::Corpus;
 use recapd_core::{
     tokenizer::count_request,
     validator::{Target, VIOLATIONS_MAX, validate},

@@ -2,7 +2,6 @@
 
 use std::{fs, path::PathBuf, sync::OnceLock};
 
-use libfuzzer_sys::Corpus;
 use recapd_config::Loader;
 use recapd_core::{
     domain::{journal::JournalLine, redaction::Redactor, reply, time::Timestamp, tokens::TokenCounter as _},
@@ -10,6 +9,8 @@ use recapd_core::{
 };
 use recapd_platform::crontab::Crontab;
 use tiktoken_rs::CoreBPE;
+
+use crate::Corpus;
 
 /// The exchanges that the model was asked about.
 const ASKED: [i64; 6] = [3, 4, 7, 8, 12, 13];
@@ -29,7 +30,7 @@ pub(crate) fn journal(data: &[u8]) -> Corpus {
         match (&read, &again) {
             (JournalLine::Message(one), JournalLine::Message(other)) => assert_eq!(one, other),
             (JournalLine::Head(_), JournalLine::Head(_)) => {}
-            _ => panic!("{line} became {written}"),
+            _ => unreachable!("{line} became {written}"),
         }
         assert_eq!(write(&again), written);
     }
@@ -54,7 +55,7 @@ pub(crate) fn reply(data: &[u8]) -> Corpus {
     stood_for.extend(&checked.missing);
     stood_for.sort_unstable();
     assert_eq!(stood_for, ASKED);
-    let answer = reply::Answer { items: checked.drafts.clone() };
+    let answer = reply::Answer::from(checked.clone());
     let again = serde_json::to_string(&answer).expect("an answer is JSON");
     let again = reply::parse(&again, &ASKED, &Redactor::standard()).expect("what is clean stays acceptable");
     assert_eq!(again, checked, "cleaning twice changes something");
