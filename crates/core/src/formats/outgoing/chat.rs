@@ -33,6 +33,7 @@ pub(super) fn body(turns: &[Turn<'_>], names: &[Vec<Names>], notes: &mut Notes) 
             _ => messages.push(message(turn, &mut calls, &speakers, notes)),
         }
     }
+    messages.retain(|message| !is_blank_answer(message));
     json!({"messages": messages})
 }
 
@@ -66,6 +67,13 @@ fn message(
         message["name"] = Value::String(name);
     }
     message
+}
+
+/// Returns true for an answer without content, calls or anything else, which OpenAI refuses.
+fn is_blank_answer(message: &Value) -> bool {
+    let fields = message.as_object().into_iter().flat_map(Map::iter);
+    let mut filled = fields.filter(|(name, value)| !value.is_null() && *name != "role" && *name != "name");
+    message.get("role").is_some_and(|role| role == "assistant") && filled.next().is_none()
 }
 
 /// Returns the speaker of the pieces, if all have the same one.

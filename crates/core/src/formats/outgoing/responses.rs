@@ -108,7 +108,12 @@ fn original_blocks(content: Value, kinds: &[&str]) -> Option<Vec<Value>> {
         return None;
     };
     blocks.retain(|block| !original::is_blank_text(block));
-    let is_sound = !blocks.is_empty() && blocks.iter().all(|block| kinds.contains(&kind(block)));
+    // A refusal has its text in a field of its own.
+    let is_own = |block: &Value| {
+        let kind = kind(block);
+        kinds.contains(&kind) && (kind != "refusal" || block.get(kind).is_some_and(Value::is_string))
+    };
+    let is_sound = !blocks.is_empty() && blocks.iter().all(is_own);
     is_sound.then_some(blocks)
 }
 

@@ -470,3 +470,20 @@ fn messages_in_other_spellings_are_written_anew() {
     let violations = validate(Target::OpenAiChat, &body, None);
     assert!(violations.is_empty(), "{violations:?} {text}");
 }
+
+#[test]
+fn an_answer_of_unknown_blocks_is_written_as_its_provider_accepts_it() {
+    let lines = [
+        r#"{"role":"user","content":"Hi"}"#,
+        r#"{"role":"assistant","content":[{"type":"output_text","txet":"Hello."}]}"#,
+        r#"{"role":"user","content":"Again."}"#,
+    ];
+    let out = outgoing(RequestFormat::OpenAiChat, Format::OpenAiChat, &lines);
+    insta::assert_snapshot!(out.body, @r#"{"messages":[{"content":"Hi","role":"user"},{"content":"Again.","role":"user"}]}"#);
+    let lines = [
+        r#"{"type":"message","role":"user","content":"Hi"}"#,
+        r#"{"type":"message","role":"assistant","content":[{"type":"output_text","text":"No."},{"type":"refusal","fusal":"I can't."}]}"#,
+    ];
+    let out = outgoing(RequestFormat::OpenAiResponses, Format::OpenAiResponses, &lines);
+    insta::assert_snapshot!(out.body["input"][1]["content"], @r#"[{"text":"No.","type":"output_text"}]"#);
+}
