@@ -1,8 +1,10 @@
 //! Reads aider's chat history: Markdown in which the beginning of a line shows who wrote it.
 //!
 //! `# aider chat started at …` opens a conversation, `####` marks the user's lines, `>` the program's output, and the rest is the
-//! model's. aider reads its history by the same rule. The rule ignores code fences, since a truncated answer leaves its fence open. Each
-//! block becomes one message in the native format, without its marks and without the blank lines between blocks.
+//! model's. aider ends a text of the user or of the program with two spaces, which tells it from a heading or a quotation of the model;
+//! in a text of the program, only the first line has the mark. An editor may have removed the spaces from the whole file: there, the
+//! marks alone decide. Code fences don't count, since a truncated answer leaves its fence open. Each block becomes one message in the
+//! native format, without its marks and without the blank lines between blocks.
 
 use std::{
     collections::{HashSet, VecDeque},
@@ -22,7 +24,7 @@ use crate::domain::time::Timestamp;
 const START: &str = "# aider chat started at ";
 const USER_MARK: &str = "####";
 const OUTPUT_MARK: &str = ">";
-/// aider ends its lines with two spaces, a line break in Markdown.
+/// aider ends its texts with two spaces, a line break in Markdown.
 const LINE_BREAK: &str = "  ";
 /// Limits a block to this many bytes. A longer one becomes several messages.
 const BLOCK_BYTES_MAX: usize = LINE_BYTES_MAX;
@@ -39,6 +41,7 @@ enum LineVoice {
 }
 
 impl LineVoice {
+    /// Returns the author by the mark alone.
     fn of(line: &str) -> Self {
         if line.starts_with(START) {
             Self::Start
@@ -114,6 +117,10 @@ pub(super) struct Blocks {
     started_at: Option<Timestamp>,
     /// The block to which the next line may belong.
     open: Option<LineBlock>,
+    /// True if the open block ends with a text of the program that isn't complete.
+    is_mid_output: bool,
+    /// True once an output has had its [`LINE_BREAK`], so that the file still has them.
+    has_line_breaks: bool,
     /// Messages that are read, but not returned yet.
     ready: VecDeque<PendingPiece>,
 }
@@ -128,6 +135,8 @@ impl Blocks {
             conversation: None,
             started_at: None,
             open: None,
+            is_mid_output: false,
+            has_line_breaks: false,
             ready: VecDeque::new(),
         }
     }
@@ -155,8 +164,25 @@ impl Blocks {
         }
     }
 
+    /// Returns the author of a line, by its mark, its end and the line before.
+    fn voice_of(&mut self, text: &str) -> LineVoice {
+        let marked = LineVoice::of(text);
+        let is_complete = text.ends_with(LINE_BREAK);
+        self.has_line_breaks |= marked == LineVoice::Output && is_complete;
+        let is_after_model = self.open.as_ref().is_some_and(|block| block.voice == LineVoice::Model);
+        let voice = match marked {
+            _ if !self.has_line_breaks || marked == LineVoice::Start => marked,
+            LineVoice::User | LineVoice::Output if is_complete => marked,
+            LineVoice::Output if !is_after_model => marked,
+            _ if self.is_mid_output => LineVoice::Output,
+            _ => LineVoice::Model,
+        };
+        self.is_mid_output = voice == LineVoice::Output && self.has_line_breaks && !is_complete;
+        voice
+    }
+
     fn take_text(&mut self, line: u64, text: &str) {
-        let voice = LineVoice::of(text);
+        let voice = self.voice_of(text);
         let content = voice.content(text);
         match &mut self.open {
             Some(block) if block.voice == voice && block.text.len() + content.len() < BLOCK_BYTES_MAX => {

@@ -115,6 +115,14 @@ fn aider_marks_are_distinguished_from_markdown() {
         ("#### a  \n#### b\n\n#### c\n", "user: \"a\\nb\"\nlog | user: \"c\""),
         ("a\n\n  b  \n\n> o\n\n> p\n", "assistant: \"a\\n\\n  b\"\nlog | aider_output: \"o\\n\\np\""),
         ("#### \"\\ \u{e4}\n", r#"user: "\"\\ ä""#),
+        (
+            "> aider  \n#### a  \nI see:\n#### Step 1\n> quoted\n\n> one\ntwo\n\n#### three\nfour  \nDone.\n",
+            "aider_output: \"aider\"\nlog | user: \"a\"\nlog | assistant: \"I see:\\n#### Step 1\\n> quoted\\n\\n> one\\ntwo\\n\\n#### three\\nfour  \\nDone.\"",
+        ),
+        (
+            "> aider  \n> # 1 block failed\n\n#### a\nmatch it.  \nI see.\n",
+            "aider_output: \"aider\\n# 1 block failed\\n\\n#### a\\nmatch it.\"\nlog | assistant: \"I see.\"",
+        ),
     ] {
         let reader = FileReader::from_reader(io::Cursor::new(text), "log.md", Some(Format::Aider)).unwrap();
         assert_eq!(listing(reader), format!("log | {expected}"), "{text}");
