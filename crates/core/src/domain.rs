@@ -46,6 +46,7 @@ pub mod schema;
 mod script;
 pub mod settings;
 pub mod spend;
+mod spoken_call;
 pub mod summary;
 pub mod text;
 pub mod thought;

@@ -13,7 +13,7 @@ use super::{
     message::{Kind, Message, Metadata, Part},
     outcome, own_output,
     redaction::Redactor,
-    script,
+    script, spoken_call,
     text::{cut, head_tail, one_line},
     time::Timestamp,
     user_text::{self, OwnWords},
@@ -278,6 +278,7 @@ fn line(
     let at = message.at.unwrap_or(opened_at);
     let speaker =
         if matches!(message.kind, Kind::User | Kind::ToolResult) { Voice::User } else { Voice::Assistant };
+    let spoken = spoken_call::text(part);
     let (voice, label, text, chars_max) = match part {
         Part::Text(text) if speaker == Voice::Assistant && text.trim() == NO_RESPONSE => return None,
         Part::Text(text) => match own_text.unwrap_or(text) {
@@ -286,9 +287,10 @@ fn line(
             }
             own_text => (speaker, message.speaker.clone(), own_text, limits.said_chars_max),
         },
-        Part::ToolCall { name, arguments, .. } => {
-            (Voice::Call, Some(name.clone()), arguments.as_str(), limits.tool_chars_max)
-        }
+        Part::ToolCall { name, arguments, .. } => match &spoken {
+            Some(text) => (speaker, message.speaker.clone(), text.as_str(), limits.said_chars_max),
+            None => (Voice::Call, Some(name.clone()), arguments.as_str(), limits.tool_chars_max),
+        },
         Part::ToolResult { name, text, .. } => {
             let voice = if part.is_failed() { Voice::FailedResult } else { Voice::Result };
             // The user's answer to a tool gets the same room as other words of the user.

@@ -14,7 +14,7 @@ mod tests;
 use std::borrow::Cow;
 
 use super::message::{Author, Format, Kind, Message, Part};
-pub use results::{UserAnswer, answers, asks_user, has_user_words, refusal};
+pub use results::{UserAnswer, answers_of_asking_tool, asks_user, has_user_words, refusal};
 
 /// The user's own words in the texts of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -207,7 +207,7 @@ pub(super) fn answers(tool: &str, result: &str) -> Vec<String> {
     if !user_text::asks_user(tool) {
         return Vec::new();
     }
-    let answers = user_text::answers(result).into_iter();
+    let answers = user_text::answers_of_asking_tool(result).into_iter();
     answers.map(|answer| cut(&one_line(&answer.with_question()), ANSWER_CHARS_MAX)).collect()
 }
 

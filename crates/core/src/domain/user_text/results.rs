@@ -18,6 +18,8 @@ const ANSWER_HEADS: [&str; 2] = ["User has answered your questions:", "Your ques
 const GO_ON: &str = "You can now continue";
 /// The separator of a question and its answer.
 const SEPARATOR: &str = "\"=";
+/// What may stand between a question and its answer in a line.
+const ARROWS: [&str; 3] = ["? -> ", "? → ", "? => "];
 
 /// Codex writes this before an answer that the user typed.
 const TYPED: &str = "user_note: ";
@@ -31,15 +33,31 @@ pub struct UserAnswer<'r> {
     pub text: Cow<'r, str>,
 }
 
-/// The result of Codex' `request_user_input`: the answers by the ids of the questions.
+/// The result of Codex' `request_user_input` or Gemini CLI's `ask_user`: the answers by the ids of the questions.
 #[derive(Deserialize)]
 struct AnswersById {
     answers: BTreeMap<String, AnswersOfQuestion>,
 }
 
 #[derive(Deserialize)]
-struct AnswersOfQuestion {
-    answers: Vec<String>,
+#[serde(untagged)]
+enum AnswersOfQuestion {
+    /// As Codex writes them.
+    Listed {
+        answers: Vec<String>,
+    },
+    /// As Gemini CLI writes one.
+    One(String),
+    Several(Vec<String>),
+}
+
+impl AnswersOfQuestion {
+    fn texts(&self) -> &[String] {
+        match self {
+            Self::Listed { answers } | Self::Several(answers) => answers,
+            Self::One(answer) => std::slice::from_ref(answer),
+        }
+    }
 }
 
 impl<'r> UserAnswer<'r> {
@@ -74,14 +92,14 @@ pub fn refusal(result: &str) -> Option<&str> {
 }
 
 /// Returns the user's answers in a result.
-pub fn answers(result: &str) -> Vec<UserAnswer<'_>> {
+fn answers(result: &str) -> Vec<UserAnswer<'_>> {
     let result = result.trim();
     // Most results are no answers, and may be long.
     if result.starts_with('{')
         && result.contains("\"answers\"")
         && let Ok(AnswersById { answers }) = serde_json::from_str(result)
     {
-        return answers.into_iter().filter_map(|(id, answers)| answer_by_id(&id, &answers.answers)).collect();
+        return answers.into_iter().filter_map(|(id, answers)| answer_by_id(&id, answers.texts())).collect();
     }
     let Some(dialogue) = ANSWER_HEADS.iter().find_map(|start| result.strip_prefix(*start)) else {
         return Vec::new();
@@ -110,6 +128,21 @@ fn answer_by_id(id: &str, answers: &[String]) -> Option<UserAnswer<'static>> {
     let text = texts.join("; ");
     let question = Some(id.replace('_', " ").into());
     (!text.is_empty()).then(|| UserAnswer { question, text: text.into() })
+}
+
+/// Returns the user's answers in the result of a tool that asks the user: also those in lines such as `Which port? -> 5432`.
+pub fn answers_of_asking_tool(result: &str) -> Vec<UserAnswer<'_>> {
+    let answers = answers(result);
+    if !answers.is_empty() {
+        return answers;
+    }
+    let lines = result.lines().filter_map(|line| {
+        let (index, arrow) = ARROWS.iter().find_map(|arrow| Some((line.find(arrow)?, arrow)))?;
+        let (question, answer) = line.split_at_checked(index + 1)?;
+        let answer = answer.get(arrow.len() - 1..)?.trim();
+        (!answer.is_empty()).then(|| UserAnswer::new(Some(question.trim()), answer))
+    });
+    lines.collect()
 }
 
 /// Returns true if a result has words of the user.
@@ -145,6 +178,21 @@ mod tests {
             assert_eq!(refusal(&result), words, "{result}");
             assert_eq!(has_user_words(&result), words.is_some());
         }
+    }
+
+    #[test]
+    fn answers_may_stand_in_lines_after_their_questions() {
+        let result =
+            "Fold the seams? -> Yes, but keep the names\nWhy -> nothing\n Which port? →  5432 \nNone? -> ";
+        let expected = [
+            UserAnswer::new(Some("Fold the seams?"), "Yes, but keep the names"),
+            UserAnswer::new(Some("Which port?"), "5432"),
+        ];
+        assert_eq!(answers_of_asking_tool(result), expected);
+        assert_eq!(answers(result), []);
+        let ids = r#"{"answers":{"0":"PostgreSQL","1":["a","b"],"2":{"answers":["c"]}}}"#;
+        let texts: Vec<String> = answers(ids).iter().map(UserAnswer::with_question).collect();
+        assert_eq!(texts, ["0 → PostgreSQL", "1 → a; b", "2 → c"]);
     }
 
     #[test]

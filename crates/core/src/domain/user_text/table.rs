@@ -20,6 +20,8 @@ pub(super) enum MarkerShape {
     Tag(&'static str),
     /// A tag at the beginning of a line, around text that the user typed.
     TypedTag(&'static str),
+    /// A tag at the beginning of a line, around the text of a command that the user called. The attribute `name` is the command's name.
+    CommandTag(&'static str),
     /// The beginning of a text that is entirely the program's.
     Text(&'static str),
     /// Like [`Self::Text`], but only if the message has another shape of the host as well.
@@ -46,9 +48,10 @@ pub(super) fn hosts(format: Format) -> impl Iterator<Item = &'static Host> {
     HOSTS.iter().filter(move |host| host.formats.contains(&format))
 }
 
-const HOSTS: [Host; 4] = [CLAUDE_CODE, CODEX, GEMINI_CLI, CLINE];
+// pi comes before Codex, which removes tags with the name of pi's tag.
+const HOSTS: [Host; 5] = [CLAUDE_CODE, PI, CODEX, GEMINI_CLI, CLINE];
 
-use MarkerShape::{AnswerTag, Lines, Request, Result, Tag, Text, TextBeside, TypedTag};
+use MarkerShape::{AnswerTag, CommandTag, Lines, Request, Result, Tag, Text, TextBeside, TypedTag};
 
 /// Claude Code. Its transcripts and its requests to Anthropic's Messages API have the same texts. `isMeta` and `origin` say who wrote a
 /// line of a transcript; these shapes are for lines without them. Sources: its transcripts of versions 1.0 to 2.1, and docs.claude.com
@@ -85,6 +88,13 @@ const CLAUDE_CODE: Host = Host {
         Tag("session-start-hook"),
         Tag("post-tool-use-hook"),
     ],
+};
+
+/// pi, which talks to every provider. It puts a skill's text in the place of `/skill:name`; what the user typed after the name follows.
+/// Source: sessions of version 3 of June 2026.
+const PI: Host = Host {
+    formats: &[Format::Anthropic, Format::OpenAiChat, Format::OpenAiResponses, Format::Gemini],
+    shapes: &[CommandTag("skill")],
 };
 
 /// Codex. Its rollouts have items of OpenAI's Responses API, which it also uses for requests. Until 2026 it could use chat messages as

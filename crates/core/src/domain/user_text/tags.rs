@@ -14,6 +14,26 @@ pub(super) struct ClosedTag<'a> {
     /// The text between the previous tag and this one.
     pub(super) before: &'a str,
     pub(super) inner: &'a str,
+    /// The attributes of the opening tag.
+    attributes: &'a str,
+}
+
+/// Begins the attribute with the name of a command.
+const NAME: &str = "name=\"";
+
+impl ClosedTag<'_> {
+    /// Returns what the user typed to call the command of the tag.
+    fn command(&self) -> Option<String> {
+        let MarkerShape::CommandTag(tag) = self.shape else {
+            return None;
+        };
+        Some(format!("/{tag}:{}", command_name(self.attributes)?))
+    }
+}
+
+fn command_name(attributes: &str) -> Option<&str> {
+    let (_, name) = attributes.split_once(NAME)?;
+    name.split_once('"').map(|(name, _)| name).filter(|name| !name.is_empty())
 }
 
 /// Iterates over a host's tags at the beginning of lines.
@@ -63,8 +83,12 @@ impl<'a> Tags<'a> {
                 rest.is_some_and(|rest| rest.starts_with(['>', ' ', '\n']))
             })?;
         let end = floor_cut(inner, TAG_BYTES_MAX).find('>')?;
-        let content = inner.get(end + 1..)?;
-        Some(OpenTag { name, shape, content })
+        let (attributes, content) = (inner.get(name.len()..end)?, inner.get(end + 1..)?);
+        let is_command = matches!(shape, MarkerShape::CommandTag(_));
+        if is_command && command_name(attributes).is_none() {
+            return None;
+        }
+        Some(OpenTag { name, shape, attributes, content })
     }
 }
 
@@ -84,15 +108,17 @@ impl<'a> Iterator for Tags<'a> {
                 continue;
             };
             (self.rest, self.searched_bytes, self.is_blank) = (rest, 0, true);
-            return Some(ClosedTag { shape: tag.shape, before, inner });
+            return Some(ClosedTag { shape: tag.shape, before, inner, attributes: tag.attributes });
         }
     }
 }
 
-/// Removes the tags of `host` with their content from `text`. If a tag is around the user's input, its content stays.
+/// Removes the tags of `host` with their content from `text`. If a tag is around the user's input, its content stays. The text of a
+/// command becomes the command as the user typed it.
 pub(super) fn strip<'a>(host: &'static Host, text: &'a str) -> Cow<'a, str> {
-    let mut tags =
-        Tags::of(host, text, |shape| matches!(shape, MarkerShape::Tag(_) | MarkerShape::TypedTag(_)));
+    let mut tags = Tags::of(host, text, |shape| {
+        matches!(shape, MarkerShape::Tag(_) | MarkerShape::TypedTag(_) | MarkerShape::CommandTag(_))
+    });
     let mut stripped = String::new();
     let mut is_unchanged = true;
     for tag in tags.by_ref() {
@@ -101,6 +127,7 @@ pub(super) fn strip<'a>(host: &'static Host, text: &'a str) -> Cow<'a, str> {
         if matches!(tag.shape, MarkerShape::TypedTag(_)) {
             stripped.push_str(tag.inner.trim());
         }
+        stripped.push_str(&tag.command().unwrap_or_default());
         is_unchanged = false;
     }
     if is_unchanged {
@@ -113,15 +140,17 @@ pub(super) fn strip<'a>(host: &'static Host, text: &'a str) -> Cow<'a, str> {
 struct OpenTag<'a> {
     name: &'static str,
     shape: MarkerShape,
+    attributes: &'a str,
     content: &'a str,
 }
 
 /// Returns the name of the shape's tag, if the shape is a tag.
 fn tag_name(shape: MarkerShape) -> Option<&'static str> {
     match shape {
-        MarkerShape::Tag(name) | MarkerShape::TypedTag(name) | MarkerShape::AnswerTag { name, .. } => {
-            Some(name)
-        }
+        MarkerShape::Tag(name)
+        | MarkerShape::TypedTag(name)
+        | MarkerShape::CommandTag(name)
+        | MarkerShape::AnswerTag { name, .. } => Some(name),
         MarkerShape::Text(_)
         | MarkerShape::TextBeside(_)
         | MarkerShape::Request(_)
