@@ -36,6 +36,8 @@ mod weigh;
 #[cfg(test)]
 mod tests;
 
+use std::ops::Range;
+
 use async_trait::async_trait;
 
 use super::{ChatModel, LlmError, ModelAnswer, ModelRequest};
@@ -82,28 +84,46 @@ impl ChatModel for OfflineModel {
 pub fn summarise(transcripts: &[Transcript]) -> Vec<ItemDraft> {
     let transcripts: Vec<Transcript> = transcripts.iter().map(without_programs).collect();
     let batch = reading::Corpus::read(&transcripts);
-    topics::runs(&batch)
-        .into_iter()
-        .filter_map(|run| {
-            let transcripts_of_run = transcripts.get(run.clone())?;
-            let exchanges = batch.exchanges.get(run)?;
-            let range =
-                ExchangeRange { first: exchanges.first()?.exchange, last: exchanges.last()?.exchange };
-            let has_account = transcripts_of_run.iter().any(account::applies_to);
-            let account = has_account.then(|| account::texts(transcripts_of_run));
-            // A run of calls without words gives an empty account.
-            let account = account.filter(|texts| !texts.text.is_empty());
-            let texts = account.unwrap_or_else(|| write_texts(&batch, exchanges, transcripts_of_run));
-            let texts = texts.or_quote(&quotation(&transcripts, range));
-            Some(ItemDraft {
-                exchanges: range,
-                importance: importance::of(&batch, exchanges),
-                text: texts.text,
-                brief: texts.brief,
-                gist: texts.gist,
-            })
-        })
-        .collect()
+    let runs = topics::runs(&batch);
+    let transcripts_of = |run: &Range<usize>| transcripts.get(run.clone()).unwrap_or_default();
+    let has_account = |run: &Range<usize>| transcripts_of(run).iter().any(account::applies_to);
+    let work: Vec<&[Transcript]> = runs.iter().filter(|run| has_account(run)).map(transcripts_of).collect();
+    let mut courses = account::courses(&work).into_iter();
+    let draft = |run: Range<usize>| {
+        let account = if has_account(&run) { courses.next() } else { None };
+        let run = Run {
+            exchanges: batch.exchanges.get(run.clone())?,
+            transcripts: transcripts.get(run)?,
+            account: account.unwrap_or_default(),
+        };
+        item(&batch, &run)
+    };
+    runs.into_iter().filter_map(draft).collect()
+}
+
+/// Consecutive exchanges that become one item.
+struct Run<'a> {
+    exchanges: &'a [reading::ExchangeReading],
+    transcripts: &'a [Transcript],
+    /// Empty if the run has no account.
+    account: Vec<account::Course>,
+}
+
+fn item(batch: &reading::Corpus, run: &Run<'_>) -> Option<ItemDraft> {
+    let range =
+        ExchangeRange { first: run.exchanges.first()?.exchange, last: run.exchanges.last()?.exchange };
+    let account = account::texts(&run.account, tokens_of(run.transcripts));
+    // A run of calls without words gives an empty account.
+    let texts =
+        if account.text.is_empty() { write_texts(batch, run.exchanges, run.transcripts) } else { account };
+    let texts = texts.or_quote(&quotation(run.transcripts));
+    Some(ItemDraft {
+        exchanges: range,
+        importance: importance::of(batch, run.exchanges),
+        text: texts.text,
+        brief: texts.brief,
+        gist: texts.gist,
+    })
 }
 
 /// Writes the texts for a run that changed nothing. The text of a long run has its most informative pieces first and then a point
@@ -114,7 +134,7 @@ fn write_texts(
     transcripts: &[Transcript],
 ) -> compose::Texts {
     let texts = compose::texts(batch, exchanges);
-    let tokens = transcripts.iter().fold(0_i64, |sum, transcript| sum.saturating_add(transcript.tokens));
+    let tokens = tokens_of(transcripts);
     if tokens <= LITTLE_TOKENS_MAX || exchanges.iter().any(|reading| reading.is_talk) {
         return texts;
     }
@@ -125,6 +145,10 @@ fn write_texts(
     compose::Texts { text: text.join("\n"), ..texts }
 }
 
+fn tokens_of(transcripts: &[Transcript]) -> i64 {
+    transcripts.iter().fold(0, |sum, transcript| sum.saturating_add(transcript.tokens))
+}
+
 /// Removes the lines that programs wrote on behalf of the user.
 fn without_programs(transcript: &Transcript) -> Transcript {
     let mut transcript = transcript.clone();
@@ -133,11 +157,8 @@ fn without_programs(transcript: &Transcript) -> Transcript {
 }
 
 /// Returns the first words of a run. They represent a run that consists of, say, one repeated slash command.
-fn quotation(transcripts: &[Transcript], run: ExchangeRange) -> String {
-    let lines = transcripts
-        .iter()
-        .filter(|transcript| run.contains(transcript.exchange))
-        .flat_map(|transcript| &transcript.lines);
+fn quotation(run: &[Transcript]) -> String {
+    let lines = run.iter().flat_map(|transcript| &transcript.lines);
     lines
         .map(|line| cuts::fit(&first_line(&line.text, QUOTE_CHARS_MAX), QUOTE_CHARS_MAX))
         .find(|line| !line.is_empty())

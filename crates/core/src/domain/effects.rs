@@ -3,7 +3,9 @@
 //! Tools are recognised by what they do: an edit tool by its name and its path, a shell by its commands, a plan by its entries. A call
 //! whose result is a failure has changed nothing.
 
+mod aider;
 mod arguments;
+mod checks;
 mod commits;
 mod files;
 mod pairs;
@@ -48,7 +50,7 @@ pub struct Effects {
     pub undoes: bool,
     /// True if a command ran in a shell. That alone isn't an effect.
     pub runs_commands: bool,
-    /// Files that calls named but didn't change. They were probably read and aren't effects. In order, relative as in `files`.
+    /// Files that calls showed and didn't change. They aren't effects. In order, relative as in `files`.
     pub looked_at: Vec<String>,
 }
 
@@ -61,10 +63,7 @@ impl Effects {
         for call in &calls {
             effects.add_call(call);
         }
-        let answers = messages.iter().filter(|message| message.kind == Kind::Assistant);
-        for file in answers.flat_map(|message| files::in_edit_blocks(&message.text())) {
-            effects.add(file);
-        }
+        aider::add(&mut effects, messages);
         effects.unchanged.retain(|file| !effects.files.contains(file));
         let is_changed = |file: &String| effects.files.contains(file) || effects.unchanged.contains(file);
         effects.looked_at.retain(|file| !is_changed(file));
@@ -129,8 +128,11 @@ impl Effects {
         }
         plan::apply(self, call, &arguments);
         let mut files = files::of(&call.name, &arguments);
+        for verdict in self.verdicts.iter_mut().filter(|_| !files.is_empty()) {
+            verdict.is_outdated = true;
+        }
         if files.is_empty() && self.looked_at.len() < EFFECTS_MAX {
-            for file in arguments.texts().into_iter().flat_map(files::find_paths) {
+            for file in files::shown_by(&call.name, &arguments, command.as_deref()) {
                 push_new(&mut self.looked_at, file);
             }
         }

@@ -9,6 +9,7 @@
 
 mod course;
 mod part;
+mod pasted;
 mod points;
 #[cfg(test)]
 mod tests;
@@ -30,7 +31,7 @@ const WORK_TOKENS_MIN: i64 = 5_000;
 
 /// An exchange without calls has an account if its answers have more bytes than this.
 const ANSWER_BYTES_MIN: usize = 1_500;
-/// A request's sentence of at least this many characters is included only once.
+/// A sentence of at least this many characters is included only once.
 const REPEATED_CHARS_MIN: usize = 40;
 /// How many characters the marks of a headline take: `“` `” → `.
 const AROUND_CHARS: usize = 5;
@@ -55,29 +56,68 @@ fn answer_bytes(transcript: &Transcript) -> usize {
     answers.map(|line| line.text.len()).sum()
 }
 
-/// Writes the texts for a run of exchanges with at least one that is work.
-pub(super) fn texts(run: &[Transcript]) -> Texts {
-    let mut courses: Vec<Course> = run.iter().map(Course::of).collect();
-    remove_repetitions(&mut courses);
-    for index in 1..courses.len() {
-        let (previous, current) = courses.split_at_mut(index);
+/// Reads the courses of the runs of a batch that have an account. Leaves out what another of them tells as well: sentences of a request
+/// that an earlier request has, and what a later answer or plan replaces.
+pub(super) fn courses(runs: &[&[Transcript]]) -> Vec<Vec<Course>> {
+    let mut courses: Vec<Vec<Course>> = runs.iter().map(|run| run.iter().map(Course::of).collect()).collect();
+    for run in &mut courses {
+        name_undone_requests(run);
+    }
+    let mut all: Vec<&mut Course> = courses.iter_mut().flatten().collect();
+    remove_repeated_requests(&mut all);
+    remove_replaced_answers(&mut all);
+    let last_plan = all.iter().rposition(|course| !course.effects.plan.is_empty());
+    for course in all.iter_mut().take(last_plan.unwrap_or_default()) {
+        course.effects.plan.clear();
+    }
+    courses
+}
+
+fn name_undone_requests(run: &mut [Course]) {
+    for index in 1..run.len() {
+        let (previous, current) = run.split_at_mut(index);
         if let (Some(previous), Some(current)) = (previous.last(), current.first_mut()) {
             current.undone = previous.request.iter().flatten().next().cloned().unwrap_or_default();
         }
     }
-    let parts: Vec<AccountPart> =
-        (0..).zip(&courses).flat_map(|(exchange, course)| part::of(exchange, course)).collect();
-    let tokens = run.iter().fold(0_i64, |sum, transcript| sum.saturating_add(transcript.tokens));
-    let write = |chars_max: usize| points::text(&choose(&parts, chars_max));
-    Texts { text: write(text_chars_max(tokens)), brief: write(brief_chars_max(tokens)), gist: gist(&courses) }
 }
 
-/// Removes sentences of requests that repeat an earlier request of the run, for example when a prompt is sent again.
-fn remove_repetitions(courses: &mut [Course]) {
+/// Writes the texts for the courses of a run of `tokens` tokens, of which at least one is work.
+pub(super) fn texts(courses: &[Course], tokens: i64) -> Texts {
+    let parts: Vec<AccountPart> =
+        (0..).zip(courses).flat_map(|(exchange, course)| part::of(exchange, course)).collect();
+    let write = |chars_max: usize| points::text(&choose(&parts, chars_max));
+    Texts { text: write(text_chars_max(tokens)), brief: write(brief_chars_max(tokens)), gist: gist(courses) }
+}
+
+/// Removes sentences that repeat an earlier request, for example when a prompt is sent again. Of a request that says nothing new, the
+/// first sentence stays.
+fn remove_repeated_requests(courses: &mut [&mut Course]) {
     let mut earlier = HashSet::new();
-    for paragraph in courses.iter_mut().flat_map(|course| &mut course.request) {
-        paragraph.retain(|sentence| may_recur(sentence) || earlier.insert(sentence.clone()));
+    for course in courses {
+        let first = course.request.iter().flatten().next().cloned();
+        for paragraph in &mut course.request {
+            paragraph.retain(|sentence| may_recur(sentence) || earlier.insert(sentence.clone()));
+        }
+        let is_empty = course.request.iter().all(Vec::is_empty);
+        course.request.extend(first.filter(|_| is_empty).map(|first| vec![first]));
     }
+}
+
+/// Removes sentences of answers that a later answer repeats.
+fn remove_replaced_answers(courses: &mut [&mut Course]) {
+    let mut later = HashSet::new();
+    for course in courses.iter_mut().rev() {
+        for paragraph in course.reports.iter_mut().chain(&mut course.outcome).rev() {
+            paragraph.retain(|sentence| may_recur(sentence) || later.insert(words_of(sentence)));
+        }
+    }
+}
+
+/// Returns the words of a sentence in lower case, without punctuation.
+fn words_of(sentence: &str) -> String {
+    let words = sentence.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
+    words.map(str::to_lowercase).collect::<Vec<_>>().join(" ")
 }
 
 /// Returns true for short sentences such as "go on", which mean something each time. Returns false for headings.

@@ -1,4 +1,4 @@
-//! Splits a text into clean sentences, without mark-up, code and patches, except the command that begins a shell block.
+//! Splits a text into clean sentences, without mark-up, code and patches, except the commands of a shell block.
 //!
 //! Invariant: a sentence is quoted from its beginning, and ends in an ellipsis if its rest is left out.
 
@@ -24,6 +24,8 @@ const WRAPPED_BYTES_MIN: usize = 50;
 const FULL_BYTES_MIN: usize = 60;
 const FULL_BYTES_MAX: usize = 160;
 const COMMAND_BYTES_MAX: usize = 120;
+/// A longer shell block is a script rather than commands to type, so that only its first command is kept.
+const COMMANDS_MAX: usize = 6;
 /// Abbreviations whose full stop ends no sentence, even before a capital.
 const ABBREVIATIONS: [&str; 15] =
     ["Mr", "Mrs", "Ms", "Dr", "St", "No", "Nr", "Jr", "Prof", "Sra", "Mme", "vs", "e.g", "i.e", "z.B"];
@@ -47,6 +49,8 @@ const SHELLS: [&str; 6] = ["sh", "bash", "shell", "console", "zsh", "powershell"
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Sentence {
     pub(super) text: String,
+    /// True for a heading, which is a line of its own.
+    pub(super) is_heading: bool,
     /// True for a heading or a point of a list.
     pub(super) is_listed: bool,
     /// True for a part of a block quotation (`> …`).
@@ -61,13 +65,18 @@ pub(super) fn paragraphs(text: &str, continues_code: bool) -> Vec<Vec<Sentence>>
             found.push(Vec::new());
         } else if let Some(paragraph) = found.last_mut() {
             let line = line.trim();
-            let is_heading = line.starts_with('#');
+            let is_heading = line.starts_with('#') || is_strong(line);
             let content = without_marks(line);
             let is_quoted = line.starts_with('>') && content.len() < line.len();
             let (content, is_point) = without_bullet(content);
             let is_listed = is_heading || is_point;
-            paragraph.extend(sentences_of_line(content).into_iter().map(|text| Sentence {
+            let mut sentences = sentences_of_line(content);
+            if let Some(last) = sentences.last_mut().filter(|last| is_heading && !ends_sentence(last)) {
+                last.push(':');
+            }
+            paragraph.extend(sentences.into_iter().map(|text| Sentence {
                 text,
+                is_heading,
                 is_listed,
                 is_quoted,
             }));
@@ -77,9 +86,15 @@ pub(super) fn paragraphs(text: &str, continues_code: bool) -> Vec<Vec<Sentence>>
     found
 }
 
+/// Returns true for a line in bold type, which stands for a heading.
+fn is_strong(line: &str) -> bool {
+    let inner = line.strip_prefix("**").and_then(|rest| rest.strip_suffix("**"));
+    inner.is_some_and(|inner| !inner.is_empty() && !inner.contains("**"))
+}
+
 /// Removes the marks of a heading, a quotation or a table row.
 fn without_marks(line: &str) -> &str {
-    let content = line.trim_start_matches(['#', '>', '|', ' ']).trim_end_matches('#');
+    let content = line.trim_start_matches(['#', '>', '|', ' ']).trim_end_matches(['#', '|', ' ']);
     if content.starts_with('=') && line.starts_with('>') {
         return line;
     }
@@ -91,34 +106,50 @@ fn is_cut_mark(line: &str) -> bool {
     line.starts_with(CUT_MARK.trim_start()) && line.ends_with(CUT_MARK_END)
 }
 
-/// Returns the lines outside of code and patches, and the first command of each shell block. Removes or marks incomplete sentences next to a
+/// Returns the lines outside of code and patches, and the commands of each shell block. Removes or marks incomplete sentences next to a
 /// cut.
 fn prose_lines(text: &str, continues_code: bool) -> Vec<Cow<'_, str>> {
     // A message that continues another one may contain the end of its code block. Then the first fence closes the block.
     let begins_with_fence = text.lines().next().is_some_and(is_fence);
     let mut in_code = leaves_code_open(text) && (continues_code || begins_with_fence);
-    let mut wants_command = false;
+    let mut commands_left = 0;
     let mut is_after_cut = false;
     let mut patch = PatchReader::default();
     let mut lines: Vec<Cow<'_, str>> = Vec::new();
-    for line in text.lines() {
+    let mut rest = text.lines();
+    while let Some(line) = rest.next() {
         if is_fence(line) {
             in_code = !in_code;
             let language = line.trim().trim_start_matches(['`', '~']).trim();
-            wants_command = in_code && SHELLS.contains(&language);
+            let is_shell = in_code && SHELLS.contains(&language);
+            commands_left = if is_shell { commands_shown(rest.clone()) } else { 0 };
         } else if is_cut_mark(line) {
             if let Some(last) = lines.last_mut().filter(|last| !in_code && !ends_sentence(last)) {
                 *last = Cow::Owned(broken_off(last));
             }
         } else if !in_code && !patch.accepts(line) {
             lines.push(Cow::Borrowed(if is_after_cut { without_first_sentence(line) } else { line }));
-        } else if in_code && wants_command && !line.trim().is_empty() {
+        } else if in_code && commands_left > 0 && is_command(line) {
             lines.push(fit_bytes(line, COMMAND_BYTES_MAX));
-            wants_command = false;
+            commands_left -= 1;
         }
         is_after_cut = is_cut_mark(line);
     }
     lines
+}
+
+/// Returns how many commands of the shell block at the beginning of `rest` are kept.
+fn commands_shown<'a>(rest: impl Iterator<Item = &'a str>) -> usize {
+    let commands: Vec<&str> =
+        rest.take_while(|line| !is_fence(line)).filter(|line| is_command(line)).collect();
+    let is_script = commands.len() > COMMANDS_MAX || commands.iter().any(|command| command.contains("<<"));
+    if is_script { 1 } else { commands.len() }
+}
+
+/// Returns true for a line of a shell block that isn't blank or a comment.
+fn is_command(line: &str) -> bool {
+    let line = line.trim();
+    !line.is_empty() && !line.starts_with('#')
 }
 
 /// Removes the first sentence of a line, because its beginning may have been cut off.
@@ -301,7 +332,12 @@ fn without_markup(line: &str) -> String {
 /// Appends the first part of `mark` to `clean`, unless that part is mark-up. Returns the rest.
 fn after_mark<'a>(mark: &'a str, clean: &mut String, is_strong: &mut bool) -> &'a str {
     if let Some(rest) = mark.strip_prefix('`') {
-        return rest;
+        // What looks like mark-up is code there.
+        let Some((code, after)) = rest.split_once('`') else {
+            return rest;
+        };
+        clean.push_str(code);
+        return after;
     }
     if mark.starts_with("**") {
         return after_stars(mark, clean, is_strong);
@@ -442,14 +478,14 @@ mod tests {
     fn sentences_are_clean() {
         let cases: [(&str, &[&str]); 20] = [
             ("Hi! I am Ann. You?", &["Hi!", "I am Ann.", "You?"]),
-            ("# Title\n- **one** two\n2. `three`", &["Title", "one two", "three"]),
+            ("# Title\n- **one** two\n2. `three`", &["Title:", "one two", "three"]),
             ("Ask Dr. Meier at 5 p.m. today.", &["Ask Dr. Meier at 5 p.m. today."]),
             ("Am 3. Juni geht es los.", &["Am 3. Juni geht es los."]),
             ("今天很好。明天见。", &["今天很好。", "明天见。"]),
             ("<name>/clear</name> x < y", &["/clear x < y"]),
             ("src/a.rs\n```rust\nfn main() {}\n```\nDone.", &["src/a.rs", "Done."]),
             ("```\n\nIt replaces the spinner.", &["It replaces the spinner."]),
-            ("Run:\n```bash\ncargo test\nls\n```", &["Run:", "cargo test"]),
+            ("Run:\n```bash\ncargo test\nls\n```", &["Run:", "cargo test", "ls"]),
             ("Deploy it. Unless it fails. Then call me.", &["Deploy it. Unless it fails.", "Then call me."]),
             ("- [x] Built\n- [ ] Tested", &["Built", "[ ] Tested"]),
             ("\u{1b}[1m---\u{1b}[0m\n***", &[]),

@@ -16,6 +16,7 @@ use super::{
     cuts::fit,
 };
 use recapd_core::domain::{
+    effects::TestVerdict,
     summary::fact::{FACT_CHARS_MAX, Fact, FactChanges, FactClosing, FactDraft, FactKind, FactReplacement},
     transcript::Transcript,
 };
@@ -81,12 +82,7 @@ impl StateDraft<'_> {
             self.set(Subject::Commits, exchange, commits.join("; "));
         }
         for verdict in &effects.verdicts {
-            let outcome = if verdict.has_passed { "passed" } else { "failed" };
-            self.set(
-                Subject::Check(verdict.command.clone()),
-                exchange,
-                format!("{outcome} {}", verdict.summary).trim().to_owned(),
-            );
+            self.set_check(exchange, verdict);
         }
         if !effects.plan.is_empty() || !effects.task_changes.is_empty() {
             let open_tasks = tasks::open_tasks(&self.text_of(&Subject::Plan), effects);
@@ -126,6 +122,21 @@ impl StateDraft<'_> {
             files.remove(0);
         }
         self.set(Subject::Files, exchange, files.join(", "));
+    }
+
+    /// Sets the result of a check. It replaces that of a chain (`cargo fmt && cargo test`) with the check in it, and the other way round.
+    fn set_check(&mut self, exchange: i64, verdict: &TestVerdict) {
+        let earlier = self.earlier_facts.iter().filter_map(|fact| Subject::check_of(&fact.text));
+        let newer = self.subjects.iter().filter_map(|(subject, _)| match subject {
+            Subject::Check(command) => Some(command.clone()),
+            _ => None,
+        });
+        let is_replaced = |command: &String| TestVerdict::shares_check(command, &verdict.command);
+        let replaced: Vec<String> = earlier.chain(newer).filter(is_replaced).collect();
+        for command in replaced {
+            self.set(Subject::Check(command), exchange, String::new());
+        }
+        self.set(Subject::Check(verdict.command.clone()), exchange, verdict.words());
     }
 
     /// Returns the newest words of a subject, without its label.

@@ -27,6 +27,11 @@ impl<'a> Arguments<'a> {
         self.field(names).and_then(Value::as_str)
     }
 
+    /// Returns the arguments if they aren't JSON.
+    pub(super) fn plain(&self) -> Option<&str> {
+        self.fields.is_empty().then_some(self.text)
+    }
+
     /// Returns all texts of the fields, or all of `text` if it isn't a JSON object.
     pub(super) fn texts(&self) -> Vec<&str> {
         if self.fields.is_empty() {

@@ -62,33 +62,62 @@ fn files_in_patch(text: &str) -> impl Iterator<Item = String> {
     })
 }
 
-/// The first line of an edit block in an answer of Aider. The line before the block and its fence names the file.
-const BLOCK: &str = "<<<<<<< SEARCH";
-
-/// Returns the files that the edit blocks of an answer change.
-pub(super) fn in_edit_blocks(answer: &str) -> Vec<String> {
-    if !answer.contains(BLOCK) {
-        return Vec::new();
-    }
-    let mut files = Vec::new();
-    let mut name = "";
-    for line in answer.lines() {
-        if line == BLOCK {
-            files.extend(Some(name.to_owned()).filter(|file| !file.is_empty()));
-        } else if !line.starts_with("```") {
-            let is_file = !line.contains(' ') && line.contains(['.', '/']);
-            name = if is_file { line.trim() } else { "" };
-        }
-    }
-    files
-}
-
+/// The programs that show files, and the names of tools that do, begin like this.
+const READS: [&str; 22] = [
+    "read",
+    "view",
+    "open",
+    "cat",
+    "bat",
+    "head",
+    "tail",
+    "less",
+    "more",
+    "sed -n",
+    "nl",
+    "grep",
+    "egrep",
+    "rg",
+    "ag",
+    "awk",
+    "wc",
+    "diff",
+    "jq",
+    "git diff",
+    "git show",
+    "git blame",
+];
+/// Ends of file names with more letters than [`ENDING_BYTES_MAX`].
+const LONG_ENDINGS: [&str; 7] =
+    ["svelte", "gradle", "graphql", "properties", "markdown", "storyboard", "template"];
+const ENDING_BYTES_MAX: usize = 5;
 /// A call's text with more bytes is the content of a file, so it isn't searched for paths.
 const NAMING_BYTES_MAX: usize = 2_000;
 const PATH_BYTES_MAX: usize = 160;
 
+/// Returns the files that a call of the tool `name` shows.
+pub(super) fn shown_by(name: &str, arguments: &Arguments<'_>, command: Option<&str>) -> Vec<String> {
+    let lower = name.to_lowercase();
+    let tool = lower.rsplit("__").next().unwrap_or_default();
+    let shown = |text: &str| -> Vec<String> { find_paths(text).collect() };
+    match command.or_else(|| arguments.plain()) {
+        None if reads(tool) => arguments.texts().into_iter().flat_map(shown).collect(),
+        None => Vec::new(),
+        Some(text) if reads(tool) => shown(text),
+        Some(command) => {
+            let parts = command.split(['\n', ';', '|', '&']).map(str::trim);
+            parts.filter(|part| reads(part)).flat_map(shown).collect()
+        }
+    }
+}
+
+fn reads(name: &str) -> bool {
+    let mut rests = READS.iter().filter_map(|read| name.strip_prefix(read));
+    rests.any(|rest| !rest.starts_with(char::is_alphabetic))
+}
+
 /// Returns the paths in an argument or a command: words with a slash, and with a file extension after the last slash.
-pub(super) fn find_paths(text: &str) -> impl Iterator<Item = String> {
+fn find_paths(text: &str) -> impl Iterator<Item = String> {
     let text = if text.len() <= NAMING_BYTES_MAX { text } else { "" };
     let is_part = |c: char| c.is_alphanumeric() || "_./@+~-".contains(c);
     let words = text.split(|c: char| c.is_whitespace() || "'\"`,;:()[]{}=<>|&".contains(c));
@@ -101,9 +130,15 @@ pub(super) fn find_paths(text: &str) -> impl Iterator<Item = String> {
             && !word.starts_with("/dev/")
             && !folder.starts_with("//")
             && !name.is_empty()
-            && ending.starts_with(char::is_alphabetic)
+            && is_ending(ending)
     });
     paths.map(str::to_owned)
+}
+
+fn is_ending(ending: &str) -> bool {
+    let is_short =
+        ending.len() <= ENDING_BYTES_MAX && ending.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    ending.starts_with(char::is_alphabetic) && (is_short || LONG_ENDINGS.contains(&ending))
 }
 
 /// Returns the directory in which the commands run. If there are several, begins with the first one and moves to each later one that
@@ -112,9 +147,10 @@ pub(super) fn working_directory(calls: &[FinishedCall<'_>]) -> Option<String> {
     let mut root: Option<String> = None;
     for call in calls {
         let arguments = Arguments::read(&call.arguments);
-        let Some(directory) =
-            arguments.text_of(&DIRECTORIES).filter(|path| is_absolute(path)).map(with_slashes)
-        else {
+        let command = arguments.command();
+        let entered = || command.as_deref().and_then(entered_directory);
+        let named = arguments.text_of(&DIRECTORIES).filter(|path| is_absolute(path));
+        let Some(directory) = named.or_else(entered).map(with_slashes) else {
             continue;
         };
         let contains = |root: &String| Path::new(root).starts_with(&*directory);
@@ -123,6 +159,13 @@ pub(super) fn working_directory(calls: &[FinishedCall<'_>]) -> Option<String> {
         }
     }
     root
+}
+
+/// Returns the directory that a command enters first: `cd /garden && …`.
+fn entered_directory(command: &str) -> Option<&str> {
+    let rest = command.trim_start().strip_prefix("cd ")?.trim_start();
+    let end = rest.find([' ', ';', '&', '\n']).unwrap_or(rest.len());
+    rest.get(..end).map(|path| path.trim_matches(['"', '\''])).filter(|path| is_absolute(path))
 }
 
 /// Shortens the paths to paths within `root`, or to their last parts. Returns each short path once.

@@ -24,18 +24,39 @@ pub(super) struct FinishedCall<'m> {
     pub(super) failed: bool,
     id: Option<&'m str>,
     is_answered: bool,
+    is_of_script: bool,
     /// The indices of the calls that share the result: those of a script.
     script: Range<usize>,
 }
 
 impl<'m> FinishedCall<'m> {
     fn new(part: Cow<'m, Part>, id: Option<&'m str>, script: Range<usize>) -> Option<Self> {
+        let is_of_script = matches!(part, Cow::Owned(_));
         let (name, arguments) = match part {
             Cow::Borrowed(Part::ToolCall { name, arguments, .. }) => (name.into(), arguments.into()),
             Cow::Owned(Part::ToolCall { name, arguments, .. }) => (name.into(), arguments.into()),
             _ => return None,
         };
-        Some(Self { name, arguments, result: "", failed: false, id, is_answered: false, script })
+        Some(Self {
+            name,
+            arguments,
+            result: "",
+            failed: false,
+            id,
+            is_answered: false,
+            is_of_script,
+            script,
+        })
+    }
+
+    /// Returns true if the call has a result.
+    pub(super) fn is_answered(&self) -> bool {
+        self.is_answered
+    }
+
+    /// Returns true if a script made the call, so that the result is the script's.
+    pub(super) fn is_of_script(&self) -> bool {
+        self.is_of_script
     }
 
     /// Returns true if the call was still running at the end of the exchange.

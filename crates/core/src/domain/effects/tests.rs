@@ -246,3 +246,59 @@ fn a_command_that_is_still_running_has_no_verdict() {
     let poll = ("write_stdin", json!({"session_id": 42, "chars": ""}), passed, false);
     assert!(ran(&[start, poll]).verdicts[0].has_passed);
 }
+
+#[test]
+fn a_verdict_needs_a_result_that_says_something() {
+    let failed = "error[E0425]: cannot find value\nerror: could not compile `gate` (lib)";
+    let suites =
+        "test result: ok. 8 passed; 0 failed; 0 ignored\nDoc-tests\ntest result: ok. 0 passed; 0 failed";
+    let unanswered = Message::new(
+        Kind::ToolCall,
+        vec![Part::ToolCall {
+            id: None,
+            name: "Bash".to_owned(),
+            arguments: r#"{"command":"cargo test"}"#.to_owned(),
+        }],
+    );
+    assert_eq!(Effects::of(&[unanswered]).verdicts, []);
+    let verdicts = |command: &str, result: &str, is_error: bool| -> String {
+        let effects = ran(&[("Bash", json!({ "command": command }), result, is_error)]);
+        let verdict =
+            |verdict: &TestVerdict| format!("{} {} {}", verdict.command, verdict.has_passed, verdict.summary);
+        effects.verdicts.iter().map(verdict).collect::<Vec<_>>().join("; ").trim().to_owned()
+    };
+    for (command, result, is_error, expected) in [
+        (
+            "cargo check 2>&1 | tail -3",
+            failed,
+            false,
+            "cargo check false error: could not compile `gate` (lib)",
+        ),
+        ("cargo check | tail -1", "    Finished `dev` profile in 2s", false, "cargo check true"),
+        ("npx tsc | grep error", "", true, ""),
+        ("npx tsc | findstr \"error TS\"", "src/a.ts(1,2): error TS2304: No x", false, "npx tsc false"),
+        ("cargo test", suites, false, "cargo test true 8 passed, 0 failed"),
+        ("cargo fmt --check && cargo test", suites, false, "cargo fmt && cargo test true 8 passed, 0 failed"),
+        ("cargo fmt --check && cargo test", "Diff in src", true, "cargo fmt && cargo test false"),
+    ] {
+        assert_eq!(verdicts(command, result, is_error), expected, "{command}");
+    }
+}
+
+#[test]
+fn the_reports_of_aider_say_which_edits_were_applied() {
+    let answer = "src/gate.rs\n```rust\n<<<<<<< SEARCH\na\n=======\nb\n>>>>>>> REPLACE\n```\nsrc/bed.rs\n```rust\n<<<<<<< SEARCH\na\n=======\nb\n>>>>>>> REPLACE\n```";
+    let report = "Applied edit to src/gate.rs\nCommit 1a2b3c4 feat: Oil the gate\nCommit to it";
+    let effects = Effects::of(&[
+        Message::new(Kind::Assistant, vec![Part::Text(answer.to_owned())]),
+        Message::new(Kind::from_name("aider_output"), vec![Part::Text(report.to_owned())]),
+    ]);
+    assert_eq!(
+        (effects.files, effects.unchanged),
+        (vec!["src/gate.rs".to_owned()], vec!["src/bed.rs".to_owned()])
+    );
+    assert_eq!(
+        effects.commits,
+        [Commit { hash: "1a2b3c4".to_owned(), subject: "feat: Oil the gate".to_owned() }]
+    );
+}

@@ -1,73 +1,122 @@
-//! Reads the results of tests and builds. The last run of a command counts, since a later run may repair a failure.
+//! Reads the results of tests and builds. The last run of a command counts, since a later run may repair a failure. A run without a
+//! result, or one whose exit code and output say nothing, has no verdict.
 
 use std::sync::LazyLock;
 
 use regex::bytes::Regex;
 
-use super::{pairs::FinishedCall, pattern::pattern};
+use super::{
+    checks::{self, Check},
+    pairs::FinishedCall,
+    pattern::{group, pattern},
+};
 use crate::domain::text::{cut, one_line};
 
+/// Stands between the checks of a chain.
+const CHAIN: &str = " && ";
+/// Follows a failure that may be repaired.
+const OUTDATED: &str = "; files were edited since";
 const SUMMARY_CHARS_MAX: usize = 120;
-/// The name of a command has this many words.
-const NAME_WORDS: usize = 3;
 /// Searches this many last lines of a result for its summary.
 const LAST_LINES: usize = 15;
 
 /// The result of a test or a build.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TestVerdict {
-    /// The program and its subcommand: `cargo test`.
+    /// The program and its subcommand: `cargo test`. For a chain, those of all its checks: `cargo fmt && cargo test`.
     pub command: String,
     /// True if the call succeeded and its summary counts no failure.
     pub has_passed: bool,
     /// The last line that sums up the run; empty if there is none.
     pub summary: String,
+    /// True if files were edited after the run, so that a failure may be repaired.
+    pub is_outdated: bool,
 }
 
-/// Commands that run tests, a build or another check.
-static CHECKS: LazyLock<Regex> = LazyLock::new(|| {
-    pattern(
-        r"^(?:(?:npx|pnpm|npm|yarn|bun|uv|poetry|python3?|\./\S*|make|just|cargo|go|dotnet|mvn|gradle|bundle|composer)\s.*?\b(?:test|tests|build|check|lint|clippy|typecheck|tsc|pytest|jest|vitest|ruff|mypy|compile|verify)\b|(?:pytest|ruff|mypy|tsc|eslint|jest|vitest|tox|ctest|rspec|phpunit|pyright|make|cargo (?:test|build|check|clippy)|go (?:test|build|vet))\b)",
-    )
-});
 /// Lines that sum up a run.
 static SUMS: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        r"(?i)\b\d+ (?:tests? )?(?:passed|failed|passing|failing|errors?|warnings?)\b|test result:|all checks passed|build succeeded|compiled successfully|\bno issues found\b|^success\b",
+        r"(?i)\b\d+ (?:tests? )?(?:passed|failed|passing|failing|errors?|warnings?)\b|test result:|all checks passed|build succeeded|compiled successfully|\bno issues found\b|rated at \d|could not compile|^success\b",
     )
 });
-/// Lines that sum up a run with failures, and the message about an unknown command.
+/// Lines that only say that nothing ran, such as those of a suite without tests.
+static NOTHING_RAN: LazyLock<Regex> = LazyLock::new(|| pattern(r"\b0 passed; 0 failed"));
+/// The counts of one suite of several (cargo).
+static SUITE: LazyLock<Regex> = LazyLock::new(|| pattern(r"test result: \w+\. (\d+) passed; (\d+) failed"));
+/// What a run with failures prints, and the message about an unknown command.
 static FAILS: LazyLock<Regex> = LazyLock::new(|| {
-    let pattern =
-        r"(?i)\b[1-9]\d* (?:tests? )?(?:failed|failing|errors?)\b|test result: failed|\bcommand not found\b";
-    Regex::new(pattern).expect("a literal, and a test uses it")
+    pattern(
+        r"(?im)\b[1-9]\d* (?:tests? )?(?:failed|failing|errors?)\b|test result: failed|\bcommand not found\b|could not compile|^error(?:\[\w+\])?:|\berror TS\d+|^npm err(?:or|!)|^FAILED\b|^Traceback \(most recent|build failed|failed to compile|\bELIFECYCLE\b|interrupted by",
+    )
+});
+/// What a run without failures prints.
+static PASSES: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(
+        r"(?im)\b[1-9]\d* (?:tests? )?(?:passed|passing)\b|test result: ok|all checks passed|build succeeded|build success|compiled successfully|\bno issues found\b|^\s*finished `|\bbuilt in \d|\b0 (?:errors|problems)\b|rated at 10",
+    )
 });
 
-/// Records the result of the last check in `command`.
+/// Records the result of the checks in `command`. Of a chain that failed, nothing says where, so that it has one verdict.
 pub(super) fn add(verdicts: &mut Vec<TestVerdict>, command: &str, call: &FinishedCall<'_>) {
-    let Some(name) = command.split(['\n', ';', '|', '&']).filter_map(check_name).next_back() else {
+    let checks = checks::of(command);
+    let Some(last) = checks.last().filter(|_| call.is_answered()) else {
         return;
     };
-    let last_sum = call.result.lines().rev().take(LAST_LINES).find(|line| SUMS.is_match(line.as_bytes()));
-    let summary = cut(&one_line(last_sum.unwrap_or_default()), SUMMARY_CHARS_MAX);
-    let verdict = TestVerdict {
-        has_passed: !call.failed && !FAILS.is_match(summary.as_bytes()),
-        command: name,
-        summary: summary.trim_matches(['=', ' ', '-']).to_owned(),
-    };
-    verdicts.retain(|other| other.command != verdict.command);
-    verdicts.push(verdict);
+    let command = checks.iter().map(|check| check.name.as_str()).collect::<Vec<_>>().join(CHAIN);
+    // A run that says nothing may have repaired an earlier failure.
+    remove(verdicts, &command);
+    if let Some(has_passed) = outcome(last, call) {
+        verdicts.push(TestVerdict { command, has_passed, summary: summary(call.result), is_outdated: false });
+    }
 }
 
-/// Returns the name of a command that checks something.
-fn check_name(command: &str) -> Option<String> {
-    let command = command.trim();
-    if !CHECKS.is_match(command.as_bytes()) {
-        return None;
+/// Removes the verdicts of the checks in `command`, and of chains with one of them.
+fn remove(verdicts: &mut Vec<TestVerdict>, command: &str) {
+    verdicts.retain(|other| !TestVerdict::shares_check(&other.command, command));
+}
+
+impl TestVerdict {
+    /// Returns the result in words: `passed (12 passed)`.
+    pub fn words(&self) -> String {
+        let outcome = if self.has_passed { "passed" } else { "failed" };
+        let details = if self.summary.is_empty() { String::new() } else { format!(" ({})", self.summary) };
+        let since = if self.is_outdated && !self.has_passed { OUTDATED } else { "" };
+        format!("{outcome}{details}{since}")
     }
-    let words = command
-        .split_whitespace()
-        .filter(|word| !word.starts_with('-') && !word.contains(['/', '=', '>', '"', '\'']));
-    let name: Vec<&str> = words.take(NAME_WORDS).collect();
-    (!name.is_empty()).then(|| name.join(" "))
+
+    /// Returns true if both commands, which may be chains, have a check in common.
+    pub fn shares_check(one: &str, other: &str) -> bool {
+        let mut checks = one.split(CHAIN);
+        checks.any(|check| other.split(CHAIN).any(|other| check == other))
+    }
+}
+
+/// Returns true if the check passed, false if it failed, `None` if the result doesn't say.
+fn outcome(check: &Check, call: &FinishedCall<'_>) -> Option<bool> {
+    let result = call.result.as_bytes();
+    if check.is_masked || call.is_of_script() {
+        let fails = call.is_of_script() && call.failed || FAILS.is_match(result);
+        return if fails { Some(false) } else { PASSES.is_match(result).then_some(true) };
+    }
+    Some(!call.failed && !FAILS.is_match(last_sum(call.result).as_bytes()))
+}
+
+fn summary(result: &str) -> String {
+    let counts: Vec<[u64; 2]> = SUITE
+        .captures_iter(result.as_bytes())
+        .map(|suite| {
+            [1, 2].map(|number| group(&suite, number).and_then(|count| count.parse().ok()).unwrap_or(0))
+        })
+        .collect();
+    if counts.len() > 1 {
+        let sum = |index: usize| counts.iter().filter_map(|suite| suite.get(index)).sum::<u64>();
+        return format!("{} passed, {} failed", sum(0), sum(1));
+    }
+    let summary = cut(&one_line(last_sum(result)), SUMMARY_CHARS_MAX);
+    summary.trim_matches(['=', ' ', '-']).to_owned()
+}
+
+fn last_sum(result: &str) -> &str {
+    let mut sums = result.lines().rev().take(LAST_LINES).filter(|line| SUMS.is_match(line.as_bytes()));
+    sums.find(|line| !NOTHING_RAN.is_match(line.as_bytes())).unwrap_or_default()
 }

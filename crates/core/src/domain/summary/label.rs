@@ -76,6 +76,11 @@ impl PointLabel {
         }
     }
 
+    /// Returns true if the words after the label are quoted, since they are the user's or are put to the user.
+    pub fn is_quoted(self) -> bool {
+        matches!(self, Self::Request | Self::Given | Self::Decision | Self::Question)
+    }
+
     /// Splits a point into its label, if it has one, and the rest.
     pub(super) fn split(point: &str) -> (Option<Self>, &str) {
         let labelled =

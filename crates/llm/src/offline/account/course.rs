@@ -1,9 +1,12 @@
 //! The course of an exchange in sentences: request, answers, steps, outcome.
 
-use super::super::{
-    clauses::{TextRole, rated_sentences},
-    reading,
-    sentences::paragraphs,
+use super::{
+    super::{
+        clauses::{TextRole, rated_sentences},
+        reading,
+        sentences::paragraphs,
+    },
+    ANSWER_BYTES_MIN,
 };
 use recapd_core::domain::{
     effects::Effects,
@@ -14,6 +17,8 @@ use recapd_core::domain::{
 /// Limits the sentences of a request, and of an outcome.
 const SENTENCES_MAX: usize = 120;
 const STEPS_MAX: usize = 200;
+/// A report has at least this many headings.
+const REPORT_HEADINGS_MIN: usize = 3;
 /// A sentence with fewer words isn't kept as a step.
 const STEP_WORDS_MIN: usize = 5;
 const APPLAUSE_WORDS_MAX: usize = 3;
@@ -32,6 +37,24 @@ const ANNOUNCEMENTS: [&str; 12] = [
     "first,",
     "you're ",
 ];
+/// Openings of sentences that only accompany the next action, in lower case.
+const COMMENTS: [&str; 11] = [
+    "now ",
+    "good ",
+    "adding ",
+    "checking ",
+    "continuing ",
+    "fixing ",
+    "re-running ",
+    "removing ",
+    "running ",
+    "updating ",
+    "writing ",
+];
+/// Parts of sentences that announce the next action after something else.
+const LATER_ANNOUNCEMENTS: [&str; 4] = [", let me ", ", i'll ", ", i will ", "; let me "];
+/// Words by which an announcement says that it mends what the sentence before reports.
+const CURES: [&str; 8] = ["fix", "correct", "remov", "re-run", "rerun", "revert", "adjust", "instead"];
 /// Openings of sentences that announce a list, in lower case.
 const LEAD_INS: [&str; 5] = ["here's ", "here is ", "here are ", "let me ", "below is "];
 const FAILURES: [&str; 4] = ["fail", "error", "crash", "traceback"];
@@ -41,15 +64,17 @@ const INTERRUPTED: &str = "[Request interrupted";
 const UNREAD: &str = "[block: ";
 
 /// An exchange in its order of events.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Course {
     /// The request in whole sentences, by paragraph.
     pub(crate) request: Vec<Vec<String>>,
     /// The user's answers to the model's questions, and the user's reasons for refusing calls.
     pub(crate) answers: Vec<String>,
+    /// The model's earlier long texts, by paragraph: reports and plans.
+    pub(crate) reports: Vec<Vec<String>>,
     /// The model's last text, by paragraph.
     pub(crate) outcome: Vec<Vec<String>>,
-    /// The model's earlier texts: the first informative sentence of each.
+    /// The model's other texts: the first informative sentence of each.
     pub(crate) steps: Vec<String>,
     /// The model's text before its last calls, if no text follows them: progress, not an answer.
     pub(crate) latest: Vec<String>,
@@ -81,6 +106,7 @@ impl Course {
         Self {
             request: request(lines),
             answers: answers(lines),
+            reports: reports(before_last),
             outcome,
             steps: steps(before_last),
             latest,
@@ -152,15 +178,45 @@ fn request(lines: &[Line]) -> Vec<Vec<String>> {
     requests.flat_map(|line| split_sentences(&line.text)).collect()
 }
 
+fn reports(lines: &[Line]) -> Vec<Vec<String>> {
+    let model_texts = lines.iter().filter(|line| is_model_text(line) && is_report(&line.text));
+    model_texts.flat_map(|line| without_fillers(split_sentences(&line.text))).collect()
+}
+
+/// Returns true for a long text with headings. Code doesn't count.
+fn is_report(text: &str) -> bool {
+    if text.len() <= ANSWER_BYTES_MIN {
+        return false;
+    }
+    let sentences = paragraphs(text, false).concat();
+    let bytes: usize = sentences.iter().map(|sentence| sentence.text.len()).sum();
+    let headings = sentences.iter().filter(|sentence| sentence.is_heading).count();
+    bytes > ANSWER_BYTES_MIN && headings >= REPORT_HEADINGS_MIN
+}
+
 fn steps(lines: &[Line]) -> Vec<String> {
-    let model_texts = lines.iter().filter(|line| is_model_text(line));
-    let informative = model_texts.filter_map(|line| {
-        split_sentences(&line.text).into_iter().flatten().find(|sentence| is_informative(sentence))
-    });
+    let model_texts = lines.iter().filter(|line| is_model_text(line) && !is_report(&line.text));
+    let informative = model_texts.filter_map(|line| step(split_sentences(&line.text).concat()));
     let mut steps: Vec<String> = informative.collect();
     steps.dedup();
     steps.truncate(STEPS_MAX);
     steps
+}
+
+/// Returns the first informative sentence, unless the text goes on with a failure or with the cure of what the sentence reports.
+fn step(mut sentences: Vec<String>) -> Option<String> {
+    let index = sentences.iter().position(|sentence| is_informative(sentence) && !is_comment(sentence))?;
+    let rest = sentences.split_off(index + 1);
+    let is_cured = rest.first().is_some_and(|next| announces_cure(next));
+    let is_contradicted = rest.iter().any(|sentence| reports_failure(sentence));
+    sentences.pop().filter(|_| !is_cured && !is_contradicted)
+}
+
+fn announces_cure(sentence: &str) -> bool {
+    let lower = sentence.to_lowercase();
+    let begins = |openings: &[&str]| openings.iter().any(|opening| lower.starts_with(opening));
+    let announces = sentence.ends_with(':') || begins(&ANNOUNCEMENTS) || begins(&COMMENTS);
+    announces && CURES.iter().any(|word| lower.contains(word))
 }
 
 /// Returns true for words of the model. A block of an unknown kind has none.
@@ -177,9 +233,20 @@ fn reports_failure(sentence: &str) -> bool {
 fn is_informative(sentence: &str) -> bool {
     let lower = sentence.to_lowercase();
     let is_plan = ANNOUNCEMENTS.iter().any(|opening| lower.starts_with(opening));
-    // Most intermediate failures are fixed later, and the others appear among the checks.
-    !is_plan
-        && !reports_failure(sentence)
+    !is_plan && is_sound(sentence)
+}
+
+/// Returns true for a sentence that says what the model does next, after whatever else it says.
+fn is_comment(sentence: &str) -> bool {
+    let lower = sentence.to_lowercase().replace('’', "'");
+    COMMENTS.iter().chain(&ANNOUNCEMENTS).any(|opening| lower.starts_with(opening))
+        || LATER_ANNOUNCEMENTS.iter().any(|part| lower.contains(part))
+}
+
+/// Returns true for a whole sentence that reports no failure. Most intermediate failures are fixed later, and the others appear among the
+/// checks.
+fn is_sound(sentence: &str) -> bool {
+    !reports_failure(sentence)
         && !sentence.ends_with(':')
         && sentence.split_whitespace().count() >= STEP_WORDS_MIN
 }

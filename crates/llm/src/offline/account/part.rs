@@ -1,24 +1,30 @@
 //! The ranked parts of an account. As many as fit are included.
 
-use super::{
-    super::{clauses::is_code, cues},
-    course::Course,
-};
-use recapd_core::domain::{
-    effects::{Effects, TestVerdict},
-    summary::label::PointLabel,
-};
+use super::{super::cues, course::Course, pasted};
+use recapd_core::domain::summary::label::PointLabel;
 
-/// Returns true for a label of somebody's words, which are quoted.
-pub(super) fn is_quoted(label: PointLabel) -> bool {
-    use PointLabel::{Decision, Given, Question, Request};
-    matches!(label, Request | Given | Decision | Question)
+/// Where a part stands. Parts are written in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Position {
+    /// The exchange in the run.
+    pub(super) exchange: usize,
+    pub(super) label: PointLabel,
+    /// The paragraph of the text.
+    paragraph: usize,
+    /// The place in the paragraph.
+    index: usize,
+}
+
+impl Position {
+    /// Returns true if both stand in the texts with the same label.
+    pub(super) fn is_beside(self, other: Self) -> bool {
+        (self.exchange, self.label) == (other.exchange, other.label)
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct AccountPart {
-    /// Exchange in the run, label, paragraph, position in the paragraph: parts are written in this order.
-    pub(super) position: (usize, PointLabel, usize, usize),
+    pub(super) position: Position,
     /// Parts with a low rank are included first.
     rank: usize,
     pub(super) text: String,
@@ -29,6 +35,8 @@ const FIRST: usize = 0;
 const EFFECTS: usize = 1;
 const DEMANDS: usize = 2;
 const SENTENCES: usize = 3;
+/// Sentences of reports follow those of the outcome and the request.
+const REPORTS: usize = 300;
 const STEPS: usize = 1_000;
 const LOOKED: usize = 2_000;
 /// Files that were read are grouped in lists of about this many characters. As many lists as fit are included.
@@ -39,27 +47,41 @@ const AROUND_CHARS: usize = 4;
 const ROOM_CHARS_MIN: usize = 40;
 /// A part ranked before [`SENTENCES`] may take at most 1/`SHARE` of all characters, so that request and outcome both fit.
 const SHARE: usize = 3;
+/// Words that point to the sentence before.
+const POINTERS: [&str; 6] = ["That", "This", "These", "Those", "Otherwise", "However"];
 
 /// Returns the parts of exchange number `exchange` of the run.
 pub(super) fn of(exchange: usize, course: &Course) -> Vec<AccountPart> {
     let mut parts = Vec::new();
     let mut push = |label, (paragraph, index), rank, text: String| {
         if !text.is_empty() {
-            parts.push(AccountPart { position: (exchange, label, paragraph, index), rank, text });
+            parts.push(AccountPart { position: Position { exchange, label, paragraph, index }, rank, text });
         }
     };
-    for (number, (position, sentence)) in numbered(&course.request) {
-        let (label, rank) = label_of_sentence(number, sentence);
-        push(label, position, rank, sentence.clone());
+    let is_pasted = |number: usize, sentence: &str| number > 0 && pasted::is_pasted(sentence);
+    let (given, asked): (Vec<_>, Vec<_>) =
+        numbered(&course.request).partition(|(number, (_, sentence))| is_pasted(*number, sentence));
+    for (number, (position, sentence)) in asked {
+        push(PointLabel::Request, position, rank_of_request(number, sentence), sentence.clone());
+    }
+    let sentences: Vec<&String> = given.iter().map(|(_, (_, sentence))| *sentence).collect();
+    for index in pasted::choose(&sentences) {
+        if let Some((number, (position, sentence))) = given.get(index) {
+            push(PointLabel::Given, *position, STEPS + number, (*sentence).clone());
+        }
     }
     for (index, answer) in course.answers.iter().enumerate() {
         push(PointLabel::Decision, (0, index), DEMANDS, answer.clone());
     }
+    for (number, (position, sentence)) in numbered(&course.reports) {
+        push(PointLabel::Outcome, position, REPORTS + number, sentence.clone());
+    }
     let question = course.question();
-    for (number, (position, sentence)) in numbered(&course.outcome) {
+    let reports = course.reports.len();
+    for (number, ((paragraph, index), sentence)) in numbered(&course.outcome) {
         if Some(sentence) != question {
             let rank = if number == 0 { FIRST } else { SENTENCES + number };
-            push(PointLabel::Outcome, position, rank, sentence.clone());
+            push(PointLabel::Outcome, (reports + paragraph, index), rank, sentence.clone());
         }
     }
     push(PointLabel::Question, (0, 0), EFFECTS, question.cloned().unwrap_or_default());
@@ -73,7 +95,7 @@ pub(super) fn of(exchange: usize, course: &Course) -> Vec<AccountPart> {
     for (index, files) in lists(&course.effects.looked_at).into_iter().enumerate() {
         push(PointLabel::Looked, (index, 0), LOOKED + index, files);
     }
-    for (label, rank, text) in effects(&course.effects) {
+    for (label, rank, text) in effects(course) {
         // The exchange continues, so these results and open entries aren't final.
         let is_provisional = course.goes_on && matches!(label, PointLabel::Left | PointLabel::Checks);
         push(label, (0, 0), if is_provisional { STEPS } else { rank }, text);
@@ -91,16 +113,14 @@ pub(super) fn of(exchange: usize, course: &Course) -> Vec<AccountPart> {
     parts
 }
 
-/// Returns the label and the rank of a sentence of a request.
-fn label_of_sentence(number: usize, sentence: &str) -> (PointLabel, usize) {
+/// Returns the rank of a sentence of a request.
+fn rank_of_request(number: usize, sentence: &str) -> usize {
     if number == 0 {
-        (PointLabel::Request, FIRST)
-    } else if is_code(sentence) && !sentence.starts_with(char::is_uppercase) {
-        (PointLabel::Given, STEPS + number)
+        FIRST
     } else if cues::demands(sentence) {
-        (PointLabel::Request, DEMANDS)
+        DEMANDS
     } else {
-        (PointLabel::Request, SENTENCES + number)
+        SENTENCES + number
     }
 }
 
@@ -127,13 +147,17 @@ fn lists(names: &[String]) -> Vec<String> {
     lists
 }
 
-fn effects(effects: &Effects) -> Vec<(PointLabel, usize, String)> {
+fn effects(course: &Course) -> Vec<(PointLabel, usize, String)> {
+    let effects = &course.effects;
     let commits: Vec<String> = effects
         .commits
         .iter()
         .map(|commit| format!("{} {}", commit.hash, commit.subject).trim().to_owned())
         .collect();
-    let checks: Vec<String> = effects.verdicts.iter().map(verdict).collect();
+    // A failure before more calls is being repaired.
+    let verdicts = effects.verdicts.iter().filter(|verdict| verdict.has_passed || !course.goes_on);
+    let checks: Vec<String> =
+        verdicts.map(|verdict| format!("{} {}", verdict.command, verdict.words())).collect();
     let unfinished: Vec<&str> =
         effects.plan.iter().filter(|entry| entry.is_left()).map(|entry| entry.text.as_str()).collect();
     vec![
@@ -146,12 +170,6 @@ fn effects(effects: &Effects) -> Vec<(PointLabel, usize, String)> {
     ]
 }
 
-fn verdict(verdict: &TestVerdict) -> String {
-    let outcome = if verdict.has_passed { "passed" } else { "failed" };
-    let details = if verdict.summary.is_empty() { String::new() } else { format!(" ({})", verdict.summary) };
-    format!("{} {outcome}{details}", verdict.command)
-}
-
 /// Picks the parts that fit into `chars_max` characters, by rank. Returns them in the order of writing.
 pub(super) fn choose(parts: &[AccountPart], chars_max: usize) -> Vec<AccountPart> {
     let mut ranked: Vec<&AccountPart> = parts.iter().collect();
@@ -159,7 +177,7 @@ pub(super) fn choose(parts: &[AccountPart], chars_max: usize) -> Vec<AccountPart
     let mut remaining = chars_max;
     let mut chosen = Vec::new();
     for part in ranked {
-        let around_chars = part.position.1.text().len() + AROUND_CHARS;
+        let around_chars = part.position.label.text().len() + AROUND_CHARS;
         let room = remaining.saturating_sub(around_chars);
         let share = if part.rank < SENTENCES {
             room.min(chars_max.div_ceil(SHARE).max(ROOM_CHARS_MIN))
@@ -179,5 +197,33 @@ pub(super) fn choose(parts: &[AccountPart], chars_max: usize) -> Vec<AccountPart
         chosen.push(AccountPart { text, ..part.clone() });
     }
     chosen.sort_by_key(|part| part.position);
-    chosen
+    without_gaps(chosen, parts)
+}
+
+/// Removes what nobody understands without a part that wasn't chosen: a heading before its content, and a sentence that points to the one
+/// before it. `all` has all parts.
+fn without_gaps(chosen: Vec<AccountPart>, all: &[AccountPart]) -> Vec<AccountPart> {
+    let mut positions: Vec<Position> = all.iter().map(|part| part.position).collect();
+    positions.sort_unstable();
+    let order = |part: &AccountPart| positions.binary_search(&part.position).unwrap_or_default();
+    let is_next = |one: &AccountPart, next: &AccountPart| {
+        order(one) + 1 == order(next) && one.position.is_beside(next.position)
+    };
+    let is_clear = |index: usize| -> bool {
+        let Some(part) = chosen.get(index) else { return false };
+        let next = chosen.get(index + 1);
+        let previous = index.checked_sub(1).and_then(|previous| chosen.get(previous));
+        let is_heading = part.text.ends_with(':') && part.rank != FIRST;
+        let points_back = part.rank != FIRST && points_back(part);
+        (!is_heading || next.is_some_and(|next| is_next(part, next)))
+            && (!points_back || previous.is_some_and(|previous| is_next(previous, part)))
+    };
+    let kept: Vec<bool> = (0..chosen.len()).map(is_clear).collect();
+    chosen.into_iter().zip(kept).filter_map(|(part, is_kept)| is_kept.then_some(part)).collect()
+}
+
+/// Returns true for a sentence, but not the first one of its paragraph, that begins with a word for something said before.
+fn points_back(part: &AccountPart) -> bool {
+    let first = part.text.split(' ').next().unwrap_or_default().trim_end_matches(',');
+    part.position.index > 0 && POINTERS.contains(&first)
 }

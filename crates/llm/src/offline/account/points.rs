@@ -1,9 +1,6 @@
 //! Writes an account as lines: a point for each label, and for each paragraph of text.
 
-use super::{
-    super::sentences::ends_sentence,
-    part::{AccountPart, is_quoted},
-};
+use super::{super::sentences::ends_sentence, part::AccountPart};
 use recapd_core::domain::{summary::label::PointLabel, text::one_line};
 
 /// Limits a point of more than one part, in characters.
@@ -12,11 +9,11 @@ const POINT_CHARS: usize = 240;
 pub(super) fn text(parts: &[AccountPart]) -> String {
     let mut lines: Vec<String> = Vec::new();
     for point in points(parts) {
-        let Some(label) = point.first().map(|part| part.position.1) else {
+        let Some(label) = point.first().map(|part| part.position.label) else {
             continue;
         };
         let text = one_line(&joined(point));
-        lines.push(if is_quoted(label) {
+        lines.push(if label.is_quoted() {
             format!("{}“{}”", label.text(), text.replace('“', "‘").replace('”', "’"))
         } else {
             format!("{}{text}", label.text())
@@ -44,14 +41,16 @@ fn points(parts: &[AccountPart]) -> Vec<&[AccountPart]> {
     let mut from = 0;
     for (index, part) in parts.iter().enumerate() {
         let previous = index.checked_sub(1).and_then(|previous| parts.get(previous));
-        let is_alone = matches!(part.position.1, PointLabel::Decision);
-        let is_same_label = previous.is_some_and(|previous| {
-            (previous.position.0, previous.position.1) == (part.position.0, part.position.1)
-        });
+        let is_alone = part.position.label == PointLabel::Decision;
+        let is_same_label = previous.is_some_and(|previous| previous.position.is_beside(part.position));
         let length = part.text.chars().count();
         if index > 0 && (!is_same_label || is_alone || chars + length > POINT_CHARS) {
-            points.extend(parts.get(from..index));
-            (from, chars) = (index, 0);
+            // A heading stands with what follows it.
+            let takes_heading =
+                is_same_label && index > from + 1 && previous.is_some_and(|part| part.text.ends_with(':'));
+            let end = if takes_heading { index - 1 } else { index };
+            points.extend(parts.get(from..end));
+            (from, chars) = (end, 0);
         }
         chars += length + 1;
     }

@@ -14,12 +14,18 @@ fn work(tokens: i64, lines: &[(Voice, &str, &str)]) -> Transcript {
                 command: "cargo test".to_owned(),
                 has_passed: true,
                 summary: "12 passed".to_owned(),
+                is_outdated: false,
             }],
             plan: vec![PlanEntry { number: None, text: "Paint it".to_owned(), status: PlanStatus::Open }],
             ..Effects::default()
         },
         ..Transcript::of_lines(4, Timestamp(0), lines)
     }
+}
+
+fn texts_of(run: &[Transcript]) -> Texts {
+    let tokens = run.iter().map(|transcript| transcript.tokens).sum();
+    texts(&courses(&[run]).concat(), tokens)
 }
 
 const LINES: [(Voice, &str, &str); 8] = [
@@ -43,7 +49,7 @@ const LINES: [(Voice, &str, &str); 8] = [
 
 #[test]
 fn an_account_has_request_effects_outcome_and_question() {
-    insta::assert_snapshot!(texts(&[work(9_000, &LINES)]).text, @r"
+    insta::assert_snapshot!(texts_of(&[work(9_000, &LINES)]).text, @r"
     User: “The gate of the garden squeaks when it is opened. Never use grease. Look at src/gate.rs.”
     Answer: The gate is quiet now. The hinge is oiled; A test opens it
     Files changed: src/gate.rs
@@ -57,7 +63,7 @@ fn an_account_has_request_effects_outcome_and_question() {
 
 #[test]
 fn essentials_come_first() {
-    let told = texts(&[work(0, &LINES)]);
+    let told = texts_of(&[work(0, &LINES)]);
     assert!(told.brief.chars().count() <= 240, "{}", told.brief);
     for words in [
         "The gate of the garden squeaks",
@@ -76,7 +82,7 @@ fn a_broken_off_exchange_has_no_outcome() {
     let mut broken =
         work(9_000, &[(Voice::User, "", "Fix the gate."), (Voice::Assistant, "", "Now I'll oil it:")]);
     broken.interrupted = true;
-    let told = texts(&[broken]).text;
+    let told = texts_of(&[broken]).text;
     assert!(!told.contains("Answer:") && told.ends_with("Note: interrupted by the user"), "{told}");
 }
 
@@ -85,7 +91,7 @@ fn an_account_tells_the_providers_error_that_ended_the_exchange() {
     let mut ended = Transcript::of_lines(1, Timestamp(0), &[(Voice::User, "", "Oil the gate.")]);
     ended.api_error = "API Error: 529 Overloaded".to_owned();
     assert!(applies_to(&ended));
-    insta::assert_snapshot!(texts(&[ended]).text, @r"
+    insta::assert_snapshot!(texts_of(&[ended]).text, @r"
     User: “Oil the gate.”
     Note: the provider's error ended it: “API Error: 529 Overloaded”
     ");
@@ -108,7 +114,7 @@ fn an_exchange_with_effects_many_tokens_or_long_answers_has_an_account() {
 
 #[test]
 fn a_text_before_the_last_calls_is_no_answer() {
-    let leg = texts(&[work(9_000, &LINES[..7])]);
+    let leg = texts_of(&[work(9_000, &LINES[..7])]);
     insta::assert_snapshot!(leg.text, @r"
     User: “The gate of the garden squeaks when it is opened. Never use grease. Look at src/gate.rs.”
     So far: The hinge is dry because nobody oils it.
@@ -121,7 +127,7 @@ fn a_text_before_the_last_calls_is_no_answer() {
         leg.gist,
         "“The gate of the garden squeaks when it is opened.” → The hinge is dry because nobody oils it."
     );
-    assert!(!texts(&[work(0, &LINES[..7])]).brief.contains("Paint it"));
+    assert!(!texts_of(&[work(0, &LINES[..7])]).brief.contains("Paint it"));
 }
 
 #[test]
@@ -133,7 +139,7 @@ fn code_in_a_request_follows_its_words_and_read_files_come_last() {
         looked_at: vec!["src/gate.rs".to_owned(), "src/hinge.rs".to_owned()],
         ..Effects::default()
     };
-    insta::assert_snapshot!(texts(&[read]).text, @r"
+    insta::assert_snapshot!(texts_of(&[read]).text, @r"
     User: “Fix this. Then oil the hinge.”
     Answer: Done: it is fixed.
     The user gave: “diff --git a/src/gate.rs b/src/gate.rs index 3f2a..9c1e 100644”
@@ -163,7 +169,7 @@ fn a_long_exchange_of_calls_is_told_once() {
 fn a_prompt_that_is_sent_again_is_told_once() {
     let prompt = "Paint the gate in the colours of the design.\n\nWhat to keep in mind:\n\ngo on";
     let run = [work(100, &[(Voice::User, "", prompt)]), work(100, &[(Voice::User, "", prompt)])];
-    let told = texts(&run).text;
+    let told = texts_of(&run).text;
     for (said, times) in [("Paint the gate", 1), ("What to keep in mind", 1), ("go on", 2)] {
         assert_eq!(told.matches(said).count(), times, "{said}: {told}");
     }

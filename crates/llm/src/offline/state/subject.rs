@@ -13,6 +13,12 @@ pub(super) enum Subject {
 }
 
 impl Subject {
+    /// Returns the command of a check from the text of its fact.
+    pub(super) fn check_of(fact: &str) -> Option<String> {
+        let (command, _) = fact.strip_prefix('`')?.split_once("` ")?;
+        Some(command.to_owned())
+    }
+
     /// Returns the prefix of the subject's facts.
     pub(super) fn label(&self) -> String {
         match self {

@@ -63,6 +63,7 @@ fn a_newer_fact_of_a_subject_takes_the_place_of_the_older_one() {
             command: "cargo test".to_owned(),
             has_passed: true,
             summary: "3 passed".to_owned(),
+            is_outdated: false,
         }],
         plan: vec![PlanEntry { number: None, text: "Dig".to_owned(), status: PlanStatus::Done }],
         ..Effects::default()
@@ -82,7 +83,7 @@ fn a_newer_fact_of_a_subject_takes_the_place_of_the_older_one() {
         replaced,
         [
             (1, "Files changed: a.rs, b.rs, c.rs"),
-            (2, "`cargo test` passed 3 passed"),
+            (2, "`cargo test` passed (3 passed)"),
             (4, "Question to the user: Shall I push it?"),
         ]
     );
