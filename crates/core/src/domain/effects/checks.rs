@@ -90,27 +90,29 @@ fn name_of(command: &str) -> Option<String> {
     if !CHECKS.is_match(command.as_bytes()) || OTHERS.is_match(command.as_bytes()) {
         return None;
     }
-    let mut name: Vec<&str> = Vec::new();
-    for word in command.split_whitespace() {
-        let counted = name.iter().filter(|word| **word != "run").count();
-        let is_program = counted == 1 && name.first().is_some_and(|program| RUNNERS.contains(program));
-        if name.len() == NAME_WORDS || (word.starts_with('-') && counted > 0 && !is_program) {
+    let mut words = command.split_whitespace();
+    let program = words.next().and_then(file_name)?;
+    // A checker is named alone; of another program, the name goes up to its first option after the subcommand.
+    let needs_subcommand = RUNNERS.contains(&program);
+    let is_python = program.starts_with("python");
+    let mut name = vec![program];
+    for word in words {
+        let has_subcommand = name.iter().any(|word| *word != program && *word != "run");
+        let is_option = word.starts_with('-');
+        if name.len() == NAME_WORDS || is_option && (has_subcommand || !needs_subcommand) {
             break;
         }
-        name.extend(named(word, name.first() == Some(&"python") || name.first() == Some(&"python3")));
+        let is_script = word.starts_with("./") || is_python && word.contains(".py");
+        let is_named =
+            !is_option && !word.contains(['=', '>', '"', '\'']) && (is_script || !word.contains('/'));
+        name.extend(file_name(word).filter(|_| is_named));
     }
-    (!name.is_empty()).then(|| name.join(" "))
+    Some(name.join(" "))
 }
 
-/// Returns a word as it stands in the name: a program and a script without their folder. Returns `None` for options and for what is
-/// checked.
-fn named(word: &str, is_script: bool) -> Option<&str> {
-    let file = word.rsplit('/').next().unwrap_or(word);
-    let is_path = word.contains('/');
-    let is_named =
-        !is_path || word.starts_with("./") && !word.ends_with("/...") || is_script && word.contains(".py");
-    let is_plain = !word.starts_with('-') && !word.contains(['=', '>', '"', '\'']);
-    (is_named && is_plain && file.contains(char::is_alphanumeric)).then_some(file)
+/// Returns the last part of a path, if it has letters or digits.
+fn file_name(path: &str) -> Option<&str> {
+    path.rsplit('/').next().filter(|file| file.contains(char::is_alphanumeric))
 }
 
 fn unwrapped(command: &str) -> Cow<'_, str> {

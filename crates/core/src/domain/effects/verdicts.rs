@@ -46,7 +46,7 @@ static SUITE: LazyLock<Regex> = LazyLock::new(|| pattern(r"test result: \w+\. (\
 /// What a run with failures prints, and the message about an unknown command.
 static FAILS: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        r"(?im)\b[1-9]\d* (?:tests? )?(?:failed|failing|errors?)\b|test result: failed|\bcommand not found\b|could not compile|^error(?:\[\w+\])?:|\berror TS\d+|^npm err(?:or|!)|^FAILED\b|^Traceback \(most recent|build failed|failed to compile|\bELIFECYCLE\b|interrupted by",
+        r"(?im)\b[1-9]\d* (?:tests? )?(?:failed|failing|errors?)\b|test result: failed|\bcommand not found\b|could not compile|^error(?:\[\w+\])?:|\berror TS\d+|^npm err(?:or|!)|^FAILED\b|^Traceback \(most recent|build failed|failed to compile|\bELIFECYCLE\b|\bKeyboardInterrupt\b",
     )
 });
 /// What a run without failures prints.

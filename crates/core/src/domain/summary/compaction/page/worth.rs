@@ -21,7 +21,7 @@ const SCORE_SCALE: i64 = 1_000_000_000;
 /// This many characters add one to a text's information, so that the longer of two equally informative texts wins.
 const CHARS_WORTH: i64 = 16;
 
-/// The point with this number, from 0, counts half: a text begins with its most informative points.
+/// Of the points with one label, the one with this number, from 0, counts half: the most informative ones come first.
 const LATE_POINTS: i64 = 3;
 /// Headlines of more tokens count as this many.
 const DAMPED_COST_MAX: i64 = 10_000;
@@ -121,11 +121,14 @@ impl Page<'_> {
         let (score, brief_chars) = (self.lines[index].score, self.measure(index, Form::Brief).chars);
         let points = item_points(self.item(index), Form::Text);
         let headline = self.measure(index, Form::Gist).information;
+        let mut labels: Vec<Option<PointLabel>> = Vec::new();
         let worth = (0..).zip(&points).filter_map(|(point_index, point)| {
             let (label, text) = PointLabel::split(point);
+            let earlier = labels.iter().filter(|earlier| **earlier == label).count();
+            labels.push(label);
             let chars = point.chars().count();
             let information = self.rarity.information(point).max(1);
-            let lateness = i64_or_max(point_index) + LATE_POINTS;
+            let lateness = i64_or_max(earlier) + LATE_POINTS;
             let worth = information * weight_of(label) * LATE_POINTS / lateness;
             let gain = per_cost(score, worth, i64_or_max(chars));
             // A first point alone would only replace the headline.
