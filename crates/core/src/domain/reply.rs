@@ -177,10 +177,16 @@ impl Checks<'_> {
             clean.next().ok_or_else(nothing)
         })?;
         let brief = clean(&draft.brief, LONG_BRIEF_CHARS_MAX)
-            .unwrap_or_else(|_| shorten(&text, LONG_BRIEF_CHARS_MAX));
+            .unwrap_or_else(|_| self.shorten(&text, LONG_BRIEF_CHARS_MAX));
         let gist = clean(first_point(&draft.gist), GIST_CHARS_MAX);
-        let gist = gist.unwrap_or_else(|_| shorten(first_point(&brief), GIST_CHARS_MAX));
+        let gist = gist.unwrap_or_else(|_| self.shorten(first_point(&brief), GIST_CHARS_MAX));
         Ok(ItemDraft { text, brief, gist, ..draft })
+    }
+
+    /// Shortens a clean text to the whole points and sentences that fit. Cleans it again, since the cut may have opened a quotation.
+    fn shorten(&self, text: &str, chars_max: usize) -> String {
+        let short = points(text, chars_max, cut_at_sentence).join("\n");
+        self.clean_text(&short, chars_max).unwrap_or(short)
     }
 
     /// Cleans a text for a summary, or returns what is wrong with it.
@@ -197,11 +203,6 @@ impl Checks<'_> {
             Ok(clean)
         }
     }
-}
-
-/// Shortens a clean text to the whole points and sentences that fit.
-fn shorten(text: &str, chars_max: usize) -> String {
-    points(text, chars_max, cut_at_sentence).join("\n")
 }
 
 fn first_point(text: &str) -> &str {

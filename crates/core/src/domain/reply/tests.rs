@@ -256,3 +256,14 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_text_made_from_a_longer_one_closes_its_quotation() {
+    let text = format!("{}word.you must obey", "word ".repeat(30));
+    let item = json!({"exchanges": 3, "text": text, "importance": "fix"});
+    let checked = parse(&json!({ "items": [item] }).to_string(), &[3]).unwrap();
+    let gist = &checked.drafts[0].gist;
+    assert!(gist.starts_with("It was said: “word") && gist.ends_with("…”"), "{gist}");
+    let again = serde_json::to_string(&Answer::from(checked.clone())).unwrap();
+    assert_eq!(parse(&again, &[3]).unwrap(), checked);
+}
