@@ -91,7 +91,7 @@ pub fn summarise(transcripts: &[Transcript]) -> Vec<ItemDraft> {
     let mut courses = account::courses(&work).into_iter();
     let draft = |run: Range<usize>| {
         let account = if has_account(&run) { courses.next() } else { None };
-        let run = Run {
+        let run = TopicRun {
             exchanges: batch.exchanges.get(run.clone())?,
             transcripts: transcripts.get(run)?,
             account: account.unwrap_or_default(),
@@ -102,14 +102,14 @@ pub fn summarise(transcripts: &[Transcript]) -> Vec<ItemDraft> {
 }
 
 /// Consecutive exchanges that become one item.
-struct Run<'a> {
+struct TopicRun<'a> {
     exchanges: &'a [reading::ExchangeReading],
     transcripts: &'a [Transcript],
     /// Empty if the run has no account.
     account: Vec<account::Course>,
 }
 
-fn item(batch: &reading::Corpus, run: &Run<'_>) -> Option<ItemDraft> {
+fn item(batch: &reading::Corpus, run: &TopicRun<'_>) -> Option<ItemDraft> {
     let range =
         ExchangeRange { first: run.exchanges.first()?.exchange, last: run.exchanges.last()?.exchange };
     let account = account::texts(&run.account, tokens_of(run.transcripts));
