@@ -85,20 +85,18 @@ pub fn summarise(transcripts: &[Transcript]) -> Vec<ItemDraft> {
     let transcripts: Vec<Transcript> = transcripts.iter().map(without_programs).collect();
     let batch = reading::Corpus::read(&transcripts);
     let runs = topics::runs(&batch);
-    let transcripts_of = |run: &Range<usize>| transcripts.get(run.clone()).unwrap_or_default();
-    let has_account = |run: &Range<usize>| transcripts_of(run).iter().any(account::applies_to);
-    let work: Vec<&[Transcript]> = runs.iter().filter(|run| has_account(run)).map(transcripts_of).collect();
-    let mut courses = account::courses(&work).into_iter();
-    let draft = |run: Range<usize>| {
-        let account = if has_account(&run) { courses.next() } else { None };
-        let run = TopicRun {
-            exchanges: batch.exchanges.get(run.clone())?,
-            transcripts: transcripts.get(run)?,
-            account: account.unwrap_or_default(),
-        };
-        item(&batch, &run)
+    let work: Vec<&[Transcript]> = runs.iter().map(|run| work_of(&transcripts, run)).collect();
+    let draft = |(run, account): (Range<usize>, Vec<account::Course>)| {
+        let exchanges = batch.exchanges.get(run.clone())?;
+        item(&batch, &TopicRun { exchanges, transcripts: transcripts.get(run)?, account })
     };
-    runs.into_iter().filter_map(draft).collect()
+    runs.iter().cloned().zip(account::courses(&work)).filter_map(draft).collect()
+}
+
+/// Returns the exchanges of a run that has an account; none if it has none.
+fn work_of<'t>(transcripts: &'t [Transcript], run: &Range<usize>) -> &'t [Transcript] {
+    let transcripts = transcripts.get(run.clone()).unwrap_or_default();
+    if transcripts.iter().any(account::applies_to) { transcripts } else { &[] }
 }
 
 /// Consecutive exchanges that become one item.

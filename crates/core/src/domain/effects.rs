@@ -118,6 +118,11 @@ impl Effects {
         let arguments = Arguments::read(&call.arguments);
         let command = arguments.command();
         self.runs_commands |= command.is_some();
+        if !call.failed && !edited_files(call, &arguments, command.as_deref()).is_empty() {
+            for verdict in &mut self.verdicts {
+                verdict.is_outdated = true;
+            }
+        }
         // A command's verdict counts even if the command failed.
         if let Some(command) = command.as_ref().filter(|_| !call.is_running()) {
             verdicts::add(&mut self.verdicts, command, call);
@@ -128,9 +133,6 @@ impl Effects {
         }
         plan::apply(self, call, &arguments);
         let mut files = files::of(&call.name, &arguments);
-        for verdict in self.verdicts.iter_mut().filter(|_| !files.is_empty()) {
-            verdict.is_outdated = true;
-        }
         if files.is_empty() && self.looked_at.len() < EFFECTS_MAX {
             for file in files::shown_by(&call.name, &arguments, command.as_deref()) {
                 push_new(&mut self.looked_at, file);
@@ -149,6 +151,13 @@ impl Effects {
     fn add(&mut self, file: String) {
         push_new(&mut self.files, file);
     }
+}
+
+/// Returns the files that a call edits: with a tool, or in place.
+fn edited_files(call: &FinishedCall<'_>, arguments: &Arguments<'_>, command: Option<&str>) -> Vec<String> {
+    let mut files = files::of(&call.name, arguments);
+    files.extend(command.into_iter().flat_map(shell::edited_in_place));
+    files
 }
 
 fn push_new(files: &mut Vec<String>, file: String) {

@@ -56,7 +56,7 @@ fn answer_bytes(transcript: &Transcript) -> usize {
     answers.map(|line| line.text.len()).sum()
 }
 
-/// Reads the courses of the runs of a batch that have an account. Leaves out what another of them tells as well: sentences of a request
+/// Reads the courses of a batch, by run. Leaves out what another of them tells as well: sentences of a request
 /// that an earlier request has, and what a later answer or plan replaces.
 pub(super) fn courses(runs: &[&[Transcript]]) -> Vec<Vec<Course>> {
     let mut courses: Vec<Vec<Course>> = runs.iter().map(|run| run.iter().map(Course::of).collect()).collect();

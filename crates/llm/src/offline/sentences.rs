@@ -70,10 +70,7 @@ pub(super) fn paragraphs(text: &str, continues_code: bool) -> Vec<Vec<Sentence>>
             let is_quoted = line.starts_with('>') && content.len() < line.len();
             let (content, is_point) = without_bullet(content);
             let is_listed = is_heading || is_point;
-            let mut sentences = sentences_of_line(content);
-            if let Some(last) = sentences.last_mut().filter(|last| is_heading && !ends_sentence(last)) {
-                last.push(':');
-            }
+            let sentences = sentences_of_line(content);
             paragraph.extend(sentences.into_iter().map(|text| Sentence {
                 text,
                 is_heading,
@@ -83,13 +80,24 @@ pub(super) fn paragraphs(text: &str, continues_code: bool) -> Vec<Vec<Sentence>>
         }
     }
     found.retain(|paragraph| !paragraph.is_empty());
+    add_colons(&mut found);
     found
+}
+
+/// Adds a colon to headings that something follows.
+fn add_colons(paragraphs: &mut [Vec<Sentence>]) {
+    let mut sentences = paragraphs.iter_mut().flatten().peekable();
+    while let Some(sentence) = sentences.next() {
+        if sentence.is_heading && sentences.peek().is_some() && !ends_sentence(&sentence.text) {
+            sentence.text.push(':');
+        }
+    }
 }
 
 /// Returns true for a line in bold type, which stands for a heading.
 fn is_strong(line: &str) -> bool {
     let inner = line.strip_prefix("**").and_then(|rest| rest.strip_suffix("**"));
-    inner.is_some_and(|inner| !inner.is_empty() && !inner.contains("**"))
+    inner.is_some_and(|inner| !inner.contains("**") && (inner.ends_with(':') || !ends_sentence(inner)))
 }
 
 /// Removes the marks of a heading, a quotation or a table row.

@@ -20,7 +20,7 @@ pub(super) fn add(effects: &mut Effects, messages: &[Message]) {
     let applied: Vec<&str> = lines().filter_map(|line| line.strip_prefix(APPLIED)).collect();
     let answers = messages.iter().filter(|message| message.kind == Kind::Assistant);
     for file in answers.flat_map(|message| in_edit_blocks(&message.text())) {
-        if reports.is_empty() || applied.contains(&file.as_str()) {
+        if reports.is_empty() || applied.iter().any(|path| names(path, &file)) {
             effects.add(file);
         } else {
             effects.unchanged.push(file);
@@ -30,6 +30,11 @@ pub(super) fn add(effects: &mut Effects, messages: &[Message]) {
         effects.add(file.to_owned());
     }
     effects.commits.extend(lines().filter_map(commit));
+}
+
+/// Returns true if `file` is the path, or its end.
+fn names(path: &str, file: &str) -> bool {
+    path.strip_suffix(file).is_some_and(|folder| folder.is_empty() || folder.ends_with('/'))
 }
 
 /// Reads `Commit 1a2b3c4 feat: Oil the gate`.

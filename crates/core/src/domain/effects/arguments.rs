@@ -27,7 +27,7 @@ impl<'a> Arguments<'a> {
         self.field(names).and_then(Value::as_str)
     }
 
-    /// Returns the arguments if they aren't JSON.
+    /// Returns the arguments if they aren't a JSON object with fields.
     pub(super) fn plain(&self) -> Option<&str> {
         self.fields.is_empty().then_some(self.text)
     }

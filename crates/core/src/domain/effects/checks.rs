@@ -5,7 +5,7 @@ use std::{borrow::Cow, sync::LazyLock};
 
 use regex::bytes::Regex;
 
-use super::pattern::pattern;
+use super::{pattern::pattern, shell};
 
 /// A name has this many words.
 const NAME_WORDS: usize = 3;
@@ -30,13 +30,13 @@ pub(super) struct Check {
 /// Commands that run tests, a build or another check.
 static CHECKS: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        r"^(?:(?:npx|pnpm|npm|yarn|bun|deno|uv|poetry|python3?|\./\S*|make|just|cargo|go|dotnet|mvn|gradle|bundle|composer|flutter|swift|mix|forge|anchor|cmake|zig|bazel)\s.*?\b(?:test|tests|build|check|lint|clippy|typecheck|tsc|pytest|jest|vitest|ruff|mypy|compile|verify)\b|(?:pytest|pylint|ruff|mypy|tsc|eslint|flake8|jest|vitest|tox|ctest|rspec|phpunit|phpstan|pyright|make|ninja|\./\S*(?:test|check|build|lint|verify)\S*|cargo (?:test|build|check|clippy|fmt)|go (?:test|build|vet))\b)",
+        r"^(?:(?:npx|pnpm|npm|yarn|bun|deno|uv|poetry|python3?|\./\S*|make|just|cargo|go|dotnet|mvn|gradle|bundle|composer|flutter|swift|mix|forge|anchor|cmake|zig|bazel)\s.*?\b(?:test|tests|build|check|lint|clippy|typecheck|tsc|pytest|jest|vitest|ruff|mypy|compile|verify)\b|(?:pytest|pylint|ruff|mypy|tsc|eslint|flake8|jest|vitest|tox|ctest|rspec|phpunit|phpstan|pyright|make|ninja|unittest|black|\./(?:\S*/)?[^\s/]*(?:test|check|build|lint|verify)[^\s/]*(?:\s|$)|cargo (?:test|build|check|clippy|fmt)|go (?:test|build|vet))\b)",
     )
 });
 /// Commands that name a check but run none.
 static OTHERS: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        r"^\S+ (?:install|i|ci|add|remove|uninstall|init|create|new)\b|\s(?:--no-run|--help|--version|-c)\b",
+        r"^\S+ (?:install|i|ci|add|remove|uninstall|init|create|new)\b|^\S*python\S*\s(?:.*\s)?-c\b|\s(?:--no-run|--help|--version)\b",
     )
 });
 /// A shell that runs the command in quotation marks.
@@ -54,23 +54,37 @@ static WRAPPER: LazyLock<Regex> = LazyLock::new(|| {
 /// A program of Python by its module, which is how it is called otherwise.
 static MODULE: LazyLock<Regex> = LazyLock::new(|| pattern(r"^\S*python[\d.]*\s+(?:-[^m\s]\S*\s+)*-m\s+"));
 
-/// A redirection whose `&` is no operator: `2>&1`.
-static REDIRECTION: LazyLock<Regex> = LazyLock::new(|| pattern(r"\d?>&\d|&>>?"));
+/// A redirection and its target: `2>&1`, `> test.log`.
+static REDIRECTION: LazyLock<Regex> = LazyLock::new(|| pattern(r"\d?>&\d|(?:\d|&)?>>?\s*[^\s|;&<>]+"));
+/// A quoted text, after the shells that run one were unwrapped.
+static QUOTED: LazyLock<Regex> = LazyLock::new(|| pattern(r#"'[^']*'|"(?:[^"\\]|\\.)*""#));
+/// A line that goes on in the next one.
+const CONTINUATION: &str = "\\\n";
+/// A longer chain isn't read to its end.
+const CHECKS_MAX: usize = 4;
 
-/// Returns the checks of `command` in order.
+/// Returns the checks of `command` in order, each name once.
 pub(super) fn of(command: &str) -> Vec<Check> {
+    let command = shell::outside_documents(&command.replace(CONTINUATION, " ")).join("\n");
     let command = SHELL.replace_all(command.as_bytes(), b"$1$2".as_slice());
+    let command = QUOTED.replace_all(&command, b"''".as_slice());
     let command = REDIRECTION.replace_all(&command, b"".as_slice());
     let command = String::from_utf8_lossy(&command);
-    let mut checks = Vec::new();
+    let mut checks: Vec<Check> = Vec::new();
     let mut rest = command.as_ref();
-    while !rest.is_empty() {
+    while !rest.is_empty() && checks.len() < CHECKS_MAX {
         let end = rest.find(['\n', ';', '|', '&']).unwrap_or(rest.len());
         let (part, after) = rest.split_at(end);
         let (separator, next) = separator_of(after);
         if let Some(name) = name_of(part) {
-            let is_masked = !matches!(separator, "" | "&&") && !next.trim().is_empty();
-            checks.push(Check { name, is_masked });
+            checks.retain(|check| check.name != name);
+            checks.push(Check { name, is_masked: false });
+        }
+        if separator == "&" || !matches!(separator, "" | "&&") && !next.trim().is_empty() {
+            // Another command decides about the exit code.
+            for check in &mut checks {
+                check.is_masked = true;
+            }
         }
         rest = next;
     }
@@ -92,7 +106,7 @@ fn name_of(command: &str) -> Option<String> {
     }
     let mut words = command.split_whitespace();
     let program = words.next().and_then(file_name)?;
-    // A checker is named alone; of another program, the name goes up to its first option after the subcommand.
+    // For a runner such as cargo, options before the subcommand are skipped. Otherwise the name ends at the first option.
     let needs_subcommand = RUNNERS.contains(&program);
     let is_python = program.starts_with("python");
     let mut name = vec![program];
@@ -141,7 +155,7 @@ mod tests {
             ("cargo --locked test gate", "cargo test gate"),
             ("npm run --silent build", "npm run build"),
             ("pytest -m unit tests/a.py && go test ./...", "pytest, go test"),
-            (r#"cd w && nix-shell --run "pytest -q && pylint ." 2>&1 | tail -8"#, "pytest, pylint?"),
+            (r#"cd w && nix-shell --run "pytest -q && pylint ." 2>&1 | tail -8"#, "pytest?, pylint?"),
             ("bash -lc 'npm run build'", "npm run build"),
             ("timeout 60 env A=1 uv run pytest tests/gate.py -v", "pytest"),
             ("python3 -m pytest tests/ -x; echo done", "pytest?"),
@@ -153,6 +167,18 @@ mod tests {
             ("python -c 'import test'", ""),
             ("./scripts/check gate", "check gate"),
             ("ls tests && cat build.log", ""),
+            ("tsc --noEmit && echo OK || echo BAD", "tsc?"),
+            ("npm run lint; npm test", "npm run lint?, npm test"),
+            ("npm run build > build.log 2>&1 &", "npm run build?"),
+            ("cargo test > out.log 2>&1", "cargo test"),
+            (r#"grep -E "pytest|jest" package.json"#, ""),
+            ("git commit -m 'Fix\n\nmake the gate quiet'", ""),
+            ("cat > t.sh <<'EOF'\ncargo test\nEOF", ""),
+            ("cargo test \\\n  --workspace", "cargo test"),
+            ("cargo test -p a && cargo test -p b", "cargo test"),
+            ("./build/gate --port 1", ""),
+            ("eslint -c .eslintrc src", "eslint"),
+            ("python -m unittest tests.gate", "unittest tests.gate"),
         ] {
             let found: Vec<String> = of(command)
                 .into_iter()

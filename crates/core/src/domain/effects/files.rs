@@ -62,7 +62,7 @@ fn files_in_patch(text: &str) -> impl Iterator<Item = String> {
     })
 }
 
-/// The programs that show files, and the names of tools that do, begin like this.
+/// Commands and tools that show files begin like this.
 const READS: [&str; 22] = [
     "read",
     "view",
@@ -97,11 +97,13 @@ const PATH_BYTES_MAX: usize = 160;
 
 /// Returns the files that a call of the tool `name` shows.
 pub(super) fn shown_by(name: &str, arguments: &Arguments<'_>, command: Option<&str>) -> Vec<String> {
-    let lower = name.to_lowercase();
-    let tool = lower.rsplit("__").next().unwrap_or_default();
+    let tool = name.rsplit("__").next().unwrap_or_default();
+    let tool = &uncapitalized(tool);
     let shown = |text: &str| -> Vec<String> { find_paths(text).collect() };
+    let command = command.filter(|command| !LOOKS.contains(command));
+    let is_look = command.is_none() && arguments.text_of(&["command"]).is_some();
     match command.or_else(|| arguments.plain()) {
-        None if reads(tool) => arguments.texts().into_iter().flat_map(shown).collect(),
+        None if is_look || reads(tool) => arguments.texts().into_iter().flat_map(shown).collect(),
         None => Vec::new(),
         Some(text) if reads(tool) => shown(text),
         Some(command) => {
@@ -111,9 +113,16 @@ pub(super) fn shown_by(name: &str, arguments: &Arguments<'_>, command: Option<&s
     }
 }
 
+/// Writes `Read` as `read`, and leaves `readFile` as it is.
+fn uncapitalized(name: &str) -> String {
+    let mut chars = name.chars();
+    let first = chars.next().map(|first| first.to_ascii_lowercase());
+    first.into_iter().chain(chars).collect()
+}
+
 fn reads(name: &str) -> bool {
     let mut rests = READS.iter().filter_map(|read| name.strip_prefix(read));
-    rests.any(|rest| !rest.starts_with(char::is_alphabetic))
+    rests.any(|rest| !rest.starts_with(char::is_lowercase))
 }
 
 /// Returns the paths in an argument or a command: words with a slash, and with a file extension after the last slash.
@@ -164,8 +173,13 @@ pub(super) fn working_directory(calls: &[FinishedCall<'_>]) -> Option<String> {
 /// Returns the directory that a command enters first: `cd /garden && …`.
 fn entered_directory(command: &str) -> Option<&str> {
     let rest = command.trim_start().strip_prefix("cd ")?.trim_start();
-    let end = rest.find([' ', ';', '&', '\n']).unwrap_or(rest.len());
-    rest.get(..end).map(|path| path.trim_matches(['"', '\''])).filter(|path| is_absolute(path))
+    let quote = rest.chars().next().filter(|first| matches!(first, '"' | '\''));
+    let rest = rest.trim_start_matches(['"', '\'']);
+    let end = match quote {
+        Some(quote) => rest.find(quote),
+        None => rest.find([' ', ';', '&', '\n']),
+    };
+    rest.get(..end.unwrap_or(rest.len())).filter(|path| is_absolute(path))
 }
 
 /// Shortens the paths to paths within `root`, or to their last parts. Returns each short path once.

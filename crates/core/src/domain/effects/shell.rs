@@ -33,11 +33,24 @@ pub(super) fn written_files(command: &str) -> Vec<String> {
             let found = written.captures_iter(&line);
             files.extend(found.filter_map(|found| group(&found, 1).map(str::to_owned)));
         }
+    }
+    files.extend(edited_in_place(command));
+    files.retain(|file| is_reported(file));
+    files
+}
+
+/// Returns the files that `sed -i` and its like edit.
+pub(super) fn edited_in_place(command: &str) -> Vec<String> {
+    if command.len() > COMMAND_BYTES_MAX {
+        return Vec::new();
+    }
+    let mut files = Vec::new();
+    for line in outside_documents(command) {
+        let line = QUOTED.replace_all(line.as_bytes(), b"''");
         let in_place = IN_PLACE.captures_iter(&line);
         let edited = in_place.filter_map(|found| group(&found, 0)?.split_whitespace().next_back());
         files.extend(edited.map(|file| file.trim_matches(['\'', '"']).to_owned()));
     }
-    files.retain(|file| is_reported(file));
     files
 }
 
@@ -51,7 +64,7 @@ fn is_reported(file: &str) -> bool {
 }
 
 /// Returns the lines of `command`, without the texts of here-documents.
-fn outside_documents(command: &str) -> Vec<&str> {
+pub(super) fn outside_documents(command: &str) -> Vec<&str> {
     let mut lines = Vec::new();
     let mut end: Option<&str> = None;
     for line in command.lines() {

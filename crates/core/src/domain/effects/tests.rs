@@ -68,6 +68,32 @@ fn files_are_named_from_the_working_directory() {
 }
 
 #[test]
+fn the_directory_that_a_command_enters_is_the_working_directory() {
+    for command in ["cd /home/ida/my-garden && ls", "cd '/home/ida/my garden' && ls"] {
+        let path = command.contains("my garden").then_some("/home/ida/my garden/web/app.ts");
+        let path = path.unwrap_or("/home/ida/my-garden/web/app.ts");
+        let effects = ran(&[
+            ("bash", json!({"command": command}), "", false),
+            ("write", json!({"path": path}), "", false),
+        ]);
+        assert_eq!(effects.files, ["web/app.ts"]);
+    }
+}
+
+#[test]
+fn a_failure_is_outdated_once_files_were_edited() {
+    let test = ("bash", json!({"command": "cargo test"}), "1 failed", true);
+    let log = ("bash", json!({"command": "cargo test > test.log"}), "1 failed", true);
+    let edit = ("edit", json!({"path": "src/gate.rs"}), "", false);
+    let sed = ("bash", json!({"command": "sed -i s/a/b/ src/gate.rs"}), "", false);
+    let words = |calls: &[(&str, serde_json::Value, &str, bool)]| ran(calls).verdicts[0].words();
+    assert_eq!(words(&[test.clone(), log]), "failed (1 failed)");
+    for change in [edit, sed] {
+        assert_eq!(words(&[test.clone(), change]), "failed (1 failed); files were edited since");
+    }
+}
+
+#[test]
 fn paths_of_windows_are_named_from_the_working_directory_with_slashes() {
     let effects = ran(&[
         ("bash", json!({"command": "git status", "workdir": r"C:\Users\ida\garden"}), "", false),
@@ -206,8 +232,11 @@ fn files_that_are_only_named_were_looked_at() {
         ("Edit", json!({"file_path": "src/hinge.rs", "old_string": "see src/other.rs"}), "", false),
         ("Read", json!({"file_path": "src/lost.rs"}), "no such file", true),
         ("note", json!({"text": "x/y.rs ".repeat(400)}), "", false),
+        ("note", json!({"text": "see x/y.rs"}), "", false),
+        ("bash", json!({"command": "git rm --cached old/a.rs; grep -n reflow.window plan/b.rs"}), "", false),
+        ("str_replace_editor", json!({"command": "view", "path": "seen/c.rs"}), "", false),
     ]);
-    assert_eq!(looked.looked_at, ["garden/src/gate.rs", "docs/care.md"]);
+    assert_eq!(looked.looked_at, ["garden/src/gate.rs", "docs/care.md", "plan/b.rs", "seen/c.rs"]);
     assert_eq!(looked.files, ["src/hinge.rs"]);
     let only_read = ran(&[("Read", json!({"file_path": "src/gate.rs"}), "", false)]);
     assert!(only_read.is_empty() && !looked.is_empty());

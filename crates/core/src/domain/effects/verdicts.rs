@@ -52,17 +52,23 @@ static FAILS: LazyLock<Regex> = LazyLock::new(|| {
 /// What a run without failures prints.
 static PASSES: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        r"(?im)\b[1-9]\d* (?:tests? )?(?:passed|passing)\b|test result: ok|all checks passed|build succeeded|build success|compiled successfully|\bno issues found\b|^\s*finished `|\bbuilt in \d|\b0 (?:errors|problems)\b|rated at 10",
+        r"(?im)\b[1-9]\d* (?:tests? )?(?:passed|passing)\b|test result: ok|all checks passed|build succeeded|build success|compiled successfully|\bno issues found\b|\bbuilt in \d|\b0 (?:errors|problems)\b|rated at 10",
     )
 });
 
-/// Records the result of the checks in `command`. Of a chain that failed, nothing says where, so that it has one verdict.
+/// What cargo prints when a build is done. The tests still have to run then.
+static BUILT: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?im)^\s*finished `"));
+
+/// Records the result of the checks in `command`. A chain has one verdict, because its exit code doesn't say which check failed.
 pub(super) fn add(verdicts: &mut Vec<TestVerdict>, command: &str, call: &FinishedCall<'_>) {
     let checks = checks::of(command);
     let Some(last) = checks.last().filter(|_| call.is_answered()) else {
         return;
     };
-    let command = checks.iter().map(|check| check.name.as_str()).collect::<Vec<_>>().join(CHAIN);
+    // The exit code is that of the unmasked checks.
+    let names =
+        checks.iter().filter(|check| check.is_masked == last.is_masked).map(|check| check.name.as_str());
+    let command = names.collect::<Vec<_>>().join(CHAIN);
     // A run that says nothing may have repaired an earlier failure.
     remove(verdicts, &command);
     if let Some(has_passed) = outcome(last, call) {
@@ -96,7 +102,8 @@ fn outcome(check: &Check, call: &FinishedCall<'_>) -> Option<bool> {
     let result = call.result.as_bytes();
     if check.is_masked || call.is_of_script() {
         let fails = call.is_of_script() && call.failed || FAILS.is_match(result);
-        return if fails { Some(false) } else { PASSES.is_match(result).then_some(true) };
+        let passes = PASSES.is_match(result) || !check.name.ends_with("test") && BUILT.is_match(result);
+        return if fails { Some(false) } else { passes.then_some(true) };
     }
     Some(!call.failed && !FAILS.is_match(last_sum(call.result).as_bytes()))
 }

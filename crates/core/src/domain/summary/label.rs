@@ -8,7 +8,7 @@ pub enum PointLabel {
     Request,
     /// An answer of the user to a question of the model.
     Decision,
-    /// The model's last text.
+    /// The model's last text, and its earlier reports.
     Outcome,
     /// The model's text before its last calls, if no text follows them.
     Progress,

@@ -53,7 +53,8 @@ fn calls_of(lines: &[LinkedLine<'_>]) -> Vec<Option<usize>> {
     for (index, linked) in lines.iter().enumerate() {
         let mut call = None;
         match linked.line.voice {
-            Voice::Call => {
+            // A call by which the model speaks has the id of a call.
+            voice if voice == Voice::Call || voice == Voice::Assistant && linked.id.is_some() => {
                 batch += usize::from(is_batch_over);
                 is_batch_over = false;
                 open_calls.push(OpenCall { index, id: linked.id, batch });
@@ -67,7 +68,7 @@ fn calls_of(lines: &[LinkedLine<'_>]) -> Vec<Option<usize>> {
                 call = found.map(|found| open_calls.remove(found).index);
             }
             Voice::User | Voice::Program => is_batch_over = true,
-            Voice::Assistant => {}
+            Voice::Assistant | Voice::Call => {}
         }
         calls.push(call);
     }

@@ -53,6 +53,18 @@ fn what_claude_code_writes_is_not_the_users() {
 }
 
 #[test]
+fn a_skill_of_pi_is_what_the_user_typed() {
+    let skill = "<skill name=\"water\" location=\"/skills/water.md\">\nFill the can.\n</skill>";
+    let typed = format!("{skill}\n\nOnly the roses.");
+    let cases: &[(&[&str], &str)] =
+        &[(&[skill], "/skill:water"), (&[typed.as_str()], "/skill:water\n\nOnly the roses.")];
+    check(Format::Anthropic, cases);
+    check(Format::OpenAiChat, cases);
+    let nameless = "<skill location=\"x\">Fill the can.</skill>";
+    check(Format::Anthropic, &[(&[nameless], nameless)]);
+}
+
+#[test]
 fn what_codex_writes_is_not_the_users() {
     let cases: &[(&[&str], &str)] = &[
         (&["<environment_context>\n<cwd>/garden</cwd>\n</environment_context>"], ""),

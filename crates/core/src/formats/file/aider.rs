@@ -169,16 +169,24 @@ impl Blocks {
         let marked = LineVoice::of(text);
         let is_complete = text.ends_with(LINE_BREAK);
         self.has_line_breaks |= marked == LineVoice::Output && is_complete;
-        let is_after_model = self.open.as_ref().is_some_and(|block| block.voice == LineVoice::Model);
         let voice = match marked {
             _ if !self.has_line_breaks || marked == LineVoice::Start => marked,
             LineVoice::User | LineVoice::Output if is_complete => marked,
-            LineVoice::Output if !is_after_model => marked,
+            LineVoice::Output if self.may_begin_output() => marked,
             _ if self.is_mid_output => LineVoice::Output,
             _ => LineVoice::Model,
         };
         self.is_mid_output = voice == LineVoice::Output && self.has_line_breaks && !is_complete;
         voice
+    }
+
+    /// Returns true if the program may write next: after its own text, or after a command of the user.
+    fn may_begin_output(&self) -> bool {
+        self.open.as_ref().is_none_or(|block| match block.voice {
+            LineVoice::Start | LineVoice::Output => true,
+            LineVoice::User => block.text.starts_with(['/', '!']),
+            LineVoice::Model => false,
+        })
     }
 
     fn take_text(&mut self, line: u64, text: &str) {

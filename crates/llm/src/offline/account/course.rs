@@ -53,7 +53,7 @@ const COMMENTS: [&str; 11] = [
 ];
 /// Parts of sentences that announce the next action after something else.
 const LATER_ANNOUNCEMENTS: [&str; 4] = [", let me ", ", i'll ", ", i will ", "; let me "];
-/// Words by which an announcement says that it mends what the sentence before reports.
+/// Words that show that an announced action repairs what the previous sentence reports.
 const CURES: [&str; 8] = ["fix", "correct", "remov", "re-run", "rerun", "revert", "adjust", "instead"];
 /// Openings of sentences that announce a list, in lower case.
 const LEAD_INS: [&str; 5] = ["here's ", "here is ", "here are ", "let me ", "below is "];

@@ -73,16 +73,17 @@ pub(super) fn of(exchange: usize, course: &Course) -> Vec<AccountPart> {
     for (index, answer) in course.answers.iter().enumerate() {
         push(PointLabel::Decision, (0, index), DEMANDS, answer.clone());
     }
-    for (number, (position, sentence)) in numbered(&course.reports) {
-        push(PointLabel::Outcome, position, REPORTS + number, sentence.clone());
-    }
     let question = course.question();
-    let reports = course.reports.len();
-    for (number, ((paragraph, index), sentence)) in numbered(&course.outcome) {
+    for (number, (position, sentence)) in numbered(&course.outcome) {
         if Some(sentence) != question {
             let rank = if number == 0 { FIRST } else { SENTENCES + number };
-            push(PointLabel::Outcome, (reports + paragraph, index), rank, sentence.clone());
+            push(PointLabel::Outcome, position, rank, sentence.clone());
         }
+    }
+    // The final answer says most, so that earlier reports follow it.
+    let paragraphs = course.outcome.len();
+    for (number, ((paragraph, index), sentence)) in numbered(&course.reports) {
+        push(PointLabel::Outcome, (paragraphs + paragraph, index), REPORTS + number, sentence.clone());
     }
     push(PointLabel::Question, (0, 0), EFFECTS, question.cloned().unwrap_or_default());
     for (index, step) in course.steps.iter().enumerate() {
@@ -200,8 +201,7 @@ pub(super) fn choose(parts: &[AccountPart], chars_max: usize) -> Vec<AccountPart
     without_gaps(chosen, parts)
 }
 
-/// Removes what nobody understands without a part that wasn't chosen: a heading before its content, and a sentence that points to the one
-/// before it. `all` has all parts.
+/// Drops a heading whose content was left out, and a sentence such as “This helps” whose predecessor was left out. `all` has all parts.
 fn without_gaps(chosen: Vec<AccountPart>, all: &[AccountPart]) -> Vec<AccountPart> {
     let mut positions: Vec<Position> = all.iter().map(|part| part.position).collect();
     positions.sort_unstable();
@@ -209,21 +209,29 @@ fn without_gaps(chosen: Vec<AccountPart>, all: &[AccountPart]) -> Vec<AccountPar
     let is_next = |one: &AccountPart, next: &AccountPart| {
         order(one) + 1 == order(next) && one.position.is_beside(next.position)
     };
-    let is_clear = |index: usize| -> bool {
-        let Some(part) = chosen.get(index) else { return false };
-        let next = chosen.get(index + 1);
-        let previous = index.checked_sub(1).and_then(|previous| chosen.get(previous));
-        let is_heading = part.text.ends_with(':') && part.rank != FIRST;
-        let points_back = part.rank != FIRST && points_back(part);
-        (!is_heading || next.is_some_and(|next| is_next(part, next)))
-            && (!points_back || previous.is_some_and(|previous| is_next(previous, part)))
-    };
-    let kept: Vec<bool> = (0..chosen.len()).map(is_clear).collect();
-    chosen.into_iter().zip(kept).filter_map(|(part, is_kept)| is_kept.then_some(part)).collect()
+    let mut kept: Vec<AccountPart> = Vec::with_capacity(chosen.len());
+    for part in chosen {
+        let previous = kept.last();
+        if !points_back(&part) || previous.is_some_and(|previous| is_next(previous, &part)) {
+            kept.push(part);
+        }
+    }
+    let mut shown: Vec<AccountPart> = Vec::with_capacity(kept.len());
+    for part in kept.into_iter().rev() {
+        if !is_heading(&part) || shown.last().is_some_and(|next| is_next(&part, next)) {
+            shown.push(part);
+        }
+    }
+    shown.reverse();
+    shown
+}
+
+fn is_heading(part: &AccountPart) -> bool {
+    part.rank != FIRST && part.text.ends_with(':')
 }
 
 /// Returns true for a sentence, but not the first one of its paragraph, that begins with a word for something said before.
 fn points_back(part: &AccountPart) -> bool {
     let first = part.text.split(' ').next().unwrap_or_default().trim_end_matches(',');
-    part.position.index > 0 && POINTERS.contains(&first)
+    part.rank != FIRST && part.position.index > 0 && POINTERS.contains(&first)
 }

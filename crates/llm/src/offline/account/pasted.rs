@@ -1,12 +1,12 @@
-//! Recognises what the user pasted into a request: logs, stack traces, code. Its errors say most.
+//! Recognises what the user pasted into a request: logs, stack traces, code. Of such text, the errors matter most.
 
 use super::super::clauses::is_code;
 
-/// Lines of a log that begin like this: requests of a server, marks of build tools, frames of a stack.
-const LOG_OPENINGS: [&str; 15] = [
-    "GET /", "POST /", "PUT /", "PATCH /", "DELETE /", "HEAD /", "└", "├", "⨯", "✓", "✔", "▲", "⚠", "> ",
-    "npm ERR!",
-];
+/// Marks of build tools at the beginning of a line.
+const LOG_OPENINGS: [&str; 9] = ["└", "├", "⨯", "✓", "✔", "▲", "⚠", "> ", "npm ERR!"];
+const METHODS: [&str; 6] = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD"];
+/// A time or a date has at least this many characters.
+const TIME_CHARS_MIN: usize = 8;
 const FAILURES: [&str; 5] = ["error", "fail", "exception", "denied", "refused"];
 /// A text with this many escapes of a URL is an address.
 const ESCAPES_MIN: usize = 3;
@@ -21,7 +21,25 @@ pub(super) fn is_pasted(sentence: &str) -> bool {
         || is_code_line(sentence)
         || begins_with_time(sentence)
         || is_prompt(sentence)
-        || sentence.matches('%').count() >= ESCAPES_MIN && !sentence.contains("% ")
+        || is_served_request(sentence)
+        || escapes(sentence) >= ESCAPES_MIN
+}
+
+/// Returns true for a request in the log of a server: `POST /report 500 in 3 s`.
+fn is_served_request(sentence: &str) -> bool {
+    let mut words = sentence.split(' ');
+    let is_method = words.next().is_some_and(|word| METHODS.contains(&word));
+    let status = words.nth(1).unwrap_or_default();
+    is_method && status.len() == "200".len() && status.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// Counts the escaped characters of a URL: `%20`.
+fn escapes(text: &str) -> usize {
+    let is_escape = |rest: &&str| {
+        let digits = rest.as_bytes().iter().take_while(|byte| byte.is_ascii_hexdigit());
+        digits.count() >= "20".len()
+    };
+    text.split('%').skip(1).filter(is_escape).count()
 }
 
 /// Picks the sentences that are told: those about failures, and the others from the first one on. Returns their indices in order.
@@ -64,14 +82,15 @@ fn is_code_line(sentence: &str) -> bool {
 fn begins_with_time(sentence: &str) -> bool {
     let is_made_of = |word: &str, signs: &[char]| {
         let word = word.trim_matches(['[', ']', '(', ')', ',']);
-        word.len() >= 8
+        word.len() >= TIME_CHARS_MIN
             && word.contains(signs)
             && word.chars().all(|c| c.is_ascii_digit() || signs.contains(&c))
     };
     let mut words = sentence.split(' ');
     let first = words.next().unwrap_or_default();
     let second = words.next().unwrap_or_default();
-    is_made_of(first, &[':', '.']) || (is_made_of(first, &['-', '/']) && is_made_of(second, &[':', '.']))
+    first.contains(':') && is_made_of(first, &[':', '.'])
+        || (is_made_of(first, &['-', '/']) && is_made_of(second, &[':', '.']))
 }
 
 /// Returns true for a line after the prompt of a Windows shell: `C:\garden>npm test`.
@@ -104,6 +123,9 @@ mod tests {
             "100% of the 3% and 5% are paid.",
             "2026-04-29 is the deadline.",
             "Use port 5432 at 09:22.",
+            "POST /orders creates an order.",
+            "192.168.0.10 is the server.",
+            "Use 5%,6%,7%.",
         ] {
             assert!(!is_pasted(said), "{said}");
         }

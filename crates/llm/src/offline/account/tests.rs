@@ -183,3 +183,68 @@ fn an_exchange_that_only_runs_commands_has_an_account() {
     talk.effects.runs_commands = true;
     assert!(applies_to(&talk));
 }
+
+fn said(texts: &[&str]) -> Transcript {
+    let user = [(Voice::User, "", "Look after the garden.")];
+    let model = texts.iter().flat_map(|&text| {
+        [(Voice::Assistant, "", text), (Voice::Call, "Bash", "{}"), (Voice::Result, "Bash", "ok")]
+    });
+    let mut lines: Vec<_> = user.into_iter().chain(model).collect();
+    lines.truncate(lines.len() - 2);
+    Transcript { tokens: 9_000, ..Transcript::of_lines(4, Timestamp(0), &lines) }
+}
+
+#[test]
+fn steps_with_a_failure_or_a_cure_after_them_are_left_out() {
+    let told = texts_of(&[said(&[
+        "The hinge of the gate was dry.",
+        "The first compile reached the code. There is one error in the gate.",
+        "I left a stray key in the map. Removing it:",
+        "Now the beds are watered by me.",
+        "All is well now.",
+    ])]);
+    assert!(told.text.contains("On the way: The hinge of the gate was dry."), "{}", told.text);
+    for word in ["compile", "stray", "watered"] {
+        assert!(!told.text.contains(word), "{}", told.text);
+    }
+}
+
+#[test]
+fn a_report_before_the_last_call_is_told_after_the_answer() {
+    let report = format!(
+        "# Beds\n\n{}\n\n## Gate\n\nIt squeaks.\n\n## Hedge\n\nIt is cut.",
+        "The bed needs water. ".repeat(80)
+    );
+    let told = texts_of(&[said(&[&report, "The report is written."])]).text;
+    let answer = told.find("The report is written.").unwrap();
+    assert!(told.find("It squeaks.").unwrap() > answer && told.contains("Hedge: It is cut."), "{told}");
+}
+
+#[test]
+fn what_a_later_exchange_repeats_is_told_once() {
+    let same = "The garden has three beds and a gate, and all of them are watered.";
+    let mut first = said(&[&format!("{same} The gate is new.")]);
+    let mut second = said(&[&format!("{same} The hedge is cut.")]);
+    for transcript in [&mut first, &mut second] {
+        transcript.effects.plan =
+            vec![PlanEntry { number: None, text: "Paint it".to_owned(), status: PlanStatus::Open }];
+    }
+    let told = texts_of(&[first, second]).text;
+    for words in ["three beds", "Paint it"] {
+        assert_eq!(told.matches(words).count(), 1, "{told}");
+    }
+    assert!(told.find("The gate is new.") < told.find("three beds"), "{told}");
+}
+
+#[test]
+fn a_heading_needs_its_content_and_a_pointer_its_predecessor() {
+    let filler = "The bed needs a lot of water every day. ".repeat(20);
+    let answer = format!(
+        "It is done.\n\n## Beds\n\n{filler}\n\nThe gate has a very long name, {}. This helps.",
+        "x".repeat(420)
+    );
+    let mut transcript = said(&[&answer]);
+    transcript.tokens = 0;
+    let told = texts_of(&[transcript]).brief;
+    assert!(!told.ends_with("Beds:") && !told.contains("This helps"), "{told}");
+}

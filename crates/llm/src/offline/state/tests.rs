@@ -105,3 +105,18 @@ fn an_answered_question_is_closed_and_an_undone_change_is_told() {
         [(FactKind::DeadEnd, "Taken back by the user (/undo): Show a bar for each release.")]
     );
 }
+
+#[test]
+fn a_check_takes_the_place_of_the_chain_that_had_it() {
+    let verdict = TestVerdict {
+        command: "cargo test".to_owned(),
+        has_passed: true,
+        summary: String::new(),
+        is_outdated: false,
+    };
+    let effects = Effects { verdicts: vec![verdict], ..Effects::default() };
+    let before = [fact(1, FactKind::State, "`cargo fmt && cargo test` failed")];
+    let changes = changes(&[transcript(9, effects, &[(Voice::User, "", "Test it.")])], &before);
+    assert_eq!(told(&changes), [(FactKind::State, "`cargo test` passed")]);
+    assert_eq!(changes.close.iter().map(|closing| closing.fact).collect::<Vec<_>>(), [1]);
+}

@@ -21,7 +21,7 @@ const SCORE_SCALE: i64 = 1_000_000_000;
 /// This many characters add one to a text's information, so that the longer of two equally informative texts wins.
 const CHARS_WORTH: i64 = 16;
 
-/// Of the points with one label, the one with this number, from 0, counts half: the most informative ones come first.
+/// The point with this number, from 0, among the points with its label counts half.
 const LATE_POINTS: i64 = 3;
 /// Headlines of more tokens count as this many.
 const DAMPED_COST_MAX: i64 = 10_000;
