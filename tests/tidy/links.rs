@@ -68,6 +68,26 @@ fn dead_links(source: &Source, read: impl Fn(&str) -> Option<String>) -> Vec<Str
     findings
 }
 
+/// Finds rows such as `` | … | `src/hook.rs`, `HookCall::run` | `` whose file doesn't exist or doesn't have the name.
+fn dead_places(source: &Source, read: impl Fn(&str) -> Option<String>) -> Vec<String> {
+    if !is_markdown(&source.path) {
+        return Vec::new();
+    }
+    let mut findings = Vec::new();
+    for (line, row) in prose(&source.text) {
+        let quoted: Vec<&str> = row.split('`').skip(1).step_by(2).collect();
+        let &[file, item] = quoted.as_slice() else { continue };
+        if !row.starts_with('|') || !file.ends_with(".rs") {
+            continue;
+        }
+        let name = item.rsplit("::").next().unwrap_or(item);
+        if !read(file).is_some_and(|text| text.contains(name)) {
+            findings.push(source.finding(line, &format!("no {item} in {file}")));
+        }
+    }
+    findings
+}
+
 fn in_repository(path: &str) -> Option<String> {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
     file.exists().then(|| fs::read_to_string(file).unwrap_or_default())
@@ -76,6 +96,21 @@ fn in_repository(path: &str) -> Option<String> {
 #[test]
 fn links_have_targets() {
     assert_tidy(|source| dead_links(source, in_repository));
+}
+
+#[test]
+fn places_exist() {
+    assert_tidy(|source| dead_places(source, in_repository));
+}
+
+#[test]
+fn dead_places_are_found() {
+    let text = "| a | `src/a.rs`, `A::run` |\n| b | `src/a.rs`, `B::stop` |\n| c | `src/c.rs`, `run` |\n`src/c.rs`, `x`\n";
+    let read = |path: &str| (path == "src/a.rs").then(|| "impl A { fn run() {} }".to_owned());
+    assert_eq!(
+        dead_places(&Source::new("a.md", text), read),
+        ["a.md:2: no B::stop in src/a.rs", "a.md:3: no run in src/c.rs"]
+    );
 }
 
 #[test]
