@@ -26,6 +26,9 @@ type Outcome = Result<Record, SkippedEntry>;
 const CONTAINER_FIELDS: [&str; 7] =
     ["messages", "history", "traj", "contents", "input", "output", "simulations"];
 
+/// How a result is written whose call has another one, or none.
+const ORPHAN: &str = "[result of ";
+
 /// Reads `data` and checks the reader's guarantees.
 pub(crate) fn read(data: &[u8], format: Option<Format>) -> Corpus {
     let outcomes = outcomes(Cursor::new(data.to_vec()), format);
@@ -115,6 +118,10 @@ fn writes_again(target: RequestFormat, outcomes: &[Outcome]) {
     let once = written(target, &messages);
     let said = ["messages", "input", "contents"].into_iter().find_map(|field| once.get(field));
     if said.and_then(|said| said.as_array()).is_none_or(Vec::is_empty) {
+        return;
+    }
+    // A result without a call becomes the user's words, and these end the round whose reasoning would be kept.
+    if once.to_string().contains(ORPHAN) {
         return;
     }
     let forced = match target {

@@ -33,7 +33,7 @@ pub(super) fn body(turns: &[Turn<'_>], names: &[Vec<Names>], notes: &mut Notes) 
             _ => messages.push(message(turn, &mut calls, &speakers, notes)),
         }
     }
-    messages.retain(|message| !is_blank_answer(message));
+    messages.retain(|message| !is_blank(message));
     json!({"messages": messages})
 }
 
@@ -69,11 +69,12 @@ fn message(
     message
 }
 
-/// Returns true for an answer without content, calls or anything else, which OpenAI refuses.
-fn is_blank_answer(message: &Value) -> bool {
-    let fields = message.as_object().into_iter().flat_map(Map::iter);
-    let mut filled = fields.filter(|(name, value)| !value.is_null() && *name != "role" && *name != "name");
-    message.get("role").is_some_and(|role| role == "assistant") && filled.next().is_none()
+/// Returns true for a message of the user or the model without content, calls or anything else. OpenAI refuses such an answer.
+fn is_blank(message: &Value) -> bool {
+    let is_said = message.get("role").is_some_and(|role| role == "assistant" || role == "user");
+    let mut fields = message.as_object().into_iter().flat_map(Map::iter);
+    let is_empty = |value: &Value| value.is_null() || value == "";
+    is_said && fields.all(|(name, value)| name == "role" || name == "name" || is_empty(value))
 }
 
 /// Returns the speaker of the pieces, if all have the same one.
