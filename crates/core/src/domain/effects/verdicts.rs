@@ -52,7 +52,7 @@ static FAILS: LazyLock<Regex> = LazyLock::new(|| {
 /// What a run without failures prints.
 static PASSES: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        r"(?im)\b[1-9]\d* (?:tests? )?(?:passed|passing)\b|test result: ok|all checks passed|build succeeded|build success|compiled successfully|\bno issues found\b|\bbuilt in \d|\b0 (?:errors|problems)\b|rated at 10",
+        r"(?im)\b[1-9]\d* (?:tests? )?(?:passed|passing)\b|test result: ok|all checks passed|build succeeded|build success|compiled successfully|\bno issues found\b|\bbuilt in \d|\b0 (?:errors|problems|failures)\b|rated at 10|tests passed|^ok\s|^(?:OK|PASS)\b|\bfail 0\b",
     )
 });
 
@@ -97,15 +97,21 @@ impl TestVerdict {
     }
 }
 
-/// Returns true if the check passed, false if it failed, `None` if the result doesn't say.
+/// Returns true if the check passed, false if it failed, `None` if the result doesn't say. A run of tests always prints that they passed;
+/// other checks may print nothing.
 fn outcome(check: &Check, call: &FinishedCall<'_>) -> Option<bool> {
     let result = call.result.as_bytes();
+    let is_test = check.name.contains("test");
+    let passes = PASSES.is_match(result) || !is_test && BUILT.is_match(result);
+    let passed = || passes.then_some(true);
     if check.is_masked || call.is_of_script() {
         let fails = call.is_of_script() && call.failed || FAILS.is_match(result);
-        let passes = PASSES.is_match(result) || !check.name.ends_with("test") && BUILT.is_match(result);
-        return if fails { Some(false) } else { passes.then_some(true) };
+        return if fails { Some(false) } else { passed() };
     }
-    Some(!call.failed && !FAILS.is_match(last_sum(call.result).as_bytes()))
+    if call.failed || FAILS.is_match(last_sum(call.result).as_bytes()) {
+        return Some(false);
+    }
+    if is_test { passed() } else { Some(true) }
 }
 
 fn summary(result: &str) -> String {
