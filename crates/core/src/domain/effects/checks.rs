@@ -63,8 +63,11 @@ const CONTINUATION: &str = "\\\n";
 /// A longer chain isn't read to its end.
 const CHECKS_MAX: usize = 4;
 
-/// Returns the checks of `command` in order, each name once.
+/// Returns the checks of `command` in order, each name once; none of a command of more than [`shell::COMMAND_BYTES_MAX`].
 pub(super) fn of(command: &str) -> Vec<Check> {
+    if command.len() > shell::COMMAND_BYTES_MAX {
+        return Vec::new();
+    }
     let command = shell::outside_documents(&command.replace(CONTINUATION, " ")).join("\n");
     let command = SHELL.replace_all(command.as_bytes(), b"$1$2".as_slice());
     let command = QUOTED.replace_all(&command, b"''".as_slice());

@@ -7,7 +7,8 @@ use regex::bytes::Regex;
 
 use super::pattern::{group, pattern};
 
-const COMMAND_BYTES_MAX: usize = 64 * 1024;
+/// A longer command isn't read.
+pub(super) const COMMAND_BYTES_MAX: usize = 64 * 1024;
 
 /// Quoted words with a blank or an operator in them.
 static QUOTED: LazyLock<Regex> =
