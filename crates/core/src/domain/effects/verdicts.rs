@@ -102,16 +102,15 @@ impl TestVerdict {
 fn outcome(check: &Check, call: &FinishedCall<'_>) -> Option<bool> {
     let result = call.result.as_bytes();
     let is_test = check.name.contains("test");
-    let passes = PASSES.is_match(result) || !is_test && BUILT.is_match(result);
-    let passed = || passes.then_some(true);
+    let has_success = PASSES.is_match(result) || !is_test && BUILT.is_match(result);
     if check.is_masked || call.is_of_script() {
-        let fails = call.is_of_script() && call.failed || FAILS.is_match(result);
-        return if fails { Some(false) } else { passed() };
+        let has_failure = call.is_of_script() && call.failed || FAILS.is_match(result);
+        return if has_failure { Some(false) } else { has_success.then_some(true) };
     }
     if call.failed || FAILS.is_match(last_sum(call.result).as_bytes()) {
         return Some(false);
     }
-    if is_test { passed() } else { Some(true) }
+    (has_success || !is_test).then_some(true)
 }
 
 fn summary(result: &str) -> String {
