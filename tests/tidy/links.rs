@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, fs, path::Path};
 
-use super::{Source, assert_tidy};
+use super::{Source, assert_tidy, is_rust};
 
 /// The lines of a Markdown document outside of code blocks.
 fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
@@ -77,7 +77,7 @@ fn dead_places(source: &Source, read: impl Fn(&str) -> Option<String>) -> Vec<St
     for (line, row) in prose(&source.text) {
         let quoted: Vec<&str> = row.split('`').skip(1).step_by(2).collect();
         let &[file, item] = quoted.as_slice() else { continue };
-        if !row.starts_with('|') || !file.ends_with(".rs") {
+        if !row.starts_with('|') || !is_rust(file) {
             continue;
         }
         let name = item.rsplit("::").next().unwrap_or(item);
