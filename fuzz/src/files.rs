@@ -26,8 +26,7 @@ type Outcome = Result<Record, SkippedEntry>;
 const CONTAINER_FIELDS: [&str; 7] =
     ["messages", "history", "traj", "contents", "input", "output", "simulations"];
 
-/// How a result is written whose call has another one, or none.
-const ORPHAN: &str = "[result of ";
+const BLANK: &str = r#""content":"""#;
 
 /// Reads `data` and checks the reader's guarantees.
 pub(crate) fn read(data: &[u8], format: Option<Format>) -> Corpus {
@@ -120,8 +119,8 @@ fn writes_again(target: RequestFormat, outcomes: &[Outcome]) {
     if said.and_then(|said| said.as_array()).is_none_or(Vec::is_empty) {
         return;
     }
-    // A result without a call becomes the user's words, and these end the round whose reasoning would be kept.
-    if once.to_string().contains(ORPHAN) {
+    // Blank words of the user are written once, but make no turn when they are read.
+    if once.to_string().contains(BLANK) {
         return;
     }
     let forced = match target {
@@ -135,7 +134,15 @@ fn writes_again(target: RequestFormat, outcomes: &[Outcome]) {
     };
     assert!(read.iter().all(Result::is_ok), "can't read {once}");
     let read: Vec<&Message> = read.iter().flatten().map(|record| &record.message).collect();
-    assert_eq!(written(target, &read), once);
+    assert_eq!(without_reasoning(written(target, &read)), without_reasoning(once));
+}
+
+/// Removes reasoning, which is kept only in a round of calls that isn't over; a result that belongs to no call ends it.
+fn without_reasoning(mut request: serde_json::Value) -> serde_json::Value {
+    if let Some(items) = request.get_mut("input").and_then(serde_json::Value::as_array_mut) {
+        items.retain(|item| item.get("type").is_none_or(|kind| kind != "reasoning"));
+    }
+    request
 }
 
 fn written(target: RequestFormat, messages: &[&Message]) -> serde_json::Value {

@@ -307,6 +307,12 @@ fn a_verdict_needs_a_result_that_says_something() {
         ("npx tsc | grep error", "", true, ""),
         ("npx tsc", "", false, "npx tsc true"),
         ("pytest -v", "tests/gate.py::test_oil", false, ""),
+        (
+            "pytest -v",
+            &format!("{0} 6 failed in 2.1s {0}", "=".repeat(300)),
+            true,
+            "pytest false 6 failed in 2.1s",
+        ),
         ("go test ./...", "ok  \tgarden/gate\t0.1s", false, "go test true"),
         ("python -m unittest", "Ran 2 tests in 0.1s\n\nOK", false, "unittest true"),
         ("npx tsc | findstr \"error TS\"", "src/a.ts(1,2): error TS2304: No x", false, "npx tsc false"),

@@ -124,8 +124,8 @@ fn summary(result: &str) -> String {
         let sum = |index: usize| counts.iter().filter_map(|suite| suite.get(index)).sum::<u64>();
         return format!("{} passed, {} failed", sum(0), sum(1));
     }
-    let summary = cut(&one_line(last_sum(result)), SUMMARY_CHARS_MAX);
-    summary.trim_matches(['=', ' ', '-']).to_owned()
+    // pytest draws lines as wide as the terminal around it.
+    cut(one_line(last_sum(result)).trim_matches(['=', ' ', '-']), SUMMARY_CHARS_MAX)
 }
 
 fn last_sum(result: &str) -> &str {

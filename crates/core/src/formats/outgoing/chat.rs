@@ -33,7 +33,7 @@ pub(super) fn body(turns: &[Turn<'_>], names: &[Vec<Names>], notes: &mut Notes) 
             _ => messages.push(message(turn, &mut calls, &speakers, notes)),
         }
     }
-    messages.retain(|message| !is_blank(message));
+    messages.retain(|message| !is_blank_answer(message));
     json!({"messages": messages})
 }
 
@@ -69,12 +69,11 @@ fn message(
     message
 }
 
-/// Returns true for a message of the user or the model without content, calls or anything else. OpenAI refuses such an answer.
-fn is_blank(message: &Value) -> bool {
-    let is_said = message.get("role").is_some_and(|role| role == "assistant" || role == "user");
+/// Returns true for an answer without content, calls or anything else, which OpenAI refuses.
+fn is_blank_answer(message: &Value) -> bool {
     let mut fields = message.as_object().into_iter().flat_map(Map::iter);
-    let is_empty = |value: &Value| value.is_null() || value == "";
-    is_said && fields.all(|(name, value)| name == "role" || name == "name" || is_empty(value))
+    let is_answer = message.get("role").is_some_and(|role| role == "assistant");
+    is_answer && fields.all(|(name, value)| name == "role" || name == "name" || value.is_null())
 }
 
 /// Returns the speaker of the pieces, if all have the same one.
