@@ -26,8 +26,6 @@ type Outcome = Result<Record, SkippedEntry>;
 const CONTAINER_FIELDS: [&str; 7] =
     ["messages", "history", "traj", "contents", "input", "output", "simulations"];
 
-const BLANK: &str = r#""content":"""#;
-
 /// Reads `data` and checks the reader's guarantees.
 pub(crate) fn read(data: &[u8], format: Option<Format>) -> Corpus {
     let outcomes = outcomes(Cursor::new(data.to_vec()), format);
@@ -120,7 +118,12 @@ fn writes_again(target: RequestFormat, outcomes: &[Outcome]) {
         return;
     }
     // Blank words of the user are written once, but make no turn when they are read.
-    if once.to_string().contains(BLANK) {
+    let messages = once.get("messages").and_then(serde_json::Value::as_array);
+    let is_blank = |message: &serde_json::Value| {
+        let content = message.get("content").and_then(serde_json::Value::as_str);
+        content.is_some_and(|content| content.trim().is_empty())
+    };
+    if messages.is_some_and(|messages| messages.iter().any(is_blank)) {
         return;
     }
     let forced = match target {
