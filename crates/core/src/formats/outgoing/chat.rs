@@ -58,7 +58,12 @@ fn message(
         Role::User | Role::Tool => "user",
         Role::Assistant => "assistant",
     };
-    let mut message = json!({"role": role, "content": content(blocks)});
+    let content = match content(blocks) {
+        // Only an answer may have the content null.
+        Value::Null if turn.role != Role::Assistant => json!(""),
+        content => content,
+    };
+    let mut message = json!({"role": role, "content": content});
     let tool_calls: Vec<Value> = turn.parts().filter_map(|part| call(part, calls)).collect();
     if !tool_calls.is_empty() {
         message["tool_calls"] = Value::Array(tool_calls);
@@ -114,11 +119,12 @@ fn results(turn: &Turn<'_>, calls: &mut TurnCalls<'_>, notes: &mut Notes) -> Vec
 /// Writes a piece as blocks, from its original message if there is one.
 fn blocks(piece: &Piece<'_>, original: Option<Map<String, Value>>, notes: &mut Notes) -> Vec<Value> {
     match original.and_then(|mut original| original.remove("content")) {
+        Some(Value::String(text)) if text.trim().is_empty() => Vec::new(),
         Some(Value::String(text)) => vec![text_block(&text)],
         Some(Value::Array(blocks)) => blocks,
         _ => {
             let texts = piece.parts.iter().filter_map(|part| text(part, notes));
-            texts.map(|text| text_block(&text)).collect()
+            texts.filter(|text| !text.trim().is_empty()).map(|text| text_block(&text)).collect()
         }
     }
 }

@@ -481,6 +481,13 @@ fn an_answer_of_unknown_blocks_is_written_as_its_provider_accepts_it() {
     let out = outgoing(RequestFormat::OpenAiChat, Format::OpenAiChat, &lines);
     insta::assert_snapshot!(out.body, @r#"{"messages":[{"content":"Hi","role":"user"},{"content":"Again.","role":"user"}]}"#);
     let lines = [
+        r#"{"role":"user","content":[{"type":"input_text","txet":"Hi"}]}"#,
+        r#"{"role":"user","content":[{"type":"text","text":"Look."},{"type":"image_url","image_url":{"url":"https://x.example/a.png"}}]}"#,
+    ];
+    let out = outgoing(RequestFormat::OpenAiChat, Format::OpenAiChat, &lines);
+    let blank = r#"{"text":"","type":"text"}"#;
+    assert!(!out.body.to_string().contains(blank), "{}", out.body);
+    let lines = [
         r#"{"type":"message","role":"user","content":"Hi"}"#,
         r#"{"type":"message","role":"assistant","content":[{"type":"output_text","text":"No."},{"type":"refusal","fusal":"I can't."}]}"#,
     ];
