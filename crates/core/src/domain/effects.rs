@@ -118,7 +118,9 @@ impl Effects {
         let arguments = Arguments::read(&call.arguments);
         let command = arguments.command();
         self.runs_commands |= command.is_some();
-        if !call.failed && !edited_files(call, &arguments, command.as_deref()).is_empty() {
+        let edited = files::of(&call.name, &arguments);
+        let edits = !edited.is_empty() || command.as_deref().is_some_and(shell::edits_in_place);
+        if edits && !call.failed {
             for verdict in &mut self.verdicts {
                 verdict.is_outdated = true;
             }
@@ -128,11 +130,11 @@ impl Effects {
             verdicts::add(&mut self.verdicts, command, call);
         }
         if call.failed {
-            self.unchanged.extend(files::of(&call.name, &arguments));
+            self.unchanged.extend(edited);
             return;
         }
         plan::apply(self, call, &arguments);
-        let mut files = files::of(&call.name, &arguments);
+        let mut files = edited;
         if files.is_empty() && self.looked_at.len() < EFFECTS_MAX {
             for file in files::shown_by(&call.name, &arguments, command.as_deref()) {
                 push_new(&mut self.looked_at, file);
@@ -151,13 +153,6 @@ impl Effects {
     fn add(&mut self, file: String) {
         push_new(&mut self.files, file);
     }
-}
-
-/// Returns the files that a call edits: with a tool, or in place.
-fn edited_files(call: &FinishedCall<'_>, arguments: &Arguments<'_>, command: Option<&str>) -> Vec<String> {
-    let mut files = files::of(&call.name, arguments);
-    files.extend(command.into_iter().flat_map(shell::edited_in_place));
-    files
 }
 
 fn push_new(files: &mut Vec<String>, file: String) {

@@ -1,6 +1,9 @@
 //! Reads what aider changed: the edit blocks of its answers, and what it reports about them in its history.
 
-use super::{Effects, commits::Commit};
+use super::{
+    Effects,
+    commits::{Commit, HASH_DIGITS},
+};
 use crate::domain::message::{Kind, Message, Metadata};
 
 /// The first line of an edit block. The line before the block and its fence names the file.
@@ -9,8 +12,6 @@ const BLOCK: &str = "<<<<<<< SEARCH";
 const OUTPUT: &str = "aider_output";
 const APPLIED: &str = "Applied edit to ";
 const COMMITTED: &str = "Commit ";
-/// A shorter number in hexadecimal isn't a hash.
-const HASH_DIGITS_MIN: usize = 7;
 
 /// Adds the files and commits of aider. An edit block changes its file, unless aider's reports don't have it.
 pub(super) fn add(effects: &mut Effects, messages: &[Message]) {
@@ -40,11 +41,8 @@ fn names(path: &str, file: &str) -> bool {
 /// Reads `Commit 1a2b3c4 feat: Oil the gate`.
 fn commit(line: &str) -> Option<Commit> {
     let (hash, subject) = line.strip_prefix(COMMITTED)?.split_once(' ')?;
-    let is_hash = hash.len() >= HASH_DIGITS_MIN && hash.bytes().all(|byte| byte.is_ascii_hexdigit());
-    is_hash.then(|| Commit {
-        hash: hash.get(..HASH_DIGITS_MIN).unwrap_or(hash).to_owned(),
-        subject: subject.to_owned(),
-    })
+    let is_hash = hash.len() >= HASH_DIGITS && hash.bytes().all(|byte| byte.is_ascii_hexdigit());
+    is_hash.then(|| Commit::new(hash, subject))
 }
 
 /// Returns the files that the edit blocks of an answer name.

@@ -8,6 +8,8 @@ use super::pattern::{group, pattern};
 use crate::domain::text::{cut, one_line};
 
 const SUBJECT_CHARS_MAX: usize = 120;
+/// The digits of a hash that are kept; a shorter number isn't a hash.
+pub(super) const HASH_DIGITS: usize = 7;
 
 /// A commit made in an exchange.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,6 +18,14 @@ pub struct Commit {
     pub hash: String,
     /// The first line of the message.
     pub subject: String,
+}
+
+impl Commit {
+    /// Shortens the hash, and the subject to one line.
+    pub(super) fn new(hash: &str, subject: &str) -> Self {
+        let subject = cut(&one_line(subject), SUBJECT_CHARS_MAX);
+        Self { hash: hash.get(..HASH_DIGITS).unwrap_or(hash).to_owned(), subject }
+    }
 }
 
 /// The message of a commit, in a here-document, in double quotes or in single quotes.
@@ -32,13 +42,13 @@ pub(super) fn add(commits: &mut Vec<Commit>, command: &str, result: &str) {
     let mut reports = REPORT.captures_iter(result.as_bytes());
     for message in MESSAGE.captures_iter(command.as_bytes()) {
         let subject = (1..=3).find_map(|number| group(&message, number)).unwrap_or_default();
-        let subject = cut(&one_line(&subject.replace("\\\"", "\"")), SUBJECT_CHARS_MAX);
         let report = reports.next();
         let hash = report.as_ref().and_then(|report| group(report, 1)).unwrap_or_default();
-        if subject.is_empty() {
+        let commit = Commit::new(hash, &subject.replace("\\\"", "\""));
+        if commit.subject.is_empty() {
             continue;
         }
-        commits.retain(|commit| commit.subject != subject);
-        commits.push(Commit { hash: hash.get(..7).unwrap_or(hash).to_owned(), subject });
+        commits.retain(|other| other.subject != commit.subject);
+        commits.push(commit);
     }
 }

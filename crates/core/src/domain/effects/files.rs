@@ -45,14 +45,17 @@ pub(super) fn of(name: &str, arguments: &Arguments<'_>) -> Vec<String> {
     let lower = name.to_lowercase();
     // Names of MCP tools begin with their server: `mcp__files__write_file`.
     let tool = lower.rsplit("__").next().unwrap_or_default();
-    let is_look = arguments.text_of(&["command"]).is_some_and(|command| LOOKS.contains(&command));
-    if EDITS.iter().any(|edit| tool.starts_with(edit)) && !is_look {
+    if EDITS.iter().any(|edit| tool.starts_with(edit)) && !is_look(arguments) {
         files.extend(arguments.text_of(&PATHS).map(str::to_owned));
     }
     for text in arguments.texts() {
         files.extend(files_in_patch(text));
     }
     files
+}
+
+fn is_look(arguments: &Arguments<'_>) -> bool {
+    arguments.text_of(&["command"]).is_some_and(|command| LOOKS.contains(&command))
 }
 
 fn files_in_patch(text: &str) -> impl Iterator<Item = String> {
@@ -100,8 +103,8 @@ pub(super) fn shown_by(name: &str, arguments: &Arguments<'_>, command: Option<&s
     let tool = name.rsplit("__").next().unwrap_or_default();
     let tool = &uncapitalized(tool);
     let shown = |text: &str| -> Vec<String> { find_paths(text).collect() };
-    let command = command.filter(|command| !LOOKS.contains(command));
-    let is_look = command.is_none() && arguments.text_of(&["command"]).is_some();
+    let is_look = is_look(arguments);
+    let command = command.filter(|_| !is_look);
     match command.or_else(|| arguments.plain()) {
         None if is_look || reads(tool) => arguments.texts().into_iter().flat_map(shown).collect(),
         None => Vec::new(),

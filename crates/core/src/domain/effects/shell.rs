@@ -24,35 +24,37 @@ static IN_PLACE: LazyLock<Regex> = LazyLock::new(|| pattern(r"\b(?:sed|perl)\s[^
 static DOCUMENT: LazyLock<Regex> = LazyLock::new(|| pattern(r#"<<[-~]?\s*["'\\]?(\w+)"#));
 
 pub(super) fn written_files(command: &str) -> Vec<String> {
-    if command.len() > COMMAND_BYTES_MAX {
-        return Vec::new();
-    }
     let mut files = Vec::new();
-    for line in outside_documents(command) {
-        let line = QUOTED.replace_all(line.as_bytes(), b"''");
+    for line in plain_lines(command) {
         for written in [&REDIRECTION, &TEE] {
             let found = written.captures_iter(&line);
             files.extend(found.filter_map(|found| group(&found, 1).map(str::to_owned)));
         }
+        files.extend(edited_in_place(&line));
     }
-    files.extend(edited_in_place(command));
     files.retain(|file| is_reported(file));
     files
 }
 
-/// Returns the files that `sed -i` and its like edit.
-pub(super) fn edited_in_place(command: &str) -> Vec<String> {
+/// Returns true if `sed -i` or its like edits a file.
+pub(super) fn edits_in_place(command: &str) -> bool {
+    plain_lines(command).iter().any(|line| !edited_in_place(line).is_empty())
+}
+
+fn edited_in_place(line: &[u8]) -> Vec<String> {
+    let in_place = IN_PLACE.captures_iter(line);
+    let edited =
+        in_place.filter_map(|found| group(&found, 0)?.split_whitespace().next_back().map(str::to_owned));
+    edited.map(|file| file.trim_matches(['\'', '"']).to_owned()).collect()
+}
+
+/// Returns the lines of `command` without here-documents and quoted texts; none of a command that is too long.
+fn plain_lines(command: &str) -> Vec<Vec<u8>> {
     if command.len() > COMMAND_BYTES_MAX {
         return Vec::new();
     }
-    let mut files = Vec::new();
-    for line in outside_documents(command) {
-        let line = QUOTED.replace_all(line.as_bytes(), b"''");
-        let in_place = IN_PLACE.captures_iter(&line);
-        let edited = in_place.filter_map(|found| group(&found, 0)?.split_whitespace().next_back());
-        files.extend(edited.map(|file| file.trim_matches(['\'', '"']).to_owned()));
-    }
-    files
+    let lines = outside_documents(command).into_iter();
+    lines.map(|line| QUOTED.replace_all(line.as_bytes(), b"''").into_owned()).collect()
 }
 
 /// Returns false for a device, a file in `/tmp`, a variable, an option, or a name without letters.

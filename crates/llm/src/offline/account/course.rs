@@ -103,12 +103,15 @@ impl Course {
             latest.retain(|sentence| is_informative(sentence));
         }
         let before_last = lines.get(..last.unwrap_or_default()).unwrap_or_default();
+        let earlier = before_last.iter().filter(|line| is_model_text(line));
+        let (long_texts, short_texts): (Vec<&Line>, Vec<&Line>) =
+            earlier.partition(|line| is_report(&line.text));
         Self {
             request: request(lines),
             answers: answers(lines),
-            reports: reports(before_last),
+            reports: reports(&long_texts),
             outcome,
-            steps: steps(before_last),
+            steps: steps(&short_texts),
             latest,
             goes_on,
             effects: transcript.effects.clone(),
@@ -178,9 +181,8 @@ fn request(lines: &[Line]) -> Vec<Vec<String>> {
     requests.flat_map(|line| split_sentences(&line.text)).collect()
 }
 
-fn reports(lines: &[Line]) -> Vec<Vec<String>> {
-    let model_texts = lines.iter().filter(|line| is_model_text(line) && is_report(&line.text));
-    model_texts.flat_map(|line| without_fillers(split_sentences(&line.text))).collect()
+fn reports(lines: &[&Line]) -> Vec<Vec<String>> {
+    lines.iter().flat_map(|line| without_fillers(split_sentences(&line.text))).collect()
 }
 
 /// Returns true for a long text with headings. Code doesn't count.
@@ -194,9 +196,8 @@ fn is_report(text: &str) -> bool {
     bytes > ANSWER_BYTES_MIN && headings >= REPORT_HEADINGS_MIN
 }
 
-fn steps(lines: &[Line]) -> Vec<String> {
-    let model_texts = lines.iter().filter(|line| is_model_text(line) && !is_report(&line.text));
-    let informative = model_texts.filter_map(|line| step(split_sentences(&line.text).concat()));
+fn steps(lines: &[&Line]) -> Vec<String> {
+    let informative = lines.iter().filter_map(|line| step(split_sentences(&line.text).concat()));
     let mut steps: Vec<String> = informative.collect();
     steps.dedup();
     steps.truncate(STEPS_MAX);
@@ -205,7 +206,7 @@ fn steps(lines: &[Line]) -> Vec<String> {
 
 /// Returns the first informative sentence, unless the text goes on with a failure or with the cure of what the sentence reports.
 fn step(mut sentences: Vec<String>) -> Option<String> {
-    let index = sentences.iter().position(|sentence| is_informative(sentence) && !is_comment(sentence))?;
+    let index = sentences.iter().position(|sentence| is_sound(sentence) && !is_comment(sentence))?;
     let rest = sentences.split_off(index + 1);
     let is_cured = rest.first().is_some_and(|next| announces_cure(next));
     let is_contradicted = rest.iter().any(|sentence| reports_failure(sentence));

@@ -42,7 +42,7 @@ fn escapes(text: &str) -> usize {
     text.split('%').skip(1).filter(is_escape).count()
 }
 
-/// Picks the sentences that are told: those about failures, and the others from the first one on. Returns their indices in order.
+/// Chooses the pasted sentences that fit: first those about failures, then the others. Returns their indices in order.
 pub(super) fn choose(sentences: &[&String]) -> Vec<usize> {
     let reports_failure = |index: &usize| {
         let lower = sentences.get(*index).map(|sentence| sentence.to_lowercase()).unwrap_or_default();
